@@ -2,13 +2,13 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use thalweg_lab::{arms::CATALOGUE, study::{file::Study, places::places, settings::Settings}};
+use thalweg_lab::{arms::CATALOGUE, study::{file::StudyFile, conditions::conditions_of, settings::Settings}};
 use thalweg_measure::preset::Preset;
 
 fuzz_target!(|text: &str| {
-    let Ok(study) = Study::parse(text, &CATALOGUE) else { return };
+    let Ok(study) = StudyFile::parse(text, &CATALOGUE) else { return };
     for preset in [Preset::QUICK, Preset::STANDARD] {
-        if let Ok(places) = places(&study, &Settings::of(preset, 1)) {
+        if let Ok(places) = conditions_of(&study, &Settings::of(preset, 1)) {
             assert!(
                 places.iter().all(|place| place.bytes > 0 && study.cell(&place.cell).is_some())
             );

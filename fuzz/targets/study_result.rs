@@ -4,7 +4,7 @@
 use libfuzzer_sys::fuzz_target;
 use thalweg_lab::{
     arms::CATALOGUE,
-    study::{claims, file::Study, store},
+    study::{claims, file::StudyFile, store},
 };
 
 const RESULT: &str = include_str!("../../crates/lab/tests/data/result-1.json");
@@ -51,7 +51,7 @@ fuzz_target!(|text: &[u8]| {
     let again = store::to_text(&result).expect("a result that was read can be written");
     store::parse_result(again.as_bytes()).expect("and read again");
     let _ = store::put_back(&store::csv(std::slice::from_ref(&result)), &mut result);
-    let study = Study::parse(STUDY, &CATALOGUE).expect("a study");
+    let study = StudyFile::parse(STUDY, &CATALOGUE).expect("a study");
     for claim in claims::judge(&study, &result) {
         assert!(!claim.reason.is_empty());
     }

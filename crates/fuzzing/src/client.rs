@@ -90,7 +90,7 @@ fn tree(target: &FetchUrl, place: &Path, options: &FetchOptions) {
         most_list: 1 << 20,
     };
     let Ok(to) = TreeDestination::open(&path) else { return };
-    let fetched = fetch_tree(&target.as_folder(), to, &options, &Watched);
+    let fetched = fetch_tree(&target.as_directory(), to, &options, &Watched);
     let is_complete = fetched.is_ok_and(|fetched| fetched.halted.is_none());
     assert!(path.exists() == (is_complete || before));
     for name in names(place) {

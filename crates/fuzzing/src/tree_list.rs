@@ -29,7 +29,7 @@ pub fn run(text: &[u8]) {
             assert!(entry.path.is_empty() || folders.contains(entry.directory()));
         }
         match &entry.kind {
-            ListedKind::Folder => _ = folders.insert(entry.path.clone()),
+            ListedKind::Directory => _ = folders.insert(entry.path.clone()),
             ListedKind::Link(target) => _ = stays_inside(entry.directory(), target),
             ListedKind::File { .. } => {}
         }

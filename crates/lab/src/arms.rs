@@ -33,7 +33,7 @@ pub trait ArmKind: Sync {
     fn parse(&self, with: &toml::Table) -> Result<Box<dyn Spec>, Unfit>;
 
     /// Parses the parameters of `job` and opens an arm.
-    fn open(&self, job: &Job<'_>) -> Result<Box<dyn Arm>, Unfit> {
+    fn open(&self, job: &ArmJob<'_>) -> Result<Box<dyn Arm>, Unfit> {
         self.parse(job.with)?.open(job)
     }
 }
@@ -42,12 +42,12 @@ pub trait ArmKind: Sync {
 pub trait Spec {
     /// Creates the arm and acquires what must exist before its buffers: processes and built programs. If this machine
     /// lacks something, the `Unfit` names it.
-    fn open(&self, job: &Job<'_>) -> Result<Box<dyn Arm>, Unfit>;
+    fn open(&self, job: &ArmJob<'_>) -> Result<Box<dyn Arm>, Unfit>;
 }
 
 /// Everything that is needed to open an arm or to run a probe.
 #[derive(Clone, Copy, Debug)]
-pub struct Job<'j> {
+pub struct ArmJob<'j> {
     /// The arm's name, for messages.
     pub arm: &'j str,
     pub with: &'j toml::Table,
@@ -60,7 +60,7 @@ pub struct Job<'j> {
     pub program: &'j Path,
 }
 
-impl Job<'_> {
+impl ArmJob<'_> {
     /// Returns a path in `folder` that no other arm uses.
     pub(crate) fn file(&self, folder: &Path, what: &str) -> PathBuf {
         folder.join(format!("{what}-{}", self.arm.replace('/', "-")))
@@ -76,22 +76,22 @@ pub trait Probe: Sync {
     fn summary(&self) -> &'static str;
 
     /// Parses and validates the parameters of a study, like [`ArmKind::parse`].
-    fn parse(&self, with: &toml::Table) -> Result<Box<dyn Look>, Unfit>;
+    fn parse(&self, with: &toml::Table) -> Result<Box<dyn ProbeSpec>, Unfit>;
 
     /// Parses the parameters of `job` and runs the probe.
-    fn run(&self, job: &Job<'_>) -> Result<Finding, Unfit> {
+    fn run(&self, job: &ArmJob<'_>) -> Result<ProbeFinding, Unfit> {
         self.parse(job.with)?.look(job)
     }
 }
 
 /// Validated parameters of a probe.
-pub trait Look {
-    fn look(&self, job: &Job<'_>) -> Result<Finding, Unfit>;
+pub trait ProbeSpec {
+    fn look(&self, job: &ArmJob<'_>) -> Result<ProbeFinding, Unfit>;
 }
 
 /// The result of a probe.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
-pub struct Finding {
+pub struct ProbeFinding {
     /// The numbers that a claim's range is compared with.
     pub numbers: Vec<f64>,
     pub text: String,
@@ -108,11 +108,11 @@ pub static CATALOGUE: Catalogue = Catalogue { arm_kinds: ARM_KINDS, probes: PROB
 
 pub static ARM_KINDS: &[&dyn ArmKind] = &[
     &bulk::Bulk,
-    &memory::Memory,
-    &null::Null,
-    &program::Program,
-    &transfer::Transfer,
-    &worker::Worker,
+    &memory::MemoryKind,
+    &null::NullKind,
+    &program::ProgramKind,
+    &transfer::TransferKind,
+    &worker::WorkerKind,
 ];
 
 pub static PROBES: &[&dyn Probe] = &[

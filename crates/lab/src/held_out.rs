@@ -8,20 +8,20 @@ use thalweg_kernels::{KERNELS, tuned};
 use crate::{
     arms::{CATALOGUE, size_distributions},
     study::{
-        figures,
-        file::Study,
+        costs,
+        file::StudyFile,
         result::{ArmResult, StudyResult},
-        run::{self, RunError, Stage},
-        settings::{Settings, Sizes},
+        run::{self, RunError, RunStage},
+        settings::{Settings, SizeSelection},
         store::Loaded,
     },
 };
-use thalweg_measure::sample::Metric;
+use thalweg_measure::sample::SampleMetric;
 use thalweg_measure::tune_machine::{
-    Plan, Way,
-    check::Held,
+    SurveyPlan, TunedMethod,
+    check::HeldOut,
     metric_of,
-    regret::{Point, halves, hindsight},
+    regret::{RegretPoint, halves, hindsight},
 };
 
 /// The memory over which copies cycle, and the bytes of a batch.
@@ -35,18 +35,18 @@ const LEAST_ROUNDS: usize = 4;
 /// Measures in processes of `program` for about a quarter of the plan's time, and scores `tuned` against every single
 /// kernel.
 pub fn held_out(
-    plan: &Plan<'_>,
+    plan: &SurveyPlan<'_>,
     program: &Path,
     prefer: Prefer,
-) -> Result<Result<Vec<Held>, String>, Cancelled> {
+) -> Result<Result<Vec<HeldOut>, String>, Cancelled> {
     let text = study();
-    let loaded = match Study::parse(&text, &CATALOGUE) {
+    let loaded = match StudyFile::parse(&text, &CATALOGUE) {
         Ok(study) => Loaded { study, text, path: "fleet.toml".into() },
         Err(why) => return Ok(Err(why)),
     };
     let settings = settings(plan, &loaded.study);
     let at = std::env::temp_dir();
-    let mut stage = Stage { program, at: &at, stop: plan.stop, watch: &mut |_| () };
+    let mut stage = RunStage { program, at: &at, stop: plan.stop, watch: &mut |_| () };
     let found = run::run(&[loaded], &settings, &mut stage).into_iter().next();
     match found {
         Some(Ok(result)) => Ok(scored(&result, metric_of(prefer))),
@@ -56,7 +56,7 @@ pub fn held_out(
     }
 }
 
-fn settings(plan: &Plan<'_>, study: &Study) -> Settings {
+fn settings(plan: &SurveyPlan<'_>, study: &StudyFile) -> Settings {
     let sessions = plan.depth.checks();
     let in_a_round: usize = study.cells.iter().map(|cell| cell.arms.len() + 1).sum();
     let round = SAMPLE * (in_a_round * sessions) as u32;
@@ -71,7 +71,7 @@ fn settings(plan: &Plan<'_>, study: &Study) -> Settings {
         seed: plan.seed,
         pinned: Vec::new(),
         only: Vec::new(),
-        sizes: Sizes::All,
+        sizes: SizeSelection::All,
         command: String::new(),
     }
 }
@@ -107,7 +107,7 @@ fn study() -> String {
     text
 }
 
-fn scored(result: &StudyResult, metric: Metric) -> Result<Vec<Held>, String> {
+fn scored(result: &StudyResult, metric: SampleMetric) -> Result<Vec<HeldOut>, String> {
     let mut all = Vec::new();
     for distribution in size_distributions().filter(|name| name.starts_with("memcpy-")) {
         for (residency, _, batch) in PLACES {
@@ -115,10 +115,10 @@ fn scored(result: &StudyResult, metric: Metric) -> Result<Vec<Held>, String> {
             let arms: Vec<&ArmResult> =
                 result.arms.iter().filter(|arm| arm.place.cell == cell).collect();
             let Some(point) = point(&arms, metric) else { continue };
-            all.push(Held {
+            all.push(HeldOut {
                 distribution: distribution.to_owned(),
                 residency: residency.to_owned(),
-                point: Point { size: batch, ..point },
+                point: RegretPoint { size: batch, ..point },
             });
         }
     }
@@ -130,15 +130,15 @@ fn scored(result: &StudyResult, metric: Metric) -> Result<Vec<Held>, String> {
     }
 }
 
-fn point(arms: &[&ArmResult], metric: Metric) -> Option<Point> {
+fn point(arms: &[&ArmResult], metric: SampleMetric) -> Option<RegretPoint> {
     let of = |name: &str| arms.iter().find(|arm| way_of(arm) == name);
     let libc = of(LIBC)?;
     let of = |arm: &ArmResult| {
-        let sessions: Vec<_> = figures::of_both(arm, libc, metric).into_values().collect();
+        let sessions: Vec<_> = costs::of_both(arm, libc, metric).into_values().collect();
         halves(&sessions)
     };
-    let costs = arms.iter().filter_map(|arm| Some((Way::plain(way_of(arm)), of(arm)?)));
-    hindsight(&costs.collect::<Vec<_>>(), &Way::plain(tuned::COPY.name))
+    let costs = arms.iter().filter_map(|arm| Some((TunedMethod::plain(way_of(arm)), of(arm)?)));
+    hindsight(&costs.collect::<Vec<_>>(), &TunedMethod::plain(tuned::COPY.name))
 }
 
 /// Returns the kernel of an arm: the word before the name of its cell.
@@ -153,9 +153,9 @@ mod tests {
 
     #[test]
     fn the_study_is_one_and_its_rounds_fit_the_time() {
-        let study = Study::parse(&study(), &CATALOGUE).unwrap();
+        let study = StudyFile::parse(&study(), &CATALOGUE).unwrap();
         assert_eq!(study.cells.len(), 5 * PLACES.len());
-        let mut plan = Plan {
+        let mut plan = SurveyPlan {
             pairs: Vec::new(),
             depth: Depth::Quick,
             budget: Duration::from_secs(1),

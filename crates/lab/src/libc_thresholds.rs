@@ -10,7 +10,7 @@ mod judge;
 
 pub use child::SIZES;
 pub use crossover::Crossover;
-pub use judge::{SizeEffect, Tried};
+pub use judge::{SizeEffect, TriedSetting};
 
 use serde::Serialize;
 use std::{
@@ -21,12 +21,12 @@ use thalweg_core::Cancelled;
 use thalweg_sys::host::{Cache, caches};
 
 use crate::trial::{
-    Kind, Program, Setting,
+    SettingKind, TrialProgram, TrialSetting,
     tunables::{MOVSB, STREAM, Tunable, listed},
 };
 use thalweg_measure::{
-    Stop,
-    log::{Entry, Log},
+    StopCheck,
+    log::{LogEntry, SampleLog},
     schedule::order,
     stats::Random,
 };
@@ -72,7 +72,7 @@ impl Effective {
     /// Runs the loader of `program`, or the system's if the program is static. The error explains why the thresholds
     /// are unknown.
     pub fn now(program: &Path) -> Result<Self, String> {
-        let found = Program::find(&[OsString::from(program)]).map_err(|e| e.to_string())?;
+        let found = TrialProgram::find(&[OsString::from(program)]).map_err(|e| e.to_string())?;
         match (found.loader, found.unreachable) {
             (Some(loader), None) => Self::of(loader, false),
             (Some(_), Some(why)) => Err(why),
@@ -85,7 +85,7 @@ impl Effective {
 
     /// Runs the loader of the system's shell, then those at the usual paths.
     fn of_others() -> Result<Self, String> {
-        let shell = Program::find(&[OsString::from("sh")]).ok().and_then(|shell| shell.loader);
+        let shell = TrialProgram::find(&[OsString::from("sh")]).ok().and_then(|shell| shell.loader);
         let usual = LOADERS.iter().map(PathBuf::from).filter(|loader| loader.exists());
         let mut error = "no loader of other programs was found".to_owned();
         for loader in shell.into_iter().chain(usual) {
@@ -112,8 +112,8 @@ impl Effective {
 
     /// Returns the values to try for each tunable, one at a time: cache sizes and measured crossovers. For
     /// non-temporal stores, also a quarter of the last cache, the default of glibc 2.38 and later.
-    fn candidates(&self, caches: &[Cache], crossovers: &[Crossover]) -> Vec<Candidate> {
-        let mut all: Vec<Candidate> = Vec::new();
+    fn candidates(&self, caches: &[Cache], crossovers: &[Crossover]) -> Vec<ThresholdCandidate> {
+        let mut all: Vec<ThresholdCandidate> = Vec::new();
         for (name, levels) in [(MOVSB, 1..=2), (STREAM, 3..=u32::MAX)] {
             let Some(tunable) = self.tunables.iter().find(|t| t.name == name) else { continue };
             let of_caches = caches.iter().filter(|cache| levels.contains(&cache.level));
@@ -125,11 +125,10 @@ impl Effective {
             values.sort_unstable();
             values.dedup();
             values.retain(|v| *v != tunable.now && (tunable.least..=tunable.most).contains(v));
-            all.extend(
-                values
-                    .into_iter()
-                    .map(|value| Candidate { tunable: name, text: format!("{name}={value}") }),
-            );
+            all.extend(values.into_iter().map(|value| ThresholdCandidate {
+                tunable: name,
+                text: format!("{name}={value}"),
+            }));
         }
         all
     }
@@ -137,7 +136,7 @@ impl Effective {
 
 /// A setting to try.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Candidate {
+struct ThresholdCandidate {
     /// The tunable it sets; for a combined setting the first one.
     tunable: &'static str,
     text: String,
@@ -148,7 +147,7 @@ pub struct Measuring<'m> {
     pub program: &'m Path,
     pub seed: u64,
     /// Called before every process.
-    pub stop: &'m Stop<'m>,
+    pub stop: &'m StopCheck<'m>,
 }
 
 #[derive(Clone, Debug, Serialize)]
@@ -156,11 +155,11 @@ pub struct ThresholdsResult {
     /// The sizes at which one loop overtakes another on this machine.
     pub crossovers: Vec<Crossover>,
     /// Every setting that was tried alone.
-    pub tried: Vec<Tried>,
+    pub tried: Vec<TriedSetting>,
     /// The best settings and their combination, measured a second time; empty if no setting was good.
-    pub confirmed: Vec<Tried>,
+    pub confirmed: Vec<TriedSetting>,
     /// The line to put into a program's environment, if any.
-    pub advice: Option<Advice>,
+    pub advice: Option<ThresholdAdvice>,
     /// The reason why there is no recommendation.
     pub no_advice: Option<String>,
     /// The number of fresh processes that ran.
@@ -169,7 +168,7 @@ pub struct ThresholdsResult {
 
 /// A setting that helps at some size and was not seen to hurt at any.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Advice {
+pub struct ThresholdAdvice {
     /// The line `GLIBC_TUNABLES=...`.
     pub line: String,
     /// Its effect at every size, from the second measurement.
@@ -184,7 +183,7 @@ const SECOND_ROUNDS: usize = 10;
 pub fn measure(effective: &Effective, how: &Measuring<'_>) -> Result<ThresholdsResult, String> {
     let crossovers = crossover::measured(caches(), how)?;
     let candidates = effective.candidates(caches(), &crossovers);
-    let mut run = Run { how, random: Random::new(how.seed), processes: 0 };
+    let mut run = ThresholdRun { how, random: Random::new(how.seed), processes: 0 };
     let mut found = ThresholdsResult {
         crossovers,
         tried: Vec::new(),
@@ -204,7 +203,7 @@ pub fn measure(effective: &Effective, how: &Measuring<'_>) -> Result<ThresholdsR
         found.confirmed = run.tried(&finalists, SECOND_ROUNDS)?;
     }
     let best = judge::best(&found.confirmed);
-    found.advice = best.map(|best| Advice {
+    found.advice = best.map(|best| ThresholdAdvice {
         line: format!("GLIBC_TUNABLES={}", best.tunables),
         effects: best.effects.clone(),
     });
@@ -216,37 +215,42 @@ pub fn measure(effective: &Effective, how: &Measuring<'_>) -> Result<ThresholdsR
 }
 
 /// Returns the best setting of each tunable, and their combination.
-fn finalists(candidates: &[Candidate], tried: &[Tried]) -> Vec<Candidate> {
+fn finalists(candidates: &[ThresholdCandidate], tried: &[TriedSetting]) -> Vec<ThresholdCandidate> {
     let of = |name: &str| {
         let own = candidates.iter().zip(tried).filter(|(candidate, _)| candidate.tunable == name);
-        let own: Vec<Tried> = own.map(|(_, tried)| tried.clone()).collect();
+        let own: Vec<TriedSetting> = own.map(|(_, tried)| tried.clone()).collect();
         let best = judge::best(&own)?;
         candidates.iter().find(|candidate| candidate.text == best.tunables).cloned()
     };
-    let mut finalists: Vec<Candidate> = [MOVSB, STREAM].into_iter().filter_map(of).collect();
+    let mut finalists: Vec<ThresholdCandidate> =
+        [MOVSB, STREAM].into_iter().filter_map(of).collect();
     if let [first, second] = finalists.as_slice() {
         let text = format!("{}:{}", first.text, second.text);
-        finalists.push(Candidate { tunable: first.tunable, text });
+        finalists.push(ThresholdCandidate { tunable: first.tunable, text });
     }
     finalists
 }
 
-struct Run<'m> {
+struct ThresholdRun<'m> {
     how: &'m Measuring<'m>,
     random: Random,
     processes: usize,
 }
 
-impl Run<'_> {
+impl ThresholdRun<'_> {
     /// Runs rounds of the unchanged program and of each setting, every run in a fresh process.
-    fn tried(&mut self, candidates: &[Candidate], rounds: usize) -> Result<Vec<Tried>, String> {
-        let as_it_is = Setting { name: "as it is".to_owned(), kind: Kind::Plain };
-        let settings = candidates.iter().map(|candidate| Setting {
+    fn tried(
+        &mut self,
+        candidates: &[ThresholdCandidate],
+        rounds: usize,
+    ) -> Result<Vec<TriedSetting>, String> {
+        let as_it_is = TrialSetting { name: "as it is".to_owned(), kind: SettingKind::Plain };
+        let settings = candidates.iter().map(|candidate| TrialSetting {
             name: candidate.text.clone(),
-            kind: Kind::Tunables { text: candidate.text.clone() },
+            kind: SettingKind::Tunables { text: candidate.text.clone() },
         });
-        let settings: Vec<Setting> = std::iter::once(as_it_is).chain(settings).collect();
-        let mut log = Log::default();
+        let settings: Vec<TrialSetting> = std::iter::once(as_it_is).chain(settings).collect();
+        let mut log = SampleLog::default();
         for setting in &settings {
             log.enter(&setting.name);
         }
@@ -264,7 +268,7 @@ impl Run<'_> {
                 })?;
                 self.processes += 1;
                 for (log, sample) in logs.iter_mut().zip(samples) {
-                    log.rounds[round].push(Entry { arm, sample, cost: sample.wall });
+                    log.rounds[round].push(LogEntry { arm, sample, cost: sample.wall });
                 }
             }
         }

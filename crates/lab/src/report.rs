@@ -7,12 +7,11 @@
 
 mod answers;
 mod articles;
+mod cell_charts;
+mod cell_results;
+mod chart;
 mod claims;
-mod drift;
-mod figure;
-mod figures;
 mod forest;
-mod group;
 mod history;
 mod load;
 mod machines;
@@ -29,7 +28,7 @@ mod winners;
 mod words;
 
 pub use articles::articles;
-pub use load::{Found, Input, ReportError, read, read_all, usual_folders};
+pub use load::{FoundResults, ReportError, ReportInput, read, read_all, usual_folders};
 pub use machines::counts;
 pub use markdown::markdown;
 pub use page::{Drawings, drawings, html};

@@ -14,11 +14,13 @@ mod run;
 mod server;
 pub(crate) mod tunables;
 
-pub use arms::{Bands, Kind, LeftOut, OBJECT_ALONE, Setting, bands_given, kernel_names};
-pub use judge::{Beyond, Effect, Row};
-pub use program::Program;
-pub use reached::{Band, Reached};
-pub use server::{Ready, Server};
+pub use arms::{
+    KernelBands, LeftOutSetting, OBJECT_ALONE, SettingKind, TrialSetting, bands_given, kernel_names,
+};
+pub use judge::{Beyond, TrialEffect, TrialRow};
+pub use program::TrialProgram;
+pub use reached::{Reached, ReachedBand};
+pub use server::{Server, ServerReady};
 pub use tunables::given as tunables_given;
 
 use serde::Serialize;
@@ -32,16 +34,16 @@ use thalweg_preload::counts::Counts;
 use folder::TrialFolder;
 use run::TrialRunner;
 use thalweg_measure::{
-    arms::command::{self, Metric, Ran, What, last_words},
+    arms::command::{self, MeasuredValue, Ran, RunMetric, last_words},
     conditions::Conditions,
     experiment::Experiment,
-    log::Log,
+    log::SampleLog,
     sample::Sample,
-    schedule::{Arm, Failure, Lineup, Sampled, Schedule},
+    schedule::{Arm, Lineup, SampleFailure, SampledArm, Schedule},
     stats::Random,
 };
 
-pub struct Trial<'t> {
+pub struct TrialJob<'t> {
     /// The command to measure, program first.
     pub command: &'t [OsString],
     /// A server that runs during the command. If given, the kernels are injected into the server instead of the
@@ -50,11 +52,11 @@ pub struct Trial<'t> {
     /// Names of kernels; `None` for all kernels of this machine.
     pub kernels: Option<&'t [String]>,
     /// The bands of `tuned`, if they were measured.
-    pub bands: Option<&'t Bands>,
+    pub bands: Option<&'t KernelBands>,
     /// The glibc settings to try.
     pub tunables: Tunables,
     /// The metric that decides.
-    pub metric: &'t Metric,
+    pub metric: &'t RunMetric,
     /// Number of rounds; each runs every arm once and one of them twice.
     pub rounds: usize,
     /// Maximum duration of one run.
@@ -71,27 +73,27 @@ pub struct Trial<'t> {
 pub enum Tunables {
     /// Thresholds at the cache sizes of this machine.
     Usual,
-    These(Vec<Setting>),
+    These(Vec<TrialSetting>),
 }
 
 /// The results of a trial.
 #[derive(Debug, Serialize)]
 pub struct TrialResult {
     /// The program into which the kernels were injected.
-    pub program: Program,
+    pub program: TrialProgram,
     pub metric: String,
     /// The noise of this run: the relative difference between two runs of one arm.
     pub noise: f64,
     pub rounds: usize,
     /// A row for every arm; the first one is the unchanged program.
-    pub rows: Vec<Row>,
+    pub rows: Vec<TrialRow>,
     /// Arms that did not take part.
-    pub left_out: Vec<LeftOut>,
+    pub left_out: Vec<LeftOutSetting>,
     /// The calls that went through the object, counted in a separate run; `None` if no kernel took part.
     pub reached: Option<Reached>,
     pub seed: u64,
     pub conditions: Conditions,
-    pub log: Log,
+    pub log: SampleLog,
 }
 
 /// The reason why there is no result.
@@ -122,10 +124,10 @@ pub enum TrialError {
     Cancelled(#[from] Cancelled),
 }
 
-pub fn run(trial: &Trial<'_>) -> Result<TrialResult, TrialError> {
-    let client = Program::find(trial.command)?;
+pub fn run(trial: &TrialJob<'_>) -> Result<TrialResult, TrialError> {
+    let client = TrialProgram::find(trial.command)?;
     let program = match trial.server {
-        Some(server) => Program::find(&server.command)?,
+        Some(server) => TrialProgram::find(&server.command)?,
         None => client,
     };
     if let Some(reason) = &program.unreachable {
@@ -151,13 +153,13 @@ pub fn run(trial: &Trial<'_>) -> Result<TrialResult, TrialError> {
         folder: &folder,
         runs: command::CommandRunner {
             outputs: folder.outputs(),
-            keeps_output: matches!(trial.metric.what, What::Printed(_)),
+            keeps_output: matches!(trial.metric.what, MeasuredValue::Printed(_)),
             must_succeed: true,
             limit: trial.limit,
             stop: trial.stop,
         },
     };
-    let judged = Judged { runner: &runner, metric: trial.metric };
+    let judged = JudgedRunner { runner: &runner, metric: trial.metric };
     let checked = check(&judged, &settings, trial)?;
     let log = rounds(&judged, &settings, &checked, trial);
     let log = log.or_else(|failure| Err(TrialError::Program(failure.unfit()?.reason)))?;
@@ -176,28 +178,32 @@ pub fn run(trial: &Trial<'_>) -> Result<TrialResult, TrialError> {
     })
 }
 
-fn tunables(trial: &Trial<'_>, program: &Program, left_out: &mut Vec<LeftOut>) -> Vec<Setting> {
+fn tunables(
+    trial: &TrialJob<'_>,
+    program: &TrialProgram,
+    left_out: &mut Vec<LeftOutSetting>,
+) -> Vec<TrialSetting> {
     if let Tunables::These(settings) = &trial.tunables {
         return settings.clone();
     }
-    let loader = program.loader.as_deref().ok_or_else(|| "there is no loader".to_owned());
+    let loader = program.loader.as_deref().ok_or_else(|| "the program has no loader".to_owned());
     loader.and_then(tunables::usual).unwrap_or_else(|reason| {
-        left_out.push(LeftOut { name: "glibc's thresholds".to_owned(), reason });
+        left_out.push(LeftOutSetting { name: "glibc's thresholds".to_owned(), reason });
         Vec::new()
     })
 }
 
 /// A runner and the metric of its runs.
-struct Judged<'t> {
+struct JudgedRunner<'t> {
     runner: &'t TrialRunner<'t>,
-    metric: &'t Metric,
+    metric: &'t RunMetric,
 }
 
-impl Judged<'_> {
-    /// Runs once. The sample's `told` is the value of the metric.
-    fn once(&self, setting: &Setting, counted: bool) -> Result<Ran, Failure> {
+impl JudgedRunner<'_> {
+    /// Runs once. The sample's `reported` holds the value of the metric.
+    fn once(&self, setting: &TrialSetting, counted: bool) -> Result<Ran, SampleFailure> {
         let mut ran = self.runner.once(setting, counted)?;
-        ran.sample.told = self.metric.of(&ran).map_err(|why| {
+        ran.sample.reported = self.metric.of(&ran).map_err(|why| {
             let name = self.runner.command[0].display();
             format!("{name}: {why}")
         })?;
@@ -206,7 +212,7 @@ impl Judged<'_> {
 }
 
 /// The results of the runs before the rounds.
-struct Checked {
+struct CheckedRuns {
     /// For each arm, the reason why it is excluded, if it is.
     failed: Vec<Option<String>>,
     /// The calls that went through the object.
@@ -216,15 +222,15 @@ struct Checked {
 /// Runs every arm once before anything counts. This warms up, finds arms that do not work at all, and counts the
 /// calls that go through the object.
 fn check(
-    judged: &Judged<'_>,
-    settings: &[Setting],
-    trial: &Trial<'_>,
-) -> Result<Checked, TrialError> {
+    judged: &JudgedRunner<'_>,
+    settings: &[TrialSetting],
+    trial: &TrialJob<'_>,
+) -> Result<CheckedRuns, TrialError> {
     let began = Instant::now();
-    let mut checked = Checked { failed: vec![None; settings.len()], reached: None };
+    let mut checked = CheckedRuns { failed: vec![None; settings.len()], reached: None };
     for (place, setting) in settings.iter().enumerate() {
         (trial.stop)()?;
-        let is_kernel = matches!(setting.kind, Kind::Kernel { .. });
+        let is_kernel = matches!(setting.kind, SettingKind::Kernel { .. });
         let ran = match judged.once(setting, is_kernel) {
             Ok(ran) => ran,
             Err(failure) => {
@@ -252,7 +258,11 @@ fn check(
 
 /// Checks that the object worked in every process. Returns an error if it was never loaded, and a reason to exclude
 /// the arm if it rejected its kernel.
-fn doubts(counts: &Counts, setting: &Setting, ran: &Ran) -> Result<Option<String>, TrialError> {
+fn doubts(
+    counts: &Counts,
+    setting: &TrialSetting,
+    ran: &Ran,
+) -> Result<Option<String>, TrialError> {
     if counts.processes == 0 {
         let said = ran.err.lines().find(|line| line.contains("cannot be preloaded"));
         let said = said.map(last_words).map(|words| format!(" ({words})")).unwrap_or_default();
@@ -268,7 +278,7 @@ fn doubts(counts: &Counts, setting: &Setting, ran: &Ran) -> Result<Option<String
             counts.processes
         )));
     }
-    let Kind::Kernel { copies, fills } = &setting.kind else { return Ok(None) };
+    let SettingKind::Kernel { copies, fills } = &setting.kind else { return Ok(None) };
     let needs_libc =
         [copies, fills].iter().any(|text| text.contains(thalweg_preload::choice::LIBC));
     Ok((needs_libc && counts.without_libc > 0)
@@ -276,28 +286,28 @@ fn doubts(counts: &Counts, setting: &Setting, ran: &Ran) -> Result<Option<String
 }
 
 /// An arm in the rounds.
-struct Run<'t> {
-    judged: &'t Judged<'t>,
-    setting: &'t Setting,
+struct TrialArm<'t> {
+    judged: &'t JudgedRunner<'t>,
+    setting: &'t TrialSetting,
     stop: &'t dyn Fn() -> Result<(), Cancelled>,
 }
 
-impl Arm for Run<'_> {
-    fn sample(&mut self, _repeats: u32) -> Result<Sample, Failure> {
+impl Arm for TrialArm<'_> {
+    fn sample(&mut self, _repeats: u32) -> Result<Sample, SampleFailure> {
         (self.stop)()?;
         Ok(self.judged.once(self.setting, false)?.sample)
     }
 }
 
 fn rounds(
-    judged: &Judged<'_>,
-    settings: &[Setting],
-    checked: &Checked,
-    trial: &Trial<'_>,
-) -> Result<Log, Failure> {
+    judged: &JudgedRunner<'_>,
+    settings: &[TrialSetting],
+    checked: &CheckedRuns,
+    trial: &TrialJob<'_>,
+) -> Result<SampleLog, SampleFailure> {
     let mut experiment = Experiment::default();
     for (setting, failed) in settings.iter().zip(&checked.failed) {
-        let arm = Sampled::once(Run { judged, setting, stop: trial.stop });
+        let arm = SampledArm::once(TrialArm { judged, setting, stop: trial.stop });
         let number = experiment.enter(&setting.name, arm);
         if let Some(reason) = failed {
             experiment.fail(number, reason.clone());

@@ -4,7 +4,7 @@ pub mod bulk;
 pub mod command;
 pub mod content;
 pub mod cp;
-pub mod drawn;
 pub mod far;
 pub mod knobs;
+pub mod random_copies;
 pub mod transfer;

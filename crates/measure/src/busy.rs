@@ -5,20 +5,20 @@ use std::{fmt, fs::read_to_string, thread, time::Duration};
 
 /// How busy the machine is with other processes.
 #[derive(Clone, Copy, Debug, Serialize)]
-pub struct Busy {
+pub struct BusyProcessors {
     /// The average number of busy CPUs.
     pub processors: f64,
     pub of: usize,
 }
 
 /// `1.3 of 2 processors`.
-impl fmt::Display for Busy {
+impl fmt::Display for BusyProcessors {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:.1} of {} processors", self.processors, self.of)
     }
 }
 
-impl Busy {
+impl BusyProcessors {
     /// Measures for 200 ms. Returns `None` if /proc/stat cannot be read.
     pub fn now() -> Option<Self> {
         Self::within(Duration::from_millis(200))

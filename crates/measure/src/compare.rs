@@ -5,7 +5,7 @@
 
 mod found;
 
-pub use found::{Comparison, Figure, Row};
+pub use found::{CompareResult, CompareRow, ComparedFigure};
 
 use std::{
     cell::Cell,
@@ -18,13 +18,13 @@ use thalweg_core::Cancelled;
 
 use crate::{
     arms::{
-        command::{CommandRunner, Metric, Outputs, What, find},
+        command::{CommandRunner, MeasuredValue, Outputs, RunMetric, find},
         content::first_difference_of_files,
     },
-    busy::Busy,
+    busy::BusyProcessors,
     experiment::Experiment,
     sample::Sample,
-    schedule::{Arm, Failure, Lineup, Sampled, Schedule},
+    schedule::{Arm, Lineup, SampleFailure, SampledArm, Schedule},
     stats::Random,
 };
 
@@ -35,7 +35,7 @@ const MOST_ROUNDS: usize = 1000;
 
 /// A command that takes part.
 #[derive(Clone, Debug)]
-pub struct Contender {
+pub struct ComparedCommand {
     pub name: String,
     /// The command line, program first.
     pub words: Vec<OsString>,
@@ -54,10 +54,10 @@ pub enum Rounds {
     AtLeast(Duration),
 }
 
-pub struct Compare<'c> {
-    pub contenders: &'c [Contender],
+pub struct CompareJob<'c> {
+    pub contenders: &'c [ComparedCommand],
     /// The metric that decides, in addition to wall time and CPU time.
-    pub metric: &'c Metric,
+    pub metric: &'c RunMetric,
     /// The number of rounds. Each runs every command once and one of them twice.
     pub rounds: Rounds,
     /// Number of runs of each command that do not count, at least one. They show which commands fail.
@@ -91,7 +91,7 @@ pub enum CompareError {
     Cancelled(#[from] Cancelled),
 }
 
-pub fn run(compare: &Compare<'_>) -> Result<Comparison, CompareError> {
+pub fn run(compare: &CompareJob<'_>) -> Result<CompareResult, CompareError> {
     for contender in compare.contenders {
         for words in [&contender.words, &contender.prepare, &contender.check] {
             let Some(name) = words.first() else { continue };
@@ -99,24 +99,25 @@ pub fn run(compare: &Compare<'_>) -> Result<Comparison, CompareError> {
                 .map_err(|why| CompareError::NoProgram { name: name.display().to_string(), why })?;
         }
     }
-    let busy = Busy::now();
+    let busy = BusyProcessors::now();
     let outputs = Outputs::new("compare").map_err(|(parent, error)| CompareError::Folder {
         path: parent.display().to_string(),
         why: error.to_string(),
     })?;
     let runner = CommandRunner {
         outputs: &outputs,
-        keeps_output: compare.same_output || matches!(compare.metric.what, What::Printed(_)),
+        keeps_output: compare.same_output
+            || matches!(compare.metric.what, MeasuredValue::Printed(_)),
         must_succeed: compare.must_succeed,
         limit: compare.limit,
         stop: compare.stop,
     };
-    let count = Count::default();
+    let count = RunCount::default();
     let mut experiment = Experiment::default();
     for (number, contender) in compare.contenders.iter().enumerate() {
         let expected = format!("expected-{}", contender.against.unwrap_or(number));
         let arm = CommandArm { contender, expected, compare, runner: &runner, count: &count };
-        experiment.enter(&contender.name, Sampled::once(arm));
+        experiment.enter(&contender.name, SampledArm::once(arm));
     }
     let longest = warm_up(&mut experiment, compare)?;
     let rounds = compare.rounds.number(longest);
@@ -127,13 +128,13 @@ pub fn run(compare: &Compare<'_>) -> Result<Comparison, CompareError> {
     let schedule = &mut Schedule::fixed(rounds, compare.stop, random);
     let ran = experiment.run(schedule, Lineup::of_equals(active));
     ran.or_else(|failure| Err(CompareError::Failed(failure.unfit()?.reason)))?;
-    Ok(Comparison::of(compare, busy, experiment.log))
+    Ok(CompareResult::of(compare, busy, experiment.log))
 }
 
 /// Performs the runs that do not count. Commands that fail are excluded. Returns the longest duration of a run.
 fn warm_up(
     experiment: &mut Experiment<'_>,
-    compare: &Compare<'_>,
+    compare: &CompareJob<'_>,
 ) -> Result<Duration, CompareError> {
     let mut longest = Duration::ZERO;
     for number in experiment.active() {
@@ -168,26 +169,26 @@ impl Rounds {
 
 /// The number of finished runs and the total number, which is 0 during warm-up.
 #[derive(Default)]
-struct Count {
+struct RunCount {
     done: Cell<usize>,
     all: Cell<usize>,
 }
 
 struct CommandArm<'c> {
-    contender: &'c Contender,
+    contender: &'c ComparedCommand,
     /// The file with the expected output.
     expected: String,
-    compare: &'c Compare<'c>,
+    compare: &'c CompareJob<'c>,
     runner: &'c CommandRunner<'c>,
-    count: &'c Count,
+    count: &'c RunCount,
 }
 
 impl Arm for CommandArm<'_> {
-    fn sample(&mut self, _repeats: u32) -> Result<Sample, Failure> {
+    fn sample(&mut self, _repeats: u32) -> Result<Sample, SampleFailure> {
         (self.compare.stop)()?;
         self.beside("prepare", &self.contender.prepare)?;
         let mut ran = self.runner.once(&mut command(&self.contender.words))?;
-        ran.sample.told = self
+        ran.sample.reported = self
             .compare
             .metric
             .of(&ran)
@@ -204,16 +205,16 @@ impl Arm for CommandArm<'_> {
 
 impl CommandArm<'_> {
     /// Runs the command before or after a run, which must succeed.
-    fn beside(&self, what: &str, words: &[OsString]) -> Result<(), Failure> {
+    fn beside(&self, what: &str, words: &[OsString]) -> Result<(), SampleFailure> {
         if words.is_empty() {
             return Ok(());
         }
         let runner = CommandRunner { keeps_output: false, must_succeed: true, ..*self.runner };
         runner.once(&mut command(words)).map(|_| ()).map_err(|failure| match failure {
-            Failure::Unfit(unfit) => {
+            SampleFailure::Unfit(unfit) => {
                 format!("{}: --{what} failed: {unfit}", self.contender.name).into()
             }
-            Failure::Cancelled => Failure::Cancelled,
+            SampleFailure::Cancelled => SampleFailure::Cancelled,
         })
     }
 

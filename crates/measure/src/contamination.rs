@@ -6,7 +6,7 @@ use serde::Serialize;
 use std::collections::BTreeSet;
 
 use crate::{
-    log::{Entry, Log},
+    log::{LogEntry, SampleLog},
     sample::Sample,
     stats::median,
 };
@@ -15,7 +15,7 @@ use others::Quiet;
 
 /// A sign of contamination on a sample.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Mark {
+pub struct SampleMark {
     /// The index of the arm in the log.
     pub arm: usize,
     /// The index of the round, from 0.
@@ -64,17 +64,17 @@ const FLAT: f64 = 1.25;
 /// Returns every sign in a log, in the order of its rounds. `warm` contains, for each arm with warm memory, the bytes
 /// of one operation. For such an arm, faults on a significant part of those bytes are a sign even if all its samples
 /// have them.
-pub fn marks(log: &Log, warm: &[Option<u64>]) -> Vec<Mark> {
+pub fn marks(log: &SampleLog, warm: &[Option<u64>]) -> Vec<SampleMark> {
     let usual: Vec<Usual> = (0..log.arms.len()).map(|arm| Usual::of(log, arm)).collect();
     let mut marks = Vec::new();
     for (round, entries) in log.rounds.iter().enumerate() {
-        for Entry { arm, sample, .. } in entries {
+        for LogEntry { arm, sample, .. } in entries {
             let mut signs = usual[*arm].signs(sample);
             if let Some(Some(bytes)) = warm.get(*arm) {
                 signs.retain(|(sign, _)| *sign != Sign::Faults);
                 signs.extend(cold(sample, *bytes));
             }
-            marks.extend(signs.into_iter().map(|(sign, text)| Mark {
+            marks.extend(signs.into_iter().map(|(sign, text)| SampleMark {
                 arm: *arm,
                 round,
                 sign,
@@ -86,14 +86,19 @@ pub fn marks(log: &Log, warm: &[Option<u64>]) -> Vec<Mark> {
         for round in rounds {
             let arms: BTreeSet<usize> = log.rounds[round].iter().map(|entry| entry.arm).collect();
             let sign = Sign::Crowded;
-            marks.extend(arms.into_iter().map(|arm| Mark { arm, round, sign, text: text.clone() }));
+            marks.extend(arms.into_iter().map(|arm| SampleMark {
+                arm,
+                round,
+                sign,
+                text: text.clone(),
+            }));
         }
     }
     for arm in 0..log.arms.len() {
         let Some(text) = drift(log, arm) else { continue };
         let rounds = rounds_of(log, arm);
         let first = rounds.iter().take(rounds.len() / 3);
-        marks.extend(first.map(|round| Mark {
+        marks.extend(first.map(|round| SampleMark {
             arm,
             round: *round,
             sign: Sign::Drift,
@@ -105,7 +110,7 @@ pub fn marks(log: &Log, warm: &[Option<u64>]) -> Vec<Mark> {
 }
 
 /// Returns the fraction of samples that other processes disturbed. Two samples of an arm in one round count as one.
-pub fn disturbed(log: &Log) -> f64 {
+pub fn disturbed(log: &SampleLog) -> f64 {
     let samples = log
         .rounds
         .iter()
@@ -118,7 +123,7 @@ pub fn disturbed(log: &Log) -> f64 {
 }
 
 /// Returns the rounds of an arm's samples, in the order in which they were taken.
-fn rounds_of(log: &Log, arm: usize) -> Vec<usize> {
+fn rounds_of(log: &SampleLog, arm: usize) -> Vec<usize> {
     let rounds = log.rounds.iter().enumerate();
     let own = rounds.flat_map(|(round, entries)| {
         entries.iter().filter(move |entry| entry.arm == arm).map(move |_| round)
@@ -128,7 +133,7 @@ fn rounds_of(log: &Log, arm: usize) -> Vec<usize> {
 
 /// Returns a description if all of an arm's first samples cost more than all of its last ones, or all cost less. With
 /// a constant cost, two disjoint thirds of a session practically never occur by chance.
-fn drift(log: &Log, arm: usize) -> Option<String> {
+fn drift(log: &SampleLog, arm: usize) -> Option<String> {
     let costs: Vec<f64> = log.samples(arm).map(Sample::wall_seconds).collect();
     let third = costs.len() / 3;
     if third < LEAST_THIRD {
@@ -160,7 +165,7 @@ struct Usual {
 }
 
 impl Usual {
-    fn of(log: &Log, arm: usize) -> Self {
+    fn of(log: &SampleLog, arm: usize) -> Self {
         let of =
             |what: &dyn Fn(&Sample) -> f64| median(&log.samples(arm).map(what).collect::<Vec<_>>());
         Self {
@@ -194,7 +199,7 @@ impl Usual {
 mod tests {
     use super::*;
     use crate::{
-        schedule::{Arm, Failure, Lineup, Sampled, Schedule},
+        schedule::{Arm, Lineup, SampleFailure, SampledArm, Schedule},
         stats::Random,
     };
     use std::time::Duration;
@@ -211,13 +216,13 @@ mod tests {
     }
 
     impl Touch {
-        fn sampled(spoiled: Option<usize>) -> Sampled<'static> {
-            Sampled::once(Self { buffer: vec![1; LEN], samples: 0, spoiled })
+        fn sampled(spoiled: Option<usize>) -> SampledArm<'static> {
+            SampledArm::once(Self { buffer: vec![1; LEN], samples: 0, spoiled })
         }
     }
 
     impl Arm for Touch {
-        fn sample(&mut self, _repeats: u32) -> Result<Sample, Failure> {
+        fn sample(&mut self, _repeats: u32) -> Result<Sample, SampleFailure> {
             self.samples += 1;
             if self.spoiled == Some(self.samples) {
                 self.buffer = vec![0; LEN];
@@ -230,8 +235,8 @@ mod tests {
         }
     }
 
-    fn log_of(mut arms: Vec<Sampled<'_>>) -> Result<Log, Failure> {
-        let mut log = Log::default();
+    fn log_of(mut arms: Vec<SampledArm<'_>>) -> Result<SampleLog, SampleFailure> {
+        let mut log = SampleLog::default();
         let active = arms.iter().map(|_| log.enter("touch")).collect();
         let random = &mut Random::new(1);
         Schedule::fixed(6, &|| Ok(()), random).run(&mut arms, Lineup::of(active), &mut log)?;
@@ -242,7 +247,7 @@ mod tests {
     fn memory_that_became_cold_under_way_is_marked_and_kept() {
         let log = log_of(vec![Touch::sampled(None), Touch::sampled(Some(4))]).unwrap();
         let marks = marks(&log, &[]);
-        let faults: Vec<&Mark> = marks.iter().filter(|m| m.sign == Sign::Faults).collect();
+        let faults: Vec<&SampleMark> = marks.iter().filter(|m| m.sign == Sign::Faults).collect();
         assert_eq!(faults.len(), 1, "{marks:?}");
         assert_eq!(faults[0].arm, 1);
         assert_eq!(log.rounds.len(), 6);
@@ -254,8 +259,8 @@ mod tests {
         let warm = [None, Some(LEN as u64)];
         assert_eq!(marks(&log, &warm).len(), 1);
         let fault = Sample { minor_faults: 2000, bytes: LEN as u64, ..Sample::default() };
-        let log = Log {
-            rounds: vec![vec![Entry { arm: 0, sample: fault, cost: Duration::ZERO }]; 5],
+        let log = SampleLog {
+            rounds: vec![vec![LogEntry { arm: 0, sample: fault, cost: Duration::ZERO }]; 5],
             ..log
         };
         assert!(marks(&log, &[None]).is_empty());
@@ -263,18 +268,19 @@ mod tests {
     }
 
     /// A log of one arm whose samples take so many seconds.
-    fn log_of_times(times: impl IntoIterator<Item = f64>) -> Log {
+    fn log_of_times(times: impl IntoIterator<Item = f64>) -> SampleLog {
         let entry = |seconds: f64| {
             let sample =
                 Sample { wall: Duration::from_secs_f64(seconds), bytes: 1, ..Sample::default() };
-            vec![Entry { arm: 0, sample, cost: Duration::ZERO }]
+            vec![LogEntry { arm: 0, sample, cost: Duration::ZERO }]
         };
-        let mut log = Log { rounds: times.into_iter().map(entry).collect(), ..Log::default() };
+        let mut log =
+            SampleLog { rounds: times.into_iter().map(entry).collect(), ..SampleLog::default() };
         log.enter("drifting");
         log
     }
 
-    fn drifts(log: &Log) -> usize {
+    fn drifts(log: &SampleLog) -> usize {
         marks(log, &[]).iter().filter(|mark| mark.sign == Sign::Drift).count()
     }
 
@@ -319,8 +325,11 @@ mod tests {
 
     #[test]
     fn stolen_ticks_and_preemption_show() {
-        let usual =
-            Usual { faults_per_gb: Some(0.0), preemptions: 1.0, ..Usual::of(&Log::default(), 0) };
+        let usual = Usual {
+            faults_per_gb: Some(0.0),
+            preemptions: 1.0,
+            ..Usual::of(&SampleLog::default(), 0)
+        };
         let sample = Sample { stolen_ticks: 2, involuntary_switches: 40, ..Sample::default() };
         let signs: Vec<Sign> = usual.signs(&sample).into_iter().map(|(sign, _)| sign).collect();
         assert_eq!(signs, [Sign::Stolen, Sign::Preempted]);

@@ -2,23 +2,23 @@
 //! compares builds one.
 
 use super::{
-    log::Log,
-    outcome::{Cost, Outcome},
+    log::SampleLog,
+    outcome::{RatioOutcome, SampleCost},
     sample::Sample,
-    schedule::{Failure, Lineup, Sampled, Schedule},
+    schedule::{Lineup, SampleFailure, SampledArm, Schedule},
     stats::{Random, Spread},
 };
 
 #[derive(Default)]
 pub struct Experiment<'a> {
     /// The arms, indexed as in the log.
-    pub arms: Vec<Sampled<'a>>,
-    pub log: Log,
+    pub arms: Vec<SampledArm<'a>>,
+    pub log: SampleLog,
 }
 
 impl<'a> Experiment<'a> {
     /// Adds an arm and returns its index.
-    pub fn enter(&mut self, name: &str, arm: Sampled<'a>) -> usize {
+    pub fn enter(&mut self, name: &str, arm: SampledArm<'a>) -> usize {
         self.arms.push(arm);
         self.log.enter(name)
     }
@@ -35,36 +35,40 @@ impl<'a> Experiment<'a> {
     }
 
     /// Runs rounds of these arms. May be called more than once.
-    pub fn run(&mut self, schedule: &mut Schedule<'_>, lineup: Lineup) -> Result<(), Failure> {
+    pub fn run(
+        &mut self,
+        schedule: &mut Schedule<'_>,
+        lineup: Lineup,
+    ) -> Result<(), SampleFailure> {
         schedule.run(&mut self.arms, lineup, &mut self.log)
     }
 }
 
 /// The results of all arms for one cost.
 #[derive(Clone, Debug)]
-pub struct Judged {
+pub struct JudgedLog {
     /// Relative difference between two samples of one arm.
     pub noise: f64,
     /// The result of each arm against the arm it is compared with.
-    pub outcomes: Vec<Option<Outcome>>,
+    pub outcomes: Vec<Option<RatioOutcome>>,
 }
 
-impl Log {
+impl SampleLog {
     /// Compares each arm with the arm given by the index at its position in `against`. An arm that failed is neither
     /// judged by the samples it has nor used for comparisons.
     pub fn judge(
         &self,
         against: impl IntoIterator<Item = Option<usize>>,
-        by: &impl Cost,
+        by: &impl SampleCost,
         random: &mut Random,
-    ) -> Judged {
+    ) -> JudgedLog {
         let noise = self.noise(by, random);
         let counts = |arm: usize| !self.arms[arm].failed;
         let outcomes = against.into_iter().enumerate().map(|(arm, other)| {
             let other = other.filter(|other| counts(arm) && counts(*other))?;
-            Some(Outcome { ratio: self.ratio(arm, other, by, random)?, noise })
+            Some(RatioOutcome { ratio: self.ratio(arm, other, by, random)?, noise })
         });
-        Judged { noise, outcomes: outcomes.collect() }
+        JudgedLog { noise, outcomes: outcomes.collect() }
     }
 
     /// Returns the quartiles of a value over an arm's samples.
@@ -77,22 +81,22 @@ impl Log {
 mod tests {
     use super::*;
     use crate::{
-        log::Entry,
-        sample::Metric,
-        stats::{MOST_NOISE, Verdict},
+        log::LogEntry,
+        sample::SampleMetric,
+        stats::{MOST_NOISE, RatioVerdict},
     };
     use std::time::Duration;
 
     /// Ten rounds: the second arm takes twice the time of the first, the third likewise.
-    fn log() -> Log {
-        let mut log = Log::default();
+    fn log() -> SampleLog {
+        let mut log = SampleLog::default();
         for name in ["a", "b", "c"] {
             log.enter(name);
         }
         for round in 0..10_u32 {
             let entry = |arm: usize, seconds: f64| {
                 let wall = Duration::from_secs_f64(seconds * (1.0 + f64::from(round % 3) * 1e-3));
-                Entry { arm, sample: Sample { wall, ..Sample::default() }, cost: wall }
+                LogEntry { arm, sample: Sample { wall, ..Sample::default() }, cost: wall }
             };
             log.rounds.push(vec![entry(1, 0.02), entry(0, 0.01), entry(2, 0.02), entry(0, 0.01)]);
         }
@@ -101,10 +105,14 @@ mod tests {
 
     #[test]
     fn every_arm_is_judged_against_its_own_other_one_with_the_same_noise() {
-        let judged = log().judge([None, Some(0), Some(1)], &Metric::Wall, &mut Random::new(1));
+        let judged =
+            log().judge([None, Some(0), Some(1)], &SampleMetric::Wall, &mut Random::new(1));
         let words = judged.outcomes.iter().map(|shown| shown.map(|shown| shown.word()));
-        let words: Vec<Option<Verdict>> = words.collect();
-        assert_eq!(words, [None, Some(Verdict::Slower), Some(Verdict::NoDifferenceShown)]);
+        let words: Vec<Option<RatioVerdict>> = words.collect();
+        assert_eq!(
+            words,
+            [None, Some(RatioVerdict::Slower), Some(RatioVerdict::NoDifferenceShown)]
+        );
         assert!(judged.noise < MOST_NOISE);
         assert!(
             judged
@@ -120,7 +128,7 @@ mod tests {
         let mut log = log();
         log.arms[1].failed = true;
         let against = [Some(2), Some(0), Some(1)];
-        let judged = log.judge(against, &Metric::Wall, &mut Random::new(1));
+        let judged = log.judge(against, &SampleMetric::Wall, &mut Random::new(1));
         assert!(judged.outcomes[0].is_some() && judged.outcomes[1..] == [None, None]);
     }
 }

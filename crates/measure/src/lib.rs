@@ -58,4 +58,4 @@ pub mod tune_copy;
 pub mod tune_machine;
 
 /// Called repeatedly to ask whether to continue; returns [`Cancelled`] to stop.
-pub type Stop<'s> = dyn Fn() -> Result<(), Cancelled> + Sync + 's;
+pub type StopCheck<'s> = dyn Fn() -> Result<(), Cancelled> + Sync + 's;

@@ -19,7 +19,7 @@ pub fn hear() -> Result<Option<Vec<String>>, String> {
 /// Parses the word at this position as a number.
 pub fn number(words: &[String], at: usize) -> Result<u64, String> {
     let word = words.get(at).map_or("", String::as_str);
-    word.parse().map_err(|_| format!("word {at} of {words:?} is no number"))
+    word.parse().map_err(|_| format!("word {at} of {words:?} is not a number"))
 }
 
 /// Resource usage and system calls of this process since `open`.

@@ -13,7 +13,7 @@ use std::{
 use thalweg_core::Unfit;
 
 use crate::{
-    process::{Heard, Manner, Process, helper, say},
+    process::{GRACE, HeardLine, Process, ProcessManner, helper, say},
     processors::{self, Processors},
 };
 
@@ -49,8 +49,6 @@ const CYCLE: Duration = Duration::from_millis(40);
 const DUTY: f64 = 0.25;
 /// Bytes that the writeback load rewrites and syncs repeatedly.
 const REWRITTEN: usize = 64 << 20;
-/// Time for a load to exit before it is killed.
-const PATIENCE: Duration = Duration::from_secs(5);
 /// Timeout for the first cycle. It is far shorter for every load, unless a disk hangs.
 const UNTIL_READY: Duration = Duration::from_secs(600);
 
@@ -82,11 +80,11 @@ impl Running {
             let path = scratch.join(format!("load-{n}"));
             let mut command = helper(program, "load");
             command.args([kind, &processors.list()]).arg(path);
-            let manner = Manner { grace: PATIENCE, ..Manner::HELPER };
+            let manner = ProcessManner { grace: GRACE, ..ProcessManner::HELPER };
             let mut process = Process::start(command, manner).map_err(|e| failed(&e))?;
             match process.hear(Instant::now() + UNTIL_READY).map_err(|e| failed(&e))? {
-                Heard::Line(line) if line == READY => running.0.push(process),
-                Heard::Silence => return Err(failed(&"it does not begin")),
+                HeardLine::Line(line) if line == READY => running.0.push(process),
+                HeardLine::Silence => return Err(failed(&"it does not begin")),
                 _ => return Err(failed(&format!("it ended at once: {}", process.last_words()))),
             }
         }
@@ -113,7 +111,7 @@ pub fn main(arguments: &[String]) -> Result<(), String> {
         "busy" => |_| be_busy(1.0),
         "quarter" => |_| be_busy(DUTY),
         "writeback" => rewrite,
-        _ => return Err(format!("there is no load {kind:?}")),
+        _ => return Err(format!("unknown load {kind:?}")),
     };
     let watch = thread::Builder::new().spawn(|| {
         let mut rest = Vec::new();
@@ -143,7 +141,7 @@ fn rewrite(path: &Path) -> Result<(), String> {
     let failed = |e: std::io::Error| format!("{}: {e}", path.display());
     let mut file = File::create(path).map_err(failed)?;
     let mut block = vec![1_u8; 1 << 20];
-    let mut told = false;
+    let mut is_ready = false;
     loop {
         file.rewind().map_err(failed)?;
         for _ in 0..REWRITTEN / block.len() {
@@ -151,9 +149,9 @@ fn rewrite(path: &Path) -> Result<(), String> {
         }
         file.sync_data().map_err(failed)?;
         block[0] = block[0].wrapping_add(1);
-        if !told {
+        if !is_ready {
             say(READY)?;
-            told = true;
+            is_ready = true;
         }
     }
 }

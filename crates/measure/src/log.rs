@@ -7,11 +7,11 @@ use super::{sample::Sample, stats::median};
 
 /// All rounds of a run.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct Log {
+pub struct SampleLog {
     /// The arms, by index.
     pub arms: Vec<ArmLog>,
     /// The samples of each round, in the order of that round.
-    pub rounds: Vec<Vec<Entry>>,
+    pub rounds: Vec<Vec<LogEntry>>,
 }
 
 /// The state of an arm, without its samples.
@@ -26,21 +26,21 @@ pub struct ArmLog {
 
 /// A sample with its arm.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-pub struct Entry {
+pub struct LogEntry {
     pub arm: usize,
     pub sample: Sample,
     /// Wall time of taking the sample, including preparation and clean-up.
     pub cost: Duration,
 }
 
-impl Log {
+impl SampleLog {
     /// Adds an arm and returns its index.
     pub fn enter(&mut self, name: &str) -> usize {
         self.arms.push(ArmLog { name: name.to_owned(), ..ArmLog::default() });
         self.arms.len() - 1
     }
 
-    pub(super) fn add(&mut self, entry: Entry) {
+    pub(super) fn add(&mut self, entry: LogEntry) {
         if let Some(round) = self.rounds.last_mut() {
             round.push(entry);
         }
@@ -51,7 +51,7 @@ impl Log {
         self.entries(arm).map(|entry| &entry.sample)
     }
 
-    fn entries(&self, arm: usize) -> impl Iterator<Item = &Entry> {
+    fn entries(&self, arm: usize) -> impl Iterator<Item = &LogEntry> {
         self.rounds.iter().flatten().filter(move |entry| entry.arm == arm)
     }
 

@@ -3,7 +3,7 @@
 
 use thalweg_core::profile::Load;
 
-use crate::busy::Busy;
+use crate::busy::BusyProcessors;
 
 /// From this fraction of disturbed samples on, the median sample is disturbed, so they do not describe an idle
 /// machine.
@@ -11,7 +11,7 @@ const MOST: f64 = 0.5;
 
 /// Returns the load under which results are kept, from the activity of other processes before and after, and the
 /// fraction of disturbed samples. `None` if neither fits: not idle, and less busy than a profile's `loaded` requires.
-pub fn kept_as(around: &Busy, disturbed: f64) -> Option<Load> {
+pub fn kept_as(around: &BusyProcessors, disturbed: f64) -> Option<Load> {
     // An intended load keeps every CPU but one busy.
     let loaded = around.of.saturating_sub(1) as f64;
     if around.is_crowded() {
@@ -27,7 +27,8 @@ mod tests {
 
     #[test]
     fn what_other_work_met_is_of_the_loaded_machine_or_of_none() {
-        let kept = |processors, of, disturbed| kept_as(&Busy { processors, of }, disturbed);
+        let kept =
+            |processors, of, disturbed| kept_as(&BusyProcessors { processors, of }, disturbed);
         for of in [1, 2, 4, 64] {
             assert_eq!(kept(0.0, of, 0.0), Some(Load::Idle));
             assert_eq!(kept(0.4, of, 0.2), Some(Load::Idle), "a little is going on everywhere");

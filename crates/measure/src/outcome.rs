@@ -5,26 +5,27 @@ use std::collections::BTreeMap;
 use thalweg_core::profile::Ratio;
 
 use super::{
-    log::Log,
-    sample::{Metric, Sample},
+    log::SampleLog,
+    sample::{Sample, SampleMetric},
     stats::{
-        Random, Verdict, median, noise_floor, noise_of, ratio_of_rounds, ratio_of_sessions, verdict,
+        Random, RatioVerdict, median, noise_floor, noise_of, ratio_of_rounds, ratio_of_sessions,
+        verdict,
     },
 };
 
 /// The quantity of a sample that is compared: a number above 0, lower is better. Implemented for functions of a
 /// sample too.
-pub trait Cost {
+pub trait SampleCost {
     fn cost(&self, sample: &Sample) -> f64;
 }
 
-impl<F: Fn(&Sample) -> f64> Cost for F {
+impl<F: Fn(&Sample) -> f64> SampleCost for F {
     fn cost(&self, sample: &Sample) -> f64 {
         self(sample)
     }
 }
 
-impl Cost for Metric {
+impl SampleCost for SampleMetric {
     fn cost(&self, sample: &Sample) -> f64 {
         self.of(sample)
     }
@@ -32,9 +33,9 @@ impl Cost for Metric {
 
 /// The metric divided by the bytes moved, for arms whose samples contain different amounts of work.
 #[derive(Clone, Copy, Debug)]
-pub struct PerByte(pub Metric);
+pub struct PerByte(pub SampleMetric);
 
-impl Cost for PerByte {
+impl SampleCost for PerByte {
     fn cost(&self, sample: &Sample) -> f64 {
         self.0.of(sample) / sample.bytes.max(1) as f64
     }
@@ -42,16 +43,16 @@ impl Cost for PerByte {
 
 /// The result of one arm against another in one session.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Outcome {
+pub struct RatioOutcome {
     /// Cost of the arm divided by the cost of the other.
     pub ratio: Ratio,
     /// Relative difference between two samples of one arm.
     pub noise: f64,
 }
 
-impl Outcome {
+impl RatioOutcome {
     /// Returns faster or slower only if the interval excludes 1 and the difference exceeds the noise.
-    pub fn word(&self) -> Verdict {
+    pub fn word(&self) -> RatioVerdict {
         verdict(&self.ratio, self.noise)
     }
 
@@ -62,20 +63,20 @@ impl Outcome {
     }
 }
 
-impl Log {
+impl SampleLog {
     /// Returns the costs of an arm divided by those of another, paired by round; `None` with fewer than two rounds.
     pub fn ratio(
         &self,
         arm: usize,
         other: usize,
-        by: &impl Cost,
+        by: &impl SampleCost,
         random: &mut Random,
     ) -> Option<Ratio> {
         ratio_of_rounds(&self.paired(arm, other, by), random)
     }
 
     /// Returns the relative difference between two samples of one arm, from the arm that each round samples twice.
-    pub fn noise(&self, by: &impl Cost, random: &mut Random) -> f64 {
+    pub fn noise(&self, by: &impl SampleCost, random: &mut Random) -> f64 {
         noise_floor(&self.doubled(by), random)
     }
 
@@ -84,33 +85,33 @@ impl Log {
         &self,
         arm: usize,
         other: usize,
-        by: &impl Cost,
+        by: &impl SampleCost,
         random: &mut Random,
-    ) -> Option<Outcome> {
+    ) -> Option<RatioOutcome> {
         let noise = self.noise(by, random);
-        Some(Outcome { ratio: self.ratio(arm, other, by, random)?, noise })
+        Some(RatioOutcome { ratio: self.ratio(arm, other, by, random)?, noise })
     }
 
     /// Returns the median of an arm's ratios to another. It selects the candidates that get more samples. The best
     /// arm is determined from intervals instead (`thalweg_core::select`).
-    pub fn median_ratio(&self, arm: usize, other: usize, by: &impl Cost) -> Option<f64> {
+    pub fn median_ratio(&self, arm: usize, other: usize, by: &impl SampleCost) -> Option<f64> {
         median(&self.paired(arm, other, by)).map(f64::exp)
     }
 
     /// Returns the log ratios of an arm's costs to another's, one for each round that has both.
-    pub fn paired(&self, arm: usize, other: usize, by: &impl Cost) -> Vec<f64> {
+    pub fn paired(&self, arm: usize, other: usize, by: &impl SampleCost) -> Vec<f64> {
         self.costs(arm, by).against(&self.costs(other, by))
     }
 
     /// Returns the log ratios of arms that were sampled twice in a round: the later sample to the earlier one.
-    pub fn doubled(&self, by: &impl Cost) -> Vec<f64> {
+    pub fn doubled(&self, by: &impl SampleCost) -> Vec<f64> {
         let arms = self.arms_sampled();
         let twice = arms.into_iter().flat_map(|arm| self.costs(arm, by).twice());
         twice.collect::<BTreeMap<usize, f64>>().into_values().collect()
     }
 
     /// Returns the costs of an arm's samples, by round.
-    pub fn costs(&self, arm: usize, by: &impl Cost) -> Costs {
+    pub fn costs(&self, arm: usize, by: &impl SampleCost) -> Costs {
         let rounds = self.rounds.iter().enumerate();
         Costs::of(rounds.flat_map(|(round, entries)| {
             let own = entries.iter().filter(move |entry| entry.arm == arm);

@@ -18,17 +18,16 @@ use std::{
     thread::sleep,
     time::{Duration, Instant},
 };
+use thalweg_core::cadence::CANCEL_CHECK;
 
 /// Bytes of standard error that are kept.
 const LAST_WORDS: usize = 4 << 10;
-/// Time for a process to exit after it closed its output; then it is killed.
-const ENDING: Duration = Duration::from_secs(2);
-/// Interval between checks whether the process has exited, while its output is still read.
-const BETWEEN_LOOKS: Duration = Duration::from_millis(20);
+/// Time for a process to exit after SIGTERM, or after one end of its line was closed; then it is killed.
+pub const GRACE: Duration = Duration::from_secs(2);
 
 /// How a process is started and ended.
 #[derive(Clone, Copy, Debug)]
-pub struct Manner {
+pub struct ProcessManner {
     /// Time for the process to exit after its input was closed; then it is killed.
     pub grace: Duration,
     /// `true` if the process leads its own process group, which is killed with it.
@@ -37,7 +36,7 @@ pub struct Manner {
     pub longest_line: usize,
 }
 
-impl Manner {
+impl ProcessManner {
     /// For thalweg's own helpers: killed immediately when they are not needed any longer, because they may be waiting
     /// for bytes that never come.
     pub const HELPER: Self =
@@ -55,7 +54,7 @@ pub fn helper(program: &Path, kind: &str) -> Command {
 #[derive(Debug)]
 pub struct Process {
     child: Child,
-    manner: Manner,
+    manner: ProcessManner,
     /// A socket instead of a pipe: with `MSG_NOSIGNAL`, a write after the reader died returns EPIPE even if SIGPIPE
     /// would kill this process.
     orders: UnixStream,
@@ -70,7 +69,7 @@ pub struct Process {
 
 /// The result of reading with a deadline.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Heard {
+pub enum HeardLine {
     /// A line, without its line end.
     Line(String),
     Silence,
@@ -79,7 +78,7 @@ pub enum Heard {
 }
 
 impl Process {
-    pub fn start(mut command: Command, manner: Manner) -> io::Result<Self> {
+    pub fn start(mut command: Command, manner: ProcessManner) -> io::Result<Self> {
         let (orders, its_end) = UnixStream::pair()?;
         command.stdin(Stdio::from(OwnedFd::from(its_end)));
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -121,7 +120,7 @@ impl Process {
     }
 
     /// Waits for the next line until the deadline.
-    pub fn hear(&mut self, until: Instant) -> Result<Heard, String> {
+    pub fn hear(&mut self, until: Instant) -> Result<HeardLine, String> {
         loop {
             let unsearched = &self.pending[self.searched..];
             if let Some(end) = unsearched.iter().position(|byte| *byte == b'\n') {
@@ -131,7 +130,7 @@ impl Process {
                 line.truncate(end);
                 self.searched = 0;
                 let line = String::from_utf8(line).map_err(|_| "its answer is not UTF-8");
-                return Ok(Heard::Line(line?));
+                return Ok(HeardLine::Line(line?));
             }
             self.searched = self.pending.len();
             if self.searched > self.manner.longest_line {
@@ -139,11 +138,11 @@ impl Process {
             }
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
-                return Ok(Heard::Silence);
+                return Ok(HeardLine::Silence);
             }
             match self.listen(left) {
                 Ok(true) => {}
-                Ok(false) => return Ok(Heard::End),
+                Ok(false) => return Ok(HeardLine::End),
                 Err(error) => return Err(format!("it cannot be heard: {error}")),
             }
         }
@@ -205,9 +204,9 @@ impl Process {
         }
     }
 
-    /// Returns how the process exited, after it closed its output. If it still runs after `ENDING`, it is killed.
+    /// Returns how the process exited, after it closed its output. If it still runs after [`GRACE`], it is killed.
     pub fn ended(&mut self) -> String {
-        let status = self.wait(ENDING);
+        let status = self.wait(GRACE);
         self.hear_last_words();
         if let Some(status) = status {
             return format!("it ended ({status})");
@@ -267,9 +266,9 @@ impl Drop for Process {
         let until = Instant::now() + self.manner.grace;
         while self.wait(Duration::ZERO).is_none() {
             // Its remaining output is read; otherwise the process might block on a full pipe and never exit.
-            match self.hear(until.min(Instant::now() + BETWEEN_LOOKS)) {
-                Ok(Heard::Line(_)) => {}
-                Ok(Heard::Silence) if Instant::now() < until => {}
+            match self.hear(until.min(Instant::now() + CANCEL_CHECK)) {
+                Ok(HeardLine::Line(_)) => {}
+                Ok(HeardLine::Silence) if Instant::now() < until => {}
                 _ => {
                     self.wait(until.saturating_duration_since(Instant::now()));
                     break;
@@ -300,21 +299,21 @@ mod tests {
     fn script(text: &str, grace: Duration) -> Process {
         let mut command = Command::new("sh");
         command.args(["-c", text]);
-        Process::start(command, Manner { grace, ..Manner::HELPER }).unwrap()
+        Process::start(command, ProcessManner { grace, ..ProcessManner::HELPER }).unwrap()
     }
 
-    fn heard(process: &mut Process) -> Heard {
+    fn heard(process: &mut Process) -> HeardLine {
         process.hear(Instant::now() + Duration::from_secs(60)).unwrap()
     }
 
     #[test]
     fn lines_go_both_ways_and_the_end_has_its_status_and_its_words() {
         let mut process =
-            script("read a; printf 'got %s\\nand\\n' $a; echo why >&2; exit 3", ENDING);
+            script("read a; printf 'got %s\\nand\\n' $a; echo why >&2; exit 3", GRACE);
         process.say("this").unwrap();
-        assert_eq!(heard(&mut process), Heard::Line("got this".to_owned()));
-        assert_eq!(heard(&mut process), Heard::Line("and".to_owned()));
-        assert_eq!(heard(&mut process), Heard::End);
+        assert_eq!(heard(&mut process), HeardLine::Line("got this".to_owned()));
+        assert_eq!(heard(&mut process), HeardLine::Line("and".to_owned()));
+        assert_eq!(heard(&mut process), HeardLine::End);
         assert!(process.ended().contains("exit status: 3"));
         assert_eq!(process.last_words(), "why");
         // Nobody reads it any more.
@@ -323,19 +322,19 @@ mod tests {
 
     #[test]
     fn a_line_longer_than_one_read_arrives_whole() {
-        let mut process = script("head -c 300000 /dev/zero | tr '\\0' x; echo; echo y", ENDING);
-        let Heard::Line(line) = heard(&mut process) else { panic!("no line") };
+        let mut process = script("head -c 300000 /dev/zero | tr '\\0' x; echo; echo y", GRACE);
+        let HeardLine::Line(line) = heard(&mut process) else { panic!("no line") };
         assert_eq!(line.len(), 300_000);
-        assert_eq!(heard(&mut process), Heard::Line("y".to_owned()));
+        assert_eq!(heard(&mut process), HeardLine::Line("y".to_owned()));
     }
 
     #[test]
     fn silence_ends_at_the_deadline_and_a_closed_input_ends_what_reads_it() {
         let mut process = script("read a; exit 5", Duration::from_secs(60));
         let soon = Instant::now() + Duration::from_millis(20);
-        assert_eq!(process.hear(soon), Ok(Heard::Silence));
+        assert_eq!(process.hear(soon), Ok(HeardLine::Silence));
         process.close();
-        assert_eq!(heard(&mut process), Heard::End);
+        assert_eq!(heard(&mut process), HeardLine::End);
         assert!(process.ended().contains("exit status: 5"));
     }
 }

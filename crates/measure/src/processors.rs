@@ -22,7 +22,7 @@ impl Processors {
 
     pub fn new(numbers: Vec<usize>) -> Result<Self, String> {
         match numbers.iter().find(|n| **n >= CpuSet::MAX_CPU) {
-            Some(n) => Err(format!("there is no processor {n}")),
+            Some(n) => Err(format!("CPU {n} does not exist")),
             None if numbers.is_empty() => Err("no processor is named".to_owned()),
             None => Ok(Self(numbers)),
         }

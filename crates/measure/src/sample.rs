@@ -54,8 +54,8 @@ pub struct Sample {
     #[serde(default, skip_serializing_if = "is_none")]
     pub stolen_ticks: u64,
     /// A number reported by the work itself, in its own unit; 0 if it reported none.
-    #[serde(default, skip_serializing_if = "tells_nothing")]
-    pub told: f64,
+    #[serde(default, rename = "told", skip_serializing_if = "is_zero")]
+    pub reported: f64,
     /// Pages that became dirty during the sample, by any process of the machine.
     #[serde(default, skip_serializing_if = "is_none")]
     pub dirtied_pages: u64,
@@ -104,7 +104,7 @@ fn is_none(count: &u64) -> bool {
 }
 
 #[allow(clippy::trivially_copy_pass_by_ref)] // Serde hands a reference.
-fn tells_nothing(number: &f64) -> bool {
+fn is_zero(number: &f64) -> bool {
     *number == 0.0
 }
 
@@ -150,7 +150,7 @@ impl Sample {
     }
 
     /// Returns the sum over this number of operations (at least one), sampled at most `most` at a time.
-    pub fn sum<E>(
+    pub fn of_batches<E>(
         operations: u32,
         most: u32,
         mut batch: impl FnMut(u32) -> Result<Self, E>,
@@ -217,14 +217,14 @@ impl AddAssign for Sample {
 /// The cost of a sample that is compared.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Metric {
+pub enum SampleMetric {
     /// Wall time.
     #[default]
     Wall,
     Cpu,
 }
 
-impl Metric {
+impl SampleMetric {
     /// Returns the sample's cost in seconds, above 0.
     pub fn of(self, sample: &Sample) -> f64 {
         match self {
@@ -236,14 +236,14 @@ impl Metric {
 
 /// Takes a sample: start, do the work, stop. The meter's own reads are outside the timed part.
 #[derive(Debug)]
-pub struct Meter {
+pub struct SampleMeter {
     around: Around,
     process: Usage,
     children: Usage,
     began: Instant,
 }
 
-impl Meter {
+impl SampleMeter {
     /// Starts the timed part.
     pub fn start() -> Self {
         let around = Around::now();
@@ -278,7 +278,7 @@ mod tests {
 
     #[test]
     fn a_child_counts_once_it_was_waited_for() {
-        let meter = Meter::start();
+        let meter = SampleMeter::start();
         let status = std::process::Command::new("true").status().unwrap();
         assert!(status.success());
         let sample = meter.stop(7);
@@ -322,7 +322,7 @@ mod tests {
     #[test]
     fn costs_are_never_zero_because_their_logarithms_are_taken() {
         let nothing = Sample::default();
-        assert!(Metric::Wall.of(&nothing) > 0.0 && Metric::Cpu.of(&nothing) > 0.0);
+        assert!(SampleMetric::Wall.of(&nothing) > 0.0 && SampleMetric::Cpu.of(&nothing) > 0.0);
         assert!(nothing.faults_per_gb().abs() < 1e-12);
     }
 }

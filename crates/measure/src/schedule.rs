@@ -10,7 +10,7 @@ use std::{
 use thalweg_core::{Cancelled, Guarantees, Unfit, alias::Alias};
 
 use crate::{
-    log::{Entry, Log},
+    log::{LogEntry, SampleLog},
     sample::Sample,
     stats::Random,
 };
@@ -34,7 +34,7 @@ pub trait Arm {
     }
 
     /// Performs the operation `repeats` times and returns the cost.
-    fn sample(&mut self, repeats: u32) -> Result<Sample, Failure>;
+    fn sample(&mut self, repeats: u32) -> Result<Sample, SampleFailure>;
 
     /// Returns the reason why counting the system calls failed.
     fn calls_uncounted(&self) -> Option<String> {
@@ -58,7 +58,7 @@ pub trait Arm {
 }
 
 /// An arm that takes part in rounds.
-pub struct Sampled<'a> {
+pub struct SampledArm<'a> {
     pub arm: Box<dyn Arm + 'a>,
     /// Operations per sample.
     pub repeats: u32,
@@ -67,14 +67,14 @@ pub struct Sampled<'a> {
 /// Maximum number of doublings. If a sample is still too short, too few operations are not the reason.
 const MOST_DOUBLINGS: usize = 32;
 
-impl<'a> Sampled<'a> {
+impl<'a> SampledArm<'a> {
     /// Creates an arm with one operation per sample.
     pub fn once(arm: impl Arm + 'a) -> Self {
         Self { arm: Box::new(arm), repeats: 1 }
     }
 
     /// Determines the number of operations that fill a sample, at least one.
-    pub fn calibrate(&mut self, sample: Duration) -> Result<(), Failure> {
+    pub fn calibrate(&mut self, sample: Duration) -> Result<(), SampleFailure> {
         for _ in 0..MOST_DOUBLINGS {
             let took = self.arm.sample(self.repeats)?.wall_seconds();
             let wanted = sample.as_secs_f64() / took;
@@ -92,14 +92,14 @@ impl<'a> Sampled<'a> {
 
 /// Why an arm gave no sample. For rounds: why nothing can be compared, because the reference arm failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Failure {
+pub enum SampleFailure {
     /// The caller asked to stop.
     Cancelled,
     /// The arm cannot do this work, for the given reason.
     Unfit(Unfit),
 }
 
-impl Failure {
+impl SampleFailure {
     /// Returns the reason, or `Cancelled` if the caller asked to stop.
     pub fn unfit(self) -> Result<Unfit, Cancelled> {
         match self {
@@ -109,28 +109,28 @@ impl Failure {
     }
 }
 
-impl From<Cancelled> for Failure {
+impl From<Cancelled> for SampleFailure {
     fn from(_: Cancelled) -> Self {
         Self::Cancelled
     }
 }
 
-impl From<Unfit> for Failure {
+impl From<Unfit> for SampleFailure {
     fn from(unfit: Unfit) -> Self {
         Self::Unfit(unfit)
     }
 }
 
-impl From<Failure> for Unfit {
-    fn from(failure: Failure) -> Self {
+impl From<SampleFailure> for Unfit {
+    fn from(failure: SampleFailure) -> Self {
         match failure {
-            Failure::Cancelled => Self::because("stopped"),
-            Failure::Unfit(unfit) => unfit,
+            SampleFailure::Cancelled => Self::because("stopped"),
+            SampleFailure::Unfit(unfit) => unfit,
         }
     }
 }
 
-impl From<String> for Failure {
+impl From<String> for SampleFailure {
     fn from(reason: String) -> Self {
         Self::Unfit(Unfit::because(reason))
     }
@@ -222,10 +222,10 @@ impl<'s> Schedule<'s> {
     /// the reason.
     pub fn run(
         &mut self,
-        arms: &mut [Sampled<'_>],
+        arms: &mut [SampledArm<'_>],
         mut lineup: Lineup,
-        log: &mut Log,
-    ) -> Result<(), Failure> {
+        log: &mut SampleLog,
+    ) -> Result<(), SampleFailure> {
         let first = log.rounds.len();
         loop {
             lineup.active.retain(|arm| log.arms[*arm].dropped.is_none());
@@ -253,19 +253,19 @@ impl<'s> Schedule<'s> {
 
     fn take(
         &mut self,
-        arms: &mut [Sampled<'_>],
+        arms: &mut [SampledArm<'_>],
         arm: usize,
         lineup: &Lineup,
-        log: &mut Log,
-    ) -> Result<(), Failure> {
+        log: &mut SampleLog,
+    ) -> Result<(), SampleFailure> {
         if log.arms[arm].dropped.is_some() {
             return Ok(());
         }
         let began = (self.clock)();
-        let Sampled { arm: sampled, repeats } = &mut arms[arm];
+        let SampledArm { arm: sampled, repeats } = &mut arms[arm];
         match sampled.sample(*repeats) {
             Ok(sample) => {
-                log.add(Entry { arm, sample, cost: (self.clock)().saturating_sub(began) });
+                log.add(LogEntry { arm, sample, cost: (self.clock)().saturating_sub(began) });
             }
             Err(failure) if arm == lineup.reference => return Err(failure),
             Err(failure) => {
@@ -278,7 +278,7 @@ impl<'s> Schedule<'s> {
     }
 
     /// Returns `true` if another round would exceed the budget or is not needed. The first rounds always start.
-    fn is_over(&self, lineup: &Lineup, log: &Log, done: usize) -> bool {
+    fn is_over(&self, lineup: &Lineup, log: &SampleLog, done: usize) -> bool {
         let now = (self.clock)();
         let left = self.deadline.saturating_sub(now);
         let no_more = || now >= self.rules.enough || log.round_cost(&lineup.active) > left;
@@ -287,7 +287,7 @@ impl<'s> Schedule<'s> {
 
     /// After the grace rounds, drops arms that are much slower than the reference. Then drops the most expensive arms
     /// until the minimum number of rounds fits into the remaining budget.
-    fn leave_out_slow(&self, lineup: &Lineup, log: &mut Log) {
+    fn leave_out_slow(&self, lineup: &Lineup, log: &mut SampleLog) {
         let may_go: Vec<usize> = lineup
             .active
             .iter()

@@ -13,9 +13,9 @@ use thalweg_sys::host::memory_available;
 /// A hidden directory with the reserved name of unfinished files. A copy of its parent directory skips it, even if a
 /// killed process has left it behind.
 #[derive(Debug)]
-pub struct Folder(PathBuf);
+pub struct ScratchFolder(PathBuf);
 
-impl Folder {
+impl ScratchFolder {
     /// Creates a directory inside an existing one. Only this user can enter it, because `copy --tune` puts parts of
     /// files there that other users must not read.
     pub fn inside(parent: &Path) -> io::Result<Self> {
@@ -48,7 +48,7 @@ impl Folder {
     }
 }
 
-impl Drop for Folder {
+impl Drop for ScratchFolder {
     fn drop(&mut self) {
         // A drop cannot report errors; a directory that cannot be removed stays hidden, with a name that identifies
         // this process.
@@ -68,8 +68,8 @@ pub fn remove(path: &Path) {
 /// Returns `$XDG_CACHE_HOME/thalweg/PURPOSE`, or a directory below `~/.cache`. `None` if it cannot be created or
 /// another user can write to it, because programs in it are executed.
 pub fn cache(purpose: &str) -> Option<PathBuf> {
-    let told = |name| env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
-    let base = told("XDG_CACHE_HOME").or_else(|| Some(told("HOME")?.join(".cache")))?;
+    let absolute = |name| env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let base = absolute("XDG_CACHE_HOME").or_else(|| Some(absolute("HOME")?.join(".cache")))?;
     let folder = base.join("thalweg").join(purpose);
     make_directory(&folder).ok()?;
     Some(folder)
@@ -105,12 +105,14 @@ mod tests {
     #[test]
     fn two_folders_do_not_collide_and_both_go_with_what_they_hold() {
         let parent = tempfile::tempdir().unwrap();
-        let (a, b) =
-            (Folder::inside(parent.path()).unwrap(), Folder::inside(parent.path()).unwrap());
+        let (a, b) = (
+            ScratchFolder::inside(parent.path()).unwrap(),
+            ScratchFolder::inside(parent.path()).unwrap(),
+        );
         assert_ne!(a.path(), b.path());
         fs::write(a.file("x"), "y").unwrap();
         drop((a, b));
         assert_eq!(fs::read_dir(parent.path()).unwrap().count(), 0);
-        assert!(Folder::inside(&parent.path().join("nowhere")).is_err());
+        assert!(ScratchFolder::inside(&parent.path().join("nowhere")).is_err());
     }
 }

@@ -7,19 +7,16 @@ use std::{
     process::Command,
     time::{Duration, Instant},
 };
-use thalweg_core::Cancelled;
+use thalweg_core::{Cancelled, cadence::CANCEL_CHECK};
 
 use super::{
-    process::{Heard, Manner, Process, say},
-    schedule::Failure,
+    process::{HeardLine, Process, ProcessManner, say},
+    schedule::SampleFailure,
 };
-
-/// Interval between calls of the caller's stop function.
-const LOOK: Duration = Duration::from_millis(50);
 
 /// Timeouts for a kind of session.
 #[derive(Clone, Copy, Debug)]
-pub struct Patience {
+pub struct SessionPatience {
     /// A session without output for this long counts as hung.
     pub silence: Duration,
     /// Time for a cancelled session to exit; then it is killed.
@@ -31,21 +28,21 @@ pub struct Patience {
 pub fn run<A: DeserializeOwned, R>(
     command: Command,
     job: &impl Serialize,
-    patience: Patience,
+    patience: SessionPatience,
     stop: &dyn Fn() -> Result<(), Cancelled>,
     take: &mut dyn FnMut(A) -> Option<R>,
-) -> Result<R, Failure> {
+) -> Result<R, SampleFailure> {
     let job = serde_json::to_string(job).map_err(|e| e.to_string())?;
     let program = command.get_program().display().to_string();
     let broken = |e| format!("{program}: {e}");
-    let manner = Manner { grace: patience.grace, ..Manner::HELPER };
+    let manner = ProcessManner { grace: patience.grace, ..ProcessManner::HELPER };
     let mut process = Process::start(command, manner).map_err(broken)?;
     process.say(&job).map_err(broken)?;
     let mut heard = Instant::now();
     loop {
         stop()?;
-        match process.hear(Instant::now() + LOOK)? {
-            Heard::Line(line) => {
+        match process.hear(Instant::now() + CANCEL_CHECK)? {
+            HeardLine::Line(line) => {
                 heard = Instant::now();
                 let answer = serde_json::from_str(&line);
                 let answer = answer.map_err(|e| format!("an answer that cannot be read: {e}"))?;
@@ -53,14 +50,14 @@ pub fn run<A: DeserializeOwned, R>(
                     return Ok(done);
                 }
             }
-            Heard::Silence if heard.elapsed() < patience.silence => {}
-            Heard::Silence => {
+            HeardLine::Silence if heard.elapsed() < patience.silence => {}
+            HeardLine::Silence => {
                 process.kill();
                 let time = humantime::format_duration(patience.silence);
                 return Err(format!("silent for {time}").into());
             }
             // The process was interrupted together with this one, or it failed.
-            Heard::End => {
+            HeardLine::End => {
                 let (how, words) = (process.ended(), process.last_words());
                 stop()?;
                 return Err(format!("{how}: {words}").into());
@@ -77,7 +74,7 @@ pub fn job<J: DeserializeOwned>() -> Result<J, String> {
 }
 
 /// Session side: sends one answer.
-pub fn tell(answer: &impl Serialize) -> Result<(), String> {
+pub fn report(answer: &impl Serialize) -> Result<(), String> {
     say(&serde_json::to_string(answer).map_err(|e| e.to_string())?)
 }
 
@@ -86,14 +83,14 @@ mod tests {
     use super::*;
     use std::cell::Cell;
 
-    const PATIENCE: Patience =
-        Patience { silence: Duration::from_secs(60), grace: Duration::from_secs(60) };
+    const PATIENCE: SessionPatience =
+        SessionPatience { silence: Duration::from_secs(60), grace: Duration::from_secs(60) };
 
     fn run_in(
         script: &str,
-        patience: Patience,
+        patience: SessionPatience,
         stop: &dyn Fn() -> Result<(), Cancelled>,
-    ) -> Result<u64, Failure> {
+    ) -> Result<u64, SampleFailure> {
         let mut command = Command::new("sh");
         command.args(["-c", script]);
         let mut sum = 0;
@@ -103,7 +100,7 @@ mod tests {
         })
     }
 
-    fn broken(script: &str, patience: Patience) -> String {
+    fn broken(script: &str, patience: SessionPatience) -> String {
         run_in(script, patience, &|| Ok(())).unwrap_err().unfit().unwrap().reason
     }
 
@@ -114,7 +111,7 @@ mod tests {
         assert!(ended.contains("exit status: 3") && ended.ends_with("why"), "{ended}");
         assert!(broken("read n; echo x", PATIENCE).contains("cannot be read"));
         let silence = Duration::from_millis(80);
-        let silent = broken("read n; exec sleep 1000", Patience { silence, ..PATIENCE });
+        let silent = broken("read n; exec sleep 1000", SessionPatience { silence, ..PATIENCE });
         assert_eq!(silent, "silent for 80ms");
     }
 
@@ -133,7 +130,7 @@ mod tests {
             asked.set(asked.get() + 1);
             if asked.get() > 2 { Err(Cancelled) } else { Ok(()) }
         };
-        assert_eq!(run_in(&script, PATIENCE, &stop), Err(Failure::Cancelled));
+        assert_eq!(run_in(&script, PATIENCE, &stop), Err(SampleFailure::Cancelled));
         assert!(!left.exists());
     }
 }

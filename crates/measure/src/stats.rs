@@ -12,7 +12,7 @@ pub use interval::{Interval, interval_of_sessions, ratio_of_rounds, ratio_of_ses
 pub use random::Random;
 pub use student::widening;
 pub(super) use verdict::verdict;
-pub use verdict::{MOST_NOISE, Verdict, noise_floor, noise_of, says_nothing};
+pub use verdict::{MOST_NOISE, RatioVerdict, noise_floor, noise_of, says_nothing};
 
 use serde::Serialize;
 

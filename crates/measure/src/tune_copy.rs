@@ -3,15 +3,15 @@
 
 mod bench;
 mod entrants;
+mod evaluation;
 mod file;
 mod pick;
 mod result;
 mod slice;
-mod sum;
 mod tree;
 mod tree_arms;
 
-pub use result::{ArmResult, Choice, TuneResult, Unavailable};
+pub use result::{CopyChoice, TuneResult, TunedArm, UnavailableArm};
 pub use slice::{Placement, SliceFacts};
 
 use std::{
@@ -22,7 +22,7 @@ use std::{
 use thalweg_core::{Cancelled, Guarantees, MECHANISMS, Request};
 use thalweg_tree::CopyOptions;
 
-use crate::{Stop, busy::Busy};
+use crate::{StopCheck, busy::BusyProcessors};
 
 /// The job to measure, and the available time.
 pub struct TuneJob<'j> {
@@ -42,7 +42,7 @@ pub struct TuneJob<'j> {
     /// Seed for the order of the rounds.
     pub seed: u64,
     /// Called every few milliseconds.
-    pub stop: &'j Stop<'j>,
+    pub stop: &'j StopCheck<'j>,
 }
 
 /// The reason why there is no result.
@@ -76,7 +76,7 @@ pub fn tune(job: &TuneJob<'_>) -> Result<TuneResult, TuneError> {
     for source in job.sources {
         kinds.push(std::fs::metadata(source).map_err(TuneError::io(source))?);
     }
-    let busy = Busy::briefly();
+    let busy = BusyProcessors::briefly();
     let found = match (&kinds[..], job.sources) {
         ([meta], [source]) if meta.is_file() => file::tune_file(job, source, MECHANISMS),
         (kinds, _) if kinds.iter().all(|meta| meta.is_file() || meta.is_dir()) => {
@@ -92,13 +92,13 @@ const LEAST_SHARE: f64 = 0.1;
 
 /// The time budget of one tuning.
 #[derive(Clone, Copy, Debug)]
-pub struct Clock {
+pub struct TuneClock {
     began: Instant,
     budget: Duration,
     enough: Duration,
 }
 
-impl Clock {
+impl TuneClock {
     pub fn start(budget: Duration) -> Self {
         let mut clock = Self { began: Instant::now(), budget, enough: budget };
         clock.enough = clock.deadline();

@@ -12,22 +12,22 @@ mod grid;
 mod job;
 mod met;
 mod pair;
+mod pair_survey;
 pub mod regret;
 mod runner;
 mod scout;
 pub mod sentinel;
 mod session;
 mod share;
-mod sum;
 mod table;
 
 pub use grid::{Depth, between, busy_cores, loads};
-pub use job::{ContestJob, ContestLog, EndKeys, Line, SizeLog, Way, Ways};
-pub use met::Met;
-pub use pair::{EndKind, Ends, Held};
+pub use job::{ContestJob, ContestLog, EndKeys, SizeLog, SurveyLine, TunedMethod, WantedMethods};
+pub use met::OtherWork;
+pub use pair::{EndKind, EndPair, MemoryOwner};
+pub use pair_survey::PairSurvey;
 pub use runner::{InProcess, Runner, Spawned, serve};
-pub use sum::Survey;
-pub use table::{Row, facts_between, metric_of, rows, verdict_on};
+pub use table::{SurveyRow, facts_between, metric_of, rows, verdict_on};
 
 use std::{
     collections::BTreeMap,
@@ -38,42 +38,45 @@ use thalweg_core::{
     profile::{Cell, Load, SinkState},
 };
 
-use crate::{Stop, busy::Busy, conditions, stats::Random};
+use crate::{StopCheck, busy::BusyProcessors, conditions, stats::Random};
 
 /// What to measure, and for how long.
-pub struct Plan<'p> {
-    pub pairs: Vec<Ends>,
+pub struct SurveyPlan<'p> {
+    pub pairs: Vec<EndPair>,
     pub depth: Depth,
     /// Wall time for everything. A session that has started may exceed it slightly.
     pub budget: Duration,
     pub loads: Vec<Load>,
     pub seed: u64,
     /// Called every few milliseconds.
-    pub stop: &'p Stop<'p>,
+    pub stop: &'p StopCheck<'p>,
 }
 
 /// A survey whose sessions have not run yet.
-pub struct Planned {
-    pub survey: Survey,
+pub struct PlannedSurvey {
+    pub survey: PairSurvey,
     /// Bytes per transfer, ascending.
     pub sizes: Vec<u64>,
     /// The tunings that take part in addition to the defaults.
-    pub ways: Vec<Way>,
+    pub ways: Vec<TunedMethod>,
 }
 
-impl Plan<'_> {
+impl SurveyPlan<'_> {
     /// Returns a survey for every pair, every state of its sink and every load, with the sizes and tunings that `of`
     /// returns for the pair.
-    fn surveys(&self, mut of: impl FnMut(&Ends) -> (Vec<u64>, Vec<Way>)) -> Vec<Planned> {
+    fn surveys(
+        &self,
+        mut of: impl FnMut(&EndPair) -> (Vec<u64>, Vec<TunedMethod>),
+    ) -> Vec<PlannedSurvey> {
         let mut planned = Vec::new();
         for ends in &self.pairs {
             let (sizes, ways) = of(ends);
             for sink_state in ends.contest().sink_states(ends, self.depth) {
                 for load in self.loads.iter().filter(|load| ends.contest().counts_under(**load)) {
                     let (ends, sink_state) = (ends.clone(), *sink_state);
-                    let survey = Survey { ends, load: *load, sink_state, sessions: Vec::new() };
+                    let survey = PairSurvey { ends, load: *load, sink_state, sessions: Vec::new() };
                     let (sizes, ways) = (sizes.clone(), ways.clone());
-                    planned.push(Planned { survey, sizes, ways });
+                    planned.push(PlannedSurvey { survey, sizes, ways });
                 }
             }
         }
@@ -81,7 +84,7 @@ impl Plan<'_> {
     }
 
     /// Returns the bytes per transfer between these ends, ascending.
-    fn sizes(&self, ends: &Ends) -> Vec<u64> {
+    fn sizes(&self, ends: &EndPair) -> Vec<u64> {
         let mut sizes = self.depth.sizes(ends);
         sizes.extend(self.depth.largest(ends, self.budget));
         sizes
@@ -90,15 +93,15 @@ impl Plan<'_> {
 
 /// The progress of a survey.
 #[derive(Clone, Debug)]
-pub struct Progress<'p> {
+pub struct SurveyProgress<'p> {
     pub done: usize,
     pub of: usize,
-    pub ends: &'p Ends,
+    pub ends: &'p EndPair,
     pub load: Load,
     /// `true` for a scouting session.
     pub scouting: bool,
     /// How busy the machine was with other processes before the session, if that matters.
-    pub other_work: Option<Busy>,
+    pub other_work: Option<BusyProcessors>,
     /// Remaining time according to the plan.
     pub left: Duration,
 }
@@ -106,7 +109,7 @@ pub struct Progress<'p> {
 #[derive(Clone, Debug)]
 pub struct SurveyResult {
     /// All surveys with all of their samples.
-    pub surveys: Vec<Survey>,
+    pub surveys: Vec<PairSurvey>,
     /// The cells for the profile; see [`Profile::replace`].
     pub cells: Vec<Cell>,
     /// The reasons why sessions failed, without duplicates.
@@ -116,7 +119,7 @@ pub struct SurveyResult {
     /// Total wall time.
     pub seconds: f64,
     /// The sessions that other processes disturbed.
-    pub met: Met,
+    pub met: OtherWork,
 }
 
 impl SurveyResult {
@@ -127,14 +130,15 @@ impl SurveyResult {
 }
 
 pub fn survey(
-    plan: &Plan<'_>,
+    plan: &SurveyPlan<'_>,
     runner: &mut dyn Runner,
-    told: &mut dyn FnMut(&Progress<'_>),
+    report: &mut dyn FnMut(&SurveyProgress<'_>),
 ) -> Result<SurveyResult, Cancelled> {
-    let mut run = Run::new(plan, runner, told);
+    let mut run = SurveyRun::new(plan, runner, report);
     let mut planned = plan.surveys(|ends| (plan.sizes(ends), Vec::new()));
-    let mut picked: BTreeMap<(Ends, SinkState), Vec<Way>> = BTreeMap::new();
-    for Planned { survey, .. } in planned.iter().filter(|one| one.survey.ends.contest().has_knobs())
+    let mut picked: BTreeMap<(EndPair, SinkState), Vec<TunedMethod>> = BTreeMap::new();
+    for PlannedSurvey { survey, .. } in
+        planned.iter().filter(|one| one.survey.ends.contest().has_knobs())
     {
         picked.insert((survey.ends.clone(), survey.sink_state), Vec::new());
     }
@@ -142,11 +146,11 @@ pub fn survey(
     run.of = planned.len() * sessions + picked.len();
     for ((ends, sink_state), ways) in &mut picked {
         let sizes = scout::sizes(&plan.sizes(ends));
-        let job = run.job(ends, (Load::Idle, *sink_state), (sizes, Ways::All));
+        let job = run.job(ends, Load::Idle, *sink_state, sizes, WantedMethods::All);
         let log = run.session(&ContestJob { rounds: scout::ROUNDS, ..job }, true)?;
         *ways = scout::pick(&log);
     }
-    for Planned { survey, ways, .. } in &mut planned {
+    for PlannedSurvey { survey, ways, .. } in &mut planned {
         let of_it = picked.get(&(survey.ends.clone(), survey.sink_state));
         *ways = of_it.cloned().unwrap_or_default();
     }
@@ -164,10 +168,10 @@ pub fn survey(
 }
 
 /// The sessions of a plan, run one after the other. Each gets its share of the remaining time.
-pub struct Run<'r> {
-    plan: &'r Plan<'r>,
+pub struct SurveyRun<'r> {
+    plan: &'r SurveyPlan<'r>,
     runner: &'r mut dyn Runner,
-    told: &'r mut dyn FnMut(&Progress<'_>),
+    report: &'r mut dyn FnMut(&SurveyProgress<'_>),
     began: Instant,
     done: usize,
     /// The total number of sessions.
@@ -175,25 +179,27 @@ pub struct Run<'r> {
     pub random: Random,
     pub troubles: Vec<String>,
     /// The most recent measurement of how busy the machine is with other processes.
-    look: Option<Busy>,
+    look: Option<BusyProcessors>,
 }
 
-impl<'r> Run<'r> {
+impl<'r> SurveyRun<'r> {
     pub fn new(
-        plan: &'r Plan<'r>,
+        plan: &'r SurveyPlan<'r>,
         runner: &'r mut dyn Runner,
-        told: &'r mut dyn FnMut(&Progress<'_>),
+        report: &'r mut dyn FnMut(&SurveyProgress<'_>),
     ) -> Self {
         let (began, random) = (Instant::now(), Random::new(plan.seed));
         let look = runner.busy();
-        Self { plan, runner, told, began, done: 0, of: 1, random, troubles: Vec::new(), look }
+        Self { plan, runner, report, began, done: 0, of: 1, random, troubles: Vec::new(), look }
     }
 
     pub fn job(
         &mut self,
-        ends: &Ends,
-        (load, sink_state): (Load, SinkState),
-        (sizes, ways): (Vec<u64>, Ways),
+        ends: &EndPair,
+        load: Load,
+        sink_state: SinkState,
+        sizes: Vec<u64>,
+        ways: WantedMethods,
     ) -> ContestJob {
         let left = self.plan.budget.saturating_sub(self.began.elapsed());
         let budget = left / self.of.saturating_sub(self.done).max(1) as u32;
@@ -206,17 +212,17 @@ impl<'r> Run<'r> {
     /// processes disturbed are sorted out afterwards.
     pub fn sessions(
         &mut self,
-        mut planned: Vec<Planned>,
+        mut planned: Vec<PlannedSurvey>,
         count: usize,
-    ) -> Result<(Vec<Survey>, Met), Cancelled> {
+    ) -> Result<(Vec<PairSurvey>, OtherWork), Cancelled> {
         for _ in 0..count {
             let mut order: Vec<usize> = (0..planned.len()).collect();
             self.random.shuffle(&mut order);
             for n in order {
-                let Planned { survey, sizes, ways } = &mut planned[n];
-                let conditions = (survey.load, survey.sink_state);
-                let job = (sizes.clone(), Ways::These(ways.clone()));
-                let job = self.job(&survey.ends, conditions, job);
+                let PlannedSurvey { survey, sizes, ways } = &mut planned[n];
+                let (load, sink_state) = (survey.load, survey.sink_state);
+                let ways = WantedMethods::These(ways.clone());
+                let job = self.job(&survey.ends, load, sink_state, sizes.clone(), ways);
                 survey.sessions.push(self.session(&job, false)?);
             }
         }
@@ -224,13 +230,13 @@ impl<'r> Run<'r> {
     }
 
     pub fn session(&mut self, job: &ContestJob, scouting: bool) -> Result<ContestLog, Cancelled> {
-        (self.told)(&Progress {
+        (self.report)(&SurveyProgress {
             done: self.done,
             of: self.of,
             ends: &job.ends,
             load: job.load,
             scouting,
-            other_work: self.look.filter(Busy::is_crowded),
+            other_work: self.look.filter(BusyProcessors::is_crowded),
             left: self.plan.budget.saturating_sub(self.began.elapsed()),
         });
         let mut log = self.runner.run(job, self.plan.stop);

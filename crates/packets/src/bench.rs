@@ -3,16 +3,16 @@
 use std::time::{Duration, Instant};
 use thalweg_sys::usage::Usage;
 
-use crate::copier::Choice;
+use crate::copier::CopierChoice;
 use crate::guest::Guest;
-use crate::queue::Queue;
-use crate::sizes::{Order, Sizes};
-use crate::switch::{Forward, Pool, forward_of};
+use crate::queue::PacketQueue;
+use crate::sizes::{PacketOrder, PacketSizes};
+use crate::switch::{BufferRing, Forward, forward_of};
 
 #[derive(Clone, Copy, Debug)]
-pub struct Setting {
-    pub sizes: Sizes,
-    pub order: Order,
+pub struct BenchSetting {
+    pub sizes: PacketSizes,
+    pub order: PacketOrder,
     pub mbufs: u32,
     pub cores: u8,
     pub packets: u64,
@@ -20,7 +20,7 @@ pub struct Setting {
 
 /// Result of a run.
 #[derive(Clone, Copy, Debug)]
-pub struct Took {
+pub struct BenchTime {
     pub wall: Duration,
     pub usage: Usage,
     pub packets: u64,
@@ -31,21 +31,26 @@ pub struct Took {
 
 /// Two ports, each with a queue to and a queue from the switch, and the buffers of the switch.
 pub struct Ports {
-    queues: [[Queue; 2]; 2],
-    pool: Pool,
+    queues: [[PacketQueue; 2]; 2],
+    pool: BufferRing,
     sizes: Vec<u16>,
 }
 
 impl Ports {
-    pub fn new(setting: &Setting) -> Self {
-        let queue = || [Queue::new(), Queue::new()];
+    pub fn new(setting: &BenchSetting) -> Self {
+        let queue = || [PacketQueue::new(), PacketQueue::new()];
         let sizes = setting.sizes.sequence(setting.order);
-        Self { queues: [queue(), queue()], pool: Pool::new(setting.mbufs), sizes }
+        Self { queues: [queue(), queue()], pool: BufferRing::new(setting.mbufs), sizes }
     }
 
     /// Forwards the packets of the setting, half in each direction. If the number is odd, the first guest sends one more.
     /// `looks`: compare every byte.
-    pub fn run(&mut self, choice: Choice, setting: &Setting, looks: bool) -> Result<Took, String> {
+    pub fn run(
+        &mut self,
+        choice: CopierChoice,
+        setting: &BenchSetting,
+        looks: bool,
+    ) -> Result<BenchTime, String> {
         let Self { queues: [one, other], pool, sizes } = self;
         let mut guests = [
             Guest::new(&one[0], &one[1], sizes, looks),
@@ -73,11 +78,11 @@ impl Ports {
         for guest in guests {
             std::hint::black_box(guest.verdict()?);
         }
-        Ok(Took { wall, usage, packets: setting.packets, bytes, ticks })
+        Ok(BenchTime { wall, usage, packets: setting.packets, bytes, ticks })
     }
 }
 
-type Ways<'q> = [(&'q Queue, &'q Queue); 2];
+type QueuePairs<'q> = [(&'q PacketQueue, &'q PacketQueue); 2];
 
 /// Packets that each guest must still send and receive.
 struct Due {
@@ -111,10 +116,10 @@ impl Due {
 /// Runs guests and switch in turn until all packets are received.
 fn alternate(
     guests: &mut [Guest<'_>; 2],
-    ways: &Ways<'_>,
-    pool: &mut Pool,
+    ways: &QueuePairs<'_>,
+    pool: &mut BufferRing,
     sends: [u64; 2],
-    (choice, forward): (Choice, Forward),
+    (choice, forward): (CopierChoice, Forward),
 ) {
     let mut due = Due::new(guests, sends);
     while !due.is_done() {
@@ -135,10 +140,10 @@ fn guests_alone(guests: &mut [Guest<'_>; 2], sends: [u64; 2]) {
 }
 
 fn switch_alone(
-    ways: &Ways<'_>,
-    pool: &mut Pool,
+    ways: &QueuePairs<'_>,
+    pool: &mut BufferRing,
     mut left: u64,
-    (choice, forward): (Choice, Forward),
+    (choice, forward): (CopierChoice, Forward),
 ) {
     while left > 0 {
         let moved: u64 = ways.iter().map(|(from, to)| forward(choice, from, to, pool)).sum();
@@ -161,11 +166,12 @@ fn ticks() -> u64 {
 }
 
 /// Prints a table: every kernel in every round, in a new random order per round.
-pub fn table(names: &[String], setting: &Setting, rounds: u32) -> Result<(), String> {
-    let named: Result<Vec<Choice>, String> = names.iter().map(|name| Choice::named(name)).collect();
+pub fn table(names: &[String], setting: &BenchSetting, rounds: u32) -> Result<(), String> {
+    let named: Result<Vec<CopierChoice>, String> =
+        names.iter().map(|name| CopierChoice::named(name)).collect();
     let mut choices = named?;
     if choices.is_empty() {
-        choices = Choice::all();
+        choices = CopierChoice::all();
     }
     let mut ports = Ports::new(setting);
     for choice in &choices {
@@ -173,7 +179,7 @@ pub fn table(names: &[String], setting: &Setting, rounds: u32) -> Result<(), Str
         let checked = ports.run(*choice, setting, true);
         checked.map_err(|wrong| format!("{}: {wrong}", choice.name()))?;
     }
-    let mut taken: Vec<Vec<Took>> = vec![Vec::new(); choices.len()];
+    let mut taken: Vec<Vec<BenchTime>> = vec![Vec::new(); choices.len()];
     let mut order: Vec<usize> = (0..choices.len()).collect();
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
     for _ in 0..rounds {
@@ -189,8 +195,8 @@ pub fn table(names: &[String], setting: &Setting, rounds: u32) -> Result<(), Str
     Ok(())
 }
 
-fn print(choices: &[Choice], taken: &[Vec<Took>], setting: &Setting) {
-    let Setting { sizes, order, mbufs, cores, packets } = setting;
+fn print(choices: &[CopierChoice], taken: &[Vec<BenchTime>], setting: &BenchSetting) {
+    let BenchSetting { sizes, order, mbufs, cores, packets } = setting;
     println!(
         "{sizes:?} packets ({order:?}), {mbufs} mbufs, {cores} core(s), {packets} a sample; medians of {} rounds",
         taken[0].len()
@@ -200,7 +206,7 @@ fn print(choices: &[Choice], taken: &[Vec<Took>], setting: &Setting) {
         "kernel", "Mpps", "ns/packet", "TSC/packet", "times the first"
     );
     for (n, choice) in choices.iter().enumerate() {
-        let per = |of: &dyn Fn(&Took) -> f64| {
+        let per = |of: &dyn Fn(&BenchTime) -> f64| {
             median(taken[n].iter().map(|took| of(took) / took.packets as f64).collect())
         };
         let nanoseconds = per(&|took| took.wall.as_nanos() as f64);
@@ -245,12 +251,15 @@ mod tests {
 
     #[test]
     fn every_kernel_delivers_every_byte_of_every_packet() {
-        for (sizes, mbufs, cores) in
-            [(Sizes::Imix, 512, 1), (Sizes::Fixed(60), 64, 1), (Sizes::Fixed(1518), 8192, 2)]
-        {
-            let setting = Setting { sizes, order: Order::Iid, mbufs, cores, packets: 3001 };
+        for (sizes, mbufs, cores) in [
+            (PacketSizes::Imix, 512, 1),
+            (PacketSizes::Fixed(60), 64, 1),
+            (PacketSizes::Fixed(1518), 8192, 2),
+        ] {
+            let setting =
+                BenchSetting { sizes, order: PacketOrder::Iid, mbufs, cores, packets: 3001 };
             let mut ports = Ports::new(&setting);
-            for choice in Choice::all() {
+            for choice in CopierChoice::all() {
                 for _ in 0..2 {
                     let took = ports.run(choice, &setting, true);
                     let took = took.unwrap_or_else(|e| panic!("{} {sizes:?}: {e}", choice.name()));
@@ -268,15 +277,16 @@ mod tests {
             unsafe { std::ptr::copy_nonoverlapping(src, dst, n - 1) };
             dst
         }
-        let setting = Setting {
-            sizes: Sizes::Fixed(64),
-            order: Order::Iid,
+        let setting = BenchSetting {
+            sizes: PacketSizes::Fixed(64),
+            order: PacketOrder::Iid,
             mbufs: 64,
             cores: 1,
             packets: 100,
         };
         let sizes = setting.sizes.sequence(setting.order);
-        let (one, other) = ([Queue::new(), Queue::new()], [Queue::new(), Queue::new()]);
+        let (one, other) =
+            ([PacketQueue::new(), PacketQueue::new()], [PacketQueue::new(), PacketQueue::new()]);
         let mut sender = Guest::new(&one[0], &one[1], &sizes, true);
         let mut receiver = Guest::new(&other[0], &other[1], &sizes, true);
         sender.step(10);

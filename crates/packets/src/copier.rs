@@ -5,7 +5,7 @@ use thalweg_kernels::cpu;
 use thalweg_kernels::{CopyFn, KERNELS, inline};
 
 /// A method to copy a packet.
-pub trait Copier {
+pub trait PacketCopier {
     /// Copies `n` bytes.
     ///
     /// # Safety
@@ -17,10 +17,10 @@ pub trait Copier {
 #[derive(Clone, Copy)]
 pub struct Called(pub CopyFn);
 
-impl Copier for Called {
+impl PacketCopier for Called {
     #[inline(always)]
     unsafe fn copy(&self, dst: *mut u8, src: *const u8, n: usize) {
-        // SAFETY: the same contract, and the row is available: see `Choice::all`.
+        // SAFETY: the same contract, and the row is available: see `Choice::CopierChoice`.
         unsafe { (self.0)(dst, src, n) };
     }
 }
@@ -29,7 +29,7 @@ impl Copier for Called {
 #[derive(Clone, Copy)]
 pub struct Library;
 
-impl Copier for Library {
+impl PacketCopier for Library {
     #[inline(always)]
     unsafe fn copy(&self, dst: *mut u8, src: *const u8, n: usize) {
         // SAFETY: the same contract.
@@ -47,7 +47,7 @@ impl<V> Inlined<V> {
     }
 }
 
-impl<V: thalweg_kernels::Vector> Copier for Inlined<V> {
+impl<V: thalweg_kernels::Vector> PacketCopier for Inlined<V> {
     #[inline(always)]
     unsafe fn copy(&self, dst: *mut u8, src: *const u8, n: usize) {
         // SAFETY: the same contract.
@@ -57,7 +57,7 @@ impl<V: thalweg_kernels::Vector> Copier for Inlined<V> {
 
 /// A kernel by its name on the command line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Choice {
+pub enum CopierChoice {
     /// The C library's memcpy, called directly.
     Library,
     /// A row of the table, by its index.
@@ -70,7 +70,7 @@ pub enum Choice {
     InlineAvx512,
 }
 
-impl Choice {
+impl CopierChoice {
     /// Returns all kernels that this machine can run, the C library first.
     pub fn all() -> Vec<Self> {
         let mut all = Self::built();
@@ -142,10 +142,10 @@ mod tests {
 
     #[test]
     fn every_kernel_is_found_by_its_name() {
-        for choice in Choice::all() {
-            assert_eq!(Choice::named(&choice.name()), Ok(choice));
+        for choice in CopierChoice::all() {
+            assert_eq!(CopierChoice::named(&choice.name()), Ok(choice));
         }
-        assert_eq!(Choice::named("simple").unwrap().name(), "simple called");
-        assert!(Choice::named("memcpy2").unwrap_err().contains("libc"));
+        assert_eq!(CopierChoice::named("simple").unwrap().name(), "simple called");
+        assert!(CopierChoice::named("memcpy2").unwrap_err().contains("libc"));
     }
 }

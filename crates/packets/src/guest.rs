@@ -1,6 +1,6 @@
 //! The guest behind a port: sends packets and reads the headers of received ones. On request it compares every byte.
 
-use crate::queue::{BATCH, ENTRIES, HEADER, Queue, STRIDE};
+use crate::queue::{BATCH, ENTRIES, HEADER, PacketQueue, STRIDE};
 
 /// Bytes that the guest writes: an Ethernet header, a sequence number and the buffer number.
 pub const HEAD: usize = 24;
@@ -10,8 +10,8 @@ const ETHERNET: [u8; 14] = [2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 0x88, 0xb5];
 
 /// One guest, with its two queues.
 pub struct Guest<'q> {
-    sends: &'q Queue,
-    receives: &'q Queue,
+    sends: &'q PacketQueue,
+    receives: &'q PacketQueue,
     sizes: &'q [u16],
     next_size: usize,
     sent: u64,
@@ -25,7 +25,12 @@ pub struct Guest<'q> {
 
 impl<'q> Guest<'q> {
     /// Creates a guest that owns all buffers of both queues. `looks`: compare every byte.
-    pub fn new(sends: &'q Queue, receives: &'q Queue, sizes: &'q [u16], looks: bool) -> Self {
+    pub fn new(
+        sends: &'q PacketQueue,
+        receives: &'q PacketQueue,
+        sizes: &'q [u16],
+        looks: bool,
+    ) -> Self {
         let (sent, received) = (sends.posted(), receives.done());
         for number in 0..ENTRIES as u64 {
             // SAFETY: neither queue is in use, because all posted buffers have been returned.

@@ -27,8 +27,8 @@ use std::{
 use thalweg_kernels::cpu;
 use thalweg_sys::signal;
 
-use crate::bench::{Setting, table};
-use crate::sizes::{Order, Sizes};
+use crate::bench::{BenchSetting, table};
+use crate::sizes::{PacketOrder, PacketSizes};
 
 /// Forwards packets between two ports and says how many a second, kernel by kernel.
 ///
@@ -44,10 +44,10 @@ struct Arguments {
     kernels: Vec<String>,
     /// Bytes of a packet, 60 to 1518, or imix: 7 of 64, 4 of 594, 1 of 1518 [default: imix]
     #[arg(long)]
-    sizes: Option<Sizes>,
+    sizes: Option<PacketSizes>,
     /// Order of the sizes of imix: iid draws, rotating repeats the same twelve
     #[arg(long, default_value = "iid")]
-    order: Order,
+    order: PacketOrder,
     /// Packet buffers of the switch, used in turn: 512 stay in a second-level cache, 8192 do not
     #[arg(long, default_value_t = 512, value_parser = clap::value_parser!(u32).range(64..=65536))]
     mbufs: u32,
@@ -57,7 +57,7 @@ struct Arguments {
     /// Packets in a sample
     #[arg(long, default_value_t = 200_000, value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
     packets: u64,
-    /// Rounds; in each, every kernel takes one sample, in an order drawn anew
+    /// Rounds; in each, every kernel takes one sample, in a new random order
     #[arg(long, default_value_t = 11, value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: u32,
     /// Serve a study: speak the worker protocol with the one kernel given. A packet is an operation,
@@ -73,16 +73,16 @@ struct Arguments {
 }
 
 impl Arguments {
-    fn setting(&self) -> Result<Setting, String> {
+    fn setting(&self) -> Result<BenchSetting, String> {
         let of_bytes =
-            |text: &String| text.parse::<Sizes>().map_err(|e| format!("bytes={text}: {e}"));
+            |text: &String| text.parse::<PacketSizes>().map_err(|e| format!("bytes={text}: {e}"));
         let sizes = match (self.sizes, &self.bytes) {
             (Some(sizes), _) => sizes,
             (None, Some(bytes)) => of_bytes(bytes)?,
-            (None, None) => Sizes::Imix,
+            (None, None) => PacketSizes::Imix,
         };
         let Self { order, mbufs, cores, packets, .. } = *self;
-        Ok(Setting { sizes, order, mbufs, cores, packets })
+        Ok(BenchSetting { sizes, order, mbufs, cores, packets })
     }
 
     fn run(&self) -> Result<(), String> {

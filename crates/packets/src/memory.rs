@@ -5,18 +5,18 @@ use std::ptr::NonNull;
 
 /// Zeroed, page-aligned bytes behind a raw pointer.
 #[derive(Debug)]
-pub struct Memory {
+pub struct PacketMemory {
     start: NonNull<u8>,
     layout: Layout,
 }
 
 // SAFETY: the memory is plain bytes. Its users agree on which thread may access which bytes at a time, and every access is unsafe
 // code on a pointer from `at` or a slice from `bytes`.
-unsafe impl Send for Memory {}
+unsafe impl Send for PacketMemory {}
 // SAFETY: as above.
-unsafe impl Sync for Memory {}
+unsafe impl Sync for PacketMemory {}
 
-impl Memory {
+impl PacketMemory {
     /// Allocates `len` bytes, at least one.
     pub fn new(len: usize) -> Self {
         let layout = Layout::from_size_align(len.max(1), 4096).expect("a page divides its size");
@@ -46,7 +46,7 @@ impl Memory {
     }
 }
 
-impl Drop for Memory {
+impl Drop for PacketMemory {
     fn drop(&mut self) {
         // SAFETY: allocated with this layout in `new`.
         unsafe { dealloc(self.start.as_ptr(), self.layout) };

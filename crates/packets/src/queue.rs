@@ -4,7 +4,7 @@ use std::sync::atomic::{
     AtomicU32, AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release,
 };
 
-use crate::memory::Memory;
+use crate::memory::PacketMemory;
 
 /// Number of buffers of a queue.
 pub const ENTRIES: usize = 256;
@@ -19,26 +19,26 @@ pub const BATCH: usize = 32;
 /// A counter on its own pair of cache lines.
 #[derive(Debug, Default)]
 #[repr(align(128))]
-struct Alone(AtomicU64);
+struct PaddedCounter(AtomicU64);
 
 /// Buffers with ever increasing numbers. Those from `done` to `posted` belong to the switch, all others to the guest. Each
 /// counter has a single writer.
 #[derive(Debug)]
-pub struct Queue {
-    memory: Memory,
+pub struct PacketQueue {
+    memory: PacketMemory,
     lens: Box<[AtomicU32; ENTRIES]>,
-    posted: Alone,
-    done: Alone,
+    posted: PaddedCounter,
+    done: PaddedCounter,
 }
 
-impl Queue {
+impl PacketQueue {
     /// Creates a queue in which the guest owns all buffers.
     pub fn new() -> Self {
         Self {
-            memory: Memory::new(ENTRIES * STRIDE),
+            memory: PacketMemory::new(ENTRIES * STRIDE),
             lens: Box::new([const { AtomicU32::new(0) }; ENTRIES]),
-            posted: Alone::default(),
-            done: Alone::default(),
+            posted: PaddedCounter::default(),
+            done: PaddedCounter::default(),
         }
     }
 
@@ -78,13 +78,13 @@ impl Queue {
         self.lens[number as usize % ENTRIES].store(len as u32, Relaxed);
     }
 
-    /// Returns the number of buffers handed to the switch so far. PAIRS WITH [`Queue::post`].
+    /// Returns the number of buffers handed to the switch so far. PAIRS WITH [`Queue::PacketQueue`].
     #[inline(always)]
     pub fn posted(&self) -> u64 {
         self.posted.0.load(Acquire)
     }
 
-    /// Returns the number of buffers returned by the switch so far. PAIRS WITH [`Queue::finish`].
+    /// Returns the number of buffers returned by the switch so far. PAIRS WITH [`Queue::PacketQueue`].
     #[inline(always)]
     pub fn done(&self) -> u64 {
         self.done.0.load(Acquire)

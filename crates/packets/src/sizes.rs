@@ -12,21 +12,21 @@ const DRAWN: usize = 1 << 14;
 
 /// Sizes of the packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Sizes {
+pub enum PacketSizes {
     Fixed(u16),
     Imix,
 }
 
 /// Order of the sizes of a mix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Order {
+pub enum PacketOrder {
     /// Drawn independently: an upper bound for what mispredicted branches cost.
     Iid,
     /// The twelve sizes repeated in a fixed order: predictable.
     Rotating,
 }
 
-impl FromStr for Sizes {
+impl FromStr for PacketSizes {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -38,13 +38,13 @@ impl FromStr for Sizes {
     }
 }
 
-impl Sizes {
+impl PacketSizes {
     /// Returns the sequence of sizes, which is repeated.
-    pub fn sequence(self, order: Order) -> Vec<u16> {
+    pub fn sequence(self, order: PacketOrder) -> Vec<u16> {
         match (self, order) {
             (Self::Fixed(size), _) => vec![size],
-            (Self::Imix, Order::Rotating) => IMIX.to_vec(),
-            (Self::Imix, Order::Iid) => {
+            (Self::Imix, PacketOrder::Rotating) => IMIX.to_vec(),
+            (Self::Imix, PacketOrder::Iid) => {
                 let mut state = 0x2545_f491_4f6c_dd1d_u64;
                 let draw = || {
                     state ^= state << 13;
@@ -64,16 +64,16 @@ mod tests {
 
     #[test]
     fn a_size_is_a_number_or_the_mix() {
-        assert_eq!("imix".parse(), Ok(Sizes::Imix));
-        assert_eq!("64".parse(), Ok(Sizes::Fixed(64)));
+        assert_eq!("imix".parse(), Ok(PacketSizes::Imix));
+        assert_eq!("64".parse(), Ok(PacketSizes::Fixed(64)));
         for wrong in ["", "59", "1519", "64B", "-1"] {
-            assert!(wrong.parse::<Sizes>().is_err(), "{wrong}");
+            assert!(wrong.parse::<PacketSizes>().is_err(), "{wrong}");
         }
     }
 
     #[test]
     fn the_drawn_mix_has_the_shares_of_the_mix() {
-        let drawn = Sizes::Imix.sequence(Order::Iid);
+        let drawn = PacketSizes::Imix.sequence(PacketOrder::Iid);
         let share = |size| drawn.iter().filter(|s| **s == size).count() as f64 / drawn.len() as f64;
         assert!((share(64) - 7.0 / 12.0).abs() < 0.02);
         assert!((share(1518) - 1.0 / 12.0).abs() < 0.02);

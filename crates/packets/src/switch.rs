@@ -7,9 +7,9 @@ use std::mem::MaybeUninit;
 
 use thalweg_kernels::KERNELS;
 
-use crate::copier::{Called, Choice, Copier, Inlined, Library};
-use crate::memory::Memory;
-use crate::queue::{BATCH, ENTRIES, HEADER, Queue, STRIDE};
+use crate::copier::{Called, CopierChoice, Inlined, Library, PacketCopier};
+use crate::memory::PacketMemory;
+use crate::queue::{BATCH, ENTRIES, HEADER, PacketQueue, STRIDE};
 
 /// Space before a packet, as `RTE_PKTMBUF_HEADROOM`.
 const HEADROOM: usize = 128;
@@ -17,21 +17,21 @@ const MBUF: usize = STRIDE + HEADROOM;
 
 /// Packet buffers, used in turn, so that all of them form the working set.
 #[derive(Debug)]
-pub struct Pool {
-    memory: Memory,
+pub struct BufferRing {
+    memory: PacketMemory,
     /// Ring of buffer numbers; its length is a power of two. The free buffers lie from `first` to `last`, which only increase.
     ring: Vec<u32>,
     first: usize,
     last: usize,
 }
 
-impl Pool {
+impl BufferRing {
     /// Creates a pool of `count` buffers, at least one batch.
     pub fn new(count: u32) -> Self {
         let count = count.max(BATCH as u32);
         let mut ring: Vec<u32> = (0..count).collect();
         ring.resize(ring.len().next_power_of_two(), 0);
-        let memory = Memory::new(count as usize * MBUF);
+        let memory = PacketMemory::new(count as usize * MBUF);
         Self { memory, ring, first: 0, last: count as usize }
     }
 
@@ -61,28 +61,28 @@ impl Pool {
 }
 
 /// A batch function that is compiled for one kernel.
-pub type Forward = fn(Choice, &Queue, &Queue, &mut Pool) -> u64;
+pub type Forward = fn(CopierChoice, &PacketQueue, &PacketQueue, &mut BufferRing) -> u64;
 
 /// Returns the batch function of a kernel. Its first argument must be that kernel.
-pub fn forward_of(choice: Choice) -> Forward {
+pub fn forward_of(choice: CopierChoice) -> Forward {
     match choice {
-        Choice::Library => |_, from, to, pool| forward(&Library, from, to, pool),
-        Choice::Row(_) => |choice, from, to, pool| {
-            let Choice::Row(row) = choice else { return 0 };
+        CopierChoice::Library => |_, from, to, pool| forward(&Library, from, to, pool),
+        CopierChoice::Row(_) => |choice, from, to, pool| {
+            let CopierChoice::Row(row) = choice else { return 0 };
             forward(&Called(KERNELS[row].copy), from, to, pool)
         },
         #[cfg(target_arch = "x86_64")]
-        Choice::InlineSse2 => |_, from, to, pool| {
+        CopierChoice::InlineSse2 => |_, from, to, pool| {
             forward(&Inlined::<std::arch::x86_64::__m128i>::new(), from, to, pool)
         },
         #[cfg(target_arch = "x86_64")]
-        // SAFETY: `Choice::all` and `Choice::named` return it only if the CPU has AVX2.
-        Choice::InlineAvx2 => |_, from, to, pool| unsafe { forward_avx2(from, to, pool) },
+        // SAFETY: `Choice::CopierChoice` and `Choice::CopierChoice` return it only if the CPU has AVX2.
+        CopierChoice::InlineAvx2 => |_, from, to, pool| unsafe { forward_avx2(from, to, pool) },
         #[cfg(target_arch = "x86_64")]
-        // SAFETY: `Choice::all` and `Choice::named` return it only if the CPU has AVX-512.
-        Choice::InlineAvx512 => |_, from, to, pool| unsafe { forward_avx512(from, to, pool) },
+        // SAFETY: `Choice::CopierChoice` and `Choice::CopierChoice` return it only if the CPU has AVX-512.
+        CopierChoice::InlineAvx512 => |_, from, to, pool| unsafe { forward_avx512(from, to, pool) },
         #[cfg(not(target_arch = "x86_64"))]
-        Choice::InlineSse2 | Choice::InlineAvx2 | Choice::InlineAvx512 => {
+        CopierChoice::InlineSse2 | CopierChoice::InlineAvx2 | CopierChoice::InlineAvx512 => {
             use thalweg_kernels::inline::Widest;
             |_, from, to, pool| forward(&Inlined::<Widest>::new(), from, to, pool)
         }
@@ -91,19 +91,24 @@ pub fn forward_of(choice: Choice) -> Forward {
 
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,bmi2")]
-fn forward_avx2(from: &Queue, to: &Queue, pool: &mut Pool) -> u64 {
+fn forward_avx2(from: &PacketQueue, to: &PacketQueue, pool: &mut BufferRing) -> u64 {
     forward(&Inlined::<std::arch::x86_64::__m256i>::new(), from, to, pool)
 }
 
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,bmi2")]
-fn forward_avx512(from: &Queue, to: &Queue, pool: &mut Pool) -> u64 {
+fn forward_avx512(from: &PacketQueue, to: &PacketQueue, pool: &mut BufferRing) -> u64 {
     forward(&Inlined::<std::arch::x86_64::__m512i>::new(), from, to, pool)
 }
 
 /// Forwards up to a batch from one queue to the other. Returns the number of packets.
 #[inline(always)]
-fn forward(copier: &impl Copier, from: &Queue, to: &Queue, pool: &mut Pool) -> u64 {
+fn forward(
+    copier: &impl PacketCopier,
+    from: &PacketQueue,
+    to: &PacketQueue,
+    pool: &mut BufferRing,
+) -> u64 {
     let (first, target) = (from.done(), to.done());
     let waiting = (from.posted() - first).min(to.posted() - target);
     let count = waiting.min(BATCH as u64).min(pool.free() as u64) as usize;
@@ -171,6 +176,6 @@ const _: () = assert!(BATCH <= ENTRIES);
 
 /// The batch function with a kernel that the test provides.
 #[cfg(test)]
-pub fn forward_with(copier: &impl Copier, from: &Queue, to: &Queue) -> u64 {
-    forward(copier, from, to, &mut Pool::new(64))
+pub fn forward_with(copier: &impl PacketCopier, from: &PacketQueue, to: &PacketQueue) -> u64 {
+    forward(copier, from, to, &mut BufferRing::new(64))
 }

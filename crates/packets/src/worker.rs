@@ -3,12 +3,12 @@
 use std::io::{BufRead, Write, stdin, stdout};
 use std::thread::available_parallelism;
 
-use crate::bench::{Ports, Setting};
-use crate::copier::Choice;
+use crate::bench::{BenchSetting, Ports};
+use crate::copier::CopierChoice;
 
 /// Answers requests until `quit` or the end of stdin. If the setting is not possible here, the first answer reports that and the
 /// function returns.
-pub fn serve(kernel: &str, setting: &Setting) -> Result<(), String> {
+pub fn serve(kernel: &str, setting: &BenchSetting) -> Result<(), String> {
     let mut served = Served::new(kernel, setting);
     for line in stdin().lock().lines() {
         let line = line.map_err(|e| format!("reading stdin: {e}"))?;
@@ -29,20 +29,20 @@ pub fn serve(kernel: &str, setting: &Setting) -> Result<(), String> {
 }
 
 struct Served {
-    choice: Choice,
+    choice: CopierChoice,
     /// A setting that uses every buffer three times: enough to warm them up and to check all of them.
-    thrice: Setting,
+    thrice: BenchSetting,
     ports: Ports,
 }
 
 impl Served {
-    fn new(kernel: &str, setting: &Setting) -> Result<Self, String> {
-        let choice = Choice::named(kernel)?;
+    fn new(kernel: &str, setting: &BenchSetting) -> Result<Self, String> {
+        let choice = CopierChoice::named(kernel)?;
         let processors = available_parallelism().map_or(1, usize::from);
         if usize::from(setting.cores) > processors {
             return Err(format!("cores={}: it may use {processors}", setting.cores));
         }
-        let thrice = Setting { packets: 3 * u64::from(setting.mbufs), ..*setting };
+        let thrice = BenchSetting { packets: 3 * u64::from(setting.mbufs), ..*setting };
         Ok(Self { choice, thrice, ports: Ports::new(setting) })
     }
 
@@ -69,7 +69,7 @@ impl Served {
     }
 
     fn run(&mut self, packets: u64) -> Result<String, String> {
-        let took = self.ports.run(self.choice, &Setting { packets, ..self.thrice }, false)?;
+        let took = self.ports.run(self.choice, &BenchSetting { packets, ..self.thrice }, false)?;
         let usage = took.usage;
         let answer = serde_json::json!({
             "wall_ns": took.wall.as_nanos() as u64,

@@ -2,7 +2,7 @@
 
 use clap::{Args, ValueEnum};
 use std::ffi::OsString;
-use thalweg_measure::arms::command::{self, Metric};
+use thalweg_measure::arms::command::{self, RunMetric};
 
 use crate::exit::{CommandFailure, Exit};
 
@@ -10,8 +10,8 @@ use crate::exit::{CommandFailure, Exit};
 #[derive(Args, Debug)]
 pub struct MetricArgs {
     /// Compare by wall, cpu, maxrss, or regex:PATTERN for a number that the program prints
-    #[arg(short, long, value_name = "WHAT", default_value = "wall", value_parser = Metric::parse)]
-    metric: Metric,
+    #[arg(short, long, value_name = "WHAT", default_value = "wall", value_parser = RunMetric::parse)]
+    metric: RunMetric,
     /// Better direction [default: higher for a printed number, lower otherwise]
     #[arg(long, value_name = "WHICH", value_enum)]
     better: Option<BetterArg>,
@@ -28,11 +28,11 @@ enum BetterArg {
 
 impl MetricArgs {
     /// Returns the requested metric.
-    pub fn get(&self) -> Metric {
+    pub fn get(&self) -> RunMetric {
         let mut metric = self.metric.clone();
         match self.better {
-            Some(BetterArg::Lower) => metric.better = command::Better::Lower,
-            Some(BetterArg::Higher) => metric.better = command::Better::Higher,
+            Some(BetterArg::Lower) => metric.better = command::BetterDirection::Lower,
+            Some(BetterArg::Higher) => metric.better = command::BetterDirection::Higher,
             None => {}
         }
         metric

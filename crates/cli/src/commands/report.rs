@@ -8,7 +8,9 @@ use std::{
 };
 use thalweg_core::atomic_file::write_file;
 use thalweg_lab::{
-    report::{Found, ReportError, articles, drawings, html, markdown, read_all, usual_folders},
+    report::{
+        FoundResults, ReportError, articles, drawings, html, markdown, read_all, usual_folders,
+    },
     study::store::{self, ResultError},
 };
 
@@ -37,7 +39,7 @@ pub struct ReportArgs {
     pub output: Option<PathBuf>,
     /// Write a page of drawings for each study to this directory
     ///
-    /// They show every ratio, speed and sample. The short page is then written only with --output.
+    /// They show every ratio and speed. The short page is then written only with --output.
     #[arg(
         long,
         value_name = "DIR",
@@ -93,7 +95,7 @@ impl Subcommand for ReportArgs {
 fn write_report(
     args: &ReportArgs,
     output: Option<&Path>,
-    found: &Found,
+    found: &FoundResults,
 ) -> Result<(), CommandFailure> {
     let text = match (args.markdown, args.articles) {
         (true, _) => markdown(&found.inputs),
@@ -106,14 +108,14 @@ fn write_report(
     }
 }
 
-fn write_drawings(folder: &Path, found: &Found) -> Result<(), CommandFailure> {
+fn write_drawings(folder: &Path, found: &FoundResults) -> Result<(), CommandFailure> {
     let pages = drawings(&found.inputs).map_err(failure)?;
     fs::create_dir_all(folder)
         .map_err(|e| CommandFailure::of_io("mkdir", &folder.display().to_string(), &e))?;
     pages.iter().try_for_each(|page| write(&folder.join(&page.name), &page.html))
 }
 
-fn find(named: &[PathBuf]) -> Result<Found, CommandFailure> {
+fn find(named: &[PathBuf]) -> Result<FoundResults, CommandFailure> {
     if !named.is_empty() {
         return read_all(named).map_err(failure);
     }

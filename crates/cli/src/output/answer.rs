@@ -132,11 +132,11 @@ pub struct FallbackStep {
 #[derive(Debug, Serialize)]
 pub struct TunedAnswer {
     /// Variants: one per mechanism, and one for `cp`.
-    pub arms: Vec<TunedArm>,
+    pub arms: Vec<TunedArmAnswer>,
 }
 
 #[derive(Debug, Serialize)]
-pub struct TunedArm {
+pub struct TunedArmAnswer {
     pub name: String,
     /// Its time divided by that of `cp`; null if `cp` could not be measured.
     pub ratio_to_cp: Option<f64>,

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 use thalweg_core::profile::Ratio;
-use thalweg_measure::arms::command::{Better, What};
+use thalweg_measure::arms::command::{BetterDirection, MeasuredValue};
 
 pub use thalweg_measure::stats::says_nothing;
 
@@ -15,15 +15,15 @@ pub const NOT_ENOUGH: &str = "not enough data";
 const HALF: usize = 7;
 
 /// Formats a median in the metric's unit.
-pub fn number(value: f64, what: &What) -> String {
+pub fn number(value: f64, what: &MeasuredValue) -> String {
     match what {
-        What::Wall | What::Cpu => {
+        MeasuredValue::Wall | MeasuredValue::Cpu => {
             quantity::duration(Duration::try_from_secs_f64(value).unwrap_or(Duration::MAX))
         }
-        What::MaxRss => quantity::bytes(value as u64),
-        What::Printed(_) if (1e5..1e9).contains(&value) => format!("{value:.0}"),
-        What::Printed(_) if !(1e-3..1e5).contains(&value) => format!("{value:.3e}"),
-        What::Printed(_) => short(value),
+        MeasuredValue::MaxRss => quantity::bytes(value as u64),
+        MeasuredValue::Printed(_) if (1e5..1e9).contains(&value) => format!("{value:.0}"),
+        MeasuredValue::Printed(_) if !(1e-3..1e5).contains(&value) => format!("{value:.3e}"),
+        MeasuredValue::Printed(_) => short(value),
     }
 }
 
@@ -55,10 +55,10 @@ pub fn interval(ratio: &Ratio) -> String {
 }
 
 /// Returns a bar that extends to the right if the ratio is better than 1. It is full at a factor of two.
-pub fn bar(ratio: &Ratio, better: Better) -> String {
+pub fn bar(ratio: &Ratio, better: BetterDirection) -> String {
     let doublings = match better {
-        Better::Lower => -ratio.ratio.log2(),
-        Better::Higher => ratio.ratio.log2(),
+        BetterDirection::Lower => -ratio.ratio.log2(),
+        BetterDirection::Higher => ratio.ratio.log2(),
     };
     let cells = (doublings.abs() * HALF as f64).round().min(HALF as f64) as usize;
     let filled = "#".repeat(cells);
@@ -75,11 +75,11 @@ mod tests {
 
     #[test]
     fn bars_point_to_what_is_better() {
-        assert_eq!(bar(&ratio(1.0), Better::Lower), "       |");
-        assert_eq!(bar(&ratio(2.0), Better::Lower), "#######|");
-        assert_eq!(bar(&ratio(2.0), Better::Higher), "       |#######");
-        assert_eq!(bar(&ratio(1e9), Better::Higher), "       |#######");
-        assert_eq!(bar(&ratio(0.9), Better::Lower), "       |#");
+        assert_eq!(bar(&ratio(1.0), BetterDirection::Lower), "       |");
+        assert_eq!(bar(&ratio(2.0), BetterDirection::Lower), "#######|");
+        assert_eq!(bar(&ratio(2.0), BetterDirection::Higher), "       |#######");
+        assert_eq!(bar(&ratio(1e9), BetterDirection::Higher), "       |#######");
+        assert_eq!(bar(&ratio(0.9), BetterDirection::Lower), "       |#");
     }
 
     #[test]

@@ -227,7 +227,7 @@ fn what_makes_no_sense_is_refused_before_anything_runs() {
         (&["trial", "--", "./data"], "not executable"),
         (&["trial", "-k", "fast", "--", "true"], "vector-inline"),
         (&["trial", "-k", "libc", "--tunables", "none", "--", "true"], "with: no other kernel"),
-        (&["trial", "-m", "speed", "--", "true"], "none of wall"),
+        (&["trial", "-m", "speed", "--", "true"], "known: wall"),
         (&["trial", "-m", "regex:(", "--", "true"], "regex:("),
         (&["trial", "-n", "1", "--", "true"], "2..="),
         (&["trial", "--tunables", "x=1", "--", "true"], "glibc.cpu.NAME=VALUE"),

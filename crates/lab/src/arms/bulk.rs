@@ -12,12 +12,12 @@ use thalweg_core::Unfit;
 
 use thalweg_measure::arms::{
     bulk::{BulkArm, PairJob, pair_of},
-    content::Content,
+    content::ByteContent,
 };
 
-use super::{Arm, ArmKind, Job, Spec};
-use alone::Alone;
-use with::{Way, With};
+use super::{Arm, ArmJob, ArmKind, Spec};
+use alone::LocalCopy;
+use with::{BulkMethod, BulkParameters};
 
 /// Bulk transfers between two processes, and copies within one process for comparison.
 pub(super) struct Bulk;
@@ -32,25 +32,25 @@ impl ArmKind for Bulk {
     }
 
     fn parse(&self, with: &toml::Table) -> Result<Box<dyn Spec>, Unfit> {
-        let with = With::read(with)?;
+        let with = BulkParameters::read(with)?;
         with.way()?;
         Ok(Box::new(with))
     }
 }
 
 /// Opens the arm. Uses the parsed parameters in `self`, not those of the job.
-impl Spec for With {
-    fn open(&self, job: &Job<'_>) -> Result<Box<dyn Arm>, Unfit> {
+impl Spec for BulkParameters {
+    fn open(&self, job: &ArmJob<'_>) -> Result<Box<dyn Arm>, Unfit> {
         let job = &pair_job(job)?;
         Ok(match self.way()? {
-            Way::Arm(arm) => Box::new(BulkArm::join(job, self.terms(), Some(arm))?),
-            Way::Auto => Box::new(BulkArm::join(job, self.terms(), None)?),
-            Way::Copy(copier) => Box::new(Alone::new(job, self, copier)?),
+            BulkMethod::Arm(arm) => Box::new(BulkArm::join(job, self.terms(), Some(arm))?),
+            BulkMethod::Auto => Box::new(BulkArm::join(job, self.terms(), None)?),
+            BulkMethod::Copy(copier) => Box::new(LocalCopy::new(job, self, copier)?),
         })
     }
 }
 
-fn pair_job<'j>(job: &Job<'j>) -> Result<PairJob<'j>, Unfit> {
+fn pair_job<'j>(job: &ArmJob<'j>) -> Result<PairJob<'j>, Unfit> {
     let bytes = usize::try_from(job.bytes).ok().filter(|bytes| *bytes > 0 && *bytes < 1 << 40);
     let bytes = bytes.ok_or_else(|| {
         Unfit::because(format!("bulk {}: it cannot move {} bytes", job.arm, job.bytes))
@@ -59,11 +59,11 @@ fn pair_job<'j>(job: &Job<'j>) -> Result<PairJob<'j>, Unfit> {
 }
 
 /// Returns the memory in bytes that both processes use after a transfer, in addition to the data buffers.
-pub(super) fn extra_memory(job: &Job<'_>) -> Result<u64, Unfit> {
+pub(super) fn extra_memory(job: &ArmJob<'_>) -> Result<u64, Unfit> {
     let between = pair_job(job)?;
     let pair = pair_of(&between)?;
     // The pattern is allocated here, so that it is not counted.
-    Content::Pattern.fill(0, &mut [0]);
+    ByteContent::Pattern.fill(0, &mut [0]);
     let of_both = || -> Result<u64, Unfit> {
         Ok(proportional(std::process::id())? + proportional(pair.borrow().far.id())?)
     };

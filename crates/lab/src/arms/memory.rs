@@ -13,13 +13,13 @@ mod working_set;
 use serde::Deserialize;
 use thalweg_core::{Guarantees, Unfit};
 
-use super::{Arm, ArmKind, Job, Spec, parameters};
-use operation::{Operation, Usage};
-use size_mix::{Draw, Order, SizeMix};
-use stretch::Stretch;
+use super::{Arm, ArmJob, ArmKind, Spec, parameters};
+use operation::{CopyUsage, Operation};
+use size_mix::{Draw, DrawOrder, SizeMix};
+use stretch::CopyStretch;
 use thalweg_measure::{
-    sample::{Meter, Sample},
-    schedule::Failure,
+    sample::{Sample, SampleMeter},
+    schedule::SampleFailure,
 };
 use threads::Threads;
 use working_set::WorkingSet;
@@ -28,27 +28,27 @@ pub use fleet::Distribution;
 pub(super) use operation::copier;
 
 /// Copies in memory with the kernels of `thalweg-kernels`.
-pub struct Memory;
+pub struct MemoryKind;
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
-struct Parameters {
+struct MemoryParameters {
     /// A name from the tables of copy, fill, checksum or hash kernels.
     kernel: Option<String>,
     #[serde(default, rename = "use")]
-    usage: Usage,
+    usage: CopyUsage,
     /// The memory over which the copies cycle.
     #[serde(default)]
     residency: WorkingSet,
     #[serde(default)]
-    sink: Sink,
+    sink: SinkPosition,
     /// Offset of the sink in bytes from its normal position.
     #[serde(default)]
     offset: usize,
     /// The distribution from which sizes are drawn; an operation is then a batch.
     sizes: Option<String>,
     /// The order of the drawn sizes.
-    order: Option<Order>,
+    order: Option<DrawOrder>,
     /// The prefetch distance of `stream` in bytes.
     prefetch: Option<usize>,
     /// Number of threads that work at the same time, each on its own memory.
@@ -62,7 +62,7 @@ fn one() -> usize {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub(crate) enum Sink {
+pub(crate) enum SinkPosition {
     /// At the start of a cache line, at another offset within a 4 KiB page than the source.
     #[default]
     Line,
@@ -80,7 +80,7 @@ pub(crate) enum Sink {
 const MOST_OFFSET: usize = 63;
 const MOST_THREADS: usize = 64;
 
-impl ArmKind for Memory {
+impl ArmKind for MemoryKind {
     fn name(&self) -> &'static str {
         "memory"
     }
@@ -90,14 +90,14 @@ impl ArmKind for Memory {
     }
 
     fn parse(&self, with: &toml::Table) -> Result<Box<dyn Spec>, Unfit> {
-        let with: Parameters = parameters("memory", with)?;
+        let with: MemoryParameters = parameters("memory", with)?;
         with.check().map_err(|reason| Unfit::because(format!("memory: {reason}")))?;
         Ok(Box::new(with))
     }
 }
 
-impl Spec for Parameters {
-    fn open(&self, job: &Job<'_>) -> Result<Box<dyn Arm>, Unfit> {
+impl Spec for MemoryParameters {
+    fn open(&self, job: &ArmJob<'_>) -> Result<Box<dyn Arm>, Unfit> {
         let refuse = |reason: String| Unfit::because(format!("memory {}: {reason}", job.arm));
         let bytes = usize::try_from(job.bytes).ok().filter(|bytes| *bytes > 0 && *bytes < 1 << 40);
         let bytes = bytes.ok_or_else(|| refuse(format!("it cannot copy {} bytes", job.bytes)))?;
@@ -105,20 +105,22 @@ impl Spec for Parameters {
     }
 }
 
-impl Parameters {
+impl MemoryParameters {
     fn arm(&self, bytes: usize) -> Result<Box<dyn Arm>, String> {
         let working_set = self.residency.bytes()?;
-        if self.usage == Usage::Ring {
+        if self.usage == CopyUsage::Ring {
             let kernel = copier(self.kernel.as_deref().unwrap_or_default())?;
-            return Ok(self.in_threads(|| ring::Ring::new(kernel, bytes, working_set)));
+            return Ok(self.in_threads(|| ring::CopyRing::new(kernel, bytes, working_set)));
         }
         let mut operation = Operation::of(self.usage, self.kernel.as_deref())?;
         if let Some(bytes) = self.prefetch {
             operation = operation.with_prefetch(bytes)?;
         }
         let Some(name) = &self.sizes else {
-            let place = (self.sink, self.offset);
-            return Ok(self.in_threads(|| Stretch::new(operation, bytes, working_set, place)));
+            let (sink, offset) = (self.sink, self.offset);
+            return Ok(
+                self.in_threads(|| CopyStretch::new(operation, bytes, working_set, sink, offset))
+            );
         };
         let draw = Draw {
             sizes: Distribution::named(name)?,
@@ -139,14 +141,16 @@ impl Parameters {
         if !(1..=MOST_THREADS).contains(&self.threads) {
             return Err(format!("threads = {}: 1 to {MOST_THREADS}", self.threads));
         }
-        let edge_or_fresh = matches!(self.sink, Sink::PageEdge | Sink::Fresh);
+        let edge_or_fresh = matches!(self.sink, SinkPosition::PageEdge | SinkPosition::Fresh);
         if self.offset > 0 && edge_or_fresh {
             return Err("an offset goes with the sinks line and 4k-alias".to_owned());
         }
-        if self.usage == Usage::Ring && (self.sink != Sink::Line || self.sizes.is_some()) {
+        if self.usage == CopyUsage::Ring
+            && (self.sink != SinkPosition::Line || self.sizes.is_some())
+        {
             return Err("a ring has its own places, and one size".to_owned());
         }
-        if self.usage == Usage::Ring && self.prefetch.is_some() {
+        if self.usage == CopyUsage::Ring && self.prefetch.is_some() {
             return Err("a ring has no prefetch".to_owned());
         }
         self.residency.is_known()?;
@@ -163,19 +167,19 @@ impl Parameters {
         if self.residency == WorkingSet::Hot {
             return Err("drawn sizes need a residency".to_owned());
         }
-        if self.offset > 0 || matches!(self.sink, Sink::Fresh | Sink::Alias) {
+        if self.offset > 0 || matches!(self.sink, SinkPosition::Fresh | SinkPosition::Alias) {
             return Err("drawn sizes come with alignments: sink is line or page-edge".to_owned());
         }
         Ok(())
     }
 
-    fn in_threads<C: Copies + Send + 'static>(&self, make: impl Fn() -> C) -> Box<dyn Arm> {
+    fn in_threads<C: RepeatedCopy + Send + 'static>(&self, make: impl Fn() -> C) -> Box<dyn Arm> {
         Box::new(Threads::of((0..self.threads).map(|_| make()).collect()))
     }
 }
 
 /// An operation on a set of buffers that can be repeated.
-trait Copies {
+trait RepeatedCopy {
     /// Allocates and touches all memory.
     fn allocate(&mut self) -> Result<(), String>;
 
@@ -203,13 +207,13 @@ trait Copies {
     }
 }
 
-impl<C: Copies + Send> Arm for Threads<C> {
+impl<C: RepeatedCopy + Send> Arm for Threads<C> {
     fn promises(&self) -> Option<Guarantees> {
         Some(Guarantees::COPIED)
     }
 
     fn is_fresh(&self) -> bool {
-        Copies::is_fresh(self)
+        RepeatedCopy::is_fresh(self)
     }
 
     fn warm_up(&mut self) -> Result<(), Unfit> {
@@ -218,10 +222,10 @@ impl<C: Copies + Send> Arm for Threads<C> {
         Ok(())
     }
 
-    fn sample(&mut self, repeats: u32) -> Result<Sample, Failure> {
-        Sample::sum(repeats, self.at_a_stretch(), |now| {
+    fn sample(&mut self, repeats: u32) -> Result<Sample, SampleFailure> {
+        Sample::of_batches(repeats, self.at_a_stretch(), |now| {
             self.renew()?;
-            let meter = Meter::start();
+            let meter = SampleMeter::start();
             std::hint::black_box(self.copy(now));
             Ok(meter.stop(self.bytes() as u64 * u64::from(now)))
         })

@@ -3,18 +3,18 @@
 use std::hint::black_box;
 use thalweg_core::Unfit;
 
-use super::{Arm, ArmKind, Job, Spec, known};
+use super::{Arm, ArmJob, ArmKind, Spec, known};
 use thalweg_measure::{
-    sample::{Meter, Sample},
-    schedule::Failure,
+    sample::{Sample, SampleMeter},
+    schedule::SampleFailure,
 };
 
-pub(super) struct Null;
+pub(super) struct NullKind;
 
 /// The number of bytes that an operation pretends to move.
 struct Nothing(u64);
 
-impl ArmKind for Null {
+impl ArmKind for NullKind {
     fn name(&self) -> &'static str {
         "null"
     }
@@ -29,15 +29,15 @@ impl ArmKind for Null {
     }
 }
 
-impl Spec for Null {
-    fn open(&self, job: &Job<'_>) -> Result<Box<dyn Arm>, Unfit> {
+impl Spec for NullKind {
+    fn open(&self, job: &ArmJob<'_>) -> Result<Box<dyn Arm>, Unfit> {
         Ok(Box::new(Nothing(job.bytes)))
     }
 }
 
 impl Arm for Nothing {
-    fn sample(&mut self, repeats: u32) -> Result<Sample, Failure> {
-        let meter = Meter::start();
+    fn sample(&mut self, repeats: u32) -> Result<Sample, SampleFailure> {
+        let meter = SampleMeter::start();
         for n in 0..repeats {
             black_box(n);
         }

@@ -8,22 +8,22 @@ use std::{
 };
 use thalweg_core::{Guarantees, Unfit};
 
-use super::{Arm, ArmKind, Job, Spec, parameters, volume::Volume};
+use super::{Arm, ArmJob, ArmKind, Spec, parameters, volume::Volume};
 use thalweg_measure::arms::{
     command::{CommandRunner, Outputs, fill, find},
-    content::{self, Content},
+    content::{self, ByteContent},
 };
-use thalweg_measure::{sample::Sample, schedule::Failure, scratch::remove};
+use thalweg_measure::{sample::Sample, schedule::SampleFailure, scratch::remove};
 
 /// The placeholder for the thalweg binary that runs the study.
 const OURS: &str = "{thalweg}";
 
 /// A command that copies a file.
-pub(super) struct Program;
+pub(super) struct ProgramKind;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct With {
+struct ProgramParameters {
     /// The program and its arguments. `{source}` and `{sink}` stand for the two files; `{thalweg}` as the program
     /// stands for this binary.
     command: Vec<String>,
@@ -39,7 +39,7 @@ fn scratch() -> String {
     "scratch".to_owned()
 }
 
-impl ArmKind for Program {
+impl ArmKind for ProgramKind {
     fn name(&self) -> &'static str {
         "program"
     }
@@ -49,7 +49,7 @@ impl ArmKind for Program {
     }
 
     fn parse(&self, with: &toml::Table) -> Result<Box<dyn Spec>, Unfit> {
-        let with: With = parameters(self.name(), with)?;
+        let with: ProgramParameters = parameters(self.name(), with)?;
         for name in ["{source}", "{sink}"] {
             if !with.command.iter().skip(1).any(|word| word.contains(name)) {
                 return Err(Unfit::because(format!("parameters of program: no {name} in command")));
@@ -59,14 +59,14 @@ impl ArmKind for Program {
     }
 }
 
-impl Spec for With {
-    fn open(&self, job: &Job<'_>) -> Result<Box<dyn Arm>, Unfit> {
+impl Spec for ProgramParameters {
+    fn open(&self, job: &ArmJob<'_>) -> Result<Box<dyn Arm>, Unfit> {
         let name = &self.command[0];
         let found = if name == OURS { Ok(job.program.to_owned()) } else { find(name.as_ref()) };
         let program = found.map_err(|why| Unfit::because(format!("{name}: {why}")))?;
         let place = Volume::find(&self.place, job.scratch)?;
         let failed = |e| Unfit::because(format!("{}: {e}", place.path().display()));
-        Ok(Box::new(Running {
+        Ok(Box::new(RunningProgram {
             program,
             command: self.command.clone(),
             source: job.file(place.path(), "from"),
@@ -79,7 +79,7 @@ impl Spec for With {
     }
 }
 
-struct Running {
+struct RunningProgram {
     program: PathBuf,
     command: Vec<String>,
     source: PathBuf,
@@ -92,7 +92,7 @@ struct Running {
     place: Volume,
 }
 
-impl Arm for Running {
+impl Arm for RunningProgram {
     fn promises(&self) -> Option<Guarantees> {
         Some(if self.shares { Guarantees::SHARED } else { Guarantees::COPIED })
     }
@@ -110,8 +110,8 @@ impl Arm for Running {
         Ok(())
     }
 
-    fn sample(&mut self, repeats: u32) -> Result<Sample, Failure> {
-        Sample::sum(repeats, 1, |_| self.once())
+    fn sample(&mut self, repeats: u32) -> Result<Sample, SampleFailure> {
+        Sample::of_batches(repeats, 1, |_| self.once())
     }
 
     /// Every run was verified when it ended; this verifies one more.
@@ -121,15 +121,15 @@ impl Arm for Running {
     }
 }
 
-impl Running {
+impl RunningProgram {
     fn look(&self) -> Result<(), Unfit> {
-        let checked = content::check(&self.sink, Content::Pattern, 0, self.bytes);
+        let checked = content::check(&self.sink, ByteContent::Pattern, 0, self.bytes);
         checked.map_err(|what| Unfit::because(format!("{}: {what}", self.command[0])))
     }
 
     /// Runs once. The copy is removed right after verification: otherwise its writeback would make the next command
     /// wait for the disk.
-    fn once(&mut self) -> Result<Sample, Failure> {
+    fn once(&mut self) -> Result<Sample, SampleFailure> {
         remove(&self.sink);
         let ran = CommandRunner::of_copies(&self.outputs, &|| Ok(())).once(&mut self.process())?;
         self.look()?;
@@ -149,7 +149,7 @@ impl Running {
     }
 }
 
-impl Drop for Running {
+impl Drop for RunningProgram {
     fn drop(&mut self) {
         for path in [&self.source, &self.sink] {
             remove(path);

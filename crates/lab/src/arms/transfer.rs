@@ -16,7 +16,7 @@ use thalweg_sys::{Errno, net, tally};
 mod with;
 
 use super::{
-    Arm, ArmKind, Job, Spec,
+    Arm, ArmJob, ArmKind, Spec,
     far::{Fifo, connect_tcp, connect_unix},
     volume::Volume,
 };
@@ -26,21 +26,21 @@ use thalweg_measure::{
         far::Far,
         transfer::{end_of, move_exactly},
     },
-    sample::{Meter, Sample},
-    schedule::Failure,
+    sample::{Sample, SampleMeter},
+    schedule::SampleFailure,
     scratch::room_for,
 };
-use with::{From, To, With, touching};
+use with::{TransferParameters, TransferSink, TransferSource, touching};
 
 /// A mechanism between two ends.
-pub(super) struct Transfer;
+pub(super) struct TransferKind;
 
 /// Bytes moved for warm-up: enough to fill every queue on the way.
 const WARM: u64 = 8 << 20;
 /// Default buffer size of a receiver.
 const RECEIVER_BUFFER: u64 = 64 << 10;
 
-impl ArmKind for Transfer {
+impl ArmKind for TransferKind {
     fn name(&self) -> &'static str {
         "transfer"
     }
@@ -50,9 +50,9 @@ impl ArmKind for Transfer {
     }
 
     fn parse(&self, with: &toml::Table) -> Result<Box<dyn Spec>, Unfit> {
-        let with = With::read(with)?;
+        let with = TransferParameters::read(with)?;
         let (mechanism, tuning) = with.tuned()?;
-        if with.source == From::Paced {
+        if with.source == TransferSource::Paced {
             with.rate()?;
         }
         let (from, to) = (with.source.kind(), with.sink.kind());
@@ -64,28 +64,29 @@ impl ArmKind for Transfer {
             let text = "leaves pages shared with the source, and the arm needs a copy";
             return Err(Unfit::because(format!("{} {from} -> {to} {text}", info.name)));
         }
-        Ok(Box::new(Tuned { mechanism, tuning, pair, with }))
+        Ok(Box::new(TransferSpec { mechanism, tuning, pair, with }))
     }
 }
 
 /// A mechanism with a tuning, between ends that it supports.
-struct Tuned {
+struct TransferSpec {
     mechanism: &'static dyn Mechanism,
     tuning: Tuning,
     pair: Pair,
-    with: With,
+    with: TransferParameters,
 }
 
-impl Spec for Tuned {
-    fn open(&self, job: &Job<'_>) -> Result<Box<dyn Arm>, Unfit> {
+impl Spec for TransferSpec {
+    fn open(&self, job: &ArmJob<'_>) -> Result<Box<dyn Arm>, Unfit> {
         let with = self.with.clone();
         if job.bytes == 0 {
             return Err(Unfit::because("a transfer of 0 bytes"));
         }
         let place = Volume::find(&with.place, job.scratch)?;
-        let files = u64::from(with.source == From::File) + u64::from(with.sink == To::File);
+        let files = u64::from(with.source == TransferSource::File)
+            + u64::from(with.sink == TransferSink::File);
         place.room_for(job.bytes.saturating_mul(files))?;
-        if with.source == From::Memfd {
+        if with.source == TransferSource::Memfd {
             room_for(usize::try_from(job.bytes).unwrap_or(usize::MAX)).map_err(Unfit::because)?;
         }
         let source = StudyEnd::source(&with, job)?;
@@ -117,14 +118,14 @@ struct StudyEnd {
 }
 
 impl StudyEnd {
-    fn source(with: &With, job: &Job<'_>) -> Result<Self, Unfit> {
+    fn source(with: &TransferParameters, job: &ArmJob<'_>) -> Result<Self, Unfit> {
         match with.source {
-            From::Zero => {
+            TransferSource::Zero => {
                 let zero = File::open("/dev/zero");
                 let zero = zero.map_err(|e| Unfit::because(format!("/dev/zero: {e}")))?;
                 Ok(Self { fd: Some(Arc::new(zero)), far: None })
             }
-            From::Paced => {
+            TransferSource::Paced => {
                 let fifo = Fifo::new(job.scratch, with.pipe.map(|size| size.0))?;
                 let rate = with.rate()?.to_string();
                 let mut far = Far::start(job.program, "feeder", &[fifo.path()?, &rate])?;
@@ -132,33 +133,33 @@ impl StudyEnd {
                 let fd = fifo.end(OFlags::RDONLY)?;
                 Ok(Self { fd: Some(Arc::new(fd.into())), far: Some(far) })
             }
-            From::File | From::Memfd => Ok(Self::default()),
+            TransferSource::File | TransferSource::Memfd => Ok(Self::default()),
         }
     }
 
-    fn sink(with: &With, job: &Job<'_>) -> Result<Self, Unfit> {
+    fn sink(with: &TransferParameters, job: &ArmJob<'_>) -> Result<Self, Unfit> {
         let buffer = with.receiver_buffer.map_or(RECEIVER_BUFFER, |size| size.0).to_string();
         let start = |arguments: &[&str]| Far::start(job.program, "receiver", arguments);
         let (mut far, fd): (Far, OwnedFd) = match with.sink {
-            To::File => return Ok(Self::default()),
-            To::Null => {
+            TransferSink::File => return Ok(Self::default()),
+            TransferSink::Null => {
                 let null = File::options().write(true).open("/dev/null");
                 let null = null.map_err(|e| Unfit::because(format!("/dev/null: {e}")))?;
                 return Ok(Self { fd: Some(Arc::new(null)), far: None });
             }
-            To::Pipe => {
+            TransferSink::Pipe => {
                 let fifo = Fifo::new(job.scratch, with.pipe.map(|size| size.0))?;
                 let mut far = start(&["pipe", fifo.path()?, &buffer])?;
                 far.hear_only("ready")?;
                 let fd = fifo.end(OFlags::WRONLY)?;
                 return Ok(Self { fd: Some(Arc::new(fd.into())), far: Some(far) });
             }
-            To::Unix => {
+            TransferSink::Unix => {
                 let mut far = start(&["unix", &buffer])?;
                 let stream = connect_unix(&mut far)?;
                 (far, stream.into())
             }
-            To::Tcp => {
+            TransferSink::Tcp => {
                 let mut far = start(&["tcp", &buffer])?;
                 let stream = connect_tcp(&mut far)?;
                 if let Some(name) = &with.congestion {
@@ -188,7 +189,7 @@ struct TransferArm {
     mechanism: &'static dyn Mechanism,
     tuning: Tuning,
     pair: Pair,
-    with: With,
+    with: TransferParameters,
     bytes: u64,
     touch: u64,
     source: StudyEnd,
@@ -204,7 +205,7 @@ struct TransferArm {
 
 /// The receiver's task: only read the bytes, or compare them too.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Reading {
+enum ReceiverTask {
     Take,
     Look,
 }
@@ -223,35 +224,36 @@ impl Arm for TransferArm {
         let failed = |e: std::io::Error| Unfit::because(format!("making the source: {e}"));
         let len = self.bytes + self.lead(self.bytes);
         match self.with.source {
-            From::File => {
+            TransferSource::File => {
                 self.source.fd = Some(content::file(self.place.path(), len).map_err(failed)?);
             }
-            From::Memfd => self.source.fd = Some(content::memfd(len).map_err(failed)?),
-            From::Zero | From::Paced => {}
+            TransferSource::Memfd => self.source.fd = Some(content::memfd(len).map_err(failed)?),
+            TransferSource::Zero | TransferSource::Paced => {}
         }
         // A file that is overwritten must exist in full length.
-        let most = if self.with.sink == To::File { self.bytes } else { WARM.max(self.touch) };
-        self.once(self.bytes.min(most), Reading::Take).map(|_| ())
+        let most =
+            if self.with.sink == TransferSink::File { self.bytes } else { WARM.max(self.touch) };
+        self.once(self.bytes.min(most), ReceiverTask::Take).map(|_| ())
     }
 
-    fn sample(&mut self, repeats: u32) -> Result<Sample, Failure> {
+    fn sample(&mut self, repeats: u32) -> Result<Sample, SampleFailure> {
         let all = self.bytes.checked_mul(u64::from(repeats.max(1)));
         // From a stream to a stream, operations follow each other without a boundary.
-        let is_stream = self.with.source.is_endless() && self.with.sink != To::File;
+        let is_stream = self.with.source.is_endless() && self.with.sink != TransferSink::File;
         let sum = match all {
-            Some(all) if is_stream => self.once(all, Reading::Take),
-            _ => Sample::sum(repeats, 1, |_| self.once(self.bytes, Reading::Take)),
+            Some(all) if is_stream => self.once(all, ReceiverTask::Take),
+            _ => Sample::of_batches(repeats, 1, |_| self.once(self.bytes, ReceiverTask::Take)),
         };
-        sum.map_err(Failure::Unfit)
+        sum.map_err(SampleFailure::Unfit)
     }
 
     fn check(&mut self) -> Result<(), Unfit> {
         let given = self.given;
         // Verifies the result of the last timed operation before another one overwrites it.
-        if self.with.source != From::Paced {
+        if self.with.source != TransferSource::Paced {
             self.look(given)?;
         }
-        self.once(self.bytes, Reading::Look)?;
+        self.once(self.bytes, ReceiverTask::Look)?;
         self.look(given)
     }
 
@@ -260,11 +262,11 @@ impl Arm for TransferArm {
             return None;
         }
         let sockets = match self.with.sink {
-            To::Tcp => Some(Sockets::Tcp),
-            To::Unix => Some(Sockets::Unix),
-            To::Null | To::File | To::Pipe => None,
+            TransferSink::Tcp => Some(Sockets::Tcp),
+            TransferSink::Unix => Some(Sockets::Unix),
+            TransferSink::Null | TransferSink::File | TransferSink::Pipe => None,
         };
-        let memfd = self.with.source == From::Memfd;
+        let memfd = self.with.source == TransferSource::Memfd;
         let site = ScratchSite { memfd, sockets, ..ScratchSite::at(self.place.path()) };
         Some(alias::probe(self.mechanism, self.pair, &site))
     }
@@ -274,7 +276,7 @@ impl TransferArm {
     /// Verifies that a sink file contains the bytes of the source from this position on. For other sinks the receiver
     /// verifies. /dev/null stores nothing, so only the count is known.
     fn look(&self, from: u64) -> Result<(), Unfit> {
-        if self.with.sink != To::File {
+        if self.with.sink != TransferSink::File {
             return Ok(());
         }
         let moved = self.lead(self.bytes) + self.bytes;
@@ -284,10 +286,10 @@ impl TransferArm {
 
     /// Returns the bytes to move before the timed part, so that the buffers are not fresh memory.
     fn lead(&self, total: u64) -> u64 {
-        if self.with.source == From::Paced { 0 } else { self.touch.min(total) }
+        if self.with.source == TransferSource::Paced { 0 } else { self.touch.min(total) }
     }
 
-    fn once(&mut self, total: u64, reading: Reading) -> Result<Sample, Unfit> {
+    fn once(&mut self, total: u64, reading: ReceiverTask) -> Result<Sample, Unfit> {
         if let Some(broken) = &self.broken {
             return Err(broken.clone());
         }
@@ -298,7 +300,7 @@ impl TransferArm {
         done
     }
 
-    fn attempt(&mut self, total: u64, reading: Reading) -> Result<Sample, Unfit> {
+    fn attempt(&mut self, total: u64, reading: ReceiverTask) -> Result<Sample, Unfit> {
         let lead = self.lead(total);
         let unprepared = || Unfit::because("a transfer that was not warmed up has no source yet");
         let source = self.source.fd.clone().ok_or_else(unprepared)?;
@@ -321,17 +323,17 @@ impl TransferArm {
             }
         }
         let content = self.with.source.content().name();
-        let at = if self.with.source == From::Paced { self.given } else { lead };
+        let at = if self.with.source == TransferSource::Paced { self.given } else { lead };
         self.receiver_begins(&match reading {
-            Reading::Take => format!("take {total}"),
-            Reading::Look => format!("look {total} {content} {at}"),
+            ReceiverTask::Take => format!("take {total}"),
+            ReceiverTask::Look => format!("look {total} {content} {at}"),
         })?;
         if let Some(feeder) = &mut self.source.far {
             feeder.begin(&format!("give {total}"))?;
             self.given += total;
         }
         let before = tally::calls();
-        let meter = Meter::start();
+        let meter = SampleMeter::start();
         let moved = move_exactly(mover.as_mut(), total);
         self.explained(moved)?;
         let moving = tally::calls() - before;
@@ -388,17 +390,17 @@ impl Drop for TransferArm {
 }
 
 /// Evaluates the receiver's final answer.
-fn judged(line: &str, reading: Reading, mut sample: Sample) -> Result<Sample, Unfit> {
+fn judged(line: &str, reading: ReceiverTask, mut sample: Sample) -> Result<Sample, Unfit> {
     match (reading, line) {
-        (Reading::Take, _) => {
+        (ReceiverTask::Take, _) => {
             let spent = thalweg_measure::line::spent(line);
             let (used, calls) =
                 spent.ok_or_else(|| Unfit::because(format!("the receiver answered {line:?}")))?;
             sample.add_far(&used, calls);
             Ok(sample)
         }
-        (Reading::Look, "same") => Ok(sample),
-        (Reading::Look, _) => {
+        (ReceiverTask::Look, "same") => Ok(sample),
+        (ReceiverTask::Look, _) => {
             let at = line.strip_prefix("wrong ").unwrap_or(line);
             Err(Unfit::because(format!("a wrong byte arrived at {at} of {}", sample.bytes)))
         }

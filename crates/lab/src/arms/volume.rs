@@ -10,7 +10,7 @@ use std::{
 use thalweg_core::{Unfit, atomic_file::name::is_reserved};
 use thalweg_sys::host::filesystem;
 
-use thalweg_measure::scratch::{Folder, remove};
+use thalweg_measure::scratch::{ScratchFolder, remove};
 
 const MEMORY: &str = "/dev/shm";
 
@@ -19,7 +19,7 @@ const MEMORY: &str = "/dev/shm";
 pub(crate) enum Volume {
     Scratch(PathBuf),
     /// A directory created on another file system.
-    Own(Folder),
+    Own(ScratchFolder),
 }
 
 impl Volume {
@@ -38,7 +38,7 @@ impl Volume {
             })?;
             let made = fs::create_dir(&all).or_else(|e| if all.is_dir() { Ok(()) } else { Err(e) });
             let failed = |e| Unfit::because(format!("{name}: {}: {e}", folder.display()));
-            made.and_then(|()| Folder::inside(&all)).map(Self::Own).map_err(failed)
+            made.and_then(|()| ScratchFolder::inside(&all)).map(Self::Own).map_err(failed)
         };
         if let Some((_, path)) = named(mounts).find(|(mount, _)| *mount == name) {
             return own(path);
@@ -121,7 +121,7 @@ mod tests {
     #[test]
     fn a_place_is_scratch_or_a_named_mount_or_missing_with_a_reason() {
         let (scratch, mount) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-        let session = Folder::named(scratch.path(), "study").unwrap();
+        let session = ScratchFolder::named(scratch.path(), "study").unwrap();
         let scratch = session.file("arm-0");
         fs::create_dir(&scratch).unwrap();
         let find = |name, mounts: &str| Volume::find_among(name, &scratch, mounts);

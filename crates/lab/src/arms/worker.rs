@@ -21,23 +21,23 @@ use std::{
 };
 use thalweg_core::{Guarantees, Unfit, alias::Alias};
 
-use super::{Arm, ArmKind, Job, Spec, parameters};
-use build::Flags;
+use super::{Arm, ArmJob, ArmKind, Spec, parameters};
+use build::CompilerFlags;
 use calls::Calls;
 use clocks::Clocks;
 use packages::Packages;
 use talk::Talk;
 use thalweg_measure::{
-    sample::{CallsKind, Meter, Sample},
-    schedule::Failure,
+    sample::{CallsKind, Sample, SampleMeter},
+    schedule::SampleFailure,
 };
 
-pub struct Worker;
+pub struct WorkerKind;
 
 /// The parameters of an arm.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Parameters {
+struct WorkerParameters {
     /// A C or Java source below the studies, another program below them (with a slash), a program of thalweg
     /// (`thalweg-NAME`, next to our own binary), or a command.
     program: PathBuf,
@@ -74,7 +74,7 @@ struct Promises {
     private: bool,
 }
 
-impl Parameters {
+impl WorkerParameters {
     fn read(with: &toml::Table) -> Result<Self, Unfit> {
         let with: Self = parameters("worker", with)?;
         let refuse = |reason: &str| {
@@ -83,7 +83,7 @@ impl Parameters {
         };
         let kind = with.kind();
         if kind != Some("c") && !(with.cflags.is_empty() && with.pkg_config.is_empty()) {
-            return refuse("cflags and pkg_config are for a C source, and it is none");
+            return refuse("cflags and pkg_config need a C source");
         }
         let for_java = with.jdk.is_some() || !with.java_args.is_empty();
         if kind != Some("java") && (for_java || !with.java_sources.is_empty()) {
@@ -109,7 +109,7 @@ fn patience() -> u32 {
     120
 }
 
-impl ArmKind for Worker {
+impl ArmKind for WorkerKind {
     fn name(&self) -> &'static str {
         "worker"
     }
@@ -119,16 +119,16 @@ impl ArmKind for Worker {
     }
 
     fn parse(&self, with: &toml::Table) -> Result<Box<dyn Spec>, Unfit> {
-        Ok(Box::new(Parameters::read(with)?))
+        Ok(Box::new(WorkerParameters::read(with)?))
     }
 }
 
-impl Spec for Parameters {
-    fn open(&self, job: &Job<'_>) -> Result<Box<dyn Arm>, Unfit> {
+impl Spec for WorkerParameters {
+    fn open(&self, job: &ArmJob<'_>) -> Result<Box<dyn Arm>, Unfit> {
         let launch = Launch::prepare(job, self)?;
         let running = launch.start()?;
         // The program has been started once as a check; each operation of a cold arm starts another process.
-        Ok(if launch.cold { Box::new(cold::Cold::of(launch)) } else { Box::new(running) })
+        Ok(if launch.cold { Box::new(cold::ColdWorker::of(launch)) } else { Box::new(running) })
     }
 }
 
@@ -146,14 +146,14 @@ struct Launch {
 
 impl Launch {
     /// Builds the program of the job's parameters.
-    fn prepare(job: &Job<'_>, with: &Parameters) -> Result<Self, Unfit> {
+    fn prepare(job: &ArmJob<'_>, with: &WorkerParameters) -> Result<Self, Unfit> {
         // The program runs in another working directory, so relative paths must be made absolute.
         let absolute = |path: &Path| {
             std::path::absolute(path).map_err(|e| unfit(job, &format!("{}: {e}", path.display())))
         };
         let (studies, folder) = (absolute(job.studies)?, absolute(job.scratch)?);
         let (program, mut words) =
-            place(&Job { studies: &studies, scratch: &folder, ..*job }, with)?;
+            command_of(&ArmJob { studies: &studies, scratch: &folder, ..*job }, with)?;
         let mut scratch = OsString::from("scratch=");
         scratch.push(&folder);
         words.extend(with.args.iter().map(OsString::from));
@@ -169,13 +169,13 @@ impl Launch {
     }
 
     /// Starts the program and reads its hello.
-    fn start(&self) -> Result<Running, Unfit> {
+    fn start(&self) -> Result<RunningWorker, Unfit> {
         let mut command = Command::new(&self.program);
         command.current_dir(&self.studies).args(&self.words);
         let mut talk = Talk::start(command, self.name.clone(), self.patience)?;
         let hello = talk.ask("hello")?;
         let faults = reply::hello(&hello).map_err(|words| talk.nonsense("hello", &words))?;
-        Ok(Running {
+        Ok(RunningWorker {
             talk,
             promises: self.promises,
             faults,
@@ -186,7 +186,7 @@ impl Launch {
 }
 
 /// A running program that has sent its hello.
-pub(super) struct Running {
+pub(super) struct RunningWorker {
     talk: Talk,
     promises: Option<Guarantees>,
     faults: bool,
@@ -195,17 +195,17 @@ pub(super) struct Running {
     clocks: Clocks,
 }
 
-impl Running {
+impl RunningWorker {
     /// Builds and starts the program of the job's parameters.
-    pub fn start(job: &Job<'_>) -> Result<Self, Unfit> {
-        Launch::prepare(job, &Parameters::read(job.with)?)?.start()
+    pub fn start(job: &ArmJob<'_>) -> Result<Self, Unfit> {
+        Launch::prepare(job, &WorkerParameters::read(job.with)?)?.start()
     }
 
     /// Returns the kernel's count of calls until now. The first call finds out whether the kernel counts them.
     fn calls_so_far(&mut self) -> Result<Option<u64>, Unfit> {
         if self.calls.is_none() {
             let talk = &mut self.talk;
-            self.calls = Some(Calls::find(talk.group(), || talk.ask("hello").map(|_| ()))?);
+            self.calls = Some(Calls::find(talk.process_group(), || talk.ask("hello").map(|_| ()))?);
         }
         Ok(match &mut self.calls {
             Some(Ok(calls)) => calls.now().ok(),
@@ -228,7 +228,10 @@ impl Running {
 const OURS: &str = "thalweg-";
 
 /// Returns the path of the program, and its first arguments. Builds a source.
-fn place(job: &Job<'_>, with: &Parameters) -> Result<(PathBuf, Vec<OsString>), Unfit> {
+fn command_of(
+    job: &ArmJob<'_>,
+    with: &WorkerParameters,
+) -> Result<(PathBuf, Vec<OsString>), Unfit> {
     let program = &with.program;
     let is_path = program.parent().is_some_and(|parent| parent != Path::new(""));
     let found = match (with.kind(), program.to_str()) {
@@ -236,7 +239,7 @@ fn place(job: &Job<'_>, with: &Parameters) -> Result<(PathBuf, Vec<OsString>), U
             return java::built(job, with).map_err(|reason| unfit(job, &reason));
         }
         (Some("c"), _) => Packages::find(&with.pkg_config).and_then(|packages| {
-            let flags = Flags { own: &with.cflags, packages };
+            let flags = CompilerFlags { own: &with.cflags, packages };
             build::built(&job.studies.join(program), &flags, job.scratch)
         }),
         _ if is_path => Ok(job.studies.join(program)),
@@ -259,11 +262,11 @@ fn beside(own: &Path, name: &str) -> Result<PathBuf, String> {
     ))
 }
 
-fn unfit(job: &Job<'_>, reason: &str) -> Unfit {
+fn unfit(job: &ArmJob<'_>, reason: &str) -> Unfit {
     Unfit::because(format!("worker {}: {reason}", job.arm))
 }
 
-impl Arm for Running {
+impl Arm for RunningWorker {
     fn promises(&self) -> Option<Guarantees> {
         self.promises
     }
@@ -277,14 +280,14 @@ impl Arm for Running {
         reply::done(&line).map_err(|words| self.talk.nonsense("warm", &words))
     }
 
-    fn sample(&mut self, repeats: u32) -> Result<Sample, Failure> {
+    fn sample(&mut self, repeats: u32) -> Result<Sample, SampleFailure> {
         let command = format!("run {repeats}");
         let before = self.calls_so_far()?;
-        let meter = Meter::start();
+        let meter = SampleMeter::start();
         let line = self.talk.ask(&command)?;
         let seen = meter.stop(0);
         let sample = reply::sample(&line, seen)
-            .map_err(|words| Failure::Unfit(self.talk.nonsense(&command, &words)))?;
+            .map_err(|words| SampleFailure::Unfit(self.talk.nonsense(&command, &words)))?;
         self.clocks.compare(sample.wall, seen.wall);
         if sample.calls.is_some() {
             return Ok(sample);

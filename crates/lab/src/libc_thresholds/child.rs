@@ -10,12 +10,12 @@ use thalweg_core::profile::LIBC;
 use thalweg_kernels::{Ready, by_name};
 use thalweg_sys::map::Map;
 
-use crate::trial::Setting;
+use crate::trial::TrialSetting;
 use thalweg_measure::{
-    Stop, process,
+    StopCheck, process,
     sample::Sample,
-    schedule::Failure,
-    session::{self, Patience},
+    schedule::SampleFailure,
+    session::{self, SessionPatience},
 };
 
 /// The sizes in bytes at which the effect of a setting is measured.
@@ -27,7 +27,8 @@ const EACH: Duration = Duration::from_millis(4);
 const PLACES: [usize; 2] = [2048, 2049];
 
 /// The process normally finishes quickly.
-const PATIENCE: Patience = Patience { silence: Duration::from_secs(600), grace: Duration::ZERO };
+const PATIENCE: SessionPatience =
+    SessionPatience { silence: Duration::from_secs(600), grace: Duration::ZERO };
 
 /// Reports a sample for each size: copies to a cache-line boundary together with copies to one byte after it.
 pub fn main(words: &[String]) -> Result<(), String> {
@@ -40,7 +41,7 @@ pub fn main(words: &[String]) -> Result<(), String> {
         let bytes = usize::try_from(size).map_err(|_| format!("{size} bytes are too many"))?;
         Ok(Sample { wall: timed(libc, bytes)?, bytes: size, ..Sample::default() })
     });
-    session::tell(&samples.into_iter().collect::<Result<Vec<Sample>, String>>()?)
+    session::report(&samples.into_iter().collect::<Result<Vec<Sample>, String>>()?)
 }
 
 fn timed(libc: Ready, bytes: usize) -> Result<Duration, String> {
@@ -70,13 +71,18 @@ fn timed(libc: Ready, bytes: usize) -> Result<Duration, String> {
 }
 
 /// Runs such a process under a setting. The samples are in the order of [`SIZES`].
-pub fn run(program: &Path, setting: &Setting, stop: &Stop<'_>) -> Result<Vec<Sample>, Failure> {
+pub fn run(
+    program: &Path,
+    setting: &TrialSetting,
+    stop: &StopCheck<'_>,
+) -> Result<Vec<Sample>, SampleFailure> {
     let failed = |why: String| format!("measuring memcpy under {}: {why}", setting.name);
     let mut command = process::helper(program, "memcpy");
     // It preloads nothing, so no object is needed.
     setting.put(&mut command, Path::new(""), None);
     let samples = session::run(command, &(), PATIENCE, stop, &mut Some);
-    let samples = samples.or_else(|failure| Err(Failure::from(failed(failure.unfit()?.reason))))?;
+    let samples =
+        samples.or_else(|failure| Err(SampleFailure::from(failed(failure.unfit()?.reason))))?;
     Ok(checked(samples).map_err(failed)?)
 }
 

@@ -9,9 +9,11 @@ use thalweg_sys::host::Cache;
 use super::Measuring;
 use crate::trial::tunables::{MOVSB, STREAM};
 use thalweg_measure::{
-    sample::Metric,
-    stats::{Random, Verdict},
-    tune_machine::{ContestJob, ContestLog, EndKind, Ends, InProcess, Runner, Way, Ways},
+    sample::SampleMetric,
+    stats::{Random, RatioVerdict},
+    tune_machine::{
+        ContestJob, ContestLog, EndKind, EndPair, InProcess, Runner, TunedMethod, WantedMethods,
+    },
 };
 
 /// The size from which one loop is not slower than another.
@@ -45,14 +47,14 @@ pub fn measured(caches: &[Cache], how: &Measuring<'_>) -> Result<Vec<Crossover>,
     let inner = caches.iter().filter(|cache| cache.level <= 2).map(|cache| cache.bytes).max();
     let outer = caches.iter().map(|cache| cache.bytes).max();
     let (Some(inner), Some(outer)) = (inner, outer) else { return Ok(Vec::new()) };
-    let ways = [vector, STRING, PAST].into_iter().filter(runs).map(Way::plain).collect();
+    let ways = [vector, STRING, PAST].into_iter().filter(runs).map(TunedMethod::plain).collect();
     let sizes = sizes(inner, outer);
     let job = ContestJob {
-        ends: Ends { source: EndKind::Memory, sink: EndKind::Memory },
+        ends: EndPair { source: EndKind::Memory, sink: EndKind::Memory },
         load: Load::Idle,
         sink_state: SinkState::Fresh,
         sizes,
-        ways: Ways::Only(ways),
+        ways: WantedMethods::Only(ways),
         rounds: ROUNDS,
         budget: BUDGET,
         seed: how.seed,
@@ -86,39 +88,44 @@ fn sizes(inner: u64, outer: u64) -> Vec<u64> {
     sizes
 }
 
-type Looked = ([u64; 2], Option<u64>);
+type SearchStep = ([u64; 2], Option<u64>);
 
 /// Returns `None` if no size in the range has both loops.
-fn overtaken(log: &ContestLog, way: &str, from: &str, [least, most]: [u64; 2]) -> Option<Looked> {
-    let mut words: Vec<(u64, Verdict)> = Vec::new();
+fn overtaken(
+    log: &ContestLog,
+    way: &str,
+    from: &str,
+    [least, most]: [u64; 2],
+) -> Option<SearchStep> {
+    let mut words: Vec<(u64, RatioVerdict)> = Vec::new();
     for size in log.sizes.iter().filter(|size| (least..=most).contains(&size.size)) {
-        let arm = |name: &str| size.arm(&Way::plain(name));
+        let arm = |name: &str| size.arm(&TunedMethod::plain(name));
         let (Some(own), Some(other)) = (arm(way), arm(from)) else { continue };
         let random = &mut Random::new(size.size);
-        let shown = size.log.outcome(own, other, &Metric::Wall, random);
+        let shown = size.log.outcome(own, other, &SampleMetric::Wall, random);
         words.extend(shown.map(|shown| (size.size, shown.word())));
     }
     let among = [words.first()?.0, words.last()?.0];
     Some((among, from_where(&words)))
 }
 
-fn from_where(words: &[(u64, Verdict)]) -> Option<u64> {
-    let tail = words.iter().rev().take_while(|(_, word)| *word != Verdict::Slower);
-    let tail: Vec<&(u64, Verdict)> = tail.collect();
+fn from_where(words: &[(u64, RatioVerdict)]) -> Option<u64> {
+    let tail = words.iter().rev().take_while(|(_, word)| *word != RatioVerdict::Slower);
+    let tail: Vec<&(u64, RatioVerdict)> = tail.collect();
     // If no difference is shown, the other loop can stay, so the range starts with a size that shows one.
-    let faster = tail.iter().filter(|(_, word)| *word == Verdict::Faster);
+    let faster = tail.iter().filter(|(_, word)| *word == RatioVerdict::Faster);
     faster.map(|(size, _)| *size).min()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use Verdict::{Faster, NoDifferenceShown as Same, Slower};
+    use RatioVerdict::{Faster, NoDifferenceShown as Same, Slower};
 
     #[test]
     fn a_way_takes_over_where_it_is_faster_and_never_slower_again() {
-        let of = |words: &[Verdict]| {
-            let words: Vec<(u64, Verdict)> =
+        let of = |words: &[RatioVerdict]| {
+            let words: Vec<(u64, RatioVerdict)> =
                 words.iter().enumerate().map(|(n, word)| (1 << n, *word)).collect();
             from_where(&words)
         };

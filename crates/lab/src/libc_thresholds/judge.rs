@@ -4,12 +4,12 @@ use serde::Serialize;
 use thalweg_core::profile::Ratio;
 
 use super::SIZES;
-use crate::trial::Setting;
+use crate::trial::TrialSetting;
 use thalweg_measure::{
-    experiment::Judged,
-    log::Log,
-    sample::Metric,
-    stats::{Random, Verdict},
+    experiment::JudgedLog,
+    log::SampleLog,
+    sample::SampleMetric,
+    stats::{Random, RatioVerdict},
 };
 
 /// The effect of a setting at one size.
@@ -22,19 +22,19 @@ pub struct SizeEffect {
     pub ratio: Ratio,
     /// The relative difference between two runs of one setting.
     pub noise: f64,
-    pub verdict: Verdict,
+    pub verdict: RatioVerdict,
 }
 
 impl SizeEffect {
     /// Returns `true` if the setting is not slower with certainty and its ratio is within the noise.
     fn is_harmless(&self) -> bool {
-        self.verdict != Verdict::Slower && self.ratio.ratio <= 1.0 + self.noise
+        self.verdict != RatioVerdict::Slower && self.ratio.ratio <= 1.0 + self.noise
     }
 }
 
 /// A setting and its effects.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Tried {
+pub struct TriedSetting {
     /// The value of `GLIBC_TUNABLES`.
     pub tunables: String,
     pub effects: Vec<SizeEffect>,
@@ -45,10 +45,14 @@ pub struct Tried {
 }
 
 /// Evaluates the settings. They are the arms of the logs from the second on; each size has a log.
-pub fn tried(settings: &[Setting], logs: &[Log], random: &mut Random) -> Vec<Tried> {
+pub fn tried(
+    settings: &[TrialSetting],
+    logs: &[SampleLog],
+    random: &mut Random,
+) -> Vec<TriedSetting> {
     let against = || (0..=settings.len()).map(|arm| (arm > 0).then_some(0));
-    let judged = logs.iter().map(|log| log.judge(against(), &Metric::Wall, random));
-    let judged: Vec<Judged> = judged.collect();
+    let judged = logs.iter().map(|log| log.judge(against(), &SampleMetric::Wall, random));
+    let judged: Vec<JudgedLog> = judged.collect();
     let mut all = Vec::with_capacity(settings.len());
     for (n, setting) in settings.iter().enumerate() {
         let shown = SIZES.into_iter().zip(&judged);
@@ -57,28 +61,28 @@ pub fn tried(settings: &[Setting], logs: &[Log], random: &mut Random) -> Vec<Tri
             Some(SizeEffect { size, ratio: shown.ratio, noise: shown.noise, verdict: shown.word() })
         });
         let effects: Vec<SizeEffect> = effects.collect();
-        let helps = effects.iter().any(|effect| effect.verdict == Verdict::Faster);
+        let helps = effects.iter().any(|effect| effect.verdict == RatioVerdict::Faster);
         // A size that was not measured might be the one that the setting slows down.
         let harmless = effects.len() == SIZES.len() && effects.iter().all(SizeEffect::is_harmless);
-        all.push(Tried { tunables: setting.name.clone(), effects, helps, harmless });
+        all.push(TriedSetting { tunables: setting.name.clone(), effects, helps, harmless });
     }
     all
 }
 
 /// Returns, among the settings that help at some size and hurt at none, the one with the least time over all sizes.
-pub fn best(tried: &[Tried]) -> Option<&Tried> {
+pub fn best(tried: &[TriedSetting]) -> Option<&TriedSetting> {
     let good = tried.iter().filter(|one| one.helps && one.harmless);
     good.min_by(|a, b| over_all(a).total_cmp(&over_all(b)))
 }
 
 /// Returns the mean of the logarithms of the ratios.
-fn over_all(tried: &Tried) -> f64 {
+fn over_all(tried: &TriedSetting) -> f64 {
     let sum: f64 = tried.effects.iter().map(|effect| effect.ratio.ratio.ln()).sum();
     sum / tried.effects.len().max(1) as f64
 }
 
 /// Returns the reason why no setting is recommended.
-pub fn why_none(tried: &[Tried], confirmed: &[Tried]) -> String {
+pub fn why_none(tried: &[TriedSetting], confirmed: &[TriedSetting]) -> String {
     if !confirmed.is_empty() {
         return "what looked good did not hold when it was measured again".to_owned();
     }
@@ -95,14 +99,14 @@ pub fn why_none(tried: &[Tried], confirmed: &[Tried]) -> String {
 #[cfg(test)]
 pub mod tests {
     use super::*;
-    use crate::trial::Kind;
+    use crate::trial::SettingKind;
     use std::time::Duration;
-    use thalweg_measure::{log::Entry, sample::Sample};
+    use thalweg_measure::{log::LogEntry, sample::Sample};
 
     /// Logs of a machine on which the second arm takes `times` as long at each size.
-    pub fn logs(times: [f64; 5]) -> Vec<Log> {
+    pub fn logs(times: [f64; 5]) -> Vec<SampleLog> {
         let log = |times: f64| {
-            let mut log = Log::default();
+            let mut log = SampleLog::default();
             for name in ["as it is", "other"] {
                 log.enter(name);
             }
@@ -110,7 +114,7 @@ pub mod tests {
                 let wobble = 1.0 + f64::from(round % 3) * 0.004;
                 let entry = |arm, seconds: f64| {
                     let wall = Duration::from_secs_f64(seconds);
-                    Entry { arm, sample: Sample { wall, ..Sample::default() }, cost: wall }
+                    LogEntry { arm, sample: Sample { wall, ..Sample::default() }, cost: wall }
                 };
                 log.rounds.push(vec![
                     entry(0, 0.01),
@@ -123,9 +127,11 @@ pub mod tests {
         times.map(log).into()
     }
 
-    pub fn judged(name: &str, times: [f64; 5]) -> Tried {
-        let setting =
-            Setting { name: name.to_owned(), kind: Kind::Tunables { text: name.to_owned() } };
+    pub fn judged(name: &str, times: [f64; 5]) -> TriedSetting {
+        let setting = TrialSetting {
+            name: name.to_owned(),
+            kind: SettingKind::Tunables { text: name.to_owned() },
+        };
         tried(&[setting], &logs(times), &mut Random::new(1)).remove(0)
     }
 
@@ -149,7 +155,7 @@ pub mod tests {
     fn a_size_that_was_not_measured_is_not_called_harmless() {
         let mut logs = logs([0.5; 5]);
         logs[3].rounds.truncate(1);
-        let setting = Setting { name: "x".to_owned(), kind: Kind::Plain };
+        let setting = TrialSetting { name: "x".to_owned(), kind: SettingKind::Plain };
         let one = tried(&[setting], &logs, &mut Random::new(1)).remove(0);
         assert_eq!((one.effects.len(), one.harmless), (4, false));
     }

@@ -36,7 +36,8 @@ fn candidates_are_caches_and_crossovers_that_change_something() {
 
 #[test]
 fn the_best_of_each_and_both_together_are_measured_again() {
-    let candidate = |tunable, value: u64| Candidate { tunable, text: format!("{tunable}={value}") };
+    let candidate =
+        |tunable, value: u64| ThresholdCandidate { tunable, text: format!("{tunable}={value}") };
     let all = [candidate(MOVSB, 1), candidate(MOVSB, 2), candidate(STREAM, 3)];
     let tried = |times: [[f64; 5]; 3]| {
         all.iter().zip(times).map(|(c, times)| judged(&c.text, times)).collect::<Vec<_>>()

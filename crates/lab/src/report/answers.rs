@@ -4,42 +4,42 @@
 use thalweg_core::profile::Ratio;
 
 use super::{
-    figure::Scope,
-    group::Group,
-    table::{Cell, Table},
+    cell_results::CellResults,
+    chart::Scope,
+    table::{ReportTable, TableCell},
     winners::{Ranking, kept},
     words::{self, number},
 };
-use crate::study::result::Place;
+use crate::study::result::Condition;
 use thalweg_measure::load::BackgroundLoad;
-use thalweg_measure::sample::Metric;
+use thalweg_measure::sample::SampleMetric;
 
 /// Adjacent sizes at which the same arm is the cheapest, or ties with the cheapest.
-struct Band<'g> {
+struct AnswerBand<'g> {
     name: &'g str,
     /// Arms that no size of the band distinguishes from it.
     ties: Vec<&'g str>,
-    first: &'g Place,
-    last: &'g Place,
+    first: &'g Condition,
+    last: &'g Condition,
     /// Its cost relative to the next arm, at the sizes where the difference is certain.
     leads: Vec<Ratio>,
 }
 
 /// Returns the table of a study; `None` if nothing was compared.
-pub fn table(scope: &Scope<'_>) -> Option<Table> {
+pub fn table(scope: &Scope<'_>) -> Option<ReportTable> {
     let caption = format!("{}: {}", scope.result.study, scope.result.title);
     let columns = ["Where", "Wins by the clock", "Its cost to the next one's", "What flips it"];
-    let mut table = Table::new(caption, &columns);
-    let groups = Group::all(scope.result);
+    let mut table = ReportTable::new(caption, &columns);
+    let groups = CellResults::all(scope.result);
     for group in &groups {
         // One line per cell: the idle load if it was measured, otherwise the first load.
-        let same = |other: &&Group<'_>| other.cell == group.cell;
-        let idle = |other: &&Group<'_>| other.load == BackgroundLoad::Idle;
+        let same = |other: &&CellResults<'_>| other.cell == group.cell;
+        let idle = |other: &&CellResults<'_>| other.load == BackgroundLoad::Idle;
         let shown = groups.iter().filter(same).find(idle).or(groups.iter().find(same));
         if shown.is_none_or(|shown| shown.load != group.load) {
             continue;
         }
-        let rankings = ranked(scope, group, Metric::Wall);
+        let rankings = ranked(scope, group, SampleMetric::Wall);
         let bands = bands(&rankings);
         if bands.is_empty() {
             continue;
@@ -48,26 +48,30 @@ pub fn table(scope: &Scope<'_>) -> Option<Table> {
         let other_loads = groups.iter().filter(same).filter(|other| other.load != group.load);
         for other in other_loads {
             let name = words::load_name(other.load);
-            flips.extend(against(&bands, &ranked(scope, other, Metric::Wall), name));
+            flips.extend(against(&bands, &ranked(scope, other, SampleMetric::Wall), name));
         }
-        flips.extend(against(&bands, &ranked(scope, group, Metric::Cpu), "in processor time"));
+        flips.extend(against(
+            &bands,
+            &ranked(scope, group, SampleMetric::Cpu),
+            "in processor time",
+        ));
         if flips.is_empty() {
             flips.push("nothing that was measured".to_owned());
         }
-        table.row([place(group), winners(&bands), leads(&bands), lines(flips)]);
+        table.row([cell_name(group), winners(&bands), leads(&bands), lines(flips)]);
     }
     (!table.rows.is_empty()).then_some(table)
 }
 
-type Ranked<'g> = Vec<(&'g Place, Ranking<'g>)>;
+type Ranked<'g> = Vec<(&'g Condition, Ranking<'g>)>;
 
-fn ranked<'g>(scope: &Scope<'_>, group: &Group<'g>, metric: Metric) -> Ranked<'g> {
-    let of = |place: &&'g Place| Some((*place, Ranking::of(scope, group, place, metric)?));
+fn ranked<'g>(scope: &Scope<'_>, group: &CellResults<'g>, metric: SampleMetric) -> Ranked<'g> {
+    let of = |place: &&'g Condition| Some((*place, Ranking::of(scope, group, place, metric)?));
     group.places.iter().filter_map(of).collect()
 }
 
-fn bands<'g>(rankings: &Ranked<'g>) -> Vec<Band<'g>> {
-    let mut bands: Vec<Band<'g>> = Vec::new();
+fn bands<'g>(rankings: &Ranked<'g>) -> Vec<AnswerBand<'g>> {
+    let mut bands: Vec<AnswerBand<'g>> = Vec::new();
     for (place, ranking) in rankings {
         let ties: Vec<&str> = ranking.ties().collect();
         let lead = ranking.others[0].ratio.filter(|_| ties.is_empty());
@@ -78,7 +82,7 @@ fn bands<'g>(rankings: &Ranked<'g>) -> Vec<Band<'g>> {
                 band.ties.retain(still);
                 band.leads.extend(lead);
             }
-            _ => bands.push(Band {
+            _ => bands.push(AnswerBand {
                 name: &ranking.best.name,
                 ties,
                 first: place,
@@ -92,9 +96,10 @@ fn bands<'g>(rankings: &Ranked<'g>) -> Vec<Band<'g>> {
 
 /// Returns text that describes where the winner by wall time is beaten with certainty under another load or by CPU
 /// time.
-fn against(bands: &[Band<'_>], rankings: &Ranked<'_>, condition: &str) -> Option<String> {
+fn against(bands: &[AnswerBand<'_>], rankings: &Ranked<'_>, condition: &str) -> Option<String> {
     let beaten = rankings.iter().filter_map(|(place, ranking)| {
-        let holds = |band: &&Band<'_>| (band.first.bytes..=band.last.bytes).contains(&place.bytes);
+        let holds =
+            |band: &&AnswerBand<'_>| (band.first.bytes..=band.last.bytes).contains(&place.bytes);
         let band = bands.iter().find(holds)?;
         let lost = ranking.others.iter().any(|other| other.beaten && other.arm.name == band.name);
         lost.then_some((ranking.best.name.as_str(), place.size.as_str()))
@@ -116,13 +121,14 @@ fn against(bands: &[Band<'_>], rankings: &Ranked<'_>, condition: &str) -> Option
 
 /// Returns text that names the winner for callers who need a private copy, if the winner gives weaker guarantees.
 fn by_promises(rankings: &Ranked<'_>) -> Vec<String> {
-    let weak = |(_, ranking): &&(&Place, Ranking<'_>)| words::promises_less(ranking.best.promises);
+    let weak =
+        |(_, ranking): &&(&Condition, Ranking<'_>)| words::promises_less(ranking.best.promises);
     let Some((place, ranking)) = rankings.iter().rev().find(weak) else { return Vec::new() };
     let at = if rankings.len() > 1 { format!(" (at {})", place.size) } else { String::new() };
     vec![format!("{}{at}", kept(ranking))]
 }
 
-fn place(group: &Group<'_>) -> Cell {
+fn cell_name(group: &CellResults<'_>) -> TableCell {
     let sizes = match group.places.as_slice() {
         [first, .., last] => format!("{} to {}", first.size, last.size),
         [only] => only.size.clone(),
@@ -130,10 +136,10 @@ fn place(group: &Group<'_>) -> Cell {
     };
     let load = if group.load == BackgroundLoad::Idle { "" } else { words::load_name(group.load) };
     let parts = [group.cell, &sizes, load].into_iter().filter(|part| !part.is_empty());
-    Cell::from(parts.collect::<Vec<_>>().join(", "))
+    TableCell::from(parts.collect::<Vec<_>>().join(", "))
 }
 
-fn winners(bands: &[Band<'_>]) -> Cell {
+fn winners(bands: &[AnswerBand<'_>]) -> TableCell {
     let several = bands.len() > 1;
     lines(bands.iter().map(|band| {
         let ties = if band.ties.is_empty() {
@@ -149,13 +155,13 @@ fn winners(bands: &[Band<'_>]) -> Cell {
     }))
 }
 
-fn sizes(band: &Band<'_>) -> String {
+fn sizes(band: &AnswerBand<'_>) -> String {
     let (first, last) = (&band.first.size, &band.last.size);
     if first == last { first.clone() } else { format!("{first} to {last}") }
 }
 
 /// Returns the ratio of each band with its interval, or the smallest and largest of its sizes.
-fn leads(bands: &[Band<'_>]) -> Cell {
+fn leads(bands: &[AnswerBand<'_>]) -> TableCell {
     lines(bands.iter().map(|band| {
         let by_ratio = |a: &&Ratio, b: &&Ratio| a.ratio.total_cmp(&b.ratio);
         match (band.leads.iter().min_by(by_ratio), band.leads.iter().max_by(by_ratio)) {
@@ -168,9 +174,9 @@ fn leads(bands: &[Band<'_>]) -> Cell {
     }))
 }
 
-fn lines(all: impl IntoIterator<Item = String>) -> Cell {
+fn lines(all: impl IntoIterator<Item = String>) -> TableCell {
     let mut all = all.into_iter();
-    let mut cell = Cell::from(all.next().unwrap_or_default());
+    let mut cell = TableCell::from(all.next().unwrap_or_default());
     cell.more = all.collect();
     cell
 }

@@ -6,19 +6,19 @@ use std::fmt::Write;
 use super::{
     claims::Badge,
     history,
-    load::Input,
-    machines::{Machine, counts},
+    load::ReportInput,
+    machines::{ReportMachine, counts},
     markdown::escaped,
     words,
 };
 use crate::study::{
-    file::{Check, Claim, Item, Study},
+    file::{Claim, ClaimCheck, SourceItem, StudyFile},
     result::{ClaimResult, ClaimVerdict, StudyResult},
 };
 
 /// Returns the page for these results. Studies without a study file or an article are left out.
-pub fn articles(inputs: &[Input]) -> String {
-    let machines = Machine::of_articles(inputs);
+pub fn articles(inputs: &[ReportInput]) -> String {
+    let machines = ReportMachine::of_articles(inputs);
     let mut text = String::from(
         "# The articles, one by one\n\nMade by `thalweg report --articles` from the studies and the kept results. *As published*: with the article's \
          own programs, parameters, sizes and state of the memory; *more widely*: what a fair comparison would have had and what people use today. \
@@ -43,10 +43,10 @@ pub fn articles(inputs: &[Input]) -> String {
     format!("{}\n", text.trim_end())
 }
 
-fn article(text: &mut String, study: &Study, machines: &[Machine<'_>]) {
+fn article(text: &mut String, study: &StudyFile, machines: &[ReportMachine<'_>]) {
     let _ = writeln!(text, "## {}: {}\n", study.id, escaped(&study.source.title));
     text.push_str("| the article has | | run in | not run, and why |\n|---|---|---|---|\n");
-    for Item { what, text: said, cells, arms, claims, absent } in &study.source.items {
+    for SourceItem { what, text: said, cells, arms, claims, absent } in &study.source.items {
         let places = [("cells", cells), ("arms", arms), ("claims", claims)];
         let places = places.into_iter().filter(|(_, names)| !names.is_empty());
         let places: Vec<String> =
@@ -73,7 +73,7 @@ fn article(text: &mut String, study: &Study, machines: &[Machine<'_>]) {
             claim.id,
             escaped(&claim.text),
             escaped(&published),
-            escaped(&places(claim)),
+            escaped(&where_run(claim)),
             of_machines(&|_, found| Some(said(
                 found.verdict,
                 [found.measured, found.lo, found.hi]
@@ -98,11 +98,11 @@ fn said(verdict: ClaimVerdict, [value, lo, hi]: [Option<f64>; 3]) -> String {
 }
 
 /// Returns the cells and probes that decide a claim as published.
-fn places(claim: &Claim) -> String {
+fn where_run(claim: &Claim) -> String {
     let mut places: Vec<String> = Vec::new();
     for check in &claim.checks {
         let probe = match check {
-            Check::Probe { probe, .. } => Some(format!("probe {probe}")),
+            ClaimCheck::Probe { probe, .. } => Some(format!("probe {probe}")),
             _ => None,
         };
         let cells = check.cells().into_iter().map(str::to_owned);
@@ -114,9 +114,9 @@ fn places(claim: &Claim) -> String {
 }
 
 /// Returns the sizes of a claim's cells that a run left out.
-fn left_out(study: &Study, claim: &Claim, result: &StudyResult) -> Option<String> {
+fn left_out(study: &StudyFile, claim: &Claim, result: &StudyResult) -> Option<String> {
     let mut names: Vec<&str> =
-        claim.checks.iter().chain(&claim.wider).flat_map(Check::cells).collect();
+        claim.checks.iter().chain(&claim.wider).flat_map(ClaimCheck::cells).collect();
     names.sort_unstable();
     names.dedup();
     let cells = names.into_iter().filter_map(|name| study.cell(name)).filter_map(|cell| {

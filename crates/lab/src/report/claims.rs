@@ -2,17 +2,10 @@
 
 use serde::Serialize;
 
-use super::{
-    figure::{Entry, Figure, Scope},
-    forest::{self, Frame, Line, Look, Row, band_key, key},
-    source,
-    svg::Shape,
-    table::{Cell, Table},
-    words,
-};
+use super::{chart::Scope, source, words};
 use crate::study::{
-    file::{Check, Claim},
-    result::{ClaimResult, ClaimVerdict, Evidence},
+    file::Claim,
+    result::{ClaimEvidence, ClaimResult, ClaimVerdict},
 };
 
 /// A claim for templates.
@@ -101,7 +94,7 @@ pub fn views(scope: &Scope<'_>) -> Vec<ClaimView> {
     scope.result.claims.iter().enumerate().map(view).collect()
 }
 
-fn evidence(found: &Evidence) -> EvidenceView {
+fn evidence(found: &ClaimEvidence) -> EvidenceView {
     EvidenceView {
         text: found.text.clone(),
         measured: words::measured(found.measured, found.lo, found.hi),
@@ -112,110 +105,6 @@ fn evidence(found: &Evidence) -> EvidenceView {
 
 fn known<'s>(scope: &Scope<'s>, claim: &ClaimResult) -> Option<&'s Claim> {
     scope.study?.claims.iter().find(|known| known.id == claim.id)
-}
-
-/// Returns a figure of the claims that are ratios: the range, the published value and the measured value of each.
-pub fn figure(scope: &Scope<'_>) -> Option<Figure> {
-    let mut lines = Vec::new();
-    let mut table = Table::new(
-        "Claims that are ratios",
-        &["Claim", "What was compared", "Published", "To hold", "Measured [95 %]", "Verdict"],
-    );
-    for claim in scope.result.claims.iter().filter(|claim| is_ratio(scope, claim)) {
-        let published = published(scope, claim);
-        let rows: Vec<(usize, &Evidence)> =
-            claim.evidence.iter().chain(&claim.flips).enumerate().collect();
-        let rows = rows.into_iter().filter_map(|(number, found)| {
-            let value = [found.measured?, found.lo?, found.hi?];
-            let flips = number >= claim.evidence.len();
-            let published = published.filter(|_| number == 0);
-            Some((row(found, value, (flips, published)), flips, found, published))
-        });
-        let rows: Vec<_> = rows.collect();
-        if rows.is_empty() {
-            continue;
-        }
-        lines.push(Line::Head(format!(
-            "{} {}: {}",
-            words::sign(claim.verdict),
-            words::verdict(claim.verdict),
-            claim.id
-        )));
-        for (line, flips, found, published) in rows {
-            table.row(table_row(claim, found, (flips, published)));
-            lines.push(Line::Ratio(line));
-        }
-    }
-    if lines.is_empty() {
-        return None;
-    }
-    let frame = Frame {
-        id: &format!("{}-claims-plot", scope.id),
-        title: &format!("Study {}: claims against measurements", scope.result.study),
-        axis: "ratio of costs as the claim puts it",
-        noise: scope.result.noise,
-    };
-    Some(Figure {
-        id: format!("{}-claims-figure", scope.id),
-        caption: "Claims that are ratios, published and measured".to_owned(),
-        note: "The bar under an interval is the range that was to hold.".to_owned(),
-        drawings: vec![forest::draw(&lines, &frame)],
-        legend: vec![
-            Entry::new(key(Shape::Square, "mark good"), "satisfies the claim"),
-            Entry::new(key(Shape::Cross, "mark bad"), "violates it"),
-            Entry::new(key(Shape::Disc, "mark same"), "undecided"),
-            Entry::new(key(Shape::Up, "mark flip"), "another parameter: what flips it"),
-            Entry::new(key(Shape::Diamond, "published"), "published"),
-            Entry::new(band_key("within", 3.0), "was to hold"),
-            Entry::new(band_key("noise", 12.0), "noise of the run"),
-        ],
-        table,
-        folded: false,
-    })
-}
-
-fn row(found: &Evidence, value: [f64; 3], (flips, published): (bool, Option<f64>)) -> Row {
-    let look = match (flips, found.verdict) {
-        (true, _) => Look { shape: Shape::Up, class: "mark flip" },
-        (_, ClaimVerdict::Reproduced) => Look { shape: Shape::Square, class: "mark good" },
-        (_, ClaimVerdict::Contradicted) => Look { shape: Shape::Cross, class: "mark bad" },
-        _ => Look { shape: Shape::Disc, class: "mark same" },
-    };
-    Row { label: found.text.clone(), value, published, within: found.within, look }
-}
-
-fn table_row(
-    claim: &ClaimResult,
-    found: &Evidence,
-    (flips, published): (bool, Option<f64>),
-) -> Vec<Cell> {
-    let badge = Badge::of(found.verdict);
-    let word = format!(
-        "{} {}{}",
-        badge.sign,
-        badge.word,
-        if flips { ", with another parameter" } else { "" }
-    );
-    vec![
-        claim.id.as_str().into(),
-        found.text.as_str().into(),
-        Cell::figure(words::perhaps(published)),
-        found.within.map_or("-".to_owned(), words::range).into(),
-        Cell::figure(words::measured(found.measured, found.lo, found.hi).unwrap_or_default()),
-        Cell::styled(word, badge.class),
-    ]
-}
-
-/// Returns `true` if a claim is decided by ratios only. Only ratios fit on an axis around 1.
-fn is_ratio(scope: &Scope<'_>, claim: &ClaimResult) -> bool {
-    match known(scope, claim) {
-        Some(known) => !known.checks.is_empty() && known.checks.iter().all(is_ratio_check),
-        None => claim.kind == "ratio",
-    }
-}
-
-fn is_ratio_check(check: &Check) -> bool {
-    !matches!(check, Check::Probe { .. } | Check::RankCorrelation { .. })
 }
 
 /// Returns the published ratio, if it is comparable with the measured one.

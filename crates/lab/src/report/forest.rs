@@ -5,36 +5,34 @@ use super::{
     svg::{Anchor, Shape, Svg, n},
     words::{interval, short},
 };
-use thalweg_measure::stats::Verdict;
+use thalweg_measure::stats::RatioVerdict;
 
 /// One line of the plot.
 #[derive(Clone, Debug)]
-pub enum Line {
+pub enum ForestLine {
     /// A heading for the lines below.
     Head(String),
-    Ratio(Row),
+    Ratio(ForestRow),
 }
 
 #[derive(Clone, Debug)]
-pub struct Row {
+pub struct ForestRow {
     pub label: String,
     pub value: [f64; 3],
     pub published: Option<f64>,
-    /// The range in which the ratio must lie.
-    pub within: Option<[f64; 2]>,
-    pub look: Look,
+    pub look: MarkLook,
 }
 
 /// The appearance of a ratio: each verdict has its own shape.
 #[derive(Clone, Copy, Debug)]
-pub struct Look {
+pub struct MarkLook {
     pub shape: Shape,
     pub class: &'static str,
 }
 
 /// Properties of the whole plot.
 #[derive(Clone, Copy, Debug)]
-pub struct Frame<'f> {
+pub struct ForestFrame<'f> {
     /// Identifier, unique on the page.
     pub id: &'f str,
     pub title: &'f str,
@@ -53,19 +51,19 @@ const FOOT: f64 = 40.0;
 /// Number of characters that fit next to the figures.
 const LABEL: usize = 36;
 
-impl Look {
+impl MarkLook {
     /// Returns a mark that points left, points right, or is hollow.
-    pub fn of(verdict: Verdict) -> Self {
+    pub fn of(verdict: RatioVerdict) -> Self {
         match verdict {
-            Verdict::Faster => Self { shape: Shape::Left, class: "mark less" },
-            Verdict::Slower => Self { shape: Shape::Right, class: "mark more" },
-            Verdict::NoDifferenceShown => Self { shape: Shape::Disc, class: "mark same" },
+            RatioVerdict::Faster => Self { shape: Shape::Left, class: "mark less" },
+            RatioVerdict::Slower => Self { shape: Shape::Right, class: "mark more" },
+            RatioVerdict::NoDifferenceShown => Self { shape: Shape::Disc, class: "mark same" },
         }
     }
 }
 
-pub fn draw(lines: &[Line], frame: &Frame<'_>) -> String {
-    let height: f64 = TOP + FOOT + lines.iter().map(Line::height).sum::<f64>();
+pub fn draw(lines: &[ForestLine], frame: &ForestFrame<'_>) -> String {
+    let height: f64 = TOP + FOOT + lines.iter().map(ForestLine::height).sum::<f64>();
     let axis = LogAxis::of(values(lines, frame.noise), [SIDE, WIDTH - SIDE]);
     let mut svg = Svg::new(WIDTH, height);
     let bottom = height - FOOT;
@@ -74,38 +72,37 @@ pub fn draw(lines: &[Line], frame: &Frame<'_>) -> String {
     for (value, label) in axis.ticks(7) {
         let x = axis.at(value);
         svg.line([x, TOP], [x, bottom], "grid");
-        svg.text([x, bottom + 14.0], Anchor::Middle, (&label, "tick"));
+        svg.text([x, bottom + 14.0], Anchor::Middle, &label, "tick");
     }
     svg.line([axis.at(1.0), TOP], [axis.at(1.0), bottom], "one");
-    svg.text([WIDTH / 2.0, height - 8.0], Anchor::Middle, (frame.axis, "axis"));
+    svg.text([WIDTH / 2.0, height - 8.0], Anchor::Middle, frame.axis, "axis");
     let mut y = TOP;
     for line in lines {
         match line {
-            Line::Head(text) => {
-                svg.text([2.0, y + 17.0], Anchor::Start, (&short(text, 56), "head"));
+            ForestLine::Head(text) => {
+                svg.text([2.0, y + 17.0], Anchor::Start, &short(text, 56), "head");
             }
-            Line::Ratio(row) => row.draw(&mut svg, &axis, y),
+            ForestLine::Ratio(row) => row.draw(&mut svg, &axis, y),
         }
         y += line.height();
     }
     svg.finish(frame.id, frame.title, &description(lines, frame))
 }
 
-/// Returns the values that the axis must contain: all figures, the noise band, and nearby ranges.
-fn values(lines: &[Line], noise: f64) -> Vec<f64> {
+/// Returns the values that the axis must contain: all ratios and the noise band.
+fn values(lines: &[ForestLine], noise: f64) -> Vec<f64> {
     let mut all = vec![1.0 / (1.0 + noise), 1.0 + noise];
-    for row in lines.iter().filter_map(Line::row) {
+    for row in lines.iter().filter_map(ForestLine::row) {
         all.extend(row.value);
         all.extend(row.published);
-        all.extend(row.within.into_iter().flatten());
     }
     // A ratio of a million is an error, and would make all others indistinguishable.
     all.retain(|value| (1e-6..=1e6).contains(value));
     all
 }
 
-fn description(lines: &[Line], frame: &Frame<'_>) -> String {
-    let rows: Vec<&Row> = lines.iter().filter_map(Line::row).collect();
+fn description(lines: &[ForestLine], frame: &ForestFrame<'_>) -> String {
+    let rows: Vec<&ForestRow> = lines.iter().filter_map(ForestLine::row).collect();
     let count = |class: &str| rows.iter().filter(|row| row.look.class == class).count();
     format!(
         "{}. {} ratios with 95 % intervals on a logarithmic axis: {} less, {} more, {} with no \
@@ -118,7 +115,7 @@ fn description(lines: &[Line], frame: &Frame<'_>) -> String {
     )
 }
 
-impl Line {
+impl ForestLine {
     fn height(&self) -> f64 {
         match self {
             Self::Head(_) => HEAD,
@@ -126,7 +123,7 @@ impl Line {
         }
     }
 
-    fn row(&self) -> Option<&Row> {
+    fn row(&self) -> Option<&ForestRow> {
         match self {
             Self::Head(_) => None,
             Self::Ratio(row) => Some(row),
@@ -134,17 +131,13 @@ impl Line {
     }
 }
 
-impl Row {
+impl ForestRow {
     fn draw(&self, svg: &mut Svg, axis: &LogAxis, top: f64) {
         let [value, lo, hi] = self.value;
         let middle = top + 25.0;
-        svg.text([2.0, top + 13.0], Anchor::Start, (&short(&self.label, LABEL), "label"));
+        svg.text([2.0, top + 13.0], Anchor::Start, &short(&self.label, LABEL), "label");
         let figures = interval(value, lo, hi);
-        svg.text([WIDTH - 2.0, top + 13.0], Anchor::End, (&figures, "value"));
-        if let Some([from, to]) = self.within {
-            let (from, to) = (axis.at(from.max(0.0)), axis.at(to));
-            svg.area([from, middle + 6.0], [to, middle + 8.0], "within");
-        }
+        svg.text([WIDTH - 2.0, top + 13.0], Anchor::End, &figures, "value");
         let (left, right) = (axis.at(lo), axis.at(hi));
         svg.path(&format!("M{} {y}L{} {y}", n(left), n(right), y = n(middle)), "whisker");
         for end in [left, right] {

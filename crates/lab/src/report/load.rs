@@ -6,7 +6,7 @@ use std::{
 };
 
 use crate::study::{
-    file::Study,
+    file::StudyFile,
     result::StudyResult,
     store::{self, ResultError},
 };
@@ -18,18 +18,18 @@ const MOST_FILES: usize = 10_000;
 
 /// A result, its file name, and its study.
 #[derive(Clone, Debug)]
-pub struct Input {
+pub struct ReportInput {
     pub result: StudyResult,
     /// The name of its file, for the reader.
     pub origin: String,
     /// The study file, if one was found: the article's parameters and tables.
-    pub study: Option<Study>,
+    pub study: Option<StudyFile>,
 }
 
 /// The results found under the given paths.
 #[derive(Clone, Debug, Default)]
-pub struct Found {
-    pub inputs: Vec<Input>,
+pub struct FoundResults {
+    pub inputs: Vec<ReportInput>,
     /// Skipped files that looked like results, with the reason.
     pub passed_over: Vec<String>,
 }
@@ -73,8 +73,8 @@ pub fn usual_folders() -> Vec<PathBuf> {
 ///
 /// # Errors
 /// As for [`read`], and if a directory contains no result.
-pub fn read_all(paths: &[PathBuf]) -> Result<Found, ReportError> {
-    let mut found = Found::default();
+pub fn read_all(paths: &[PathBuf]) -> Result<FoundResults, ReportError> {
+    let mut found = FoundResults::default();
     for path in paths {
         if path.is_dir() {
             read_folder(path, &mut found)?;
@@ -85,7 +85,7 @@ pub fn read_all(paths: &[PathBuf]) -> Result<Found, ReportError> {
     Ok(found)
 }
 
-fn read_folder(folder: &Path, found: &mut Found) -> Result<(), ReportError> {
+fn read_folder(folder: &Path, found: &mut FoundResults) -> Result<(), ReportError> {
     let unreadable = |error| ReportError::Unreadable { path: folder.to_owned(), error };
     fs::read_dir(folder).map_err(unreadable)?;
     let before = found.inputs.len();
@@ -125,25 +125,25 @@ fn json_files(folder: &Path) -> Vec<PathBuf> {
     files
 }
 
-fn input(path: &Path, result: StudyResult) -> Input {
+fn input(path: &Path, result: StudyResult) -> ReportInput {
     let study = study_of(path, &result.study);
-    Input { result, origin: path.display().to_string(), study }
+    ReportInput { result, origin: path.display().to_string(), study }
 }
 
 /// Returns the study with this id, from a directory `studies` above the result, or from where `thalweg study`
 /// searches.
-fn study_of(path: &Path, id: &str) -> Option<Study> {
+fn study_of(path: &Path, id: &str) -> Option<StudyFile> {
     let full = fs::canonicalize(path).ok()?;
     let above = full.ancestors().filter(|folder| folder.ends_with("studies"));
     let above = above.map(Path::to_owned).chain(store::studies_folder().ok());
     above.into_iter().find_map(|folder| study_in(&folder, id))
 }
 
-fn study_in(folder: &Path, id: &str) -> Option<Study> {
+fn study_in(folder: &Path, id: &str) -> Option<StudyFile> {
     let files = fs::read_dir(folder).ok()?.flatten().take(MOST_FILES).map(|entry| entry.path());
     let is_toml = |path: &PathBuf| path.extension().is_some_and(|end| end == "toml");
     let files = files.filter(|path| is_toml(path) && path.is_file());
     files
         .filter_map(|path| toml::from_str(&fs::read_to_string(path).ok()?).ok())
-        .find(|study: &Study| study.id == id)
+        .find(|study: &StudyFile| study.id == id)
 }

@@ -2,22 +2,22 @@
 
 use std::fmt::Write;
 
-use super::{claims::Badge, history, load::Input, words};
-use crate::study::tally::{Tallies, Tally};
+use super::{claims::Badge, history, load::ReportInput, words};
+use crate::study::tally::{Tallies, VerdictTally};
 
 /// A machine and its runs.
 #[derive(Clone, Debug)]
-pub struct Machine<'i> {
+pub struct ReportMachine<'i> {
     /// A letter as a short name.
     pub letter: char,
     pub name: String,
     /// The newest complete run of each study.
-    pub runs: Vec<&'i Input>,
+    pub runs: Vec<&'i ReportInput>,
 }
 
-impl<'i> Machine<'i> {
+impl<'i> ReportMachine<'i> {
     /// Returns all machines, the one with the newest run first.
-    pub fn all(inputs: &'i [Input]) -> Vec<Self> {
+    pub fn all(inputs: &'i [ReportInput]) -> Vec<Self> {
         let mut all: Vec<Self> = Vec::new();
         for run in history::by_study(inputs).into_iter().flatten() {
             let name = words::machine(&run.result);
@@ -41,10 +41,11 @@ impl<'i> Machine<'i> {
     }
 
     /// Returns the machines with their runs of studies about articles. Machines without such runs are left out.
-    pub fn of_articles(inputs: &'i [Input]) -> Vec<Self> {
+    pub fn of_articles(inputs: &'i [ReportInput]) -> Vec<Self> {
         let mut all = Self::all(inputs);
-        let is_article =
-            |run: &&Input| run.study.as_ref().is_some_and(|study| !study.source.items.is_empty());
+        let is_article = |run: &&ReportInput| {
+            run.study.as_ref().is_some_and(|study| !study.source.items.is_empty())
+        };
         for machine in &mut all {
             machine.runs.retain(is_article);
         }
@@ -55,7 +56,7 @@ impl<'i> Machine<'i> {
         all
     }
 
-    pub fn run(&self, study: &str) -> Option<&'i Input> {
+    pub fn run(&self, study: &str) -> Option<&'i ReportInput> {
         self.runs.iter().copied().find(|run| run.result.study == study)
     }
 
@@ -80,17 +81,17 @@ impl<'i> Machine<'i> {
 
 /// Returns the numbers of claims by verdict as a Markdown table, with a line for each machine and kind of verdict.
 /// README contains these lines.
-pub fn counts(inputs: &[Input]) -> String {
+pub fn counts(inputs: &[ReportInput]) -> String {
     let mut text = String::from(
         "| machine | claims | reproduced | contradicted | undecided | not runnable |\n|---|---|---:|---:|---:|---:|\n",
     );
-    for machine in Machine::of_articles(inputs) {
+    for machine in ReportMachine::of_articles(inputs) {
         let Tallies { published, wider, .. } = machine.tallies();
         for (name, tally) in [("as published", published), ("more widely", wider)] {
             if tally.all == 0 {
                 continue;
             }
-            let Tally { reproduced, contradicted, undecided, not_runnable, all } = tally;
+            let VerdictTally { reproduced, contradicted, undecided, not_runnable, all } = tally;
             let _ = writeln!(
                 text,
                 "| {} ({}) | {name} ({all}) | {reproduced} | {contradicted} | {undecided} | {not_runnable} |",

@@ -3,14 +3,14 @@
 use std::fmt::Write;
 use thalweg_core::quantity::count;
 
-use super::{claims::Badge, history, load::Input, page::printable, words};
+use super::{claims::Badge, history, load::ReportInput, page::printable, words};
 use crate::study::{
     result::{ArmResult, ClaimResult, ClaimVerdict, RatioResult, StudyResult},
     tally::Tallies,
 };
 
 /// Renders the results, newest first. Earlier runs of a study are one line with the verdicts that changed.
-pub fn markdown(inputs: &[Input]) -> String {
+pub fn markdown(inputs: &[ReportInput]) -> String {
     let mut text = String::new();
     for (number, runs) in history::by_study(inputs).iter().enumerate() {
         if number > 0 {
@@ -21,7 +21,7 @@ pub fn markdown(inputs: &[Input]) -> String {
     printable(&text)
 }
 
-fn study(text: &mut String, runs: &[&Input]) {
+fn study(text: &mut String, runs: &[&ReportInput]) {
     let result = &runs[0].result;
     let protocol = &result.protocol;
     let _ = writeln!(text, "## {}: {}\n", escaped(&result.study), escaped(&result.title));
@@ -42,7 +42,7 @@ fn study(text: &mut String, runs: &[&Input]) {
     claims(text, result);
     arms(text, result);
     for missing in &result.missing {
-        let (arm, place) = (escaped(&missing.arm), escaped(&words::place(&missing.place)));
+        let (arm, place) = (escaped(&missing.arm), escaped(&words::condition(&missing.place)));
         let _ = writeln!(text, "- not run: {arm} ({place}): {}", escaped(&missing.reason));
     }
     earlier(text, runs);
@@ -91,18 +91,22 @@ fn arms(text: &mut String, result: &StudyResult) {
             text,
             "| {} | {} | {} | {} | {} | {} | {} |",
             escaped(&arm.name),
-            escaped(&words::place(&arm.place)),
+            escaped(&words::condition(&arm.place)),
             words::number(arm.gb_per_s),
             words::number(arm.cpu_s_per_gb),
-            ratio(result, arm, thalweg_measure::sample::Metric::Wall),
-            ratio(result, arm, thalweg_measure::sample::Metric::Cpu),
+            ratio(result, arm, thalweg_measure::sample::SampleMetric::Wall),
+            ratio(result, arm, thalweg_measure::sample::SampleMetric::Cpu),
             words::promises(arm.promises),
         );
     }
     text.push('\n');
 }
 
-fn ratio(result: &StudyResult, arm: &ArmResult, metric: thalweg_measure::sample::Metric) -> String {
+fn ratio(
+    result: &StudyResult,
+    arm: &ArmResult,
+    metric: thalweg_measure::sample::SampleMetric,
+) -> String {
     let is_it = |r: &&RatioResult| r.a == arm.name && r.place == arm.place && r.metric == metric;
     result.ratios.iter().find(is_it).map_or("reference".to_owned(), |found| {
         let dagger = if found.same_promises { "" } else { ", other promises" };
@@ -110,7 +114,7 @@ fn ratio(result: &StudyResult, arm: &ArmResult, metric: thalweg_measure::sample:
     })
 }
 
-fn earlier(text: &mut String, runs: &[&Input]) {
+fn earlier(text: &mut String, runs: &[&ReportInput]) {
     let Some(table) = history::table(runs) else { return };
     let stable = table.rows.iter().filter(|row| row.last().is_some_and(|c| c.text == "stable"));
     let _ = writeln!(

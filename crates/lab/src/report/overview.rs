@@ -3,11 +3,11 @@
 use serde::Serialize;
 
 use super::{
+    chart::Scope,
     claims::{Badge, published},
-    figure::Scope,
     history,
-    load::Input,
-    machines::{Machine, agreement},
+    load::ReportInput,
+    machines::{ReportMachine, agreement},
     scale::LogAxis,
     svg::{Shape, Svg},
     words,
@@ -17,49 +17,49 @@ use crate::study::result::{ClaimResult, ClaimVerdict};
 /// The overview for templates.
 #[derive(Clone, Debug, Serialize)]
 pub struct Overview {
-    pub machines: Vec<Known>,
-    pub articles: Vec<Study>,
+    pub machines: Vec<LegendMachine>,
+    pub articles: Vec<OverviewStudy>,
     /// Goals of thalweg, separate from the claims of articles.
-    pub goals: Vec<Study>,
+    pub goals: Vec<OverviewStudy>,
     /// Labels of the two ends of the axis.
     pub axis: [String; 2],
 }
 
 #[derive(Clone, Debug, Serialize)]
-pub struct Known {
+pub struct LegendMachine {
     pub letter: char,
     pub name: String,
     pub when: String,
 }
 
 #[derive(Clone, Debug, Serialize)]
-pub struct Study {
+pub struct OverviewStudy {
     pub id: String,
     pub title: String,
-    pub rows: Vec<Row>,
+    pub rows: Vec<OverviewRow>,
 }
 
 #[derive(Clone, Debug, Serialize)]
-pub struct Row {
+pub struct OverviewRow {
     /// The anchor of the details on the page.
     pub anchor: String,
     pub id: String,
     pub text: String,
     pub published: Option<String>,
     /// The verdicts as published and, if the claim has such checks, under modern conditions.
-    pub columns: [Column; 2],
+    pub columns: [OverviewColumn; 2],
 }
 
 #[derive(Clone, Debug, Default, Serialize)]
-pub struct Column {
-    pub lines: Vec<Line>,
+pub struct OverviewColumn {
+    pub lines: Vec<OverviewLine>,
     /// Describes on how many machines the verdict agrees.
     pub agreement: Option<String>,
 }
 
 /// The result of one machine.
 #[derive(Clone, Debug, Serialize)]
-pub struct Line {
+pub struct OverviewLine {
     pub letter: char,
     pub badge: Badge,
     pub measured: Option<String>,
@@ -68,7 +68,7 @@ pub struct Line {
 }
 
 /// A figure with its interval, the range in which it must lie, and the verdict.
-struct Seen {
+struct SeenClaim {
     value: Option<[f64; 3]>,
     within: Option<[f64; 2]>,
     verdict: ClaimVerdict,
@@ -81,8 +81,8 @@ const HEIGHT: f64 = 18.0;
 const FARTHEST: f64 = 64.0;
 
 /// Returns the overview of these results; `None` if they have no claims.
-pub fn overview(inputs: &[Input]) -> Option<Overview> {
-    let machines = Machine::all(inputs);
+pub fn overview(inputs: &[ReportInput]) -> Option<Overview> {
+    let machines = ReportMachine::all(inputs);
     let studies = history::by_study(inputs);
     let claims = inputs.iter().flat_map(|input| &input.result.claims);
     let values = claims.flat_map(columns).flatten().filter_map(|seen| seen.value);
@@ -95,26 +95,26 @@ pub fn overview(inputs: &[Input]) -> Option<Overview> {
         let scope = Scope { id: "", result: &shown.result, study: shown.study.as_ref() };
         let (mut said, mut own) = (Vec::new(), Vec::new());
         for (place, claim) in shown.result.claims.iter().enumerate() {
-            let row = Row {
+            let row = OverviewRow {
                 anchor: format!("s{number}-k{place}"),
                 id: claim.id.clone(),
                 text: claim.text.clone(),
                 published: claim.published.clone(),
-                columns: [0, 1].map(|side| column(&machines, &scope, (claim, side), &axis)),
+                columns: [0, 1].map(|side| column(&machines, &scope, claim, side, &axis)),
             };
             if claim.is_goal() { own.push(row) } else { said.push(row) }
         }
         for (rows, all) in [(said, &mut articles), (own, &mut goals)] {
             if !rows.is_empty() {
                 let (id, title) = (shown.result.study.clone(), shown.result.title.clone());
-                all.push(Study { id, title, rows });
+                all.push(OverviewStudy { id, title, rows });
             }
         }
     }
     if articles.is_empty() && goals.is_empty() {
         return None;
     }
-    let known = machines.iter().map(|machine| Known {
+    let known = machines.iter().map(|machine| LegendMachine {
         letter: machine.letter,
         name: machine.name.clone(),
         when: machine.when(),
@@ -124,16 +124,16 @@ pub fn overview(inputs: &[Input]) -> Option<Overview> {
 }
 
 /// Returns the results of a claim as published and under modern conditions.
-fn columns(claim: &ClaimResult) -> [Option<Seen>; 2] {
+fn columns(claim: &ClaimResult) -> [Option<SeenClaim>; 2] {
     let value = |figure: [Option<f64>; 3]| Some([figure[0]?, figure[1]?, figure[2]?]);
-    let published = Seen {
+    let published = SeenClaim {
         value: value([claim.measured, claim.lo, claim.hi]),
         within: claim.evidence.first().and_then(|evidence| evidence.within),
         verdict: claim.verdict,
     };
     let wider = claim.wider.as_ref().map(|wider| {
         let first = wider.evidence.first();
-        Seen {
+        SeenClaim {
             value: first.and_then(|found| value([found.measured, found.lo, found.hi])),
             within: first.and_then(|found| found.within),
             verdict: wider.verdict,
@@ -143,11 +143,12 @@ fn columns(claim: &ClaimResult) -> [Option<Seen>; 2] {
 }
 
 fn column(
-    machines: &[Machine<'_>],
+    machines: &[ReportMachine<'_>],
     scope: &Scope<'_>,
-    (claim, side): (&ClaimResult, usize),
+    claim: &ClaimResult,
+    side: usize,
     axis: &LogAxis,
-) -> Column {
+) -> OverviewColumn {
     let mut badges = Vec::new();
     let lines = machines.iter().filter_map(|machine| {
         let run = machine.run(&scope.result.study)?;
@@ -159,15 +160,15 @@ fn column(
         let measured = seen.value.map(|[value, lo, hi]| words::interval(value, lo, hi));
         let is_ratio = seen.value.is_some_and(|value| value[1] > 0.0 && axis.holds(value[0]));
         let strip = is_ratio.then(|| strip(&seen, mark, axis));
-        Some(Line { letter: machine.letter, badge, measured, strip })
+        Some(OverviewLine { letter: machine.letter, badge, measured, strip })
     });
     let lines = lines.collect();
-    Column { lines, agreement: agreement(&badges) }
+    OverviewColumn { lines, agreement: agreement(&badges) }
 }
 
 /// Draws the interval on the axis shared by all claims, over the range in which it must lie. The published figure is
 /// a diamond; shape and colour show the verdict.
-fn strip(seen: &Seen, published: Option<f64>, axis: &LogAxis) -> String {
+fn strip(seen: &SeenClaim, published: Option<f64>, axis: &LogAxis) -> String {
     let mut svg = Svg::new(WIDTH, HEIGHT);
     let middle = HEIGHT / 2.0;
     if let Some([from, to]) = seen.within {

@@ -10,15 +10,15 @@ use serde_json::Value as Json;
 
 use super::{
     answers,
+    cell_charts::{self, CellView},
+    chart::Scope,
     claims::{self, ClaimView},
-    figure::{Figure, Scope},
-    figures::{self, GroupView},
     history,
-    load::{Input, ReportError},
+    load::{ReportError, ReportInput},
     overview::overview,
     palette::{DARK, LIGHT},
-    source::{self, Source},
-    table::{Cell, Table},
+    source::{self, SourceView},
+    table::{ReportTable, TableCell},
     winners, words,
 };
 use crate::study::{
@@ -35,9 +35,8 @@ struct DrawingsView {
     began: String,
     preset: String,
     machine: String,
-    claims_figure: Option<Figure>,
-    winners: Vec<Table>,
-    groups: Vec<GroupView>,
+    winners: Vec<ReportTable>,
+    groups: Vec<CellView>,
 }
 
 #[derive(Clone, Debug)]
@@ -58,12 +57,12 @@ struct StudyView {
     began: String,
     preset: String,
     machine: String,
-    source: Option<Source>,
+    source: Option<SourceView>,
     claims: Vec<ClaimView>,
-    answers: Option<Table>,
-    missing: Option<Table>,
-    probes: Option<Table>,
-    history: Option<Table>,
+    answers: Option<ReportTable>,
+    missing: Option<ReportTable>,
+    probes: Option<ReportTable>,
+    history: Option<ReportTable>,
     protocol: Vec<(&'static str, String)>,
     conditions: Vec<(String, String)>,
     command: String,
@@ -87,7 +86,7 @@ const DEEPEST: usize = 4;
 ///
 /// # Errors
 /// Only if a template is wrong, which is a bug.
-pub fn html(inputs: &[Input]) -> Result<String, ReportError> {
+pub fn html(inputs: &[ReportInput]) -> Result<String, ReportError> {
     let studies: Vec<StudyView> = history::by_study(inputs)
         .iter()
         .enumerate()
@@ -96,12 +95,12 @@ pub fn html(inputs: &[Input]) -> Result<String, ReportError> {
     render("page.html", context! { studies => Serde(studies), overview => Serde(overview(inputs)) })
 }
 
-/// Renders a page of drawings for the newest run of each study: every ratio, speed and sample, with the data behind
-/// them.
+/// Renders a page of drawings for the newest run of each study: the winners, and every ratio and speed with the data
+/// behind them.
 ///
 /// # Errors
 /// Only if a template is wrong, which is a bug.
-pub fn drawings(inputs: &[Input]) -> Result<Vec<Drawings>, ReportError> {
+pub fn drawings(inputs: &[ReportInput]) -> Result<Vec<Drawings>, ReportError> {
     let studies = history::by_study(inputs);
     let pages = studies.iter().enumerate().map(|(number, runs)| {
         let view = drawings_view(runs[0], format!("s{number}"));
@@ -152,7 +151,7 @@ pub fn printable(text: &str) -> String {
     text.chars().map(|c| if odd(c) { '\u{fffd}' } else { c }).collect()
 }
 
-fn drawings_view(input: &Input, anchor: String) -> DrawingsView {
+fn drawings_view(input: &ReportInput, anchor: String) -> DrawingsView {
     let result = &input.result;
     let scope = Scope { id: &anchor, result, study: input.study.as_ref() };
     DrawingsView {
@@ -161,14 +160,13 @@ fn drawings_view(input: &Input, anchor: String) -> DrawingsView {
         began: words::moment(&result.protocol.began),
         preset: result.protocol.preset.clone(),
         machine: words::machine(result),
-        claims_figure: claims::figure(&scope),
         winners: winners::maps(&scope),
-        groups: figures::groups(&scope),
+        groups: cell_charts::cell_views(&scope),
         anchor,
     }
 }
 
-fn study_view(runs: &[&Input], anchor: String) -> StudyView {
+fn study_view(runs: &[&ReportInput], anchor: String) -> StudyView {
     let input = runs[0];
     let result = &input.result;
     let scope = Scope { id: &anchor, result, study: input.study.as_ref() };
@@ -244,17 +242,17 @@ fn protocol(result: &StudyResult) -> Vec<(&'static str, String)> {
 /// Flattens conditions into names and values.
 fn pairs(value: &Json) -> Vec<(String, String)> {
     let mut pairs = Vec::new();
-    flatten(value, (String::new(), 0), &mut pairs);
+    flatten(value, String::new(), 0, &mut pairs);
     pairs
 }
 
-fn flatten(value: &Json, (name, depth): (String, usize), pairs: &mut Vec<(String, String)>) {
+fn flatten(value: &Json, name: String, depth: usize, pairs: &mut Vec<(String, String)>) {
     match value {
         Json::Object(map) if depth < DEEPEST => {
             for (key, value) in map {
                 let key = key.replace('_', " ");
                 let name = if name.is_empty() { key } else { format!("{name}: {key}") };
-                flatten(value, (name, depth + 1), pairs);
+                flatten(value, name, depth + 1, pairs);
             }
         }
         Json::Array(all) => {
@@ -267,34 +265,35 @@ fn flatten(value: &Json, (name, depth): (String, usize), pairs: &mut Vec<(String
 
 fn plain(value: &Json) -> String {
     match value {
-        Json::Null => "not told".to_owned(),
+        Json::Null => "unknown".to_owned(),
         Json::String(text) => text.clone(),
         Json::Array(all) => all.iter().map(plain).collect::<Vec<_>>().join(", "),
         other => other.to_string(),
     }
 }
 
-fn missing(result: &StudyResult) -> Option<Table> {
-    let mut table = Table::new("Arms that could not run", &["Arm", "Where", "Why"]);
+fn missing(result: &StudyResult) -> Option<ReportTable> {
+    let mut table = ReportTable::new("Arms that could not run", &["Arm", "Where", "Why"]);
     for missing in &result.missing {
         table.row([
-            Cell::from(missing.arm.as_str()),
-            words::place(&missing.place).into(),
+            TableCell::from(missing.arm.as_str()),
+            words::condition(&missing.place).into(),
             missing.reason.as_str().into(),
         ]);
     }
     (!table.rows.is_empty()).then_some(table)
 }
 
-fn probes(result: &StudyResult) -> Option<Table> {
-    let mut table = Table::new("What the probes found", &["Claim", "Probe", "Session", "Finding"]);
+fn probes(result: &StudyResult) -> Option<ReportTable> {
+    let mut table =
+        ReportTable::new("What the probes found", &["Claim", "Probe", "Session", "Finding"]);
     for probe in &result.probes {
         for session in &probe.sessions {
             let found = session.finding.as_ref().map(|finding| finding.text.as_str());
             table.row([
-                Cell::from(probe.claim.as_str()),
+                TableCell::from(probe.claim.as_str()),
                 probe.probe.as_str().into(),
-                Cell::figure(session.session.saturating_add(1).to_string()),
+                TableCell::figure(session.session.saturating_add(1).to_string()),
                 found.or(session.missing.as_deref()).unwrap_or("-").into(),
             ]);
         }

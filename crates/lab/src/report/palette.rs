@@ -24,7 +24,7 @@ pub struct Theme {
     pub bad: &'static str,
     /// The verdict undecided.
     pub open: &'static str,
-    /// The noise band, and the range of a check.
+    /// The noise band.
     pub band: &'static str,
     /// The arms, in order of appearance.
     pub series: [&'static str; 8],
@@ -76,9 +76,6 @@ pub fn shape(arm: usize) -> Shape {
     ];
     SHAPES[arm % SHAPES.len()]
 }
-
-/// The shape of a disturbed sample; no arm has this shape.
-pub const MARKED: Shape = Shape::Cross;
 
 /// Returns the index of the arm's colour.
 pub fn hue(arm: usize) -> usize {

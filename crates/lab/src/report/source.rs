@@ -5,40 +5,40 @@ use std::collections::BTreeMap;
 use toml::Value;
 
 use super::{
-    table::{Cell, Table},
+    table::{ReportTable, TableCell},
     words,
 };
 use crate::study::{
-    file::{At, Check, Claim, Study},
+    file::{Claim, ClaimCheck, ClaimCondition, StudyFile},
     result::RatioResult,
 };
-use thalweg_measure::sample::Metric;
+use thalweg_measure::sample::SampleMetric;
 
 /// Published ratios by arm, reference, cell, size, load and metric, in the format of [`key`].
-pub type Published = BTreeMap<String, f64>;
+pub type PublishedRatios = BTreeMap<String, f64>;
 
 /// The article for templates.
 #[derive(Clone, Debug, Serialize)]
-pub struct Source {
+pub struct SourceView {
     pub title: String,
     pub parameters: Vec<(String, String)>,
-    pub tables: Vec<Table>,
+    pub tables: Vec<ReportTable>,
 }
 
-pub fn of(study: &Study) -> Source {
+pub fn of(study: &StudyFile) -> SourceView {
     let parameters = study.source.parameters.iter();
     let tables = study.source.tables.iter().map(|table| {
         let columns: Vec<&str> = table.columns.iter().map(String::as_str).collect();
-        let mut shown = Table::new(table.name.clone(), &columns);
+        let mut shown = ReportTable::new(table.name.clone(), &columns);
         for row in &table.rows {
             shown.row(row.iter().map(|value| match value {
-                Value::Integer(_) | Value::Float(_) => Cell::figure(value_text(value)),
+                Value::Integer(_) | Value::Float(_) => TableCell::figure(value_text(value)),
                 other => value_text(other).into(),
             }));
         }
         shown
     });
-    Source {
+    SourceView {
         title: study.source.title.clone(),
         parameters: parameters
             .map(|(name, value)| (name.replace('_', " "), value_text(value)))
@@ -77,21 +77,21 @@ pub fn comparable(published: f64, [lo, hi]: [f64; 2]) -> bool {
 }
 
 /// Returns the published ratios of a study by arms and place.
-pub fn published_ratios(study: Option<&Study>) -> Published {
-    let mut all = Published::new();
+pub fn published_ratios(study: Option<&StudyFile>) -> PublishedRatios {
+    let mut all = PublishedRatios::new();
     let Some(study) = study else { return all };
     for claim in &study.claims {
         for check in &claim.checks {
             match check {
-                Check::Ratio { arms, at, metric, within, .. } => {
+                ClaimCheck::Ratio { arms, at, metric, within, .. } => {
                     let fit = figure(claim).filter(|f| comparable(*f, *within));
                     if let (Some(size), Some(figure)) = (size_of(study, at), fit) {
-                        all.insert(joined(arms, (at, &size), *metric), figure);
+                        all.insert(joined(arms, at, &size, *metric), figure);
                     }
                 }
-                Check::Rows { arms, at, metric, published, .. } => {
+                ClaimCheck::Rows { arms, at, metric, published, .. } => {
                     for (size, figure) in published {
-                        all.insert(joined(arms, (at, size), *metric), *figure);
+                        all.insert(joined(arms, at, size, *metric), *figure);
                     }
                 }
                 _ => {}
@@ -101,7 +101,7 @@ pub fn published_ratios(study: Option<&Study>) -> Published {
     all
 }
 
-fn size_of(study: &Study, at: &At) -> Option<String> {
+fn size_of(study: &StudyFile, at: &ClaimCondition) -> Option<String> {
     let only = || {
         let cell = study.cells.iter().find(|cell| cell.name == at.cell)?;
         (cell.sizes.len() == 1).then(|| cell.sizes[0].clone())
@@ -109,7 +109,7 @@ fn size_of(study: &Study, at: &At) -> Option<String> {
     at.size.clone().or_else(only)
 }
 
-fn joined(arms: &[String; 2], (at, size): (&At, &str), metric: Metric) -> String {
+fn joined(arms: &[String; 2], at: &ClaimCondition, size: &str, metric: SampleMetric) -> String {
     let [a, b] = arms;
     format!("{a}\n{b}\n{}\n{size}\n{}\n{metric:?}", at.cell, words::load_name(at.load))
 }

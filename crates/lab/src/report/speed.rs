@@ -4,16 +4,16 @@ use std::collections::BTreeMap;
 use thalweg_core::quantity::count;
 
 use super::{
-    figure::{Entry, Figure, Scope},
+    cell_results::{CellResults, rates, samples},
+    chart::{LegendEntry, ReportChart, Scope},
     forest::{band_key, key},
-    group::{Group, rates, samples},
     palette::{hue, shape},
     scale::LogAxis,
     svg::{Anchor, Svg},
-    table::{Cell, Table},
+    table::{ReportTable, TableCell},
     words::{self, number, short},
 };
-use crate::study::{file::Origin, result::ArmResult};
+use crate::study::{file::ArmOrigin, result::ArmResult};
 use thalweg_measure::{sample::CallsKind, stats::Spread};
 
 const WIDTH: f64 = 400.0;
@@ -25,7 +25,7 @@ const FOOT: f64 = 40.0;
 const ROW: f64 = 34.0;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum What {
+enum SpeedMetric {
     Rate,
     Processor,
 }
@@ -34,11 +34,11 @@ enum What {
 struct Series<'g> {
     name: &'g str,
     look: usize,
-    points: Vec<Point>,
+    points: Vec<SpeedPoint>,
 }
 
 #[derive(Clone, Copy)]
-struct Point {
+struct SpeedPoint {
     bytes: f64,
     median: f64,
     quartiles: [f64; 2],
@@ -46,34 +46,35 @@ struct Point {
 
 /// A panel with all its data.
 struct Panel<'g> {
-    what: What,
+    what: SpeedMetric,
     series: Vec<Series<'g>>,
     limit: Option<Series<'g>>,
 }
 
 /// Returns the figure of a cell; `None` if no arm has a value.
-pub fn figure(scope: &Scope<'_>, group: &Group<'_>, id: &str) -> Option<Figure> {
+pub fn figure(scope: &Scope<'_>, group: &CellResults<'_>, id: &str) -> Option<ReportChart> {
     let looks = looks(scope);
-    let panels = [What::Rate, What::Processor].map(|what| Panel::of(scope, group, (what, &looks)));
+    let panels = [SpeedMetric::Rate, SpeedMetric::Processor]
+        .map(|what| Panel::of(scope, group, what, &looks));
     let single = group.places.len() < 2;
     if panels.iter().all(|panel| panel.series.is_empty() && panel.limit.is_none()) {
         return None;
     }
     let mut legend = Vec::new();
     if !single {
-        legend.extend(panels[0].series.iter().map(|series| Entry {
+        legend.extend(panels[0].series.iter().map(|series| LegendEntry {
             key: series.key(),
             text: series.name.to_owned(),
             note: Some(words::promises(group.promises(series.name))),
         }));
     }
     let shown = if single { "bar" } else { "band" };
-    legend.push(Entry::new(
+    legend.push(LegendEntry::new(
         band_key("spread", 8.0),
         format!("{shown}: the middle half of all samples"),
     ));
     if let Some(limit) = &panels[0].limit {
-        legend.push(Entry::new(
+        legend.push(LegendEntry::new(
             limit_key(single),
             format!("limit of the machine: {}, the fastest baseline", limit.name),
         ));
@@ -81,7 +82,7 @@ pub fn figure(scope: &Scope<'_>, group: &Group<'_>, id: &str) -> Option<Figure> 
     let drawings = panels
         .iter()
         .map(|panel| if single { panel.dots(group, id) } else { panel.curves(group, id) });
-    Some(Figure {
+    Some(ReportChart {
         id: format!("{id}-speed"),
         caption: "Speed beside processor time".to_owned(),
         note: "Medians over all samples of all sessions, on logarithmic axes. A GB is 10\u{2079} bytes. Faster is up, \
@@ -90,7 +91,6 @@ pub fn figure(scope: &Scope<'_>, group: &Group<'_>, id: &str) -> Option<Figure> 
         drawings: drawings.collect(),
         legend,
         table: table(group),
-        folded: false,
     })
 }
 
@@ -107,11 +107,12 @@ fn looks<'s>(scope: &Scope<'s>) -> BTreeMap<&'s str, usize> {
 impl<'g> Panel<'g> {
     fn of(
         scope: &Scope<'_>,
-        group: &Group<'g>,
-        (what, looks): (What, &BTreeMap<&str, usize>),
+        group: &CellResults<'g>,
+        what: SpeedMetric,
+        looks: &BTreeMap<&str, usize>,
     ) -> Self {
         let is_limit = |name: &str| {
-            group.arms.iter().any(|arm| arm.name == name && arm.origin == Origin::Baseline)
+            group.arms.iter().any(|arm| arm.name == name && arm.origin == ArmOrigin::Baseline)
         };
         let look = |name: &str| looks.get(name).copied().unwrap_or(0);
         let series = group.names.iter().filter(|name| !is_limit(name)).map(|&name| {
@@ -138,7 +139,7 @@ impl<'g> Panel<'g> {
         all.flat_map(|point| [point.median, point.quartiles[0], point.quartiles[1]]).collect()
     }
 
-    fn curves(&self, group: &Group<'_>, id: &str) -> String {
+    fn curves(&self, group: &CellResults<'_>, id: &str) -> String {
         let mut svg = Svg::new(WIDTH, HEIGHT);
         let bottom = HEIGHT - FOOT;
         let sizes = group.places.iter().map(|place| place.bytes as f64);
@@ -147,12 +148,12 @@ impl<'g> Panel<'g> {
         for (value, label) in up.ticks(6) {
             let y = up.at(value);
             svg.line([LEFT, y], [WIDTH - RIGHT, y], "grid");
-            svg.text([LEFT - 5.0, y + 4.0], Anchor::End, (&label, "tick"));
+            svg.text([LEFT - 5.0, y + 4.0], Anchor::End, &label, "tick");
         }
-        size_ticks(&mut svg, group, (&across, bottom));
-        svg.text([2.0, 12.0], Anchor::Start, (self.what.unit(), "head"));
-        svg.text([WIDTH / 2.0, HEIGHT - 6.0], Anchor::Middle, ("bytes of one operation", "axis"));
-        let place = |point: &Point, value: f64| [across.at(point.bytes), up.at(value)];
+        size_ticks(&mut svg, group, &across, bottom);
+        svg.text([2.0, 12.0], Anchor::Start, self.what.unit(), "head");
+        svg.text([WIDTH / 2.0, HEIGHT - 6.0], Anchor::Middle, "bytes of one operation", "axis");
+        let place = |point: &SpeedPoint, value: f64| [across.at(point.bytes), up.at(value)];
         for series in &self.series {
             let lower = series.points.iter().map(|point| place(point, point.quartiles[0]));
             let upper = series.points.iter().rev().map(|point| place(point, point.quartiles[1]));
@@ -173,7 +174,7 @@ impl<'g> Panel<'g> {
         self.finish(svg, group, id)
     }
 
-    fn dots(&self, group: &Group<'_>, id: &str) -> String {
+    fn dots(&self, group: &CellResults<'_>, id: &str) -> String {
         let height = TOP + FOOT + ROW * self.series.len() as f64;
         let bottom = height - FOOT;
         let mut svg = Svg::new(WIDTH, height);
@@ -181,11 +182,11 @@ impl<'g> Panel<'g> {
         for (value, label) in along.ticks(7) {
             let x = along.at(value);
             svg.line([x, TOP - 4.0], [x, bottom], "grid");
-            svg.text([x, bottom + 14.0], Anchor::Middle, (&label, "tick"));
+            svg.text([x, bottom + 14.0], Anchor::Middle, &label, "tick");
         }
         let size = group.places.first().map_or("", |place| place.size.as_str());
         let head = format!("{} at {size}", self.what.unit());
-        svg.text([WIDTH / 2.0, height - 8.0], Anchor::Middle, (&head, "axis"));
+        svg.text([WIDTH / 2.0, height - 8.0], Anchor::Middle, &head, "axis");
         let limit = self.limit.as_ref().and_then(|limit| limit.points.first());
         for (row, series) in self.series.iter().enumerate() {
             let Some(point) = series.points.first() else { continue };
@@ -197,8 +198,8 @@ impl<'g> Panel<'g> {
             }
             let [left, right] = point.quartiles.map(|value| along.at(value));
             let figures = interval(point);
-            svg.text([2.0, y + 6.0], Anchor::Start, (&short(series.name, 36), "label"));
-            svg.text([WIDTH - 2.0, y + 6.0], Anchor::End, (&figures, "value"));
+            svg.text([2.0, y + 6.0], Anchor::Start, &short(series.name, 36), "label");
+            svg.text([WIDTH - 2.0, y + 6.0], Anchor::End, &figures, "value");
             svg.area([left, y + 13.0], [right, y + 21.0], &format!("spread f{}", hue(series.look)));
             let class = format!("mark f{}", hue(series.look));
             svg.mark(shape(series.look), [along.at(point.median), y + 17.0], &class);
@@ -206,7 +207,7 @@ impl<'g> Panel<'g> {
         self.finish(svg, group, id)
     }
 
-    fn finish(&self, svg: Svg, group: &Group<'_>, id: &str) -> String {
+    fn finish(&self, svg: Svg, group: &CellResults<'_>, id: &str) -> String {
         let best = self.series.iter().filter_map(|series| Some((series, series.points.last()?)));
         let best = best.min_by(|a, b| self.what.rank(a.1).total_cmp(&self.what.rank(b.1)));
         let best = best.map_or(String::new(), |(series, point)| {
@@ -223,12 +224,12 @@ impl<'g> Panel<'g> {
             self.series.len(),
             count(group.places.len() as u64, "size", "sizes"),
         );
-        let name = if self.what == What::Rate { "rate" } else { "processor" };
+        let name = if self.what == SpeedMetric::Rate { "rate" } else { "processor" };
         svg.finish(&format!("{id}-{name}"), &title, &description)
     }
 }
 
-impl What {
+impl SpeedMetric {
     fn unit(self) -> &'static str {
         match self {
             Self::Rate => "GB/s",
@@ -236,7 +237,7 @@ impl What {
         }
     }
 
-    fn point(self, arm: &ArmResult) -> Option<Point> {
+    fn point(self, arm: &ArmResult) -> Option<SpeedPoint> {
         let (median, column) = match self {
             Self::Rate => (arm.gb_per_s, 0),
             Self::Processor => (arm.cpu_s_per_gb, 1),
@@ -244,11 +245,11 @@ impl What {
         let all: Vec<f64> = samples(arm).filter_map(|s| Some(rates(s)?[column])).collect();
         let spread = Spread::of(&all);
         let quartiles = spread.map_or([median; 2], |spread| [spread.lower, spread.upper]);
-        let point = Point { bytes: arm.place.bytes as f64, median, quartiles };
+        let point = SpeedPoint { bytes: arm.place.bytes as f64, median, quartiles };
         (median.is_finite() && median > 0.0).then_some(point)
     }
 
-    fn rank(self, point: &Point) -> f64 {
+    fn rank(self, point: &SpeedPoint) -> f64 {
         match self {
             Self::Rate => -point.median,
             Self::Processor => point.median,
@@ -276,7 +277,7 @@ fn limit_key(single: bool) -> String {
 }
 
 /// The ticks are the sizes of the study. A label that would touch the previous one is left out.
-fn size_ticks(svg: &mut Svg, group: &Group<'_>, (across, bottom): (&LogAxis, f64)) {
+fn size_ticks(svg: &mut Svg, group: &CellResults<'_>, across: &LogAxis, bottom: f64) {
     let mut free = 0.0;
     for place in &group.places {
         let x = across.at(place.bytes as f64);
@@ -284,18 +285,18 @@ fn size_ticks(svg: &mut Svg, group: &Group<'_>, (across, bottom): (&LogAxis, f64
         let half = place.size.chars().count() as f64 * 3.4;
         let at = x.min(WIDTH - half - 1.0);
         if at - half >= free {
-            svg.text([at, bottom + 17.0], Anchor::Middle, (&place.size, "tick"));
+            svg.text([at, bottom + 17.0], Anchor::Middle, &place.size, "tick");
             free = at + half + 4.0;
         }
     }
 }
 
-fn interval(point: &Point) -> String {
+fn interval(point: &SpeedPoint) -> String {
     words::interval(point.median, point.quartiles[0], point.quartiles[1])
 }
 
-fn table(group: &Group<'_>) -> Table {
-    let mut table = Table::new(
+fn table(group: &CellResults<'_>) -> ReportTable {
+    let mut table = ReportTable::new(
         format!("{}, {}: speeds", group.cell, words::load_name(group.load)),
         &[
             "Arm",
@@ -332,20 +333,21 @@ fn calls(arm: &ArmResult) -> String {
     }
 }
 
-fn table_row(arm: &ArmResult) -> Vec<Cell> {
-    let shown = |what: What| what.point(arm).map_or("-".to_owned(), |point| interval(&point));
+fn table_row(arm: &ArmResult) -> Vec<TableCell> {
+    let shown =
+        |what: SpeedMetric| what.point(arm).map_or("-".to_owned(), |point| interval(&point));
     let weak = if words::promises_less(arm.promises) { "weak" } else { "" };
     let taken = samples(arm).count();
     vec![
         arm.name.as_str().into(),
         arm.place.size.as_str().into(),
-        Cell::figure(shown(What::Rate)),
-        Cell::figure(shown(What::Processor)),
-        Cell::figure(number(arm.user_s_per_gb)),
-        Cell::figure(number(arm.faults_per_gb)),
-        Cell::figure(calls(arm)),
-        Cell::figure(format!("{} of {taken}", arm.marked)),
-        Cell::styled(words::promises(arm.promises), weak),
+        TableCell::figure(shown(SpeedMetric::Rate)),
+        TableCell::figure(shown(SpeedMetric::Processor)),
+        TableCell::figure(number(arm.user_s_per_gb)),
+        TableCell::figure(number(arm.faults_per_gb)),
+        TableCell::figure(calls(arm)),
+        TableCell::figure(format!("{} of {taken}", arm.marked)),
+        TableCell::styled(words::promises(arm.promises), weak),
         arm.alias.as_deref().unwrap_or("-").into(),
         words::origin(arm.origin).into(),
         arm.note.as_deref().unwrap_or("").into(),

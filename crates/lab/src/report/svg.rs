@@ -88,7 +88,7 @@ impl Svg {
     }
 
     /// Draws a line of text.
-    pub fn text(&mut self, [x, y]: [f64; 2], anchor: Anchor, (text, class): (&str, &str)) {
+    pub fn text(&mut self, [x, y]: [f64; 2], anchor: Anchor, text: &str, class: &str) {
         let anchor = match anchor {
             Anchor::Start => "start",
             Anchor::Middle => "middle",
@@ -129,7 +129,7 @@ impl Svg {
 }
 
 /// Returns the outline of a shape with this radius.
-pub fn outline(shape: Shape, [x, y]: [f64; 2], r: f64) -> String {
+fn outline(shape: Shape, [x, y]: [f64; 2], r: f64) -> String {
     let points: &[[f64; 2]] = match shape {
         Shape::Disc => {
             let (left, r) = (n(x - r), n(r));
@@ -199,7 +199,7 @@ mod tests {
     #[test]
     fn nothing_written_into_a_drawing_becomes_markup() {
         let mut svg = Svg::new(10.0, f64::NAN);
-        svg.text([f64::INFINITY, 1.26], Anchor::End, ("<script>\"&'", "label"));
+        svg.text([f64::INFINITY, 1.26], Anchor::End, "<script>\"&'", "label");
         svg.mark(Shape::Disc, [1.0, -0.01], "a\"b");
         let text = svg.finish("id", "</title><b>", "<i>");
         assert!(

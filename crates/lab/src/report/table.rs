@@ -3,15 +3,15 @@
 use serde::Serialize;
 
 #[derive(Clone, Debug, Default, Serialize)]
-pub struct Table {
+pub struct ReportTable {
     pub caption: String,
     pub columns: Vec<String>,
     /// The rows, each with as many cells as `columns`.
-    pub rows: Vec<Vec<Cell>>,
+    pub rows: Vec<Vec<TableCell>>,
 }
 
 #[derive(Clone, Debug, Default, Serialize)]
-pub struct Cell {
+pub struct TableCell {
     pub text: String,
     /// CSS classes of the cell.
     pub class: String,
@@ -20,18 +20,18 @@ pub struct Cell {
     pub more: Vec<String>,
 }
 
-impl Table {
+impl ReportTable {
     pub fn new(caption: impl Into<String>, columns: &[&str]) -> Self {
         let columns = columns.iter().map(|&name| name.to_owned()).collect();
         Self { caption: caption.into(), columns, rows: Vec::new() }
     }
 
-    pub fn row(&mut self, cells: impl IntoIterator<Item = Cell>) {
+    pub fn row(&mut self, cells: impl IntoIterator<Item = TableCell>) {
         self.rows.push(cells.into_iter().collect());
     }
 }
 
-impl Cell {
+impl TableCell {
     pub fn styled(text: impl Into<String>, class: impl Into<String>) -> Self {
         Self { text: text.into(), class: class.into(), ..Self::default() }
     }
@@ -42,7 +42,7 @@ impl Cell {
     }
 }
 
-impl<T: Into<String>> From<T> for Cell {
+impl<T: Into<String>> From<T> for TableCell {
     fn from(text: T) -> Self {
         Self::styled(text, "")
     }

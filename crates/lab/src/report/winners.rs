@@ -4,31 +4,31 @@
 use thalweg_core::profile::Ratio;
 
 use super::{
-    figure::Scope,
-    group::Group,
+    cell_results::CellResults,
+    chart::Scope,
     palette::hue,
     speed::{arm_key, look_of},
-    table::{Cell, Table},
+    table::{ReportTable, TableCell},
     words::{self, number},
 };
 use crate::study::{
-    figures::ratio,
-    file::Origin,
-    result::{ArmResult, Place},
+    costs::ratio,
+    file::ArmOrigin,
+    result::{ArmResult, Condition},
 };
-use thalweg_measure::{outcome::Outcome, sample::Metric, stats::Verdict};
+use thalweg_measure::{outcome::RatioOutcome, sample::SampleMetric, stats::RatioVerdict};
 
 /// Returns the maps for both metrics, one for each group of cells with equal sizes. Empty if nothing was compared.
-pub fn maps(scope: &Scope<'_>) -> Vec<Table> {
-    let mut alike: Vec<(Vec<&str>, Vec<Group<'_>>)> = Vec::new();
-    for group in Group::all(scope.result) {
+pub fn maps(scope: &Scope<'_>) -> Vec<ReportTable> {
+    let mut alike: Vec<(Vec<&str>, Vec<CellResults<'_>>)> = Vec::new();
+    for group in CellResults::all(scope.result) {
         let sizes: Vec<&str> = group.places.iter().map(|place| place.size.as_str()).collect();
         match alike.iter_mut().find(|(known, _)| *known == sizes) {
             Some((_, groups)) => groups.push(group),
             None => alike.push((sizes, vec![group])),
         }
     }
-    let metrics = [Metric::Wall, Metric::Cpu];
+    let metrics = [SampleMetric::Wall, SampleMetric::Cpu];
     metrics
         .into_iter()
         .flat_map(|metric| alike.iter().filter_map(move |groups| map(scope, groups, metric)))
@@ -37,23 +37,24 @@ pub fn maps(scope: &Scope<'_>) -> Vec<Table> {
 
 fn map(
     scope: &Scope<'_>,
-    (sizes, groups): &(Vec<&str>, Vec<Group<'_>>),
-    metric: Metric,
-) -> Option<Table> {
+    (sizes, groups): &(Vec<&str>, Vec<CellResults<'_>>),
+    metric: SampleMetric,
+) -> Option<ReportTable> {
     let mut columns = vec!["Cell and load"];
     columns.extend(sizes);
     let mut names: Vec<&str> = groups.iter().map(|group| group.cell).collect();
     names.dedup();
     let caption = format!("Least {}: {}", words::metric_name(metric), names.join(", "));
-    let mut table = Table::new(caption, &columns);
+    let mut table = ReportTable::new(caption, &columns);
     for group in groups {
         let name = format!("{}, {}", group.cell, words::load_name(group.load));
-        let cells: Vec<Option<Cell>> =
-            group.places.iter().map(|place| winner(scope, group, (place, metric))).collect();
+        let cells: Vec<Option<TableCell>> =
+            group.places.iter().map(|place| winner(scope, group, place, metric)).collect();
         if cells.iter().any(Option::is_some) {
-            let cells =
-                cells.into_iter().map(|cell| cell.unwrap_or_else(|| Cell::styled("-", "void")));
-            table.row([Cell::from(name)].into_iter().chain(cells));
+            let cells = cells
+                .into_iter()
+                .map(|cell| cell.unwrap_or_else(|| TableCell::styled("-", "void")));
+            table.row([TableCell::from(name)].into_iter().chain(cells));
         }
     }
     (!table.rows.is_empty()).then_some(table)
@@ -63,11 +64,11 @@ fn map(
 pub struct Ranking<'a> {
     pub best: &'a ArmResult,
     /// The other arms, each with the ratio of the best to it.
-    pub others: Vec<Rival<'a>>,
+    pub others: Vec<RankedArm<'a>>,
 }
 
 /// An arm that is not the cheapest.
-pub struct Rival<'a> {
+pub struct RankedArm<'a> {
     pub arm: &'a ArmResult,
     /// The cost of the best arm divided by that of this arm; `None` if fewer than two sessions have both.
     pub ratio: Option<Ratio>,
@@ -77,17 +78,22 @@ pub struct Rival<'a> {
 
 impl<'a> Ranking<'a> {
     /// Ranks the arms of a place. Returns `None` if fewer than two arms can be compared.
-    pub fn of(scope: &Scope<'_>, group: &Group<'a>, place: &Place, metric: Metric) -> Option<Self> {
-        let arms = group.in_place(place).filter(|arm| arm.origin != Origin::Baseline);
+    pub fn of(
+        scope: &Scope<'_>,
+        group: &CellResults<'a>,
+        place: &Condition,
+        metric: SampleMetric,
+    ) -> Option<Self> {
+        let arms = group.in_place(place).filter(|arm| arm.origin != ArmOrigin::Baseline);
         let arms: Vec<&ArmResult> = arms.collect();
         let (noise, seed) = (scope.result.noise, scope.result.protocol.seed);
-        let ranked = ranked(&arms, (metric, seed))?;
+        let ranked = ranked(&arms, metric, seed)?;
         let best = ranked[0];
         let others = ranked[1..].iter().map(|arm| {
             let ratio = ratio(best, arm, metric, seed);
-            let beaten =
-                ratio.is_some_and(|ratio| Outcome { ratio, noise }.word() == Verdict::Faster);
-            Rival { arm, ratio, beaten }
+            let beaten = ratio
+                .is_some_and(|ratio| RatioOutcome { ratio, noise }.word() == RatioVerdict::Faster);
+            RankedArm { arm, ratio, beaten }
         });
         Some(Self { best, others: others.collect() })
     }
@@ -98,18 +104,23 @@ impl<'a> Ranking<'a> {
     }
 
     /// Returns the cheapest arm with private copies, for the case that the best arm gives weaker guarantees.
-    pub fn keeper(&self) -> Option<&Rival<'a>> {
+    pub fn keeper(&self) -> Option<&RankedArm<'a>> {
         self.others.iter().find(|rival| !words::promises_less(rival.arm.promises))
     }
 }
 
 /// Returns the content of a map cell; `None` if fewer than two arms can be compared.
-fn winner(scope: &Scope<'_>, group: &Group<'_>, (place, metric): (&Place, Metric)) -> Option<Cell> {
+fn winner(
+    scope: &Scope<'_>,
+    group: &CellResults<'_>,
+    place: &Condition,
+    metric: SampleMetric,
+) -> Option<TableCell> {
     let ranking = Ranking::of(scope, group, place, metric)?;
     let best = ranking.best;
     let ties: Vec<&str> = ranking.ties().collect();
     let look = look_of(scope, &best.name);
-    let mut cell = Cell::styled(best.name.clone(), format!("win h{}", hue(look)));
+    let mut cell = TableCell::styled(best.name.clone(), format!("win h{}", hue(look)));
     cell.key = Some(arm_key(look));
     if ties.is_empty() {
         let next = &ranking.others[0];
@@ -138,7 +149,11 @@ pub fn kept(ranking: &Ranking<'_>) -> String {
 }
 
 /// Orders the arms by cost, cheapest first; at least two.
-fn ranked<'a>(arms: &[&'a ArmResult], (metric, seed): (Metric, u64)) -> Option<Vec<&'a ArmResult>> {
+fn ranked<'a>(
+    arms: &[&'a ArmResult],
+    metric: SampleMetric,
+    seed: u64,
+) -> Option<Vec<&'a ArmResult>> {
     let reference = *arms.first()?;
     let mut costs: Vec<(f64, &ArmResult)> = arms
         .iter()

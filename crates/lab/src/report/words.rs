@@ -4,11 +4,11 @@ use std::time::Duration;
 use thalweg_core::{Guarantees, profile::Ratio, quantity};
 
 use crate::study::{
-    file::Origin,
-    result::{ClaimVerdict, Place, StudyResult},
+    file::ArmOrigin,
+    result::{ClaimVerdict, Condition, StudyResult},
 };
 use thalweg_measure::load::BackgroundLoad;
-use thalweg_measure::{sample::Metric, stats::Verdict};
+use thalweg_measure::{sample::SampleMetric, stats::RatioVerdict};
 
 /// Formats a number with three significant digits: `0.0123`, `1.27`, `12.7`, `1270`, `3.2e9`. Returns `-` if it is
 /// not finite.
@@ -116,23 +116,23 @@ pub fn load_name(name: BackgroundLoad) -> &'static str {
 }
 
 /// Describes the place of a figure.
-pub fn place(place: &Place) -> String {
+pub fn condition(place: &Condition) -> String {
     format!("{}, {}, {}", place.cell, place.size, load_name(place.load))
 }
 
-pub fn origin(origin: Origin) -> &'static str {
+pub fn origin(origin: ArmOrigin) -> &'static str {
     match origin {
-        Origin::Published => "as published",
-        Origin::Fair => "added",
-        Origin::Baseline => "baseline",
+        ArmOrigin::Published => "as published",
+        ArmOrigin::Fair => "added",
+        ArmOrigin::Baseline => "baseline",
     }
 }
 
-pub fn comparison(verdict: Verdict) -> &'static str {
+pub fn comparison(verdict: RatioVerdict) -> &'static str {
     match verdict {
-        Verdict::Faster => "less",
-        Verdict::Slower => "more",
-        Verdict::NoDifferenceShown => "no difference shown",
+        RatioVerdict::Faster => "less",
+        RatioVerdict::Slower => "more",
+        RatioVerdict::NoDifferenceShown => "no difference shown",
     }
 }
 
@@ -166,10 +166,10 @@ pub fn class(verdict: ClaimVerdict) -> &'static str {
 }
 
 /// Returns the name of a metric.
-pub fn metric_name(metric: Metric) -> &'static str {
+pub fn metric_name(metric: SampleMetric) -> &'static str {
     match metric {
-        Metric::Wall => "wall time",
-        Metric::Cpu => "processor time",
+        SampleMetric::Wall => "wall time",
+        SampleMetric::Cpu => "processor time",
     }
 }
 
@@ -180,7 +180,7 @@ pub fn machine(result: &StudyResult) -> String {
     let kernel = text("kernel").map(|kernel| format!("Linux {kernel}"));
     let cores = text("cores").map(|cores| format!("{cores} cores"));
     let known: Vec<String> = [text("cpu"), cores, kernel].into_iter().flatten().collect();
-    if known.is_empty() { "not told".to_owned() } else { known.join(", ") }
+    if known.is_empty() { "unknown".to_owned() } else { known.join(", ") }
 }
 
 #[cfg(test)]

@@ -74,7 +74,7 @@ mod tests {
         assert!(program("worker.h").is_some() && program("none.h").is_none());
         for (name, bytes) in FILES.iter().filter(|(name, _)| is_study(name)) {
             let text = std::str::from_utf8(bytes).unwrap();
-            let study = crate::study::file::Study::parse(text, &CATALOGUE).unwrap();
+            let study = crate::study::file::StudyFile::parse(text, &CATALOGUE).unwrap();
             assert!(ids.contains(&study.id.as_str()), "{name}");
         }
     }

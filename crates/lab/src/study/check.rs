@@ -4,14 +4,16 @@ use std::collections::BTreeSet;
 
 use thalweg_core::{profile::LEAST_NOISE, quantity::parse_some_bytes};
 
-use super::file::{At, Cell, Check, Claim, Item, KINDS, Study, is_id};
+use super::file::{
+    Claim, ClaimCheck, ClaimCondition, KINDS, SourceItem, StudyCell, StudyFile, is_id,
+};
 use crate::arms::Catalogue;
 use thalweg_measure::load::BackgroundLoad;
 
 /// Upper limit for the numbers of arms, cells and claims. No study needs more, and a run of more would not finish.
 const MOST: usize = 1000;
 
-impl Study {
+impl StudyFile {
     /// Parses and validates a study. The error names the location and what would be valid.
     pub fn parse(text: &str, catalogue: &Catalogue) -> Result<Self, String> {
         let wrong = |e: toml::de::Error| e.to_string().trim_end().to_owned();
@@ -26,7 +28,7 @@ impl Study {
         Ok(study)
     }
 
-    pub fn cell(&self, name: &str) -> Option<&Cell> {
+    pub fn cell(&self, name: &str) -> Option<&StudyCell> {
         self.cells.iter().find(|cell| cell.name == name)
     }
 
@@ -65,7 +67,7 @@ impl Study {
         Ok(())
     }
 
-    fn check_item(&self, item: &Item) -> Result<(), String> {
+    fn check_item(&self, item: &SourceItem) -> Result<(), String> {
         if item.cells.is_empty()
             && item.arms.is_empty()
             && item.claims.is_empty()
@@ -107,7 +109,7 @@ impl Study {
         Ok(())
     }
 
-    fn check_cell(&self, cell: &Cell) -> Result<(), String> {
+    fn check_cell(&self, cell: &StudyCell) -> Result<(), String> {
         if cell.arms.is_empty() || cell.sizes.is_empty() || cell.loads.is_empty() {
             return Err("it needs arms, sizes and loads".to_owned());
         }
@@ -145,56 +147,56 @@ impl Study {
         if !KINDS.contains(&claim.kind.as_str()) {
             return Err(unknown("kind of claim", &claim.kind, KINDS.iter().copied()));
         }
-        claim.checks.iter().chain(&claim.wider).try_for_each(Check::can_be_decided)?;
+        claim.checks.iter().chain(&claim.wider).try_for_each(ClaimCheck::can_be_decided)?;
         claim.all_checks().try_for_each(|check| self.check_one(check, catalogue))
     }
 
-    fn check_one(&self, check: &Check, catalogue: &Catalogue) -> Result<(), String> {
+    fn check_one(&self, check: &ClaimCheck, catalogue: &Catalogue) -> Result<(), String> {
         is_range(check.within())?;
         match check {
-            Check::Ratio { arms, at, .. } => self.check_at(at, Some(at.load), arms, true),
-            Check::MeanRatio { at, .. } if at.size.is_some() => {
+            ClaimCheck::Ratio { arms, at, .. } => self.check_at(at, Some(at.load), arms, true),
+            ClaimCheck::MeanRatio { at, .. } if at.size.is_some() => {
                 Err("a mean is over all sizes of the cell: at without size".to_owned())
             }
-            Check::MeanRatio { arms, at, .. } => self.check_at(at, Some(at.load), arms, false),
-            Check::LoadRatio { loads, .. } if loads[0] == loads[1] => {
+            ClaimCheck::MeanRatio { arms, at, .. } => self.check_at(at, Some(at.load), arms, false),
+            ClaimCheck::LoadRatio { loads, .. } if loads[0] == loads[1] => {
                 Err("loads: the same twice".to_owned())
             }
-            Check::LoadRatio { arm, at, loads, .. } => {
+            ClaimCheck::LoadRatio { arm, at, loads, .. } => {
                 let arms = std::slice::from_ref(arm);
                 loads.iter().try_for_each(|load| self.check_at(at, Some(*load), arms, true))
             }
-            Check::Rows { arms, at, published, .. } => {
+            ClaimCheck::Rows { arms, at, published, .. } => {
                 if published.is_empty()
                     || published.values().any(|value| value.is_nan() || *value <= 0.0)
                 {
                     return Err("published needs ratios above 0, by size".to_owned());
                 }
                 published.keys().try_for_each(|size| {
-                    let at = At { size: Some(size.clone()), ..at.clone() };
+                    let at = ClaimCondition { size: Some(size.clone()), ..at.clone() };
                     self.check_at(&at, Some(at.load), arms, true)
                 })
             }
-            Check::Everywhere { arms, cells, .. }
-            | Check::Opposite { arms, cells, .. }
-            | Check::Somewhere { arms, cells, .. } => {
+            ClaimCheck::Everywhere { arms, cells, .. }
+            | ClaimCheck::Opposite { arms, cells, .. }
+            | ClaimCheck::Somewhere { arms, cells, .. } => {
                 if cells.is_empty() {
                     return Err("cells is empty".to_owned());
                 }
-                cells
-                    .iter()
-                    .try_for_each(|cell| self.check_at(&At::of_cell(cell), None, arms, false))
+                cells.iter().try_for_each(|cell| {
+                    self.check_at(&ClaimCondition::of_cell(cell), None, arms, false)
+                })
             }
-            Check::AgainstBest { arm, rivals, cells, .. } => {
+            ClaimCheck::AgainstBest { arm, rivals, cells, .. } => {
                 if cells.is_empty() || rivals.is_empty() || rivals.contains(arm) {
                     return Err("it needs cells, and rivals that are not the arm".to_owned());
                 }
                 let arms: Vec<String> = rivals.iter().chain([arm]).cloned().collect();
-                cells
-                    .iter()
-                    .try_for_each(|cell| self.check_at(&At::of_cell(cell), None, &arms, false))
+                cells.iter().try_for_each(|cell| {
+                    self.check_at(&ClaimCondition::of_cell(cell), None, &arms, false)
+                })
             }
-            Check::RankCorrelation { arms, places, second_arms, .. } => {
+            ClaimCheck::RankCorrelation { arms, places, second_arms, .. } => {
                 let second = second_arms.as_ref().unwrap_or(arms);
                 if arms.len() < 3 || second.len() != arms.len() {
                     return Err("ranks need three arms or more, as many in both places".to_owned());
@@ -202,7 +204,7 @@ impl Study {
                 self.check_at(&places[0], Some(places[0].load), arms, true)?;
                 self.check_at(&places[1], Some(places[1].load), second, true)
             }
-            Check::Probe { probe, with, .. } => match catalogue.probe(probe) {
+            ClaimCheck::Probe { probe, with, .. } => match catalogue.probe(probe) {
                 Some(known) => known.parse(with).map(|_| ()).map_err(|unfit| unfit.to_string()),
                 None => Err(unknown("probe", probe, catalogue.probes.iter().map(|p| p.name()))),
             },
@@ -213,7 +215,7 @@ impl Study {
     /// the cell must have exactly one size.
     fn check_at(
         &self,
-        at: &At,
+        at: &ClaimCondition,
         load: Option<BackgroundLoad>,
         arms: &[String],
         one_size: bool,
@@ -247,7 +249,7 @@ impl Study {
     }
 }
 
-impl Check {
+impl ClaimCheck {
     /// Returns the range in which the figure must lie.
     pub fn within(&self) -> [f64; 2] {
         match self {
@@ -265,7 +267,7 @@ impl Check {
     }
 }
 
-impl Check {
+impl ClaimCheck {
     /// Returns the names of the cells that this check reads.
     pub fn cells(&self) -> Vec<&str> {
         match self {
@@ -322,7 +324,7 @@ fn is_blank(reason: Option<&str>) -> bool {
 
 fn is_range([lo, hi]: [f64; 2]) -> Result<(), String> {
     if lo.is_nan() || hi.is_nan() || lo > hi {
-        return Err(format!("[{lo}, {hi}] is no range: the lower end comes first"));
+        return Err(format!("[{lo}, {hi}] is not a range: the lower end comes first"));
     }
     Ok(())
 }
@@ -344,7 +346,7 @@ fn odd_text(value: &toml::Value) -> Option<String> {
 fn unknown<'n>(what: &str, name: &str, known: impl Iterator<Item = &'n str>) -> String {
     let known: Vec<&str> = known.collect();
     let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
-    format!("there is no {what} {name:?}; there is {known}")
+    format!("unknown {what} {name:?}; known: {known}")
 }
 
 fn distinct<'n>(what: &str, names: impl Iterator<Item = &'n str>) -> Result<(), String> {

@@ -5,53 +5,57 @@
 //! single session decides nothing, nor does a difference smaller than the noise of the run.
 
 mod best;
-mod board;
 mod correlation;
 mod decide;
+mod measurements;
 mod several;
 mod side;
 mod words;
 
 use super::{
-    file::{Check, Claim, Study},
-    result::{ClaimResult, ClaimVerdict, Evidence, StudyResult, Wider},
+    file::{Claim, ClaimCheck, StudyFile},
+    result::{ClaimEvidence, ClaimResult, ClaimVerdict, StudyResult, Wider},
 };
-use board::{Board, Figure};
+use measurements::{RatioFigure, StudyMeasurements};
 
 /// The result of one check.
-struct Judged {
-    evidence: Evidence,
+struct JudgedCheck {
+    evidence: ClaimEvidence,
     why: String,
     /// The figure behind the verdict, if it is an interval.
-    figure: Option<Figure>,
+    figure: Option<RatioFigure>,
     /// The number of candidates from which this result was picked as the worst.
     of: usize,
 }
 
-impl Judged {
-    fn plain(evidence: Evidence, why: String) -> Self {
+impl JudgedCheck {
+    fn plain(evidence: ClaimEvidence, why: String) -> Self {
         Self { evidence, why, figure: None, of: 1 }
     }
 }
 
 /// Returns the verdict on every claim of a study. `result` must be complete except for its claims.
-pub fn judge(study: &Study, result: &StudyResult) -> Vec<ClaimResult> {
-    study.claims.iter().map(|claim| judge_one(claim, &Board { study, result })).collect()
+pub fn judge(study: &StudyFile, result: &StudyResult) -> Vec<ClaimResult> {
+    study
+        .claims
+        .iter()
+        .map(|claim| judge_one(claim, &StudyMeasurements { study, result }))
+        .collect()
 }
 
-fn judge_one(claim: &Claim, board: &Board<'_>) -> ClaimResult {
-    let all = |checks: &[Check], from: usize| -> Vec<Judged> {
+fn judge_one(claim: &Claim, board: &StudyMeasurements<'_>) -> ClaimResult {
+    let all = |checks: &[ClaimCheck], from: usize| -> Vec<JudgedCheck> {
         let numbered = checks.iter().enumerate();
         let judged = numbered.map(|(n, check)| decide::check(board, &claim.id, from + n, check));
         judged.flatten().collect()
     };
-    let published = Said::of(all(&claim.checks, 0), board.noise());
+    let published = CombinedChecks::of(all(&claim.checks, 0), board.noise());
     let (verdict, reason) = match &claim.not_runnable {
         Some(reason) => (ClaimVerdict::NotRunnable, reason.clone()),
         None => (published.verdict, published.reason),
     };
     let wider = (!claim.wider.is_empty()).then(|| {
-        let said = Said::of(all(&claim.wider, claim.checks.len()), board.noise());
+        let said = CombinedChecks::of(all(&claim.wider, claim.checks.len()), board.noise());
         Wider { verdict: said.verdict, reason: said.reason, evidence: said.evidence }
     });
     let flips = all(&claim.flips, claim.checks.len() + claim.wider.len());
@@ -75,15 +79,15 @@ fn judge_one(claim: &Claim, board: &Board<'_>) -> ClaimResult {
 }
 
 /// The combined result of several checks.
-struct Said {
+struct CombinedChecks {
     verdict: ClaimVerdict,
     reason: String,
     /// The checks that decided come first, so that the report shows their figure.
-    evidence: Vec<Evidence>,
+    evidence: Vec<ClaimEvidence>,
 }
 
-impl Said {
-    fn of(mut judged: Vec<Judged>, noise: f64) -> Self {
+impl CombinedChecks {
+    fn of(mut judged: Vec<JudgedCheck>, noise: f64) -> Self {
         answer_for_choice(&mut judged, noise);
         let (verdict, reason) = together(&judged);
         judged.sort_by_key(|one| one.evidence.verdict != verdict);
@@ -94,7 +98,7 @@ impl Said {
 
 /// Widens the intervals if one contradiction among many decides: at 95 %, one interval in twenty is off by chance
 /// (Bonferroni). A verdict for which all checks must hold needs no correction, because no single check is picked.
-fn answer_for_choice(judged: &mut [Judged], noise: f64) {
+fn answer_for_choice(judged: &mut [JudgedCheck], noise: f64) {
     let many: usize = judged.iter().filter(|one| one.figure.is_some()).map(|one| one.of).sum();
     if many < 2 {
         return;
@@ -112,9 +116,9 @@ fn answer_for_choice(judged: &mut [Judged], noise: f64) {
 }
 
 /// Returns the combined verdict and the explanation of the check that decided it.
-fn together(judged: &[Judged]) -> (ClaimVerdict, String) {
+fn together(judged: &[JudgedCheck]) -> (ClaimVerdict, String) {
     use ClaimVerdict::{Contradicted, NotRunnable, Reproduced, Undecided};
-    let sentence = |one: &Judged| {
+    let sentence = |one: &JudgedCheck| {
         let disturbed =
             one.figure.map_or_else(String::new, |figure| words::disturbed(figure.disturbed));
         format!("{}; {}{disturbed}", one.evidence.text, one.why)

@@ -26,7 +26,7 @@ impl Eta {
     }
 
     /// Records that a place starts; the previous one is finished.
-    pub fn place(&mut self, number: usize) {
+    pub fn begin_condition(&mut self, number: usize) {
         self.settle();
         self.began = Some((number, Instant::now()));
     }
@@ -75,8 +75,8 @@ mod tests {
         assert_eq!(eta.left().as_secs(), 450);
         eta.session();
         assert_eq!(eta.left().as_secs(), 450);
-        eta.place(1);
-        eta.place(0);
+        eta.begin_condition(1);
+        eta.begin_condition(0);
         let left = eta.left().as_secs_f64();
         assert!((295.0..=301.0).contains(&left), "{left}");
         eta.session_done();

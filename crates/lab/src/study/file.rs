@@ -3,12 +3,12 @@
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-use thalweg_measure::{load::BackgroundLoad, sample::Metric};
+use thalweg_measure::{load::BackgroundLoad, sample::SampleMetric};
 
 /// A published experiment, restated as data.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
-pub struct Study {
+pub struct StudyFile {
     /// The version of this format: 1.
     pub schema: u32,
     /// The short name on the command line, for example `002`.
@@ -24,10 +24,10 @@ pub struct Study {
     pub source: Article,
     /// The comparisons: which arms, at which sizes and loads.
     #[serde(rename = "cell")]
-    pub cells: Vec<Cell>,
+    pub cells: Vec<StudyCell>,
     /// The variants that are compared.
     #[serde(rename = "arm")]
-    pub arms: Vec<Arm>,
+    pub arms: Vec<StudyArm>,
     /// The published statements, in a form that can be checked.
     #[serde(rename = "claim", default)]
     pub claims: Vec<Claim>,
@@ -43,17 +43,17 @@ pub struct Article {
     pub parameters: BTreeMap<String, toml::Value>,
     /// The tables of the article, row by row.
     #[serde(rename = "table", default)]
-    pub tables: Vec<Table>,
+    pub tables: Vec<SourceTable>,
     /// Everything else in the article, item by item: where each one is run, or why it is not.
     #[serde(rename = "item", default)]
-    pub items: Vec<Item>,
+    pub items: Vec<SourceItem>,
 }
 
 /// One piece of an article's content. docs/benchmarks/articles.md is generated from items and claims.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
-pub struct Item {
-    pub what: What,
+pub struct SourceItem {
+    pub what: SideMetric,
     pub text: String,
     /// The cells, arms and claims that cover this item.
     #[serde(default)]
@@ -66,10 +66,10 @@ pub struct Item {
     pub absent: Option<String>,
 }
 
-/// The kind of an [`Item`].
+/// The kind of an [`SourceItem`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum What {
+pub enum SideMetric {
     /// The machine, its kernel or its compiler.
     System,
     Program,
@@ -81,7 +81,7 @@ pub enum What {
     Claim,
 }
 
-impl What {
+impl SideMetric {
     /// Returns the name used in study files.
     pub fn name(self) -> &'static str {
         match self {
@@ -96,7 +96,7 @@ impl What {
 
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
-pub struct Table {
+pub struct SourceTable {
     /// The quantity in the table, with its unit.
     pub name: String,
     /// The column names. The first column contains the row names.
@@ -108,7 +108,7 @@ pub struct Table {
 /// Arms that are interleaved with each other, at several sizes and loads.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
-pub struct Cell {
+pub struct StudyCell {
     /// The name by which claims refer to this cell.
     pub name: String,
     /// Bytes per operation, for example `64KiB`, `7MB` or `16GiB`.
@@ -135,9 +135,9 @@ pub struct Cell {
     pub with: toml::Table,
 }
 
-impl Cell {
+impl StudyCell {
     /// Returns the parameters of an arm in this cell.
-    pub fn parameters(&self, arm: &Arm) -> toml::Table {
+    pub fn parameters(&self, arm: &StudyArm) -> toml::Table {
         let mut both = arm.with.clone();
         for (key, value) in &self.with {
             match (both.get_mut(key), value) {
@@ -161,14 +161,14 @@ fn idle_only() -> Vec<BackgroundLoad> {
 /// A variant that is measured.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
-pub struct Arm {
+pub struct StudyArm {
     /// The name in cells, claims and results.
     pub name: String,
     /// The work that creates the arm: a name from [`ARM_KINDS`](crate::arms::ARM_KINDS).
     pub work: String,
     /// Origin of the arm: from the article, or added for a fair comparison.
     #[serde(default)]
-    pub origin: Origin,
+    pub origin: ArmOrigin,
     /// A note for readers, for example which parameter flips the result or what the arm represents.
     pub note: Option<String>,
     /// The parameters of the work.
@@ -178,7 +178,7 @@ pub struct Arm {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Origin {
+pub enum ArmOrigin {
     /// The article's method with the article's parameters.
     #[default]
     Published,
@@ -207,21 +207,21 @@ pub struct Claim {
     pub why: Option<String>,
     /// Checks "as published": the article's own programs, parameters, sizes and memory state. All must hold.
     #[serde(rename = "check", default)]
-    pub checks: Vec<Check>,
+    pub checks: Vec<ClaimCheck>,
     /// The reason why the claim cannot be run as published on this kind of machine.
     pub not_runnable: Option<String>,
     /// Checks under modern conditions: what a fair comparison needs and what is in use today. All must hold for the
     /// second verdict; they do not affect the first one.
     #[serde(rename = "wider", default)]
-    pub wider: Vec<Check>,
+    pub wider: Vec<ClaimCheck>,
     /// Ratios that show which parameter flips the result. They do not affect either verdict.
     #[serde(rename = "flip", default)]
-    pub flips: Vec<Check>,
+    pub flips: Vec<ClaimCheck>,
 }
 
 impl Claim {
     /// Returns all checks of the claim in the order by which probes are numbered: as published, wider, flips.
-    pub fn all_checks(&self) -> impl Iterator<Item = &Check> {
+    pub fn all_checks(&self) -> impl Iterator<Item = &ClaimCheck> {
         self.checks.iter().chain(&self.wider).chain(&self.flips)
     }
 
@@ -249,12 +249,12 @@ pub const KINDS: &[&str] = &["number", "ratio", "conclusion", "mechanism", "meth
 /// contradicted.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(tag = "test", rename_all = "kebab-case", deny_unknown_fields)]
-pub enum Check {
+pub enum ClaimCheck {
     Ratio {
         arms: [String; 2],
-        at: At,
+        at: ClaimCondition,
         #[serde(default)]
-        metric: Metric,
+        metric: SampleMetric,
         within: [f64; 2],
         /// Explanation for the report.
         note: Option<String>,
@@ -263,9 +263,9 @@ pub enum Check {
     MeanRatio {
         arms: [String; 2],
         /// The place, without a size.
-        at: At,
+        at: ClaimCondition,
         #[serde(default)]
-        metric: Metric,
+        metric: SampleMetric,
         within: [f64; 2],
         note: Option<String>,
     },
@@ -273,10 +273,10 @@ pub enum Check {
     LoadRatio {
         arm: String,
         /// The place, without a load.
-        at: At,
+        at: ClaimCondition,
         loads: [BackgroundLoad; 2],
         #[serde(default)]
-        metric: Metric,
+        metric: SampleMetric,
         within: [f64; 2],
         note: Option<String>,
     },
@@ -284,9 +284,9 @@ pub enum Check {
     Rows {
         arms: [String; 2],
         /// The place, without a size.
-        at: At,
+        at: ClaimCondition,
         #[serde(default)]
-        metric: Metric,
+        metric: SampleMetric,
         /// Published ratios by size.
         published: BTreeMap<String, f64>,
         within: [f64; 2],
@@ -298,7 +298,7 @@ pub enum Check {
         arms: [String; 2],
         cells: Vec<String>,
         #[serde(default)]
-        metric: Metric,
+        metric: SampleMetric,
         /// The range that both intervals must not touch, one above and one below it.
         around: [f64; 2],
         note: Option<String>,
@@ -308,7 +308,7 @@ pub enum Check {
         arms: [String; 2],
         cells: Vec<String>,
         #[serde(default)]
-        metric: Metric,
+        metric: SampleMetric,
         within: [f64; 2],
         note: Option<String>,
     },
@@ -317,7 +317,7 @@ pub enum Check {
         arms: [String; 2],
         cells: Vec<String>,
         #[serde(default)]
-        metric: Metric,
+        metric: SampleMetric,
         within: [f64; 2],
         note: Option<String>,
     },
@@ -329,18 +329,18 @@ pub enum Check {
         rivals: Vec<String>,
         cells: Vec<String>,
         #[serde(default)]
-        metric: Metric,
+        metric: SampleMetric,
         within: [f64; 2],
         note: Option<String>,
     },
     /// Rank correlation (Spearman) between the costs of the arms in one place and in another.
     RankCorrelation {
         arms: Vec<String>,
-        places: [At; 2],
+        places: [ClaimCondition; 2],
         /// The names of the arms in the second place, if they differ.
         second_arms: Option<Vec<String>>,
         #[serde(default)]
-        metric: Metric,
+        metric: SampleMetric,
         within: [f64; 2],
         note: Option<String>,
     },
@@ -358,7 +358,7 @@ pub enum Check {
 /// A place in the results: cell, size and load.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
-pub struct At {
+pub struct ClaimCondition {
     pub cell: String,
     /// The size as written in the cell. May be omitted if the cell has only one.
     pub size: Option<String>,
@@ -366,7 +366,7 @@ pub struct At {
     pub load: BackgroundLoad,
 }
 
-impl At {
+impl ClaimCondition {
     /// Returns a place in `cell` for any size, without load.
     #[must_use]
     pub fn of_cell(cell: &str) -> Self {

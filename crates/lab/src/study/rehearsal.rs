@@ -5,8 +5,8 @@ use std::{fs, path::Path};
 use thalweg_core::quantity::parse_some_bytes;
 
 use super::store::Loaded;
-use crate::arms::{Catalogue, Job};
-use thalweg_measure::scratch::Folder;
+use crate::arms::{ArmJob, Catalogue};
+use thalweg_measure::scratch::ScratchFolder;
 
 /// Problems that a run of the study would meet.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -21,22 +21,28 @@ impl Rehearsal {
     pub fn of(
         loaded: &Loaded,
         catalogue: &Catalogue,
-        (program, at): (&Path, &Path),
+        program: &Path,
+        at: &Path,
     ) -> Result<Self, String> {
         let failed = |e| format!("{}: {e}", at.display());
-        let scratch = Folder::named(at, "study").map_err(failed)?;
+        let scratch = ScratchFolder::named(at, "study").map_err(failed)?;
         let (studies, none) = (loaded.beside(), toml::Table::new());
         let (scratch, studies) = (scratch.path(), studies.as_path());
-        let job = Job { arm: "", with: &none, bytes: 0, scratch, studies, program };
+        let job = ArmJob { arm: "", with: &none, bytes: 0, scratch, studies, program };
         let mut found = Self::default();
         found.arms(loaded, catalogue, job)?;
         Ok(found)
     }
 
     /// Records each reason once, with all cells to which it applies.
-    fn arms(&mut self, loaded: &Loaded, catalogue: &Catalogue, job: Job<'_>) -> Result<(), String> {
+    fn arms(
+        &mut self,
+        loaded: &Loaded,
+        catalogue: &Catalogue,
+        job: ArmJob<'_>,
+    ) -> Result<(), String> {
         let study = &loaded.study;
-        let mut missing = Told::default();
+        let mut missing = FoundProblems::default();
         for cell in &study.cells {
             for name in &cell.arms {
                 let Some(arm) = study.arms.iter().find(|arm| arm.name == *name) else { continue };
@@ -46,7 +52,7 @@ impl Rehearsal {
                 // As in a run, each arm gets its own directory, so that two arms cannot use the same file.
                 let own = job.scratch.join("arm");
                 fs::create_dir(&own).map_err(|e| format!("{}: {e}", own.display()))?;
-                let job = Job { arm: name, with: &with, bytes, scratch: &own, ..job };
+                let job = ArmJob { arm: name, with: &with, bytes, scratch: &own, ..job };
                 if let Err(unfit) = kind.open(&job) {
                     missing.add(&cell.name, format!("arm {name:?}: {unfit}"));
                 }
@@ -60,9 +66,9 @@ impl Rehearsal {
 
 /// Reasons in the order in which they were found, each with its cells.
 #[derive(Default)]
-struct Told(Vec<(String, Vec<String>)>);
+struct FoundProblems(Vec<(String, Vec<String>)>);
 
-impl Told {
+impl FoundProblems {
     fn add(&mut self, cell: &str, what: String) {
         let cell = format!("{cell:?}");
         match self.0.iter_mut().find(|(known, _)| *known == what) {

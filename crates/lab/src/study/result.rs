@@ -4,12 +4,12 @@
 use serde::{Deserialize, Serialize};
 use thalweg_core::{Guarantees, profile::Ratio};
 
-use super::file::{GOAL, Origin};
-use crate::arms::Finding;
+use super::file::{ArmOrigin, GOAL};
+use crate::arms::ProbeFinding;
 use thalweg_measure::load::BackgroundLoad;
 use thalweg_measure::{
-    sample::{CallsKind, Metric, Sample},
-    stats::Verdict,
+    sample::{CallsKind, Sample, SampleMetric},
+    stats::RatioVerdict,
 };
 
 /// The result of a run of one study.
@@ -48,7 +48,7 @@ pub struct StudyResult {
     pub probes: Vec<ProbeResult>,
     /// The time spent in each place; shows how to shorten a run.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub costs: Vec<PlaceCost>,
+    pub costs: Vec<ConditionCost>,
     /// The claims with their verdicts.
     pub claims: Vec<ClaimResult>,
 }
@@ -91,7 +91,7 @@ pub struct ProbeSession {
     /// The session's number, from 0.
     pub session: usize,
     /// The result; `None` if the probe could not run.
-    pub finding: Option<Finding>,
+    pub finding: Option<ProbeFinding>,
     /// The reason why the probe could not run.
     pub missing: Option<String>,
 }
@@ -121,7 +121,7 @@ pub struct Protocol {
 
 /// A combination of cell, size and load in which a figure was measured.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
-pub struct Place {
+pub struct Condition {
     pub cell: String,
     /// The size as the study writes it.
     pub size: String,
@@ -132,9 +132,9 @@ pub struct Place {
 
 /// The time spent in one place.
 #[derive(Clone, Debug, Deserialize, Serialize)]
-pub struct PlaceCost {
+pub struct ConditionCost {
     #[serde(flatten)]
-    pub place: Place,
+    pub place: Condition,
     /// Wall time of all sessions together, in seconds: set-up, warm-up, rounds and verification.
     pub seconds: f64,
 }
@@ -143,8 +143,8 @@ pub struct PlaceCost {
 pub struct ArmResult {
     pub name: String,
     #[serde(flatten)]
-    pub place: Place,
-    pub origin: Origin,
+    pub place: Condition,
+    pub origin: ArmOrigin,
     /// The guarantees of the arm; `None` for a baseline.
     pub promises: Option<Guarantees>,
     /// The result of the alias probe: `copied`, `shared`, or the reason why it could not run.
@@ -216,7 +216,7 @@ pub struct RoundSample {
 pub struct Missing {
     pub arm: String,
     #[serde(flatten)]
-    pub place: Place,
+    pub place: Condition,
     pub reason: String,
 }
 
@@ -226,13 +226,13 @@ pub struct RatioResult {
     pub a: String,
     pub b: String,
     #[serde(flatten)]
-    pub place: Place,
+    pub place: Condition,
     /// Wall time or CPU time per operation.
-    pub metric: Metric,
+    pub metric: SampleMetric,
     /// Cost of `a` divided by the cost of `b`, with its 95 % interval over sessions.
     #[serde(flatten)]
     pub ratio: Ratio,
-    pub verdict: Verdict,
+    pub verdict: RatioVerdict,
     /// `true` if both arms give the same guarantees. Otherwise a ranking must mention the difference.
     pub same_promises: bool,
 }
@@ -258,12 +258,12 @@ pub struct ClaimResult {
     /// The reason in words; names what is missing if the claim is not runnable.
     pub reason: String,
     /// The evidence of each check, those that decided first.
-    pub evidence: Vec<Evidence>,
+    pub evidence: Vec<ClaimEvidence>,
     /// The verdict under modern conditions; `None` if the study has no such checks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wider: Option<Wider>,
     /// The parameters that flip the result.
-    pub flips: Vec<Evidence>,
+    pub flips: Vec<ClaimEvidence>,
 }
 
 /// The verdict on a claim under modern conditions.
@@ -273,7 +273,7 @@ pub struct Wider {
     /// The reason in words.
     pub reason: String,
     /// The evidence of each check, those that decided first.
-    pub evidence: Vec<Evidence>,
+    pub evidence: Vec<ClaimEvidence>,
 }
 
 impl ClaimResult {
@@ -285,7 +285,7 @@ impl ClaimResult {
 
 /// The result of one check.
 #[derive(Clone, Debug, Deserialize, Serialize)]
-pub struct Evidence {
+pub struct ClaimEvidence {
     /// A description of the comparison.
     pub text: String,
     pub measured: Option<f64>,
@@ -348,7 +348,7 @@ mod tests {
 
     #[test]
     fn a_range_with_an_open_end_survives_its_json() {
-        let evidence = Evidence {
+        let evidence = ClaimEvidence {
             text: String::new(),
             measured: Some(1.0),
             lo: None,
@@ -357,9 +357,9 @@ mod tests {
             verdict: ClaimVerdict::Undecided,
         };
         let text = serde_json::to_string(&evidence).unwrap();
-        let again: Evidence = serde_json::from_str(&text).unwrap();
+        let again: ClaimEvidence = serde_json::from_str(&text).unwrap();
         assert_eq!(again.within, Some([2.0, f64::INFINITY]));
         let without = text.replace("\"within\":[2.0,null],", "");
-        assert_eq!(serde_json::from_str::<Evidence>(&without).unwrap().within, None);
+        assert_eq!(serde_json::from_str::<ClaimEvidence>(&without).unwrap().within, None);
     }
 }

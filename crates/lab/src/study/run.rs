@@ -8,47 +8,47 @@ use std::{
 use thalweg_core::Cancelled;
 
 use super::{
+    conditions::conditions_of,
     eta::Eta,
-    places::places,
-    result::{Place, Protocol, StudyResult, StudyText},
+    evaluation,
+    messages::{SessionEvent, SessionJob, SessionLog},
+    result::{Condition, Protocol, StudyResult, StudyText},
     settings::Settings,
     store::Loaded,
-    sum,
-    wire::{Event, SessionJob, SessionLog},
 };
 use crate::arms::volume::Volume;
 use thalweg_measure::{
     conditions::{self, Conditions},
     process,
-    schedule::Failure,
-    scratch::Folder,
-    session::{self, Patience},
+    schedule::SampleFailure,
+    scratch::ScratchFolder,
+    session::{self, SessionPatience},
     stats::Random,
 };
 
 /// No sample takes this long. A session can be killed at once, because all its files are in a directory of this run.
-const PATIENCE: Patience =
-    Patience { silence: Duration::from_secs(30 * 60), grace: Duration::ZERO };
+const PATIENCE: SessionPatience =
+    SessionPatience { silence: Duration::from_secs(30 * 60), grace: Duration::ZERO };
 
 /// The environment of a run.
-pub struct Stage<'s> {
+pub struct RunStage<'s> {
     /// The thalweg binary; `PROGRAM helper session` runs a session.
     pub program: &'s Path,
     /// A directory on the file system under test. A hidden directory is created in it and removed afterwards.
     pub at: &'s Path,
     /// Called several times per second.
     pub stop: &'s dyn Fn() -> Result<(), Cancelled>,
-    pub watch: &'s mut dyn FnMut(&Progress<'_>),
+    pub watch: &'s mut dyn FnMut(&StudyProgress<'_>),
 }
 
 /// The progress of a run.
 #[derive(Clone, Debug)]
-pub struct Progress<'p> {
+pub struct StudyProgress<'p> {
     pub study: &'p str,
     /// The current session, from 1, and the number of sessions.
     pub session: [usize; 2],
     /// The current place; `None` between sessions.
-    pub place: Option<&'p Place>,
+    pub place: Option<&'p Condition>,
     /// Finished rounds in that place, and the number of rounds.
     pub round: [usize; 2],
     /// Throughput of each arm in that round, in 10^9 bytes per second.
@@ -94,10 +94,10 @@ pub enum RunError {
 pub fn run(
     studies: &[Loaded],
     settings: &Settings,
-    stage: &mut Stage<'_>,
+    stage: &mut RunStage<'_>,
 ) -> Vec<Result<StudyResult, RunError>> {
     let courses = studies.iter().map(|loaded| Course::new(loaded, settings, stage.at)).collect();
-    let mut run = Run { courses, settings, stage, began: Instant::now() };
+    let mut run = StudyRun { courses, settings, stage, began: Instant::now() };
     for session in 0..settings.sessions {
         for number in 0..run.courses.len() {
             if run.courses[number].failed.is_some() {
@@ -116,20 +116,20 @@ pub fn run(
 }
 
 /// The state of a run of several studies.
-struct Run<'r, 's> {
+struct StudyRun<'r, 's> {
     courses: Vec<Course<'r>>,
     settings: &'r Settings,
-    stage: &'r mut Stage<'s>,
+    stage: &'r mut RunStage<'s>,
     began: Instant,
 }
 
-impl Run<'_, '_> {
+impl StudyRun<'_, '_> {
     /// Waits until the pause after the study's last session is over.
     fn wait(&mut self, number: usize) -> Result<(), RunError> {
         let Some(ended) = self.courses[number].ended else { return Ok(()) };
         while ended.elapsed() < self.settings.pause {
             (self.stage.stop)()?;
-            self.report(number, None, (0, &[]));
+            self.report(number, None, 0, &[]);
             let rest = self.settings.pause.saturating_sub(ended.elapsed());
             thread::sleep(rest.min(Duration::from_millis(200)));
         }
@@ -145,7 +145,7 @@ impl Run<'_, '_> {
             session: session + 1,
             reason,
         };
-        let scratch = Folder::named(at, "study");
+        let scratch = ScratchFolder::named(at, "study");
         let scratch = scratch.map_err(|e| broken(format!("{}: {e}", at.display())))?;
         if course.first.is_none() {
             (course.began, course.first) = (conditions::now(), Some(Instant::now()));
@@ -167,19 +167,19 @@ impl Run<'_, '_> {
         let command = process::helper(&job.program, "session");
         let done = session::run(command, &job, PATIENCE, stop, &mut |event| {
             match event {
-                Event::Place { place } => {
-                    self.courses[number].eta.place(place);
-                    self.report(number, Some(place), (0, &[]));
+                SessionEvent::Place { place } => {
+                    self.courses[number].eta.begin_condition(place);
+                    self.report(number, Some(place), 0, &[]);
                 }
-                Event::Round { place, done, rates } => {
-                    self.report(number, Some(place), (done, &rates));
+                SessionEvent::Round { place, done, rates } => {
+                    self.report(number, Some(place), done, &rates);
                 }
-                Event::Wrong { arm, place, reason } => {
+                SessionEvent::Wrong { arm, place, reason } => {
                     let at = format!("{} {} {}", place.cell, place.size, place.load.name());
                     let (study, session) = (study.clone(), session + 1);
                     return Some(Err(RunError::Wrong { study, arm, at, session, reason }));
                 }
-                Event::Done { log } => return Some(Ok(log)),
+                SessionEvent::Done { log } => return Some(Ok(log)),
             }
             None
         });
@@ -187,23 +187,29 @@ impl Run<'_, '_> {
         let course = &mut self.courses[number];
         course.eta.session_done();
         course.ended = Some(Instant::now());
-        let done = done.or_else(|failure: Failure| Err(broken(failure.unfit()?.reason)))?;
+        let done = done.or_else(|failure: SampleFailure| Err(broken(failure.unfit()?.reason)))?;
         course.logs.push(done?);
         Ok(())
     }
 
     /// Reports progress: the place, if any, its round and the throughput of each arm.
-    fn report(&mut self, number: usize, place: Option<usize>, round: (usize, &[(String, f64)])) {
+    fn report(
+        &mut self,
+        number: usize,
+        place: Option<usize>,
+        round: usize,
+        rates: &[(String, f64)],
+    ) {
         let (course, settings) = (&self.courses[number], self.settings);
         let left = self.left(course);
         let spent = self.began.elapsed().as_secs_f64();
         let session = settings.sessions - course.eta.sessions_left();
-        (self.stage.watch)(&Progress {
+        (self.stage.watch)(&StudyProgress {
             study: &course.loaded.study.id,
             session: [session, settings.sessions],
             place: place.and_then(|place| course.places.get(place)),
-            round: [round.0, settings.rounds],
-            rates: round.1,
+            round: [round, settings.rounds],
+            rates,
             done: spent / (spent + left.as_secs_f64()).max(1e-9),
             left,
         });
@@ -228,7 +234,7 @@ impl Run<'_, '_> {
 /// The state of one study in a run.
 struct Course<'c> {
     loaded: &'c Loaded,
-    places: Vec<Place>,
+    places: Vec<Condition>,
     eta: Eta,
     random: Random,
     began: String,
@@ -242,11 +248,11 @@ struct Course<'c> {
 
 impl<'c> Course<'c> {
     fn new(loaded: &'c Loaded, settings: &Settings, at: &Path) -> Self {
-        let (places, failed) = match places(&loaded.study, settings) {
+        let (places, failed) = match conditions_of(&loaded.study, settings) {
             Ok(places) => (places, None),
             Err(reason) => (Vec::new(), Some(RunError::Settings(reason))),
         };
-        let guess = |place: &Place| {
+        let guess = |place: &Condition| {
             let arms = loaded.study.cell(&place.cell).map_or(0, |cell| cell.arms.len());
             // Each arm, one of them twice, and about two more rounds for set-up.
             (arms + 1) as f64 * settings.sample.as_secs_f64() * (settings.rounds + 2) as f64
@@ -290,7 +296,7 @@ impl<'c> Course<'c> {
         };
         let conditions = serde_json::to_value(&self.conditions).unwrap_or_default();
         let hash = self.loaded.hash();
-        let result = sum::result_of(&self.loaded.study, self.logs, protocol, conditions);
+        let result = evaluation::result_of(&self.loaded.study, self.logs, protocol, conditions);
         Ok(StudyResult {
             text: Some(StudyText { ran: Some(hash.clone()), judged: hash }),
             ..result

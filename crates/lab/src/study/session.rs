@@ -9,18 +9,18 @@ use std::{
 use thalweg_core::{Cancelled, Unfit};
 
 use super::{
-    file::{Check, Study},
-    group::{self, Ended, Opened, Pace},
-    result::{Place, ProbeResult, ProbeSession},
-    wire::{Event, PlaceLog, SessionJob, SessionLog},
+    file::{ClaimCheck, StudyFile},
+    messages::{ConditionLog, SessionEvent, SessionJob, SessionLog},
+    result::{Condition, ProbeResult, ProbeSession},
+    rounds::{self, OpenedArm, RoundPace, SessionEnd},
 };
-use crate::arms::{Catalogue, Job};
+use crate::arms::{ArmJob, Catalogue};
 use thalweg_measure::{
     load::Running,
     processors::{self, Processors},
 };
 use thalweg_measure::{
-    session::{self, tell},
+    session::{self, report},
     stats::{Random, median},
 };
 
@@ -31,49 +31,51 @@ pub fn main(catalogue: &Catalogue) -> Result<(), String> {
     rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))
         .map_err(|e| format!("prctl: {e}"))?;
     let job: SessionJob = session::job()?;
-    let study = Study::parse(&job.text, catalogue)?;
+    let study = StudyFile::parse(&job.text, catalogue)?;
     let everywhere = Processors::of_this_thread()?;
     if !job.pinned.is_empty() {
         processors::pin_to(&Processors::new(job.pinned.clone())?)?;
     }
     let random = Random::new(job.seed);
-    Session { job: &job, study: &study, catalogue, everywhere, random }.run()
+    StudySession { job: &job, study: &study, catalogue, everywhere, random }.run()
 }
 
-struct Session<'s> {
+struct StudySession<'s> {
     job: &'s SessionJob,
-    study: &'s Study,
+    study: &'s StudyFile,
     catalogue: &'s Catalogue,
     /// The CPU affinity before pinning.
     everywhere: Processors,
     random: Random,
 }
 
-impl Session<'_> {
+impl StudySession<'_> {
     fn run(mut self) -> Result<(), String> {
         let null_seconds = self.null_seconds();
         let mut order: Vec<usize> = (0..self.job.places.len()).collect();
         self.random.shuffle(&mut order);
-        let mut logs: Vec<Option<PlaceLog>> = vec![None; order.len()];
+        let mut logs: Vec<Option<ConditionLog>> = vec![None; order.len()];
         for number in order {
-            tell(&Event::Place { place: number })?;
+            report(&SessionEvent::Place { place: number })?;
             let began = Instant::now();
-            match self.place(number) {
+            match self.measure_condition(number) {
                 Ok(log) => {
                     let seconds = began.elapsed().as_secs_f64();
-                    logs[number] = Some(PlaceLog { seconds, ..log });
+                    logs[number] = Some(ConditionLog { seconds, ..log });
                 }
-                Err(Ended::Wrong { arm, reason }) => {
+                Err(SessionEnd::Wrong { arm, reason }) => {
                     let place = self.job.places[number].clone();
-                    return tell(&Event::Wrong { arm, place, reason });
+                    return report(&SessionEvent::Wrong { arm, place, reason });
                 }
-                Err(Ended::Cancelled) => return Err("nobody listens".to_owned()),
+                Err(SessionEnd::Cancelled) => {
+                    return Err("the parent process no longer reads".to_owned());
+                }
             }
         }
         let places = logs.into_iter().flatten().collect();
         let probes = self.probes();
         let log = SessionLog { session: self.job.session, null_seconds, places, probes };
-        tell(&Event::Done { log })
+        report(&SessionEvent::Done { log })
     }
 
     /// Measures the overhead of the harness: the median wall time of samples that do nothing.
@@ -93,34 +95,34 @@ impl Session<'_> {
         with: &'j toml::Table,
         bytes: u64,
         scratch: &'j Path,
-    ) -> Job<'j> {
+    ) -> ArmJob<'j> {
         let (studies, program) = (self.job.folder.as_path(), self.job.program.as_path());
-        Job { arm, with, bytes, scratch, studies, program }
+        ArmJob { arm, with, bytes, scratch, studies, program }
     }
 
     /// Runs one place, pinned to one CPU if its cell requests that.
-    fn place(&mut self, number: usize) -> Result<PlaceLog, Ended> {
+    fn measure_condition(&mut self, number: usize) -> Result<ConditionLog, SessionEnd> {
         let place = &self.job.places[number];
         if !self.study.cell(&place.cell).is_some_and(|cell| cell.pinned) {
-            return self.one_place(number);
+            return self.one_condition(number);
         }
         let here = Processors::of_this_thread();
         match here.and_then(|here| processors::pin_to(&here.last()).map(|()| here)) {
             Err(reason) => Ok(self.nothing_of(place, &reason)),
             Ok(here) => {
-                let log = self.one_place(number);
+                let log = self.one_condition(number);
                 // The affinity must be restored; otherwise the following places would be pinned as well.
-                processors::pin_to(&here).map_err(|_| Ended::Cancelled)?;
+                processors::pin_to(&here).map_err(|_| SessionEnd::Cancelled)?;
                 log
             }
         }
     }
 
     /// Returns the log of a place in which no arm could run.
-    fn nothing_of(&self, place: &Place, reason: &str) -> PlaceLog {
+    fn nothing_of(&self, place: &Condition, reason: &str) -> ConditionLog {
         let names = self.study.cell(&place.cell).map(|cell| cell.arms.as_slice());
         let missing = names.unwrap_or_default().iter();
-        PlaceLog {
+        ConditionLog {
             place: place.clone(),
             arms: Vec::new(),
             missing: missing.map(|name| (name.clone(), reason.to_owned())).collect(),
@@ -129,7 +131,7 @@ impl Session<'_> {
     }
 
     /// Runs one place: starts the load, opens the arms, runs the rounds. All resources are released on return.
-    fn one_place(&mut self, number: usize) -> Result<PlaceLog, Ended> {
+    fn one_condition(&mut self, number: usize) -> Result<ConditionLog, SessionEnd> {
         let place = &self.job.places[number];
         let scratch = self.job.scratch.join(format!("place-{number}"));
         let names = self.study.cell(&place.cell).map(|cell| cell.arms.clone()).unwrap_or_default();
@@ -143,14 +145,15 @@ impl Session<'_> {
             Err(unfit) => return Ok(nowhere(unfit.to_string())),
         };
         let opened = names.iter().map(|name| self.open(name, place, &scratch)).collect();
-        let pace = Pace {
+        let pace = RoundPace {
             session: self.job.session,
             rounds: self.rounds(place),
             sample: Duration::try_from_secs_f64(self.job.sample_seconds).unwrap_or_default(),
         };
-        let mut on_round =
-            |done, rates| tell(&Event::Round { place: number, done, rates }).map_err(|_| Cancelled);
-        let log = group::perform(place, opened, (pace, &mut self.random), &mut on_round);
+        let mut on_round = |done, rates| {
+            report(&SessionEvent::Round { place: number, done, rates }).map_err(|_| Cancelled)
+        };
+        let log = rounds::perform(place, opened, pace, &mut self.random, &mut on_round);
         // If the load failed at an unknown time, the samples were taken under another load and cannot be used.
         let log = match load.failed() {
             Some(reason) => log.map(|_| self.nothing_of(place, &reason)),
@@ -163,12 +166,12 @@ impl Session<'_> {
     }
 
     /// Returns the number of rounds. A cell with long operations can limit it.
-    fn rounds(&self, place: &Place) -> usize {
+    fn rounds(&self, place: &Condition) -> usize {
         let most = self.study.cell(&place.cell).and_then(|cell| cell.rounds);
         self.job.rounds.min(most.unwrap_or(usize::MAX))
     }
 
-    fn open(&self, name: &str, place: &Place, scratch: &Path) -> Opened {
+    fn open(&self, name: &str, place: &Condition, scratch: &Path) -> OpenedArm {
         let arm = (|| {
             let arm = self.study.arms.iter().find(|arm| arm.name == name);
             let cell = self.study.cell(&place.cell);
@@ -176,14 +179,14 @@ impl Session<'_> {
                 return Err(Unfit::because("the study does not describe it"));
             };
             let work = self.catalogue.arm_kind(&arm.work);
-            let work = work.ok_or_else(|| Unfit::because("there is no such work"))?;
+            let work = work.ok_or_else(|| Unfit::because("unknown work"))?;
             // Each arm gets its own directory, so that two arms of one work cannot use the same file.
             let number = self.study.arms.iter().position(|arm| arm.name == name).unwrap_or(0);
             let own = scratch.join(format!("arm-{number}"));
             fs::create_dir(&own).map_err(|e| Unfit::because(format!("{}: {e}", own.display())))?;
             work.open(&self.job(name, &cell.parameters(arm), place.bytes, &own))
         })();
-        Opened { name: name.to_owned(), arm }
+        OpenedArm { name: name.to_owned(), arm }
     }
 
     /// Runs every probe that a claim refers to.
@@ -191,9 +194,9 @@ impl Session<'_> {
         let mut found = Vec::new();
         for claim in &self.study.claims {
             for (check, asked) in claim.all_checks().enumerate() {
-                let Check::Probe { probe, with, .. } = asked else { continue };
+                let ClaimCheck::Probe { probe, with, .. } = asked else { continue };
                 let scratch = self.job.scratch.join(format!("probe-{}", found.len()));
-                let seen = self.probe(probe, with, (&claim.id, &scratch));
+                let seen = self.probe(probe, with, &claim.id, &scratch);
                 let session = ProbeSession {
                     session: self.job.session,
                     missing: seen.as_ref().err().map(ToString::to_string),
@@ -216,10 +219,11 @@ impl Session<'_> {
         &self,
         name: &str,
         with: &toml::Table,
-        (claim, scratch): (&str, &Path),
-    ) -> Result<crate::arms::Finding, Unfit> {
+        claim: &str,
+        scratch: &Path,
+    ) -> Result<crate::arms::ProbeFinding, Unfit> {
         let probe = self.catalogue.probe(name);
-        let probe = probe.ok_or_else(|| Unfit::because(format!("there is no probe {name}")))?;
+        let probe = probe.ok_or_else(|| Unfit::because(format!("unknown probe {name}")))?;
         fs::create_dir(scratch)
             .map_err(|e| Unfit::because(format!("{}: {e}", scratch.display())))?;
         probe.run(&self.job(claim, with, 0, scratch))

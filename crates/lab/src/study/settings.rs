@@ -19,14 +19,14 @@ pub struct Settings {
     pub pinned: Vec<usize>,
     /// The cells to run; empty for all.
     pub only: Vec<String>,
-    pub sizes: Sizes,
+    pub sizes: SizeSelection,
     /// The command that repeats the run; saved with the result.
     pub command: String,
 }
 
 /// The selection of a cell's sizes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Sizes {
+pub enum SizeSelection {
     All,
     /// All sizes except those that the study reserves for strict runs.
     Standard,
@@ -51,9 +51,9 @@ impl Settings {
             pinned: Vec::new(),
             only: Vec::new(),
             sizes: match preset {
-                Preset::QUICK => Sizes::Quick,
-                Preset::STANDARD => Sizes::Standard,
-                _ => Sizes::All,
+                Preset::QUICK => SizeSelection::Quick,
+                Preset::STANDARD => SizeSelection::Standard,
+                _ => SizeSelection::All,
             },
             command: String::new(),
         }

@@ -20,7 +20,7 @@ use thalweg_core::{
 
 use super::{
     carried,
-    file::{GOAL, Study},
+    file::{GOAL, StudyFile},
     result::ClaimVerdict,
     tally::Tallies,
 };
@@ -34,7 +34,7 @@ const LARGEST_RESULT: u64 = 1 << 30;
 /// A study file that was read and parsed.
 #[derive(Clone, Debug)]
 pub struct Loaded {
-    pub study: Study,
+    pub study: StudyFile,
     pub text: String,
     pub path: PathBuf,
 }
@@ -67,7 +67,7 @@ impl Loaded {
     /// Reads and checks one study file.
     pub fn read(path: &Path, catalogue: &Catalogue) -> Result<Self, StoreError> {
         let text = read(path, LARGEST_STUDY)?;
-        let study = Study::parse(&text, catalogue).map_err(|e| StoreError::of(path, e))?;
+        let study = StudyFile::parse(&text, catalogue).map_err(|e| StoreError::of(path, e))?;
         Ok(Self { study, text, path: path.to_owned() })
     }
 
@@ -113,8 +113,8 @@ impl Loaded {
 /// directory, the installed directory next to the binary, the studies embedded in the binary. The error names all of
 /// them.
 pub fn studies_folder() -> Result<PathBuf, String> {
-    if let Some(told) = std::env::var_os("THALWEG_STUDIES").filter(|told| !told.is_empty()) {
-        return Ok(PathBuf::from(told));
+    if let Some(folder) = std::env::var_os("THALWEG_STUDIES").filter(|name| !name.is_empty()) {
+        return Ok(PathBuf::from(folder));
     }
     let installed = std::env::current_exe().ok().and_then(|exe| {
         let prefix = exe.parent()?.parent()?;
@@ -173,7 +173,7 @@ pub fn machine_name() -> String {
 
 /// The fields of a saved result that the list shows.
 #[derive(Clone, Debug)]
-pub struct Saved {
+pub struct SavedResult {
     pub study: String,
     /// The start time of the run.
     pub began: String,
@@ -185,7 +185,7 @@ pub struct Saved {
 }
 
 #[derive(Deserialize)]
-struct Head {
+struct ResultHead {
     study: String,
     protocol: HeadProtocol,
     claims: Vec<HeadClaim>,
@@ -211,7 +211,7 @@ struct HeadWider {
 }
 
 /// Returns every result below a directory, oldest first. Other files are skipped.
-pub fn saved(folder: &Path) -> Vec<Saved> {
+pub fn saved(folder: &Path) -> Vec<SavedResult> {
     let files = |folder: &Path| -> Vec<PathBuf> {
         let entries = fs::read_dir(folder).into_iter().flatten();
         entries.filter_map(|entry| Some(entry.ok()?.path())).collect()
@@ -219,22 +219,22 @@ pub fn saved(folder: &Path) -> Vec<Saved> {
     let machines = files(folder);
     let dates = machines.iter().flat_map(|machine| files(machine));
     let results = dates.flat_map(|date| files(&date));
-    let mut found: Vec<Saved> = results.filter_map(|path| head_of(&path)).collect();
+    let mut found: Vec<SavedResult> = results.filter_map(|path| head_of(&path)).collect();
     found.sort_by(|a, b| (&a.began, &a.study).cmp(&(&b.began, &b.study)));
     found
 }
 
-fn head_of(path: &Path) -> Option<Saved> {
+fn head_of(path: &Path) -> Option<SavedResult> {
     if path.extension().is_none_or(|e| e != "json") {
         return None;
     }
-    let head: Head = serde_json::from_str(&read(path, LARGEST_RESULT).ok()?).ok()?;
+    let head: ResultHead = serde_json::from_str(&read(path, LARGEST_RESULT).ok()?).ok()?;
     // The list is printed to a terminal, which would interpret control characters.
     let shown = [&head.study, &head.protocol.began, &head.protocol.preset];
     if shown.into_iter().any(|text| text.chars().any(char::is_control)) {
         return None;
     }
-    Some(Saved {
+    Some(SavedResult {
         study: head.study,
         began: head.protocol.began,
         preset: head.protocol.preset,

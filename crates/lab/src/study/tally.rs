@@ -9,7 +9,7 @@ use super::result::{
 
 /// Numbers of claims by verdict.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Tally {
+pub struct VerdictTally {
     /// Claims that the whole interval satisfies.
     pub reproduced: usize,
     /// Claims that the whole interval violates.
@@ -21,7 +21,7 @@ pub struct Tally {
     pub all: usize,
 }
 
-impl Tally {
+impl VerdictTally {
     pub fn of(verdicts: impl IntoIterator<Item = ClaimVerdict>) -> Self {
         verdicts.into_iter().fold(Self::default(), |mut sum, verdict| {
             *match verdict {
@@ -63,11 +63,11 @@ impl Tally {
 /// The counts for a set of claims.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Tallies {
-    pub published: Tally,
+    pub published: VerdictTally,
     /// Verdicts under modern conditions, for the claims that have such checks.
-    pub wider: Tally,
+    pub wider: VerdictTally,
     /// Goals of thalweg, which are not from an article.
-    pub goals: Tally,
+    pub goals: VerdictTally,
 }
 
 impl Tallies {
@@ -82,11 +82,11 @@ impl Tallies {
         all: impl IntoIterator<Item = (bool, ClaimVerdict, Option<ClaimVerdict>)>,
     ) -> Self {
         all.into_iter().fold(Self::default(), |sum, (goal, verdict, wider)| {
-            let (own, wider) = (Tally::of([verdict]), Tally::of(wider));
+            let (own, wider) = (VerdictTally::of([verdict]), VerdictTally::of(wider));
             sum.and(if goal {
                 Self { goals: own, ..Self::default() }
             } else {
-                Self { published: own, wider, goals: Tally::default() }
+                Self { published: own, wider, goals: VerdictTally::default() }
             })
         })
     }

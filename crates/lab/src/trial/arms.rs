@@ -15,7 +15,7 @@ const PRELOAD: &str = "LD_PRELOAD";
 /// The change made to a program.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
-pub enum Kind {
+pub enum SettingKind {
     Plain,
     /// Calls of memcpy and related functions use these kernels.
     Kernel {
@@ -31,23 +31,23 @@ pub enum Kind {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Setting {
+pub struct TrialSetting {
     /// The name in tables and results.
     pub name: String,
     #[serde(flatten)]
-    pub kind: Kind,
+    pub kind: SettingKind,
 }
 
 /// An arm that was requested, or is usual, but does not take part.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct LeftOut {
+pub struct LeftOutSetting {
     pub name: String,
     pub reason: String,
 }
 
 /// Kernels by size. Each serves sizes up to and including its number; libc serves larger sizes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Bands {
+pub struct KernelBands {
     /// For memcpy, mempcpy and memmove.
     pub copies: Vec<(u64, String)>,
     /// For memset; empty means libc's.
@@ -55,7 +55,7 @@ pub struct Bands {
 }
 
 /// A kernel's name, and a function that returns whether this CPU can run it.
-type Known = (&'static str, fn() -> bool);
+type KnownKernel = (&'static str, fn() -> bool);
 
 /// Returns the names of all kernels of this build.
 pub fn kernel_names() -> impl Iterator<Item = &'static str> {
@@ -63,26 +63,27 @@ pub fn kernel_names() -> impl Iterator<Item = &'static str> {
 }
 
 /// Returns the setting of the unchanged program.
-pub fn plain() -> Setting {
-    Setting { name: LIBC.to_owned(), kind: Kind::Plain }
+pub fn plain() -> TrialSetting {
+    TrialSetting { name: LIBC.to_owned(), kind: SettingKind::Plain }
 }
 
 /// libc's own functions, called through the object: shows the cost of the object itself.
 pub const OBJECT_ALONE: &str = "object-alone";
 
-fn object_alone() -> Setting {
-    let kind = Kind::Kernel { copies: LIBC.to_owned(), fills: LIBC.to_owned() };
-    Setting { name: OBJECT_ALONE.to_owned(), kind }
+fn object_alone() -> TrialSetting {
+    let kind = SettingKind::Kernel { copies: LIBC.to_owned(), fills: LIBC.to_owned() };
+    TrialSetting { name: OBJECT_ALONE.to_owned(), kind }
 }
 
 /// Returns the arms for these kernels (all of this machine if none are named) and those that are left out. An unknown
 /// name is an error.
 pub fn kernels(
     asked: Option<&[String]>,
-    bands: Option<&Bands>,
-) -> Result<(Vec<Setting>, Vec<LeftOut>), TrialError> {
+    bands: Option<&KernelBands>,
+) -> Result<(Vec<TrialSetting>, Vec<LeftOutSetting>), TrialError> {
     let usual: Vec<String> = kernel_names().map(str::to_owned).collect();
-    let (mut arms, mut left_out): (Vec<Setting>, Vec<LeftOut>) = (Vec::new(), Vec::new());
+    let (mut arms, mut left_out): (Vec<TrialSetting>, Vec<LeftOutSetting>) =
+        (Vec::new(), Vec::new());
     for name in asked.unwrap_or(&usual) {
         // libc is the unchanged program, which always takes part.
         if name == LIBC || arms.iter().any(|arm| arm.name == *name) {
@@ -93,8 +94,8 @@ pub fn kernels(
             .ok_or_else(|| TrialError::NoKernel { name: name.clone(), known: usual.join(", ") })?;
         let kind = if row.name == tuned::COPY.name { of_bands(bands) } else { of_kernel(row) };
         match kind {
-            Ok(kind) => arms.push(Setting { name: name.clone(), kind }),
-            Err(reason) => left_out.push(LeftOut { name: name.clone(), reason }),
+            Ok(kind) => arms.push(TrialSetting { name: name.clone(), kind }),
+            Err(reason) => left_out.push(LeftOutSetting { name: name.clone(), reason }),
         }
     }
     if !arms.is_empty() {
@@ -103,9 +104,12 @@ pub fn kernels(
     Ok((arms, left_out))
 }
 
-fn of_kernel(row: &Kernel) -> Result<Kind, String> {
+fn of_kernel(row: &Kernel) -> Result<SettingKind, String> {
     if (row.is_available)() {
-        Ok(Kind::Kernel { copies: row.name.to_owned(), fills: fill_beside(row.name).to_owned() })
+        Ok(SettingKind::Kernel {
+            copies: row.name.to_owned(),
+            fills: fill_beside(row.name).to_owned(),
+        })
     } else {
         Err("this processor cannot run it".to_owned())
     }
@@ -121,18 +125,18 @@ fn fill_beside(kernel: &str) -> &'static str {
     same.or_else(kin).map_or(LIBC, |fill| fill.name)
 }
 
-fn of_bands(bands: Option<&Bands>) -> Result<Kind, String> {
+fn of_bands(bands: Option<&KernelBands>) -> Result<SettingKind, String> {
     let Some(bands) = bands.filter(|bands| !bands.copies.is_empty()) else {
         return Err("no sizes were measured from memory to memory on this machine".to_owned());
     };
-    let copies: Vec<Known> = KERNELS.iter().map(|row| (row.name, row.is_available)).collect();
-    let fills: Vec<Known> = FILLS.iter().map(|row| (row.name, row.is_available)).collect();
+    let copies: Vec<KnownKernel> = KERNELS.iter().map(|row| (row.name, row.is_available)).collect();
+    let fills: Vec<KnownKernel> = FILLS.iter().map(|row| (row.name, row.is_available)).collect();
     let copies = written(&bands.copies, &copies)?;
-    Ok(Kind::Kernel { copies, fills: written(&bands.fills, &fills)? })
+    Ok(SettingKind::Kernel { copies, fills: written(&bands.fills, &fills)? })
 }
 
 /// Returns bands in the format of [`thalweg_preload::choice`], if they are valid and this CPU can run all of them.
-fn written(bands: &[(u64, String)], known: &[Known]) -> Result<String, String> {
+fn written(bands: &[(u64, String)], known: &[KnownKernel]) -> Result<String, String> {
     let mut parts = Vec::new();
     for (upto, name) in bands {
         match known.iter().find(|(known, _)| known == name) {
@@ -140,7 +144,7 @@ fn written(bands: &[(u64, String)], known: &[Known]) -> Result<String, String> {
             Some((name, _)) if *name == tuned::COPY.name => {
                 return Err(format!("{name} cannot be a part of itself"));
             }
-            None => return Err(format!("its bands name {name}, which is no kernel of this build")),
+            None => return Err(format!("its bands name the unknown kernel {name}")),
             Some((_, is_available)) if !is_available() => {
                 return Err(format!("its bands name {name}, which this processor cannot run"));
             }
@@ -161,7 +165,7 @@ fn written(bands: &[(u64, String)], known: &[Known]) -> Result<String, String> {
 }
 
 /// Parses bands of copies given by the user, like `16=mask256,4096=avx2`. Fills then use libc.
-pub fn bands_given(text: &str) -> Result<Bands, String> {
+pub fn bands_given(text: &str) -> Result<KernelBands, String> {
     let read = |part: &str| {
         let (upto, name) = part.split_once('=')?;
         Some((upto.parse().ok()?, name.to_owned()))
@@ -169,10 +173,10 @@ pub fn bands_given(text: &str) -> Result<Bands, String> {
     let copies: Option<Vec<(u64, String)>> = text.split(',').map(read).collect();
     let copies = copies
         .ok_or_else(|| format!("'{text}' is not of the form BYTES=KERNEL[,BYTES=KERNEL...]"))?;
-    Ok(Bands { copies, fills: Vec::new() })
+    Ok(KernelBands { copies, fills: Vec::new() })
 }
 
-impl Setting {
+impl TrialSetting {
     /// Adds the setting to the environment of a command.
     pub(crate) fn put(&self, command: &mut Command, object: &Path, counts: Option<&Path>) {
         // Variables of an enclosing trial would direct counts to the wrong file.
@@ -180,15 +184,15 @@ impl Setting {
             command.env_remove(name);
         }
         match &self.kind {
-            Kind::Plain => {}
-            Kind::Kernel { copies, fills } => {
+            SettingKind::Plain => {}
+            SettingKind::Kernel { copies, fills } => {
                 command.env(layout::KERNEL, copies).env(layout::FILL, fills);
                 command.env(PRELOAD, before(object.as_os_str().to_owned(), PRELOAD));
                 if let Some(counts) = counts {
                     command.env(layout::COUNTS, counts);
                 }
             }
-            Kind::Tunables { text } => {
+            SettingKind::Tunables { text } => {
                 // If a tunable is set twice, the loader uses the last value.
                 let mut all = std::env::var_os(TUNABLES).unwrap_or_default();
                 if !all.is_empty() {
@@ -223,7 +227,7 @@ mod tests {
         assert!(tuned.reason.contains("no sizes were measured"));
         assert_eq!(arms[0].name, OBJECT_ALONE);
         for arm in &arms[1..] {
-            let Kind::Kernel { copies, fills } = &arm.kind else { panic!("{arm:?}") };
+            let SettingKind::Kernel { copies, fills } = &arm.kind else { panic!("{arm:?}") };
             assert_eq!(*copies, arm.name);
             assert!(fills == LIBC || FILLS.iter().any(|fill| fill.name == fills), "{arm:?}");
         }
@@ -250,12 +254,12 @@ mod tests {
     fn measured_fills_go_with_the_copies_of_tuned() {
         let of = |fill: &str| {
             let copies = vec![(16, "simple".to_owned())];
-            let bands = Bands { copies, fills: vec![(64, fill.to_owned())] };
+            let bands = KernelBands { copies, fills: vec![(64, fill.to_owned())] };
             let (arms, out) = kernels(Some(&["tuned".to_owned()]), Some(&bands)).unwrap();
             (arms.get(1).map(|arm| arm.kind.clone()), out.first().map(|out| out.reason.clone()))
         };
         let (copies, fills) = ("16=simple,libc".to_owned(), "64=simple,libc".to_owned());
-        assert_eq!(of("simple").0, Some(Kind::Kernel { copies, fills }));
+        assert_eq!(of("simple").0, Some(SettingKind::Kernel { copies, fills }));
         assert!(of("vector-inline").1.unwrap().contains("no kernel of this build"));
         assert!(of("tuned").1.unwrap().contains("part of itself"));
     }
@@ -269,10 +273,14 @@ mod tests {
         };
         let (kind, _) = tuned("16=simple,4096=libc,70000=simple");
         let copies = "16=simple,4096=libc,70000=simple,libc".to_owned();
-        assert_eq!(kind, Some(Kind::Kernel { copies, fills: LIBC.to_owned() }));
+        assert_eq!(kind, Some(SettingKind::Kernel { copies, fills: LIBC.to_owned() }));
         let (kind, _) = tuned("16=libc,18446744073709551615=simple");
         let copies = "16=libc,simple".to_owned();
-        assert_eq!(kind, Some(Kind::Kernel { copies, fills: LIBC.to_owned() }), "to any size");
+        assert_eq!(
+            kind,
+            Some(SettingKind::Kernel { copies, fills: LIBC.to_owned() }),
+            "to any size"
+        );
         assert!(tuned("16=fast").1.unwrap().contains("no kernel of this build"));
         assert!(tuned("16=tuned").1.unwrap().contains("part of itself"));
         assert!(tuned("16=simple,8=libc").1.unwrap().contains("do not rise"));

@@ -4,17 +4,17 @@ use serde::Serialize;
 use std::fmt;
 use thalweg_core::profile::Ratio;
 
-use super::arms::{Kind, OBJECT_ALONE, Setting};
+use super::arms::{OBJECT_ALONE, SettingKind, TrialSetting};
 use thalweg_measure::{
-    arms::command::Metric,
-    log::Log,
-    stats::{Random, Spread, Verdict},
+    arms::command::RunMetric,
+    log::SampleLog,
+    stats::{Random, RatioVerdict, Spread},
 };
 
 /// The effect of an arm on the program, by the program's own metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Effect {
+pub enum TrialEffect {
     /// Better, with certainty and by more than the noise.
     Helps,
     /// Worse, with certainty and by more than the noise.
@@ -23,7 +23,7 @@ pub enum Effect {
     NoDifferenceShown,
 }
 
-impl fmt::Display for Effect {
+impl fmt::Display for TrialEffect {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
             Self::Helps => "helps",
@@ -35,16 +35,16 @@ impl fmt::Display for Effect {
 
 /// An arm and its results.
 #[derive(Clone, Debug, Serialize)]
-pub struct Row {
+pub struct TrialRow {
     #[serde(flatten)]
-    pub setting: Setting,
+    pub setting: TrialSetting,
     pub runs: usize,
     /// The values of the metric; `None` without runs.
     pub value: Option<Spread>,
     /// The value divided by that of the unchanged program. `None` for that program itself, and with fewer than two
     /// rounds.
     pub ratio: Option<Ratio>,
-    pub effect: Option<Effect>,
+    pub effect: Option<TrialEffect>,
     /// The smallest relative difference that these rounds could have shown for this arm.
     pub smallest: Option<f64>,
     /// The effect of a kernel without the cost of the object, that is relative to `object-alone`.
@@ -57,30 +57,30 @@ pub struct Row {
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Beyond {
     pub ratio: Ratio,
-    pub effect: Effect,
+    pub effect: TrialEffect,
 }
 
 /// Returns the noise and a row for every arm of the log. The arms are `settings` in this order.
 pub fn rows(
-    log: &Log,
-    settings: &[Setting],
-    metric: &Metric,
+    log: &SampleLog,
+    settings: &[TrialSetting],
+    metric: &RunMetric,
     random: &mut Random,
-) -> (f64, Vec<Row>) {
+) -> (f64, Vec<TrialRow>) {
     let against = (0..settings.len()).map(|arm| (arm > 0).then_some(0));
     let judged = log.judge(against, metric, random);
     let alone = settings.iter().position(|setting| setting.name == OBJECT_ALONE);
     let beside = settings.iter().enumerate().map(|(arm, setting)| {
-        let is_kernel = matches!(setting.kind, Kind::Kernel { .. });
+        let is_kernel = matches!(setting.kind, SettingKind::Kernel { .. });
         alone.filter(|alone| is_kernel && arm != *alone)
     });
     let beside = log.judge(beside, metric, random).outcomes;
     let shown = judged.outcomes.into_iter().zip(beside);
     let rows =
-        settings.iter().enumerate().zip(shown).map(|((arm, setting), (shown, beside))| Row {
+        settings.iter().enumerate().zip(shown).map(|((arm, setting), (shown, beside))| TrialRow {
             setting: setting.clone(),
             runs: log.samples(arm).count(),
-            value: log.spread(arm, |sample| sample.told),
+            value: log.spread(arm, |sample| sample.reported),
             ratio: shown.map(|shown| metric.ratio_of_values(shown.ratio)),
             effect: shown.map(|shown| shown.word().into()),
             smallest: shown.map(|shown| shown.smallest()),
@@ -93,12 +93,12 @@ pub fn rows(
     (judged.noise, rows.collect())
 }
 
-impl From<Verdict> for Effect {
-    fn from(word: Verdict) -> Self {
+impl From<RatioVerdict> for TrialEffect {
+    fn from(word: RatioVerdict) -> Self {
         match word {
-            Verdict::Faster => Self::Helps,
-            Verdict::Slower => Self::Hurts,
-            Verdict::NoDifferenceShown => Self::NoDifferenceShown,
+            RatioVerdict::Faster => Self::Helps,
+            RatioVerdict::Slower => Self::Hurts,
+            RatioVerdict::NoDifferenceShown => Self::NoDifferenceShown,
         }
     }
 }
@@ -106,30 +106,30 @@ impl From<Verdict> for Effect {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::trial::arms::{Kind, plain};
+    use crate::trial::arms::{SettingKind, plain};
     use std::time::Duration;
-    use thalweg_measure::{log::Entry, sample::Sample};
+    use thalweg_measure::{log::LogEntry, sample::Sample};
 
-    fn log_of(rounds: &[[f64; 3]]) -> (Log, Vec<Setting>) {
-        let mut log = Log::default();
-        let kernel = || Kind::Kernel { copies: "simple".into(), fills: "libc".into() };
-        let settings = vec![plain(), Setting { name: "simple".into(), kind: kernel() }];
+    fn log_of(rounds: &[[f64; 3]]) -> (SampleLog, Vec<TrialSetting>) {
+        let mut log = SampleLog::default();
+        let kernel = || SettingKind::Kernel { copies: "simple".into(), fills: "libc".into() };
+        let settings = vec![plain(), TrialSetting { name: "simple".into(), kind: kernel() }];
         for setting in &settings {
             log.enter(&setting.name);
         }
         for values in rounds {
             // The reference twice in each.
             let entries = values.iter().zip([0, 1, 0]).map(|(value, arm)| {
-                let sample = Sample { told: *value, ..Sample::default() };
-                Entry { arm, sample, cost: Duration::ZERO }
+                let sample = Sample { reported: *value, ..Sample::default() };
+                LogEntry { arm, sample, cost: Duration::ZERO }
             });
             log.rounds.push(entries.collect());
         }
         (log, settings)
     }
 
-    fn judged(metric: &str, rounds: &[[f64; 3]]) -> Row {
-        let metric = Metric::parse(metric).unwrap();
+    fn judged(metric: &str, rounds: &[[f64; 3]]) -> TrialRow {
+        let metric = RunMetric::parse(metric).unwrap();
         let (log, settings) = log_of(rounds);
         rows(&log, &settings, &metric, &mut Random::new(1)).1.pop().unwrap()
     }
@@ -139,9 +139,9 @@ mod tests {
         let twice =
             [[10.0, 20.0, 10.1], [10.2, 20.5, 10.1], [10.1, 19.9, 10.0], [10.0, 20.2, 10.1]];
         let row = judged("wall", &twice);
-        assert_eq!(row.effect, Some(Effect::Hurts), "{row:?}");
+        assert_eq!(row.effect, Some(TrialEffect::Hurts), "{row:?}");
         let row = judged("regex:x", &twice);
-        assert_eq!(row.effect, Some(Effect::Helps), "{row:?}");
+        assert_eq!(row.effect, Some(TrialEffect::Helps), "{row:?}");
         let ratio = row.ratio.unwrap();
         assert!(
             ratio.lo <= ratio.ratio && ratio.ratio <= ratio.hi && ratio.ratio > 1.9,
@@ -153,17 +153,17 @@ mod tests {
     #[test]
     fn what_the_noise_could_do_is_not_a_difference() {
         let noisy = [[10.0, 12.0, 15.0], [14.0, 11.0, 10.0], [10.0, 12.5, 12.0], [12.0, 11.5, 9.0]];
-        assert_eq!(judged("wall", &noisy).effect, Some(Effect::NoDifferenceShown));
+        assert_eq!(judged("wall", &noisy).effect, Some(TrialEffect::NoDifferenceShown));
         assert_eq!(judged("wall", &noisy[..1]).effect, None);
     }
 
     #[test]
     fn a_kernel_that_costs_what_being_in_between_costs_does_nothing_beyond_it() {
-        let metric = Metric::parse("wall").unwrap();
+        let metric = RunMetric::parse("wall").unwrap();
         let (_, mut settings) = log_of(&[]);
-        let object = Kind::Kernel { copies: "libc".into(), fills: "libc".into() };
-        settings.insert(1, Setting { name: OBJECT_ALONE.into(), kind: object });
-        let mut log = Log::default();
+        let object = SettingKind::Kernel { copies: "libc".into(), fills: "libc".into() };
+        settings.insert(1, TrialSetting { name: OBJECT_ALONE.into(), kind: object });
+        let mut log = SampleLog::default();
         for setting in &settings {
             log.enter(&setting.name);
         }
@@ -172,16 +172,16 @@ mod tests {
             let entries = values.iter().enumerate().map(|(place, (arm, value))| {
                 // Not exactly the same in any two rounds.
                 let told = value * (1.0 + f64::from((n * 5 + place as i32) % 4) / 1000.0);
-                let sample = Sample { told, ..Sample::default() };
-                Entry { arm: *arm, sample, cost: Duration::ZERO }
+                let sample = Sample { reported: told, ..Sample::default() };
+                LogEntry { arm: *arm, sample, cost: Duration::ZERO }
             });
             log.rounds.push(entries.collect());
         }
         let rows = rows(&log, &settings, &metric, &mut Random::new(1)).1;
         let kernel = &rows[2];
-        assert_eq!(kernel.effect, Some(Effect::Hurts), "{kernel:?}");
+        assert_eq!(kernel.effect, Some(TrialEffect::Hurts), "{kernel:?}");
         let beyond = kernel.beyond_object.expect("it was judged against the object");
-        assert_eq!(beyond.effect, Effect::NoDifferenceShown, "{kernel:?}");
+        assert_eq!(beyond.effect, TrialEffect::NoDifferenceShown, "{kernel:?}");
         assert!(rows[0].beyond_object.is_none() && rows[1].beyond_object.is_none());
         let smallest = kernel.smallest.unwrap();
         assert!((0.03..0.1).contains(&smallest), "the floor of the noise: {smallest}");
@@ -189,7 +189,7 @@ mod tests {
 
     #[test]
     fn an_arm_that_failed_gets_no_word() {
-        let metric = Metric::parse("wall").unwrap();
+        let metric = RunMetric::parse("wall").unwrap();
         let (mut log, settings) = log_of(&[[1.0, 2.0, 1.0]; 5]);
         log.arms[1].dropped = Some("died".to_owned());
         log.arms[1].failed = true;

@@ -24,7 +24,7 @@ const MOST_INTERPRETERS: usize = 5;
 
 /// The program that a command runs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Program {
+pub struct TrialProgram {
     /// The file, followed by the interpreters if it is a script. The loader sees the last one.
     #[serde(serialize_with = "as_text")]
     pub files: Vec<PathBuf>,
@@ -41,7 +41,7 @@ fn as_text<S: Serializer>(files: &[PathBuf], serializer: S) -> Result<S::Ok, S::
     serializer.collect_seq(files.iter().map(|file| file.display().to_string()))
 }
 
-impl Program {
+impl TrialProgram {
     /// Finds and inspects the program of a command. A command that cannot be executed is an error.
     pub fn find(command: &[OsString]) -> Result<Self, TrialError> {
         let name = command.first().map(OsString::as_os_str).unwrap_or_default();
@@ -161,7 +161,7 @@ mod tests {
 
     #[test]
     fn a_command_is_found_in_the_path_and_has_a_loader() {
-        let program = Program::find(&["sh".into(), "-c".into()]).unwrap();
+        let program = TrialProgram::find(&["sh".into(), "-c".into()]).unwrap();
         assert!(program.files[0].is_absolute() && program.loader.is_some(), "{program:?}");
         assert_eq!(program.unreachable, None);
     }
@@ -170,7 +170,7 @@ mod tests {
     fn what_cannot_run_is_named_with_the_reason() {
         let folder = tempfile::tempdir().unwrap();
         let folder = folder.path();
-        let why = |name: OsString| Program::find(&[name]).unwrap_err().to_string();
+        let why = |name: OsString| TrialProgram::find(&[name]).unwrap_err().to_string();
         assert!(why("no-such-command".into()).contains("not found in PATH"));
         assert!(why("".into()).contains("empty"));
         assert!(why("/no/such".into()).contains("No such file"));
@@ -191,7 +191,7 @@ mod tests {
         let script = folder.path().join(name);
         fs::write(&script, "#!/bin/sh\n").unwrap();
         fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
-        let program = Program::find(&[script.into_os_string()]).unwrap();
+        let program = TrialProgram::find(&[script.into_os_string()]).unwrap();
         let json = serde_json::to_value(&program).unwrap();
         assert!(json["files"][0].as_str().unwrap().ends_with("caf\u{fffd}"), "{json}");
     }
@@ -200,7 +200,7 @@ mod tests {
     fn a_script_is_followed_to_its_interpreter() {
         let folder = tempfile::tempdir().unwrap();
         let script = file(folder.path(), "s", b"#!/usr/bin/env -S X=1 sh -e\n", 0o755);
-        let program = Program::find(&[script]).unwrap();
+        let program = TrialProgram::find(&[script]).unwrap();
         assert_eq!(program.files.len(), 3, "{program:?}");
         assert!(program.files[2].ends_with("sh") && program.unreachable.is_none());
     }
@@ -212,7 +212,7 @@ mod tests {
         let machine = u64::from(u16::from_le_bytes([own[18], own[19]]));
         let why = |bytes: Vec<u8>| {
             let name = file(folder.path(), "p", &bytes, 0o755);
-            Program::find(&[name]).unwrap().unreachable.unwrap_or_default()
+            TrialProgram::find(&[name]).unwrap().unreachable.unwrap_or_default()
         };
         assert!(why(program(machine, &[])).contains("linked statically:"));
         let go: (u64, &[u8]) = (4, b"\x04\0\0\0\x04\0\0\0\x04\0\0\0Go\0\0");

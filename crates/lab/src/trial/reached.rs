@@ -12,12 +12,12 @@ pub struct Reached {
     pub calls: u64,
     pub bytes: u64,
     /// The bands in ascending order, without empty ones.
-    pub bands: Vec<Band>,
+    pub bands: Vec<ReachedBand>,
 }
 
 /// Calls with sizes in one range.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Band {
+pub struct ReachedBand {
     /// The smallest size in bytes.
     pub from: u64,
     pub upto: u64,
@@ -31,10 +31,14 @@ pub struct Band {
 impl Reached {
     /// Merges adjacent classes: one band up to 15 bytes, then two powers of two per band.
     pub fn of(counts: &Counts) -> Self {
-        let mut bands: BTreeMap<u64, Band> = BTreeMap::new();
+        let mut bands: BTreeMap<u64, ReachedBand> = BTreeMap::new();
         for class in &counts.classes {
             let (from, upto) = range(class.upto);
-            let band = bands.entry(from).or_insert_with(|| Band { from, upto, ..Band::default() });
+            let band = bands.entry(from).or_insert_with(|| ReachedBand {
+                from,
+                upto,
+                ..ReachedBand::default()
+            });
             let calls = match KINDS.iter().position(|kind| *kind == class.kind) {
                 Some(thalweg_preload::layout::COPY) => &mut band.memcpy,
                 Some(thalweg_preload::layout::MOVE) => &mut band.memmove,

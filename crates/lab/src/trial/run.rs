@@ -3,13 +3,13 @@
 use std::{ffi::OsString, process::Command};
 
 use super::{
-    arms::Setting,
+    arms::TrialSetting,
     folder::TrialFolder,
     server::{Server, Up},
 };
 use thalweg_measure::{
     arms::command::{self, Ran},
-    schedule::Failure,
+    schedule::SampleFailure,
 };
 
 /// The program that is run repeatedly.
@@ -24,7 +24,7 @@ pub struct TrialRunner<'t> {
 impl TrialRunner<'_> {
     /// Runs once. If `counted`, calls are counted in the directory's file of counts. Wall time is that of the
     /// command. With a server, CPU time and the other figures are those of the server.
-    pub fn once(&self, setting: &Setting, counted: bool) -> Result<Ran, Failure> {
+    pub fn once(&self, setting: &TrialSetting, counted: bool) -> Result<Ran, SampleFailure> {
         let counts = if counted { Some(self.folder.counts()?) } else { None };
         let put =
             |command: &mut Command| setting.put(command, self.folder.object(), counts.as_deref());

@@ -13,7 +13,7 @@ use thalweg_sys::process::{self, Ended};
 
 use thalweg_measure::{
     arms::command::{CommandRunner, end, last_words, wait, watch},
-    schedule::Failure,
+    schedule::SampleFailure,
 };
 
 /// Interval between checks whether the server is ready.
@@ -26,14 +26,14 @@ const CONNECT: Duration = Duration::from_secs(1);
 pub struct Server {
     /// The command, which must stay in the foreground.
     pub command: Vec<OsString>,
-    pub ready: Ready,
+    pub ready: ServerReady,
     /// Timeout for becoming ready.
     pub within: Duration,
 }
 
 /// The condition for being ready. It must not hold before the server is started.
 #[derive(Clone, Debug)]
-pub enum Ready {
+pub enum ServerReady {
     /// This command exits successfully.
     Command(Vec<OsString>),
     /// This port of 127.0.0.1 accepts connections.
@@ -50,13 +50,13 @@ impl Server {
         &self,
         left: Duration,
         stop: &dyn Fn() -> Result<(), Cancelled>,
-    ) -> Result<bool, Failure> {
+    ) -> Result<bool, SampleFailure> {
         let words = match &self.ready {
-            Ready::Port(port) => {
+            ServerReady::Port(port) => {
                 let address = (Ipv4Addr::LOCALHOST, *port).into();
                 return Ok(TcpStream::connect_timeout(&address, CONNECT).is_ok());
             }
-            Ready::Command(words) => words,
+            ServerReady::Command(words) => words,
         };
         let name = words.first().cloned().unwrap_or_default();
         let mut command = Command::new(&name);
@@ -65,9 +65,9 @@ impl Server {
         let child = command.spawn().map_err(|error| format!("{}: {error}", name.display()))?;
         match wait(child, Some(left), stop) {
             Ok(ended) => Ok(ended.status.success()),
-            Err(Failure::Cancelled) => Err(Failure::Cancelled),
+            Err(SampleFailure::Cancelled) => Err(SampleFailure::Cancelled),
             // The command exceeded its time limit: not ready, and no time remains.
-            Err(Failure::Unfit(_)) => Ok(false),
+            Err(SampleFailure::Unfit(_)) => Ok(false),
         }
     }
 }
@@ -86,12 +86,12 @@ impl<'s> Up<'s> {
         server: &'s Server,
         runner: &CommandRunner<'_>,
         put: &dyn Fn(&mut Command),
-    ) -> Result<Self, Failure> {
+    ) -> Result<Self, SampleFailure> {
         let name = server.name();
         if server.is_ready(server.within, runner.stop)? {
             let sign = match &server.ready {
-                Ready::Port(port) => format!("something answers at port {port}"),
-                Ready::Command(_) => "the command of --ready ends well".to_owned(),
+                ServerReady::Port(port) => format!("something answers at port {port}"),
+                ServerReady::Command(_) => "the command of --ready ends well".to_owned(),
             };
             let why = format!("{sign} before {name} was started: another server would be measured");
             return Err(why.into());
@@ -107,7 +107,7 @@ impl<'s> Up<'s> {
         Ok(up)
     }
 
-    fn wait_until_ready(&mut self, runner: &CommandRunner<'_>) -> Result<(), Failure> {
+    fn wait_until_ready(&mut self, runner: &CommandRunner<'_>) -> Result<(), SampleFailure> {
         let (name, began) = (self.server.name(), Instant::now());
         loop {
             (runner.stop)()?;
@@ -129,7 +129,7 @@ impl<'s> Up<'s> {
     }
 
     /// Stops the server and returns its resource usage. A server that exited before has failed.
-    pub fn stop(mut self, runner: &CommandRunner<'_>) -> Result<Ended, Failure> {
+    pub fn stop(mut self, runner: &CommandRunner<'_>) -> Result<Ended, SampleFailure> {
         self.over = true;
         match process::reap(&self.child) {
             Ok(Some(ended)) => {

@@ -5,7 +5,7 @@ use std::cell::{Cell, RefCell};
 
 struct Setup {
     kernels: Vec<String>,
-    metric: Metric,
+    metric: RunMetric,
     server: Option<Server>,
     limit: Option<Duration>,
 }
@@ -14,7 +14,7 @@ impl Default for Setup {
     fn default() -> Self {
         Self {
             kernels: vec!["simple".to_owned()],
-            metric: Metric::parse("wall").unwrap(),
+            metric: RunMetric::parse("wall").unwrap(),
             server: None,
             limit: Some(Duration::from_secs(60)),
         }
@@ -26,7 +26,7 @@ fn words(command: &[&str]) -> Vec<OsString> {
 }
 
 fn tried(setup: &Setup, command: &[&str]) -> Result<TrialResult, TrialError> {
-    run(&Trial {
+    run(&TrialJob {
         command: &words(command),
         server: setup.server.as_ref(),
         kernels: Some(&setup.kernels),
@@ -59,7 +59,7 @@ fn a_program_is_run_in_rounds_with_one_arm_twice() {
     assert_eq!((found.rounds, found.rows.len()), (3, 3));
     let runs: usize = found.rows.iter().map(|row| row.runs).sum();
     assert_eq!(runs, 12);
-    assert_eq!(found.rows[0].setting.kind, Kind::Plain);
+    assert_eq!(found.rows[0].setting.kind, SettingKind::Plain);
     assert!(found.rows[1..].iter().all(|row| row.ratio.is_some() && row.effect.is_some()));
     let reached = found.reached.unwrap();
     assert!(reached.processes >= 1 && reached.calls > 0, "{reached:?}");
@@ -75,7 +75,7 @@ fn a_program_that_dies_or_prints_no_number_is_an_error_with_its_words() {
     let words = failure(&usual, &["sh", "-c", "echo first >&2; echo last >&2; exit 3"]);
     assert!(words.contains("exit status: 3: first | last"), "{words}");
     assert!(failure(&usual, &["sh", "-c", "kill -SEGV $$"]).contains("signal: 11"));
-    let printed = Setup { metric: Metric::parse("regex:([0-9]+) per s").unwrap(), ..usual };
+    let printed = Setup { metric: RunMetric::parse("regex:([0-9]+) per s").unwrap(), ..usual };
     assert!(failure(&printed, &["echo", "done"]).contains("nothing that matches"));
     let brief = Setup { limit: Some(Duration::from_millis(50)), ..Setup::default() };
     assert!(failure(&brief, &["sleep", "20"]).contains("still running after 0.05 s"));
@@ -113,13 +113,13 @@ fn a_stop_ends_a_trial_and_its_program() {
         if asked.get() > 5 { Err(Cancelled) } else { Ok(()) }
     };
     let said = RefCell::new(Vec::new());
-    let ended = run(&Trial {
+    let ended = run(&TrialJob {
         command: &words(&["true"]),
         server: None,
         kernels: Some(&["simple".to_owned()]),
         bands: None,
         tunables: Tunables::These(Vec::new()),
-        metric: &Metric::parse("cpu").unwrap(),
+        metric: &RunMetric::parse("cpu").unwrap(),
         rounds: 1000,
         limit: None,
         seed: 1,
@@ -143,7 +143,7 @@ fn a_server_is_up_while_the_client_runs_and_gone_afterwards() {
     let serve = format!("trap ': > {sign}; exit 0' TERM; echo up > {sign}; sleep 600 & wait");
     let server = Server {
         command: words(&["sh", "-c", &serve]),
-        ready: Ready::Command(words(&["test", "-s", sign])),
+        ready: ServerReady::Command(words(&["test", "-s", sign])),
         within: Duration::from_secs(30),
     };
     let setup = Setup { server: Some(server), ..Setup::default() };
@@ -164,7 +164,7 @@ fn a_server_that_does_not_come_up_is_named_with_its_words() {
         return;
     }
     let failure = |serve: &str, within| {
-        let ready = Ready::Command(words(&["false"]));
+        let ready = ServerReady::Command(words(&["false"]));
         let server = Server { command: words(&["sh", "-c", serve]), ready, within };
         let setup = Setup { server: Some(server), ..Setup::default() };
         tried(&setup, &["true"]).unwrap_err().to_string()

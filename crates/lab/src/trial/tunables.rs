@@ -13,8 +13,8 @@ use std::{
 };
 use thalweg_sys::host::{Cache, caches};
 
-use super::arms::{Kind, Setting};
-use thalweg_measure::{arms::command::wait, schedule::Failure};
+use super::arms::{SettingKind, TrialSetting};
+use thalweg_measure::{arms::command::wait, schedule::SampleFailure};
 
 pub(crate) const MOVSB: &str = "glibc.cpu.x86_rep_movsb_threshold";
 pub(crate) const STREAM: &str = "glibc.cpu.x86_non_temporal_threshold";
@@ -35,7 +35,7 @@ pub(crate) struct Tunable {
 }
 
 /// Returns arms that set the thresholds to cache sizes, or the reason why there are none.
-pub fn usual(loader: &Path) -> Result<Vec<Setting>, String> {
+pub fn usual(loader: &Path) -> Result<Vec<TrialSetting>, String> {
     let listed = listed(loader)?;
     let arms = at_caches(&listed, caches());
     if arms.is_empty() {
@@ -47,8 +47,8 @@ pub fn usual(loader: &Path) -> Result<Vec<Setting>, String> {
     Ok(arms)
 }
 
-fn at_caches(listed: &[Tunable], caches: &[Cache]) -> Vec<Setting> {
-    let mut arms: Vec<Setting> = Vec::new();
+fn at_caches(listed: &[Tunable], caches: &[Cache]) -> Vec<TrialSetting> {
+    let mut arms: Vec<TrialSetting> = Vec::new();
     for (tunable, short) in [(MOVSB, "movsb"), (STREAM, "stream")] {
         let Some(tunable) = listed.iter().find(|t| t.name == tunable) else { continue };
         for cache in caches {
@@ -59,7 +59,7 @@ fn at_caches(listed: &[Tunable], caches: &[Cache]) -> Vec<Setting> {
             if fits && size != tunable.now && (tunable.least..=tunable.most).contains(&size) {
                 let name = format!("{short}-above-L{}", cache.level);
                 let text = format!("{}={size}", tunable.name);
-                arms.push(Setting { name, kind: Kind::Tunables { text } });
+                arms.push(TrialSetting { name, kind: SettingKind::Tunables { text } });
             }
         }
     }
@@ -77,7 +77,7 @@ pub(crate) fn listed(loader: &Path) -> Result<Vec<Tunable>, String> {
     let mut command = Command::new(loader);
     command.arg("--list-tunables").stdin(Stdio::null()).stderr(Stdio::null());
     let child = command.stdout(memory.try_clone().map_err(failed)?).spawn().map_err(failed)?;
-    if let Err(Failure::Unfit(unfit)) = wait(child, Some(LONGEST), &|| Ok(())) {
+    if let Err(SampleFailure::Unfit(unfit)) = wait(child, Some(LONGEST), &|| Ok(())) {
         return Err(format!("{name}: {}", unfit.reason));
     }
     let mut text = Vec::new();
@@ -108,7 +108,7 @@ fn read(line: &str) -> Option<Tunable> {
 }
 
 /// Returns an arm for settings given by the user.
-pub fn given(text: &str) -> Result<Setting, String> {
+pub fn given(text: &str) -> Result<TrialSetting, String> {
     let is_one = |part: &str| {
         part.split_once('=').is_some_and(|(name, value)| name.contains('.') && !value.is_empty())
     };
@@ -120,7 +120,7 @@ pub fn given(text: &str) -> Result<Setting, String> {
         let short = part.rsplit_once('.').map_or(part, |(_, short)| short);
         let _ = write!(name, "{}{short}", if name.is_empty() { "" } else { ":" });
     }
-    Ok(Setting { name, kind: Kind::Tunables { text: text.to_owned() } })
+    Ok(TrialSetting { name, kind: SettingKind::Tunables { text: text.to_owned() } })
 }
 
 #[cfg(test)]
@@ -147,7 +147,7 @@ mod tests {
         let arms = at_caches(&[tunable(MOVSB, 1 << 20), tunable(STREAM, 5)], &caches);
         let names: Vec<&str> = arms.iter().map(|arm| arm.name.as_str()).collect();
         assert_eq!(names, ["movsb-above-L1", "stream-above-L2", "stream-above-L3"]);
-        let text = Kind::Tunables { text: format!("{MOVSB}=49152") };
+        let text = SettingKind::Tunables { text: format!("{MOVSB}=49152") };
         assert_eq!(arms[0].kind, text);
         assert!(at_caches(&[], &caches).is_empty());
     }

@@ -2,7 +2,7 @@
 //! is counted is of all of it.
 
 use std::path::Path;
-use thalweg_lab::arms::{CATALOGUE, Job};
+use thalweg_lab::arms::{ArmJob, CATALOGUE};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_thalweg-lab-helper");
 
@@ -14,7 +14,7 @@ fn knobs_are_set_and_new_memory_faults_on_the_side_where_it_is() {
     let faults = |with: &str| {
         let with: toml::Table = with.parse().unwrap();
         let (scratch, program) = (scratch.path(), Path::new(PROGRAM));
-        let job = Job { arm: "arm", with: &with, bytes, scratch, studies: scratch, program };
+        let job = ArmJob { arm: "arm", with: &with, bytes, scratch, studies: scratch, program };
         let mut piece = CATALOGUE.arm_kind("bulk").unwrap().open(&job).unwrap();
         piece.warm_up().unwrap();
         piece.sample(1).unwrap();
@@ -39,7 +39,7 @@ fn a_ring_takes_little_memory_besides_the_data_and_a_locked_copy_as_much_again()
     let (scratch, program) = (scratch.path(), Path::new(PROGRAM));
     let extra = |way: &str| {
         let with: toml::Table = format!("bytes = 33554432\nway = {{ {way} }}").parse().unwrap();
-        let job = Job { arm: "arm", with: &with, bytes: 0, scratch, studies: scratch, program };
+        let job = ArmJob { arm: "arm", with: &with, bytes: 0, scratch, studies: scratch, program };
         let found = CATALOGUE.probe("bulk-memory").unwrap().run(&job).unwrap();
         eprintln!("{way}: {}", found.text);
         found.numbers[0]

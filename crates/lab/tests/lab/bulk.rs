@@ -7,9 +7,9 @@ use std::{fmt::Write, fs, path::Path};
 use thalweg_channel::bulk::MECHANISMS;
 use thalweg_core::{Guarantees, Unfit, alias::Alias};
 use thalweg_lab::{
-    arms::{Arm, CATALOGUE, Job},
-    report::{Input, drawings},
-    study::{file::Study, result::ClaimVerdict, run::RunError},
+    arms::{Arm, ArmJob, CATALOGUE},
+    report::{ReportInput, drawings},
+    study::{file::StudyFile, result::ClaimVerdict, run::RunError},
 };
 
 use planted::{PROGRAM, really, settings, simulated, simulated::World, skip};
@@ -17,7 +17,7 @@ use planted::{PROGRAM, really, settings, simulated, simulated::World, skip};
 fn open_by(program: &str, with: &str, bytes: u64, at: &Path) -> Result<Box<dyn Arm>, Unfit> {
     let with: toml::Table = with.parse().unwrap();
     let (scratch, studies, program) = (at, at, Path::new(program));
-    let job = Job { arm: "arm", with: &with, bytes, scratch, studies, program };
+    let job = ArmJob { arm: "arm", with: &with, bytes, scratch, studies, program };
     CATALOGUE.arm_kind("bulk").unwrap().open(&job)
 }
 
@@ -101,7 +101,7 @@ fn what_is_no_arm_no_size_or_no_helper_is_a_reason() {
     let refused = |program: &str, with: &str, bytes| {
         open_by(program, with, bytes, scratch.path()).err().unwrap().reason
     };
-    assert!(refused(PROGRAM, "arm = 'rong'", 1).contains("there is no arm"));
+    assert!(refused(PROGRAM, "arm = 'rong'", 1).contains("unknown arm"));
     assert!(refused(PROGRAM, "arm = 'ring'", 0).contains("0 bytes"));
     assert!(refused("/no/such", "arm = 'ring'", 1).contains("/no/such"));
     let ended = refused("/bin/true", "arm = 'ring'", 1);
@@ -167,9 +167,9 @@ fn a_wrong_byte_fails_the_run_and_names_the_arm() {
 #[test]
 fn the_map_of_study_102_has_a_row_for_each_destination_and_a_column_for_each_size() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../studies/102-bulk.toml");
-    let study = Study::parse(&fs::read_to_string(path).unwrap(), &CATALOGUE).unwrap();
+    let study = StudyFile::parse(&fs::read_to_string(path).unwrap(), &CATALOGUE).unwrap();
     // What `auto` takes ties with it everywhere but in the largest fresh memory.
-    let cost = |arm: &str, place: &thalweg_lab::study::result::Place| match arm {
+    let cost = |arm: &str, place: &thalweg_lab::study::result::Condition| match arm {
         "coop" if place.cell == "fresh" && place.size == "1GiB" => 0.002,
         "auto" | "ring" => 0.01,
         _ => 0.02,
@@ -178,7 +178,7 @@ fn the_map_of_study_102_has_a_row_for_each_destination_and_a_column_for_each_siz
     let result = simulated::run(&study, (4, 5), (world, 3), &cost);
     let columns = study.cell("resident").unwrap().sizes.len();
     let origin = "102.json".to_owned();
-    let pages = drawings(&[Input { result, origin, study: Some(study) }]).unwrap();
+    let pages = drawings(&[ReportInput { result, origin, study: Some(study) }]).unwrap();
     assert_eq!(pages[0].name, "102.html");
     let maps: Vec<&str> = pages[0].html.split("<div class=\"map\">").skip(1).collect();
     assert_eq!(maps.len(), 2, "one for the clock, one for processor time");

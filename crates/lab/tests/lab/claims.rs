@@ -2,14 +2,14 @@
 
 use crate::planted;
 
-use thalweg_lab::arms::Finding;
+use thalweg_lab::arms::ProbeFinding;
 use thalweg_lab::study::{
     claims,
-    file::Study,
+    file::StudyFile,
     result::{
         ArmResult, ClaimResult,
         ClaimVerdict::{self, Contradicted, NotRunnable, Reproduced, Undecided},
-        Missing, Place, ProbeResult, ProbeSession, StudyResult,
+        Condition, Missing, ProbeResult, ProbeSession, StudyResult,
     },
 };
 use thalweg_measure::load::BackgroundLoad;
@@ -45,7 +45,7 @@ text = "as checked"
 "#;
 
 /// a takes 1; b 2 at 1 KiB and 0.5 at 1 MiB; c 3; all twice as long when the machine is busy.
-fn cost(arm: &str, place: &Place) -> f64 {
+fn cost(arm: &str, place: &Condition) -> f64 {
     let small = place.size == "1KiB";
     let own = match (arm, small) {
         ("a", _) => 1.0,
@@ -56,7 +56,7 @@ fn cost(arm: &str, place: &Place) -> f64 {
     own * if place.load == BackgroundLoad::Busy { 0.02 } else { 0.01 }
 }
 
-fn simulate(check: &str) -> (Study, StudyResult) {
+fn simulate(check: &str) -> (StudyFile, StudyResult) {
     let study = planted::study(&format!("{HEAD}{check}"));
     let world = World { sigma: 0.02, sessions: 0.005, ..World::default() };
     let result = simulated::run(&study, (6, 10), (world, 7), &cost);
@@ -369,7 +369,9 @@ fn probes_must_say_the_same_in_every_session() {
     let mut judge = |found: &[Result<f64, &str>]| {
         let sessions = found.iter().enumerate().map(|(session, found)| ProbeSession {
             session,
-            finding: found.ok().map(|n| Finding { numbers: vec![n], text: "returned".to_owned() }),
+            finding: found
+                .ok()
+                .map(|n| ProbeFinding { numbers: vec![n], text: "returned".to_owned() }),
             missing: found.err().map(str::to_owned),
         });
         result.probes = vec![ProbeResult {
@@ -408,7 +410,7 @@ fn a_probe_is_found_by_what_it_was_asked_wherever_its_check_stands_now() {
         sessions: (0..2)
             .map(|session| ProbeSession {
                 session,
-                finding: Some(Finding { numbers: vec![f64::from(n)], text: String::new() }),
+                finding: Some(ProbeFinding { numbers: vec![f64::from(n)], text: String::new() }),
                 missing: None,
             })
             .collect(),

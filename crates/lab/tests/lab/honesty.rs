@@ -6,11 +6,11 @@ use std::{fs, os::unix::fs::PermissionsExt, path::Path, process::Command, time::
 use thalweg_core::Cancelled;
 use thalweg_lab::study::{
     result::{ClaimVerdict, StudyResult},
-    run::{Progress, RunError, Stage, run},
+    run::{RunError, RunStage, StudyProgress, run},
     settings::{SAMPLE, Settings},
     store::{self, Loaded},
 };
-use thalweg_measure::{sample::Metric, stats::Verdict};
+use thalweg_measure::{sample::SampleMetric, stats::RatioVerdict};
 
 use planted::{PROGRAM, really, really_by, settings, simulated, simulated::World, study, text};
 use thalweg_testing::{executable, script};
@@ -24,7 +24,7 @@ fn the_same_work_twice_shows_no_difference_in_95_of_100_real_runs() {
     let text = text(TWINS, "64KiB", "");
     let quiet = |_: &usize| {
         let result = really(&text, &settings(4, 8)).unwrap();
-        result.ratios.iter().all(|ratio| ratio.verdict == Verdict::NoDifferenceShown)
+        result.ratios.iter().all(|ratio| ratio.verdict == RatioVerdict::NoDifferenceShown)
     };
     let quiet = (0..100).filter(quiet).count();
     println!("no difference shown between the same work in {quiet} of 100 real runs");
@@ -43,8 +43,8 @@ fn the_same_cost_twice_shows_no_difference_in_95_of_100_simulated_runs() {
         for sessions in [3, 6, 12] {
             let quiet = (0..200).filter(|seed| {
                 let result = simulated::run(&study, (sessions, 10), (world, *seed), &|_, _| 0.02);
-                let wall = result.ratios.iter().find(|ratio| ratio.metric == Metric::Wall);
-                wall.unwrap().verdict == Verdict::NoDifferenceShown
+                let wall = result.ratios.iter().find(|ratio| ratio.metric == SampleMetric::Wall);
+                wall.unwrap().verdict == RatioVerdict::NoDifferenceShown
             });
             let quiet = quiet.count();
             assert!(quiet >= 190, "world {shape}, {sessions} sessions: {quiet} of 200");
@@ -91,11 +91,11 @@ fn an_arm_that_is_slower_is_found_the_more_often_the_slower_it_is_and_never_call
             let (mut found, mut wrong) = (0, 0);
             for seed in 0..200 {
                 let result = simulated::run(&study, (6, 15), (world, seed), &cost);
-                let wall = result.ratios.iter().find(|ratio| ratio.metric == Metric::Wall);
+                let wall = result.ratios.iter().find(|ratio| ratio.metric == SampleMetric::Wall);
                 match wall.unwrap().verdict {
-                    Verdict::Slower => found += 1,
-                    Verdict::Faster => wrong += 1,
-                    Verdict::NoDifferenceShown => {}
+                    RatioVerdict::Slower => found += 1,
+                    RatioVerdict::Faster => wrong += 1,
+                    RatioVerdict::NoDifferenceShown => {}
                 }
             }
             println!("{shape}: {slower} times the cost is found in {found} of 200 runs");
@@ -213,7 +213,7 @@ fn samples_whose_bytes_nobody_looked_at_are_kept_marked_and_decide_nothing() {
     let fails = result.arms.iter().find(|arm| arm.name == "fails").unwrap();
     let taken: usize = fails.sessions.iter().map(|session| session.samples.len()).sum();
     assert!(taken > 0 && fails.marked == taken, "{} of {taken}", fails.marked);
-    let marks = fails.sessions.iter().all(|s| s.marks[0].contains("nobody looked at its bytes"));
+    let marks = fails.sessions.iter().all(|s| s.marks[0].contains("its bytes were not verified"));
     assert!(marks && fails.sessions.iter().all(|s| s.unchecked), "{:?}", fails.sessions[0].marks);
     assert!(result.ratios.is_empty(), "{:?}", result.ratios);
     let claim = &result.claims[0];
@@ -239,12 +239,12 @@ fn a_pause_without_end_can_be_asked_for_and_stopped() {
     let folder = tempfile::tempdir().unwrap();
     let loaded = Loaded { study: study(&text), text, path: folder.path().join("test.toml") };
     let mut left = Duration::ZERO;
-    let mut watch = |progress: &Progress<'_>| {
+    let mut watch = |progress: &StudyProgress<'_>| {
         paused.set(progress.place.is_none());
         left = progress.left;
     };
     let (program, at) = (Path::new(PROGRAM), folder.path());
-    let mut stage = Stage { program, at, stop: &stop, watch: &mut watch };
+    let mut stage = RunStage { program, at, stop: &stop, watch: &mut watch };
     let stopped = run(&[loaded], &endless, &mut stage).remove(0).unwrap_err();
     assert!(matches!(stopped, RunError::Cancelled(_)), "{stopped}");
     assert_eq!(left, Duration::MAX);

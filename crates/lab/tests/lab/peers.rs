@@ -7,8 +7,8 @@ use std::{
     path::{Path, PathBuf},
 };
 use thalweg_lab::{
-    arms::{CATALOGUE, Job},
-    study::file::Study,
+    arms::{ArmJob, CATALOGUE},
+    study::file::StudyFile,
 };
 
 fn root() -> PathBuf {
@@ -18,7 +18,7 @@ fn root() -> PathBuf {
 #[test]
 fn a_peer_that_is_not_built_is_left_out_by_its_name() {
     let text = fs::read_to_string(root().join("studies/103-channel-peers.toml")).unwrap();
-    let study = Study::parse(&text, &CATALOGUE).unwrap();
+    let study = StudyFile::parse(&text, &CATALOGUE).unwrap();
     assert!(study.only_by_name, "it needs programs that are not built with thalweg");
     // A tree with the starter in it, and nothing that it could start.
     let tree = tempfile::tempdir().unwrap();
@@ -37,8 +37,14 @@ fn a_peer_that_is_not_built_is_left_out_by_its_name() {
             continue;
         }
         let (program, scratch) = (Path::new("/nowhere"), scratch.as_path());
-        let job =
-            Job { arm: &arm.name, with: &arm.with, bytes: 64, scratch, studies: &studies, program };
+        let job = ArmJob {
+            arm: &arm.name,
+            with: &arm.with,
+            bytes: 64,
+            scratch,
+            studies: &studies,
+            program,
+        };
         let reason = match CATALOGUE.arm_kind(&arm.work).unwrap().open(&job) {
             Ok(_) => panic!("{}: nothing was built", arm.name),
             Err(unfit) => unfit.reason,
@@ -53,7 +59,7 @@ fn a_peer_that_is_not_built_is_left_out_by_its_name() {
 #[test]
 fn every_arm_that_chooses_stands_beside_one_without_a_profile() {
     let text = fs::read_to_string(root().join("studies/103-channel-peers.toml")).unwrap();
-    let study = Study::parse(&text, &CATALOGUE).unwrap();
+    let study = StudyFile::parse(&text, &CATALOGUE).unwrap();
     let words = |name: &str| -> Vec<String> {
         let arm = study.arms.iter().find(|arm| arm.name == name).unwrap();
         let args = arm.with["args"].as_array().unwrap();
@@ -70,7 +76,7 @@ fn every_arm_that_chooses_stands_beside_one_without_a_profile() {
             words(&other).into_iter().filter(|word| word != "profile=0").collect();
         assert_ne!(words(&other), without, "{other} uses the profile");
         assert_eq!(without, tuned, "{other}");
-        let has = |cell: &thalweg_lab::study::file::Cell, name: &str| {
+        let has = |cell: &thalweg_lab::study::file::StudyCell, name: &str| {
             cell.arms.iter().any(|arm| arm == name)
         };
         let together = |cell| has(cell, &arm.name) && has(cell, &other);

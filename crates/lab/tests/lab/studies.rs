@@ -7,8 +7,8 @@ use std::{
 };
 use thalweg_core::quantity::parse_some_bytes;
 use thalweg_lab::{
-    arms::{CATALOGUE, Job},
-    study::file::{Arm, Article, Cell, Check, Claim, Item, KINDS, Study},
+    arms::{ArmJob, CATALOGUE},
+    study::file::{Article, Claim, ClaimCheck, KINDS, SourceItem, StudyArm, StudyCell, StudyFile},
 };
 use thalweg_measure::load::BackgroundLoad;
 use thalweg_testing::Sample;
@@ -17,14 +17,14 @@ fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../studies")
 }
 
-fn studies() -> Vec<Study> {
+fn studies() -> Vec<StudyFile> {
     let files = fs::read_dir(folder()).unwrap().map(|entry| entry.unwrap().path());
     let mut files: Vec<PathBuf> =
         files.filter(|path| path.extension().is_some_and(|ext| ext == "toml")).collect();
     files.sort();
     assert!(!files.is_empty());
     let read = |path: PathBuf| {
-        let study = Study::parse(&fs::read_to_string(&path).unwrap(), &CATALOGUE);
+        let study = StudyFile::parse(&fs::read_to_string(&path).unwrap(), &CATALOGUE);
         let study = study.unwrap_or_else(|e| panic!("{}: {e}", path.display()));
         let name = path.file_name().unwrap().to_str().unwrap();
         assert!(name.starts_with(&format!("{}-", study.id)), "{name} has the id {}", study.id);
@@ -48,17 +48,17 @@ fn every_study_parses_and_numbers_its_claims_without_a_gap() {
 const MISTAKES: &[&str] = &[
     "parameters of",
     "unknown parameter",
-    "no mechanism",
+    "unknown mechanism",
     "no knob",
-    "there is no arm",
+    "unknown arm",
     "serves no",
     "100MB/s",
     "no such parameter",
     "not known here",
     "not a number",
     "key=value",
-    "no kernel",
-    "no distribution",
+    "unknown kernel",
+    "unknown distribution",
     "goes with",
     "it needs a kernel",
     "cannot build",
@@ -83,7 +83,7 @@ fn the_parameters_of_every_arm_and_probe_are_taken() {
     let scratch = scratch.path();
     let none = toml::Table::new();
     let studies = folder();
-    let job = Job { arm: "arm", with: &none, bytes: 4096, scratch, studies: &studies, program };
+    let job = ArmJob { arm: "arm", with: &none, bytes: 4096, scratch, studies: &studies, program };
     let mut sample = Sample::new("the_parameters_of_every_arm_and_probe_are_taken", 3);
     for study in &self::studies() {
         let places =
@@ -97,16 +97,16 @@ fn the_parameters_of_every_arm_and_probe_are_taken() {
                 "worker" | "memory" => parse_some_bytes(&cell.sizes[0]).unwrap(),
                 _ => job.bytes,
             };
-            let job = Job { bytes, ..job };
+            let job = ArmJob { bytes, ..job };
             // A file system or a congestion control that is not here is none of the file's faults.
-            if let Err(unfit) = work.open(&Job { with: &cell.parameters(arm), ..job }) {
+            if let Err(unfit) = work.open(&ArmJob { with: &cell.parameters(arm), ..job }) {
                 is_no_mistake(&format!("{} {} {name}", study.id, cell.name), &unfit.reason);
             }
         }
         for claim in &study.claims {
             for check in claim.checks.iter().chain(&claim.flips) {
-                let Check::Probe { probe, with, .. } = check else { continue };
-                if let Err(unfit) = CATALOGUE.probe(probe).unwrap().run(&Job { with, ..job }) {
+                let ClaimCheck::Probe { probe, with, .. } = check else { continue };
+                if let Err(unfit) = CATALOGUE.probe(probe).unwrap().run(&ArmJob { with, ..job }) {
                     is_no_mistake(&format!("{} {probe}", claim.id), &unfit.reason);
                 }
             }
@@ -128,17 +128,17 @@ fn keys_of<T: serde::de::DeserializeOwned>(before: &str) -> Vec<String> {
 #[test]
 fn the_page_about_studies_names_all_that_a_study_may_say() {
     let page = fs::read_to_string(folder().join("../docs/reference/studies.md")).unwrap();
-    let mut names = keys_of::<Study>("");
+    let mut names = keys_of::<StudyFile>("");
     names.extend(keys_of::<Article>(""));
-    names.extend(keys_of::<Item>(""));
-    names.extend(keys_of::<Cell>(""));
-    names.extend(keys_of::<Arm>(""));
+    names.extend(keys_of::<SourceItem>(""));
+    names.extend(keys_of::<StudyCell>(""));
+    names.extend(keys_of::<StudyArm>(""));
     names.extend(keys_of::<Claim>(""));
-    let tests = toml::from_str::<Check>("test = \"no-such-test\"").unwrap_err().to_string();
+    let tests = toml::from_str::<ClaimCheck>("test = \"no-such-test\"").unwrap_err().to_string();
     let tests = expected(&tests);
     assert!(tests.len() >= 10, "{tests:?}");
     for test in &tests {
-        names.extend(keys_of::<Check>(&format!("test = {test:?}")));
+        names.extend(keys_of::<ClaimCheck>(&format!("test = {test:?}")));
     }
     names.extend(tests);
     names.extend(

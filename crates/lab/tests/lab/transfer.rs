@@ -6,8 +6,8 @@ use std::{
     process::Command,
 };
 use thalweg_core::{Kind, MECHANISMS, Role, Unfit, alias::Alias};
-use thalweg_lab::arms::{ARM_KINDS, Arm, Job};
-use thalweg_measure::schedule::Failure;
+use thalweg_lab::arms::{ARM_KINDS, Arm, ArmJob};
+use thalweg_measure::schedule::SampleFailure;
 
 use thalweg_testing::skip;
 
@@ -18,7 +18,7 @@ fn open(work: &str, with: &str, bytes: u64, scratch: &Path) -> Result<Box<dyn Ar
     let work = ARM_KINDS.iter().find(|known| known.name() == work).unwrap();
     let studies = scratch;
     let program = Path::new(HELPER);
-    work.open(&Job { arm: "arm", with: &with, bytes, scratch, studies, program })
+    work.open(&ArmJob { arm: "arm", with: &with, bytes, scratch, studies, program })
 }
 
 /// Everything a session does with a piece; the calls of its last sample.
@@ -29,8 +29,8 @@ fn used(work: &str, with: &str, bytes: u64) -> Result<u64, Unfit> {
     let mut calls = 0;
     for repeats in [1, 3] {
         let sample = piece.sample(repeats).map_err(|failure| match failure {
-            Failure::Unfit(unfit) => unfit,
-            Failure::Cancelled => Unfit::because("stopped"),
+            SampleFailure::Unfit(unfit) => unfit,
+            SampleFailure::Cancelled => Unfit::because("stopped"),
         })?;
         assert_eq!(sample.bytes, bytes * u64::from(repeats), "{with}");
         assert!(sample.wall.as_nanos() > 0 && sample.user >= sample.far_user, "{with}");
@@ -182,7 +182,7 @@ fn a_helper_that_is_none_is_an_answer() {
     for (program, expected) in [("/no/such/file", "No such file"), ("/bin/false", "ended")] {
         let (program, folder) = (Path::new(program), scratch.path());
         let job =
-            Job { arm: "a", with: &with, bytes: 9, scratch: folder, studies: folder, program };
+            ArmJob { arm: "a", with: &with, bytes: 9, scratch: folder, studies: folder, program };
         let Err(unfit) = work.open(&job) else { panic!("{} is a helper", program.display()) };
         assert!(unfit.reason.contains(expected), "{unfit}");
     }
@@ -224,13 +224,13 @@ fn a_far_side_that_dies_is_an_error_and_stays_one() {
         let failure = loop {
             match piece.sample(1) {
                 Ok(_) => {}
-                Err(Failure::Unfit(unfit)) => break unfit,
-                Err(Failure::Cancelled) => panic!("stopped"),
+                Err(SampleFailure::Unfit(unfit)) => break unfit,
+                Err(SampleFailure::Cancelled) => panic!("stopped"),
             }
         };
         killer.join().unwrap();
         assert!(failure.reason.contains(kind), "{with}: {failure}");
-        let Err(Failure::Unfit(again)) = piece.sample(1) else { panic!("{with} went on") };
+        let Err(SampleFailure::Unfit(again)) = piece.sample(1) else { panic!("{with} went on") };
         assert_eq!(again, failure);
         assert!(piece.check().is_err());
     }

@@ -14,7 +14,7 @@ use std::{path::Path, sync::Arc};
 use thalweg_channel::bulk::{Mechanism, Options, saved_profile};
 use thalweg_core::Tuning;
 
-pub use landing::{Landing, Residency, at_once, read_through};
+pub use landing::{DestinationMemory, Residency, at_once, read_through};
 pub use moving::BulkArm;
 pub use pair::{ProcessPair, pair_of};
 

@@ -11,7 +11,7 @@ mod outputs;
 mod started;
 
 pub use lookup::{fill, find};
-pub use metric::{Better, Metric, What};
+pub use metric::{BetterDirection, MeasuredValue, RunMetric};
 
 pub use child::{end, wait, watch};
 pub use outputs::{Outputs, last_words};
@@ -24,8 +24,8 @@ use thalweg_core::Cancelled;
 use thalweg_sys::process::{self, Ended};
 
 use crate::{
-    sample::{Meter, Sample},
-    schedule::Failure,
+    sample::{Sample, SampleMeter},
+    schedule::SampleFailure,
 };
 
 /// The parameters for running commands.
@@ -64,7 +64,7 @@ impl<'r> CommandRunner<'r> {
     }
 
     /// Runs a command to its end, with empty standard input.
-    pub fn once(&self, command: &mut Command) -> Result<Ran, Failure> {
+    pub fn once(&self, command: &mut Command) -> Result<Ran, SampleFailure> {
         command.stdin(Stdio::null()).stderr(self.outputs.create("err")?);
         if self.keeps_output {
             command.stdout(self.outputs.create("out")?);
@@ -73,11 +73,11 @@ impl<'r> CommandRunner<'r> {
         }
         let name = command.get_program().display().to_string();
         let hidden_below = process::own_max_resident().unwrap_or(0);
-        let meter = Meter::start();
+        let meter = SampleMeter::start();
         let child = command.spawn().map_err(|error| format!("{name}: {error}"))?;
         let ended = wait(child, self.limit, self.stop).map_err(|failure| match failure {
-            Failure::Unfit(unfit) => format!("{name}: {unfit}").into(),
-            Failure::Cancelled => Failure::Cancelled,
+            SampleFailure::Unfit(unfit) => format!("{name}: {unfit}").into(),
+            SampleFailure::Cancelled => SampleFailure::Cancelled,
         })?;
         let sample = meter.stop(0);
         if ended.status.success() || !self.must_succeed {

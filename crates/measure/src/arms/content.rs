@@ -13,7 +13,7 @@ use std::{
 
 /// The content of a stream or file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Content {
+pub enum ByteContent {
     /// Zeros, as read from `/dev/zero`.
     Zeros,
     /// A pattern with a prime period, so that pages in the wrong order are detected.
@@ -25,7 +25,7 @@ const PERIOD: usize = 1_048_573;
 /// Maximum bytes that are compared or filled at once.
 const PIECE: usize = 256 << 10;
 
-impl Content {
+impl ByteContent {
     /// Returns the name in the protocol with helpers.
     pub fn name(self) -> &'static str {
         match self {
@@ -39,7 +39,7 @@ impl Content {
         [Self::Zeros, Self::Pattern]
             .into_iter()
             .find(|content| content.name() == name)
-            .ok_or_else(|| format!("there is no content {name:?}"))
+            .ok_or_else(|| format!("unknown content {name:?}"))
     }
 
     /// Returns at most `PIECE` bytes, starting at position `at`.
@@ -60,7 +60,7 @@ impl Content {
 }
 
 /// Returns the index of the first byte that differs from `content` at position `at`.
-pub fn first_difference(content: Content, at: u64, bytes: &[u8]) -> Option<usize> {
+pub fn first_difference(content: ByteContent, at: u64, bytes: &[u8]) -> Option<usize> {
     bytes.chunks(PIECE).enumerate().find_map(|(n, piece)| {
         let expected = content.piece(at + (n * PIECE) as u64, piece.len());
         let equal = || piece.iter().zip(expected).take_while(|(a, b)| a == b).count();
@@ -139,7 +139,7 @@ fn grow(mut file: &File, len: u64) -> io::Result<bool> {
     let mut at = file.seek(SeekFrom::End(0))?;
     let grows = at < len;
     while at < len {
-        let piece = Content::Pattern.piece(at, PIECE.min((len - at) as usize));
+        let piece = ByteContent::Pattern.piece(at, PIECE.min((len - at) as usize));
         file.write_all(piece)?;
         at += piece.len() as u64;
     }
@@ -148,7 +148,7 @@ fn grow(mut file: &File, len: u64) -> io::Result<bool> {
 
 /// Checks that a file consists of exactly `len` bytes of `content`, starting at position `from`. The error describes
 /// the difference.
-pub fn check(path: &Path, content: Content, from: u64, len: u64) -> Result<(), String> {
+pub fn check(path: &Path, content: ByteContent, from: u64, len: u64) -> Result<(), String> {
     let failed = |e: io::Error| format!("reading {}: {e}", path.display());
     let mut file = File::open(path).map_err(failed)?;
     let size = file.metadata().map_err(failed)?.len();
@@ -208,18 +208,18 @@ mod tests {
     #[test]
     fn content_is_told_by_its_place_in_pieces_of_any_length() {
         let mut whole = vec![0; 3 << 20];
-        Content::Pattern.fill(5, &mut whole);
+        ByteContent::Pattern.fill(5, &mut whole);
         for (at, len) in [(0, 1), (262_143, 3), (PERIOD - 6, 12), (1 << 20, 2 << 20)] {
             let mut part = vec![0; len];
-            Content::Pattern.fill(5 + at as u64, &mut part);
+            ByteContent::Pattern.fill(5 + at as u64, &mut part);
             assert_eq!(part, whole[at..at + len], "{at} {len}");
-            assert_eq!(first_difference(Content::Pattern, 5 + at as u64, &part), None);
+            assert_eq!(first_difference(ByteContent::Pattern, 5 + at as u64, &part), None);
             part[len - 1] ^= 1;
-            let found = first_difference(Content::Pattern, 5 + at as u64, &part);
+            let found = first_difference(ByteContent::Pattern, 5 + at as u64, &part);
             assert_eq!(found, Some(len - 1));
         }
         assert_ne!(whole[..4096], whole[4096..8192]);
-        assert_eq!(first_difference(Content::Zeros, 9, &[0, 0, 1]), Some(2));
+        assert_eq!(first_difference(ByteContent::Zeros, 9, &[0, 0, 1]), Some(2));
     }
 
     #[test]
@@ -230,16 +230,18 @@ mod tests {
         let other = tempfile::tempdir_in(folder.path()).unwrap();
         assert!(Arc::ptr_eq(&short, &file(other.path(), 700_001).unwrap()));
         file(folder.path(), 10).unwrap();
-        assert_eq!(check(&path, Content::Pattern, 0, 700_001), Ok(()));
-        assert!(check(&path, Content::Pattern, 0, 700_000).unwrap_err().contains("700001 bytes"));
-        assert!(check(&path, Content::Zeros, 0, 700_001).unwrap_err().contains("at 0"));
-        assert!(check(&path, Content::Pattern, 1, 700_001).is_err());
+        assert_eq!(check(&path, ByteContent::Pattern, 0, 700_001), Ok(()));
+        assert!(
+            check(&path, ByteContent::Pattern, 0, 700_000).unwrap_err().contains("700001 bytes")
+        );
+        assert!(check(&path, ByteContent::Zeros, 0, 700_001).unwrap_err().contains("at 0"));
+        assert!(check(&path, ByteContent::Pattern, 1, 700_001).is_err());
         let (a, b) = (memfd(100).unwrap(), memfd(5000).unwrap());
         assert!(Arc::ptr_eq(&a, &b) && a.metadata().unwrap().len() >= 5000);
         let own = folder.path().join("own");
         own_file(&own, 99).unwrap();
         own_file(&own, 9).unwrap();
-        assert_eq!(check(&own, Content::Pattern, 0, 9), Ok(()));
+        assert_eq!(check(&own, ByteContent::Pattern, 0, 9), Ok(()));
     }
 
     #[test]

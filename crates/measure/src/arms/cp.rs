@@ -7,7 +7,7 @@ use thalweg_core::Unfit;
 use super::command::CommandRunner;
 use crate::{
     sample::Sample,
-    schedule::{Arm, Failure},
+    schedule::{Arm, SampleFailure},
     scratch::remove,
 };
 
@@ -50,13 +50,13 @@ impl Cp {
     }
 
     /// Returns the seconds to copy an empty file, and removes the copy.
-    fn start(&self, site: &CpSite<'_>) -> Result<f64, Failure> {
+    fn start(&self, site: &CpSite<'_>) -> Result<f64, SampleFailure> {
         let done = self.run(site.empty, site);
         remove(site.copy);
         done.map(|sample| sample.wall_seconds())
     }
 
-    fn run(&self, source: &Path, site: &CpSite<'_>) -> Result<Sample, Failure> {
+    fn run(&self, source: &Path, site: &CpSite<'_>) -> Result<Sample, SampleFailure> {
         let mut words = self.command.split(' ');
         let mut command = Command::new(words.next().unwrap_or("cp"));
         command.args(words).arg("--").args([source, site.copy]).env("LC_ALL", "C");
@@ -78,7 +78,7 @@ pub struct CpArm<'p> {
 }
 
 impl Arm for CpArm<'_> {
-    fn sample(&mut self, _repeats: u32) -> Result<Sample, Failure> {
+    fn sample(&mut self, _repeats: u32) -> Result<Sample, SampleFailure> {
         remove(self.site.copy);
         let started = self.cp.start(&self.site)?;
         self.starts.borrow_mut().push(started);

@@ -10,7 +10,7 @@ use thalweg_sys::usage::Usage;
 
 use crate::{
     line::spent,
-    process::{self, Heard, Manner, Process},
+    process::{self, HeardLine, Process, ProcessManner},
 };
 
 /// Timeout for any reaction of a helper process.
@@ -28,23 +28,23 @@ impl Far {
         let mut command = process::helper(program, kind);
         command.args(arguments);
         let failed = |e| Unfit::because(format!("helper {kind} by {}: {e}", program.display()));
-        Ok(Self { kind, process: Process::start(command, Manner::HELPER).map_err(failed)? })
+        Ok(Self { kind, process: Process::start(command, ProcessManner::HELPER).map_err(failed)? })
     }
 
     pub fn say(&mut self, line: &str) -> Result<(), Unfit> {
-        self.process.say(line).map_err(|e| self.odd(&format!("nothing and cannot be told: {e}")))
+        self.process.say(line).map_err(|e| self.odd(&format!("nothing and cannot be reached: {e}")))
     }
 
     /// Reads the next line. A line `no REASON` becomes an error.
     pub fn hear(&mut self) -> Result<String, Unfit> {
         match self.process.hear(Instant::now() + PATIENCE) {
-            Ok(Heard::Line(line)) => match line.strip_prefix("no ") {
+            Ok(HeardLine::Line(line)) => match line.strip_prefix("no ") {
                 Some(reason) => Err(Unfit::because(format!("the receiver: {reason}"))),
                 None => Ok(line),
             },
-            Ok(Heard::Silence) => Err(self.odd(&format!("nothing for {PATIENCE:?}"))),
-            Ok(Heard::End) => Err(self.gone()),
-            Err(reason) => Err(self.odd(&format!("what is no answer: {reason}"))),
+            Ok(HeardLine::Silence) => Err(self.odd(&format!("nothing for {PATIENCE:?}"))),
+            Ok(HeardLine::End) => Err(self.gone()),
+            Err(reason) => Err(self.odd(&format!("something unreadable: {reason}"))),
         }
     }
 

@@ -5,5 +5,5 @@ mod peer;
 mod whole;
 
 pub use alone::{end_of, move_exactly};
-pub use peer::{Peer, Stream, looked_at, take, write_all};
+pub use peer::{StreamKind, StreamPeer, looked_at, take, write_all};
 pub use whole::{Medium, Terms, Whole, WholeArm, create};

@@ -3,39 +3,39 @@
 use serde::Serialize;
 use thalweg_core::profile::Ratio;
 
-use super::{Compare, Contender};
+use super::{CompareJob, ComparedCommand};
 use crate::{
-    arms::command::{Metric, What},
-    busy::Busy,
+    arms::command::{MeasuredValue, RunMetric},
+    busy::BusyProcessors,
     conditions::Conditions,
-    contamination::{Mark, marks},
-    log::Log,
-    outcome::Cost,
+    contamination::{SampleMark, marks},
+    log::SampleLog,
+    outcome::SampleCost,
     sample::{self, Sample},
-    stats::{Random, Spread, Verdict},
+    stats::{Random, RatioVerdict, Spread},
 };
 
 #[derive(Debug, Serialize)]
-pub struct Comparison {
+pub struct CompareResult {
     /// The metric that decides.
     pub judged_by: String,
     /// A row for every command, in the given order.
-    pub rows: Vec<Row>,
+    pub rows: Vec<CompareRow>,
     /// The relative difference between two runs of one command, for each figure of a row.
     pub noise: Vec<f64>,
     pub rounds: usize,
     /// How busy the machine was before.
-    pub busy: Option<Busy>,
+    pub busy: Option<BusyProcessors>,
     /// Runs with signs of disturbance; they count nevertheless.
-    pub marks: Vec<Mark>,
+    pub marks: Vec<SampleMark>,
     pub seed: u64,
     pub conditions: Conditions,
-    pub log: Log,
+    pub log: SampleLog,
 }
 
 /// A command and its results.
 #[derive(Clone, Debug, Serialize)]
-pub struct Row {
+pub struct CompareRow {
     pub name: String,
     /// The command line; bytes that are not valid UTF-8 become U+FFFD.
     pub command: Vec<String>,
@@ -44,14 +44,14 @@ pub struct Row {
     /// The number of runs that count.
     pub runs: usize,
     /// The figure that decides comes first, then wall time and CPU time if they are different figures.
-    pub figures: Vec<Figure>,
+    pub figures: Vec<ComparedFigure>,
     /// The reason why it was not run to the end.
     pub failed: Option<String>,
 }
 
 /// One figure of a command.
 #[derive(Clone, Debug, Serialize)]
-pub struct Figure {
+pub struct ComparedFigure {
     pub metric: String,
     /// The values of the runs: seconds, bytes, or a number that the program prints. `None` without runs.
     pub value: Option<Spread>,
@@ -61,29 +61,37 @@ pub struct Figure {
     #[serde(skip)]
     pub costs: Option<Ratio>,
     /// The verdict on that ratio.
-    pub verdict: Option<Verdict>,
+    pub verdict: Option<RatioVerdict>,
 }
 
-impl Row {
+impl CompareRow {
     /// Returns the figure that decides.
-    pub fn judged(&self) -> &Figure {
+    pub fn judged(&self) -> &ComparedFigure {
         self.figures.first().expect("the time on the clock at least")
     }
 }
 
-impl Comparison {
+impl CompareResult {
     /// Returns the rows that are slower or worse with certainty: the whole interval is beyond this fraction.
-    pub fn slower_by(&self, share: f64) -> impl Iterator<Item = &Row> {
+    pub fn slower_by(&self, share: f64) -> impl Iterator<Item = &CompareRow> {
         self.rows.iter().filter(move |row| {
             let judged = row.judged();
             let cost = judged.costs.is_some_and(|costs| costs.lo > 1.0 + share);
-            cost && judged.verdict == Some(Verdict::Slower)
+            cost && judged.verdict == Some(RatioVerdict::Slower)
         })
     }
 
-    pub(super) fn of(compare: &Compare<'_>, busy: Option<Busy>, log: Log) -> Self {
-        let mut rows: Vec<Row> =
-            compare.contenders.iter().enumerate().map(|(n, c)| Row::of(n, c, &log)).collect();
+    pub(super) fn of(
+        compare: &CompareJob<'_>,
+        busy: Option<BusyProcessors>,
+        log: SampleLog,
+    ) -> Self {
+        let mut rows: Vec<CompareRow> = compare
+            .contenders
+            .iter()
+            .enumerate()
+            .map(|(n, c)| CompareRow::of(n, c, &log))
+            .collect();
         let kinds = kinds(compare.metric);
         let noise = kinds.iter().map(|kind| kind.judge(&log, compare.seed, &mut rows)).collect();
         Self {
@@ -100,8 +108,8 @@ impl Comparison {
     }
 }
 
-impl Row {
-    fn of(number: usize, contender: &Contender, log: &Log) -> Self {
+impl CompareRow {
+    fn of(number: usize, contender: &ComparedCommand, log: &SampleLog) -> Self {
         Self {
             name: contender.name.clone(),
             command: contender.words.iter().map(|word| word.display().to_string()).collect(),
@@ -114,31 +122,31 @@ impl Row {
 }
 
 /// A figure of a sample, with the direction that counts as better.
-enum Kind<'m> {
-    Time(sample::Metric),
-    Told(&'m Metric),
+enum FigureKind<'m> {
+    Time(sample::SampleMetric),
+    Told(&'m RunMetric),
 }
 
 /// Returns the figures to show, the one that decides first.
-fn kinds(metric: &Metric) -> Vec<Kind<'_>> {
-    use sample::Metric::{Cpu, Wall};
+fn kinds(metric: &RunMetric) -> Vec<FigureKind<'_>> {
+    use sample::SampleMetric::{Cpu, Wall};
     match metric.what {
-        What::Wall => vec![Kind::Time(Wall), Kind::Time(Cpu)],
-        What::Cpu => vec![Kind::Time(Cpu), Kind::Time(Wall)],
-        What::MaxRss | What::Printed(_) => {
-            vec![Kind::Told(metric), Kind::Time(Wall), Kind::Time(Cpu)]
+        MeasuredValue::Wall => vec![FigureKind::Time(Wall), FigureKind::Time(Cpu)],
+        MeasuredValue::Cpu => vec![FigureKind::Time(Cpu), FigureKind::Time(Wall)],
+        MeasuredValue::MaxRss | MeasuredValue::Printed(_) => {
+            vec![FigureKind::Told(metric), FigureKind::Time(Wall), FigureKind::Time(Cpu)]
         }
     }
 }
 
-impl Kind<'_> {
+impl FigureKind<'_> {
     /// Adds the figure to every row and returns its noise.
-    fn judge(&self, log: &Log, seed: u64, rows: &mut [Row]) -> f64 {
+    fn judge(&self, log: &SampleLog, seed: u64, rows: &mut [CompareRow]) -> f64 {
         let against = rows.iter().map(|row| row.against);
         let judged = log.judge(against, self, &mut Random::new(seed));
         for ((arm, row), shown) in rows.iter_mut().enumerate().zip(judged.outcomes) {
             let costs = shown.map(|shown| shown.ratio);
-            row.figures.push(Figure {
+            row.figures.push(ComparedFigure {
                 metric: self.name(),
                 value: log.spread(arm, |sample| self.value(sample)),
                 ratio: costs.map(|costs| match self {
@@ -154,9 +162,9 @@ impl Kind<'_> {
 
     fn name(&self) -> String {
         match self {
-            Self::Time(sample::Metric::Wall) => "wall".to_owned(),
-            Self::Time(sample::Metric::Cpu) => "cpu".to_owned(),
-            Self::Told(Metric { what: What::MaxRss, .. }) => "maxrss".to_owned(),
+            Self::Time(sample::SampleMetric::Wall) => "wall".to_owned(),
+            Self::Time(sample::SampleMetric::Cpu) => "cpu".to_owned(),
+            Self::Told(RunMetric { what: MeasuredValue::MaxRss, .. }) => "maxrss".to_owned(),
             Self::Told(_) => "printed".to_owned(),
         }
     }
@@ -164,12 +172,12 @@ impl Kind<'_> {
     fn value(&self, sample: &Sample) -> f64 {
         match self {
             Self::Time(metric) => metric.of(sample),
-            Self::Told(_) => sample.told,
+            Self::Told(_) => sample.reported,
         }
     }
 }
 
-impl Cost for Kind<'_> {
+impl SampleCost for FigureKind<'_> {
     fn cost(&self, sample: &Sample) -> f64 {
         match self {
             Self::Time(metric) => metric.cost(sample),

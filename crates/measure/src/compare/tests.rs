@@ -1,9 +1,9 @@
 use super::*;
-use crate::stats::Verdict;
+use crate::stats::RatioVerdict;
 use std::cell::RefCell;
 
-fn contender(name: &str, script: &str, against: Option<usize>) -> Contender {
-    Contender {
+fn contender(name: &str, script: &str, against: Option<usize>) -> ComparedCommand {
+    ComparedCommand {
         name: name.to_owned(),
         words: ["sh", "-c", script].map(OsString::from).to_vec(),
         against,
@@ -13,11 +13,11 @@ fn contender(name: &str, script: &str, against: Option<usize>) -> Contender {
 }
 
 fn compared(
-    contenders: &[Contender],
-    with: impl Fn(&mut Compare<'_>),
-) -> Result<Comparison, CompareError> {
-    let metric = Metric::parse("wall").unwrap();
-    let mut compare = Compare {
+    contenders: &[ComparedCommand],
+    with: impl Fn(&mut CompareJob<'_>),
+) -> Result<CompareResult, CompareError> {
+    let metric = RunMetric::parse("wall").unwrap();
+    let mut compare = CompareJob {
         contenders,
         metric: &metric,
         rounds: Rounds::Fixed(5),
@@ -38,8 +38,8 @@ fn ten_times_the_time_is_slower_and_every_run_is_in_the_log() {
     let pair = [contender("a", "sleep 0.01", None), contender("b", "sleep 0.2", Some(0))];
     let told = RefCell::new(Vec::new());
     let watch = |done, all| told.borrow_mut().push((done, all));
-    let metric = Metric::parse("wall").unwrap();
-    let found = run(&Compare {
+    let metric = RunMetric::parse("wall").unwrap();
+    let found = run(&CompareJob {
         contenders: &pair,
         metric: &metric,
         rounds: Rounds::Fixed(5),
@@ -53,7 +53,7 @@ fn ten_times_the_time_is_slower_and_every_run_is_in_the_log() {
     })
     .unwrap();
     let judged = found.rows[1].judged();
-    assert_eq!((judged.metric.as_str(), judged.verdict), ("wall", Some(Verdict::Slower)));
+    assert_eq!((judged.metric.as_str(), judged.verdict), ("wall", Some(RatioVerdict::Slower)));
     assert!(judged.ratio.unwrap().ratio > 2.0, "{judged:?}");
     assert_eq!(found.rows[0].judged().ratio, None);
     assert_eq!(found.rows[0].runs + found.rows[1].runs, 15);

@@ -6,8 +6,8 @@ use std::ops::Range;
 
 use crate::{
     busy::TICK,
-    log::Log,
-    sample::{Metric, Sample},
+    log::SampleLog,
+    sample::{Sample, SampleMetric},
     stats::quantile,
 };
 
@@ -31,7 +31,7 @@ pub(super) struct Quiet {
 }
 
 impl Quiet {
-    pub fn of(log: &Log, arm: usize) -> Self {
+    pub fn of(log: &SampleLog, arm: usize) -> Self {
         let least = |of: fn(&Sample) -> f64| {
             let shares: Vec<f64> = log.samples(arm).map(of).collect();
             quantile(&shares, QUIET).unwrap_or(0.0)
@@ -67,7 +67,7 @@ fn pressure(sample: &Sample) -> f64 {
 }
 
 /// Returns the rounds in which other processes kept more CPUs busy than in the quiet part of the session.
-pub(super) fn crowded(log: &Log) -> Vec<(Range<usize>, String)> {
+pub(super) fn crowded(log: &SampleLog) -> Vec<(Range<usize>, String)> {
     let windows = windows(log);
     let shares: Vec<f64> = windows.iter().map(|(_, kept)| *kept).collect();
     let usual = quantile(&shares, QUIET).unwrap_or(0.0).max(0.0);
@@ -79,7 +79,7 @@ pub(super) fn crowded(log: &Log) -> Vec<(Range<usize>, String)> {
 
 /// Returns windows of rounds that are long enough, with the number of CPUs that other work kept busy during their
 /// samples. The value may be slightly negative, because ticks are counted in whole ticks of the machine.
-fn windows(log: &Log) -> Vec<(Range<usize>, f64)> {
+fn windows(log: &SampleLog) -> Vec<(Range<usize>, f64)> {
     let mut windows: Vec<(Range<usize>, [f64; 2])> = Vec::new();
     for (round, entries) in log.rounds.iter().enumerate() {
         if windows.last().is_none_or(|(_, [seconds, _])| *seconds >= WINDOW) {
@@ -103,7 +103,7 @@ fn windows(log: &Log) -> Vec<(Range<usize>, f64)> {
 
 /// Returns the CPU seconds that the machine spent on other work or lost to the hypervisor.
 fn not_its_own(sample: &Sample) -> f64 {
-    sample.busy_ticks as f64 * TICK.as_secs_f64() - Metric::Cpu.of(sample)
+    sample.busy_ticks as f64 * TICK.as_secs_f64() - SampleMetric::Cpu.of(sample)
 }
 
 #[cfg(test)]
@@ -114,8 +114,8 @@ mod tests {
 
     /// A session of two arms that each take 20 ms of one processor; what else happened to a sample is
     /// planted, by its round.
-    fn session(rounds: usize, plant: impl Fn(usize, &mut Sample)) -> Log {
-        let mut log = Log::default();
+    fn session(rounds: usize, plant: impl Fn(usize, &mut Sample)) -> SampleLog {
+        let mut log = SampleLog::default();
         log.enter("a");
         log.enter("b");
         for round in 0..rounds {
@@ -124,14 +124,14 @@ mod tests {
                 let mut sample =
                     Sample { wall, user: wall, busy_ticks: 2, bytes: 1, ..Sample::default() };
                 plant(round, &mut sample);
-                Entry { arm, sample, cost: wall }
+                LogEntry { arm, sample, cost: wall }
             };
             log.rounds.push(vec![taken(0), taken(1), taken(round % 2)]);
         }
         log
     }
 
-    fn marked(log: &Log, sign: Sign) -> Vec<usize> {
+    fn marked(log: &SampleLog, sign: Sign) -> Vec<usize> {
         let mut rounds: Vec<usize> = marks(log, &[])
             .iter()
             .filter(|mark| mark.sign == sign)

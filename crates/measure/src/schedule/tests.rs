@@ -3,8 +3,8 @@
 use super::*;
 use crate::{
     outcome::PerByte,
-    sample::Metric,
-    stats::{self, Verdict, ratio_of_rounds, verdict},
+    sample::SampleMetric,
+    stats::{self, RatioVerdict, ratio_of_rounds, verdict},
 };
 use std::{cell::Cell, f64::consts::TAU, rc::Rc};
 
@@ -48,11 +48,11 @@ impl World {
     }
 
     fn arm(&self, name: &'static str, millis: f64) -> Named {
-        (name, Sampled::once(Simulated { world: self.clone(), millis, fails_at: None }))
+        (name, SampledArm::once(Simulated { world: self.clone(), millis, fails_at: None }))
     }
 }
 
-type Named = (&'static str, Sampled<'static>);
+type Named = (&'static str, SampledArm<'static>);
 
 struct Simulated {
     world: World,
@@ -61,10 +61,10 @@ struct Simulated {
 }
 
 impl Arm for Simulated {
-    fn sample(&mut self, _repeats: u32) -> Result<Sample, Failure> {
+    fn sample(&mut self, _repeats: u32) -> Result<Sample, SampleFailure> {
         if let Some(left) = &mut self.fails_at {
             if *left == 0 {
-                return Err(Failure::Unfit(Unfit::because("EIO")));
+                return Err(SampleFailure::Unfit(Unfit::because("EIO")));
             }
             *left -= 1;
         }
@@ -75,7 +75,7 @@ impl Arm for Simulated {
 }
 
 /// Runs the arms, the first being the reference, for so long a budget.
-fn run(world: &World, arms: Vec<Named>, budget: Duration, rules: Rules) -> Log {
+fn run(world: &World, arms: Vec<Named>, budget: Duration, rules: Rules) -> SampleLog {
     try_run(world, arms, budget, rules).unwrap()
 }
 
@@ -84,10 +84,10 @@ fn try_run(
     arms: Vec<Named>,
     budget: Duration,
     rules: Rules,
-) -> Result<Log, Failure> {
-    let mut log = Log::default();
+) -> Result<SampleLog, SampleFailure> {
+    let mut log = SampleLog::default();
     let active: Vec<usize> = arms.iter().map(|(name, _)| log.enter(name)).collect();
-    let mut arms: Vec<Sampled<'_>> = arms.into_iter().map(|(_, arm)| arm).collect();
+    let mut arms: Vec<SampledArm<'_>> = arms.into_iter().map(|(_, arm)| arm).collect();
     let now = world.now.clone();
     let mut schedule = Schedule {
         rules,
@@ -109,7 +109,7 @@ fn coverage(ratio: f64, rounds: usize, runs: u64, shape: impl Fn(&mut World)) ->
         shape(&mut world);
         let arms = vec![world.arm("base", 20.0), world.arm("other", 20.0 * ratio)];
         let log = run(&world, arms, Duration::from_secs(3600), rules);
-        let pairs = log.paired(1, 0, &Metric::Wall);
+        let pairs = log.paired(1, 0, &SampleMetric::Wall);
         let shown = ratio_of_rounds(&pairs, &mut Random::new(*seed)).unwrap();
         assert_eq!(pairs.len(), rounds);
         shown.lo <= ratio && ratio <= shown.hi
@@ -148,9 +148,9 @@ fn the_same_thing_twice_shows_no_difference() {
             let arms = vec![world.arm("a", 20.0), world.arm("a", 20.0), world.arm("b", 30.0)];
             let log = run(&world, arms, Duration::from_secs(3600), rules);
             let mut random = Random::new(*seed);
-            let noise = log.noise(&Metric::Wall, &mut random);
-            let shown = log.ratio(1, 0, &Metric::Wall, &mut random).unwrap();
-            verdict(&shown, noise) == Verdict::NoDifferenceShown
+            let noise = log.noise(&SampleMetric::Wall, &mut random);
+            let shown = log.ratio(1, 0, &SampleMetric::Wall, &mut random).unwrap();
+            verdict(&shown, noise) == RatioVerdict::NoDifferenceShown
         });
         let quiet = quiet.count();
         assert!(quiet >= 95, "{rounds} rounds, memory {memory}: {quiet} of 100");
@@ -163,8 +163,8 @@ fn a_clear_difference_is_seen_and_a_made_up_claim_is_contradicted() {
     let arms = vec![world.arm("a", 20.0), world.arm("b", 10.0)];
     let log = run(&world, arms, Duration::from_secs(1), Rules::default());
     let mut random = Random::new(1);
-    let shown = log.ratio(1, 0, &Metric::Cpu, &mut random).unwrap();
-    assert_eq!(verdict(&shown, 0.03), Verdict::Faster);
+    let shown = log.ratio(1, 0, &SampleMetric::Cpu, &mut random).unwrap();
+    assert_eq!(verdict(&shown, 0.03), RatioVerdict::Faster);
     assert!(shown.lo > 0.1, "ten times faster is not what was simulated: {shown:?}");
 }
 
@@ -174,7 +174,7 @@ fn every_round_has_every_arm_and_one_of_them_twice_in_changing_order() {
     let arms = vec![world.arm("a", 1.0), world.arm("b", 1.0), world.arm("c", 1.0)];
     let rules = Rules { most_rounds: 30, ..Rules::default() };
     let log = run(&world, arms, Duration::from_secs(60), rules);
-    assert_eq!((log.rounds.len(), log.doubled(&Metric::Wall).len()), (30, 30));
+    assert_eq!((log.rounds.len(), log.doubled(&SampleMetric::Wall).len()), (30, 30));
     let mut orders: Vec<Vec<usize>> = Vec::new();
     for round in &log.rounds {
         let order: Vec<usize> = round.iter().map(|e| e.arm).collect();
@@ -207,7 +207,7 @@ fn an_arm_far_slower_than_the_reference_is_left_out_and_says_so() {
     assert!(reason.contains("times the time of a in 2 rounds"), "{reason}");
     assert_eq!(log.rounds_of(2), 2);
     assert!(log.arms[1].dropped.is_none() && log.rounds.len() > 20);
-    let shown = stats::median(&log.paired(2, 0, &Metric::Wall)).unwrap();
+    let shown = stats::median(&log.paired(2, 0, &SampleMetric::Wall)).unwrap();
     assert!(shown > 2.0, "what was measured of it is kept");
 }
 
@@ -252,20 +252,20 @@ fn an_arm_that_fails_under_way_leaves_with_its_reason_and_the_reference_ends_all
     let world = World::new(8);
     let failing = |name| -> Named {
         let world = world.clone();
-        (name, Sampled::once(Simulated { world, millis: 10.0, fails_at: Some(3) }))
+        (name, SampledArm::once(Simulated { world, millis: 10.0, fails_at: Some(3) }))
     };
     let arms = vec![world.arm("a", 10.0), failing("b")];
     let log = run(&world, arms, Duration::from_secs(1), Rules::default());
     assert!(log.arms[1].dropped.as_ref().unwrap().contains("EIO"));
     let broken = try_run(&world, vec![failing("a")], Duration::from_secs(1), Rules::default());
-    assert_eq!(broken.unwrap_err(), Failure::Unfit(Unfit::because("EIO")));
+    assert_eq!(broken.unwrap_err(), SampleFailure::Unfit(Unfit::because("EIO")));
 }
 
 #[test]
 fn stopping_is_noticed_before_the_next_sample() {
     let world = World::new(9);
     let mut arms = vec![world.arm("a", 10.0).1];
-    let mut log = Log::default();
+    let mut log = SampleLog::default();
     let active = vec![log.enter("a")];
     let now = world.now.clone();
     let mut schedule = Schedule {
@@ -276,7 +276,7 @@ fn stopping_is_noticed_before_the_next_sample() {
         random: &mut Random::new(1),
     };
     let broken = schedule.run(&mut arms, Lineup { active, reference: 0, kept: vec![] }, &mut log);
-    assert_eq!(broken, Err(Failure::Cancelled));
+    assert_eq!(broken, Err(SampleFailure::Cancelled));
     assert!(world.now.get() < Duration::from_millis(100));
 }
 
@@ -285,15 +285,15 @@ fn among_equals_the_first_arm_may_fail_too_and_all_of_them_end_the_rounds() {
     let world = World::new(10);
     let failing = || -> Named {
         let world = world.clone();
-        ("bad", Sampled::once(Simulated { world, millis: 10.0, fails_at: Some(1) }))
+        ("bad", SampledArm::once(Simulated { world, millis: 10.0, fails_at: Some(1) }))
     };
     for (arms, rounds) in
         [(vec![failing(), world.arm("good", 50.0)], 7), (vec![failing(), failing()], 2)]
     {
-        let mut log = Log::default();
+        let mut log = SampleLog::default();
         let active = arms.iter().map(|(name, _)| log.enter(name)).collect();
         let good = arms[1].0 == "good";
-        let mut arms: Vec<Sampled<'_>> = arms.into_iter().map(|(_, arm)| arm).collect();
+        let mut arms: Vec<SampledArm<'_>> = arms.into_iter().map(|(_, arm)| arm).collect();
         let random = &mut Random::new(1);
         let mut schedule = Schedule::fixed(7, &|| Ok(()), random);
         schedule.run(&mut arms, Lineup::of_equals(active), &mut log).unwrap();
@@ -304,7 +304,7 @@ fn among_equals_the_first_arm_may_fail_too_and_all_of_them_end_the_rounds() {
 
 #[test]
 fn arms_whose_samples_hold_different_amounts_of_work_are_compared_per_byte() {
-    let mut log = Log::default();
+    let mut log = SampleLog::default();
     let sample =
         |millis, bytes| Sample { wall: Duration::from_millis(millis), bytes, ..Sample::default() };
     for name in ["reference", "faster"] {
@@ -312,10 +312,10 @@ fn arms_whose_samples_hold_different_amounts_of_work_are_compared_per_byte() {
     }
     // Twice the time for sixteen times the bytes.
     let taken = [(0, sample(10, 1000)), (1, sample(20, 16_000))];
-    let round = taken.map(|(arm, sample)| Entry { arm, sample, cost: sample.wall });
+    let round = taken.map(|(arm, sample)| LogEntry { arm, sample, cost: sample.wall });
     log.rounds = vec![round.to_vec(); 3];
     assert!((log.times_slower(1, 0).unwrap() - 0.125).abs() < 1e-9);
-    for ratio in log.paired(1, 0, &PerByte(Metric::Wall)) {
+    for ratio in log.paired(1, 0, &PerByte(SampleMetric::Wall)) {
         assert!((ratio.exp() - 0.125).abs() < 1e-9);
     }
 }

@@ -9,7 +9,7 @@ use super::{Random, ratio_of_rounds};
 /// The result of comparing one variant with another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Verdict {
+pub enum RatioVerdict {
     /// Takes less time, with certainty and by more than the noise.
     Faster,
     /// Takes more time, with certainty and by more than the noise.
@@ -18,7 +18,7 @@ pub enum Verdict {
     NoDifferenceShown,
 }
 
-impl fmt::Display for Verdict {
+impl fmt::Display for RatioVerdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
             Self::Faster => "faster",
@@ -29,14 +29,14 @@ impl fmt::Display for Verdict {
 }
 
 /// Returns the verdict for a ratio of times, given the noise floor of the run.
-pub fn verdict(ratio: &Ratio, noise: f64) -> Verdict {
+pub fn verdict(ratio: &Ratio, noise: f64) -> RatioVerdict {
     let margin = 1.0 + noise.max(LEAST_NOISE);
     if ratio.ratio * margin < 1.0 && ratio.hi < 1.0 {
-        Verdict::Faster
+        RatioVerdict::Faster
     } else if ratio.ratio > margin && ratio.lo > 1.0 {
-        Verdict::Slower
+        RatioVerdict::Slower
     } else {
-        Verdict::NoDifferenceShown
+        RatioVerdict::NoDifferenceShown
     }
 }
 
@@ -71,11 +71,11 @@ mod tests {
     #[test]
     fn a_difference_must_be_sure_and_above_the_noise() {
         let word = |ratio, lo, hi, noise| verdict(&Ratio { ratio, lo, hi }, noise);
-        assert_eq!(word(0.8, 0.7, 0.9, 0.03), Verdict::Faster);
-        assert_eq!(word(0.8, 0.7, 1.01, 0.03), Verdict::NoDifferenceShown);
-        assert_eq!(word(0.8, 0.7, 0.9, 0.3), Verdict::NoDifferenceShown);
-        assert_eq!(word(1.3, 1.2, 1.4, 0.05), Verdict::Slower);
-        assert_eq!(word(1.02, 1.01, 1.03, 0.0), Verdict::NoDifferenceShown);
+        assert_eq!(word(0.8, 0.7, 0.9, 0.03), RatioVerdict::Faster);
+        assert_eq!(word(0.8, 0.7, 1.01, 0.03), RatioVerdict::NoDifferenceShown);
+        assert_eq!(word(0.8, 0.7, 0.9, 0.3), RatioVerdict::NoDifferenceShown);
+        assert_eq!(word(1.3, 1.2, 1.4, 0.05), RatioVerdict::Slower);
+        assert_eq!(word(1.02, 1.01, 1.03, 0.0), RatioVerdict::NoDifferenceShown);
     }
 
     #[test]

@@ -12,15 +12,15 @@ use thalweg_core::{
     mechanisms::LAST_RESORT, profile::SinkState,
 };
 
-use super::{Clock, TuneError, TuneJob, Unavailable};
+use super::{TuneClock, TuneError, TuneJob, UnavailableArm};
 use crate::{
     arms::{
         command::{CommandRunner, Outputs},
         cp::{Cp, CpSite},
         transfer::{Medium, Terms, Whole, WholeArm, create},
     },
-    schedule::{Arm, Failure, Rules},
-    scratch::{Folder, free_space, remove},
+    schedule::{Arm, Rules, SampleFailure},
+    scratch::{ScratchFolder, free_space, remove},
 };
 
 /// Maximum bytes per sample. Beyond it, the time is better spent on more rounds.
@@ -35,7 +35,7 @@ const LONG_ENOUGH: Duration = Duration::from_millis(2);
 const SAMPLE: f64 = 0.02;
 
 /// A prepared job on one file.
-pub(super) struct Bench {
+pub(super) struct CopyBench {
     /// The file's path without symbolic links.
     pub source: PathBuf,
     pub len: u64,
@@ -48,12 +48,12 @@ pub(super) struct Bench {
     /// Files for the output of `cp`.
     pub outputs: Outputs,
     /// Temporary directory in the destination.
-    pub folder: Folder,
+    pub folder: ScratchFolder,
 }
 
 /// The results of trying the mechanisms.
 #[derive(Default)]
-pub(super) struct Trial {
+pub(super) struct FirstAttempts {
     /// Mechanisms that work, with their seconds per byte including preparation and clean-up.
     pub works: Vec<(&'static dyn Mechanism, f64)>,
     pub unfit: HashMap<&'static str, Unfit>,
@@ -65,7 +65,7 @@ pub(super) struct Trial {
     pub first_read: f64,
 }
 
-impl Trial {
+impl FirstAttempts {
     /// Returns the seconds for reading this number of bytes for the first time and copying them with the reference.
     pub fn seconds_for(&self, bytes: u64) -> f64 {
         let reference = self.works.first().map_or(0.0, |(_, per_byte)| *per_byte);
@@ -73,15 +73,16 @@ impl Trial {
     }
 }
 
-impl Bench {
+impl CopyBench {
     pub fn prepare(job: &TuneJob<'_>, source: &Path) -> Result<Self, TuneError> {
         let source = fs::canonicalize(source).map_err(TuneError::io(source))?;
         let file = File::open(&source).map_err(TuneError::io(&source))?;
         let len = file.metadata().map_err(TuneError::io(&source))?.len();
         if len == 0 {
-            return Err(TuneError::not_tunable("it is empty, or does not tell its size"));
+            return Err(TuneError::not_tunable("it is empty, or its size is unknown"));
         }
-        let folder = Folder::inside(job.destination).map_err(TuneError::io(job.destination))?;
+        let folder =
+            ScratchFolder::inside(job.destination).map_err(TuneError::io(job.destination))?;
         let sink = folder.file("copy");
         let made = create(&sink).map_err(TuneError::io(&sink))?;
         let transfer = Transfer::between(&file, &made);
@@ -114,7 +115,7 @@ impl Bench {
         &self,
         mechanisms: &[&'static dyn Mechanism],
         request: &Request,
-    ) -> (Vec<&'static dyn Mechanism>, Vec<Unavailable>) {
+    ) -> (Vec<&'static dyn Mechanism>, Vec<UnavailableArm>) {
         let plan = Plan::make(&self.facts, request, None);
         let (mut fit, mut unavailable) = (Vec::new(), Vec::new());
         for mechanism in mechanisms {
@@ -126,7 +127,7 @@ impl Bench {
             let verdict = plan.verdicts.iter().find(|verdict| verdict.mechanism == info.name);
             match verdict.map(|verdict| &verdict.judgement) {
                 Some(Judgement::Unfit { reason }) => {
-                    unavailable.push(Unavailable { name: info.name, reason: reason.clone() });
+                    unavailable.push(UnavailableArm { name: info.name, reason: reason.clone() });
                 }
                 _ => fit.push(*mechanism),
             }
@@ -140,10 +141,10 @@ impl Bench {
         &self,
         job: &TuneJob<'_>,
         fit: &[&'static dyn Mechanism],
-    ) -> Result<Trial, TuneError> {
+    ) -> Result<FirstAttempts, TuneError> {
         let mut len = self.len.min(FIRST_TRIAL);
         let first_read = timed_read(&self.source, len)?;
-        let mut trial = Trial { first_read, ..Trial::default() };
+        let mut trial = FirstAttempts { first_read, ..FirstAttempts::default() };
         let place = self.whole(job, &self.source, len)?;
         let mut took = try_one(LAST_RESORT, &place).map_err(hopeless)?;
         while took.sample < LONG_ENOUGH && len < self.len.min(LAST_TRIAL) {
@@ -182,10 +183,11 @@ impl Bench {
     /// including creating the slice and warming up.
     pub fn slice_for(
         &self,
-        trial: &Trial,
+        trial: &FirstAttempts,
         peer: Option<&Cp>,
-        clock: &Clock,
-        (rounds, share): (f64, f64),
+        clock: &TuneClock,
+        rounds: f64,
+        share: f64,
     ) -> u64 {
         let reference = trial.works[0].1;
         // Arms that are far too slow will be dropped after the grace rounds.
@@ -209,13 +211,16 @@ impl Bench {
     }
 }
 
-struct Took {
+struct TransferTime {
     sample: Duration,
     check: Duration,
 }
 
 /// Three runs: the first pays for cold caches, and one of the others may be disturbed.
-fn try_one(mechanism: &'static dyn Mechanism, place: &RefCell<Whole<'_>>) -> Result<Took, Failure> {
+fn try_one(
+    mechanism: &'static dyn Mechanism,
+    place: &RefCell<Whole<'_>>,
+) -> Result<TransferTime, SampleFailure> {
     let mut arm = WholeArm { place, mechanism, tuning: Tuning::default() };
     arm.sample(1)?;
     let began = Instant::now();
@@ -227,10 +232,10 @@ fn try_one(mechanism: &'static dyn Mechanism, place: &RefCell<Whole<'_>>) -> Res
         arm.sample(1)?;
         sample = sample.min(began.elapsed());
     }
-    Ok(Took { sample, check })
+    Ok(TransferTime { sample, check })
 }
 
-fn hopeless(failure: Failure) -> TuneError {
+fn hopeless(failure: SampleFailure) -> TuneError {
     failure.unfit().map_or_else(TuneError::from, |unfit| TuneError::not_tunable(unfit.reason))
 }
 

@@ -2,26 +2,26 @@
 
 use thalweg_core::Unfit;
 
-use super::{Clock, TuneError, TuneJob, sum::Subject};
+use super::{TuneClock, TuneError, TuneJob, evaluation::TuneSubject};
 use crate::{
     experiment::Experiment,
-    log::Log,
-    schedule::{Arm, Lineup, Rules, Sampled, Schedule},
+    log::SampleLog,
+    schedule::{Arm, Lineup, Rules, SampledArm, Schedule},
     stats::Random,
 };
 
 /// The arms that take part, what each of them is, and all samples.
 pub(super) struct Entrants<'r> {
     pub job: &'r TuneJob<'r>,
-    pub clock: Clock,
+    pub clock: TuneClock,
     pub random: Random,
     pub experiment: Experiment<'r>,
     /// The subject of each arm, by index. The first one is the reference.
-    pub subjects: Vec<Subject>,
+    pub subjects: Vec<TuneSubject>,
 }
 
 impl<'r> Entrants<'r> {
-    pub fn new(job: &'r TuneJob<'r>, clock: Clock, random: Random) -> Self {
+    pub fn new(job: &'r TuneJob<'r>, clock: TuneClock, random: Random) -> Self {
         Self { job, clock, random, experiment: Experiment::default(), subjects: Vec::new() }
     }
 
@@ -32,14 +32,14 @@ impl<'r> Entrants<'r> {
 
     /// Returns the index of `cp`, if it takes part.
     pub fn peer(&self) -> Option<usize> {
-        self.subjects.iter().position(|subject| matches!(subject, Subject::Peer(_)))
+        self.subjects.iter().position(|subject| matches!(subject, TuneSubject::Peer(_)))
     }
 
     /// Takes one sample that does not count and verifies its bytes. If both succeed, the arm takes part.
     pub fn admit(
         &mut self,
         mut arm: impl Arm + 'r,
-        subject: Subject,
+        subject: TuneSubject,
     ) -> Result<Result<(), Unfit>, TuneError> {
         if let Err(failure) = arm.sample(1) {
             return Ok(Err(failure.unfit()?));
@@ -48,7 +48,7 @@ impl<'r> Entrants<'r> {
             return Ok(Err(unfit));
         }
         (self.job.stop)()?;
-        self.experiment.enter(&subject.name(), Sampled::once(arm));
+        self.experiment.enter(&subject.name(), SampledArm::once(arm));
         self.subjects.push(subject);
         Ok(Ok(()))
     }
@@ -74,7 +74,7 @@ impl<'r> Entrants<'r> {
     }
 
     /// Drops the arms and their files, and returns the results.
-    pub fn finish(self) -> (Log, Vec<Subject>, Random) {
+    pub fn finish(self) -> (SampleLog, Vec<TuneSubject>, Random) {
         (self.experiment.log, self.subjects, self.random)
     }
 }

@@ -4,11 +4,11 @@ use std::{cell::RefCell, path::Path};
 use thalweg_core::{Mechanism, Prefer, Tuning, Unfit};
 
 use super::{
-    Clock, TuneError, TuneJob, TuneResult, Unavailable,
-    bench::{Bench, Trial},
+    TuneClock, TuneError, TuneJob, TuneResult, UnavailableArm,
+    bench::{CopyBench, FirstAttempts},
     entrants::Entrants,
+    evaluation::{Measured, TuneSubject},
     slice::Slice,
-    sum::{Measured, Subject},
 };
 use crate::{
     arms::{
@@ -18,7 +18,7 @@ use crate::{
         transfer::{Whole, WholeArm},
     },
     conditions::Conditions,
-    sample::Metric,
+    sample::SampleMetric,
     schedule::Rules,
     stats::Random,
 };
@@ -36,21 +36,21 @@ pub(super) fn tune_file(
     source: &Path,
     mechanisms: &[&'static dyn Mechanism],
 ) -> Result<TuneResult, TuneError> {
-    let mut clock = Clock::start(job.budget);
-    let bench = Bench::prepare(job, source)?;
+    let mut clock = TuneClock::start(job.budget);
+    let bench = CopyBench::prepare(job, source)?;
     let conditions = Conditions::now(&[&bench.source, job.destination]);
     let (fit, mut unavailable) = bench.candidates(mechanisms, &job.request);
     let mut trial = bench.try_out(job, &fit)?;
     clock.shorten(trial.seconds_for(bench.len));
     let peer = bench.find_peer(job);
     let rounds = FIRST_ROUNDS as f64;
-    let bytes = bench.slice_for(&trial, peer.as_ref().ok(), &clock, (rounds, FIRST_SHARE));
+    let bytes = bench.slice_for(&trial, peer.as_ref().ok(), &clock, rounds, FIRST_SHARE);
     let slice = Slice::make(&bench.source, bytes, &bench.folder, job.stop)?;
     let place = bench.whole(job, &slice.source, bytes)?;
     let starts = RefCell::default();
     let checked = || content::same(&bench.sink, &slice.source, bytes).map_err(Unfit::because);
     let entrants = Entrants::new(job, clock, Random::new(job.seed));
-    let mut run = Run { entrants, place: &place };
+    let mut run = FileTuning { entrants, place: &place };
     run.enter_defaults(&mut trial)?;
     let mut without_peer = None;
     if let Ok(cp) = &peer {
@@ -62,12 +62,12 @@ pub(super) fn tune_file(
             checked: &checked,
             starts: &starts,
         };
-        without_peer = run.entrants.admit(arm, Subject::Peer(cp.command.clone()))?.err();
+        without_peer = run.entrants.admit(arm, TuneSubject::Peer(cp.command.clone()))?.err();
     }
     run.measure()?;
     let (log, subjects, mut random) = run.entrants.finish();
     for (name, unfit) in trial.unfit.iter().chain(&trial.untried) {
-        unavailable.push(Unavailable { name, reason: unfit.reason.clone() });
+        unavailable.push(UnavailableArm { name, reason: unfit.reason.clone() });
     }
     unavailable.sort_by_key(|one| mechanisms.iter().position(|m| m.info().name == one.name));
     let mut request = job.request.clone();
@@ -82,18 +82,18 @@ pub(super) fn tune_file(
         conditions,
         unavailable,
     };
-    Ok(measured.result(Some(&bench.facts), &request, (clock, &mut random)))
+    Ok(measured.result(Some(&bench.facts), &request, clock, &mut random))
 }
 
-struct Run<'r, 'j> {
+struct FileTuning<'r, 'j> {
     entrants: Entrants<'r>,
     place: &'r RefCell<Whole<'j>>,
 }
 
-impl Run<'_, '_> {
+impl FileTuning<'_, '_> {
     /// Warms up every mechanism that works. Mechanisms that fail at the full length, or deliver wrong bytes, are
     /// added to `unfit`.
-    fn enter_defaults(&mut self, trial: &mut Trial) -> Result<(), TuneError> {
+    fn enter_defaults(&mut self, trial: &mut FirstAttempts) -> Result<(), TuneError> {
         for (mechanism, _) in std::mem::take(&mut trial.works) {
             if self.entrants.len() > 0 && self.entrants.clock.is_spent() {
                 let unfit = Unfit::because("the budget was spent before its turn");
@@ -119,7 +119,7 @@ impl Run<'_, '_> {
         tuning: Tuning,
     ) -> Result<Result<(), Unfit>, TuneError> {
         let arm = WholeArm { place: self.place, mechanism, tuning: tuning.clone() };
-        self.entrants.admit(arm, Subject::Mechanism { mechanism, tuning })
+        self.entrants.admit(arm, TuneSubject::Mechanism { mechanism, tuning })
     }
 
     /// Samples all mechanisms at their defaults. Then samples other tunings of the best ones if five rounds with them
@@ -158,14 +158,14 @@ impl Run<'_, '_> {
     /// Returns the best mechanisms that copy and have knobs, best first.
     fn promising(&self) -> Vec<usize> {
         let metric = if self.entrants.job.request.prefer == Prefer::Cpu {
-            Metric::Cpu
+            SampleMetric::Cpu
         } else {
-            Metric::Wall
+            SampleMetric::Wall
         };
         let ratio =
             |arm| self.entrants.experiment.log.median_ratio(arm, 0, &metric).unwrap_or(f64::MAX);
         let may_win = |arm: &usize| {
-            let Subject::Mechanism { mechanism, .. } = &self.entrants.subjects[*arm] else {
+            let TuneSubject::Mechanism { mechanism, .. } = &self.entrants.subjects[*arm] else {
                 return false;
             };
             !mechanism.info().knobs.is_empty()
@@ -192,7 +192,7 @@ impl Run<'_, '_> {
             .saturating_sub(self.entrants.experiment.log.round_cost(finalists) * rounds);
         let mut variants = Vec::new();
         for arm in best {
-            let Subject::Mechanism { mechanism, .. } = self.entrants.subjects[*arm] else {
+            let TuneSubject::Mechanism { mechanism, .. } = self.entrants.subjects[*arm] else {
                 continue;
             };
             // Warm-up and verification cost about two samples, and being sampled twice in a round about one.

@@ -8,7 +8,7 @@ use std::{
 };
 
 use super::TuneError;
-use crate::Stop;
+use crate::StopCheck;
 use crate::stats::Random;
 
 /// Maximum number of files in a sample.
@@ -46,7 +46,7 @@ pub(super) fn pick(
     sources: &[PathBuf],
     enough: Duration,
     random: &mut Random,
-    stop: &Stop<'_>,
+    stop: &StopCheck<'_>,
 ) -> Result<Walk, TuneError> {
     let began = Instant::now();
     let mut lot = Lot { picked: Vec::new(), met: 0, random };
@@ -103,7 +103,7 @@ impl Lot<'_> {
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Sampled {
+pub(super) struct SampledFiles {
     pub files: u64,
     pub bytes: u64,
     /// The time to write it.
@@ -115,11 +115,11 @@ pub(super) struct Sampled {
 pub(super) fn gather(
     picked: &[Picked],
     folder: &Path,
-    enough: &mut dyn FnMut(&Sampled, Duration) -> bool,
-    stop: &Stop<'_>,
-) -> Result<Sampled, TuneError> {
+    enough: &mut dyn FnMut(&SampledFiles, Duration) -> bool,
+    stop: &StopCheck<'_>,
+) -> Result<SampledFiles, TuneError> {
     let began = Instant::now();
-    let mut sampled = Sampled::default();
+    let mut sampled = SampledFiles::default();
     fs::create_dir(folder).map_err(TuneError::io(folder))?;
     let passes = (0..PASSES).flat_map(|pass| picked.iter().skip(pass).step_by(PASSES));
     for file in passes {
@@ -190,7 +190,7 @@ mod tests {
         let picked = pick(&sources, LONG, &mut Random::new(1), &|| Ok(())).unwrap().picked;
         assert_eq!(picked.len(), 401);
         let folder = root.path().join("sample");
-        let mut enough = |sampled: &Sampled, _| sampled.files >= 51;
+        let mut enough = |sampled: &SampledFiles, _| sampled.files >= 51;
         let sampled = gather(&picked, &folder, &mut enough, &|| Ok(())).unwrap();
         assert_eq!(sampled.files, 51);
         for part in ["0", "1"] {

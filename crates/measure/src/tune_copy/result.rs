@@ -9,15 +9,16 @@ use thalweg_core::{
 
 use super::slice::SliceFacts;
 use crate::{
-    arms::cp::Cp, busy::Busy, conditions::Conditions, log::Log, other_work::kept_as, stats::Verdict,
+    arms::cp::Cp, busy::BusyProcessors, conditions::Conditions, log::SampleLog,
+    other_work::kept_as, stats::RatioVerdict,
 };
 
 #[derive(Clone, Debug, Serialize)]
 pub struct TuneResult {
     /// Everything that was measured, including `cp`, in order of entry.
-    pub arms: Vec<ArmResult>,
+    pub arms: Vec<TunedArm>,
     /// The planner's choice from these results.
-    pub winner: Option<Choice>,
+    pub winner: Option<CopyChoice>,
     /// Mechanisms that show no difference from the winner.
     pub ties: Vec<&'static str>,
     /// For a tree: the number of threads to use. It is the number of CPUs, unless fewer threads were faster with
@@ -30,18 +31,18 @@ pub struct TuneResult {
     /// The noise floor of this run, as a fraction.
     pub noise: f64,
     /// Mechanisms for such ends that could not take part, with the reason.
-    pub unavailable: Vec<Unavailable>,
+    pub unavailable: Vec<UnavailableArm>,
     /// The data that each sample moved.
     pub slice: SliceFacts,
     /// The `cp` of the system, or the reason why it could not be used.
     pub cp: Result<Cp, String>,
     pub conditions: Conditions,
     /// Rounds, and every sample in them.
-    pub log: Log,
+    pub log: SampleLog,
     /// Total wall time in seconds.
     pub seconds: f64,
     /// How busy the machine was with other processes before the measurement; `None` if unknown.
-    pub busy: Option<Busy>,
+    pub busy: Option<BusyProcessors>,
     /// The fraction of the samples that other processes disturbed.
     pub disturbed: f64,
     /// Mechanisms that failed when tried. The request to the planner must contain them.
@@ -51,7 +52,7 @@ pub struct TuneResult {
 
 /// One arm. Ratios are of times: below 1 means less time.
 #[derive(Clone, Debug, Serialize)]
-pub struct ArmResult {
+pub struct TunedArm {
     /// The name, for example `read-write`, `splice pipe=64K` or `cp --reflink=never`.
     pub name: String,
     /// The mechanism; `None` for `cp` and for trees.
@@ -69,7 +70,7 @@ pub struct ArmResult {
     /// CPU time relative to `cp`.
     pub cpu_ratio_to_cp: Option<Ratio>,
     /// The verdict on `ratio_to_cp`.
-    pub against_cp: Option<Verdict>,
+    pub against_cp: Option<RatioVerdict>,
     /// Wall time relative to `read-write` at its default.
     pub ratio_to_read_write: Option<Ratio>,
     /// CPU time relative to `read-write` at its default.
@@ -82,12 +83,12 @@ pub struct ArmResult {
 
 /// A mechanism and its tuning.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Choice {
+pub struct CopyChoice {
     pub mechanism: &'static str,
     pub tuning: Tuning,
 }
 
-impl Choice {
+impl CopyChoice {
     pub(super) fn of(verdict: &Planned) -> Self {
         Self { mechanism: verdict.mechanism, tuning: verdict.tuning.clone() }
     }
@@ -95,7 +96,7 @@ impl Choice {
 
 /// A mechanism that could not take part.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Unavailable {
+pub struct UnavailableArm {
     pub name: &'static str,
     pub reason: String,
 }
@@ -104,7 +105,7 @@ impl TuneResult {
     /// Returns the load under which later copies may use the results: idle if the machine was idle. `None` if other
     /// processes were active, but less than a profile's `loaded` requires.
     pub fn kept_as(&self) -> Option<Load> {
-        let quiet = Busy { processors: 0.0, of: 1 };
+        let quiet = BusyProcessors { processors: 0.0, of: 1 };
         kept_as(&self.busy.unwrap_or(quiet), self.disturbed)
     }
 

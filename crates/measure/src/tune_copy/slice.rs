@@ -9,10 +9,10 @@ use std::{
 use thalweg_core::{Guarantees, Tuning, mechanisms::LAST_RESORT, profile::SinkState};
 
 use super::TuneError;
-use crate::Stop;
+use crate::StopCheck;
 use crate::{
     arms::transfer::{Medium, Terms, Whole},
-    scratch::Folder,
+    scratch::ScratchFolder,
 };
 
 /// The bytes that every sample moves.
@@ -52,7 +52,7 @@ pub(super) struct Slice {
     pub source: PathBuf,
     /// The file that `cp` reads.
     pub peer_source: PathBuf,
-    _folder: Option<Folder>,
+    _folder: Option<ScratchFolder>,
 }
 
 impl Slice {
@@ -60,8 +60,8 @@ impl Slice {
     pub fn make(
         source: &Path,
         bytes: u64,
-        scratch: &Folder,
-        stop: &Stop<'_>,
+        scratch: &ScratchFolder,
+        stop: &StopCheck<'_>,
     ) -> Result<Self, TuneError> {
         let meta = fs::metadata(source).map_err(TuneError::io(source))?;
         let holes = meta.blocks() * 512 < meta.len();
@@ -78,7 +78,7 @@ impl Slice {
             return Ok(Self { facts, source: own.clone(), peer_source: own, _folder: None });
         }
         let parent = source.parent().unwrap_or(Path::new("/"));
-        if let Ok(folder) = Folder::inside(parent) {
+        if let Ok(folder) = ScratchFolder::inside(parent) {
             let path = folder.file("slice");
             copy(source, &path, bytes, stop)?;
             let (facts, source) = (facts(Placement::BesideSource, false), path.clone());
@@ -98,7 +98,7 @@ impl Slice {
 }
 
 /// Copies the first bytes of a file with the reference mechanism.
-fn copy(from: &Path, to: &Path, len: u64, stop: &Stop<'_>) -> Result<(), TuneError> {
+fn copy(from: &Path, to: &Path, len: u64, stop: &StopCheck<'_>) -> Result<(), TuneError> {
     let terms = Terms { state: SinkState::Fresh, needs: Guarantees::default(), stop };
     let whole = Whole::between(Medium::File(from), Medium::File(to), terms);
     let mut whole = whole.map_err(TuneError::io(to))?;
@@ -117,14 +117,14 @@ fn copy(from: &Path, to: &Path, len: u64, stop: &Stop<'_>) -> Result<(), TuneErr
 mod tests {
     use super::*;
 
-    fn slice(source: &Path, bytes: u64, scratch: &Folder) -> Slice {
+    fn slice(source: &Path, bytes: u64, scratch: &ScratchFolder) -> Slice {
         Slice::make(source, bytes, scratch, &|| Ok(())).unwrap()
     }
 
     #[test]
     fn a_slice_lies_beside_its_source_and_goes_with_its_folder() {
         let (home, away) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-        let scratch = Folder::inside(away.path()).unwrap();
+        let scratch = ScratchFolder::inside(away.path()).unwrap();
         let source = home.path().join("file");
         fs::write(&source, vec![3; 10_000]).unwrap();
         let whole = slice(&source, 10_000, &scratch);
@@ -139,7 +139,7 @@ mod tests {
     #[test]
     fn where_nothing_can_be_made_the_source_itself_is_read() {
         let away = tempfile::tempdir().unwrap();
-        let scratch = Folder::inside(away.path()).unwrap();
+        let scratch = ScratchFolder::inside(away.path()).unwrap();
         // No user can create a directory in sysfs.
         let source = Path::new("/sys/kernel/uevent_seqnum");
         let part = slice(source, 1, &scratch);
@@ -150,7 +150,7 @@ mod tests {
     #[test]
     fn holes_are_told() {
         let home = tempfile::tempdir().unwrap();
-        let scratch = Folder::inside(home.path()).unwrap();
+        let scratch = ScratchFolder::inside(home.path()).unwrap();
         let source = home.path().join("file");
         fs::File::create(&source).unwrap().set_len(1 << 20).unwrap();
         assert!(slice(&source, 1 << 20, &scratch).facts.holes);

@@ -16,7 +16,7 @@ use thalweg_sys::Errno;
 
 const BUDGET: Duration = Duration::from_millis(500);
 
-fn job<'j>(sources: &'j [PathBuf], destination: &'j Path, stop: &'j Stop<'j>) -> TuneJob<'j> {
+fn job<'j>(sources: &'j [PathBuf], destination: &'j Path, stop: &'j StopCheck<'j>) -> TuneJob<'j> {
     static PLAIN: LazyLock<CopyOptions> = LazyLock::new(CopyOptions::default);
     let (request, needs) = (Request::default(), Guarantees::default());
     let (options, budget, seed) = (&*PLAIN, BUDGET, 1);
@@ -48,7 +48,7 @@ fn is_clean(folder: &Path, files: usize) -> bool {
 }
 
 /// Two folders: in a file system on disk if the temporary folder is on one, and in memory.
-fn places() -> Vec<tempfile::TempDir> {
+fn directories() -> Vec<tempfile::TempDir> {
     let memory = tempfile::tempdir_in("/dev/shm");
     [tempfile::tempdir().ok(), memory.ok()].into_iter().flatten().collect()
 }
@@ -57,7 +57,7 @@ fn places() -> Vec<tempfile::TempDir> {
 fn a_short_copy_is_measured_for_a_short_time() {
     let budget = Duration::from_secs(1000);
     let left = |copy: f64| {
-        let mut clock = Clock::start(budget);
+        let mut clock = TuneClock::start(budget);
         clock.shorten(copy);
         clock.left().as_secs()
     };
@@ -69,7 +69,7 @@ fn a_short_copy_is_measured_for_a_short_time() {
 
 #[test]
 fn a_file_is_measured_against_cp_and_the_planner_believes_the_cells() {
-    for place in places() {
+    for place in directories() {
         let destination = tempfile::tempdir_in(place.path()).unwrap();
         let source = file_in(place.path(), 3 << 20);
         let sources = [source.clone()];
@@ -89,7 +89,7 @@ fn a_file_is_measured_against_cp_and_the_planner_believes_the_cells() {
             assert!(cp.startup > 0.0);
             assert!(reference.ratio_to_cp.is_some() && reference.cpu_ratio_to_cp.is_some());
         }
-        let doubled = found.log.doubled(&crate::sample::Metric::Wall).len();
+        let doubled = found.log.doubled(&crate::sample::SampleMetric::Wall).len();
         assert!(doubled + 1 >= found.log.rounds.len(), "only the last round may be cut short");
 
         let mut profile = Profile::new();
@@ -114,7 +114,7 @@ fn a_copy_goes_by_what_it_measured_on_a_busy_machine_and_later_ones_do_not() {
     let sources = [file_in(place.path(), 1 << 20)];
     let found = measured(&job(&sources, place.path(), &|| Ok(())));
     let kept = |processors, disturbed| {
-        let busy = Some(Busy { processors, of: 2 });
+        let busy = Some(BusyProcessors { processors, of: 2 });
         let found = TuneResult { busy, disturbed, ..found.clone() };
         let (mut profile, mut request) = (Profile::new(), Request::default());
         found.teach(&mut profile, &mut request);

@@ -1,18 +1,18 @@
 //! Tunes the copy of a tree: first its largest file, then the whole copy with one thread and with many, against `cp
 //! -r`, on a sample of the tree's files.
 
-use std::{cell::RefCell, fs, num::NonZero, sync::Arc, time::Duration};
-use thalweg_core::{Guarantees, MECHANISMS, Profile, profile::Ratio};
+use std::{cell::RefCell, fs, num::NonZero, path::Path, sync::Arc, time::Duration};
+use thalweg_core::{Guarantees, MECHANISMS, Profile, Request, profile::Ratio};
 use thalweg_tree::{CopyOptions, Target};
 
 use super::{
-    Clock, TuneError, TuneJob, TuneResult,
+    TuneClock, TuneError, TuneJob, TuneResult,
     entrants::Entrants,
+    evaluation::{Measured, TuneSubject},
     file::tune_file,
-    pick::{Picked, Sampled, Walk, gather, pick},
+    pick::{Picked, SampledFiles, Walk, gather, pick},
     slice::{Placement, SliceFacts},
-    sum::{Measured, Subject},
-    tree_arms::{CopyTree, SampleTree, TreeArm},
+    tree_arms::{SampleTree, TreeArm, TreeCopier},
 };
 use crate::{
     arms::{
@@ -20,12 +20,12 @@ use crate::{
         cp::{Cp, CpArm, CpSite},
     },
     conditions::Conditions,
-    log::Log,
-    outcome::Outcome,
-    sample::Metric,
+    log::SampleLog,
+    outcome::RatioOutcome,
+    sample::SampleMetric,
     schedule::Rules,
-    scratch::Folder,
-    stats::{Random, Verdict},
+    scratch::ScratchFolder,
+    stats::{Random, RatioVerdict},
 };
 
 /// Fraction of the budget for finding files.
@@ -45,8 +45,8 @@ const COPY_AND_REMOVE: f64 = 2.0;
 
 /// Measures the copy of a tree or of several files: `copy` with one thread and with as many as there are CPUs, or
 /// only with the requested number.
-pub(super) fn tune_tree(job: &TuneJob<'_>, copy: &CopyTree) -> Result<TuneResult, TuneError> {
-    let mut clock = Clock::start(job.budget);
+pub(super) fn tune_tree(job: &TuneJob<'_>, copy: &TreeCopier) -> Result<TuneResult, TuneError> {
+    let mut clock = TuneClock::start(job.budget);
     let mut random = Random::new(job.seed);
     let walk = pick(job.sources, job.budget.mul_f64(WALK_SHARE), &mut random, job.stop)?;
     if walk.picked.is_empty() {
@@ -58,41 +58,17 @@ pub(super) fn tune_tree(job: &TuneJob<'_>, copy: &CopyTree) -> Result<TuneResult
     if let Some(large) = &large {
         large.teach(&mut profile, &mut request);
     }
-    let options = CopyOptions {
-        recursive: true,
-        target: Target::Exact,
-        preserve: job.options.preserve,
-        sparse: job.options.sparse,
-        reflink: job.options.reflink,
-        inplace: job.options.inplace,
-        direct: job.options.direct,
-        needs: Guarantees { durable: false, ..job.needs },
-        profile: Some(Arc::new(profile)),
-        request: request.clone(),
-        ..CopyOptions::default()
-    };
+    let options = sample_options(job, profile, request.clone());
     let threads = threads(job.options.jobs);
-    let folder = Folder::inside(job.destination).map_err(TuneError::io(job.destination))?;
+    let folder = ScratchFolder::inside(job.destination).map_err(TuneError::io(job.destination))?;
     let [sample, copied, empty] = ["sample", "copy", "empty"].map(|name| folder.file(name));
     let conditions = Conditions::now(&[&job.sources[0], job.destination]);
     let outputs = Outputs::inside(folder.path(), "cp").map_err(TuneError::io(folder.path()))?;
     let runner = CommandRunner::of_copies(&outputs, job.stop);
     let site = CpSite { runner, empty: &empty, copy: &copied };
     let cp = find_peer(job, &site);
-    let arms = (threads.len() + usize::from(cp.is_ok())) as f64;
-    // Rounds with one arm twice. Warm-up includes verification, so it counts twice.
-    let samples = ROUNDS * (arms + 1.0) + 2.0 * arms;
-    let began = clock;
-    let mut enough = |sampled: &Sampled, all: Duration| {
-        let one = sampled.written.as_secs_f64() * COPY_AND_REMOVE;
-        clock = began;
-        clock.shorten(seconds_for(&walk, &lengths, sampled));
-        one * samples >= clock.left().as_secs_f64() || all >= job.budget.mul_f64(GATHER_SHARE)
-    };
-    let sampled = gather(&walk.picked, &sample, &mut enough, job.stop)?;
-    if sampled.files == 0 {
-        return Err(TuneError::not_tunable("none of its files can be read"));
-    }
+    let arms = threads.len() + usize::from(cp.is_ok());
+    let sampled = gather_for(job, &walk, &lengths, arms, &mut clock, &sample)?;
     let place = SampleTree {
         sample: sample.clone(),
         copy: copied.clone(),
@@ -105,7 +81,7 @@ pub(super) fn tune_tree(job: &TuneJob<'_>, copy: &CopyTree) -> Result<TuneResult
     for jobs in &threads {
         let options = CopyOptions { jobs: *jobs, ..options.clone() };
         let arm = TreeArm::new(options, &place, copy, job.stop);
-        let answer = entrants.admit(arm, Subject::Threads(*jobs))?;
+        let answer = entrants.admit(arm, TuneSubject::Threads(*jobs))?;
         answer.map_err(|unfit| TuneError::not_tunable(unfit.reason))?;
     }
     let mut without_peer = None;
@@ -118,7 +94,7 @@ pub(super) fn tune_tree(job: &TuneJob<'_>, copy: &CopyTree) -> Result<TuneResult
             checked: &checked,
             starts: &starts,
         };
-        without_peer = entrants.admit(arm, Subject::Peer(cp.command.clone()))?.err();
+        without_peer = entrants.admit(arm, TuneSubject::Peer(cp.command.clone()))?.err();
     }
     let all: Vec<usize> = (0..entrants.len()).collect();
     entrants.rounds(all.clone(), all, Rules::default())?;
@@ -129,22 +105,71 @@ pub(super) fn tune_tree(job: &TuneJob<'_>, copy: &CopyTree) -> Result<TuneResult
         reference: 0,
         cp: without_peer.map_or_else(|| cp.clone(), |unfit| Err(unfit.reason)),
         starts: starts.take(),
-        slice: SliceFacts {
-            bytes: sampled.bytes,
-            files: sampled.files,
-            of: None,
-            placement: Placement::Sample,
-            holes: false,
-        },
+        slice: slice_facts(&sampled),
         conditions,
         unavailable: Vec::new(),
     };
-    let mut result = measured.result(None, &request, (clock, &mut random));
+    let mut result = measured.result(None, &request, clock, &mut random);
     result.jobs = threads_to_take(&result.log, &threads, result.noise, &mut random);
     if let Some(large) = large {
         result.take_choice_of(large);
     }
     Ok(result)
+}
+
+/// Returns the options of a copy of the sample. They differ from the requested ones only in the destination and in
+/// durability.
+fn sample_options(job: &TuneJob<'_>, profile: Profile, request: Request) -> CopyOptions {
+    CopyOptions {
+        recursive: true,
+        target: Target::Exact,
+        preserve: job.options.preserve,
+        sparse: job.options.sparse,
+        reflink: job.options.reflink,
+        inplace: job.options.inplace,
+        direct: job.options.direct,
+        needs: Guarantees { durable: false, ..job.needs },
+        profile: Some(Arc::new(profile)),
+        request,
+        ..CopyOptions::default()
+    }
+}
+
+/// Copies files into the sample until the remaining time is just enough to measure all arms with it. Shortens the clock
+/// to the time that writing all files would take.
+fn gather_for(
+    job: &TuneJob<'_>,
+    walk: &Walk,
+    lengths: &[u64],
+    arms: usize,
+    clock: &mut TuneClock,
+    sample: &Path,
+) -> Result<SampledFiles, TuneError> {
+    let arms = arms as f64;
+    // Rounds with one arm twice. Warm-up includes verification, so it counts twice.
+    let samples = ROUNDS * (arms + 1.0) + 2.0 * arms;
+    let began = *clock;
+    let mut enough = |sampled: &SampledFiles, all: Duration| {
+        let one = sampled.written.as_secs_f64() * COPY_AND_REMOVE;
+        *clock = began;
+        clock.shorten(seconds_for(walk, lengths, sampled));
+        one * samples >= clock.left().as_secs_f64() || all >= job.budget.mul_f64(GATHER_SHARE)
+    };
+    let sampled = gather(&walk.picked, sample, &mut enough, job.stop)?;
+    if sampled.files == 0 {
+        return Err(TuneError::not_tunable("none of its files can be read"));
+    }
+    Ok(sampled)
+}
+
+fn slice_facts(sampled: &SampledFiles) -> SliceFacts {
+    SliceFacts {
+        bytes: sampled.bytes,
+        files: sampled.files,
+        of: None,
+        placement: Placement::Sample,
+        holes: false,
+    }
 }
 
 fn threads(asked_for: usize) -> Vec<usize> {
@@ -162,7 +187,7 @@ fn lengths(picked: &[Picked]) -> Vec<u64> {
 
 /// Returns the estimated seconds to write all files, from the time to write a sample of them; infinity if their
 /// number is unknown. Small files count by number, long ones by bytes.
-fn seconds_for(walk: &Walk, lengths: &[u64], sampled: &Sampled) -> f64 {
+fn seconds_for(walk: &Walk, lengths: &[u64], sampled: &SampledFiles) -> f64 {
     let Some(files) = walk.files else { return f64::INFINITY };
     let drawn = files as f64 / lengths.len() as f64;
     let bytes = lengths.iter().sum::<u64>() as f64 * drawn;
@@ -205,17 +230,22 @@ fn find_peer(job: &TuneJob<'_>, site: &CpSite<'_>) -> Result<Cp, String> {
 
 /// Returns the default of `copy`: as many threads as there are CPUs, unless fewer were faster with certainty. `None`
 /// if not all numbers were measured.
-fn threads_to_take(log: &Log, threads: &[usize], noise: f64, random: &mut Random) -> Option<usize> {
+fn threads_to_take(
+    log: &SampleLog,
+    threads: &[usize],
+    noise: f64,
+    random: &mut Random,
+) -> Option<usize> {
     let usual = threads.len().checked_sub(1)?;
     let fewer: Option<Vec<Ratio>> =
-        (0..usual).map(|arm| log.ratio(arm, usual, &Metric::Wall, random)).collect();
+        (0..usual).map(|arm| log.ratio(arm, usual, &SampleMetric::Wall, random)).collect();
     Some(take(threads, &fewer?, noise))
 }
 
 /// Chooses the number of threads from the times of fewer threads relative to the most.
 fn take(threads: &[usize], fewer: &[Ratio], noise: f64) -> usize {
-    let word = |ratio: &Ratio| Outcome { ratio: *ratio, noise }.word();
-    let faster = fewer.iter().position(|ratio| word(ratio) == Verdict::Faster);
+    let word = |ratio: &Ratio| RatioOutcome { ratio: *ratio, noise }.word();
+    let faster = fewer.iter().position(|ratio| word(ratio) == RatioVerdict::Faster);
     threads[faster.unwrap_or(fewer.len())]
 }
 
@@ -228,14 +258,14 @@ mod tests {
         let walk = |files| Walk { picked: Vec::new(), files };
         let written = Duration::from_millis(10);
         // Two files of five drawn, which stand for ten: twenty thousand bytes, and 400 are written.
-        let sampled = Sampled { files: 2, bytes: 400, written };
+        let sampled = SampledFiles { files: 2, bytes: 400, written };
         let small = [200, 200, 200, 200, 200];
         assert!((seconds_for(&walk(Some(10)), &small, &sampled) - 0.05).abs() < 1e-9);
         // One of them is long, and only its beginning is in the sample.
         let long = [200, 200, 200, 200, 19_200];
         assert!((seconds_for(&walk(Some(10)), &long, &sampled) - 1.0).abs() < 1e-9);
         assert!(seconds_for(&walk(None), &small, &sampled).is_infinite());
-        let nothing = Sampled { bytes: 0, ..sampled };
+        let nothing = SampledFiles { bytes: 0, ..sampled };
         assert!((seconds_for(&walk(Some(10)), &[0; 5], &nothing) - 0.05).abs() < 1e-9);
     }
 

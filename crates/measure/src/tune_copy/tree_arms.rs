@@ -7,11 +7,11 @@ use std::{
 use thalweg_core::{Cancelled, Unfit, shown};
 use thalweg_tree::{CopyOptions, Events, Halt};
 
-use crate::Stop;
+use crate::StopCheck;
 use crate::{
     arms::content::first_difference_of_files,
-    sample::{Meter, Sample},
-    schedule::{Arm, Failure},
+    sample::{Sample, SampleMeter},
+    schedule::{Arm, SampleFailure},
     scratch::remove,
 };
 
@@ -24,28 +24,29 @@ pub(super) struct SampleTree {
 }
 
 /// Copies a directory to a path that does not exist. A parameter so that tests can replace it.
-pub(super) type CopyTree = dyn Fn(&Path, &Path, &CopyOptions, &Stop<'_>) -> Result<(), Failure>;
+pub(super) type TreeCopier =
+    dyn Fn(&Path, &Path, &CopyOptions, &StopCheck<'_>) -> Result<(), SampleFailure>;
 
 pub(super) fn copy_tree(
     from: &Path,
     to: &Path,
     options: &CopyOptions,
-    stop: &Stop<'_>,
-) -> Result<(), Failure> {
-    let unfit = |reason: String| Failure::Unfit(Unfit::because(reason));
-    let copied = thalweg_tree::copy(&[from.to_owned()], to, options, &Listener(stop));
+    stop: &StopCheck<'_>,
+) -> Result<(), SampleFailure> {
+    let unfit = |reason: String| SampleFailure::Unfit(Unfit::because(reason));
+    let copied = thalweg_tree::copy(&[from.to_owned()], to, options, &StopListener(stop));
     let report = copied.map_err(|error| unfit(error.to_string()))?;
     match (report.halted, report.errors.first()) {
-        (Some(Halt::Cancelled), _) => Err(Failure::Cancelled),
+        (Some(Halt::Cancelled), _) => Err(SampleFailure::Cancelled),
         (_, Some(error)) => Err(unfit(error.to_string())),
         (Some(Halt::Full), None) => Err(unfit("the destination is full".to_owned())),
         (None, None) => Ok(()),
     }
 }
 
-struct Listener<'s>(&'s Stop<'s>);
+struct StopListener<'s>(&'s StopCheck<'s>);
 
-impl Events for Listener<'_> {
+impl Events for StopListener<'_> {
     fn go_on(&self) -> Result<(), Cancelled> {
         (self.0)()
     }
@@ -55,25 +56,25 @@ impl Events for Listener<'_> {
 pub(super) struct TreeArm<'p> {
     options: CopyOptions,
     place: &'p SampleTree,
-    copy: &'p CopyTree,
-    stop: &'p Stop<'p>,
+    copy: &'p TreeCopier,
+    stop: &'p StopCheck<'p>,
 }
 
 impl<'p> TreeArm<'p> {
     pub fn new(
         options: CopyOptions,
         place: &'p SampleTree,
-        copy: &'p CopyTree,
-        stop: &'p Stop<'p>,
+        copy: &'p TreeCopier,
+        stop: &'p StopCheck<'p>,
     ) -> Self {
         Self { options, place, copy, stop }
     }
 }
 
 impl Arm for TreeArm<'_> {
-    fn sample(&mut self, _repeats: u32) -> Result<Sample, Failure> {
+    fn sample(&mut self, _repeats: u32) -> Result<Sample, SampleFailure> {
         remove(&self.place.copy);
-        let meter = Meter::start();
+        let meter = SampleMeter::start();
         (self.copy)(&self.place.sample, &self.place.copy, &self.options, self.stop)?;
         Ok(meter.stop(self.place.bytes))
     }

@@ -11,8 +11,8 @@ use thalweg_core::{
 
 use super::{
     emit::bands,
-    job::{EndKeys, Way},
-    table::Asked,
+    job::{EndKeys, TunedMethod},
+    table::AskedMethod,
 };
 
 /// The kinds of data transfer, as users name them.
@@ -36,7 +36,7 @@ const ALL: [(Of, &str); 5] = [
 
 /// One line of advice.
 #[derive(Clone, Debug, Serialize)]
-pub struct Advice {
+pub struct TuneAdvice {
     pub of: Of,
     /// The line, without its name.
     pub text: String,
@@ -52,14 +52,14 @@ pub struct Advised {
     /// The last size of the band; `None` if it has no upper end.
     pub upto: Option<u64>,
     /// The method that is better than the default with certainty; `None` if no method is.
-    pub way: Option<Way>,
+    pub way: Option<TunedMethod>,
     /// Its smallest and largest cost relative to the default.
     pub share: Option<[f64; 2]>,
     /// The method that is used without a profile.
     pub default: String,
 }
 
-impl Advice {
+impl TuneAdvice {
     /// Returns the name at the start of the line.
     pub fn name(&self) -> &'static str {
         ALL.iter().find(|(of, _)| *of == self.of).map_or("", |(_, name)| name)
@@ -67,18 +67,18 @@ impl Advice {
 }
 
 /// Returns the five lines. A choice counts only if its interval and that of the default do not overlap.
-pub fn advice(profile: &Profile, prefer: Prefer) -> Vec<Advice> {
+pub fn advice(profile: &Profile, prefer: Prefer) -> Vec<TuneAdvice> {
     let conditions = conditions(profile);
     let line = |(of, name): (Of, &str)| {
         let own = conditions.iter().filter(|(keys, _, _)| kind(keys) == of);
         let bands: Vec<Vec<Advised>> = own
-            .filter_map(|(keys, load, state)| pair(profile, keys, (*load, *state), prefer))
+            .filter_map(|(keys, load, state)| pair(profile, keys, *load, *state, prefer))
             .collect();
         let text = match text(&bands) {
             text if text.is_empty() => format!("not measured here: the default ({})", how(name)),
             text => text,
         };
-        Advice { of, text, bands: bands.into_iter().flatten().collect() }
+        TuneAdvice { of, text, bands: bands.into_iter().flatten().collect() }
     };
     ALL.into_iter().map(line).collect()
 }
@@ -123,10 +123,11 @@ fn conditions(profile: &Profile) -> Vec<(EndKeys, Load, SinkState)> {
 fn pair(
     profile: &Profile,
     keys: &EndKeys,
-    (load, sink_state): (Load, SinkState),
+    load: Load,
+    sink_state: SinkState,
     prefer: Prefer,
 ) -> Option<Vec<Advised>> {
-    let asked = Asked { size: 1, needs: Guarantees::COPIED, prefer, load, sink_state };
+    let asked = AskedMethod { size: 1, needs: Guarantees::COPIED, prefer, load, sink_state };
     let cells: Vec<&Cell> = profile
         .cells
         .iter()
@@ -139,7 +140,7 @@ fn pair(
     let mut least = 0;
     for (upto, way) in bands(profile, keys, asked) {
         let sizes = cells.iter().map(|cell| cell.size).filter(|size| (least..=upto).contains(size));
-        let share = share(&cells, sizes.collect(), (&way, default), prefer);
+        let share = share(&cells, sizes.collect(), &way, default, prefer);
         least = upto.saturating_add(1);
         let (way, upto) = (share.map(|_| way), (upto < u64::MAX).then_some(upto));
         if let Some(last) = advised.last_mut().filter(|last| last.way == way) {
@@ -158,7 +159,8 @@ fn pair(
 fn share(
     cells: &[&Cell],
     sizes: Vec<u64>,
-    (way, default): (&Way, &str),
+    way: &TunedMethod,
+    default: &str,
     prefer: Prefer,
 ) -> Option<[f64; 2]> {
     let mut shares = Vec::new();
@@ -260,7 +262,7 @@ mod tests {
         }
     }
 
-    fn line(profile: &Profile, of: Of) -> Advice {
+    fn line(profile: &Profile, of: Of) -> TuneAdvice {
         let lines = advice(profile, Prefer::Wall);
         assert_eq!(lines.len(), 5);
         lines.into_iter().find(|line| line.of == of).unwrap()
@@ -288,7 +290,10 @@ mod tests {
         let [below, above] = &found.bands[..] else { panic!("{found:?}") };
         assert_eq!((below.way.as_ref(), below.default.as_str()), (None, "read-write"));
         assert!((64 << 10..1 << 20).contains(&below.upto.unwrap()));
-        assert_eq!((above.way.as_ref(), above.upto), (Some(&Way::plain("mmap-write")), None));
+        assert_eq!(
+            (above.way.as_ref(), above.upto),
+            (Some(&TunedMethod::plain("mmap-write")), None)
+        );
         let [least, most] = above.share.unwrap();
         assert!((least - 0.4).abs() < 1e-9 && (most - 0.5).abs() < 1e-9);
         let beyond = "mmap-write beyond (0.40 to 0.50 of the default)";
@@ -317,7 +322,7 @@ mod tests {
             let default = EndKeys::of(&cell(between, "x", (1, 1.0, 1.0)));
             let needs = Guarantees::COPIED;
             let (load, sink_state) = (Load::Idle, SinkState::Resident);
-            let asked = Asked { size, needs, prefer: Prefer::Wall, load, sink_state };
+            let asked = AskedMethod { size, needs, prefer: Prefer::Wall, load, sink_state };
             let order = default.contest().without_profile(&default, &asked);
             profile.merge(vec![
                 resident(cell(between, order[0], (size, 1.0, 1.0))),
@@ -325,7 +330,7 @@ mod tests {
             ]);
         }
         let memory = line(&profile, Of::Memory);
-        assert!(memory.bands.iter().any(|band| band.way == Some(Way::plain("simple"))));
+        assert!(memory.bands.iter().any(|band| band.way == Some(TunedMethod::plain("simple"))));
         assert_eq!(memory.bands[0].default, "libc");
         let processes = line(&profile, Of::Processes);
         assert!(processes.text.starts_with("process -> process used before: the default ("));

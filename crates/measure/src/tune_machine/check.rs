@@ -4,17 +4,17 @@ use serde::Serialize;
 use thalweg_core::{Cancelled, Prefer, Profile, profile::Cell};
 
 use super::{
-    Met, Plan, Progress, Run,
+    OtherWork, SurveyPlan, SurveyProgress, SurveyRun,
     grid::{Depth, between},
-    job::Way,
-    pair::Ends,
-    regret::{Point, Regret, regrets},
+    job::TunedMethod,
+    pair::EndPair,
+    regret::{Regret, RegretPoint, regrets},
     runner::Runner,
 };
 use crate::stats::Random;
 
 #[derive(Clone, Debug)]
-pub struct Checked {
+pub struct SurveyCheck {
     /// The regret of each pair, load and guarantee.
     pub regrets: Vec<Regret>,
     /// The reasons why sessions failed.
@@ -22,19 +22,19 @@ pub struct Checked {
     /// Total wall time.
     pub seconds: f64,
     /// The sessions that other processes disturbed.
-    pub met: Met,
+    pub met: OtherWork,
 }
 
 /// The regret on one published distribution of sizes; `thalweg-lab` measures it.
 #[derive(Clone, Debug, Serialize)]
-pub struct Held {
+pub struct HeldOut {
     /// The name, as in studies/data/fleet-sizes.txt.
     pub distribution: String,
     /// The memory over which the copies cycle.
     pub residency: String,
     /// The regret; its size is that of the batch.
     #[serde(flatten)]
-    pub point: Point,
+    pub point: RegretPoint,
 }
 
 impl Depth {
@@ -48,19 +48,20 @@ impl Depth {
 }
 
 /// Returns an error if these ends cannot be created on this machine.
-pub fn are_possible(ends: &Ends) -> Result<(), String> {
+pub fn are_possible(ends: &EndPair) -> Result<(), String> {
     ends.contest().keys(ends).map(drop)
 }
 
 /// Measures at sizes between those of the grid, and evaluates the planner's choices with `profile`.
 pub fn check(
-    plan: &Plan<'_>,
-    (profile, prefer): (&Profile, Prefer),
+    plan: &SurveyPlan<'_>,
+    profile: &Profile,
+    prefer: Prefer,
     runner: &mut dyn Runner,
-    told: &mut dyn FnMut(&Progress<'_>),
-) -> Result<Checked, Cancelled> {
+    report: &mut dyn FnMut(&SurveyProgress<'_>),
+) -> Result<SurveyCheck, Cancelled> {
     let mut draw = Random::new(plan.seed);
-    let mut run = Run::new(plan, runner, told);
+    let mut run = SurveyRun::new(plan, runner, report);
     let troubles = &mut run.troubles;
     let planned = plan.surveys(|ends| {
         let sizes = between(&plan.sizes(ends), &mut || draw.unit());
@@ -71,18 +72,23 @@ pub fn check(
     let (surveys, met) = run.sessions(planned, sessions)?;
     let regrets = surveys.iter().flat_map(|survey| regrets(survey, profile, prefer));
     let (regrets, seconds) = (regrets.collect(), run.seconds());
-    Ok(Checked { regrets, seconds, troubles: run.troubles, met })
+    Ok(SurveyCheck { regrets, seconds, troubles: run.troubles, met })
 }
 
 /// Returns the tunings that the planner may choose between these ends. They must take part in the check.
-fn known_tunings(profile: &Profile, ends: &Ends, troubles: &mut Vec<String>) -> Vec<Way> {
+fn known_tunings(
+    profile: &Profile,
+    ends: &EndPair,
+    troubles: &mut Vec<String>,
+) -> Vec<TunedMethod> {
     let known = ends.contest().known(profile, ends).unwrap_or_else(|trouble| {
         troubles.push(trouble);
         Vec::new()
     });
     let tuned = known.into_iter().filter(|cell| !cell.tuning.is_default());
-    let way = |cell: &Cell| Way { name: cell.mechanism.clone(), tuning: cell.tuning.clone() };
-    let mut ways: Vec<Way> = tuned.map(way).collect();
+    let way =
+        |cell: &Cell| TunedMethod { name: cell.mechanism.clone(), tuning: cell.tuning.clone() };
+    let mut ways: Vec<TunedMethod> = tuned.map(way).collect();
     ways.sort();
     ways.dedup();
     ways

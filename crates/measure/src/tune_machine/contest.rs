@@ -16,18 +16,18 @@ use thalweg_core::{
 
 use super::{
     grid::Depth,
-    job::{ContestJob, EndKeys, Line, Way, Ways},
-    pair::Ends,
-    table::Asked,
+    job::{ContestJob, EndKeys, SurveyLine, TunedMethod, WantedMethods},
+    pair::EndPair,
+    table::AskedMethod,
 };
 use crate::{
-    Stop,
+    StopCheck,
     arms::knobs::one_knob_turned,
-    schedule::{Arm, Failure, Sampled},
+    schedule::{Arm, SampleFailure, SampledArm},
 };
 
 /// The last entry accepts all ends that no other entry accepts.
-static CONTESTS: [&dyn Contest; 7] = [
+static CONTESTS: [&dyn PairContest; 7] = [
     &kernels::COPIES,
     &kernels::COLD_COPIES,
     &kernels::REPEATED_COPIES,
@@ -38,19 +38,19 @@ static CONTESTS: [&dyn Contest; 7] = [
 ];
 
 /// The rules for one kind of ends.
-pub(super) trait Contest: Sync {
-    fn takes(&self, ends: &Ends) -> bool;
+pub(super) trait PairContest: Sync {
+    fn takes(&self, ends: &EndPair) -> bool;
 
     /// Like `takes`, for ends as named in a profile.
     fn takes_keys(&self, keys: &EndKeys) -> bool;
 
     /// Returns the names of the ends in a profile, or the reason why they cannot be created on this machine.
-    fn keys(&self, ends: &Ends) -> Result<EndKeys, String>;
+    fn keys(&self, ends: &EndPair) -> Result<EndKeys, String>;
 
     fn sizes(&self, depth: Depth) -> Vec<u64>;
 
     /// Returns the states of the sink that make a difference between these ends.
-    fn sink_states(&self, _ends: &Ends, _depth: Depth) -> &'static [SinkState] {
+    fn sink_states(&self, _ends: &EndPair, _depth: Depth) -> &'static [SinkState] {
         &[SinkState::Fresh]
     }
 
@@ -71,34 +71,35 @@ pub(super) trait Contest: Sync {
     fn is_reference(&self, name: &str) -> bool;
 
     /// Returns `true` if a mechanism gives these guarantees between these ends.
-    fn keeps(&self, _ends: &Ends, _way: &Way, _needs: Guarantees) -> bool {
+    fn keeps(&self, _ends: &EndPair, _way: &TunedMethod, _needs: Guarantees) -> bool {
         true
     }
 
     /// Returns the cells of a profile for these ends.
-    fn known<'p>(&self, profile: &'p Profile, ends: &Ends) -> Result<Vec<&'p Cell>, String>;
+    fn known<'p>(&self, profile: &'p Profile, ends: &EndPair) -> Result<Vec<&'p Cell>, String>;
 
     /// Returns the method that is used with this profile.
-    fn choice(&self, profile: &Profile, keys: &EndKeys, asked: &Asked) -> Option<Way>;
+    fn choice(&self, profile: &Profile, keys: &EndKeys, asked: &AskedMethod)
+    -> Option<TunedMethod>;
 
     /// Returns the methods that are used without a profile: the first one that works.
-    fn without_profile(&self, keys: &EndKeys, asked: &Asked) -> Vec<&'static str>;
+    fn without_profile(&self, keys: &EndKeys, asked: &AskedMethod) -> Vec<&'static str>;
 
     /// Creates the ends of a job. Returns their names in a profile and the mechanisms that take part, the reference
     /// first.
     fn open<'s>(
         &self,
         job: &ContestJob,
-        stop: &'s Stop<'s>,
-        answer: &mut dyn FnMut(Line),
-    ) -> Result<Opened<'s>, Failure>;
+        stop: &'s StopCheck<'s>,
+        answer: &mut dyn FnMut(SurveyLine),
+    ) -> Result<OpenedContest<'s>, SampleFailure>;
 }
 
-pub(super) type Opened<'s> = (Box<dyn Arena + 's>, Vec<Way>);
+pub(super) type OpenedContest<'s> = (Box<dyn Arena + 's>, Vec<TunedMethod>);
 
-impl Ends {
+impl EndPair {
     /// Returns the rules for these ends.
-    pub(super) fn contest(&self) -> &'static dyn Contest {
+    pub(super) fn contest(&self) -> &'static dyn PairContest {
         let taking = CONTESTS.iter().find(|contest| contest.takes(self));
         *taking.unwrap_or(&CONTESTS[CONTESTS.len() - 1])
     }
@@ -106,7 +107,7 @@ impl Ends {
 
 impl EndKeys {
     /// Returns the rules for ends with these names.
-    pub(super) fn contest(&self) -> &'static dyn Contest {
+    pub(super) fn contest(&self) -> &'static dyn PairContest {
         let taking = CONTESTS.iter().find(|contest| contest.takes_keys(self));
         *taking.unwrap_or(&CONTESTS[CONTESTS.len() - 1])
     }
@@ -126,7 +127,10 @@ pub(super) trait Arena {
     fn has_room(&self, size: u64, ways: usize) -> bool;
 
     /// Performs one transfer and verifies the result. Returns the arm and the memory that it used.
-    fn try_out<'p>(&'p self, way: &Way) -> Result<(Sampled<'p>, Option<u64>), Failure>;
+    fn try_out<'p>(
+        &'p self,
+        way: &TunedMethod,
+    ) -> Result<(SampledArm<'p>, Option<u64>), SampleFailure>;
 
     /// Returns `true` if a mechanism may finish without moving bytes, so that it needs more transfers to fill a
     /// sample.
@@ -142,7 +146,7 @@ impl dyn Arena + '_ {
     }
 
     /// Returns the minimum wall time of one transfer, from a few attempts.
-    pub fn time_of_one(&self, arm: &mut dyn Arm) -> Result<Duration, Failure> {
+    pub fn time_of_one(&self, arm: &mut dyn Arm) -> Result<Duration, SampleFailure> {
         let mut least = Duration::MAX;
         let mut took = Duration::ZERO;
         for _ in 0..5 {
@@ -168,7 +172,7 @@ impl dyn Arena + '_ {
     /// Sets the transfers per sample to those of the reference, or to more if the samples would be too short.
     /// Otherwise, next to a reference that moves every byte, a mechanism that moves none has samples of a single
     /// call, and any disturbance decides the comparison.
-    pub fn fill(&self, arm: &mut Sampled<'_>, sample: Duration, transfers: u64) {
+    pub fn fill(&self, arm: &mut SampledArm<'_>, sample: Duration, transfers: u64) {
         arm.repeats = transfers as u32;
         if !self.may_move_nothing() {
             return;
@@ -189,22 +193,23 @@ fn octaves(least: u32, most: u32, step: usize) -> Vec<u64> {
 }
 
 /// Returns the tunings with which this mechanism or kernel takes part in a session.
-fn tunings(job: &ContestJob, name: &str, knobs: &[Knob], is_reference: bool) -> Vec<Way> {
-    let plain = Way::plain(name);
-    let named = |ways: &[Way]| {
-        ways.iter().filter(|way| way.name == name).cloned().collect::<BTreeSet<Way>>()
+fn tunings(job: &ContestJob, name: &str, knobs: &[Knob], is_reference: bool) -> Vec<TunedMethod> {
+    let plain = TunedMethod::plain(name);
+    let named = |ways: &[TunedMethod]| {
+        ways.iter().filter(|way| way.name == name).cloned().collect::<BTreeSet<TunedMethod>>()
     };
     match &job.ways {
-        Ways::All => {
-            let turned = one_knob_turned(knobs).map(|tuning| Way { name: name.to_owned(), tuning });
+        WantedMethods::All => {
+            let turned =
+                one_knob_turned(knobs).map(|tuning| TunedMethod { name: name.to_owned(), tuning });
             std::iter::once(plain).chain(turned).collect()
         }
-        Ways::These(ways) => {
+        WantedMethods::These(ways) => {
             let mut wanted = named(ways);
             wanted.insert(plain);
             wanted.into_iter().collect()
         }
-        Ways::Only(ways) => {
+        WantedMethods::Only(ways) => {
             let mut wanted = named(ways);
             if is_reference {
                 wanted.insert(plain);
@@ -229,7 +234,7 @@ mod tests {
             "loan:huge",
             "pipe:unix",
         ] {
-            let ends: Ends = text.parse().unwrap();
+            let ends: EndPair = text.parse().unwrap();
             let keys = ends.contest().keys(&ends).unwrap();
             assert!(std::ptr::addr_eq(ends.contest(), keys.contest()), "{text}: {keys:?}");
         }
@@ -238,7 +243,7 @@ mod tests {
     #[test]
     fn a_name_that_two_lists_have_is_looked_for_in_the_right_one() {
         let knobs = |ends: &str, name| {
-            let ends: Ends = ends.parse().unwrap();
+            let ends: EndPair = ends.parse().unwrap();
             let knobs = ends.contest().knobs(name).iter();
             knobs.map(|knob| knob.name).collect::<Vec<_>>()
         };

@@ -9,27 +9,23 @@ use thalweg_core::{
 mod languages;
 
 use super::{
-    job::{EndKeys, Way},
-    table::Asked,
+    job::{EndKeys, TunedMethod},
+    table::AskedMethod,
 };
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Language {
-    /// Rust 2021 and later.
-    Rust,
     /// C11 and later.
     C,
-    /// Java 17 and later.
-    Java,
-    /// TOML 1.0.
-    Toml,
+    /// JSON, for generators of other languages.
+    Json,
 }
 
 /// The table of one pair under one set of conditions.
-struct Table {
+struct BandTable {
     name: String,
     about: String,
-    bands: Vec<(u64, Way)>,
+    bands: Vec<(u64, TunedMethod)>,
 }
 
 /// Returns the constants with a header that describes the conditions. Empty tables are left out.
@@ -37,10 +33,8 @@ pub fn emit(profile: &Profile, prefer: Prefer, language: Language) -> String {
     let tables = tables(profile, prefer);
     let header = header(profile, prefer);
     match language {
-        Language::Rust => languages::rust(&header, &tables),
         Language::C => languages::c(&header, &tables),
-        Language::Java => languages::java(&header, &tables),
-        Language::Toml => languages::toml(&header, &tables),
+        Language::Json => languages::json(&header, &tables),
     }
 }
 
@@ -70,13 +64,13 @@ fn header(profile: &Profile, prefer: Prefer) -> Vec<String> {
     lines
 }
 
-/// Removes characters that could end a comment in one of the languages.
+/// Removes characters that could end a comment in C.
 fn plain(text: &str) -> String {
     let kept = |c: char| if c.is_ascii_graphic() || c == ' ' { c } else { '?' };
     text.chars().map(kept).collect::<String>().replace("*/", "* /").replace('\\', "/")
 }
 
-fn tables(profile: &Profile, prefer: Prefer) -> Vec<Table> {
+fn tables(profile: &Profile, prefer: Prefer) -> Vec<BandTable> {
     let mut seen: Vec<(EndKeys, Load, SinkState)> = Vec::new();
     for cell in &profile.cells {
         let conditions = (EndKeys::of(cell).plain(), cell.load, cell.sink_state);
@@ -84,11 +78,11 @@ fn tables(profile: &Profile, prefer: Prefer) -> Vec<Table> {
             seen.push(conditions);
         }
     }
-    let mut tables: Vec<Table> = Vec::new();
+    let mut tables: Vec<BandTable> = Vec::new();
     for (keys, load, sink_state) in seen {
         let mut copied = Vec::new();
         for needs in [Guarantees::COPIED, Guarantees::SHARED] {
-            let asked = Asked { size: 1, needs, prefer, load, sink_state };
+            let asked = AskedMethod { size: 1, needs, prefer, load, sink_state };
             let bands = bands(profile, &keys, asked);
             if bands.is_empty() || bands == copied {
                 continue;
@@ -100,7 +94,7 @@ fn tables(profile: &Profile, prefer: Prefer) -> Vec<Table> {
                 let _ = write!(name, "_{}", again + 1);
             }
             let about = about(&keys, load, sink_state, !needs.stable);
-            tables.push(Table { name, about, bands });
+            tables.push(BandTable { name, about, bands });
         }
     }
     tables
@@ -108,7 +102,11 @@ fn tables(profile: &Profile, prefer: Prefer) -> Vec<Table> {
 
 /// Returns the planner's choices in ascending order: the last size of each band, and the method. The last band has no
 /// end.
-pub(super) fn bands(profile: &Profile, keys: &EndKeys, asked: Asked) -> Vec<(u64, Way)> {
+pub(super) fn bands(
+    profile: &Profile,
+    keys: &EndKeys,
+    asked: AskedMethod,
+) -> Vec<(u64, TunedMethod)> {
     let of_ends = profile.cells.iter().filter(|cell| {
         EndKeys::of(cell).plain() == *keys
             && (cell.load, cell.sink_state) == (asked.load, asked.sink_state)
@@ -116,14 +114,14 @@ pub(super) fn bands(profile: &Profile, keys: &EndKeys, asked: Asked) -> Vec<(u64
     let mut sizes: Vec<u64> = of_ends.map(|cell| cell.size).collect();
     sizes.sort_unstable();
     sizes.dedup();
-    let at = |size: u64| keys.contest().choice(profile, keys, &Asked { size, ..asked });
-    let mut bands: Vec<(u64, Way)> = Vec::new();
+    let at = |size: u64| keys.contest().choice(profile, keys, &AskedMethod { size, ..asked });
+    let mut bands: Vec<(u64, TunedMethod)> = Vec::new();
     for (n, size) in sizes.iter().enumerate() {
         let Some(way) = at(*size) else { return Vec::new() };
         match bands.last_mut() {
             Some((upto, last)) if *last == way => *upto = *size,
             Some((upto, last)) => {
-                *upto = last_size_of(last, (sizes[n - 1], *size), &at);
+                *upto = last_size_of(last, sizes[n - 1], *size, &at);
                 bands.push((*size, way));
             }
             None => bands.push((*size, way)),
@@ -143,9 +141,10 @@ pub(super) fn bands(profile: &Profile, keys: &EndKeys, asked: Asked) -> Vec<(u64
 
 /// Finds by bisection the last size, between two measured ones, at which the planner chooses `way`.
 fn last_size_of(
-    way: &Way,
-    (mut low, mut high): (u64, u64),
-    at: &dyn Fn(u64) -> Option<Way>,
+    way: &TunedMethod,
+    mut low: u64,
+    mut high: u64,
+    at: &dyn Fn(u64) -> Option<TunedMethod>,
 ) -> u64 {
     while high - low > 1 {
         let middle = low.midpoint(high);

@@ -3,7 +3,7 @@
 use std::time::Duration;
 use thalweg_core::profile::Load;
 
-use super::pair::Ends;
+use super::pair::EndPair;
 use crate::{preset::Preset, processors::Processors};
 
 /// A preset for the extent of a survey.
@@ -34,7 +34,7 @@ impl Depth {
 
     /// Returns the bytes per transfer between these ends, evenly spaced on a logarithmic scale, with more sizes in
     /// the range where mechanisms differ most.
-    pub fn sizes(self, ends: &Ends) -> Vec<u64> {
+    pub fn sizes(self, ends: &EndPair) -> Vec<u64> {
         let mut sizes = ends.contest().sizes(self);
         sizes.sort_unstable();
         sizes.dedup();
@@ -43,7 +43,7 @@ impl Depth {
 
     /// Returns an additional size that needs more time than the preset's default budget, if the budget is ample. It
     /// is measured last, so the other sizes keep the time they have without it.
-    pub fn largest(self, ends: &Ends, budget: Duration) -> Option<u64> {
+    pub fn largest(self, ends: &EndPair, budget: Duration) -> Option<u64> {
         const LARGEST: u64 = 1 << 30;
         let is_ample = self == Self::Standard && budget >= AMPLE * self.budget();
         let is_new = self.sizes(ends).last().is_none_or(|last| *last < LARGEST);

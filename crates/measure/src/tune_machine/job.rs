@@ -8,20 +8,20 @@ use thalweg_core::{
     profile::{Cell, LARGE_READS, Load, SinkState},
 };
 
-use super::pair::Ends;
-use crate::{busy::Busy, log::Log};
+use super::pair::EndPair;
+use crate::{busy::BusyProcessors, log::SampleLog};
 
 /// The job of one session: all mechanisms on one pair, size by size.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ContestJob {
-    pub ends: Ends,
+    pub ends: EndPair,
     /// The background load. Information only: the session does not create it.
     pub load: Load,
     /// The state of the sink before each transfer.
     pub sink_state: SinkState,
     /// Bytes per transfer, ascending.
     pub sizes: Vec<u64>,
-    pub ways: Ways,
+    pub ways: WantedMethods,
     /// Maximum number of rounds for each size.
     pub rounds: usize,
     /// Wall time for everything.
@@ -36,29 +36,29 @@ pub struct ContestJob {
 /// The mechanisms that take part in a session in addition to the reference.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Ways {
+pub enum WantedMethods {
     /// Every mechanism at its default, and with each value of each knob.
     All,
     /// These, and every mechanism at its default.
-    These(Vec<Way>),
-    Only(Vec<Way>),
+    These(Vec<TunedMethod>),
+    Only(Vec<TunedMethod>),
 }
 
 /// A mechanism or a kernel, with its tuning.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct Way {
+pub struct TunedMethod {
     pub name: String,
     #[serde(default)]
     pub tuning: Tuning,
 }
 
-impl Way {
+impl TunedMethod {
     pub fn plain(name: &str) -> Self {
         Self { name: name.to_owned(), tuning: Tuning::default() }
     }
 }
 
-impl std::fmt::Display for Way {
+impl std::fmt::Display for TunedMethod {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let space = if self.tuning.is_default() { "" } else { " " };
         write!(f, "{}{space}{}", self.name, self.tuning)
@@ -68,7 +68,7 @@ impl std::fmt::Display for Way {
 /// One line of a session's output.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Line {
+pub enum SurveyLine {
     /// The ends as named in a profile.
     Ends(EndKeys),
     Size(SizeLog),
@@ -79,7 +79,7 @@ pub enum Line {
     },
     /// A mechanism could not take part, or delivered wrong bytes.
     Unfit {
-        way: Way,
+        way: TunedMethod,
         reason: String,
     },
     Done,
@@ -123,15 +123,15 @@ pub struct SizeLog {
     pub size: u64,
     /// Transfers in each sample of the reference; faster mechanisms may have more.
     pub transfers: u64,
-    pub ways: Vec<Way>,
+    pub ways: Vec<TunedMethod>,
     /// Private memory that each mechanism used at the end of a transfer, if it was measured.
     pub memory: Vec<Option<u64>>,
-    pub log: Log,
+    pub log: SampleLog,
 }
 
 impl SizeLog {
     /// Returns the index of a mechanism in the log.
-    pub fn arm(&self, way: &Way) -> Option<usize> {
+    pub fn arm(&self, way: &TunedMethod) -> Option<usize> {
         self.ways.iter().position(|known| known == way)
     }
 }
@@ -146,29 +146,29 @@ pub struct ContestLog {
     /// The sizes that were skipped, with the reason.
     pub skipped: BTreeMap<u64, String>,
     /// The mechanisms that could not take part, with the reason.
-    pub unfit: BTreeMap<Way, String>,
+    pub unfit: BTreeMap<TunedMethod, String>,
     /// The reason why the session ended early.
     pub failed: Option<String>,
     /// `true` if the session finished.
     pub done: bool,
     /// How busy the machine was with other processes before or after the session, whichever was more; `None` if it
     /// was not measured.
-    pub around: Option<Busy>,
+    pub around: Option<BusyProcessors>,
 }
 
 impl ContestLog {
-    pub fn take(&mut self, line: Line) {
+    pub fn take(&mut self, line: SurveyLine) {
         match line {
-            Line::Ends(ends) => self.ends = Some(ends),
-            Line::Size(size) => self.sizes.push(size),
-            Line::Skipped { size, reason } => {
+            SurveyLine::Ends(ends) => self.ends = Some(ends),
+            SurveyLine::Size(size) => self.sizes.push(size),
+            SurveyLine::Skipped { size, reason } => {
                 self.skipped.insert(size, reason);
             }
-            Line::Unfit { way, reason } => {
+            SurveyLine::Unfit { way, reason } => {
                 self.unfit.insert(way, reason);
             }
-            Line::Done => self.done = true,
-            Line::Failed(reason) => self.failed = Some(reason),
+            SurveyLine::Done => self.done = true,
+            SurveyLine::Failed(reason) => self.failed = Some(reason),
         }
     }
 }
@@ -184,7 +184,7 @@ mod tests {
             load: Load::Loaded,
             sink_state: SinkState::Resident,
             sizes: vec![4096, 1 << 30],
-            ways: Ways::These(vec![Way {
+            ways: WantedMethods::These(vec![TunedMethod {
                 name: "splice".into(),
                 tuning: Tuning::of("pipe", 4096),
             }]),

@@ -3,12 +3,12 @@
 use serde::Serialize;
 use thalweg_core::profile::Load;
 
-use super::{job::ContestLog, sum::Survey};
-use crate::{busy::Busy, contamination::disturbed, other_work::kept_as};
+use super::{job::ContestLog, pair_survey::PairSurvey};
+use crate::{busy::BusyProcessors, contamination::disturbed, other_work::kept_as};
 
 /// The number of sessions meant for the idle machine that other processes disturbed.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
-pub struct Met {
+pub struct OtherWork {
     /// Sessions that count as sessions of the loaded machine.
     pub as_loaded: usize,
     /// Sessions that were left out.
@@ -16,13 +16,13 @@ pub struct Met {
     /// All sessions meant for the idle machine.
     pub of: usize,
     /// The highest activity of other processes.
-    pub most: Option<Busy>,
+    pub most: Option<BusyProcessors>,
 }
 
 /// Moves the disturbed sessions from the surveys of the idle machine to those of the loaded machine.
-pub(super) fn sorted(surveys: impl Iterator<Item = Survey>) -> (Vec<Survey>, Met) {
-    let (mut met, mut sorted) = (Met::default(), Vec::new());
-    let mut loaded: Vec<Survey> = Vec::new();
+pub(super) fn sorted(surveys: impl Iterator<Item = PairSurvey>) -> (Vec<PairSurvey>, OtherWork) {
+    let (mut met, mut sorted) = (OtherWork::default(), Vec::new());
+    let mut loaded: Vec<PairSurvey> = Vec::new();
     for mut survey in surveys {
         if survey.load == Load::Idle {
             loaded.extend(met.sort_out(&mut survey));
@@ -38,14 +38,15 @@ pub(super) fn sorted(surveys: impl Iterator<Item = Survey>) -> (Vec<Survey>, Met
     (sorted, met)
 }
 
-impl Met {
+impl OtherWork {
     /// Removes the disturbed sessions from a survey. Returns those that count for the loaded machine, if any.
-    fn sort_out(&mut self, survey: &mut Survey) -> Option<Survey> {
+    fn sort_out(&mut self, survey: &mut PairSurvey) -> Option<PairSurvey> {
         let is_asked = survey.ends.contest().counts_under(Load::Loaded);
         let mut loaded = Vec::new();
         self.of += survey.sessions.len();
         for session in std::mem::take(&mut survey.sessions) {
-            self.most = [self.most, session.around].into_iter().flatten().reduce(Busy::or_busier);
+            self.most =
+                [self.most, session.around].into_iter().flatten().reduce(BusyProcessors::or_busier);
             match session.kept_as() {
                 Some(Load::Idle) => survey.sessions.push(session),
                 Some(Load::Loaded) if is_asked => loaded.push(session),
@@ -53,7 +54,7 @@ impl Met {
             }
         }
         self.as_loaded += loaded.len();
-        (!loaded.is_empty()).then(|| Survey {
+        (!loaded.is_empty()).then(|| PairSurvey {
             ends: survey.ends.clone(),
             load: Load::Loaded,
             sink_state: survey.sink_state,
@@ -62,7 +63,7 @@ impl Met {
     }
 }
 
-impl Survey {
+impl PairSurvey {
     fn is_like(&self, other: &Self) -> bool {
         (&self.ends, self.load, self.sink_state) == (&other.ends, other.load, other.sink_state)
     }

@@ -4,12 +4,12 @@ use serde::{Deserialize, Serialize};
 use std::{fmt, path::PathBuf, str::FromStr};
 use thalweg_core::{Kind, profile::SinkState};
 
-use crate::arms::transfer::{Medium, Stream};
+use crate::arms::transfer::{Medium, StreamKind};
 
 /// A source and a sink.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
-pub struct Ends {
+pub struct EndPair {
     /// The end from which bytes are read.
     pub source: EndKind,
     pub sink: EndKind,
@@ -35,12 +35,12 @@ pub enum EndKind {
     /// A TCP sink whose reader requests 1 MiB at a time instead of the usual 64 KiB.
     TcpLarge,
     /// Memory of a separate process; the other end is another process.
-    Process(Held),
+    Process(MemoryOwner),
 }
 
 /// The kind of memory of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Held {
+pub enum MemoryOwner {
     /// Private memory on ordinary pages.
     Plain,
     /// As a source: memory lent by the channel, in which the data is produced directly.
@@ -61,9 +61,9 @@ impl EndKind {
             "unix" => Ok(Self::Unix),
             "tcp" | "socket" => Ok(Self::Tcp),
             "tcp-1m" => Ok(Self::TcpLarge),
-            "process" => Ok(Self::Process(Held::Plain)),
-            "loan" => Ok(Self::Process(Held::Loan)),
-            "huge" => Ok(Self::Process(Held::Huge)),
+            "process" => Ok(Self::Process(MemoryOwner::Plain)),
+            "loan" => Ok(Self::Process(MemoryOwner::Loan)),
+            "huge" => Ok(Self::Process(MemoryOwner::Huge)),
             other => Err(format!(
                 "'{other}' is no kind of end; there are memory, file, pipe, unix, tcp (or socket), \
                  process, fill as a source for memory, cold and repeated as sinks for it, and tcp-1m as a sink"
@@ -82,9 +82,9 @@ impl EndKind {
             Self::Unix => "unix",
             Self::Tcp => "tcp",
             Self::TcpLarge => "tcp-1m",
-            Self::Process(Held::Plain) => "process",
-            Self::Process(Held::Loan) => "loan",
-            Self::Process(Held::Huge) => "huge",
+            Self::Process(MemoryOwner::Plain) => "process",
+            Self::Process(MemoryOwner::Loan) => "loan",
+            Self::Process(MemoryOwner::Huge) => "huge",
         }
     }
 
@@ -107,10 +107,10 @@ impl EndKind {
                 Medium::Memory
             }
             Self::File(folder) => Medium::Within(folder),
-            Self::Pipe => Medium::Stream(Stream::Pipe),
-            Self::Unix => Medium::Stream(Stream::Unix),
-            Self::Tcp => Medium::Stream(Stream::Tcp),
-            Self::TcpLarge => Medium::Stream(Stream::TcpLarge),
+            Self::Pipe => Medium::Stream(StreamKind::Pipe),
+            Self::Unix => Medium::Stream(StreamKind::Unix),
+            Self::Tcp => Medium::Stream(StreamKind::Tcp),
+            Self::TcpLarge => Medium::Stream(StreamKind::TcpLarge),
         }
     }
 
@@ -119,7 +119,7 @@ impl EndKind {
     }
 }
 
-impl Ends {
+impl EndPair {
     /// Returns `true` for memory to memory, or a byte to memory. Kernels are compared there instead of mechanisms.
     pub fn are_memory(&self) -> bool {
         matches!(self.source, EndKind::Memory | EndKind::Fill)
@@ -149,13 +149,13 @@ impl Ends {
             let with = |sink: &EndKind| Self { source: self.source.clone(), sink: sink.clone() };
             return std::iter::once(self.clone()).chain(beside.iter().map(with)).collect();
         }
-        let plain = || EndKind::Process(Held::Plain);
+        let plain = || EndKind::Process(MemoryOwner::Plain);
         if (&self.source, &self.sink) != (&plain(), &plain()) {
             return vec![self];
         }
-        let sources = [Held::Plain, Held::Loan].map(EndKind::Process);
+        let sources = [MemoryOwner::Plain, MemoryOwner::Loan].map(EndKind::Process);
         let with_sinks = |source: EndKind| {
-            let sinks = [Held::Plain, Held::Huge].map(EndKind::Process);
+            let sinks = [MemoryOwner::Plain, MemoryOwner::Huge].map(EndKind::Process);
             sinks.map(|sink| Self { source: source.clone(), sink })
         };
         sources.into_iter().flat_map(with_sinks).collect()
@@ -164,7 +164,7 @@ impl Ends {
     /// Returns a description of the sink's state to append to the name of the pair; empty for the usual state.
     pub fn sink_words(&self, state: SinkState) -> &'static str {
         match (&self.sink, state) {
-            (EndKind::Process(Held::Huge), _) => ", into new memory on huge pages",
+            (EndKind::Process(MemoryOwner::Huge), _) => ", into new memory on huge pages",
             (EndKind::Cold, _) => ", from and to memory that no cache holds",
             (EndKind::Repeated, _) => ", one size again and again",
             (EndKind::TcpLarge, _) => ", read by 1 MiB at a time",
@@ -188,8 +188,12 @@ impl Ends {
                 Err("copies of memory and fills alone are repeated: memory:repeated, fill:repeated")
             }
             (EndKind::TcpLarge, _) => Err("'tcp-1m' is a sink: file:tcp-1m"),
-            (EndKind::Process(Held::Huge), _) => Err("'huge' is a sink: loan:huge, process:huge"),
-            (_, EndKind::Process(Held::Loan)) => Err("'loan' is a source: loan:process, loan:huge"),
+            (EndKind::Process(MemoryOwner::Huge), _) => {
+                Err("'huge' is a sink: loan:huge, process:huge")
+            }
+            (_, EndKind::Process(MemoryOwner::Loan)) => {
+                Err("'loan' is a source: loan:process, loan:huge")
+            }
             (a, b) if is_process(a) != is_process(b) => {
                 Err("a process is at both ends or at none: process:process")
             }
@@ -203,7 +207,7 @@ impl Ends {
     }
 }
 
-impl FromStr for Ends {
+impl FromStr for EndPair {
     type Err = String;
 
     /// Parses `file:file@DIR`, `file:file@FROM,TO`, `file:tcp@DIR`, `pipe:file@DIR`, `memory:memory` or
@@ -215,12 +219,12 @@ impl FromStr for Ends {
         };
         let Some((source, sink)) = kinds.split_once(':') else {
             return Err(format!(
-                "'{text}' is no pair of ends (examples: file:file@DIR, file:tcp, memory:memory)"
+                "'{text}' is not a pair of ends (examples: file:file@DIR, file:tcp, memory:memory)"
             ));
         };
         let two = source == "file" && sink == "file";
         let mut names = match folders {
-            Some("") => return Err(format!("'{text}': there is no folder after the @")),
+            Some("") => return Err(format!("'{text}': the directory after the @ is missing")),
             Some(folders) if two && !PathBuf::from(folders).is_dir() => {
                 folders.rsplit_once(',').map_or(vec![folders], |(from, to)| vec![from, to])
             }
@@ -250,7 +254,7 @@ impl FromStr for Ends {
     }
 }
 
-impl fmt::Display for Ends {
+impl fmt::Display for EndPair {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}", self.source.word(), self.sink.word())?;
         match (self.source.folder(), self.sink.folder()) {
@@ -263,7 +267,7 @@ impl fmt::Display for Ends {
     }
 }
 
-impl TryFrom<String> for Ends {
+impl TryFrom<String> for EndPair {
     type Error = String;
 
     fn try_from(text: String) -> Result<Self, String> {
@@ -271,8 +275,8 @@ impl TryFrom<String> for Ends {
     }
 }
 
-impl From<Ends> for String {
-    fn from(ends: Ends) -> Self {
+impl From<EndPair> for String {
+    fn from(ends: EndPair) -> Self {
         ends.to_string()
     }
 }
@@ -294,22 +298,22 @@ mod tests {
             "memory:repeated",
             "fill:repeated",
         ] {
-            assert_eq!(text.parse::<Ends>().unwrap().to_string(), text);
+            assert_eq!(text.parse::<EndPair>().unwrap().to_string(), text);
         }
-        assert_eq!("file:socket".parse::<Ends>().unwrap().to_string(), "file:tcp@.");
-        let ends = |text: &str| text.parse::<Ends>().unwrap();
+        assert_eq!("file:socket".parse::<EndPair>().unwrap().to_string(), "file:tcp@.");
+        let ends = |text: &str| text.parse::<EndPair>().unwrap();
         assert!(ends("memory:memory").are_memory() && !ends("memory:memory").are_fill());
         assert!(ends("fill:memory").are_memory() && ends("fill:memory").are_fill());
     }
 
     #[test]
     fn two_processes_are_all_the_memory_that_they_may_have() {
-        let named: Ends = "process:process".parse().unwrap();
+        let named: EndPair = "process:process".parse().unwrap();
         assert!(!named.are_memory());
-        let all: Vec<String> = named.each().iter().map(Ends::to_string).collect();
+        let all: Vec<String> = named.each().iter().map(EndPair::to_string).collect();
         assert_eq!(all, ["process:process", "process:huge", "loan:process", "loan:huge"]);
         for text in &all[1..] {
-            let ends: Ends = text.parse().unwrap();
+            let ends: EndPair = text.parse().unwrap();
             assert_eq!(ends.to_string(), *text);
             assert_eq!(ends.clone().each(), [ends]);
         }
@@ -318,8 +322,8 @@ mod tests {
     #[test]
     fn copies_are_measured_in_the_caches_and_beyond_them_and_again_and_again() {
         let each = |text: &str| {
-            let named: Ends = text.parse().unwrap();
-            named.each().iter().map(Ends::to_string).collect::<Vec<_>>()
+            let named: EndPair = text.parse().unwrap();
+            named.each().iter().map(EndPair::to_string).collect::<Vec<_>>()
         };
         assert_eq!(each("memory:memory"), ["memory:memory", "memory:cold", "memory:repeated"]);
         assert_eq!(each("fill:memory"), ["fill:memory", "fill:repeated"]);
@@ -328,20 +332,20 @@ mod tests {
 
     #[test]
     fn a_file_into_a_connection_is_measured_with_two_readers() {
-        let named: Ends = "file:tcp@/srv".parse().unwrap();
-        let all: Vec<String> = named.each().iter().map(Ends::to_string).collect();
+        let named: EndPair = "file:tcp@/srv".parse().unwrap();
+        let all: Vec<String> = named.each().iter().map(EndPair::to_string).collect();
         assert_eq!(all, ["file:tcp@/srv", "file:tcp-1m@/srv"]);
-        let large: Ends = "file:tcp-1m@/srv".parse().unwrap();
+        let large: EndPair = "file:tcp-1m@/srv".parse().unwrap();
         assert_eq!(large.clone().each(), [large]);
     }
 
     #[test]
     fn nonsense_is_refused_in_words() {
-        let reason = |text: &str| text.parse::<Ends>().unwrap_err();
+        let reason = |text: &str| text.parse::<EndPair>().unwrap_err();
         assert!(reason("file").contains("file:file@DIR"));
         assert!(reason("file:teleport").contains("'teleport' is no kind of end"));
         assert!(reason("pipe:tcp@/tmp").contains("no file to lie in it"));
-        assert!(reason("file:pipe@").contains("no folder after the @"));
+        assert!(reason("file:pipe@").contains("directory after the @"));
         assert!(reason("fill:pipe").contains("only memory"));
         assert!(reason("memory:fill").contains("only memory"));
         assert!(reason("").contains("no pair"));

@@ -12,10 +12,10 @@ use thalweg_core::{
 };
 
 use super::{
-    job::Way,
-    pair::Ends,
-    sum::Survey,
-    table::{Asked, metric_of},
+    job::TunedMethod,
+    pair::EndPair,
+    pair_survey::PairSurvey,
+    table::{AskedMethod, metric_of},
 };
 use crate::{
     outcome::Costs,
@@ -24,13 +24,13 @@ use crate::{
 
 /// The regret at one size.
 #[derive(Clone, Debug, Serialize)]
-pub struct Point {
+pub struct RegretPoint {
     /// Bytes per transfer; a size that is not in the profile.
     pub size: u64,
     /// The planner's choice.
-    pub chosen: Way,
+    pub chosen: TunedMethod,
     /// The best mechanism on each half of the rounds.
-    pub best: [Way; 2],
+    pub best: [TunedMethod; 2],
     /// The time of the choice divided by that of the best, minus 1. Negative if the two halves have different best
     /// mechanisms.
     pub regret: f64,
@@ -43,7 +43,7 @@ pub struct Point {
 /// The regret on one pair under one load.
 #[derive(Clone, Debug, Serialize)]
 pub struct Regret {
-    pub pair: Ends,
+    pub pair: EndPair,
     /// The background load.
     pub load: Load,
     /// The state of the sink before each transfer.
@@ -51,7 +51,7 @@ pub struct Regret {
     /// `true` if the sink may share pages with the source.
     pub zero_copy: bool,
     /// All sizes that could be scored.
-    pub points: Vec<Point>,
+    pub points: Vec<RegretPoint>,
     /// Sizes that could not be scored: too few rounds, or the planner's choice did not work there.
     pub unscored: Vec<u64>,
     pub planner: RegretSpread,
@@ -83,11 +83,11 @@ impl RegretSpread {
 
 /// Returns the regrets of a profile on a later survey. The first is for callers that need private copies. The second,
 /// if it makes a difference, is for callers that accept shared pages.
-pub fn regrets(survey: &Survey, profile: &Profile, prefer: Prefer) -> Vec<Regret> {
+pub fn regrets(survey: &PairSurvey, profile: &Profile, prefer: Prefer) -> Vec<Regret> {
     let of = |needs: Guarantees| {
         let (mut points, mut unscored) = (Vec::new(), Vec::new());
         for size in survey.sizes() {
-            match point(survey, profile, (size, needs, prefer)) {
+            match point(survey, profile, size, needs, prefer) {
                 Some(point) => points.push(point),
                 None => unscored.push(size),
             }
@@ -102,15 +102,15 @@ pub fn regrets(survey: &Survey, profile: &Profile, prefer: Prefer) -> Vec<Regret
     regrets
 }
 
-fn summed(survey: &Survey, needs: Guarantees, points: Vec<Point>) -> Regret {
-    let spread = |of: &dyn Fn(&Point) -> Option<f64>| {
+fn summed(survey: &PairSurvey, needs: Guarantees, points: Vec<RegretPoint>) -> Regret {
+    let spread = |of: &dyn Fn(&RegretPoint) -> Option<f64>| {
         RegretSpread::of(&points.iter().filter_map(of).collect::<Vec<f64>>())
     };
     let names: std::collections::BTreeSet<&String> =
         points.iter().flat_map(|point| point.always.keys()).collect();
     let always = names
         .into_iter()
-        .map(|name| (name.clone(), spread(&|point: &Point| point.always.get(name).copied())));
+        .map(|name| (name.clone(), spread(&|point: &RegretPoint| point.always.get(name).copied())));
     Regret {
         pair: survey.ends.clone(),
         load: survey.load,
@@ -125,22 +125,24 @@ fn summed(survey: &Survey, needs: Guarantees, points: Vec<Point>) -> Regret {
 }
 
 fn point(
-    survey: &Survey,
+    survey: &PairSurvey,
     profile: &Profile,
-    (size, needs, prefer): (u64, Guarantees, Prefer),
-) -> Option<Point> {
+    size: u64,
+    needs: Guarantees,
+    prefer: Prefer,
+) -> Option<RegretPoint> {
     let (load, sink_state) = (survey.load, survey.sink_state);
-    let asked = Asked { size, needs, prefer, load, sink_state };
+    let asked = AskedMethod { size, needs, prefer, load, sink_state };
     let keys = survey.keys()?;
     let chosen = keys.contest().choice(profile, keys, &asked)?;
     let ways = survey.ways(size);
     let reference = ways.first()?;
-    let of = |way: &Way| halves(&survey.costs(size, (way, reference), metric_of(prefer)));
+    let of = |way: &TunedMethod| halves(&survey.costs(size, way, reference, metric_of(prefer)));
     let contest = survey.ends.contest();
     let kept = ways.iter().filter(|way| contest.keeps(&survey.ends, way, needs));
-    let costs: Vec<(Way, [f64; 2])> =
+    let costs: Vec<(TunedMethod, [f64; 2])> =
         kept.filter_map(|way| Some((way.clone(), of(way)?))).collect();
-    hindsight(&costs, &chosen).map(|point| Point { size, ..point })
+    hindsight(&costs, &chosen).map(|point| RegretPoint { size, ..point })
 }
 
 /// Returns the logarithm of the cost of one mechanism relative to another, on the even and on the odd rounds.
@@ -154,8 +156,9 @@ pub fn halves(sessions: &[(Costs, Costs)]) -> Option<[f64; 2]> {
 }
 
 /// Computes the regret from costs given as logarithms, one for each half.
-pub fn hindsight(costs: &[(Way, [f64; 2])], chosen: &Way) -> Option<Point> {
-    let of = |way: &Way| costs.iter().find(|(known, _)| known == way).map(|(_, cost)| *cost);
+pub fn hindsight(costs: &[(TunedMethod, [f64; 2])], chosen: &TunedMethod) -> Option<RegretPoint> {
+    let of =
+        |way: &TunedMethod| costs.iter().find(|(known, _)| known == way).map(|(_, cost)| *cost);
     let chosen_cost = of(chosen)?;
     let best = |half: usize| {
         costs.iter().min_by(|(_, a), (_, b)| a[half].total_cmp(&b[half])).map(|(way, _)| way)
@@ -169,7 +172,7 @@ pub fn hindsight(costs: &[(Way, [f64; 2])], chosen: &Way) -> Option<Point> {
     };
     let floor = |half: usize| (picked[half][1 - half] - picked[1 - half][1 - half]).exp() - 1.0;
     let plain = costs.iter().filter(|(way, _)| way.tuning.is_default());
-    Some(Point {
+    Some(RegretPoint {
         size: 0,
         chosen: chosen.clone(),
         regret: lost(chosen_cost),
@@ -183,29 +186,29 @@ pub fn hindsight(costs: &[(Way, [f64; 2])], chosen: &Way) -> Option<Point> {
 mod tests {
     use super::*;
 
-    fn cost(name: &str, even: f64, odd: f64) -> (Way, [f64; 2]) {
-        (Way::plain(name), [f64::ln(even), f64::ln(odd)])
+    fn cost(name: &str, even: f64, odd: f64) -> (TunedMethod, [f64; 2]) {
+        (TunedMethod::plain(name), [f64::ln(even), f64::ln(odd)])
     }
 
     #[test]
     fn the_best_way_has_no_regret_and_the_others_what_they_lost() {
         let costs = [cost("a", 1.0, 1.0), cost("b", 0.5, 0.5), cost("c", 2.0, 2.0)];
-        let point = hindsight(&costs, &Way::plain("b")).unwrap();
+        let point = hindsight(&costs, &TunedMethod::plain("b")).unwrap();
         assert!(point.regret.abs() < 1e-9 && point.floor.abs() < 1e-9);
         assert!((point.always["a"] - 1.0).abs() < 1e-9 && (point.always["c"] - 3.0).abs() < 1e-9);
-        let point = hindsight(&costs, &Way::plain("a")).unwrap();
+        let point = hindsight(&costs, &TunedMethod::plain("a")).unwrap();
         assert!((point.regret - 1.0).abs() < 1e-9);
-        assert!(hindsight(&costs, &Way::plain("d")).is_none());
+        assert!(hindsight(&costs, &TunedMethod::plain("d")).is_none());
     }
 
     #[test]
     fn luck_that_does_not_repeat_is_the_floor_and_not_the_planners_fault() {
         // Two equal ways: each was lucky on one half.
         let costs = [cost("a", 0.9, 1.1), cost("b", 1.1, 0.9)];
-        let point = hindsight(&costs, &Way::plain("a")).unwrap();
+        let point = hindsight(&costs, &TunedMethod::plain("a")).unwrap();
         assert!(point.floor > 0.2, "{point:?}");
         assert!(point.regret < 0.0, "no worse than the other one's luck: {point:?}");
-        assert_eq!(point.best, [Way::plain("a"), Way::plain("b")]);
+        assert_eq!(point.best, [TunedMethod::plain("a"), TunedMethod::plain("b")]);
     }
 
     #[test]

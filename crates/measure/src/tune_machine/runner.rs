@@ -14,26 +14,26 @@ use thalweg_core::{Cancelled, profile::Load};
 use thalweg_sys::signal;
 
 use super::{
-    job::{ContestJob, ContestLog, Line},
+    job::{ContestJob, ContestLog, SurveyLine},
     session,
 };
 use crate::{
-    Stop,
-    busy::Busy,
+    StopCheck,
+    busy::BusyProcessors,
     load::{BackgroundLoad, Running},
     process,
     processors::Processors,
-    schedule::Failure,
-    session::{Patience, job, run, tell},
+    schedule::SampleFailure,
+    session::{SessionPatience, job, report, run},
 };
 
 pub trait Runner {
     /// Runs one session under its load. A failure is reported in the log.
-    fn run(&mut self, job: &ContestJob, stop: &Stop<'_>) -> ContestLog;
+    fn run(&mut self, job: &ContestJob, stop: &StopCheck<'_>) -> ContestLog;
 
     /// Returns how busy the machine is with other processes, between two sessions. `None` if it is not measured; then
     /// all results are kept under the intended load.
-    fn busy(&mut self) -> Option<Busy> {
+    fn busy(&mut self) -> Option<BusyProcessors> {
         None
     }
 }
@@ -43,7 +43,7 @@ pub trait Runner {
 pub struct InProcess;
 
 impl Runner for InProcess {
-    fn run(&mut self, job: &ContestJob, stop: &Stop<'_>) -> ContestLog {
+    fn run(&mut self, job: &ContestJob, stop: &StopCheck<'_>) -> ContestLog {
         let mut log = ContestLog::default();
         session::run(job, stop, &mut |line| log.take(line));
         log
@@ -58,22 +58,22 @@ pub struct Spawned {
     pub assumes_idle: bool,
 }
 
-/// Time for a cancelled session to remove its files and exit.
+/// Time for a cancelled session to remove its files and exit; large files need longer than other processes get.
 const GRACE: Duration = Duration::from_secs(10);
 /// Allowed overrun factor: a session always takes the minimum number of rounds.
 const OVERRUN: u32 = 20;
 
 impl Runner for Spawned {
-    fn run(&mut self, job: &ContestJob, stop: &Stop<'_>) -> ContestLog {
+    fn run(&mut self, job: &ContestJob, stop: &StopCheck<'_>) -> ContestLog {
         let mut log = ContestLog::default();
-        if let Err(Failure::Unfit(unfit)) = self.measure(job, stop, &mut log) {
+        if let Err(SampleFailure::Unfit(unfit)) = self.measure(job, stop, &mut log) {
             log.failed = Some(format!("a session broke off: {unfit}"));
         }
         log
     }
 
-    fn busy(&mut self) -> Option<Busy> {
-        if self.assumes_idle { None } else { Busy::briefly() }
+    fn busy(&mut self) -> Option<BusyProcessors> {
+        if self.assumes_idle { None } else { BusyProcessors::briefly() }
     }
 }
 
@@ -81,9 +81,9 @@ impl Spawned {
     fn measure(
         &self,
         job: &ContestJob,
-        stop: &Stop<'_>,
+        stop: &StopCheck<'_>,
         log: &mut ContestLog,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), SampleFailure> {
         let load = match job.load {
             Load::Idle => BackgroundLoad::Idle,
             Load::Loaded => BackgroundLoad::Busy,
@@ -91,10 +91,10 @@ impl Spawned {
         let processors = Processors::of_this_thread()?;
         let mut load = Running::start(load, &self.program, Path::new(""), &processors)?;
         let silence = job.budget.saturating_mul(OVERRUN).saturating_add(GRACE);
-        let patience = Patience { silence, grace: GRACE };
+        let patience = SessionPatience { silence, grace: GRACE };
         let command = process::helper(&self.program, "survey");
-        run(command, job, patience, stop, &mut |line: Line| {
-            let over = matches!(line, Line::Done | Line::Failed(_));
+        run(command, job, patience, stop, &mut |line: SurveyLine| {
+            let over = matches!(line, SurveyLine::Done | SurveyLine::Failed(_));
             log.take(line);
             over.then_some(())
         })?;
@@ -128,7 +128,7 @@ pub fn serve() -> Result<(), String> {
     let mut answered = Ok(());
     session::run(&job, &stop, &mut |line| {
         if answered.is_ok() {
-            answered = tell(&line);
+            answered = report(&line);
         }
     });
     answered

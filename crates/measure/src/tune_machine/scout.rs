@@ -3,8 +3,8 @@
 
 use thalweg_core::{Knob, Unit, profile::LEAST_NOISE};
 
-use super::job::{ContestLog, Way};
-use crate::{outcome::PerByte, sample::Metric};
+use super::job::{ContestLog, TunedMethod};
+use crate::{outcome::PerByte, sample::SampleMetric};
 
 /// A few rounds are enough: a tuning that matters is visible.
 pub(super) const ROUNDS: usize = 4;
@@ -23,18 +23,19 @@ pub(super) fn sizes(grid: &[u64]) -> Vec<u64> {
 
 /// Returns the tunings that at some size were faster than their mechanism's default and near the best mechanism,
 /// largest gain first.
-pub(super) fn pick(log: &ContestLog) -> Vec<Way> {
-    let mut gains: Vec<(f64, Way)> = Vec::new();
+pub(super) fn pick(log: &ContestLog) -> Vec<TunedMethod> {
+    let mut gains: Vec<(f64, TunedMethod)> = Vec::new();
     let Some(keys) = &log.ends else { return Vec::new() };
     let contest = keys.contest();
     for size in &log.sizes {
-        let times = |arm, other| size.log.median_ratio(arm, other, &PerByte(Metric::Wall));
+        let times = |arm, other| size.log.median_ratio(arm, other, &PerByte(SampleMetric::Wall));
         let best = (0..size.ways.len()).filter_map(|arm| times(arm, 0));
         let Some(best) = best.min_by(f64::total_cmp) else { continue };
-        let matters = |way: &Way| is_other_work(way, contest.knobs(&way.name), size.size);
+        let matters = |way: &TunedMethod| is_other_work(way, contest.knobs(&way.name), size.size);
         let tuned = size.ways.iter().enumerate().filter(|(_, way)| matters(way));
         for (arm, way) in tuned {
-            let gain = size.arm(&Way::plain(&way.name)).and_then(|default| times(arm, default));
+            let gain =
+                size.arm(&TunedMethod::plain(&way.name)).and_then(|default| times(arm, default));
             let in_reach = times(arm, 0).is_some_and(|ratio| ratio <= best * IN_REACH);
             match gain.filter(|gain| in_reach && *gain < 1.0 - LEAST_NOISE) {
                 Some(gain) if !log.unfit.contains_key(way) => gains.push((gain, way.clone())),
@@ -43,7 +44,7 @@ pub(super) fn pick(log: &ContestLog) -> Vec<Way> {
         }
     }
     gains.sort_by(|(a, _), (b, _)| a.total_cmp(b));
-    let mut picked: Vec<Way> = Vec::new();
+    let mut picked: Vec<TunedMethod> = Vec::new();
     for (_, way) in gains {
         if !picked.contains(&way) && picked.len() < MOST_PICKED {
             picked.push(way);
@@ -54,7 +55,7 @@ pub(super) fn pick(log: &ContestLog) -> Vec<Way> {
 
 /// Returns `true` if a tuning can make a difference at this size. Two buffer sizes that both hold the whole transfer
 /// cannot.
-fn is_other_work(way: &Way, knobs: &[Knob], size: u64) -> bool {
+fn is_other_work(way: &TunedMethod, knobs: &[Knob], size: u64) -> bool {
     way.tuning.iter().any(|(name, value)| {
         let knob = knobs.iter().find(|knob| knob.name == name);
         knob.is_some_and(|knob| knob.unit != Unit::Bytes || value.min(knob.values[0]) < size)
@@ -68,12 +69,13 @@ mod tests {
 
     #[test]
     fn two_buffers_that_hold_everything_are_no_choice() {
-        let tuned = |value| Way { name: "read-write".into(), tuning: Tuning::of("buffer", value) };
-        let contest = "file:file".parse::<super::super::Ends>().unwrap().contest();
-        let matters = |way: &Way, size| is_other_work(way, contest.knobs(&way.name), size);
+        let tuned =
+            |value| TunedMethod { name: "read-write".into(), tuning: Tuning::of("buffer", value) };
+        let contest = "file:file".parse::<super::super::EndPair>().unwrap().contest();
+        let matters = |way: &TunedMethod, size| is_other_work(way, contest.knobs(&way.name), size);
         assert!(!matters(&tuned(1 << 20), 4096));
         assert!(matters(&tuned(1 << 20), 16 << 20));
-        assert!(!matters(&Way::plain("read-write"), 16 << 20));
+        assert!(!matters(&TunedMethod::plain("read-write"), 16 << 20));
     }
 
     #[test]

@@ -9,11 +9,11 @@ use thalweg_core::{
 };
 
 use super::{
-    job::{ContestJob, EndKeys, Way, Ways},
-    pair::{EndKind, Ends},
+    job::{ContestJob, EndKeys, TunedMethod, WantedMethods},
+    pair::{EndKind, EndPair},
     runner::{InProcess, Runner},
 };
-use crate::{Stop, outcome::PerByte, sample::Metric, stats::Random};
+use crate::{StopCheck, outcome::PerByte, sample::SampleMetric, stats::Random};
 
 const CELLS: usize = 3;
 const ROUNDS: usize = 6;
@@ -23,10 +23,10 @@ const LONGEST: Duration = Duration::from_micros(500);
 
 /// One cell, then and now.
 #[derive(Clone, Debug, Serialize)]
-pub struct Look {
+pub struct SentinelLook {
     /// The pair, as on the command line.
     pub pair: String,
-    pub way: Way,
+    pub way: TunedMethod,
     pub size: u64,
     pub was: Ratio,
     /// The current ratio, from one short burst.
@@ -37,8 +37,8 @@ pub struct Look {
 
 /// Measures a few cells again, with files in `folder` or in memory. Cells whose ends cannot be created there are
 /// skipped. An empty result means that no cell could be measured.
-pub fn look(profile: &Profile, folder: &Path, stop: &Stop<'_>) -> Vec<Look> {
-    let mut looks: Vec<Look> = Vec::new();
+pub fn look(profile: &Profile, folder: &Path, stop: &StopCheck<'_>) -> Vec<SentinelLook> {
+    let mut looks: Vec<SentinelLook> = Vec::new();
     let places = [folder.to_owned(), "/dev/shm".into()];
     let mut cells: Vec<&Cell> = profile.cells.iter().filter(|cell| is_quick(cell)).collect();
     // Cells with the narrowest intervals first.
@@ -68,7 +68,7 @@ fn is_quick(cell: &Cell) -> bool {
 }
 
 /// Returns the ends of a cell, if they can be created with files in `place`.
-fn ends_of(cell: &Cell, place: &Path) -> Option<Ends> {
+fn ends_of(cell: &Cell, place: &Path) -> Option<EndPair> {
     let end = |key: &str| match key {
         "memory" => Some(EndKind::Memory),
         COLD => Some(EndKind::Cold),
@@ -80,18 +80,18 @@ fn ends_of(cell: &Cell, place: &Path) -> Option<Ends> {
         file if file.starts_with("file:") => Some(EndKind::File(place.to_owned())),
         _ => None,
     };
-    let ends = Ends { source: end(&cell.source)?, sink: end(&cell.sink)? };
+    let ends = EndPair { source: end(&cell.source)?, sink: end(&cell.sink)? };
     (ends.contest().keys(&ends).ok()? == EndKeys::of(cell)).then_some(ends)
 }
 
-fn look_again(cell: &Cell, ends: &Ends, stop: &Stop<'_>) -> Option<Look> {
-    let way = Way { name: cell.mechanism.clone(), tuning: cell.tuning.clone() };
+fn look_again(cell: &Cell, ends: &EndPair, stop: &StopCheck<'_>) -> Option<SentinelLook> {
+    let way = TunedMethod { name: cell.mechanism.clone(), tuning: cell.tuning.clone() };
     let job = ContestJob {
         ends: ends.clone(),
         load: Load::Idle,
         sink_state: SinkState::Fresh,
         sizes: vec![cell.size],
-        ways: Ways::Only(vec![way.clone()]),
+        ways: WantedMethods::Only(vec![way.clone()]),
         rounds: ROUNDS,
         budget: FOR_EACH,
         seed: 1,
@@ -99,8 +99,9 @@ fn look_again(cell: &Cell, ends: &Ends, stop: &Stop<'_>) -> Option<Look> {
     };
     let session = InProcess.run(&job, stop);
     let size = session.sizes.first()?;
-    let is = size.log.ratio(size.arm(&way)?, 0, &PerByte(Metric::Wall), &mut Random::new(1))?;
-    Some(Look {
+    let is =
+        size.log.ratio(size.arm(&way)?, 0, &PerByte(SampleMetric::Wall), &mut Random::new(1))?;
+    Some(SentinelLook {
         pair: ends.to_string(),
         way,
         size: cell.size,

@@ -5,38 +5,38 @@ use thalweg_core::Unfit;
 
 use super::{
     contest::Arena,
-    job::{ContestJob, Line, SizeLog, Way},
-    share::{LEAST_ROUNDS, Share, Shares},
+    job::{ContestJob, SizeLog, SurveyLine, TunedMethod},
+    share::{LEAST_ROUNDS, Shares, TimeShare},
 };
 use crate::{
-    Stop,
+    StopCheck,
     experiment::Experiment,
-    log::Log,
-    schedule::{Failure, Lineup, Rules, Sampled, Schedule},
+    log::SampleLog,
+    schedule::{Lineup, Rules, SampleFailure, SampledArm, Schedule},
     stats::Random,
 };
 
 /// Measures and reports line by line. If the session is cancelled, the last line is missing.
-pub fn run(job: &ContestJob, stop: &Stop<'_>, answer: &mut dyn FnMut(Line)) {
-    let session = Session { job, stop, began: Instant::now() };
+pub fn run(job: &ContestJob, stop: &StopCheck<'_>, answer: &mut dyn FnMut(SurveyLine)) {
+    let session = SurveySession { job, stop, began: Instant::now() };
     match session.run(answer) {
-        Ok(()) => answer(Line::Done),
-        Err(Failure::Cancelled) => {}
-        Err(Failure::Unfit(unfit)) => answer(Line::Failed(unfit.reason)),
+        Ok(()) => answer(SurveyLine::Done),
+        Err(SampleFailure::Cancelled) => {}
+        Err(SampleFailure::Unfit(unfit)) => answer(SurveyLine::Failed(unfit.reason)),
     }
 }
 
-struct Session<'j> {
+struct SurveySession<'j> {
     job: &'j ContestJob,
-    stop: &'j Stop<'j>,
+    stop: &'j StopCheck<'j>,
     began: Instant,
 }
 
-impl Session<'_> {
-    fn run(&self, answer: &mut dyn FnMut(Line)) -> Result<(), Failure> {
+impl SurveySession<'_> {
+    fn run(&self, answer: &mut dyn FnMut(SurveyLine)) -> Result<(), SampleFailure> {
         let job = self.job;
         let failed =
-            |e: std::io::Error| Failure::Unfit(Unfit::because(format!("{}: {e}", job.ends)));
+            |e: std::io::Error| SampleFailure::Unfit(Unfit::because(format!("{}: {e}", job.ends)));
         let (mut place, mut ways) = job.ends.contest().open(job, self.stop, answer)?;
         let mut random = Random::new(job.seed);
         let mut shares = Shares::new(&job.sizes, job.rounds);
@@ -44,15 +44,15 @@ impl Session<'_> {
             let left = job.budget.saturating_sub(self.began.elapsed());
             let Some(share) = shares.next(n, ways.len(), left) else {
                 let reason = "it does not fit the budget".to_owned();
-                answer(Line::Skipped { size, reason });
+                answer(SurveyLine::Skipped { size, reason });
                 continue;
             };
             if n > 0 && !place.has_room(size, ways.len()) {
-                answer(Line::Skipped { size, reason: "there is no room for it".to_owned() });
+                answer(SurveyLine::Skipped { size, reason: "not enough room".to_owned() });
                 continue;
             }
             place.resize(size).map_err(failed)?;
-            let done = self.size(place.as_ref(), &mut ways, (size, share), &mut random, answer)?;
+            let done = self.size(place.as_ref(), &mut ways, size, share, &mut random, answer)?;
             shares.learn(n, done);
         }
         Ok(())
@@ -63,11 +63,12 @@ impl Session<'_> {
     fn size(
         &self,
         place: &dyn Arena,
-        ways: &mut Vec<Way>,
-        (size, share): (u64, Share),
+        ways: &mut Vec<TunedMethod>,
+        size: u64,
+        share: TimeShare,
         random: &mut Random,
-        answer: &mut dyn FnMut(Line),
-    ) -> Result<Duration, Failure> {
+        answer: &mut dyn FnMut(SurveyLine),
+    ) -> Result<Duration, SampleFailure> {
         let until = self.began.elapsed() + share.allotted;
         let (mut arms, mut took_part, mut memory) = (Vec::new(), Vec::new(), Vec::new());
         ways.retain(|way| {
@@ -81,9 +82,9 @@ impl Session<'_> {
                     took_part.push(way.clone());
                     true
                 }
-                Err(Failure::Cancelled) => true,
-                Err(Failure::Unfit(unfit)) => {
-                    answer(Line::Unfit { way: way.clone(), reason: unfit.reason });
+                Err(SampleFailure::Cancelled) => true,
+                Err(SampleFailure::Unfit(unfit)) => {
+                    answer(SurveyLine::Unfit { way: way.clone(), reason: unfit.reason });
                     false
                 }
             }
@@ -92,7 +93,7 @@ impl Session<'_> {
         let (true, Some(reference)) =
             (took_part.first().is_some_and(|way| self.is_reference(way)), arms.first_mut())
         else {
-            return Err(Failure::Unfit(Unfit::because("the reference does not work here")));
+            return Err(SampleFailure::Unfit(Unfit::because("the reference does not work here")));
         };
         let one = place.time_of_one(reference.arm.as_mut())?;
         let transfers = place.fitting((share.sample.as_secs_f64() / one.as_secs_f64()) as u64);
@@ -101,27 +102,28 @@ impl Session<'_> {
         // Two rounds always run, even if the trials have used up the time.
         let round = share.sample.max(one) * 2 * (arms.len() as u32 + 1);
         let until = until.max(self.began.elapsed() + round * LEAST_ROUNDS as u32);
-        let log = self.rounds((&took_part, arms), until, random)?;
+        let log = self.rounds(&took_part, arms, until, random)?;
         for (arm, way) in took_part.iter().enumerate().filter(|(arm, _)| log.arms[*arm].failed) {
             let reason = log.arms[arm].dropped.clone().unwrap_or_default();
-            answer(Line::Unfit { way: way.clone(), reason });
+            answer(SurveyLine::Unfit { way: way.clone(), reason });
             ways.retain(|known| known != way);
         }
-        answer(Line::Size(SizeLog { size, transfers, ways: took_part, memory, log }));
+        answer(SurveyLine::Size(SizeLog { size, transfers, ways: took_part, memory, log }));
         Ok(one)
     }
 
     /// Returns `true` if this is the mechanism with which the others are compared.
-    fn is_reference(&self, way: &Way) -> bool {
+    fn is_reference(&self, way: &TunedMethod) -> bool {
         way.tuning.is_default() && self.job.ends.contest().is_reference(&way.name)
     }
 
     fn rounds(
         &self,
-        (ways, arms): (&[Way], Vec<Sampled<'_>>),
+        ways: &[TunedMethod],
+        arms: Vec<SampledArm<'_>>,
         until: Duration,
         random: &mut Random,
-    ) -> Result<Log, Failure> {
+    ) -> Result<SampleLog, SampleFailure> {
         let mut experiment = Experiment::default();
         for (way, arm) in ways.iter().zip(arms) {
             experiment.enter(&way.to_string(), arm);

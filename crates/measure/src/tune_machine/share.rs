@@ -13,7 +13,7 @@ pub(super) const LEAST_ROUNDS: usize = 2;
 
 /// The share of one size.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Share {
+pub(super) struct TimeShare {
     /// Total time for the size.
     pub allotted: Duration,
     pub sample: Duration,
@@ -34,7 +34,7 @@ impl Shares {
 
     /// Returns the share of the `n`-th size in the remaining time for this number of mechanisms; `None` if the time
     /// is too short. The first size always gets a share.
-    pub fn next(&self, n: usize, ways: usize, left: Duration) -> Option<Share> {
+    pub fn next(&self, n: usize, ways: usize, left: Duration) -> Option<TimeShare> {
         let in_a_round = (ways + 1) as f64;
         let times = |rounds: usize| in_a_round * (rounds + SET_UP) as f64;
         let left = left.as_secs_f64();
@@ -52,7 +52,7 @@ impl Shares {
             return None;
         }
         let part = if last <= n + 1 { 1.0 } else { need(&self.sizes[n]) / sum };
-        Some(Share {
+        Some(TimeShare {
             allotted: Duration::try_from_secs_f64(left * part).unwrap_or_default(),
             sample: Duration::from_secs_f64(sample),
         })

@@ -7,16 +7,16 @@ use thalweg_core::{
 };
 
 use super::{
-    job::{EndKeys, Way},
-    pair::Ends,
-    sum::Survey,
+    job::{EndKeys, TunedMethod},
+    pair::EndPair,
+    pair_survey::PairSurvey,
 };
-use crate::{outcome::Outcome, sample::Metric, stats::Verdict};
+use crate::{outcome::RatioOutcome, sample::SampleMetric, stats::RatioVerdict};
 
 /// One pair of ends at one size.
 #[derive(Clone, Debug, Serialize)]
-pub struct Row {
-    pub pair: Ends,
+pub struct SurveyRow {
+    pub pair: EndPair,
     /// The background load.
     pub load: Load,
     /// The state of the sink before each transfer.
@@ -25,19 +25,19 @@ pub struct Row {
     pub zero_copy: bool,
     pub size: u64,
     /// The planner's choice.
-    pub winner: Way,
+    pub winner: TunedMethod,
     /// The best of the others.
-    pub runner_up: Option<Way>,
+    pub runner_up: Option<TunedMethod>,
     /// The wall time (or CPU time) of the winner relative to the runner-up.
     pub ratio: Option<Ratio>,
     pub noise: f64,
     /// The verdict on that ratio. Anything but `faster` is a tie, or a safer mechanism of equal speed.
-    pub verdict: Option<Verdict>,
+    pub verdict: Option<RatioVerdict>,
 }
 
 /// A transfer and its requirements.
 #[derive(Clone, Copy, Debug)]
-pub struct Asked {
+pub struct AskedMethod {
     pub size: u64,
     /// The required guarantees.
     pub needs: Guarantees,
@@ -49,7 +49,7 @@ pub struct Asked {
 }
 
 /// Returns the facts of a job between ends named in a profile; `None` if the names are unknown.
-pub fn facts_between(keys: &EndKeys, asked: &Asked) -> Option<Facts> {
+pub fn facts_between(keys: &EndKeys, asked: &AskedMethod) -> Option<Facts> {
     let source = EndFacts::of_key(&keys.source, &keys.options[0])?;
     let mut sink = EndFacts::of_key(keys.sink(), &keys.options[1])?;
     sink.filled = asked.sink_state == SinkState::Resident;
@@ -62,7 +62,7 @@ pub fn facts_between(keys: &EndKeys, asked: &Asked) -> Option<Facts> {
 
 /// Returns the planner's plan for such a job among the measured mechanisms. A mechanism without measurements is not
 /// known to work.
-pub fn verdict_on(profile: &Profile, keys: &EndKeys, asked: &Asked) -> Option<Plan> {
+pub fn verdict_on(profile: &Profile, keys: &EndKeys, asked: &AskedMethod) -> Option<Plan> {
     let facts = facts_between(keys, asked)?;
     let known = profile.known(&facts, asked.load);
     let mut request = Request { prefer: asked.prefer, load: asked.load, ..Request::default() };
@@ -75,14 +75,14 @@ pub fn verdict_on(profile: &Profile, keys: &EndKeys, asked: &Asked) -> Option<Pl
 }
 
 /// Returns a row for every size of a survey; two rows if weaker guarantees change the choice.
-pub fn rows(survey: &Survey, profile: &Profile, prefer: Prefer) -> Vec<Row> {
+pub fn rows(survey: &PairSurvey, profile: &Profile, prefer: Prefer) -> Vec<SurveyRow> {
     let Some(keys) = survey.keys() else { return Vec::new() };
     let mut rows = Vec::new();
     for size in survey.sizes() {
         let (load, sink_state) = (survey.load, survey.sink_state);
         let mut copied = None;
         for needs in [Guarantees::COPIED, Guarantees::SHARED] {
-            let asked = Asked { size, needs, prefer, load, sink_state };
+            let asked = AskedMethod { size, needs, prefer, load, sink_state };
             let Some(winner) = keys.contest().choice(profile, keys, &asked) else { continue };
             if copied.as_ref() == Some(&winner) {
                 continue;
@@ -94,19 +94,19 @@ pub fn rows(survey: &Survey, profile: &Profile, prefer: Prefer) -> Vec<Row> {
     rows
 }
 
-fn row(survey: &Survey, asked: &Asked, winner: Way) -> Row {
+fn row(survey: &PairSurvey, asked: &AskedMethod, winner: TunedMethod) -> SurveyRow {
     let metric = metric_of(asked.prefer);
     let size = asked.size;
     let ways = survey.ways(size);
-    let keeps = |way: &Way| survey.ends.contest().keeps(&survey.ends, way, asked.needs);
+    let keeps = |way: &TunedMethod| survey.ends.contest().keeps(&survey.ends, way, asked.needs);
     let others = ways.iter().filter(|way| way.name != winner.name && keeps(way));
     let ratios = others
-        .filter_map(|other| Some((survey.ratio(size, (&winner, other), metric)?, other.clone())));
+        .filter_map(|other| Some((survey.ratio(size, &winner, other, metric)?, other.clone())));
     // The fastest of the others is the one with the largest ratio of the winner to it.
     let best = ratios.max_by(|(a, _), (b, _)| a.ratio.total_cmp(&b.ratio));
     let noise = survey.noise(size, metric);
     let ratio = best.as_ref().map(|(ratio, _)| *ratio);
-    Row {
+    SurveyRow {
         pair: survey.ends.clone(),
         load: asked.load,
         sink_state: asked.sink_state,
@@ -114,13 +114,13 @@ fn row(survey: &Survey, asked: &Asked, winner: Way) -> Row {
         size,
         winner,
         runner_up: best.map(|(_, way)| way),
-        verdict: ratio.map(|ratio| Outcome { ratio, noise }.word()),
+        verdict: ratio.map(|ratio| RatioOutcome { ratio, noise }.word()),
         ratio,
         noise,
     }
 }
 
 /// Returns the metric for a preference. The planner judges memory, and its rows show wall time.
-pub fn metric_of(prefer: Prefer) -> Metric {
-    if prefer == Prefer::Cpu { Metric::Cpu } else { Metric::Wall }
+pub fn metric_of(prefer: Prefer) -> SampleMetric {
+    if prefer == Prefer::Cpu { SampleMetric::Cpu } else { SampleMetric::Wall }
 }

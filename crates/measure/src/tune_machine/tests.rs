@@ -1,25 +1,25 @@
 //! Simulated sessions whose truth is known, and small real ones. How fast anything is stays out.
 
-use super::{table::Asked, *};
+use super::{table::AskedMethod, *};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use thalweg_core::{Guarantees, Prefer, Tuning, profile::Cell};
 
 use crate::{
-    busy::Busy,
-    log::{Entry, Log},
+    busy::BusyProcessors,
+    log::{LogEntry, SampleLog},
     sample::Sample,
     schedule::order,
-    stats::Verdict,
+    stats::RatioVerdict,
 };
 
 /// Sessions in which every way has a known time, times noise, times the mood of the session.
 struct Simulated {
     /// Seconds per transfer of a way at a size under a load.
-    truth: fn(&Way, u64, Load) -> f64,
-    ways: Vec<Way>,
+    truth: fn(&TunedMethod, u64, Load) -> f64,
+    ways: Vec<TunedMethod>,
     noise: f64,
     mood: f64,
-    broken: Option<Way>,
+    broken: Option<TunedMethod>,
     random: Random,
     jobs: Vec<ContestJob>,
     /// How busy other work keeps the machine, look by look; quiet when there are no more.
@@ -29,8 +29,8 @@ struct Simulated {
 }
 
 impl Simulated {
-    fn new(truth: fn(&Way, u64, Load) -> f64, ways: &[&str]) -> Self {
-        let ways = ways.iter().map(|name| Way::plain(name)).collect();
+    fn new(truth: fn(&TunedMethod, u64, Load) -> f64, ways: &[&str]) -> Self {
+        let ways = ways.iter().map(|name| TunedMethod::plain(name)).collect();
         let (random, jobs) = (Random::new(7), Vec::new());
         let (looks, disturbed) = (Vec::new(), None);
         Self { truth, ways, noise: 0.02, mood: 0.02, broken: None, random, jobs, looks, disturbed }
@@ -41,8 +41,8 @@ impl Simulated {
         spread * ((0..12).map(|_| self.random.unit()).sum::<f64>() - 6.0)
     }
 
-    fn size(&mut self, job: &ContestJob, ways: &[Way], size: u64) -> SizeLog {
-        let mut log = Log::default();
+    fn size(&mut self, job: &ContestJob, ways: &[TunedMethod], size: u64) -> SizeLog {
+        let mut log = SampleLog::default();
         for way in ways {
             log.enter(&way.to_string());
         }
@@ -60,7 +60,7 @@ impl Simulated {
                     if waits { (wall / 2, 100) } else { (Duration::ZERO, 0) };
                 let own = Sample { wall, user: wall, bytes: size, ..Sample::default() };
                 let sample = Sample { waited, busy_ticks, ..own };
-                Entry { arm, sample, cost: wall }
+                LogEntry { arm, sample, cost: wall }
             });
             let round = round.collect();
             log.rounds.push(round);
@@ -71,13 +71,15 @@ impl Simulated {
 }
 
 impl Runner for Simulated {
-    fn run(&mut self, job: &ContestJob, _: &Stop<'_>) -> ContestLog {
+    fn run(&mut self, job: &ContestJob, _: &StopCheck<'_>) -> ContestLog {
         self.jobs.push(job.clone());
         let mut ways = self.ways.clone();
         match &job.ways {
-            Ways::All => ways.push(Way { name: "splice".into(), tuning: GOOD.clone() }),
-            Ways::These(more) => ways.extend(more.iter().cloned()),
-            Ways::Only(_) => {}
+            WantedMethods::All => {
+                ways.push(TunedMethod { name: "splice".into(), tuning: GOOD.clone() })
+            }
+            WantedMethods::These(more) => ways.extend(more.iter().cloned()),
+            WantedMethods::Only(_) => {}
         }
         let pipe = || "pipe".to_owned();
         let ends = EndKeys { source: pipe(), sink: pipe(), options: Default::default() };
@@ -89,17 +91,17 @@ impl Runner for Simulated {
         log
     }
 
-    fn busy(&mut self) -> Option<Busy> {
+    fn busy(&mut self) -> Option<BusyProcessors> {
         let processors = if self.looks.is_empty() { 0.0 } else { self.looks.remove(0) };
-        Some(Busy { processors, of: 4 })
+        Some(BusyProcessors { processors, of: 4 })
     }
 }
 
 static GOOD: std::sync::LazyLock<Tuning> =
     std::sync::LazyLock::new(|| Tuning::of("pipe", 64 << 10));
 
-fn plan_of<'p>(pairs: &[&str], stop: &'p Stop<'p>) -> Plan<'p> {
-    Plan {
+fn plan_of<'p>(pairs: &[&str], stop: &'p StopCheck<'p>) -> SurveyPlan<'p> {
+    SurveyPlan {
         pairs: pairs.iter().map(|text| text.parse().unwrap()).collect(),
         depth: Depth::Quick,
         budget: Duration::from_secs(3),
@@ -115,7 +117,7 @@ fn found(runner: &mut dyn Runner, pairs: &[&str]) -> SurveyResult {
 
 /// `splice` takes 0.7 of the reference's time when idle and 1.4 when loaded; its good tuning a
 /// quarter less.
-fn known_truth(way: &Way, size: u64, load: Load) -> f64 {
+fn known_truth(way: &TunedMethod, size: u64, load: Load) -> f64 {
     let base = 1e-5 + size as f64 * 1e-10;
     let factor = match (way.name.as_str(), load) {
         ("splice", Load::Idle) => 0.7,
@@ -125,7 +127,7 @@ fn known_truth(way: &Way, size: u64, load: Load) -> f64 {
     base * factor * if way.tuning.is_default() { 1.0 } else { 0.75 }
 }
 
-fn cell<'c>(cells: &'c [Cell], way: &Way, load: Load) -> Vec<&'c Cell> {
+fn cell<'c>(cells: &'c [Cell], way: &TunedMethod, load: Load) -> Vec<&'c Cell> {
     let of_it = cells.iter().filter(|cell| cell.mechanism == way.name && cell.load == load);
     of_it.filter(|cell| cell.tuning == way.tuning).collect()
 }
@@ -134,11 +136,11 @@ fn cell<'c>(cells: &'c [Cell], way: &Way, load: Load) -> Vec<&'c Cell> {
 fn known_ratios_are_recovered_and_the_planner_follows_the_load() {
     let mut runner = Simulated::new(known_truth, &["read-write", "splice"]);
     let found = found(&mut runner, &["pipe:pipe"]);
-    let tuned = Way { name: "splice".into(), tuning: GOOD.clone() };
+    let tuned = TunedMethod { name: "splice".into(), tuning: GOOD.clone() };
     let sizes = Depth::Quick.sizes(&"pipe:pipe".parse().unwrap());
     for (way, load, truth) in [
-        (Way::plain("splice"), Load::Idle, 0.7),
-        (Way::plain("splice"), Load::Loaded, 1.4),
+        (TunedMethod::plain("splice"), Load::Idle, 0.7),
+        (TunedMethod::plain("splice"), Load::Loaded, 1.4),
         (tuned.clone(), Load::Idle, 0.525),
     ] {
         let cells = cell(&found.cells, &way, load);
@@ -154,12 +156,15 @@ fn known_ratios_are_recovered_and_the_planner_follows_the_load() {
     let choice = |load| {
         let keys = found.surveys[0].keys().unwrap();
         let (needs, prefer, sink_state) = (Guarantees::COPIED, Prefer::Wall, SinkState::Fresh);
-        let asked = Asked { size: 100_000, needs, prefer, load, sink_state };
+        let asked = AskedMethod { size: 100_000, needs, prefer, load, sink_state };
         let plan = verdict_on(&profile, keys, &asked).unwrap();
         let chosen = plan.chosen().unwrap();
-        Way { name: chosen.mechanism.into(), tuning: chosen.tuning.clone() }
+        TunedMethod { name: chosen.mechanism.into(), tuning: chosen.tuning.clone() }
     };
-    assert_eq!((choice(Load::Idle), choice(Load::Loaded)), (tuned, Way::plain("read-write")));
+    assert_eq!(
+        (choice(Load::Idle), choice(Load::Loaded)),
+        (tuned, TunedMethod::plain("read-write"))
+    );
 }
 
 #[test]
@@ -174,7 +179,7 @@ fn sessions_that_other_work_met_are_of_the_loaded_machine_or_of_none() {
     let measured = |looks: &[f64], disturbed, loads: &[Load]| {
         let mut runner = Simulated::new(known_truth, &["read-write", "splice"]);
         (runner.looks, runner.disturbed) = (looks.to_vec(), disturbed);
-        let plan = Plan { loads: loads.to_vec(), ..plan_of(&["pipe:pipe"], &|| Ok(())) };
+        let plan = SurveyPlan { loads: loads.to_vec(), ..plan_of(&["pipe:pipe"], &|| Ok(())) };
         survey(&plan, &mut runner, &mut |_| ()).unwrap()
     };
     let both = [Load::Idle, Load::Loaded];
@@ -210,7 +215,9 @@ fn sessions_are_spread_and_the_scout_comes_first() {
     let mut runner = Simulated::new(known_truth, &["read-write", "splice"]);
     let found = found(&mut runner, &["pipe:pipe", "pipe:tcp"]);
     assert_eq!((found.sessions, runner.jobs.len()), (14, 14));
-    assert!(runner.jobs[..2].iter().all(|job| job.ways == Ways::All && job.load == Load::Idle));
+    assert!(
+        runner.jobs[..2].iter().all(|job| job.ways == WantedMethods::All && job.load == Load::Idle)
+    );
     // Each pass has every survey once, and the passes differ.
     let passes: Vec<Vec<String>> = runner.jobs[2..]
         .chunks(4)
@@ -233,8 +240,8 @@ fn ways_that_are_alike_are_a_tie_and_the_earlier_one_is_taken() {
     let mut profile = Profile::new();
     found.teach(&mut profile);
     for row in found.surveys.iter().flat_map(|survey| rows(survey, &profile, Prefer::Wall)) {
-        assert_eq!(row.winner, Way::plain("read-write"), "{row:?}");
-        assert_eq!(row.verdict, Some(Verdict::NoDifferenceShown), "{row:?}");
+        assert_eq!(row.winner, TunedMethod::plain("read-write"), "{row:?}");
+        assert_eq!(row.verdict, Some(RatioVerdict::NoDifferenceShown), "{row:?}");
         assert_eq!(row.runner_up.map(|way| way.name), Some("splice".to_owned()));
     }
 }
@@ -248,7 +255,7 @@ fn a_way_that_was_wrong_once_is_out() {
             load: Load::Idle,
             sink_state: SinkState::Fresh,
             sizes: vec![4096],
-            ways: Ways::These(Vec::new()),
+            ways: WantedMethods::These(Vec::new()),
             rounds: 5,
             budget: Duration::ZERO,
             seed: 1,
@@ -256,10 +263,10 @@ fn a_way_that_was_wrong_once_is_out() {
         };
         let sessions = (0..3).map(|_| runner.run(&job, &|| Ok(()))).collect();
         let (load, sink_state) = (Load::Idle, SinkState::Fresh);
-        Survey { ends: job.ends, load, sink_state, sessions }
+        PairSurvey { ends: job.ends, load, sink_state, sessions }
     };
     assert_eq!(survey_of(&mut runner).cells("now").len(), 2);
-    runner.broken = Some(Way::plain("splice"));
+    runner.broken = Some(TunedMethod::plain("splice"));
     let cells = survey_of(&mut runner).cells("now");
     assert!(cells.len() == 1 && cells[0].mechanism == "read-write", "{cells:?}");
 }
@@ -277,7 +284,10 @@ fn a_true_profile_has_little_regret_and_a_false_one_much() {
                 load,
                 sink_state: SinkState::Fresh,
                 sizes: vec![5001, 70_001, 900_001],
-                ways: Ways::These(vec![Way { name: "splice".into(), tuning: GOOD.clone() }]),
+                ways: WantedMethods::These(vec![TunedMethod {
+                    name: "splice".into(),
+                    tuning: GOOD.clone(),
+                }]),
                 rounds: 20,
                 budget: Duration::ZERO,
                 seed: 1,
@@ -285,7 +295,7 @@ fn a_true_profile_has_little_regret_and_a_false_one_much() {
             };
             let sessions = (0..3).map(|_| runner.run(&job, &|| Ok(()))).collect();
             let (ends, sink_state) = (job.ends, job.sink_state);
-            surveys.push(Survey { ends, load, sink_state, sessions });
+            surveys.push(PairSurvey { ends, load, sink_state, sessions });
         }
         let regrets: Vec<_> =
             surveys.iter().flat_map(|s| regret::regrets(s, profile, Prefer::Wall)).collect();
@@ -312,16 +322,19 @@ fn a_choice_that_failed_in_the_check_is_not_passed_over_in_silence() {
         load: Load::Idle,
         sink_state: SinkState::Fresh,
         sizes: vec![5001],
-        ways: Ways::These(vec![Way { name: "splice".into(), tuning: GOOD.clone() }]),
+        ways: WantedMethods::These(vec![TunedMethod {
+            name: "splice".into(),
+            tuning: GOOD.clone(),
+        }]),
         rounds: 6,
         budget: Duration::ZERO,
         seed: 1,
         exact: false,
     };
-    runner.broken = Some(Way { name: "splice".into(), tuning: GOOD.clone() });
+    runner.broken = Some(TunedMethod { name: "splice".into(), tuning: GOOD.clone() });
     let sessions = vec![runner.run(&job, &|| Ok(()))];
     let (ends, load, sink_state) = (job.ends, job.load, job.sink_state);
-    let survey = Survey { ends, load, sink_state, sessions };
+    let survey = PairSurvey { ends, load, sink_state, sessions };
     let regrets = regret::regrets(&survey, &profile, Prefer::Wall);
     assert_eq!((regrets[0].points.len(), &regrets[0].unscored[..]), (0, &[5001][..]));
 }
@@ -333,7 +346,7 @@ fn what_is_measured_over_both_states_of_a_sink_is_checked_over_both() {
         (Depth::Standard, "pipe:file"),
         (Depth::Quick, "pipe:file"),
     ] {
-        let plan = Plan { depth, ..plan_of(&[pair], &|| Ok(())) };
+        let plan = SurveyPlan { depth, ..plan_of(&[pair], &|| Ok(())) };
         let states = |jobs: &[ContestJob]| {
             let states: Vec<SinkState> = jobs.iter().map(|job| job.sink_state).collect();
             [SinkState::Fresh, SinkState::Resident].map(|state| states.contains(&state))
@@ -342,7 +355,7 @@ fn what_is_measured_over_both_states_of_a_sink_is_checked_over_both() {
         survey(&plan, &mut runner, &mut |_| ()).unwrap();
         let measured = states(&runner.jobs);
         runner.jobs.clear();
-        check::check(&plan, (&Profile::new(), Prefer::Wall), &mut runner, &mut |_| ()).unwrap();
+        check::check(&plan, &Profile::new(), Prefer::Wall, &mut runner, &mut |_| ()).unwrap();
         assert_eq!(states(&runner.jobs), measured, "{depth:?} {pair}");
         assert_eq!(measured[1], pair == "pipe:file" && depth == Depth::Standard);
     }
@@ -354,12 +367,12 @@ fn the_largest_size_is_measured_last_and_checked_up_to_where_there_is_much_time(
     for (times, most) in [(1, 1 << 28), (3, 1 << 30)] {
         let depth = Depth::Standard;
         let budget = depth.budget() * times;
-        let plan = Plan { depth, budget, ..plan_of(&["memory:memory"], &|| Ok(())) };
+        let plan = SurveyPlan { depth, budget, ..plan_of(&["memory:memory"], &|| Ok(())) };
         runner.jobs.clear();
         survey(&plan, &mut runner, &mut |_| ()).unwrap();
         assert!(runner.jobs.iter().all(|job| job.sizes.last() == Some(&most)));
         runner.jobs.clear();
-        check::check(&plan, (&Profile::new(), Prefer::Wall), &mut runner, &mut |_| ()).unwrap();
+        check::check(&plan, &Profile::new(), Prefer::Wall, &mut runner, &mut |_| ()).unwrap();
         let sizes = &runner.jobs[0].sizes;
         assert!(sizes.is_sorted() && (most / 4..most).contains(sizes.last().unwrap()), "{sizes:?}");
     }
@@ -382,7 +395,7 @@ fn stopping_ends_it_after_the_session_that_runs() {
 fn a_session_that_fails_is_told_once() {
     struct Failing;
     impl Runner for Failing {
-        fn run(&mut self, _: &ContestJob, _: &Stop<'_>) -> ContestLog {
+        fn run(&mut self, _: &ContestJob, _: &StopCheck<'_>) -> ContestLog {
             ContestLog { failed: Some("no room".into()), ..ContestLog::default() }
         }
     }

@@ -93,8 +93,12 @@ impl Download {
             return Ok(());
         }
         let directory = directory.try_clone().map_err(|_| failed("fcntl")(Errno::MFILE))?;
-        let mut keeper =
-            JournalKeeper::new(directory, name.clone(), JournalSource::Remote(remote.clone()), true);
+        let mut keeper = JournalKeeper::new(
+            directory,
+            name.clone(),
+            JournalSource::Remote(remote.clone()),
+            true,
+        );
         keeper.note_ranges(&self.done);
         keeper.write();
         self.keeper = Some(keeper);

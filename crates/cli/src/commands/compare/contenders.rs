@@ -3,7 +3,7 @@
 use std::ffi::{OsStr, OsString};
 use thalweg_measure::{
     arms::command::{fill, find},
-    compare::Contender,
+    compare::ComparedCommand,
 };
 
 use super::args::{CompareArgs, Scan};
@@ -17,7 +17,7 @@ type Values<'s> = Vec<(&'s Scan, &'s str)>;
 
 /// Returns the commands. Several commands are compared with the first one at equal values. A single command is
 /// compared with itself at the first values.
-pub fn read(args: &CompareArgs) -> Result<Vec<Contender>, CommandFailure> {
+pub fn read(args: &CompareArgs) -> Result<Vec<ComparedCommand>, CommandFailure> {
     let commands = commands(args)?;
     let option = |option, text: &Option<String>| {
         text.as_ref().map_or(Ok(Vec::new()), |text| in_shell(args, option, text))
@@ -28,7 +28,7 @@ pub fn read(args: &CompareArgs) -> Result<Vec<Contender>, CommandFailure> {
         let (names, commands) = (args.name.len(), commands.len());
         return Err(usage(format!("--name: {names} names for {commands} commands")));
     }
-    let mut contenders: Vec<Contender> = Vec::new();
+    let mut contenders: Vec<ComparedCommand> = Vec::new();
     for values in combinations(&args.scan) {
         let first = if commands.len() == 1 { 0 } else { contenders.len() };
         for (number, command) in commands.iter().enumerate() {
@@ -37,7 +37,7 @@ pub fn read(args: &CompareArgs) -> Result<Vec<Contender>, CommandFailure> {
                 Some(name) => named(name, &values),
                 None => joined(&filled(&command.written, &values)),
             };
-            contenders.push(Contender {
+            contenders.push(ComparedCommand {
                 name,
                 words,
                 against: (first != contenders.len()).then_some(first),

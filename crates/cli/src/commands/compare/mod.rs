@@ -7,8 +7,8 @@ mod printed;
 use serde::Serialize;
 use thalweg_core::atomic_file::write_file;
 use thalweg_measure::{
-    busy::Busy,
-    compare::{self, Compare, CompareError, Comparison, Rounds},
+    busy::BusyProcessors,
+    compare::{self, CompareError, CompareJob, CompareResult, Rounds},
     stats::Random,
 };
 use thalweg_sys::signal;
@@ -35,7 +35,7 @@ impl Subcommand for CompareArgs {
         let _ = signal::catch_interrupts();
         let metric = self.metric.get();
         let runs = Runs::new(!self.json);
-        let found = compare::run(&Compare {
+        let found = compare::run(&CompareJob {
             contenders: &contenders,
             metric: &metric,
             rounds: self.runs.map_or(Rounds::AtLeast(self.min_time), |n| Rounds::Fixed(n as usize)),
@@ -49,7 +49,7 @@ impl Subcommand for CompareArgs {
         });
         runs.finish();
         let found = found.map_err(|error| failure(&error))?;
-        if let Some(busy) = found.busy.filter(Busy::is_much) {
+        if let Some(busy) = found.busy.filter(BusyProcessors::is_much) {
             complain(&format!(
                 "warning: other processes kept {:.1} of {} cores busy before the runs",
                 busy.processors, busy.of
@@ -72,7 +72,7 @@ impl Subcommand for CompareArgs {
     }
 }
 
-fn verdict(args: &CompareArgs, found: &Comparison) -> Exit {
+fn verdict(args: &CompareArgs, found: &CompareResult) -> Exit {
     for row in &found.rows {
         if let Some(why) = &row.failed {
             complain(why);
@@ -93,7 +93,7 @@ fn verdict(args: &CompareArgs, found: &Comparison) -> Exit {
 #[derive(Serialize)]
 struct CompareAnswer<'f> {
     #[serde(flatten)]
-    found: &'f Comparison,
+    found: &'f CompareResult,
     schema: u32,
 }
 

@@ -3,9 +3,9 @@
 use std::fmt::Write;
 use thalweg_core::shown;
 use thalweg_measure::{
-    arms::command::{Better, Metric, What},
-    compare::{Comparison, Figure, Row},
-    stats::Verdict,
+    arms::command::{BetterDirection, MeasuredValue, RunMetric},
+    compare::{CompareResult, CompareRow, ComparedFigure},
+    stats::RatioVerdict,
 };
 
 use crate::output::{
@@ -16,8 +16,8 @@ use crate::output::{
 
 /// The data to print, and the options of printing.
 pub struct Printed<'f> {
-    pub found: &'f Comparison,
-    pub metric: &'f Metric,
+    pub found: &'f CompareResult,
+    pub metric: &'f RunMetric,
     pub color: bool,
 }
 
@@ -48,15 +48,15 @@ impl Printed<'_> {
     }
 
     /// Returns text such as `thalweg copy A B: faster than cp A B: 0.65 [0.60, 0.70] of its time`.
-    fn answer(&self, row: &Row) -> Option<String> {
+    fn answer(&self, row: &CompareRow) -> Option<String> {
         let (other, judged) = (self.found.rows.get(row.against?)?, row.judged());
         let (name, other) = (shown(&row.name), shown(&other.name));
         let (ratio, verdict) = (judged.ratio.as_ref()?, judged.verdict?);
         let interval = interval(ratio);
         let word = word(&judged.metric, verdict);
         Some(match verdict {
-            Verdict::NoDifferenceShown if says_nothing(ratio) => format!("{name}: {interval}"),
-            Verdict::NoDifferenceShown => format!("{name}: {word}: {interval} of {other}"),
+            RatioVerdict::NoDifferenceShown if says_nothing(ratio) => format!("{name}: {interval}"),
+            RatioVerdict::NoDifferenceShown => format!("{name}: {word}: {interval} of {other}"),
             _ => format!(
                 "{name}: {word} than {other}: {interval} of its {}",
                 figure_name(&judged.metric)
@@ -64,22 +64,22 @@ impl Printed<'_> {
         })
     }
 
-    fn line(&self, figure: &Figure) -> String {
+    fn line(&self, figure: &ComparedFigure) -> String {
         let value = figure.value.map_or("-".to_owned(), |value| self.number(figure, value.median));
         let mut line = format!("  {:10} {value:>9}", figure_name(&figure.metric));
         if let Some((ratio, verdict)) = figure.ratio.as_ref().zip(figure.verdict) {
             // The bar extends to the right for smaller numbers, even if larger ones are better.
-            let bar = bar(ratio, Better::Lower);
+            let bar = bar(ratio, BetterDirection::Lower);
             let _ =
                 write!(line, " {:17} {bar:14} {}", interval(ratio), word(&figure.metric, verdict));
         }
         line.trim_end().to_owned() + "\n"
     }
 
-    fn number(&self, figure: &Figure, value: f64) -> String {
+    fn number(&self, figure: &ComparedFigure, value: f64) -> String {
         match figure.metric.as_str() {
-            "wall" => number(value, &What::Wall),
-            "cpu" => number(value, &What::Cpu),
+            "wall" => number(value, &MeasuredValue::Wall),
+            "cpu" => number(value, &MeasuredValue::Cpu),
             _ => number(value, &self.metric.what),
         }
     }
@@ -137,7 +137,7 @@ impl Printed<'_> {
                     s.major_faults,
                     s.voluntary_switches,
                     s.involuntary_switches,
-                    s.told,
+                    s.reported,
                 );
             }
         }
@@ -154,14 +154,14 @@ fn figure_name(metric: &str) -> &str {
     }
 }
 
-fn word(metric: &str, verdict: Verdict) -> &'static str {
+fn word(metric: &str, verdict: RatioVerdict) -> &'static str {
     match (metric, verdict) {
-        (_, Verdict::NoDifferenceShown) => "no difference shown",
-        ("wall", Verdict::Faster) => "faster",
-        ("wall", Verdict::Slower) => "slower",
-        ("cpu" | "maxrss", Verdict::Faster) => "less",
-        ("cpu" | "maxrss", Verdict::Slower) => "more",
-        (_, Verdict::Faster) => "better",
-        (_, Verdict::Slower) => "worse",
+        (_, RatioVerdict::NoDifferenceShown) => "no difference shown",
+        ("wall", RatioVerdict::Faster) => "faster",
+        ("wall", RatioVerdict::Slower) => "slower",
+        ("cpu" | "maxrss", RatioVerdict::Faster) => "less",
+        ("cpu" | "maxrss", RatioVerdict::Slower) => "more",
+        (_, RatioVerdict::Faster) => "better",
+        (_, RatioVerdict::Slower) => "worse",
     }
 }

@@ -9,14 +9,14 @@ use thalweg_core::{
     failed::quoted,
     profile::{Load, Ratio},
 };
-use thalweg_measure::tune_copy::{ArmResult, TuneError, TuneJob, TuneResult, tune};
+use thalweg_measure::tune_copy::{TuneError, TuneJob, TuneResult, TunedArm, tune};
 use thalweg_tree::CopyOptions;
 
 use super::args::CopyArgs;
 use crate::{
     interrupt,
     output::{
-        answer::{TunedAnswer, TunedArm, UnavailableMethod},
+        answer::{TunedAnswer, TunedArmAnswer, UnavailableMethod},
         paint, quantity,
         ratio::{NOT_ENOUGH, says_nothing},
         table::{render, table},
@@ -212,9 +212,9 @@ fn conditions(tuned: &TuneResult) -> String {
 }
 
 /// Sorts the variants by ratio, best first; those that were not compared come last.
-fn ranked(tuned: &TuneResult) -> Vec<&ArmResult> {
-    let mut arms: Vec<&ArmResult> = tuned.arms.iter().collect();
-    let score = |arm: &ArmResult| {
+fn ranked(tuned: &TuneResult) -> Vec<&TunedArm> {
+    let mut arms: Vec<&TunedArm> = tuned.arms.iter().collect();
+    let score = |arm: &TunedArm| {
         let ratio = arm.ratio_to_cp.or(arm.ratio_to_read_write);
         ratio.map_or(f64::MAX, |ratio| ratio.ratio)
     };
@@ -231,7 +231,7 @@ fn interval(ratio: &Ratio) -> String {
 }
 
 /// Returns `true` if the planner chooses this variant.
-fn won(tuned: &TuneResult, arm: &ArmResult) -> bool {
+fn won(tuned: &TuneResult, arm: &TunedArm) -> bool {
     if arm.jobs.is_some() {
         return arm.jobs == tuned.jobs;
     }
@@ -240,7 +240,7 @@ fn won(tuned: &TuneResult, arm: &ArmResult) -> bool {
 }
 
 /// Returns text such as `faster, shares blocks instead of copying, chosen`.
-fn word(tuned: &TuneResult, arm: &ArmResult) -> String {
+fn word(tuned: &TuneResult, arm: &TunedArm) -> String {
     let mut words: Vec<String> = Vec::new();
     if let Some(verdict) = arm.against_cp.filter(|_| arm.ratio_to_cp != Some(Ratio::ONE)) {
         words.push(verdict.to_string());
@@ -259,7 +259,7 @@ fn word(tuned: &TuneResult, arm: &ArmResult) -> String {
 
 /// Returns the results for JSON output.
 pub fn answer(tuned: &TuneResult) -> TunedAnswer {
-    let arms = ranked(tuned).into_iter().map(|arm| TunedArm {
+    let arms = ranked(tuned).into_iter().map(|arm| TunedArmAnswer {
         name: arm.name.clone(),
         ratio_to_cp: arm.ratio_to_cp.map(|ratio| ratio.ratio),
         spread: arm.ratio_to_cp.map(|ratio| (ratio.hi - ratio.lo) / 2.0 / ratio.ratio),

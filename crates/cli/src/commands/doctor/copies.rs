@@ -8,7 +8,7 @@ use std::{
 };
 use thalweg_core::quantity::Size;
 use thalweg_lab::libc_thresholds::{
-    Crossover, Effective, Measuring, SizeEffect, ThresholdsResult, Tried, measure,
+    Crossover, Effective, Measuring, SizeEffect, ThresholdsResult, TriedSetting, measure,
 };
 use thalweg_sys::host::libc_version;
 
@@ -137,7 +137,7 @@ fn crossed(crossover: &Crossover) -> String {
 }
 
 /// Formats a row for each setting; those measured a second time come last.
-fn effects(tried: Vec<&Tried>) -> String {
+fn effects(tried: Vec<&TriedSetting>) -> String {
     let sizes: Vec<String> = tried.first().map_or_else(Vec::new, |one| {
         one.effects.iter().map(|effect| Size(effect.size).to_string()).collect()
     });
@@ -156,7 +156,7 @@ fn effects(tried: Vec<&Tried>) -> String {
 }
 
 fn shows(effect: &SizeEffect) -> bool {
-    effect.verdict != thalweg_measure::stats::Verdict::NoDifferenceShown
+    effect.verdict != thalweg_measure::stats::RatioVerdict::NoDifferenceShown
 }
 
 fn in_full(effect: &SizeEffect) -> String {

@@ -3,7 +3,7 @@
 use rustix::thread::{Timespec, nanosleep};
 use std::{io, os::fd::OwnedFd, path::Path, time::Duration};
 use thalweg_core::shown;
-use thalweg_measure::tune_machine::Ends;
+use thalweg_measure::tune_machine::EndPair;
 use thalweg_serve::server::{AccessLog, ListenAddress, RunningServer, ServeOptions, Timeouts};
 use thalweg_sys::{handed, signal, user::User};
 
@@ -141,7 +141,7 @@ impl ServeArgs {
         let folder = if self.root.is_dir() { Some(&*self.root) } else { self.root.parent() };
         let folder = folder.filter(|folder| !folder.as_os_str().is_empty());
         let at = folder.unwrap_or(Path::new(".")).display();
-        let ends = format!("file:tcp@{at}").parse::<Ends>();
+        let ends = format!("file:tcp@{at}").parse::<EndPair>();
         let measured = match ends {
             Ok(ends) => tune::briefly(ends, TUNING),
             Err(why) => Err(CommandFailure::new(Exit::Failed, why)),

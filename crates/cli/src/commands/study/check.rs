@@ -52,7 +52,7 @@ fn rehearse(args: &StudyArgs, loaded: &Loaded) -> Result<Exit, CommandFailure> {
     let program =
         env::current_exe().map_err(|e| CommandFailure::of_io("find", "this program", &e))?;
     let at = args.at.clone().unwrap_or_else(scratch);
-    let found = Rehearsal::of(loaded, &CATALOGUE, (&program, &at));
+    let found = Rehearsal::of(loaded, &CATALOGUE, &program, &at);
     let found = found.map_err(|reason| CommandFailure::new(Exit::Failed, reason))?;
     let (study, path) = (&loaded.study, loaded.path.display());
     for missing in &found.missing {

@@ -7,7 +7,7 @@ use std::{
 };
 use thalweg_lab::{
     arms::CATALOGUE,
-    study::store::{self, Loaded, Saved, StoreError},
+    study::store::{self, Loaded, SavedResult, StoreError},
 };
 
 use crate::{
@@ -36,7 +36,7 @@ pub fn list(args: &StudyArgs, color: bool) -> Result<Exit, CommandFailure> {
     };
     let kept: Vec<PathBuf> =
         args.save.clone().into_iter().chain(usual.filter(is_trusted)).collect();
-    let mut saved: Vec<Saved> = kept.iter().flat_map(|folder| store::saved(folder)).collect();
+    let mut saved: Vec<SavedResult> = kept.iter().flat_map(|folder| store::saved(folder)).collect();
     saved.sort_by(|a, b| a.began.cmp(&b.began));
     let results = |id: &str| saved.iter().filter(|one| one.study == id).collect::<Vec<_>>();
     if args.json {
@@ -64,7 +64,7 @@ pub fn list(args: &StudyArgs, color: bool) -> Result<Exit, CommandFailure> {
 }
 
 /// Returns text such as `4 results; newest 2026-11-22, standard: 3 reproduced, 2 contradicted`.
-fn known(results: &[&Saved]) -> String {
+fn known(results: &[&SavedResult]) -> String {
     let Some(newest) = results.last() else { return "no result yet".to_owned() };
     let day = newest.began.split('T').next().unwrap_or_default();
     let count = quantity::count(results.len() as u64, "result", "results");
@@ -73,7 +73,7 @@ fn known(results: &[&Saved]) -> String {
 
 fn as_json<'s>(
     loaded: &Result<Loaded, StoreError>,
-    results: &dyn Fn(&str) -> Vec<&'s Saved>,
+    results: &dyn Fn(&str) -> Vec<&'s SavedResult>,
 ) -> Value {
     match loaded {
         Ok(Loaded { study, path, .. }) => {

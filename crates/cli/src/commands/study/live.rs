@@ -3,8 +3,8 @@
 use indicatif::ProgressBar;
 use std::{fmt::Write, io::IsTerminal, time::Duration};
 use thalweg_lab::study::{
-    result::{Place, PlaceCost, StudyResult},
-    run::Progress,
+    result::{Condition, ConditionCost, StudyResult},
+    run::StudyProgress,
 };
 use thalweg_measure::load::BackgroundLoad;
 use thalweg_measure::stats::median;
@@ -27,7 +27,7 @@ const SLOWEST: usize = 5;
 /// The progress display of a run.
 pub struct Live {
     bar: Option<ProgressBar>,
-    place: Option<Place>,
+    place: Option<Condition>,
     /// Rates of each variant in the rounds so far, in 10^9 bytes per second.
     rates: Vec<(String, Vec<f64>)>,
     /// `true` once the expected time was printed.
@@ -42,7 +42,7 @@ impl Live {
     }
 
     /// Shows the progress of the run.
-    pub fn show(&mut self, progress: &Progress<'_>) {
+    pub fn show(&mut self, progress: &StudyProgress<'_>) {
         if !std::mem::replace(&mut self.is_announced, true) {
             let left = quantity::duration(Duration::from_secs(progress.left.as_secs().max(1)));
             note(&format!("{} sessions, about {left}", progress.session[1]));
@@ -85,7 +85,7 @@ impl Live {
         medians
     }
 
-    fn table(&self, progress: &Progress<'_>) -> String {
+    fn table(&self, progress: &StudyProgress<'_>) -> String {
         let mut text = format!("\n{}", fit(&head(progress)));
         let medians = self.medians();
         let most = medians.iter().map(|(_, rate)| *rate).fold(0.0, f64::max);
@@ -97,7 +97,7 @@ impl Live {
         text
     }
 
-    fn line(&self, progress: &Progress<'_>) -> String {
+    fn line(&self, progress: &StudyProgress<'_>) -> String {
         let rates = self.medians().into_iter();
         let rates = rates.map(|(name, rate)| format!("{name} {}", gb_per_s(rate)));
         format!("{}: {} GB/s", head(progress), rates.collect::<Vec<_>>().join(", "))
@@ -105,7 +105,7 @@ impl Live {
 }
 
 /// Returns text such as `002, session 1 of 3, zero-null 16GiB, round 4 of 10, left 1:20`.
-fn head(progress: &Progress<'_>) -> String {
+fn head(progress: &StudyProgress<'_>) -> String {
     let [session, sessions] = progress.session;
     let place = match progress.place {
         Some(place) => {
@@ -119,7 +119,7 @@ fn head(progress: &Progress<'_>) -> String {
 }
 
 /// Returns text such as `zero-null 16GiB busy`.
-fn named(place: &Place) -> String {
+fn named(place: &Condition) -> String {
     let load = if place.load == BackgroundLoad::Idle { "" } else { place.load.name() };
     format!("{} {} {load}", place.cell, place.size).trim_end().to_owned()
 }
@@ -127,7 +127,7 @@ fn named(place: &Place) -> String {
 /// Formats the test cases that took longest, as a hint for making a run shorter; `None` if there are none.
 pub fn slowest(results: &[StudyResult]) -> Option<String> {
     let costs = results.iter().flat_map(|one| one.costs.iter().map(move |cost| (&one.study, cost)));
-    let mut costs: Vec<(&String, &PlaceCost)> = costs.collect();
+    let mut costs: Vec<(&String, &ConditionCost)> = costs.collect();
     costs.sort_by(|(_, a), (_, b)| b.seconds.total_cmp(&a.seconds));
     let dear = costs.iter().take(SLOWEST).map(|(study, cost)| {
         let took = Duration::try_from_secs_f64(cost.seconds).unwrap_or_default();

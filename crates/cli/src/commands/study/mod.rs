@@ -20,8 +20,8 @@ use thalweg_lab::{
     study::{
         carried, new,
         result::StudyResult,
-        run::{self, RunError, Stage},
-        settings::{Settings, Sizes},
+        run::{self, RunError, RunStage},
+        settings::{Settings, SizeSelection},
         store::{self, Loaded},
     },
 };
@@ -68,7 +68,7 @@ impl Subcommand for StudyArgs {
         let answers = run::run(
             &studies,
             &settings,
-            &mut Stage {
+            &mut RunStage {
                 program: &program,
                 at: &at,
                 stop: &interrupt::check,
@@ -223,7 +223,7 @@ fn settings(args: &StudyArgs) -> Result<Settings, CommandFailure> {
             parse_some_bytes(size)
                 .map_err(|e| CommandFailure::new(Exit::Usage, format!("--sizes: {e}")))?;
         }
-        settings.sizes = Sizes::These(args.sizes.clone());
+        settings.sizes = SizeSelection::These(args.sizes.clone());
     }
     let changed = args.sessions.is_some() || args.rounds.is_some() || args.sample.is_some();
     if changed || args.pause.is_some() {

@@ -3,15 +3,17 @@
 use std::{collections::BTreeMap, fmt::Write};
 use thalweg_core::{Guarantees, profile::Ratio};
 use thalweg_lab::study::{
-    file::Origin,
-    result::{ArmResult, ClaimResult, ClaimVerdict, Evidence, Place, RatioResult, StudyResult},
+    file::ArmOrigin,
+    result::{
+        ArmResult, ClaimEvidence, ClaimResult, ClaimVerdict, Condition, RatioResult, StudyResult,
+    },
     tally::Tallies,
 };
 use thalweg_measure::load::BackgroundLoad;
 use thalweg_measure::{
-    outcome::Outcome,
-    sample::{CallsKind, Metric},
-    stats::{Verdict, says_nothing},
+    outcome::RatioOutcome,
+    sample::{CallsKind, SampleMetric},
+    stats::{RatioVerdict, says_nothing},
 };
 
 use crate::output::{
@@ -156,7 +158,7 @@ fn verdict(verdict: ClaimVerdict, color: bool) -> String {
 }
 
 /// Formats a parameter and the verdict that the claim has with it.
-fn flip_text(flip: &Evidence) -> String {
+fn flip_text(flip: &ClaimEvidence) -> String {
     let word = match flip.verdict {
         ClaimVerdict::Reproduced => "holds",
         ClaimVerdict::Contradicted => "does not hold",
@@ -166,8 +168,8 @@ fn flip_text(flip: &Evidence) -> String {
     format!("- {word} with {}", flip.text)
 }
 
-fn places(result: &StudyResult) -> Vec<&Place> {
-    let mut places: Vec<&Place> = Vec::new();
+fn places(result: &StudyResult) -> Vec<&Condition> {
+    let mut places: Vec<&Condition> = Vec::new();
     let missing = result.missing.iter().map(|missing| &missing.place);
     for place in result.arms.iter().map(|arm| &arm.place).chain(missing) {
         if !places.contains(&place) {
@@ -177,7 +179,7 @@ fn places(result: &StudyResult) -> Vec<&Place> {
     places
 }
 
-fn place_text(result: &StudyResult, place: &Place, color: bool) -> String {
+fn place_text(result: &StudyResult, place: &Condition, color: bool) -> String {
     let load = if place.load == BackgroundLoad::Idle {
         String::new()
     } else {
@@ -245,13 +247,13 @@ fn uncounted(arms: &[&ArmResult]) -> BTreeMap<String, String> {
 }
 
 /// Formats every variant relative to the first: wall time, CPU time, and whether their guarantees differ.
-fn ratios(result: &StudyResult, place: &Place) -> String {
+fn ratios(result: &StudyResult, place: &Condition) -> String {
     let own: Vec<&RatioResult> =
         result.ratios.iter().filter(|ratio| ratio.place == *place).collect();
     let Some(first) = own.first() else { return String::new() };
     let mut rows = table(&["", "wall time", "", "CPU time", "", ""]);
-    for clock in own.iter().filter(|ratio| ratio.metric == Metric::Wall) {
-        let cpu = own.iter().find(|ratio| ratio.metric == Metric::Cpu && ratio.a == clock.a);
+    for clock in own.iter().filter(|ratio| ratio.metric == SampleMetric::Wall) {
+        let cpu = own.iter().find(|ratio| ratio.metric == SampleMetric::Cpu && ratio.a == clock.a);
         let (figure, word) =
             cpu.map_or((String::new(), String::new()), |cpu| figure(cpu, result.noise));
         let (clock_figure, clock_word) = self::figure(clock, result.noise);
@@ -275,8 +277,8 @@ fn figure(ratio: &RatioResult, noise: f64) -> (String, String) {
     }
     let interval = format!("{} [{}, {}]", number(r.ratio), number(r.lo), number(r.hi));
     let word = match ratio.verdict {
-        Verdict::NoDifferenceShown => {
-            let smallest = Outcome { ratio: *r, noise }.smallest();
+        RatioVerdict::NoDifferenceShown => {
+            let smallest = RatioOutcome { ratio: *r, noise }.smallest();
             format!("less than {:.0} %", smallest * 100.0)
         }
         word => word.to_string(),
@@ -286,9 +288,9 @@ fn figure(ratio: &RatioResult, noise: f64) -> (String, String) {
 
 fn name(arm: &ArmResult) -> String {
     match arm.origin {
-        Origin::Published => arm.name.clone(),
-        Origin::Fair => format!("{} +", arm.name),
-        Origin::Baseline => format!("{} (baseline)", arm.name),
+        ArmOrigin::Published => arm.name.clone(),
+        ArmOrigin::Fair => format!("{} +", arm.name),
+        ArmOrigin::Baseline => format!("{} (baseline)", arm.name),
     }
 }
 
@@ -419,12 +421,14 @@ mod tests {
     fn a_difference_that_is_not_shown_says_what_would_have_been() {
         let mut saved = parse_result(SAVED.as_bytes()).expect("the golden result");
         let ratio = |ratio, lo, hi| Ratio { ratio, lo, hi };
-        let one = saved.ratios.iter_mut().find(|one| one.metric == Metric::Wall).expect("a ratio");
-        (one.ratio, one.verdict) = (ratio(1.0, 0.8, 1.25), Verdict::NoDifferenceShown);
+        let one =
+            saved.ratios.iter_mut().find(|one| one.metric == SampleMetric::Wall).expect("a ratio");
+        (one.ratio, one.verdict) = (ratio(1.0, 0.8, 1.25), RatioVerdict::NoDifferenceShown);
         saved.noise = 0.03;
         let text = result(&saved, false);
         assert!(text.contains("less than 25 %") && text.contains("an effect of the"), "{text}");
-        let one = saved.ratios.iter_mut().find(|one| one.metric == Metric::Wall).expect("a ratio");
+        let one =
+            saved.ratios.iter_mut().find(|one| one.metric == SampleMetric::Wall).expect("a ratio");
         one.ratio = ratio(1.0, 0.2, 4.0);
         assert!(result(&saved, false).contains("not enough data"));
     }

@@ -5,7 +5,7 @@ use clap::{
     builder::{PossibleValuesParser, TypedValueParser},
 };
 use std::ffi::OsString;
-use thalweg_lab::trial::{Bands, bands_given, kernel_names};
+use thalweg_lab::trial::{KernelBands, bands_given, kernel_names};
 
 use crate::args::{MetricArgs, flag};
 
@@ -27,7 +27,7 @@ pub struct TrialArgs {
     pub kernels: Option<Vec<String>>,
     /// Kernels of `tuned` by largest size: 256=mask256,16384=avx2; beyond that libc
     #[arg(long, value_name = "BANDS", value_parser = bands_given)]
-    pub bands: Option<Bands>,
+    pub bands: Option<KernelBands>,
     /// Thresholds of glibc to try: usual, none or glibc.cpu.NAME=VALUE; may be repeated
     ///
     /// `usual` means the cache sizes of this machine.

@@ -7,7 +7,8 @@ use serde::Serialize;
 use std::time::Duration;
 use thalweg_core::{Prefer, bands::Band, profile::Load};
 use thalweg_lab::trial::{
-    self, Bands, Ready, Server, Trial, TrialError, TrialResult, Tunables, tunables_given,
+    self, KernelBands, Server, ServerReady, TrialError, TrialJob, TrialResult, Tunables,
+    tunables_given,
 };
 use thalweg_measure::stats::Random;
 use thalweg_sys::signal;
@@ -42,7 +43,7 @@ impl Subcommand for TrialArgs {
             note("running each variant once to estimate the time");
         }
         let measured = self.bands.is_none().then(measured_bands);
-        let found = trial::run(&Trial {
+        let found = trial::run(&TrialJob {
             command: &self.command,
             server: server.as_ref(),
             kernels: self.kernels.as_deref(),
@@ -75,13 +76,13 @@ impl Subcommand for TrialArgs {
 }
 
 /// Returns the best kernels by size in the profile; empty without a valid profile.
-fn measured_bands() -> Bands {
-    let Some(profile) = SavedProfile::find(true).of_memory else { return Bands::default() };
+fn measured_bands() -> KernelBands {
+    let Some(profile) = SavedProfile::find(true).of_memory else { return KernelBands::default() };
     let named = |bands: Vec<Band>| {
         bands.into_iter().map(|band| (band.end(), band.kernel)).collect::<Vec<(u64, String)>>()
     };
     let (load, prefer) = (Load::Idle, Prefer::Wall);
-    Bands {
+    KernelBands {
         copies: named(profile.kernel_bands(load, prefer)),
         fills: named(profile.fill_bands(load, prefer)),
     }
@@ -98,8 +99,8 @@ fn server(args: &TrialArgs) -> Result<Option<Server>, CommandFailure> {
     let Some(server) = &args.server else { return Ok(None) };
     let command = words("--server", server)?;
     let ready = match (&args.ready, args.port) {
-        (Some(ready), _) => Ready::Command(words("--ready", ready)?),
-        (None, Some(port)) => Ready::Port(port),
+        (Some(ready), _) => ServerReady::Command(words("--ready", ready)?),
+        (None, Some(port)) => ServerReady::Port(port),
         // The parser requires one of them.
         (None, None) => {
             return Err(CommandFailure::new(Exit::Usage, "--server needs --ready or --port"));

@@ -2,8 +2,10 @@
 
 use std::fmt::Write;
 use thalweg_core::shown;
-use thalweg_lab::trial::{Band, Effect, Kind, OBJECT_ALONE, Reached, Row, TrialResult};
-use thalweg_measure::arms::command::Metric;
+use thalweg_lab::trial::{
+    OBJECT_ALONE, Reached, ReachedBand, SettingKind, TrialEffect, TrialResult, TrialRow,
+};
+use thalweg_measure::arms::command::RunMetric;
 
 use crate::output::{
     paint, quantity,
@@ -14,7 +16,7 @@ const COLUMNS: usize = 80;
 const NAME: usize = 15;
 
 /// Formats the whole result.
-pub fn text(found: &TrialResult, metric: &Metric, color: bool) -> String {
+pub fn text(found: &TrialResult, metric: &RunMetric, color: bool) -> String {
     let mut text = answer(found);
     text.push_str(&head(found));
     let _ = writeln!(
@@ -33,7 +35,7 @@ pub fn text(found: &TrialResult, metric: &Metric, color: bool) -> String {
     }
     text.push_str(&beyond(found, color));
     for row in &found.rows {
-        if let Kind::Tunables { text: setting } = &row.setting.kind {
+        if let SettingKind::Tunables { text: setting } = &row.setting.kind {
             text.push_str(&wrapped(&format!("{}: GLIBC_TUNABLES={setting}", row.setting.name)));
         }
     }
@@ -52,7 +54,7 @@ fn answer(found: &TrialResult) -> String {
     let mut text = String::new();
     for row in &found.rows {
         let (Some(ratio), Some(effect)) = (&row.ratio, row.effect) else { continue };
-        if effect != Effect::NoDifferenceShown {
+        if effect != TrialEffect::NoDifferenceShown {
             let name = &row.setting.name;
             text.push_str(&wrapped(&format!("{name}: {effect}, {} of libc", interval(ratio))));
         }
@@ -94,14 +96,14 @@ fn beyond(found: &TrialResult, color: bool) -> String {
         }
         let line =
             format!("{:NAME$} {:17} {}", row.setting.name, interval(&beyond.ratio), beyond.effect);
-        let strong = beyond.effect != Effect::NoDifferenceShown;
+        let strong = beyond.effect != TrialEffect::NoDifferenceShown;
         text.push_str(&paint::strong(line.trim_end(), color && strong));
         text.push('\n');
     }
     text
 }
 
-fn line(row: &Row, metric: &Metric, color: bool) -> String {
+fn line(row: &TrialRow, metric: &RunMetric, color: bool) -> String {
     let mut text = String::new();
     let name = &row.setting.name;
     if name.chars().count() > NAME {
@@ -116,10 +118,10 @@ fn line(row: &Row, metric: &Metric, color: bool) -> String {
     let _ = write!(text, " {value:>9}");
     if let Some(ratio) = &row.ratio {
         let interval = interval(ratio);
-        let effect = row.effect.unwrap_or(Effect::NoDifferenceShown);
+        let effect = row.effect.unwrap_or(TrialEffect::NoDifferenceShown);
         let _ = write!(text, " {interval:17} {:14} {effect}", bar(ratio, metric.better));
     }
-    let strong = row.effect.is_some_and(|effect| effect != Effect::NoDifferenceShown);
+    let strong = row.effect.is_some_and(|effect| effect != TrialEffect::NoDifferenceShown);
     paint::strong(text.trim_end(), color && strong) + "\n"
 }
 
@@ -152,7 +154,7 @@ fn through(reached: &Reached) -> String {
         )
 }
 
-fn band_line(band: &Band, all: u64) -> String {
+fn band_line(band: &ReachedBand, all: u64) -> String {
     // The upper end of the last range is not useful.
     let size = match (band.from, band.upto) {
         (from, u64::MAX) => format!("{} and up", quantity::bytes(from)),
@@ -208,7 +210,7 @@ mod tests {
 
     #[test]
     fn numbers_and_ranges_are_read_at_a_glance() {
-        let line = |from, upto| band_line(&Band { from, upto, ..Band::default() }, 0);
+        let line = |from, upto| band_line(&ReachedBand { from, upto, ..ReachedBand::default() }, 0);
         assert!(line(0, 15).starts_with("0-15 B "));
         assert!(line(1024, 4095).starts_with("1 KiB-4 KiB "));
         assert!(line(1 << 62, u64::MAX).starts_with("4.0 EiB and up"));

@@ -3,7 +3,7 @@
 use clap::{Args, ValueEnum};
 use std::time::Duration;
 use thalweg_core::quantity::parse_duration;
-use thalweg_measure::tune_machine::{Ends, emit::Language};
+use thalweg_measure::tune_machine::{EndPair, emit::Language};
 
 use crate::args::{Preference, flag};
 
@@ -24,7 +24,7 @@ pub struct TuneArgs {
     /// fill:memory, and file:tcp includes file:tcp-1m, whose reader requests more at a time. process:process measures from
     /// own and lent memory (loan:) of one process into used, new and huge-page memory (:huge) of another.
     #[arg(long, value_name = "PAIR")]
-    pub pair: Vec<Ends>,
+    pub pair: Vec<EndPair>,
     /// Resource to save, for the output only; all are measured
     #[arg(long, value_name = "WHAT", value_enum, default_value_t = Preference::Wall)]
     pub objective: Preference,
@@ -56,24 +56,18 @@ pub struct TuneArgs {
 /// The language of the constants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Emit {
-    /// Rust module
-    Rust,
     /// C header
     C,
-    /// Java class
-    Java,
-    /// TOML tables
-    Toml,
+    /// JSON, for a generator of another language
+    Json,
 }
 
 impl Emit {
     /// Converts to the lab's type.
     pub fn language(self) -> Language {
         match self {
-            Self::Rust => Language::Rust,
             Self::C => Language::C,
-            Self::Java => Language::Java,
-            Self::Toml => Language::Toml,
+            Self::Json => Language::Json,
         }
     }
 }

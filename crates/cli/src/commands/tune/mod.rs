@@ -8,9 +8,9 @@ use std::{
 };
 use thalweg_core::{Cancelled, Prefer, Profile, profile::Load, quantity::Size};
 use thalweg_measure::tune_machine::{
-    self, Depth, EndKind, Ends, Plan, Progress, Spawned, SurveyResult,
+    self, Depth, EndKind, EndPair, Spawned, SurveyPlan, SurveyProgress, SurveyResult,
     advice::advice,
-    check::{Held, are_possible, check},
+    check::{HeldOut, are_possible, check},
     emit::emit,
     loads, rows, sentinel,
 };
@@ -48,7 +48,7 @@ impl Subcommand for TuneArgs {
         interrupt::catch();
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let depth = if self.quick { Depth::Quick } else { Depth::Standard };
-        let plan = Plan {
+        let plan = SurveyPlan {
             pairs: pairs(self)?,
             depth,
             budget: self.budget.unwrap_or(depth.budget()),
@@ -67,7 +67,7 @@ fn sessions(assumes_idle: bool) -> Spawned {
 
 fn tune(
     args: &TuneArgs,
-    plan: &Plan<'_>,
+    plan: &SurveyPlan<'_>,
     saved: &SavedProfile,
     color: bool,
 ) -> Result<Exit, CommandFailure> {
@@ -111,9 +111,9 @@ fn tune(
 }
 
 /// Measures, and reports problems. Fails if there is no result.
-fn measure(args: &TuneArgs, plan: &Plan<'_>) -> Result<SurveyResult, CommandFailure> {
+fn measure(args: &TuneArgs, plan: &SurveyPlan<'_>) -> Result<SurveyResult, CommandFailure> {
     let bar = bar(args.json);
-    let watch = &mut |progress: &Progress<'_>| show(&bar, progress);
+    let watch = &mut |progress: &SurveyProgress<'_>| show(&bar, progress);
     let found = tune_machine::survey(plan, &mut sessions(args.assume_idle), watch);
     bar.finish_and_clear();
     let found = found.map_err(|_: Cancelled| interrupt::failure("the profile is unchanged"))?;
@@ -137,13 +137,13 @@ fn measure(args: &TuneArgs, plan: &Plan<'_>) -> Result<SurveyResult, CommandFail
 }
 
 /// Measures one pair before a command starts, under the current load, and saves the result. Returns a summary.
-pub fn briefly(ends: Ends, budget: Duration) -> Result<String, CommandFailure> {
+pub fn briefly(ends: EndPair, budget: Duration) -> Result<String, CommandFailure> {
     let saved = SavedProfile::find(true);
     let nowhere = || CommandFailure::new(Exit::Unsupported, "cannot save a profile");
     let path = saved.path.as_ref().ok_or_else(nowhere)?;
     Profile::check_place(path).map_err(|e| CommandFailure::new(Exit::Failed, e.to_string()))?;
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let plan = Plan {
+    let plan = SurveyPlan {
         pairs: vec![ends],
         depth: Depth::Quick,
         budget,
@@ -151,7 +151,7 @@ pub fn briefly(ends: Ends, budget: Duration) -> Result<String, CommandFailure> {
         seed: since.as_nanos() as u64,
         stop: &interrupt::check,
     };
-    let found = tune_machine::survey(&plan, &mut sessions(false), &mut |_: &Progress<'_>| {});
+    let found = tune_machine::survey(&plan, &mut sessions(false), &mut |_: &SurveyProgress<'_>| {});
     let found = found.map_err(|_: Cancelled| interrupt::failure("the profile is unchanged"))?;
     if found.cells.is_empty() {
         let met = screen::other_work(&found.met);
@@ -194,13 +194,17 @@ fn keep(
     Ok(KeptProfile { profile, replaced: stale })
 }
 
-fn regret(args: &TuneArgs, plan: &Plan<'_>, saved: &SavedProfile) -> Result<Exit, CommandFailure> {
+fn regret(
+    args: &TuneArgs,
+    plan: &SurveyPlan<'_>,
+    saved: &SavedProfile,
+) -> Result<Exit, CommandFailure> {
     let profile = measured(saved)?;
     let prefer = args.objective.prefer();
     let looks = sentinel::look(profile, Path::new("."), &interrupt::check);
     let bar = bar(args.json);
-    let watch = &mut |progress: &Progress<'_>| show(&bar, progress);
-    let checked = check(plan, (profile, prefer), &mut sessions(args.assume_idle), watch);
+    let watch = &mut |progress: &SurveyProgress<'_>| show(&bar, progress);
+    let checked = check(plan, profile, prefer, &mut sessions(args.assume_idle), watch);
     bar.finish_and_clear();
     let unchanged = |_: Cancelled| interrupt::failure("nothing was changed");
     let mut checked = checked.map_err(unchanged)?;
@@ -231,7 +235,10 @@ fn regret(args: &TuneArgs, plan: &Plan<'_>, saved: &SavedProfile) -> Result<Exit
 
 /// Checks copies in memory on published distributions of sizes.
 #[cfg(feature = "lab")]
-fn held_out(plan: &Plan<'_>, prefer: Prefer) -> Result<Result<Vec<Held>, String>, Cancelled> {
+fn held_out(
+    plan: &SurveyPlan<'_>,
+    prefer: Prefer,
+) -> Result<Result<Vec<HeldOut>, String>, Cancelled> {
     if !plan.pairs.iter().any(|ends| ends.are_memory() && !ends.are_fill()) {
         return Ok(Ok(Vec::new()));
     }
@@ -240,7 +247,7 @@ fn held_out(plan: &Plan<'_>, prefer: Prefer) -> Result<Result<Vec<Held>, String>
 
 /// The distributions are part of the lab.
 #[cfg(not(feature = "lab"))]
-fn held_out(_: &Plan<'_>, _: Prefer) -> Result<Result<Vec<Held>, String>, Cancelled> {
+fn held_out(_: &SurveyPlan<'_>, _: Prefer) -> Result<Result<Vec<HeldOut>, String>, Cancelled> {
     Ok(Ok(Vec::new()))
 }
 
@@ -257,8 +264,8 @@ fn measured(saved: &SavedProfile) -> Result<&Profile, CommandFailure> {
 }
 
 /// Returns the requested pairs, all of which must be possible, or the usual ones that are possible.
-fn pairs(args: &TuneArgs) -> Result<Vec<Ends>, CommandFailure> {
-    let mut pairs: Vec<Ends> = args.pair.clone();
+fn pairs(args: &TuneArgs) -> Result<Vec<EndPair>, CommandFailure> {
+    let mut pairs: Vec<EndPair> = args.pair.clone();
     for ends in &pairs {
         if let Some(folder) = ends.folders().find(|folder| !folder.is_dir()) {
             let message = format!("--pair {ends}: {}: not a directory", folder.display());
@@ -276,7 +283,7 @@ fn pairs(args: &TuneArgs) -> Result<Vec<Ends>, CommandFailure> {
     if shared.is_dir() {
         usual.insert(1, "file:file@/dev/shm");
     }
-    for ends in usual.iter().filter_map(|text| text.parse::<Ends>().ok()) {
+    for ends in usual.iter().filter_map(|text| text.parse::<EndPair>().ok()) {
         match are_possible(&ends) {
             Ok(()) => pairs.push(ends),
             Err(why) => complain(&format!("skipped: {why}")),
@@ -286,11 +293,11 @@ fn pairs(args: &TuneArgs) -> Result<Vec<Ends>, CommandFailure> {
 }
 
 /// Expands the pairs, without duplicates. Copies in memory imply fills, because the kernel `tuned` does both.
-fn each(pairs: Vec<Ends>) -> Vec<Ends> {
-    let copies = pairs.iter().any(Ends::are_memory);
-    let fills = copies.then_some(Ends { source: EndKind::Fill, sink: EndKind::Memory });
-    let mut all: Vec<Ends> = Vec::new();
-    for ends in pairs.into_iter().flat_map(Ends::each).chain(fills) {
+fn each(pairs: Vec<EndPair>) -> Vec<EndPair> {
+    let copies = pairs.iter().any(EndPair::are_memory);
+    let fills = copies.then_some(EndPair { source: EndKind::Fill, sink: EndKind::Memory });
+    let mut all: Vec<EndPair> = Vec::new();
+    for ends in pairs.into_iter().flat_map(EndPair::each).chain(fills) {
         if !all.contains(&ends) {
             all.push(ends);
         }
@@ -303,7 +310,7 @@ fn bar(json: bool) -> ProgressBar {
     if json { ProgressBar::hidden() } else { new_bar(None, style("{pos}/{len} {wide_msg}")) }
 }
 
-fn show(bar: &ProgressBar, progress: &Progress<'_>) {
+fn show(bar: &ProgressBar, progress: &SurveyProgress<'_>) {
     bar.set_length(progress.of as u64);
     bar.set_position(progress.done as u64);
     let doing = if progress.scouting { "trying tunings of" } else { "measuring" };

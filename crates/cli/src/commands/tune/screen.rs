@@ -12,13 +12,13 @@ use thalweg_core::{
     quantity::Size,
 };
 use thalweg_measure::{
-    stats::Verdict,
+    stats::RatioVerdict,
     tune_machine::{
-        Met, Row, SurveyResult,
-        advice::Advice,
-        check::{Checked, Held},
+        OtherWork, SurveyResult, SurveyRow,
+        advice::TuneAdvice,
+        check::{HeldOut, SurveyCheck},
         regret::RegretSpread,
-        sentinel::Look,
+        sentinel::SentinelLook,
     },
 };
 
@@ -29,7 +29,7 @@ use crate::output::{
 };
 
 /// Formats one line per pair and size: winner, runner-up, and their ratio with its interval.
-pub fn survey(found: &SurveyResult, rows: &[Row], profile: &Profile, color: bool) -> String {
+pub fn survey(found: &SurveyResult, rows: &[SurveyRow], profile: &Profile, color: bool) -> String {
     let mut text = String::new();
     for (title, rows) in by_title(rows) {
         let mut lines = table(&["  SIZE", "CHOSEN", "SECOND BEST", "RATIO", ""]);
@@ -70,8 +70,8 @@ pub fn effort(found: &SurveyResult) -> String {
 }
 
 /// Describes the sessions for the idle machine that other work disturbed; `None` if there were none.
-pub fn other_work(met: &Met) -> Option<String> {
-    let Met { as_loaded, left_out, of, most } = met;
+pub fn other_work(met: &OtherWork) -> Option<String> {
+    let OtherWork { as_loaded, left_out, of, most } = met;
     let count = as_loaded + left_out;
     let most = most.as_ref().filter(|_| count > 0)?;
     let mut became = Vec::new();
@@ -88,8 +88,8 @@ pub fn other_work(met: &Met) -> Option<String> {
 }
 
 /// Groups the rows by pair and conditions, in order of appearance.
-fn by_title(rows: &[Row]) -> Vec<(String, Vec<&Row>)> {
-    let mut groups: Vec<(String, Vec<&Row>)> = Vec::new();
+fn by_title(rows: &[SurveyRow]) -> Vec<(String, Vec<&SurveyRow>)> {
+    let mut groups: Vec<(String, Vec<&SurveyRow>)> = Vec::new();
     for row in rows {
         let over = row.pair.sink_words(row.sink_state);
         let sharing = if row.zero_copy { ", --zero-copy" } else { "" };
@@ -109,12 +109,12 @@ fn with_interval(ratio: &Ratio) -> String {
     format!("{:.2}x [{:.2}, {:.2}]", ratio.ratio, ratio.lo, ratio.hi)
 }
 
-fn word(verdict: Verdict, noise: f64) -> String {
+fn word(verdict: RatioVerdict, noise: f64) -> String {
     match verdict {
-        Verdict::Faster => "faster".to_owned(),
-        Verdict::NoDifferenceShown => format!("tie (noise {:.0} %)", noise * 100.0),
+        RatioVerdict::Faster => "faster".to_owned(),
+        RatioVerdict::NoDifferenceShown => format!("tie (noise {:.0} %)", noise * 100.0),
         // The planner optimizes another metric, or accepts a small loss for a safer mechanism.
-        Verdict::Slower => "slower, chosen for another reason".to_owned(),
+        RatioVerdict::Slower => "slower, chosen for another reason".to_owned(),
     }
 }
 
@@ -141,7 +141,7 @@ fn bands_line(what: &str, found: &[Band]) -> String {
 }
 
 /// Formats the advice for this machine in five lines.
-pub fn advice(lines: &[Advice]) -> String {
+pub fn advice(lines: &[TuneAdvice]) -> String {
     let mut text = "fastest on this machine:\n".to_owned();
     for line in lines {
         let _ = writeln!(text, "  {:<10} {}", line.name(), line.text);
@@ -176,7 +176,7 @@ pub fn skipped(found: &SurveyResult) -> BTreeMap<String, BTreeSet<u64>> {
 }
 
 /// Formats whether the machine has changed since the profile was measured.
-pub fn sentinel(looks: &[Look]) -> String {
+pub fn sentinel(looks: &[SentinelLook]) -> String {
     let mut text = String::new();
     for look in looks.iter().filter(|look| look.drifted) {
         let _ = writeln!(
@@ -201,7 +201,7 @@ pub fn sentinel(looks: &[Look]) -> String {
 
 /// Formats the mean, 95th percentile and worst regret for each pair. For comparison: the unavoidable regret, and the
 /// regret of always using one mechanism.
-pub fn regret(checked: &Checked) -> String {
+pub fn regret(checked: &SurveyCheck) -> String {
     let mut rows = table(&["  PAIR", "SIZES", "MEAN", "P95", "WORST", "AT", "CHOSEN THERE"]);
     let percent = |x: f64| format!("{:+.1} %", x * 100.0);
     let columns = |s: &RegretSpread| [percent(s.mean), percent(s.p95), percent(s.worst)];
@@ -243,7 +243,7 @@ pub fn regret(checked: &Checked) -> String {
 }
 
 /// Formats the regret for distributions of sizes that were not used for tuning.
-pub fn held_out(held: &[Held]) -> String {
+pub fn held_out(held: &[HeldOut]) -> String {
     if held.is_empty() {
         return String::new();
     }

@@ -4,33 +4,37 @@
 use std::{cell::RefCell, hint::black_box, rc::Rc};
 use thalweg_core::{Guarantees, Unfit, alias::Alias};
 
-use super::with::{Copier, With};
+use super::with::{BulkParameters, LocalCopier};
 use crate::arms::Arm;
 use thalweg_measure::arms::bulk::{
-    Landing, PairJob, ProcessPair, Residency, at_once, pair_of, read_through,
+    DestinationMemory, PairJob, ProcessPair, Residency, at_once, pair_of, read_through,
 };
 use thalweg_measure::{
-    arms::content::{Content, first_difference},
-    sample::{Meter, Sample},
-    schedule::Failure,
+    arms::content::{ByteContent, first_difference},
+    sample::{Sample, SampleMeter},
+    schedule::SampleFailure,
 };
 
 /// A copy from A's memory to other memory of A.
-pub(super) struct Alone {
+pub(super) struct LocalCopy {
     pair: Rc<RefCell<ProcessPair>>,
-    landing: Landing,
-    copier: Copier,
+    landing: DestinationMemory,
+    copier: LocalCopier,
     bytes: usize,
     most: u32,
-    with: With,
+    with: BulkParameters,
 }
 
-impl Alone {
+impl LocalCopy {
     /// Creates the arm without allocating large memory.
-    pub fn new(job: &PairJob<'_>, with: &With, copier: Copier) -> Result<Self, Unfit> {
+    pub fn new(
+        job: &PairJob<'_>,
+        with: &BulkParameters,
+        copier: LocalCopier,
+    ) -> Result<Self, Unfit> {
         let bytes = job.bytes;
         let most = if with.residency == Residency::Resident { u32::MAX } else { at_once(bytes) };
-        let landing = Landing::new(with.residency, bytes);
+        let landing = DestinationMemory::new(with.residency, bytes);
         Ok(Self { pair: pair_of(job)?, landing, copier, bytes, most, with: with.clone() })
     }
 
@@ -38,9 +42,9 @@ impl Alone {
     fn batch(&mut self, count: u32) -> Result<Sample, Unfit> {
         self.landing.prepare(count).map_err(Unfit::because)?;
         let pair = self.pair.borrow();
-        let meter = Meter::start();
+        let meter = SampleMeter::start();
         for number in 0..count {
-            let copied = match self.landing.place(number) {
+            let copied = match self.landing.destination(number) {
                 Some(place) => self.copier.copy(place, pair.source()),
                 None => self.landing.make().and_then(|mut made| {
                     self.copier.copy(&mut made, pair.source())?;
@@ -57,11 +61,11 @@ impl Alone {
     }
 
     fn differs(&self, at: u64) -> Option<usize> {
-        first_difference(Content::Pattern, at, self.landing.landed(0))
+        first_difference(ByteContent::Pattern, at, self.landing.landed(0))
     }
 }
 
-impl Arm for Alone {
+impl Arm for LocalCopy {
     fn promises(&self) -> Option<Guarantees> {
         Some(Guarantees::COPIED)
     }
@@ -76,13 +80,13 @@ impl Arm for Alone {
         Ok(())
     }
 
-    fn sample(&mut self, repeats: u32) -> Result<Sample, Failure> {
-        let done = Sample::sum(repeats, self.most, |count| {
+    fn sample(&mut self, repeats: u32) -> Result<Sample, SampleFailure> {
+        let done = Sample::of_batches(repeats, self.most, |count| {
             let sample = self.batch(count);
             self.landing.clear();
             sample
         });
-        done.map_err(Failure::Unfit)
+        done.map_err(SampleFailure::Unfit)
     }
 
     fn check(&mut self) -> Result<(), Unfit> {

@@ -12,7 +12,7 @@ use crate::arms::{knobs, parameters};
 /// All parameters of a bulk transfer.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct With {
+pub(super) struct BulkParameters {
     /// An arm of the channel, or `auto` for the channel's own choice. `one-memcpy` and `vmsplice-memcpy` copy within
     /// this process, for comparison.
     pub arm: String,
@@ -43,22 +43,22 @@ fn yes() -> bool {
     true
 }
 
-pub(super) enum Way {
+pub(super) enum BulkMethod {
     Arm(&'static dyn Mechanism),
     Auto,
-    Copy(Copier),
+    Copy(LocalCopier),
 }
 
 /// The method of a copy within this process.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Copier {
+pub(super) enum LocalCopier {
     /// One call of the C library's memcpy.
     Memcpy,
     /// Several pieces through a pipe.
     Vmsplice { piece: usize },
 }
 
-impl Copier {
+impl LocalCopier {
     pub fn copy(self, to: &mut [u8], from: &[u8]) -> Result<(), String> {
         match self {
             Self::Memcpy => to.copy_from_slice(black_box(from)),
@@ -71,31 +71,31 @@ impl Copier {
     }
 }
 
-impl With {
+impl BulkParameters {
     pub fn read(table: &toml::Table) -> Result<Self, Unfit> {
         parameters("bulk", table)
     }
 
     /// Returns the arm, or the copy within this process that replaces it.
-    pub(super) fn way(&self) -> Result<Way, Unfit> {
+    pub(super) fn way(&self) -> Result<BulkMethod, Unfit> {
         let only = |known: &[&str]| knobs::only(&self.arm, &self.tuning, known);
         match self.arm.as_str() {
-            "auto" => only(&[]).map(|()| Way::Auto),
-            "one-memcpy" => only(&[]).map(|()| Way::Copy(Copier::Memcpy)),
+            "auto" => only(&[]).map(|()| BulkMethod::Auto),
+            "one-memcpy" => only(&[]).map(|()| BulkMethod::Copy(LocalCopier::Memcpy)),
             "vmsplice-memcpy" => {
                 only(&["piece"])?;
                 let piece = self.tuning.get("piece").unwrap_or(PIPE_BUF as u64) as usize;
-                Ok(Way::Copy(Copier::Vmsplice { piece }))
+                Ok(BulkMethod::Copy(LocalCopier::Vmsplice { piece }))
             }
             name => {
                 let arm = by_name(name).ok_or_else(|| {
                     let all: Vec<&str> = MECHANISMS.iter().map(|arm| arm.info().name).collect();
                     let all = all.join(", ");
                     let also = "auto, one-memcpy, vmsplice-memcpy";
-                    Unfit::because(format!("there is no arm {name:?}; there is {all}, {also}"))
+                    Unfit::because(format!("unknown arm {name:?}; known: {all}, {also}"))
                 })?;
                 let knobs: Vec<&str> = arm.info().knobs.iter().map(|knob| knob.name).collect();
-                only(&knobs).map(|()| Way::Arm(arm))
+                only(&knobs).map(|()| BulkMethod::Arm(arm))
             }
         }
     }
@@ -123,28 +123,28 @@ impl With {
 mod tests {
     use super::*;
 
-    fn way(text: &str) -> Result<Way, Unfit> {
-        With::read(&text.parse().unwrap())?.way()
+    fn way(text: &str) -> Result<BulkMethod, Unfit> {
+        BulkParameters::read(&text.parse().unwrap())?.way()
     }
 
     #[test]
     fn every_arm_and_what_stands_beside_them_can_be_named() {
         for arm in MECHANISMS {
             let name = arm.info().name;
-            assert!(matches!(way(&format!("arm = {name:?}")), Ok(Way::Arm(found)) if
+            assert!(matches!(way(&format!("arm = {name:?}")), Ok(BulkMethod::Arm(found)) if
                 found.info().name == name));
         }
-        assert!(matches!(way("arm = 'auto'"), Ok(Way::Auto)));
-        assert!(matches!(way("arm = 'auto'\nprofile = false"), Ok(Way::Auto)));
+        assert!(matches!(way("arm = 'auto'"), Ok(BulkMethod::Auto)));
+        assert!(matches!(way("arm = 'auto'\nprofile = false"), Ok(BulkMethod::Auto)));
         let text = "arm = 'vmsplice-memcpy'\ntuning = { piece = '64KiB' }";
-        assert!(matches!(way(text), Ok(Way::Copy(Copier::Vmsplice { piece: 65536 }))));
+        assert!(matches!(way(text), Ok(BulkMethod::Copy(LocalCopier::Vmsplice { piece: 65536 }))));
     }
 
     #[test]
     fn parameters_that_make_no_sense_are_named() {
         for (text, reason) in [
             ("", "parameters of bulk"),
-            ("arm = 'rong'", "no arm \"rong\""),
+            ("arm = 'rong'", "unknown arm \"rong\""),
             ("arm = 'auto'\ntuning = { slot = 1 }", "no knob"),
             ("arm = 'ring'\ntuning = { chunk = 1 }", "no knob"),
             ("arm = 'ring'\ntuning = { slot = 'big' }", "parameters of bulk"),

@@ -6,7 +6,7 @@ use std::{
     thread,
     time::{Duration, Instant},
 };
-use thalweg_measure::arms::content::Content;
+use thalweg_measure::arms::content::ByteContent;
 use thalweg_measure::arms::transfer::write_all;
 use thalweg_measure::line::{Ledger, hear, number, say};
 
@@ -18,7 +18,8 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
     let [path, rate] = arguments else {
         return Err(format!("arguments {arguments:?}: they are PATH RATE"));
     };
-    let rate: u64 = rate.parse().ok().filter(|rate| *rate > 0).ok_or("RATE is no number")?;
+    let rate: u64 =
+        rate.parse().ok().filter(|rate| *rate > 0).ok_or("RATE is not a positive number")?;
     let flags = OFlags::WRONLY | OFlags::CLOEXEC;
     let into = open(path.as_str(), flags, Mode::empty()).map_err(|e| format!("{path}: {e}"))?;
     let mut chunk = vec![0; AT_ONCE as usize];
@@ -32,7 +33,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
         let mut put = 0;
         while put < bytes {
             let len = AT_ONCE.min(bytes - put);
-            Content::Pattern.fill(given + put, &mut chunk[..len as usize]);
+            ByteContent::Pattern.fill(given + put, &mut chunk[..len as usize]);
             let due = Duration::from_secs_f64((put + len) as f64 / rate as f64);
             thread::sleep(due.saturating_sub(began.elapsed()));
             write_all(&into, &chunk[..len as usize])?;

@@ -18,7 +18,7 @@ use std::{
         unix::net::{SocketAddr, UnixListener},
     },
 };
-use thalweg_measure::arms::content::Content;
+use thalweg_measure::arms::content::ByteContent;
 use thalweg_measure::arms::transfer::{looked_at, take};
 use thalweg_measure::line::{Ledger, hear, number, say};
 
@@ -31,7 +31,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
         ["tcp", buffer] => (tcp()?, buffer),
         _ => return Err(format!("arguments {arguments:?}: pipe PATH, unix or tcp, then BUFFER")),
     };
-    let len: usize = buffer.parse().map_err(|_| format!("buffer {buffer:?} is no number"))?;
+    let len: usize = buffer.parse().map_err(|_| format!("buffer {buffer:?} is not a number"))?;
     // Touches the memory here, so that no sample includes its page faults.
     let mut buffer = vec![1; len.max(1)];
     say("ready")?;
@@ -45,13 +45,13 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
                 say(&ledger.close())?;
             }
             "look" => {
-                let content = Content::named(words.get(2).map_or("", String::as_str))?;
+                let content = ByteContent::named(words.get(2).map_or("", String::as_str))?;
                 let at = number(&words, 3)?;
                 say("go")?;
-                let wrong = looked_at(&from, &mut buffer, (content, at, bytes))?;
+                let wrong = looked_at(&from, &mut buffer, content, at, bytes)?;
                 say(&wrong.map_or("same".to_owned(), |place| format!("wrong {place}")))?;
             }
-            other => return Err(format!("told to {other:?}: it is take or look")),
+            other => return Err(format!("unknown command {other:?}: take or look")),
         }
     }
     Ok(())
@@ -68,7 +68,7 @@ fn tcp() -> Result<OwnedFd, String> {
     let failed = |e: std::io::Error| format!("loopback: {e}");
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(failed)?;
     say(&format!("at {}", listener.local_addr().map_err(failed)?))?;
-    let words = hear()?.ok_or("nobody said who comes")?;
+    let words = hear()?.ok_or("no address of a sender came")?;
     let expected = words.get(1).map_or("", String::as_str);
     loop {
         let (stream, peer) = listener.accept().map_err(failed)?;
@@ -87,7 +87,7 @@ fn unix() -> Result<OwnedFd, String> {
     let address = SocketAddr::from_abstract_name(&name).map_err(failed)?;
     let listener = UnixListener::bind_addr(&address).map_err(failed)?;
     say(&format!("at {name}"))?;
-    hear()?.ok_or("nobody said who comes")?;
+    hear()?.ok_or("no address of a sender came")?;
     loop {
         let (stream, _) = listener.accept().map_err(failed)?;
         let peer = socket_peercred(&stream).map_err(|e| format!("SO_PEERCRED: {e}"))?;

@@ -3,8 +3,8 @@
 use std::ops::Range;
 use thalweg_sys::{Errno, map::Map};
 
-use super::Sink;
-use thalweg_measure::arms::content::Content;
+use super::SinkPosition;
+use thalweg_measure::arms::content::ByteContent;
 
 /// The content of a sink and its surroundings before a copy is verified.
 pub const SPOILT: u8 = 0xee;
@@ -15,12 +15,15 @@ pub struct Buffers(Option<(Map, Map)>);
 
 impl Buffers {
     /// Allocates and touches this number of bytes of sources and sinks, at the end of a page if the sinks are.
-    pub fn made(kind: Sink, sources: usize, sinks: usize) -> Result<Self, String> {
-        let make: fn(usize) -> Result<Map, Errno> =
-            if kind == Sink::PageEdge { Map::fenced } else { |len| Map::anonymous(len, false) };
+    pub fn made(kind: SinkPosition, sources: usize, sinks: usize) -> Result<Self, String> {
+        let make: fn(usize) -> Result<Map, Errno> = if kind == SinkPosition::PageEdge {
+            Map::fenced
+        } else {
+            |len| Map::anonymous(len, false)
+        };
         let made = |len| make(len).map_err(|e| format!("mmap: {e}"));
         let (mut from, mut to) = (made(sources)?, made(sinks)?);
-        Content::Pattern.fill(0, from.bytes_mut().unwrap_or_default());
+        ByteContent::Pattern.fill(0, from.bytes_mut().unwrap_or_default());
         to.bytes_mut().unwrap_or_default().fill(1);
         Ok(Self(Some((from, to))))
     }
@@ -92,7 +95,7 @@ mod tests {
         let mut own = Own(Buffers::default());
         assert_eq!(own.with_memory(|_, _, _| ()), None);
         assert!(own.verified(|_, _, _| Ok(())).unwrap_err().contains("no memory yet"));
-        own.0 = Buffers::made(Sink::Line, 100, 200).unwrap();
+        own.0 = Buffers::made(SinkPosition::Line, 100, 200).unwrap();
         for _ in 0..2 {
             let lengths = own.with_memory(|_, sources, sinks| (sources.len(), sinks.len()));
             assert_eq!(lengths, Some((100, 200)));

@@ -8,13 +8,13 @@ const DATA: &str = include_str!("fleet-sizes.txt");
 /// The sizes of the calls of a program, and the alignments of their pointers.
 #[derive(Clone, Debug)]
 pub struct Distribution {
-    sizes: Table,
-    alignments: Table,
+    sizes: SizeTable,
+    alignments: SizeTable,
 }
 
 /// Values with their cumulative weights.
 #[derive(Clone, Debug, Default)]
-struct Table(Vec<(usize, u64)>);
+struct SizeTable(Vec<(usize, u64)>);
 
 impl Distribution {
     pub fn names() -> impl Iterator<Item = &'static str> {
@@ -33,7 +33,7 @@ impl Distribution {
         let mut lines = DATA.lines().skip_while(|line| *line != name).skip(1);
         let mut own =
             lines.by_ref().take_while(|line| line.starts_with(' ')).flat_map(str::split_whitespace);
-        let (mut sizes, mut alignments) = (Table::default(), Table::default());
+        let (mut sizes, mut alignments) = (SizeTable::default(), SizeTable::default());
         let mut table = &mut sizes;
         for word in own.by_ref() {
             match word.split_once(':') {
@@ -63,9 +63,9 @@ impl Distribution {
     }
 }
 
-impl Table {
+impl SizeTable {
     fn add(&mut self, value: &str, weight: &str) -> Result<(), String> {
-        let bad = |_| format!("fleet-sizes.txt: {value}:{weight} is no value with its weight");
+        let bad = |_| format!("fleet-sizes.txt: {value}:{weight} is not a value with its weight");
         let sum = self.0.last().map_or(0, |(_, sum)| *sum);
         self.0.push((value.parse().map_err(bad)?, sum + weight.parse::<u64>().map_err(bad)?));
         Ok(())

@@ -10,7 +10,7 @@ use thalweg_kernels::{
 /// The kind of operation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Usage {
+pub enum CopyUsage {
     /// A copy without further use, as in a micro-benchmark.
     #[default]
     Copy,
@@ -37,8 +37,8 @@ pub enum Usage {
 /// An operation that can be repeated.
 #[derive(Clone, Copy, Debug)]
 pub struct Operation {
-    row: Row,
-    after: After,
+    row: KernelRow,
+    after: AfterCopy,
     /// The value that the last reload read.
     word: u64,
     /// The prefetch distance, if the kernel has one.
@@ -46,7 +46,7 @@ pub struct Operation {
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Row {
+enum KernelRow {
     Copy(Ready),
     /// Selects the kernel by size, as for user programs.
     Tuned,
@@ -59,7 +59,7 @@ enum Row {
 }
 
 #[derive(Clone, Copy, Debug)]
-enum After {
+enum AfterCopy {
     Nothing,
     Checksum,
     Xxh3,
@@ -75,30 +75,30 @@ const FILLED: u8 = 0x5a;
 
 impl Operation {
     /// Returns the operation for this use and kernel; the error lists the known names.
-    pub fn of(usage: Usage, kernel: Option<&str>) -> Result<Self, String> {
+    pub fn of(usage: CopyUsage, kernel: Option<&str>) -> Result<Self, String> {
         let row = match (usage, kernel) {
-            (Usage::Read, None) => Row::Read,
-            (Usage::Read, Some(_)) => return Err("use = \"read\" takes no kernel".to_owned()),
+            (CopyUsage::Read, None) => KernelRow::Read,
+            (CopyUsage::Read, Some(_)) => return Err("use = \"read\" takes no kernel".to_owned()),
             (_, None) => return Err("it needs a kernel".to_owned()),
-            (Usage::Fill, Some(name)) => match fill(name)? {
-                tuned if tuned.row().name == tuned::FILL.name => Row::TunedFill,
-                row => Row::Fill(row),
+            (CopyUsage::Fill, Some(name)) => match fill(name)? {
+                tuned if tuned.row().name == tuned::FILL.name => KernelRow::TunedFill,
+                row => KernelRow::Fill(row),
             },
-            (Usage::FusedChecksum, Some(name)) => Row::Fused(checksum(name)?),
-            (Usage::FusedXxh3, Some(name)) => Row::Hashed(hash(name)?),
+            (CopyUsage::FusedChecksum, Some(name)) => KernelRow::Fused(checksum(name)?),
+            (CopyUsage::FusedXxh3, Some(name)) => KernelRow::Hashed(hash(name)?),
             (_, Some(name)) => match copier(name)? {
-                tuned if tuned.kernel().name == tuned::COPY.name => Row::Tuned,
-                kernel => Row::Copy(kernel),
+                tuned if tuned.kernel().name == tuned::COPY.name => KernelRow::Tuned,
+                kernel => KernelRow::Copy(kernel),
             },
         };
         let after = match usage {
-            Usage::CopyThenChecksum => After::Checksum,
-            Usage::CopyThenXxh3 => After::Xxh3,
-            Usage::ReadAfter => After::Read,
-            Usage::Reload => After::Reload,
-            _ => After::Nothing,
+            CopyUsage::CopyThenChecksum => AfterCopy::Checksum,
+            CopyUsage::CopyThenXxh3 => AfterCopy::Xxh3,
+            CopyUsage::ReadAfter => AfterCopy::Read,
+            CopyUsage::Reload => AfterCopy::Reload,
+            _ => AfterCopy::Nothing,
         };
-        let copies = matches!(row, Row::Copy(kernel) if kernel.kernel().name == PREFETCHES);
+        let copies = matches!(row, KernelRow::Copy(kernel) if kernel.kernel().name == PREFETCHES);
         Ok(Self { row, after, word: 1, prefetch: copies.then_some(0) })
     }
 
@@ -113,7 +113,7 @@ impl Operation {
     /// Performs the operation. The result depends on the bytes that were read.
     #[inline]
     pub fn once(&mut self, sink: &mut [u8], source: &mut [u8]) -> u64 {
-        if matches!(self.after, After::Reload) {
+        if matches!(self.after, AfterCopy::Reload) {
             put_word(source, self.word);
         }
         // The prefetch distance is global to the process, and arms take turns.
@@ -121,21 +121,21 @@ impl Operation {
             set_prefetch_distance(bytes);
         }
         match self.row {
-            Row::Copy(kernel) => kernel.copy(sink, source),
-            Row::Tuned => thalweg_kernels::copy(sink, source),
-            Row::Fused(row) => return u64::from(row.copy(sink, source, 0)),
-            Row::Hashed(row) => return row.copy(sink, source),
-            Row::Fill(row) => row.fill(sink, FILLED),
-            Row::TunedFill => thalweg_kernels::fill(sink, FILLED),
-            Row::Read => return sum_of(source),
+            KernelRow::Copy(kernel) => kernel.copy(sink, source),
+            KernelRow::Tuned => thalweg_kernels::copy(sink, source),
+            KernelRow::Fused(row) => return u64::from(row.copy(sink, source, 0)),
+            KernelRow::Hashed(row) => return row.copy(sink, source),
+            KernelRow::Fill(row) => row.fill(sink, FILLED),
+            KernelRow::TunedFill => thalweg_kernels::fill(sink, FILLED),
+            KernelRow::Read => return sum_of(source),
         }
         match self.after {
             // Reads nothing: a load after the copy is another use, measured by `reload`.
-            After::Nothing => 0,
-            After::Checksum => u64::from(crc32c(sink, 0)),
-            After::Xxh3 => xxh3(sink),
-            After::Read => sum_of(sink),
-            After::Reload => {
+            AfterCopy::Nothing => 0,
+            AfterCopy::Checksum => u64::from(crc32c(sink, 0)),
+            AfterCopy::Xxh3 => xxh3(sink),
+            AfterCopy::Read => sum_of(sink),
+            AfterCopy::Reload => {
                 self.word = word_of(sink).wrapping_add(1);
                 self.word
             }
@@ -146,17 +146,21 @@ impl Operation {
     pub fn look(&self, sink: &[u8], source: &[u8], answer: u64) -> Result<(), String> {
         let name = self.name();
         let right = match self.row {
-            Row::Copy(_) | Row::Tuned | Row::Fused(_) | Row::Hashed(_) => sink == source,
-            Row::Fill(_) | Row::TunedFill => sink.iter().all(|byte| *byte == FILLED),
-            Row::Read => true,
+            KernelRow::Copy(_) | KernelRow::Tuned | KernelRow::Fused(_) | KernelRow::Hashed(_) => {
+                sink == source
+            }
+            KernelRow::Fill(_) | KernelRow::TunedFill => sink.iter().all(|byte| *byte == FILLED),
+            KernelRow::Read => true,
         };
         if !right {
             return Err(format!("kernel {name}: the sink does not hold what it should"));
         }
         let sum = match (self.row, self.after) {
-            (Row::Fused(_), _) | (_, After::Checksum) => Some(u64::from(crc32c(source, 0))),
-            (Row::Hashed(_), _) | (_, After::Xxh3) => Some(xxh3(source)),
-            (Row::Read, _) | (_, After::Read) => Some(sum_of(source)),
+            (KernelRow::Fused(_), _) | (_, AfterCopy::Checksum) => {
+                Some(u64::from(crc32c(source, 0)))
+            }
+            (KernelRow::Hashed(_), _) | (_, AfterCopy::Xxh3) => Some(xxh3(source)),
+            (KernelRow::Read, _) | (_, AfterCopy::Read) => Some(sum_of(source)),
             _ => None,
         };
         match sum {
@@ -170,13 +174,13 @@ impl Operation {
     /// Returns the name of the kernel.
     pub fn name(&self) -> &'static str {
         match self.row {
-            Row::Copy(kernel) => kernel.kernel().name,
-            Row::Tuned => tuned::COPY.name,
-            Row::Fused(row) => row.row().name,
-            Row::Hashed(row) => row.row().name,
-            Row::Fill(row) => row.row().name,
-            Row::TunedFill => tuned::FILL.name,
-            Row::Read => "read",
+            KernelRow::Copy(kernel) => kernel.kernel().name,
+            KernelRow::Tuned => tuned::COPY.name,
+            KernelRow::Fused(row) => row.row().name,
+            KernelRow::Hashed(row) => row.row().name,
+            KernelRow::Fill(row) => row.row().name,
+            KernelRow::TunedFill => tuned::FILL.name,
+            KernelRow::Read => "read",
         }
     }
 }
@@ -225,7 +229,7 @@ fn hash(name: &str) -> Result<ReadyHash, String> {
 
 fn none<'n>(what: &str, name: &str, all: impl Iterator<Item = &'n str>) -> String {
     let all: Vec<&str> = all.collect();
-    format!("there is no {what} {name:?} on this architecture; there is {}", all.join(", "))
+    format!("unknown {what} {name:?}; known on this architecture: {}", all.join(", "))
 }
 
 fn cannot_run(name: &str) -> String {
@@ -306,15 +310,15 @@ mod tests {
     #[test]
     fn a_wrong_sink_or_sum_is_seen() {
         for (usage, kernel, sums) in [
-            (Usage::Copy, Some("libc"), false),
-            (Usage::CopyThenChecksum, Some("libc"), true),
-            (Usage::FusedChecksum, Some("widest"), true),
-            (Usage::CopyThenXxh3, Some("libc"), true),
-            (Usage::FusedXxh3, Some("widest"), true),
-            (Usage::ReadAfter, Some("libc"), true),
-            (Usage::Reload, Some("libc"), false),
-            (Usage::Fill, Some("libc"), false),
-            (Usage::Read, None, true),
+            (CopyUsage::Copy, Some("libc"), false),
+            (CopyUsage::CopyThenChecksum, Some("libc"), true),
+            (CopyUsage::FusedChecksum, Some("widest"), true),
+            (CopyUsage::CopyThenXxh3, Some("libc"), true),
+            (CopyUsage::FusedXxh3, Some("widest"), true),
+            (CopyUsage::ReadAfter, Some("libc"), true),
+            (CopyUsage::Reload, Some("libc"), false),
+            (CopyUsage::Fill, Some("libc"), false),
+            (CopyUsage::Read, None, true),
         ] {
             let mut operation = Operation::of(usage, kernel).unwrap();
             let (mut source, mut sink) = ([3; 100], [0; 100]);
@@ -323,27 +327,27 @@ mod tests {
             assert_eq!(operation.look(&sink, &source, answer + 1).is_err(), sums, "{usage:?}");
             sink[50] ^= 1;
             let seen = operation.look(&sink, &source, answer).is_err();
-            assert_eq!(seen, usage != Usage::Read, "{usage:?}");
+            assert_eq!(seen, usage != CopyUsage::Read, "{usage:?}");
         }
     }
 
     #[test]
     #[cfg(target_arch = "x86_64")]
     fn every_copy_that_prefetches_has_its_own_distance() {
-        let plain = Operation::of(Usage::Copy, Some(PREFETCHES)).unwrap();
+        let plain = Operation::of(CopyUsage::Copy, Some(PREFETCHES)).unwrap();
         let far = plain.with_prefetch(640).unwrap();
         let (mut source, mut sink) = ([3; 100], [0; 100]);
         for (mut operation, bytes) in [(far, 640), (plain, 0), (far, 640)] {
             operation.once(&mut sink, &mut source);
             assert_eq!(thalweg_kernels::prefetch_distance(), bytes);
         }
-        let other = Operation::of(Usage::Copy, Some("libc")).unwrap();
+        let other = Operation::of(CopyUsage::Copy, Some("libc")).unwrap();
         assert!(other.with_prefetch(64).unwrap_err().contains(PREFETCHES));
     }
 
     #[test]
     fn a_reload_carries_its_word_through_the_copy() {
-        let mut operation = Operation::of(Usage::Reload, Some("libc")).unwrap();
+        let mut operation = Operation::of(CopyUsage::Reload, Some("libc")).unwrap();
         let (mut source, mut sink) = ([0; 64], [0; 64]);
         for n in 1..5_u64 {
             assert_eq!(operation.once(&mut sink, &mut source), n + 1);

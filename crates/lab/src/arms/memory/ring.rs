@@ -3,8 +3,8 @@
 
 use thalweg_kernels::Ready;
 
-use super::Copies;
-use thalweg_measure::arms::content::Content;
+use super::RepeatedCopy;
+use thalweg_measure::arms::content::ByteContent;
 use thalweg_measure::scratch::room_for;
 
 /// The header that vhost writes before each packet: virtio_net_hdr_mrg_rxbuf.
@@ -17,7 +17,7 @@ const LINE: usize = 64;
 const SPOILT: u8 = 0xee;
 
 /// Packets, and slots for them.
-pub struct Ring {
+pub struct CopyRing {
     kernel: Ready,
     bytes: usize,
     stride: usize,
@@ -29,7 +29,7 @@ pub struct Ring {
     count: u64,
 }
 
-impl Ring {
+impl CopyRing {
     /// Creates a ring for packets of `bytes`, over `working_set` bytes of packets and slots, with at least two
     /// batches.
     pub fn new(kernel: Ready, bytes: usize, working_set: usize) -> Self {
@@ -88,12 +88,12 @@ impl Ring {
     }
 }
 
-impl Copies for Ring {
+impl RepeatedCopy for CopyRing {
     fn allocate(&mut self) -> Result<(), String> {
         let len = self.slots * self.stride;
         room_for(2 * len)?;
         self.packets = vec![0; len];
-        Content::Pattern.fill(0, &mut self.packets);
+        ByteContent::Pattern.fill(0, &mut self.packets);
         self.filled = vec![1; len];
         Ok(())
     }
@@ -129,7 +129,7 @@ mod tests {
     fn a_wrong_byte_in_a_slot_is_found() {
         let kernel =
             thalweg_kernels::by_name("libc").and_then(thalweg_kernels::Kernel::ready).unwrap();
-        let mut ring = Ring::new(kernel, 100, 4096);
+        let mut ring = CopyRing::new(kernel, 100, 4096);
         ring.allocate().unwrap();
         ring.verify().unwrap();
         let (slot, number) = (ring.at - 1, ring.count - 1);

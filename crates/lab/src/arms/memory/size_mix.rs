@@ -7,7 +7,7 @@ use serde::Deserialize;
 use std::ops::Range;
 
 use super::{
-    Copies, Sink,
+    RepeatedCopy, SinkPosition,
     buffers::{Buffers, HasBuffers, SPOILT, kept_to},
     fleet::Distribution,
     operation::Operation,
@@ -18,7 +18,7 @@ use thalweg_measure::stats::Random;
 /// The order of sizes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Order {
+pub enum DrawOrder {
     /// Each size is drawn independently, so that no predictor can know the next one.
     #[default]
     Iid,
@@ -30,9 +30,9 @@ pub enum Order {
 #[derive(Clone, Debug)]
 pub struct Draw {
     pub sizes: Distribution,
-    pub order: Order,
+    pub order: DrawOrder,
     /// The position of sinks: at cache lines with the alignment of the distribution, or before the end of a page.
-    pub kind: Sink,
+    pub kind: SinkPosition,
     /// `true` if every copy goes to cache lines that were not used recently, in ascending order.
     pub fresh_lines: bool,
 }
@@ -49,7 +49,7 @@ const MOST_VERIFIED: usize = 256;
 const BESIDE: usize = 64;
 
 #[derive(Clone, Copy, Debug, Default)]
-struct One {
+struct MixedCopy {
     from: u32,
     to: u32,
     len: u32,
@@ -61,8 +61,8 @@ pub struct SizeMix {
     batch: usize,
     /// Bytes of the sources, and of the sinks.
     half: usize,
-    kind: Sink,
-    copies: Vec<One>,
+    kind: SinkPosition,
+    copies: Vec<MixedCopy>,
     /// The index in `copies` at which each batch begins, and the end of the last one.
     starts: Vec<usize>,
     at: usize,
@@ -97,10 +97,10 @@ impl SizeMix {
         let mut random = Random::new(SEED);
         let mut next = || sizes.size(&mut random);
         let few: Option<Vec<usize>> = (0..FEW).map(|_| next()).collect();
-        let few = few.filter(|few| order == Order::Iid || few.iter().any(|size| *size > 0));
+        let few = few.filter(|few| order == DrawOrder::Iid || few.iter().any(|size| *size > 0));
         let few = few.ok_or_else(|| format!("of its sizes none fits {half} bytes of sources"))?;
         let mut places =
-            Places { half, kind, fresh_lines, next: [0; 2], random: Random::new(SEED + 1) };
+            MixPositions { half, kind, fresh_lines, next: [0; 2], random: Random::new(SEED + 1) };
         let (mut copies, mut starts) = (Vec::new(), vec![0]);
         let mut sum = 0;
         let enough = |copies: usize, sum: usize| {
@@ -110,13 +110,13 @@ impl SizeMix {
             let mut left = batch;
             while left > 0 {
                 let size = match order {
-                    Order::Iid => next().unwrap_or(left),
-                    Order::Predictable => few[copies.len() % FEW],
+                    DrawOrder::Iid => next().unwrap_or(left),
+                    DrawOrder::Predictable => few[copies.len() % FEW],
                 };
                 // The last copy of a batch is truncated, so that all batches have the same size.
                 let size = size.min(left);
                 let [from, to] = places.of(size, &sizes);
-                copies.push(One { from: from as u32, to: to as u32, len: size as u32 });
+                copies.push(MixedCopy { from: from as u32, to: to as u32, len: size as u32 });
                 left -= size;
             }
             sum += batch;
@@ -140,7 +140,13 @@ impl SizeMix {
         self.starts[batch]..self.starts[batch + 1]
     }
 
-    fn look(&self, one: One, (sources, sinks): (&[u8], &[u8]), answer: u64) -> Result<(), String> {
+    fn look(
+        &self,
+        one: MixedCopy,
+        sources: &[u8],
+        sinks: &[u8],
+        answer: u64,
+    ) -> Result<(), String> {
         let (from, to, len) = (one.from as usize, one.to as usize, one.len as usize);
         self.operation.look(&sinks[to..to + len], &sources[from..from + len], answer)?;
         kept_to(self.operation.name(), sinks, &around(one, sinks.len()), &(to..to + len))
@@ -153,30 +159,30 @@ impl HasBuffers for SizeMix {
     }
 }
 
-fn around(one: One, len: usize) -> Range<usize> {
+fn around(one: MixedCopy, len: usize) -> Range<usize> {
     let (to, end) = (one.to as usize, one.to as usize + one.len as usize);
     to.saturating_sub(BESIDE)..(end + BESIDE).min(len)
 }
 
 #[inline]
-fn once(operation: &mut Operation, one: One, sources: &mut [u8], sinks: &mut [u8]) -> u64 {
+fn once(operation: &mut Operation, one: MixedCopy, sources: &mut [u8], sinks: &mut [u8]) -> u64 {
     let (from, to, len) = (one.from as usize, one.to as usize, one.len as usize);
     operation.once(&mut sinks[to..to + len], &mut sources[from..from + len])
 }
 
 /// Generates the positions of sources and sinks.
-struct Places {
+struct MixPositions {
     half: usize,
-    kind: Sink,
+    kind: SinkPosition,
     fresh_lines: bool,
     next: [usize; 2],
     random: Random,
 }
 
-impl Places {
+impl MixPositions {
     fn of(&mut self, len: usize, sizes: &Distribution) -> [usize; 2] {
         let last = self.half - len;
-        if self.kind == Sink::PageEdge {
+        if self.kind == SinkPosition::PageEdge {
             return [last; 2];
         }
         [0, 1].map(|end| {
@@ -194,9 +200,9 @@ impl Places {
     }
 }
 
-impl Copies for SizeMix {
+impl RepeatedCopy for SizeMix {
     fn allocate(&mut self) -> Result<(), String> {
-        room_for(2 * self.half + self.copies.len() * size_of::<One>())?;
+        room_for(2 * self.half + self.copies.len() * size_of::<MixedCopy>())?;
         self.buffers = Buffers::made(self.kind, self.half, self.half)?;
         Ok(())
     }
@@ -222,7 +228,7 @@ impl Copies for SizeMix {
                 let around = around(one, sinks.len());
                 sinks[around].fill(SPOILT);
                 let answer = once(&mut own.operation, one, sources, sinks);
-                own.look(one, (sources, sinks), answer)?;
+                own.look(one, sources, sinks, answer)?;
             }
             Ok(())
         };
@@ -236,10 +242,10 @@ impl Copies for SizeMix {
 
 #[cfg(test)]
 mod tests {
-    use super::{super::operation::Usage, *};
+    use super::{super::operation::CopyUsage, *};
 
-    fn mix(order: Order, kind: Sink, fresh_lines: bool) -> SizeMix {
-        let operation = Operation::of(Usage::Copy, Some("libc")).unwrap();
+    fn mix(order: DrawOrder, kind: SinkPosition, fresh_lines: bool) -> SizeMix {
+        let operation = Operation::of(CopyUsage::Copy, Some("libc")).unwrap();
         let sizes = Distribution::named("memcpy-fleet").unwrap();
         SizeMix::new(operation, 10_000, 64 << 10, Draw { sizes, order, kind, fresh_lines }).unwrap()
     }
@@ -247,10 +253,10 @@ mod tests {
     #[test]
     fn every_batch_is_as_large_and_every_copy_inside() {
         for (order, kind, fresh) in [
-            (Order::Iid, Sink::Line, false),
-            (Order::Predictable, Sink::Line, false),
-            (Order::Iid, Sink::PageEdge, false),
-            (Order::Iid, Sink::Line, true),
+            (DrawOrder::Iid, SinkPosition::Line, false),
+            (DrawOrder::Predictable, SinkPosition::Line, false),
+            (DrawOrder::Iid, SinkPosition::PageEdge, false),
+            (DrawOrder::Iid, SinkPosition::Line, true),
         ] {
             let mut made = mix(order, kind, fresh);
             assert!(made.copies.len() >= LEAST_DRAWS);
@@ -260,7 +266,7 @@ mod tests {
             }
             for one in &made.copies {
                 assert!((one.from.max(one.to) + one.len) as usize <= made.half, "{one:?}");
-                if kind == Sink::PageEdge {
+                if kind == SinkPosition::PageEdge {
                     assert_eq!((one.to + one.len) as usize, made.half);
                 }
             }
@@ -273,15 +279,15 @@ mod tests {
     #[test]
     fn the_predictable_order_has_few_sizes_and_both_are_the_same_for_every_arm() {
         let sizes = |made: &SizeMix| made.copies.iter().map(|one| one.len).collect::<Vec<_>>();
-        let made = sizes(&mix(Order::Predictable, Sink::Line, false));
+        let made = sizes(&mix(DrawOrder::Predictable, SinkPosition::Line, false));
         assert_eq!(made[..FEW], made[FEW..2 * FEW]);
-        let iid = || sizes(&mix(Order::Iid, Sink::Line, false));
+        let iid = || sizes(&mix(DrawOrder::Iid, SinkPosition::Line, false));
         assert!(iid() == iid() && iid()[..FEW] != iid()[FEW..2 * FEW]);
     }
 
     #[test]
     fn a_wrong_byte_in_a_sink_or_beside_it_is_found() {
-        let mut made = mix(Order::Iid, Sink::Line, false);
+        let mut made = mix(DrawOrder::Iid, SinkPosition::Line, false);
         made.allocate().unwrap();
         let one = *made.copies.iter().find(|one| one.len > 8 && one.to > 64).unwrap();
         let (to, end) = (one.to as usize, (one.to + one.len) as usize);
@@ -289,9 +295,9 @@ mod tests {
             let looked = |own: &mut SizeMix, sources: &mut [u8], sinks: &mut [u8]| {
                 sinks.fill(SPOILT);
                 let answer = once(&mut own.operation, one, sources, sinks);
-                own.look(one, (sources, sinks), answer).unwrap();
+                own.look(one, sources, sinks, answer).unwrap();
                 sinks[at] ^= 1;
-                own.look(one, (sources, sinks), answer)
+                own.look(one, sources, sinks, answer)
             };
             assert!(made.with_memory(looked).unwrap().unwrap_err().contains(what));
         }
@@ -299,11 +305,11 @@ mod tests {
 
     #[test]
     fn sizes_that_do_not_fit_are_refused() {
-        let operation = Operation::of(Usage::Copy, Some("libc")).unwrap();
+        let operation = Operation::of(CopyUsage::Copy, Some("libc")).unwrap();
         let draw = || Draw {
             sizes: Distribution::named("memset-4").unwrap(),
-            order: Order::Iid,
-            kind: Sink::Line,
+            order: DrawOrder::Iid,
+            kind: SinkPosition::Line,
             fresh_lines: false,
         };
         assert!(SizeMix::new(operation, 100, 0, draw()).is_err());

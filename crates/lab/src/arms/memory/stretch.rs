@@ -1,7 +1,7 @@
 //! Copies of one size: consecutive pairs of sources and sinks over a region of memory.
 
 use super::{
-    Copies, Sink,
+    RepeatedCopy, SinkPosition,
     buffers::{Buffers, HasBuffers, SPOILT, kept_to},
     operation::Operation,
 };
@@ -17,10 +17,10 @@ const MOST_VERIFIED: usize = 64;
 const FRESH: usize = 32 << 20;
 
 /// Consecutive sources and sinks.
-pub struct Stretch {
+pub struct CopyStretch {
     operation: Operation,
     bytes: usize,
-    kind: Sink,
+    kind: SinkPosition,
     /// Distance from one sink to the next.
     stride: usize,
     pairs: usize,
@@ -30,25 +30,28 @@ pub struct Stretch {
     at: usize,
 }
 
-impl Stretch {
+impl CopyStretch {
     /// Creates pairs of `bytes` over `working_set` bytes in total, at least one, without allocating the memory.
     /// `offset` moves the sink from its normal position.
     pub fn new(
         operation: Operation,
         bytes: usize,
         working_set: usize,
-        (kind, offset): (Sink, usize),
+        kind: SinkPosition,
+        offset: usize,
     ) -> Self {
         let (stride, working_set) = match kind {
-            Sink::Fresh => (bytes.next_multiple_of(PAGE), 2 * FRESH),
-            Sink::PageEdge => (bytes, 0),
-            Sink::Line | Sink::Alias => ((bytes + offset).next_multiple_of(LINE), working_set),
+            SinkPosition::Fresh => (bytes.next_multiple_of(PAGE), 2 * FRESH),
+            SinkPosition::PageEdge => (bytes, 0),
+            SinkPosition::Line | SinkPosition::Alias => {
+                ((bytes + offset).next_multiple_of(LINE), working_set)
+            }
         };
         let lead = match kind {
             // Half a page away from the offset at which a load would seem to depend on a recent store.
-            Sink::Line => PAGE / 2 + offset,
-            Sink::Alias => offset,
-            Sink::Fresh | Sink::PageEdge => 0,
+            SinkPosition::Line => PAGE / 2 + offset,
+            SinkPosition::Alias => offset,
+            SinkPosition::Fresh | SinkPosition::PageEdge => 0,
         };
         let pairs = (working_set / 2 / stride).max(1);
         Self { operation, bytes, kind, stride, pairs, lead, buffers: Buffers::default(), at: 0 }
@@ -56,7 +59,7 @@ impl Stretch {
 
     /// Returns the start of a pair's source. Fresh sinks share one source, which stays cached.
     fn source(&self, pair: usize) -> usize {
-        if self.kind == Sink::Fresh { 0 } else { pair * self.stride }
+        if self.kind == SinkPosition::Fresh { 0 } else { pair * self.stride }
     }
 
     /// Performs the operation on the next pair. Returns the pair and the result of the operation.
@@ -72,12 +75,7 @@ impl Stretch {
     }
 
     /// Checks that the pair's sink has the right content, and that nothing next to it was written.
-    fn look(
-        &self,
-        (pair, answer): (usize, u64),
-        sources: &[u8],
-        sinks: &[u8],
-    ) -> Result<(), String> {
+    fn look(&self, pair: usize, answer: u64, sources: &[u8], sinks: &[u8]) -> Result<(), String> {
         let (from, to) = (self.source(pair), self.lead + pair * self.stride);
         let end = to + self.bytes;
         self.operation.look(&sinks[to..end], &sources[from..from + self.bytes], answer)?;
@@ -87,13 +85,13 @@ impl Stretch {
     }
 }
 
-impl HasBuffers for Stretch {
+impl HasBuffers for CopyStretch {
     fn buffers(&mut self) -> &mut Buffers {
         &mut self.buffers
     }
 }
 
-impl Copies for Stretch {
+impl RepeatedCopy for CopyStretch {
     fn allocate(&mut self) -> Result<(), String> {
         let sources = self.source(self.pairs - 1) + self.bytes;
         let sinks = self.lead + self.pairs * self.stride;
@@ -111,13 +109,13 @@ impl Copies for Stretch {
 
     fn at_a_stretch(&self) -> u32 {
         match self.kind {
-            Sink::Fresh => u32::try_from(self.pairs).unwrap_or(u32::MAX),
+            SinkPosition::Fresh => u32::try_from(self.pairs).unwrap_or(u32::MAX),
             _ => u32::MAX,
         }
     }
 
     fn renew(&mut self) -> Result<(), String> {
-        if self.kind != Sink::Fresh {
+        if self.kind != SinkPosition::Fresh {
             return Ok(());
         }
         self.at = 0;
@@ -129,8 +127,8 @@ impl Copies for Stretch {
         let all = |own: &mut Self, sources: &mut [u8], sinks: &mut [u8]| {
             sinks.fill(SPOILT);
             (0..own.pairs.min(MOST_VERIFIED)).try_for_each(|_| {
-                let done = own.turn(sources, sinks);
-                own.look(done, sources, sinks)
+                let (pair, answer) = own.turn(sources, sinks);
+                own.look(pair, answer, sources, sinks)
             })
         };
         self.verified(all)
@@ -141,29 +139,29 @@ impl Copies for Stretch {
     }
 
     fn is_fresh(&self) -> bool {
-        self.kind == Sink::Fresh
+        self.kind == SinkPosition::Fresh
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{super::operation::Usage, *};
+    use super::{super::operation::CopyUsage, *};
 
     #[test]
     fn a_wrong_byte_in_the_sink_or_beside_it_is_found() {
-        let operation = Operation::of(Usage::Copy, Some("libc")).unwrap();
-        let mut stretch = Stretch::new(operation, 100, 4096, (Sink::Line, 5));
+        let operation = Operation::of(CopyUsage::Copy, Some("libc")).unwrap();
+        let mut stretch = CopyStretch::new(operation, 100, 4096, SinkPosition::Line, 5);
         stretch.allocate().unwrap();
         stretch.verify().unwrap();
         let start = stretch.lead + stretch.stride;
         for (at, what) in
             [(start + 50, "does not hold"), (start - 1, "beside"), (start + 100, "beside")]
         {
-            let looked = |own: &mut Stretch, sources: &mut [u8], sinks: &mut [u8]| {
+            let looked = |own: &mut CopyStretch, sources: &mut [u8], sinks: &mut [u8]| {
                 sinks[at] ^= 1;
-                let wrong = own.look((1, 0), sources, sinks);
+                let wrong = own.look(1, 0, sources, sinks);
                 sinks[at] ^= 1;
-                own.look((1, 0), sources, sinks).unwrap();
+                own.look(1, 0, sources, sinks).unwrap();
                 wrong
             };
             assert!(stretch.with_memory(looked).unwrap().unwrap_err().contains(what));
@@ -172,20 +170,23 @@ mod tests {
 
     #[test]
     fn sinks_lie_where_their_kind_says() {
-        let operation = Operation::of(Usage::Copy, Some("libc")).unwrap();
-        for (kind, offset, apart) in
-            [(Sink::Line, 0, 2048), (Sink::Line, 1, 2049), (Sink::Alias, 1, 1), (Sink::Fresh, 0, 0)]
-        {
-            let mut stretch = Stretch::new(operation, 300, 8192, (kind, offset));
+        let operation = Operation::of(CopyUsage::Copy, Some("libc")).unwrap();
+        for (kind, offset, apart) in [
+            (SinkPosition::Line, 0, 2048),
+            (SinkPosition::Line, 1, 2049),
+            (SinkPosition::Alias, 1, 1),
+            (SinkPosition::Fresh, 0, 0),
+        ] {
+            let mut stretch = CopyStretch::new(operation, 300, 8192, kind, offset);
             stretch.allocate().unwrap();
-            let place = |own: &mut Stretch, sources: &mut [u8], sinks: &mut [u8]| {
+            let place = |own: &mut CopyStretch, sources: &mut [u8], sinks: &mut [u8]| {
                 (sinks.as_ptr().addr() + own.lead).wrapping_sub(sources.as_ptr().addr()) % PAGE
             };
             assert_eq!(stretch.with_memory(place), Some(apart), "{kind:?}");
         }
-        let mut edge = Stretch::new(operation, 300, 0, (Sink::PageEdge, 0));
+        let mut edge = CopyStretch::new(operation, 300, 0, SinkPosition::PageEdge, 0);
         edge.allocate().unwrap();
-        let ends = |_: &mut Stretch, sources: &mut [u8], sinks: &mut [u8]| {
+        let ends = |_: &mut CopyStretch, sources: &mut [u8], sinks: &mut [u8]| {
             [sources, sinks].map(|bytes| bytes.as_ptr_range().end.addr() % PAGE)
         };
         assert_eq!(edge.with_memory(ends), Some([0, 0]));
@@ -193,12 +194,12 @@ mod tests {
 
     #[test]
     fn fresh_sinks_are_used_once_between_two_renewals() {
-        let operation = Operation::of(Usage::Copy, Some("libc")).unwrap();
-        let mut fresh = Stretch::new(operation, 16 << 20, 0, (Sink::Fresh, 0));
+        let operation = Operation::of(CopyUsage::Copy, Some("libc")).unwrap();
+        let mut fresh = CopyStretch::new(operation, 16 << 20, 0, SinkPosition::Fresh, 0);
         fresh.allocate().unwrap();
         assert_eq!((fresh.at_a_stretch(), fresh.is_fresh()), (2, true));
         fresh.renew().unwrap();
-        let untouched = |_: &mut Stretch, _: &mut [u8], sinks: &mut [u8]| sinks[0] == 0;
+        let untouched = |_: &mut CopyStretch, _: &mut [u8], sinks: &mut [u8]| sinks[0] == 0;
         assert_eq!(fresh.with_memory(untouched), Some(true));
         fresh.verify().unwrap();
     }

@@ -4,8 +4,9 @@ use thalweg_kernels::{CHECKSUMS, FILLS, HASHES, KERNELS, tuned};
 
 fn open(with: &toml::Table, bytes: u64) -> Result<Box<dyn Arm>, Unfit> {
     let nowhere = Path::new("/nowhere");
-    let job = Job { arm: "m", with, bytes, scratch: nowhere, studies: nowhere, program: nowhere };
-    Memory.open(&job)
+    let job =
+        ArmJob { arm: "m", with, bytes, scratch: nowhere, studies: nowhere, program: nowhere };
+    MemoryKind.open(&job)
 }
 
 fn table(text: &str) -> toml::Table {

@@ -2,7 +2,7 @@
 
 use std::thread;
 
-use super::Copies;
+use super::RepeatedCopy;
 
 /// One set of buffers per thread; this thread uses the first. An operation is one operation of each thread.
 #[derive(Debug)]
@@ -18,7 +18,7 @@ impl<C> Threads<C> {
     }
 }
 
-impl<C: Copies + Send> Copies for Threads<C> {
+impl<C: RepeatedCopy + Send> RepeatedCopy for Threads<C> {
     fn allocate(&mut self) -> Result<(), String> {
         self.each.iter_mut().try_for_each(C::allocate)
     }

@@ -9,22 +9,22 @@ use thalweg_core::{
     scratch::{ScratchSite, Sockets},
 };
 
-use crate::arms::{Finding, Job, Look, Probe, parameters};
+use crate::arms::{ArmJob, Probe, ProbeFinding, ProbeSpec, parameters};
 
 pub(in crate::arms) struct AliasProbe;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct With {
+struct AliasParameters {
     mechanism: String,
-    source: From,
-    sink: To,
+    source: AliasSource,
+    sink: AliasSink,
 }
 
 /// Sources that can be modified afterwards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
-enum From {
+enum AliasSource {
     Memory,
     File,
     /// A memfd.
@@ -34,7 +34,7 @@ enum From {
 /// Sinks that can be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
-enum To {
+enum AliasSink {
     File,
     Pipe,
     /// A pair of Unix stream sockets.
@@ -52,18 +52,18 @@ impl Probe for AliasProbe {
         "1 if a later change of the source shows in the sink, 0 if the bytes were copied"
     }
 
-    fn parse(&self, with: &toml::Table) -> Result<Box<dyn Look>, Unfit> {
-        let with: With = parameters("probe alias", with)?;
+    fn parse(&self, with: &toml::Table) -> Result<Box<dyn ProbeSpec>, Unfit> {
+        let with: AliasParameters = parameters("probe alias", with)?;
         with.mechanism()?;
         Ok(Box::new(with))
     }
 }
 
-impl With {
+impl AliasParameters {
     /// Returns the mechanism, and its guarantees between these ends.
     fn mechanism(&self) -> Result<(&'static dyn Mechanism, Pair), Unfit> {
         let name = &self.mechanism;
-        let unknown = || Unfit::because(format!("probe alias: there is no mechanism {name:?}"));
+        let unknown = || Unfit::because(format!("probe alias: unknown mechanism {name:?}"));
         let mechanism = mechanisms::by_name(name).ok_or_else(unknown)?;
         let (source, sink) = (self.source.kind(), self.sink.kind());
         let pair = mechanism.info().pair(source, sink).filter(|pair| applies(**pair));
@@ -72,10 +72,10 @@ impl With {
     }
 }
 
-impl Look for With {
-    fn look(&self, job: &Job<'_>) -> Result<Finding, Unfit> {
+impl ProbeSpec for AliasParameters {
+    fn look(&self, job: &ArmJob<'_>) -> Result<ProbeFinding, Unfit> {
         let (mechanism, pair) = self.mechanism()?;
-        let memfd = self.source == From::Memfd;
+        let memfd = self.source == AliasSource::Memfd;
         let site =
             ScratchSite { memfd, sockets: self.sink.sockets(), ..ScratchSite::at(job.scratch) };
         let found = alias::probe(mechanism, pair, &site)?;
@@ -85,17 +85,17 @@ impl Look for With {
             Alias::Copied => (0.0, "copied"),
         };
         let text = format!("{} {ends}: {word}", self.mechanism);
-        Ok(Finding { numbers: vec![number], text })
+        Ok(ProbeFinding { numbers: vec![number], text })
     }
 }
 
-impl From {
+impl AliasSource {
     fn kind(self) -> Kind {
         if self == Self::Memory { Kind::Memory } else { Kind::File }
     }
 }
 
-impl To {
+impl AliasSink {
     fn kind(self) -> Kind {
         match self {
             Self::File => Kind::File,

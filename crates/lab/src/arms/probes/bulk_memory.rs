@@ -6,7 +6,7 @@ use serde::Deserialize;
 use thalweg_core::Unfit;
 
 use crate::arms::{
-    ArmKind, Finding, Job, Look, Probe,
+    ArmJob, ArmKind, Probe, ProbeFinding, ProbeSpec,
     bulk::{Bulk, extra_memory},
     parameters,
 };
@@ -15,7 +15,7 @@ pub(in crate::arms) struct BulkMemory;
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Parameters {
+struct BulkMemoryParameters {
     bytes: u64,
     way: toml::Table,
 }
@@ -29,19 +29,19 @@ impl Probe for BulkMemory {
         "MiB that a bulk transfer takes besides the data's two buffers"
     }
 
-    fn parse(&self, with: &toml::Table) -> Result<Box<dyn Look>, Unfit> {
-        let with: Parameters = parameters(self.name(), with)?;
+    fn parse(&self, with: &toml::Table) -> Result<Box<dyn ProbeSpec>, Unfit> {
+        let with: BulkMemoryParameters = parameters(self.name(), with)?;
         Bulk.parse(&with.way)?;
         Ok(Box::new(with))
     }
 }
 
-impl Look for Parameters {
-    fn look(&self, job: &Job<'_>) -> Result<Finding, Unfit> {
-        let extra = extra_memory(&Job { bytes: self.bytes, with: &self.way, ..*job })?;
+impl ProbeSpec for BulkMemoryParameters {
+    fn look(&self, job: &ArmJob<'_>) -> Result<ProbeFinding, Unfit> {
+        let extra = extra_memory(&ArmJob { bytes: self.bytes, with: &self.way, ..*job })?;
         let mib = |bytes: f64| bytes / f64::from(1 << 20);
         let (extra, data) = (mib(extra as f64), mib(self.bytes as f64));
         let text = format!("{extra:.2} MiB besides twice the {data:.1} MiB of data");
-        Ok(Finding { numbers: vec![extra], text })
+        Ok(ProbeFinding { numbers: vec![extra], text })
     }
 }

@@ -8,26 +8,26 @@ use thalweg_core::{
 };
 use thalweg_sys::tally;
 
-use crate::arms::{Finding, Job, Look, Probe, parameters};
+use crate::arms::{ArmJob, Probe, ProbeFinding, ProbeSpec, parameters};
 use thalweg_measure::arms::{
     content,
-    transfer::{Peer, Stream, end_of, move_exactly},
+    transfer::{StreamKind, StreamPeer, end_of, move_exactly},
 };
 
 pub(in crate::arms) struct CallsPerBuffer;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct With {
+struct CallsParameters {
     mechanism: String,
     buffer: Size,
     #[serde(default)]
-    sink: To,
+    sink: CallsSink,
 }
 
 #[derive(Clone, Copy, Default, Deserialize)]
 #[serde(rename_all = "lowercase")]
-enum To {
+enum CallsSink {
     #[default]
     Tcp,
     Unix,
@@ -45,14 +45,14 @@ impl Probe for CallsPerBuffer {
         "system calls for each buffer from a file to a socket"
     }
 
-    fn parse(&self, with: &toml::Table) -> Result<Box<dyn Look>, Unfit> {
-        let with: With = parameters(self.name(), with)?;
+    fn parse(&self, with: &toml::Table) -> Result<Box<dyn ProbeSpec>, Unfit> {
+        let with: CallsParameters = parameters(self.name(), with)?;
         with.mechanism_and_total()?;
         Ok(Box::new(with))
     }
 }
 
-impl With {
+impl CallsParameters {
     /// Returns the mechanism, and the bytes of all buffers.
     fn mechanism_and_total(&self) -> Result<(&'static dyn Mechanism, u64), Unfit> {
         let text = |what| Unfit::because(format!("probe calls-per-buffer: {what}"));
@@ -64,8 +64,8 @@ impl With {
     }
 }
 
-impl Look for With {
-    fn look(&self, job: &Job<'_>) -> Result<Finding, Unfit> {
+impl ProbeSpec for CallsParameters {
+    fn look(&self, job: &ArmJob<'_>) -> Result<ProbeFinding, Unfit> {
         let Self { mechanism: name, buffer: Size(buffer), sink: to } = self;
         let buffer = *buffer;
         let (mechanism, total) = self.mechanism_and_total()?;
@@ -75,10 +75,10 @@ impl Look for With {
         let file = content::file(job.scratch, total);
         let file = file.map_err(|e| Unfit::because(format!("making the source: {e}")))?;
         let stream = match to {
-            To::Tcp => Stream::Tcp,
-            To::Unix => Stream::Unix,
+            CallsSink::Tcp => StreamKind::Tcp,
+            CallsSink::Unix => StreamKind::Unix,
         };
-        let reader = Peer::draining(stream);
+        let reader = StreamPeer::draining(stream);
         let reader = reader.map_err(|e| Unfit::because(format!("sockets and a reader: {e}")))?;
         reader.begin(total, 1, true)?;
         let transfer = Transfer {
@@ -97,6 +97,6 @@ impl Look for With {
         reader.wait(&|| Ok(()))?;
         let each = counted as f64 / BUFFERS as f64;
         let text = format!("{name}: {counted} calls for {BUFFERS} buffers of {buffer} bytes");
-        Ok(Finding { numbers: vec![each], text })
+        Ok(ProbeFinding { numbers: vec![each], text })
     }
 }

@@ -7,7 +7,7 @@ use thalweg_core::Unfit;
 use thalweg_kernels::Ready;
 use thalweg_sys::host::cycle_counter;
 
-use crate::arms::{Finding, Job, Look, Probe, memory::copier, parameters};
+use crate::arms::{ArmJob, Probe, ProbeFinding, ProbeSpec, memory::copier, parameters};
 use thalweg_measure::stats::median;
 
 /// The sum of the readings divided by the time of the batch, for each size.
@@ -15,7 +15,7 @@ pub(in crate::arms) struct RdtscSmall;
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Parameters {
+struct RdtscParameters {
     /// Bytes per copy.
     sizes: Vec<usize>,
     #[serde(default = "of_the_library")]
@@ -41,8 +41,8 @@ impl Probe for RdtscSmall {
         "the time-stamp counter round each small copy, summed up, to the time of all of them"
     }
 
-    fn parse(&self, with: &toml::Table) -> Result<Box<dyn Look>, Unfit> {
-        let with: Parameters = parameters(self.name(), with)?;
+    fn parse(&self, with: &toml::Table) -> Result<Box<dyn ProbeSpec>, Unfit> {
+        let with: RdtscParameters = parameters(self.name(), with)?;
         if with.sizes.is_empty() || with.sizes.iter().any(|size| !(1..=MOST_BYTES).contains(size)) {
             return Err(refuse(&format!("sizes are to be 1 to {MOST_BYTES} bytes, one at least")));
         }
@@ -54,8 +54,8 @@ fn refuse(reason: &str) -> Unfit {
     Unfit::because(format!("rdtsc-small: {reason}"))
 }
 
-impl Look for Parameters {
-    fn look(&self, _job: &Job<'_>) -> Result<Finding, Unfit> {
+impl ProbeSpec for RdtscParameters {
+    fn look(&self, _job: &ArmJob<'_>) -> Result<ProbeFinding, Unfit> {
         let kernel = copier(&self.kernel).map_err(|reason| refuse(&reason))?;
         let (mut numbers, mut words) = (Vec::new(), Vec::new());
         for size in self.sizes.iter().copied() {
@@ -64,7 +64,7 @@ impl Look for Parameters {
             words.push(format!("{size} bytes: {ratio:.2} times"));
             numbers.push(ratio);
         }
-        Ok(Finding { numbers, text: format!("the readings add up to {}", words.join(", ")) })
+        Ok(ProbeFinding { numbers, text: format!("the readings add up to {}", words.join(", ")) })
     }
 }
 
@@ -93,9 +93,9 @@ mod tests {
     use super::*;
     use std::path::Path;
 
-    fn run(text: &str) -> Result<Finding, Unfit> {
+    fn run(text: &str) -> Result<ProbeFinding, Unfit> {
         let (with, nowhere) = (text.parse().unwrap(), Path::new("/nowhere"));
-        RdtscSmall.run(&Job {
+        RdtscSmall.run(&ArmJob {
             arm: "r",
             with: &with,
             bytes: 0,

@@ -10,15 +10,15 @@ use thalweg_sys::{
     pipe::{Pipe, SpliceMode, splice},
 };
 
-use crate::arms::{Finding, Job, Look, Probe, parameters};
+use crate::arms::{ArmJob, Probe, ProbeFinding, ProbeSpec, parameters};
 use thalweg_measure::arms::content;
 
 pub(in crate::arms) struct SpliceReturns;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct With {
-    source: From,
+struct SpliceParameters {
+    source: SpliceSource,
     #[serde(default = "usual")]
     pipes: Vec<Size>,
     #[serde(default = "one")]
@@ -27,7 +27,7 @@ struct With {
 
 #[derive(Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
-enum From {
+enum SpliceSource {
     Zero,
     File,
     Memfd,
@@ -57,8 +57,8 @@ impl Probe for SpliceReturns {
         "the distinct numbers of bytes that splice calls moved, for each capacity of the pipe"
     }
 
-    fn parse(&self, with: &toml::Table) -> Result<Box<dyn Look>, Unfit> {
-        let with: With = parameters(self.name(), with)?;
+    fn parse(&self, with: &toml::Table) -> Result<Box<dyn ProbeSpec>, Unfit> {
+        let with: SpliceParameters = parameters(self.name(), with)?;
         if !(1..=2).contains(&with.threads) || with.pipes.is_empty() {
             return Err(Unfit::because("probe splice-returns: threads is 1 or 2, pipes a list"));
         }
@@ -66,8 +66,8 @@ impl Probe for SpliceReturns {
     }
 }
 
-impl Look for With {
-    fn look(&self, job: &Job<'_>) -> Result<Finding, Unfit> {
+impl ProbeSpec for SpliceParameters {
+    fn look(&self, job: &ArmJob<'_>) -> Result<ProbeFinding, Unfit> {
         let (mut numbers, mut lines) = (Vec::new(), Vec::new());
         for size in &self.pipes {
             let failed = |e: Errno| Unfit::because(format!("pipe of {} bytes: {e}", size.0));
@@ -83,12 +83,12 @@ impl Look for With {
         numbers.sort_unstable();
         numbers.dedup();
         let numbers = numbers.into_iter().map(|number| number as f64).collect();
-        Ok(Finding { numbers, text: lines.join("; ") })
+        Ok(ProbeFinding { numbers, text: lines.join("; ") })
     }
 }
 
-impl From {
-    fn open(self, job: &Job<'_>, len: u64) -> Result<Arc<File>, Unfit> {
+impl SpliceSource {
+    fn open(self, job: &ArmJob<'_>, len: u64) -> Result<Arc<File>, Unfit> {
         let opened = match self {
             Self::Zero => File::open("/dev/zero").map(Arc::new),
             Self::File => content::file(job.scratch, len),
@@ -101,7 +101,7 @@ impl From {
 /// One thread: fills the pipe and empties it, in turn.
 fn by_turns(source: &Arc<File>, pipe: &Pipe) -> Result<(Histogram, Histogram), Errno> {
     let (mut into, mut out) = (Histogram::new(), Histogram::new());
-    let mut inlet = Inlet::new(source);
+    let mut inlet = SpliceInlet::new(source);
     let outlet = null()?;
     for _ in 0..CALLS {
         let got = inlet.fill(&pipe.writer)?;
@@ -124,7 +124,7 @@ fn by_turns(source: &Arc<File>, pipe: &Pipe) -> Result<(Histogram, Histogram), E
 fn at_once(source: &Arc<File>, pipe: Pipe) -> Result<(Histogram, Histogram), Errno> {
     let Pipe { reader, writer, .. } = pipe;
     let inherited = fault::inherit();
-    let mut inlet = Inlet::new(source);
+    let mut inlet = SpliceInlet::new(source);
     let filler = thread::Builder::new().spawn(move || {
         inherited.enter(|| {
             let mut into = Histogram::new();
@@ -154,12 +154,12 @@ fn empty(reader: &OwnedFd) -> Result<Histogram, Errno> {
 }
 
 /// A source and the position in it.
-struct Inlet {
+struct SpliceInlet {
     source: Arc<File>,
     at: Option<u64>,
 }
 
-impl Inlet {
+impl SpliceInlet {
     fn new(source: &Arc<File>) -> Self {
         let addressed = source.metadata().is_ok_and(|meta| meta.is_file());
         Self { source: Arc::clone(source), at: addressed.then_some(0) }

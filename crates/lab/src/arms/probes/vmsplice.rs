@@ -9,7 +9,7 @@ use thalweg_sys::{
     pipe::{Pipe, SpliceMode, vmsplice, vmsplice_out},
 };
 
-use crate::arms::{Finding, Job, Look, Probe, known, parameters};
+use crate::arms::{ArmJob, Probe, ProbeFinding, ProbeSpec, known, parameters};
 
 pub(in crate::arms) struct Limit;
 
@@ -41,7 +41,7 @@ impl Probe for Limit {
         "bytes that one vmsplice takes of many, for each capacity of the pipe"
     }
 
-    fn parse(&self, with: &toml::Table) -> Result<Box<dyn Look>, Unfit> {
+    fn parse(&self, with: &toml::Table) -> Result<Box<dyn ProbeSpec>, Unfit> {
         let with: LimitWith = parameters(self.name(), with)?;
         if !(1..=1 << 30).contains(&with.bytes.0) || with.pipes.is_empty() {
             return Err(Unfit::because("probe vmsplice-limit: bytes up to 1 GiB, pipes a list"));
@@ -50,8 +50,8 @@ impl Probe for Limit {
     }
 }
 
-impl Look for LimitWith {
-    fn look(&self, _job: &Job<'_>) -> Result<Finding, Unfit> {
+impl ProbeSpec for LimitWith {
+    fn look(&self, _job: &ArmJob<'_>) -> Result<ProbeFinding, Unfit> {
         let Self { bytes: Size(bytes), pipes } = self;
         // Whole pages, because a slot of the pipe cannot contain parts of two pages.
         let memory = Map::anonymous(*bytes as usize, false);
@@ -67,7 +67,7 @@ impl Look for LimitWith {
             lines.push(format!("{taken} into a pipe of {}", pipe.capacity()));
         }
         let text = format!("of {bytes} bytes one call takes {}", lines.join(", "));
-        Ok(Finding { numbers, text })
+        Ok(ProbeFinding { numbers, text })
     }
 }
 
@@ -82,14 +82,14 @@ impl Probe for Directions {
         "memory to pipe, then pipe to memory: 1 if a later change of the source shows, else 0"
     }
 
-    fn parse(&self, with: &toml::Table) -> Result<Box<dyn Look>, Unfit> {
+    fn parse(&self, with: &toml::Table) -> Result<Box<dyn ProbeSpec>, Unfit> {
         known(with, &[])?;
         Ok(Box::new(Self))
     }
 }
 
-impl Look for Directions {
-    fn look(&self, _job: &Job<'_>) -> Result<Finding, Unfit> {
+impl ProbeSpec for Directions {
+    fn look(&self, _job: &ArmJob<'_>) -> Result<ProbeFinding, Unfit> {
         let failed = |step: &'static str| {
             move |e: Errno| Unfit::because(format!("probe vmsplice-directions: {step}: {e}"))
         };
@@ -97,7 +97,7 @@ impl Look for Directions {
         let out = taken_before_change().map_err(failed("pipe to memory"))?;
         let word = |shared| if shared { "shared" } else { "copied" };
         let text = format!("memory to pipe {}, pipe to memory {}", word(into), word(out));
-        Ok(Finding { numbers: vec![f64::from(into), f64::from(out)], text })
+        Ok(ProbeFinding { numbers: vec![f64::from(into), f64::from(out)], text })
     }
 }
 

@@ -5,8 +5,8 @@ use serde::Deserialize;
 use thalweg_core::Unfit;
 
 use crate::arms::{
-    Arm, ArmKind, Finding, Job, Look, Probe, parameters,
-    worker::{Running, Worker},
+    Arm, ArmJob, ArmKind, Probe, ProbeFinding, ProbeSpec, parameters,
+    worker::{RunningWorker, WorkerKind},
 };
 
 /// The memory of one worker divided by that of another.
@@ -14,7 +14,7 @@ pub(in crate::arms) struct WorkerMemory;
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Parameters {
+struct WorkerMemoryParameters {
     bytes: u64,
     /// Two tables of parameters of the work `worker`.
     first: toml::Table,
@@ -30,19 +30,19 @@ impl Probe for WorkerMemory {
         "memory of all processes of one worker, to that of another"
     }
 
-    fn parse(&self, with: &toml::Table) -> Result<Box<dyn Look>, Unfit> {
-        let with: Parameters = parameters(self.name(), with)?;
-        Worker.parse(&with.first)?;
-        Worker.parse(&with.second)?;
+    fn parse(&self, with: &toml::Table) -> Result<Box<dyn ProbeSpec>, Unfit> {
+        let with: WorkerMemoryParameters = parameters(self.name(), with)?;
+        WorkerKind.parse(&with.first)?;
+        WorkerKind.parse(&with.second)?;
         Ok(Box::new(with))
     }
 }
 
-impl Look for Parameters {
-    fn look(&self, job: &Job<'_>) -> Result<Finding, Unfit> {
-        let job = Job { bytes: self.bytes, ..*job };
-        let first = peak(&Job { with: &self.first, ..job })?;
-        let second = peak(&Job { with: &self.second, ..job })?;
+impl ProbeSpec for WorkerMemoryParameters {
+    fn look(&self, job: &ArmJob<'_>) -> Result<ProbeFinding, Unfit> {
+        let job = ArmJob { bytes: self.bytes, ..*job };
+        let first = peak(&ArmJob { with: &self.first, ..job })?;
+        let second = peak(&ArmJob { with: &self.second, ..job })?;
         let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
         let text = format!(
             "{:.1} MiB against {:.1} MiB for {:.1} MiB of data",
@@ -50,13 +50,13 @@ impl Look for Parameters {
             mib(second),
             mib(self.bytes)
         );
-        Ok(Finding { numbers: vec![first as f64 / second as f64], text })
+        Ok(ProbeFinding { numbers: vec![first as f64 / second as f64], text })
     }
 }
 
 /// Returns the memory of a worker that has just done its work, and is ready to repeat it.
-fn peak(job: &Job<'_>) -> Result<u64, Unfit> {
-    let mut running = Running::start(job)?;
+fn peak(job: &ArmJob<'_>) -> Result<u64, Unfit> {
+    let mut running = RunningWorker::start(job)?;
     running.warm_up()?;
     running.check()?;
     let unknown =
@@ -78,7 +78,7 @@ mod tests {
             first = { program = "programs/between.c", args = ["way=vmsplice"] }
             second = { program = "programs/between.c", args = ["way=shm"] }
         };
-        let job = Job {
+        let job = ArmJob {
             arm: "memory",
             with: &with,
             bytes: 0,
@@ -98,6 +98,6 @@ mod tests {
         assert!(found.numbers[0] > 0.6 && found.numbers[0] < 0.75, "{found:?}");
         assert!(found.text.contains("16.0 MiB of data"), "{}", found.text);
         let wrong = toml::toml! { bytes = 1 };
-        assert!(WorkerMemory.run(&Job { with: &wrong, ..job }).is_err());
+        assert!(WorkerMemory.run(&ArmJob { with: &wrong, ..job }).is_err());
     }
 }

@@ -10,10 +10,10 @@ fn a_program_that_was_wrong_only_while_it_was_timed_is_found() {
     let with = toml::Table::from_iter([("command".to_owned(), command.to_vec().into())]);
     let (scratch, nowhere) = (folder.path(), Path::new("/nowhere"));
     let job =
-        Job { arm: "p", with: &with, bytes: 5000, scratch, studies: nowhere, program: nowhere };
-    let mut arm = Program.open(&job).unwrap();
+        ArmJob { arm: "p", with: &with, bytes: 5000, scratch, studies: nowhere, program: nowhere };
+    let mut arm = ProgramKind.open(&job).unwrap();
     arm.warm_up().unwrap();
-    let Err(Failure::Unfit(wrong)) = arm.sample(1) else { panic!("a wrong copy counts") };
+    let Err(SampleFailure::Unfit(wrong)) = arm.sample(1) else { panic!("a wrong copy counts") };
     assert!(wrong.reason.starts_with("sh: "), "{}", wrong.reason);
     arm.sample(1).unwrap();
     arm.check().unwrap();

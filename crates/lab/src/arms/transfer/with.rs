@@ -7,20 +7,20 @@ use thalweg_core::{
 };
 
 use crate::arms::{knobs, parameters};
-use thalweg_measure::arms::content::Content;
+use thalweg_measure::arms::content::ByteContent;
 
 /// All parameters of a transfer.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct With {
+pub(super) struct TransferParameters {
     /// A name from the list of mechanisms.
     pub mechanism: String,
     /// The knobs of the mechanism: sizes or numbers.
     #[serde(default, deserialize_with = "knobs::tuning")]
     pub tuning: Tuning,
     /// The source of the bytes.
-    pub source: From,
-    pub sink: To,
+    pub source: TransferSource,
+    pub sink: TransferSink,
     /// The file system of source and sink files.
     #[serde(default = "scratch")]
     pub place: String,
@@ -43,7 +43,7 @@ pub(super) struct With {
 /// The source of the bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub(super) enum From {
+pub(super) enum TransferSource {
     /// `/dev/zero`.
     Zero,
     /// A file in the page cache.
@@ -56,7 +56,7 @@ pub(super) enum From {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub(super) enum To {
+pub(super) enum TransferSink {
     /// `/dev/null`.
     Null,
     File,
@@ -83,16 +83,16 @@ fn scratch() -> String {
     "scratch".to_owned()
 }
 
-impl With {
+impl TransferParameters {
     /// Parses the parameters. Parameters that would be ignored are an error.
     pub fn read(table: &toml::Table) -> Result<Self, Unfit> {
         let with: Self = parameters("transfer", table)?;
         let idle = [
-            ("rate", with.rate.is_some() && with.source != From::Paced),
-            ("congestion", with.congestion.is_some() && with.sink != To::Tcp),
+            ("rate", with.rate.is_some() && with.source != TransferSource::Paced),
+            ("congestion", with.congestion.is_some() && with.sink != TransferSink::Tcp),
             ("receiver_buffer", with.receiver_buffer.is_some() && !with.sink.is_read()),
             ("pipe", with.pipe.is_some() && !with.has_pipe()),
-            ("fresh", with.fresh.is_some() && with.sink != To::File),
+            ("fresh", with.fresh.is_some() && with.sink != TransferSink::File),
         ];
         match idle.iter().find(|(_, idle)| *idle) {
             Some((name, _)) => {
@@ -105,7 +105,7 @@ impl With {
     }
 
     fn has_pipe(&self) -> bool {
-        self.source == From::Paced || self.sink == To::Pipe
+        self.source == TransferSource::Paced || self.sink == TransferSink::Pipe
     }
 
     /// Returns the mechanism with its tuning.
@@ -114,7 +114,9 @@ impl With {
         let mechanism = mechanisms::by_name(name);
         let mechanism = mechanism.filter(|m| m.info().role != Role::Harness);
         let Some(mechanism) = mechanism else {
-            return Err(Unfit::because(format!("there is no mechanism {name:?}: thalweg list")));
+            return Err(Unfit::because(format!(
+                "unknown mechanism {name:?}; `thalweg list` has them"
+            )));
         };
         let known: Vec<&str> = mechanism.info().knobs.iter().map(|known| known.name).collect();
         knobs::only(name, &self.tuning, &known)?;
@@ -136,7 +138,7 @@ impl With {
     }
 }
 
-impl From {
+impl TransferSource {
     /// Returns the kind of the end.
     pub fn kind(self) -> Kind {
         match self {
@@ -146,8 +148,8 @@ impl From {
         }
     }
 
-    pub fn content(self) -> Content {
-        if self == Self::Zero { Content::Zeros } else { Content::Pattern }
+    pub fn content(self) -> ByteContent {
+        if self == Self::Zero { ByteContent::Zeros } else { ByteContent::Pattern }
     }
 
     /// Returns `true` if the source has no end.
@@ -156,7 +158,7 @@ impl From {
     }
 }
 
-impl To {
+impl TransferSink {
     /// Returns the kind of the end.
     pub fn kind(self) -> Kind {
         match self {
@@ -195,8 +197,8 @@ pub(super) fn touching(mechanism: &dyn Mechanism, tuning: &Tuning) -> u64 {
 mod tests {
     use super::*;
 
-    fn read(text: &str) -> Result<With, Unfit> {
-        With::read(&text.parse().unwrap())
+    fn read(text: &str) -> Result<TransferParameters, Unfit> {
+        TransferParameters::read(&text.parse().unwrap())
     }
 
     const ENDS: &str = "source = 'zero'\nsink = 'null'\n";
@@ -228,8 +230,8 @@ mod tests {
         assert_eq!(tuning, Tuning::of("buffer", 16 << 20));
         assert_eq!(touching(mechanism, &tuning), 16 << 20);
         let wrong = [
-            ("mechanism = 'teleport'", "no mechanism"),
-            ("mechanism = 'null'", "no mechanism"),
+            ("mechanism = 'teleport'", "unknown mechanism"),
+            ("mechanism = 'null'", "unknown mechanism"),
             (
                 "mechanism = 'splice'\ntuning = { buffer = 1 }",
                 "no knob \"buffer\"; it has [\"pipe\"]",

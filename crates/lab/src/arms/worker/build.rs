@@ -10,17 +10,17 @@ use std::{
 use thalweg_sys::host;
 
 use super::packages::Packages;
-use thalweg_measure::scratch::{Folder, cache};
+use thalweg_measure::scratch::{ScratchFolder, cache};
 
 /// The flags for building a source.
 #[derive(Debug, Hash)]
-pub struct Flags<'f> {
+pub struct CompilerFlags<'f> {
     pub own: &'f [String],
     pub packages: Packages,
 }
 
 /// Returns the program of this source, built by `$CC` or `cc` with these flags. The error is the reason.
-pub fn built(source: &Path, flags: &Flags<'_>, scratch: &Path) -> Result<PathBuf, String> {
+pub fn built(source: &Path, flags: &CompilerFlags<'_>, scratch: &Path) -> Result<PathBuf, String> {
     let compiler = Compiler::find(source)?;
     let stem = source.file_stem().unwrap_or_default().to_string_lossy();
     let name = format!("{stem}-{:016x}", compiler.key(source, flags)?);
@@ -32,7 +32,7 @@ pub fn built(source: &Path, flags: &Flags<'_>, scratch: &Path) -> Result<PathBuf
 pub fn kept(
     name: &str,
     scratch: &Path,
-    make: impl FnOnce(&Folder) -> Result<(), String>,
+    make: impl FnOnce(&ScratchFolder) -> Result<(), String>,
 ) -> Result<PathBuf, String> {
     let folder = cache("programs").unwrap_or_else(|| scratch.to_owned());
     let path = folder.join(name);
@@ -40,7 +40,7 @@ pub fn kept(
         return Ok(path);
     }
     let failed = |e: io::Error| format!("{}: {e}", folder.display());
-    let aside = Folder::inside(&folder).map_err(failed)?;
+    let aside = ScratchFolder::inside(&folder).map_err(failed)?;
     make(&aside)?;
     fs::rename(aside.file(name), &path).map_err(failed)?;
     Ok(path)
@@ -71,7 +71,7 @@ impl Compiler {
 
     /// Returns a key of everything that affects the program: compiler, flags, packages, source, the headers next to
     /// it, and the CPU, because of `-march=native`.
-    fn key(&self, source: &Path, flags: &Flags<'_>) -> Result<u64, String> {
+    fn key(&self, source: &Path, flags: &CompilerFlags<'_>) -> Result<u64, String> {
         let mut hasher = DefaultHasher::new();
         (&self.words, &self.version, flags, host::cpu_model()).hash(&mut hasher);
         let mut files = vec![source.to_owned()];
@@ -86,8 +86,13 @@ impl Compiler {
         Ok(hasher.finish())
     }
 
-    fn build(&self, source: &Path, flags: &Flags<'_>, program: &Path) -> Result<(), String> {
-        let Flags { own, packages } = flags;
+    fn build(
+        &self,
+        source: &Path,
+        flags: &CompilerFlags<'_>,
+        program: &Path,
+    ) -> Result<(), String> {
+        let CompilerFlags { own, packages } = flags;
         let mut command = Command::new(&self.words[0]);
         command.args(&self.words[1..]).args(&packages.cflags).args(*own);
         command.args(["-pthread", "-o"]).arg(program).arg(source).args(&packages.libs);

@@ -3,30 +3,30 @@
 
 use thalweg_core::{Guarantees, Unfit};
 
-use super::{Arm, Launch, Running};
-use thalweg_measure::{sample::Sample, schedule::Failure};
+use super::{Arm, Launch, RunningWorker};
+use thalweg_measure::{sample::Sample, schedule::SampleFailure};
 
 /// An arm that starts a process for each operation.
-pub(super) struct Cold {
+pub(super) struct ColdWorker {
     launch: Launch,
     /// The reason why the calls of the last operation were not counted.
     uncounted: Option<String>,
 }
 
-impl Cold {
+impl ColdWorker {
     /// Creates the arm for a program that is known to start.
     pub fn of(launch: Launch) -> Self {
         Self { launch, uncounted: None }
     }
 
     /// Starts a new process and warms up its memory.
-    fn ready(&self) -> Result<Running, Unfit> {
+    fn ready(&self) -> Result<RunningWorker, Unfit> {
         let mut running = self.launch.start()?;
         running.warm_up().map(|()| running)
     }
 }
 
-impl Arm for Cold {
+impl Arm for ColdWorker {
     fn promises(&self) -> Option<Guarantees> {
         self.launch.promises
     }
@@ -41,8 +41,8 @@ impl Arm for Cold {
         self.ready().map(|_| ())
     }
 
-    fn sample(&mut self, repeats: u32) -> Result<Sample, Failure> {
-        Sample::sum(repeats, 1, |_| {
+    fn sample(&mut self, repeats: u32) -> Result<Sample, SampleFailure> {
+        Sample::of_batches(repeats, 1, |_| {
             let mut running = self.ready()?;
             let sample = running.sample(1)?;
             self.uncounted = running.calls_uncounted();

@@ -10,11 +10,14 @@ use std::{
     process::Command,
 };
 
-use super::{Job, Parameters, build};
+use super::{ArmJob, WorkerParameters, build};
 use thalweg_measure::conditions::jdk::{Jdk, USUAL, candidates};
 
 /// Returns the Java virtual machine, and the arguments before those of the program. The error is the reason.
-pub(super) fn built(job: &Job<'_>, with: &Parameters) -> Result<(PathBuf, Vec<OsString>), String> {
+pub(super) fn built(
+    job: &ArmJob<'_>,
+    with: &WorkerParameters,
+) -> Result<(PathBuf, Vec<OsString>), String> {
     let release = with.jdk.ok_or("no jdk is named")?;
     let source = job.studies.join(&with.program);
     let jdk = Jdk::find(release, candidates())

@@ -30,7 +30,7 @@ pub fn done(line: &str) -> Result<(), String> {
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Taken {
+struct ReplySample {
     wall_ns: u64,
     user_us: u64,
     sys_us: u64,
@@ -49,7 +49,8 @@ struct Taken {
 /// Parses the answer to `run`. `seen` is our own measurement around it: the work cannot have taken longer, and
 /// machine-wide values are taken from it.
 pub fn sample(line: &str, seen: Sample) -> Result<Sample, String> {
-    let taken: Taken = serde_json::from_str(line).map_err(|e| format!("{}: {e}", shown(line)))?;
+    let taken: ReplySample =
+        serde_json::from_str(line).map_err(|e| format!("{}: {e}", shown(line)))?;
     let wall = Duration::from_nanos(taken.wall_ns);
     if wall.is_zero() {
         return Err("it says that the work took no time".to_owned());

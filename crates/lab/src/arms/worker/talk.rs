@@ -7,12 +7,10 @@ use std::{
 use thalweg_core::Unfit;
 
 use super::reply::shown;
-use thalweg_measure::process::{Heard, Manner, Process};
+use thalweg_measure::process::{GRACE, HeardLine, Process, ProcessManner};
 
 /// Maximum length of a line; lines of the protocol are far shorter.
 const LONGEST_LINE: usize = 64 << 10;
-/// Time to exit before the worker is killed.
-const GRACE: Duration = Duration::from_secs(2);
 
 /// A running program in its own process group, so that its helpers are ended with it.
 pub struct Talk {
@@ -25,7 +23,7 @@ pub struct Talk {
 
 impl Talk {
     pub fn start(command: Command, name: String, patience: Duration) -> Result<Self, Unfit> {
-        let manner = Manner { grace: GRACE, leads_group: true, longest_line: LONGEST_LINE };
+        let manner = ProcessManner { grace: GRACE, leads_group: true, longest_line: LONGEST_LINE };
         let process = Process::start(command, manner);
         let process =
             process.map_err(|e| Unfit::because(format!("{name}: cannot be started: {e}")))?;
@@ -38,7 +36,7 @@ impl Talk {
     }
 
     /// Returns the id of its process group.
-    pub fn group(&self) -> u32 {
+    pub fn process_group(&self) -> u32 {
         self.process.id()
     }
 
@@ -58,11 +56,11 @@ impl Talk {
         if let Some(early) = self.process.unasked() {
             return Err(format!("it had spoken unasked: {}", shown(&early)));
         }
-        self.process.say(order).map_err(|e| format!("it cannot be told: {e}"))?;
+        self.process.say(order).map_err(|e| format!("it cannot be reached: {e}"))?;
         match self.process.hear(Instant::now() + self.patience)? {
-            Heard::Line(line) => Ok(line),
-            Heard::End => Err(self.process.ended()),
-            Heard::Silence => {
+            HeardLine::Line(line) => Ok(line),
+            HeardLine::End => Err(self.process.ended()),
+            HeardLine::Silence => {
                 self.process.kill();
                 Err(format!("no answer in {:?}, it was ended", self.patience))
             }

@@ -8,7 +8,7 @@ fn studies() -> PathBuf {
 
 fn open(with: &toml::Table, bytes: u64, scratch: &Path) -> Result<Box<dyn Arm>, Unfit> {
     let (studies, program) = (studies(), Path::new("/nowhere"));
-    Worker.open(&Job { arm: "w", with, bytes, scratch, studies: &studies, program })
+    WorkerKind.open(&ArmJob { arm: "w", with, bytes, scratch, studies: &studies, program })
 }
 
 fn reason<T>(result: Result<T, Unfit>) -> String {
@@ -221,12 +221,12 @@ fn a_program_of_ours_lies_beside_our_binary_or_is_said_to_be_built_how() {
     let own = folder.path().join("thalweg");
     let (with, studies) = (program("program = 'thalweg-ring'"), studies());
     let scratch = scratch.path();
-    let job = Job { arm: "w", with: &with, bytes: 1, scratch, studies: &studies, program: &own };
-    let words = reason(Worker.open(&job));
+    let job = ArmJob { arm: "w", with: &with, bytes: 1, scratch, studies: &studies, program: &own };
+    let words = reason(WorkerKind.open(&job));
     assert!(words.contains("thalweg-ring is not there: `make build`"), "{words}");
     assert!(words.contains("cargo build --package thalweg-ring"), "{words}");
     fs::rename(folder.path().join("worker.sh"), folder.path().join("thalweg-ring")).unwrap();
-    Worker.open(&job).unwrap().warm_up().unwrap();
+    WorkerKind.open(&job).unwrap().warm_up().unwrap();
 }
 
 #[test]
@@ -336,7 +336,9 @@ fn a_lie_about_the_time_is_a_failure() {
     let (_folder, with) = after_hello(&taken("99999999999999"));
     let mut piece = open(&with, 1, scratch.path()).unwrap();
     match piece.sample(1) {
-        Err(Failure::Unfit(unfit)) => assert!(unfit.reason.contains("answered in"), "{unfit}"),
+        Err(SampleFailure::Unfit(unfit)) => {
+            assert!(unfit.reason.contains("answered in"), "{unfit}")
+        }
         other => panic!("{other:?}"),
     }
     let (_folder, with) = after_hello(&taken("1"));

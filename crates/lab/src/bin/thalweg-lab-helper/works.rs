@@ -7,23 +7,23 @@ use std::{
 };
 use thalweg_core::{Guarantees, Unfit, alias::Alias};
 use thalweg_lab::arms::{
-    Arm, ArmKind, CATALOGUE, Catalogue, Finding, Job, Look, Probe, Spec, known,
+    Arm, ArmJob, ArmKind, CATALOGUE, Catalogue, Probe, ProbeFinding, ProbeSpec, Spec, known,
 };
 use thalweg_measure::{
-    sample::{Meter, Sample},
-    schedule::Failure,
+    sample::{Sample, SampleMeter},
+    schedule::SampleFailure,
 };
 
 /// The works of tests, and some of the product's.
 pub static PLANTED: Catalogue = Catalogue {
-    arm_kinds: &[&Own("null"), &Own("worker"), &Own("bulk"), &Copy],
-    probes: &[&Answer],
+    arm_kinds: &[&ProductKind("null"), &ProductKind("worker"), &ProductKind("bulk"), &Copy],
+    probes: &[&AnswerProbe],
 };
 
 /// A work of the product, by name.
-struct Own(&'static str);
+struct ProductKind(&'static str);
 
-impl ArmKind for Own {
+impl ArmKind for ProductKind {
     fn name(&self) -> &'static str {
         self.0
     }
@@ -55,14 +55,14 @@ impl ArmKind for Copy {
     fn parse(&self, with: &toml::Table) -> Result<Box<dyn Spec>, Unfit> {
         known(with, &["fault"])?;
         let fault = with.get("fault").and_then(toml::Value::as_str).unwrap_or_default();
-        Ok(Box::new(Fault(fault.to_owned())))
+        Ok(Box::new(PlantedFault(fault.to_owned())))
     }
 }
 
-struct Fault(String);
+struct PlantedFault(String);
 
-impl Spec for Fault {
-    fn open(&self, job: &Job<'_>) -> Result<Box<dyn Arm>, Unfit> {
+impl Spec for PlantedFault {
+    fn open(&self, job: &ArmJob<'_>) -> Result<Box<dyn Arm>, Unfit> {
         if self.0 == "absent" {
             return Err(Unfit::because("it is not installed"));
         }
@@ -89,7 +89,7 @@ impl Arm for CopyPiece {
         Ok(())
     }
 
-    fn sample(&mut self, repeats: u32) -> Result<Sample, Failure> {
+    fn sample(&mut self, repeats: u32) -> Result<Sample, SampleFailure> {
         self.taken += 1;
         let mut child = None;
         match self.fault.as_str() {
@@ -97,14 +97,14 @@ impl Arm for CopyPiece {
             "forks" | "spawns" if self.taken.is_multiple_of(4) => {
                 child = Some(waiting(self.fault == "forks"));
             }
-            "fails" if self.taken > 6 => return Err(Failure::Unfit(Unfit::because("EIO"))),
+            "fails" if self.taken > 6 => return Err(SampleFailure::Unfit(Unfit::because("EIO"))),
             "dies" => {
                 eprintln!("out of luck");
                 std::process::exit(7);
             }
             _ => {}
         }
-        let meter = Meter::start();
+        let meter = SampleMeter::start();
         for _ in 0..repeats {
             self.to.copy_from_slice(black_box(&self.from));
             black_box(&mut self.to);
@@ -112,7 +112,7 @@ impl Arm for CopyPiece {
         let sample = meter.stop(self.len as u64 * u64::from(repeats));
         if let Some(mut child) = child {
             drop(child.stdin.take());
-            child.wait().map_err(|e| Failure::Unfit(Unfit::because(e.to_string())))?;
+            child.wait().map_err(|e| SampleFailure::Unfit(Unfit::because(e.to_string())))?;
         }
         Ok(sample)
     }
@@ -146,31 +146,31 @@ fn waiting(forked: bool) -> Child {
 }
 
 /// Returns the configured `numbers`, or the configured reason why it cannot run.
-struct Answer;
+struct AnswerProbe;
 
-impl Probe for Answer {
+impl Probe for AnswerProbe {
     fn name(&self) -> &'static str {
         "answer"
     }
 
     fn summary(&self) -> &'static str {
-        "answers what it is told to"
+        "returns the configured answer"
     }
 
-    fn parse(&self, with: &toml::Table) -> Result<Box<dyn Look>, Unfit> {
-        Ok(Box::new(Told(with.clone())))
+    fn parse(&self, with: &toml::Table) -> Result<Box<dyn ProbeSpec>, Unfit> {
+        Ok(Box::new(FixedFinding(with.clone())))
     }
 }
 
-struct Told(toml::Table);
+struct FixedFinding(toml::Table);
 
-impl Look for Told {
-    fn look(&self, _job: &Job<'_>) -> Result<Finding, Unfit> {
+impl ProbeSpec for FixedFinding {
+    fn look(&self, _job: &ArmJob<'_>) -> Result<ProbeFinding, Unfit> {
         if let Some(reason) = self.0.get("unfit").and_then(toml::Value::as_str) {
             return Err(Unfit::because(reason));
         }
         let numbers = self.0.get("numbers").and_then(toml::Value::as_array);
         let numbers = numbers.into_iter().flatten().filter_map(toml::Value::as_float).collect();
-        Ok(Finding { numbers, text: "as told".to_owned() })
+        Ok(ProbeFinding { numbers, text: "as configured".to_owned() })
     }
 }

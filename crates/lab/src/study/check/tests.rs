@@ -76,7 +76,7 @@ not_runnable = "no absolute figure can be checked"
 
 #[test]
 fn a_right_file_is_read_whole() {
-    let study = Study::parse(GOOD, &CATALOGUE).unwrap();
+    let study = StudyFile::parse(GOOD, &CATALOGUE).unwrap();
     assert_eq!((study.arms.len(), study.claims[0].checks.len()), (3, 3));
     assert!(study.claims[0].checks[0].within()[0].is_infinite());
 }
@@ -89,7 +89,7 @@ fn a_cell_adds_to_the_parameters_of_its_arms() {
         "work = \"null\"\nwith = { args = [\"a=1\"], speed = 1, more = true }",
         1,
     );
-    let study: Study = toml::from_str(&text).unwrap();
+    let study: StudyFile = toml::from_str(&text).unwrap();
     let both = |arm: usize| study.cells[0].parameters(&study.arms[arm]).to_string();
     assert_eq!(both(0), "args = [\"a=1\", \"b=2\"]\nmore = true\nspeed = 1\n");
     assert_eq!(both(1), "args = [\"b=2\"]\nspeed = 2\n");
@@ -102,7 +102,7 @@ fn every_wrong_name_is_refused_with_what_there_is() {
         ("id = \"900\"", "id = \"all\"", "make an id"),
         ("title = \"harness\"", "title = \"harness\\u001b[31m\"", "no control characters"),
         ("runs = 1", "\"ru\\u0007ns\" = 1", "no control characters"),
-        ("work = \"null\"\norigin", "work = \"nul\"\norigin", "there is no work \"nul\""),
+        ("work = \"null\"\norigin", "work = \"nul\"\norigin", "unknown work \"nul\""),
         (
             "arms = [\"a\", \"b\", \"d\"]\n[[arm]]",
             "arms = [\"a\", \"b\", \"x\"]\n[[arm]]",
@@ -158,9 +158,9 @@ fn every_wrong_name_is_refused_with_what_there_is() {
             "[[claim.flip]]",
             "[[claim.wider]]\ntest = \"ratio\"\narms = [\"a\", \"x\"]\nat = { cell = \"c\", size = \"64KiB\" }\n\
              within = [0.0, 1.0]\n[[claim.flip]]",
-            "there is no arm \"x\"",
+            "unknown arm \"x\"",
         ),
-        ("at = { cell = \"c\" }", "at = { cell = \"z\" }", "there is no cell \"z\""),
+        ("at = { cell = \"c\" }", "at = { cell = \"z\" }", "unknown cell \"z\""),
         ("\"1GiB\" = 0.6", "\"1GiB\" = 0.0", "ratios above 0"),
         ("arms = [\"a\", \"b\", \"d\"]\nplaces", "arms = [\"a\", \"b\"]\nplaces", "three arms"),
         ("not_runnable = \"no absolute figure can be checked\"", "", "either checks or"),
@@ -170,7 +170,7 @@ fn every_wrong_name_is_refused_with_what_there_is() {
         (
             "text = \"a program\"\narms = [\"a\"]",
             "text = \"a program\"\narms = [\"x\"]",
-            "item \"a program\": there is no arm \"x\"",
+            "item \"a program\": unknown arm \"x\"",
         ),
         ("absent = \"nobody has it\"", "", "the reason why it is absent"),
         ("summary =", "sumary =", "sumary"),
@@ -178,21 +178,23 @@ fn every_wrong_name_is_refused_with_what_there_is() {
         ("test = \"ratio\"", "test = \"probe\"\nprobe = \"none-such\"", "claim"),
     ] {
         assert!(GOOD.contains(right), "{right}");
-        let error = Study::parse(&GOOD.replacen(right, wrong, 1), &CATALOGUE).unwrap_err();
+        let error = StudyFile::parse(&GOOD.replacen(right, wrong, 1), &CATALOGUE).unwrap_err();
         assert!(error.contains(words), "{wrong}: {error}");
     }
     let probe = "[[claim.check]]\ntest = \"probe\"\nprobe = \"none-such\"\nwithin = [0.0, 1.0]\n";
     let text = GOOD.replace("not_runnable = \"no absolute figure can be checked\"", probe);
-    assert!(Study::parse(&text, &CATALOGUE).unwrap_err().contains("no probe \"none-such\""));
+    assert!(
+        StudyFile::parse(&text, &CATALOGUE).unwrap_err().contains("unknown probe \"none-such\"")
+    );
     for (rivals, words) in
-        [("[]", "rivals"), ("[\"a\"]", "not the arm"), ("[\"x\"]", "no arm \"x\"")]
+        [("[]", "rivals"), ("[\"a\"]", "not the arm"), ("[\"x\"]", "unknown arm \"x\"")]
     {
         let best = format!(
             "[[claim.check]]\ntest = \"against-best\"\narm = \"a\"\nrivals = {rivals}\n\
              cells = [\"c\"]\nwithin = [0.0, 1.1]\n"
         );
         let text = GOOD.replace("not_runnable = \"no absolute figure can be checked\"", &best);
-        let error = Study::parse(&text, &CATALOGUE).unwrap_err();
+        let error = StudyFile::parse(&text, &CATALOGUE).unwrap_err();
         assert!(error.contains(words), "{rivals}: {error}");
     }
 }
@@ -202,7 +204,7 @@ fn an_arm_has_the_parameters_of_its_cell_unless_it_has_its_own() {
     let text = GOOD
         .replacen("loads =", "with = { residency = \"fresh\", read = true }\nloads =", 1)
         .replacen("origin = \"fair\"", "with = { read = false }", 1);
-    let study: Study = toml::from_str(&text).unwrap();
+    let study: StudyFile = toml::from_str(&text).unwrap();
     let with = |arm: usize| study.cells[0].parameters(&study.arms[arm]).to_string();
     assert_eq!(with(0), "read = true\nresidency = \"fresh\"\n");
     assert_eq!(with(1), "read = false\nresidency = \"fresh\"\n");
@@ -212,14 +214,14 @@ fn an_arm_has_the_parameters_of_its_cell_unless_it_has_its_own() {
 fn what_is_misspelt_in_an_arm_or_a_probe_is_refused_before_anything_runs() {
     let ends = "source = 'zero', sink = 'null'";
     for (work, with, words) in [
-        ("transfer", format!("mechanism = 'splcie', {ends}"), "no mechanism \"splcie\""),
+        ("transfer", format!("mechanism = 'splcie', {ends}"), "unknown mechanism \"splcie\""),
         ("transfer", format!("mechanism = 'splice', {ends}, pip = 1"), "pip"),
         ("transfer", format!("mechanism = 'splice', {ends}, tuning = {{ pip = 1 }}"), "no knob"),
         ("transfer", format!("mechanism = 'reflink', {ends}"), "serves no"),
         ("memory", "kernel = 'libc', residncy = 'l1'".to_owned(), "residncy"),
         ("memory", "kernel = 'libc', residency = 'l1', sizes = 'all'".to_owned(), "memcpy-fleet"),
         ("memory", "kernel = 'libc', residency = 'l9'".to_owned(), "l9"),
-        ("bulk", "arm = 'rong'".to_owned(), "no arm \"rong\""),
+        ("bulk", "arm = 'rong'".to_owned(), "unknown arm \"rong\""),
         ("program", "command = ['cp', '{source}', '{snik}']".to_owned(), "no {sink}"),
         ("worker", "program = 'x.c', cflag = ['-O3']".to_owned(), "cflag"),
         ("worker", "program = 'x.py', cflags = ['-O3']".to_owned(), "it is none"),
@@ -227,7 +229,7 @@ fn what_is_misspelt_in_an_arm_or_a_probe_is_refused_before_anything_runs() {
     ] {
         let arm = format!("work = {work:?}\nwith = {{ {with} }}\norigin");
         let text = GOOD.replacen("work = \"null\"\norigin", &arm, 1);
-        let error = Study::parse(&text, &CATALOGUE).unwrap_err();
+        let error = StudyFile::parse(&text, &CATALOGUE).unwrap_err();
         assert!(error.contains("arm \"b\" in cell \"c\"") && error.contains(words), "{error}");
     }
     for (probe, with, words) in [
@@ -241,7 +243,7 @@ fn what_is_misspelt_in_an_arm_or_a_probe_is_refused_before_anything_runs() {
              within = [0.0, 1.0]\n"
         );
         let text = GOOD.replace("not_runnable = \"no absolute figure can be checked\"", &check);
-        let error = Study::parse(&text, &CATALOGUE).unwrap_err();
+        let error = StudyFile::parse(&text, &CATALOGUE).unwrap_err();
         assert!(error.contains(words), "{probe}: {error}");
     }
 }

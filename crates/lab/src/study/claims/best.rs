@@ -1,28 +1,28 @@
 //! Compares one arm with the best of several rivals, place by place.
 
 use super::{
-    Judged,
-    board::{Board, Figure},
+    JudgedCheck,
+    measurements::{RatioFigure, StudyMeasurements},
     several::nowhere,
     side::{judged, side},
     words::{self, arms_text, of},
 };
-use crate::study::result::{ClaimVerdict, Place};
-use thalweg_measure::sample::Metric;
+use crate::study::result::{ClaimVerdict, Condition};
+use thalweg_measure::sample::SampleMetric;
 
 /// The arm, its rivals, the cells and the metric.
-pub(super) type Contest<'c> = (&'c str, &'c [String], &'c [String], Metric);
+pub(super) type BestContest<'c> = (&'c str, &'c [String], &'c [String], SampleMetric);
 
 /// Returns one result for each place.
 pub(super) fn against(
-    board: &Board<'_>,
-    contest: Contest<'_>,
+    board: &StudyMeasurements<'_>,
+    contest: BestContest<'_>,
     within: [f64; 2],
     note: Option<&String>,
-) -> Vec<Judged> {
+) -> Vec<JudgedCheck> {
     let (arm, _, cells, metric) = contest;
-    let places = cells.iter().flat_map(|cell| board.places(cell, None));
-    let judged: Vec<Judged> =
+    let places = cells.iter().flat_map(|cell| board.conditions(cell, None));
+    let judged: Vec<JudgedCheck> =
         places.map(|place| in_place(board, contest, place, (within, note))).collect();
     if !judged.is_empty() {
         return judged;
@@ -34,11 +34,11 @@ pub(super) fn against(
 /// Every ratio must hold, so no rival is selected as the best. With several similar rivals that selection would
 /// depend on chance.
 fn in_place(
-    board: &Board<'_>,
-    (arm, rivals, _, metric): Contest<'_>,
-    place: &Place,
+    board: &StudyMeasurements<'_>,
+    (arm, rivals, _, metric): BestContest<'_>,
+    place: &Condition,
     (within, note): ([f64; 2], Option<&String>),
-) -> Judged {
+) -> JudgedCheck {
     let (mut found, mut absent) = (Vec::new(), Vec::new());
     for rival in rivals {
         let arms = [arm.to_owned(), rival.clone()];
@@ -52,11 +52,11 @@ fn in_place(
         ClaimVerdict::Undecided | ClaimVerdict::NotRunnable => 1,
         ClaimVerdict::Reproduced => 2,
     };
-    let rank = |figure: &Figure| holds(side(figure, within, board.noise()));
+    let rank = |figure: &RatioFigure| holds(side(figure, within, board.noise()));
     let worst = found.iter().min_by(|(_, a), (_, b)| {
         rank(a).cmp(&rank(b)).then_with(|| b.ratio.ratio.total_cmp(&a.ratio.ratio))
     });
-    let where_ = words::place(place);
+    let where_ = words::condition(place);
     let Some((arms, ratio)) = worst else {
         return nowhere(of(note, &format!("{arm} to the best"), &where_), absent, within);
     };

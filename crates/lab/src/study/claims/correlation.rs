@@ -4,17 +4,17 @@ use std::collections::BTreeMap;
 use thalweg_core::profile::Ratio;
 
 use super::{
-    Judged,
-    board::{Absent, Board, Figure, too_few},
+    JudgedCheck,
+    measurements::{Absent, RatioFigure, StudyMeasurements, too_few},
     side::judged,
     words,
 };
 use crate::study::{
-    file::At,
+    file::ClaimCondition,
     result::ClaimVerdict::{NotRunnable, Reproduced, Undecided},
 };
 use thalweg_measure::{
-    sample::Metric,
+    sample::SampleMetric,
     stats::{Random, interval_of_sessions},
 };
 
@@ -24,11 +24,11 @@ type Rows = BTreeMap<usize, Vec<f64>>;
 /// Computes Spearman's correlation between the costs of arms in two places, and compares it with its ceiling.
 /// Benchmarks whose order is random correlate little, whatever they measure.
 pub(super) fn rank_correlation(
-    board: &Board<'_>,
-    (arms, places): ([&[String]; 2], &[At; 2]),
-    metric: Metric,
+    board: &StudyMeasurements<'_>,
+    (arms, places): ([&[String]; 2], &[ClaimCondition; 2]),
+    metric: SampleMetric,
     (text, within): (String, [f64; 2]),
-) -> Judged {
+) -> JudgedCheck {
     let able = able(board, (arms, places));
     let limited = able.as_ref().map_or_else(|_| String::new(), |able| able.limited(arms[0].len()));
     let sides = able
@@ -70,8 +70,11 @@ impl Able {
 
 /// Leaves out pairs with an arm that cannot run on this machine; the answer then covers the others. An arm that the
 /// run left out makes the answer undecided.
-fn able(board: &Board<'_>, (arms, places): ([&[String]; 2], &[At; 2])) -> Result<Able, Absent> {
-    let places = [board.place(&places[0])?, board.place(&places[1])?];
+fn able(
+    board: &StudyMeasurements<'_>,
+    (arms, places): ([&[String]; 2], &[ClaimCondition; 2]),
+) -> Result<Able, Absent> {
+    let places = [board.condition(&places[0])?, board.condition(&places[1])?];
     let mut able = Able { arms: [Vec::new(), Vec::new()], absent: Vec::new() };
     for names in arms[0].iter().zip(arms[1]) {
         let both = [names.0, names.1];
@@ -94,13 +97,13 @@ fn able(board: &Board<'_>, (arms, places): ([&[String]; 2], &[At; 2])) -> Result
 /// Returns, for both places, the sessions that have all arms, and the fraction of samples that other processes
 /// disturbed.
 fn sides(
-    board: &Board<'_>,
-    (arms, places): ([&[String]; 2], &[At; 2]),
-    metric: Metric,
+    board: &StudyMeasurements<'_>,
+    (arms, places): ([&[String]; 2], &[ClaimCondition; 2]),
+    metric: SampleMetric,
 ) -> Result<([Rows; 2], f64), Absent> {
     let mut disturbed = 0.0;
-    let mut side = |names: &[String], at: &At| {
-        let place = board.place(at)?;
+    let mut side = |names: &[String], at: &ClaimCondition| {
+        let place = board.condition(at)?;
         disturbed = f64::max(disturbed, board.disturbed(names, &[place]));
         let costs = names.iter().map(|name| board.costs(name, place, metric));
         let costs: Vec<BTreeMap<usize, f64>> = costs.collect::<Result<_, _>>()?;
@@ -115,7 +118,11 @@ fn sides(
     Ok((sides, disturbed))
 }
 
-fn figure(board: &Board<'_>, [a, b]: &[Rows; 2], disturbed: f64) -> Result<Figure, Absent> {
+fn figure(
+    board: &StudyMeasurements<'_>,
+    [a, b]: &[Rows; 2],
+    disturbed: f64,
+) -> Result<RatioFigure, Absent> {
     let both = a.iter().filter_map(|(session, row)| Some(spearman(row, b.get(session)?)));
     let values: Vec<f64> = both.collect();
     let found = interval_of_sessions(&values, &mut Random::new(board.seed()));
@@ -123,7 +130,7 @@ fn figure(board: &Board<'_>, [a, b]: &[Rows; 2], disturbed: f64) -> Result<Figur
     // The interval of a few sessions can exceed the bounds of a correlation.
     let (lo, hi) = (found.lo.max(-1.0), found.hi.min(1.0));
     let ratio = Ratio { ratio: found.middle, lo, hi };
-    Ok(Figure { ratio, sessions: values.len(), linear: true, disturbed })
+    Ok(RatioFigure { ratio, sessions: values.len(), linear: true, disturbed })
 }
 
 /// Returns the highest correlation to expect between two benchmarks: the geometric mean of the correlations of each

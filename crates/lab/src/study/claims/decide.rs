@@ -3,70 +3,70 @@
 use std::collections::BTreeMap;
 
 use super::{
-    Judged, best,
-    board::{Absent, Board, Figure, too_few},
+    JudgedCheck, best,
     correlation::rank_correlation,
+    measurements::{Absent, RatioFigure, StudyMeasurements, too_few},
     several::{everywhere, left_out, not_in_this_run, opposite, somewhere},
     side::judged,
     words::{self, arms_text, of},
 };
 use crate::study::{
-    file::{At, Check},
-    result::{ClaimVerdict, Evidence, Place, ProbeResult},
+    file::{ClaimCheck, ClaimCondition},
+    result::{ClaimEvidence, ClaimVerdict, Condition, ProbeResult},
 };
 use thalweg_measure::load::BackgroundLoad;
-use thalweg_measure::{sample::Metric, stats::median};
+use thalweg_measure::{sample::SampleMetric, stats::median};
 
 use ClaimVerdict::{Contradicted, NotRunnable, Reproduced, Undecided};
 
 /// Returns the results of one check of a claim; several if the check has several rows.
-pub fn check(board: &Board<'_>, claim: &str, number: usize, check: &Check) -> Vec<Judged> {
+pub fn check(
+    board: &StudyMeasurements<'_>,
+    claim: &str,
+    number: usize,
+    check: &ClaimCheck,
+) -> Vec<JudgedCheck> {
     match check {
-        Check::Ratio { arms, at, metric, within, note } => {
+        ClaimCheck::Ratio { arms, at, metric, within, note } => {
             let text = of(note.as_ref(), &arms_text(arms, *metric), &words::named(at));
-            let figure = board.place(at).and_then(|place| board.ratio(arms, place, *metric));
+            let figure = board.condition(at).and_then(|place| board.ratio(arms, place, *metric));
             vec![judged(text, figure, *within, board.noise())]
         }
-        Check::MeanRatio { arms, at, metric, within, note } => {
-            let places = board.places(&at.cell, Some(at.load));
+        ClaimCheck::MeanRatio { arms, at, metric, within, note } => {
+            let places = board.conditions(&at.cell, Some(at.load));
             let cells = std::slice::from_ref(&at.cell);
             let left_out = left_out(board, cells, Some(at.load));
             let where_ = format!("mean over {} sizes of {}{left_out}", places.len(), at.cell);
             let text = of(note.as_ref(), &arms_text(arms, *metric), &where_);
             vec![judged(text, mean_ratio(board, arms, &places, *metric), *within, board.noise())]
         }
-        Check::LoadRatio { arm, at, loads, metric, within, note } => {
+        ClaimCheck::LoadRatio { arm, at, loads, metric, within, note } => {
             let what = format!(
                 "{arm}, {} to {}, {}",
                 loads[0].name(),
                 loads[1].name(),
                 words::metric(*metric)
             );
-            let where_ = words::named(&At { load: BackgroundLoad::Idle, ..at.clone() });
+            let where_ = words::named(&ClaimCondition { load: BackgroundLoad::Idle, ..at.clone() });
             let text = of(note.as_ref(), &what, &where_);
-            vec![judged(
-                text,
-                load_ratio(board, arm, (at, *loads), *metric),
-                *within,
-                board.noise(),
-            )]
+            vec![judged(text, load_ratio(board, arm, at, *loads, *metric), *within, board.noise())]
         }
-        Check::Rows { arms, at, metric, published, within, note } => {
-            rows(board, (arms, at, *metric), published, *within, note.as_ref())
+        ClaimCheck::Rows { arms, at, metric, published, within, note } => {
+            rows(board, arms, at, *metric, published, *within, note.as_ref())
         }
-        Check::Everywhere { arms, cells, metric, within, note } => {
+        ClaimCheck::Everywhere { arms, cells, metric, within, note } => {
             vec![everywhere(board, (arms, cells, *metric), *within, note.as_ref())]
         }
-        Check::Somewhere { arms, cells, metric, within, note } => {
+        ClaimCheck::Somewhere { arms, cells, metric, within, note } => {
             vec![somewhere(board, (arms, cells, *metric), *within, note.as_ref())]
         }
-        Check::Opposite { arms, cells, metric, around, note } => {
+        ClaimCheck::Opposite { arms, cells, metric, around, note } => {
             opposite(board, (arms, cells, *metric), *around, note.as_ref())
         }
-        Check::AgainstBest { arm, rivals, cells, metric, within, note } => {
+        ClaimCheck::AgainstBest { arm, rivals, cells, metric, within, note } => {
             best::against(board, (arm, rivals, cells, *metric), *within, note.as_ref())
         }
-        Check::RankCorrelation { arms, places, second_arms, metric, within, note } => {
+        ClaimCheck::RankCorrelation { arms, places, second_arms, metric, within, note } => {
             let second = second_arms.as_ref().unwrap_or(arms);
             let where_ =
                 format!("{} against {}", words::named(&places[0]), words::named(&places[1]));
@@ -75,8 +75,8 @@ pub fn check(board: &Board<'_>, claim: &str, number: usize, check: &Check) -> Ve
             let ranked = ([arms.as_slice(), second.as_slice()], places);
             vec![rank_correlation(board, ranked, *metric, (text, *within))]
         }
-        Check::Probe { probe, with, within, note } => {
-            let found = board.probe((claim, number), probe, with);
+        ClaimCheck::Probe { probe, with, within, note } => {
+            let found = board.probe(claim, number, probe, with);
             let text = note
                 .as_ref()
                 .map_or_else(|| format!("probe {probe}"), |note| format!("{note} (probe {probe})"));
@@ -87,12 +87,14 @@ pub fn check(board: &Board<'_>, claim: &str, number: usize, check: &Check) -> Ve
 
 /// Evaluates the rows of a published table separately. The text names the rows that the run left out.
 fn rows(
-    board: &Board<'_>,
-    (arms, at, metric): (&[String; 2], &At, Metric),
+    board: &StudyMeasurements<'_>,
+    arms: &[String; 2],
+    at: &ClaimCondition,
+    metric: SampleMetric,
     published: &BTreeMap<String, f64>,
     within: [f64; 2],
     note: Option<&String>,
-) -> Vec<Judged> {
+) -> Vec<JudgedCheck> {
     let mut left_out = board.left_out(std::slice::from_ref(&at.cell), Some(at.load));
     left_out.retain(|place| place.size.as_ref().is_some_and(|size| published.contains_key(size)));
     let left_out = not_in_this_run(&left_out);
@@ -101,20 +103,20 @@ fn rows(
         let of_published = format!("over the published {}", words::number(*published));
         let where_ = format!("{}, {of_published}", words::named(&at));
         let text = of(note, &arms_text(arms, metric), &where_);
-        let figure = board.place(&at).and_then(|place| board.ratio(arms, place, metric));
+        let figure = board.condition(&at).and_then(|place| board.ratio(arms, place, metric));
         let figure = figure.map(|figure| figure.over(*published));
         let row = judged(text, figure, within, board.noise());
-        Judged { why: format!("{}{left_out}", row.why), ..row }
+        JudgedCheck { why: format!("{}{left_out}", row.why), ..row }
     };
     published.iter().map(row).collect()
 }
 
 fn mean_ratio(
-    board: &Board<'_>,
+    board: &StudyMeasurements<'_>,
     arms: &[String; 2],
-    places: &[&Place],
-    metric: Metric,
-) -> Result<Figure, Absent> {
+    places: &[&Condition],
+    metric: SampleMetric,
+) -> Result<RatioFigure, Absent> {
     let mut sessions: BTreeMap<usize, Vec<f64>> = BTreeMap::new();
     for place in places {
         for (session, ratios) in board.paired(arms, place, metric)? {
@@ -129,12 +131,13 @@ fn mean_ratio(
 }
 
 fn load_ratio(
-    board: &Board<'_>,
+    board: &StudyMeasurements<'_>,
     arm: &str,
-    (at, loads): (&At, [BackgroundLoad; 2]),
-    metric: Metric,
-) -> Result<Figure, Absent> {
-    let under = |load| board.place(&At { load, ..at.clone() });
+    at: &ClaimCondition,
+    loads: [BackgroundLoad; 2],
+    metric: SampleMetric,
+) -> Result<RatioFigure, Absent> {
+    let under = |load| board.condition(&ClaimCondition { load, ..at.clone() });
     let places = [under(loads[0])?, under(loads[1])?];
     let [first, second] = places.map(|place| board.costs(arm, place, metric));
     let (first, second) = (first?, second?);
@@ -144,7 +147,7 @@ fn load_ratio(
 }
 
 /// A probe is decided by its findings, which must agree in every session.
-fn probed(text: String, found: Option<&ProbeResult>, within: [f64; 2]) -> Judged {
+fn probed(text: String, found: Option<&ProbeResult>, within: [f64; 2]) -> JudgedCheck {
     let sessions = found.map_or(&[][..], |found| found.sessions.as_slice());
     let findings: Vec<_> = sessions.iter().filter_map(|s| s.finding.as_ref()).collect();
     let Some(first) = findings.first() else {
@@ -165,7 +168,7 @@ fn probed(text: String, found: Option<&ProbeResult>, within: [f64; 2]) -> Judged
         _ => (Undecided, format!("{} in {good} of {all} sessions", words::range(within))),
     };
     let numbers = || findings.iter().flat_map(|f| f.numbers.iter().copied());
-    let evidence = Evidence {
+    let evidence = ClaimEvidence {
         text: format!("{text}: {}", first.text),
         measured: first.numbers.first().copied(),
         lo: numbers().min_by(f64::total_cmp),
@@ -173,5 +176,5 @@ fn probed(text: String, found: Option<&ProbeResult>, within: [f64; 2]) -> Judged
         within: Some(within),
         verdict,
     };
-    Judged::plain(evidence, why)
+    JudgedCheck::plain(evidence, why)
 }

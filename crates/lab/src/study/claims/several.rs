@@ -1,31 +1,31 @@
 //! One ratio in several places: in all of them, in at least one, or on both sides of a range.
 
 use super::{
-    Judged,
-    board::{Absent, Board, Figure},
+    JudgedCheck,
+    measurements::{Absent, RatioFigure, StudyMeasurements},
     side::{judged, side},
     words::{self, arms_text, of},
 };
 use crate::study::{
-    file::At,
+    file::ClaimCondition,
     result::{
         ClaimVerdict::{self, Contradicted, NotRunnable, Reproduced, Undecided},
-        Place,
+        Condition,
     },
 };
 use thalweg_measure::load::BackgroundLoad;
-use thalweg_measure::sample::Metric;
+use thalweg_measure::sample::SampleMetric;
 
 /// Two arms, the cells and the metric.
-pub(super) type Across<'c> = (&'c [String; 2], &'c [String], Metric);
+pub(super) type Across<'c> = (&'c [String; 2], &'c [String], SampleMetric);
 
 /// Returns every ratio of two arms in these cells, and the reasons for missing ones.
 fn across<'b>(
-    board: &Board<'b>,
+    board: &StudyMeasurements<'b>,
     (arms, cells, metric): Across<'_>,
-) -> (Vec<(&'b Place, Figure)>, Vec<Absent>) {
+) -> (Vec<(&'b Condition, RatioFigure)>, Vec<Absent>) {
     let (mut found, mut absent) = (Vec::new(), Vec::new());
-    for place in cells.iter().flat_map(|cell| board.places(cell, None)) {
+    for place in cells.iter().flat_map(|cell| board.conditions(cell, None)) {
         match board.ratio(arms, place, metric) {
             Ok(ratio) => found.push((place, ratio)),
             Err(why) => absent.push(why),
@@ -36,7 +36,7 @@ fn across<'b>(
 
 /// Returns text that names the places that a verdict over several places does not cover.
 pub(super) fn left_out(
-    board: &Board<'_>,
+    board: &StudyMeasurements<'_>,
     cells: &[String],
     load: Option<BackgroundLoad>,
 ) -> String {
@@ -47,7 +47,7 @@ pub(super) fn left_out(
 const ENOUGH: usize = 8;
 
 /// Returns text with the number and names of these places.
-pub(super) fn not_in_this_run(places: &[At]) -> String {
+pub(super) fn not_in_this_run(places: &[ClaimCondition]) -> String {
     let Some(first) = places.first() else { return String::new() };
     let one_cell = places.iter().all(|at| at.cell == first.cell);
     let named = places.iter().take(ENOUGH).map(|at| match &at.size {
@@ -62,7 +62,7 @@ pub(super) fn not_in_this_run(places: &[At]) -> String {
 }
 
 /// Returns the result without any figure, with the reason why none exists.
-pub(super) fn nowhere(text: String, absent: Vec<Absent>, within: [f64; 2]) -> Judged {
+pub(super) fn nowhere(text: String, absent: Vec<Absent>, within: [f64; 2]) -> JudgedCheck {
     let left_out = || Absent { verdict: Undecided, why: "this run left the cells out".to_owned() };
     let why = absent.into_iter().next().unwrap_or_else(left_out);
     judged(text, Err(why), within, 0.0)
@@ -70,9 +70,11 @@ pub(super) fn nowhere(text: String, absent: Vec<Absent>, within: [f64; 2]) -> Ju
 
 /// Returns text like `it is at least 2 in 3 of 4 places`, with the number of places that the run left out.
 fn in_places(
-    board: &Board<'_>,
-    (holds, all): (usize, usize),
-    (within, cells): ([f64; 2], &[String]),
+    board: &StudyMeasurements<'_>,
+    holds: usize,
+    all: usize,
+    within: [f64; 2],
+    cells: &[String],
 ) -> String {
     let left_out = left_out(board, cells, None);
     format!("it is {} in {holds} of {all} places{left_out}", words::range(within))
@@ -81,21 +83,27 @@ fn in_places(
 /// Returns the judgement at the decisive place that `pick` selects, and the reasons why other places have no figure.
 /// Without any place, the reasons are consumed.
 fn at_one(
-    board: &Board<'_>,
+    board: &StudyMeasurements<'_>,
     of_arms: Across<'_>,
-    (within, note, nothing): ([f64; 2], Option<&String>, &str),
-    pick: impl for<'f, 'b> FnOnce(&'f [(&'b Place, Figure)]) -> Option<&'f (&'b Place, Figure)>,
-) -> (Judged, Vec<Absent>) {
+    within: [f64; 2],
+    note: Option<&String>,
+    nothing: &str,
+    pick: impl for<'f, 'b> FnOnce(
+        &'f [(&'b Condition, RatioFigure)],
+    ) -> Option<&'f (&'b Condition, RatioFigure)>,
+) -> (JudgedCheck, Vec<Absent>) {
     let (found, absent) = across(board, of_arms);
     let arms = arms_text(of_arms.0, of_arms.2);
     let Some((place, figure)) = pick(&found) else {
         return (nowhere(of(note, &arms, nothing), absent, within), Vec::new());
     };
-    let text = of(note, &arms, &words::place(place));
+    let text = of(note, &arms, &words::condition(place));
     let mut decisive = judged(text, Ok(*figure), within, board.noise());
-    let holds = |(_, figure): &&(&Place, Figure)| side(figure, within, board.noise()) == Reproduced;
+    let holds = |(_, figure): &&(&Condition, RatioFigure)| {
+        side(figure, within, board.noise()) == Reproduced
+    };
     let holds = found.iter().filter(holds).count();
-    decisive.why = in_places(board, (holds, found.len()), (within, of_arms.1));
+    decisive.why = in_places(board, holds, found.len(), within, of_arms.1);
     decisive.of = found.len();
     (decisive, absent)
 }
@@ -112,18 +120,19 @@ fn rank(verdict: ClaimVerdict) -> u8 {
 /// The place where the condition holds least decides; a place without a figure leaves the claim undecided. The
 /// correction for picking the worst of several places is applied where all checks of the claim are combined.
 pub(super) fn everywhere(
-    board: &Board<'_>,
+    board: &StudyMeasurements<'_>,
     of_arms: Across<'_>,
     within: [f64; 2],
     note: Option<&String>,
-) -> Judged {
+) -> JudgedCheck {
     // Among places with equal verdicts, the ratio that is furthest on the wrong side.
-    let badness = |(_, Figure { ratio, .. }): &(&Place, Figure), verdict| {
+    let badness = |(_, RatioFigure { ratio, .. }): &(&Condition, RatioFigure), verdict| {
         let out = f64::max(within[0] / ratio.ratio, ratio.ratio / within[1]);
         (rank(verdict), out)
     };
-    let badness = |one: &(&Place, Figure)| badness(one, side(&one.1, within, board.noise()));
-    let (mut worst, absent) = at_one(board, of_arms, (within, note, "everywhere"), |found| {
+    let badness =
+        |one: &(&Condition, RatioFigure)| badness(one, side(&one.1, within, board.noise()));
+    let (mut worst, absent) = at_one(board, of_arms, within, note, "everywhere", |found| {
         found.iter().max_by(|a, b| {
             let (a, b) = (badness(a), badness(b));
             a.0.cmp(&b.0).then(a.1.total_cmp(&b.1))
@@ -140,13 +149,13 @@ pub(super) fn everywhere(
 
 /// The place where the condition holds best decides. Its interval is widened as for the best of several.
 pub(super) fn somewhere(
-    board: &Board<'_>,
+    board: &StudyMeasurements<'_>,
     of_arms: Across<'_>,
     within: [f64; 2],
     note: Option<&String>,
-) -> Judged {
-    let (mut best, absent) = at_one(board, of_arms, (within, note, "nowhere"), |found| {
-        let joint = |one: &(&Place, Figure)| {
+) -> JudgedCheck {
+    let (mut best, absent) = at_one(board, of_arms, within, note, "nowhere", |found| {
+        let joint = |one: &(&Condition, RatioFigure)| {
             let joint = one.1.one_of(found.len());
             (rank(side(&joint, within, board.noise())), rank(side(&one.1, within, board.noise())))
         };
@@ -171,11 +180,11 @@ pub(super) fn somewhere(
 
 /// Two checks: the lowest ratio lies below the range with certainty, and the highest lies above it with certainty.
 pub(super) fn opposite(
-    board: &Board<'_>,
+    board: &StudyMeasurements<'_>,
     of_arms: Across<'_>,
     [least, most]: [f64; 2],
     note: Option<&String>,
-) -> Vec<Judged> {
+) -> Vec<JudgedCheck> {
     let (found, absent) = across(board, of_arms);
     let arms = arms_text(of_arms.0, of_arms.2);
     if found.is_empty() {

@@ -3,27 +3,27 @@
 use thalweg_core::profile::Ratio;
 
 use super::{
-    Judged,
-    board::{Absent, Figure},
+    JudgedCheck,
+    measurements::{Absent, RatioFigure},
     words,
 };
 use crate::study::result::{
+    ClaimEvidence,
     ClaimVerdict::{self, Contradicted, Reproduced, Undecided},
-    Evidence,
 };
 use thalweg_measure::stats::says_nothing;
 
 /// Returns the verdict on one figure, which must differ from the ends of the range by more than the noise.
 pub(super) fn judged(
     text: String,
-    figure: Result<Figure, Absent>,
+    figure: Result<RatioFigure, Absent>,
     within: [f64; 2],
     noise: f64,
-) -> Judged {
+) -> JudgedCheck {
     let range = words::range(within);
     match figure {
         Err(absent) => {
-            let evidence = Evidence {
+            let evidence = ClaimEvidence {
                 text,
                 measured: None,
                 lo: None,
@@ -31,7 +31,7 @@ pub(super) fn judged(
                 within: Some(within),
                 verdict: absent.verdict,
             };
-            Judged::plain(evidence, absent.why)
+            JudgedCheck::plain(evidence, absent.why)
         }
         Ok(figure) => {
             let ratio = &figure.ratio;
@@ -49,20 +49,20 @@ pub(super) fn judged(
             };
             let wide = verdict == Undecided && !figure.linear && says_nothing(ratio);
             let text = format!("{text}: {}", words::interval(ratio, wide));
-            let judged = Judged::plain(seen(text, ratio, within, verdict), why);
-            Judged { figure: Some(figure), ..judged }
+            let judged = JudgedCheck::plain(seen(text, ratio, within, verdict), why);
+            JudgedCheck { figure: Some(figure), ..judged }
         }
     }
 }
 
-fn seen(text: String, ratio: &Ratio, within: [f64; 2], verdict: ClaimVerdict) -> Evidence {
+fn seen(text: String, ratio: &Ratio, within: [f64; 2], verdict: ClaimVerdict) -> ClaimEvidence {
     let (measured, lo, hi) = (Some(ratio.ratio), Some(ratio.lo), Some(ratio.hi));
-    Evidence { text, measured, lo, hi, within: Some(within), verdict }
+    ClaimEvidence { text, measured, lo, hi, within: Some(within), verdict }
 }
 
 /// Returns whether the interval is inside, outside, or neither. The interval of a ratio is at least as wide as the
 /// noise of costs.
-pub(super) fn side(figure: &Figure, [least, most]: [f64; 2], noise: f64) -> ClaimVerdict {
+pub(super) fn side(figure: &RatioFigure, [least, most]: [f64; 2], noise: f64) -> ClaimVerdict {
     let (ratio, noise) = (&figure.ratio, if figure.linear { 0.0 } else { noise });
     let lo = ratio.lo.min(ratio.ratio / (1.0 + noise));
     let hi = ratio.hi.max(ratio.ratio * (1.0 + noise));

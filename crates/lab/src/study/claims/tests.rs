@@ -1,7 +1,7 @@
 //! On which side of the line a figure lies.
 
-use super::{Said, side, words};
-use super::{board::Figure, correlation::spearman, side::side};
+use super::{CombinedChecks, side, words};
+use super::{correlation::spearman, measurements::RatioFigure, side::side};
 use crate::study::result::ClaimVerdict::{Contradicted, Reproduced, Undecided};
 use proptest::prelude::*;
 use thalweg_core::profile::Ratio;
@@ -19,8 +19,8 @@ fn a_figure_is_inside_outside_or_across() {
     assert_eq!(side(0.02, 0.005, 0.06, [1.0, f64::INFINITY]), Contradicted);
 }
 
-fn figure(ratio: Ratio) -> Figure {
-    Figure { ratio, sessions: 6, linear: false, disturbed: 0.0 }
+fn figure(ratio: Ratio) -> RatioFigure {
+    RatioFigure { ratio, sessions: 6, linear: false, disturbed: 0.0 }
 }
 
 #[test]
@@ -38,9 +38,9 @@ fn an_interval_wider_than_a_factor_of_ten_that_decides_nothing_is_no_information
 #[test]
 fn a_verdict_says_that_other_work_disturbed_its_samples() {
     let reason = |disturbed| {
-        let figure = Figure { disturbed, ..figure(Ratio { ratio: 0.5, lo: 0.45, hi: 0.55 }) };
+        let figure = RatioFigure { disturbed, ..figure(Ratio { ratio: 0.5, lo: 0.45, hi: 0.55 }) };
         let judged = side::judged("a to b".to_owned(), Ok(figure), [0.0, 1.0], 0.03);
-        Said::of(vec![judged], 0.03).reason
+        CombinedChecks::of(vec![judged], 0.03).reason
     };
     let plain = "a to b: 0.500 [0.450, 0.550]; all of it is at most 1";
     assert_eq!(reason(0.09), plain);
@@ -55,7 +55,8 @@ fn one_of_many_needs_a_wider_interval_about_the_same_figure() {
     // Student's t of 5 degrees of freedom: 2.571 for one, 4.526 for one of eight.
     assert!((joint.lo - 1.1 * (1.05_f64 / 1.1).powf(4.526 / 2.571)).abs() < 1e-4, "{joint:?}");
     assert!(joint.hi > 1.2 && (joint.ratio - 1.1).abs() < 1e-12, "{joint:?}");
-    let correlation = Figure { linear: true, ..figure(Ratio { ratio: 0.1, lo: -0.5, hi: 0.7 }) };
+    let correlation =
+        RatioFigure { linear: true, ..figure(Ratio { ratio: 0.1, lo: -0.5, hi: 0.7 }) };
     let joint = correlation.one_of(8).ratio;
     assert!((joint.lo + 0.956).abs() < 1e-2 && joint.hi <= 1.0, "{joint:?}");
 }
@@ -64,7 +65,10 @@ fn one_of_many_needs_a_wider_interval_about_the_same_figure() {
 fn the_noise_of_costs_says_nothing_of_a_correlation() {
     let ratio = Ratio { ratio: 0.9, lo: 0.89, hi: 0.91 };
     assert_eq!(side(&figure(ratio), [-1.0, 0.88], 0.05), Undecided);
-    assert_eq!(side(&Figure { linear: true, ..figure(ratio) }, [-1.0, 0.88], 0.05), Contradicted);
+    assert_eq!(
+        side(&RatioFigure { linear: true, ..figure(ratio) }, [-1.0, 0.88], 0.05),
+        Contradicted
+    );
 }
 
 #[test]

@@ -1,11 +1,11 @@
 //! Formats figures and ranges as text.
 
-use crate::study::{file::At, result::Place};
+use crate::study::{file::ClaimCondition, result::Condition};
 use thalweg_core::profile::Ratio;
 use thalweg_measure::load::BackgroundLoad;
-use thalweg_measure::sample::Metric;
+use thalweg_measure::sample::SampleMetric;
 
-pub fn arms_text([a, b]: &[String; 2], of: Metric) -> String {
+pub fn arms_text([a, b]: &[String; 2], of: SampleMetric) -> String {
     format!("{a} to {b}, {}", metric(of))
 }
 
@@ -71,20 +71,20 @@ pub fn range([lo, hi]: [f64; 2]) -> String {
 }
 
 /// Returns the name of a metric in text.
-pub fn metric(metric: Metric) -> &'static str {
+pub fn metric(metric: SampleMetric) -> &'static str {
     match metric {
-        Metric::Wall => "clock",
-        Metric::Cpu => "processor",
+        SampleMetric::Wall => "clock",
+        SampleMetric::Cpu => "processor",
     }
 }
 
 /// Returns text like `zero-null 16GiB`, with the load unless it is idle.
-pub fn place(place: &Place) -> String {
+pub fn condition(place: &Condition) -> String {
     at(&place.cell, Some(&place.size), place.load)
 }
 
 /// Like [`place`], for a place named by a check.
-pub fn named(place: &At) -> String {
+pub fn named(place: &ClaimCondition) -> String {
     at(&place.cell, place.size.as_deref(), place.load)
 }
 

@@ -5,7 +5,7 @@ use crate::arms::CATALOGUE;
 
 #[test]
 fn what_is_found_in_several_cells_is_said_once() {
-    let mut told = Told::default();
+    let mut told = FoundProblems::default();
     for (cell, what) in [("a", "x"), ("b", "y"), ("c", "x")] {
         told.add(cell, what.to_owned());
     }
@@ -23,7 +23,7 @@ fn rehearsed(folder: &Path, arm: &str, probe: &str) -> Rehearsal {
     let path = folder.join("t.toml");
     fs::write(&path, text).unwrap();
     let loaded = Loaded::read(&path, &CATALOGUE).unwrap();
-    Rehearsal::of(&loaded, &CATALOGUE, (Path::new("thalweg"), folder)).unwrap()
+    Rehearsal::of(&loaded, &CATALOGUE, Path::new("thalweg"), folder).unwrap()
 }
 
 const ARM: &str = "work = \"null\"";

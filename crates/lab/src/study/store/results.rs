@@ -14,8 +14,8 @@ use thalweg_core::{
 
 use super::{LARGEST_RESULT, Loaded, StoreError, lines, machine_name, samples};
 use crate::study::{
-    result::{ClaimResult, Evidence, RatioResult, StudyResult, StudyText},
-    sum,
+    evaluation,
+    result::{ClaimEvidence, ClaimResult, RatioResult, StudyResult, StudyText},
 };
 
 /// The schema of a result that contains its samples, as printed by `--json`.
@@ -73,7 +73,7 @@ pub fn save(result: &StudyResult, folder: &Path) -> Result<PathBuf, StoreError> 
 pub fn rejudge(path: &Path, by: &Loaded) -> Result<[StudyResult; 2], ResultError> {
     let before = load(path)?;
     let mut after = before.clone();
-    sum::judge(&by.study, &mut after);
+    evaluation::judge(&by.study, &mut after);
     keep_digits(&before, &mut after);
     let ran = before.text.as_ref().and_then(|text| text.ran.clone());
     after.text = Some(StudyText { ran, judged: by.hash() });
@@ -112,7 +112,7 @@ fn keep_digits(before: &StudyResult, after: &mut StudyResult) {
         if figures(old).into_iter().zip(figures(new)).all(same) {
             [new.measured, new.lo, new.hi] = figures(old);
         }
-        let known: Vec<&Evidence> = old
+        let known: Vec<&ClaimEvidence> = old
             .evidence
             .iter()
             .chain(&old.flips)
@@ -120,8 +120,8 @@ fn keep_digits(before: &StudyResult, after: &mut StudyResult) {
             .collect();
         let wider = new.wider.iter_mut().flat_map(|wider| &mut wider.evidence);
         for one in new.evidence.iter_mut().chain(&mut new.flips).chain(wider) {
-            let figures = |e: &Evidence| [e.measured, e.lo, e.hi];
-            let alike = |old: &&&Evidence| {
+            let figures = |e: &ClaimEvidence| [e.measured, e.lo, e.hi];
+            let alike = |old: &&&ClaimEvidence| {
                 old.text == one.text && figures(old).into_iter().zip(figures(one)).all(same)
             };
             if let Some(old) = known.iter().find(alike) {

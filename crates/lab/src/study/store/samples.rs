@@ -42,7 +42,7 @@ fn rows(text: &mut String, study: &str, arm: &ArmResult) {
             let _ = write!(text, "{},{},", s.voluntary_switches, s.involuntary_switches);
             let _ = write!(text, "{},{calls},{},", s.bytes, s.stolen_ticks);
             let _ = write!(text, "{},{},{cpu},{io},{memory},", s.dirtied_pages, s.written_pages);
-            let _ = write!(text, "{kind},{far_user},{far_sys},{},", s.told);
+            let _ = write!(text, "{kind},{far_user},{far_sys},{},", s.reported);
             let _ = writeln!(text, "{},{}", s.waited.as_secs_f64(), s.busy_ticks);
         }
     }
@@ -59,7 +59,7 @@ fn quoted(text: &str) -> Cow<'_, str> {
 
 /// The session of an arm to which a line belongs.
 #[derive(PartialEq, Eq, Hash)]
-struct Key {
+struct SampleKey {
     arm: String,
     cell: String,
     size: String,
@@ -77,10 +77,10 @@ pub fn put_back(csv: &str, result: &mut StudyResult) -> Result<(), String> {
     let later = after.strip_prefix(LATER);
     let mut rest = later.unwrap_or(after).strip_prefix('\n').ok_or_else(no_head)?;
     let columns = columns(FIRST) + later.map_or(0, |_| columns(LATER) - 1);
-    let mut at: HashMap<Key, (usize, usize)> = HashMap::new();
+    let mut at: HashMap<SampleKey, (usize, usize)> = HashMap::new();
     for (arm, found) in result.arms.iter().enumerate() {
         for (session, of) in found.sessions.iter().enumerate() {
-            let key = Key {
+            let key = SampleKey {
                 arm: found.name.clone(),
                 cell: found.place.cell.clone(),
                 size: found.place.size.clone(),
@@ -93,8 +93,8 @@ pub fn put_back(csv: &str, result: &mut StudyResult) -> Result<(), String> {
     let mut number = 1;
     while !rest.is_empty() {
         number += 1;
-        let line = Line::take(&mut rest);
-        let wrong = || format!("line {number} is no sample of this result");
+        let line = SampleLine::take(&mut rest);
+        let wrong = || format!("line {number} is not a sample of this result");
         let key = line.key().ok_or_else(wrong)?;
         let &(arm, session) = at.get(&key).ok_or_else(wrong)?;
         let taken = line.sample(columns).ok_or_else(wrong)?;
@@ -108,9 +108,9 @@ fn columns(head: &str) -> usize {
 }
 
 /// The fields of a line.
-struct Line<'t>(Vec<Cow<'t, str>>);
+struct SampleLine<'t>(Vec<Cow<'t, str>>);
 
-impl<'t> Line<'t> {
+impl<'t> SampleLine<'t> {
     /// Takes the first line of a text, with line breaks that stand between quotes.
     fn take(text: &mut &'t str) -> Self {
         let mut fields = Vec::new();
@@ -135,9 +135,9 @@ impl<'t> Line<'t> {
         Duration::try_from_secs_f64(self.get(at)?).ok()
     }
 
-    fn key(&self) -> Option<Key> {
+    fn key(&self) -> Option<SampleKey> {
         let text = |at: usize| Some(self.0.get(at)?.to_string());
-        Some(Key {
+        Some(SampleKey {
             arm: text(1)?,
             cell: text(2)?,
             size: text(3)?,
@@ -169,7 +169,7 @@ impl<'t> Line<'t> {
             pressure: Pressure { cpu: self.get(21)?, io: self.get(22)?, memory: self.get(23)? },
             far_user: self.seconds(25)?,
             far_sys: self.seconds(26)?,
-            told: self.get(27)?,
+            reported: self.get(27)?,
             waited: if has_later { self.seconds(28)? } else { Duration::ZERO },
             busy_ticks: if has_later { self.get(29)? } else { 0 },
         };
@@ -205,10 +205,10 @@ mod tests {
         for name in ["plain", "a, b", "\"", "say \"x\", twice", "two\nlines", ""] {
             let text = format!("{},{}\nnext", quoted(name), quoted("é,"));
             let mut rest = text.as_str();
-            assert_eq!(Line::take(&mut rest).0, [name, "é,"]);
+            assert_eq!(SampleLine::take(&mut rest).0, [name, "é,"]);
             assert_eq!(rest, "next");
         }
         let mut endless = "\"no end";
-        assert_eq!(Line::take(&mut endless).0, ["no end"]);
+        assert_eq!(SampleLine::take(&mut endless).0, ["no end"]);
     }
 }

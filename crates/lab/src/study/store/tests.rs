@@ -4,8 +4,8 @@ use super::*;
 use crate::{
     arms::CATALOGUE,
     study::{
+        evaluation,
         result::{ClaimResult, StudyResult},
-        sum,
     },
 };
 
@@ -78,11 +78,11 @@ fn every_verdict_that_is_kept_follows_from_the_samples_beside_it() {
         let found = load(&kept.path).unwrap();
         let by = studies.iter().find(|loaded| loaded.study.id == kept.study).unwrap();
         let mut again = found.clone();
-        sum::judge(&by.study, &mut again);
+        evaluation::judge(&by.study, &mut again);
         let name = kept.path.display();
         let hint = "`thalweg study --rejudge` judges it again";
         assert_eq!(verdicts(&again), verdicts(&found), "{name}: {hint}");
-        let (now, then) = (figures(&again), figures(&found));
+        let (now, then) = (numbers(&again), numbers(&found));
         let near = |(a, b): (&f64, &f64)| (a - b).abs() <= 1e-9 * a.abs().max(b.abs());
         assert!(now.len() == then.len() && now.iter().zip(&then).all(near), "{name}: {hint}");
     }
@@ -107,7 +107,7 @@ fn a_result_judged_anew_keeps_its_samples_and_names_both_texts_of_its_study() {
     let mut by = Loaded::read(&here.join("100-cp-copy-file-range.toml"), &CATALOGUE).unwrap();
     let harder = by.text.replace("within = [0.0, 1.03]", "within = [0.0, 0.1]");
     assert!(harder != by.text, "there is such a range");
-    by.study = Study::parse(&harder, &CATALOGUE).unwrap();
+    by.study = StudyFile::parse(&harder, &CATALOGUE).unwrap();
     by.text = harder;
     let [before, after] = rejudge(&path, &by).unwrap();
     assert_ne!(verdicts(&before), verdicts(&after));
@@ -123,7 +123,7 @@ fn a_result_judged_anew_keeps_its_samples_and_names_both_texts_of_its_study() {
 fn figures_that_differ_in_their_last_digits_are_written_as_they_were_more_widely_too() {
     let folder = tempfile::tempdir().unwrap();
     let here = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../studies");
-    let has_wider = |kept: &Saved| kept.tallies.wider.all > kept.tallies.wider.not_runnable;
+    let has_wider = |kept: &SavedResult| kept.tallies.wider.all > kept.tallies.wider.not_runnable;
     let kept = saved(&here.join("results")).into_iter().find(has_wider).expect("some are");
     let path = folder.path().join("kept.json");
     let samples = kept.path.with_extension("csv.gz");
@@ -145,15 +145,15 @@ fn figures_that_differ_in_their_last_digits_are_written_as_they_were_more_widely
     let mut studies = studies.into_iter().filter_map(Result::ok);
     let by = studies.find(|loaded| loaded.study.id == kept.study).unwrap();
     let [before, after] = rejudge(&path, &by).unwrap();
-    let figures = |result: &StudyResult| -> Vec<Option<f64>> {
+    let measured_of = |result: &StudyResult| -> Vec<Option<f64>> {
         let wider = result.claims.iter().filter_map(|claim| claim.wider.as_ref());
         wider.flat_map(|wider| &wider.evidence).map(|one| one.measured).collect()
     };
-    assert_eq!(figures(&before), figures(&after));
+    assert_eq!(measured_of(&before), measured_of(&after));
 }
 
 /// Everything that was worked out from samples. Another processor's logarithm may end otherwise.
-fn figures(result: &StudyResult) -> Vec<f64> {
+fn numbers(result: &StudyResult) -> Vec<f64> {
     let ratios = result.ratios.iter().flat_map(|r| [r.ratio.ratio, r.ratio.lo, r.ratio.hi]);
     let claims = result.claims.iter().flat_map(|claim| [claim.measured, claim.lo, claim.hi]);
     ratios.chain(claims.flatten()).chain([result.noise]).collect()
@@ -180,7 +180,7 @@ fn a_result_whose_samples_are_missing_or_damaged_is_refused_by_the_name_of_their
     refused(Some(b"study,arm\n"));
     let other = samples::csv(std::slice::from_ref(&result)).replacen("test,", "test,another ", 2);
     let error = refused(Some(&results::compressed(&other).unwrap()));
-    assert!(error.contains("line 2 is no sample of this result"), "{error}");
+    assert!(error.contains("line 2 is not a sample of this result"), "{error}");
     refused(None);
 }
 

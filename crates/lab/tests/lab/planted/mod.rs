@@ -8,9 +8,9 @@ pub mod works;
 
 use std::{fs, os::unix::fs::PermissionsExt, path::Path, time::Duration};
 use thalweg_lab::study::{
-    file::Study,
+    file::StudyFile,
     result::StudyResult,
-    run::{RunError, Stage, run},
+    run::{RunError, RunStage, run},
     settings::Settings,
     store::Loaded,
 };
@@ -36,8 +36,8 @@ pub fn text(arms: &[(&str, &str)], size: &str, rest: &str) -> String {
 }
 
 /// Reads a study whose works are the planted ones.
-pub fn study(text: &str) -> Study {
-    Study::parse(text, &works::PLANTED).unwrap_or_else(|e| panic!("{e}\n{text}"))
+pub fn study(text: &str) -> StudyFile {
+    StudyFile::parse(text, &works::PLANTED).unwrap_or_else(|e| panic!("{e}\n{text}"))
 }
 
 /// As short as a run can be that has intervals.
@@ -83,7 +83,7 @@ fn in_folder(
 ) -> Result<StudyResult, RunError> {
     let loaded =
         Loaded { study: study(text), text: text.to_owned(), path: folder.join("test.toml") };
-    let mut stage = Stage { program, at: folder, stop: &|| Ok(()), watch: &mut |_| {} };
+    let mut stage = RunStage { program, at: folder, stop: &|| Ok(()), watch: &mut |_| {} };
     let answer = run(&[loaded], settings, &mut stage).pop().expect("one answer");
     let left: Vec<_> = fs::read_dir(folder).expect("it is there").collect();
     assert!(left.is_empty(), "left behind: {left:?}");

@@ -3,12 +3,12 @@
 use std::{f64::consts::TAU, time::Duration};
 use thalweg_core::Guarantees;
 use thalweg_lab::study::{
-    file::Study,
-    places::places,
-    result::{Place, Protocol, RoundSample, SessionSamples, StudyResult},
+    conditions::conditions_of,
+    evaluation::result_of,
+    file::StudyFile,
+    messages::{ArmRun, ConditionLog, SessionLog},
+    result::{Condition, Protocol, RoundSample, SessionSamples, StudyResult},
     settings::Settings,
-    sum::result_of,
-    wire::{ArmRun, PlaceLog, SessionLog},
 };
 use thalweg_measure::preset::Preset;
 use thalweg_measure::{sample::Sample, stats::Random};
@@ -29,18 +29,18 @@ pub struct World {
 }
 
 /// Seconds that an operation of an arm takes in a place, if nothing disturbs it.
-pub type Cost<'c> = dyn Fn(&str, &Place) -> f64 + 'c;
+pub type Cost<'c> = dyn Fn(&str, &Condition) -> f64 + 'c;
 
 /// A run of a study in this world.
 pub fn run(
-    study: &Study,
+    study: &StudyFile,
     (sessions, rounds): (usize, usize),
     (world, seed): (World, u64),
     cost: &Cost<'_>,
 ) -> StudyResult {
     let mut random = Random::new(seed.wrapping_mul(0x9e37_79b9).wrapping_add(1));
     let settings = Settings { ..Settings::of(Preset::STANDARD, seed) };
-    let places = places(study, &settings).expect("places");
+    let places = conditions_of(study, &settings).expect("places");
     let logs = (0..sessions).map(|session| SessionLog {
         session,
         null_seconds: 1e-7,
@@ -66,12 +66,12 @@ pub fn run(
 }
 
 fn one_place(
-    study: &Study,
-    place: &Place,
+    study: &StudyFile,
+    place: &Condition,
     (session, rounds): (usize, usize),
     (world, random): (World, &mut Random),
     cost: &Cost<'_>,
-) -> PlaceLog {
+) -> ConditionLog {
     let names = &study.cell(&place.cell).expect("the cell").arms;
     let mut runs: Vec<ArmRun> = names
         .iter()
@@ -105,7 +105,7 @@ fn one_place(
             runs[arm].taken.samples.push(RoundSample { round, sample });
         }
     }
-    PlaceLog { place: place.clone(), arms: runs, missing: Vec::new(), seconds: 0.0 }
+    ConditionLog { place: place.clone(), arms: runs, missing: Vec::new(), seconds: 0.0 }
 }
 
 fn normal(random: &mut Random) -> f64 {

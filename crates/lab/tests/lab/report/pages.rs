@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 use thalweg_lab::{
-    report::{Input, drawings, html, markdown},
-    study::{file::Study, result::StudyResult},
+    report::{ReportInput, drawings, html, markdown},
+    study::{file::StudyFile, result::StudyResult},
 };
 
 use super::{
@@ -14,13 +14,13 @@ use super::{
 const STANDARD: Extent = Extent { sessions: 6, rounds: 15, seed: 7 };
 const SMALL: Extent = Extent { sessions: 2, rounds: 3, seed: 3 };
 
-fn study() -> Study {
+fn study() -> StudyFile {
     let text = include_str!("../../data/studies/900.toml");
     toml::from_str(text).expect("the study of the tests")
 }
 
-fn input(result: StudyResult) -> Input {
-    Input { result, origin: "studies/results/m/d/900.json".to_owned(), study: Some(study()) }
+fn input(result: StudyResult) -> ReportInput {
+    ReportInput { result, origin: "studies/results/m/d/900.json".to_owned(), study: Some(study()) }
 }
 
 fn changed(change: impl FnOnce(&mut Value)) -> StudyResult {
@@ -30,7 +30,7 @@ fn changed(change: impl FnOnce(&mut Value)) -> StudyResult {
 }
 
 /// The short page, and the drawings of the studies behind it.
-fn page(inputs: &[Input]) -> String {
+fn page(inputs: &[ReportInput]) -> String {
     let mut page = html(inputs).expect("a page");
     markup::examine(&page);
     for drawn in drawings(inputs).expect("drawings") {
@@ -59,7 +59,6 @@ fn a_standard_run_becomes_a_page_that_says_everything() {
         "not stable, shared pages",
         "stable and private: read and send",
         "6.18.44",
-        "3 ticks stolen",
         "65536 on a new pipe",
     ] {
         assert!(page.contains(words), "{words:?} is missing");

@@ -52,7 +52,7 @@ pub fn at_once(bytes: usize) -> u32 {
 }
 
 /// Memory for several consecutive operations.
-pub struct Landing {
+pub struct DestinationMemory {
     residency: Residency,
     bytes: usize,
     /// Resident memory, or fresh memory for several operations.
@@ -61,7 +61,7 @@ pub struct Landing {
     made: Vec<Buffer>,
 }
 
-impl Landing {
+impl DestinationMemory {
     /// Creates it without allocating memory.
     pub fn new(residency: Residency, bytes: usize) -> Self {
         Self { residency, bytes, mapped: None, made: Vec::new() }
@@ -90,7 +90,7 @@ impl Landing {
     }
 
     /// Returns the destination of the operation with this number; `None` if the operation allocates its own.
-    pub fn place(&mut self, number: u32) -> Option<&mut [u8]> {
+    pub fn destination(&mut self, number: u32) -> Option<&mut [u8]> {
         let at = self.start(number);
         self.mapped.as_mut()?.bytes_mut()?.get_mut(at..at + self.bytes)
     }
@@ -154,12 +154,12 @@ mod tests {
     #[test]
     fn every_operation_has_its_place_and_new_memory_is_new() {
         for residency in Residency::ALL {
-            let mut landing = Landing::new(residency, 5000);
+            let mut landing = DestinationMemory::new(residency, 5000);
             for round in 0..2 {
                 landing.prepare(3).unwrap();
                 for number in 0..3 {
                     let byte = number as u8 + 7;
-                    if let Some(place) = landing.place(number) {
+                    if let Some(place) = landing.destination(number) {
                         let old = if residency == Residency::Fresh { 0 } else { place[0] };
                         assert_eq!((place.len(), place[4999]), (5000, old), "{round}");
                         place.fill(byte);
@@ -183,8 +183,8 @@ mod tests {
     fn all_bytes_are_read() {
         assert_eq!(read_through(&[1, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 3]), 5);
         assert_eq!(read_through(&[]), 0);
-        let huge = Landing::new(Residency::Huge, usize::MAX);
+        let huge = DestinationMemory::new(Residency::Huge, usize::MAX);
         assert!(huge.make().is_err());
-        assert!(Landing::new(Residency::Fresh, usize::MAX).prepare(2).is_err());
+        assert!(DestinationMemory::new(Residency::Fresh, usize::MAX).prepare(2).is_err());
     }
 }

@@ -11,9 +11,9 @@ use super::{
     pair::{ProcessPair, pair_of},
 };
 use crate::{
-    arms::content::Content,
-    sample::{Meter, Sample},
-    schedule::{Arm, Failure},
+    arms::content::ByteContent,
+    sample::{Sample, SampleMeter},
+    schedule::{Arm, SampleFailure},
 };
 
 /// A sender whose receiver is in the helper process.
@@ -66,8 +66,8 @@ impl BulkArm {
         pair.far.begin(&format!("take {} {count}", self.seat))?;
         let sender = self.sender.as_mut().map_err(|broken| broken.clone())?;
         let before = tally::calls();
-        let meter = Meter::start();
-        let sent = send(sender, pair.source(), &mut self.loans, (count, self.terms.source));
+        let meter = SampleMeter::start();
+        let sent = send(sender, pair.source(), &mut self.loans, count, self.terms.source);
         let waits = self.terms.reads && sent.is_ok();
         let read = if waits { pair.far.hear_only("read") } else { Ok(()) };
         let mut sample = meter.stop(self.bytes as u64 * u64::from(count));
@@ -90,7 +90,7 @@ impl BulkArm {
         while self.loans.len() < count {
             let loan = sender.alloc(self.bytes);
             let mut loan = loan.map_err(|error| Unfit::because(error.to_string()))?;
-            Content::Pattern.fill(0, &mut loan);
+            ByteContent::Pattern.fill(0, &mut loan);
             self.loans.push(loan);
         }
         Ok(())
@@ -117,7 +117,7 @@ impl BulkArm {
         let mut pair = self.pair.borrow_mut();
         pair.far.begin(&format!("look {} {at}", self.seat))?;
         let sender = self.sender.as_mut().map_err(|broken| broken.clone())?;
-        let sent = send(sender, pair.source(), &mut self.loans, (1, self.terms.source));
+        let sent = send(sender, pair.source(), &mut self.loans, 1, self.terms.source);
         drop(pair);
         self.settle(sent)?;
         if let Some(place) = self.pair.borrow_mut().verdict()? {
@@ -134,7 +134,7 @@ impl BulkArm {
     fn write(&mut self, at: u64) {
         match (self.terms.source, self.loans.last_mut()) {
             (BulkSource::Private, _) => self.pair.borrow_mut().fill_source(at),
-            (BulkSource::Born, Some(loan)) => Content::Pattern.fill(at, loan),
+            (BulkSource::Born, Some(loan)) => ByteContent::Pattern.fill(at, loan),
             (BulkSource::Born, None) => {}
         }
     }
@@ -152,7 +152,8 @@ fn send(
     sender: &mut Sender,
     source: &[u8],
     loans: &mut Vec<Loan>,
-    (count, from): (u32, BulkSource),
+    count: u32,
+    from: BulkSource,
 ) -> Result<(), Unfit> {
     let unfit = |error: thalweg_channel::Error| Unfit::because(error.to_string());
     for _ in 0..count {
@@ -183,12 +184,12 @@ impl Arm for BulkArm {
         Ok(())
     }
 
-    fn sample(&mut self, repeats: u32) -> Result<Sample, Failure> {
+    fn sample(&mut self, repeats: u32) -> Result<Sample, SampleFailure> {
         // New memory must exist before an operation starts.
         let is_new = self.terms.residency != Residency::Resident
             || self.terms.source == BulkSource::Born && !self.returns;
         let most = if is_new { at_once(self.bytes) } else { u32::MAX };
-        Sample::sum(repeats, most, |count| self.batch(count)).map_err(Failure::Unfit)
+        Sample::of_batches(repeats, most, |count| self.batch(count)).map_err(SampleFailure::Unfit)
     }
 
     fn check(&mut self) -> Result<(), Unfit> {

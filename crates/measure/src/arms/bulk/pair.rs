@@ -19,7 +19,7 @@ use super::{
 };
 use crate::{
     arms::{
-        content::Content,
+        content::ByteContent,
         far::{Far, PATIENCE},
     },
     scratch::room_for,
@@ -42,18 +42,18 @@ pub struct ProcessPair {
 const STEP: u64 = 8209;
 
 /// The helper program, the size, and the pair while an arm uses it.
-type Known = (PathBuf, usize, Weak<RefCell<ProcessPair>>);
+type KnownPair = (PathBuf, usize, Weak<RefCell<ProcessPair>>);
 
 thread_local! {
     /// The pairs of this thread's arms.
-    static PAIRS: RefCell<Vec<Known>> = const { RefCell::new(Vec::new()) };
+    static PAIRS: RefCell<Vec<KnownPair>> = const { RefCell::new(Vec::new()) };
 }
 
 /// Returns the pair that the other arms of this place use, or a new one.
 pub fn pair_of(job: &PairJob<'_>) -> Result<Rc<RefCell<ProcessPair>>, Unfit> {
     PAIRS.with_borrow_mut(|pairs| {
         pairs.retain(|(.., pair)| pair.strong_count() > 0);
-        let same = |(program, len, _): &&Known| program == job.program && *len == job.bytes;
+        let same = |(program, len, _): &&KnownPair| program == job.program && *len == job.bytes;
         if let Some(pair) = pairs.iter().find(same).and_then(|(.., pair)| pair.upgrade()) {
             return Ok(pair);
         }
@@ -120,7 +120,7 @@ impl ProcessPair {
 
     /// Overwrites A's memory with content.
     pub fn fill_source(&mut self, at: u64) {
-        Content::Pattern.fill(at, self.source_mut());
+        ByteContent::Pattern.fill(at, self.source_mut());
     }
 
     pub fn source(&self) -> &[u8] {

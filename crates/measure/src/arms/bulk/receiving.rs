@@ -12,8 +12,8 @@ use thalweg_channel::{
     bulk::{Options, Receiver},
 };
 
-use super::landing::{Landing, Residency, read_through};
-use crate::arms::content::{Content, first_difference};
+use super::landing::{DestinationMemory, Residency, read_through};
+use crate::arms::content::{ByteContent, first_difference};
 use crate::line::{Ledger, hear, number, say};
 
 /// Runs until stdin is closed.
@@ -21,10 +21,10 @@ pub fn run(arguments: &[String]) -> Result<(), String> {
     let [path, bytes] = arguments else {
         return Err(format!("arguments {arguments:?}: they are PATH BYTES"));
     };
-    let bytes = bytes.parse().map_err(|_| format!("BYTES {bytes:?} is no number"))?;
-    let landings = Residency::ALL.map(|residency| Landing::new(residency, bytes));
+    let bytes = bytes.parse().map_err(|_| format!("BYTES {bytes:?} is not a number"))?;
+    let landings = Residency::ALL.map(|residency| DestinationMemory::new(residency, bytes));
     let address = Address::at(path);
-    let mut bench = Bench { address, bytes, landings, seats: Vec::new(), looked: None };
+    let mut bench = ReceiverBench { address, bytes, landings, seats: Vec::new(), looked: None };
     say("ready")?;
     while let Some(words) = hear()? {
         if let Err(reason) = bench.obey(&words)? {
@@ -35,28 +35,28 @@ pub fn run(arguments: &[String]) -> Result<(), String> {
 }
 
 /// The result for the sender, which may try another mechanism after an error.
-type Answer = Result<(), String>;
+type SenderAnswer = Result<(), String>;
 
-struct Bench {
+struct ReceiverBench {
     address: Address,
     bytes: usize,
     /// One for each value of [`Residency::ALL`], in that order, shared by all senders.
-    landings: [Landing; 3],
-    seats: Vec<Seat>,
+    landings: [DestinationMemory; 3],
+    seats: Vec<ReceiverSeat>,
     /// The landing with the buffer that was verified last.
     looked: Option<usize>,
 }
 
 /// The receiving end for one sender; `None` if both sides did not agree.
-struct Seat {
+struct ReceiverSeat {
     receiver: Option<Receiver>,
     landing: usize,
     reads: bool,
 }
 
-impl Bench {
+impl ReceiverBench {
     /// Executes a command. The outer error ends this process, because the parent cannot be reached.
-    fn obey(&mut self, words: &[String]) -> Result<Answer, String> {
+    fn obey(&mut self, words: &[String]) -> Result<SenderAnswer, String> {
         match words.first().map_or("", String::as_str) {
             "join" => self.join(words),
             "take" => {
@@ -70,14 +70,14 @@ impl Bench {
                 self.landings[landing].clear();
                 Ok(Ok(()))
             }
-            other => Err(format!("told to {other:?}: it is join, take, look or again")),
+            other => Err(format!("unknown command {other:?}: join, take, look or again")),
         }
     }
 
-    fn join(&mut self, words: &[String]) -> Result<Answer, String> {
+    fn join(&mut self, words: &[String]) -> Result<SenderAnswer, String> {
         let name = words.get(1).map_or("", String::as_str);
         let landing = Residency::ALL.iter().position(|residency| residency.name() == name);
-        let landing = landing.ok_or_else(|| format!("there is no residency {name:?}"))?;
+        let landing = landing.ok_or_else(|| format!("unknown residency {name:?}"))?;
         let reads = number(words, 2)? != 0;
         let link = match Link::connect(&self.address) {
             Ok(link) => link,
@@ -91,11 +91,11 @@ impl Bench {
             Ok(receiver) => (Some(receiver), say("ready").map(Ok)),
             Err(reason) => (None, Ok(Err(reason))),
         };
-        self.seats.push(Seat { receiver, landing, reads });
+        self.seats.push(ReceiverSeat { receiver, landing, reads });
         answer
     }
 
-    fn take(&mut self, seat: usize, count: u32) -> Result<Answer, String> {
+    fn take(&mut self, seat: usize, count: u32) -> Result<SenderAnswer, String> {
         let landing = self.landing_of(seat)?;
         if let Err(reason) = self.landings[landing].prepare(count) {
             return Ok(Err(reason));
@@ -116,7 +116,7 @@ impl Bench {
         })
     }
 
-    fn look(&mut self, seat: usize, at: u64) -> Result<Answer, String> {
+    fn look(&mut self, seat: usize, at: u64) -> Result<SenderAnswer, String> {
         let landing = self.landing_of(seat)?;
         if let Err(reason) = self.landings[landing].prepare(1) {
             return Ok(Err(reason));
@@ -132,16 +132,16 @@ impl Bench {
 
     fn compare(&self, landing: usize, at: u64) -> Result<(), String> {
         let landed = self.landings[landing].landed(0);
-        let found = first_difference(Content::Pattern, at, landed);
+        let found = first_difference(ByteContent::Pattern, at, landed);
         say(&found.map_or("same".to_owned(), |place| format!("wrong {place}")))
     }
 
-    fn receive(&mut self, seat: usize, count: u32) -> Answer {
-        let Seat { receiver, landing, reads } = &mut self.seats[seat];
+    fn receive(&mut self, seat: usize, count: u32) -> SenderAnswer {
+        let ReceiverSeat { receiver, landing, reads } = &mut self.seats[seat];
         let receiver = receiver.as_mut().ok_or("it never met its sender")?;
         let landing = &mut self.landings[*landing];
         for number in 0..count {
-            let got = if let Some(place) = landing.place(number) {
+            let got = if let Some(place) = landing.destination(number) {
                 receiver.recv_into(place).map_err(|error| error.to_string())?
             } else {
                 let made = receiver.recv_new().map_err(|error| error.to_string())?;
@@ -160,7 +160,7 @@ impl Bench {
     }
 
     fn landing_of(&self, seat: usize) -> Result<usize, String> {
-        let seat = self.seats.get(seat).ok_or_else(|| format!("there is no sender {seat}"))?;
+        let seat = self.seats.get(seat).ok_or_else(|| format!("unknown sender {seat}"))?;
         Ok(seat.landing)
     }
 }

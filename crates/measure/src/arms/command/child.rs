@@ -12,17 +12,14 @@ use thalweg_sys::{
 };
 
 use super::started;
-use crate::schedule::Failure;
-
-/// Time for a process to exit after SIGTERM; then it is killed.
-const GRACE: Duration = Duration::from_secs(1);
+use crate::{process::GRACE, schedule::SampleFailure};
 
 /// Waits for a child to exit. A child that exceeds the limit, or runs when the caller asks to stop, is ended.
 pub fn wait(
     mut child: Child,
     limit: Option<Duration>,
     stop: &dyn Fn() -> Result<(), Cancelled>,
-) -> Result<Ended, Failure> {
+) -> Result<Ended, SampleFailure> {
     let process = watch(&mut child)?;
     let began = Instant::now();
     loop {
@@ -37,7 +34,7 @@ pub fn wait(
             Err(Errno::INTR) if stop().is_ok() => {}
             Err(Errno::INTR) => {
                 end(&child, &process)?;
-                return Err(Failure::Cancelled);
+                return Err(SampleFailure::Cancelled);
             }
             Err(errno) => {
                 end(&child, &process)?;

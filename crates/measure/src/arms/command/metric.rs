@@ -5,10 +5,10 @@ use std::fmt;
 use thalweg_core::profile::Ratio;
 
 use super::Ran;
-use crate::{outcome::Cost, sample::Sample};
+use crate::{outcome::SampleCost, sample::Sample};
 
 #[derive(Clone, Debug)]
-pub enum What {
+pub enum MeasuredValue {
     /// Wall time in seconds.
     Wall,
     /// CPU time of the program and its children, in seconds.
@@ -21,7 +21,7 @@ pub enum What {
 
 /// The direction that counts as better.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Better {
+pub enum BetterDirection {
     /// Small values are better.
     Lower,
     /// Large values are better.
@@ -30,80 +30,86 @@ pub enum Better {
 
 /// A metric with its direction.
 #[derive(Clone, Debug)]
-pub struct Metric {
-    pub what: What,
+pub struct RunMetric {
+    pub what: MeasuredValue,
     /// The direction that counts as better.
-    pub better: Better,
+    pub better: BetterDirection,
 }
 
-impl Metric {
+impl RunMetric {
     /// Parses `wall`, `cpu`, `maxrss` or `regex:PATTERN`. By default, larger is better for a printed number and
     /// smaller is better for a cost.
     pub fn parse(text: &str) -> Result<Self, String> {
         let what = match text {
-            "wall" => What::Wall,
-            "cpu" => What::Cpu,
-            "maxrss" => What::MaxRss,
+            "wall" => MeasuredValue::Wall,
+            "cpu" => MeasuredValue::Cpu,
+            "maxrss" => MeasuredValue::MaxRss,
             _ => match text.strip_prefix("regex:") {
-                Some(pattern) => What::Printed(read_pattern(pattern)?),
+                Some(pattern) => MeasuredValue::Printed(read_pattern(pattern)?),
                 None => {
-                    return Err(format!("'{text}' is none of wall, cpu, maxrss and regex:PATTERN"));
+                    return Err(format!(
+                        "unknown metric '{text}'; known: wall, cpu, maxrss, regex:PATTERN"
+                    ));
                 }
             },
         };
-        let better = if matches!(what, What::Printed(_)) { Better::Higher } else { Better::Lower };
+        let better = if matches!(what, MeasuredValue::Printed(_)) {
+            BetterDirection::Higher
+        } else {
+            BetterDirection::Lower
+        };
         Ok(Self { what, better })
     }
 
     /// Returns the value of a run, above 0, or the reason why it is missing.
     pub fn of(&self, ran: &Ran) -> Result<f64, String> {
         match &self.what {
-            What::Wall => Ok(ran.sample.wall_seconds()),
-            What::Cpu => Ok(ran.sample.cpu_seconds()),
-            What::MaxRss if ran.max_resident <= ran.hidden_below => Err(format!(
+            MeasuredValue::Wall => Ok(ran.sample.wall_seconds()),
+            MeasuredValue::Cpu => Ok(ran.sample.cpu_seconds()),
+            MeasuredValue::MaxRss if ran.max_resident <= ran.hidden_below => Err(format!(
                 "the kernel shows no resident memory below {} KiB, what thalweg itself has: the \
                  program stayed under it; judge it by another metric",
                 ran.hidden_below / 1024
             )),
-            What::MaxRss => Ok(ran.max_resident as f64),
-            What::Printed(pattern) => printed(pattern, &ran.out, &ran.err),
+            MeasuredValue::MaxRss => Ok(ran.max_resident as f64),
+            MeasuredValue::Printed(pattern) => printed(pattern, &ran.out, &ran.err),
         }
     }
 }
 
-impl Cost for Metric {
+impl SampleCost for RunMetric {
     fn cost(&self, sample: &Sample) -> f64 {
-        let value = sample.told.max(f64::MIN_POSITIVE);
+        let value = sample.reported.max(f64::MIN_POSITIVE);
         match self.better {
-            Better::Lower => value,
-            Better::Higher => 1.0 / value,
+            BetterDirection::Lower => value,
+            BetterDirection::Higher => 1.0 / value,
         }
     }
 }
 
-impl Metric {
+impl RunMetric {
     /// Converts a ratio of costs into the ratio of the values.
     pub fn ratio_of_values(&self, costs: Ratio) -> Ratio {
         match self.better {
-            Better::Lower => costs,
-            Better::Higher => {
+            BetterDirection::Lower => costs,
+            BetterDirection::Higher => {
                 Ratio { ratio: 1.0 / costs.ratio, lo: 1.0 / costs.hi, hi: 1.0 / costs.lo }
             }
         }
     }
 }
 
-impl fmt::Display for Metric {
+impl fmt::Display for RunMetric {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.what {
-            What::Wall => f.write_str("wall")?,
-            What::Cpu => f.write_str("cpu")?,
-            What::MaxRss => f.write_str("maxrss")?,
-            What::Printed(pattern) => write!(f, "regex:{}", pattern.as_str())?,
+            MeasuredValue::Wall => f.write_str("wall")?,
+            MeasuredValue::Cpu => f.write_str("cpu")?,
+            MeasuredValue::MaxRss => f.write_str("maxrss")?,
+            MeasuredValue::Printed(pattern) => write!(f, "regex:{}", pattern.as_str())?,
         }
         f.write_str(match self.better {
-            Better::Lower => ", lower is better",
-            Better::Higher => ", higher is better",
+            BetterDirection::Lower => ", lower is better",
+            BetterDirection::Higher => ", higher is better",
         })
     }
 }
@@ -129,7 +135,7 @@ fn printed(pattern: &Regex, out: &str, err: &str) -> Result<f64, String> {
     match number.parse::<f64>() {
         Ok(value) if value.is_finite() && value > 0.0 => Ok(value),
         Ok(_) => Err(format!("it printed '{number}', and ratios need a number above 0")),
-        Err(_) => Err(format!("'{}' found '{number}', which is no number", pattern.as_str())),
+        Err(_) => Err(format!("'{}' found '{number}', which is not a number", pattern.as_str())),
     }
 }
 
@@ -138,8 +144,8 @@ mod tests {
     use super::*;
 
     fn read(pattern: &str, out: &str, err: &str) -> Result<f64, String> {
-        match Metric::parse(&format!("regex:{pattern}"))?.what {
-            What::Printed(regex) => printed(&regex, out, err),
+        match RunMetric::parse(&format!("regex:{pattern}"))?.what {
+            MeasuredValue::Printed(regex) => printed(&regex, out, err),
             other => Err(format!("{other:?}")),
         }
     }
@@ -158,7 +164,9 @@ mod tests {
         assert!(
             read("([0-9]+) requests", "none", "").unwrap_err().contains("nothing that matches")
         );
-        assert!(read("x=(.*)", "x=fast", "").unwrap_err().contains("'fast', which is no number"));
+        assert!(
+            read("x=(.*)", "x=fast", "").unwrap_err().contains("'fast', which is not a number")
+        );
         assert!(read("x=(.*)", "x=0", "").unwrap_err().contains("above 0"));
         assert!(read("x=(.*)", "x=inf", "").unwrap_err().contains("above 0"));
         assert!(read("x=(.*)|y", "y", "").unwrap_err().contains("no number"));
@@ -166,17 +174,17 @@ mod tests {
 
     #[test]
     fn nonsense_is_refused() {
-        assert!(Metric::parse("speed").unwrap_err().contains("none of wall"));
-        assert!(Metric::parse("regex:(").is_err());
-        assert!(Metric::parse("regex:(a)(b)").unwrap_err().contains("2 groups"));
-        assert_eq!(Metric::parse("regex:([0-9]+)").unwrap().better, Better::Higher);
-        assert_eq!(Metric::parse("cpu").unwrap().to_string(), "cpu, lower is better");
+        assert!(RunMetric::parse("speed").unwrap_err().contains("none of wall"));
+        assert!(RunMetric::parse("regex:(").is_err());
+        assert!(RunMetric::parse("regex:(a)(b)").unwrap_err().contains("2 groups"));
+        assert_eq!(RunMetric::parse("regex:([0-9]+)").unwrap().better, BetterDirection::Higher);
+        assert_eq!(RunMetric::parse("cpu").unwrap().to_string(), "cpu, lower is better");
     }
 
     #[test]
     fn more_of_a_rate_costs_less() {
         let cost = |metric: &str, told| {
-            Metric::parse(metric).unwrap().cost(&Sample { told, ..Sample::default() })
+            RunMetric::parse(metric).unwrap().cost(&Sample { reported: told, ..Sample::default() })
         };
         assert!(cost("wall", 3.0) > cost("wall", 2.0));
         assert!(cost("regex:x", 3.0) < cost("regex:x", 2.0));

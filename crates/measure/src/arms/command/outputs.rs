@@ -6,14 +6,14 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::scratch::Folder;
+use crate::scratch::ScratchFolder;
 
 /// For longer output, only the end is read.
 const MOST_TEXT: u64 = 16 << 20;
 
 /// A temporary directory with these files; removed at the end.
 #[derive(Debug)]
-pub struct Outputs(Folder);
+pub struct Outputs(ScratchFolder);
 
 impl Outputs {
     /// Creates a directory below the one for temporary files; the error contains the path of the latter.
@@ -26,7 +26,7 @@ impl Outputs {
 
     /// Creates a directory inside `parent`.
     pub fn inside(parent: &Path, purpose: &str) -> io::Result<Self> {
-        Folder::named(parent, purpose).map(Self)
+        ScratchFolder::named(parent, purpose).map(Self)
     }
 
     /// Returns the path of a file in the directory.

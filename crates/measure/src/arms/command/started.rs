@@ -34,8 +34,8 @@ fn watched(number: u32, parent: u32) -> Option<OwnedFd> {
     let process = pidfd_open(pid, PidfdFlags::empty()).ok()?;
     let stat = fs::read_to_string(format!("/proc/{number}/stat")).ok()?;
     // The process name before it may contain anything, even parentheses.
-    let told = stat.rsplit_once(')')?.1.split_whitespace().nth(1)?;
-    told.parse::<u32>().is_ok_and(|told| told == parent).then_some(process)
+    let field = stat.rsplit_once(')')?.1.split_whitespace().nth(1)?;
+    field.parse::<u32>().is_ok_and(|number| number == parent).then_some(process)
 }
 
 /// Ends the processes that still run: SIGTERM, then SIGKILL after `grace`.

@@ -6,7 +6,7 @@ use thalweg_core::{
     exact::{Exactly, Inexact, run_exact},
 };
 
-use crate::{Stop, arms::far::PATIENCE, schedule::Failure};
+use crate::{StopCheck, arms::far::PATIENCE, schedule::SampleFailure};
 
 /// Returns an open file as an end, from its first byte if it is seekable.
 pub fn end_of(file: &impl AsFd) -> Result<End<'_>, Unfit> {
@@ -25,15 +25,15 @@ pub fn move_exactly(mover: &mut dyn Mover, total: u64) -> Result<(), Unfit> {
 pub(super) fn move_all(
     (mechanism, tuning): (&dyn Mechanism, &Tuning),
     transfer: Transfer<'_>,
-    stop: &Stop<'_>,
+    stop: &StopCheck<'_>,
     at_end: &mut dyn FnMut(),
-) -> Result<u64, Failure> {
+) -> Result<u64, SampleFailure> {
     let total = transfer.len.unwrap_or(u64::MAX);
     let mut mover = mechanism.open(transfer, tuning).map_err(Unfit::from)?;
     let mut watch = |_| stop();
     let mut how = Exactly { paced: true, patience: Duration::MAX, watch: &mut watch };
     match run_exact(mover.as_mut(), total, &mut how) {
-        Err(Inexact::Cancelled) => return Err(Failure::Cancelled),
+        Err(Inexact::Cancelled) => return Err(SampleFailure::Cancelled),
         moved => moved.map_err(Unfit::from)?,
     }
     at_end();

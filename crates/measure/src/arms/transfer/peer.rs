@@ -6,27 +6,26 @@ use std::{
     os::fd::OwnedFd,
     sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel},
     thread,
-    time::Duration,
 };
 use thalweg_core::{
     Kind, Unfit,
+    cadence::CANCEL_CHECK,
     scratch::{self, Sockets},
 };
 use thalweg_sys::{Errno, io as calls};
 
 use crate::{
-    Stop,
-    arms::content::{Content, first_difference},
-    schedule::Failure,
+    StopCheck,
+    arms::content::{ByteContent, first_difference},
+    schedule::SampleFailure,
 };
 
 /// The usual read size of programs that read a stream, and the capacity of a pipe.
 const AT_ONCE: usize = 64 << 10;
-const BETWEEN_LOOKS: Duration = Duration::from_millis(50);
 
 /// The kind of stream between the two ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stream {
+pub enum StreamKind {
     Pipe,
     Unix,
     /// A connection over loopback.
@@ -35,7 +34,7 @@ pub enum Stream {
     TcpLarge,
 }
 
-impl Stream {
+impl StreamKind {
     /// Returns a reading and a writing end.
     pub fn pair(self) -> io::Result<(OwnedFd, OwnedFd)> {
         match self {
@@ -52,41 +51,41 @@ impl Stream {
 }
 
 /// The end of the stream that is measured, and the thread at the other end.
-pub struct Peer {
+pub struct StreamPeer {
     pub near: OwnedFd,
-    orders: Sender<Order>,
+    orders: Sender<PeerOrder>,
     answers: Receiver<Result<(), String>>,
-    pub kind: Stream,
+    pub kind: StreamKind,
 }
 
 /// A request for a number of transfers of the pattern's first bytes.
 #[derive(Clone, Copy)]
-struct Order {
+struct PeerOrder {
     size: u64,
     transfers: u64,
     checking: bool,
 }
 
-impl Peer {
+impl StreamPeer {
     /// Creates an end to read from.
-    pub fn feeding(kind: Stream) -> io::Result<Self> {
+    pub fn feeding(kind: StreamKind) -> io::Result<Self> {
         let (near, far) = kind.pair()?;
         Self::start(kind, near, move |order| feed(&far, order))
     }
 
     /// Creates an end to write to.
-    pub fn draining(kind: Stream) -> io::Result<Self> {
+    pub fn draining(kind: StreamKind) -> io::Result<Self> {
         let (far, near) = kind.pair()?;
         let mut buffer = vec![0; kind.at_once()];
         Self::start(kind, near, move |order| drain(&far, &mut buffer, order))
     }
 
     fn start(
-        kind: Stream,
+        kind: StreamKind,
         near: OwnedFd,
-        mut work: impl FnMut(Order) -> Result<(), String> + Send + 'static,
+        mut work: impl FnMut(PeerOrder) -> Result<(), String> + Send + 'static,
     ) -> io::Result<Self> {
-        let (orders, inbox) = channel::<Order>();
+        let (orders, inbox) = channel::<PeerOrder>();
         let (answer, answers) = channel();
         // Not joined: the thread exits when our end is closed, or with the process.
         thread::Builder::new().name("peer".to_owned()).spawn(move || {
@@ -102,15 +101,15 @@ impl Peer {
     }
 
     /// Starts this number of transfers of this size in the thread.
-    pub fn begin(&self, size: u64, transfers: u64, checking: bool) -> Result<(), Failure> {
-        let sent = self.orders.send(Order { size, transfers, checking });
+    pub fn begin(&self, size: u64, transfers: u64, checking: bool) -> Result<(), SampleFailure> {
+        let sent = self.orders.send(PeerOrder { size, transfers, checking });
         sent.map_err(|_| Unfit::because("the other end of the stream is gone").into())
     }
 
     /// Waits until the thread has finished its request.
-    pub fn wait(&self, stop: &Stop<'_>) -> Result<(), Failure> {
+    pub fn wait(&self, stop: &StopCheck<'_>) -> Result<(), SampleFailure> {
         loop {
-            match self.answers.recv_timeout(BETWEEN_LOOKS) {
+            match self.answers.recv_timeout(CANCEL_CHECK) {
                 Ok(done) => return Ok(done?),
                 Err(RecvTimeoutError::Timeout) => stop()?,
                 Err(RecvTimeoutError::Disconnected) => {
@@ -122,12 +121,12 @@ impl Peer {
 }
 
 /// Writes the pattern. If SIGPIPE is not ignored, a reader that closes its end terminates the process.
-fn feed(far: &OwnedFd, order: Order) -> Result<(), String> {
+fn feed(far: &OwnedFd, order: PeerOrder) -> Result<(), String> {
     for _ in 0..order.transfers {
         let mut at = 0;
         while at < order.size {
             let most = (order.size - at).min(AT_ONCE as u64) as usize;
-            let put = write_all(far, Content::Pattern.piece(at, most));
+            let put = write_all(far, ByteContent::Pattern.piece(at, most));
             put.map_err(|why| format!("feeding the source: {why}"))?;
             at += most as u64;
         }
@@ -136,12 +135,12 @@ fn feed(far: &OwnedFd, order: Order) -> Result<(), String> {
 }
 
 /// Reads everything, and compares it if requested.
-fn drain(far: &OwnedFd, buffer: &mut [u8], order: Order) -> Result<(), String> {
+fn drain(far: &OwnedFd, buffer: &mut [u8], order: PeerOrder) -> Result<(), String> {
     let total = order.size * order.transfers;
     if !order.checking {
         return take(far, buffer, total, |_, _| ());
     }
-    match looked_at(far, buffer, (Content::Pattern, 0, total))? {
+    match looked_at(far, buffer, ByteContent::Pattern, 0, total)? {
         None => Ok(()),
         Some(place) => Err(format!("delivered a wrong byte at {place}")),
     }
@@ -186,7 +185,9 @@ pub fn take(
 pub fn looked_at(
     from: &OwnedFd,
     buffer: &mut [u8],
-    (content, at, bytes): (Content, u64, u64),
+    content: ByteContent,
+    at: u64,
+    bytes: u64,
 ) -> Result<Option<u64>, String> {
     let mut wrong = None;
     take(from, buffer, bytes, |place, arrived| {

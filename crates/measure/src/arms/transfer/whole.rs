@@ -14,14 +14,14 @@ use thalweg_sys::usage::Heap;
 
 use super::{
     alone::{end_of, move_all},
-    peer::{Peer, Stream},
+    peer::{StreamKind, StreamPeer},
 };
 use crate::{
-    Stop,
-    arms::content::{self, Content, first_difference, own_file},
-    sample::{Meter, Sample},
-    schedule::{Arm, Failure},
-    scratch::{Folder, free_space},
+    StopCheck,
+    arms::content::{self, ByteContent, first_difference, own_file},
+    sample::{Sample, SampleMeter},
+    schedule::{Arm, SampleFailure},
+    scratch::{ScratchFolder, free_space},
 };
 
 /// The kind of an end.
@@ -29,7 +29,7 @@ use crate::{
 pub enum Medium<'p> {
     Memory,
     /// A pipe or socket with a thread of this process at its other end.
-    Stream(Stream),
+    Stream(StreamKind),
     /// A temporary file in this directory.
     Within(&'p Path),
     /// This file: as a source it exists, as a sink it is created.
@@ -41,7 +41,7 @@ pub enum Medium<'p> {
 pub struct Terms<'s> {
     pub state: SinkState,
     pub needs: Guarantees,
-    pub stop: &'s Stop<'s>,
+    pub stop: &'s StopCheck<'s>,
 }
 
 /// The two ends, and the data that every sample moves.
@@ -57,12 +57,12 @@ pub struct Whole<'s> {
 
 enum WholeEnd {
     Memory(Vec<u8>),
-    File { path: PathBuf, own: Option<Folder> },
-    Stream(Peer),
+    File { path: PathBuf, own: Option<ScratchFolder> },
+    Stream(StreamPeer),
 }
 
 /// A mechanism with a tuning.
-type Tuned<'t> = (&'t dyn Mechanism, &'t Tuning);
+type MechanismTuning<'t> = (&'t dyn Mechanism, &'t Tuning);
 
 const AT_ONCE: usize = 1 << 20;
 
@@ -70,20 +70,20 @@ impl<'s> Whole<'s> {
     /// Creates the ends, without a size.
     pub fn between(source: Medium<'_>, sink: Medium<'_>, terms: Terms<'s>) -> io::Result<Self> {
         // Allocates the pattern now; otherwise it would count as memory of the first mechanism.
-        Content::Pattern.piece(0, 1);
-        let near = |medium, name, peer: fn(Stream) -> io::Result<Peer>| {
+        ByteContent::Pattern.piece(0, 1);
+        let near = |medium, name, peer: fn(StreamKind) -> io::Result<StreamPeer>| {
             Ok::<_, io::Error>(match medium {
                 Medium::Memory => WholeEnd::Memory(Vec::new()),
                 Medium::Stream(kind) => WholeEnd::Stream(peer(kind)?),
                 Medium::File(path) => WholeEnd::File { path: path.to_owned(), own: None },
                 Medium::Within(folder) => {
-                    let folder = Folder::inside(folder)?;
+                    let folder = ScratchFolder::inside(folder)?;
                     WholeEnd::File { path: folder.file(name), own: Some(folder) }
                 }
             })
         };
-        let source = near(source, "source", Peer::feeding)?;
-        let sink = near(sink, "sink", Peer::draining)?;
+        let source = near(source, "source", StreamPeer::feeding)?;
+        let sink = near(sink, "sink", StreamPeer::draining)?;
         Ok(Self { source, sink, terms, made: 1, size: 1 })
     }
 
@@ -95,7 +95,7 @@ impl<'s> Whole<'s> {
         match &mut self.source {
             WholeEnd::Memory(bytes) => {
                 *bytes = vec![0; len];
-                Content::Pattern.fill(0, bytes);
+                ByteContent::Pattern.fill(0, bytes);
             }
             WholeEnd::File { path, own: Some(_) } => {
                 remove(path)?;
@@ -121,17 +121,21 @@ impl<'s> Whole<'s> {
     }
 
     /// Returns the planner's facts about these ends.
-    pub fn facts(&mut self) -> Result<Facts, Failure> {
+    pub fn facts(&mut self) -> Result<Facts, SampleFailure> {
         let facts = self.transfer(0, |transfer| Ok(Facts::of(&transfer)))?;
         self.clear().map_err(|e| unfit("removing a sink", &e))?;
         Ok(facts)
     }
 
     /// Performs this number of transfers, timed until the last byte has arrived.
-    pub fn sample(&mut self, tuned: Tuned<'_>, transfers: u64) -> Result<Sample, Failure> {
+    pub fn sample(
+        &mut self,
+        tuned: MechanismTuning<'_>,
+        transfers: u64,
+    ) -> Result<Sample, SampleFailure> {
         self.clear().map_err(|e| unfit("removing a sink", &e))?;
         let stop = self.terms.stop;
-        let meter = Meter::start();
+        let meter = SampleMeter::start();
         self.begin(transfers, false)?;
         for n in 0..transfers {
             self.transfer(n, |transfer| move_all(tuned, transfer, stop, &mut || ()))?;
@@ -141,7 +145,7 @@ impl<'s> Whole<'s> {
     }
 
     /// Performs one transfer and verifies every byte. Returns the memory that was in use at its end.
-    pub fn check(&mut self, tuned: Tuned<'_>) -> Result<Option<u64>, Failure> {
+    pub fn check(&mut self, tuned: MechanismTuning<'_>) -> Result<Option<u64>, SampleFailure> {
         self.clear().map_err(|e| unfit("removing a sink", &e))?;
         self.blank_sink().map_err(|e| unfit("preparing the sink", &e))?;
         if let WholeEnd::Memory(room) = &mut self.sink {
@@ -164,13 +168,13 @@ impl<'s> Whole<'s> {
     pub fn look(&self) -> Result<(), String> {
         match (&self.source, &self.sink) {
             (_, WholeEnd::Stream(_)) => Ok(()),
-            (_, WholeEnd::Memory(room)) => first_difference(Content::Pattern, 0, room)
+            (_, WholeEnd::Memory(room)) => first_difference(ByteContent::Pattern, 0, room)
                 .map_or(Ok(()), |place| Err(format!("delivered a wrong byte at {place}"))),
             (WholeEnd::File { path: from, own: None }, WholeEnd::File { path, .. }) => {
                 content::same(path, from, self.size)
             }
             (_, WholeEnd::File { path, .. }) => {
-                content::check(path, Content::Pattern, 0, self.size)
+                content::check(path, ByteContent::Pattern, 0, self.size)
             }
         }
     }
@@ -178,15 +182,15 @@ impl<'s> Whole<'s> {
     /// Replaces the streams, because after a failure their content is unknown.
     fn renew(&mut self) -> io::Result<()> {
         if let WholeEnd::Stream(peer) = &mut self.source {
-            *peer = Peer::feeding(peer.kind)?;
+            *peer = StreamPeer::feeding(peer.kind)?;
         }
         if let WholeEnd::Stream(peer) = &mut self.sink {
-            *peer = Peer::draining(peer.kind)?;
+            *peer = StreamPeer::draining(peer.kind)?;
         }
         Ok(())
     }
 
-    fn begin(&self, transfers: u64, checking: bool) -> Result<(), Failure> {
+    fn begin(&self, transfers: u64, checking: bool) -> Result<(), SampleFailure> {
         for near in [&self.sink, &self.source] {
             if let WholeEnd::Stream(peer) = near {
                 peer.begin(self.size, transfers, checking)?;
@@ -195,7 +199,7 @@ impl<'s> Whole<'s> {
         Ok(())
     }
 
-    fn wait(&self) -> Result<(), Failure> {
+    fn wait(&self) -> Result<(), SampleFailure> {
         for near in [&self.source, &self.sink] {
             if let WholeEnd::Stream(peer) = near {
                 peer.wait(self.terms.stop)?;
@@ -209,8 +213,8 @@ impl<'s> Whole<'s> {
     fn transfer<R>(
         &mut self,
         n: u64,
-        moved: impl FnOnce(Transfer<'_>) -> Result<R, Failure>,
-    ) -> Result<R, Failure> {
+        moved: impl FnOnce(Transfer<'_>) -> Result<R, SampleFailure>,
+    ) -> Result<R, SampleFailure> {
         let (from, to);
         let source = match &self.source {
             WholeEnd::Memory(bytes) => Source::Memory(bytes),
@@ -286,15 +290,15 @@ pub struct WholeArm<'p, 's> {
 
 impl<'s> WholeArm<'_, 's> {
     /// Performs one transfer and verifies it. Returns the memory that was in use.
-    pub fn try_out(&self) -> Result<Option<u64>, Failure> {
+    pub fn try_out(&self) -> Result<Option<u64>, SampleFailure> {
         self.in_place(Whole::check)
     }
 
     /// Replaces the streams after a failure.
     fn in_place<R>(
         &self,
-        act: impl FnOnce(&mut Whole<'s>, Tuned<'_>) -> Result<R, Failure>,
-    ) -> Result<R, Failure> {
+        act: impl FnOnce(&mut Whole<'s>, MechanismTuning<'_>) -> Result<R, SampleFailure>,
+    ) -> Result<R, SampleFailure> {
         let mut place = self.place.borrow_mut();
         let done = act(&mut place, (self.mechanism, &self.tuning));
         if done.is_err() {
@@ -305,7 +309,7 @@ impl<'s> WholeArm<'_, 's> {
 }
 
 impl Arm for WholeArm<'_, '_> {
-    fn sample(&mut self, repeats: u32) -> Result<Sample, Failure> {
+    fn sample(&mut self, repeats: u32) -> Result<Sample, SampleFailure> {
         self.in_place(|place, tuned| place.sample(tuned, u64::from(repeats)))
     }
 
@@ -326,6 +330,6 @@ fn remove(path: &Path) -> io::Result<()> {
     }
 }
 
-fn unfit(what: &str, error: &io::Error) -> Failure {
-    Failure::Unfit(Unfit::because(format!("{what}: {error}")))
+fn unfit(what: &str, error: &io::Error) -> SampleFailure {
+    SampleFailure::Unfit(Unfit::because(format!("{what}: {error}")))
 }

@@ -16,7 +16,7 @@ fn tree_in(folder: &Path) -> [PathBuf; 1] {
 
 #[test]
 fn a_tree_is_measured_by_a_sample_and_its_largest_file() {
-    for place in places() {
+    for place in directories() {
         let sources = tree_in(place.path());
         let destination = tempfile::tempdir_in(place.path()).unwrap();
         let job = job(&sources, destination.path(), &|| Ok(()));
@@ -53,7 +53,7 @@ fn a_tree_that_is_copied_wrongly_is_no_result() {
         (|copy| fs::write(copy.join("more"), "x").unwrap(), "files of "),
     ];
     for (fault, words) in faults {
-        let copy = move |from: &Path, to: &Path, options: &CopyOptions, stop: &Stop<'_>| {
+        let copy = move |from: &Path, to: &Path, options: &CopyOptions, stop: &StopCheck<'_>| {
             copy_tree(from, to, options, stop)?;
             fault(to);
             Ok(())

@@ -14,23 +14,23 @@ use thalweg_sys::host::memory_available;
 use super::{
     super::{
         grid::Depth,
-        job::{ContestJob, EndKeys, Line, Way},
-        pair::{EndKind, Ends, Held},
-        table::Asked,
+        job::{ContestJob, EndKeys, SurveyLine, TunedMethod},
+        pair::{EndKind, EndPair, MemoryOwner},
+        table::AskedMethod,
     },
-    Arena, Contest, Opened, octaves, tunings,
+    Arena, OpenedContest, PairContest, octaves, tunings,
 };
 use crate::{
-    Stop,
+    StopCheck,
     arms::bulk::{BulkArm, BulkSource, BulkTerms, PairJob, Residency},
-    schedule::{Arm, Failure, Sampled},
-    scratch::Folder,
+    schedule::{Arm, SampleFailure, SampledArm},
+    scratch::ScratchFolder,
 };
 
 pub(super) struct Channel;
 
-impl Contest for Channel {
-    fn takes(&self, ends: &Ends) -> bool {
+impl PairContest for Channel {
+    fn takes(&self, ends: &EndPair) -> bool {
         matches!((&ends.source, &ends.sink), (EndKind::Process(_), EndKind::Process(_)))
     }
 
@@ -39,9 +39,10 @@ impl Contest for Channel {
     }
 
     /// Independent of the arms: which of them work is found by trying.
-    fn keys(&self, ends: &Ends) -> Result<EndKeys, String> {
-        let source = if ends.source == EndKind::Process(Held::Loan) { LOAN } else { PROCESS };
-        let sink = if ends.sink == EndKind::Process(Held::Huge) { HUGE } else { PROCESS };
+    fn keys(&self, ends: &EndPair) -> Result<EndKeys, String> {
+        let source =
+            if ends.source == EndKind::Process(MemoryOwner::Loan) { LOAN } else { PROCESS };
+        let sink = if ends.sink == EndKind::Process(MemoryOwner::Huge) { HUGE } else { PROCESS };
         let [source, sink] = [source, sink].map(str::to_owned);
         Ok(EndKeys { source, sink, options: Default::default() })
     }
@@ -54,9 +55,9 @@ impl Contest for Channel {
         }
     }
 
-    fn sink_states(&self, ends: &Ends, _depth: Depth) -> &'static [SinkState] {
+    fn sink_states(&self, ends: &EndPair, _depth: Depth) -> &'static [SinkState] {
         match &ends.sink {
-            EndKind::Process(Held::Plain) => &[SinkState::Resident, SinkState::Fresh],
+            EndKind::Process(MemoryOwner::Plain) => &[SinkState::Resident, SinkState::Fresh],
             _ => &[SinkState::Fresh],
         }
     }
@@ -75,7 +76,7 @@ impl Contest for Channel {
         true
     }
 
-    fn known<'p>(&self, profile: &'p Profile, ends: &Ends) -> Result<Vec<&'p Cell>, String> {
+    fn known<'p>(&self, profile: &'p Profile, ends: &EndPair) -> Result<Vec<&'p Cell>, String> {
         let keys = self.keys(ends)?;
         let cells = profile.cells.iter();
         let known = cells.filter(|cell| (&cell.source, &cell.sink) == (&keys.source, &keys.sink));
@@ -83,16 +84,21 @@ impl Contest for Channel {
     }
 
     /// Returns the sender's choice, if it is based on a measurement.
-    fn choice(&self, profile: &Profile, keys: &EndKeys, asked: &Asked) -> Option<Way> {
+    fn choice(
+        &self,
+        profile: &Profile,
+        keys: &EndKeys,
+        asked: &AskedMethod,
+    ) -> Option<TunedMethod> {
         let facts = facts(keys, asked);
         let options = Options { needs: asked.needs, ..Options::default() };
         let plan = choose(&facts, &options, Some(profile));
         // The list also contains arms without measurements; such a choice is not evaluated.
         let best = plan.chosen().filter(|best| best.evidence.is_some())?;
-        Some(Way { name: best.mechanism.to_owned(), tuning: best.tuning.clone() })
+        Some(TunedMethod { name: best.mechanism.to_owned(), tuning: best.tuning.clone() })
     }
 
-    fn without_profile(&self, keys: &EndKeys, asked: &Asked) -> Vec<&'static str> {
+    fn without_profile(&self, keys: &EndKeys, asked: &AskedMethod) -> Vec<&'static str> {
         let options = Options { needs: asked.needs, ..Options::default() };
         let verdicts = choose(&facts(keys, asked), &options, None).verdicts.into_iter();
         let usable = verdicts.filter(|verdict| verdict.judgement.is_usable());
@@ -102,18 +108,18 @@ impl Contest for Channel {
     fn open<'s>(
         &self,
         job: &ContestJob,
-        _stop: &'s Stop<'s>,
-        answer: &mut dyn FnMut(Line),
-    ) -> Result<Opened<'s>, Failure> {
+        _stop: &'s StopCheck<'s>,
+        answer: &mut dyn FnMut(SurveyLine),
+    ) -> Result<OpenedContest<'s>, SampleFailure> {
         let processes = Processes::new(&job.ends, job.sink_state);
         let processes = processes.map_err(|e| format!("{}: {e}", job.ends))?;
-        answer(Line::Ends(self.keys(&job.ends)?));
+        answer(SurveyLine::Ends(self.keys(&job.ends)?));
         Ok((Box::new(processes), ways(job, answer)))
     }
 }
 
 /// Returns what the channel knows about a buffer between these ends.
-fn facts(keys: &EndKeys, asked: &Asked) -> Facts {
+fn facts(keys: &EndKeys, asked: &AskedMethod) -> Facts {
     Facts {
         destination: match (keys.sink.as_str(), asked.sink_state) {
             (HUGE, _) => Destination::FreshHuge,
@@ -128,14 +134,14 @@ fn facts(keys: &EndKeys, asked: &Asked) -> Facts {
 
 /// Returns the arms that a default request may use. From lent memory, only arms that return the loan take part: the
 /// cost of a new loan arises when it is written, which is not part of a transfer.
-fn ways(job: &ContestJob, answer: &mut dyn FnMut(Line)) -> Vec<Way> {
+fn ways(job: &ContestJob, answer: &mut dyn FnMut(SurveyLine)) -> Vec<TunedMethod> {
     let mut ways = Vec::new();
     for arm in
         MECHANISMS.iter().filter(|arm| arm.info().gives_in_memory().cover(Guarantees::default()))
     {
         let info = arm.info();
         let probed = match job.ends.source {
-            EndKind::Process(Held::Loan) if arm.keeps_loans() => {
+            EndKind::Process(MemoryOwner::Loan) if arm.keeps_loans() => {
                 Err(Unfit::because("a loan does not come back: the next one is new memory"))
             }
             _ => arm.probe(),
@@ -144,7 +150,10 @@ fn ways(job: &ContestJob, answer: &mut dyn FnMut(Line)) -> Vec<Way> {
             Ok(()) => {
                 ways.extend(tunings(job, info.name, info.knobs, ways.is_empty()));
             }
-            Err(unfit) => answer(Line::Unfit { way: Way::plain(info.name), reason: unfit.reason }),
+            Err(unfit) => answer(SurveyLine::Unfit {
+                way: TunedMethod::plain(info.name),
+                reason: unfit.reason,
+            }),
         }
     }
     ways.sort_by_key(|way| !way.tuning.is_default());
@@ -153,7 +162,7 @@ fn ways(job: &ContestJob, answer: &mut dyn FnMut(Line)) -> Vec<Way> {
 
 /// The two processes and their buffers.
 struct Processes {
-    folder: Folder,
+    folder: ScratchFolder,
     /// The kind of memory the bytes come from.
     source: BulkSource,
     /// The kind of memory the bytes go to.
@@ -164,15 +173,15 @@ struct Processes {
 
 impl Processes {
     /// Creates the place without starting any process.
-    fn new(ends: &Ends, state: SinkState) -> io::Result<Self> {
-        let is_lent = ends.source == EndKind::Process(Held::Loan);
+    fn new(ends: &EndPair, state: SinkState) -> io::Result<Self> {
+        let is_lent = ends.source == EndKind::Process(MemoryOwner::Loan);
         let source = if is_lent { BulkSource::Born } else { BulkSource::Private };
         let residency = match (&ends.sink, state) {
-            (EndKind::Process(Held::Huge), _) => Residency::Huge,
+            (EndKind::Process(MemoryOwner::Huge), _) => Residency::Huge,
             (_, SinkState::Fresh) => Residency::Fresh,
             (_, SinkState::Resident) => Residency::Resident,
         };
-        let folder = Folder::inside(&std::env::temp_dir())?;
+        let folder = ScratchFolder::inside(&std::env::temp_dir())?;
         Ok(Self { folder, source, residency, size: 1 })
     }
 }
@@ -191,7 +200,10 @@ impl Arena for Processes {
 
     /// Opens an arm between the two processes and verifies the bytes that arrive. Also checks whether later changes
     /// of the source show in the destination.
-    fn try_out<'p>(&'p self, way: &Way) -> Result<(Sampled<'p>, Option<u64>), Failure> {
+    fn try_out<'p>(
+        &'p self,
+        way: &TunedMethod,
+    ) -> Result<(SampledArm<'p>, Option<u64>), SampleFailure> {
         let mechanism = bulk::by_name(&way.name);
         let mechanism =
             mechanism.ok_or_else(|| Unfit::because(format!("unknown mechanism {way}")))?;
@@ -216,7 +228,7 @@ impl Arena for Processes {
         let mut arm: Box<dyn Arm> = Box::new(BulkArm::join(&job, terms, Some(mechanism))?);
         arm.warm_up()?;
         arm.check()?;
-        Ok((Sampled { arm, repeats: 1 }, None))
+        Ok((SampledArm { arm, repeats: 1 }, None))
     }
 }
 
@@ -226,7 +238,7 @@ mod tests {
 
     #[test]
     fn the_keys_are_those_that_the_channel_reads() {
-        let named: Ends = "process:process".parse().unwrap();
+        let named: EndPair = "process:process".parse().unwrap();
         let all: Vec<EndKeys> = named.each().iter().map(|e| Channel.keys(e).unwrap()).collect();
         let all: Vec<(&str, &str)> = all.iter().map(|k| (&*k.source, &*k.sink)).collect();
         assert_eq!(all, [(PROCESS, PROCESS), (PROCESS, HUGE), (LOAN, PROCESS), (LOAN, HUGE)]);

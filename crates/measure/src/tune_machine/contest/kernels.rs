@@ -13,29 +13,29 @@ use thalweg_sys::host::{caches, memory_available};
 use super::{
     super::{
         grid::Depth,
-        job::{ContestJob, EndKeys, Line, Way, Ways},
-        pair::{EndKind, Ends},
-        table::Asked,
+        job::{ContestJob, EndKeys, SurveyLine, TunedMethod, WantedMethods},
+        pair::{EndKind, EndPair},
+        table::AskedMethod,
     },
-    Arena, Contest, Opened, octaves,
+    Arena, OpenedContest, PairContest, octaves,
 };
 use crate::{
-    Stop,
-    arms::drawn::{DrawnBuffers, Kernel, OnBuffers},
-    schedule::{Arm, Failure, Sampled},
+    StopCheck,
+    arms::random_copies::{CopyBuffers, OnBuffers, TimedKernel},
+    schedule::{Arm, SampleFailure, SampledArm},
 };
 
 /// The kernels of one list, measured in one state of memory.
 pub(super) struct Kernels {
-    ends: Ends,
+    ends: EndPair,
     keys: [&'static str; 2],
-    place: Place,
-    list: &'static List,
+    place: MemoryState,
+    list: &'static KernelList,
 }
 
 /// The state of memory, and the lengths of copies or fills.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum MemoryState {
     /// Cached as far as the size fits; short operations have random lengths.
     Hot,
     /// One fixed length, aligned to cache lines.
@@ -44,61 +44,61 @@ enum Place {
     Cold,
 }
 
-struct List {
+struct KernelList {
     /// Returns all kernels that do not combine others.
     single: fn() -> Vec<&'static str>,
     /// Returns the kernel with this name, if this CPU can run it.
-    ready: fn(&str) -> Option<Kernel>,
+    ready: fn(&str) -> Option<TimedKernel>,
     /// Returns the bands of `tuned`, which all places of the list share.
     bands: fn(&Profile, Load, Prefer) -> Vec<Band>,
 }
 
 pub(super) static COPIES: Kernels = Kernels {
-    ends: Ends { source: EndKind::Memory, sink: EndKind::Memory },
+    ends: EndPair { source: EndKind::Memory, sink: EndKind::Memory },
     keys: ["memory", "memory"],
-    place: Place::Hot,
+    place: MemoryState::Hot,
     list: &COPYING,
 };
 
 pub(super) static COLD_COPIES: Kernels = Kernels {
-    ends: Ends { source: EndKind::Memory, sink: EndKind::Cold },
+    ends: EndPair { source: EndKind::Memory, sink: EndKind::Cold },
     keys: ["memory", COLD],
-    place: Place::Cold,
+    place: MemoryState::Cold,
     list: &COPYING,
 };
 
 pub(super) static REPEATED_COPIES: Kernels = Kernels {
-    ends: Ends { source: EndKind::Memory, sink: EndKind::Repeated },
+    ends: EndPair { source: EndKind::Memory, sink: EndKind::Repeated },
     keys: ["memory", REPEATED],
-    place: Place::Repeated,
+    place: MemoryState::Repeated,
     list: &COPYING,
 };
 
 pub(super) static FILLS: Kernels = Kernels {
-    ends: Ends { source: EndKind::Fill, sink: EndKind::Memory },
+    ends: EndPair { source: EndKind::Fill, sink: EndKind::Memory },
     keys: [FILL, "memory"],
-    place: Place::Hot,
+    place: MemoryState::Hot,
     list: &FILLING,
 };
 
 pub(super) static REPEATED_FILLS: Kernels = Kernels {
-    ends: Ends { source: EndKind::Fill, sink: EndKind::Repeated },
+    ends: EndPair { source: EndKind::Fill, sink: EndKind::Repeated },
     keys: [FILL, REPEATED],
-    place: Place::Repeated,
+    place: MemoryState::Repeated,
     list: &FILLING,
 };
 
-static COPYING: List = List {
+static COPYING: KernelList = KernelList {
     single: || list::KERNELS.iter().map(|row| row.name).filter(|name| !is_tuned(name)).collect(),
-    ready: |name| list::by_name(name).and_then(list::Kernel::ready).map(Kernel::Copy),
+    ready: |name| list::by_name(name).and_then(list::Kernel::ready).map(TimedKernel::Copy),
     bands: Profile::kernel_bands,
 };
 
-static FILLING: List = List {
+static FILLING: KernelList = KernelList {
     single: || list::FILLS.iter().map(|row| row.name).filter(|name| !is_tuned(name)).collect(),
     ready: |name| {
         let row = list::FILLS.iter().find(|row| row.name == name);
-        row.and_then(list::Fill::ready).map(Kernel::Fill)
+        row.and_then(list::Fill::ready).map(TimedKernel::Fill)
     },
     bands: Profile::fill_bands,
 };
@@ -107,8 +107,8 @@ fn is_tuned(name: &str) -> bool {
     [list::tuned::COPY.name, list::tuned::FILL.name].contains(&name)
 }
 
-impl Contest for Kernels {
-    fn takes(&self, ends: &Ends) -> bool {
+impl PairContest for Kernels {
+    fn takes(&self, ends: &EndPair) -> bool {
         *ends == self.ends
     }
 
@@ -116,7 +116,7 @@ impl Contest for Kernels {
         [&*keys.source, &*keys.sink] == self.keys
     }
 
-    fn keys(&self, _ends: &Ends) -> Result<EndKeys, String> {
+    fn keys(&self, _ends: &EndPair) -> Result<EndKeys, String> {
         let [source, sink] = self.keys.map(str::to_owned);
         Ok(EndKeys { source, sink, options: Default::default() })
     }
@@ -126,13 +126,13 @@ impl Contest for Kernels {
     fn sizes(&self, depth: Depth) -> Vec<u64> {
         match (self.place, depth) {
             // Larger sizes are not cached even when hot.
-            (Place::Cold, _) => return octaves(4, 20, 2),
+            (MemoryState::Cold, _) => return octaves(4, 20, 2),
             // Below 16 bytes, a branch-free kernel is better for mixed sizes and worse for repeated copies of 8
             // bytes.
-            (Place::Repeated, Depth::Quick) => return octaves(2, SHORT.ilog2(), 1),
-            (Place::Repeated, Depth::Standard) => return half_octaves(2, SHORT.ilog2()),
-            (Place::Hot, Depth::Quick) => return octaves(4, 26, 2),
-            (Place::Hot, Depth::Standard) => {}
+            (MemoryState::Repeated, Depth::Quick) => return octaves(2, SHORT.ilog2(), 1),
+            (MemoryState::Repeated, Depth::Standard) => return half_octaves(2, SHORT.ilog2()),
+            (MemoryState::Hot, Depth::Quick) => return octaves(4, 26, 2),
+            (MemoryState::Hot, Depth::Standard) => {}
         }
         let mut sizes = octaves(4, 28, 2);
         let cache = caches().iter().map(|cache| cache.bytes).max();
@@ -143,7 +143,7 @@ impl Contest for Kernels {
 
     /// A place that is measured only idle is valid under every load.
     fn counts_under(&self, load: Load) -> bool {
-        self.place != Place::Repeated || load == Load::Idle
+        self.place != MemoryState::Repeated || load == Load::Idle
     }
 
     fn has_knobs(&self) -> bool {
@@ -159,31 +159,36 @@ impl Contest for Kernels {
     }
 
     /// All kernels take part at their defaults anyway.
-    fn known<'p>(&self, _: &'p Profile, _: &Ends) -> Result<Vec<&'p Cell>, String> {
+    fn known<'p>(&self, _: &'p Profile, _: &EndPair) -> Result<Vec<&'p Cell>, String> {
         Ok(Vec::new())
     }
 
-    fn choice(&self, profile: &Profile, _keys: &EndKeys, asked: &Asked) -> Option<Way> {
+    fn choice(
+        &self,
+        profile: &Profile,
+        _keys: &EndKeys,
+        asked: &AskedMethod,
+    ) -> Option<TunedMethod> {
         let bands = (self.list.bands)(profile, asked.load, asked.prefer);
         let band = Band::of(&bands, asked.size);
-        Some(Way::plain(band.map_or(LIBC, |band| &band.kernel)))
+        Some(TunedMethod::plain(band.map_or(LIBC, |band| &band.kernel)))
     }
 
-    fn without_profile(&self, _keys: &EndKeys, _asked: &Asked) -> Vec<&'static str> {
+    fn without_profile(&self, _keys: &EndKeys, _asked: &AskedMethod) -> Vec<&'static str> {
         vec![LIBC]
     }
 
     fn open<'s>(
         &self,
         job: &ContestJob,
-        _stop: &'s Stop<'s>,
-        answer: &mut dyn FnMut(Line),
-    ) -> Result<Opened<'s>, Failure> {
-        answer(Line::Ends(self.keys(&job.ends)?));
+        _stop: &'s StopCheck<'s>,
+        answer: &mut dyn FnMut(SurveyLine),
+    ) -> Result<OpenedContest<'s>, SampleFailure> {
+        answer(SurveyLine::Ends(self.keys(&job.ends)?));
         let buffers = match self.place {
-            Place::Hot => DrawnBuffers::new(job.exact),
-            Place::Repeated => DrawnBuffers::repeated(),
-            Place::Cold => DrawnBuffers::cold(job.exact),
+            MemoryState::Hot => CopyBuffers::new(job.exact),
+            MemoryState::Repeated => CopyBuffers::repeated(),
+            MemoryState::Cold => CopyBuffers::cold(job.exact),
         };
         let buffers = RefCell::new(buffers);
         Ok((Box::new(InMemory { buffers, ready: self.list.ready }), self.ways(job, answer)))
@@ -191,17 +196,17 @@ impl Contest for Kernels {
 }
 
 impl Kernels {
-    fn ways(&self, job: &ContestJob, answer: &mut dyn FnMut(Line)) -> Vec<Way> {
+    fn ways(&self, job: &ContestJob, answer: &mut dyn FnMut(SurveyLine)) -> Vec<TunedMethod> {
         let mut ways = Vec::new();
         for name in (self.list.single)() {
-            let way = Way::plain(name);
+            let way = TunedMethod::plain(name);
             let is_wanted = match &job.ways {
-                Ways::Only(ways) => self.is_reference(name) || ways.contains(&way),
-                Ways::All | Ways::These(_) => true,
+                WantedMethods::Only(ways) => self.is_reference(name) || ways.contains(&way),
+                WantedMethods::All | WantedMethods::These(_) => true,
             };
             if (self.list.ready)(name).is_none() {
                 let reason = "this processor lacks its instructions".to_owned();
-                answer(Line::Unfit { way, reason });
+                answer(SurveyLine::Unfit { way, reason });
             } else if is_wanted {
                 ways.push(way);
             }
@@ -224,8 +229,8 @@ fn leaving(cache: u64) -> impl Iterator<Item = u64> {
 }
 
 struct InMemory {
-    buffers: RefCell<DrawnBuffers>,
-    ready: fn(&str) -> Option<Kernel>,
+    buffers: RefCell<CopyBuffers>,
+    ready: fn(&str) -> Option<TimedKernel>,
 }
 
 impl Arena for InMemory {
@@ -239,12 +244,15 @@ impl Arena for InMemory {
         memory_available().is_none_or(|available| size.saturating_mul(2) <= available)
     }
 
-    fn try_out<'p>(&'p self, way: &Way) -> Result<(Sampled<'p>, Option<u64>), Failure> {
+    fn try_out<'p>(
+        &'p self,
+        way: &TunedMethod,
+    ) -> Result<(SampledArm<'p>, Option<u64>), SampleFailure> {
         let kernel = (self.ready)(&way.name);
-        let kernel = kernel.ok_or_else(|| Unfit::because(format!("there is no {way} here")))?;
+        let kernel = kernel.ok_or_else(|| Unfit::because(format!("{way} does not exist here")))?;
         let mut arm = OnBuffers { buffers: &self.buffers, kernel };
         arm.check()?;
-        Ok((Sampled::once(arm), Some(0)))
+        Ok((SampledArm::once(arm), Some(0)))
     }
 }
 

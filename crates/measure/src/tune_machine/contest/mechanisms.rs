@@ -12,22 +12,22 @@ use thalweg_core::{
 use super::{
     super::{
         grid::Depth,
-        job::{ContestJob, EndKeys, Line, Way},
-        pair::{EndKind, Ends},
-        table::{Asked, facts_between, verdict_on},
+        job::{ContestJob, EndKeys, SurveyLine, TunedMethod},
+        pair::{EndKind, EndPair},
+        table::{AskedMethod, facts_between, verdict_on},
     },
-    Arena, Contest, Opened, octaves, tunings,
+    Arena, OpenedContest, PairContest, octaves, tunings,
 };
 use crate::{
-    Stop,
+    StopCheck,
     arms::transfer::{Terms, Whole, WholeArm},
-    schedule::{Failure, Sampled},
+    schedule::{SampleFailure, SampledArm},
 };
 
 pub(super) struct Mechanisms;
 
-impl Contest for Mechanisms {
-    fn takes(&self, _ends: &Ends) -> bool {
+impl PairContest for Mechanisms {
+    fn takes(&self, _ends: &EndPair) -> bool {
         true
     }
 
@@ -35,7 +35,7 @@ impl Contest for Mechanisms {
         true
     }
 
-    fn keys(&self, ends: &Ends) -> Result<EndKeys, String> {
+    fn keys(&self, ends: &EndPair) -> Result<EndKeys, String> {
         look_at(ends).map(|(_, keys)| keys)
     }
 
@@ -46,7 +46,7 @@ impl Contest for Mechanisms {
         }
     }
 
-    fn sink_states(&self, ends: &Ends, depth: Depth) -> &'static [SinkState] {
+    fn sink_states(&self, ends: &EndPair, depth: Depth) -> &'static [SinkState] {
         match (&ends.sink, depth) {
             (EndKind::File(_), Depth::Standard) => &[SinkState::Fresh, SinkState::Resident],
             _ => &[SinkState::Fresh],
@@ -61,25 +61,30 @@ impl Contest for Mechanisms {
         name == LAST_RESORT.info().name
     }
 
-    fn keeps(&self, ends: &Ends, way: &Way, needs: Guarantees) -> bool {
+    fn keeps(&self, ends: &EndPair, way: &TunedMethod, needs: Guarantees) -> bool {
         by_name(&way.name)
             .and_then(|mechanism| mechanism.info().pair(ends.source.kind(), ends.sink.kind()))
             .is_some_and(|pair| pair.gives.cover(needs))
     }
 
-    fn known<'p>(&self, profile: &'p Profile, ends: &Ends) -> Result<Vec<&'p Cell>, String> {
+    fn known<'p>(&self, profile: &'p Profile, ends: &EndPair) -> Result<Vec<&'p Cell>, String> {
         let (facts, _) = look_at(ends)?;
         let known = [Load::Idle, Load::Loaded].map(|load| profile.known(&facts, load));
         Ok(known.iter().flat_map(|known| known.cells().iter().copied()).collect())
     }
 
-    fn choice(&self, profile: &Profile, keys: &EndKeys, asked: &Asked) -> Option<Way> {
+    fn choice(
+        &self,
+        profile: &Profile,
+        keys: &EndKeys,
+        asked: &AskedMethod,
+    ) -> Option<TunedMethod> {
         let plan = verdict_on(profile, keys, asked)?;
         let chosen = plan.chosen()?;
-        Some(Way { name: chosen.mechanism.to_owned(), tuning: chosen.tuning.clone() })
+        Some(TunedMethod { name: chosen.mechanism.to_owned(), tuning: chosen.tuning.clone() })
     }
 
-    fn without_profile(&self, keys: &EndKeys, asked: &Asked) -> Vec<&'static str> {
+    fn without_profile(&self, keys: &EndKeys, asked: &AskedMethod) -> Vec<&'static str> {
         let plan = facts_between(keys, asked).map(|facts| Plan::unmeasured(&facts));
         let ladder = plan.iter().flat_map(Plan::ladder);
         ladder.map(|(mechanism, _)| mechanism.info().name).collect()
@@ -88,21 +93,26 @@ impl Contest for Mechanisms {
     fn open<'s>(
         &self,
         job: &ContestJob,
-        stop: &'s Stop<'s>,
-        answer: &mut dyn FnMut(Line),
-    ) -> Result<Opened<'s>, Failure> {
+        stop: &'s StopCheck<'s>,
+        answer: &mut dyn FnMut(SurveyLine),
+    ) -> Result<OpenedContest<'s>, SampleFailure> {
         let failed = |e: io::Error| Unfit::because(format!("{}: {e}", job.ends));
         let mut whole = whole(&job.ends, job.sink_state, stop).map_err(failed)?;
         whole.resize(job.sizes.first().copied().unwrap_or(1)).map_err(failed)?;
         let facts = whole.facts()?;
-        answer(Line::Ends(keys_of(&job.ends, &facts)));
+        answer(SurveyLine::Ends(keys_of(&job.ends, &facts)));
         let ways = self.ways(job, &facts, answer);
         Ok((Box::new(Between(RefCell::new(whole))), ways))
     }
 }
 
 impl Mechanisms {
-    fn ways(&self, job: &ContestJob, facts: &Facts, answer: &mut dyn FnMut(Line)) -> Vec<Way> {
+    fn ways(
+        &self,
+        job: &ContestJob,
+        facts: &Facts,
+        answer: &mut dyn FnMut(SurveyLine),
+    ) -> Vec<TunedMethod> {
         let mut ways = Vec::new();
         for mechanism in MECHANISMS.iter().filter(|m| m.info().role == Role::Mover) {
             let info = mechanism.info();
@@ -115,7 +125,10 @@ impl Mechanisms {
             }
             let keeps = || keeps_its_promise(*mechanism, *pair, &job.ends);
             if let Err(unfit) = mechanism.fits(facts).and_then(|()| keeps()) {
-                answer(Line::Unfit { way: Way::plain(info.name), reason: unfit.reason });
+                answer(SurveyLine::Unfit {
+                    way: TunedMethod::plain(info.name),
+                    reason: unfit.reason,
+                });
                 continue;
             }
             ways.extend(tunings);
@@ -127,9 +140,9 @@ impl Mechanisms {
 
 /// Creates transfers between these ends.
 pub(in super::super) fn whole<'s>(
-    ends: &Ends,
+    ends: &EndPair,
     state: SinkState,
-    stop: &'s Stop<'s>,
+    stop: &'s StopCheck<'s>,
 ) -> io::Result<Whole<'s>> {
     // Mechanisms with weaker guarantees take part as well: the planner knows which requests need more.
     let terms = Terms { state, needs: Guarantees::SHARED, stop };
@@ -138,7 +151,7 @@ pub(in super::super) fn whole<'s>(
 
 /// Returns the planner's facts about these ends and their names in a profile, or the reason why they cannot be
 /// created.
-pub(in super::super) fn look_at(ends: &Ends) -> Result<(Facts, EndKeys), String> {
+pub(in super::super) fn look_at(ends: &EndPair) -> Result<(Facts, EndKeys), String> {
     let stop = || Ok(());
     let made = whole(ends, SinkState::Fresh, &stop).and_then(|mut whole| {
         whole.resize(1)?;
@@ -151,14 +164,14 @@ pub(in super::super) fn look_at(ends: &Ends) -> Result<(Facts, EndKeys), String>
 }
 
 /// Returns the names in a profile of ends with these facts.
-fn keys_of(ends: &Ends, facts: &Facts) -> EndKeys {
+fn keys_of(ends: &EndPair, facts: &Facts) -> EndKeys {
     let reads = if ends.sink == EndKind::TcpLarge { LARGE_READS } else { "" };
     let options = [&facts.source, &facts.sink].map(EndFacts::options);
     EndKeys { source: facts.source.key(), sink: facts.sink.key() + reads, options }
 }
 
 /// Verifies a mechanism that claims stable copies: a later change of the source must not show in the sink.
-fn keeps_its_promise(mechanism: &dyn Mechanism, pair: Pair, ends: &Ends) -> Result<(), Unfit> {
+fn keeps_its_promise(mechanism: &dyn Mechanism, pair: Pair, ends: &EndPair) -> Result<(), Unfit> {
     if !alias::applies(pair) || !pair.gives.stable {
         return Ok(());
     }
@@ -195,12 +208,15 @@ impl Arena for Between<'_> {
         size.saturating_mul(2) <= self.0.borrow_mut().room()
     }
 
-    fn try_out<'p>(&'p self, way: &Way) -> Result<(Sampled<'p>, Option<u64>), Failure> {
-        let unknown = || Unfit::because(format!("there is no {way} here"));
+    fn try_out<'p>(
+        &'p self,
+        way: &TunedMethod,
+    ) -> Result<(SampledArm<'p>, Option<u64>), SampleFailure> {
+        let unknown = || Unfit::because(format!("{way} does not exist here"));
         let mechanism = by_name(&way.name).ok_or_else(unknown)?;
         let arm = WholeArm { place: &self.0, mechanism, tuning: way.tuning.clone() };
         let held = arm.try_out()?;
-        Ok((Sampled::once(arm), held))
+        Ok((SampledArm::once(arm), held))
     }
 
     fn may_move_nothing(&self) -> bool {

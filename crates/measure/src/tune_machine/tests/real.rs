@@ -3,7 +3,7 @@
 use super::*;
 use crate::{
     arms::transfer::WholeArm,
-    schedule::{Arm, Sampled},
+    schedule::{Arm, SampledArm},
 };
 use std::path::Path;
 
@@ -13,7 +13,7 @@ fn job(ends: &str, sizes: &[u64]) -> ContestJob {
         load: Load::Idle,
         sink_state: SinkState::Fresh,
         sizes: sizes.to_vec(),
-        ways: Ways::These(Vec::new()),
+        ways: WantedMethods::These(Vec::new()),
         rounds: 2,
         budget: Duration::from_secs(1),
         seed: 1,
@@ -71,10 +71,10 @@ fn fills_are_measured_against_memset_and_become_bands() {
     let log = InProcess.run(&job("fill:memory", &[5000]), &|| Ok(()));
     assert!(log.done, "{log:?}");
     let ways = &log.sizes[0].ways;
-    assert_eq!(ways[0], Way::plain("libc"));
-    assert!(ways.len() > 1 && !ways.contains(&Way::plain("tuned")), "{ways:?}");
+    assert_eq!(ways[0], TunedMethod::plain("libc"));
+    assert!(ways.len() > 1 && !ways.contains(&TunedMethod::plain("tuned")), "{ways:?}");
     let (ends, load, sink_state) = ("fill:memory".parse().unwrap(), Load::Idle, SinkState::Fresh);
-    let survey = Survey { ends, load, sink_state, sessions: vec![log.clone(), log] };
+    let survey = PairSurvey { ends, load, sink_state, sessions: vec![log.clone(), log] };
     let mut profile = Profile::new();
     profile.replace(survey.cells("now"));
     let bands = profile.fill_bands(Load::Idle, Prefer::Wall);
@@ -116,7 +116,7 @@ fn what_does_not_fit_the_budget_is_left_out_by_name() {
 #[test]
 fn the_ends_are_named_as_the_planner_names_them() {
     let place = tempfile::tempdir().unwrap();
-    let ends: Ends = format!("file:unix@{}", place.path().display()).parse().unwrap();
+    let ends: EndPair = format!("file:unix@{}", place.path().display()).parse().unwrap();
     let (facts, keys) = contest::look_at(&ends).unwrap();
     assert_eq!((keys.source, keys.sink.as_str()), (facts.source.key(), "socket:unix"));
     assert_eq!(keys.options[0], facts.source.options());
@@ -127,7 +127,7 @@ fn the_ends_are_named_as_the_planner_names_them() {
 fn a_whole_survey_teaches_the_planner() {
     let place = tempfile::tempdir().unwrap();
     let pair = format!("file:pipe@{}", place.path().display());
-    let plan = Plan {
+    let plan = SurveyPlan {
         loads: vec![Load::Idle],
         budget: Duration::from_secs(2),
         ..plan_of(&[&pair], &|| Ok(()))
@@ -192,13 +192,13 @@ fn a_planted_wrong_byte_is_found_at_every_kind_of_sink() {
     let place = tempfile::tempdir().unwrap();
     let here = place.path().display();
     for sink in ["file", "pipe", "unix", "tcp", "memory"] {
-        let ends: Ends = format!("file:{sink}@{here}").parse().unwrap();
+        let ends: EndPair = format!("file:{sink}@{here}").parse().unwrap();
         let mut bench = contest::whole(&ends, SinkState::Fresh, &|| Ok(())).unwrap();
         bench.resize(50_000).unwrap();
         let plain = (thalweg_core::mechanisms::LAST_RESORT, &Tuning::default());
         assert!(bench.check(plain).is_ok(), "{ends}");
         let failure = bench.check((&Zeros, &Tuning::default())).unwrap_err();
-        let crate::schedule::Failure::Unfit(unfit) = failure else { panic!("{failure:?}") };
+        let crate::schedule::SampleFailure::Unfit(unfit) = failure else { panic!("{failure:?}") };
         assert!(unfit.reason.contains("delivered a wrong byte"), "{ends}: {unfit}");
     }
 }
@@ -206,13 +206,13 @@ fn a_planted_wrong_byte_is_found_at_every_kind_of_sink() {
 #[test]
 fn a_way_faster_than_the_reference_fills_its_samples_with_more_transfers() {
     let place = tempfile::tempdir().unwrap();
-    let ends: Ends = format!("file:file@{}", place.path().display()).parse().unwrap();
+    let ends: EndPair = format!("file:file@{}", place.path().display()).parse().unwrap();
     let bench = contest::whole(&ends, SinkState::Fresh, &|| Ok(())).unwrap();
     let mut site: Box<dyn contest::Arena> =
         Box::new(contest::Between(std::cell::RefCell::new(bench)));
     site.resize(4096).unwrap();
-    let (mut arm, _) = site.try_out(&Way::plain("read-write")).unwrap();
-    let moved = |arm: &mut Sampled<'_>| arm.arm.sample(arm.repeats).unwrap().bytes;
+    let (mut arm, _) = site.try_out(&TunedMethod::plain("read-write")).unwrap();
+    let moved = |arm: &mut SampledArm<'_>| arm.arm.sample(arm.repeats).unwrap().bytes;
     arm.repeats = 3;
     assert_eq!(moved(&mut arm), 3 * 4096);
     // So long a sample has room for the most there may be, whatever the machine.
@@ -250,7 +250,7 @@ impl thalweg_core::Mover for Nothing {
 #[test]
 fn a_way_that_fails_leaves_no_sink_in_the_way_of_the_next_one() {
     let place = tempfile::tempdir().unwrap();
-    let ends: Ends = format!("file:file@{}", place.path().display()).parse().unwrap();
+    let ends: EndPair = format!("file:file@{}", place.path().display()).parse().unwrap();
     let bench = contest::whole(&ends, SinkState::Fresh, &|| Ok(())).unwrap();
     let bench = std::cell::RefCell::new(bench);
     bench.borrow_mut().resize(5000).unwrap();

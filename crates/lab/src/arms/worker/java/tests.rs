@@ -1,12 +1,12 @@
 use super::*;
-use crate::arms::{Arm, ArmKind, tests::skip, worker::Worker};
+use crate::arms::{Arm, ArmKind, tests::skip, worker::WorkerKind};
 use thalweg_core::Unfit;
-use thalweg_measure::schedule::Failure;
+use thalweg_measure::schedule::SampleFailure;
 
 fn open(text: &str, bytes: u64, scratch: &Path) -> Result<Box<dyn Arm>, Unfit> {
     let studies = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../studies");
     let (with, program) = (text.parse().unwrap(), Path::new("/nowhere"));
-    Worker.open(&Job { arm: "w", with: &with, bytes, scratch, studies: &studies, program })
+    WorkerKind.open(&ArmJob { arm: "w", with: &with, bytes, scratch, studies: &studies, program })
 }
 
 /// `None`, counted as a skip, without the JDK.
@@ -218,7 +218,9 @@ fn a_virtual_machine_that_dies_is_an_answer() {
     let text = format!("program = '{}'\njdk = 17", source.display());
     let Some(mut piece) = started("dying Java", &text, 1, folder.path()) else { return };
     match piece.sample(1) {
-        Err(Failure::Unfit(unfit)) => assert!(unfit.reason.contains("all is lost"), "{unfit}"),
+        Err(SampleFailure::Unfit(unfit)) => {
+            assert!(unfit.reason.contains("all is lost"), "{unfit}")
+        }
         other => panic!("{other:?}"),
     }
 }

@@ -2,27 +2,25 @@
 
 use serde::Serialize;
 
-use super::table::Table;
-use crate::study::{file::Study, result::StudyResult};
+use super::table::ReportTable;
+use crate::study::{file::StudyFile, result::StudyResult};
 
 /// One or two drawings that belong together, with their data as a table.
 #[derive(Clone, Debug, Serialize)]
-pub struct Figure {
+pub struct ReportChart {
     /// Identifier, unique on the page.
     pub id: String,
     pub caption: String,
     pub note: String,
     /// The drawings as complete, escaped SVG.
     pub drawings: Vec<String>,
-    pub legend: Vec<Entry>,
+    pub legend: Vec<LegendEntry>,
     /// All data of the drawings, as text.
-    pub table: Table,
-    /// `true` if it is collapsed initially.
-    pub folded: bool,
+    pub table: ReportTable,
 }
 
 #[derive(Clone, Debug, Serialize)]
-pub struct Entry {
+pub struct LegendEntry {
     /// The symbol, as a drawing.
     pub key: String,
     pub text: String,
@@ -30,7 +28,7 @@ pub struct Entry {
     pub note: Option<String>,
 }
 
-impl Entry {
+impl LegendEntry {
     /// Creates an entry without a note.
     pub fn new(key: String, text: impl Into<String>) -> Self {
         Self { key, text: text.into(), note: None }
@@ -42,5 +40,5 @@ impl Entry {
 pub struct Scope<'s> {
     pub id: &'s str,
     pub result: &'s StudyResult,
-    pub study: Option<&'s Study>,
+    pub study: Option<&'s StudyFile>,
 }

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use thalweg_core::Guarantees;
 
-use super::result::{Place, ProbeResult, SessionSamples};
+use super::result::{Condition, ProbeResult, SessionSamples};
 
 /// The job of one session: the only line on its stdin.
 #[derive(Clone, Debug, Deserialize, Serialize)]
@@ -25,13 +25,13 @@ pub struct SessionJob {
     pub seed: u64,
     /// The CPUs to run on; empty for all.
     pub pinned: Vec<usize>,
-    pub places: Vec<Place>,
+    pub places: Vec<Condition>,
 }
 
 /// One line on a session's stdout.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(tag = "event", rename_all = "kebab-case")]
-pub enum Event {
+pub enum SessionEvent {
     /// A place starts; `place` is its index in the job.
     Place { place: usize },
     Round {
@@ -42,7 +42,7 @@ pub enum Event {
         rates: Vec<(String, f64)>,
     },
     /// An arm delivered wrong bytes, so the run has failed.
-    Wrong { arm: String, place: Place, reason: String },
+    Wrong { arm: String, place: Condition, reason: String },
     /// The session is finished.
     Done { log: SessionLog },
 }
@@ -55,15 +55,15 @@ pub struct SessionLog {
     /// Overhead of the harness: median wall time of a sample that does nothing, in seconds.
     pub null_seconds: f64,
     /// The places in the order of the job.
-    pub places: Vec<PlaceLog>,
+    pub places: Vec<ConditionLog>,
     /// Probe results; each contains one session.
     pub probes: Vec<ProbeResult>,
 }
 
 /// The results of one session in one place.
 #[derive(Clone, Debug, Deserialize, Serialize)]
-pub struct PlaceLog {
-    pub place: Place,
+pub struct ConditionLog {
+    pub place: Condition,
     /// The arms that have samples.
     pub arms: Vec<ArmRun>,
     /// Arms that have no samples or failed during the rounds, with the reason.

@@ -6,22 +6,22 @@ use thalweg_core::{
 };
 
 use super::{
-    Clock,
-    result::{ArmResult, Choice, TuneResult, Unavailable},
+    TuneClock,
+    result::{CopyChoice, TuneResult, TunedArm, UnavailableArm},
     slice::SliceFacts,
 };
 use crate::{
     arms::cp::Cp,
     conditions::Conditions,
     contamination::disturbed,
-    log::Log,
-    outcome::Outcome,
-    sample::{Metric, Sample},
-    stats::{Random, Verdict, median, ratio_of_rounds},
+    log::SampleLog,
+    outcome::RatioOutcome,
+    sample::{Sample, SampleMetric},
+    stats::{Random, RatioVerdict, median, ratio_of_rounds},
 };
 
 /// The subject of an arm in the log.
-pub(super) enum Subject {
+pub(super) enum TuneSubject {
     Mechanism {
         mechanism: &'static dyn Mechanism,
         tuning: Tuning,
@@ -32,7 +32,7 @@ pub(super) enum Subject {
     Peer(String),
 }
 
-impl Subject {
+impl TuneSubject {
     pub fn name(&self) -> String {
         match self {
             Self::Mechanism { mechanism, tuning } if tuning.is_default() => {
@@ -48,15 +48,15 @@ impl Subject {
 
 /// A finished measurement before evaluation.
 pub(super) struct Measured {
-    pub log: Log,
-    pub subjects: Vec<Subject>,
+    pub log: SampleLog,
+    pub subjects: Vec<TuneSubject>,
     /// The index of the reference arm (ratio 1).
     pub reference: usize,
     pub cp: Result<Cp, String>,
     pub starts: Vec<f64>,
     pub slice: SliceFacts,
     pub conditions: Conditions,
-    pub unavailable: Vec<Unavailable>,
+    pub unavailable: Vec<UnavailableArm>,
 }
 
 impl Measured {
@@ -65,9 +65,10 @@ impl Measured {
         mut self,
         facts: Option<&Facts>,
         request: &Request,
-        (clock, random): (Clock, &mut Random),
+        clock: TuneClock,
+        random: &mut Random,
     ) -> TuneResult {
-        let metrics = [Metric::Wall, Metric::Cpu];
+        let metrics = [SampleMetric::Wall, SampleMetric::Cpu];
         let noise = metrics.map(|metric| self.log.noise(&metric, random));
         let noise = noise[usize::from(request.prefer == Prefer::Cpu)];
         if let (Ok(cp), Some(startup)) = (&mut self.cp, median(&self.starts)) {
@@ -75,16 +76,15 @@ impl Measured {
         }
         let disturbed = disturbed(&self.log);
         let arms = 0..self.subjects.len();
-        let arms: Vec<ArmResult> = arms.map(|arm| self.arm(arm, facts, noise, random)).collect();
-        let cells =
-            facts.map(|facts| self.cells(&arms, (facts, noise), random)).unwrap_or_default();
+        let arms: Vec<TunedArm> = arms.map(|arm| self.arm(arm, facts, noise, random)).collect();
+        let cells = facts.map(|facts| self.cells(&arms, facts, noise, random)).unwrap_or_default();
         let profile = Profile { cells, ..Profile::new() };
         let plan = facts.map(|facts| Plan::make(facts, request, Some(&profile)));
         let chosen = plan.as_ref().and_then(Plan::chosen).filter(|v| v.evidence.is_some());
         let verdicts = plan.as_ref().map_or(&[][..], |plan| &plan.verdicts);
         let tied = verdicts.iter().filter(|v| v.judgement == Judgement::Tie);
         TuneResult {
-            winner: chosen.map(Choice::of),
+            winner: chosen.map(CopyChoice::of),
             ties: tied.map(|verdict| verdict.mechanism).collect(),
             jobs: None,
             large_file: None,
@@ -104,7 +104,7 @@ impl Measured {
     }
 
     fn peer(&self) -> Option<usize> {
-        self.subjects.iter().position(|subject| matches!(subject, Subject::Peer(_)))
+        self.subjects.iter().position(|subject| matches!(subject, TuneSubject::Peer(_)))
     }
 
     /// Returns `true` if the start-up time of `cp` is less than half of its total time.
@@ -113,14 +113,14 @@ impl Measured {
         median(&walls).is_some_and(|wall| startup < wall / 2.0)
     }
 
-    fn arm(&self, arm: usize, facts: Option<&Facts>, noise: f64, random: &mut Random) -> ArmResult {
+    fn arm(&self, arm: usize, facts: Option<&Facts>, noise: f64, random: &mut Random) -> TunedArm {
         let log = &self.log;
         let (mechanism, tuning, saves_work) = match &self.subjects[arm] {
-            Subject::Mechanism { mechanism, tuning } => {
+            TuneSubject::Mechanism { mechanism, tuning } => {
                 let saves = facts.is_some_and(|facts| mechanism.saves_work(facts));
                 (Some(mechanism.info().name), tuning.clone(), saves)
             }
-            Subject::Threads(_) | Subject::Peer(_) => (None, Tuning::default(), false),
+            TuneSubject::Threads(_) | TuneSubject::Peer(_) => (None, Tuning::default(), false),
         };
         let startup = self.cp.as_ref().map_or(0.0, |cp| cp.startup);
         let of_mechanisms = mechanism.is_some() || facts.is_some();
@@ -130,10 +130,10 @@ impl Measured {
             Some(other) => log.ratio(arm, other, &metric, random),
             None => None,
         };
-        let ratio_to_cp = to(self.peer(), Metric::Wall);
-        let cpu_ratio_to_cp = to(self.peer(), Metric::Cpu);
-        let ratio_to_read_write = to(reference, Metric::Wall);
-        let cpu_ratio_to_read_write = to(reference, Metric::Cpu);
+        let ratio_to_cp = to(self.peer(), SampleMetric::Wall);
+        let cpu_ratio_to_cp = to(self.peer(), SampleMetric::Cpu);
+        let ratio_to_read_write = to(reference, SampleMetric::Wall);
+        let cpu_ratio_to_read_write = to(reference, SampleMetric::Cpu);
         let started = |sample: &Sample| {
             // One start-up can take longer than this whole sample did.
             (sample.wall_seconds() - startup).max(sample.wall_seconds() / 10.0)
@@ -141,19 +141,19 @@ impl Measured {
         let other =
             self.peer().filter(|peer| *peer != arm && self.is_mostly_moving(*peer, startup));
         let ratio_to_cp_started = other.and_then(|peer| {
-            let pairs = log.costs(arm, &Metric::Wall).against(&log.costs(peer, &started));
+            let pairs = log.costs(arm, &SampleMetric::Wall).against(&log.costs(peer, &started));
             ratio_of_rounds(&pairs, random)
         });
-        ArmResult {
+        TunedArm {
             name: log.arms[arm].name.clone(),
             mechanism,
             tuning,
             jobs: match &self.subjects[arm] {
-                Subject::Threads(jobs) => Some(*jobs),
+                TuneSubject::Threads(jobs) => Some(*jobs),
                 _ => None,
             },
             saves_work,
-            against_cp: ratio_to_cp.map(|ratio| Outcome { ratio, noise }.word()),
+            against_cp: ratio_to_cp.map(|ratio| RatioOutcome { ratio, noise }.word()),
             ratio_to_cp,
             ratio_to_cp_started,
             cpu_ratio_to_cp,
@@ -169,22 +169,23 @@ impl Measured {
     /// any margin.
     fn cells(
         &self,
-        arms: &[ArmResult],
-        (facts, noise): (&Facts, f64),
+        arms: &[TunedArm],
+        facts: &Facts,
+        noise: f64,
         random: &mut Random,
     ) -> Vec<Cell> {
         let options = [&facts.source, &facts.sink].map(EndFacts::options);
         let bytes = self.slice.bytes;
         let better = |arm: usize, default: usize, metric, random: &mut Random| {
             let shown = self.log.ratio(arm, default, &metric, random);
-            shown.is_some_and(|ratio| Outcome { ratio, noise }.word() == Verdict::Faster)
+            shown.is_some_and(|ratio| RatioOutcome { ratio, noise }.word() == RatioVerdict::Faster)
         };
-        let worth_it = |(number, arm): &(usize, &ArmResult)| {
-            let is_default = |a: &ArmResult| a.mechanism == arm.mechanism && a.tuning.is_default();
+        let worth_it = |(number, arm): &(usize, &TunedArm)| {
+            let is_default = |a: &TunedArm| a.mechanism == arm.mechanism && a.tuning.is_default();
             let shown = match arms.iter().position(is_default) {
                 Some(default) if default != *number => {
-                    better(*number, default, Metric::Wall, random)
-                        || better(*number, default, Metric::Cpu, random)
+                    better(*number, default, SampleMetric::Wall, random)
+                        || better(*number, default, SampleMetric::Cpu, random)
                 }
                 _ => true,
             };

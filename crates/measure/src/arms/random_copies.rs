@@ -7,9 +7,9 @@ use thalweg_kernels::{Ready, ReadyFill};
 use thalweg_sys::host::caches;
 
 use crate::{
-    arms::content::Content,
-    sample::{Meter, Sample},
-    schedule::{Arm, Failure},
+    arms::content::ByteContent,
+    sample::{Sample, SampleMeter},
+    schedule::{Arm, SampleFailure},
     stats::Random,
 };
 
@@ -26,7 +26,7 @@ use crate::{
 /// Cold copies use many consecutive pairs of buffers, more than any cache holds. Half of the copies have the size,
 /// and half a random length.
 #[derive(Default)]
-pub struct DrawnBuffers {
+pub struct CopyBuffers {
     source: Vec<u8>,
     sink: Vec<u8>,
     size: usize,
@@ -34,7 +34,7 @@ pub struct DrawnBuffers {
     exact: bool,
     /// `true` if each copy begins at a cache line in both buffers.
     lined: bool,
-    drawn: Vec<Drawn>,
+    drawn: Vec<RandomCopy>,
     /// The bytes in each buffer over which cold copies cycle; 0 for hot copies.
     region: usize,
     /// The position of the next cold copy.
@@ -43,7 +43,7 @@ pub struct DrawnBuffers {
 
 /// A copy: its position in both buffers, and a length up to the size.
 #[derive(Clone, Copy)]
-struct Drawn {
+struct RandomCopy {
     from: usize,
     to: usize,
     len: usize,
@@ -51,7 +51,7 @@ struct Drawn {
 
 /// A kernel that copies from one buffer to the other, or fills the other.
 #[derive(Clone, Copy)]
-pub enum Kernel {
+pub enum TimedKernel {
     Copy(Ready),
     Fill(ReadyFill),
 }
@@ -71,7 +71,7 @@ const LEAST_REGION: usize = 64 << 20;
 /// Distance between two cold copies, so that no copy begins in a line that was prefetched for the previous one.
 const GAP: usize = 256;
 
-impl DrawnBuffers {
+impl CopyBuffers {
     /// Creates buffers for random lengths, or for exact ones.
     pub fn new(exact: bool) -> Self {
         Self { exact, ..Self::default() }
@@ -93,7 +93,7 @@ impl DrawnBuffers {
         let room = size + PLACES + self.region + LINE;
         if self.source.len() < room {
             self.source = vec![0; room];
-            Content::Pattern.fill(0, &mut self.source);
+            ByteContent::Pattern.fill(0, &mut self.source);
             self.sink = vec![1; room];
         }
         self.size = size;
@@ -109,20 +109,20 @@ impl DrawnBuffers {
             uneven = !uneven && !self.lined;
             let to = if uneven { to + 1 + from / ALIGNED % (ALIGNED - 1) } else { to };
             let len = ((size as f64).powf(random.unit()).ceil() as usize).min(size);
-            Drawn { from, to, len }
+            RandomCopy { from, to, len }
         };
         self.drawn = std::iter::repeat_with(draw).take(DRAWN).collect();
     }
 
-    fn check(&mut self, kernel: Kernel) -> Result<(), &'static str> {
+    fn check(&mut self, kernel: TimedKernel) -> Result<(), &'static str> {
         let (source, sink) = (&self.source[..self.size], &mut self.sink[..self.size]);
         sink.fill(!FILLED);
         match kernel {
-            Kernel::Copy(kernel) => {
+            TimedKernel::Copy(kernel) => {
                 kernel.copy(sink, source);
                 if sink == source { Ok(()) } else { Err("copied other bytes") }
             }
-            Kernel::Fill(kernel) => {
+            TimedKernel::Fill(kernel) => {
                 kernel.fill(sink, FILLED);
                 let right = sink.iter().all(|byte| *byte == FILLED);
                 if right { Ok(()) } else { Err("filled with another byte") }
@@ -142,10 +142,10 @@ impl DrawnBuffers {
         };
         let drawn = times - exact;
         let mut bytes = self.size as u64 * exact;
-        let meter = Meter::start();
+        let meter = SampleMeter::start();
         let mut places = self.drawn.iter().cycle();
         let mut left = exact;
-        while let (1.., Some(Drawn { from, to, .. })) = (left, places.next()) {
+        while let (1.., Some(RandomCopy { from, to, .. })) = (left, places.next()) {
             let (source, sink) =
                 (&source[*from..*from + self.size], &mut sink[*to..*to + self.size]);
             let here = left.min(AT_A_PLACE);
@@ -154,7 +154,7 @@ impl DrawnBuffers {
             }
             left -= here;
         }
-        for Drawn { from, to, len } in self.drawn.iter().cycle().take(drawn as usize) {
+        for RandomCopy { from, to, len } in self.drawn.iter().cycle().take(drawn as usize) {
             let (from, to) = (*from..*from + len, *to..*to + len);
             run(black_box(&mut sink[to]), black_box(&source[from]));
             bytes += *len as u64;
@@ -163,14 +163,14 @@ impl DrawnBuffers {
     }
 }
 
-impl DrawnBuffers {
+impl CopyBuffers {
     fn sample_cold(&mut self, times: u64, run: impl Fn(&mut [u8], &[u8])) -> Sample {
         let (source, sink) = (&self.source[..], &mut self.sink[..]);
         let stride = self.size.next_multiple_of(GAP) + GAP;
         let (mut at, mut bytes) = (self.next, 0);
-        let meter = Meter::start();
+        let meter = SampleMeter::start();
         let drawn = self.drawn.iter().cycle().zip(0..times);
-        for (Drawn { from, to, len }, n) in drawn {
+        for (RandomCopy { from, to, len }, n) in drawn {
             let len = if self.exact || n % 2 == 0 { self.size } else { *len };
             let (from, to) = (at + from % GAP, at + to % GAP);
             run(black_box(&mut sink[to..to + len]), black_box(&source[from..from + len]));
@@ -185,16 +185,18 @@ impl DrawnBuffers {
 
 /// A kernel on the buffers of a session, which its arms share.
 pub struct OnBuffers<'b> {
-    pub buffers: &'b RefCell<DrawnBuffers>,
-    pub kernel: Kernel,
+    pub buffers: &'b RefCell<CopyBuffers>,
+    pub kernel: TimedKernel,
 }
 
 impl Arm for OnBuffers<'_> {
-    fn sample(&mut self, repeats: u32) -> Result<Sample, Failure> {
+    fn sample(&mut self, repeats: u32) -> Result<Sample, SampleFailure> {
         let (mut buffers, times) = (self.buffers.borrow_mut(), u64::from(repeats));
         Ok(match self.kernel {
-            Kernel::Copy(kernel) => buffers.sample(times, |sink, source| kernel.copy(sink, source)),
-            Kernel::Fill(kernel) => buffers.sample(times, |sink, _| kernel.fill(sink, FILLED)),
+            TimedKernel::Copy(kernel) => {
+                buffers.sample(times, |sink, source| kernel.copy(sink, source))
+            }
+            TimedKernel::Fill(kernel) => buffers.sample(times, |sink, _| kernel.fill(sink, FILLED)),
         })
     }
 

@@ -4,19 +4,19 @@ use std::collections::BTreeSet;
 use thalweg_core::profile::{Cell, Load, Ratio, SinkState};
 
 use super::{
-    job::{ContestLog, EndKeys, SizeLog, Way},
-    pair::Ends,
+    job::{ContestLog, EndKeys, SizeLog, TunedMethod},
+    pair::EndPair,
 };
 use crate::{
-    outcome::{Cost, Costs, PerByte},
-    sample::Metric,
+    outcome::{Costs, PerByte, SampleCost},
+    sample::SampleMetric,
     stats::{Random, median, noise_floor, ratio_of_sessions},
 };
 
 /// All sessions on one pair under one load and one state of the sink.
 #[derive(Clone, Debug)]
-pub struct Survey {
-    pub ends: Ends,
+pub struct PairSurvey {
+    pub ends: EndPair,
     /// The background load.
     pub load: Load,
     /// The state of the sink before each transfer.
@@ -24,7 +24,7 @@ pub struct Survey {
     pub sessions: Vec<ContestLog>,
 }
 
-impl Survey {
+impl PairSurvey {
     /// Returns the names of the ends in a profile; `None` if no session created them.
     pub fn keys(&self) -> Option<&EndKeys> {
         self.sessions.iter().find_map(|session| session.ends.as_ref())
@@ -37,8 +37,8 @@ impl Survey {
     }
 
     /// Returns the mechanisms that worked correctly in every session at one size, the reference first.
-    pub fn ways(&self, size: u64) -> Vec<Way> {
-        let mut ways: Vec<Way> = Vec::new();
+    pub fn ways(&self, size: u64) -> Vec<TunedMethod> {
+        let mut ways: Vec<TunedMethod> = Vec::new();
         for way in self.logs(size).flat_map(|log| &log.ways) {
             if !ways.contains(way) && !self.failed(way) {
                 ways.push(way.clone());
@@ -48,7 +48,7 @@ impl Survey {
     }
 
     /// Returns `true` if a mechanism failed in any session: one failure excludes it.
-    fn failed(&self, way: &Way) -> bool {
+    fn failed(&self, way: &TunedMethod) -> bool {
         self.sessions.iter().any(|session| session.unfit.contains_key(way))
     }
 
@@ -57,7 +57,7 @@ impl Survey {
     }
 
     /// Returns the sessions in which a mechanism took part at one size, with its index there.
-    fn with(&self, size: u64, way: &Way) -> impl Iterator<Item = (&SizeLog, usize)> {
+    fn with(&self, size: u64, way: &TunedMethod) -> impl Iterator<Item = (&SizeLog, usize)> {
         self.logs(size).filter_map(move |log| Some((log, log.arm(way)?)))
     }
 
@@ -65,8 +65,9 @@ impl Survey {
     pub(super) fn costs(
         &self,
         size: u64,
-        (way, other): (&Way, &Way),
-        metric: Metric,
+        way: &TunedMethod,
+        other: &TunedMethod,
+        metric: SampleMetric,
     ) -> Vec<(Costs, Costs)> {
         let both = self.with(size, way).filter_map(|(log, arm)| {
             let costs = |arm| log.log.costs(arm, &PerByte(metric));
@@ -76,18 +77,24 @@ impl Survey {
     }
 
     /// Returns the ratio of one mechanism to another at one size, over sessions.
-    pub fn ratio(&self, size: u64, pair: (&Way, &Way), metric: Metric) -> Option<Ratio> {
-        if pair.0 == pair.1 {
+    pub fn ratio(
+        &self,
+        size: u64,
+        way: &TunedMethod,
+        other: &TunedMethod,
+        metric: SampleMetric,
+    ) -> Option<Ratio> {
+        if way == other {
             return Some(Ratio::ONE);
         }
-        let sessions = self.costs(size, pair, metric).into_iter();
+        let sessions = self.costs(size, way, other, metric).into_iter();
         let sessions: Vec<Vec<f64>> = sessions.map(|(way, other)| way.against(&other)).collect();
         ratio_of_sessions(&sessions, &mut resampling(size))
     }
 
     /// Returns the noise floor at one size, from the A/A pairs of all sessions. Both halves of a pair are from one
     /// round, so the variation between sessions does not affect it.
-    pub fn noise(&self, size: u64, metric: Metric) -> f64 {
+    pub fn noise(&self, size: u64, metric: SampleMetric) -> f64 {
         let doubled: Vec<f64> = self.logs(size).flat_map(|log| log.log.doubled(&metric)).collect();
         noise_floor(&doubled, &mut resampling(size))
     }
@@ -99,12 +106,12 @@ impl Survey {
         for size in self.sizes() {
             let ways = self.ways(size);
             let Some(reference) = ways.first().cloned() else { continue };
-            let noise = self.noise(size, Metric::Wall);
+            let noise = self.noise(size, SampleMetric::Wall);
             for way in ways {
-                let pair = (&way, &reference);
-                let (Some(wall), Some(cpu)) =
-                    (self.ratio(size, pair, Metric::Wall), self.ratio(size, pair, Metric::Cpu))
-                else {
+                let (Some(wall), Some(cpu)) = (
+                    self.ratio(size, &way, &reference, SampleMetric::Wall),
+                    self.ratio(size, &way, &reference, SampleMetric::Cpu),
+                ) else {
                     continue;
                 };
                 let Some(seconds) = self.seconds_per_byte(size, &way) else { continue };
@@ -133,21 +140,21 @@ impl Survey {
         cells
     }
 
-    fn seconds_per_byte(&self, size: u64, way: &Way) -> Option<f64> {
+    fn seconds_per_byte(&self, size: u64, way: &TunedMethod) -> Option<f64> {
         let samples = self.with(size, way).flat_map(|(log, arm)| log.log.samples(arm));
-        let costs = samples.map(|sample| PerByte(Metric::Wall).cost(sample));
+        let costs = samples.map(|sample| PerByte(SampleMetric::Wall).cost(sample));
         median(&costs.collect::<Vec<_>>())
     }
 
     /// Returns the number of sessions and rounds in which a mechanism took part.
-    fn behind(&self, size: u64, way: &Way) -> (u32, u32) {
+    fn behind(&self, size: u64, way: &TunedMethod) -> (u32, u32) {
         let rounds = self.with(size, way).map(|(log, arm)| log.log.rounds_of(arm) as u32);
         let rounds = rounds.filter(|rounds| *rounds > 0);
         rounds.fold((0, 0), |(sessions, sum), rounds| (sessions + 1, sum + rounds))
     }
 
     /// Returns the maximum memory over all sessions.
-    fn memory(&self, size: u64, way: &Way) -> Option<u64> {
+    fn memory(&self, size: u64, way: &TunedMethod) -> Option<u64> {
         self.with(size, way).filter_map(|(log, arm)| *log.memory.get(arm)?).max()
     }
 }

@@ -4,20 +4,20 @@ use std::{collections::BTreeSet, time::Duration};
 use thalweg_core::{Cancelled, Unfit, alias::Alias};
 
 use super::{
-    result::{Place, RoundSample, SessionSamples},
-    wire::{ArmRun, PlaceLog},
+    messages::{ArmRun, ConditionLog},
+    result::{Condition, RoundSample, SessionSamples},
 };
 use thalweg_measure::{
-    contamination::{Mark, marks},
+    contamination::{SampleMark, marks},
     experiment::Experiment,
-    log::Log,
+    log::SampleLog,
     sample::Sample,
-    schedule::{Arm, Failure, Lineup, Sampled, Schedule},
+    schedule::{Arm, Lineup, SampleFailure, SampledArm, Schedule},
     stats::Random,
 };
 
 /// An arm that has its helper processes, but not its buffers yet.
-pub struct Opened {
+pub struct OpenedArm {
     pub name: String,
     /// The arm, or the reason why it could not be opened.
     pub arm: Result<Box<dyn Arm>, Unfit>,
@@ -25,7 +25,7 @@ pub struct Opened {
 
 /// The parameters of the rounds, and the session they belong to.
 #[derive(Clone, Copy, Debug)]
-pub struct Pace {
+pub struct RoundPace {
     pub session: usize,
     pub rounds: usize,
     /// Intended duration of a sample.
@@ -34,14 +34,14 @@ pub struct Pace {
 
 /// The reason why a group ended the session.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Ended {
+pub enum SessionEnd {
     /// An arm delivered wrong bytes.
     Wrong { arm: String, reason: String },
     /// The caller asked to stop, or the parent process no longer reads.
     Cancelled,
 }
 
-impl From<Cancelled> for Ended {
+impl From<Cancelled> for SessionEnd {
     fn from(_: Cancelled) -> Self {
         Self::Cancelled
     }
@@ -54,16 +54,17 @@ pub type OnRound<'r> = dyn FnMut(usize, Vec<(String, f64)>) -> Result<(), Cancel
 /// Runs the group. Every arm is warmed up before any arm is sampled. An arm that fails is dropped with its reason.
 /// Wrong bytes end the session.
 pub fn perform(
-    place: &Place,
-    opened: Vec<Opened>,
-    (pace, random): (Pace, &mut Random),
+    place: &Condition,
+    opened: Vec<OpenedArm>,
+    pace: RoundPace,
+    random: &mut Random,
     on_round: &mut OnRound<'_>,
-) -> Result<PlaceLog, Ended> {
+) -> Result<ConditionLog, SessionEnd> {
     let mut missing = Vec::new();
     let mut warm = Vec::new();
-    for Opened { name, arm } in opened {
+    for OpenedArm { name, arm } in opened {
         match arm.and_then(|mut arm| arm.warm_up().map(|()| arm)) {
-            Ok(arm) => warm.push((name, Sampled { arm, repeats: 1 })),
+            Ok(arm) => warm.push((name, SampledArm { arm, repeats: 1 })),
             Err(unfit) => missing.push((name, unfit.to_string())),
         }
     }
@@ -80,7 +81,9 @@ pub fn perform(
     // One round per call, so that progress can be reported in between.
     for done in 1..=pace.rounds {
         let schedule = &mut Schedule::fixed(1, &|| Ok(()), random);
-        experiment.run(schedule, lineup.clone()).map_err(|_: Failure| Ended::Cancelled)?;
+        experiment
+            .run(schedule, lineup.clone())
+            .map_err(|_: SampleFailure| SessionEnd::Cancelled)?;
         let log = &experiment.log;
         let round = log.rounds.last().into_iter().flatten();
         let rate = |s: &Sample| s.bytes as f64 / 1e9 / s.wall_seconds();
@@ -102,27 +105,27 @@ pub fn perform(
             runs.push(run);
         }
     }
-    Ok(PlaceLog { place: place.clone(), arms: runs, missing, seconds: 0.0 })
+    Ok(ConditionLog { place: place.clone(), arms: runs, missing, seconds: 0.0 })
 }
 
 /// Verifies the output, probes for shared pages, and collects the samples.
 fn finish(
-    Sampled { arm, repeats }: &mut Sampled<'_>,
-    log: &Log,
+    SampledArm { arm, repeats }: &mut SampledArm<'_>,
+    log: &SampleLog,
     number: usize,
-    marks: &[Mark],
-) -> Result<ArmRun, Ended> {
+    marks: &[SampleMark],
+) -> Result<ArmRun, SessionEnd> {
     let mut alias = None;
     let unchecked = log.arms[number].dropped.is_some();
     if !unchecked {
-        let wrong = |unfit: Unfit| Ended::Wrong {
+        let wrong = |unfit: Unfit| SessionEnd::Wrong {
             arm: log.arms[number].name.clone(),
             reason: unfit.to_string(),
         };
         arm.check().map_err(wrong)?;
         alias = arm.alias();
     }
-    let own: Vec<&Mark> = marks.iter().filter(|mark| mark.arm == number).collect();
+    let own: Vec<&SampleMark> = marks.iter().filter(|mark| mark.arm == number).collect();
     let promises = arm.promises();
     let mut words: Vec<String> =
         own.iter().map(|mark| format!("round {}: {}", mark.round + 1, mark.text)).collect();
@@ -131,11 +134,11 @@ fn finish(
         words.insert(0, "promises a copy of its own, but shares pages".to_owned());
     }
     if unchecked {
-        words.insert(0, "failed under way: nobody looked at its bytes".to_owned());
+        words.insert(0, "failed during the rounds: its bytes were not verified".to_owned());
     }
     let doubt = arm.doubt();
     words.extend(doubt.clone());
-    let rounds = |of: fn(&Mark) -> bool| {
+    let rounds = |of: fn(&SampleMark) -> bool| {
         let rounds = own.iter().filter(|mark| of(mark)).map(|mark| mark.round);
         rounds.collect::<BTreeSet<usize>>().len()
     };
@@ -162,7 +165,7 @@ fn finish(
     })
 }
 
-fn samples_of(log: &Log, arm: usize) -> Vec<RoundSample> {
+fn samples_of(log: &SampleLog, arm: usize) -> Vec<RoundSample> {
     let rounds = log.rounds.iter().enumerate();
     let samples = rounds.flat_map(|(round, entries)| {
         let own = entries.iter().filter(move |entry| entry.arm == arm);

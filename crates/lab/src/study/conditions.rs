@@ -3,14 +3,14 @@
 use thalweg_core::quantity::parse_some_bytes;
 
 use super::{
-    file::{Cell, Study},
-    result::Place,
-    settings::{Settings, Sizes},
+    file::{StudyCell, StudyFile},
+    result::Condition,
+    settings::{Settings, SizeSelection},
 };
 
 /// Returns the places in the order of the study. An unknown cell in `only` or an unknown size is an error that lists
 /// the known ones.
-pub fn places(study: &Study, settings: &Settings) -> Result<Vec<Place>, String> {
+pub fn conditions_of(study: &StudyFile, settings: &Settings) -> Result<Vec<Condition>, String> {
     let named = |name: &String| study.cells.iter().any(|cell| cell.name == *name);
     if let Some(unknown) = settings.only.iter().find(|name| !named(name)) {
         let all: Vec<&str> = study.cells.iter().map(|cell| cell.name.as_str()).collect();
@@ -20,12 +20,12 @@ pub fn places(study: &Study, settings: &Settings) -> Result<Vec<Place>, String> 
             all.join(", ")
         ));
     }
-    let wanted = |cell: &&Cell| settings.only.is_empty() || settings.only.contains(&cell.name);
+    let wanted = |cell: &&StudyCell| settings.only.is_empty() || settings.only.contains(&cell.name);
     let mut places = Vec::new();
     for cell in study.cells.iter().filter(wanted) {
         for size in sizes(cell, &settings.sizes) {
             let bytes = parse_some_bytes(size)?;
-            places.extend(cell.loads.iter().map(|load| Place {
+            places.extend(cell.loads.iter().map(|load| Condition {
                 cell: cell.name.clone(),
                 size: size.clone(),
                 bytes,
@@ -39,13 +39,15 @@ pub fn places(study: &Study, settings: &Settings) -> Result<Vec<Place>, String> 
     Ok(places)
 }
 
-fn sizes<'c>(cell: &'c Cell, wanted: &Sizes) -> Vec<&'c String> {
+fn sizes<'c>(cell: &'c StudyCell, wanted: &SizeSelection) -> Vec<&'c String> {
     match wanted {
-        Sizes::All => cell.sizes.iter().collect(),
-        Sizes::Standard => {
+        SizeSelection::All => cell.sizes.iter().collect(),
+        SizeSelection::Standard => {
             cell.sizes.iter().filter(|size| !cell.strict_sizes.contains(size)).collect()
         }
-        Sizes::Quick => cell.quick_sizes.as_ref().unwrap_or(&cell.sizes).iter().collect(),
-        Sizes::These(sizes) => cell.sizes.iter().filter(|size| sizes.contains(size)).collect(),
+        SizeSelection::Quick => cell.quick_sizes.as_ref().unwrap_or(&cell.sizes).iter().collect(),
+        SizeSelection::These(sizes) => {
+            cell.sizes.iter().filter(|size| sizes.contains(size)).collect()
+        }
     }
 }

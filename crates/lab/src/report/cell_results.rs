@@ -3,26 +3,26 @@
 use thalweg_core::Guarantees;
 
 use crate::study::{
-    file::{Origin, Study},
-    result::{ArmResult, Place, RatioResult, StudyResult},
+    file::{ArmOrigin, StudyFile},
+    result::{ArmResult, Condition, RatioResult, StudyResult},
 };
 use thalweg_measure::load::BackgroundLoad;
-use thalweg_measure::sample::{Metric, Sample};
+use thalweg_measure::sample::{Sample, SampleMetric};
 
 /// One cell under one load.
 #[derive(Clone, Debug)]
-pub struct Group<'r> {
+pub struct CellResults<'r> {
     pub cell: &'r str,
     pub load: BackgroundLoad,
     /// Its places, smallest first.
-    pub places: Vec<&'r Place>,
+    pub places: Vec<&'r Condition>,
     /// The names of its arms, in the order of the result.
     pub names: Vec<&'r str>,
     pub arms: Vec<&'r ArmResult>,
     pub ratios: Vec<&'r RatioResult>,
 }
 
-impl<'r> Group<'r> {
+impl<'r> CellResults<'r> {
     /// Returns all groups of a result, in its order.
     pub fn all(result: &'r StudyResult) -> Vec<Self> {
         let mut groups: Vec<Self> = Vec::new();
@@ -41,12 +41,12 @@ impl<'r> Group<'r> {
         groups
     }
 
-    fn empty(place: &'r Place) -> Self {
+    fn empty(place: &'r Condition) -> Self {
         let (cell, load) = (place.cell.as_str(), place.load);
         Self { cell, load, places: vec![], names: vec![], arms: vec![], ratios: vec![] }
     }
 
-    fn has(&self, place: &Place) -> bool {
+    fn has(&self, place: &Condition) -> bool {
         self.cell == place.cell && self.load == place.load
     }
 
@@ -61,17 +61,17 @@ impl<'r> Group<'r> {
     }
 
     /// Returns an arm in one of the places.
-    pub fn arm(&self, name: &str, place: &Place) -> Option<&'r ArmResult> {
+    pub fn arm(&self, name: &str, place: &Condition) -> Option<&'r ArmResult> {
         self.arms.iter().find(|arm| arm.name == name && arm.place == *place).copied()
     }
 
     /// Returns the arms in one of the places.
-    pub fn in_place(&self, place: &Place) -> impl Iterator<Item = &'r ArmResult> {
+    pub fn in_place(&self, place: &Condition) -> impl Iterator<Item = &'r ArmResult> {
         self.arms.iter().copied().filter(move |arm| arm.place == *place)
     }
 
     /// Returns the ratios in one of the places.
-    pub fn ratios_in(&self, place: &Place, metric: Metric) -> Vec<&'r RatioResult> {
+    pub fn ratios_in(&self, place: &Condition, metric: SampleMetric) -> Vec<&'r RatioResult> {
         let wanted = |r: &&&RatioResult| r.place == *place && r.metric == metric;
         self.ratios.iter().filter(wanted).copied().collect()
     }
@@ -83,15 +83,15 @@ impl<'r> Group<'r> {
 
     /// Returns the fastest baseline in a place, the limit of the machine. The null arm does not count, because it
     /// measures the harness.
-    pub fn limit(&self, place: &Place, study: Option<&Study>) -> Option<&'r ArmResult> {
+    pub fn limit(&self, place: &Condition, study: Option<&StudyFile>) -> Option<&'r ArmResult> {
         let baselines = self
             .in_place(place)
-            .filter(|arm| arm.origin == Origin::Baseline && !is_null(&arm.name, study));
+            .filter(|arm| arm.origin == ArmOrigin::Baseline && !is_null(&arm.name, study));
         baselines.max_by(|a, b| a.gb_per_s.total_cmp(&b.gb_per_s))
     }
 }
 
-fn is_null(name: &str, study: Option<&Study>) -> bool {
+fn is_null(name: &str, study: Option<&StudyFile>) -> bool {
     let arm = study.and_then(|study| study.arms.iter().find(|arm| arm.name == name));
     arm.map_or(name == "null", |arm| arm.work == "null")
 }

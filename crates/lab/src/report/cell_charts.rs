@@ -1,43 +1,38 @@
-//! Figures for templates, and the figures of one cell: ratios, speeds, drift.
+//! The charts of one cell for templates: ratios and speeds.
 
 use serde::Serialize;
 
 use super::{
-    drift,
-    figure::{Entry, Figure, Scope},
-    forest::{self, Frame, Line, Look, Row, band_key, key},
-    group::Group,
-    source::{self, Published},
+    cell_results::CellResults,
+    chart::{LegendEntry, ReportChart, Scope},
+    forest::{self, ForestFrame, ForestLine, ForestRow, MarkLook, band_key, key},
+    source::{self, PublishedRatios},
     speed,
     svg::Shape,
-    table::{Cell, Table},
+    table::{ReportTable, TableCell},
     words,
 };
 use crate::study::result::RatioResult;
-use thalweg_measure::sample::Metric;
+use thalweg_measure::sample::SampleMetric;
 
 /// A cell under one load.
 #[derive(Clone, Debug, Serialize)]
-pub struct GroupView {
+pub struct CellView {
     /// Identifier for links.
     pub id: String,
     pub cell: String,
     /// A description of the load.
     pub load: &'static str,
-    pub figures: Vec<Figure>,
+    pub figures: Vec<ReportChart>,
 }
 
-pub fn groups(scope: &Scope<'_>) -> Vec<GroupView> {
+pub fn cell_views(scope: &Scope<'_>) -> Vec<CellView> {
     let published = source::published_ratios(scope.study);
-    let all = Group::all(scope.result);
+    let all = CellResults::all(scope.result);
     let views = all.iter().enumerate().map(|(number, group)| {
         let id = format!("{}-c{number}", scope.id);
-        let figures = [
-            ratios(scope, group, (&id, &published)),
-            speed::figure(scope, group, &id),
-            drift::figure(group, &id),
-        ];
-        GroupView {
+        let figures = [ratios(scope, group, &id, &published), speed::figure(scope, group, &id)];
+        CellView {
             cell: group.cell.to_owned(),
             load: words::load(group.load),
             figures: figures.into_iter().flatten().collect(),
@@ -49,16 +44,17 @@ pub fn groups(scope: &Scope<'_>) -> Vec<GroupView> {
 
 fn ratios(
     scope: &Scope<'_>,
-    group: &Group<'_>,
-    (id, published): (&str, &Published),
-) -> Option<Figure> {
+    group: &CellResults<'_>,
+    id: &str,
+    published: &PublishedRatios,
+) -> Option<ReportChart> {
     if group.ratios.is_empty() {
         return None;
     }
-    let drawings = [Metric::Wall, Metric::Cpu].into_iter().filter_map(|metric| {
+    let drawings = [SampleMetric::Wall, SampleMetric::Cpu].into_iter().filter_map(|metric| {
         let lines = lines(group, metric, published);
         let what = words::metric_name(metric);
-        let frame = Frame {
+        let frame = ForestFrame {
             id: &format!("{id}-ratio-{}", what.split(' ').next().unwrap_or_default()),
             title: &format!("{}: ratios of {what}", group.cell),
             axis: &format!("{what} of the arm / of the reference; left is less"),
@@ -67,24 +63,24 @@ fn ratios(
         (!lines.is_empty()).then(|| forest::draw(&lines, &frame))
     });
     let mut legend = vec![
-        Entry::new(key(Shape::Left, "mark less"), "less than the reference"),
-        Entry::new(key(Shape::Right, "mark more"), "more"),
-        Entry::new(key(Shape::Disc, "mark same"), "no difference shown"),
-        Entry::new(
+        LegendEntry::new(key(Shape::Left, "mark less"), "less than the reference"),
+        LegendEntry::new(key(Shape::Right, "mark more"), "more"),
+        LegendEntry::new(key(Shape::Disc, "mark same"), "no difference shown"),
+        LegendEntry::new(
             band_key("noise", 12.0),
             format!("noise of the run: {}", words::percent(scope.result.noise)),
         ),
     ];
     if group.ratios.iter().any(|r| published.contains_key(&source::key(r))) {
-        legend.push(Entry::new(key(Shape::Diamond, "published"), "published"));
+        legend.push(LegendEntry::new(key(Shape::Diamond, "published"), "published"));
     }
     if group.ratios.iter().any(|r| !r.same_promises) {
-        legend.push(Entry::new(
+        legend.push(LegendEntry::new(
             "<span class=\"dagger\" aria-hidden=\"true\">\u{2020}</span>".to_owned(),
             "promises something else than the reference: see the table before ranking it",
         ));
     }
-    Some(Figure {
+    Some(ReportChart {
         id: format!("{id}-ratios"),
         caption: "Cost of each arm, as a ratio to the reference".to_owned(),
         note:
@@ -93,34 +89,36 @@ fn ratios(
         drawings: drawings.collect(),
         legend,
         table: ratio_table(group, published),
-        folded: false,
     })
 }
 
-fn lines(group: &Group<'_>, metric: Metric, published: &Published) -> Vec<Line> {
+fn lines(
+    group: &CellResults<'_>,
+    metric: SampleMetric,
+    published: &PublishedRatios,
+) -> Vec<ForestLine> {
     let mut lines = Vec::new();
     for place in &group.places {
         let ratios = group.ratios_in(place, metric);
         let Some(first) = ratios.first() else { continue };
-        lines.push(Line::Head(format!("{}: against {}", place.size, first.b)));
-        lines.extend(ratios.into_iter().map(|ratio| Line::Ratio(row(ratio, published))));
+        lines.push(ForestLine::Head(format!("{}: against {}", place.size, first.b)));
+        lines.extend(ratios.into_iter().map(|ratio| ForestLine::Ratio(row(ratio, published))));
     }
     lines
 }
 
-fn row(found: &RatioResult, published: &Published) -> Row {
+fn row(found: &RatioResult, published: &PublishedRatios) -> ForestRow {
     let dagger = if found.same_promises { "" } else { " \u{2020}" };
-    Row {
+    ForestRow {
         label: words::short(&found.a, 33) + dagger,
         value: [found.ratio.ratio, found.ratio.lo, found.ratio.hi],
         published: published.get(&source::key(found)).copied(),
-        within: None,
-        look: Look::of(found.verdict),
+        look: MarkLook::of(found.verdict),
     }
 }
 
-fn ratio_table(group: &Group<'_>, published: &Published) -> Table {
-    let mut table = Table::new(
+fn ratio_table(group: &CellResults<'_>, published: &PublishedRatios) -> ReportTable {
+    let mut table = ReportTable::new(
         format!("{}, {}: ratios", group.cell, words::load_name(group.load)),
         &[
             "Arm",
@@ -149,10 +147,10 @@ fn ratio_table(group: &Group<'_>, published: &Published) -> Table {
             found.b.as_str().into(),
             found.place.size.as_str().into(),
             words::metric_name(found.metric).into(),
-            Cell::figure(words::ratio(&found.ratio)),
-            Cell::figure(words::perhaps(published.get(&source::key(found)).copied())),
+            TableCell::figure(words::ratio(&found.ratio)),
+            TableCell::figure(words::perhaps(published.get(&source::key(found)).copied())),
             words::comparison(found.verdict).into(),
-            Cell::styled(promise(&found.a), class),
+            TableCell::styled(promise(&found.a), class),
             promise(&found.b).into(),
         ]);
     }

@@ -6,11 +6,11 @@ use thalweg_core::profile::Ratio;
 use super::result::{ArmResult, SessionSamples};
 use thalweg_measure::{
     outcome::{Costs, ratio_over},
-    sample::Metric,
+    sample::SampleMetric,
 };
 
 /// Returns the cost per operation for each sample of a session.
-fn costs_of(session: &SessionSamples, metric: Metric) -> Costs {
+fn costs_of(session: &SessionSamples, metric: SampleMetric) -> Costs {
     let operations = f64::from(session.repeats.max(1));
     let samples = session.samples.iter();
     Costs::of(samples.map(|taken| (taken.round, metric.of(&taken.sample) / operations)))
@@ -22,7 +22,11 @@ fn checked(arm: &ArmResult) -> impl Iterator<Item = &SessionSamples> {
 }
 
 /// Returns the costs per operation of `a` and `b`, keyed by session number, for the sessions that have both.
-pub fn of_both(a: &ArmResult, b: &ArmResult, metric: Metric) -> BTreeMap<usize, (Costs, Costs)> {
+pub fn of_both(
+    a: &ArmResult,
+    b: &ArmResult,
+    metric: SampleMetric,
+) -> BTreeMap<usize, (Costs, Costs)> {
     let sessions = checked(a).filter_map(|own| {
         let other = checked(b).find(|other| other.session == own.session)?;
         Some((own.session, (costs_of(own, metric), costs_of(other, metric))))
@@ -32,18 +36,18 @@ pub fn of_both(a: &ArmResult, b: &ArmResult, metric: Metric) -> BTreeMap<usize, 
 
 /// Returns the log ratios of the cost per operation of `a` to that of `b`. The map has an entry for each session that
 /// has both arms, with one ratio for each round that has both.
-pub fn by_session(a: &ArmResult, b: &ArmResult, metric: Metric) -> BTreeMap<usize, Vec<f64>> {
+pub fn by_session(a: &ArmResult, b: &ArmResult, metric: SampleMetric) -> BTreeMap<usize, Vec<f64>> {
     let sessions = of_both(a, b, metric).into_iter();
     let ratios = sessions.map(|(number, (own, other))| (number, own.against(&other)));
     ratios.filter(|(_, ratios)| !ratios.is_empty()).collect()
 }
 
-pub fn paired(a: &ArmResult, b: &ArmResult, metric: Metric) -> Vec<Vec<f64>> {
+pub fn paired(a: &ArmResult, b: &ArmResult, metric: SampleMetric) -> Vec<Vec<f64>> {
     by_session(a, b, metric).into_values().collect()
 }
 
 /// Returns, for each session number, the logarithm of the median cost of one operation.
-pub fn costs(arm: &ArmResult, metric: Metric) -> BTreeMap<usize, f64> {
+pub fn costs(arm: &ArmResult, metric: SampleMetric) -> BTreeMap<usize, f64> {
     let sessions = checked(arm)
         .filter_map(|session| Some((session.session, costs_of(session, metric).median()?)));
     sessions.collect()
@@ -51,7 +55,7 @@ pub fn costs(arm: &ArmResult, metric: Metric) -> BTreeMap<usize, f64> {
 
 /// Returns the log ratios of arms to themselves, one list per session. They come from the rounds in which an arm was
 /// sampled twice: the later sample to the earlier one.
-pub fn doubled(arms: &[ArmResult], metric: Metric) -> Vec<Vec<f64>> {
+pub fn doubled(arms: &[ArmResult], metric: SampleMetric) -> Vec<Vec<f64>> {
     let mut sessions: BTreeMap<usize, Vec<f64>> = BTreeMap::new();
     for session in arms.iter().flat_map(|arm| &arm.sessions) {
         let ratios = costs_of(session, metric).twice().into_iter().map(|(_, ratio)| ratio);
@@ -62,6 +66,6 @@ pub fn doubled(arms: &[ArmResult], metric: Metric) -> Vec<Vec<f64>> {
 
 /// Returns the ratio of `a` to `b` over all sessions, or `None` with fewer than two sessions, because a single
 /// session does not show the variation between sessions.
-pub fn ratio(a: &ArmResult, b: &ArmResult, metric: Metric, seed: u64) -> Option<Ratio> {
+pub fn ratio(a: &ArmResult, b: &ArmResult, metric: SampleMetric, seed: u64) -> Option<Ratio> {
     ratio_over(&paired(a, b, metric), seed)
 }

@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 use thalweg_core::profile::Ratio;
 
 use crate::study::{
-    figures,
-    file::{At, Study},
-    result::{ArmResult, ClaimVerdict, Place, ProbeResult, SessionSamples, StudyResult},
+    costs,
+    file::{ClaimCondition, StudyFile},
+    result::{ArmResult, ClaimVerdict, Condition, ProbeResult, SessionSamples, StudyResult},
 };
 use thalweg_measure::load::BackgroundLoad;
-use thalweg_measure::{outcome::ratio_over, sample::Metric, stats::widening};
+use thalweg_measure::{outcome::ratio_over, sample::SampleMetric, stats::widening};
 
 /// The reason why a figure does not exist.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,7 +27,7 @@ impl Absent {
 
 /// A figure with its 95 % interval.
 #[derive(Clone, Copy, Debug)]
-pub struct Figure {
+pub struct RatioFigure {
     pub ratio: Ratio,
     /// The number of sessions behind the interval.
     pub sessions: usize,
@@ -37,7 +37,7 @@ pub struct Figure {
     pub disturbed: f64,
 }
 
-impl Figure {
+impl RatioFigure {
     /// Returns the figure with a wider interval, as needed for one of `many` (Bonferroni): all intervals together are
     /// correct with 95 % probability.
     #[must_use]
@@ -62,12 +62,12 @@ impl Figure {
 }
 
 /// The results of one study.
-pub struct Board<'b> {
-    pub study: &'b Study,
+pub struct StudyMeasurements<'b> {
+    pub study: &'b StudyFile,
     pub result: &'b StudyResult,
 }
 
-impl<'b> Board<'b> {
+impl<'b> StudyMeasurements<'b> {
     /// Returns the noise that a difference must exceed.
     pub fn noise(&self) -> f64 {
         self.result.noise
@@ -78,8 +78,8 @@ impl<'b> Board<'b> {
     }
 
     /// Returns the places of a cell in which an arm ran, under one load or under all.
-    pub fn places(&self, cell: &str, load: Option<BackgroundLoad>) -> Vec<&'b Place> {
-        let mut places: Vec<&Place> = Vec::new();
+    pub fn conditions(&self, cell: &str, load: Option<BackgroundLoad>) -> Vec<&'b Condition> {
+        let mut places: Vec<&Condition> = Vec::new();
         let arms = self.result.arms.iter().map(|arm| &arm.place);
         for place in arms.chain(self.result.missing.iter().map(|missing| &missing.place)) {
             let wanted = place.cell == cell && load.is_none_or(|load| place.load == load);
@@ -92,29 +92,29 @@ impl<'b> Board<'b> {
 
     /// Returns the places of these cells that the study has and this run left out. The verdict of a shorter run
     /// covers fewer places.
-    pub fn left_out(&self, cells: &[String], load: Option<BackgroundLoad>) -> Vec<At> {
+    pub fn left_out(&self, cells: &[String], load: Option<BackgroundLoad>) -> Vec<ClaimCondition> {
         let mut all = Vec::new();
         for cell in cells.iter().filter_map(|name| self.study.cell(name)) {
             let loads = cell.loads.iter().filter(|own| load.is_none_or(|load| **own == load));
             for load in loads {
-                let at = At { load: *load, ..At::of_cell(&cell.name) };
+                let at = ClaimCondition { load: *load, ..ClaimCondition::of_cell(&cell.name) };
                 all.extend(cell.sizes.iter().map(|size| at.of_size(size)));
             }
         }
-        all.retain(|at| self.place(at).is_err());
+        all.retain(|at| self.condition(at).is_err());
         all
     }
 
     /// Returns the single place that a check names.
-    pub fn place(&self, at: &At) -> Result<&'b Place, Absent> {
-        let mut places = self.places(&at.cell, Some(at.load)).into_iter();
-        let wanted = |place: &&Place| at.size.as_ref().is_none_or(|size| place.size == *size);
+    pub fn condition(&self, at: &ClaimCondition) -> Result<&'b Condition, Absent> {
+        let mut places = self.conditions(&at.cell, Some(at.load)).into_iter();
+        let wanted = |place: &&Condition| at.size.as_ref().is_none_or(|size| place.size == *size);
         let found = places.find(wanted);
         found.ok_or_else(|| Absent::undecided("this run left the place out"))
     }
 
     /// Returns an arm in a place. An arm that failed in all its sessions counts as not runnable.
-    pub fn arm(&self, name: &str, place: &Place) -> Result<&'b ArmResult, Absent> {
+    pub fn arm(&self, name: &str, place: &Condition) -> Result<&'b ArmResult, Absent> {
         let found = self.result.arms.iter().find(|arm| arm.name == name && arm.place == *place);
         let ran = found.filter(|arm| arm.sessions.iter().any(|session| !session.unchecked));
         ran.ok_or_else(|| {
@@ -133,10 +133,10 @@ impl<'b> Board<'b> {
     pub fn paired(
         &self,
         [a, b]: &[String; 2],
-        place: &Place,
-        metric: Metric,
+        place: &Condition,
+        metric: SampleMetric,
     ) -> Result<BTreeMap<usize, Vec<f64>>, Absent> {
-        let sessions = figures::by_session(self.arm(a, place)?, self.arm(b, place)?, metric);
+        let sessions = costs::by_session(self.arm(a, place)?, self.arm(b, place)?, metric);
         if sessions.len() < 2 { Err(too_few(sessions.len())) } else { Ok(sessions) }
     }
 
@@ -144,21 +144,21 @@ impl<'b> Board<'b> {
     pub fn ratio(
         &self,
         arms: &[String; 2],
-        place: &Place,
-        metric: Metric,
-    ) -> Result<Figure, Absent> {
+        place: &Condition,
+        metric: SampleMetric,
+    ) -> Result<RatioFigure, Absent> {
         let sessions: Vec<Vec<f64>> = self.paired(arms, place, metric)?.into_values().collect();
         self.over(&sessions, self.disturbed(arms, &[place]))
     }
 
     /// Returns the ratio over sessions, each given by the log ratios of its rounds.
-    pub fn over(&self, sessions: &[Vec<f64>], disturbed: f64) -> Result<Figure, Absent> {
+    pub fn over(&self, sessions: &[Vec<f64>], disturbed: f64) -> Result<RatioFigure, Absent> {
         let ratio = ratio_over(sessions, self.seed()).ok_or_else(|| too_few(sessions.len()))?;
-        Ok(Figure { ratio, sessions: sessions.len(), linear: false, disturbed })
+        Ok(RatioFigure { ratio, sessions: sessions.len(), linear: false, disturbed })
     }
 
     /// Returns the fraction of these arms' samples in these places that other processes disturbed.
-    pub fn disturbed(&self, arms: &[String], places: &[&Place]) -> f64 {
+    pub fn disturbed(&self, arms: &[String], places: &[&Condition]) -> f64 {
         let of_it = |arm: &&ArmResult| arms.contains(&arm.name) && places.contains(&&arm.place);
         let sessions = self.result.arms.iter().filter(of_it).flat_map(|arm| &arm.sessions);
         let count = |(disturbed, all): (usize, usize), session: &SessionSamples| {
@@ -172,17 +172,18 @@ impl<'b> Board<'b> {
     pub fn costs(
         &self,
         arm: &str,
-        place: &Place,
-        metric: Metric,
+        place: &Condition,
+        metric: SampleMetric,
     ) -> Result<BTreeMap<usize, f64>, Absent> {
-        Ok(figures::costs(self.arm(arm, place)?, metric))
+        Ok(costs::costs(self.arm(arm, place)?, metric))
     }
 
     /// Returns the results of a probe for a check of a claim. They are found by the probe's parameters, or by the
     /// number of the check in older results.
     pub fn probe(
         &self,
-        (claim, number): (&str, usize),
+        claim: &str,
+        number: usize,
         name: &str,
         with: &toml::Table,
     ) -> Option<&'b ProbeResult> {

@@ -4,38 +4,39 @@ use serde_json::Value;
 
 use super::{
     claims,
-    figures::{doubled, ratio},
-    file::Study,
+    costs::{doubled, ratio},
+    file::StudyFile,
+    messages::{ArmRun, ConditionLog, SessionLog},
     result::{
-        ArmResult, Missing, Place, PlaceCost, ProbeResult, Protocol, RatioResult, StudyResult,
+        ArmResult, Condition, ConditionCost, Missing, ProbeResult, Protocol, RatioResult,
+        StudyResult,
     },
-    wire::{ArmRun, PlaceLog, SessionLog},
 };
 use thalweg_measure::{
-    outcome::{Outcome, noise_over},
-    sample::{Metric, Sample},
+    outcome::{RatioOutcome, noise_over},
+    sample::{Sample, SampleMetric},
     stats::median,
 };
 
 /// Returns the result of a study from its sessions, with all ratios and the verdict on every claim.
 pub fn result_of(
-    study: &Study,
+    study: &StudyFile,
     sessions: Vec<SessionLog>,
     protocol: Protocol,
     conditions: Value,
 ) -> StudyResult {
     let nulls: Vec<f64> = sessions.iter().map(|session| session.null_seconds).collect();
-    let places: Vec<Place> =
+    let places: Vec<Condition> =
         sessions.first().into_iter().flat_map(|s| &s.places).map(|p| p.place.clone()).collect();
     let (mut arms, mut missing, mut costs) = (Vec::new(), Vec::new(), Vec::new());
     for place in &places {
-        let logs: Vec<(usize, &PlaceLog)> = sessions
+        let logs: Vec<(usize, &ConditionLog)> = sessions
             .iter()
             .flat_map(|s| s.places.iter().map(|log| (s.session, log)))
             .filter(|(_, log)| log.place == *place)
             .collect();
         let seconds = logs.iter().map(|(_, log)| log.seconds).sum();
-        costs.push(PlaceCost { place: place.clone(), seconds });
+        costs.push(ConditionCost { place: place.clone(), seconds });
         let names = study.cell(&place.cell).map(|cell| cell.arms.as_slice()).unwrap_or_default();
         for name in names {
             arms.extend(arm_of(study, name, place, &logs));
@@ -66,9 +67,9 @@ pub fn result_of(
 }
 
 /// Computes noise, ratios and verdicts of a result from its samples and probes.
-pub fn judge(study: &Study, result: &mut StudyResult) {
+pub fn judge(study: &StudyFile, result: &mut StudyResult) {
     let seed = result.protocol.seed;
-    (result.aa, result.noise) = noise_over(&doubled(&result.arms, Metric::Wall), seed);
+    (result.aa, result.noise) = noise_over(&doubled(&result.arms, SampleMetric::Wall), seed);
     result.ratios = ratios_of(study, &result.arms, result.noise, seed);
     result.comparisons = result.ratios.len();
     result.claims = claims::judge(study, result);
@@ -76,10 +77,10 @@ pub fn judge(study: &Study, result: &mut StudyResult) {
 
 /// Combines one arm in one place over all sessions; `None` if it has no sample.
 fn arm_of(
-    study: &Study,
+    study: &StudyFile,
     name: &str,
-    place: &Place,
-    logs: &[(usize, &PlaceLog)],
+    place: &Condition,
+    logs: &[(usize, &ConditionLog)],
 ) -> Option<ArmResult> {
     let runs = logs.iter().filter_map(|(_, log)| log.arms.iter().find(|run| run.name == name));
     let runs: Vec<&ArmRun> = runs.collect();
@@ -121,7 +122,7 @@ fn arm_of(
 }
 
 /// Returns the reason why an arm is missing in a place, if it is missing in at least one session.
-fn missing_of(name: &str, place: &Place, logs: &[(usize, &PlaceLog)]) -> Option<Missing> {
+fn missing_of(name: &str, place: &Condition, logs: &[(usize, &ConditionLog)]) -> Option<Missing> {
     let found: Vec<(usize, &String)> = logs
         .iter()
         .flat_map(|(n, log)| log.missing.iter().map(move |missing| (*n, missing)))
@@ -139,7 +140,7 @@ fn missing_of(name: &str, place: &Place, logs: &[(usize, &PlaceLog)]) -> Option<
 }
 
 /// Returns the ratio of every arm to the first one of its cell, in wall time and CPU time.
-fn ratios_of(study: &Study, arms: &[ArmResult], noise: f64, seed: u64) -> Vec<RatioResult> {
+fn ratios_of(study: &StudyFile, arms: &[ArmResult], noise: f64, seed: u64) -> Vec<RatioResult> {
     let mut ratios = Vec::new();
     for arm in arms {
         let Some(first) = study.cell(&arm.place.cell).and_then(|cell| cell.arms.first()) else {
@@ -147,7 +148,7 @@ fn ratios_of(study: &Study, arms: &[ArmResult], noise: f64, seed: u64) -> Vec<Ra
         };
         let base = arms.iter().find(|base| base.name == *first && base.place == arm.place);
         let Some(base) = base.filter(|base| base.name != arm.name) else { continue };
-        for metric in [Metric::Wall, Metric::Cpu] {
+        for metric in [SampleMetric::Wall, SampleMetric::Cpu] {
             let Some(ratio) = ratio(arm, base, metric, seed) else { continue };
             ratios.push(RatioResult {
                 a: arm.name.clone(),
@@ -155,7 +156,7 @@ fn ratios_of(study: &Study, arms: &[ArmResult], noise: f64, seed: u64) -> Vec<Ra
                 place: arm.place.clone(),
                 metric,
                 ratio,
-                verdict: Outcome { ratio, noise }.word(),
+                verdict: RatioOutcome { ratio, noise }.word(),
                 same_promises: arm.promises == base.promises,
             });
         }
