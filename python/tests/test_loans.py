@@ -164,6 +164,7 @@ def test_a_loan_that_the_consumer_spoils_is_corrupt_and_never_a_timeout(place: s
         for call in (lambda: out.empty(3000, np.uint8, timeout=PATIENCE), lambda: out.send(bytes(3000), timeout=PATIENCE)):
             with pytest.raises(thalweg.Corrupt):
                 call()
+        consumer.link.close()
 
 
 def test_a_loan_of_a_killed_producer_is_never_received(place: str, start: Start) -> None:
