@@ -58,7 +58,8 @@ pub fn run(bytes: &[u8]) {
         match expected {
             Ok(head) => {
                 check(&head, &answer);
-                if !head.keep_alive || head.has_body {
+                let is_last = answer.field("Connection") == Some("close");
+                if !head.keep_alive || head.has_body || is_last {
                     break;
                 }
             }
