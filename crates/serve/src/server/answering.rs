@@ -20,6 +20,22 @@ pub struct Answering {
     pub retry: Option<Box<RequestRetry>>,
 }
 
+impl Answering {
+    /// Starts the record of an answer.
+    pub fn new(sending: Sending, status: HttpStatus, keep_alive: bool, request: String) -> Self {
+        Self {
+            sending,
+            status,
+            keep_alive,
+            request,
+            began: Instant::now(),
+            mechanism: None,
+            notes: Vec::new(),
+            retry: None,
+        }
+    }
+}
+
 /// A request that is answered again if the file changes before the first byte is sent.
 pub struct RequestRetry {
     pub head: RequestHead,
@@ -35,6 +51,19 @@ pub enum ConnectionPhase {
     /// The last answer is sent, and further input is discarded. An immediate `close` would make the kernel send a reset, and the
     /// client could lose the answer.
     Parting,
+}
+
+/// The next action for a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NextAction {
+    /// Wait until the socket is ready.
+    Wait,
+    /// Continue after the other connections have had their turn.
+    Go,
+    /// Continue a moment later: a rate limit is exceeded.
+    Later,
+    /// Close the connection.
+    Close,
 }
 
 /// Adds the report of a transfer to the counters and to the log data of its answer.

@@ -20,7 +20,7 @@ use thalweg_sys::{Errno, io};
 
 use super::{
     answer::{PreparedAnswer, answer, refuse},
-    answering::{Answering, ConnectionPhase, RequestRetry, account},
+    answering::{Answering, ConnectionPhase, NextAction, RequestRetry, account},
     limits::ConnectionLimits,
     log::{LogEntry, date},
     options::Timeouts,
@@ -49,19 +49,6 @@ pub struct ServeConnection {
     since: Instant,
     /// Rate limit of this connection. Boxed, because few connections have one.
     limit: Option<Box<RateLimit>>,
-}
-
-/// The next action for a connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NextAction {
-    /// Wait until the socket is ready.
-    Wait,
-    /// Continue after the other connections have had their turn.
-    Go,
-    /// Continue a moment later: a rate limit is exceeded.
-    Later,
-    /// Close the connection.
-    Close,
 }
 
 // Maximum number of phase steps before the other connections have their turn.
@@ -331,18 +318,8 @@ impl ServeConnection {
         request: String,
     ) {
         self.since = Instant::now();
-        let began = self.since;
-        let (mechanism, notes) = (None, Vec::new());
-        self.phase = ConnectionPhase::Answering(Box::new(Answering {
-            sending,
-            status,
-            keep_alive,
-            request,
-            began,
-            mechanism,
-            notes,
-            retry: None,
-        }));
+        let answering = Answering::new(sending, status, keep_alive, request);
+        self.phase = ConnectionPhase::Answering(Box::new(answering));
     }
 
     fn note(&mut self, note: String) {

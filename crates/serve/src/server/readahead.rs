@@ -12,6 +12,8 @@ use super::{
     helper_pool::HelperPool,
     mailbox::Mailbox,
     opened::ServedFile,
+    send_buffer::SendBuffer,
+    short::Short,
     tasks::{HelperLane, HelperResources, HelperTask, Waiter},
 };
 use crate::http::range::ByteRange;
@@ -70,6 +72,37 @@ impl Disks {
             }
             Err(errno) => Err(errno),
         }
+    }
+
+    /// Reads a range into a buffer and checks that the file is still the version that was opened. Returns `false` if the
+    /// read would block and `may_wait` is `false`.
+    pub fn read_range(
+        &mut self,
+        file: &ServedFile,
+        stretch: ByteRange,
+        into: &mut SendBuffer,
+        may_wait: bool,
+    ) -> Result<bool, Short> {
+        let len = stretch.len() as usize;
+        let room = into.room(len);
+        let mut done = 0;
+        while done < len {
+            let (rest, at) = (&mut room[done..], stretch.from + done as u64);
+            let got = if may_wait {
+                io::pread(file, rest, at).map(Got::Bytes)
+            } else {
+                self.read(file, rest, at)
+            };
+            match got {
+                Ok(Got::Bytes(0)) => return Err(Short::Changed),
+                Ok(Got::Bytes(count)) => done += count,
+                Ok(Got::Uncached) => return Ok(false),
+                Err(Errno::INTR) => {}
+                Err(errno) => return Err(Short::File(errno)),
+            }
+        }
+        into.fill(len);
+        if file.is_unchanged() { Ok(true) } else { Err(Short::Changed) }
     }
 
     /// Returns `true` if a part of a range is not in the page cache. Probes one byte per [`STRIDE`].

@@ -11,7 +11,7 @@ use std::{
 };
 
 use thalweg_core::{Error, Report};
-use thalweg_sys::{Errno, io, net};
+use thalweg_sys::{Errno, net};
 
 use super::{
     body::{AnswerBody, BodyPart},
@@ -19,7 +19,7 @@ use super::{
     errand::Errand,
     moving::{self, OwnedTransfer, TransferStep},
     opened::ServedFile,
-    readahead::{self, Disks, Got, Readahead},
+    readahead::{self, Disks, Readahead},
     send_buffer::{ONE_SEND, SendBuffer},
     short::Short,
 };
@@ -335,7 +335,7 @@ impl Sending {
                 }
                 Some(BodyPart::File(file, stretch)) if fits => {
                     let begin = self.out.len();
-                    if !read(&file, stretch, &mut self.out, disks, may_wait)? {
+                    if !disks.read_range(&file, stretch, &mut self.out, may_wait)? {
                         self.out.cut(begin);
                         self.body.parts.push_front(BodyPart::File(Arc::clone(&file), stretch));
                         self.pending = Some(PendingWork::Wanted(file, stretch));
@@ -471,35 +471,4 @@ impl LargePart {
             Short::Changed
         }
     }
-}
-
-/// Reads a range into memory and checks that the file is still the version that was opened. Returns `false` if the read would
-/// block and `may_wait` is `false`.
-fn read(
-    file: &ServedFile,
-    stretch: ByteRange,
-    into: &mut SendBuffer,
-    disks: &mut Disks,
-    may_wait: bool,
-) -> Result<bool, Short> {
-    let len = stretch.len() as usize;
-    let room = into.room(len);
-    let mut done = 0;
-    while done < len {
-        let (rest, at) = (&mut room[done..], stretch.from + done as u64);
-        let got = if may_wait {
-            io::pread(file, rest, at).map(Got::Bytes)
-        } else {
-            disks.read(file, rest, at)
-        };
-        match got {
-            Ok(Got::Bytes(0)) => return Err(Short::Changed),
-            Ok(Got::Bytes(count)) => done += count,
-            Ok(Got::Uncached) => return Ok(false),
-            Err(Errno::INTR) => {}
-            Err(errno) => return Err(Short::File(errno)),
-        }
-    }
-    into.fill(len);
-    if file.is_unchanged() { Ok(true) } else { Err(Short::Changed) }
 }

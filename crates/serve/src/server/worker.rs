@@ -27,12 +27,8 @@ use thalweg_sys::{
 };
 
 use super::{
-    answer::refuse,
-    connection::{NextAction, ServeConnection},
-    options::Timeouts,
-    tools::Tools,
-    unsent::Unsent,
-    waiting::WaitingMemory,
+    answer::refuse, answering::NextAction, connection::ServeConnection, options::Timeouts,
+    tools::Tools, unsent::Unsent, waiting::WaitingMemory,
 };
 use crate::http::status::HttpStatus;
 
