@@ -88,9 +88,7 @@ fn a_full_destination_is_named_with_the_true_errno() {
                 ran.err
             );
             assert!(ran.err.contains("ENOSPC"), "{}", ran.err);
-            assert!(
-                ran.err.ends_with("hint: free some space there, or choose another destination\n")
-            );
+            assert!(ran.err.contains("\nhint: free some space there"), "{}", ran.err);
             assert_eq!(ran.err.lines().count(), 2 + usize::from(ran.err.contains("were lost")));
         }
     }
