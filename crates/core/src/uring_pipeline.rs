@@ -203,10 +203,11 @@ impl<'a> UringPipeline<'a> {
             // A short read cancels its linked write. The bytes read are in the buffer.
             Err(_) if cancelled => return self.write(job, slot, piece),
             Err(errno) => {
-                piece.stop = Some(PipelineStop::Failed("IORING_OP_WRITE", Side::Sink, errno))
+                piece.stop = Some(PipelineStop::Failed("IORING_OP_WRITE", Side::Sink, errno));
             }
             Ok(0) => {
-                piece.stop = Some(PipelineStop::Failed("IORING_OP_WRITE", Side::Sink, Errno::INVAL))
+                piece.stop =
+                    Some(PipelineStop::Failed("IORING_OP_WRITE", Side::Sink, Errno::INVAL));
             }
             Ok(put) => {
                 piece.sent = start + u64::from(put);

@@ -22,12 +22,12 @@ pub fn run(text: &[u8]) {
     std::fs::remove_file(&again).expect("it is ours");
     profile.stale();
     for prefer in [Prefer::Wall, Prefer::Cpu, Prefer::Memory] {
-        follow(&profile, Request { prefer, ..Request::default() });
+        follow(&profile, &Request { prefer, ..Request::default() });
     }
 }
 
 /// Executes the transfer that the profile recommends.
-fn follow(profile: &Profile, request: Request) {
+fn follow(profile: &Profile, request: &Request) {
     let memory = || File::from(memfd_create("fuzz", MemfdFlags::CLOEXEC).expect("a memfd"));
     let (mut source, mut sink) = (memory(), memory());
     source.write_all(BYTES).expect("room");
@@ -38,7 +38,7 @@ fn follow(profile: &Profile, request: Request) {
         len: None,
         needs: Guarantees::COPIED,
     };
-    let plan = Plan::make(&Facts::of(&transfer), &request, Some(profile));
+    let plan = Plan::make(&Facts::of(&transfer), request, Some(profile));
     let outcome = Driver::default().run(&mut transfer, &plan, &mut ());
     assert!(outcome.error.is_none(), "{:?}", outcome.error);
     let mut moved = Vec::new();

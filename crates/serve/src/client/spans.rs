@@ -102,26 +102,26 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn range(from: u64, to: u64) -> Option<ByteRange> {
-        Some(ByteRange { from, to })
+    fn range(from: u64, to: u64) -> ByteRange {
+        ByteRange { from, to }
     }
 
     #[test]
     fn the_largest_rest_is_split_and_what_is_given_up_is_taken_first() {
         let (mut spans, mut done) = (Spans::of(100), Ranges::default());
-        assert_eq!(spans.claim(0, &done, 10), range(0, 100));
+        assert_eq!(spans.claim(0, &done, 10), Some(range(0, 100)));
         done.add(0, 20);
         assert!(!spans.advance(0, 20));
-        assert_eq!(spans.claim(1, &done, 10), range(60, 100));
+        assert_eq!(spans.claim(1, &done, 10), Some(range(60, 100)));
         // The first connection keeps the span until the server confirms the second request.
-        assert_eq!(spans.claim(2, &done, 10), range(40, 60));
+        assert_eq!(spans.claim(2, &done, 10), Some(range(40, 60)));
         spans.release(2);
         assert!(!spans.advance(0, 59));
         spans.confirm(1);
         assert!(spans.advance(0, 60));
         spans.release(1);
         done.add(0, 60);
-        assert_eq!(spans.claim(3, &done, 10), range(60, 100));
+        assert_eq!(spans.claim(3, &done, 10), Some(range(60, 100)));
         assert_eq!(spans.claim(4, &done, 90), None);
     }
 

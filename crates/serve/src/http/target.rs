@@ -33,7 +33,7 @@ impl RequestTarget {
             Some((authority, _)) if !is_url_authority(authority) => {
                 return Err(HttpStatus::BAD_REQUEST);
             }
-            Some((_, path)) if path.is_empty() => "/",
+            Some((_, "")) => "/",
             Some((_, path)) => path,
             None => target,
         };

@@ -132,7 +132,7 @@ impl Listing {
         }
         match self.format {
             ListingFormat::Page => {
-                text.extend_from_slice(page::top(&self.site.root.name, &self.path).as_bytes())
+                text.extend_from_slice(page::top(&self.site.root.name, &self.path).as_bytes());
             }
             ListingFormat::Json => text.push(b'['),
         }

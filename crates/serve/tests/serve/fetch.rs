@@ -425,7 +425,7 @@ fn a_full_disk_keeps_the_part_and_a_later_run_goes_on() {
     let bytes = noise(16 * LEN, 13);
     let own = bytes.clone();
     let server = LyingServer::new(move |asked, stream| {
-        send(stream, &honest(asked, &own, "\"a\""), own.len())
+        send(stream, &honest(asked, &own, "\"a\""), own.len());
     });
     let request = Request { only: Some("read-write".to_owned()), ..Request::default() };
     let plain = FetchOptions {
@@ -452,7 +452,7 @@ fn after_a_sync_that_failed_a_later_run_starts_from_byte_0() {
     let bytes = noise(LEN, 14);
     let own = bytes.clone();
     let server = LyingServer::new(move |asked, stream| {
-        send(stream, &honest(asked, &own, "\"a\""), own.len())
+        send(stream, &honest(asked, &own, "\"a\""), own.len());
     });
     let digits = hash_of(&bytes);
     let checked = FetchOptions {

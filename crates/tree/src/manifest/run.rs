@@ -61,7 +61,7 @@ impl Visit for Hashing<'_> {
                 }
             }
             (HashWork::Lines(lines), HashJob::Check(check)) => {
-                self.check_lines(crew, hand, check, lines)
+                self.check_lines(crew, hand, check, lines);
             }
             (HashWork::Lines(names), HashJob::Make(make)) => {
                 names.for_each(|index| self.listed(crew, hand, make, index));

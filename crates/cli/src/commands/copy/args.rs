@@ -295,6 +295,7 @@ Exit status:
   4  not supported here";
 
 /// Parses the level of `-v` from the environment: a number, or a word as in [`flag`].
+#[expect(clippy::unnecessary_wraps, reason = "clap requires a Result of its parsers")]
 fn level(text: &str) -> Result<u8, String> {
     let is_off =
         matches!(text.to_ascii_lowercase().as_str(), "" | "n" | "no" | "f" | "false" | "off");

@@ -68,7 +68,7 @@ impl Subcommand for PlanArgs {
                 _ => details.answer(),
             };
             text += &ends_text(&source, &sink, untried.as_ref());
-            text += &format!("profile: {}\n", saved.describe());
+            let _ = writeln!(text, "profile: {}", saved.describe());
             if self.verbose || plan.impossible.is_some() {
                 text += &details.verdicts();
                 text += &kernels_text("COPY KERNEL", &kernels, facts.len);

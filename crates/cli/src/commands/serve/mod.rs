@@ -61,7 +61,7 @@ impl Subcommand for ServeArgs {
             note("options and addresses are valid");
             return Ok(Exit::Done);
         }
-        self.print_addresses(server.addresses())?;
+        Self::print_addresses(server.addresses())?;
         if let Some(choices) = choices {
             note(&choices);
         }
@@ -155,7 +155,7 @@ impl ServeArgs {
     }
 
     /// Prints on standard error which machines can connect, then the addresses on standard output.
-    fn print_addresses(&self, addresses: &[ListenAddress]) -> Result<(), CommandFailure> {
+    fn print_addresses(addresses: &[ListenAddress]) -> Result<(), CommandFailure> {
         let tcp = || {
             addresses.iter().filter_map(|address| match address {
                 ListenAddress::Tcp(address) => Some(address),
