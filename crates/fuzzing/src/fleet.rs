@@ -4,14 +4,14 @@
 use rustix::fs::{MemfdFlags, memfd_create};
 use thalweg_sys::io;
 use thalweg_tree::fleet::{
-    line::{LINE, Line},
-    plan::{Plan, Task},
+    line::{LINE, JournalLine},
+    plan::{FleetPlan, FleetTask},
 };
 
-fn expect_inside(task: &Task) {
+fn expect_inside(task: &FleetTask) {
     let entries = match task {
-        Task::Files(files) => &files[..],
-        Task::Stretch { entry, .. } => std::slice::from_ref(entry),
+        FleetTask::Files(files) => &files[..],
+        FleetTask::Stretch { entry, .. } => std::slice::from_ref(entry),
     };
     for entry in entries {
         assert!(!entry.folder.starts_with(b"/"));
@@ -22,12 +22,12 @@ fn expect_inside(task: &Task) {
 
 /// Runs one input.
 pub fn run(bytes: &[u8]) {
-    if let Ok(task) = Task::parse(bytes) {
+    if let Ok(task) = FleetTask::parse(bytes) {
         expect_inside(&task);
-        assert_eq!(Task::parse(&task.to_bytes()), Ok(task));
+        assert_eq!(FleetTask::parse(&task.to_bytes()), Ok(task));
     }
     for line in bytes.chunks(LINE) {
-        if let Some(read) = Line::parse(line, 7) {
+        if let Some(read) = JournalLine::parse(line, 7) {
             assert_eq!(read.to_bytes(7)[..], *line);
         }
     }
@@ -35,7 +35,7 @@ pub fn run(bytes: &[u8]) {
     if io::pwrite(&file, bytes, 0) != Ok(bytes.len()) {
         return;
     }
-    if let Ok(plan) = Plan::read(file) {
+    if let Ok(plan) = FleetPlan::read(file) {
         for n in 0..plan.index.len().min(64) {
             if let Ok(task) = plan.task(n) {
                 expect_inside(&task);
