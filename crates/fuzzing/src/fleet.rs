@@ -4,7 +4,7 @@
 use rustix::fs::{MemfdFlags, memfd_create};
 use thalweg_sys::io;
 use thalweg_tree::fleet::{
-    line::{JournalLine, LINE},
+    line::{LINE, JournalLine},
     plan::{FleetPlan, FleetTask},
 };
 
