@@ -10,23 +10,13 @@ use thalweg_core::{
     driver::{STEP, StepPace},
     mechanisms::LAST_RESORT,
     quantity,
-    rate_limit::RateLimit,
 };
 use thalweg_sys::{Errno, io};
 
-use super::{FetchError, connect::FetchConnection, deadline::NetDeadline, head::Framing};
-use crate::plans::{KnownEnd, KnownFd, Plans, Policy};
-
-/// Settings for moving bodies.
-#[derive(Clone, Debug)]
-pub struct BodySettings {
-    /// Policy for choosing the mechanism.
-    pub policy: Policy,
-    /// Rate limit in bytes per second, shared by all connections.
-    pub limit: Option<Arc<RateLimit>>,
-    /// Rate limit of each connection in bytes per second.
-    pub limit_each: Option<u64>,
-}
+use super::{
+    BodySettings, FetchError, connect::FetchConnection, deadline::NetDeadline, head::Framing,
+};
+use crate::plans::{KnownEnd, KnownFd, Plans};
 
 /// A body that is being received.
 pub struct ResponseBody<'a> {

@@ -30,12 +30,11 @@ pub mod validator;
 mod watcher;
 
 pub use crate::plans::Policy;
-pub use body::BodySettings;
 pub use digest::Expected;
 pub use error::FetchError;
 pub use fetch::{FetchFailure, Fetched, fetch};
 pub use netrc::Netrc;
-pub use options::FetchOptions;
+pub use options::{BodySettings, FetchOptions};
 pub use proxy::Proxies;
 pub use request::{Extra, header};
 pub use retry::Answered;

@@ -1,10 +1,22 @@
 //! Options for fetching a file or a tree.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
-use thalweg_core::atomic_file::Fsync;
+use thalweg_core::{atomic_file::Fsync, rate_limit::RateLimit};
 
-use super::{Answered, BodySettings, Connections, Expected, Extra, Proxies, TlsTrust};
+use super::{Answered, Connections, Expected, Extra, Proxies, TlsTrust};
+use crate::plans::Policy;
+
+/// Settings for moving bodies.
+#[derive(Clone, Debug)]
+pub struct BodySettings {
+    /// Policy for choosing the mechanism.
+    pub policy: Policy,
+    /// Rate limit in bytes per second, shared by all connections.
+    pub limit: Option<Arc<RateLimit>>,
+    /// Rate limit of each connection in bytes per second.
+    pub limit_each: Option<u64>,
+}
 
 /// Options of a fetch.
 #[derive(Clone, Debug)]

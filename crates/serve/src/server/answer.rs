@@ -1,5 +1,7 @@
 //! Builds the answer to a request: finds the file, evaluates the conditions and selects the range.
 
+mod file;
+
 use std::{cell::RefCell, ffi::OsStr, os::fd::OwnedFd, path::Path, sync::Arc, time::SystemTime};
 
 use rustix::fs::fstat;
@@ -9,7 +11,6 @@ use super::{
     archive::Archive,
     body::{AnswerBody, BodyPart, Supply},
     digests::{HashedFile, KnownDigest},
-    file_answer::FileAnswer,
     header::AnswerHead,
     lines::ManifestLines,
     listing::{self, Listing, ListingFormat},
@@ -28,6 +29,7 @@ use crate::{
     },
     manifest::{self, encoded},
 };
+use file::FileAnswer;
 
 /// An answer that is ready to be sent.
 #[derive(Debug)]

@@ -11,7 +11,6 @@ mod digests;
 mod entry;
 mod errand;
 mod error;
-mod file_answer;
 mod header;
 mod helper_pool;
 mod lane_queue;

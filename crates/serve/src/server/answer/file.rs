@@ -5,21 +5,21 @@ use std::{borrow::Cow, path::Path, sync::Arc};
 use base64::{Engine, engine::general_purpose::STANDARD};
 use thalweg_tree::{Hash, hashing::Digest};
 
-use super::{
-    answer::{AnswerContext, PreparedAnswer},
-    body::{AnswerBody, BodyPart},
-    digests::KnownDigest,
-    header::AnswerHead,
-    log::date,
-    open::ServedEntry,
-    opened::ServedFile,
-};
+use super::{AnswerContext, PreparedAnswer};
 use crate::http::{
     condition::{ConditionOutcome, Validator},
     head::RequestMethod,
     media::{Coding, accepted, content_type},
     range::{ByteRange, WantedRanges, wanted},
     status::HttpStatus,
+};
+use crate::server::{
+    body::{AnswerBody, BodyPart},
+    digests::KnownDigest,
+    header::AnswerHead,
+    log::date,
+    open::ServedEntry,
+    opened::ServedFile,
 };
 
 /// A file, and the data of its headers.
