@@ -26,7 +26,7 @@ use crate::trial::{
 };
 use thalweg_measure::{
     StopCheck,
-    log::{LogEntry, SampleLog},
+    log::{SampleEntry, SampleLog},
     schedule::order,
     stats::Random,
 };
@@ -268,7 +268,7 @@ impl ThresholdRun<'_> {
                 })?;
                 self.processes += 1;
                 for (log, sample) in logs.iter_mut().zip(samples) {
-                    log.rounds[round].push(LogEntry { arm, sample, cost: sample.wall });
+                    log.rounds[round].push(SampleEntry { arm, sample, cost: sample.wall });
                 }
             }
         }

@@ -6,7 +6,7 @@ use serde::Serialize;
 use std::collections::BTreeSet;
 
 use crate::{
-    log::{LogEntry, SampleLog},
+    log::{SampleEntry, SampleLog},
     sample::Sample,
     stats::median,
 };
@@ -68,7 +68,7 @@ pub fn marks(log: &SampleLog, warm: &[Option<u64>]) -> Vec<SampleMark> {
     let usual: Vec<Usual> = (0..log.arms.len()).map(|arm| Usual::of(log, arm)).collect();
     let mut marks = Vec::new();
     for (round, entries) in log.rounds.iter().enumerate() {
-        for LogEntry { arm, sample, .. } in entries {
+        for SampleEntry { arm, sample, .. } in entries {
             let mut signs = usual[*arm].signs(sample);
             if let Some(Some(bytes)) = warm.get(*arm) {
                 signs.retain(|(sign, _)| *sign != Sign::Faults);
@@ -260,7 +260,7 @@ mod tests {
         assert_eq!(marks(&log, &warm).len(), 1);
         let fault = Sample { minor_faults: 2000, bytes: LEN as u64, ..Sample::default() };
         let log = SampleLog {
-            rounds: vec![vec![LogEntry { arm: 0, sample: fault, cost: Duration::ZERO }]; 5],
+            rounds: vec![vec![SampleEntry { arm: 0, sample: fault, cost: Duration::ZERO }]; 5],
             ..log
         };
         assert!(marks(&log, &[None]).is_empty());
@@ -272,7 +272,7 @@ mod tests {
         let entry = |seconds: f64| {
             let sample =
                 Sample { wall: Duration::from_secs_f64(seconds), bytes: 1, ..Sample::default() };
-            vec![LogEntry { arm: 0, sample, cost: Duration::ZERO }]
+            vec![SampleEntry { arm: 0, sample, cost: Duration::ZERO }]
         };
         let mut log =
             SampleLog { rounds: times.into_iter().map(entry).collect(), ..SampleLog::default() };

@@ -81,7 +81,7 @@ impl SampleLog {
 mod tests {
     use super::*;
     use crate::{
-        log::LogEntry,
+        log::SampleEntry,
         sample::SampleMetric,
         stats::{MOST_NOISE, RatioVerdict},
     };
@@ -96,7 +96,7 @@ mod tests {
         for round in 0..10_u32 {
             let entry = |arm: usize, seconds: f64| {
                 let wall = Duration::from_secs_f64(seconds * (1.0 + f64::from(round % 3) * 1e-3));
-                LogEntry { arm, sample: Sample { wall, ..Sample::default() }, cost: wall }
+                SampleEntry { arm, sample: Sample { wall, ..Sample::default() }, cost: wall }
             };
             log.rounds.push(vec![entry(1, 0.02), entry(0, 0.01), entry(2, 0.02), entry(0, 0.01)]);
         }

@@ -11,7 +11,7 @@ pub struct SampleLog {
     /// The arms, by index.
     pub arms: Vec<ArmLog>,
     /// The samples of each round, in the order of that round.
-    pub rounds: Vec<Vec<LogEntry>>,
+    pub rounds: Vec<Vec<SampleEntry>>,
 }
 
 /// The state of an arm, without its samples.
@@ -26,7 +26,7 @@ pub struct ArmLog {
 
 /// A sample with its arm.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-pub struct LogEntry {
+pub struct SampleEntry {
     pub arm: usize,
     pub sample: Sample,
     /// Wall time of taking the sample, including preparation and clean-up.
@@ -40,7 +40,7 @@ impl SampleLog {
         self.arms.len() - 1
     }
 
-    pub(super) fn add(&mut self, entry: LogEntry) {
+    pub(super) fn add(&mut self, entry: SampleEntry) {
         if let Some(round) = self.rounds.last_mut() {
             round.push(entry);
         }
@@ -51,7 +51,7 @@ impl SampleLog {
         self.entries(arm).map(|entry| &entry.sample)
     }
 
-    fn entries(&self, arm: usize) -> impl Iterator<Item = &LogEntry> {
+    fn entries(&self, arm: usize) -> impl Iterator<Item = &SampleEntry> {
         self.rounds.iter().flatten().filter(move |entry| entry.arm == arm)
     }
 

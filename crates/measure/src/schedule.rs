@@ -10,7 +10,7 @@ use std::{
 use thalweg_core::{Cancelled, Guarantees, Unfit, alias::Alias};
 
 use crate::{
-    log::{LogEntry, SampleLog},
+    log::{SampleEntry, SampleLog},
     sample::Sample,
     stats::Random,
 };
@@ -265,7 +265,7 @@ impl<'s> Schedule<'s> {
         let SampledArm { arm: sampled, repeats } = &mut arms[arm];
         match sampled.sample(*repeats) {
             Ok(sample) => {
-                log.add(LogEntry { arm, sample, cost: (self.clock)().saturating_sub(began) });
+                log.add(SampleEntry { arm, sample, cost: (self.clock)().saturating_sub(began) });
             }
             Err(failure) if arm == lineup.reference => return Err(failure),
             Err(failure) => {

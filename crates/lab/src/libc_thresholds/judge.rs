@@ -101,7 +101,7 @@ pub mod tests {
     use super::*;
     use crate::trial::SettingKind;
     use std::time::Duration;
-    use thalweg_measure::{log::LogEntry, sample::Sample};
+    use thalweg_measure::{log::SampleEntry, sample::Sample};
 
     /// Logs of a machine on which the second arm takes `times` as long at each size.
     pub fn logs(times: [f64; 5]) -> Vec<SampleLog> {
@@ -114,7 +114,7 @@ pub mod tests {
                 let wobble = 1.0 + f64::from(round % 3) * 0.004;
                 let entry = |arm, seconds: f64| {
                     let wall = Duration::from_secs_f64(seconds);
-                    LogEntry { arm, sample: Sample { wall, ..Sample::default() }, cost: wall }
+                    SampleEntry { arm, sample: Sample { wall, ..Sample::default() }, cost: wall }
                 };
                 log.rounds.push(vec![
                     entry(0, 0.01),

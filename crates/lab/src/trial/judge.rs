@@ -108,7 +108,7 @@ mod tests {
     use super::*;
     use crate::trial::arms::{SettingKind, plain};
     use std::time::Duration;
-    use thalweg_measure::{log::LogEntry, sample::Sample};
+    use thalweg_measure::{log::SampleEntry, sample::Sample};
 
     fn log_of(rounds: &[[f64; 3]]) -> (SampleLog, Vec<TrialSetting>) {
         let mut log = SampleLog::default();
@@ -121,7 +121,7 @@ mod tests {
             // The reference twice in each.
             let entries = values.iter().zip([0, 1, 0]).map(|(value, arm)| {
                 let sample = Sample { reported: *value, ..Sample::default() };
-                LogEntry { arm, sample, cost: Duration::ZERO }
+                SampleEntry { arm, sample, cost: Duration::ZERO }
             });
             log.rounds.push(entries.collect());
         }
@@ -173,7 +173,7 @@ mod tests {
                 // Not exactly the same in any two rounds.
                 let told = value * (1.0 + f64::from((n * 5 + place as i32) % 4) / 1000.0);
                 let sample = Sample { reported: told, ..Sample::default() };
-                LogEntry { arm: *arm, sample, cost: Duration::ZERO }
+                SampleEntry { arm: *arm, sample, cost: Duration::ZERO }
             });
             log.rounds.push(entries.collect());
         }

@@ -124,7 +124,7 @@ mod tests {
                 let mut sample =
                     Sample { wall, user: wall, busy_ticks: 2, bytes: 1, ..Sample::default() };
                 plant(round, &mut sample);
-                LogEntry { arm, sample, cost: wall }
+                SampleEntry { arm, sample, cost: wall }
             };
             log.rounds.push(vec![taken(0), taken(1), taken(round % 2)]);
         }

@@ -312,7 +312,7 @@ fn arms_whose_samples_hold_different_amounts_of_work_are_compared_per_byte() {
     }
     // Twice the time for sixteen times the bytes.
     let taken = [(0, sample(10, 1000)), (1, sample(20, 16_000))];
-    let round = taken.map(|(arm, sample)| LogEntry { arm, sample, cost: sample.wall });
+    let round = taken.map(|(arm, sample)| SampleEntry { arm, sample, cost: sample.wall });
     log.rounds = vec![round.to_vec(); 3];
     assert!((log.times_slower(1, 0).unwrap() - 0.125).abs() < 1e-9);
     for ratio in log.paired(1, 0, &PerByte(SampleMetric::Wall)) {

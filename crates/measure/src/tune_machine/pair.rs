@@ -65,7 +65,7 @@ impl EndKind {
             "loan" => Ok(Self::Process(MemoryOwner::Loan)),
             "huge" => Ok(Self::Process(MemoryOwner::Huge)),
             other => Err(format!(
-                "'{other}' is no kind of end; there are memory, file, pipe, unix, tcp (or socket), \
+                "'{other}' is not a kind of end; known: memory, file, pipe, unix, tcp (or socket), \
                  process, fill as a source for memory, cold and repeated as sinks for it, and tcp-1m as a sink"
             )),
         }
@@ -343,12 +343,12 @@ mod tests {
     fn nonsense_is_refused_in_words() {
         let reason = |text: &str| text.parse::<EndPair>().unwrap_err();
         assert!(reason("file").contains("file:file@DIR"));
-        assert!(reason("file:teleport").contains("'teleport' is no kind of end"));
+        assert!(reason("file:teleport").contains("'teleport' is not a kind of end"));
         assert!(reason("pipe:tcp@/tmp").contains("no file to lie in it"));
         assert!(reason("file:pipe@").contains("directory after the @"));
         assert!(reason("fill:pipe").contains("only memory"));
         assert!(reason("memory:fill").contains("only memory"));
-        assert!(reason("").contains("no pair"));
+        assert!(reason("").contains("not a pair"));
         assert!(reason("process:pipe").contains("at both ends"));
         assert!(reason("memory:huge").contains("at both ends"));
         assert!(reason("huge:process").contains("'huge' is a sink"));

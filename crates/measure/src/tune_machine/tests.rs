@@ -6,7 +6,7 @@ use thalweg_core::{Guarantees, Prefer, Tuning, profile::Cell};
 
 use crate::{
     busy::BusyProcessors,
-    log::{LogEntry, SampleLog},
+    log::{SampleEntry, SampleLog},
     sample::Sample,
     schedule::order,
     stats::RatioVerdict,
@@ -60,7 +60,7 @@ impl Simulated {
                     if waits { (wall / 2, 100) } else { (Duration::ZERO, 0) };
                 let own = Sample { wall, user: wall, bytes: size, ..Sample::default() };
                 let sample = Sample { waited, busy_ticks, ..own };
-                LogEntry { arm, sample, cost: wall }
+                SampleEntry { arm, sample, cost: wall }
             });
             let round = round.collect();
             log.rounds.push(round);

@@ -5,7 +5,10 @@ use std::hint::black_box;
 use thalweg_channel::bulk::{MECHANISMS, Mechanism, PIPE_BUF, by_name, vmsplice_memcpy};
 use thalweg_core::{Tuning, Unfit};
 
-use thalweg_measure::arms::bulk::{BulkSource, BulkTerms, Residency};
+use thalweg_measure::arms::{
+    bulk::{BulkSource, BulkTerms, Residency},
+    knobs::only,
+};
 
 use crate::arms::{knobs, parameters};
 
@@ -78,12 +81,12 @@ impl BulkParameters {
 
     /// Returns the arm, or the copy within this process that replaces it.
     pub(super) fn way(&self) -> Result<BulkMethod, Unfit> {
-        let only = |known: &[&str]| knobs::only(&self.arm, &self.tuning, known);
+        let known_knobs = |known: &[&str]| only(&self.arm, &self.tuning, known);
         match self.arm.as_str() {
-            "auto" => only(&[]).map(|()| BulkMethod::Auto),
-            "one-memcpy" => only(&[]).map(|()| BulkMethod::Copy(LocalCopier::Memcpy)),
+            "auto" => known_knobs(&[]).map(|()| BulkMethod::Auto),
+            "one-memcpy" => known_knobs(&[]).map(|()| BulkMethod::Copy(LocalCopier::Memcpy)),
             "vmsplice-memcpy" => {
-                only(&["piece"])?;
+                known_knobs(&["piece"])?;
                 let piece = self.tuning.get("piece").unwrap_or(PIPE_BUF as u64) as usize;
                 Ok(BulkMethod::Copy(LocalCopier::Vmsplice { piece }))
             }
@@ -95,7 +98,7 @@ impl BulkParameters {
                     Unfit::because(format!("unknown arm {name:?}; known: {all}, {also}"))
                 })?;
                 let knobs: Vec<&str> = arm.info().knobs.iter().map(|knob| knob.name).collect();
-                only(&knobs).map(|()| BulkMethod::Arm(arm))
+                known_knobs(&knobs).map(|()| BulkMethod::Arm(arm))
             }
         }
     }

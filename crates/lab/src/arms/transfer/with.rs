@@ -7,7 +7,7 @@ use thalweg_core::{
 };
 
 use crate::arms::{knobs, parameters};
-use thalweg_measure::arms::content::ByteContent;
+use thalweg_measure::arms::{content::ByteContent, knobs::only};
 
 /// All parameters of a transfer.
 #[derive(Clone, Debug, Deserialize)]
@@ -119,7 +119,7 @@ impl TransferParameters {
             )));
         };
         let known: Vec<&str> = mechanism.info().knobs.iter().map(|known| known.name).collect();
-        knobs::only(name, &self.tuning, &known)?;
+        only(name, &self.tuning, &known)?;
         let is_nothing =
             |knob: &&Knob| self.tuning.get(knob.name) == Some(0) && !knob.values.contains(&0);
         if let Some(knob) = mechanism.info().knobs.iter().find(is_nothing) {

@@ -169,12 +169,12 @@ mod tests {
         );
         assert!(read("x=(.*)", "x=0", "").unwrap_err().contains("above 0"));
         assert!(read("x=(.*)", "x=inf", "").unwrap_err().contains("above 0"));
-        assert!(read("x=(.*)|y", "y", "").unwrap_err().contains("no number"));
+        assert!(read("x=(.*)|y", "y", "").unwrap_err().contains("not a number"));
     }
 
     #[test]
     fn nonsense_is_refused() {
-        assert!(RunMetric::parse("speed").unwrap_err().contains("none of wall"));
+        assert!(RunMetric::parse("speed").unwrap_err().contains("known: wall"));
         assert!(RunMetric::parse("regex:(").is_err());
         assert!(RunMetric::parse("regex:(a)(b)").unwrap_err().contains("2 groups"));
         assert_eq!(RunMetric::parse("regex:([0-9]+)").unwrap().better, BetterDirection::Higher);

@@ -22,7 +22,10 @@ use super::{
 };
 use crate::{
     StopCheck,
-    arms::bulk::{BulkArm, BulkSource, BulkTerms, PairJob, Residency},
+    arms::{
+        bulk::{BulkArm, BulkSource, BulkTerms, PairJob, Residency},
+        knobs::only,
+    },
     schedule::{Arm, SampleFailure, SampledArm},
     scratch::ScratchFolder,
 };
@@ -207,6 +210,9 @@ impl Arena for Processes {
         let mechanism = bulk::by_name(&way.name);
         let mechanism =
             mechanism.ok_or_else(|| Unfit::because(format!("unknown mechanism {way}")))?;
+        // A profile can hold knobs of another version.
+        let knobs: Vec<&str> = mechanism.info().knobs.iter().map(|knob| knob.name).collect();
+        only(&way.name, &way.tuning, &knobs)?;
         let bytes = usize::try_from(self.size).ok().filter(|bytes| (1..1 << 40).contains(bytes));
         let bytes = bytes
             .ok_or_else(|| Unfit::because(format!("{way}: it cannot move {} bytes", self.size)))?;
