@@ -90,7 +90,7 @@ def test_a_pool_whose_process_is_killed_with_a_task_in_hand_is_made_anew(tmp_pat
     expect_equal(tree, copy)
     # The pool ends its other processes after a kill.
     assert len(killing.killed) == 1 and killing.killed[0] in [worker.process for worker in report.lost]
-    assert any("made anew" in trouble for trouble in report.troubles)
+    assert any("recreated" in trouble for trouble in report.troubles)
     assert len(report.workers) > 2 and report.files == count(tree)
 
 
@@ -207,7 +207,7 @@ class Refusing(Executor):
 
 def test_an_engine_that_does_nothing_ends_it_and_nothing_is_lost(tmp_path: Path) -> None:
     tree, copy = plant(tmp_path, folders=1), tmp_path / "copy"
-    for how, why in [("closed", "takes no more work"), ("loses", "nothing comes of it")]:
+    for how, why in [("closed", "accepts no more work"), ("loses", "no progress")]:
         with pytest.raises(thalweg.Incomplete, match=why) as told:
             thalweg.copy_tree(tree, copy, executor=Refusing(how))
         assert told.value.folder == str(stage(copy)) and not copy.exists()
