@@ -283,7 +283,7 @@ fn how_a_file_would_be_sent_is_explained_without_serving() {
     assert!(ran.code == 0 && text.contains("reason: "), "{text}{}", ran.err);
     let ran = scratch.run(&["serve", "dir/large", "--explain", "large", "--zero-copy", "--json"]);
     assert_eq!(ran.code, 2, "there is no JSON of it");
-    for (path, word) in [("none", "404"), ("../dir/small", "404"), (".", "folder")] {
+    for (path, word) in [("none", "404"), ("../dir/small", "404"), (".", "directory")] {
         let ran = scratch.run(&["serve", "dir", "--explain", path]);
         assert!(ran.code == 1 && ran.err.contains(word), "{path}: {}", ran.err);
     }

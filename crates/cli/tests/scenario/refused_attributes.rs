@@ -133,12 +133,12 @@ fn attributes_without_room_in_the_destination_are_counted() {
         assert!(ran.stderr.contains("copied without it"), "{}", ran.said());
         let flags = ["copy", "-a", "--preserve=xattr"];
         let Some((_, ran)) = copy_denied(test, &SET_ATTRIBUTE, errno, &flags) else { return };
-        ran.expect(1).expect_said("cannot set an attribute");
+        ran.expect(1).expect_said("cannot set an extended attribute");
     }
     let Some((_, ran)) = copy_denied(test, &SET_ATTRIBUTE, libc::EIO, &["copy", "-a"]) else {
         return;
     };
-    ran.expect(1).expect_said("cannot set an attribute");
+    ran.expect(1).expect_said("cannot set an extended attribute");
 }
 
 #[test]
