@@ -126,7 +126,7 @@ fn python_calls_the_library_as_the_guide_says() {
         run(Command::new("python3").args(["-c", text]).env("LD_LIBRARY_PATH", &library)).stdout
     });
     let told: Vec<u8> = told.collect();
-    assert_eq!(told, concat!("thalweg ", env!("CARGO_PKG_VERSION"), "\nhello\n").as_bytes());
+    assert_eq!(told, concat!("hello\nthalweg ", env!("CARGO_PKG_VERSION"), "\n").as_bytes());
 }
 
 #[test]
