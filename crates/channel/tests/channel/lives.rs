@@ -232,12 +232,12 @@ extern "C" fn handler(_: libc::c_int) {}
 /// Signals whose handler runs during a wait, without SA_RESTART: the wait neither ends early nor loses its message.
 #[test]
 fn a_handler_that_runs_during_a_wait_does_not_end_it() {
+    // SAFETY: all zeros is a valid action, without flags and with an empty mask.
+    let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+    action.sa_sigaction = handler as *const () as libc::sighandler_t;
     // SAFETY: the action is valid, and the handler does nothing.
-    unsafe {
-        let mut action: libc::sigaction = std::mem::zeroed();
-        action.sa_sigaction = handler as *const () as libc::sighandler_t;
-        assert_eq!(libc::sigaction(libc::SIGUSR1, &raw const action, std::ptr::null_mut()), 0);
-    }
+    let set = unsafe { libc::sigaction(libc::SIGUSR1, &raw const action, std::ptr::null_mut()) };
+    assert_eq!(set, 0);
     let (sent, threads) = std::sync::mpsc::channel();
     let (mut producer, mut consumer) = pair(&small(Wait::Block)).unwrap();
     let waiting = std::thread::spawn(move || {
