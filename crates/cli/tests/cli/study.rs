@@ -174,7 +174,7 @@ fn a_study_may_lie_anywhere_and_cells_and_sizes_can_be_chosen() {
     assert!(run(&["--only", "other"]).ended(2).err.contains("it has nothing"));
     assert!(run(&["--sizes", "5GiB"]).ended(2).err.contains("none of these sizes"));
     assert!(run(&["--sizes", "5 gigs"]).ended(2).err.contains("'5 gigs' is not a size"));
-    assert!(run(&["--pin", "99999"]).ended(1).err.contains("no processor 99999"));
+    assert!(run(&["--pin", "99999"]).ended(1).err.contains("CPU 99999"));
 }
 
 #[test]
@@ -336,7 +336,7 @@ fn the_examples_of_the_page_run_in_a_fresh_folder_and_wrong_ones_get_the_right_e
             "mechanism = \"read-write\"",
             "mechanism = \"read-wriet\"",
             2,
-            "no mechanism \"read-wriet\"",
+            "unknown mechanism \"read-wriet\"",
         ),
         ("tuning = { buffer", "tuning = { bufer", 2, "no knob \"bufer\"; it has [\"buffer\"]"),
         ("sink = \"null\"", "sink = \"nul\"", 2, "unknown variant `nul`"),
@@ -391,7 +391,7 @@ fn an_arm_that_did_not_run_is_an_incomplete_run_unless_that_was_allowed() {
 fn helpers_are_hidden_and_refuse_what_they_do_not_know() {
     let scratch = Scratch::new();
     assert!(!scratch.run(&["--help"]).ended(0).text().contains("helper"));
-    assert!(scratch.run(&["helper", "none"]).ended(2).err.contains("no kind \"none\""));
+    assert!(scratch.run(&["helper", "none"]).ended(2).err.contains("unknown kind \"none\""));
     assert!(scratch.run(&["helper", "session"]).ended(1).err.contains("the job"));
     assert!(scratch.run(&["helper", "load", "busy"]).ended(1).err.contains("load wants"));
 }

@@ -235,7 +235,7 @@ fn what_makes_no_sense_is_refused_before_anything_runs() {
         (&["trial", "--server", "sleep 9", "--", "true"], "--ready"),
         (&["trial", "--port", "80", "--", "true"], "--server"),
         (&["trial", "--server", "a 'b", "--port", "80", "--", "true"], "missing closing quote"),
-        (&["trial", "--server", " ", "--port", "80", "--", "true"], "an empty command"),
+        (&["trial", "--server", " ", "--port", "80", "--", "true"], "command is empty"),
     ] {
         let ran = scratch.run(args).ended(2);
         assert!(ran.err.contains(words), "{args:?}: {}", ran.err);
