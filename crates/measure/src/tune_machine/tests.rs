@@ -76,7 +76,7 @@ impl Runner for Simulated {
         let mut ways = self.ways.clone();
         match &job.ways {
             WantedMethods::All => {
-                ways.push(TunedMethod { name: "splice".into(), tuning: GOOD.clone() })
+                ways.push(TunedMethod { name: "splice".into(), tuning: GOOD.clone() });
             }
             WantedMethods::These(more) => ways.extend(more.iter().cloned()),
             WantedMethods::Only(_) => {}

@@ -337,7 +337,7 @@ fn a_lie_about_the_time_is_a_failure() {
     let mut piece = open(&with, 1, scratch.path()).unwrap();
     match piece.sample(1) {
         Err(SampleFailure::Unfit(unfit)) => {
-            assert!(unfit.reason.contains("answered in"), "{unfit}")
+            assert!(unfit.reason.contains("answered in"), "{unfit}");
         }
         other => panic!("{other:?}"),
     }

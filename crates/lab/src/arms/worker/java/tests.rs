@@ -219,7 +219,7 @@ fn a_virtual_machine_that_dies_is_an_answer() {
     let Some(mut piece) = started("dying Java", &text, 1, folder.path()) else { return };
     match piece.sample(1) {
         Err(SampleFailure::Unfit(unfit)) => {
-            assert!(unfit.reason.contains("all is lost"), "{unfit}")
+            assert!(unfit.reason.contains("all is lost"), "{unfit}");
         }
         other => panic!("{other:?}"),
     }
