@@ -25,10 +25,7 @@ impl Distribution {
     pub fn named(name: &str) -> Result<Self, String> {
         if !Self::names().any(|known| known == name) {
             let all: Vec<&str> = Self::names().collect();
-            return Err(format!(
-                "no distribution of the name {name:?}; there is {}",
-                all.join(", ")
-            ));
+            return Err(format!("unknown distribution {name:?}; known: {}", all.join(", ")));
         }
         let mut lines = DATA.lines().skip_while(|line| *line != name).skip(1);
         let mut own =

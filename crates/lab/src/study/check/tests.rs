@@ -106,7 +106,7 @@ fn every_wrong_name_is_refused_with_what_there_is() {
         (
             "arms = [\"a\", \"b\", \"d\"]\n[[arm]]",
             "arms = [\"a\", \"b\", \"x\"]\n[[arm]]",
-            "there is a, b, d",
+            "known: a, b, d",
         ),
         (
             "arms = [\"a\", \"b\", \"d\"]\n[[arm]]",
@@ -118,8 +118,8 @@ fn every_wrong_name_is_refused_with_what_there_is() {
         ("quick_sizes = [\"64KiB\"]", "strict_sizes = [\"4KiB\"]", "not among its sizes"),
         ("loads = [\"idle\", \"busy\"]", "loads = [\"lazy\"]", "line 25"),
         ("loads = [\"idle\", \"busy\"]", "loads = []", "needs arms, sizes and loads"),
-        ("within = [-inf, 0.5]", "within = [2.0, 0.5]", "no range"),
-        ("within = [-inf, 0.5]", "within = [nan, 0.5]", "no range"),
+        ("within = [-inf, 0.5]", "within = [2.0, 0.5]", "not a range"),
+        ("within = [-inf, 0.5]", "within = [nan, 0.5]", "not a range"),
         ("within = [-inf, 0.5]", "within = [0.0, inf]", "no run could contradict"),
         ("within = [-1.0, 0.8]", "within = [2.0, 3.0]", "from -1 to 1"),
         (
@@ -150,7 +150,7 @@ fn every_wrong_name_is_refused_with_what_there_is() {
         (
             "size = \"64KiB\", load = \"busy\"",
             "size = \"5GiB\", load = \"busy\"",
-            "there is 64KiB, 1GiB",
+            "known: 64KiB, 1GiB",
         ),
         ("within = [-inf, 0.5]", "within = [0.95, 1.0]", "1.061 times the lower one"),
         ("within = [-inf, 0.5]", "within = [-1.0, 0.0]", "above 0"),
@@ -174,7 +174,7 @@ fn every_wrong_name_is_refused_with_what_there_is() {
         ),
         ("absent = \"nobody has it\"", "", "the reason why it is absent"),
         ("summary =", "sumary =", "sumary"),
-        ("kind = \"ratio\"", "kind = \"ration\"", "there is number, ratio"),
+        ("kind = \"ratio\"", "kind = \"ration\"", "known: number, ratio"),
         ("test = \"ratio\"", "test = \"probe\"\nprobe = \"none-such\"", "claim"),
     ] {
         assert!(GOOD.contains(right), "{right}");
@@ -224,7 +224,7 @@ fn what_is_misspelt_in_an_arm_or_a_probe_is_refused_before_anything_runs() {
         ("bulk", "arm = 'rong'".to_owned(), "unknown arm \"rong\""),
         ("program", "command = ['cp', '{source}', '{snik}']".to_owned(), "no {sink}"),
         ("worker", "program = 'x.c', cflag = ['-O3']".to_owned(), "cflag"),
-        ("worker", "program = 'x.py', cflags = ['-O3']".to_owned(), "it is none"),
+        ("worker", "program = 'x.py', cflags = ['-O3']".to_owned(), "need a C source"),
         ("null", "speed = 1".to_owned(), "unknown parameter speed"),
     ] {
         let arm = format!("work = {work:?}\nwith = {{ {with} }}\norigin");

@@ -203,7 +203,7 @@ fn samples_of_an_earlier_version_are_read_without_the_columns_that_came_later() 
     let (head, _) = csv.split_once('\n').unwrap();
     let (_, lines) = older.split_once('\n').unwrap();
     let error = put_back(&format!("{head}\n{lines}"), &mut without()).unwrap_err();
-    assert!(error.contains("line 2 is no sample"), "{error}");
+    assert!(error.contains("line 2 is not a sample"), "{error}");
 }
 
 #[test]
