@@ -63,8 +63,8 @@ fn behind(end: End<'_>, side: Side, bytes: u64) -> Result<()> {
 /// let (reader, writer) = std::io::pipe()?;
 /// let file = tempfile::tempfile()?;
 /// let plan = thalweg::plan(&file, &writer, Guarantees::default())?;
-/// let chosen = plan.chosen().expect("a way from a file into a pipe");
-/// println!("{} of {} ways", chosen.mechanism, plan.verdicts.len());
+/// let chosen = plan.chosen().expect("a mechanism from a file to a pipe");
+/// println!("{} of {} mechanisms", chosen.mechanism, plan.verdicts.len());
 /// # drop(reader);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```

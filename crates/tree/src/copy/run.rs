@@ -192,7 +192,7 @@ impl<'r> CopyRun<'r> {
     }
 
     /// Returns `true` if a checkpoint is due and this caller must perform it. One sync for everything copied since
-    /// the last one costs little, and a power failure then loses no more than that.
+    /// the last checkpoint costs little, and a power failure then loses only what was copied since.
     pub fn is_checkpoint_due(&self) -> bool {
         if self.options.fsync != Fsync::Always {
             return false;

@@ -44,10 +44,10 @@ width!(copy512, __m512i, "avx2,avx512f,avx512bw,avx512vl");
 /// The contract of [`Kernel::copy`].
 unsafe extern "C" fn copy(dst: *mut u8, src: *const u8, n: usize) -> *mut u8 {
     if cpu::has(cpu::AVX2 | cpu::AVX512) {
-        // SAFETY: the same contract, and the CPU has it.
+        // SAFETY: guaranteed by the caller; the CPU supports the instructions.
         unsafe { copy512(dst, src, n) }
     } else if cpu::has(cpu::AVX2) {
-        // SAFETY: the same contract, and the CPU has it.
+        // SAFETY: guaranteed by the caller; the CPU supports the instructions.
         unsafe { copy256(dst, src, n) }
     } else {
         // SAFETY: the same contract.
