@@ -144,7 +144,7 @@ impl Pickled {
     }
 }
 
-/// The header of a message of a pickle and buffers of these lengths.
+/// Returns the header of a message that consists of a pickle and of buffers with these lengths.
 #[pyfunction]
 pub fn object_head(py: Python<'_>, pickle: usize, lengths: Vec<usize>) -> PyResult<Py<PyBytes>> {
     let parts = ObjectParts::new(pickle, lengths.into_iter());

@@ -205,7 +205,7 @@ mod tests {
     use std::time::Duration;
     use thalweg_sys::usage::Usage;
 
-    // Beyond what malloc ever takes from memory that was touched before: it is mapped anew each time.
+    // Larger than any block that malloc reuses, so each allocation maps new pages.
     const LEN: usize = 33 << 20;
 
     /// Touches a buffer; in one sample the buffer is new, as after a fork.

@@ -27,7 +27,7 @@ pub(super) struct AtSize<'c> {
 pub(super) struct Beside<'c> {
     /// Between uncached memory.
     pub cold: Vec<&'c Cell>,
-    /// Of copies of one repeated size: at this size, and at those above the previous size; rising.
+    /// Copies of one repeated size: at this size and at the sizes between the previous one and it, in rising order.
     pub repeated: Vec<&'c Cell>,
 }
 

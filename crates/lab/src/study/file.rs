@@ -262,7 +262,7 @@ pub enum ClaimCheck {
     /// The arithmetic mean of the ratios over all sizes of a cell, computed per session.
     MeanRatio {
         arms: [String; 2],
-        /// The place, without a size.
+        /// The condition of the claim, without a size.
         at: ClaimCondition,
         #[serde(default)]
         metric: SampleMetric,
@@ -283,7 +283,7 @@ pub enum ClaimCheck {
     /// For each row, the ratio divided by the published ratio must lie within `within`.
     Rows {
         arms: [String; 2],
-        /// The place, without a size.
+        /// The condition of the claim, without a size.
         at: ClaimCondition,
         #[serde(default)]
         metric: SampleMetric,

@@ -152,7 +152,7 @@ fn a_server_is_up_while_the_client_runs_and_gone_afterwards() {
     assert!(found.reached.unwrap().processes > 0);
     assert_eq!(std::fs::read(sign).unwrap(), b"");
 
-    // One that is there before it was started is somebody else's.
+    // A server that is ready before ours was started belongs to another process.
     std::fs::write(sign, "up").unwrap();
     let words = tried(&setup, &["true"]).unwrap_err().to_string();
     assert!(words.contains("another server would be measured"), "{words}");

@@ -8,7 +8,7 @@ use crate::{
 };
 use std::{cell::Cell, f64::consts::TAU, rc::Rc};
 
-/// What the simulated machine does to every sample on it.
+/// A simulated machine, which adds noise to every sample.
 #[derive(Clone)]
 struct World {
     now: Rc<Cell<Duration>>,

@@ -41,7 +41,7 @@ pub(crate) enum Concurrency {
     None,
     /// Workers of a fleet write the files concurrently, on machines that a lock may not reach.
     Workers,
-    /// Workers of a fleet were told to stop, but may not have noticed it yet.
+    /// Workers of a fleet were requested to stop, but may not have noticed it yet.
     Stragglers,
     /// Workers of a fleet link second names to files of its complete tree, possibly two at once. The tree stays in
     /// place, so no staging directories are used. Leftovers of a killed worker are known by name.

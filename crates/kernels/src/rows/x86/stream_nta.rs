@@ -29,7 +29,7 @@ macro_rules! width {
         /// The contract of [`Kernel::copy`].
         #[target_feature(enable = $features)]
         unsafe extern "C" fn $copy(dst: *mut u8, src: *const u8, n: usize) -> *mut u8 {
-            // SAFETY: the same contract.
+            // SAFETY: guaranteed by the caller.
             unsafe { copy_past::<$vector>(dst, src, n, ask) };
             dst
         }
@@ -50,7 +50,7 @@ unsafe extern "C" fn copy(dst: *mut u8, src: *const u8, n: usize) -> *mut u8 {
         // SAFETY: guaranteed by the caller; the CPU supports the instructions.
         unsafe { copy256(dst, src, n) }
     } else {
-        // SAFETY: the same contract.
+        // SAFETY: guaranteed by the caller.
         unsafe { copy128(dst, src, n) }
     }
 }
