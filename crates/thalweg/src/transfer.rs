@@ -30,8 +30,9 @@ use crate::{Error, Result, saved::profile};
 /// ```
 ///
 /// # Errors
-/// [`Error::End`] if a descriptor cannot be used at all, [`Error::Unsupported`] if no mechanism provides the guarantees between
-/// these descriptors, [`Error::Move`] with the report so far if a call failed.
+/// - [`Error::End`]: a descriptor cannot be used at all.
+/// - [`Error::Unsupported`]: no mechanism provides the guarantees between these descriptors.
+/// - [`Error::Move`], with the report so far: a call failed.
 pub fn copy(source: &impl AsFd, sink: &impl AsFd, needs: Guarantees) -> Result<Report> {
     let (from, to) = ends(source, sink)?;
     let mut transfer = between(from, to, needs);

@@ -272,7 +272,7 @@ pub enum ClaimCheck {
     /// The cost of one arm under one load relative to the same arm under another, from the medians of each session.
     LoadRatio {
         arm: String,
-        /// The place, without a load.
+        /// The condition of the claim, without a load.
         at: ClaimCondition,
         loads: [BackgroundLoad; 2],
         #[serde(default)]

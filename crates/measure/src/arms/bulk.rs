@@ -29,7 +29,7 @@ pub struct PairJob<'j> {
     pub bytes: usize,
 }
 
-/// How an arm moves the buffer.
+/// The method by which an arm moves the buffer.
 #[derive(Clone, Debug)]
 pub struct BulkTerms {
     pub tuning: Tuning,

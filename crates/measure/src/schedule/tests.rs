@@ -13,7 +13,7 @@ use std::{cell::Cell, f64::consts::TAU, rc::Rc};
 struct World {
     now: Rc<Cell<Duration>>,
     random: Rc<std::cell::RefCell<Random>>,
-    /// Noise that wanders: each sample's is this share of the last one's.
+    /// Autocorrelation of the noise: the share of the previous sample's noise in that of a sample.
     memory: f64,
     last: Rc<Cell<f64>>,
     /// Relative growth of all times per second.
@@ -100,7 +100,7 @@ fn try_run(
     Ok(log)
 }
 
-/// How often, out of `runs` worlds, the interval of a known ratio holds it.
+/// Returns the share of `runs` simulated machines on which the interval contains the known ratio.
 fn coverage(ratio: f64, rounds: usize, runs: u64, shape: impl Fn(&mut World)) -> f64 {
     let rules =
         Rules { most_rounds: rounds, least_rounds: rounds, too_slow: f64::MAX, ..Rules::default() };

@@ -22,7 +22,7 @@ struct Simulated {
     broken: Option<TunedMethod>,
     random: Random,
     jobs: Vec<ContestJob>,
-    /// How busy other work keeps the machine, look by look; quiet when there are no more.
+    /// Number of processors that other processes use, one value per check; 0 after the last value.
     looks: Vec<f64>,
     /// A session, by its number, of which all but the first rounds wait for a processor.
     disturbed: Option<usize>,

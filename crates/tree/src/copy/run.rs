@@ -44,7 +44,7 @@ pub(crate) enum Concurrency {
     /// Workers of a fleet were requested to stop, but may not have noticed it yet.
     Stragglers,
     /// Workers of a fleet link second names to files of its complete tree, possibly two at once. The tree stays in
-    /// place, so no staging directories are used. Leftovers of a killed worker are known by name.
+    /// place, so no staging directories are used. Leftovers of a killed worker are recognized by their names.
     Linkers,
 }
 

@@ -118,7 +118,7 @@ fn a_result_judged_anew_keeps_its_samples_and_names_both_texts_of_its_study() {
     rejudge(&folder.path().join("none.json"), &by).unwrap_err();
 }
 
-/// As on a machine whose logarithms end otherwise.
+/// Simulates a machine whose logarithms differ in the last digits.
 #[test]
 fn figures_that_differ_in_their_last_digits_are_written_as_they_were_more_widely_too() {
     let folder = tempfile::tempdir().unwrap();
