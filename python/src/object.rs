@@ -88,7 +88,7 @@ impl ObjectParts {
         }
         if number(8, 2) != u64::from(VERSION) || number(10, 2) != 0 {
             return Err(format!(
-                "version {} of an object's header, flags {}",
+                "unsupported object header: version {}, flags {}",
                 number(8, 2),
                 number(10, 2)
             ));
