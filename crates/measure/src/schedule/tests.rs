@@ -310,7 +310,7 @@ fn arms_whose_samples_hold_different_amounts_of_work_are_compared_per_byte() {
     for name in ["reference", "faster"] {
         log.enter(name);
     }
-    // Twice the time for sixteen times the bytes.
+    // The second arm takes twice the time for sixteen times the bytes, so an eighth of the time per byte.
     let taken = [(0, sample(10, 1000)), (1, sample(20, 16_000))];
     let round = taken.map(|(arm, sample)| LogEntry { arm, sample, cost: sample.wall });
     log.rounds = vec![round.to_vec(); 3];

@@ -36,7 +36,7 @@ const CHECKPOINT: Duration = Duration::from_secs(30);
 /// Other processes that work in the destination at the same time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Concurrency {
-    /// None, or processes that are kept away by locks.
+    /// No other process, or only processes that locks exclude.
     #[default]
     None,
     /// Workers of a fleet write the files concurrently, on machines that a lock may not reach.
