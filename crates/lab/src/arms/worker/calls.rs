@@ -172,7 +172,7 @@ mod tests {
             Ok(mut calls) => {
                 let before = calls.now().unwrap();
                 echo(1001).unwrap();
-                // One read and one write per line. One of them may not be counted yet, and the calls of the request are
+                // One read and one write per byte. One of them may not be counted yet, and the calls of the request are
                 // subtracted.
                 let since = calls.since(before).unwrap();
                 assert!((1990..=2010).contains(&since), "{since} {calls:?}");
