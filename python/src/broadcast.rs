@@ -162,8 +162,8 @@ impl PyBroadcast {
         })
     }
 
-    /// For event loops, after a `send` with `timeout=0` that timed out. True: wait until one of `filenos()` is readable,
-    /// then send again. False: send at once.
+    /// For event loops, after a `send` with `timeout=0` that timed out. Returns True to wait until one of
+    /// `filenos()` is readable, then send again. Returns False to send immediately.
     fn arm(&self, py: Python<'_>) -> PyResult<bool> {
         self.inside.with(py, |inside| {
             let wanted = inside.wanted;

@@ -317,7 +317,8 @@ impl PyConsumer {
         Ok(PyBytes::new(py, &room.bytes(skip + len)[skip..]))
     }
 
-    /// For event loops. True: wait until `fileno()` is readable, then `try_receive`. False: receive at once.
+    /// For event loops. Returns True to wait until `fileno()` is readable, then `try_receive`. Returns False to receive
+    /// immediately.
     fn arm(&self, py: Python<'_>) -> PyResult<bool> {
         self.inside.with(py, |inside| match &mut inside.state {
             ConsumerStage::Open(source) => source.arm().map_err(raised(py)),

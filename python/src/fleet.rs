@@ -49,7 +49,7 @@ pub fn fleet_work<'py>(
     }
 }
 
-/// How far the fleet is that makes this folder; None if there is none.
+/// Returns the progress of the sharded copy into this directory; None if none is in progress.
 #[pyfunction]
 pub fn fleet_status(py: Python<'_>, destination: PathBuf) -> PyResult<Option<Bound<'_, PyDict>>> {
     let found = py.detach(|| fleet::status(&destination));

@@ -17,7 +17,8 @@ pub use loan::{PyLoan, SharedProducer};
 pub use message::PyMessage;
 pub use pool::{PooledRoom, RoomPool};
 
-/// Bytes that this process could take, as far as the machine and its control groups let it; None where nobody says.
+/// Returns the memory in bytes that the machine and the control groups (cgroups) still allow this process to use. None if
+/// it is unknown.
 #[pyfunction]
 pub fn memory_available() -> Option<u64> {
     thalweg_sys::host::memory_available()

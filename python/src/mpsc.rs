@@ -229,8 +229,9 @@ impl PyMpsc {
         Ok(PyBytes::new(py, &room.bytes(skip + len)[skip..]))
     }
 
-    /// For event loops. True: wait until one of `filenos()` is readable, then `receive(timeout=0)`; while `is_meeting`,
-    /// and once in a while, without that. False: receive at once.
+    /// For event loops. Returns True if the caller should wait until one of `filenos()` is readable and then call
+    /// `receive(timeout=0)`. While `is_meeting`, and from time to time, call it without waiting. Returns False if a message
+    /// can be received immediately.
     fn arm(&self, py: Python<'_>) -> PyResult<bool> {
         self.inside.with(py, |inside| {
             let is_over = inside.is_over();

@@ -88,7 +88,7 @@ impl ObjectParts {
         }
         if number(8, 2) != u64::from(VERSION) || number(10, 2) != 0 {
             return Err(format!(
-                "version {} of an object's header, flags {}",
+                "unsupported object header: version {}, flags {}",
                 number(8, 2),
                 number(10, 2)
             ));
@@ -144,7 +144,7 @@ impl Pickled {
     }
 }
 
-/// The header of a message of a pickle and buffers of these lengths.
+/// Returns the header of a message that consists of a pickle and of buffers with these lengths.
 #[pyfunction]
 pub fn object_head(py: Python<'_>, pickle: usize, lengths: Vec<usize>) -> PyResult<Py<PyBytes>> {
     let parts = ObjectParts::new(pickle, lengths.into_iter());
@@ -152,8 +152,8 @@ pub fn object_head(py: Python<'_>, pickle: usize, lengths: Vec<usize>) -> PyResu
     Ok(PyBytes::new(py, &parts.head()).unbind())
 }
 
-/// Where the pickle and the buffers lie in a message of `total` bytes that begins with `front`, each as its first byte and
-/// the one after its last. Corrupt if that cannot be.
+/// Returns the byte ranges of the pickle and the buffers in a message of `total` bytes that begins with `front`. Each range
+/// consists of its first byte and the byte after its last. Raises Corrupt if the header is invalid.
 #[pyfunction]
 pub fn object_parts(py: Python<'_>, front: &[u8], total: usize) -> PyResult<Vec<(usize, usize)>> {
     let parts = ObjectParts::read(front, total);

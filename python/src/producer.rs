@@ -263,8 +263,8 @@ impl PyProducer {
         self.inside.with(py, |inside| inside.ring(py, first, deadline).map(drop))
     }
 
-    /// For event loops, after a send with a timeout of 0 that timed out. True: wait until `fileno()` is readable, then
-    /// send again. False: the ring has room now.
+    /// For event loops, after a send with a timeout of 0 that timed out. Returns True to wait until `fileno()` is
+    /// readable, then send again. Returns False if the ring has room now.
     fn arm(&self, py: Python<'_>) -> PyResult<bool> {
         self.inside.with(py, |inside| match &inside.state {
             ProducerStage::Open(ring) => ring.producer().arm(inside.wanted).map_err(raised(py)),

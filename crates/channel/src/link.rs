@@ -44,8 +44,8 @@ pub struct Peer {
     /// Effective group id.
     pub gid: u32,
     /// Identifies the process permanently, while a pid may be reused. `None` if the kernel provides
-    /// none (seccomp, a foreign pid namespace, Linux before 5.3), and, on an end that may have been
-    /// inherited, before a channel is open.
+    /// none (seccomp, a foreign pid namespace, Linux before 5.3). Also `None` before a channel is
+    /// open, if the end may have been inherited.
     pub pidfd: Option<OwnedFd>,
 }
 

@@ -67,7 +67,7 @@ impl Plan {
         plan
     }
 
-    /// Makes the verdicts from the measurements of such endpoints.
+    /// Creates a plan whose verdicts are based on the measurements of this kind of endpoints, if there are any.
     fn by(known: Option<&MatchingCells<'_>>, facts: &Facts, request: &Request) -> Self {
         let candidate = |mechanism: &&'static dyn Mechanism| {
             let (name, fits) = (mechanism.info().name, fitness(*mechanism, facts, request));

@@ -1,4 +1,4 @@
-//! One function per kind of untrusted input. It panics if the input breaks a promise of the code that reads it.
+//! One function per kind of untrusted input. It panics if the code that reads the input violates one of its guarantees.
 //!
 //! The fuzz targets in `fuzz/` call these functions with mutated inputs. `tests/replay.rs` calls them with the inputs in `fuzz/seeds`.
 

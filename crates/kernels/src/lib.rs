@@ -1,4 +1,4 @@
-//! Loops that copy and fill memory, as data. Each loop is one row in [`KERNELS`] or [`FILLS`], and copies that also sum or hash
+//! Loops that copy and fill memory, in tables. Each loop is one row in [`KERNELS`] or [`FILLS`], and copies that also sum or hash
 //! are rows in [`CHECKSUMS`] and [`HASHES`].
 //!
 //! No kernel is the fastest everywhere, so this crate prefers none. The best kernel per size is measured elsewhere and passed in

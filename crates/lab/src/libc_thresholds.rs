@@ -264,7 +264,7 @@ impl ThresholdRun<'_> {
                 let samples = child::run(self.how.program, &settings[arm], self.how.stop);
                 let samples = samples.map_err(|failure| match failure.unfit() {
                     Ok(unfit) => unfit.reason,
-                    Err(Cancelled) => "stopped: nothing is shown".to_owned(),
+                    Err(Cancelled) => "interrupted; no results".to_owned(),
                 })?;
                 self.processes += 1;
                 for (log, sample) in logs.iter_mut().zip(samples) {

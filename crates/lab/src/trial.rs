@@ -142,7 +142,7 @@ pub fn run(trial: &TrialJob<'_>) -> Result<TrialResult, TrialError> {
         let why = left_out.iter().map(|out| format!("{}: {}", out.name, out.reason));
         let mut why: Vec<String> = why.collect();
         if why.is_empty() {
-            why.push("no other kernel and no threshold was named".to_owned());
+            why.push("give at least one kernel other than libc, or a threshold".to_owned());
         }
         return Err(TrialError::NothingToTry(why.join("; ")));
     }

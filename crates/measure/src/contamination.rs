@@ -205,7 +205,7 @@ mod tests {
     use std::time::Duration;
     use thalweg_sys::usage::Usage;
 
-    // Beyond what malloc ever takes from memory that was touched before: it is mapped anew each time.
+    // Larger than any block that malloc reuses, so each allocation maps new pages.
     const LEN: usize = 33 << 20;
 
     /// Touches a buffer; in one sample the buffer is new, as after a fork.
@@ -291,7 +291,7 @@ mod tests {
         let found = marks(&log, &[]);
         assert_eq!(found.iter().map(|mark| mark.round).collect::<Vec<_>>(), [0, 1, 2, 3, 4]);
         assert!(found[0].text.contains("took 3.75 times as long"), "{found:?}");
-        // So is load that begins in the middle and doubles what a sample takes.
+        // Load that begins in the middle and doubles the time of a sample is also marked.
         assert_eq!(
             drifts(&log_of_times((0..15).map(|round| if round < 8 { 0.02 } else { 0.04 }))),
             5

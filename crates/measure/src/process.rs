@@ -316,7 +316,7 @@ mod tests {
         assert_eq!(heard(&mut process), HeardLine::End);
         assert!(process.ended().contains("exit status: 3"));
         assert_eq!(process.last_words(), "why");
-        // Nobody reads it any more.
+        // The process has ended, so nothing reads this line; writing it is not an error.
         process.say("more").unwrap();
     }
 

@@ -40,7 +40,7 @@ use thalweg_core::{
 
 use crate::{StopCheck, busy::BusyProcessors, conditions, stats::Random};
 
-/// What to measure, and for how long.
+/// The pairs and loads to measure, and the time limit.
 pub struct SurveyPlan<'p> {
     pub pairs: Vec<EndPair>,
     pub depth: Depth,

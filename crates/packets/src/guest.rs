@@ -5,7 +5,8 @@ use crate::queue::{BATCH, ENTRIES, HEADER, PacketQueue, STRIDE};
 /// Bytes that the guest writes: an Ethernet header, a sequence number and the buffer number.
 pub const HEAD: usize = 24;
 const FILLER: u8 = 0xee;
-/// Two addresses and a type, written at once: in parts, it would take more stores than in C.
+/// Two MAC addresses and an EtherType. They are written as one array, because writing the parts takes more stores than C
+/// needs.
 const ETHERNET: [u8; 14] = [2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 0x88, 0xb5];
 
 /// One guest, with its two queues.

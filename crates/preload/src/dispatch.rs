@@ -81,7 +81,7 @@ pub static MOVES: SizeSteps = SizeSteps::new();
 /// Steps of fills.
 pub static FILLS: SizeSteps = SizeSteps::new();
 
-/// State of the steps: unset, set, or set with every call counted.
+/// State of the size steps: `UNSET`, `SET`, or `COUNTED` (set, and every call is counted).
 static STATE: AtomicU8 = AtomicU8::new(UNSET);
 const UNSET: u8 = 0;
 const SET: u8 = 1;
@@ -119,10 +119,10 @@ fn is_set(kind: usize, n: usize) -> bool {
 #[allow(clippy::inline_always)]
 pub unsafe fn copy(dst: *mut u8, src: *const u8, n: usize) -> *mut u8 {
     if COPIES.serves(n) {
-        // SAFETY: the same contract; a step of copies.
+        // SAFETY: guaranteed by the caller; the function is a step of copies.
         unsafe { run_copy(COPIES.first(), dst, src, n) }
     } else {
-        // SAFETY: the same contract.
+        // SAFETY: guaranteed by the caller.
         unsafe { copy_by_size(dst, src, n) }
     }
 }
@@ -133,10 +133,10 @@ pub unsafe fn copy(dst: *mut u8, src: *const u8, n: usize) -> *mut u8 {
 #[allow(clippy::inline_always)]
 pub unsafe fn move_(dst: *mut u8, src: *const u8, n: usize) -> *mut u8 {
     if MOVES.serves(n) {
-        // SAFETY: the same contract; a step of moves.
+        // SAFETY: guaranteed by the caller; the function is a step of moves.
         unsafe { run_copy(MOVES.first(), dst, src, n) }
     } else {
-        // SAFETY: the same contract.
+        // SAFETY: guaranteed by the caller.
         unsafe { move_by_size(dst, src, n) }
     }
 }
@@ -150,7 +150,7 @@ pub unsafe fn fill(dst: *mut u8, byte: c_int, n: usize) -> *mut u8 {
         // SAFETY: the same contract; a step of fills.
         unsafe { run_fill(FILLS.first(), dst, byte, n) }
     } else {
-        // SAFETY: the same contract.
+        // SAFETY: guaranteed by the caller.
         unsafe { fill_by_size(dst, byte, n) }
     }
 }
@@ -183,7 +183,7 @@ unsafe fn run_fill(run: *mut (), dst: *mut u8, byte: c_int, n: usize) -> *mut u8
 unsafe fn copy_by_size(dst: *mut u8, src: *const u8, n: usize) -> *mut u8 {
     let run = if is_set(layout::COPY, n) { COPIES.at(n) } else { core::ptr::null_mut() };
     if run.is_null() {
-        // SAFETY: the same contract.
+        // SAFETY: guaranteed by the caller.
         return unsafe { early::move_(dst, src, n) };
     }
     // SAFETY: the same contract; the steps hold CopyFns.
@@ -196,7 +196,7 @@ unsafe fn copy_by_size(dst: *mut u8, src: *const u8, n: usize) -> *mut u8 {
 unsafe fn move_by_size(dst: *mut u8, src: *const u8, n: usize) -> *mut u8 {
     let run = if is_set(layout::MOVE, n) { MOVES.at(n) } else { core::ptr::null_mut() };
     if run.is_null() {
-        // SAFETY: the same contract.
+        // SAFETY: guaranteed by the caller.
         return unsafe { early::move_(dst, src, n) };
     }
     // SAFETY: the same contract; the steps hold CopyFns that move.
@@ -209,7 +209,7 @@ unsafe fn move_by_size(dst: *mut u8, src: *const u8, n: usize) -> *mut u8 {
 unsafe fn fill_by_size(dst: *mut u8, byte: c_int, n: usize) -> *mut u8 {
     let run = if is_set(layout::SET, n) { FILLS.at(n) } else { core::ptr::null_mut() };
     if run.is_null() {
-        // SAFETY: the same contract.
+        // SAFETY: guaranteed by the caller.
         return unsafe { early::fill(dst, byte, n) };
     }
     // SAFETY: the same contract; the steps hold FillFns.

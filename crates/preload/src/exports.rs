@@ -8,7 +8,7 @@ use crate::{dispatch, raw};
 /// memcpy(3).
 #[cfg_attr(thalweg_object, unsafe(no_mangle))]
 pub unsafe extern "C" fn memcpy(dst: *mut c_void, src: *const c_void, n: usize) -> *mut c_void {
-    // SAFETY: the same contract.
+    // SAFETY: guaranteed by the caller.
     unsafe { dispatch::copy(dst.cast(), src.cast(), n) }.cast()
 }
 
@@ -16,7 +16,7 @@ pub unsafe extern "C" fn memcpy(dst: *mut c_void, src: *const c_void, n: usize) 
 /// mempcpy(3).
 #[cfg_attr(thalweg_object, unsafe(no_mangle))]
 pub unsafe extern "C" fn mempcpy(dst: *mut c_void, src: *const c_void, n: usize) -> *mut c_void {
-    // SAFETY: the same contract.
+    // SAFETY: guaranteed by the caller.
     unsafe { dispatch::copy(dst.cast(), src.cast(), n) };
     dst.wrapping_byte_add(n)
 }
@@ -25,7 +25,7 @@ pub unsafe extern "C" fn mempcpy(dst: *mut c_void, src: *const c_void, n: usize)
 /// memmove(3).
 #[cfg_attr(thalweg_object, unsafe(no_mangle))]
 pub unsafe extern "C" fn memmove(dst: *mut c_void, src: *const c_void, n: usize) -> *mut c_void {
-    // SAFETY: the same contract.
+    // SAFETY: guaranteed by the caller.
     unsafe { dispatch::move_(dst.cast(), src.cast(), n) }.cast()
 }
 
@@ -33,7 +33,7 @@ pub unsafe extern "C" fn memmove(dst: *mut c_void, src: *const c_void, n: usize)
 /// memset(3).
 #[cfg_attr(thalweg_object, unsafe(no_mangle))]
 pub unsafe extern "C" fn memset(dst: *mut c_void, byte: c_int, n: usize) -> *mut c_void {
-    // SAFETY: the same contract.
+    // SAFETY: guaranteed by the caller.
     unsafe { dispatch::fill(dst.cast(), byte, n) }.cast()
 }
 
@@ -47,7 +47,7 @@ pub unsafe extern "C" fn __memcpy_chk(
     room: usize,
 ) -> *mut c_void {
     check(n, room);
-    // SAFETY: the same contract.
+    // SAFETY: guaranteed by the caller.
     unsafe { memcpy(dst, src, n) }
 }
 
@@ -61,7 +61,7 @@ pub unsafe extern "C" fn __mempcpy_chk(
     room: usize,
 ) -> *mut c_void {
     check(n, room);
-    // SAFETY: the same contract.
+    // SAFETY: guaranteed by the caller.
     unsafe { mempcpy(dst, src, n) }
 }
 
@@ -75,7 +75,7 @@ pub unsafe extern "C" fn __memmove_chk(
     room: usize,
 ) -> *mut c_void {
     check(n, room);
-    // SAFETY: the same contract.
+    // SAFETY: guaranteed by the caller.
     unsafe { memmove(dst, src, n) }
 }
 
@@ -89,7 +89,7 @@ pub unsafe extern "C" fn __memset_chk(
     room: usize,
 ) -> *mut c_void {
     check(n, room);
-    // SAFETY: the same contract.
+    // SAFETY: guaranteed by the caller.
     unsafe { memset(dst, byte, n) }
 }
 

@@ -17,7 +17,7 @@ use std::ptr::NonNull;
 /// Access to a shared region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sharing {
-    /// Reading of other processes' writes. A store faults.
+    /// Reading only, including writes of other processes. A store raises SIGSEGV.
     Read,
     /// Reading and writing. Other processes see the writes.
     Write,

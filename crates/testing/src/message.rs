@@ -3,7 +3,7 @@
 use crate::Dice;
 
 /// Writes message `seq` into a buffer: its length and its bytes differ from those of all others. `Messages` of java/src/test
-/// writes the same.
+/// writes equal messages.
 pub fn message(seq: u64, into: &mut Vec<u8>) {
     let mut dice = Dice::seeded(seq + 1);
     let odd = [0, 1, 4095, 4097, 32, 33];

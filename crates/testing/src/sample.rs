@@ -8,7 +8,7 @@ pub fn sample_share(default: u64) -> u64 {
     from_env("THALWEG_SAMPLE", default).max(1)
 }
 
-/// Chooses one in so many combinations at random.
+/// A random choice of one in `share` combinations of a test.
 #[derive(Debug)]
 pub struct Sample {
     dice: Dice,

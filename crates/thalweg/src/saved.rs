@@ -10,7 +10,7 @@ use thalweg_core::Profile;
 ///
 /// ```
 /// if !thalweg::is_measured() {
-///     eprintln!("ways are chosen by a fixed order; `thalweg tune --quick` measures this machine");
+///     eprintln!("mechanisms are chosen in a fixed order; `thalweg tune --quick` measures this machine");
 /// }
 /// ```
 pub fn is_measured() -> bool {

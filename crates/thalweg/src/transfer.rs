@@ -30,8 +30,9 @@ use crate::{Error, Result, saved::profile};
 /// ```
 ///
 /// # Errors
-/// [`Error::End`] if a descriptor cannot be used at all, [`Error::Unsupported`] if no mechanism provides the guarantees between
-/// these descriptors, [`Error::Move`] with the report so far if a call failed.
+/// - [`Error::End`]: a descriptor cannot be used at all.
+/// - [`Error::Unsupported`]: no mechanism provides the guarantees between these descriptors.
+/// - [`Error::Move`], with the report so far: a call failed.
 pub fn copy(source: &impl AsFd, sink: &impl AsFd, needs: Guarantees) -> Result<Report> {
     let (from, to) = ends(source, sink)?;
     let mut transfer = between(from, to, needs);
@@ -63,8 +64,8 @@ fn behind(end: End<'_>, side: Side, bytes: u64) -> Result<()> {
 /// let (reader, writer) = std::io::pipe()?;
 /// let file = tempfile::tempfile()?;
 /// let plan = thalweg::plan(&file, &writer, Guarantees::default())?;
-/// let chosen = plan.chosen().expect("a way from a file into a pipe");
-/// println!("{} of {} ways", chosen.mechanism, plan.verdicts.len());
+/// let chosen = plan.chosen().expect("a mechanism from a file to a pipe");
+/// println!("{} of {} mechanisms", chosen.mechanism, plan.verdicts.len());
 /// # drop(reader);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```

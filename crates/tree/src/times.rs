@@ -134,7 +134,8 @@ mod tests {
     use proptest::prelude::*;
     use rustix::fs::{fstat, fstatfs};
 
-    /// A file with these times on a file system of this magic number.
+    /// Compares a destination file, with these modification and change times, with a source file whose modification time
+    /// is `wanted`. `magic` is the type of the destination's file system.
     fn compared(modified: Time, changed: Time, wanted: Time, magic: u64) -> Ordering {
         let file = tempfile::tempfile().unwrap();
         let (mut there, mut source) = (fstat(&file).unwrap(), fstat(&file).unwrap());

@@ -4,7 +4,7 @@
 use pyo3::ffi;
 use pyo3::prelude::*;
 
-/// How often an object is held, as a method sees it that gets it as its argument.
+/// Returns the reference count of an object, as seen by a method that receives it as an argument.
 #[pyfunction]
 #[pyo3(signature = (object, /))]
 pub fn references(object: &Bound<'_, PyAny>) -> isize {

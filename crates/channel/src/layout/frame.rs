@@ -23,8 +23,8 @@ pub const fn occupied(len: u64) -> u64 {
 
 impl Frame {
     /// Returns the header as four words. The header is stored to and loaded from shared memory in whole
-    /// words. A word assembled from smaller stores and loaded at once would have to wait until those
-    /// stores, and the payload stores before them, have left the processor's store buffer.
+    /// words. If smaller stores assembled a word, loading it would have to wait for the processor's
+    /// store buffer: those stores and the payload stores before them must leave it first.
     #[inline]
     pub const fn to_words(self) -> [u64; FRAME_HEADER / 8] {
         let (flags, crc) = match self.crc {

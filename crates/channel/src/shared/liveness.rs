@@ -17,7 +17,7 @@ pub(crate) const RECHECK: Duration = Duration::from_secs(1);
 /// Number of looks after which a spinning side asks the kernel; see [`RECHECK`].
 pub(crate) const LOOKS_BEFORE_RECHECK: u32 = 1 << 16;
 
-/// The way in which the peer ended: by a death or by closing its end.
+/// The end of the peer: its process died, or it closed its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Gone {
     Died,

@@ -44,7 +44,7 @@ pub struct PipeArgs {
     /// Expect this many bytes, for the percentage and the remaining time
     #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
     pub size: Option<u64>,
-    /// Stop after the bytes of --size
+    /// Stop after the number of bytes that --size gives
     #[arg(short = 'S', long, requires = "size", conflicts_with = "tee")]
     pub stop_at_size: bool,
     /// Label the progress line

@@ -41,7 +41,7 @@ pub mod trial {
     pub use super::LabArgs as TrialArgs;
 }
 
-/// What `doctor` reports about libc's memcpy.
+/// Replaces the part of `doctor` that reports on libc's memcpy.
 pub mod copies {
     use crate::{commands::doctor::DoctorArgs, exit::CommandFailure};
 

@@ -98,7 +98,7 @@ pub struct FleetAnswer {
     pub tasks: u64,
     /// Tasks that this worker completed.
     pub done: u64,
-    /// `finished`, `others`, `there` or `unfinished`.
+    /// The outcome for this worker: `finished`, `others`, `there` or `unfinished`.
     pub end: &'static str,
     /// Results of all workers, if this one finished the copy.
     pub workers: Vec<WorkerRecord>,

@@ -27,7 +27,7 @@ pub(super) struct AtSize<'c> {
 pub(super) struct Beside<'c> {
     /// Between uncached memory.
     pub cold: Vec<&'c Cell>,
-    /// Of copies of one repeated size: at this size, and at those above the previous size; rising.
+    /// Copies of one repeated size: at this size and at the sizes between the previous one and it, in rising order.
     pub repeated: Vec<&'c Cell>,
 }
 
@@ -188,8 +188,8 @@ pub(super) fn halfway(lower: u64, upper: u64) -> u64 {
     (middle - middle % sixteenth.max(1)).max(lower)
 }
 
-/// Returns the longest band that may begin at the first of these sizes, and the sizes after it. If several bands have
-/// the same length, the best kernel at the first size has it.
+/// Returns the longest band that may begin at the first of these sizes, and the sizes after it. If several bands
+/// are equally long, returns that of the best kernel at the first size.
 ///
 /// All short sizes share one kernel, because a choice between several would be an unpredictable branch. The kernel is
 /// chosen at the largest short size, where it was measured as the only one. It must not be slower than the C library at

@@ -38,8 +38,8 @@ pub struct WorkerKind;
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct WorkerParameters {
-    /// A C or Java source below the studies, another program below them (with a slash), a program of thalweg
-    /// (`thalweg-NAME`, next to our own binary), or a command.
+    /// One of four: a C or Java source in the directory of the studies; another program there (with a slash); a program
+    /// of thalweg (`thalweg-NAME`, next to our own binary); or a command.
     program: PathBuf,
     #[serde(default)]
     cflags: Vec<String>,

@@ -24,7 +24,7 @@ fn candidates_are_caches_and_crossovers_that_change_something() {
     let expected = [
         format!("{MOVSB}=24576"),
         format!("{MOVSB}=49152"),
-        // What newer versions take themselves.
+        // The default of newer versions.
         format!("{STREAM}=8388608"),
         format!("{STREAM}=33554432"),
     ];

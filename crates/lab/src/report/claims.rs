@@ -41,7 +41,7 @@ pub struct WiderView {
     pub evidence: Vec<EvidenceView>,
 }
 
-/// A check for templates.
+/// A check of a claim, as the report's templates use it.
 #[derive(Clone, Debug, Serialize)]
 pub struct EvidenceView {
     pub text: String,

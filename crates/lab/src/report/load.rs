@@ -47,7 +47,7 @@ pub enum ReportError {
     #[error("{}: no results of `thalweg study` in this folder", path.display())]
     Nothing { path: PathBuf },
     /// A built-in template failed, which is a bug.
-    #[error("the page could not be made: {0}")]
+    #[error("cannot create the page: {0}")]
     Page(String),
 }
 

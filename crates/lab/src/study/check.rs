@@ -156,7 +156,7 @@ impl StudyFile {
         match check {
             ClaimCheck::Ratio { arms, at, .. } => self.check_at(at, Some(at.load), arms, true),
             ClaimCheck::MeanRatio { at, .. } if at.size.is_some() => {
-                Err("a mean is over all sizes of the cell: at without size".to_owned())
+                Err("a mean covers all sizes of the cell: remove `size` from `at`".to_owned())
             }
             ClaimCheck::MeanRatio { arms, at, .. } => self.check_at(at, Some(at.load), arms, false),
             ClaimCheck::LoadRatio { loads, .. } if loads[0] == loads[1] => {
@@ -312,7 +312,9 @@ impl ClaimCheck {
             ));
         }
         if hi <= 0.0 && is_ratio {
-            return Err(format!("within = [{lo}, {hi}]: a ratio of costs is above 0"));
+            return Err(format!(
+                "within = [{lo}, {hi}]: a ratio of costs is always greater than 0"
+            ));
         }
         Ok(())
     }

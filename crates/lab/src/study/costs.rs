@@ -64,8 +64,8 @@ pub fn doubled(arms: &[ArmResult], metric: SampleMetric) -> Vec<Vec<f64>> {
     sessions.into_values().filter(|ratios| !ratios.is_empty()).collect()
 }
 
-/// Returns the ratio of `a` to `b` over all sessions, or `None` with fewer than two sessions, because a single
-/// session does not show the variation between sessions.
+/// Returns the ratio of `a` to `b` over all sessions, or `None` with fewer than two sessions. A single session does not
+/// show the variation between sessions.
 pub fn ratio(a: &ArmResult, b: &ArmResult, metric: SampleMetric, seed: u64) -> Option<Ratio> {
     ratio_over(&paired(a, b, metric), seed)
 }

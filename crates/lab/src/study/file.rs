@@ -262,7 +262,7 @@ pub enum ClaimCheck {
     /// The arithmetic mean of the ratios over all sizes of a cell, computed per session.
     MeanRatio {
         arms: [String; 2],
-        /// The place, without a size.
+        /// The condition of the claim, without a size.
         at: ClaimCondition,
         #[serde(default)]
         metric: SampleMetric,
@@ -272,7 +272,7 @@ pub enum ClaimCheck {
     /// The cost of one arm under one load relative to the same arm under another, from the medians of each session.
     LoadRatio {
         arm: String,
-        /// The place, without a load.
+        /// The condition of the claim, without a load.
         at: ClaimCondition,
         loads: [BackgroundLoad; 2],
         #[serde(default)]
@@ -283,7 +283,7 @@ pub enum ClaimCheck {
     /// For each row, the ratio divided by the published ratio must lie within `within`.
     Rows {
         arms: [String; 2],
-        /// The place, without a size.
+        /// The condition of the claim, without a size.
         at: ClaimCondition,
         #[serde(default)]
         metric: SampleMetric,

@@ -36,7 +36,7 @@ pub fn new(at: &Path) -> Result<Vec<PathBuf>, String> {
     let mut written = Vec::new();
     let header = path.with_file_name(HEADER);
     if header.symlink_metadata().is_err() {
-        let text = carried::program(HEADER).ok_or("this build carries no worker.h")?;
+        let text = carried::program(HEADER).ok_or("worker.h is not included in this build")?;
         write(&header, text)?;
         written.push(header);
     }

@@ -28,8 +28,7 @@ impl TrialFolder {
         let path = outputs.path("thalweg-preload.so");
         // The loader splits the list at these characters.
         if path.as_os_str().as_bytes().iter().any(|byte| matches!(byte, b' ' | b':' | b'\t')) {
-            let why =
-                "LD_PRELOAD takes no path with blanks or colons; set TMPDIR to another folder";
+            let why = "LD_PRELOAD does not support blanks or colons in a path; set TMPDIR to another directory";
             return Err(TrialError::Folder {
                 path: path.display().to_string(),
                 why: why.to_owned(),

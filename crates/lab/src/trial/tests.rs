@@ -41,7 +41,7 @@ fn tried(setup: &Setup, command: &[&str]) -> Result<TrialResult, TrialError> {
     })
 }
 
-/// Whether this build can reach programs at all; counted where it cannot.
+/// Returns `true` if this build can preload the object into programs; otherwise the test counts as skipped.
 fn reached(test: &str) -> bool {
     let missing = thalweg_preload::object().err();
     if let Some(reason) = missing {
@@ -138,8 +138,8 @@ fn a_server_is_up_while_the_client_runs_and_gone_afterwards() {
     let folder = tempfile::tempdir().unwrap();
     let sign = folder.path().join("up");
     let sign = sign.to_str().unwrap();
-    // It takes its sign away when it is asked to end, as a server closes its port. The shell does so by itself: on a busy
-    // machine every program that it would have to start takes time.
+    // The server empties its file when it receives SIGTERM, as a real server closes its port. The shell does this without
+    // starting another program, which could take long on a busy machine.
     let serve = format!("trap ': > {sign}; exit 0' TERM; echo up > {sign}; sleep 600 & wait");
     let server = Server {
         command: words(&["sh", "-c", &serve]),
@@ -152,7 +152,7 @@ fn a_server_is_up_while_the_client_runs_and_gone_afterwards() {
     assert!(found.reached.unwrap().processes > 0);
     assert_eq!(std::fs::read(sign).unwrap(), b"");
 
-    // One that is there before it was started is somebody else's.
+    // A server that is ready before ours was started belongs to another process.
     std::fs::write(sign, "up").unwrap();
     let words = tried(&setup, &["true"]).unwrap_err().to_string();
     assert!(words.contains("another server would be measured"), "{words}");

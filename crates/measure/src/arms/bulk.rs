@@ -18,7 +18,7 @@ pub use landing::{DestinationMemory, Residency, at_once, read_through};
 pub use moving::BulkArm;
 pub use pair::{ProcessPair, pair_of};
 
-/// What the two processes of a bulk transfer start with.
+/// Parameters of the two processes of a bulk transfer.
 #[derive(Clone, Copy, Debug)]
 pub struct PairJob<'j> {
     /// The thalweg binary, for the helper process.
@@ -29,7 +29,7 @@ pub struct PairJob<'j> {
     pub bytes: usize,
 }
 
-/// How an arm moves the buffer.
+/// The method by which an arm moves the buffer.
 #[derive(Clone, Debug)]
 pub struct BulkTerms {
     pub tuning: Tuning,

@@ -77,13 +77,16 @@ impl Far {
     }
 
     pub fn odd(&self, what: &str) -> Unfit {
-        Unfit::because(format!("the {} (a process of ours) said {what}", self.kind))
+        Unfit::because(format!("the {} (a process started by thalweg) replied {what}", self.kind))
     }
 
     /// Returns how the helper exited, with the end of its standard error if it is not empty.
     fn gone(&mut self) -> Unfit {
         let (how, words) = (self.process.ended(), self.process.last_words());
         let words = if words.is_empty() { String::new() } else { format!(": {words}") };
-        Unfit::because(format!("the {} (a process of ours) is gone: {how}{words}", self.kind))
+        Unfit::because(format!(
+            "the {} (a process started by thalweg) has ended: {how}{words}",
+            self.kind
+        ))
     }
 }

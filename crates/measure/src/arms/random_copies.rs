@@ -17,11 +17,11 @@ use crate::{
 /// two buffers can slow down one kernel and not another, and must not depend on the luck of a session.
 ///
 /// At short sizes every copy of a sample has a random length from one byte up to the size, uniform on a logarithmic
-/// scale, which no branch predictor can learn. So each size rates its kernel as the only one for all smaller sizes,
-/// which is how programs mix short copies. At other sizes half of the copies have random lengths, and the rest
-/// exactly the size, like a loop that moves a buffer. If `exact` is set, all copies have the size. Every second sink
-/// has another alignment than its source with respect to vectors. With one repeated size, all begin at cache lines
-/// instead. Fills work in the same way.
+/// scale. No branch predictor can learn these lengths. Each result therefore rates a kernel that serves all sizes up
+/// to this one, as in programs, which mix short copies. At other sizes half of the copies have random lengths, and
+/// the rest exactly the size, like a loop that moves a buffer. If `exact` is set, all copies have the size. For every
+/// second copy, source and sink have different alignments relative to a vector. If `lined` is set, all copies begin
+/// at cache lines instead. Fills work in the same way.
 ///
 /// Cold copies use many consecutive pairs of buffers, more than any cache holds. Half of the copies have the size,
 /// and half a random length.

@@ -102,7 +102,7 @@ fn what_comes_before_and_after_is_run_each_time_and_must_succeed() {
     one.check = words(format!("echo >> {0}", path("checked")));
     compared(std::slice::from_ref(&one), |_| {}).unwrap();
     let lines = |name| fs::read_to_string(path(name)).unwrap().lines().count();
-    // One that warms up, and five rounds of one command twice.
+    // One warm-up run, and five rounds with two runs of the command each.
     assert_eq!((lines("made"), lines("checked")), (11, 11));
     one.check = words("exit 1".to_owned());
     let error = compared(&[one], |_| {}).unwrap_err().to_string();

@@ -179,14 +179,14 @@ mod tests {
             sample.busy_ticks += 2;
         });
         assert!(marks(&log, &[]).is_empty(), "{:?}", marks(&log, &[]));
-        // Of two threads of an arm one stands behind the other, in some samples: all that ran was its own.
+        // In some samples, one of two threads of the arm waits for the other. No other process ran, so nothing is marked.
         let log = session(16, |round, sample| {
             if round % 2 == 1 {
                 (sample.waited, sample.pressure.cpu) = (milliseconds(12), 12_000);
             }
         });
         assert!(marks(&log, &[]).is_empty(), "{:?}", marks(&log, &[]));
-        // Nothing of it can be read here.
+        // A machine on which these values cannot be read.
         assert!(marks(&session(16, |_, sample| sample.busy_ticks = 0), &[]).is_empty());
     }
 
@@ -201,7 +201,7 @@ mod tests {
                 let mut log = session(15, |_, _| {});
                 for (round, entries) in log.rounds.iter_mut().enumerate() {
                     for (entry, ticks) in entries.iter_mut().zip(&ticks[round]) {
-                        // The sample used two, and a tick more or less is counted with it.
+                        // The sample itself used two ticks; the kernel counts one more or less.
                         let load = if round >= 8 { load } else { 0 };
                         entry.sample.busy_ticks = ticks + load;
                     }

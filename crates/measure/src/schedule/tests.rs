@@ -8,12 +8,12 @@ use crate::{
 };
 use std::{cell::Cell, f64::consts::TAU, rc::Rc};
 
-/// What the simulated machine does to every sample on it.
+/// A simulated machine, which adds noise to every sample.
 #[derive(Clone)]
 struct World {
     now: Rc<Cell<Duration>>,
     random: Rc<std::cell::RefCell<Random>>,
-    /// Noise that wanders: each sample's is this share of the last one's.
+    /// Autocorrelation of the noise: the share of the previous sample's noise in that of a sample.
     memory: f64,
     last: Rc<Cell<f64>>,
     /// Relative growth of all times per second.
@@ -100,7 +100,7 @@ fn try_run(
     Ok(log)
 }
 
-/// How often, out of `runs` worlds, the interval of a known ratio holds it.
+/// Returns the share of `runs` simulated machines on which the interval contains the known ratio.
 fn coverage(ratio: f64, rounds: usize, runs: u64, shape: impl Fn(&mut World)) -> f64 {
     let rules =
         Rules { most_rounds: rounds, least_rounds: rounds, too_slow: f64::MAX, ..Rules::default() };
@@ -310,7 +310,7 @@ fn arms_whose_samples_hold_different_amounts_of_work_are_compared_per_byte() {
     for name in ["reference", "faster"] {
         log.enter(name);
     }
-    // Twice the time for sixteen times the bytes.
+    // The second arm takes twice the time for sixteen times the bytes, so an eighth of the time per byte.
     let taken = [(0, sample(10, 1000)), (1, sample(20, 16_000))];
     let round = taken.map(|(arm, sample)| SampleEntry { arm, sample, cost: sample.wall });
     log.rounds = vec![round.to_vec(); 3];

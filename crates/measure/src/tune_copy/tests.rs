@@ -185,7 +185,7 @@ fn one_method_alone_is_measured_against_the_reference() {
     assert_eq!(found.winner.map(|winner| winner.mechanism), Some("splice"));
 }
 
-/// Copies, with a fault of its own.
+/// A copy method with a planted fault.
 struct Planted(Fault);
 
 #[derive(Clone, Copy, PartialEq)]

@@ -236,7 +236,7 @@ mod tests {
     use super::*;
     use thalweg_core::profile::Ratio;
 
-    /// A cell of a way between two ends whose interval reaches so far to both sides, as a factor.
+    /// Returns a cell of the method `way` between two ends. Its interval is from `ratio / wide` to `ratio * wide`.
     fn cell(ends: [&str; 2], way: &str, (size, ratio, wide): (u64, f64, f64)) -> Cell {
         let ratio = Ratio { ratio, lo: ratio / wide, hi: ratio * wide };
         let [source, sink] = ends.map(str::to_owned);

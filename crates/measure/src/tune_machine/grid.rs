@@ -51,7 +51,7 @@ impl Depth {
     }
 }
 
-/// A budget is ample from this multiple of the preset's budget on.
+/// Minimum multiple of the preset's budget at which the largest size is measured too.
 const AMPLE: u32 = 3;
 
 /// Returns the number of CPUs that a load can keep busy.

@@ -70,8 +70,8 @@ impl PairSurvey {
 }
 
 impl ContestLog {
-    /// Returns the load for which the session counts, or `None` to leave it out. Without a measurement of other
-    /// processes it counts as idle.
+    /// Returns the load to which the session's samples are attributed, or `None` to discard the session. If other
+    /// processes were not measured, the load is [`Load::Idle`].
     fn kept_as(&self) -> Option<Load> {
         let Some(around) = &self.around else { return Some(Load::Idle) };
         let shares = self.sizes.iter().map(|size| disturbed(&size.log));

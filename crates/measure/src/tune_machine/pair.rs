@@ -167,7 +167,7 @@ impl EndPair {
             (EndKind::Process(MemoryOwner::Huge), _) => ", into new memory on huge pages",
             (EndKind::Cold, _) => ", from and to memory that no cache holds",
             (EndKind::Repeated, _) => ", one size again and again",
-            (EndKind::TcpLarge, _) => ", read by 1 MiB at a time",
+            (EndKind::TcpLarge, _) => ", read 1 MiB at a time",
             (EndKind::Process(_), SinkState::Fresh) => ", into new memory",
             (EndKind::Process(_), SinkState::Resident) => ", into memory used before",
             (_, SinkState::Resident) => ", over a file that is there",

@@ -67,7 +67,7 @@ impl Runner for Spawned {
     fn run(&mut self, job: &ContestJob, stop: &StopCheck<'_>) -> ContestLog {
         let mut log = ContestLog::default();
         if let Err(SampleFailure::Unfit(unfit)) = self.measure(job, stop, &mut log) {
-            log.failed = Some(format!("a session broke off: {unfit}"));
+            log.failed = Some(format!("a session failed: {unfit}"));
         }
         log
     }
@@ -119,7 +119,7 @@ pub fn serve() -> Result<(), String> {
         }
         watched.store(true, Ordering::Relaxed);
     };
-    let refused = |e| format!("no thread to watch standard input with: {e}");
+    let refused = |e| format!("cannot create a thread that watches standard input: {e}");
     thread::Builder::new().spawn(watch).map_err(refused)?;
     let stop = || {
         let ended = gone.load(Ordering::Relaxed) || signal::interrupted();

@@ -22,7 +22,7 @@ struct Simulated {
     broken: Option<TunedMethod>,
     random: Random,
     jobs: Vec<ContestJob>,
-    /// How busy other work keeps the machine, look by look; quiet when there are no more.
+    /// Number of processors that other processes use, one value per check; 0 after the last value.
     looks: Vec<f64>,
     /// A session, by its number, of which all but the first rounds wait for a processor.
     disturbed: Option<usize>,
@@ -36,7 +36,7 @@ impl Simulated {
         Self { truth, ways, noise: 0.02, mood: 0.02, broken: None, random, jobs, looks, disturbed }
     }
 
-    /// About normal, of mean 0 and this spread.
+    /// Returns an approximately normal random number with mean 0 and standard deviation `spread`.
     fn normal(&mut self, spread: f64) -> f64 {
         spread * ((0..12).map(|_| self.random.unit()).sum::<f64>() - 6.0)
     }
@@ -185,14 +185,14 @@ fn sessions_that_other_work_met_are_of_the_loaded_machine_or_of_none() {
     let both = [Load::Idle, Load::Loaded];
     let quiet = measured(&[], None, &both);
     assert_eq!(counts(&quiet), (3, 3, 0, 0));
-    // A look before the first session, which scouts, and one after each.
+    // The load is checked before the first session (the scout) and after each session.
     let busy = measured(&[0.0, 3.0, 3.0, 3.0, 3.0, 3.0, 3.0, 3.0], None, &both);
     assert_eq!(counts(&busy), (0, 6, 3, 0));
     assert!(busy.cells.iter().all(|cell| cell.load == Load::Loaded));
     assert!(busy.met.most.is_some_and(|most| most.processors > 2.9));
     let alone = measured(&[3.0; 9], None, &[Load::Idle]);
     assert_eq!(counts(&alone), (0, 3, 3, 0), "where the loaded machine was not to be measured");
-    // One processor of four is neither.
+    // One busy processor of four counts neither as idle nor as loaded.
     let between = measured(&[1.0; 9], None, &both);
     assert_eq!(counts(&between), (0, 3, 0, 3));
     let profile = {
@@ -203,7 +203,7 @@ fn sessions_that_other_work_met_are_of_the_loaded_machine_or_of_none() {
         (idle, old.cells.iter().filter(|cell| cell.load == Load::Idle).count())
     };
     assert_eq!(profile.0, profile.1, "what was measured before stays");
-    // Load that came and went within one session, between two looks that saw nothing.
+    // Load only within one session: the checks before and after it see an idle machine.
     let sessions: Vec<usize> = (1..7).collect();
     let met = |number: &usize| measured(&[], Some(*number), &both).met.left_out;
     assert_eq!(sessions.iter().map(met).sum::<usize>(), 3, "each session that is idle, by itself");

@@ -140,7 +140,7 @@ impl FetchConnection {
                 Some((head, length)) => {
                     self.take(length);
                     if head.status == 101 {
-                        // What follows is another protocol, which no request asked for (RFC 9110, 15.2.2).
+                        // 101 Switching Protocols, although no request asked for it (RFC 9110, 15.2.2).
                         return Err(FetchError::broken("it switches to another protocol"));
                     }
                     if !(100..200).contains(&head.status) {

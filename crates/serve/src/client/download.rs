@@ -32,7 +32,7 @@ pub struct Download {
 }
 
 impl Download {
-    /// Opens a destination. Nothing that an earlier run left is used yet.
+    /// Opens a destination. Partial data of an earlier run is not used yet.
     pub fn at(destination: Destination) -> Result<Self, FetchError> {
         let place = match &destination {
             Destination::Whole { file, .. } => match file.journal() {

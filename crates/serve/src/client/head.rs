@@ -28,7 +28,7 @@ pub enum Framing {
     Length(u64),
     /// By a chunk of length 0.
     Chunked,
-    /// By the end of the connection.
+    /// By the end of the connection; the length is unknown.
     UntilClose,
 }
 

@@ -56,7 +56,7 @@ pub struct TreeReport {
     pub differing: u64,
     /// The reason why the copy ended early, if it did.
     pub halted: Option<Halt>,
-    /// New directories and files that keep their temporary names, the first [`MOST_ERRORS`]. A copy with
+    /// New directories and files that keep their temporary names; at most the first [`MOST_ERRORS`]. A copy with
     /// [`CopyOptions::resume`](crate::CopyOptions::resume) continues them.
     pub unfinished: Vec<PathBuf>,
     /// Existing files and devices that were only partly overwritten, the first [`MOST_ERRORS`].

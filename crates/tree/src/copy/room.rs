@@ -51,7 +51,7 @@ impl FreeSpace {
         if !is_counted || (options.reflink != When::Never && self.may_clone(from, stat)) {
             return;
         }
-        // Of a file with several names, each name has its share.
+        // A file with several hard links is counted in equal shares, one per link.
         let names = if options.preserve.links { stat.st_nlink.max(1) } else { 1 };
         let needed = allocated(stat) / names;
         let is_freed = |there: &&Stat| there.st_nlink < 2 && matches!(options.backup, Backup::None);

@@ -36,15 +36,15 @@ const CHECKPOINT: Duration = Duration::from_secs(30);
 /// Other processes that work in the destination at the same time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Concurrency {
-    /// None, or processes that are kept away by locks.
+    /// No other process, or only processes that locks exclude.
     #[default]
     None,
     /// Workers of a fleet write the files concurrently, on machines that a lock may not reach.
     Workers,
-    /// Workers of a fleet were told to stop, but may not have noticed it yet.
+    /// Workers of a fleet were requested to stop, but may not have noticed it yet.
     Stragglers,
     /// Workers of a fleet link second names to files of its complete tree, possibly two at once. The tree stays in
-    /// place, so no staging directories are used. Leftovers of a killed worker are known by name.
+    /// place, so no staging directories are used. Leftovers of a killed worker are recognized by their names.
     Linkers,
 }
 
@@ -192,7 +192,7 @@ impl<'r> CopyRun<'r> {
     }
 
     /// Returns `true` if a checkpoint is due and this caller must perform it. One sync for everything copied since
-    /// the last one costs little, and a power failure then loses no more than that.
+    /// the last checkpoint costs little, and a power failure then loses only what was copied since.
     pub fn is_checkpoint_due(&self) -> bool {
         if self.options.fsync != Fsync::Always {
             return false;

@@ -416,7 +416,7 @@ mod tests {
         assert!(refused.contains("exists"), "{refused}");
         fs::write(src.join("file"), "").unwrap();
         fs::File::open(&src).unwrap().set_modified(time).unwrap();
-        // The modification time alone proves nothing.
+        // Only the modification time matches: not recognized as the fleet's result.
         assert!(make(here.path()).is_err());
         fs::write(dst.join("file"), "").unwrap();
         fs::File::open(&dst).unwrap().set_modified(time).unwrap();

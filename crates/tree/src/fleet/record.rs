@@ -47,7 +47,7 @@ pub struct WorkerRecord {
     pub tasks: u64,
     /// Bytes that it moved for these tasks.
     pub bytes: u64,
-    /// Seconds from its start to the last of these tasks, by its own clock.
+    /// Seconds from its start to the end of the last recorded task, by the worker's clock.
     pub seconds: f64,
     /// Bytes moved by each mechanism; empty if the worker left no report.
     pub mechanisms: Vec<MovedBytes>,

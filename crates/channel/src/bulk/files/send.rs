@@ -25,8 +25,8 @@ mod open;
 pub struct Item<R> {
     /// File name at the receiver, without a directory; `None` for a stream.
     pub name: Option<OsString>,
-    /// Size in bytes, if known. Buffers are then filled before they are sent, and a different number of
-    /// bytes is a problem.
+    /// Size in bytes, if known. Buffers are then filled before they are sent, and it is an error if `source`
+    /// yields a different number of bytes.
     pub size: Option<u64>,
     /// Source of the bytes.
     pub source: R,

@@ -145,7 +145,11 @@ fn made(bytes: usize) -> Result<(Region, OwnedFd), Unfit> {
 fn seal_mapped(fd: &OwnedFd) -> Result<(), Unfit> {
     memfd::seal_for_one_writer(fd).map_err(|errno| unfit("F_ADD_SEALS", errno))?;
     // Before the seal, the receiver could punch holes; their pages would be allocated at our expense.
-    if memfd::is_whole(fd) { Ok(()) } else { Err(Unfit::because("the receiver took pages away")) }
+    if memfd::is_whole(fd) {
+        Ok(())
+    } else {
+        Err(Unfit::because("the receiver removed pages of the shared memory"))
+    }
 }
 
 /// Maps the sender's memory. It is only read, but mapped for writing if the sender allows it: some

@@ -56,7 +56,7 @@ const SENDER: u32 = 1;
 const RECEIVER: u32 = 2;
 const NOBODY: u32 = 0;
 
-/// Shared memory with its words at the start.
+/// Shared memory. `LOCK` and `TURN` are on the first page, and the data follows.
 struct ShmState {
     page: Joint,
     room: usize,

@@ -8,8 +8,8 @@ use crate::args::{MetricArgs, flag};
 
 /// Compare the speed of commands
 ///
-/// Each command is compared with the first one. The commands run alternately in random order, one of them twice per round,
-/// so that a drift of the machine does not look like a difference. Their standard input is empty, and their output is not
+/// Each command is compared with the first one. Each round runs all commands in random order, and one of them twice. So a
+/// drift of the machine does not look like a difference. Their standard input is empty, and their output is not
 /// shown.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]

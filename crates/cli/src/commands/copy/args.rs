@@ -107,7 +107,7 @@ pub struct CopyArgs {
     #[arg(long, value_name = "WHEN", env = "THALWEG_SPARSE", hide_env = true)]
     #[arg(value_parser = Abbreviated::<Sparse>::new(), default_value = "auto")]
     pub sparse: Sparse,
-    /// Control clones, which share blocks with the source until one of both changes
+    /// Control clones, which share blocks with the source until either file changes
     #[arg(long, value_name = "WHEN", env = "THALWEG_REFLINK", hide_env = true)]
     #[arg(value_parser = Abbreviated::<ReflinkWhen>::new(), default_value = "auto")]
     #[arg(num_args = 0..=1, require_equals = true, default_missing_value = "always")]

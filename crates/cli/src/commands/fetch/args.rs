@@ -55,7 +55,7 @@ pub struct FetchArgs {
     /// Verify the file with this BLAKE3 hash
     #[arg(long, value_name = "HEX")]
     pub blake3: Option<String>,
-    /// Read the file back from the device and compare its hash, if necessary with that of the server
+    /// Read the file back from the device and compare its hash; without a given hash, with that of the server
     #[arg(long)]
     pub verify: bool,
     #[command(flatten)]

@@ -109,7 +109,7 @@ fn worse(one: Exit, other: Exit) -> Exit {
 
 /// The destination of a file.
 enum FetchPlace {
-    /// The user named it.
+    /// A file whose path the user gave.
     Named(PathBuf),
     /// A directory, and the file name from the URL.
     Inside(PathBuf, std::ffi::OsString),

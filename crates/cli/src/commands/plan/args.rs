@@ -30,7 +30,7 @@ pub struct PlanArgs {
     /// Print JSON
     #[arg(long, env = "THALWEG_JSON", hide_env = true, value_parser = flag())]
     pub json: bool,
-    /// `true` if the transfer is driven by steps that must not sleep, as in the server.
+    /// `true` if the steps of the transfer must not sleep, as in the server.
     #[arg(skip)]
     pub stepwise: bool,
 }

@@ -33,7 +33,7 @@ pub struct ServeArgs {
     /// Listen at this unix socket; may be repeated
     #[arg(long, value_name = "PATH")]
     pub unix: Vec<PathBuf>,
-    /// Follow these symbolic links
+    /// Control which symbolic links are followed
     #[arg(long, value_name = "WHICH", value_enum, default_value_t = Following::Inside)]
     pub follow: Following,
     /// Also serve names that start with a dot

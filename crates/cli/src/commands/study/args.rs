@@ -29,7 +29,7 @@ pub struct StudyArgs {
     /// Run this many rounds per process
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub rounds: Option<u32>,
-    /// Wait at least this long between two processes of a study
+    /// Pause at least this long between two processes of a study
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     pub pause: Option<Duration>,
     /// Duration of one sample

@@ -10,8 +10,8 @@ use crate::args::{Preference, flag};
 /// Measure the methods on this machine and save the result in its profile
 ///
 /// Measures all methods with small and large sizes, on the idle and on the busy machine, in new processes and in random
-/// order. Without --pair, these are files in the current directory and in /dev/shm, file to pipe, file to socket, copies
-/// and fills in memory, and the methods of `thalweg send`. Test files are removed afterwards.
+/// order. Without --pair, it measures files in the current directory and in /dev/shm, from file to pipe and to socket,
+/// and copies and fills in memory. It also measures the methods of `thalweg send`. Test files are removed afterwards.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct TuneArgs {
@@ -21,16 +21,17 @@ pub struct TuneArgs {
     /// Measure only this pair: SOURCE:SINK[@DIR]; may be repeated
     ///
     /// The ends are memory, file, pipe, unix and tcp. file:file@FROM,TO uses two directories. memory:memory includes
-    /// fill:memory, and file:tcp includes file:tcp-1m, whose reader requests more at a time. process:process measures from
-    /// own and lent memory (loan:) of one process into used, new and huge-page memory (:huge) of another.
+    /// fill:memory, and file:tcp includes file:tcp-1m, whose reader requests more at a time. process:process measures
+    /// transfers between two processes. The source is own or lent memory (loan:); the sink is used, new or huge-page
+    /// memory (:huge).
     #[arg(long, value_name = "PAIR")]
     pub pair: Vec<EndPair>,
-    /// Resource to save, for the output only; all are measured
+    /// Rate the methods in the output by this resource; all resources are measured
     #[arg(long, value_name = "WHAT", value_enum, default_value_t = Preference::Wall)]
     pub objective: Preference,
     /// Limit the total time, such as 90s, 5m or 1h; skips large sizes that do not fit
     ///
-    /// Three times the usual time adds 1 GiB in memory and between processes.
+    /// With at least three times the default, transfers of 1 GiB in memory and between processes are also measured.
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub budget: Option<Duration>,
     /// Check the choices of the planner with other sizes; change nothing

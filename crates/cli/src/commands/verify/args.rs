@@ -8,8 +8,8 @@ use crate::args::{HashName, ProgressArgs};
 /// Compare a copy with its source or with a manifest
 ///
 /// Compares all files byte by byte and prints the files that differ, are missing or are extra. The operands are those of
-/// the copy: `verify SRC DST` compares SRC with DST, or with DST/NAME if SRC was copied into the directory DST. -T and -t
-/// decide between these.
+/// the copy: `verify SRC DST` compares SRC with DST, or with DST/NAME if SRC was copied into the directory DST. With -T it
+/// is always DST, with -t always DST/NAME.
 ///
 /// On a terminal, findings appear at once. In a file or a pipe, they appear at the end, sorted by path.
 #[derive(Args, Debug)]

@@ -29,7 +29,7 @@ macro_rules! width {
         /// The contract of [`Kernel::copy`].
         #[target_feature(enable = $features)]
         unsafe extern "C" fn $copy(dst: *mut u8, src: *const u8, n: usize) -> *mut u8 {
-            // SAFETY: the same contract.
+            // SAFETY: guaranteed by the caller.
             unsafe { copy_past::<$vector>(dst, src, n, ask) };
             dst
         }
@@ -44,13 +44,13 @@ width!(copy512, __m512i, "avx2,avx512f,avx512bw,avx512vl");
 /// The contract of [`Kernel::copy`].
 unsafe extern "C" fn copy(dst: *mut u8, src: *const u8, n: usize) -> *mut u8 {
     if cpu::has(cpu::AVX2 | cpu::AVX512) {
-        // SAFETY: the same contract, and the CPU has it.
+        // SAFETY: guaranteed by the caller; the CPU supports the instructions.
         unsafe { copy512(dst, src, n) }
     } else if cpu::has(cpu::AVX2) {
-        // SAFETY: the same contract, and the CPU has it.
+        // SAFETY: guaranteed by the caller; the CPU supports the instructions.
         unsafe { copy256(dst, src, n) }
     } else {
-        // SAFETY: the same contract.
+        // SAFETY: guaranteed by the caller.
         unsafe { copy128(dst, src, n) }
     }
 }

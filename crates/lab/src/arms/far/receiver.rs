@@ -68,7 +68,7 @@ fn tcp() -> Result<OwnedFd, String> {
     let failed = |e: std::io::Error| format!("loopback: {e}");
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(failed)?;
     say(&format!("at {}", listener.local_addr().map_err(failed)?))?;
-    let words = hear()?.ok_or("no address of a sender came")?;
+    let words = hear()?.ok_or("the sender did not send its address")?;
     let expected = words.get(1).map_or("", String::as_str);
     loop {
         let (stream, peer) = listener.accept().map_err(failed)?;
@@ -87,7 +87,7 @@ fn unix() -> Result<OwnedFd, String> {
     let address = SocketAddr::from_abstract_name(&name).map_err(failed)?;
     let listener = UnixListener::bind_addr(&address).map_err(failed)?;
     say(&format!("at {name}"))?;
-    hear()?.ok_or("no address of a sender came")?;
+    hear()?.ok_or("the sender did not send its address")?;
     loop {
         let (stream, _) = listener.accept().map_err(failed)?;
         let peer = socket_peercred(&stream).map_err(|e| format!("SO_PEERCRED: {e}"))?;

@@ -60,7 +60,7 @@ fn peak(job: &ArmJob<'_>) -> Result<u64, Unfit> {
     running.warm_up()?;
     running.check()?;
     let unknown =
-        || Unfit::because("the worker does not know its memory (smaps_rollup unreadable)");
+        || Unfit::because("the worker cannot read its memory usage (/proc/self/smaps_rollup)");
     running.memory()?.ok_or_else(unknown)
 }
 

@@ -122,7 +122,7 @@ mod tests {
             let text = read_to_string("/proc/thread-self/io").ok()?;
             counts(&text)
         };
-        // What looking costs, which is the same each time.
+        // The difference of these two is the cost of reading the file itself, which is constant.
         let (first, second) = (now()?, now()?);
         let done = call();
         let third = now()?;
@@ -172,7 +172,8 @@ mod tests {
             Ok(mut calls) => {
                 let before = calls.now().unwrap();
                 echo(1001).unwrap();
-                // A read and a write each, one of them maybe not yet told; and those of the order less.
+                // One read and one write per byte. One of them may not be counted yet, and the calls of the request are
+                // subtracted.
                 let since = calls.since(before).unwrap();
                 assert!((1990..=2010).contains(&since), "{since} {calls:?}");
             }
@@ -185,11 +186,11 @@ mod tests {
     fn a_count_that_stands_still_or_is_not_there_says_why() {
         let group = rustix::process::getpgrp().as_raw_nonzero().get() as u32;
         assert!(members(group).contains(&std::process::id()));
-        // Nobody has this number.
+        // No process has this ID.
         let none = Calls::find(u32::MAX, || Ok::<(), ()>(())).unwrap().unwrap_err();
         assert!(none.contains("not in /proc"), "{none}");
         let mut child = Command::new("sleep").arg("1000").process_group(0).spawn().unwrap();
-        // Once it sleeps it reads nothing, whatever it is ordered; before, it may still be starting.
+        // A sleeping process reads nothing, whatever it is requested to do. Until then it may still be starting.
         let still = |_: &u32| Calls::find(child.id(), || Ok::<(), ()>(())).unwrap().err();
         let still = (0..100_000).find_map(|n| still(&n)).unwrap();
         assert!(still.contains("stand still") || still.contains("io"), "{still}");

@@ -68,7 +68,7 @@ fn every_region_and_action_does_its_work_and_proves_it() {
             let moved = if action == "clear" { 65_539 } else { 1000 };
             assert_eq!(sample.bytes, 3 * moved, "{name}");
             assert!(sample.wall > Duration::ZERO && sample.calls_kind == CallsKind::ReadWrite);
-            // Memory is moved without a call, however often; one may be told of too late.
+            // Copies in memory make no calls. A call of the protocol may be counted late.
             assert!(sample.calls.is_none_or(|calls| fresh == 1 || calls <= 2), "{sample:?}");
             assert_eq!(sample.calls.is_none(), piece.calls_uncounted().is_some());
             piece.check().unwrap_or_else(|e| panic!("{name}: {e}"));
@@ -359,7 +359,8 @@ fn other_programs_get_their_arguments_in_the_folder_of_the_study() {
 
 #[test]
 fn a_worker_that_halves_its_time_is_doubted() {
-    // What an honest one is told is a matter of planted times: on a busy machine its shell may wait for half of them.
+    // An honest worker is not tested here: on a busy machine its shell may wait for half of the time. Tests with
+    // simulated times cover that case.
     let counts = "\"user_us\":0,\"sys_us\":0,\"minor_faults\":0,\"major_faults\":0,\"voluntary\":0,\"involuntary\":0,\"bytes\":1";
     let says = format!(
         "run*) a=$(date +%s%N); sleep 0.05; b=$(date +%s%N); echo \"{{\\\"wall_ns\\\":$(((b-a)/2)),{}}}\"",

@@ -40,7 +40,7 @@ impl ArmKind for ProductKind {
 }
 
 /// A copy in memory. `fault` plants a fault: `byte`, `cold`, `forks`, `fails`, `absent`, `dies`, or `breaks`
-/// (promises a copy, but shares). `spawns` and `shares` are not faults; `shares` has weaker guarantees.
+/// (guarantees a copy, but shares pages). `spawns` and `shares` are not faults; `shares` has weaker guarantees.
 struct Copy;
 
 impl ArmKind for Copy {

@@ -1,4 +1,4 @@
-//! Study files that are right, and each way of being wrong.
+//! Tests of valid study files, and of every kind of error in one.
 
 use super::*;
 use crate::arms::CATALOGUE;

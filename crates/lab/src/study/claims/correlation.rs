@@ -184,7 +184,8 @@ mod tests {
             rows.iter().map(|row| row.to_vec()).enumerate().collect()
         };
         let sure = rows(&[[1.0, 2.0, 3.0], [1.1, 1.9, 3.2], [0.9, 2.2, 2.8]]);
-        // In one of three sessions two arms change places: one half, twice, and once one.
+        // In one of three sessions, two arms are in another order. The correlation of two
+        // sessions is then 1/2 twice, and 1 once.
         let less = rows(&[[1.0, 2.0, 3.0], [1.0, 2.0, 3.0], [2.0, 1.0, 3.0]]);
         let of = |a: &Rows, b: &Rows| ceiling(&[a.clone(), b.clone()]);
         assert!((of(&sure, &sure).unwrap() - 1.0).abs() < 1e-12);

@@ -162,7 +162,7 @@ fn probed(text: String, found: Option<&ProbeResult>, within: [f64; 2]) -> Judged
     let (good, all) = (good.count(), findings.len());
     let (verdict, why) = match good {
         _ if all < 2 => (Undecided, too_few(all).why),
-        _ if first.numbers.is_empty() => (Undecided, "it found no number".to_owned()),
+        _ if first.numbers.is_empty() => (Undecided, "the probe returned no number".to_owned()),
         0 => (Contradicted, format!("not {} in any of {all} sessions", words::range(within))),
         _ if good == all => (Reproduced, format!("{} in all {all} sessions", words::range(within))),
         _ => (Undecided, format!("{} in {good} of {all} sessions", words::range(within))),

@@ -142,7 +142,7 @@ pub(super) fn everywhere(
         && let Some(one) = absent.first()
     {
         worst.evidence.verdict = one.verdict;
-        worst.why = format!("{}; {} could not be looked at: {}", worst.why, absent.len(), one.why);
+        worst.why = format!("{}; {} could not be evaluated: {}", worst.why, absent.len(), one.why);
     }
     worst
 }
@@ -173,7 +173,7 @@ pub(super) fn somewhere(
     // The condition might hold in a place without a figure.
     if best.evidence.verdict == Contradicted && !absent.is_empty() {
         best.evidence.verdict = Undecided;
-        best.why = format!("{}; {} more could not be looked at", best.why, absent.len());
+        best.why = format!("{}; {} more could not be evaluated", best.why, absent.len());
     }
     best
 }

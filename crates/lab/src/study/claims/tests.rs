@@ -1,4 +1,4 @@
-//! On which side of the line a figure lies.
+//! Tests of the verdict on a claim: a figure is above, below or across its bound.
 
 use super::{CombinedChecks, side, words};
 use super::{correlation::spearman, measurements::RatioFigure, side::side};
@@ -15,7 +15,7 @@ fn a_figure_is_inside_outside_or_across() {
     // Surely below 1, but by less than the noise.
     assert_eq!(side(0.985, 0.98, 0.99, [0.0, 1.0]), Undecided);
     assert_eq!(side(1.0, 0.99, 1.01, [0.95, 1.05]), Reproduced);
-    // However wide, all of it lies below.
+    // The interval is wide, but all of it is below the bound.
     assert_eq!(side(0.02, 0.005, 0.06, [1.0, f64::INFINITY]), Contradicted);
 }
 

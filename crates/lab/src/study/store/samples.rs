@@ -189,7 +189,7 @@ fn field(text: &str) -> (Cow<'_, str>, &str) {
         let end = rest.find('"').unwrap_or(rest.len());
         value.push_str(&rest[..end]);
         rest = rest[end..].strip_prefix('"').unwrap_or_default();
-        // Two quotes are one that was meant.
+        // Two quotes stand for one (RFC 4180).
         let Some(more) = rest.strip_prefix('"') else { return (value.into(), rest) };
         value.push('"');
         rest = more;

@@ -118,7 +118,7 @@ fn a_result_judged_anew_keeps_its_samples_and_names_both_texts_of_its_study() {
     rejudge(&folder.path().join("none.json"), &by).unwrap_err();
 }
 
-/// As on a machine whose logarithms end otherwise.
+/// Simulates a machine whose logarithms differ in the last digits.
 #[test]
 fn figures_that_differ_in_their_last_digits_are_written_as_they_were_more_widely_too() {
     let folder = tempfile::tempdir().unwrap();
@@ -217,14 +217,14 @@ fn a_result_of_the_same_second_gets_a_number_and_nothing_unfinished_stays() {
         let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
         names.collect::<std::collections::BTreeSet<String>>()
     };
-    // A version before this one may have left it alone there.
+    // An earlier version may have left this file without its samples.
     fs::write(first.with_file_name("test-2.json"), "older").unwrap();
     let third = save(&result, folder.path()).unwrap();
     assert_eq!(third, first.with_file_name("test-3.json"));
     let expected = ["test-2.json", "test-3.csv.gz", "test-3.json", "test.csv.gz", "test.json"];
     assert_eq!(names(), expected.map(str::to_owned).into());
     assert_eq!(fs::read(&first).unwrap(), whole);
-    // What cannot be saved leaves no samples alone, and is named.
+    // If a result cannot be saved, its samples are removed, and the error names the file.
     let study = "x".repeat(300);
     let error = save(&StudyResult { study, ..result }, folder.path()).unwrap_err();
     assert!(error.to_string().contains("xxx.csv.gz: "), "{error}");

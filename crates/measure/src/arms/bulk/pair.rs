@@ -87,7 +87,7 @@ impl ProcessPair {
         let unfit = |error: thalweg_channel::Error| Unfit::because(error.to_string());
         let link = self.listener.accept_until(Some(Instant::now() + PATIENCE)).map_err(unfit)?;
         if link.peer().pid != self.far.id() {
-            return Err(Unfit::because("another process called in the helper's place"));
+            return Err(Unfit::because("another process connected instead of the helper"));
         }
         let seat = self.seats;
         self.seats += 1;

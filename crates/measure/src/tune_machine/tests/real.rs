@@ -215,7 +215,7 @@ fn a_way_faster_than_the_reference_fills_its_samples_with_more_transfers() {
     let moved = |arm: &mut SampledArm<'_>| arm.arm.sample(arm.repeats).unwrap().bytes;
     arm.repeats = 3;
     assert_eq!(moved(&mut arm), 3 * 4096);
-    // So long a sample has room for the most there may be, whatever the machine.
+    // A sample of this duration reaches the maximum number of transfers on any machine.
     site.fill(&mut arm, Duration::from_secs(3600), 3);
     assert!(moved(&mut arm) > 100 * 4096);
     site.fill(&mut arm, Duration::ZERO, 3);

@@ -40,7 +40,8 @@ impl<'a> FileAnswer<'a> {
         Self { context, path, file, coding, validator, digest: None }
     }
 
-    /// Returns the answer.
+    /// Evaluates the conditions and ranges of the request, and returns the answer. It may be deferred until the file's
+    /// hash is known.
     pub fn prepare(mut self) -> PreparedAnswer {
         let (context, head) = (self.context, self.context.head);
         let ranges = match self.validator.evaluate(head) {

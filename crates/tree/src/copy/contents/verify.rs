@@ -16,12 +16,12 @@ use crate::{
     read::forget_cached,
 };
 
-/// The end of the comparison of a copy.
+/// The position at which the comparison of a copy with its source ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SinkEnd {
     /// At the end of the copy.
     Own,
-    /// At the end of the source: a device holds more than what was written to it.
+    /// At the end of the source, because a device may be larger than the data written to it.
     OfSource,
 }
 

@@ -49,7 +49,7 @@ struct Conflict<'c> {
     entry: &'c CopyEntry<'c>,
     here: NameAt<'c>,
     source: &'c Stat,
-    /// `true` if the contents of the source are copied, `false` if it is created anew, like a symbolic link.
+    /// `true` if the contents of the source are copied, `false` if it is created again, like a symbolic link.
     as_content: bool,
 }
 

@@ -8,7 +8,7 @@ use crate::commands::copy::shard::Shard;
 
 const FLEET: &str = "Several machines";
 
-/// Which of many processes this is.
+/// The rank of this process among all processes of a sharded copy.
 #[derive(Args, Debug)]
 pub struct ShardArgs {
     /// Share this copy with other processes, as rank R of N (R/N), or by the scheduler (auto)
