@@ -222,7 +222,7 @@ def test_what_cannot_be_done_is_refused_before_anything_is_made(tmp_path: Path) 
     copy.mkdir()
     with pytest.raises(thalweg.Error, match="exists"):
         thalweg.copy_tree(tree, copy)
-    with pytest.raises(thalweg.Error, match="no folder"):
+    with pytest.raises(thalweg.Error, match="is not a directory"):
         thalweg.copy_tree(tree / "holed", tmp_path / "new")
     with pytest.raises(TypeError, match="Executor"):
         thalweg.copy_tree(tree, tmp_path / "new", executor="tcp://scheduler:8786")

@@ -153,7 +153,7 @@ fn every_wrong_name_is_refused_with_what_there_is() {
             "known: 64KiB, 1GiB",
         ),
         ("within = [-inf, 0.5]", "within = [0.95, 1.0]", "1.061 times the lower one"),
-        ("within = [-inf, 0.5]", "within = [-1.0, 0.0]", "above 0"),
+        ("within = [-inf, 0.5]", "within = [-1.0, 0.0]", "greater than 0"),
         (
             "[[claim.flip]]",
             "[[claim.wider]]\ntest = \"ratio\"\narms = [\"a\", \"x\"]\nat = { cell = \"c\", size = \"64KiB\" }\n\
