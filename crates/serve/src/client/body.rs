@@ -147,7 +147,11 @@ impl ResponseBody<'_> {
     /// Reads the line that starts a chunk. `came`: bytes of the body received before it, for an error.
     fn chunk_size(&mut self, came: u64) -> Result<u64, FetchError> {
         loop {
-            match parse_chunk_size(self.connection.unused()) {
+            let unused = self.connection.unused();
+            // httparse reads a line without digits as the last chunk.
+            let has_digit = unused.first().is_none_or(u8::is_ascii_hexdigit);
+            match parse_chunk_size(unused) {
+                _ if !has_digit => return Err(FetchError::broken("invalid chunk size")),
                 Ok(Status::Complete((used, size))) => {
                     self.connection.take(used);
                     return Ok(size);
