@@ -6,7 +6,9 @@ use thalweg_serve::client::Netrc;
 pub fn run(text: &[u8]) {
     let Ok(text) = std::str::from_utf8(text) else { return };
     let Ok(netrc) = Netrc::parse(text) else { return };
-    let of_all = netrc.of("").map(|(login, password)| (login.to_owned(), password.to_owned()));
+    // No machine in the text has a longer name than the text, so only a default entry has this host.
+    let unnamed = "x".repeat(text.len() + 1);
+    let of_all = netrc.of(&unnamed).map(|(login, password)| (login.to_owned(), password.to_owned()));
     for host in ["a", "A", "b.example"] {
         let Some((login, password)) = netrc.of(host) else {
             assert!(of_all.is_none(), "a default entry is of every host");
