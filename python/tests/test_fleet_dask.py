@@ -234,7 +234,7 @@ def test_a_worker_with_another_version_or_that_sees_other_folders_is_named(clust
     if os.geteuid() == 0 and shutil.which("unshare") and not subprocess.run(["unshare", "-m", "true"]).returncode:
         # The staging directory must exist before it is hidden.
         stage(copy).mkdir(0o700)
-        for hidden, why in [(tree, "another folder under the name of the source"), (stage(copy), "file system")]:
+        for hidden, why in [(tree, "another directory at the path of the source"), (stage(copy), "file system")]:
             hide = f'mount -t tmpfs none "{hidden}" && exec "$@"'
             unfit[cluster.worker(before=("unshare", "-m", "sh", "-c", hide, "sh")).pid] = why
     else:
