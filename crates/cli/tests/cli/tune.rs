@@ -203,8 +203,11 @@ fn ways_between_processes_are_measured_cited_and_checked() {
 fn kernels_are_checked_on_distributions_of_sizes_that_tuning_did_not_use() {
     let scratch = Scratch::new();
     let measure = |more: &[&str]| tune(&scratch, &[&["--pair", "memory:memory"], more].concat());
-    let told = ["copies in memory: ", "fills of memory: "];
-    tuned(|| measure(&[]), 6, |text| told.iter().all(|words| text.contains(words)));
+    let found = json(&tuned(|| measure(&["--json"]), 6, |text| has_some(text, "cells")));
+    let cells = found["cells"].as_array().unwrap();
+    for source in ["memory", "fill"] {
+        assert!(cells.iter().any(|cell| cell["source"] == source), "{source} is missing: {found}");
+    }
     let checked = tuned(|| measure(&["--check", "--json"]), 6, |text| has_some(text, "held_out"));
     let checked = json(&checked);
     let held = checked["held_out"].as_array().unwrap();
