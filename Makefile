@@ -9,7 +9,7 @@ PREFIX ?= /usr/local
 DESTDIR ?=
 # Where `make install` keeps the debugging symbols of what it installs, e.g. /usr/lib/debug; empty keeps none.
 SYMBOLS ?=
-# Seconds that `make fuzz` spends on each target; `make audit` spends 15.
+# Seconds that `make fuzz` spends on each target; `make audit` spends 10.
 FUZZ_SECONDS ?= 60
 # `keep`: `make fuzz` adds what it found worth keeping to fuzz/seeds.
 KEEP ?=
@@ -82,7 +82,7 @@ test: start-skips setup lint ## install what is missing (Debian, root), lint, ru
 	tests/setup/skips summary; exit $$status
 
 audit: export THALWEG_SKIPS := $(CARGO_TARGET_DIR)/audit/skips.txt
-audit: export FUZZ_SECONDS := 15
+audit: export FUZZ_SECONDS := 10
 audit: start-skips setup build ## what needs tools built from source or other projects' tests: SUITES of tests/audit/suites, all by default
 	@status=0; tests/audit/run $(SUITES) || status=$$?; tests/setup/skips summary; exit $$status
 

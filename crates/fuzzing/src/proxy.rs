@@ -16,11 +16,7 @@ pub fn run(text: &[u8]) {
     };
     let proxies = match Proxies::of_environment(value) {
         Ok(proxies) => proxies,
-        // A scheme is part of the message, and some inputs have the word there.
-        Err(error) if !text.contains(&format!("{PASSWORD}:")) => {
-            return assert!(!error.to_string().contains(PASSWORD), "{error}");
-        }
-        Err(_) => return,
+        Err(error) => return assert!(!error.to_string().contains(PASSWORD), "{error}"),
     };
     for url in ["http://a.example/f", "https://a.example:8443/f", "http://[::1]/", "http://10.1.2.3/"] {
         let target = FetchUrl::parse(url).expect("a URL");

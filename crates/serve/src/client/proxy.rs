@@ -8,6 +8,9 @@ use url::Url;
 
 use super::{FetchError, FetchUrl};
 
+/// Schemes of proxies that curl supports and this client does not.
+const KNOWN_SCHEMES: [&str; 5] = ["https", "socks4", "socks4a", "socks5", "socks5h"];
+
 /// Decides which proxy serves which server.
 #[derive(Clone, Debug, Default)]
 pub struct Proxies {
@@ -72,7 +75,9 @@ impl HttpProxy {
         let usage = |why: &str| FetchError::Usage(format!("{name}: {why}"));
         let url = Url::parse(&full).map_err(|_| usage("not a valid proxy URL"))?;
         if url.scheme() != "http" {
-            let scheme = url.scheme();
+            // An unknown scheme may be the name of a user, and the rest a password.
+            let known = KNOWN_SCHEMES.into_iter().find(|known| *known == url.scheme());
+            let scheme = known.unwrap_or("such");
             let why = format!("{name}: {scheme} proxies are not supported; use an http proxy");
             return Err(FetchError::Unsupported(why));
         }
