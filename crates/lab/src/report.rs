@@ -7,6 +7,7 @@
 
 mod answers;
 mod articles;
+mod cards;
 mod cell_charts;
 mod cell_results;
 mod chart;

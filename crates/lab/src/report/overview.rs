@@ -68,10 +68,10 @@ pub struct OverviewLine {
 }
 
 /// A figure with its interval, the range in which it must lie, and the verdict.
-struct SeenClaim {
-    value: Option<[f64; 3]>,
-    within: Option<[f64; 2]>,
-    verdict: ClaimVerdict,
+pub struct SeenClaim {
+    pub value: Option<[f64; 3]>,
+    pub within: Option<[f64; 2]>,
+    pub verdict: ClaimVerdict,
 }
 
 const WIDTH: f64 = 150.0;
@@ -124,7 +124,7 @@ pub fn overview(inputs: &[ReportInput]) -> Option<Overview> {
 }
 
 /// Returns the results of a claim as published and under modern conditions.
-fn columns(claim: &ClaimResult) -> [Option<SeenClaim>; 2] {
+pub fn columns(claim: &ClaimResult) -> [Option<SeenClaim>; 2] {
     let value = |figure: [Option<f64>; 3]| Some([figure[0]?, figure[1]?, figure[2]?]);
     let published = SeenClaim {
         value: value([claim.measured, claim.lo, claim.hi]),

@@ -10,6 +10,7 @@ use serde_json::Value as Json;
 
 use super::{
     answers,
+    cards::cards,
     cell_charts::{self, CellView},
     chart::Scope,
     claims::{self, ClaimView},
@@ -92,7 +93,11 @@ pub fn html(inputs: &[ReportInput]) -> Result<String, ReportError> {
         .enumerate()
         .map(|(number, runs)| study_view(runs, format!("s{number}")))
         .collect();
-    render("page.html", context! { studies => Serde(studies), overview => Serde(overview(inputs)) })
+    let (cards, overview) = (Serde(cards(inputs)), Serde(overview(inputs)));
+    render(
+        "page.html",
+        context! { studies => Serde(studies), cards => cards, overview => overview },
+    )
 }
 
 /// Renders a page of drawings for the newest run of each study: the winners, and every ratio and speed with the data

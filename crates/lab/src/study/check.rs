@@ -56,6 +56,11 @@ impl StudyFile {
         for claim in &self.claims {
             self.check_claim(claim, catalogue).map_err(|e| format!("claim {}: {e}", claim.id))?;
         }
+        if let Some(card) = &self.card
+            && !self.claims.iter().any(|claim| claim.id == card.claim)
+        {
+            return Err(format!("card: no claim {:?}", card.claim));
+        }
         for item in &self.source.items {
             self.check_item(item).map_err(|e| format!("item {:?}: {e}", item.text))?;
         }

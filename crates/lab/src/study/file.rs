@@ -22,6 +22,9 @@ pub struct StudyFile {
     pub only_by_name: bool,
     /// The article: its parameters, tables and other content.
     pub source: Article,
+    /// The main claim, which the report shows first.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub card: Option<Card>,
     /// The comparisons: which arms, at which sizes and loads.
     #[serde(rename = "cell")]
     pub cells: Vec<StudyCell>,
@@ -31,6 +34,24 @@ pub struct StudyFile {
     /// The published statements, in a form that can be checked.
     #[serde(rename = "claim", default)]
     pub claims: Vec<Claim>,
+}
+
+/// The main claim of an article, as the report introduces it.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Card {
+    /// The claim whose verdict and figures are shown.
+    pub claim: String,
+    /// The article's own words.
+    pub quote: String,
+    /// An English translation of the quote, if it needs one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub translation: Option<String>,
+    /// What the ratio is, and on which side of 1 which method wins.
+    pub measures: String,
+    /// The article's figure in terms of the measured ratio, if the claim's own is of another kind.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub published: Option<f64>,
 }
 
 #[derive(Clone, Debug, Deserialize, Serialize)]

@@ -74,7 +74,10 @@ fn a_result_without_its_study_file_still_has_a_page() {
     alone.study = None;
     let page = page(&[alone]);
     assert!(!page.contains("What was published"));
-    assert!(page.contains("What wins where") && page.contains("What wins here"));
+    assert!(
+        page.contains("What wins where")
+            && page.contains("The fastest method, its lead, and what changes it")
+    );
 }
 
 #[test]
