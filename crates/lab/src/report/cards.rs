@@ -31,7 +31,7 @@ pub struct CardView {
     pub translation: Option<String>,
     pub answer: String,
     pub badge: Badge,
-    /// What the figures of the chart are.
+    /// The ratio that the chart shows.
     pub measures: String,
     /// The chart as a complete drawing; `None` without any figure.
     pub drawing: Option<String>,
@@ -52,7 +52,7 @@ const FOOT: f64 = 24.0;
 /// Room for the figures beside the bars.
 const FIGURES: f64 = 128.0;
 
-/// Returns a card for each study whose file names its main claim.
+/// Returns a card for each study with a main claim.
 pub fn cards(inputs: &[ReportInput]) -> Vec<CardView> {
     let machines = ReportMachine::all(inputs);
     let studies = history::by_study(inputs);
@@ -61,7 +61,7 @@ pub fn cards(inputs: &[ReportInput]) -> Vec<CardView> {
         let scope = Scope { id: "", result: &shown.result, study: shown.study.as_ref() };
         let card = scope.study?.card.as_ref()?;
         let place = shown.result.claims.iter().position(|claim| claim.id == card.claim)?;
-        let found = Found::all(&machines, &scope, card);
+        let found = CardFinding::all(&machines, &scope, card);
         Some(CardView {
             anchor: format!("s{number}-k{place}"),
             study: shown.result.study.clone(),
@@ -78,14 +78,14 @@ pub fn cards(inputs: &[ReportInput]) -> Vec<CardView> {
 }
 
 /// The finding of one machine.
-struct Found {
+struct CardFinding {
     letter: char,
     seen: SeenClaim,
     /// `true` if nothing was measured as published, so that this is the check under modern conditions.
     is_wider: bool,
 }
 
-impl Found {
+impl CardFinding {
     fn all(machines: &[ReportMachine<'_>], scope: &Scope<'_>, card: &Card) -> Vec<Self> {
         let of = |machine: &ReportMachine<'_>| {
             let run = machine.run(&scope.result.study)?;
@@ -101,14 +101,14 @@ impl Found {
 }
 
 /// Returns the verdict of all machines; undecided if they differ.
-fn common(found: &[Found]) -> ClaimVerdict {
+fn common(found: &[CardFinding]) -> ClaimVerdict {
     let mut all = found.iter().map(|one| one.seen.verdict);
     let first = all.next().unwrap_or(ClaimVerdict::NotRunnable);
     if all.all(|verdict| verdict == first) { first } else { ClaimVerdict::Undecided }
 }
 
 /// Returns the answer, such as `Contradicted on 2 of 3 machines, undecided on 1. Measured with today's conditions.`
-fn answer(found: &[Found]) -> String {
+fn answer(found: &[CardFinding]) -> String {
     let order = [
         ClaimVerdict::Reproduced,
         ClaimVerdict::Contradicted,
@@ -139,7 +139,7 @@ fn answer(found: &[Found]) -> String {
     format!("{text}{of}.{wider}")
 }
 
-fn bars(scope: &Scope<'_>, claim: &ClaimResult, card: &Card, found: &[Found]) -> Vec<Bar> {
+fn bars(scope: &Scope<'_>, claim: &ClaimResult, card: &Card, found: &[CardFinding]) -> Vec<Bar> {
     let said = card.published.or_else(|| published(scope, claim));
     let said =
         said.map(|value| Bar { label: "article".to_owned(), value: [value; 3], class: "bar said" });
@@ -156,7 +156,12 @@ fn bars(scope: &Scope<'_>, claim: &ClaimResult, card: &Card, found: &[Found]) ->
 }
 
 /// Draws a bar from 1 to each ratio on a logarithmic axis, with its interval.
-fn draw(scope: &Scope<'_>, claim: &ClaimResult, card: &Card, found: &[Found]) -> Option<String> {
+fn draw(
+    scope: &Scope<'_>,
+    claim: &ClaimResult,
+    card: &Card,
+    found: &[CardFinding],
+) -> Option<String> {
     let bars = bars(scope, claim, card, found);
     if bars.iter().all(|bar| bar.class == "bar said") {
         return None;
@@ -195,8 +200,8 @@ fn draw(scope: &Scope<'_>, claim: &ClaimResult, card: &Card, found: &[Found]) ->
 mod tests {
     use super::*;
 
-    fn found(verdicts: &[ClaimVerdict]) -> Vec<Found> {
-        let one = |verdict: &ClaimVerdict| Found {
+    fn found(verdicts: &[ClaimVerdict]) -> Vec<CardFinding> {
+        let one = |verdict: &ClaimVerdict| CardFinding {
             letter: 'A',
             seen: SeenClaim { value: Some([2.0, 1.9, 2.1]), within: None, verdict: *verdict },
             is_wider: false,

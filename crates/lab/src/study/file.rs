@@ -22,7 +22,7 @@ pub struct StudyFile {
     pub only_by_name: bool,
     /// The article: its parameters, tables and other content.
     pub source: Article,
-    /// The main claim, which the report shows first.
+    /// The main claim, shown first in the report.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub card: Option<Card>,
     /// The comparisons: which arms, at which sizes and loads.
@@ -40,14 +40,14 @@ pub struct StudyFile {
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Card {
-    /// The claim whose verdict and figures are shown.
+    /// The claim with the verdict and figures to show.
     pub claim: String,
     /// The article's own words.
     pub quote: String,
     /// An English translation of the quote, if it needs one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub translation: Option<String>,
-    /// What the ratio is, and on which side of 1 which method wins.
+    /// Describes the ratio, and names the winner above or below 1.
     pub measures: String,
     /// The article's figure in terms of the measured ratio, if the claim's own is of another kind.
     #[serde(default, skip_serializing_if = "Option::is_none")]
