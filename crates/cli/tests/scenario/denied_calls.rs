@@ -1,13 +1,20 @@
 //! Containers refuse calls, some by EPERM and some by ENOSYS: the copy steps down, says so, and is right.
 
 use serde_json::Value;
-use std::{fs, path::Path};
+use std::{
+    fs,
+    io::{Read, Write},
+    os::unix::{fs::symlink, net::UnixStream},
+    path::Path,
+    thread,
+    time::Duration,
+};
 
 use crate::support::{
     Scratch, bytes,
-    deny::{Call, FAST, LINK, LOCK, RENAME, run_without},
+    deny::{Call, FAST, LINK, LOCK, OPEN_BENEATH, RENAME, run_without, start_without},
     methods_calling, mounts, names,
-    run::Ran,
+    run::{GUARD, Ran},
     skip, thalweg,
 };
 
@@ -264,5 +271,46 @@ fn a_hard_link_that_is_refused_becomes_a_copy_and_that_is_said() {
     );
     for name in ["a", "b", "c"] {
         bytes::expect(&scratch.join("new").join(name), 1, LEN);
+    }
+}
+
+#[test]
+fn without_openat2_a_server_follows_no_link() {
+    let test = "without_openat2_a_server_follows_no_link";
+    let scratch = Scratch::new();
+    let root = scratch.folder("root");
+    fs::create_dir(root.join("folder")).unwrap();
+    fs::write(root.join("folder/file"), "text").unwrap();
+    fs::write(scratch.join("outside"), "secret").unwrap();
+    symlink("../outside", root.join("out")).unwrap();
+    symlink("/etc", root.join("absolute")).unwrap();
+    symlink("folder", root.join("in")).unwrap();
+    for (name, errno) in ERRNOS {
+        let socket = scratch.join(name);
+        let mut serve = thalweg();
+        serve.args(["serve", "--listen"]).arg(&socket).arg(&root);
+        let mut served = match start_without(&[&OPEN_BENEATH], errno, &mut serve) {
+            Ok(served) => served,
+            Err(reason) => return skip(test, &format!("no seccomp: {reason}")),
+        };
+        let ask = |path: &str| {
+            let mut stream = UnixStream::connect(&socket).unwrap();
+            stream.set_read_timeout(Some(GUARD)).unwrap();
+            stream.write_all(format!("GET {path} HTTP/1.0\r\n\r\n").as_bytes()).unwrap();
+            let mut answer = String::new();
+            stream.read_to_string(&mut answer).unwrap();
+            answer
+        };
+        while UnixStream::connect(&socket).is_err() {
+            assert!(!served.has_ended(), "{}", served.finish().said());
+            thread::sleep(Duration::from_millis(5));
+        }
+        for found in ["/folder/file", "/folder/"] {
+            assert_eq!(ask(found).split(' ').nth(1), Some("200"), "{found} {name}");
+        }
+        for nothing in ["/in/file", "/in/", "/out", "/absolute/passwd", "/folder/%2e%2e/out"] {
+            assert_eq!(ask(nothing).split(' ').nth(1), Some("404"), "{nothing} {name}");
+        }
+        let _ = served.child().kill();
     }
 }

@@ -45,7 +45,7 @@ mod worker;
 
 pub use error::ServeError;
 pub use log::{AccessLog, Format};
-pub use open::Follow;
 pub use options::{ListenAddress, ServeOptions, Timeouts};
 pub use running::{RunningServer, size_of};
 pub use send_buffer::ONE_SEND;
+pub use thalweg_tree::install::FollowLinks;

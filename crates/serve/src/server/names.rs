@@ -1,12 +1,10 @@
 //! A sorted, packed list of directory entries: about 6 bytes plus the name per entry.
 
-use std::{cmp::Ordering, mem::MaybeUninit};
+use std::cmp::Ordering;
 
-use rustix::{
-    fd::AsFd,
-    fs::{FileType, RawDir},
-};
+use rustix::{fd::AsFd, fs::FileType};
 use thalweg_sys::Errno;
+use thalweg_tree::install::{each_entry, listing_buffer};
 
 /// Sorted names of a directory, or of a section of it if the directory does not fit in memory.
 #[derive(Debug, Default)]
@@ -29,8 +27,6 @@ pub struct ReadRules<'r> {
     pub room: usize,
 }
 
-// Size of the buffer for `getdents64`, in bytes.
-const ENTRIES: usize = 32 << 10;
 /// Number of names between two calls of `check_cancelled`.
 const QUESTION: usize = 1024;
 /// Minimum size of a list, in bytes: enough for several names of the maximum length.
@@ -47,34 +43,26 @@ impl NameList {
         let room = rules.room.clamp(LEAST, u32::MAX as usize / 2);
         let mut list = Self::default();
         let mut ceiling: Option<Vec<u8>> = None;
-        let mut buffer = vec![MaybeUninit::uninit(); ENTRIES];
-        let mut entries = RawDir::new(directory, &mut buffer);
         let mut seen = 0_usize;
-        while let Some(entry) = entries.next() {
-            let entry = match entry {
-                // A signal (EINTR) does not end the read.
-                Err(Errno::INTR) => continue,
-                entry => entry?,
-            };
+        let mut cancelled = Ok(());
+        each_entry(directory, &mut listing_buffer(), |entry| {
             seen += 1;
             if seen.is_multiple_of(QUESTION) {
-                check_cancelled(list.held())?;
+                cancelled = check_cancelled(list.held());
             }
             let name = entry.file_name().to_bytes();
-            let is_hidden = name.starts_with(b".");
-            if name == b"." || name == b".." || is_hidden && !rules.with_hidden {
-                continue;
-            }
+            let is_hidden = name.starts_with(b".") && !rules.with_hidden;
             let is_above = ceiling.as_deref().is_some_and(|ceiling| name > ceiling);
-            if name <= rules.after || is_above {
-                continue;
+            if !is_hidden && !is_above && name > rules.after {
+                list.push(entry.file_type(), name);
+                if list.len() > room {
+                    list.keep_lower_half();
+                    ceiling = list.last().map(<[u8]>::to_vec);
+                }
             }
-            list.push(entry.file_type(), name);
-            if list.len() > room {
-                list.keep_lower_half();
-                ceiling = list.last().map(<[u8]>::to_vec);
-            }
-        }
+            cancelled.is_ok()
+        })?;
+        cancelled?;
         list.sort();
         list.bytes.shrink_to_fit();
         list.starts.shrink_to_fit();

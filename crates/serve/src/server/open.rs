@@ -1,24 +1,19 @@
-//! Resolves a path below the root to an open file. Never leaves the root, and never opens a file for which `open` may block.
+//! Resolves a path below the root to an open file. Never opens a file for which `open` may block.
 
 use std::{
     cell::RefCell,
     ffi::OsString,
     os::{
-        fd::{AsFd, BorrowedFd, OwnedFd},
+        fd::{AsFd, OwnedFd},
         unix::ffi::OsStrExt,
     },
     path::{Component, Path, PathBuf},
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::Arc,
 };
 
-use rustix::fs::{
-    AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags, Stat, fstat, open, openat, openat2, statat,
-};
-use thalweg_core::cadence::ATTEMPTS;
+use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, Stat, fstat, open, openat, statat};
 use thalweg_sys::Errno;
+use thalweg_tree::install::{Beneath, FollowLinks};
 
 use super::{
     error::ServeError,
@@ -28,29 +23,14 @@ use super::{
 };
 use crate::http::status::HttpStatus;
 
-/// The symbolic links that are followed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Follow {
-    /// No symbolic links.
-    None,
-    /// Links that stay below the root at every step of the resolution.
-    #[default]
-    Inside,
-    /// All symbolic links.
-    Any,
-}
-
 /// The served directory or file.
 #[derive(Debug)]
 pub struct ServedRoot {
-    directory: OwnedFd,
+    beneath: Beneath<OwnedFd>,
     /// Name of the directory, for display.
     pub name: String,
     /// If a file is served: its name in `directory`. No other name is served.
     pub only: Option<OsString>,
-    follow: Follow,
-    /// `true` if the kernel or a seccomp filter does not allow `openat2`.
-    must_walk: AtomicBool,
 }
 
 /// The result of a lookup.
@@ -66,7 +46,7 @@ const PATH: OFlags = OFlags::PATH.union(OFlags::CLOEXEC);
 
 impl ServedRoot {
     /// Opens the directory or file to be served.
-    pub fn open(path: &Path, follow: Follow) -> Result<Self, ServeError> {
+    pub fn open(path: &Path, links: FollowLinks) -> Result<Self, ServeError> {
         let failed = |errno| ServeError::Root { path: path.to_owned(), errno };
         let path_of_file =
             |path: &Path| Some((path.parent()?.to_owned(), path.file_name()?.to_owned()));
@@ -86,8 +66,8 @@ impl ServedRoot {
         let flags = PATH | OFlags::DIRECTORY;
         let directory = openat(CWD, &directory, flags, Mode::empty()).map_err(failed)?;
         // A file that the caller named through a link is served, too.
-        let follow = if only.is_some() { Follow::Any } else { follow };
-        Ok(Self { directory, name, only, follow, must_walk: AtomicBool::new(false) })
+        let links = if only.is_some() { FollowLinks::Anywhere } else { links };
+        Ok(Self { beneath: Beneath::new(directory, links), name, only })
     }
 
     /// Finds a path below the root. A file that is open in the store is not opened again.
@@ -149,9 +129,9 @@ impl ServedRoot {
     /// Returns the metadata of a regular file if one call suffices to get it. This holds for a single name that is not a link,
     /// and for every path if all links may be followed.
     fn glance(&self, path: &Path) -> Option<Stat> {
-        let flags = match self.follow {
-            Follow::Any => AtFlags::empty(),
-            Follow::Inside | Follow::None => {
+        let flags = match self.beneath.links() {
+            FollowLinks::Anywhere => AtFlags::empty(),
+            FollowLinks::Inside | FollowLinks::Never => {
                 let mut names = path.components();
                 let is_name = matches!(names.next(), Some(Component::Normal(_)));
                 if !is_name || names.next().is_some() {
@@ -160,7 +140,7 @@ impl ServedRoot {
                 AtFlags::SYMLINK_NOFOLLOW
             }
         };
-        let stat = statat(&self.directory, path, flags).ok()?;
+        let stat = statat(self.beneath.root(), path, flags).ok()?;
         (kind(&stat) == FileType::RegularFile).then_some(stat)
     }
 
@@ -171,27 +151,7 @@ impl ServedRoot {
 
     /// Returns a descriptor of the path. With `PATH`, the descriptor only identifies the file and cannot be read.
     fn resolve(&self, path: &Path, how: OFlags) -> Result<OwnedFd, Errno> {
-        let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
-        let flags = match self.follow {
-            Follow::Any => return openat(&self.directory, path, how, Mode::empty()),
-            Follow::Inside => ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS,
-            Follow::None => ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS,
-        };
-        if self.must_walk.load(Ordering::Relaxed) {
-            return walk(self.directory.as_fd(), path, how);
-        }
-        for _ in 0..ATTEMPTS {
-            match openat2(&self.directory, path, how, Mode::empty(), flags) {
-                // Another process renamed a directory of the path during the call.
-                Err(Errno::AGAIN) => {}
-                Err(Errno::NOSYS | Errno::PERM) => {
-                    self.must_walk.store(true, Ordering::Relaxed);
-                    return walk(self.directory.as_fd(), path, how);
-                }
-                answer => return answer,
-            }
-        }
-        Err(Errno::AGAIN)
+        self.beneath.open(path.as_os_str().as_bytes(), how)
     }
 }
 
@@ -200,22 +160,6 @@ fn displayed(directory: &Path) -> String {
     let absolute = directory.canonicalize();
     let name = absolute.as_deref().unwrap_or(directory).file_name();
     name.map_or_else(|| "/".to_owned(), |name| name.to_string_lossy().into_owned())
-}
-
-/// Resolves a path name by name, without `openat2`. Symbolic links are not followed.
-fn walk(directory: BorrowedFd<'_>, path: &Path, how: OFlags) -> Result<OwnedFd, Errno> {
-    let step = PATH | OFlags::NOFOLLOW;
-    let mut here = openat(directory, ".", step, Mode::empty())?;
-    let mut names = path.iter().peekable();
-    while let Some(name) = names.next() {
-        if name.as_bytes() == b".." {
-            return Err(Errno::XDEV);
-        }
-        let flags = if names.peek().is_some() { step } else { how | OFlags::NOFOLLOW };
-        here = openat(&here, name, flags, Mode::empty())?;
-    }
-    let (stat, fd) = look(here)?;
-    if kind(&stat) == FileType::Symlink { Err(Errno::LOOP) } else { Ok(fd) }
 }
 
 fn look(fd: OwnedFd) -> Result<(Stat, OwnedFd), Errno> {
@@ -271,34 +215,20 @@ mod tests {
     #[test]
     fn links_lead_as_far_as_they_may() {
         let place = place();
-        for follow in [Follow::None, Follow::Inside, Follow::Any] {
+        for follow in [FollowLinks::Never, FollowLinks::Inside, FollowLinks::Anywhere] {
             let root = ServedRoot::open(&place.path().join("root"), follow).unwrap();
-            let if_at_least = |least: Follow, kind| {
+            let if_at_least = |least: FollowLinks, kind| {
                 if follow as u8 >= least as u8 { Ok(kind) } else { Err(404) }
             };
             assert_eq!(found(&root, ""), Ok("folder"));
             assert_eq!(found(&root, "folder/file"), Ok("file"));
-            assert_eq!(found(&root, "in/file"), if_at_least(Follow::Inside, "file"));
-            assert_eq!(found(&root, "out"), if_at_least(Follow::Any, "file"));
-            assert_eq!(found(&root, "absolute"), if_at_least(Follow::Any, "folder"));
-            assert_eq!(found(&root, "around/file"), if_at_least(Follow::Any, "file"));
+            assert_eq!(found(&root, "in/file"), if_at_least(FollowLinks::Inside, "file"));
+            assert_eq!(found(&root, "out"), if_at_least(FollowLinks::Anywhere, "file"));
+            assert_eq!(found(&root, "absolute"), if_at_least(FollowLinks::Anywhere, "folder"));
+            assert_eq!(found(&root, "around/file"), if_at_least(FollowLinks::Anywhere, "file"));
             for nothing in ["loop", "fifo", "none", "folder/file/x", &"x".repeat(300)] {
                 assert_eq!(found(&root, nothing), Err(404), "{nothing}");
             }
-        }
-    }
-
-    #[test]
-    fn without_openat2_no_link_leads_anywhere() {
-        let place = place();
-        let root = ServedRoot::open(&place.path().join("root"), Follow::Inside).unwrap();
-        root.must_walk.store(true, Ordering::Relaxed);
-        assert_eq!(found(&root, ""), Ok("folder"));
-        assert_eq!(found(&root, "folder/file"), Ok("file"));
-        for nothing in
-            ["in/file", "in", "out", "absolute", "absolute/passwd", "fifo", "..", "folder/.."]
-        {
-            assert_eq!(found(&root, nothing), Err(404), "{nothing}");
         }
     }
 
@@ -307,28 +237,23 @@ mod tests {
         let place = place();
         let at = |name: &str| place.path().join("root/folder").join(name);
         let path = Path::new("folder/file");
-        for must_walk in [false, true] {
-            fs::write(at("file"), "text").unwrap();
-            let root = ServedRoot::open(&place.path().join("root"), Follow::Inside).unwrap();
-            root.must_walk.store(must_walk, Ordering::Relaxed);
-            let stat = root.stat(path).unwrap();
-            let again = || ServedFile::by_name(root.resolve(path, READ)?, &stat).map(|_| ());
-            assert_eq!(again(), Ok(()));
-            fs::write(at("new"), "text").unwrap();
-            fs::rename(at("new"), at("file")).unwrap();
-            assert_eq!(again(), Err(Errno::AGAIN));
-            fs::remove_file(at("file")).unwrap();
-            mkfifoat(CWD, at("file"), Mode::RWXU).unwrap();
-            assert_eq!(again(), Err(Errno::AGAIN), "and nobody waits for a writer");
-            fs::remove_file(at("file")).unwrap();
-        }
+        let root = ServedRoot::open(&place.path().join("root"), FollowLinks::Inside).unwrap();
+        let stat = root.stat(path).unwrap();
+        let again = || ServedFile::by_name(root.resolve(path, READ)?, &stat).map(|_| ());
+        assert_eq!(again(), Ok(()));
+        fs::write(at("new"), "text").unwrap();
+        fs::rename(at("new"), at("file")).unwrap();
+        assert_eq!(again(), Err(Errno::AGAIN));
+        fs::remove_file(at("file")).unwrap();
+        mkfifoat(CWD, at("file"), Mode::RWXU).unwrap();
+        assert_eq!(again(), Err(Errno::AGAIN), "and nobody waits for a writer");
     }
 
     #[test]
     fn a_file_that_is_kept_open_is_found_as_long_as_its_name_leads_to_it() {
         let place = place();
         let at = |name: &str| place.path().join("root").join(name);
-        for follow in [Follow::None, Follow::Inside, Follow::Any] {
+        for follow in [FollowLinks::Never, FollowLinks::Inside, FollowLinks::Anywhere] {
             let root = ServedRoot::open(&place.path().join("root"), follow).unwrap();
             let store = RefCell::default();
             let find = |path: &str| match root.find(Path::new(path), Some(&store)) {
@@ -358,7 +283,7 @@ mod tests {
                 assert_eq!(find(name).map(|_| ()), Err(404));
                 symlink(place.path().join("moved"), at(name)).unwrap();
                 let found = find(name);
-                assert_eq!(found.is_ok(), follow == Follow::Any);
+                assert_eq!(found.is_ok(), follow == FollowLinks::Anywhere);
                 assert_eq!(kept.version.size, 3);
                 fs::remove_file(at(name)).unwrap();
             }
@@ -370,13 +295,13 @@ mod tests {
     fn of_a_file_that_was_named_nothing_else_is_served() {
         let place = place();
         let root =
-            ServedRoot::open(&place.path().join("root/folder/file"), Follow::Inside).unwrap();
+            ServedRoot::open(&place.path().join("root/folder/file"), FollowLinks::Inside).unwrap();
         assert_eq!(found(&root, "file"), Ok("file"));
         for nothing in ["", ".", "folder", "file/x", "./file/"] {
             assert_eq!(found(&root, nothing), Err(404), "{nothing}");
         }
         assert!(matches!(
-            ServedRoot::open(&place.path().join("root/fifo"), Follow::Any),
+            ServedRoot::open(&place.path().join("root/fifo"), FollowLinks::Anywhere),
             Err(ServeError::Kind(_))
         ));
     }

@@ -4,8 +4,9 @@ use std::{net::SocketAddr, os::fd::OwnedFd, path::PathBuf, time::Duration};
 
 use thalweg_core::{Guarantees, Profile, Request};
 use thalweg_sys::user::User;
+use thalweg_tree::install::FollowLinks;
 
-use super::{AccessLog, Follow};
+use super::AccessLog;
 
 /// Default memory limit for data that waits for slow clients, in bytes.
 pub const MEMORY: u64 = 64 << 20;
@@ -22,7 +23,7 @@ pub struct ServeOptions {
     /// Number of workers. `None`: one per core.
     pub threads: Option<usize>,
     /// The symbolic links that are followed.
-    pub follow: Follow,
+    pub follow: FollowLinks,
     /// `true` if names that start with a dot are served.
     pub hidden: bool,
     /// `true` if directories without an `index.html` are listed.
@@ -66,7 +67,7 @@ impl ServeOptions {
             listen: Vec::new(),
             handed: Vec::new(),
             threads: None,
-            follow: Follow::default(),
+            follow: FollowLinks::default(),
             hidden: false,
             listing: true,
             precompressed: false,

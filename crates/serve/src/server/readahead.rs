@@ -189,16 +189,17 @@ mod tests {
     use super::*;
     use crate::server::{
         mailbox::Mailbox,
-        open::{Follow, ServedEntry, ServedRoot},
+        open::{ServedEntry, ServedRoot},
     };
     use rustix::event::{EventfdFlags, eventfd};
     use std::{path::Path, sync::atomic::Ordering};
+    use thalweg_tree::install::FollowLinks;
 
     #[test]
     fn what_was_read_in_is_in_memory() {
         let place = tempfile::tempdir().unwrap();
         std::fs::write(place.path().join("file"), vec![1; 300_000]).unwrap();
-        let root = ServedRoot::open(place.path(), Follow::None).unwrap();
+        let root = ServedRoot::open(place.path(), FollowLinks::Never).unwrap();
         let Ok(ServedEntry::File(file)) = root.find(Path::new("file"), None) else { panic!() };
         let wake = Arc::new(eventfd(0, EventfdFlags::CLOEXEC).unwrap());
         let (helpers, mailbox) = (HelperPool::default(), Arc::new(Mailbox::new(Arc::clone(&wake))));

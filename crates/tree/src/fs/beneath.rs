@@ -17,12 +17,15 @@ use super::list::DIRECTORY;
 use crate::identity::kind;
 
 /// The symbolic links that may be part of a path.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum FollowLinks {
     /// No links: the path fails with ELOOP.
     Never,
     /// Links that do not leave the root at any step. Without `openat2(2)`, no links.
+    #[default]
     Inside,
+    /// All links. The result may be outside of the root.
+    Anywhere,
 }
 
 /// A directory beneath which paths are opened.
@@ -51,6 +54,11 @@ impl<D: AsFd> Beneath<D> {
         &self.root
     }
 
+    /// Returns the links that it follows.
+    pub fn links(&self) -> FollowLinks {
+        self.links
+    }
+
     /// Opens a path of any length. An empty path is the root itself.
     pub fn open(&self, path: &[u8], flags: OFlags) -> Result<OwnedFd, Errno> {
         let path = if path.is_empty() { b"." } else { path };
@@ -61,6 +69,7 @@ impl<D: AsFd> Beneath<D> {
         let rules = match self.links {
             FollowLinks::Never => ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS,
             FollowLinks::Inside => ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS,
+            FollowLinks::Anywhere => return openat(dir, path, flags, Mode::empty()),
         };
         if self.needs_names.load(Ordering::Relaxed) {
             return open_by_names(dir, path, flags);

@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 use thalweg_core::quantity::{parse_duration, parse_rate, parse_some_bytes};
-use thalweg_serve::server::{Follow, Format};
+use thalweg_serve::server::{FollowLinks, Format};
 
 use crate::args::MethodArgs;
 
@@ -145,12 +145,12 @@ pub enum Following {
     Any,
 }
 
-impl From<Following> for Follow {
+impl From<Following> for FollowLinks {
     fn from(following: Following) -> Self {
         match following {
-            Following::None => Self::None,
+            Following::None => Self::Never,
             Following::Inside => Self::Inside,
-            Following::Any => Self::Any,
+            Following::Any => Self::Anywhere,
         }
     }
 }

@@ -73,6 +73,9 @@ pub const LIST_ATTRIBUTES: Call = call("flistxattr", libc::SYS_flistxattr);
 pub const GET_ATTRIBUTE: Call = call("fgetxattr", libc::SYS_fgetxattr);
 pub const SET_ATTRIBUTE: Call = call("fsetxattr", libc::SYS_fsetxattr);
 
+/// The call that opens a path beneath a directory.
+pub const OPEN_BENEATH: Call = call("openat2", libc::SYS_openat2);
+
 /// The call that makes a folder.
 pub const FOLDER: Call = call("mkdirat", libc::SYS_mkdirat);
 

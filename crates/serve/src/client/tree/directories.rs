@@ -4,16 +4,20 @@
 use std::{
     cell::Cell,
     ffi::{CStr, CString},
-    os::fd::{AsFd, BorrowedFd, OwnedFd},
+    os::fd::{BorrowedFd, OwnedFd},
     rc::Rc,
 };
 
-use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, fstat, mkdirat, openat, statat};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, fstat, mkdirat, openat, statat};
 use thalweg_core::atomic_file::{CallFailed, failed};
 use thalweg_sys::{Errno, opened::chmod_opened};
+use thalweg_tree::install::{Beneath, FollowLinks, each_entry, listing_buffer};
 
 use super::entry::ListedEntry;
 use crate::client::FetchError;
+
+/// Flags to open a directory of the tree. Entries may be replaced by links at any time.
+const DIRECTORY: OFlags = OFlags::DIRECTORY.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
 /// An open directory of the tree.
 pub struct TreeDirectory {
@@ -26,7 +30,7 @@ pub struct TreeDirectory {
 
 /// Opens directories of a tree and caches the last one: the entries of one directory are adjacent in the list.
 pub struct DirectoryCache<'a> {
-    root: BorrowedFd<'a>,
+    root: Beneath<BorrowedFd<'a>>,
     last: Option<(Vec<u8>, Rc<TreeDirectory>)>,
 }
 
@@ -36,7 +40,7 @@ pub type NameStat = Option<rustix::fs::Stat>;
 impl<'a> DirectoryCache<'a> {
     /// Creates the cache for the directories below `root`.
     pub fn below(root: BorrowedFd<'a>) -> Self {
-        Self { root, last: None }
+        Self { root: Beneath::new(root, FollowLinks::Never), last: None }
     }
 
     /// Returns the directory at this path.
@@ -44,7 +48,7 @@ impl<'a> DirectoryCache<'a> {
         if let Some((_, directory)) = self.last.as_ref().filter(|(last, _)| last == path) {
             return Ok(Rc::clone(directory));
         }
-        let fd = walk(self.root, path, OFlags::PATH)?;
+        let fd = self.open_with(path, OFlags::PATH)?;
         let device = fstat(&fd).map_err(failed("fstat"))?.st_dev;
         let directory = Rc::new(TreeDirectory { fd, device, is_case_sensitive: Cell::new(false) });
         self.last = Some((path.to_owned(), Rc::clone(&directory)));
@@ -53,7 +57,11 @@ impl<'a> DirectoryCache<'a> {
 
     /// Opens the directory at this path for listing and changing its attributes.
     pub fn open_itself(&self, path: &[u8]) -> Result<OwnedFd, CallFailed> {
-        walk(self.root, path, OFlags::RDONLY)
+        self.open_with(path, OFlags::RDONLY)
+    }
+
+    fn open_with(&self, path: &[u8], access: OFlags) -> Result<OwnedFd, CallFailed> {
+        self.root.open(path, access | DIRECTORY).map_err(failed("openat"))
     }
 
     /// Creates the directory of an entry. `is_fresh`: `true` if the root was empty before this run. `is_ours`: `true`
@@ -78,7 +86,8 @@ impl<'a> DirectoryCache<'a> {
         }
         if is_ours {
             // An earlier run may have set the final mode already, which may forbid access.
-            let opened = walk(above.fd.as_fd(), name.to_bytes(), OFlags::PATH)?;
+            let opened = openat(&above.fd, &name, OFlags::PATH | DIRECTORY, Mode::empty());
+            let opened = opened.map_err(failed("openat"))?;
             chmod_opened(&opened, 0o700).map_err(failed("fchmodat2"))?;
         }
         Ok(())
@@ -117,13 +126,13 @@ impl TreeDirectory {
                 return Ok(true);
             }
         }
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        for entry in Dir::read_from(openat(&self.fd, c".", flags, Mode::empty())?)? {
-            if entry?.file_name() == name {
-                return Ok(true);
-            }
-        }
-        Ok(false)
+        let listed = openat(&self.fd, c".", OFlags::RDONLY | DIRECTORY, Mode::empty())?;
+        let mut found = false;
+        each_entry(listed, &mut listing_buffer(), |entry| {
+            found = entry.file_name() == name;
+            !found
+        })?;
+        Ok(found)
     }
 }
 
@@ -131,28 +140,13 @@ fn swap_case(byte: u8) -> u8 {
     if byte.is_ascii_alphabetic() { byte ^ 0x20 } else { byte }
 }
 
-fn walk(root: BorrowedFd<'_>, path: &[u8], last: OFlags) -> Result<OwnedFd, CallFailed> {
-    const STEP: OFlags = OFlags::DIRECTORY.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
-    let open = |dir: BorrowedFd<'_>, name: &[u8], is_last: bool| {
-        let flags = STEP | if is_last { last } else { OFlags::PATH };
-        openat(dir, name, flags, Mode::empty()).map_err(failed("openat"))
-    };
-    if path.is_empty() {
-        return open(root, b".", true);
-    }
-    let mut names = path.split(|byte| *byte == b'/').peekable();
-    let mut here: Option<OwnedFd> = None;
-    while let Some(name) = names.next() {
-        let dir = here.as_ref().map_or(root, AsFd::as_fd);
-        here = Some(open(dir, name, names.peek().is_none())?);
-    }
-    here.ok_or(CallFailed { call: "openat", errno: Errno::NOENT })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::{fs, os::unix::fs::symlink};
+    use std::{
+        fs,
+        os::{fd::AsFd, unix::fs::symlink},
+    };
 
     #[test]
     fn a_link_on_the_way_is_not_followed() {

@@ -11,11 +11,12 @@ use std::{
 
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, openat, readlinkat, symlinkat, unlinkat};
 use thalweg_core::atomic_file::{
-    AtomicFile, Destination, Fsync, Parked, Until, create_new, failed, name::unique,
-    ownership::is_own, rename, unlink,
+    AtomicFile, Destination, Fsync, Parked, Until, create_new, failed, ownership::is_own,
 };
 use thalweg_sys::{Errno, io};
-use thalweg_tree::install::{EntryAttributes, InheritFrom, inherit_from_replaced};
+use thalweg_tree::install::{
+    EntryAttributes, InheritFrom, inherit_from_replaced, replace_by_symlink,
+};
 
 use super::{
     directories::{TWICE, TreeDirectory},
@@ -151,14 +152,7 @@ impl InstallPolicy {
             }
             Some(_) => {}
         }
-        let temporary = unique(&name);
-        symlinkat(target, fd, &temporary).map_err(failed("symlinkat"))?;
-        let given = attributes.give_to_link(fd, &temporary);
-        let done =
-            given.and_then(|()| rename(fd, &temporary, &name, false).map_err(failed("renameat2")));
-        done.inspect_err(|_| {
-            let _ = unlink(fd, &temporary);
-        })?;
+        replace_by_symlink(fd, &name, target, &attributes)?;
         Ok(true)
     }
 
