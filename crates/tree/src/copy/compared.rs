@@ -172,8 +172,7 @@ impl CopyWorker<'_> {
             return self.note_change(entry, ChangeAction::Create, source, none);
         };
         let mut differs = of_stats(self.run, dir.as_fd(), source, there);
-        let is_equal = !(differs.kind || differs.size || differs.time);
-        differs.content = is_equal || self.run.options.compares_bytes() && !differs.size;
+        differs.content = !differs.any() || self.run.options.compares_bytes() && !differs.size;
         self.note_change(entry, ChangeAction::Replace, source, differs);
     }
 
@@ -223,13 +222,27 @@ impl CopyWorker<'_> {
         }));
     }
 
-    /// Returns `true` if a dry run foresees that this name, whose file is equal, becomes a link to another name.
-    /// `there`: the existing file; `None` if this name will be a new file.
-    pub fn foresees_link(&self, source: &Stat, there: Option<&Stat>) -> bool {
+    /// In a dry run, returns the outcome for one of several names of a source. `there`: the existing file, if it is
+    /// equal to the source; `None` if this name will be a new file.
+    pub fn foresee_name(&self, source: &Stat, there: Option<&Stat>) -> ForeseenName {
         let there = there.map(Id::of);
-        let first = self.shared.foreseen(Id::of(source), there);
-        first != there
+        match self.shared.foreseen(Id::of(source), there) {
+            None => ForeseenName::First,
+            Some(first) if first == there => ForeseenName::Stays,
+            Some(_) => ForeseenName::Linked,
+        }
     }
+}
+
+/// The outcome for a name of a source with several names, in a dry run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ForeseenName {
+    /// The first name met, to which the others will be linked.
+    First,
+    /// The name is a link to the file of the first name.
+    Stays,
+    /// The name becomes a link to the file of the first name.
+    Linked,
 }
 
 /// Returns the path of an entry below the destination.

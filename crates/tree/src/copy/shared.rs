@@ -34,9 +34,11 @@ impl<'r> CopyShared<'r> {
         Self { run, queue, links, pairs, contests, first_names }
     }
 
-    /// Returns the existing file of the first name of this source, and records `there` if this is the first.
-    pub fn foreseen(&self, source: Id, there: Option<Id>) -> Option<Id> {
+    /// Returns the existing file of the first name of this source; `None` if this is the first, which is recorded.
+    pub fn foreseen(&self, source: Id, there: Option<Id>) -> Option<Option<Id>> {
         let mut names = self.first_names.lock().unwrap_or_else(PoisonError::into_inner);
-        *names.entry(source).or_insert(there)
+        let first = names.get(&source).copied();
+        names.entry(source).or_insert(there);
+        first
     }
 }

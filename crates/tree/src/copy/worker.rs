@@ -134,7 +134,8 @@ impl<'r> CopyWorker<'r> {
         let options = self.run.options;
         let is_removed =
             |there: &Existing| there.is_unlinked_by_cp(options, source, entry.named_by_caller());
-        if options.verbose && there.is_some_and(is_removed) {
+        let is_reported = options.verbose && options.sync.is_none();
+        if is_reported && there.is_some_and(is_removed) {
             self.run.events.event(&Event::Removed { destination: &entry.destination_path() });
         }
     }

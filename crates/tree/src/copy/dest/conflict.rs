@@ -8,6 +8,7 @@ use thalweg_sys::Errno;
 use crate::{
     Backup, Becomes, CopyOptions, OverDirectory, Refusal, Skip, Update,
     copy::{
+        compared::of_entry,
         copy_entry::CopyEntry,
         dest::{
             existing::{DestinationVerdict, Existing, SymlinkTarget},
@@ -177,11 +178,24 @@ impl Conflict<'_> {
         {
             return Ok(DestinationVerdict::Skip(Skip::Newer, there));
         }
-        if let Some(reason) = reason_to_skip(run, entry, source, &there.stat, fs) {
+        let reason = reason_to_skip(run, entry, source, &there.stat, fs);
+        if let Some(reason) = reason
+            && !self.shares_other_names(&there)?
+        {
             return Ok(DestinationVerdict::Skip(reason, there));
         }
         self.expect_replaceable(&there)?;
         Ok(DestinationVerdict::Replace(there))
+    }
+
+    /// Returns `true` if new attributes of an equal file would also change names that the source does not link. A new
+    /// file then replaces it.
+    fn shares_other_names(&self, there: &Existing) -> Attempt<bool> {
+        let (run, source) = (self.run, self.source);
+        if run.options.sync.is_none() || there.stat.st_nlink <= source.st_nlink {
+            return Ok(false);
+        }
+        Ok(of_entry(run, self.entry, self.here.dir, source, &there.stat)?.any())
     }
 
     fn expect_replaceable(&self, there: &Existing) -> Attempt<()> {

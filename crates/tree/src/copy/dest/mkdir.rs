@@ -75,7 +75,8 @@ pub(crate) fn enter(
             add_xattrs(run, [&Holder::Fd(source), &Holder::Fd(fd.as_fd())], &mut differs)?;
         }
         let wanted = wanted(run, stat, &own, born, births);
-        if wanted.is_some() || run.options.fsync == Fsync::Always {
+        let is_dressed = wanted.is_some() || run.options.fsync == Fsync::Always;
+        if is_dressed && !run.options.dry_run {
             closing = Some(Closing { xattrs, stat: *stat, wanted: wanted.unwrap_or_default() });
         }
         if entry.named_by_caller() {

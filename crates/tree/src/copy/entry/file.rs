@@ -10,7 +10,7 @@ use crate::{
     AttributeDifferences, ChangeAction, Refusal, Skip,
     copy::{
         attributes::{self, OpenEntry, WantedAttributes},
-        compared::{is_unchanged, of_entry, remove_other_xattrs},
+        compared::{ForeseenName, is_unchanged, of_entry, remove_other_xattrs},
         contents::recheck::is_to_be_replaced,
         copy_entry::CopyEntry,
         dest::{
@@ -150,7 +150,7 @@ fn would_copy(worker: &mut CopyWorker<'_>, entry: &CopyEntry<'_>) -> Attempt<()>
             if let DestinationVerdict::Replace(there) = &verdict { Some(there) } else { None };
         worker.report_removed(entry, there, &stat);
         if worker.run.options.links_names(entry.named_by_caller(), stat.st_nlink) {
-            worker.foresees_link(&stat, None);
+            worker.foresee_name(&stat, None);
         }
         worker.note_copied(entry, &stat, there.map(|there| &there.stat));
         if let Some(room) = &worker.run.room
@@ -198,12 +198,18 @@ fn foresee_kept(
         return Ok(());
     }
     let has_names = worker.run.options.links_names(entry.named_by_caller(), stat.st_nlink);
-    if has_names && worker.foresees_link(stat, Some(there)) {
-        let none = AttributeDifferences::default();
-        worker.note_change(entry, ChangeAction::Link, stat, none);
-        return Ok(());
-    }
-    let differs = of_entry(worker.run, entry, dir.as_fd(), stat, there)?;
+    let none = AttributeDifferences::default();
+    let foreseen =
+        if has_names { worker.foresee_name(stat, Some(there)) } else { ForeseenName::First };
+    let differs = match foreseen {
+        ForeseenName::Linked => {
+            worker.note_change(entry, ChangeAction::Link, stat, none);
+            return Ok(());
+        }
+        // Its attributes change with those of the first name.
+        ForeseenName::Stays => none,
+        ForeseenName::First => of_entry(worker.run, entry, dir.as_fd(), stat, there)?,
+    };
     worker.note_attributes(entry, stat, differs);
     Ok(())
 }
@@ -319,6 +325,9 @@ fn update_attributes(
 ) -> Attempt<()> {
     let Some(dir) = entry.directory.open()? else { return Ok(()) };
     let run = worker.run;
+    // The attributes of a file with several names may have changed under another name.
+    let own = statat(&dir, entry.name, AtFlags::SYMLINK_NOFOLLOW).map_err(at_sink("newfstatat"))?;
+    let there = if Id::of(&own) == Id::of(there) { &own } else { there };
     let differs = of_entry(run, entry, dir.as_fd(), stat, there)?;
     if !differs.any() {
         worker.note_attributes(entry, stat, differs);

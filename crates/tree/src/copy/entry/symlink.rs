@@ -21,7 +21,7 @@ use crate::{
     AttributeDifferences, Becomes, ChangeAction, Refusal, Skip,
     copy::{
         attributes,
-        compared::of_node,
+        compared::{ForeseenName, of_node},
         contents::recheck::check_node,
         copy_entry::CopyEntry,
         dest::{
@@ -146,7 +146,7 @@ pub(crate) fn make_node(
     if run.options.dry_run {
         worker.report_copied(entry, None);
         if counts {
-            worker.foresees_link(stat, None);
+            worker.foresee_name(stat, None);
         }
         note_node(worker, entry, stat, differs);
         return Ok(true);
@@ -210,7 +210,9 @@ fn keep_node(
 ) -> Attempt<bool> {
     let none = AttributeDifferences::default();
     if worker.run.options.dry_run {
-        if has_names && worker.foresees_link(at.stat, Some(&there.stat)) {
+        let is_linked =
+            has_names && worker.foresee_name(at.stat, Some(&there.stat)) == ForeseenName::Linked;
+        if is_linked {
             worker.note_change(entry, ChangeAction::Link, at.stat, none);
         } else {
             worker.note_attributes(entry, at.stat, none);
