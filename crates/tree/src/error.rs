@@ -137,6 +137,12 @@ pub enum Refusal {
     /// The plan of a fleet does not exist yet.
     #[error("no plan yet; the worker of rank 0 creates it")]
     NoPlanYet,
+    /// The source and the destination of a sync overlap.
+    #[error("overlaps the destination, {}", quoted(.0))]
+    Overlaps(PathBuf),
+    /// Another file system is mounted on a directory that a sync would delete.
+    #[error("is a mount point; not deleted")]
+    MountPoint,
     /// No remaining mechanism can move the file.
     #[error("cannot be copied: {0}")]
     NoMechanism(String),
@@ -205,6 +211,8 @@ pub(crate) enum CopyFailure {
     IntoItself(PathBuf, PathBuf),
     /// Not a failure of this file: the copy is being stopped.
     Cancelled,
+    /// Not a failure yet: the file replaces a directory that a sync removes later.
+    Deferred,
 }
 
 pub(crate) type Attempt<T> = Result<T, CopyFailure>;
@@ -245,6 +253,7 @@ impl CopyFailure {
             }
             Self::Differ => Error::DataDiffer { path: sink() },
             Self::LeftDiffering => Error::LeftDiffering { path: sink() },
+            Self::Deferred => Error::Refused { path: sink(), reason: Refusal::OverDirectory },
             Self::Cancelled => Error::Usage(Cancelled.to_string()),
         }
     }

@@ -5,7 +5,7 @@ use std::{ffi::CStr, path::Path};
 use thalweg_core::{Cancelled, atomic_file::ownership::Distrust};
 use thalweg_sys::Errno;
 
-use crate::Error;
+use crate::{Error, SyncChange};
 
 /// Receives the events of a copy. Methods are called concurrently from several threads.
 pub trait Events: Sync {
@@ -128,6 +128,8 @@ pub enum Event<'a> {
         /// The difference from leftovers of this user.
         why: Distrust,
     },
+    /// A sync changed an entry, or would change it in a dry run. Only with `verbose`.
+    Sync(&'a SyncChange<'a>),
     /// The file could not be copied.
     Failed(&'a Error),
     /// The file was copied, but not all of its attributes.

@@ -33,6 +33,7 @@
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 mod acl;
+mod change;
 pub mod compare;
 mod copy;
 mod count;
@@ -58,12 +59,16 @@ mod queue;
 mod ranges;
 mod read;
 mod sources;
+pub mod sync;
 mod threads;
 mod times;
 
 mod xattrs;
 
-pub use copy::report::{Ending, MOST_ERRORS, MOST_STEPS, MechanismShare, TreeReport, Verified};
+pub use change::{AttributeDifferences, ChangeAction, SyncChange, SyncCounts};
+pub use copy::report::{
+    DirectoryCensus, Ending, MOST_ERRORS, MOST_STEPS, MechanismShare, TreeReport, Verified,
+};
 pub use copy::start::copy;
 pub use count::count;
 pub use error::{Error, Refusal};
@@ -72,7 +77,8 @@ pub use exclude::ExcludePatterns;
 pub use journal::Journal;
 pub use listed::ListedFiles;
 pub use options::{
-    Backup, Becomes, CopyOptions, Dereference, Filter, Hash, Preserve, Target, Update, When,
+    Backup, Becomes, CopyOptions, Dereference, Filter, Hash, OverDirectory, Preserve, SyncRules,
+    Target, Update, When,
 };
 pub use ranges::{NotRanges, Ranges};
 pub use read::drop_cached;

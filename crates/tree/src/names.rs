@@ -9,6 +9,9 @@ use thalweg_core::shown;
 
 use crate::Error;
 
+/// The file in the destination of a sync that records its source. It is neither copied nor deleted.
+pub(crate) const STATE_FILE: &CStr = c".thalweg-sync";
+
 /// Converts a name to the type of the standard library.
 pub(crate) fn os(name: &CStr) -> &OsStr {
     os_bytes(name.to_bytes())

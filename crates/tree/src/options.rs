@@ -78,6 +78,29 @@ pub enum Update {
     NoneFail,
 }
 
+/// Selects the handling of an existing directory whose source is not a directory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OverDirectory {
+    /// The entry fails.
+    #[default]
+    Refuse,
+    /// The entry is skipped and listed in [`TreeReport::deferred`](crate::TreeReport::deferred).
+    Defer,
+    /// In a dry run, the directory counts as removed.
+    AssumeGone,
+}
+
+/// The rules by which a sync compares existing entries with their sources.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SyncRules {
+    /// Compare the bytes of files with equal sizes. Otherwise files with equal size and modification time are equal.
+    pub checksum: bool,
+    /// Existing directories whose sources are not directories.
+    pub over_directory: OverDirectory,
+    /// `true` if the sources are entries of the destination; `false` if the content of one source is its content.
+    pub has_entries: bool,
+}
+
 /// Excludes parts of a tree.
 pub trait Filter: std::fmt::Debug + Send + Sync {
     /// Returns `true` to exclude this entry and everything below it. The path is relative to the source that the
@@ -215,6 +238,9 @@ pub struct CopyOptions {
     /// manifest that the caller will write to this path. A source with this path is an error, because the manifest
     /// would replace it.
     pub list: Option<PathBuf>,
+    /// Compare every existing entry with its source, change only the differences, and report each change as
+    /// [`Event::Sync`](crate::Event::Sync). Set by [`sync`](crate::sync::sync).
+    pub sync: Option<SyncRules>,
     /// The data that must be on stable storage at the end.
     pub fsync: Fsync,
     /// Maximum number of bytes per second, over all threads.
@@ -252,6 +278,11 @@ impl CopyOptions {
             Some(Dereference::Never) => false,
             Some(Dereference::CommandLine) => named_by_caller,
         }
+    }
+
+    /// Returns `true` if existing entries are compared by content, as `rsync --checksum` does.
+    pub(crate) fn compares_bytes(&self) -> bool {
+        self.sync.is_some_and(|rules| rules.checksum)
     }
 
     /// Returns `true` if a file may be met again under another name, which is then linked to the first copy.

@@ -24,6 +24,8 @@ pub(crate) enum Holder<'a> {
     Fd(BorrowedFd<'a>),
     /// A path. Symbolic links are followed.
     Path(CString),
+    /// A path. A symbolic link at its end is not followed.
+    Entry(CString),
 }
 
 impl Holder<'_> {
@@ -34,10 +36,20 @@ impl Holder<'_> {
         Self::Path(CString::new(path).unwrap_or_default())
     }
 
+    /// Returns a name in an open directory, without opening it. `follows`: `true` to follow a symbolic link.
+    pub fn of_entry(dir: BorrowedFd<'_>, name: &CStr, follows: bool) -> Self {
+        let is_relative = dir.as_raw_fd() >= 0 && !name.to_bytes().starts_with(b"/");
+        let before =
+            if is_relative { format!("/proc/self/fd/{}/", dir.as_raw_fd()) } else { String::new() };
+        let path = CString::new([before.as_bytes(), name.to_bytes()].concat()).unwrap_or_default();
+        if follows { Self::Path(path) } else { Self::Entry(path) }
+    }
+
     fn list(&self, buffer: &mut [u8]) -> Result<usize, Errno> {
         match self {
             Self::Fd(fd) => fs::flistxattr(fd, buffer),
             Self::Path(path) => fs::listxattr(&**path, buffer),
+            Self::Entry(path) => fs::llistxattr(&**path, buffer),
         }
     }
 
@@ -45,6 +57,7 @@ impl Holder<'_> {
         match self {
             Self::Fd(fd) => fs::fgetxattr(fd, name, buffer),
             Self::Path(path) => fs::getxattr(&**path, name, buffer),
+            Self::Entry(path) => fs::lgetxattr(&**path, name, buffer),
         }
     }
 
@@ -53,6 +66,7 @@ impl Holder<'_> {
         match self {
             Self::Fd(fd) => fs::fsetxattr(fd, name, value, flags),
             Self::Path(path) => fs::setxattr(&**path, name, value, flags),
+            Self::Entry(path) => fs::lsetxattr(&**path, name, value, flags),
         }
     }
 
@@ -60,6 +74,7 @@ impl Holder<'_> {
         match self {
             Self::Fd(fd) => fs::fremovexattr(fd, name),
             Self::Path(path) => fs::removexattr(&**path, name),
+            Self::Entry(path) => fs::lremovexattr(&**path, name),
         }
     }
 }
@@ -138,6 +153,42 @@ impl SourceXattrs {
     /// Returns names and values.
     pub fn pairs(&self) -> &[(CString, Vec<u8>)] {
         &self.0
+    }
+
+    /// Removes the attributes that only root can set, unless this user is root.
+    pub fn settable_by(mut self, uid: u32) -> Self {
+        let is_roots = |name: &CStr| {
+            name.to_bytes().starts_with(b"security.") || name.to_bytes().starts_with(b"trusted.")
+        };
+        self.0.retain(|(name, _)| uid == 0 || !is_roots(name));
+        self
+    }
+
+    /// Returns whether the ACLs differ, and whether other attributes do. Both lists must be sorted.
+    pub fn differs_from(&self, other: &Self) -> (bool, bool) {
+        let differs = |lists: bool| {
+            let of = |taken: &'_ Self| -> Vec<(CString, Vec<u8>)> {
+                taken.0.iter().filter(|(name, _)| is_list(name) == lists).cloned().collect()
+            };
+            of(self) != of(other)
+        };
+        if self == other { (false, false) } else { (differs(true), differs(false)) }
+    }
+
+    /// Removes from `sink` the attributes that it has (`there`) and these do not contain.
+    pub fn remove_others(&self, there: &Self, sink: &Holder<'_>) -> Attempt<()> {
+        let mut first = Ok(());
+        for (name, _) in &there.0 {
+            let is_wanted = self.0.iter().any(|(wanted, _)| wanted == name);
+            if !is_wanted
+                && let Err(errno) = sink.remove(name)
+                && !has_none(errno)
+                && first.is_ok()
+            {
+                first = Err(CopyFailure::Sink("fremovexattr", errno, 0));
+            }
+        }
+        first
     }
 
     /// Removes the file capabilities, which the kernel clears when any process writes to the file.

@@ -24,6 +24,7 @@ mod serve;
 mod stream;
 #[cfg(feature = "lab")]
 mod study;
+mod sync;
 mod transfer_report;
 #[cfg(feature = "lab")]
 mod trial;
@@ -109,6 +110,7 @@ macro_rules! commands {
 
 commands! {
     Copy(CopyArgs),
+    Sync(sync::SyncArgs),
     Pipe(pipe::PipeArgs),
     Send(send::SendArgs),
     Receive(receive::ReceiveArgs),
@@ -156,6 +158,7 @@ impl Cli {
 const EXAMPLES: &str = "\
 Examples:
   thalweg copy -a photos/ /backup/         copy a directory with all attributes
+  thalweg sync --delete photos /backup/p   make a backup equal to a directory
   thalweg copy --tune big.iso /mnt/usb/    measure, then use the fastest method
   thalweg pipe < dump.sql | gzip > d.gz    like pv: progress, and larger pipes
   thalweg send --to job big.iso            to `thalweg receive --from job`

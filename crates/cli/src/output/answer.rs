@@ -40,6 +40,9 @@ pub struct JsonAnswer {
     /// Results of a tree fetch, in addition to the files.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tree: Option<TreeAnswer>,
+    /// Results of a sync, in addition to the files.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sync: Option<SyncAnswer>,
     /// The rank of this worker in a sharded copy, and the results of all workers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fleet: Option<FleetAnswer>,
@@ -87,6 +90,18 @@ pub struct TreeAnswer {
     pub failed: u64,
     /// Entries that the server has and does not list.
     pub left_out: u64,
+}
+
+/// Results of a sync: numbers of entries.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct SyncAnswer {
+    pub created: u64,
+    pub changed: u64,
+    pub deleted: u64,
+    pub unchanged: u64,
+    pub failed: u64,
+    /// The reason why nothing was deleted.
+    pub refused: Option<String>,
 }
 
 /// A worker of a sharded copy.

@@ -1,6 +1,6 @@
 //! A destination directory while it is filled, and the steps that complete it after its last entry.
 
-use rustix::fs::{AtFlags, Stat, Statx, StatxAttributes, StatxFlags, fstat, statx};
+use rustix::fs::{AtFlags, Stat, Statx, StatxAttributes, StatxFlags, fstat, statx, unlinkat};
 use std::{
     os::fd::{AsFd, OwnedFd},
     sync::{
@@ -12,9 +12,10 @@ use thalweg_core::atomic_file::{name::OWN_JOURNAL, sync_directory, unlink};
 use thalweg_sys::{Errno, host::may_tell_at_close, io};
 
 use crate::{
-    Fsync,
+    AttributeDifferences, Fsync,
     copy::{
         attributes::{self, Births, OpenEntry, WantedAttributes},
+        compared::remove_other_xattrs,
         name_at::NameAt,
         run::{Concurrency, CopyRun},
         staged_dir::{StagedDir, note_synced, remove_leftovers},
@@ -39,6 +40,8 @@ pub(crate) struct Directory {
     pub is_staged: bool,
     /// `true` if it contains only entries that this copy created: names can be created without a check.
     pub is_fresh: bool,
+    /// `true` if this run created the directory, or continues one that an earlier run created.
+    pub is_new: bool,
     /// Attributes that the kernel gives to files created in it.
     pub births: Births,
     /// Evidence that the files which an earlier run left in it are intact.
@@ -51,6 +54,8 @@ pub(crate) struct Directory {
     pub is_synced_whole: bool,
     /// Identity of the directory; all zero in a dry run if the directory does not exist.
     pub own: Id,
+    /// The differences of an existing directory from its source, in a sync.
+    pub differs: AttributeDifferences,
     /// `true` if the directory is append-only (`chattr +a`). Determined on first use.
     append_only: OnceLock<bool>,
     // Identity of the source directory.
@@ -85,6 +90,8 @@ pub(crate) struct Entered {
     /// File system on which the walk below stays, with `one_file_system`.
     pub device: u64,
     pub closing: Option<Closing>,
+    /// The differences of an existing directory from its source, in a sync.
+    pub differs: AttributeDifferences,
 }
 
 impl std::fmt::Debug for Directory {
@@ -111,6 +118,7 @@ impl Directory {
                 paths,
                 is_staged: false,
                 is_fresh: false,
+                is_new: false,
                 evidence: WriteEvidence::THIS_BOOT,
                 births,
                 may_tell_at_close,
@@ -120,6 +128,7 @@ impl Directory {
                     .as_ref()
                     .is_some_and(|whole| whole.covers(Id::of(&stat))),
                 own: Id::of(&stat),
+                differs: AttributeDifferences::default(),
                 append_only: OnceLock::new(),
                 id: Id::default(),
                 parent: None,
@@ -151,6 +160,7 @@ impl Directory {
                 paths,
                 is_staged: parent.is_staged || stage.is_some(),
                 // Two source names may be equal here (case folding). Both are then entries of this copy.
+                is_new,
                 is_fresh: (is_new || parent.is_fresh) && !adopted,
                 evidence,
                 births,
@@ -158,6 +168,7 @@ impl Directory {
                 device: entered.device,
                 is_synced_whole: run.whole.as_ref().is_some_and(|whole| whole.covers(own)),
                 own,
+                differs: entered.differs,
                 append_only: OnceLock::new(),
                 id: entered.source,
                 parent: Some(Arc::clone(parent)),
@@ -284,6 +295,11 @@ impl Directory {
             if let Err(failure) = dressed {
                 run.incomplete(failed(failure));
             }
+            if (self.differs.acl || self.differs.xattrs)
+                && let Err(failure) = remove_other_xattrs(run, fd.as_fd(), xattrs)
+            {
+                run.incomplete(failed(failure));
+            }
             if run.options.fsync == Fsync::Always
                 && !self.is_synced_whole
                 && let Err(errno) = io::sync(fd.as_fd())
@@ -309,6 +325,10 @@ impl Directory {
                 run.incomplete(failed(failure));
             }
             return run.failed(failed(error.into()));
+        }
+        if run.options.sync.is_some() {
+            // A sync replaces an entry that is not a directory. A missing name and a directory are errors here.
+            let _ = unlinkat(name_at.dir, name_at.name, AtFlags::empty());
         }
         if let Err(failure) = stage.publish(name_at) {
             // If another process published the name first, no later run would use this staging directory, so it is

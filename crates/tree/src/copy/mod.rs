@@ -1,6 +1,7 @@
 //! Copies trees: a run distributes tasks to workers, and each worker copies one entry at a time.
 
 pub(crate) mod attributes;
+pub(crate) mod compared;
 pub(crate) mod contents;
 pub(crate) mod copy_entry;
 pub(crate) mod descriptors;

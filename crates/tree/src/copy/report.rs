@@ -4,7 +4,7 @@ use serde::Serialize;
 use std::path::PathBuf;
 use thalweg_core::{StepDown, Tuning, driver::ContestResult};
 
-use crate::{Error, Halt, ListedFiles};
+use crate::{Error, Halt, ListedFiles, SyncCounts};
 
 /// Result of a copy.
 #[derive(Debug, Default)]
@@ -34,6 +34,12 @@ pub struct TreeReport {
     pub left_out: u64,
     /// Files whose source changed while it was read.
     pub changed: u64,
+    /// Entries by change, if the copy is a sync.
+    pub sync: SyncCounts,
+    /// Entries of a sync that are still to replace a directory, as paths below the destination.
+    pub deferred: Vec<PathBuf>,
+    /// Source directories that were listed, if the copy is a sync.
+    pub seen: DirectoryCensus,
     /// Result of verification.
     pub verified: Verified,
     /// The files that exist now, with [`CopyOptions::list`](crate::CopyOptions::list).
@@ -61,6 +67,31 @@ pub struct TreeReport {
     pub unfinished: Vec<PathBuf>,
     /// Existing files and devices that were only partly overwritten, the first [`MOST_ERRORS`].
     pub torn: Vec<PathBuf>,
+}
+
+/// A number of directories and the file systems they are on. Two censuses of a tree differ if a directory vanished
+/// or a file system was unmounted between them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DirectoryCensus {
+    /// Number of directories.
+    pub count: u64,
+    /// Sum of a hash of their device numbers, modulo 2^64.
+    pub devices: u64,
+}
+
+impl DirectoryCensus {
+    /// Adds one directory.
+    pub fn note(&mut self, device: u64) {
+        // An odd constant spreads small device numbers, so that sums of different sets rarely agree.
+        let mixed = (device ^ 0x9e37_79b9_7f4a_7c15).wrapping_mul(0xff51_afd7_ed55_8ccd);
+        self.count += 1;
+        self.devices = self.devices.wrapping_add(mixed ^ (mixed >> 29));
+    }
+
+    fn add(&mut self, other: Self) {
+        self.count += other.count;
+        self.devices = self.devices.wrapping_add(other.devices);
+    }
 }
 
 /// Result of verification. Files that differ are errors: [`TreeReport::differing`].
@@ -148,6 +179,9 @@ impl TreeReport {
         self.skipped += tally.skipped;
         self.left_out += tally.left_out;
         self.changed += tally.changed;
+        self.sync.add(tally.sync);
+        self.deferred.extend(tally.deferred);
+        self.seen.add(tally.seen);
         self.verified.add(tally.verified);
         self.listed.names.extend(tally.listed);
         self.add_moves(tally.shares, tally.steps_down, tally.looks);
@@ -192,6 +226,7 @@ impl TreeReport {
         self.skipped += later.skipped;
         self.left_out += later.left_out;
         self.changed += later.changed;
+        self.sync.add(later.sync);
         self.verified.add(later.verified);
         self.add_moves(later.shares, later.steps_down, later.looks);
         self.errors.extend(later.errors);
@@ -218,6 +253,9 @@ pub(crate) struct WorkerTally {
     pub skipped: u64,
     pub left_out: u64,
     pub changed: u64,
+    pub sync: SyncCounts,
+    pub deferred: Vec<PathBuf>,
+    pub seen: DirectoryCensus,
     pub verified: Verified,
     pub listed: Vec<Vec<u8>>,
     pub steps_down: Vec<StepDown>,

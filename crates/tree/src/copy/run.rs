@@ -2,7 +2,7 @@
 
 use rustix::{
     fs::{Stat, stat},
-    process::{getegid, geteuid},
+    process::{getegid, geteuid, getgroups},
 };
 use std::{
     collections::HashSet,
@@ -124,6 +124,7 @@ pub(crate) fn share(limit: Option<u64>, wanted: usize) -> (usize, usize) {
 pub(crate) struct Me {
     // Determined on first use.
     umask: OnceLock<Option<u32>>,
+    groups: OnceLock<Vec<u32>>,
     pub uid: u32,
     pub gid: u32,
     /// `true` if new files belong to `uid` and `gid`, so that their owner need not be read.
@@ -141,11 +142,21 @@ impl Me {
         };
         Self {
             umask: OnceLock::new(),
+            groups: OnceLock::new(),
             uid: geteuid().as_raw(),
             gid: getegid().as_raw(),
             owns_what_it_makes: (options.preserve.owner || options.resume)
                 && filesystem(destination).is_ok_and(|fs| plain(&fs)),
         }
+    }
+
+    /// Returns `true` if this user may give files to the group.
+    pub fn may_give_to(&self, gid: u32) -> bool {
+        let groups = || {
+            let all = getgroups().unwrap_or_default();
+            all.into_iter().map(|group| group.as_raw()).chain([self.gid]).collect()
+        };
+        self.uid == 0 || self.groups.get_or_init(groups).contains(&gid)
     }
 
     /// Returns the mode bits that the kernel clears for new files, if they can be determined.

@@ -1,7 +1,7 @@
 //! The main loop of a worker: takes tasks from the queue, lists directories, and dispatches each entry by its file
 //! type.
 
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, fstat, openat, statat};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat, fstat, openat, statat};
 use std::{mem::MaybeUninit, os::fd::AsFd, sync::Arc};
 use thalweg_core::atomic_file::name::is_reserved;
 
@@ -31,6 +31,7 @@ use crate::{
     },
     identity::{Id, kind},
     left_out::UntypedEntry,
+    names::STATE_FILE,
     queue::PackedNames,
 };
 
@@ -140,6 +141,9 @@ impl<'r> CopyWalker<'r> {
         let options = self.run().options;
         let follow = options.follows(entry.named_by_caller());
         if self.is_left_out(entry, listed, follow)? {
+            return Ok(());
+        }
+        if options.sync.is_some() && entry.name == STATE_FILE {
             return Ok(());
         }
         if is_reserved(entry.name) {
@@ -252,6 +256,7 @@ impl<'r> CopyWalker<'r> {
         if directory.is_fresh {
             self.worker.report_copied(entry, None);
         }
+        self.note_directory(entry, &directory, &stat);
         let stays = self.run().options.one_file_system && stat.st_dev != directory.device;
         let address = ReopenAddress { above: entry.from.folder(), name: entry.source, flags };
         // An entry of `Origin::Named` has no parent in which it could be opened again, so its descriptor must stay
@@ -259,6 +264,9 @@ impl<'r> CopyWalker<'r> {
         let kept =
             self.run().kept.as_ref().filter(|_| !matches!(entry.from, SourceDirectory::Named(_)));
         let from = SourceDirectory::Listed(CachedDirectory::new(source, id, &address, kept));
+        if !stays {
+            self.worker.tally.seen.note(stat.st_dev);
+        }
         let listed = if stays { Ok(()) } else { self.list(&directory, &from) };
         drop(from);
         if let Err(failure) = listed {
@@ -266,6 +274,15 @@ impl<'r> CopyWalker<'r> {
         }
         Directory::done(self.run(), directory);
         Ok(())
+    }
+
+    /// Reports a new directory of a sync, or an existing one with other attributes.
+    fn note_directory(&mut self, entry: &CopyEntry<'_>, directory: &Directory, stat: &Stat) {
+        if directory.is_new {
+            self.worker.note_copied(entry, stat, None);
+        } else {
+            self.worker.note_attributes(entry, stat, directory.differs);
+        }
     }
 
     fn list(&mut self, directory: &Arc<Directory>, from: &SourceDirectory) -> Attempt<()> {

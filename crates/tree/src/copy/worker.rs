@@ -8,6 +8,7 @@ use thalweg_sys::buffer::Buffer;
 use crate::{
     Event, Halt, Progress, Skip,
     copy::{
+        compared::deferred_path,
         copy_entry::CopyEntry,
         dest::existing::Existing,
         plans::contest::MethodCache,
@@ -98,6 +99,10 @@ impl<'r> CopyWorker<'r> {
         if matches!(failure, CopyFailure::Cancelled) {
             return;
         }
+        if matches!(failure, CopyFailure::Deferred) {
+            self.tally.deferred.push(deferred_path(self.run, entry));
+            return;
+        }
         let full = failure.ends_the_run();
         self.run.failed(entry.error(failure));
         if full {
@@ -112,7 +117,7 @@ impl<'r> CopyWorker<'r> {
 
     /// Reports a copied entry, with `-v`.
     pub fn report_copied(&self, entry: &CopyEntry<'_>, backup: Option<&CStr>) {
-        if !self.run.options.verbose {
+        if !self.run.options.verbose || self.run.options.sync.is_some() {
             return;
         }
         let destination = entry.destination_path();
@@ -129,7 +134,8 @@ impl<'r> CopyWorker<'r> {
         let options = self.run.options;
         let is_removed =
             |there: &Existing| there.is_unlinked_by_cp(options, source, entry.named_by_caller());
-        if options.verbose && there.is_some_and(is_removed) {
+        let is_reported = options.verbose && options.sync.is_none();
+        if is_reported && there.is_some_and(is_removed) {
             self.run.events.event(&Event::Removed { destination: &entry.destination_path() });
         }
     }
@@ -146,7 +152,7 @@ impl<'r> CopyWorker<'r> {
     /// Counts an existing file that was skipped.
     pub fn skip(&mut self, entry: &CopyEntry<'_>, reason: Skip) {
         self.tally.skipped += 1;
-        if self.run.options.verbose {
+        if self.run.options.verbose && self.run.options.sync.is_none() {
             let destination: &Path = &entry.destination_path();
             self.run.events.event(&Event::Skipped { destination, reason });
         }

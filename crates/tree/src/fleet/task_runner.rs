@@ -275,6 +275,7 @@ fn is_for_the_finisher(failure: &CopyFailure) -> bool {
         CopyFailure::Source(_, errno) => !is_lost(*errno),
         CopyFailure::RefusedSource(_)
         | CopyFailure::Refused(_)
+        | CopyFailure::Deferred
         | CopyFailure::LeftDiffering
         | CopyFailure::IntoItself(..) => true,
         CopyFailure::Moved(error) => error.side == Side::Source && !is_lost(error.errno),

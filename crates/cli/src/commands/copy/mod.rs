@@ -36,12 +36,13 @@ mod summary;
 mod tuning;
 mod watcher;
 
-pub use args::CopyArgs;
+pub use args::{CopyArgs, FilterArgs};
 use chosen::SourceSelection;
+pub use chosen::patterns_of;
 pub use fleet::of_worker;
 use left::CopyLeftovers;
 use streams::{from_standard_input, to_standard_output};
-use watcher::CopyWatcher;
+pub use watcher::CopyWatcher;
 
 /// Largest file, in bytes, that is usually copied in a moment.
 const SHORT: u64 = 64 << 20;
@@ -333,6 +334,11 @@ impl<'r> CopyCommand<'r> {
             }
         }
     }
+}
+
+/// Returns the JSON object of a copy without `--tune` and `--verify`.
+pub fn answer_of(report: &TreeReport) -> JsonAnswer {
+    summary::answer(report, None, None)
 }
 
 /// Returns the failure of a copy that did not start.

@@ -155,6 +155,7 @@ pub fn answer(
         attributes_dropped: report.attributes_dropped,
         verified: verified(report, verify),
         tree: None,
+        sync: None,
         fleet: None,
         tune: tuned.map(tuning::answer),
         unavailable: tuned.map(tuning::unavailable).unwrap_or_default(),

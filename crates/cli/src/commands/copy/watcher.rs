@@ -88,6 +88,11 @@ impl<'w> CopyWatcher<'w> {
         }
     }
 
+    /// Runs `print` while the progress display is hidden.
+    pub fn beside_progress(&self, print: impl FnOnce()) {
+        self.with_meter(|meter| meter.suspend(print));
+    }
+
     fn remark(&self, line: &str) {
         if !self.args.shown.quiet {
             self.with_meter(|meter| meter.suspend(|| note(line)));

@@ -115,6 +115,7 @@ fn name_one(
     match publish(worker.run.options, entry, stat, &mut sink, name_at, there) {
         Ok(PublishOutcome::Named(backup)) => {
             worker.report_removed(entry, there, stat);
+            worker.note_copied(entry, stat, there.map(|there| &there.stat));
             worker.count_file(entry, backup.as_deref());
         }
         Ok(PublishOutcome::Skipped) => {

@@ -61,7 +61,9 @@ pub(crate) fn is_to_be_replaced(
         return Ok(false);
     }
     may_be_replaced(worker.run, here, there)?;
-    report_again(worker, entry);
+    if !worker.run.options.compares_bytes() {
+        report_again(worker, entry);
+    }
     Ok(true)
 }
 

@@ -6,8 +6,9 @@ use thalweg_core::atomic_file::ownership::{Followed, follow, is_trap_at};
 use thalweg_sys::Errno;
 
 use crate::{
-    Backup, Becomes, CopyOptions, Refusal, Skip, Update,
+    Backup, Becomes, CopyOptions, OverDirectory, Refusal, Skip, Update,
     copy::{
+        compared::of_entry,
         copy_entry::CopyEntry,
         dest::{
             existing::{DestinationVerdict, Existing, SymlinkTarget},
@@ -76,6 +77,11 @@ impl Conflict<'_> {
             Err(Errno::NOENT) => return Ok(DestinationEntry::Nothing),
             Err(errno) => return Err(CopyFailure::Sink("newfstatat", errno, 0)),
         };
+        let is_gone =
+            options.sync.is_some_and(|rules| rules.over_directory == OverDirectory::AssumeGone);
+        if is_gone && options.dry_run && kind(&stat) == FileType::Directory {
+            return Ok(DestinationEntry::Nothing);
+        }
         let unfollowed = DestinationEntry::File { stat, through: None, is_followed: false };
         if kind(&stat) != FileType::Symlink || !self.as_content || options.replaces_links() {
             return Ok(unfollowed);
@@ -141,7 +147,10 @@ impl Conflict<'_> {
         let directory = self.entry.directory;
         // In an append-only directory no other file could be renamed over it.
         keeps_inode |= through.is_none() && !is_removed && is_regular && directory.is_append_only();
-        let is_doubted = options.resume && !directory.evidence.vouches_for(&stat);
+        // A sync trusts size and time of visible files, unless it compares their bytes.
+        let trusts = options.sync.is_some() && !directory.is_staged;
+        let is_doubted = options.compares_bytes()
+            || options.resume && !trusts && !directory.evidence.vouches_for(&stat);
         Ok(Existing { stat, through, keeps_inode, is_removed, is_doubted })
     }
 
@@ -169,17 +178,35 @@ impl Conflict<'_> {
         {
             return Ok(DestinationVerdict::Skip(Skip::Newer, there));
         }
-        if let Some(reason) = reason_to_skip(run, entry, source, &there.stat, fs) {
+        let reason = reason_to_skip(run, entry, source, &there.stat, fs);
+        if let Some(reason) = reason
+            && !self.shares_other_names(&there)?
+        {
             return Ok(DestinationVerdict::Skip(reason, there));
         }
         self.expect_replaceable(&there)?;
         Ok(DestinationVerdict::Replace(there))
     }
 
+    /// Returns `true` if new attributes of an equal file would also change names that the source does not link. A new
+    /// file then replaces it.
+    fn shares_other_names(&self, there: &Existing) -> Attempt<bool> {
+        let (run, source) = (self.run, self.source);
+        if run.options.sync.is_none() || there.stat.st_nlink <= source.st_nlink {
+            return Ok(false);
+        }
+        Ok(of_entry(run, self.entry, self.here.dir, source, &there.stat)?.any())
+    }
+
     fn expect_replaceable(&self, there: &Existing) -> Attempt<()> {
         let (entry, options) = (self.entry, self.run.options);
         if entry.named_by_caller() && self.run.second.contains(entry.source) {
             return Err(CopyFailure::Refused(Refusal::JustCreated));
+        }
+        let may_defer =
+            options.sync.is_some_and(|rules| rules.over_directory == OverDirectory::Defer);
+        if kind(&there.stat) == FileType::Directory && may_defer {
+            return Err(CopyFailure::Deferred);
         }
         if kind(&there.stat) == FileType::Directory {
             return Err(CopyFailure::Refused(Refusal::OverDirectory));
@@ -243,7 +270,14 @@ fn reason_to_skip(
     fs: impl FnOnce() -> Result<StatFs, Errno>,
 ) -> Option<Skip> {
     let options = run.options;
+    if options.compares_bytes() {
+        let are_files = [source, there].map(kind) == [FileType::RegularFile; 2];
+        return (are_files && source.st_size == there.st_size).then_some(Skip::Done);
+    }
     let is_done = || is_done(options, source, there, fs);
+    if options.sync.is_some() {
+        return is_done().then_some(Skip::Done);
+    }
     if options.resume && is_own(run, entry, source, there) && is_done() {
         return Some(Skip::Done);
     }

@@ -5,13 +5,14 @@ use std::{
     os::fd::{AsFd, BorrowedFd, OwnedFd},
     sync::Arc,
 };
-use thalweg_core::atomic_file::ownership::is_trap_at;
+use thalweg_core::atomic_file::{ownership::is_trap_at, unlink};
 use thalweg_sys::{Errno, host::may_tell_at_close};
 
 use crate::{
-    CopyOptions, Fsync, Refusal,
+    AttributeDifferences, CopyOptions, Fsync, Refusal,
     copy::{
         attributes::{Births, WantedAttributes},
+        compared::{add_xattrs, of_stats},
         copy_entry::CopyEntry,
         directory::{Closing, Directory, Entered},
         name_at::NameAt,
@@ -53,6 +54,7 @@ pub(crate) fn enter(
     let (mut births, mut may_tell) = (parent.births, parent.may_tell_at_close);
     let mut closing = None;
     let mut own_id = Id::default();
+    let mut differs = AttributeDifferences::default();
     if let Some(fd) = &made.fd {
         let mut own = fstat(fd).map_err(at_sink("fstat"))?;
         let born = own.st_mode & 0o7777;
@@ -68,8 +70,13 @@ pub(crate) fn enter(
         if !made.is_new {
             may_tell = may_tell_at_close(fd).unwrap_or(true);
         }
+        if run.options.sync.is_some() && !made.is_new {
+            differs = of_stats(run, fd.as_fd(), stat, &own);
+            add_xattrs(run, [&Holder::Fd(source), &Holder::Fd(fd.as_fd())], &mut differs)?;
+        }
         let wanted = wanted(run, stat, &own, born, births);
-        if wanted.is_some() || run.options.fsync == Fsync::Always {
+        let is_dressed = wanted.is_some() || run.options.fsync == Fsync::Always;
+        if is_dressed && !run.options.dry_run {
             closing = Some(Closing { xattrs, stat: *stat, wanted: wanted.unwrap_or_default() });
         }
         if entry.named_by_caller() {
@@ -91,6 +98,7 @@ pub(crate) fn enter(
         source: Id::of(stat),
         device: if entry.named_by_caller() { stat.st_dev } else { parent.device },
         closing,
+        differs,
     };
     Ok(Directory::below(run, parent, entered))
 }
@@ -107,10 +115,13 @@ fn make(
     };
     let dir = dir.as_fd();
     let name_at = NameAt { dir, name: entry.name };
+    let mut is_replaced = false;
     if !entry.directory.is_fresh {
         match statat(dir, entry.name, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(there) if kind(&there) == FileType::Directory => return merge(name_at, false),
             Ok(there) if keeps_link(run.options, name_at, &there) => return merge(name_at, true),
+            // A sync removes the other entry when the directory is complete.
+            Ok(_) if run.options.sync.is_some() => is_replaced = true,
             Ok(_) => return Err(CopyFailure::Refused(Refusal::OverNonDirectory)),
             Err(Errno::NOENT) => {}
             Err(errno) => return Err(CopyFailure::Sink("newfstatat", errno, 0)),
@@ -122,6 +133,9 @@ fn make(
     // In an append-only directory a staging directory could not be renamed.
     let needs_none = entry.directory.is_staged || run.concurrency == Concurrency::Linkers;
     if needs_none || entry.directory.is_append_only() {
+        if is_replaced {
+            unlink(dir, entry.name).map_err(at_sink("unlinkat"))?;
+        }
         let mode = Mode::from_raw_mode(first_mode(run, stat));
         return match mkdirat(dir, entry.name, mode) {
             Ok(()) => {

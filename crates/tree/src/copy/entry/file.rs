@@ -7,9 +7,10 @@ use std::os::fd::{AsFd, OwnedFd};
 use thalweg_sys::Errno;
 
 use crate::{
-    Refusal, Skip,
+    AttributeDifferences, ChangeAction, Refusal, Skip,
     copy::{
         attributes::{self, OpenEntry, WantedAttributes},
+        compared::{ForeseenName, is_unchanged, of_entry, remove_other_xattrs},
         contents::recheck::is_to_be_replaced,
         copy_entry::CopyEntry,
         dest::{
@@ -41,6 +42,9 @@ enum NameOutcome {
 
 /// Copies a file with contents: a regular file, or without `-r` anything readable.
 pub(crate) fn copy_file_entry(worker: &mut CopyWorker<'_>, entry: &CopyEntry<'_>) -> Attempt<()> {
+    if is_unchanged(worker, entry)? {
+        return Ok(());
+    }
     if worker.run.options.dry_run {
         return would_copy(worker, entry);
     }
@@ -100,9 +104,12 @@ fn copy_or_leave(
             LinkClaim::Waits => return Ok(NameOutcome::Waiting),
             LinkClaim::Again(name) => match link_name(worker, entry, at, &name)? {
                 LinkOutcome::Done => {
-                    if let DestinationVerdict::Replace(there) = &verdict {
-                        worker.report_removed(entry, Some(there), stat);
-                    }
+                    let there = match &verdict {
+                        DestinationVerdict::Replace(there) => Some(there),
+                        _ => None,
+                    };
+                    worker.report_removed(entry, there, stat);
+                    worker.note_copied(entry, stat, there.map(|there| &there.stat));
                     worker.list_file(entry);
                 }
                 LinkOutcome::Lost => continue,
@@ -133,13 +140,19 @@ fn would_copy(worker: &mut CopyWorker<'_>, entry: &CopyEntry<'_>) -> Attempt<()>
         }
         _ => DestinationVerdict::New,
     };
-    if let DestinationVerdict::Skip(reason, _) = verdict {
+    let verdict = foresee(worker, entry, &stat, verdict)?;
+    if let DestinationVerdict::Skip(reason, there) = verdict {
         worker.skip(entry, reason);
         worker.tally.verified.not_read += u64::from(worker.run.options.verify.is_some());
+        foresee_kept(worker, entry, &stat, &there.stat)?;
     } else {
         let there =
             if let DestinationVerdict::Replace(there) = &verdict { Some(there) } else { None };
         worker.report_removed(entry, there, &stat);
+        if worker.run.options.links_names(entry.named_by_caller(), stat.st_nlink) {
+            worker.foresee_name(&stat, None);
+        }
+        worker.note_copied(entry, &stat, there.map(|there| &there.stat));
         if let Some(room) = &worker.run.room
             && !there.is_some_and(|there| there.is_special() || there.is_behind_link())
             && !matches!(verdict, DestinationVerdict::NewBehindLink(_))
@@ -149,6 +162,55 @@ fn would_copy(worker: &mut CopyWorker<'_>, entry: &CopyEntry<'_>) -> Attempt<()>
         }
         worker.count_file(entry, None);
     }
+    Ok(())
+}
+
+/// In a dry run with `--checksum`, reads a file of equal size to find out whether it would be replaced.
+fn foresee(
+    worker: &mut CopyWorker<'_>,
+    entry: &CopyEntry<'_>,
+    stat: &Stat,
+    verdict: DestinationVerdict,
+) -> Attempt<DestinationVerdict> {
+    let DestinationVerdict::Skip(reason, there) = verdict else { return Ok(verdict) };
+    if !worker.run.options.compares_bytes() {
+        return Ok(DestinationVerdict::Skip(reason, there));
+    }
+    let source = open_source(worker, entry)?;
+    let Some(dir) = entry.directory.open()? else { return Ok(DestinationVerdict::New) };
+    let source = SourceFile { fd: &source, stat };
+    Ok(if is_to_be_replaced(worker, entry, reason, source, dir.as_fd(), &there)? {
+        DestinationVerdict::Replace(there)
+    } else {
+        DestinationVerdict::Skip(reason, there)
+    })
+}
+
+/// In a dry run of a sync, reports what would change about a file with equal contents.
+fn foresee_kept(
+    worker: &mut CopyWorker<'_>,
+    entry: &CopyEntry<'_>,
+    stat: &Stat,
+    there: &Stat,
+) -> Attempt<()> {
+    let Some(dir) = entry.directory.open()? else { return Ok(()) };
+    if worker.run.options.sync.is_none() {
+        return Ok(());
+    }
+    let has_names = worker.run.options.links_names(entry.named_by_caller(), stat.st_nlink);
+    let none = AttributeDifferences::default();
+    let foreseen =
+        if has_names { worker.foresee_name(stat, Some(there)) } else { ForeseenName::First };
+    let differs = match foreseen {
+        ForeseenName::Linked => {
+            worker.note_change(entry, ChangeAction::Link, stat, none);
+            return Ok(());
+        }
+        // Its attributes change with those of the first name.
+        ForeseenName::Stays => none,
+        ForeseenName::First => of_entry(worker.run, entry, dir.as_fd(), stat, there)?,
+    };
+    worker.note_attributes(entry, stat, differs);
     Ok(())
 }
 
@@ -218,13 +280,14 @@ fn keep_existing(
     }
     if matches!(left, LeftName::Linked) {
         worker.list_file(entry);
+        worker.note_change(entry, ChangeAction::Link, stat, AttributeDifferences::default());
         return Ok(Some(NameOutcome::Processed));
     }
     let is_replaced =
         is_to_be_replaced(worker, entry, reason, SourceFile { fd: source, stat }, dir, there);
     let stays = matches!(is_replaced, Ok(false));
     if stays {
-        skip_file(worker, entry, reason, SourceFile { fd: source, stat }, &there.stat);
+        skip_file(worker, entry, reason, SourceFile { fd: source, stat }, &there.stat)?;
     }
     if matches!(left, LeftName::First) {
         // A file that is replaced is claimed again, and another name may be the first by then.
@@ -240,13 +303,58 @@ fn skip_file(
     reason: Skip,
     SourceFile { fd: source, stat }: SourceFile<'_>,
     there: &Stat,
-) {
+) -> Attempt<()> {
     worker.skip(entry, reason);
     worker.list_file(entry);
+    if worker.run.options.sync.is_some() {
+        return update_attributes(worker, entry, SourceFile { fd: source, stat }, there);
+    }
     if reason == Skip::Done {
         worker.tally.resumed += size(stat);
         apply_attributes_again(worker, entry, SourceFile { fd: source, stat }, there);
     }
+    Ok(())
+}
+
+/// Gives an existing file the attributes in which it differs from its source, and reports them.
+fn update_attributes(
+    worker: &mut CopyWorker<'_>,
+    entry: &CopyEntry<'_>,
+    SourceFile { fd: source, stat }: SourceFile<'_>,
+    there: &Stat,
+) -> Attempt<()> {
+    let Some(dir) = entry.directory.open()? else { return Ok(()) };
+    let run = worker.run;
+    // The attributes of a file with several names may have changed under another name.
+    let own = statat(&dir, entry.name, AtFlags::SYMLINK_NOFOLLOW).map_err(at_sink("newfstatat"))?;
+    let there = if Id::of(&own) == Id::of(there) { &own } else { there };
+    let differs = of_entry(run, entry, dir.as_fd(), stat, there)?;
+    if !differs.any() {
+        worker.note_attributes(entry, stat, differs);
+        return Ok(());
+    }
+    let keep = run.options.preserve;
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let sink = openat(&dir, entry.name, flags, Mode::empty()).map_err(at_sink("openat"))?;
+    let own = fstat(&sink).map_err(at_sink("fstat"))?;
+    if Id::of(&own) != Id::of(there) {
+        return Err(CopyFailure::Refused(Refusal::Replaced));
+    }
+    let wanted = WantedAttributes {
+        mode: keep.mode.then_some(stat.st_mode & 0o7777),
+        owner: keep.owner.then_some((stat.st_uid, stat.st_gid)),
+        has_owner: Some((own.st_uid, own.st_gid)),
+        ..WantedAttributes::default()
+    };
+    let body = OpenEntry { fd: sink.as_fd(), path: &|| entry.destination_path() };
+    let taken = SourceXattrs::from(&Holder::Fd(source.as_fd()), keep)?;
+    let applied = attributes::apply_attributes(run, body, &taken, stat, &wanted);
+    let removed = remove_other_xattrs(run, sink.as_fd(), &taken);
+    match applied.and(removed) {
+        Ok(()) => worker.note_attributes(entry, stat, differs),
+        Err(failure) => worker.incomplete(entry, failure),
+    }
+    Ok(())
 }
 
 /// Applies attributes to a file that an earlier run wrote, because that copy may have been killed before they were

@@ -18,9 +18,10 @@ use thalweg_sys::{
 };
 
 use crate::{
-    Becomes, Refusal, Skip,
+    AttributeDifferences, Becomes, ChangeAction, Refusal, Skip,
     copy::{
         attributes,
+        compared::{ForeseenName, of_node},
         contents::recheck::check_node,
         copy_entry::CopyEntry,
         dest::{
@@ -115,6 +116,7 @@ pub(crate) fn make_node(
     let run = worker.run;
     let Some(dir) = entry.directory.open()? else {
         worker.report_copied(entry, None);
+        worker.note_copied(entry, stat, None);
         return Ok(true);
     };
     let dir = dir.as_fd();
@@ -126,12 +128,27 @@ pub(crate) fn make_node(
     };
     let is_copy = run.options.becomes == Becomes::Copy;
     let counts = is_copy && run.options.preserve.links && stat.st_nlink > 1;
+    let mut differs = None;
+    if let DestinationVerdict::Replace(there) = &verdict
+        && run.options.sync.is_some()
+        && is_copy
+    {
+        let found = of_node(run, entry, dir, [stat, &there.stat], new)?;
+        differs = Some(found);
+        if !found.any() {
+            return keep_node(worker, entry, at, there, counts);
+        }
+    }
     if let DestinationVerdict::Skip(reason, there) = verdict {
         let has_names = counts && reason == Skip::Newer && !run.options.dry_run;
         return leave_node(worker, entry, at, reason, &there, has_names).map(|()| false);
     }
     if run.options.dry_run {
         worker.report_copied(entry, None);
+        if counts {
+            worker.foresee_name(stat, None);
+        }
+        note_node(worker, entry, stat, differs);
         return Ok(true);
     }
     let mut is_first = true;
@@ -139,7 +156,10 @@ pub(crate) fn make_node(
         match if counts { worker.shared.links.claim(entry, stat) } else { LinkClaim::First } {
             LinkClaim::Waits => return Ok(false),
             LinkClaim::Again(name) => match link_name(worker, entry, at, &name)? {
-                LinkOutcome::Done => return Ok(true),
+                LinkOutcome::Done => {
+                    note_node(worker, entry, stat, differs);
+                    return Ok(true);
+                }
                 LinkOutcome::Lost => {}
                 LinkOutcome::Refused => {
                     is_first = false;
@@ -159,7 +179,47 @@ pub(crate) fn make_node(
         made?;
     }
     worker.tally.links += 1;
+    note_node(worker, entry, stat, differs);
     Ok(true)
+}
+
+/// Reports a new or replaced entry of a sync. `differs`: the differences of the replaced entry.
+fn note_node(
+    worker: &mut CopyWorker<'_>,
+    entry: &CopyEntry<'_>,
+    stat: &Stat,
+    differs: Option<AttributeDifferences>,
+) {
+    match differs {
+        Some(differs) if differs.kind || differs.content => {
+            worker.note_change(entry, ChangeAction::Replace, stat, differs);
+        }
+        Some(differs) => worker.note_attributes(entry, stat, differs),
+        None => worker.note_copied(entry, stat, None),
+    }
+}
+
+/// Keeps an existing entry of a sync that is equal to its source. `has_names`: `true` if the source has other names,
+/// which are linked to it.
+fn keep_node(
+    worker: &mut CopyWorker<'_>,
+    entry: &CopyEntry<'_>,
+    at: CopyPlacement<'_>,
+    there: &Existing,
+    has_names: bool,
+) -> Attempt<bool> {
+    let none = AttributeDifferences::default();
+    if worker.run.options.dry_run {
+        let is_linked =
+            has_names && worker.foresee_name(at.stat, Some(&there.stat)) == ForeseenName::Linked;
+        if is_linked {
+            worker.note_change(entry, ChangeAction::Link, at.stat, none);
+        } else {
+            worker.note_attributes(entry, at.stat, none);
+        }
+        return Ok(false);
+    }
+    leave_node(worker, entry, at, Skip::Done, there, has_names).map(|()| false)
 }
 
 /// Keeps the existing entry. If the source has more names, they are linked to it. If one of them is already copied,
@@ -179,9 +239,14 @@ fn leave_node(
     } else {
         LeftName::Stays
     };
+    let none = AttributeDifferences::default();
+    if matches!(left, LeftName::Linked) {
+        worker.note_change(entry, ChangeAction::Link, stat, none);
+    }
     if matches!(left, LeftName::Linked | LeftName::Waits) {
         return Ok(());
     }
+    worker.note_attributes(entry, stat, none);
     if matches!(left, LeftName::First) {
         wake_for(worker, entry, stat, id_of(dir, entry.name))?;
     }

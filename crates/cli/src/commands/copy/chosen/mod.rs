@@ -14,6 +14,8 @@ mod lines;
 mod names;
 mod patterns;
 
+pub use patterns::of as patterns_of;
+
 /// The combined meaning of `--exclude`, `--exclude-from` and `--files-from`.
 pub struct SourceSelection {
     filter: Option<Arc<dyn Filter>>,

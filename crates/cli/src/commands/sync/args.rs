@@ -1,0 +1,141 @@
+//! Arguments of `thalweg sync`.
+
+use clap::{ArgAction, Args};
+use std::{ffi::OsString, path::PathBuf};
+use thalweg_core::quantity::parse_rate;
+
+use crate::args::{FsyncArgs, ProgressArgs};
+
+const DELETION: &str = "Deletion";
+const FILTERS: &str = "Filters";
+const SAFETY: &str = "Safety";
+const SPEED: &str = "Speed";
+
+/// Make a directory equal to another one
+///
+/// With one SRC directory, the content of SRC becomes the content of DST; `SRC` and `SRC/` mean the same. Several SRC,
+/// or a file, become entries of DST, which must exist.
+///
+/// thalweg copies directories, links, hard links, modes, times, ACLs and extended attributes, and owners as far as
+/// permitted. Files with equal size and modification time are equal. If only attributes differ, only attributes change.
+///
+/// Nothing is deleted without --delete. Deletion starts after everything else succeeded. thalweg refuses to delete if
+/// SRC is empty, if an entry failed, if a directory of SRC cannot be listed or vanished, if SRC is on another file system
+/// than at the last --delete, or if more than --max-delete entries would go. --force overrides this.
+///
+/// A directory is replaced by a file only with --delete. With several SRC, --delete applies inside their copies only.
+#[derive(Args, Debug, Default)]
+#[command(after_help = EXAMPLES, args_override_self = true, infer_long_args = true)]
+pub struct SyncArgs {
+    /// Sources, then the destination
+    #[arg(required = true, num_args = 2.., value_name = "SRC... DST")]
+    pub paths: Vec<PathBuf>,
+
+    /// Has no effect: everything that -a of rsync keeps is kept
+    #[arg(short, long)]
+    pub archive: bool,
+    // The options of rsync for what is kept anyway.
+    #[arg(short = 'r', long, hide = true)]
+    pub recursive: bool,
+    #[arg(short = 'H', long, hide = true)]
+    pub hard_links: bool,
+    #[arg(short = 'A', long, hide = true)]
+    pub acls: bool,
+    #[arg(short = 'X', long, hide = true)]
+    pub xattrs: bool,
+    /// Compare the bytes of files with equal sizes, not their times
+    #[arg(short, long)]
+    pub checksum: bool,
+    /// Follow all symbolic links in SRC
+    #[arg(short = 'L', long)]
+    pub copy_links: bool,
+    /// Stay on the file system of each SRC
+    #[arg(short = 'x', long)]
+    pub one_file_system: bool,
+    /// Print one line per change, as rsync -i does
+    #[arg(short, long, visible_alias = "itemize-changes")]
+    pub itemize: bool,
+    /// Like -i; -vv also prints excluded entries
+    #[arg(short, long, action = ArgAction::Count)]
+    pub verbose: u8,
+    /// Print the lines of -i, and change nothing
+    #[arg(short = 'n', long)]
+    pub dry_run: bool,
+    /// Append the lines of -i and the summary to this file
+    #[arg(long, value_name = "FILE", visible_alias = "log-file")]
+    pub log: Option<PathBuf>,
+
+    /// Delete entries of DST that SRC does not have
+    #[arg(long, help_heading = DELETION)]
+    pub delete: bool,
+    /// Delete also excluded entries of DST; implies --delete
+    #[arg(long, help_heading = DELETION)]
+    pub delete_excluded: bool,
+    /// Delete nothing if more entries would go; default: half of DST, or 100
+    #[arg(long, value_name = "N", help_heading = DELETION)]
+    pub max_delete: Option<u64>,
+    /// Delete although there is a reason not to, and accept a SRC that overlaps DST
+    #[arg(long, help_heading = DELETION)]
+    pub force: bool,
+
+    /// Exclude entries that match this pattern, in the syntax of .gitignore
+    ///
+    /// Excluded entries of DST are not deleted. The last matching pattern decides.
+    #[arg(long, value_name = "PATTERN", help_heading = FILTERS)]
+    pub exclude: Vec<OsString>,
+    /// Read patterns from this file; `-` is standard input
+    #[arg(long, value_name = "FILE", help_heading = FILTERS)]
+    pub exclude_from: Vec<PathBuf>,
+
+    /// Compare each copied and each unchanged file with its source by a hash
+    #[arg(long, help_heading = SAFETY)]
+    pub verify: bool,
+    #[command(flatten, next_help_heading = SAFETY)]
+    pub durable: FsyncArgs,
+
+    /// Copy this many files at the same time
+    #[arg(long, value_name = "N", env = "THALWEG_JOBS", hide_env = true, help_heading = SPEED)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub jobs: Option<u32>,
+    /// Limit the rate, in bytes per second
+    #[arg(long, value_name = "RATE", env = "THALWEG_LIMIT", hide_env = true)]
+    #[arg(value_parser = parse_rate, help_heading = SPEED, visible_alias = "bwlimit")]
+    pub limit: Option<u64>,
+
+    #[command(flatten)]
+    pub shown: ProgressArgs,
+}
+
+impl SyncArgs {
+    /// Returns `true` if each change is printed.
+    pub fn prints_changes(&self) -> bool {
+        self.itemize || self.verbose > 0 || self.dry_run
+    }
+
+    /// Returns `true` if extra entries are deleted.
+    pub fn deletes(&self) -> bool {
+        self.delete || self.delete_excluded
+    }
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  thalweg sync -n --delete photos /backup/photos    show what would change
+  thalweg sync --delete photos /backup/photos       make the backup equal
+  thalweg sync -i src /backup/src                   print one line per change
+  thalweg sync --checksum src /mnt/usb/src          compare the bytes, too
+  thalweg sync --delete --exclude '*.o' src /backup/src
+  thalweg sync docs music /backup/                  /backup/docs, /backup/music
+
+Lines of -i:
+  >f+++++++++ new          a new file (cd: directory, cL: link, hf: hard link)
+  >f.st...... changed      a replaced file: size and time differed
+  .f...p..... script       only the permissions changed
+  *deleting   old          a deleted entry
+
+Exit status:
+  0  success
+  1  error, or nothing was deleted for a reason
+  2  wrong usage
+  3  incomplete: run the command again; or a source changed
+  4  not supported here";

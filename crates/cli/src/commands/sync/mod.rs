@@ -1,0 +1,191 @@
+//! `thalweg sync`: makes a directory equal to another one.
+
+use std::{path::PathBuf, sync::Arc, time::Duration};
+use thalweg_core::{quantity, shown};
+use thalweg_tree::{
+    CopyOptions, Dereference, Error, Halt, Hash, Preserve,
+    sync::{DeleteOptions, DeleteRefusal, SyncOptions, SyncReport, sync},
+};
+
+use super::{
+    Subcommand,
+    copy::{CopyArgs, CopyWatcher, FilterArgs, answer_of, patterns_of},
+};
+use crate::{
+    exit::{CommandFailure, Exit},
+    interrupt,
+    output::{
+        answer::{JsonAnswer, SyncAnswer},
+        summary_words::grouped,
+        text::{note, print},
+    },
+    profile::{Moves, SavedProfile},
+    progress::{Counting, ProgressMeter},
+};
+
+mod args;
+mod itemized;
+mod watcher;
+
+pub use args::SyncArgs;
+use watcher::SyncWatcher;
+
+impl Subcommand for SyncArgs {
+    fn outlives_pipes(&self) -> bool {
+        true
+    }
+
+    fn run(&self, _color: bool) -> Result<Exit, CommandFailure> {
+        interrupt::catch();
+        let options = options(self)?;
+        let mut sources = self.paths.clone();
+        let destination = sources.pop().unwrap_or_default();
+        let copied = CopyArgs {
+            dry_run: self.dry_run,
+            verbose: self.verbose,
+            shown: self.shown,
+            ..CopyArgs::default()
+        };
+        let meter = ProgressMeter::new(self.shown, None, None);
+        let watcher = CopyWatcher::new(&copied, meter, Counting::of(&sources, &options.copy));
+        let watcher = SyncWatcher::new(self, watcher)?;
+        let synced = sync(&sources, &destination, &options, &watcher);
+        watcher.finish(synced.as_ref().map_or(0, |report| report.tree.bytes));
+        let report = synced.map_err(|error| not_started(&error))?;
+        let summary = summary(&report, self.dry_run);
+        watcher.log(&summary);
+        if self.shown.json {
+            print(&(JsonAnswer::line(&answer(&report)) + "\n"))?;
+        } else if (self.shown.is_watched() || self.prints_changes()) && !self.shown.quiet {
+            note(&summary);
+        }
+        exit(&report, &destination)
+    }
+}
+
+/// Translates the arguments for the library.
+fn options(args: &SyncArgs) -> Result<SyncOptions, CommandFailure> {
+    let chosen = FilterArgs {
+        exclude: args.exclude.clone(),
+        exclude_from: args.exclude_from.clone(),
+        ..FilterArgs::default()
+    };
+    let saved = SavedProfile::use_if_current(true, Moves::Files);
+    let copy = CopyOptions {
+        dereference: Some(if args.copy_links { Dereference::Always } else { Dereference::Never }),
+        preserve: Preserve::all(),
+        filter: patterns_of(&chosen)?,
+        verbose: args.prints_changes() || args.shown.json || args.log.is_some(),
+        one_file_system: args.one_file_system,
+        jobs: args.jobs.map_or(0, |jobs| jobs as usize),
+        verify: args.verify.then_some(Hash::Blake3),
+        fsync: args.durable.wanted(),
+        limit: args.limit.filter(|limit| *limit > 0),
+        dry_run: args.dry_run,
+        profile: saved.current.map(Arc::new),
+        ..CopyOptions::default()
+    };
+    let delete = DeleteOptions {
+        excluded: args.delete_excluded,
+        most: args.max_delete,
+        force: args.force,
+        ..DeleteOptions::default()
+    };
+    Ok(SyncOptions {
+        copy,
+        checksum: args.checksum,
+        delete: args.deletes().then_some(delete),
+        force: args.force,
+    })
+}
+
+/// Returns text such as `12 new, 3 changed, 1 deleted, 4,005 unchanged; 1.2 GiB in 3.0 s`.
+fn summary(report: &SyncReport, dry_run: bool) -> String {
+    let counts = report.tree.sync;
+    let mut text = [
+        (counts.created, "new"),
+        (counts.changed, "changed"),
+        (counts.deleted, "deleted"),
+        (counts.unchanged, "unchanged"),
+    ]
+    .map(|(number, what)| format!("{} {what}", grouped(number)))
+    .join(", ");
+    if report.tree.left_out > 0 {
+        text += &format!(", {} excluded", grouped(report.tree.left_out));
+    }
+    if report.tree.error_count > 0 {
+        text += &format!(", {} failed", grouped(report.tree.error_count));
+    }
+    if dry_run {
+        return text + " (dry run)";
+    }
+    let took = Duration::try_from_secs_f64(report.tree.seconds).unwrap_or_default();
+    let bytes = quantity::bytes(report.tree.bytes);
+    format!("{text}; {bytes} in {}", quantity::duration(took))
+}
+
+/// Returns the JSON object at the end.
+fn answer(report: &SyncReport) -> JsonAnswer {
+    let counts = report.tree.sync;
+    let refused = report.deletion.as_ref().and_then(|deletion| deletion.refused.as_ref());
+    let mut answer = answer_of(&report.tree);
+    answer.error = answer.error.or_else(|| refused.map(|why| format!("nothing deleted: {why}")));
+    answer.sync = Some(SyncAnswer {
+        created: counts.created,
+        changed: counts.changed,
+        deleted: counts.deleted,
+        unchanged: counts.unchanged,
+        failed: report.tree.error_count,
+        refused: refused.map(ToString::to_string),
+    });
+    answer
+}
+
+fn exit(report: &SyncReport, destination: &PathBuf) -> Result<Exit, CommandFailure> {
+    let tree = &report.tree;
+    let again = "run the same command again to continue";
+    let deleted = match &report.deletion {
+        Some(deletion) if deletion.deleted > 0 => "not everything was deleted",
+        _ => "nothing was deleted",
+    };
+    match tree.halted {
+        Some(Halt::Cancelled) => return Err(interrupt::failure(deleted).hint(again)),
+        Some(Halt::Full) => {
+            let why = format!("'{}': the sync is incomplete; {deleted}", shown(destination));
+            return Err(CommandFailure::new(Exit::Incomplete, why).hint(again));
+        }
+        None => {}
+    }
+    if let Some(refused) = report.deletion.as_ref().and_then(|deletion| deletion.refused.as_ref()) {
+        let why = format!("'{}': nothing was deleted: {refused}", shown(destination));
+        return Err(CommandFailure::new(Exit::Failed, why).hint(advice(refused)));
+    }
+    match (tree.error_count, tree.changed) {
+        (0, 0) => Ok(Exit::Done),
+        (0, _) => Ok(Exit::Incomplete),
+        _ => Err(CommandFailure::new(Exit::Failed, "")),
+    }
+}
+
+/// Returns what the user can do if nothing was deleted.
+fn advice(refused: &DeleteRefusal) -> &'static str {
+    match refused {
+        DeleteRefusal::EmptySource | DeleteRefusal::OtherDevice => {
+            "check that the source is mounted; --force deletes anyway"
+        }
+        DeleteRefusal::Failures(_) | DeleteRefusal::Unlisted(_) => {
+            "solve the errors and run the command again; --force deletes anyway"
+        }
+        DeleteRefusal::Vanished => "run the command again; --force deletes anyway",
+        DeleteRefusal::ContainsSource(_) => "exclude that directory, or use another destination",
+        DeleteRefusal::TooMany { .. } => {
+            "-n lists them; raise --max-delete, or use --force to delete them"
+        }
+    }
+}
+
+/// Returns the failure of a sync that did not start.
+fn not_started(error: &Error) -> CommandFailure {
+    let exit = if matches!(error, Error::Usage(_)) { Exit::Usage } else { Exit::Failed };
+    CommandFailure::new(exit, error.to_string())
+}

@@ -1,0 +1,260 @@
+//! Deletes the entries of the destination that the source does not have.
+
+use rustix::fs::{AtFlags, CWD, FileType, Mode, Stat, fstat, futimens, openat, statat, unlinkat};
+use std::{
+    collections::HashMap,
+    os::fd::{AsFd, OwnedFd},
+    path::Path,
+};
+use thalweg_core::Cancelled;
+use thalweg_sys::Errno;
+
+use super::{
+    listing::SourceNames,
+    plan::{DeleteOptions, DeletePlan, DeletePlanner, DoomedEntry, PlannedId, ROOT, below},
+    refusal::DeleteRefusal,
+    state,
+};
+use crate::{
+    AttributeDifferences, ChangeAction, DirectoryCensus, Error, Event, Events, Halt, Refusal,
+    SyncChange,
+    copy::attributes::times,
+    fs::{
+        beneath::{Beneath, FollowLinks},
+        list::DIRECTORY,
+        walk::failed_call,
+    },
+    identity::kind,
+    names::os_bytes,
+};
+
+/// What the copy before the deletion saw.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct CopyOutcome {
+    /// Entries that failed.
+    pub errors: u64,
+    /// Entries that were created.
+    pub created: u64,
+    /// The directories of the source that were listed; `None` if they were not counted.
+    pub census: Option<DirectoryCensus>,
+}
+
+/// Result of a deletion.
+#[derive(Debug, Default)]
+pub struct DeleteReport {
+    /// Entries that were deleted, or would be in a dry run.
+    pub deleted: u64,
+    /// The reason why nothing was deleted.
+    pub refused: Option<DeleteRefusal>,
+    /// Entries that could not be deleted.
+    pub errors: Vec<Error>,
+    /// The reason why the deletion ended early.
+    pub halted: Option<Halt>,
+}
+
+/// Deletes the entries of a directory that the source does not have. `outcome`: the copy that ran before.
+pub fn delete_extra(
+    destination: &Path,
+    source: &dyn SourceNames,
+    options: &DeleteOptions,
+    outcome: &CopyOutcome,
+    events: &dyn Events,
+) -> Result<DeleteReport, Error> {
+    let fd = match openat(CWD, destination, ROOT, Mode::empty()) {
+        Err(Errno::NOENT) if options.dry_run => return Ok(DeleteReport::default()),
+        opened => opened.map_err(|errno| failed_call(destination.to_owned(), "openat", errno))?,
+    };
+    let beneath = Beneath::new(fd, FollowLinks::Never);
+    let mut report = DeleteReport::default();
+    let planner = DeletePlanner::new(&beneath, destination, source, options, events);
+    let Ok(mut plan) = planner.plan() else {
+        report.halted = Some(Halt::Cancelled);
+        return Ok(report);
+    };
+    let identity = source.identity();
+    let root = beneath.root().as_fd();
+    if !options.force {
+        let is_elsewhere = || match (state::recorded(root), &identity) {
+            (Some(before), Some(now)) => before != *now,
+            _ => false,
+        };
+        report.refused = refusal(&plan, options, outcome, is_elsewhere);
+        if report.refused.is_some() {
+            return Ok(report);
+        }
+    }
+    report.errors = std::mem::take(&mut plan.errors);
+    report.errors.extend(std::mem::take(&mut plan.unlisted));
+    let mut deletion = Deletion {
+        beneath: &beneath,
+        destination,
+        options,
+        events,
+        plan: &plan,
+        before: HashMap::new(),
+    };
+    if deletion.perform(&mut report).is_err() {
+        report.halted = Some(Halt::Cancelled);
+    }
+    if let Some(identity) = identity.filter(|_| !options.dry_run && report.halted.is_none())
+        && let Err(failure) = state::record(root, &identity)
+    {
+        let path = || destination.to_owned();
+        report.errors.push(failure.at(path, path));
+    }
+    Ok(report)
+}
+
+/// Returns the first reason to delete nothing.
+fn refusal(
+    plan: &DeletePlan,
+    options: &DeleteOptions,
+    outcome: &CopyOutcome,
+    is_elsewhere: impl FnOnce() -> bool,
+) -> Option<DeleteRefusal> {
+    let doomed = plan.doomed.len() as u64;
+    if let Some(path) = &plan.contains_source {
+        return Some(DeleteRefusal::ContainsSource(path.clone()));
+    }
+    if let Some(error) = plan.unlisted.first() {
+        return Some(DeleteRefusal::Unlisted(error.to_string()));
+    }
+    if doomed == 0 {
+        return None;
+    }
+    if plan.is_source_empty {
+        return Some(DeleteRefusal::EmptySource);
+    }
+    if outcome.errors > 0 {
+        return Some(DeleteRefusal::Failures(outcome.errors));
+    }
+    if outcome.census.is_some_and(|census| census != plan.census) {
+        return Some(DeleteRefusal::Vanished);
+    }
+    if is_elsewhere() {
+        return Some(DeleteRefusal::OtherDevice);
+    }
+    let created = if options.dry_run { 0 } else { outcome.created };
+    let entries = plan.entries.saturating_sub(created);
+    let half = if entries > FEW { entries / 2 } else { entries };
+    let most = options.most.unwrap_or(half);
+    (doomed > most).then_some(DeleteRefusal::TooMany { doomed, entries, most })
+}
+
+/// Number of entries of a destination up to which all of them may be deleted.
+const FEW: u64 = 100;
+
+/// Carries out a plan.
+struct Deletion<'d> {
+    beneath: &'d Beneath<OwnedFd>,
+    destination: &'d Path,
+    options: &'d DeleteOptions,
+    events: &'d dyn Events,
+    plan: &'d DeletePlan,
+    /// The attributes that directories of both sides had before.
+    before: HashMap<usize, Stat>,
+}
+
+impl Deletion<'_> {
+    fn perform(&mut self, report: &mut DeleteReport) -> Result<(), Cancelled> {
+        let mut opened: Option<(usize, OwnedFd)> = None;
+        let mut answer = Ok(());
+        for doomed in &self.plan.doomed {
+            answer = self.events.go_on();
+            if answer.is_err() {
+                break;
+            }
+            let removed = self.remove(doomed, &mut opened);
+            match removed {
+                Ok(true) => {
+                    report.deleted += 1;
+                    self.tell(doomed);
+                }
+                // Another process removed it.
+                Ok(false) => {}
+                Err(error) => {
+                    self.events.event(&Event::Failed(&error));
+                    report.errors.push(error);
+                }
+            }
+        }
+        drop(opened);
+        self.restore_times(report);
+        answer
+    }
+
+    /// Removes one entry. Returns `false` if it does not exist any more.
+    fn remove(
+        &mut self,
+        doomed: &DoomedEntry,
+        opened: &mut Option<(usize, OwnedFd)>,
+    ) -> Result<bool, Error> {
+        if self.options.dry_run {
+            return Ok(true);
+        }
+        if opened.as_ref().is_none_or(|(own, _)| *own != doomed.parent) {
+            *opened = Some((doomed.parent, self.open(doomed.parent)?));
+        }
+        let Some((_, dir)) = opened else { return Ok(false) };
+        let this = &*self;
+        let failed = |call| move |errno| failed_call(this.path_of(doomed), call, errno);
+        let there = match statat(&*dir, &*doomed.name, AtFlags::SYMLINK_NOFOLLOW) {
+            Err(Errno::NOENT) => return Ok(false),
+            answer => answer.map_err(failed("newfstatat"))?,
+        };
+        if there.st_ino != doomed.inode || kind(&there) != doomed.kind {
+            return Err(Error::Refused { path: self.path_of(doomed), reason: Refusal::Replaced });
+        }
+        let is_directory = doomed.kind == FileType::Directory;
+        let flags = if is_directory { AtFlags::REMOVEDIR } else { AtFlags::empty() };
+        unlinkat(&*dir, &*doomed.name, flags).map_err(failed("unlinkat"))?;
+        Ok(true)
+    }
+
+    /// Opens a directory of the plan, and checks that it is still the one that was listed.
+    fn open(&mut self, own: usize) -> Result<OwnedFd, Error> {
+        let planned = &self.plan.directories[own];
+        let path = || self.destination.join(os_bytes(&planned.path));
+        let failed = |call| move |errno| failed_call(path(), call, errno);
+        let fd = self.beneath.open(&planned.path, DIRECTORY).map_err(failed("openat2"))?;
+        if PlannedId::of(&fd).map_err(failed("statx"))? != planned.id {
+            return Err(Error::Refused { path: path(), reason: Refusal::Replaced });
+        }
+        if planned.is_common && !self.before.contains_key(&own) {
+            self.before.insert(own, fstat(&fd).map_err(failed("fstat"))?);
+        }
+        Ok(fd)
+    }
+
+    /// Gives the directories that stay the times that they had before.
+    fn restore_times(&self, report: &mut DeleteReport) {
+        for (own, before) in &self.before {
+            let planned = &self.plan.directories[*own];
+            let set = self.beneath.open(&planned.path, DIRECTORY).and_then(|fd| {
+                let is_same = PlannedId::of(&fd)? == planned.id;
+                if is_same { futimens(&fd, &times(before)) } else { Ok(()) }
+            });
+            if let Err(errno) = set {
+                let path = self.destination.join(os_bytes(&planned.path));
+                report.errors.push(failed_call(path, "utimensat", errno));
+            }
+        }
+    }
+
+    fn tell(&self, doomed: &DoomedEntry) {
+        let path = below(&self.plan.directories[doomed.parent].path, &doomed.name);
+        self.events.event(&Event::Sync(&SyncChange {
+            path: Path::new(os_bytes(&path)),
+            action: ChangeAction::Delete,
+            kind: doomed.kind,
+            is_linked: false,
+            size: 0,
+            differs: AttributeDifferences::default(),
+        }));
+    }
+
+    fn path_of(&self, doomed: &DoomedEntry) -> std::path::PathBuf {
+        let path = below(&self.plan.directories[doomed.parent].path, &doomed.name);
+        self.destination.join(os_bytes(&path))
+    }
+}

@@ -1,0 +1,47 @@
+//! The names that the source has, wherever they come from.
+
+use std::collections::HashMap;
+
+use crate::{DirectoryCensus, Error};
+
+/// The names in the source of a sync: a local directory, or a list that another machine sent.
+pub trait SourceNames: Sync {
+    /// Lists one directory of the source. The path is relative to the source, with `/` between names; it is empty for
+    /// the source itself. An error means that the names are unknown.
+    fn list(&self, directory: &[u8]) -> Result<SourceListing, Error>;
+
+    /// Returns a text that identifies the file system of the source, and is equal at the next run. `None` if there is
+    /// no such text.
+    fn identity(&self) -> Option<String>;
+
+    /// Returns `true` if this directory of the destination belongs to the source: device and inode number.
+    fn contains(&self, device: u64, inode: u64) -> bool {
+        let _ = (device, inode);
+        false
+    }
+}
+
+/// The names in one directory of the source.
+#[derive(Debug, Default)]
+pub struct SourceListing {
+    /// All names, and whether each is a directory after links were followed as the options demand.
+    pub names: HashMap<Box<[u8]>, bool>,
+    /// `true` if entries of the destination that are not among the names do not belong to the sync, and stay.
+    pub keeps_others: bool,
+    /// The device of the directory, if it is local and was listed.
+    pub device: Option<u64>,
+}
+
+impl SourceListing {
+    /// Returns a listing that protects all entries of a directory.
+    pub fn keep_all() -> Self {
+        Self { keeps_others: true, ..Self::default() }
+    }
+}
+
+/// Adds a listed directory to the census.
+pub(super) fn note(census: &mut DirectoryCensus, listing: &SourceListing) {
+    if let Some(device) = listing.device {
+        census.note(device);
+    }
+}

@@ -1,0 +1,157 @@
+//! The names of local sources.
+
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, fstat, fstatfs, fstatvfs, openat, statat};
+use std::{
+    collections::HashMap,
+    ffi::CString,
+    os::{
+        fd::{AsFd, OwnedFd},
+        unix::ffi::OsStrExt,
+    },
+    path::PathBuf,
+};
+use thalweg_sys::Errno;
+
+use super::listing::{SourceListing, SourceNames};
+use crate::{
+    Error,
+    fs::{
+        beneath::{Beneath, FollowLinks, open_anywhere},
+        list::{DIRECTORY, each_entry, listing_buffer},
+        walk::failed_call,
+    },
+    identity::{Id, kind},
+    names::os_bytes,
+};
+
+/// One source directory, open since the start of the sync. A mounted file system is then not unmounted before the end.
+#[derive(Debug)]
+pub(super) struct LocalSource {
+    /// The name in the destination; empty if the content of the source is the content of the destination.
+    pub name: CString,
+    pub path: PathBuf,
+    /// `None` if the source is not a directory.
+    pub beneath: Option<Beneath<OwnedFd>>,
+    pub id: Id,
+}
+
+/// The sources of a local sync.
+#[derive(Debug)]
+pub(super) struct LocalNames {
+    pub sources: Vec<LocalSource>,
+    /// `true` if the sources are entries of the destination.
+    pub has_entries: bool,
+    /// `true` if symbolic links in the source are followed.
+    pub follows: bool,
+    /// `true` if the sync stays on the file system of each source.
+    pub one_file_system: bool,
+}
+
+impl LocalSource {
+    /// Opens a source. `follows`: `true` if a symbolic link is followed.
+    pub fn open(path: PathBuf, name: CString, follows: bool) -> Result<Self, Error> {
+        let no_follow = if follows { OFlags::empty() } else { OFlags::NOFOLLOW };
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | no_follow;
+        let opened = openat(rustix::fs::CWD, &path, flags, Mode::empty());
+        let at = |flags| statat(rustix::fs::CWD, &path, flags);
+        let failed = |call| {
+            let path = path.clone();
+            move |errno| failed_call(path, call, errno)
+        };
+        let (beneath, id) = match opened {
+            Ok(fd) => {
+                let id = Id::of(&fstat(&fd).map_err(failed("fstat"))?);
+                (Some(Beneath::new(fd, FollowLinks::Never)), id)
+            }
+            Err(Errno::NOTDIR | Errno::LOOP) => {
+                let stat = at(AtFlags::SYMLINK_NOFOLLOW).map_err(failed("newfstatat"))?;
+                (None, Id::of(&stat))
+            }
+            Err(errno) => return Err(failed("openat")(errno)),
+        };
+        Ok(Self { name, path, beneath, id })
+    }
+
+    fn list(&self, names: &LocalNames, below: &[u8]) -> Result<SourceListing, Error> {
+        let path = || self.path.join(os_bytes(below));
+        let failed = |call| move |errno| failed_call(path(), call, errno);
+        let Some(beneath) = &self.beneath else { return Err(failed("openat")(Errno::NOTDIR)) };
+        let opened = if names.follows {
+            let below = if below.is_empty() { b"." } else { below };
+            open_anywhere(beneath.root().as_fd(), below, DIRECTORY - OFlags::NOFOLLOW)
+        } else {
+            beneath.open(below, DIRECTORY)
+        };
+        let fd = opened.map_err(failed("openat"))?;
+        let stat = fstat(&fd).map_err(failed("fstat"))?;
+        if names.one_file_system && stat.st_dev != self.id.dev {
+            return Ok(SourceListing::keep_all());
+        }
+        let mut listed = HashMap::new();
+        let end = each_entry(&fd, &mut listing_buffer(), |entry| {
+            let flags = if names.follows { AtFlags::empty() } else { AtFlags::SYMLINK_NOFOLLOW };
+            let kind = match entry.file_type() {
+                FileType::Unknown => statat(&fd, entry.file_name(), flags).map(|stat| kind(&stat)),
+                FileType::Symlink if names.follows => {
+                    statat(&fd, entry.file_name(), flags).map(|stat| kind(&stat))
+                }
+                known => Ok(known),
+            };
+            // The name exists, whatever it is.
+            let is_directory = kind.unwrap_or(FileType::Unknown) == FileType::Directory;
+            listed.insert(entry.file_name().to_bytes().into(), is_directory);
+            true
+        });
+        end.map_err(failed("getdents64"))?;
+        Ok(SourceListing { names: listed, keeps_others: false, device: Some(stat.st_dev) })
+    }
+}
+
+impl SourceNames for LocalNames {
+    fn list(&self, directory: &[u8]) -> Result<SourceListing, Error> {
+        if !self.has_entries {
+            let [source] = &self.sources[..] else { return Ok(SourceListing::keep_all()) };
+            return source.list(self, directory);
+        }
+        if directory.is_empty() {
+            let name =
+                |source: &LocalSource| (source.name.to_bytes().into(), source.beneath.is_some());
+            let names = self.sources.iter().map(name).collect();
+            return Ok(SourceListing { names, keeps_others: true, device: None });
+        }
+        let cut = directory.iter().position(|byte| *byte == b'/').unwrap_or(directory.len());
+        let (first, below) = directory.split_at(cut);
+        let below = below.strip_prefix(b"/").unwrap_or(below);
+        match self.sources.iter().find(|source| source.name.to_bytes() == first) {
+            Some(source) => source.list(self, below),
+            None => Ok(SourceListing::keep_all()),
+        }
+    }
+
+    fn identity(&self) -> Option<String> {
+        let of = |source: &LocalSource| {
+            let root = source.beneath.as_ref()?.root();
+            let (fs, whole) = (fstatfs(root).ok()?, fstatvfs(root).ok()?);
+            // The identity of an ext4, XFS or Btrfs file system is derived from its UUID. Device numbers may change
+            // at reboot.
+            Some(format!("{:x}-{:x}", fs.f_type, whole.f_fsid))
+        };
+        let all: Vec<String> = self.sources.iter().filter_map(of).collect();
+        (!all.is_empty()).then(|| all.join(","))
+    }
+
+    fn contains(&self, device: u64, inode: u64) -> bool {
+        self.sources.iter().any(|source| {
+            source.beneath.is_some() && (source.id.dev, source.id.ino) == (device, inode)
+        })
+    }
+}
+
+/// Returns the path of a directory with a slash at its end, so that a symbolic link is followed.
+pub(super) fn with_slash(path: &std::path::Path) -> PathBuf {
+    let mut bytes = path.as_os_str().as_bytes().to_owned();
+    if !bytes.ends_with(b"/") {
+        bytes.push(b'/');
+    }
+    PathBuf::from(os_bytes(&bytes))
+}

@@ -1,0 +1,20 @@
+//! Makes the content of one directory equal to that of another.
+//!
+//! [`sync`] runs [`copy`](crate::copy()) with [`CopyOptions::sync`], which compares each existing entry with its source.
+//! It then deletes the entries that the source does not have, if the caller requests that and nothing failed. The
+//! names of the source come from [`SourceNames`], so that the source may also be on another machine.
+
+mod delete;
+mod listing;
+mod local;
+mod overlap;
+mod plan;
+mod refusal;
+mod run;
+mod state;
+
+pub use delete::{CopyOutcome, DeleteReport, delete_extra};
+pub use listing::{SourceListing, SourceNames};
+pub use plan::DeleteOptions;
+pub use refusal::DeleteRefusal;
+pub use run::{SyncOptions, SyncReport, sync};

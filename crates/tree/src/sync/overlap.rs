@@ -1,0 +1,63 @@
+//! Finds out whether a source and the destination of a sync overlap.
+
+use rustix::fs::{Mode, OFlags, openat, stat};
+use std::{
+    os::fd::AsFd,
+    path::{Path, PathBuf},
+};
+use thalweg_sys::Errno;
+
+use super::local::LocalSource;
+use crate::{
+    Error,
+    fs::{list::ancestors, walk::failed_call},
+    identity::Id,
+    names::os,
+};
+
+/// Returns the first source that is the destination, contains it, or lies in it. Symbolic links and bind mounts are
+/// resolved, because directories are compared by device and inode number.
+pub(super) fn overlapping<'s>(
+    sources: &'s [LocalSource],
+    destination: &Path,
+    has_entries: bool,
+) -> Result<Option<&'s Path>, Error> {
+    let above = nearest_ancestors(destination)?;
+    let there = stat(destination).ok().map(|stat| Id::of(&stat));
+    for source in sources {
+        let Some(beneath) = &source.beneath else { continue };
+        let path = || source.path.clone();
+        let own = ancestors(beneath.root().as_fd())
+            .map_err(|errno| failed_call(path(), "openat", errno))?;
+        // With several sources, each one may be a neighbour of its copy but must not be its copy.
+        let copy = if has_entries {
+            let name = os(&source.name);
+            stat(&destination.join(name)).ok().map(|stat| Id::of(&stat))
+        } else {
+            there
+        };
+        let is_inside = copy.is_some_and(|copy| own.contains(&copy))
+            || !has_entries && there.is_some_and(|there| own.contains(&there));
+        if above.contains(&source.id) || is_inside {
+            return Ok(Some(&source.path));
+        }
+    }
+    Ok(None)
+}
+
+/// Returns the destination, or its nearest existing parent, and all directories above.
+fn nearest_ancestors(destination: &Path) -> Result<Vec<Id>, Error> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let mut path: PathBuf = destination.to_owned();
+    loop {
+        let name = if path.as_os_str().is_empty() { Path::new(".") } else { &path };
+        match openat(rustix::fs::CWD, name, flags, Mode::empty()) {
+            Ok(fd) => {
+                return ancestors(fd.as_fd())
+                    .map_err(|errno| failed_call(path.clone(), "openat", errno));
+            }
+            Err(Errno::NOENT | Errno::NOTDIR) if path.pop() => {}
+            Err(errno) => return Err(failed_call(path, "openat", errno)),
+        }
+    }
+}

@@ -1,0 +1,271 @@
+//! Runs a sync: the copy, the deletion, and the files that replace deleted directories.
+
+use std::{
+    collections::HashSet,
+    ffi::CString,
+    path::{Path, PathBuf},
+    sync::{Mutex, PoisonError},
+};
+use thalweg_core::{Cancelled, shown};
+
+use super::{
+    delete::{CopyOutcome, DeleteReport, delete_extra},
+    local::{LocalNames, LocalSource, with_slash},
+    overlap::overlapping,
+    plan::DeleteOptions,
+};
+use crate::{
+    CopyOptions, Dereference, Error, Event, Events, OverDirectory, Progress, Refusal, SyncCounts,
+    SyncRules, Target, TreeReport, copy,
+    copy::report::MOST_ERRORS,
+    event::Finding,
+    names::{c_string, cut},
+};
+
+/// The options of a sync.
+#[derive(Clone, Debug, Default)]
+pub struct SyncOptions {
+    /// The options of the copy. The target, the rules of the sync and the handling of existing files are set by
+    /// [`sync`].
+    pub copy: CopyOptions,
+    /// Compare the bytes of files with equal sizes.
+    pub checksum: bool,
+    /// Delete entries that the source does not have. The filter and the dry run are those of the copy.
+    pub delete: Option<DeleteOptions>,
+    /// Continue although source and destination overlap.
+    pub force: bool,
+}
+
+/// Result of a sync.
+#[derive(Debug, Default)]
+pub struct SyncReport {
+    /// The report of the copy, with the counts and errors of the whole sync.
+    pub tree: TreeReport,
+    /// The report of the deletion, if it was requested and began.
+    pub deletion: Option<DeleteReport>,
+}
+
+/// Makes the content of `destination` equal to that of one source directory. Several sources, or one that is not a
+/// directory, become entries of the destination.
+pub fn sync(
+    sources: &[PathBuf],
+    destination: &Path,
+    options: &SyncOptions,
+    events: &dyn Events,
+) -> Result<SyncReport, Error> {
+    let run = LocalSync::new(sources, destination, options, events)?;
+    run.perform()
+}
+
+/// A sync of local directories.
+struct LocalSync<'s> {
+    /// The sources as the copy receives them.
+    sources: Vec<PathBuf>,
+    destination: PathBuf,
+    names: LocalNames,
+    options: CopyOptions,
+    delete: Option<DeleteOptions>,
+    events: &'s dyn Events,
+}
+
+impl<'s> LocalSync<'s> {
+    fn new(
+        sources: &[PathBuf],
+        destination: &Path,
+        options: &SyncOptions,
+        events: &'s dyn Events,
+    ) -> Result<Self, Error> {
+        let has_entries = !matches!(sources, [source] if source.is_dir());
+        let destination = final_destination(destination, has_entries)?;
+        let names = names_of(sources, has_entries, options)?;
+        if let ([_], Some(delete), true) = (sources, &options.delete, has_entries)
+            && !delete.force
+        {
+            let source = shown(&sources[0]);
+            let why = format!("'{source}': not a directory; --delete compares directories");
+            return Err(Error::Usage(why));
+        }
+        let met = overlapping(&names.sources, &destination, has_entries)?;
+        if let Some(path) = met.filter(|_| !options.force) {
+            let (path, reason) = (path.to_owned(), Refusal::Overlaps(destination));
+            return Err(Error::Refused { path, reason });
+        }
+        let target = if has_entries { Target::Directory } else { Target::Exact };
+        let over_directory =
+            if options.delete.is_some() { OverDirectory::Defer } else { OverDirectory::Refuse };
+        let rules = SyncRules { checksum: options.checksum, over_directory, has_entries };
+        let copy = CopyOptions {
+            recursive: true,
+            target,
+            sync: Some(rules),
+            resume: true,
+            remove_destination: true,
+            ..options.copy.clone()
+        };
+        let delete = options.delete.clone().map(|delete| DeleteOptions {
+            filter: copy.filter.clone(),
+            dry_run: copy.dry_run,
+            has_entries,
+            ..delete
+        });
+        let sources = if has_entries { sources.to_vec() } else { vec![with_slash(&sources[0])] };
+        Ok(Self { sources, destination, names, options: copy, delete, events })
+    }
+
+    fn perform(self) -> Result<SyncReport, Error> {
+        let tree = copy(&self.sources, &self.destination, &self.options, self.events)?;
+        let mut report = SyncReport { tree, deletion: None };
+        if report.tree.halted.is_none() && self.delete.is_some() {
+            self.delete(&mut report)?;
+        }
+        let deferred = std::mem::take(&mut report.tree.deferred);
+        if deferred.is_empty() || report.tree.halted.is_some() {
+            return Ok(report);
+        }
+        match &report.deletion {
+            Some(DeleteReport { refused: None, .. }) => self.replace(deferred, &mut report)?,
+            _ => self.give_up(&deferred, &mut report),
+        }
+        Ok(report)
+    }
+
+    fn delete(&self, report: &mut SyncReport) -> Result<(), Error> {
+        let Some(options) = &self.delete else { return Ok(()) };
+        let tree = &mut report.tree;
+        // In a dry run, new directories of the source have no counterpart in the destination.
+        let census = (!options.dry_run).then_some(tree.seen);
+        let outcome = CopyOutcome { errors: tree.error_count, created: tree.sync.created, census };
+        let mut deletion =
+            delete_extra(&self.destination, &self.names, options, &outcome, self.events)?;
+        tree.sync.deleted = deletion.deleted;
+        tree.error_count += deletion.errors.len() as u64;
+        tree.errors.append(&mut deletion.errors);
+        tree.errors.truncate(MOST_ERRORS);
+        tree.halted = tree.halted.or(deletion.halted);
+        report.deletion = Some(deletion);
+        Ok(())
+    }
+
+    /// Copies the entries whose directories were deleted.
+    fn replace(&self, deferred: Vec<PathBuf>, report: &mut SyncReport) -> Result<(), Error> {
+        let over_directory =
+            if self.options.dry_run { OverDirectory::AssumeGone } else { OverDirectory::Refuse };
+        let rules = self.options.sync.map(|rules| SyncRules { over_directory, ..rules });
+        let options = CopyOptions { sync: rules, verbose: true, ..self.options.clone() };
+        let only = DeferredOnly {
+            events: self.events,
+            verbose: self.options.verbose,
+            paths: deferred.into_iter().collect(),
+            counts: Mutex::default(),
+        };
+        let later = copy(&self.sources, &self.destination, &options, &only)?;
+        let counts = only.counts.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let tree = &mut report.tree;
+        tree.sync.add(counts);
+        if !self.options.dry_run {
+            tree.files += later.files;
+            tree.links += later.links;
+            tree.specials += later.specials;
+            tree.bytes += later.bytes;
+        }
+        tree.error_count += later.error_count;
+        tree.errors.extend(later.errors);
+        tree.errors.truncate(MOST_ERRORS);
+        tree.halted = tree.halted.or(later.halted);
+        Ok(())
+    }
+
+    /// Reports the entries whose directories were not deleted.
+    fn give_up(&self, deferred: &[PathBuf], report: &mut SyncReport) {
+        for path in deferred {
+            let path = self.destination.join(path);
+            let error = Error::Refused { path, reason: Refusal::OverDirectory };
+            self.events.event(&Event::Failed(&error));
+            report.tree.error_count += 1;
+            report.tree.errors.push(error);
+        }
+        report.tree.errors.truncate(MOST_ERRORS);
+    }
+}
+
+/// Returns the destination. A symbolic link to a directory is resolved.
+fn final_destination(destination: &Path, has_entries: bool) -> Result<PathBuf, Error> {
+    if has_entries && !destination.is_dir() {
+        let why = "not a directory; several sources, or a file, need an existing directory";
+        return Err(Error::Usage(format!("'{}': {why}", shown(destination))));
+    }
+    let is_link = std::fs::symlink_metadata(destination).is_ok_and(|meta| meta.is_symlink());
+    if is_link && let Ok(real) = std::fs::canonicalize(destination) {
+        return Ok(real);
+    }
+    Ok(destination.to_owned())
+}
+
+/// Opens the sources. One that cannot be opened fails again when it is copied.
+fn names_of(
+    sources: &[PathBuf],
+    has_entries: bool,
+    options: &SyncOptions,
+) -> Result<LocalNames, Error> {
+    let dereference = options.copy.dereference.unwrap_or(Dereference::Never);
+    let mut opened = Vec::new();
+    for path in sources {
+        let name = if has_entries { c_string(cut(path).1)? } else { CString::default() };
+        let follows = !has_entries || dereference != Dereference::Never;
+        match LocalSource::open(path.clone(), name, follows) {
+            Ok(source) => opened.push(source),
+            Err(error) if !has_entries => return Err(error),
+            Err(_) => {}
+        }
+    }
+    Ok(LocalNames {
+        sources: opened,
+        has_entries,
+        follows: dereference == Dereference::Always,
+        one_file_system: options.copy.one_file_system,
+    })
+}
+
+/// Passes on the events of deferred entries only. The others were reported before.
+struct DeferredOnly<'e> {
+    events: &'e dyn Events,
+    verbose: bool,
+    paths: HashSet<PathBuf>,
+    counts: Mutex<SyncCounts>,
+}
+
+impl Events for DeferredOnly<'_> {
+    fn event(&self, event: &Event<'_>) {
+        match event {
+            Event::Sync(change) if self.paths.contains(change.path) => {
+                let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
+                counts.count(change.action);
+                if self.verbose {
+                    self.events.event(event);
+                }
+            }
+            Event::Sync(_) | Event::LeftOut { .. } => {}
+            event => self.events.event(event),
+        }
+    }
+
+    fn finding(&self, finding: &Finding<'_>) {
+        self.events.finding(finding);
+    }
+
+    fn progress(&self, progress: Progress) {
+        self.events.progress(progress);
+    }
+
+    fn current(&self, source: &Path) {
+        self.events.current(source);
+    }
+
+    fn ask(&self, path: &Path) -> bool {
+        self.events.ask(path)
+    }
+
+    fn go_on(&self) -> Result<(), Cancelled> {
+        self.events.go_on()
+    }
+}

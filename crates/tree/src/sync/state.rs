@@ -1,0 +1,62 @@
+//! The state file in the destination, which records the file system of the source.
+//!
+//! Other users may be able to write in the destination, so the file is used only if it is a small regular file of this
+//! user. Its text is only compared and never printed.
+
+use rustix::fs::{FileType, Mode, OFlags, Timestamps, fstat, futimens, openat};
+use std::{
+    ffi::CStr,
+    os::fd::{AsFd, BorrowedFd},
+};
+use thalweg_core::atomic_file::AtomicFile;
+use thalweg_sys::io;
+
+use crate::{
+    copy::attributes::times,
+    error::{Attempt, CopyFailure, at_sink},
+    identity::kind,
+    names::STATE_FILE,
+};
+
+/// First line of the file.
+const HEAD: &str = "thalweg sync 1\n";
+/// Largest state file, in bytes.
+const LARGEST: usize = 4096;
+
+/// Returns the identity that the last run recorded; `None` if there is no trustworthy record.
+pub(super) fn recorded(destination: BorrowedFd<'_>) -> Option<String> {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let fd = openat(destination, STATE_FILE, flags, Mode::empty()).ok()?;
+    let stat = fstat(&fd).ok()?;
+    let is_ours = stat.st_uid == rustix::process::geteuid().as_raw() && stat.st_mode & 0o022 == 0;
+    if kind(&stat) != FileType::RegularFile || !is_ours || stat.st_size > LARGEST as i64 {
+        return None;
+    }
+    let mut bytes = [0; LARGEST];
+    let len = io::read(&fd, &mut bytes).ok()?;
+    let text = std::str::from_utf8(&bytes[..len]).ok()?;
+    let identity = text.strip_prefix(HEAD)?.strip_prefix("source ")?;
+    identity.lines().next().map(str::to_owned)
+}
+
+/// Records the identity of the source. The times of the destination stay unchanged.
+pub(super) fn record(destination: BorrowedFd<'_>, identity: &str) -> Attempt<()> {
+    if recorded(destination).as_deref() == Some(identity) {
+        return Ok(());
+    }
+    let before = fstat(destination).map_err(at_sink("fstat"))?;
+    let name: &CStr = STATE_FILE;
+    let mut file = AtomicFile::create(destination, name, 0o600)?;
+    let text = format!("{HEAD}source {identity}\n");
+    let mut rest = text.as_bytes();
+    while !rest.is_empty() {
+        let written = io::write(&file.fd, rest).map_err(at_sink("write"))?;
+        if written == 0 {
+            return Err(CopyFailure::Sink("write", thalweg_sys::Errno::IO, 0));
+        }
+        rest = &rest[written..];
+    }
+    file.publish(false)?;
+    let kept: Timestamps = times(&before);
+    futimens(destination.as_fd(), &kept).map_err(at_sink("utimensat"))
+}
