@@ -329,3 +329,36 @@ fn the_host_is_placed_where_the_command_says() {
     are_equal(&root, &scratch.join("a $HOME"));
     copy(format!("'{exec}' -i"), &root, "box:x").expect(1).expect_said("exited with status 9");
 }
+
+#[test]
+fn every_line_of_the_guide_to_other_machines_runs() {
+    let test = "every_line_of_the_guide_to_other_machines_runs";
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/guides/other-machines.md");
+    let text = fs::read_to_string(page).unwrap();
+    let blocks: Vec<_> = text.split("```bash\n").skip(1).collect();
+    assert!(blocks.len() > 3);
+    for block in blocks {
+        let (block, _) = block.split_once("\n```").unwrap();
+        let scratch = Scratch::new();
+        let there = scratch.folder("there");
+        let Some(machine) = OtherMachine::by_sshd(test, &there) else { return };
+        let bin = scratch.folder("bin");
+        symlink(&machine.rsh, bin.join("ssh")).unwrap();
+        symlink(env!("CARGO_BIN_EXE_thalweg"), bin.join("thalweg")).unwrap();
+        // Containers are this machine: the command follows the host.
+        for (name, words) in [("docker", 3), ("podman", 3), ("kubectl", 4)] {
+            let text = "#!/bin/sh\nshift N\nmkdir -p \"$GUIDE/tmp\"\n\
+                        exec \"$@\"\n";
+            script(&bin.join(name), &text.replace('N', &words.to_string()));
+        }
+        // `/tmp` of a container is a directory of the test.
+        let there = there.display();
+        let block = block.replace(":/tmp/", &format!(":{there}/tmp/"));
+        let here = scratch.folder("here");
+        let line = format!(
+            "export PATH={}:$PATH GUIDE='{there}'; set -euo pipefail\nmkdir -p '{there}/tmp'\n{block}",
+            bin.display()
+        );
+        shell(&here, &line).expect(0);
+    }
+}

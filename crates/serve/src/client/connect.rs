@@ -156,7 +156,7 @@ impl FetchConnection {
         }
     }
 
-    /// As [`Self::finish`], for a connection that the server keeps open.
+    /// Does what [`Self::finish`] does for a connection that the server keeps open.
     pub fn release(self) {
         if let Wire::Channel(channel) = self.wire
             && self.used == self.have

@@ -39,7 +39,8 @@ impl OtherMachine {
 
     /// An sshd of this test with keys of its own; a skip if it cannot run.
     pub fn by_sshd(test: &str, folder: &Path) -> Option<Self> {
-        let (sshd, folder) = (Path::new("/usr/sbin/sshd"), folder.join("sshd"));
+        let (sshd, home) = (Path::new("/usr/sbin/sshd"), folder.display());
+        let folder = folder.join("sshd");
         if !sshd.exists() {
             skip(test, "openssh-server is not installed");
             return None;
@@ -70,9 +71,14 @@ impl OtherMachine {
         command.args(["-D", "-e", "-f"]).arg(folder.join("config"));
         let server = command.stdin(Stdio::null()).stderr(log).spawn().unwrap();
         let rsh = folder.join("ssh");
+        let bin = Path::new(env!("CARGO_BIN_EXE_thalweg")).parent().unwrap().display();
+        // The options of the command are passed on; port, key and directory there are of this test.
         let text = format!(
-            "#!/bin/sh\nexec ssh -F /dev/null -p {port} -i '{}' -o BatchMode=yes -o LogLevel=ERROR \
-             -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null -o IdentitiesOnly=yes \"$@\"\n",
+            "#!/bin/sh\noptions=\nwhile [ \"${{1#-}}\" != \"$1\" ]; do\n\
+             case $1 in -p | -i) shift ;; *) options=\"$options $1\" ;; esac\nshift\ndone\nshift\n\
+             exec /usr/bin/ssh -F /dev/null -p {port} -i '{}' -o BatchMode=yes -o LogLevel=ERROR \
+             -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null -o IdentitiesOnly=yes $options \
+             127.0.0.1 \"cd '{home}' && HOME='{home}' PATH='{bin}':\\$PATH $*\"\n",
             at("user")
         );
         script(&rsh, &text);
