@@ -53,7 +53,7 @@ struct RemoteChannel {
     has_answered: bool,
 }
 
-/// A channel in use. If it is dropped before [`HeldRemoteChannel::give_back`], it is closed.
+/// A channel in use. If it is dropped before [`HeldChannel::give_back`], it is closed.
 pub struct HeldChannel {
     channel: Option<RemoteChannel>,
     pool: Arc<Channels>,
@@ -100,7 +100,7 @@ impl Channels {
         let mut state = self.state();
         loop {
             if let Some(channel) = state.idle.pop() {
-                return Ok(HeldRemoteChannel::of(self, Some(channel)));
+                return Ok(HeldChannel::of(self, Some(channel)));
             }
             match &self.source {
                 ChannelSource::Stream(name) if state.open == 0 => {
@@ -109,7 +109,7 @@ impl Channels {
                 ChannelSource::Command(command) if state.open < self.most => {
                     state.open += 1;
                     drop(state);
-                    let mut held = HeldRemoteChannel::of(self, None);
+                    let mut held = HeldChannel::of(self, None);
                     let (stream, child) = command.start()?;
                     held.channel = Some(RemoteChannel::new(stream, Some(child)));
                     return Ok(held);

@@ -30,7 +30,7 @@ impl OtherMachine {
         let (home, pid) = (folder.display(), folder.join("pid"));
         let text = format!(
             "#!/bin/sh\nwhile [ \"${{1#-}}\" != \"$1\" ]; do shift; done\nshift\ncd '{home}' || exit 255\n\
-             echo $$ >'{}'\nHOME='{home}' exec sh -c \"$*\"\n",
+             echo $$ >'{}'\nHOME='{home}' exec sh -c \"exec $*\"\n",
             pid.display()
         );
         script(&rsh, &text);
