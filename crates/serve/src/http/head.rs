@@ -74,7 +74,7 @@ pub fn parse(bytes: &[u8]) -> Result<RequestHead, HttpStatus> {
         other if OTHER_METHODS.contains(&other) => return Err(HttpStatus::NOT_ALLOWED),
         _ => return Err(HttpStatus::NOT_IMPLEMENTED),
     };
-    if fields.one("expect").is_some_and(|e| !e.eq_ignore_ascii_case("100-continue")) {
+    if fields.joined("expect").is_some_and(|e| !e.trim().eq_ignore_ascii_case("100-continue")) {
         return Err(HttpStatus::EXPECTATION_FAILED);
     }
     let line = bytes.split(|byte| *byte == b'\r').find(|line| !line.is_empty() && *line != b"\n");
@@ -244,6 +244,7 @@ mod tests {
             ("BREW / HTTP/1.1\r\nHost: a", 501),
             ("get / HTTP/1.1\r\nHost: a", 501),
             ("GET / HTTP/1.1\r\nHost: a\r\nExpect: the worst", 417),
+            ("GET / HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nExpect: other", 417),
         ];
         for (request, status) in cases {
             assert_eq!(refusal(request), Some(status), "{request:?}");
