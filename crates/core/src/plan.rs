@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn turns_are_for_long_files_that_nobody_measured() {
+    fn turns_are_for_long_files_without_a_measurement() {
         let least = FEWEST_TURNS * LEAST_TURN;
         let turns = |facts: &Facts, request: &Request| Plan::make(facts, request, None).turns;
         let plain = Request::default();
