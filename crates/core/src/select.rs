@@ -40,8 +40,11 @@ pub struct Prior {
 
 impl Prior {
     /// No expectation except the position in the list.
-    pub const NONE: Self =
-        Self { saves_work: false, guess: 0, why: "not measured: first suitable one in `thalweg list`" };
+    pub const NONE: Self = Self {
+        saves_work: false,
+        guess: 0,
+        why: "not measured: first suitable one in `thalweg list`",
+    };
 }
 
 /// Ranking result of one candidate.
