@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn a_buffer_is_no_larger_than_the_job_and_a_told_size_is_no_promise() {
+    fn a_buffer_is_no_larger_than_the_job_and_an_announced_size_may_be_wrong() {
         let file = tempfile::tempfile().unwrap();
         file.set_len(300 << 10).unwrap();
         let fits = |at, len| amount(&file, at, len).fits(256 * K, 64 * K);

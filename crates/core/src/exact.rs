@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn short_steps_interruptions_and_waits_are_gone_on_from_and_the_rest_is_told() {
+    fn short_steps_interruptions_and_waits_continue_and_the_rest_is_reported() {
         let error = |errno| Error { mechanism: "m", call: "c", errno, side: Side::Sink, moved: 2 };
         let calm = vec![Ok(3), Err(error(Errno::INTR)), Err(error(Errno::AGAIN)), Ok(9)];
         assert_eq!(run(calm, &mut ()), Ok(()));
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn it_ends_when_it_is_told_to_and_when_it_has_waited_long_enough() {
+    fn it_ends_on_request_and_after_the_deadline() {
         let mut steps = 0;
         let mut stop = |_| {
             steps += 1;

@@ -189,7 +189,7 @@ fn prior(mechanism: &dyn Mechanism, facts: &Facts) -> Prior {
         };
         Prior { saves_work: false, guess: 0, why }
     } else if is_likely(mechanism, facts) {
-        let why = "not measured: costs least where it is not the best";
+        let why = "not measured: the best default between such files";
         Prior { saves_work: false, guess: 1, why }
     } else {
         Prior { guess: 2, ..Prior::NONE }
@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn turns_are_for_long_files_that_nobody_measured() {
+    fn turns_are_for_long_files_without_a_measurement() {
         let least = FEWEST_TURNS * LEAST_TURN;
         let turns = |facts: &Facts, request: &Request| Plan::make(facts, request, None).turns;
         let plain = Request::default();

@@ -40,8 +40,11 @@ pub struct Prior {
 
 impl Prior {
     /// No expectation except the position in the list.
-    pub const NONE: Self =
-        Self { saves_work: false, guess: 0, why: "not measured: first in the list" };
+    pub const NONE: Self = Self {
+        saves_work: false,
+        guess: 0,
+        why: "not measured: first suitable one in `thalweg list`",
+    };
 }
 
 /// Ranking result of one candidate.
@@ -64,7 +67,7 @@ pub struct Verdict<N = &'static str> {
 pub enum Judgement {
     /// It does the job.
     Chosen {
-        /// The reason: `fastest measured`, `least memory measured`, `not measured: first in the list` or `asked for`.
+        /// The reason, such as `fastest measured`, `least memory measured` or `asked for`.
         why: String,
     },
     /// Not shown to be slower than the best: the difference is within the noise of the run, or the intervals overlap.
@@ -218,7 +221,7 @@ fn measured_why(evidence: &Evidence, prefer: Prefer) -> String {
         Prefer::Wall => "fastest measured",
         Prefer::Cpu => "least CPU time measured",
         Prefer::Memory if evidence.score(prefer).is_finite() => "least memory measured",
-        Prefer::Memory => "memory not measured: first in the list",
+        Prefer::Memory => "memory not measured: first suitable one in `thalweg list`",
     };
     why.to_owned()
 }

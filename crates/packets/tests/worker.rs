@@ -53,7 +53,7 @@ fn what_cannot_be_done_is_said_once_and_ends_it() {
 }
 
 #[test]
-fn a_table_that_nobody_reads_ends_without_a_word() {
+fn a_table_without_a_reader_ends_silently() {
     let mut command = Command::new(env!("CARGO_BIN_EXE_thalweg-packets"));
     command.args(["--kernels=simple", "--packets=64", "--rounds=1"]);
     // The reader has left before the program begins: one that leaves later may find everything written.

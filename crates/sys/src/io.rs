@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn rename_keeps_what_it_was_told_to_keep() {
+    fn rename_keeps_an_existing_destination_on_request() {
         let place = tempfile::tempdir().unwrap();
         let dir = fs::File::open(place.path()).unwrap();
         fs::write(place.path().join("a"), "a").unwrap();

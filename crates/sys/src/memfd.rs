@@ -109,7 +109,7 @@ mod tests {
     use crate::map::{Access, Map};
 
     #[test]
-    fn memory_with_holes_is_told_from_memory_that_is_there() {
+    fn memory_with_holes_is_distinguished_from_complete_memory() {
         for len in [1, 4096, 3 << 20] {
             let fd = create("test", len).unwrap();
             assert!(is_whole(&fd), "{len}");
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_sealed_is_told() {
+    fn an_error_of_sealing_is_reported() {
         let (reader, _writer) = rustix::pipe::pipe().unwrap();
         assert_eq!(facts(&reader), Err(Errno::INVAL));
     }

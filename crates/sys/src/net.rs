@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn who_connects_is_taken_once_and_nobody_is_waited_for() {
+    fn a_connection_is_accepted_once_without_waiting() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         listener.set_nonblocking(true).unwrap();
         assert_eq!(accept(&listener).map(|_| ()), Err(Errno::AGAIN));

@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_told() {
+    fn a_message_that_does_not_fit_is_reported() {
         let (near, far) = pair().unwrap();
         send(&near, b"hello", &[]).unwrap();
         assert!(receive(&far, &mut [0; 4]).unwrap().truncated);
@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_says_who_sent_it_also_through_an_end_that_was_inherited() {
+    fn a_message_names_its_sender_also_through_an_inherited_end() {
         for asks in [true, false] {
             let (near, far) = pair().unwrap();
             pass_credentials(if asks { &near } else { &far }).unwrap();

@@ -85,7 +85,7 @@ mod tests {
     use std::process::Command;
 
     #[test]
-    fn a_child_is_waited_for_and_told_what_it_used() {
+    fn a_child_is_waited_for_and_its_usage_reported() {
         let child = Command::new("sh").args(["-c", "exit 7"]).spawn().unwrap();
         let process = watch(&child).unwrap();
         assert_eq!(ended_within(&process, None), Ok(true));

@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_is_there_is_found_and_nobody_else() {
+    fn known_users_are_found_and_unknown_ones_are_not() {
         assert_eq!(User::find("root").unwrap().map(|user| user.uid), Some(0));
         assert_eq!(User::find("no such user, ever").unwrap(), None);
         assert_eq!(User::find("root\0").unwrap(), None);

@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn who_was_dead_before_is_told_and_another_sleeper_is_woken() {
+    fn an_earlier_death_is_reported_and_another_sleeper_is_woken() {
         let word = &words(1)[0];
         let Some((_watched, near, _far)) = watched(word) else { return };
         let sleeper = std::thread::spawn(|| {

@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_expected_counts_as_waiting() {
+    fn an_expected_worker_counts_as_waiting() {
         let queue = TaskQueue::default();
         queue.expect(2);
         queue.arrive();

@@ -117,7 +117,7 @@ fn a_profile_decides_what_a_sender_uses_and_older_programs_go_on_without() {
 }
 
 #[test]
-fn callers_who_jump_by_themselves_follow_a_profile_however_they_are_linked() {
+fn callers_with_their_own_jump_follow_a_profile_however_they_are_linked() {
     let folder = tempfile::tempdir().unwrap();
     let cell = |kernel: &str, ratio: f64| {
         let ratio = Ratio { ratio, lo: ratio, hi: ratio };
@@ -174,7 +174,7 @@ fn the_examples_build_and_run() {
 }
 
 #[test]
-fn the_channel_example_passes_lines_and_tells_of_a_death() {
+fn the_channel_example_passes_lines_and_reports_a_death() {
     let folder = tempfile::tempdir().unwrap();
     let channel = folder.path().join("channel");
     compile(&root().join("examples/channel.c"), &channel);
@@ -297,7 +297,7 @@ fn versioned() -> BTreeSet<String> {
 }
 
 #[test]
-fn debian_is_told_of_every_function() {
+fn the_symbols_file_of_debian_lists_every_function() {
     let list = fs::read_to_string(root().join("../../debian/libthalweg0.symbols")).unwrap();
     let told = list.lines().filter_map(|line| line.strip_prefix(" tw_")?.split_once(' '));
     let told: BTreeSet<String> =

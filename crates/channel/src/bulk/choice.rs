@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sender_tells_whether_its_mechanism_was_asked_for_measured_or_neither() {
+    fn a_sender_reports_whether_its_mechanism_was_requested_measured_or_neither() {
         let knows = |mechanism| Options {
             measured: Some(profile([(mechanism, 1.0)])),
             ..Options::default()

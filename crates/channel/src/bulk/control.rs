@@ -177,7 +177,7 @@ impl BulkControl {
         };
         // The note itself is read after the wait. As the result of the wait it would be copied through
         // every layer, which costs more than the wait.
-        wait_for(end, self.limits, |theirs| has_told(theirs, *heard))?;
+        wait_for(end, self.limits, |theirs| has_published(theirs, *heard))?;
         let place = &end.peer.words().notes.0[(*heard % UNREAD) as usize];
         *heard += 1;
         Note::parse(|n| place[n].load(Relaxed))
@@ -410,7 +410,7 @@ fn wait_for<T>(
 
 /// Returns `Some` if the note with this number has been sent.
 #[inline]
-fn has_told(theirs: &SideWords, number: u64) -> Result<Option<()>, Error> {
+fn has_published(theirs: &SideWords, number: u64) -> Result<Option<()>, Error> {
     match steps::seen(&theirs.cursor.0).wrapping_sub(number) {
         0 => Ok(None),
         1..=UNREAD => Ok(Some(())),

@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn a_loan_is_written_by_nobody_else() {
+    fn no_other_process_writes_a_loan() {
         let Ok(mut lent) = LentRegion::shared(8192, 1) else { return };
         lent.bytes_mut()[8191] = 9;
         let Handing::Shared(fd, _) = &lent.handing else { panic!("{lent:?}") };

@@ -129,7 +129,7 @@ fn a_socket_is_for_its_own_user_from_the_start_and_leaves_no_other_name() {
 }
 
 #[test]
-fn a_lock_on_the_directory_keeps_nobody_from_listening() {
+fn a_lock_on_the_directory_does_not_prevent_listening() {
     let (place, address) = scratch();
     let held = std::fs::File::open(place.path()).unwrap();
     held.lock().unwrap();

@@ -218,7 +218,7 @@ fn an_event_loop_polls_the_link() {
 /// The kernel closes the sockets of a dead process and signals its pidfd only after it has freed the
 /// process's memory. It marks the robust-list word earlier. In this test the link stays open.
 #[test]
-fn an_event_loop_is_told_of_a_death_before_the_link_of_the_dead_closes() {
+fn an_event_loop_sees_a_death_before_the_link_of_the_dead_process_closes() {
     let (producer, mut consumer) = pair(&small(4096)).unwrap();
     if !consumer.end.sleeps_on_futexes() {
         return;
@@ -234,7 +234,7 @@ fn an_event_loop_is_told_of_a_death_before_the_link_of_the_dead_closes() {
 }
 
 #[test]
-fn two_of_one_role_are_refused_and_told_so() {
+fn two_ends_of_one_role_are_refused_with_the_reason() {
     let (near, far) = Link::pair().unwrap();
     let other = std::thread::spawn(move || Producer::open(far, &Options::default()).err());
     let refused = Producer::open(near, &Options::default()).unwrap_err();
@@ -265,7 +265,7 @@ fn a_second_consumer_is_refused() {
 }
 
 #[test]
-fn one_who_leaves_in_the_handshake_is_not_the_first() {
+fn a_peer_that_leaves_in_the_handshake_does_not_count() {
     use crate::link::{Address, Listener};
     let place = tempfile::tempdir().unwrap();
     let address = Address::at(place.path().join("ring"));
@@ -281,7 +281,7 @@ fn one_who_leaves_in_the_handshake_is_not_the_first() {
 }
 
 #[test]
-fn one_who_is_silent_in_the_handshake_does_not_keep_the_next_out() {
+fn a_silent_peer_in_the_handshake_does_not_block_the_next() {
     use crate::link::{Address, Listener};
     let place = tempfile::tempdir().unwrap();
     let address = Address::at(place.path().join("ring"));
@@ -316,7 +316,7 @@ fn one_who_is_silent_in_the_handshake_does_not_keep_the_next_out() {
 }
 
 #[test]
-fn callers_who_fail_one_after_the_other_do_not_outlast_the_deadline() {
+fn a_series_of_failing_callers_does_not_outlast_the_deadline() {
     use crate::link::{Address, Listener};
     let place = tempfile::tempdir().unwrap();
     let address = Address::at(place.path().join("ring"));

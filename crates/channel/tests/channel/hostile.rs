@@ -288,7 +288,7 @@ fn a_silent_peer_is_left_at_the_deadline() {
 }
 
 #[test]
-fn a_peer_whose_memory_tells_nothing_is_watched_through_the_link() {
+fn a_peer_without_an_alive_word_is_watched_through_the_link() {
     for wait in [Wait::Block, Wait::Spin] {
         let mut side = LyingSide::producer();
         let (near, far) = Link::pair().unwrap();

@@ -190,7 +190,7 @@ fn a_forked_child_gives_back_nothing_that_its_parent_holds() {
 }
 
 #[test]
-fn without_futex_waitv_the_link_wakes_and_tells() {
+fn without_futex_waitv_the_link_wakes_and_reports_a_death() {
     for errno in [Errno::NOSYS, Errno::PERM] {
         let rule = Rule::always(Call::FutexWaitv, Effect::Errno(errno));
         let run = Script::new(vec![rule]).run(|| {
@@ -208,7 +208,7 @@ fn without_futex_waitv_the_link_wakes_and_tells() {
 }
 
 #[test]
-fn without_memory_files_the_reason_is_told() {
+fn without_memory_files_the_reason_is_reported() {
     for (call, name) in [
         (Call::MemfdCreate, "memfd_create"),
         (Call::Ftruncate, "ftruncate"),

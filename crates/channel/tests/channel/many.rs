@@ -55,7 +55,7 @@ fn every_subscriber_gets_everything_when_all_wait() {
 }
 
 #[test]
-fn a_deadline_leaves_nobody_with_half() {
+fn a_deadline_leaves_no_receiver_with_half_a_message() {
     let mut broadcast = Broadcast::new(Slow::Wait);
     let (_, mut first) = subscribe(&mut broadcast, small(Wait::Block));
     let (_, mut second) = subscribe(&mut broadcast, small(Wait::Block));
@@ -113,7 +113,7 @@ fn the_oldest_are_dropped_and_counted_on_both_sides() {
 }
 
 #[test]
-fn a_subscriber_that_leaves_is_told_and_the_others_go_on() {
+fn a_subscriber_that_leaves_is_reported_and_the_others_continue() {
     let mut broadcast = Broadcast::new(Slow::Wait);
     let (leaver, subscription) = subscribe(&mut broadcast, small(Wait::Block));
     let (_, mut stayer) = subscribe(&mut broadcast, small(Wait::Block));

@@ -74,7 +74,7 @@ fn mapped() -> bool {
 }
 
 #[test]
-fn what_is_held_outlives_a_killed_process_and_is_told_of() {
+fn held_messages_outlive_a_killed_process_and_are_reported() {
     if std::env::var_os(CHILD).is_some() {
         return;
     }

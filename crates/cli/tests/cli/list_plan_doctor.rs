@@ -86,7 +86,7 @@ fn plan_knows_streams_devices_and_what_is_not_there() {
 }
 
 #[test]
-fn zero_copy_is_planned_only_for_those_who_ask() {
+fn zero_copy_is_planned_only_on_request() {
     let scratch = Scratch::new();
     scratch.file("from", support::bytes(10_000));
     let first = |line: &str| {

@@ -290,7 +290,7 @@ fn how_a_file_would_be_sent_is_explained_without_serving() {
 }
 
 #[test]
-fn root_becomes_who_it_is_told_to_be_before_it_serves() {
+fn root_becomes_the_requested_user_before_it_serves() {
     let scratch = Scratch::new();
     scratch.file("dir/open", "text");
     scratch.file("dir/closed", "secret");

@@ -72,7 +72,7 @@ fn studies_are_listed_with_what_is_known_of_them() {
 }
 
 #[test]
-fn a_run_tells_claims_arms_ratios_and_its_own_noise_in_eighty_columns() {
+fn a_run_prints_claims_arms_ratios_and_its_noise_in_eighty_columns() {
     let scratch = scratch();
     let mut command = scratch.thalweg(["study", "-v", "900", "--quick", "--no-save", "--at", "."]);
     command.args(["--sessions", "3", "--rounds", "3", "--sample", "1ms", "--pause", "0s"]);
@@ -195,7 +195,7 @@ fn several_studies_take_turns() {
 }
 
 #[test]
-fn wrong_files_and_names_are_told_with_what_would_be_right() {
+fn wrong_files_and_names_are_reported_with_the_valid_ones() {
     let scratch = scratch();
     assert!(
         scratch

@@ -80,8 +80,8 @@ fn a_kernel_is_reached_and_its_calls_are_counted() {
 }
 
 #[test]
-fn a_program_without_calls_is_told_that_no_kernel_can_matter() {
-    let test = "a_program_without_calls_is_told_that_no_kernel_can_matter";
+fn a_program_without_calls_is_reported_as_out_of_reach() {
+    let test = "a_program_without_calls_is_reported_as_out_of_reach";
     let scratch = Scratch::new();
     let Some(_) = compiled(&scratch, test, "int main(void) { return 0; }", &[]) else { return };
     if !reaches(&scratch, test) {

@@ -371,7 +371,7 @@ fn constants_are_accepted_by_a_compiler_of_c_and_by_a_reader_of_json() {
 }
 
 #[test]
-fn a_plan_calls_nothing_slower_that_its_interval_cannot_tell_and_its_times_follow_its_order() {
+fn a_plan_calls_slower_only_beyond_the_interval_and_its_times_follow_its_order() {
     let scratch = Scratch::new();
     let plan = |lo: f64, hi: f64| {
         let between_pipes = |way: &str, ratio: Ratio, ns_per_byte: f64| {

@@ -104,7 +104,7 @@ fn what_is_left_out_is_never_opened() {
 }
 
 #[test]
-fn what_is_left_out_is_counted_and_named_and_a_dry_run_tells_the_same() {
+fn excluded_entries_are_counted_and_named_also_by_a_dry_run() {
     let scratch = tree();
     let line = "$T copy -a s d --exclude build/ --exclude '*.o'";
     let dry = shell(scratch.path(), &format!("{line} --dry-run -vv")).expect(0);

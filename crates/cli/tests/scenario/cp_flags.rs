@@ -230,7 +230,7 @@ fn a_link_that_leads_nowhere_is_written_through_for_posix_alone() {
 }
 
 #[test]
-fn special_files_are_made_anew_or_read() {
+fn special_files_are_created_again_or_read() {
     let setup = "mkdir t; mkfifo t/p";
     holds(setup, "$T copy -r t n", 0, "test -p n/p");
     holds(

@@ -70,8 +70,8 @@ fn a_copy_that_leaves_the_choice_open_never_fails_for_a_refused_call() {
 }
 
 #[test]
-fn a_mechanism_asked_for_by_name_tells_which_call_was_refused() {
-    let test = "a_mechanism_asked_for_by_name_tells_which_call_was_refused";
+fn a_mechanism_requested_by_name_reports_the_refused_call() {
+    let test = "a_mechanism_requested_by_name_reports_the_refused_call";
     let places = ["ext4", "btrfs", "xfs"].map(|name| mounts().get(test, name));
     let mut told = 0;
     for (name, errno) in ERRNOS {

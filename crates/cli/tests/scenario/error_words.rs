@@ -30,7 +30,7 @@ fn a_missing_file_is_named_in_words_by_every_command() {
 }
 
 #[test]
-fn a_folder_without_r_is_told_how_to_copy_it() {
+fn a_directory_without_r_gets_a_hint_how_to_copy_it() {
     let here = Scratch::new();
     let (folder, to) = (here.join("folder"), here.join("to"));
     fs::create_dir(&folder).unwrap();

@@ -214,7 +214,7 @@ fn https_goes_through_a_tunnel_and_is_none_of_the_proxys_business() {
 }
 
 #[test]
-fn the_user_of_netrc_is_told_to_its_server_if_nobody_else_may_read_the_file() {
+fn the_user_of_netrc_is_sent_to_its_server_if_no_other_user_may_read_the_file() {
     let scratch = Scratch::new();
     let bytes = bytes::of(3, LEN);
     let server = server(&bytes);

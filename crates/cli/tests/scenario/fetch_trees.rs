@@ -133,7 +133,7 @@ fn a_server_that_ends_leaves_the_tree_to_a_later_run() {
 }
 
 #[test]
-fn words_that_make_no_sense_of_trees_are_refused_and_other_servers_are_told() {
+fn options_that_do_not_fit_trees_are_refused_and_other_servers_are_reported() {
     let scratch = Scratch::new();
     let root = shared(&scratch);
     let served = Served::on(&root);

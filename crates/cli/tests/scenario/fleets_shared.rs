@@ -95,8 +95,8 @@ fn machines_that_die_over_such_a_folder_are_followed_and_no_byte_is_wrong() {
 }
 
 #[test]
-fn who_died_while_it_finished_is_followed_where_no_lock_tells_that_it_is_dead() {
-    let test = "who_died_while_it_finished_is_followed_where_no_lock_tells_that_it_is_dead";
+fn a_dead_finisher_is_replaced_on_a_file_system_without_locks() {
+    let test = "a_dead_finisher_is_replaced_on_a_file_system_without_locks";
     let Some((shared, mounts)) = machines(test, 2) else { return };
     // All that two names have is left to who finishes, and takes it a while.
     let large = shared.join("tree/folder-0/deeper/large");

@@ -180,8 +180,8 @@ fn one_dies(place: &Place, way: &str, receiver_dies: bool, after: u64) -> bool {
 }
 
 #[test]
-fn a_kill_of_either_side_leaves_the_old_file_and_tells_the_other() {
-    let mut dice = Dice::new("a_kill_of_either_side_leaves_the_old_file_and_tells_the_other");
+fn a_kill_of_either_side_leaves_the_old_file_and_the_other_reports_it() {
+    let mut dice = Dice::new("a_kill_of_either_side_leaves_the_old_file_and_the_other_reports_it");
     let place = Place::new(LEN);
     let kills = from_env("THALWEG_KILLS", 12);
     let mut landed = 0;
@@ -196,7 +196,7 @@ fn a_kill_of_either_side_leaves_the_old_file_and_tells_the_other() {
 }
 
 #[test]
-fn who_waits_in_vain_says_so() {
+fn a_receiver_that_waits_in_vain_reports_it() {
     let place = Place::new(10);
     let ran = Running::start(&mut place.receive(&["--wait=100ms"])).finish().expect(1);
     ran.expect_said("no sender");
@@ -206,7 +206,7 @@ fn who_waits_in_vain_says_so() {
 }
 
 #[test]
-fn who_calls_and_says_nothing_does_not_keep_the_sender_out() {
+fn a_silent_caller_does_not_keep_the_sender_out() {
     let place = Place::new(LEN);
     let receiving = Running::start(&mut place.receive(&[]));
     let address = Address::at(&place.socket);
@@ -271,7 +271,7 @@ fn an_interrupt_while_waiting_ends_it_and_leaves_nothing() {
 }
 
 #[test]
-fn a_destination_that_fails_is_named_and_the_sender_told() {
+fn a_destination_that_fails_is_named_on_both_sides() {
     let mut place = Place::new(LEN);
     place.copy = PathBuf::from("/dev/full");
     let (received, sent) = both(&mut place.receive(&["--json"]), &mut place.send(&[]));
@@ -444,7 +444,7 @@ fn a_method_that_is_not_allowed_is_exit_4_on_both_sides() {
 }
 
 #[test]
-fn the_same_bytes_arrive_where_calls_are_refused_and_the_reason_is_told() {
+fn equal_bytes_arrive_if_calls_are_refused_and_the_reason_is_reported() {
     let test = "the_same_bytes_arrive_where_calls_are_refused";
     let place = Place::new(LEN);
     let every: Vec<&Call> = FAST.iter().chain(&SHARED).collect();

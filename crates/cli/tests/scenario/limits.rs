@@ -106,8 +106,8 @@ fn one_processor_is_enough() {
 }
 
 #[test]
-fn a_user_who_may_not_give_files_away_keeps_the_rest() {
-    let test = "a_user_who_may_not_give_files_away_keeps_the_rest";
+fn a_user_that_may_not_give_files_away_keeps_the_rest() {
+    let test = "a_user_that_may_not_give_files_away_keeps_the_rest";
     if !is_root(test) || !has_tools(test, &["setpriv", "cp", "diff"]) {
         return;
     }

@@ -47,7 +47,7 @@ fn several_files_are_copied_and_an_empty_one_and_a_stream_go_as_bytes() {
 
 /// Either side may refuse; then the bytes go, and the sender says why.
 #[test]
-fn who_does_not_want_it_gets_the_bytes_and_their_checksum() {
+fn a_receiver_that_refuses_open_files_gets_the_bytes_and_their_checksum() {
     let place = Place::new(LEN);
     let cases: [(&[&str], &[&str], bool); 3] = [
         (&["--as-bytes"], &[], false),

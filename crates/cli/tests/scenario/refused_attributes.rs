@@ -58,9 +58,8 @@ fn a_list_that_cannot_be_kept_is_said_once_and_fails_the_copy_as_with_cp() {
 }
 
 #[test]
-fn every_list_that_is_refused_is_named_when_all_is_told_and_none_when_modes_are_not_kept() {
-    let test =
-        "every_list_that_is_refused_is_named_when_all_is_told_and_none_when_modes_are_not_kept";
+fn every_refused_acl_is_named_with_v_and_none_if_modes_are_not_kept() {
+    let test = "every_refused_acl_is_named_with_v_and_none_if_modes_are_not_kept";
     let Some(told) = beside_ram(test, LISTED, "$T copy -av s ram/s") else { return };
     let told = told.expect(1);
     for name in ["1", "2", "d", "p"] {

@@ -72,7 +72,7 @@ fn resume(source: &Path, copy: &Path) -> Command {
 }
 
 #[test]
-fn a_source_rewritten_since_the_kill_is_copied_anew() {
+fn a_source_rewritten_since_the_kill_is_copied_again() {
     let killed = Killed::midway();
     bytes::write_at(&killed.source, 2, 0, 4096);
     assert_eq!(killed.finishes(), LEN);
@@ -116,7 +116,7 @@ fn a_part_shorter_than_its_journal_says_is_not_filled_with_zeros() {
 }
 
 #[test]
-fn a_leftover_is_replaced_where_nobody_asks_for_a_resume() {
+fn a_partial_file_is_replaced_without_resume() {
     let killed = Killed::midway();
     run(thalweg().arg("copy").args([&killed.source, &killed.copy])).expect(0);
     bytes::expect(&killed.copy, 1, LEN);

@@ -86,12 +86,12 @@ fn until(what: &str, is_so: impl Fn() -> bool) {
 }
 
 #[test]
-fn a_disk_that_does_not_answer_keeps_nobody_else_waiting() {
+fn a_disk_that_does_not_answer_delays_no_other_client() {
     const LEN: u64 = 3 << 20;
     // It answers nothing, or stops in the middle of what is moved.
     for silent_at in [0, 1 << 20] {
         let illness = Illness::SilentAt(silent_at);
-        let test = "a_disk_that_does_not_answer_keeps_nobody_else_waiting";
+        let test = "a_disk_that_does_not_answer_delays_no_other_client";
         let Some(sick) = SickSource::mount(test, illness, 1, LEN) else { return };
         let root = sick.folder().parent().unwrap().to_owned();
         fs::write(root.join("well"), "text").unwrap();
@@ -157,7 +157,7 @@ fn a_file_on_a_disk_that_says_nothing_of_its_cache_arrives_whole() {
 }
 
 #[test]
-fn ten_thousand_idle_clients_hold_little_memory_and_keep_nobody_waiting() {
+fn ten_thousand_idle_clients_hold_little_memory_and_delay_no_other_client() {
     const MOST: u64 = 10_000;
     let limit = getrlimit(Resource::Nofile);
     let room = limit.current.unwrap_or(u64::MAX).min(limit.maximum.unwrap_or(u64::MAX));

@@ -63,8 +63,8 @@ fn a_server_that_is_full_is_named_and_keeps_nothing() {
 }
 
 #[test]
-fn what_only_close_tells_is_heard() {
-    let test = "what_only_close_tells_is_heard";
+fn an_error_that_only_close_returns_is_reported() {
+    let test = "an_error_that_only_close_returns_is_reported";
     by_every_way(test, Illness::LostAtClose, |way, code, said, sick| {
         if code == 4 {
             return;
@@ -76,8 +76,8 @@ fn what_only_close_tells_is_heard() {
 }
 
 #[test]
-fn what_only_close_tells_is_heard_by_streams() {
-    let test = "what_only_close_tells_is_heard_by_streams";
+fn an_error_that_only_close_returns_is_reported_for_streams() {
+    let test = "an_error_that_only_close_returns_is_reported_for_streams";
     let Some(sick) = SickSink::mount(test, Illness::LostAtClose) else { return };
     let scratch = Scratch::new();
     let source = scratch.join("source");

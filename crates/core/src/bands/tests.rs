@@ -132,7 +132,7 @@ fn short_copies_have_the_kernel_that_is_best_for_all_of_them() {
 }
 
 #[test]
-fn who_loses_where_a_size_is_repeated_more_than_mixed_sizes_gain_serves_no_short_copies() {
+fn a_kernel_that_loses_more_at_repeated_sizes_than_it_gains_serves_no_short_copies() {
     let of = |cells: &[Cell]| {
         let mut profile = Profile::new();
         profile.merge(cells.to_vec());

@@ -342,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn who_wants_to_save_memory_gets_the_way_that_held_least() {
+    fn prefer_memory_selects_the_mechanism_that_held_least() {
         let mut profile = Profile::new();
         let mut small = cell("splice", 1 << 10, 1.4);
         (small.tuning, small.memory) = (Tuning::of("pipe", 4096), Some(0));

@@ -30,7 +30,7 @@ fn order(candidates: Vec<Candidate>) -> Vec<&'static str> {
 }
 
 #[test]
-fn of_those_that_cannot_be_told_apart_the_earlier_is_taken_if_little_is_lost() {
+fn of_tied_candidates_the_earlier_is_chosen_if_little_is_lost() {
     for (cost, is_first) in [(1.04, true), (0.5, true), (1.1, false)] {
         let order = order(vec![measured("safe", cost, 0.2), measured("fast", 1.0, 0.2)]);
         assert_eq!(order[0] == "safe", is_first, "{cost}: {order:?}");
@@ -52,7 +52,7 @@ fn a_tie_is_said_up_to_the_noise_and_a_slower_one_by_how_much() {
 }
 
 #[test]
-fn what_the_intervals_cannot_tell_apart_is_not_called_slower() {
+fn candidates_with_overlapping_intervals_are_not_called_slower() {
     let wide = |name, ratio, lo, hi| {
         let mut candidate = measured(name, ratio, 0.03);
         candidate.evidence.as_mut().unwrap().wall = Ratio { ratio, lo, hi };

@@ -149,7 +149,7 @@ fn an_interruption_or_a_wait_costs_only_time() {
 }
 
 #[test]
-fn who_stops_in_the_middle_is_told_exactly_how_far_it_came() {
+fn a_cancelled_transfer_reports_exactly_how_far_it_came() {
     each_call(|case, call| {
         for nth in [1, 3] {
             let case = Case { stop: true, ..case.clone() };
@@ -214,7 +214,7 @@ fn a_failure_that_a_plain_call_does_not_repeat_is_no_failure() {
 }
 
 #[test]
-fn a_failure_that_lasts_is_told_with_the_true_errno_and_the_true_prefix() {
+fn a_lasting_failure_is_reported_with_its_errno_and_the_true_prefix() {
     each_call(|case, call| {
         for errno in FAILURES {
             for nth in [1, 3] {

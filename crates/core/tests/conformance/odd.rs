@@ -132,7 +132,7 @@ fn a_file_that_appends_gets_everything_at_its_end() {
 }
 
 #[test]
-fn a_full_device_is_told_as_such() {
+fn a_full_device_is_reported_as_full() {
     let mut source = tempfile::tempfile().unwrap();
     source.write_all(&pattern(100_000)).unwrap();
     let full = OpenOptions::new().write(true).open("/dev/full").unwrap();
@@ -291,7 +291,7 @@ fn a_source_that_loses_its_end_on_the_way_is_a_short_source() {
 
 /// EINTR says nothing about the bytes; EIO says that they may be gone, although all were written.
 #[test]
-fn storage_that_is_interrupted_is_asked_again_and_one_that_fails_is_told() {
+fn interrupted_storage_is_retried_and_failing_storage_is_reported() {
     let (mut source, sink) = (tempfile::tempfile().unwrap(), tempfile::tempfile().unwrap());
     source.write_all(&pattern(5000)).unwrap();
     source.rewind().unwrap();

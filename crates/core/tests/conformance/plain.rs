@@ -100,9 +100,8 @@ fn files_move_on_every_file_system() {
 }
 
 #[test]
-fn whoever_takes_turns_moves_every_size_on_every_file_system() {
-    let mut sample =
-        Sample::new("whoever_takes_turns_moves_every_size_on_every_file_system", SHARE);
+fn mechanisms_in_turns_move_every_size_on_every_file_system() {
+    let mut sample = Sample::new("mechanisms_in_turns_move_every_size_on_every_file_system", SHARE);
     for folder in folders() {
         for mechanism in movers() {
             for pair in mechanism.info().pairs {

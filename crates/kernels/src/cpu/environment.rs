@@ -27,7 +27,7 @@ pub fn hidden_bits() -> Result<u32, String> {
 }
 
 /// Like [`hidden_bits`], for a library, which cannot refuse to run: if the list is invalid, prints an error and hides nothing.
-pub fn hidden_or_told() -> u32 {
+pub fn hidden_or_shown() -> u32 {
     hidden_bits().unwrap_or_else(|error| {
         eprintln!("thalweg: {error}; no CPU features are hidden");
         0

@@ -64,7 +64,7 @@ pub fn hide(list: &[u8]) -> bool {
 #[cold]
 fn ask() -> u32 {
     #[cfg(feature = "std")]
-    let hidden = super::environment::hidden_or_told();
+    let hidden = super::environment::hidden_or_shown();
     #[cfg(not(feature = "std"))]
     let hidden = 0;
     keep(hidden)

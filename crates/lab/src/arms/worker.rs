@@ -104,7 +104,7 @@ impl WorkerParameters {
     }
 }
 
-/// Returns the default timeout: long for any sample, short for a user who waits at a terminal.
+/// Returns the default timeout: long for any sample, short for a user at a terminal.
 fn patience() -> u32 {
     120
 }

@@ -119,7 +119,7 @@ fn against(bands: &[AnswerBand<'_>], rankings: &Ranked<'_>, condition: &str) -> 
     (!names.is_empty()).then(|| format!("{condition}: {}", names.join("; ")))
 }
 
-/// Returns text that names the winner for callers who need a private copy, if the winner gives weaker guarantees.
+/// Returns text that names the winner for callers that need a private copy, if the winner gives weaker guarantees.
 fn by_promises(rankings: &Ranked<'_>) -> Vec<String> {
     let weak =
         |(_, ranking): &&(&Condition, Ranking<'_>)| words::promises_less(ranking.best.promises);

@@ -21,7 +21,7 @@ pub fn articles(inputs: &[ReportInput]) -> String {
     let machines = ReportMachine::of_articles(inputs);
     let mut text = String::from(
         "# The articles, one by one\n\nMade by `thalweg report --articles` from the studies and the kept results. *As published*: with the article's \
-         own programs, parameters, sizes and state of the memory; *more widely*: what a fair comparison would have had and what people use today. \
+         own programs, parameters, sizes and state of the memory; *under modern conditions*: with a fair comparison and the tools of today. \
          A cell has the verdict of each machine, by its letter, and the figure that decided with its 95 % interval.\n\n",
     );
     for machine in &machines {
@@ -55,7 +55,7 @@ fn article(text: &mut String, study: &StudyFile, machines: &[ReportMachine<'_>])
         let absent = escaped(absent.as_deref().unwrap_or("-"));
         let _ = writeln!(text, "| {} | {} | {places} | {absent} |", what.name(), escaped(said));
     }
-    text.push_str("\n| claim | published | run in | as published | more widely | sizes left out |\n|---|---|---|---|---|---|\n");
+    text.push_str("\n| claim | published | run in | as published | under modern conditions | sizes left out |\n|---|---|---|---|---|---|\n");
     for claim in study.claims.iter().filter(|claim| !claim.is_goal()) {
         let published = claim.published.as_ref().map_or("-".to_owned(), super::source::value_text);
         let of_machines = |of: &dyn Fn(&StudyResult, &ClaimResult) -> Option<String>| {

@@ -87,7 +87,7 @@ pub fn counts(inputs: &[ReportInput]) -> String {
     );
     for machine in ReportMachine::of_articles(inputs) {
         let Tallies { published, wider, .. } = machine.tallies();
-        for (name, tally) in [("as published", published), ("more widely", wider)] {
+        for (name, tally) in [("as published", published), ("under modern conditions", wider)] {
             if tally.all == 0 {
                 continue;
             }

@@ -53,7 +53,7 @@ fn claims(text: &mut String, result: &StudyResult) {
         return;
     }
     text.push_str(
-        "| claim | published | measured [95 %] | as published | more widely | why |\n|---|---|---|---|---|---|\n",
+        "| claim | published | measured [95 %] | as published | under modern conditions | why |\n|---|---|---|---|---|---|\n",
     );
     for claim in &result.claims {
         let ClaimResult { id, text: said, published, reason, .. } = claim;

@@ -100,11 +100,11 @@ impl Tallies {
         }
     }
 
-    /// Returns text like `as published 3 reproduced; more widely 1 contradicted; own goals 2 reproduced`.
+    /// Returns text like `as published 3 reproduced; under modern conditions 1 contradicted; own goals 2 reproduced`.
     pub fn words(&self) -> String {
         let parts = [
             ("as published", &self.published),
-            ("more widely", &self.wider),
+            ("under modern conditions", &self.wider),
             ("own goals", &self.goals),
         ];
         let parts = parts.into_iter().filter(|(_, tally)| tally.all > 0);
@@ -128,7 +128,7 @@ mod tests {
         let tallies = Tallies::of_verdicts(all);
         assert_eq!(
             tallies.words(),
-            "as published 1 reproduced, 1 not runnable; more widely 1 contradicted; own goals 1 reproduced"
+            "as published 1 reproduced, 1 not runnable; under modern conditions 1 contradicted; own goals 1 reproduced"
         );
         assert_eq!(tallies.and(tallies).published.all, 4);
         assert_eq!(Tallies::default().words(), "no claims");

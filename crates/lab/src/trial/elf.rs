@@ -107,7 +107,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn other_machines_and_other_files_are_told_apart() {
+    fn other_machines_and_other_files_are_distinguished() {
         assert!(!Elf::read(&program(8, &[])).unwrap().ours);
         let mut small = program(MACHINE, &[]);
         small[4] = 1;

@@ -206,7 +206,7 @@ fn an_arm_that_fails_leaves_with_its_reason_and_the_others_go_on() {
 }
 
 #[test]
-fn samples_whose_bytes_nobody_looked_at_are_kept_marked_and_decide_nothing() {
+fn samples_with_unchecked_bytes_are_kept_marked_and_decide_nothing() {
     let arms = [("good", ""), ("fails", "with = { fault = \"fails\" }")];
     let claim = BILLION_TIMES.replace("\"a\", \"b\"", "\"fails\", \"good\"");
     let result = really(&text(&arms, "64KiB", &claim), &settings(2, 8)).unwrap();
@@ -299,7 +299,7 @@ fn every_round_has_every_arm_and_one_of_them_twice() {
 }
 
 #[test]
-fn nobody_can_run_a_study_too() {
+fn the_user_nobody_can_run_a_study_too() {
     if !rustix::process::geteuid().is_root() {
         return; // Then every other test here shows it.
     }
@@ -311,7 +311,7 @@ fn nobody_can_run_a_study_too() {
     let line = "exec setpriv --reuid=65534 --regid=65534 --clear-groups";
     script(&nobody, &format!("{line} {} \"$@\"", program.display()));
     if !Command::new(&nobody).arg("helper").status().is_ok_and(|s| s.code() == Some(2)) {
-        return planted::skip("nobody_can_run_a_study_too", "setpriv does not work here");
+        return planted::skip("the_user_nobody_can_run_a_study_too", "setpriv does not work here");
     }
     let result = planted::as_nobody(&nobody, &text(TWINS, "64KiB", BILLION_TIMES), &settings(6, 4));
     assert_eq!(result.claims[0].verdict, ClaimVerdict::Contradicted, "{}", result.claims[0].reason);

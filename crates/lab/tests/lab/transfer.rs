@@ -276,7 +276,7 @@ fn whether_pages_are_shared_is_looked_at_for_the_arms_own_ends() {
 }
 
 #[test]
-fn a_program_copies_and_its_words_tell_why_it_did_not() {
+fn a_program_copies_and_its_output_explains_a_failure() {
     if !on_path("cp") {
         return skip("a_program_copies", "no cp");
     }

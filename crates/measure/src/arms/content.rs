@@ -206,7 +206,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn content_is_told_by_its_place_in_pieces_of_any_length() {
+    fn content_is_identified_by_its_place_in_pieces_of_any_length() {
         let mut whole = vec![0; 3 << 20];
         ByteContent::Pattern.fill(5, &mut whole);
         for (at, len) in [(0, 1), (262_143, 3), (PERIOD - 6, 12), (1 << 20, 2 << 20)] {

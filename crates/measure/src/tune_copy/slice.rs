@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn holes_are_told() {
+    fn holes_are_detected() {
         let home = tempfile::tempdir().unwrap();
         let scratch = ScratchFolder::inside(home.path()).unwrap();
         let source = home.path().join("file");

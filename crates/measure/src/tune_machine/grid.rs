@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn the_largest_size_is_for_those_who_give_it_the_time() {
+    fn the_largest_size_needs_a_larger_budget() {
         let (usual, ample) = (Depth::Standard.budget(), Depth::Standard.budget() * AMPLE);
         for ends in ["memory:memory", "fill:memory", "process:process", "process:huge"] {
             let ends = ends.parse().unwrap();

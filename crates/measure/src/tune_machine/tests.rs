@@ -392,7 +392,7 @@ fn stopping_ends_it_after_the_session_that_runs() {
 }
 
 #[test]
-fn a_session_that_fails_is_told_once() {
+fn a_session_that_fails_is_reported_once() {
     struct Failing;
     impl Runner for Failing {
         fn run(&mut self, _: &ContestJob, _: &StopCheck<'_>) -> ContestLog {

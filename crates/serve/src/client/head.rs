@@ -24,11 +24,11 @@ pub struct ResponseHead {
 /// Delimitation of a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Framing {
-    /// By its length in bytes.
+    /// Its length in bytes is known.
     Length(u64),
-    /// By a chunk of length 0.
+    /// A chunk of length 0 ends it.
     Chunked,
-    /// By the end of the connection; the length is unknown.
+    /// The connection ends with it; the length is unknown.
     UntilClose,
 }
 

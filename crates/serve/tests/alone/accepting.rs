@@ -76,7 +76,7 @@ fn a_client_that_is_gone_before_it_is_taken_costs_the_others_nothing() {
 }
 
 #[test]
-fn a_client_for_whom_there_is_nothing_waits_and_is_served() {
+fn a_client_without_resources_waits_and_is_served() {
     let _alone = thalweg_testing::alone();
     let often = [Errno::MFILE, Errno::NOBUFS];
     let often = often.into_iter().flat_map(|errno| (1..=4).map(move |nth| (errno, nth)));
@@ -124,7 +124,7 @@ fn is_rested_from(errno: Errno) -> (Duration, CallCounts) {
 }
 
 #[test]
-fn a_worker_that_can_take_nobody_rests_and_tries_again() {
+fn a_worker_that_can_accept_no_client_rests_and_tries_again() {
     let _alone = thalweg_testing::alone();
     for errno in [Errno::MFILE, Errno::NOBUFS, Errno::PERM] {
         let (took, calls) = is_rested_from(errno);
@@ -136,7 +136,7 @@ fn a_worker_that_can_take_nobody_rests_and_tries_again() {
 }
 
 #[test]
-fn at_a_socket_of_two_workers_one_that_can_take_nobody_keeps_nobody_waiting_for_good() {
+fn at_a_socket_of_two_workers_one_that_can_accept_no_client_blocks_none() {
     let _alone = thalweg_testing::alone();
     let before = descriptors();
     for nth in 1..=3 {

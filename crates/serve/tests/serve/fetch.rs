@@ -176,7 +176,7 @@ fn what_was_left_of_another_url_or_with_a_lying_journal_is_not_built_upon() {
 }
 
 #[test]
-fn a_file_that_changes_between_two_pieces_is_fetched_anew() {
+fn a_file_that_changes_between_two_pieces_is_fetched_again() {
     let place = tempfile::tempdir().unwrap();
     let (old, new) = (noise(LEN, 5), noise(LEN + 7, 6));
     let own = new.clone();

@@ -79,7 +79,7 @@ fn is_usual(name: &str) -> bool {
 
 /// Returns `true` if close(2) may still report bytes that were not stored. Makes one call; the answer applies to all
 /// files of this file system. `false` for types without a `flush` operation in the Linux kernel.
-pub fn may_tell_at_close(fd: impl AsFd) -> Result<bool, Errno> {
+pub fn may_fail_at_close(fd: impl AsFd) -> Result<bool, Errno> {
     Ok(!is_usual(&name_of_magic(fstatfs(fd)?.f_type as u32)))
 }
 
@@ -198,10 +198,10 @@ mod tests {
     }
 
     #[test]
-    fn memory_has_nothing_to_tell_at_close_and_the_unknown_may() {
+    fn memory_reports_nothing_at_close_and_unknown_file_systems_may() {
         let memory = rustix::fs::memfd_create("fs", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
-        assert_eq!(may_tell_at_close(&memory), Ok(false));
-        assert_eq!(may_tell_at_close(File::open("/proc/self/stat").unwrap()), Ok(true));
+        assert_eq!(may_fail_at_close(&memory), Ok(false));
+        assert_eq!(may_fail_at_close(File::open("/proc/self/stat").unwrap()), Ok(true));
     }
 
     #[test]

@@ -33,7 +33,7 @@ fn the_programs_of_the_guide_are_the_examples() {
 }
 
 #[test]
-fn the_guides_copies_tell_what_was_moved() {
+fn the_guides_copies_report_the_moved_bytes() {
     let told = run("copy");
     let lines: Vec<&str> = told.lines().collect();
     assert!(lines[0].starts_with("10 bytes by "), "{told}");
@@ -46,7 +46,7 @@ fn the_guides_messages_arrive_in_order() {
 }
 
 #[test]
-fn two_processes_of_the_guide_talk_and_a_missing_one_is_told_with_its_path() {
+fn two_processes_of_the_guide_talk_and_a_missing_one_is_reported_with_its_path() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("meeting");
     let failed = Command::new(thalweg_testing::example("send")).arg(&path).output().unwrap();

@@ -9,7 +9,7 @@ use std::{
     },
 };
 use thalweg_core::atomic_file::{name::OWN_JOURNAL, sync_directory, unlink};
-use thalweg_sys::{Errno, host::may_tell_at_close, io};
+use thalweg_sys::{Errno, host::may_fail_at_close, io};
 
 use crate::{
     AttributeDifferences, Fsync,
@@ -47,7 +47,7 @@ pub(crate) struct Directory {
     /// Evidence that the files which an earlier run left in it are intact.
     pub evidence: WriteEvidence,
     /// `true` if `close` may report that written bytes were lost.
-    pub may_tell_at_close: bool,
+    pub may_fail_at_close: bool,
     /// File system of the source that the caller named. With `one_file_system` the walk stays on it.
     pub device: u64,
     /// `true` if one `syncfs` at the end brings everything in it to stable storage.
@@ -84,7 +84,7 @@ pub(crate) struct Entered {
     pub is_new: bool,
     pub own: Id,
     pub births: Births,
-    pub may_tell_at_close: bool,
+    pub may_fail_at_close: bool,
     /// Identity of the source directory.
     pub source: Id,
     /// File system on which the walk below stays, with `one_file_system`.
@@ -109,7 +109,7 @@ impl Directory {
     ) -> Attempt<Arc<Self>> {
         let stat = fstat(&fd).map_err(at_sink("fstat"))?;
         let births = Births::of(run, fd.as_fd(), &stat);
-        let may_tell_at_close = may_tell_at_close(&fd).unwrap_or(true);
+        let may_fail_at_close = may_fail_at_close(&fd).unwrap_or(true);
         let address = ReopenAddress { above: None, name: paths.name(), flags: DIRECTORY };
         let folder = CachedDirectory::new(fd, Id::of(&stat), &address, None);
         Ok(Arc::new_cyclic(|weak| {
@@ -121,7 +121,7 @@ impl Directory {
                 is_new: false,
                 evidence: WriteEvidence::THIS_BOOT,
                 births,
-                may_tell_at_close,
+                may_fail_at_close,
                 device: 0,
                 is_synced_whole: run
                     .whole
@@ -143,7 +143,7 @@ impl Directory {
     /// Adds an entered directory below `parent`. It counts as one piece of pending work of `parent`. It starts with
     /// one piece of its own, held by the caller while it lists the entries.
     pub fn below(run: &CopyRun<'_>, parent: &Arc<Self>, entered: Entered) -> Arc<Self> {
-        let Entered { paths, fd, stage, is_new, own, births, may_tell_at_close, .. } = entered;
+        let Entered { paths, fd, stage, is_new, own, births, may_fail_at_close, .. } = entered;
         parent.expect_one_more();
         let folder = fd.map(|fd| {
             let above = parent.folder.as_ref();
@@ -164,7 +164,7 @@ impl Directory {
                 is_fresh: (is_new || parent.is_fresh) && !adopted,
                 evidence,
                 births,
-                may_tell_at_close,
+                may_fail_at_close,
                 device: entered.device,
                 is_synced_whole: run.whole.as_ref().is_some_and(|whole| whole.covers(own)),
                 own,

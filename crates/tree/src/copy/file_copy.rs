@@ -199,7 +199,7 @@ impl<'c> FileCopy<'c, '_> {
         let options = worker.run.options;
         let sink = file.sink.fd();
         // Flushed before the attributes are set, because a delayed write would change the times.
-        if existing.is_some() || self.entry.directory.may_tell_at_close {
+        if existing.is_some() || self.entry.directory.may_fail_at_close {
             io::flush(sink).map_err(|errno| CopyFailure::Sink("close", errno, size(stat)))?;
         }
         let is_regular = kind(stat) == FileType::RegularFile;

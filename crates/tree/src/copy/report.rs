@@ -32,7 +32,7 @@ pub struct TreeReport {
     /// Files and directories that [`CopyOptions::filter`](crate::CopyOptions::filter) excluded. Entries of an
     /// excluded directory are not counted.
     pub left_out: u64,
-    /// Files whose source changed while it was read.
+    /// Files with a source that changed while it was read.
     pub changed: u64,
     /// Entries by change, if the copy is a sync.
     pub sync: SyncCounts,

@@ -28,7 +28,7 @@ use crate::{
     names::os_bytes,
 };
 
-/// What the copy before the deletion saw.
+/// Results of the copy that the deletion needs.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CopyOutcome {
     /// Entries that failed.

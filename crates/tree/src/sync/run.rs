@@ -146,7 +146,7 @@ impl<'s> LocalSync<'s> {
         Ok(())
     }
 
-    /// Copies the entries whose directories were deleted.
+    /// Copies the entries of deleted directories.
     fn replace(&self, deferred: Vec<PathBuf>, report: &mut SyncReport) -> Result<(), Error> {
         let over_directory =
             if self.options.dry_run { OverDirectory::AssumeGone } else { OverDirectory::Refuse };
@@ -175,7 +175,7 @@ impl<'s> LocalSync<'s> {
         Ok(())
     }
 
-    /// Reports the entries whose directories were not deleted.
+    /// Reports the entries of directories that were not deleted.
     fn give_up(&self, deferred: &[PathBuf], report: &mut SyncReport) {
         for path in deferred {
             let path = self.destination.join(path);

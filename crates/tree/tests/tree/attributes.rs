@@ -230,7 +230,7 @@ fn a_clone_is_made_or_refused_as_asked() {
 }
 
 #[test]
-fn owners_come_along_for_those_who_may() {
+fn owners_are_kept_if_the_user_may_change_them() {
     let place = tempfile::tempdir().unwrap();
     let (src, to) = (place.path().join("src"), place.path().join("to"));
     fs::create_dir(&src).unwrap();

@@ -215,7 +215,7 @@ fn what_was_asked_to_be_synced_and_could_not_be_is_not_published() {
 }
 
 #[test]
-fn a_tree_whose_sync_failed_gets_no_name_and_leaves_nothing() {
+fn a_tree_with_a_failed_sync_is_not_published_and_leaves_nothing() {
     let place = tempfile::tempdir().unwrap();
     let options = CopyOptions { fsync: Fsync::Always, resume: true, ..recursive() };
     let rule = Rule::once(Call::Syncfs, 1, Effect::Errno(Errno::IO));

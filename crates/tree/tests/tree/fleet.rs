@@ -202,7 +202,7 @@ fn a_full_destination_stops_the_others_and_workers_that_are_started_again_go_on(
 }
 
 #[test]
-fn every_sync_that_fails_ends_a_durable_fleet_and_the_next_one_begins_anew() {
+fn every_failed_sync_ends_a_durable_fleet_and_the_next_one_starts_again() {
     let options = CopyOptions { jobs: 1, fsync: Fsync::Always, ..CopyOptions::archive() };
     let run = |place: &Path, rules| Script::new(rules).run(|| one(place, &options, &()));
     let whole = support::scratch();

@@ -46,7 +46,7 @@ fn journals(place: &Path) -> usize {
 }
 
 #[test]
-fn a_worker_that_comes_back_goes_on_with_its_journal_and_all_its_work_is_told() {
+fn a_worker_that_returns_continues_its_journal_and_all_its_work_is_reported() {
     let place = support::scratch();
     let place = place.path();
     sample(place);
@@ -79,7 +79,7 @@ fn a_worker_that_comes_back_goes_on_with_its_journal_and_all_its_work_is_told() 
 }
 
 #[test]
-fn half_a_line_of_its_own_is_filled_up_by_who_comes_back() {
+fn a_worker_that_returns_fills_up_its_incomplete_line() {
     let place = support::scratch();
     let place = place.path();
     sample(place);
@@ -116,7 +116,7 @@ fn workers_make_no_fleet_and_take_part_in_no_other() {
 }
 
 #[test]
-fn who_looks_after_a_fleet_stops_it_and_says_what_is_left() {
+fn a_supervisor_stops_a_fleet_and_reports_the_rest() {
     let place = support::scratch();
     let place = place.path();
     sample(place);

@@ -295,7 +295,7 @@ fn is_named(at: &Path) {
 }
 
 #[test]
-fn a_half_written_small_file_in_a_stage_is_written_anew() {
+fn a_half_written_small_file_in_a_stage_is_written_again() {
     let place = tempfile::tempdir().unwrap();
     let at = place.path();
     fs::create_dir_all(at.join("src/sub")).unwrap();

@@ -363,7 +363,7 @@ fn files_that_lie_about_their_size_are_copied_to_their_end() {
 }
 
 #[test]
-fn a_dry_run_changes_nothing_and_tells_all() {
+fn a_dry_run_changes_nothing_and_prints_everything() {
     let (_keep, at) = place();
     fs::create_dir_all(at.join("src/sub")).unwrap();
     fs::write(at.join("src/sub/f"), "f").unwrap();
@@ -435,7 +435,7 @@ impl thalweg_tree::Events for Meddler {
 }
 
 #[test]
-fn a_source_that_changes_is_copied_and_told_of() {
+fn a_source_that_changes_is_copied_and_reported() {
     let (_keep, at) = place();
     fs::write(at.join("f"), noise(2_000_000, 1)).unwrap();
     // Asked once before the file is opened, then while it moves.

@@ -43,8 +43,8 @@ fn every_pair_exchanges_messages() {
 }
 
 #[test]
-fn either_of_every_pair_is_told_that_the_other_was_killed() {
-    for pair in pairs("either_of_every_pair_is_told_that_the_other_was_killed") {
+fn either_process_of_every_pair_gets_an_error_when_its_peer_is_killed() {
+    for pair in pairs("either_process_of_every_pair_gets_an_error_when_its_peer_is_killed") {
         let folder = tempfile::tempdir().unwrap();
         // Four: either sends, either is killed.
         for (n, delay) in delays(4).enumerate() {

@@ -127,8 +127,8 @@ pub fn delays(kills: u64) -> impl Iterator<Item = Duration> {
 }
 
 #[test]
-fn rust_is_told_that_a_sender_was_killed() {
-    for language in partners("rust_is_told_that_a_sender_was_killed") {
+fn rust_gets_an_error_when_the_sender_is_killed() {
+    for language in partners("rust_gets_an_error_when_the_sender_is_killed") {
         let folder = tempfile::tempdir().unwrap();
         for (delay, (options, words)) in delays(KILLS).zip(ways().into_iter().cycle()) {
             let listener = listen(folder.path());
@@ -147,8 +147,8 @@ fn rust_is_told_that_a_sender_was_killed() {
 }
 
 #[test]
-fn rust_is_told_that_a_receiver_was_killed() {
-    for language in partners("rust_is_told_that_a_receiver_was_killed") {
+fn rust_gets_an_error_when_the_receiver_is_killed() {
+    for language in partners("rust_gets_an_error_when_the_receiver_is_killed") {
         let folder = tempfile::tempdir().unwrap();
         for (delay, (options, words)) in delays(KILLS).zip(ways().into_iter().cycle()) {
             let listener = listen(folder.path());
@@ -183,8 +183,8 @@ fn victim() {
 }
 
 #[test]
-fn others_are_told_that_a_process_in_rust_was_killed() {
-    for language in partners("others_are_told_that_a_process_in_rust_was_killed") {
+fn other_languages_get_an_error_when_a_process_in_rust_is_killed() {
+    for language in partners("other_languages_get_an_error_when_a_process_in_rust_is_killed") {
         let folder = tempfile::tempdir().unwrap();
         for (n, delay) in delays(KILLS).enumerate() {
             let (ours, theirs) = [("send", "receive"), ("receive", "send")][n % 2];

@@ -127,7 +127,7 @@ fn a_ring_is_full_of_messages_that_are_held() {
 }
 
 #[test]
-fn a_producer_that_waits_is_woken_by_whoever_gives_back() {
+fn a_waiting_producer_is_woken_by_any_thread_that_releases() {
     for wait in [crate::Wait::Block, crate::Wait::HYBRID, crate::Wait::Spin] {
         let (mut producer, mut consumer) = pair(&Options { wait, ..small() }).unwrap();
         producer.send(&[1; 4000]).unwrap();
@@ -145,7 +145,7 @@ fn a_producer_that_waits_is_woken_by_whoever_gives_back() {
 }
 
 #[test]
-fn an_event_loop_of_the_producer_is_told_of_room() {
+fn an_event_loop_of_the_producer_is_woken_when_there_is_space() {
     let (mut producer, mut consumer) = pair(&small()).unwrap();
     producer.send(&[1; 4000]).unwrap();
     let held = consumer.receive().unwrap().hold();
@@ -189,7 +189,7 @@ fn two_that_wait_for_each_other_are_found_out() {
 }
 
 #[test]
-fn who_waits_until_all_is_released_is_held_up_too() {
+fn a_producer_that_waits_for_all_releases_is_held_up_too() {
     let (mut producer, mut consumer) = pair(&small()).unwrap();
     producer.send(b"last").unwrap();
     let held = consumer.receive().unwrap().hold();

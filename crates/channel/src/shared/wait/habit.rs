@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn who_finds_most_by_looking_is_not_made_to_sleep() {
+    fn an_end_that_finds_most_by_polling_does_not_sleep_at_once() {
         let mut end = Waiting::new();
         for _ in 0..10 * KEPT {
             end.waits += 9;

@@ -181,7 +181,7 @@ fn a_name_with_a_way_in_it_is_not_sent_and_not_taken() {
 }
 
 #[test]
-fn another_number_of_bytes_or_files_than_announced_is_told_on_both_sides() {
+fn another_number_of_bytes_or_files_than_announced_is_an_error_on_both_sides() {
     let files = [("whole", 9000, 9000), ("shrunk", 9000, 8999), ("grown", 9000, 9001)];
     let (near, far) = Link::pair().unwrap();
     std::thread::scope(|scope| {
@@ -286,7 +286,7 @@ fn a_buffer_that_is_only_claimed_takes_no_memory() {
 
 /// Interrupted in the middle of a file: both sides end, and nothing of it is kept.
 #[test]
-fn who_wants_no_more_stops_between_two_buffers() {
+fn a_receiver_may_stop_between_two_buffers() {
     static ENOUGH: AtomicBool = AtomicBool::new(false);
     let options = Options { stop: Some(|| ENOUGH.load(Ordering::Relaxed)), ..Options::default() };
     let (near, far) = Link::pair().unwrap();

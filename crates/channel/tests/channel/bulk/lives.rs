@@ -206,7 +206,7 @@ fn a_deadline_before_a_buffer_has_begun_loses_nothing() {
 }
 
 #[test]
-fn a_buffer_that_nobody_takes_in_time_is_given_up_and_the_receiver_told() {
+fn a_buffer_that_times_out_is_given_up_and_the_receiver_gets_an_error() {
     for mechanism in working() {
         let name = mechanism.info().name;
         let options = Options::only(name, Tuning::default());

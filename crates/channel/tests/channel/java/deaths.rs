@@ -100,8 +100,8 @@ fn victim() {
 }
 
 #[test]
-fn java_is_told_of_a_killed_process() {
-    let test = "java_is_told_of_a_killed_process";
+fn java_gets_an_error_when_a_process_is_killed() {
+    let test = "java_gets_an_error_when_a_process_is_killed";
     let mut dice = Dice::new(module_path!());
     for round in 0..from_env("THALWEG_KILLS", 8) {
         let place = tempfile::tempdir().unwrap();

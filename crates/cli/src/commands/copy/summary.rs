@@ -99,7 +99,9 @@ fn add_counts(line: &mut String, report: &TreeReport) {
 
 /// Returns text such as `, otherwise by read-write`.
 fn others(report: &TreeReport, main: &MechanismShare) -> String {
-    let names = report.shares.iter().map(|share| share.mechanism);
+    // A mechanism that was tried and moved nothing is reported as a fallback only.
+    let movers = report.shares.iter().filter(|share| share.bytes > 0);
+    let names = movers.map(|share| share.mechanism);
     let mut names: Vec<&str> = names.filter(|name| *name != main.mechanism).collect();
     names.sort_unstable();
     names.dedup();

@@ -190,7 +190,7 @@ pub fn sentinel(looks: &[SentinelLook]) -> String {
         );
     }
     match (looks.len(), text.is_empty()) {
-        (0, _) => "drift: no measured pair can be measured here\n".to_owned(),
+        (0, _) => "drift: not checked, because no measured pair is available here\n".to_owned(),
         (count, true) => {
             let cells = quantity::count(count as u64, "entry", "entries");
             format!("drift: none in {cells}\n")

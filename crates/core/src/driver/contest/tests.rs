@@ -85,7 +85,7 @@ fn what_the_worse_ones_cost_is_a_small_part_of_the_file() {
 }
 
 #[test]
-fn who_is_slower_by_far_runs_once() {
+fn a_much_slower_mechanism_runs_once() {
     let (log, _) =
         sail(&mut MechanismContest::between(&turns(FILE)), FILE, &steady([1.0, 9.0, 1.2]));
     let slow: u64 = log.iter().filter(|(name, _)| *name == names()[1]).map(|(_, b)| b).sum();
@@ -106,7 +106,7 @@ fn one_interruption_decides_nothing() {
 }
 
 #[test]
-fn what_drifts_favours_nobody() {
+fn drift_favours_no_mechanism() {
     for slope in [0.05, -0.02] {
         let world = |name: &str, at: u64| {
             let usual = if name == names()[1] { 1.0 } else { 1.25 };
@@ -176,7 +176,7 @@ fn a_rate_that_never_rests_is_looked_into_ever_less_often() {
 }
 
 #[test]
-fn who_refuses_is_out_and_a_sole_one_goes_on() {
+fn a_mechanism_that_refuses_is_out_and_a_single_one_continues() {
     let mut contest = MechanismContest::between(&turns(FILE));
     contest.left("nobody");
     assert_eq!(contest.turn(), Some(names()[0]));
@@ -203,7 +203,7 @@ fn a_winner_that_refuses_ends_it() {
 }
 
 #[test]
-fn processor_time_counts_for_whom_it_matters() {
+fn cpu_time_counts_if_the_caller_prefers_it() {
     let mut contest = MechanismContest::between(&Turns { prefer: Prefer::Cpu, ..turns(FILE) });
     while contest.most() < u64::MAX {
         let cheap = contest.turn() == Some(names()[0]);
@@ -221,7 +221,7 @@ fn promised(len: u64) -> Turns {
 }
 
 #[test]
-fn who_keeps_its_promise_is_not_compared_with_anybody() {
+fn a_mechanism_as_fast_as_measured_is_not_compared() {
     for kept in [1.0, 1.9, 0.1] {
         let mut contest = MechanismContest::between(&promised(FILE));
         let (log, _) = sail(&mut contest, FILE, &steady([kept, 0.5, 0.5]));
@@ -230,7 +230,7 @@ fn who_keeps_its_promise_is_not_compared_with_anybody() {
 }
 
 #[test]
-fn who_falls_far_behind_its_promise_is_compared_and_left_and_the_profile_learns_it() {
+fn a_mechanism_much_slower_than_measured_is_replaced_and_the_profile_updated() {
     // Slow from the start, or only later.
     for from in [0, 20 * MIB] {
         let world = |name: &str, at: u64| {

@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_is_none_is_told_those_there_are_and_large_sizes_can_be_left_out() {
+    fn an_unknown_name_lists_the_known_ones_and_large_sizes_can_be_left_out() {
         let error = Distribution::named("memcpy").unwrap_err();
         assert!(error.contains("memcpy-fleet") && error.contains("memset-8"), "{error}");
         let short = Distribution::named("memcpy-fleet").unwrap().upto(64);

@@ -95,7 +95,7 @@ fn verdicts(result: &StudyResult) -> Vec<(&str, ClaimVerdict, Option<ClaimVerdic
 }
 
 #[test]
-fn a_result_judged_anew_keeps_its_samples_and_names_both_texts_of_its_study() {
+fn a_rejudged_result_keeps_its_samples_and_names_both_texts_of_its_study() {
     let folder = tempfile::tempdir().unwrap();
     let here = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../studies");
     let kept = saved(&here.join("results")).into_iter().find(|kept| kept.study == "100").unwrap();

@@ -88,7 +88,7 @@ fn one_session_has_no_winner() {
 }
 
 #[test]
-fn several_runs_of_a_study_are_told_together_the_newest_first() {
+fn several_runs_of_a_study_are_shown_together_the_newest_first() {
     let older = changed(|json| {
         json["protocol"]["began"] = json!("2026-11-20T08:00:00Z");
         json["claims"][2]["verdict"] = json!("undecided");

@@ -7,7 +7,7 @@ use thalweg_core::{
     atomic_file::{CallFailed, Fsync, failed},
     quantity,
 };
-use thalweg_sys::{Errno, host::may_tell_at_close, io, usage::Usage};
+use thalweg_sys::{Errno, host::may_fail_at_close, io, usage::Usage};
 use thalweg_tree::{
     Total,
     install::{WholeSync, remove_leftovers},
@@ -110,7 +110,7 @@ fn install_policy(root: &TreeRoot, options: &TreeOptions, is_synced_whole: bool)
         by_hash: options.by_hash,
         is_synced_whole,
         fsync: if is_synced_later { Fsync::Never } else { options.files.fsync },
-        close_may_fail: may_tell_at_close(root.fd()).unwrap_or(true),
+        close_may_fail: may_fail_at_close(root.fd()).unwrap_or(true),
     }
 }
 

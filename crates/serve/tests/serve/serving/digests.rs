@@ -99,7 +99,7 @@ fn an_answer_goes_out_without_a_hash_that_takes_too_long() {
 }
 
 #[test]
-fn many_who_ask_for_the_hash_of_one_file_get_it() {
+fn many_clients_get_the_hash_of_one_file() {
     let place = TestSite::with(|options| options.hash = true);
     let large = noise(8 << 20);
     place.file("large", &large);

@@ -63,7 +63,7 @@ fn every_way_of_moving_gives_the_same_bytes() {
 }
 
 #[test]
-fn a_compressed_sibling_goes_to_who_takes_it() {
+fn a_compressed_sibling_is_sent_to_clients_that_accept_it() {
     let place = TestSite::with(|options| options.precompressed = true);
     place.file("a.css", "plain");
     place.file("a.css.gz", "packed");

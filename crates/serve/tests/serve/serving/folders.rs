@@ -191,7 +191,7 @@ fn what_is_switched_off_is_not_there() {
 }
 
 #[test]
-fn hidden_names_and_counts_are_there_for_who_asks() {
+fn hidden_names_and_counts_are_shown_on_request() {
     let place = TestSite::with(|options| {
         options.hidden = true;
         options.metrics = true;

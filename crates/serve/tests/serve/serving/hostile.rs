@@ -5,7 +5,7 @@ use std::{io::Write, net::Shutdown, os::unix::fs::symlink, time::Duration};
 use super::support::{TestSite, noise, times};
 
 #[test]
-fn a_body_nobody_asked_for_is_no_request() {
+fn an_unrequested_body_is_no_request() {
     let place = TestSite::new();
     place.file("file", "text");
     let mut client = place.connect();
@@ -91,7 +91,7 @@ fn resets_in_the_middle_of_a_body_take_nothing_from_the_others() {
 }
 
 #[test]
-fn clients_that_stop_in_the_middle_keep_nobody_waiting() {
+fn clients_that_stop_in_the_middle_delay_no_other_client() {
     let place = TestSite::with(|options| {
         options.threads = Some(1);
         options.metrics = true;
@@ -125,7 +125,7 @@ fn clients_that_stop_in_the_middle_keep_nobody_waiting() {
 }
 
 #[test]
-fn hundreds_of_half_requests_keep_nobody_waiting() {
+fn hundreds_of_half_requests_delay_no_other_client() {
     let place = TestSite::new();
     place.file("file", "text");
     let request = "GET /file HTTP/1.1\r\nHost: a\r\n\r\n";

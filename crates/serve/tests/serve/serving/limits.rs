@@ -78,7 +78,7 @@ fn heads_without_an_end_give_way_when_the_connections_are_used_up() {
 }
 
 #[test]
-fn an_answer_under_way_gives_way_to_nobody() {
+fn a_running_answer_is_never_closed_for_a_new_client() {
     let place = TestSite::with(|options| {
         options.threads = Some(1);
         options.max_connections = Some(2);
@@ -162,7 +162,7 @@ fn a_head_request_reads_no_directory() {
 }
 
 #[test]
-fn listings_that_nobody_reads_are_cut_short_before_memory_is_used_up() {
+fn listings_without_a_reader_are_truncated_before_memory_is_used_up() {
     let place = TestSite::with(|options| {
         options.threads = Some(1);
         options.metrics = true;

@@ -39,7 +39,7 @@ fn a_device_is_not_there() {
 }
 
 #[test]
-fn files_of_proc_that_would_wait_or_never_end_keep_nobody() {
+fn files_of_proc_that_would_wait_or_never_end_delay_no_client() {
     let place = tempfile::tempdir().unwrap();
     let socket = place.path().join("socket");
     let _server = serve(Path::new("/proc"), |options| {

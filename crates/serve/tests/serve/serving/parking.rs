@@ -8,7 +8,7 @@ pub fn metric(page: &str, name: &str) -> u64 {
 }
 
 #[test]
-fn above_the_budget_those_who_wait_longest_are_parked_and_lose_no_byte() {
+fn above_the_budget_the_clients_that_wait_longest_are_parked_and_lose_no_byte() {
     let place = TestSite::with(|options| {
         options.threads = Some(1);
         options.metrics = true;

@@ -23,7 +23,7 @@ fn in_favour_of(mechanism: &str, facts: &Facts) -> Profile {
 }
 
 #[test]
-fn what_was_measured_anew_is_chosen_by_from_the_next_answer_on() {
+fn a_new_measurement_counts_from_the_next_answer_on() {
     let place = TestSite::with(|options| (options.metrics, options.threads) = (true, Some(1)));
     let bytes = noise(1 << 20);
     let path = place.file("large", &bytes);

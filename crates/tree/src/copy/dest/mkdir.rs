@@ -6,7 +6,7 @@ use std::{
     sync::Arc,
 };
 use thalweg_core::atomic_file::{ownership::is_trap_at, unlink};
-use thalweg_sys::{Errno, host::may_tell_at_close};
+use thalweg_sys::{Errno, host::may_fail_at_close};
 
 use crate::{
     AttributeDifferences, CopyOptions, Fsync, Refusal,
@@ -51,7 +51,7 @@ pub(crate) fn enter(
             SourceXattrs::default()
         });
     let made = make(run, entry, source, stat)?;
-    let (mut births, mut may_tell) = (parent.births, parent.may_tell_at_close);
+    let (mut births, mut may_tell) = (parent.births, parent.may_fail_at_close);
     let mut closing = None;
     let mut own_id = Id::default();
     let mut differs = AttributeDifferences::default();
@@ -68,7 +68,7 @@ pub(crate) fn enter(
         births = if made.is_new { births.inside(&own) } else { Births::of(run, fd.as_fd(), &own) };
         let born = made.is_new.then_some(made.born.unwrap_or(born));
         if !made.is_new {
-            may_tell = may_tell_at_close(fd).unwrap_or(true);
+            may_tell = may_fail_at_close(fd).unwrap_or(true);
         }
         if run.options.sync.is_some() && !made.is_new {
             differs = of_stats(run, fd.as_fd(), stat, &own);
@@ -94,7 +94,7 @@ pub(crate) fn enter(
         is_new,
         own: own_id,
         births,
-        may_tell_at_close: may_tell,
+        may_fail_at_close: may_tell,
         source: Id::of(stat),
         device: if entry.named_by_caller() { stat.st_dev } else { parent.device },
         closing,

@@ -53,7 +53,7 @@ class HabitTest {
     }
 
     @Test
-    void who_finds_most_by_looking_is_not_made_to_sleep() {
+    void an_end_that_finds_most_by_polling_does_not_sleep_at_once() {
         for (int n = 0; n < 10 * Habit.KEPT; n++) {
             waits += 9;
             assertTrue(sleep(80_000).isPositive());
