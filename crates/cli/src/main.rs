@@ -9,6 +9,7 @@ mod interrupt;
 mod output;
 mod profile;
 mod progress;
+mod remote;
 mod stdio;
 
 use clap::{ColorChoice, CommandFactory, FromArgMatches};

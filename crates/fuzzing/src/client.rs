@@ -85,6 +85,7 @@ fn tree(target: &FetchUrl, place: &Path, options: &FetchOptions) {
     let options = TreeOptions {
         files: options.clone(),
         jobs: 2,
+        all_links: false,
         owner: false,
         by_hash: options.verify,
         most_list: 1 << 20,

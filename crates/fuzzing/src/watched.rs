@@ -17,6 +17,7 @@ pub fn options(proxy: Option<SocketAddr>) -> FetchOptions {
     let proxies = Proxies::of_environment(|name| of_proxy(name).map(|address| address.to_string()));
     FetchOptions {
         trust: TlsTrust::default(),
+        channels: None,
         proxies: proxies.expect("addresses of proxies"),
         extra: Extra::default(),
         way: BodySettings {

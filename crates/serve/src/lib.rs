@@ -13,4 +13,8 @@ pub mod client;
 pub mod http;
 pub mod manifest;
 mod plans;
+pub mod remote;
 pub mod server;
+mod stream;
+
+pub use stream::{ByteStream, RestoredFlags};

@@ -22,6 +22,15 @@ pub const PLAIN: &AsciiSet =
 /// The `Content-Type` of a manifest.
 pub const MEDIA_TYPE: &str = "application/jsonl";
 
+/// The format of manifests, and of the requests that a client sends over a byte stream.
+pub const FORMAT: u32 = 1;
+
+/// The header in which a server on a byte stream announces its version and [`FORMAT`]. Lower case, as heads are parsed.
+pub const PEER_HEADER: &str = "thalweg";
+
+/// The header with the line of a single served file, in place of a manifest.
+pub const ENTRY_HEADER: &str = "thalweg-entry";
+
 /// A line of a manifest.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "lowercase")]

@@ -4,7 +4,7 @@
 use std::{collections::HashMap, os::fd::BorrowedFd, sync::Arc};
 
 use thalweg_core::{
-    End, EndFacts, Facts, Guarantees, Plan, Profile, Request, plan::SizeBands, profile::Load,
+    End, EndFacts, Facts, Guarantees, Kind, Plan, Profile, Request, plan::SizeBands, profile::Load,
 };
 
 /// Rules for the choice of a mechanism.
@@ -25,6 +25,19 @@ pub enum KnownEnd {
     File { device: u64, is_sealed: bool },
     /// A TCP socket (`is_internet`) or a Unix socket.
     Socket { is_internet: bool },
+    /// Standard input or output: a pipe, or any other kind that is not a socket.
+    Standard(Kind),
+}
+
+impl KnownEnd {
+    /// Returns the kind of the endpoint.
+    pub fn kind(self) -> Kind {
+        match self {
+            Self::File { .. } => Kind::File,
+            Self::Socket { .. } => Kind::Socket,
+            Self::Standard(kind) => kind,
+        }
+    }
 }
 
 /// An endpoint.

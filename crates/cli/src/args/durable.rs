@@ -28,6 +28,15 @@ pub enum FsyncWhen {
 }
 
 impl FsyncArgs {
+    /// Returns the value as it is written on a command line.
+    pub fn name(self) -> &'static str {
+        match self.fsync {
+            FsyncWhen::Auto => "auto",
+            FsyncWhen::Always => "always",
+            FsyncWhen::Never => "never",
+        }
+    }
+
     /// Converts to the library's type.
     pub fn wanted(self) -> Fsync {
         match self.fsync {

@@ -5,7 +5,7 @@ use std::{cell::Cell, sync::Arc};
 
 use httparse::{Status, parse_chunk_size};
 use thalweg_core::{
-    Cancelled, Driver, End, Facts, Kind, Plan, Report, Side, Sink, Source, Transfer, Tuning,
+    Cancelled, Driver, End, Facts, Plan, Report, Side, Sink, Source, Transfer, Tuning,
     cadence::{CANCEL_CHECK, Deadline},
     driver::{STEP, StepPace},
     mechanisms::LAST_RESORT,
@@ -70,12 +70,13 @@ impl ResponseBody<'_> {
         let Some(socket) = self.connection.descriptor().filter(|_| came < most) else {
             return Ok(came);
         };
-        let source = Source::Fd(End { fd: socket, kind: Kind::Socket, at: None });
+        let known = self.connection.known_end();
+        let source = Source::Fd(End { fd: socket, kind: known.kind(), at: None });
         let (sink, len) = (Sink::Fd(self.end), length.map(|length| length - came));
         let policy = &self.way.policy;
         let mut transfer = Transfer { source, sink, len, needs: policy.needs };
         let plan = if let (Some((plans, device)), Some(len)) = (&mut self.plans, len) {
-            let socket = KnownFd { known: KnownEnd::Socket { is_internet: true }, fd: socket };
+            let socket = KnownFd { known, fd: socket };
             let known = KnownEnd::File { device: *device, is_sealed: false };
             plans.plan(policy, socket, KnownFd { known, fd: self.end.fd }, len)
         } else {

@@ -16,17 +16,28 @@ use thalweg_core::{cadence::Deadline, rate_limit::RateLimit};
 use thalweg_sys::{Errno, buffer::Buffer, io, net};
 
 use super::{
-    FetchError, FetchOptions, FetchUrl, TlsTrust, deadline::NetDeadline, head::ResponseHead,
+    FetchError, FetchOptions, FetchUrl, TlsTrust,
+    channels::HeldChannel,
+    deadline::NetDeadline,
+    head::{Framing, ResponseHead},
 };
+use crate::{plans::KnownEnd, stream::known_end};
 
 /// Size of the read buffer. Unused bytes of up to half of it may be kept while more are read.
 const ROOM: usize = 256 << 10;
 /// An address that does not answer must not delay the attempt at the next one for longer.
 const LONGEST_TRY: Duration = Duration::from_secs(15);
+/// Time for the first response on a channel: the user may have to enter a password.
+const LONGEST_LOGIN: Duration = Duration::from_secs(3600);
+/// Largest body that is discarded to keep a channel usable, in bytes.
+const MOST_DISCARDED: u64 = 16 << 20;
+/// Bytes that are shown of a text that is not a response.
+const SHOWN: usize = 80;
 
 /// The transport of a connection.
 enum Wire {
     Plain(TcpStream),
+    Channel(HeldChannel),
     #[cfg(feature = "tls")]
     Secret(Box<StreamOwned<ClientConnection, TcpStream>>),
 }
@@ -68,6 +79,10 @@ impl FetchConnection {
         options: &FetchOptions,
         deadline: &NetDeadline<'_>,
     ) -> Result<Self, FetchError> {
+        if let Some(channels) = &options.channels {
+            let channel = channels.take(deadline.check)?;
+            return Ok(Self::over(Wire::Channel(channel), channels.name().to_owned()));
+        }
         let trust = &options.trust;
         let Some(proxy) = options.proxies.of(target) else {
             let (host, port) = target.host();
@@ -112,9 +127,78 @@ impl FetchConnection {
     pub fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         match &self.wire {
             Wire::Plain(socket) => Some(socket.as_fd()),
+            Wire::Channel(channel) => channel.input().ok(),
             #[cfg(feature = "tls")]
             Wire::Secret(_) => None,
         }
+    }
+
+    /// Returns what is known of the descriptor.
+    pub fn known_end(&self) -> KnownEnd {
+        match &self.wire {
+            Wire::Channel(channel) => {
+                channel.input().map_or(KnownEnd::Socket { is_internet: false }, known_end)
+            }
+            _ => KnownEnd::Socket { is_internet: true },
+        }
+    }
+
+    /// Returns `true` for a channel, which must be given back before another one is taken.
+    pub fn is_channel(&self) -> bool {
+        matches!(self.wire, Wire::Channel(_))
+    }
+
+    /// Ends the use of the connection after the last response was received completely. The next caller may use a channel;
+    /// a network connection is closed.
+    pub fn finish(self, head: &ResponseHead) {
+        if head.keeps_alive() {
+            self.release();
+        }
+    }
+
+    /// As [`Self::finish`], for a connection that the server keeps open.
+    pub fn release(self) {
+        if let Wire::Channel(channel) = self.wire
+            && self.used == self.have
+        {
+            channel.give_back();
+        }
+    }
+
+    /// Discards the body of a response on a channel. Returns `false` if the connection cannot be used any more.
+    pub fn discard(&mut self, head: &ResponseHead, deadline: &NetDeadline<'_>) -> bool {
+        let Ok(Framing::Length(mut left)) = head.framing() else { return false };
+        if !self.is_channel() || !head.keeps_alive() || left > MOST_DISCARDED {
+            return false;
+        }
+        while left > 0 {
+            if self.unused().is_empty() && !matches!(self.fill(deadline), Ok(1..)) {
+                return false;
+            }
+            let count = self.unused().len().min(usize::try_from(left).unwrap_or(usize::MAX));
+            self.take(count);
+            left -= count as u64;
+        }
+        true
+    }
+
+    /// Returns the error of a text that is not a response, such as one that a login script prints.
+    fn not_a_response(&self) -> FetchError {
+        let text = &self.unused()[..self.unused().len().min(SHOWN)];
+        let text = String::from_utf8_lossy(text);
+        let text = thalweg_core::shown(text.lines().next().unwrap_or_default()).to_string();
+        let why =
+            format!("printed '{text}' before its first response; login scripts must print nothing");
+        FetchError::Remote { host: self.host.clone(), code: None, why }
+    }
+
+    /// Returns the error of a connection that the server closed before a response.
+    fn closed(&mut self, deadline: &NetDeadline<'_>) -> FetchError {
+        if let Wire::Channel(channel) = &mut self.wire {
+            return channel.end(deadline.check);
+        }
+        let why = "the server closed the connection without a response".to_owned();
+        FetchError::Network { doing: "read from", host: self.host.clone(), why }
     }
 
     /// Sends all bytes.
@@ -122,6 +206,9 @@ impl FetchConnection {
         while !bytes.is_empty() {
             match self.wire.write(bytes) {
                 Ok(sent) => bytes = &bytes[sent..],
+                Err(error) if self.is_channel() && error.kind() == ErrorKind::BrokenPipe => {
+                    return Err(self.closed(deadline));
+                }
                 Err(error) => self.wait_after(&error, SocketUse::Send, deadline)?,
             }
         }
@@ -131,13 +218,20 @@ impl FetchConnection {
     /// Returns the head of the response and skips interim ones (100, 103). A head that arrives byte by byte has the
     /// same time limit as silence.
     pub fn head(&mut self, deadline: &NetDeadline<'_>) -> Result<ResponseHead, FetchError> {
+        let is_login = matches!(&self.wire, Wire::Channel(channel) if !channel.has_answered());
+        let limit = if is_login { LONGEST_LOGIN.max(deadline.limit) } else { deadline.limit };
+        let deadline = &NetDeadline { limit, ..*deadline };
         let silence = Deadline::after(deadline.limit);
         loop {
             if silence.passed() {
                 return Err(deadline.stalled(&self.host));
             }
-            match ResponseHead::parse(self.unused())? {
+            let parsed = ResponseHead::parse(self.unused());
+            match parsed.map_err(|error| if is_login { self.not_a_response() } else { error })? {
                 Some((head, length)) => {
+                    if let Wire::Channel(channel) = &mut self.wire {
+                        channel.note_answer();
+                    }
                     self.take(length);
                     if head.status == 101 {
                         // 101 Switching Protocols, although no request asked for it (RFC 9110, 15.2.2).
@@ -147,14 +241,7 @@ impl FetchConnection {
                         return Ok(head);
                     }
                 }
-                None if self.fill(deadline)? == 0 => {
-                    let why = "the server closed the connection without a response".to_owned();
-                    return Err(FetchError::Network {
-                        doing: "read from",
-                        host: self.host.clone(),
-                        why,
-                    });
-                }
+                None if self.fill(deadline)? == 0 => return Err(self.closed(deadline)),
                 None => {}
             }
         }
@@ -212,7 +299,10 @@ impl FetchConnection {
     ) -> Result<(), FetchError> {
         match error.kind() {
             ErrorKind::WouldBlock => {
-                let (fd, to_read) = self.wire.waits_for(attempted == SocketUse::Receive);
+                let waits = self.wire.waits_for(attempted == SocketUse::Receive);
+                let Some((fd, to_read)) = waits else {
+                    return Err(FetchError::Ended(self.host.clone()));
+                };
                 deadline.wait(fd, to_read, &self.host)
             }
             ErrorKind::Interrupted => Ok(()),
@@ -277,6 +367,7 @@ impl Wire {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
         match self {
             Self::Plain(socket) => Ok(net::send(socket, bytes)?),
+            Self::Channel(channel) => Ok(channel.write(bytes)?),
             #[cfg(feature = "tls")]
             Self::Secret(stream) => stream.write(bytes),
         }
@@ -285,6 +376,7 @@ impl Wire {
     fn read(&mut self, into: &mut [u8]) -> std::io::Result<usize> {
         match self {
             Self::Plain(socket) => Ok(io::read(socket, into)?),
+            Self::Channel(channel) => Ok(io::read(channel.input()?, into)?),
             #[cfg(feature = "tls")]
             Self::Secret(stream) => stream.read(into),
         }
@@ -292,12 +384,16 @@ impl Wire {
 
     /// Returns the socket, and whether it must become readable (rather than writable) before the operation can
     /// continue.
-    fn waits_for(&self, to_read: bool) -> (BorrowedFd<'_>, bool) {
+    fn waits_for(&self, to_read: bool) -> Option<(BorrowedFd<'_>, bool)> {
         match self {
-            Self::Plain(socket) => (socket.as_fd(), to_read),
+            Self::Plain(socket) => Some((socket.as_fd(), to_read)),
+            Self::Channel(channel) => {
+                let fd = if to_read { channel.input() } else { channel.output() };
+                Some((fd.ok()?, to_read))
+            }
             // A TLS handshake may have to read in order to write, and to write in order to read.
             #[cfg(feature = "tls")]
-            Self::Secret(stream) => (stream.sock.as_fd(), !stream.conn.wants_write()),
+            Self::Secret(stream) => Some((stream.sock.as_fd(), !stream.conn.wants_write())),
         }
     }
 }

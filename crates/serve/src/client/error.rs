@@ -24,6 +24,17 @@ pub enum FetchError {
     /// The first connection to a server failed: unknown name, no route, refused, or no answer.
     #[error("cannot {doing} {host}: {why}")]
     Unreached { doing: &'static str, host: String, why: String },
+    /// The command that makes the connection failed before the server answered.
+    #[error("{host}: {why}")]
+    Remote {
+        host: String,
+        /// Exit code of the command.
+        code: Option<i32>,
+        why: String,
+    },
+    /// The stream to the server has ended, and cannot be opened again.
+    #[error("the connection to {0} has ended")]
+    Ended(String),
     /// TLS certificate verification failed.
     #[error("TLS connection to {host} failed: {why}")]
     Untrusted { host: String, why: String },

@@ -136,7 +136,8 @@ pub fn fetch_listed(
         is_ranged: true,
         is_conditional: true,
         changes: 0,
-        may_be_pulled: options.connections != Connections::Exactly(1)
+        may_be_pulled: options.channels.is_none()
+            && options.connections != Connections::Exactly(1)
             // Another connection does not make a rate-limited fetch faster.
             && (options.way.limit.is_none() || options.connections != Connections::Auto),
         expected: options.expected.clone(),
@@ -271,6 +272,7 @@ impl FileFetch<'_> {
         }
         let OpenResponse { mut connection, head, span } = response;
         self.body(&mut connection, &head, span.from, Some(span.len()))?;
+        connection.finish(&head);
         Ok(self.download.done().gaps(total).is_empty())
     }
 
@@ -286,6 +288,7 @@ impl FileFetch<'_> {
         self.size = size;
         self.note_digest(head)?;
         self.body(&mut connection, head, 0, size)?;
+        connection.finish(head);
         if head.framing()? == Framing::UntilClose && self.expected.is_empty() {
             self.watcher.report(UNKNOWN_LENGTH);
         }

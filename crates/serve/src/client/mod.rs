@@ -5,6 +5,7 @@
 
 mod ask;
 mod body;
+mod channels;
 mod connect;
 mod deadline;
 mod digest;
@@ -14,8 +15,11 @@ mod fetch;
 pub mod head;
 mod netrc;
 mod options;
+mod peer;
+mod peer_root;
 mod proxy;
 mod pull;
+mod remote_command;
 mod request;
 pub mod resume;
 mod retry;
@@ -30,12 +34,15 @@ pub mod validator;
 mod watcher;
 
 pub use crate::plans::Policy;
+pub use channels::Channels;
 pub use digest::Expected;
 pub use error::FetchError;
 pub use fetch::{FetchFailure, Fetched, fetch};
 pub use netrc::Netrc;
 pub use options::{BodySettings, FetchOptions};
+pub use peer_root::{PeerFile, PeerRoot, root_of};
 pub use proxy::Proxies;
+pub use remote_command::{LineSink, RemoteChild, RemoteCommand, in_words};
 pub use request::{Extra, header};
 pub use retry::Answered;
 pub use scaler::Connections;

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use thalweg_core::{atomic_file::Fsync, rate_limit::RateLimit};
 
-use super::{Answered, Connections, Expected, Extra, Proxies, TlsTrust};
+use super::{Answered, Channels, Connections, Expected, Extra, Proxies, TlsTrust};
 use crate::plans::Policy;
 
 /// Settings for moving bodies.
@@ -23,6 +23,8 @@ pub struct BodySettings {
 pub struct FetchOptions {
     /// Certificates that https servers must be signed with.
     pub trust: TlsTrust,
+    /// Streams that replace network connections.
+    pub channels: Option<Arc<Channels>>,
     /// Proxies for requests.
     pub proxies: Proxies,
     /// Additional headers of each request.

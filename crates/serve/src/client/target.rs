@@ -7,7 +7,7 @@ use std::{
 };
 
 use base64::{Engine, engine::general_purpose::STANDARD};
-use percent_encoding::percent_decode_str;
+use percent_encoding::{NON_ALPHANUMERIC, percent_decode_str, percent_encode};
 use thalweg_core::atomic_file::name::is_reserved;
 use url::Url;
 
@@ -32,6 +32,16 @@ impl FetchUrl {
         Self::of(url)
     }
 
+    /// Returns the URL of a server at the other end of a byte stream, which has no network address. It is displayed as `name`,
+    /// for example `HOST:PATH`, so that an interrupted fetch is continued only from that server.
+    pub fn of_stream(name: &str) -> Self {
+        let url = Url::parse("http://stream.invalid/");
+        let mut url = url.unwrap_or_else(|_| unreachable!("the text is a URL"));
+        // A fragment is never sent, and other URLs here have none.
+        url.set_fragment(Some(&percent_encode(name.as_bytes(), NON_ALPHANUMERIC).to_string()));
+        Self(url)
+    }
+
     /// Resolves the target of a redirect. A redirect from https to http is an error.
     pub fn join(&self, location: &str) -> Result<Self, FetchError> {
         let joined = self.0.join(location);
@@ -41,7 +51,9 @@ impl FetchUrl {
             let message = format!("redirected from https to '{url}': not followed");
             return Err(FetchError::Broken(message));
         }
-        Self::of(url)
+        let mut joined = Self::of(url)?;
+        joined.0.set_fragment(self.0.fragment().filter(|_| joined.is_beside(self)));
+        Ok(joined)
     }
 
     fn of(mut url: Url) -> Result<Self, FetchError> {
@@ -192,10 +204,20 @@ impl FetchUrl {
     }
 }
 
-/// Prints the URL without user and password.
+/// Prints the URL without user and password, and the URL of a stream by its name.
 impl fmt::Display for FetchUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut url = self.0.clone();
+        if let Some(name) = url.fragment() {
+            let name = percent_decode_str(name).decode_utf8_lossy();
+            let slash = if name.ends_with(['/', ':']) { "" } else { "/" };
+            let path = url.path().trim_start_matches('/');
+            return if path.is_empty() {
+                f.write_str(&name)
+            } else {
+                write!(f, "{name}{slash}{path}")
+            };
+        }
         // Both fail for URLs that cannot have a user.
         let _ = url.set_password(None);
         let _ = url.set_username("");
@@ -245,6 +267,18 @@ mod tests {
             assert_eq!(redirected(dropped), None, "{dropped}");
         }
         assert_eq!(redirected("http://a:b@host:81/c").as_deref(), Some("Basic YTpi"));
+    }
+
+    #[test]
+    fn a_stream_is_displayed_by_its_name() {
+        let url = FetchUrl::of_stream("me@host:a%20b/#x");
+        assert_eq!(url.to_string(), "me@host:a%20b/#x");
+        assert_eq!(url.below("c%20d").to_string(), "me@host:a%20b/#x/c%20d");
+        assert_eq!(FetchUrl::of_stream("h:").below("c").to_string(), "h:c");
+        assert_eq!(url.manifest().path(), "/?manifest");
+        let redirected = url.join("/file").unwrap();
+        assert_eq!(redirected.to_string(), "me@host:a%20b/#x/file");
+        assert_eq!(url.join("http://other/x").unwrap().to_string(), "http://other/x");
     }
 
     #[test]

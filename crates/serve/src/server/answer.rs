@@ -107,7 +107,7 @@ impl AnswerContext<'_> {
             return Err(HttpStatus::NOT_FOUND);
         }
         if let Some(only) = site.root.only.as_ref().filter(|_| target.path.as_os_str().is_empty()) {
-            return Ok(self.redirect(&format!("/{}", encoded(Path::new(only)))));
+            return Ok(self.only_file(only));
         }
         match self.find(&target.path)? {
             ServedEntry::File(_) if target.is_directory => Err(HttpStatus::NOT_FOUND),
@@ -198,6 +198,25 @@ impl AnswerContext<'_> {
         self.sized(HttpStatus::OK, head, AnswerBody::of([BodyPart::Bytes(text)]))
     }
 
+    /// Redirects to the only file that is served. Over a stream, the answer to `?manifest` describes the file.
+    fn only_file(&self, only: &OsStr) -> PreparedAnswer {
+        let path = Path::new(only);
+        let mut head = self.header(HttpStatus::FOUND);
+        if self.is_manifest_on_stream()
+            && let Ok(ServedEntry::File(file)) = self.find(path)
+            && let Ok(stat) = fstat(&*file)
+            && let Ok(line) = serde_json::to_string(&ManifestLines::of_file(path, &stat))
+        {
+            head = head.with(manifest::ENTRY_HEADER, line);
+        }
+        let head = head.with("Location", format_args!("/{}", encoded(path)));
+        self.sized(HttpStatus::FOUND, head, AnswerBody::default())
+    }
+
+    fn is_manifest_on_stream(&self) -> bool {
+        self.site.is_stream && self.head.target.query.as_deref() == Some("manifest")
+    }
+
     fn redirect(&self, to: &str) -> PreparedAnswer {
         self.sized(
             HttpStatus::FOUND,
@@ -212,7 +231,11 @@ impl AnswerContext<'_> {
     }
 
     pub fn header(&self, status: HttpStatus) -> AnswerHead {
-        let head = AnswerHead::new(status, self.store.borrow_mut().date(self.now));
+        let mut head = AnswerHead::new(status, self.store.borrow_mut().date(self.now));
+        if self.is_manifest_on_stream() {
+            let (version, format) = (env!("CARGO_PKG_VERSION"), manifest::FORMAT);
+            head = head.with(manifest::PEER_HEADER, format_args!("{version}; format={format}"));
+        }
         let head = head.with("X-Content-Type-Options", "nosniff");
         // HTTP/1.1 keeps connections open by default, so no header is needed.
         if self.keep_alive && !self.head.is_old {

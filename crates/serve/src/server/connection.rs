@@ -2,7 +2,7 @@
 
 use std::{
     net::{IpAddr, SocketAddr},
-    os::fd::OwnedFd,
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
     rc::Rc,
     sync::atomic::Ordering,
     time::{Duration, Instant, SystemTime},
@@ -29,11 +29,19 @@ use super::{
     short::Short,
     tools::Tools,
 };
-use crate::http::{head::RequestHead, input::RequestBuffer, status::HttpStatus};
+use crate::{
+    http::{head::RequestHead, input::RequestBuffer, status::HttpStatus},
+    plans::KnownEnd,
+    stream::{ByteStream, known_end},
+};
 
 /// A connection to a client.
 pub struct ServeConnection {
+    /// The socket. If `source` is set, standard output.
     socket: Rc<OwnedFd>,
+    /// The descriptor to read from, if that is not the socket.
+    source: Option<OwnedFd>,
+    sink: KnownEnd,
     client: Option<SocketAddr>,
     input: RequestBuffer,
     phase: ConnectionPhase,
@@ -68,6 +76,8 @@ impl ServeConnection {
     pub fn new(socket: OwnedFd, client: Option<SocketAddr>, limit: Option<u64>) -> Self {
         Self {
             socket: Rc::new(socket),
+            source: None,
+            sink: KnownEnd::Socket { is_internet: client.is_some() },
             client,
             input: RequestBuffer::default(),
             phase: ConnectionPhase::Waiting,
@@ -81,10 +91,24 @@ impl ServeConnection {
         }
     }
 
+    /// Creates the state of a connection over an existing stream.
+    pub fn over(stream: ByteStream, limit: Option<u64>) -> Self {
+        let sink = known_end(stream.output());
+        let (socket, source) = stream.into_parts();
+        Self { source, sink, ..Self::new(socket, None, limit) }
+    }
+
+    /// Returns the descriptors that epoll has to watch.
+    pub fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        [Some(self.socket.as_fd()), self.source.as_ref().map(AsFd::as_fd)].into_iter().flatten()
+    }
+
     /// Records the events that epoll reported.
     pub fn ready(&mut self, flags: EventFlags) {
-        self.is_gone |= flags.intersects(EventFlags::HUP | EventFlags::ERR);
-        self.has_hung_up |= self.is_gone || flags.contains(EventFlags::RDHUP);
+        // `EPOLLHUP` of a pipe only means that its writer is gone.
+        let is_hangup = flags.contains(EventFlags::HUP);
+        self.is_gone |= flags.contains(EventFlags::ERR) || is_hangup && self.source.is_none();
+        self.has_hung_up |= self.is_gone || is_hangup || flags.contains(EventFlags::RDHUP);
         self.readable |= flags.contains(EventFlags::IN) || self.has_hung_up;
         self.writable |= flags.contains(EventFlags::OUT) || self.is_gone;
     }
@@ -241,7 +265,8 @@ impl ServeConnection {
     /// Reads once. If fewer bytes arrive than requested, nothing more is buffered; epoll reports later data.
     fn read(&mut self, tools: &mut Tools) -> Result<usize, Errno> {
         loop {
-            return match io::read(&*self.socket, &mut tools.buffer) {
+            let source = self.source.as_ref().unwrap_or(&self.socket);
+            return match io::read(source, &mut tools.buffer) {
                 Err(Errno::INTR) => continue,
                 Err(Errno::AGAIN) => {
                     self.readable = false;
@@ -357,7 +382,7 @@ impl ServeConnection {
         let Answering { sending, mechanism, notes, .. } = &mut **answering;
         let sent = sending.advance(&mut SendContext {
             socket: &self.socket,
-            is_internet: self.client.is_some(),
+            sink: self.sink,
             plans: &mut tools.plans,
             policy: &tools.policy,
             step: limits.step(STEP),

@@ -33,6 +33,13 @@ impl ManifestLines {
         Self { top: Some(top), tree, entries: 0, bytes: 0, left_out: 0 }
     }
 
+    /// Returns the line of a single file.
+    pub fn of_file(path: &Path, stat: &Stat) -> ManifestLine {
+        let version = FileVersion::of(stat);
+        let (path, etag) = (encoded(path), version.etag(SystemTime::now()));
+        ManifestLine::File { path, size: version.size, meta: meta(stat), etag }
+    }
+
     fn line(&mut self, entry: &WalkEntry) -> ManifestLine {
         let (path, meta) = (encoded(&entry.path), meta(&entry.stat));
         self.entries += 1;
@@ -40,10 +47,11 @@ impl ManifestLines {
             WalkKind::Directory => ManifestLine::Directory { path, meta, unread: false },
             WalkKind::Shut => ManifestLine::Directory { path, meta, unread: true },
             WalkKind::File => {
-                let version = FileVersion::of(&entry.stat);
-                self.bytes += version.size;
-                let etag = version.etag(SystemTime::now());
-                ManifestLine::File { path, size: version.size, meta, etag }
+                let line = Self::of_file(&entry.path, &entry.stat);
+                if let ManifestLine::File { size, .. } = line {
+                    self.bytes += size;
+                }
+                line
             }
             WalkKind::Link(target) => {
                 let target = encoded(Path::new(OsStr::from_bytes(target)));

@@ -52,6 +52,7 @@ pub enum TransferStep {
 pub struct TransferJob {
     pub file: Arc<ServedFile>,
     pub socket: Rc<OwnedFd>,
+    pub sink: Kind,
     pub stretch: ByteRange,
     pub needs: Guarantees,
     pub plan: Arc<Plan>,
@@ -105,11 +106,11 @@ fn memory(plan: &Plan) -> u64 {
 }
 
 async fn steps(job: TransferJob, control: Rc<TransferControl>) -> Outcome {
-    let TransferJob { file, socket, stretch, needs, plan } = job;
+    let TransferJob { file, socket, sink, stretch, needs, plan } = job;
     let end = |fd, kind, at| End { fd, kind, at };
     let transfer = Transfer {
         source: Source::Fd(end(file.as_fd(), Kind::File, Some(stretch.from))),
-        sink: Sink::Fd(end(socket.as_fd(), Kind::Socket, None)),
+        sink: Sink::Fd(end(socket.as_fd(), sink, None)),
         len: Some(stretch.len()),
         needs,
     };

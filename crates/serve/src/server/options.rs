@@ -6,6 +6,7 @@ use thalweg_core::{Guarantees, Profile, Request};
 use thalweg_sys::user::User;
 
 use super::{AccessLog, Follow};
+use crate::ByteStream;
 
 /// Default memory limit for data that waits for slow clients, in bytes.
 pub const MEMORY: u64 = 64 << 20;
@@ -19,6 +20,8 @@ pub struct ServeOptions {
     pub listen: Vec<ListenAddress>,
     /// Listening sockets passed in by a service manager. If there are any, the default address is not used.
     pub handed: Vec<OwnedFd>,
+    /// Connections that exist already. If there are any, the server does not listen, and ends with the last of them.
+    pub streams: Vec<ByteStream>,
     /// Number of workers. `None`: one per core.
     pub threads: Option<usize>,
     /// The symbolic links that are followed.
@@ -65,6 +68,7 @@ impl ServeOptions {
             root: root.into(),
             listen: Vec::new(),
             handed: Vec::new(),
+            streams: Vec::new(),
             threads: None,
             follow: Follow::default(),
             hidden: false,
@@ -113,6 +117,16 @@ pub struct Timeouts {
     pub stalled: Duration,
     /// Maximum time to wait for the hash of a file. After it, the answer is sent without the hash.
     pub digest: Duration,
+}
+
+impl Timeouts {
+    /// No timeouts, except for hashes: the end of a stream ends its connection.
+    pub const NONE: Self = Self {
+        head: Duration::MAX,
+        idle: Duration::MAX,
+        stalled: Duration::MAX,
+        digest: Duration::MAX,
+    };
 }
 
 impl Default for Timeouts {

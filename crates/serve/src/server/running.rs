@@ -54,13 +54,21 @@ impl RunningServer {
     /// Starts a server.
     pub fn start(mut options: ServeOptions) -> Result<Self, ServeError> {
         let processors = || thread::available_parallelism().map_or(1, usize::from);
-        let threads = options.threads.unwrap_or_else(processors).max(1);
+        let mut threads = options.threads.unwrap_or_else(processors).max(1);
+        if !options.streams.is_empty() {
+            threads = threads.min(options.streams.len());
+        }
         let open_files = usage::raise_open_files().ok().flatten().unwrap_or(u64::MAX);
         let most = usize::try_from(open_files / DESCRIPTORS).unwrap_or(usize::MAX).max(1);
         let most = options.max_connections.unwrap_or(most).max(1);
         let root = ServedRoot::open(&options.root, options.follow)?;
         let site = Arc::new(ServedSite::new(root, &mut options, most));
-        let listening = listen_at(&options.listen, options.handed, threads)?;
+        let mut streams = std::mem::take(&mut options.streams);
+        let listening = if streams.is_empty() {
+            listen_at(&options.listen, options.handed, threads)?
+        } else {
+            Vec::new()
+        };
         if let Some(user) = &options.user {
             user.enter().map_err(|errno| ServeError::User { name: user.name(), errno })?;
         }
@@ -75,9 +83,12 @@ impl RunningServer {
         let helpers = Arc::new(HelperPool::default());
         let memory = options.memory / 8 * 3 / threads as u64;
         let unsent = Unsent::find();
-        for listeners in shared_out(listening, threads) {
+        for (number, listeners) in shared_out(listening, threads).into_iter().enumerate() {
+            let own = streams.len().div_ceil(threads - number);
+            let streams = streams.drain(..own).collect();
             server.start_worker(|stage, wake| WorkerParts {
                 listeners,
+                streams,
                 tools: Tools::new(&site, &helpers, &wake, log_queue.clone()),
                 timeouts: options.timeouts,
                 most,
@@ -146,6 +157,13 @@ impl RunningServer {
         let finished = is_done(&self.workers);
         self.end();
         finished
+    }
+
+    /// Waits until the last connection of [`ServeOptions::streams`] has ended.
+    pub fn join(mut self) {
+        for worker in self.workers.drain(..) {
+            let _ = worker.join();
+        }
     }
 
     fn enter(&self, stage: u8) {

@@ -11,7 +11,7 @@ use std::{
 };
 
 use thalweg_core::{Error, Report};
-use thalweg_sys::{Errno, net};
+use thalweg_sys::{Errno, io, net};
 
 use super::{
     body::{AnswerBody, BodyPart},
@@ -78,7 +78,7 @@ struct LargePart {
 /// The destination of an answer, and the resources for sending it.
 pub struct SendContext<'w> {
     pub socket: &'w Rc<OwnedFd>,
-    pub is_internet: bool,
+    pub sink: KnownEnd,
     pub plans: &'w mut Plans,
     pub policy: &'w Policy,
     /// Maximum number of bytes of one step.
@@ -152,10 +152,12 @@ impl Sending {
             if !self.out.unsent().is_empty() {
                 let out = self.out.unsent();
                 // The head shares a packet with the data that the mechanism moves next, or with the next answer.
-                let sent = if way.more || self.large.is_some() {
-                    net::send_more(way.socket, out)
-                } else {
-                    net::send(way.socket, out)
+                let sent = match way.sink {
+                    KnownEnd::Socket { .. } if way.more || self.large.is_some() => {
+                        net::send_more(way.socket, out)
+                    }
+                    KnownEnd::Socket { .. } => net::send(way.socket, out),
+                    _ => io::write(way.socket, out),
                 };
                 match sent {
                     // A socket that accepts nothing without an error would cause an endless loop.
@@ -415,11 +417,11 @@ impl LargePart {
             let (device, is_sealed) = (self.file.version.device(), self.file.is_sealed());
             let known = KnownEnd::File { device, is_sealed };
             let file = KnownFd { known, fd: self.file.as_fd() };
-            let known = KnownEnd::Socket { is_internet: way.is_internet };
-            let socket = KnownFd { known, fd: way.socket.as_fd() };
+            let socket = KnownFd { known: way.sink, fd: way.socket.as_fd() };
             OwnedTransfer::new(moving::TransferJob {
                 file: Arc::clone(&self.file),
                 socket: Rc::clone(way.socket),
+                sink: way.sink.kind(),
                 stretch,
                 needs: way.policy.needs,
                 plan: way.plans.plan(way.policy, file, socket, stretch.len()),

@@ -21,6 +21,8 @@ pub struct ServedSite {
     pub listing: bool,
     pub precompressed: bool,
     pub metrics: bool,
+    /// `true` if the client is at the other end of a stream, which needs this server's version.
+    pub is_stream: bool,
     /// Each worker caches it and reloads it when it is woken.
     pub policy: Mutex<Arc<Policy>>,
     /// Rate limit of all answers together.
@@ -53,6 +55,7 @@ impl ServedSite {
             listing: options.listing,
             precompressed: options.precompressed,
             metrics: options.metrics,
+            is_stream: !options.streams.is_empty(),
             policy: Mutex::new(Arc::new(Policy { request, needs, profile })),
             limit: options.limit.map(RateLimit::new),
             limit_each: options.limit_each,

@@ -3,7 +3,7 @@
 use std::{
     collections::VecDeque,
     net::SocketAddr,
-    os::fd::{AsFd, OwnedFd},
+    os::fd::OwnedFd,
     sync::{
         Arc,
         atomic::{AtomicU8, Ordering},
@@ -30,7 +30,7 @@ use super::{
     answer::refuse, answering::NextAction, connection::ServeConnection, options::Timeouts,
     tools::Tools, unsent::Unsent, waiting::WaitingMemory,
 };
-use crate::http::status::HttpStatus;
+use crate::{http::status::HttpStatus, stream::ByteStream};
 
 /// Stages of the shutdown. A worker checks the stage whenever it is woken.
 pub const RUNNING: u8 = 0;
@@ -42,6 +42,8 @@ pub const NOW: u8 = 2;
 /// Resources of a worker.
 pub struct WorkerParts {
     pub listeners: Vec<(OwnedFd, bool)>,
+    /// Connections that exist already. If there are any, the worker ends with the last of them.
+    pub streams: Vec<ByteStream>,
     pub tools: Tools,
     pub timeouts: Timeouts,
     pub most: usize,
@@ -63,6 +65,8 @@ pub struct ServeWorker {
     /// Connections that continue after [`MOMENT`], because a rate limit delays them.
     later: Vec<u64>,
     accepts: bool,
+    /// `true` if the worker serves streams, and ends with the last of them.
+    ends_when_empty: bool,
     /// The slot that was examined last in the search for a connection to evict.
     hand: usize,
     looked: Instant,
@@ -107,11 +111,17 @@ impl ServeWorker {
             ready: VecDeque::new(),
             later: Vec::new(),
             accepts: false,
+            ends_when_empty: false,
             hand: 0,
             looked: Instant::now(),
             used: Usage::now_thread(),
         };
         worker.accept_again()?;
+        let limit = worker.parts.tools.site.limit_each;
+        for stream in std::mem::take(&mut worker.parts.streams) {
+            worker.ends_when_empty = true;
+            worker.welcome(ServeConnection::over(stream, limit));
+        }
         Ok(worker)
     }
 
@@ -123,7 +133,8 @@ impl ServeWorker {
             if stage != RUNNING && !self.parts.tools.is_ending {
                 self.begin_to_end();
             }
-            if stage == NOW || stage == ENDING && self.is_empty() {
+            let is_over = self.ends_when_empty || stage == ENDING;
+            if stage == NOW || is_over && self.is_empty() {
                 self.close_all();
                 return Ok(());
             }
@@ -320,7 +331,7 @@ impl ServeWorker {
                         .map(|client| SocketAddr::new(client.ip().to_canonical(), client.port()));
                     let addresses = &self.parts.tools.site.addresses;
                     if client.is_none_or(|client| addresses.enter(client.ip())) {
-                        self.welcome(socket, client);
+                        self.welcome_client(socket, client);
                     } else {
                         self.turn_away(&socket);
                     }
@@ -366,7 +377,19 @@ impl ServeWorker {
         let _ = shutdown(socket, Shutdown::Write);
     }
 
-    fn welcome(&mut self, socket: OwnedFd, client: Option<SocketAddr>) {
+    fn welcome_client(&mut self, socket: OwnedFd, client: Option<SocketAddr>) {
+        let count = self.parts.tools.site.accounts.connections.load(Ordering::Relaxed);
+        if client.is_some()
+            && let Some(most) = self.parts.unsent.and_then(|unsent| unsent.of(count + 1))
+        {
+            // Fails if the kernel does not support the limit; then there is no limit.
+            let _ = net::limit_unsent(&socket, most);
+        }
+        let limit = self.parts.tools.site.limit_each;
+        self.welcome(ServeConnection::new(socket, client, limit));
+    }
+
+    fn welcome(&mut self, mut connection: ServeConnection) {
         let index = self.free.pop().unwrap_or_else(|| {
             self.slots.push(ConnectionSlot { connection: None, turn: 0, is_queued: false });
             self.slots.len() as u32 - 1
@@ -375,24 +398,32 @@ impl ServeWorker {
         let token = u64::from(slot.turn) << 32 | u64::from(index);
         // Edge-triggered: each change is reported once, and the registration never has to be modified.
         let flags = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
-        if epoll::add(&self.epoll, socket.as_fd(), EventData::new_u64(token), flags).is_err() {
+        let mut watched = Ok(());
+        let mut is_file = false;
+        for fd in connection.descriptors() {
+            watched = match epoll::add(&self.epoll, fd, EventData::new_u64(token), flags) {
+                // A file is always ready, and epoll refuses it.
+                Err(Errno::PERM) => {
+                    is_file = true;
+                    Ok(())
+                }
+                added => watched.and(added),
+            };
+        }
+        if is_file {
+            connection.ready(EventFlags::IN | EventFlags::RDHUP);
+        }
+        if watched.is_err() {
             self.free.push(index);
-            if let Some(client) = client {
-                self.parts.tools.site.addresses.leave(client.ip());
+            if let Some(client) = connection.client() {
+                self.parts.tools.site.addresses.leave(client);
             }
             return;
         }
         let accounts = &self.parts.tools.site.accounts;
         accounts.accepted.fetch_add(1, Ordering::Relaxed);
-        let before = accounts.connections.fetch_add(1, Ordering::Relaxed);
-        if client.is_some()
-            && let Some(most) = self.parts.unsent.and_then(|unsent| unsent.of(before + 1))
-        {
-            // Fails if the kernel does not support the limit; then there is no limit.
-            let _ = net::limit_unsent(&socket, most);
-        }
-        let limit = self.parts.tools.site.limit_each;
-        slot.connection = Some(ServeConnection::new(socket, client, limit));
+        accounts.connections.fetch_add(1, Ordering::Relaxed);
+        slot.connection = Some(connection);
         self.advance(token);
     }
 

@@ -9,6 +9,7 @@ use thalweg_core::quantity::parse_rate;
 use thalweg_tree::Hash;
 
 use crate::args::{Abbreviated, FsyncArgs, HashName, MethodArgs, ProgressArgs, flag};
+use crate::remote::RemoteArgs;
 
 mod chosen;
 mod fleet;
@@ -73,7 +74,8 @@ pub struct CopyArgs {
     #[arg(short, long)]
     pub force: bool,
     /// Remove each existing destination file before copying
-    #[arg(long)]
+    // The aliases are abbreviations that `--remote-program` would make ambiguous.
+    #[arg(long, aliases = ["rem", "remo"])]
     pub remove_destination: bool,
     /// Make a backup of each file that is overwritten
     #[arg(long, value_name = "CONTROL", value_parser = Abbreviated::<BackupControl>::new())]
@@ -170,6 +172,8 @@ pub struct CopyArgs {
     #[arg(help_heading = SPEED)]
     pub tune: bool,
 
+    #[command(flatten)]
+    pub remote: RemoteArgs,
     #[command(flatten)]
     pub fleet: ShardArgs,
     #[command(flatten)]

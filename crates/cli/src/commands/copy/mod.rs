@@ -30,6 +30,7 @@ mod chosen;
 mod fleet;
 mod left;
 mod options;
+mod remote;
 mod shard;
 mod streams;
 mod summary;
@@ -56,6 +57,9 @@ impl Subcommand for CopyArgs {
             return fleet::run(self, shard);
         }
         let (sources, destination) = operands(self)?;
+        if let Some(copy) = remote::RemoteCopy::of(self, &sources, &destination)? {
+            return copy.run();
+        }
         // Runs before interrupts are caught, so that Ctrl-C ends the process while it waits for a list.
         let choice = SourceSelection::of(self, &sources, &destination)?;
         if is_brief(self, &sources, &destination) {

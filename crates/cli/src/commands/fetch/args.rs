@@ -1,7 +1,7 @@
 //! Arguments of `thalweg fetch`.
 
-use clap::Args;
-use std::{path::PathBuf, time::Duration};
+use clap::{Args, Command, FromArgMatches};
+use std::{ffi::OsString, path::PathBuf, time::Duration};
 use thalweg_core::quantity::{parse_duration, parse_rate, parse_some_bytes};
 use thalweg_serve::client::Connections;
 
@@ -36,6 +36,21 @@ pub struct FetchArgs {
     #[arg(long, value_name = "N", env = "THALWEG_JOBS", hide_env = true)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub jobs: Option<u32>,
+    /// Fetch from the server at standard input and output; the only word is the destination
+    #[arg(long)]
+    pub stdio: bool,
+    /// With --stdio: the words are percent-encoded, and `~` is the home directory
+    #[arg(long, requires = "stdio")]
+    pub encoded: bool,
+    /// With --stdio: the name of the source, for messages and to continue an interrupted fetch
+    #[arg(long, value_name = "NAME", requires = "stdio")]
+    pub from: Option<String>,
+    /// With --stdio: if DST is a directory, fetch into this entry of it
+    #[arg(long, value_name = "NAME", requires = "stdio")]
+    pub into: Option<OsString>,
+    /// With -r: create symbolic links that may point outside of DST
+    #[arg(long)]
+    pub all_links: bool,
     /// With -r: compare files of equal size by hash, not by time; the server needs --hash
     #[arg(long)]
     pub hash: bool,
@@ -96,6 +111,9 @@ pub struct FetchArgs {
     pub choice: MethodArgs,
     #[command(flatten)]
     pub shown: ProgressArgs,
+    /// `true` if no summary is printed at the end.
+    #[arg(skip)]
+    pub no_summary: bool,
 }
 
 fn connections(text: &str) -> Result<Connections, String> {
@@ -129,6 +147,13 @@ Exit status:
   4  not supported, such as an unknown URL scheme";
 
 impl FetchArgs {
+    /// Returns the options that no option sets.
+    pub fn defaults() -> Self {
+        let parser = Self::augment_args(Command::new("fetch"));
+        let matches = parser.get_matches_from(["fetch", "DST"]);
+        Self::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
+    }
+
     /// Returns `true` if the URL names a directory.
     pub fn is_of_trees(&self) -> bool {
         self.recursive || self.archive

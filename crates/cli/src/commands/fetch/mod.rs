@@ -29,15 +29,17 @@ use crate::{
         text::{answer_beside, keep, note, print, report},
     },
     profile::{Moves, SavedProfile},
-    stdio,
+    remote, stdio,
 };
 
 mod args;
+mod over;
 mod sums;
 mod tree;
 mod watcher;
 
 pub use args::FetchArgs;
+pub use over::{OverStream, fetch_over};
 use watcher::FileProgress;
 
 /// The hint after a fetch that can continue.
@@ -47,7 +49,14 @@ const AGAIN: &str = "run the same command again to continue";
 const RETRIES: u32 = 5;
 
 impl Subcommand for FetchArgs {
+    fn outlives_pipes(&self) -> bool {
+        self.stdio
+    }
+
     fn run(&self, _color: bool) -> Result<Exit, CommandFailure> {
+        if self.stdio {
+            return over::run(self);
+        }
         let options = options(self)?;
         let (urls, destination) = self.split();
         let targets: Result<Vec<FetchUrl>, FetchError> =
@@ -168,6 +177,7 @@ fn options(args: &FetchArgs) -> Result<FetchOptions, CommandFailure> {
     let usage = |error: FetchError| failure(&error, "");
     Ok(FetchOptions {
         trust: TlsTrust::of(args.cacert.clone()),
+        channels: None,
         proxies: Proxies::of_environment(|name| std::env::var(name).ok()).map_err(usage)?,
         connections: args.connections,
         extra: Extra { headers: headers.map_err(usage)?, wants_digest: args.verify },
@@ -205,11 +215,23 @@ impl FetchArgs {
         let destination = self.open(place)?;
         let watcher = FileProgress::new(self, &path);
         let ended = fetch(target, destination, options, &watcher);
+        self.report(ended, target, place, &watcher)
+    }
+
+    /// Prints the result.
+    fn report(
+        &self,
+        ended: Result<Fetched, Box<FetchFailure>>,
+        target: &FetchUrl,
+        place: &FetchPlace,
+        watcher: &FileProgress,
+    ) -> Result<(), CommandFailure> {
+        let path = place.path();
         let (report, answer, end) = match ended {
             Ok(fetched) => {
                 watcher.finish(fetched.report.bytes);
                 let answer = answer(&fetched);
-                if !self.shown.quiet && (self.verbose || !self.shown.json) {
+                if !self.no_summary && !self.shown.quiet && (self.verbose || !self.shown.json) {
                     note(&self.words(&fetched, &path));
                 }
                 (fetched.report, answer, Ok(()))
@@ -224,7 +246,7 @@ impl FetchArgs {
         };
         if self.shown.json {
             let answer = JsonAnswer { bytes: report.bytes, ..answer };
-            if place.is_output() {
+            if place.is_output() || self.stdio {
                 answer_beside(&answer.line());
             } else {
                 keep(print(&(answer.line() + "\n")));
@@ -332,6 +354,10 @@ fn failure(error: &FetchError, what: &str) -> CommandFailure {
         FetchError::Moved(error) => advice(error.errno),
         FetchError::Unreached { .. } => {
             "check the host and the port; --retries 5 waits for a server that is starting"
+        }
+        FetchError::Remote { host, code, .. } => {
+            let message = error.to_string();
+            return CommandFailure::new(exit, message).hint(remote::hint(host, *code));
         }
         _ => "",
     };

@@ -23,7 +23,7 @@ use crate::{
         answer::{JsonAnswer, TreeAnswer},
         quantity,
         summary_words::{count, grouped, time_and_rate},
-        text::{complain, keep, note, print},
+        text::{answer_beside, complain, keep, note, print},
     },
     progress::ProgressMeter,
 };
@@ -54,27 +54,36 @@ pub fn run(
         })?,
     };
     interrupt::catch();
+    fetch_into(args, &target, &path, files)
+}
+
+/// Fetches the directory into `path`.
+pub fn fetch_into(
+    args: &FetchArgs,
+    target: &FetchUrl,
+    path: &Path,
+    files: FetchOptions,
+) -> Result<Exit, CommandFailure> {
     let options = TreeOptions {
         files,
         jobs: args.jobs.map_or(0, |jobs| jobs as usize),
         owner: args.archive,
+        all_links: args.all_links,
         by_hash: args.hash,
         most_list: args.max_list,
     };
-    let begun = |error: FetchError| begun(&error, &target, &path);
-    let place = TreeDestination::open(&path).map_err(begun)?;
+    let begun = |error: FetchError| begun(&error, target, path);
+    let place = TreeDestination::open(path).map_err(begun)?;
     let watcher = TreeProgress::new(args);
-    let fetched = fetch_tree(&target, place, &options, &watcher);
+    let fetched = fetch_tree(target, place, &options, &watcher);
     watcher.finish();
     match fetched {
-        Ok(fetched) => ended(args, &path, &fetched),
+        Ok(fetched) => ended(args, path, &fetched),
         Err(error) => {
             let failure = begun(error);
             if args.shown.json {
                 let error = Some(failure.one_line());
-                keep(print(
-                    &(JsonAnswer { error, ..JsonAnswer::of(&Report::default()) }.line() + "\n"),
-                ));
+                show(args, &JsonAnswer { error, ..JsonAnswer::of(&Report::default()) });
             }
             Err(failure)
         }
@@ -119,12 +128,25 @@ fn ended(args: &FetchArgs, path: &Path, fetched: &TreeFetched) -> Result<Exit, C
         };
         let answer = JsonAnswer::of(&fetched.report);
         let answer = JsonAnswer { files: fetched.files, tree: Some(tree), error, ..answer };
-        keep(print(&(answer.line() + "\n")));
+        show(args, &answer);
     }
-    if fetched.halted.is_none() && !args.shown.quiet && (args.verbose || !args.shown.json) {
+    if fetched.halted.is_none()
+        && !args.no_summary
+        && !args.shown.quiet
+        && (args.verbose || !args.shown.json)
+    {
         note(&words(fetched, path, args.verbose));
     }
     failure.map_or(Ok(Exit::Done), Err)
+}
+
+/// Prints the JSON answer. Standard output may carry the connection.
+fn show(args: &FetchArgs, answer: &JsonAnswer) {
+    if args.stdio {
+        answer_beside(&answer.line());
+    } else {
+        keep(print(&(answer.line() + "\n")));
+    }
 }
 
 /// Returns the failure that describes missing entries, with advice; `None` if nothing is missing.

@@ -33,6 +33,15 @@ pub struct ServeArgs {
     /// Listen at this unix socket; may be repeated
     #[arg(long, value_name = "PATH")]
     pub unix: Vec<PathBuf>,
+    /// Serve one client over standard input and output, and listen nowhere
+    #[arg(long, conflicts_with_all = ["listen", "unix", "user", "tune", "check", "explain"])]
+    pub stdio: bool,
+    /// Accepted for clarity: thalweg serve never writes
+    #[arg(long)]
+    pub read_only: bool,
+    /// With --stdio: the path is percent-encoded, and `~` is the home directory
+    #[arg(long, requires = "stdio")]
+    pub encoded: bool,
     /// Control which symbolic links are followed
     #[arg(long, value_name = "WHICH", value_enum, default_value_t = Following::Inside)]
     pub follow: Following,

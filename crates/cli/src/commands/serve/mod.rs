@@ -19,6 +19,7 @@ mod args;
 mod choices;
 mod explain;
 mod reach;
+pub mod stdio;
 mod terminal;
 use args::Listen;
 pub use args::ServeArgs;
@@ -38,6 +39,9 @@ impl Subcommand for ServeArgs {
     fn run(&self, color: bool) -> Result<Exit, CommandFailure> {
         if let Some(path) = &self.explain {
             return explain::run(self, path, color);
+        }
+        if self.stdio {
+            return stdio::run(self);
         }
         if self.tune {
             self.measure()?;
@@ -90,6 +94,7 @@ impl ServeArgs {
             root: self.root.clone(),
             listen: tcp.chain(unix).collect(),
             handed,
+            streams: Vec::new(),
             threads: self.threads.map(usize::from),
             follow: self.follow.into(),
             hidden: self.hidden,

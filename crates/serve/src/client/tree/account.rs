@@ -190,6 +190,8 @@ fn stops_all(error: &FetchError) -> bool {
     let errno = match error {
         FetchError::Cancelled
         | FetchError::Untrusted { .. }
+        | FetchError::Remote { .. }
+        | FetchError::Ended(_)
         | FetchError::Unsupported(_)
         | FetchError::Usage(_) => {
             return true;

@@ -61,6 +61,11 @@ impl Asking {
         text
     }
 
+    /// Returns `true` if no request is in flight.
+    pub fn is_empty(&self) -> bool {
+        self.under_way.is_empty()
+    }
+
     /// Records that the first request is answered.
     pub fn answered(&mut self) {
         self.under_way.pop_front();

@@ -29,7 +29,7 @@ use super::{
 use crate::{
     client::{
         FetchError, FetchOptions, FetchUrl, ask::ask, body::ResponseBody, deadline::NetDeadline,
-        resume::FileRequest, retry,
+        peer, resume::FileRequest, retry,
     },
     manifest::MEDIA_TYPE,
 };
@@ -106,6 +106,7 @@ fn install_policy(root: &TreeRoot, options: &TreeOptions, is_synced_whole: bool)
         is_fresh: root.is_fresh(),
         is_staged: root.is_staged(),
         owner: options.owner,
+        all_links: options.all_links,
         by_hash: options.by_hash,
         is_synced_whole,
         fsync: if is_synced_later { Fsync::Never } else { options.files.fsync },
@@ -153,6 +154,9 @@ fn take_in_once(
         }
         error => error,
     })?;
+    if let Some(channels) = &files.channels {
+        peer::check_format(&head, channels.name())?;
+    }
     let kind = head.get("content-type").unwrap_or_default();
     if kind.split(';').next().map(str::trim) != Some(MEDIA_TYPE) {
         return Err(no_list(target, "the response is not a list"));
@@ -178,7 +182,10 @@ fn take_in_once(
             Err(FetchError::broken(format!("the list is larger than {most}; raise --max-list")))
         }
         Err(error) => Err(error),
-        Ok(_) => Ok(from.as_directory()),
+        Ok(_) => {
+            connection.finish(&head);
+            Ok(from.as_directory())
+        }
     }
 }
 

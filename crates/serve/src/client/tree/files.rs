@@ -35,6 +35,8 @@ pub struct InstallPolicy {
     pub is_staged: bool,
     /// `true` to keep owners.
     pub owner: bool,
+    /// `true` to create symbolic links that may lead out of the tree.
+    pub all_links: bool,
     /// `true` to compare files of equal size by their hashes.
     pub by_hash: bool,
     /// The part of each file that is synced before it receives its name.
@@ -57,6 +59,8 @@ pub struct WantedFile {
     pub replaces: bool,
     /// `true` if that entry may be this file: it is fetched only if the hash differs.
     pub needs_hash_check: bool,
+    /// Number of requests that failed with a temporary error.
+    pub tries: u32,
 }
 
 /// An open file: one that receives its name when it is complete, or one that has its name in a staging directory.
@@ -116,6 +120,7 @@ impl InstallPolicy {
             attributes,
             replaces: there.is_some(),
             needs_hash_check,
+            tries: 0,
         }))
     }
 
@@ -126,7 +131,7 @@ impl InstallPolicy {
         target: &CStr,
         directory: &TreeDirectory,
     ) -> Result<bool, FetchError> {
-        if !stays_inside(entry.directory(), target) {
+        if !self.all_links && !stays_inside(entry.directory(), target) {
             return Err(FetchError::listed("the symbolic link may point outside the directory"));
         }
         let (name, attributes) = (entry.name(), self.attributes(&entry.meta));

@@ -43,6 +43,16 @@ impl HashChecks {
         self.all.pop_front()
     }
 
+    /// Gives an unused channel back.
+    pub fn release(&mut self) {
+        if self.asking.is_empty()
+            && self.connection.as_ref().is_some_and(FetchConnection::is_channel)
+            && let Some(connection) = self.connection.take()
+        {
+            connection.release();
+        }
+    }
+
     /// Drops the connection. Unanswered requests are sent again.
     pub fn forget_connection(&mut self) {
         self.connection = None;

@@ -30,7 +30,7 @@ use crate::{
         connect::FetchConnection,
         deadline::NetDeadline,
         fetch::fetch_listed,
-        head::Framing,
+        head::{Framing, ResponseHead},
         resume, retry,
     },
     manifest::encoded,
@@ -100,6 +100,7 @@ impl<'a> TreeWorker<'a> {
         {
             account.halt(error);
         }
+        self.release();
         self.naming.finish(self.job);
         account.book(self.report, self.resumed);
     }
@@ -108,11 +109,15 @@ impl<'a> TreeWorker<'a> {
         let mut tries = 0;
         loop {
             self.job.account.check_cancelled()?;
-            if !self.hash_checks.is_empty() {
+            // A channel must not be awaited while another one is held, so requests in flight are finished first.
+            let has_checks = !self.hash_checks.is_empty();
+            if has_checks && self.asking.is_empty() {
+                self.release();
                 self.settle_hash_check(&mut tries)?;
                 continue;
             }
-            if !self.is_over && self.wanted.len() < asking::MOST / 2 && self.large.is_empty() {
+            let may_take = !self.is_over && !has_checks && self.large.is_empty();
+            if may_take && self.wanted.len() < asking::MOST / 2 {
                 self.take_some()?;
                 continue;
             }
@@ -124,7 +129,8 @@ impl<'a> TreeWorker<'a> {
                 continue;
             }
             match self.bring_first() {
-                Ok(()) => (tries, self.sick) = (0, 0),
+                Ok(None) => (tries, self.sick) = (0, 0),
+                Ok(Some(error)) => self.put_off(error)?,
                 Err(FetchError::Network { .. } | FetchError::Short { .. }) if self.has_served => {
                     self.forget_connection();
                 }
@@ -160,6 +166,29 @@ impl<'a> TreeWorker<'a> {
             Err(error) => account.missed(&first.path, error),
         }
         Ok(())
+    }
+
+    /// Handles an error of the first file on a connection that remains usable. The file is requested again later, or recorded as
+    /// failed.
+    fn put_off(&mut self, error: FetchError) -> Result<(), FetchError> {
+        let Some(mut wanted) = self.wanted.pop_front() else { return Ok(()) };
+        if error.is_passing() && wanted.tries < self.job.options.retries {
+            wanted.tries += 1;
+            self.wanted.push_back(wanted);
+            return Ok(());
+        }
+        self.miss(&wanted, error)
+    }
+
+    /// Gives an unused channel back, so that another caller can have it.
+    fn release(&mut self) {
+        self.hash_checks.release();
+        if self.asking.is_empty()
+            && self.connection.as_ref().is_some_and(FetchConnection::is_channel)
+            && let Some(connection) = self.connection.take()
+        {
+            connection.release();
+        }
     }
 
     /// Handles an error: pauses for a retry and returns `None`, or returns the error if it belongs to the file.
@@ -265,25 +294,16 @@ impl<'a> TreeWorker<'a> {
         }
     }
 
-    /// Sends the next requests, and receives the first response.
-    fn bring_first(&mut self) -> Result<(), FetchError> {
+    /// Sends the next requests, and receives the first response. Returns the error if only this file failed and the connection
+    /// remains usable.
+    fn bring_first(&mut self) -> Result<Option<FetchError>, FetchError> {
         let (job, account) = (self.job, self.job.account);
         let check = || account.check_cancelled();
         let deadline = NetDeadline { limit: job.options.stall, check: &check };
         let mut connection = job.connect(self.connection.take(), &deadline)?;
         connection.send(&self.asking.next(self.wanted.iter()), &deadline)?;
         let head = connection.head(&deadline)?;
-        let Some(wanted) = self.wanted.front() else { return Ok(()) };
-        if head.status != 200 {
-            // The body of an error response is not the file. The files after it are requested again.
-            return Err(match resume::status(&head) {
-                FetchError::Status { status: 404 | 410, .. } => {
-                    FetchError::OutOfDate("it no longer exists".to_owned())
-                }
-                error => error,
-            });
-        }
-        check_listed(&head, wanted)?;
+        let Some(wanted) = self.wanted.front() else { return Ok(None) };
         let response = FileResponse {
             connection: &mut connection,
             wanted,
@@ -292,7 +312,14 @@ impl<'a> TreeWorker<'a> {
             report: &mut self.report,
             plans: &mut self.plans,
         };
-        let parked = response.install(Naming::is_for(job))?;
+        let parked = match response.bring(&head, Naming::is_for(job))? {
+            Ok(parked) => parked,
+            Err(error) => {
+                self.asking.answered();
+                self.connection = Some(connection);
+                return Ok(Some(error));
+            }
+        };
         match (self.wanted.pop_front(), parked) {
             (Some(wanted), Some(file)) => self.naming.push(wanted, file),
             (Some(wanted), None) => account.settled(wanted.size, true),
@@ -308,13 +335,14 @@ impl<'a> TreeWorker<'a> {
         } else {
             self.forget_connection();
         }
-        Ok(())
+        Ok(None)
     }
 
     /// Fetches a file with its own request and a journal.
     fn bring_large(&mut self, wanted: &WantedFile) -> Result<(), FetchError> {
         // A large file may take long, so waiting files are published first.
         self.naming.finish(self.job);
+        self.release();
         let (job, account) = (self.job, self.job.account);
         let destination = match destination(wanted) {
             Ok(destination) => destination,
@@ -341,6 +369,18 @@ impl<'a> TreeWorker<'a> {
             }
         }
     }
+}
+
+fn check_status(head: &ResponseHead) -> Result<(), FetchError> {
+    if head.status == 200 {
+        return Ok(());
+    }
+    Err(match resume::status(head) {
+        FetchError::Status { status: 404 | 410, .. } => {
+            FetchError::OutOfDate("it no longer exists".to_owned())
+        }
+        error => error,
+    })
 }
 
 /// Returns `true` if an error that persists over all retries may concern one file: the server answered, but did not
@@ -373,15 +413,34 @@ struct FileResponse<'r, 'j> {
 }
 
 impl FileResponse<'_, '_> {
-    /// Receives the body and publishes the file. `waits`: returns the complete file without a name, if possible.
-    fn install(self, waits: bool) -> Result<Option<Parked>, FetchError> {
-        let (wanted, install) = (self.wanted, self.job.install);
-        let sink = install.open(wanted)?;
+    /// Receives the body and publishes the file. `waits`: returns the complete file without a name, if possible. The inner error
+    /// concerns only this file: the connection remains usable.
+    fn bring(
+        self,
+        head: &ResponseHead,
+        waits: bool,
+    ) -> Result<Result<Option<Parked>, FetchError>, FetchError> {
+        let (wanted, job, is_channel) = (self.wanted, self.job, self.connection.is_channel());
+        let opened = check_status(head)
+            .and_then(|()| check_listed(head, wanted))
+            .and_then(|()| job.install.open(wanted));
+        let sink = match opened {
+            Ok(sink) => sink,
+            // The body of an error response is not the file. On a network connection, the files after it are requested again.
+            Err(error) if self.connection.discard(head, &self.deadline) => return Ok(Err(error)),
+            Err(error) => return Err(error),
+        };
         let received = self.receive(&sink);
-        let published = received.and_then(|()| sink.publish(&wanted.attributes, install, waits));
-        published.inspect_err(|_| {
-            install.take_back(wanted);
-        })
+        let published =
+            received.and_then(|()| sink.publish(&wanted.attributes, job.install, waits));
+        if published.is_err() {
+            job.install.take_back(wanted);
+        }
+        match published {
+            // The body was received, so the next response follows.
+            Err(error @ FetchError::Destination(_)) if is_channel => Ok(Err(error)),
+            ended => ended.map(Ok),
+        }
     }
 
     fn receive(self, sink: &FileSink<'_>) -> Result<(), FetchError> {

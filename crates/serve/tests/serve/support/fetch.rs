@@ -13,6 +13,7 @@ pub fn options() -> FetchOptions {
     let needs = Guarantees::COPIED;
     FetchOptions {
         trust: TlsTrust::default(),
+        channels: None,
         proxies: Proxies::default(),
         extra: Extra::default(),
         way: BodySettings {

@@ -52,6 +52,7 @@ pub fn options() -> TreeOptions {
         files: fetch::options(),
         jobs: 3,
         owner: false,
+        all_links: false,
         by_hash: false,
         most_list: 1 << 30,
     }

@@ -33,7 +33,7 @@ const WORDS: [PlainWord; 21] = [
 ];
 
 /// Environment variables that set an option of `copy`.
-const VARIABLES: [&str; 18] = [
+const VARIABLES: [&str; 19] = [
     "THALWEG_SPARSE",
     "THALWEG_REFLINK",
     "THALWEG_VERBOSE",
@@ -42,6 +42,7 @@ const VARIABLES: [&str; 18] = [
     "THALWEG_JOBS",
     "THALWEG_LIMIT",
     "THALWEG_TUNE",
+    "THALWEG_SSH",
     "THALWEG_METHOD",
     "THALWEG_NO_METHOD",
     "THALWEG_ZERO_COPY",

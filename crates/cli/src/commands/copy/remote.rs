@@ -1,0 +1,223 @@
+//! Copies from and to other machines: `thalweg copy -a HOST:SRC DST`.
+
+use std::{
+    ffi::OsStr,
+    fs, iter,
+    os::unix::ffi::OsStrExt,
+    path::{Path, PathBuf},
+};
+use thalweg_core::{failed::quoted, shown};
+use thalweg_serve::remote::{RemoteName, encode};
+use thalweg_tree::Dereference;
+
+use super::CopyArgs;
+use crate::{
+    commands::fetch::{FetchArgs, OverStream, fetch_over},
+    exit::{CommandFailure, Exit},
+    output::text::report,
+    remote::push,
+};
+
+/// A copy between this machine and another one.
+pub struct RemoteCopy<'a> {
+    args: &'a CopyArgs,
+    destination: &'a Path,
+    direction: Direction<'a>,
+}
+
+enum Direction<'a> {
+    Pull(Vec<RemoteName>),
+    Push(RemoteName, &'a [PathBuf]),
+}
+
+/// The fields of [`CopyArgs`] that a copy between machines uses.
+const SUPPORTED: [&str; 15] = [
+    "paths",
+    "recursive",
+    "kept",
+    "force",
+    "no_target_directory",
+    "target_directory",
+    "strip_trailing_slashes",
+    "verbose",
+    "resume",
+    "durable",
+    "jobs",
+    "limit",
+    "remote",
+    "choice",
+    "shown",
+];
+
+impl<'a> RemoteCopy<'a> {
+    /// Returns the copy if a name is remote.
+    pub fn of(
+        args: &'a CopyArgs,
+        sources: &'a [PathBuf],
+        destination: &'a Path,
+    ) -> Result<Option<Self>, CommandFailure> {
+        let usage = |why: String| CommandFailure::new(Exit::Usage, why);
+        let parse = |path: &Path| {
+            RemoteName::parse(path.as_os_str()).map_err(|error| usage(error.to_string()))
+        };
+        let names = sources.iter().map(|path| parse(path)).collect::<Result<Vec<_>, _>>()?;
+        let direction = match parse(destination)? {
+            None if names.iter().all(Option::is_none) => return Ok(None),
+            None if names.iter().all(Option::is_some) => {
+                Direction::Pull(names.into_iter().flatten().collect())
+            }
+            None => {
+                return Err(usage("sources are on this machine and on another one".to_owned())
+                    .hint("copy them separately; write ./NAME for a local name with a colon"));
+            }
+            Some(_) if names.iter().any(Option::is_some) => {
+                return Err(usage("source and destination are both on other machines".to_owned())
+                    .hint("run thalweg on one of them"));
+            }
+            Some(name) => Direction::Push(name, sources),
+        };
+        if let Some(option) = unsupported(args) {
+            return Err(usage(format!("{option} cannot be used with another machine")));
+        }
+        Ok(Some(Self { args, destination, direction }))
+    }
+
+    /// Copies the sources one after the other.
+    pub fn run(&self) -> Result<Exit, CommandFailure> {
+        match &self.direction {
+            Direction::Pull(names) => {
+                if names.len() > 1 && !self.destination.is_dir() {
+                    let why = format!("{}: not a directory", quoted(self.destination));
+                    return Err(CommandFailure::new(Exit::Usage, why));
+                }
+                one_by_one(names, |name| self.pull(name))
+            }
+            Direction::Push(name, sources) => one_by_one(sources, |source| self.push(name, source)),
+        }
+    }
+
+    fn pull(&self, name: &RemoteName) -> Result<Exit, CommandFailure> {
+        let args = self.args;
+        let fetch = FetchArgs {
+            recursive: args.recursive,
+            archive: args.kept.archive,
+            all_links: true,
+            jobs: args.jobs,
+            limit: args.limit,
+            durable: args.durable,
+            verbose: args.is_verbose(),
+            choice: args.choice.clone(),
+            shown: args.shown,
+            no_summary: !self.is_watched(),
+            ..FetchArgs::defaults()
+        };
+        let from = format!("{}:{}", name.host, Path::new(&name.path).display());
+        let channels = args.remote.channels(name)?;
+        let into = self.name_of(Path::new(&name.path));
+        fetch_over(&fetch, &OverStream { channels, from: &from, dst: self.destination, into })
+    }
+
+    fn push(&self, name: &RemoteName, source: &Path) -> Result<Exit, CommandFailure> {
+        let args = self.args;
+        let is_tree = args.recursive || args.kept.archive;
+        let failed = |error: &std::io::Error| {
+            CommandFailure::of_io("stat", &shown(source).to_string(), error)
+        };
+        if fs::metadata(source).map_err(|error| failed(&error))?.is_dir() && !is_tree {
+            let why = format!("{}: is a directory", quoted(source));
+            return Err(CommandFailure::new(Exit::Failed, why).hint("use -r or -a"));
+        }
+        let whole = fs::canonicalize(source).map_err(|error| failed(&error))?;
+        let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+        let from = format!("{host}:{}", whole.display());
+        let option = |name: &str, value: &str| format!("--{name}={value}");
+        let mut words = vec![
+            "fetch".to_owned(),
+            "--stdio".to_owned(),
+            "--encoded".to_owned(),
+            "--all-links".to_owned(),
+            option("from", &encode(OsStr::new(&from))),
+        ];
+        words.extend(self.name_of(source).map(|name| option("into", &encode(name))));
+        let given = [
+            ("-r", is_tree),
+            ("-a", args.kept.archive),
+            ("-q", !self.is_watched()),
+            ("-v", args.is_verbose()),
+            ("--json", args.shown.json),
+        ];
+        words.extend(given.into_iter().filter(|(_, is)| *is).map(|(word, _)| word.to_owned()));
+        words.extend(args.jobs.map(|jobs| option("jobs", &jobs.to_string())));
+        words.push(option("fsync", args.durable.name()));
+        words.push(name.word());
+        push(&args.remote.command(name, &words)?, source, &args.choice, args.limit)
+    }
+
+    /// Returns the name that a source receives in an existing directory. `None` if its contents are copied into the directory
+    /// itself: with `-T`, or if its name ends with a slash, `.` or `..`.
+    fn name_of<'n>(&self, source: &'n Path) -> Option<&'n OsStr> {
+        let bytes = source.as_os_str().as_bytes();
+        let is_contents = bytes.ends_with(b"/") || bytes.ends_with(b"/.") || bytes == b"~";
+        source.file_name().filter(|_| !is_contents && !self.args.no_target_directory)
+    }
+
+    fn is_watched(&self) -> bool {
+        !self.args.shown.quiet && (self.args.shown.is_watched() || self.args.is_verbose())
+    }
+}
+
+/// Copies each source. Continues after an error, and returns the failure of a single one.
+fn one_by_one<T>(
+    all: &[T],
+    copy: impl Fn(&T) -> Result<Exit, CommandFailure>,
+) -> Result<Exit, CommandFailure> {
+    if let [one] = all {
+        return copy(one);
+    }
+    let mut worst = Exit::Done;
+    for one in all {
+        let exit = copy(one).unwrap_or_else(|failure| report(&failure));
+        worst = if worst == Exit::Done || exit == Exit::Failed { exit } else { worst };
+        if crate::interrupt::is_interrupted() {
+            break;
+        }
+    }
+    Ok(worst)
+}
+
+/// Returns the first given option that a copy between machines does not use.
+fn unsupported(args: &CopyArgs) -> Option<String> {
+    if matches!(args.kept.dereference, Some(Dereference::Always | Dereference::CommandLine)) {
+        return Some("following symbolic links (-L, -H)".to_owned());
+    }
+    if args.kept.preserve.strict {
+        return Some("--preserve=xattr".to_owned());
+    }
+    // Compares the printed fields, so that no new option is forgotten here.
+    let (given, usual) = (format!("{args:#?}"), format!("{:#?}", CopyArgs::default()));
+    let pairs = iter::zip(fields(&given), fields(&usual));
+    let mut used =
+        pairs.filter(|((name, given), (_, usual))| !SUPPORTED.contains(name) && given != usual);
+    let ((_, given), (_, usual)) = used.next()?;
+    let line = iter::zip(given.iter(), usual.iter()).find(|(given, usual)| given != usual)?;
+    let name = line.0.trim().split(':').next().unwrap_or_default();
+    Some(format!("--{}", name.replace('_', "-")))
+}
+
+/// Returns the fields of a pretty-printed struct: the name and the lines of each.
+fn fields(text: &str) -> Vec<(&str, Vec<&str>)> {
+    let mut fields: Vec<(&str, Vec<&str>)> = Vec::new();
+    for line in text.lines() {
+        match line.strip_prefix("    ").filter(|rest| !rest.starts_with([' ', '}', ')', ']'])) {
+            Some(field) => {
+                fields.push((field.split(':').next().unwrap_or_default(), vec![line]));
+            }
+            None => {
+                if let Some((_, lines)) = fields.last_mut() {
+                    lines.push(line);
+                }
+            }
+        }
+    }
+    fields
+}

@@ -1,0 +1,90 @@
+//! Fetches over a byte stream: a directory or a file, whichever the server serves.
+
+use std::{
+    ffi::{OsStr, OsString},
+    os::unix::ffi::OsStrExt,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+use thalweg_core::atomic_file::{Destination, Until};
+use thalweg_serve::client::{Channels, FetchOptions, FetchUrl, PeerRoot, Proxies, root_of};
+
+use super::{FetchArgs, FetchPlace, FileProgress, failure, options, tree};
+use crate::{
+    commands::serve::stdio::{decoded, stream},
+    exit::{CommandFailure, Exit},
+    interrupt,
+};
+
+/// A fetch from the server at the other end of a stream.
+pub struct OverStream<'a> {
+    pub channels: Arc<Channels>,
+    /// Name of the source, for messages and to continue an interrupted fetch.
+    pub from: &'a str,
+    pub dst: &'a Path,
+    /// If `dst` is a directory, the entry of it that is fetched.
+    pub into: Option<&'a OsStr>,
+}
+
+/// Runs `thalweg fetch --stdio`.
+pub fn run(args: &FetchArgs) -> Result<Exit, CommandFailure> {
+    let usage = |why: &str| CommandFailure::new(Exit::Usage, why);
+    let [dst] = &args.words[..] else {
+        return Err(usage("--stdio: the only word is the destination"));
+    };
+    let decoded = |word: &OsStr| if args.encoded { decoded(word) } else { PathBuf::from(word) };
+    let (dst, into) = (decoded(OsStr::new(dst)), args.into.as_deref().map(decoded));
+    let from = args.from.as_ref().map(|from| decoded(OsStr::new(from)).display().to_string());
+    let from = from.unwrap_or_else(|| "the other side".to_owned());
+    let (stream, _restored) = stream()?;
+    let channels = Channels::over(stream, &from);
+    let into = into.as_ref().map(|into| into.as_os_str());
+    fetch_over(args, &OverStream { channels, from: &from, dst: &dst, into })
+}
+
+/// Fetches what the server serves.
+pub fn fetch_over(args: &FetchArgs, over: &OverStream<'_>) -> Result<Exit, CommandFailure> {
+    interrupt::catch();
+    let files = FetchOptions {
+        channels: Some(Arc::clone(&over.channels)),
+        proxies: Proxies::default(),
+        // The other side of standard input and output may be stopped and continued by its user.
+        stall: if args.stdio { Duration::MAX } else { args.stall },
+        ..options(args)?
+    };
+    let target = FetchUrl::of_stream(over.from);
+    let what = format!("'{}': ", thalweg_core::shown(over.from));
+    let root = root_of(&target, &files, &interrupt::check);
+    let root = root.map_err(|error| failure(&error, &what))?;
+    let path = place(over)?;
+    let file = match root {
+        PeerRoot::Directory if !args.is_of_trees() => {
+            let why = format!("{what}is a directory");
+            return Err(CommandFailure::new(Exit::Failed, why).hint("use -r or -a"));
+        }
+        PeerRoot::Directory => return tree::fetch_into(args, &target, &path, files),
+        PeerRoot::File(file) => file,
+    };
+    let place = FetchPlace::Named(path.clone());
+    let destination = Destination::open_until(&path, Until::Part);
+    let destination = destination.map_err(|error| CommandFailure::of_destination(error, &path))?;
+    let watcher = FileProgress::new(args, &path);
+    let ended = file.fetch(destination, args.archive, &files, &watcher);
+    args.report(ended, &target, &place, &watcher).map(|()| Exit::Done)
+}
+
+/// Returns the path that receives the copy.
+fn place(over: &OverStream<'_>) -> Result<PathBuf, CommandFailure> {
+    let Some(name) = over.into.filter(|_| over.dst.is_dir()) else {
+        return Ok(over.dst.to_owned());
+    };
+    let is_name =
+        !matches!(name.as_bytes(), b"" | b"." | b"..") && !name.as_bytes().contains(&b'/');
+    if is_name {
+        return Ok(over.dst.join(name));
+    }
+    let name: OsString = name.to_owned();
+    let why = format!("--into {}: not the name of an entry", thalweg_core::shown(&name));
+    Err(CommandFailure::new(Exit::Usage, why))
+}

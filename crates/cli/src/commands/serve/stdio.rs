@@ -1,0 +1,50 @@
+//! `thalweg serve --stdio`: one connection over standard input and output.
+
+use rustix::{stdio::stdin, termios::isatty};
+use std::{env, path::PathBuf};
+use thalweg_serve::{
+    ByteStream,
+    remote::decode,
+    server::{RunningServer, ServeOptions, Timeouts},
+};
+
+use super::ServeArgs;
+use crate::{
+    exit::{CommandFailure, Exit, INPUT, OUTPUT},
+    profile::{Moves, SavedProfile},
+    stdio::expect_open,
+};
+
+/// Serves until the client closes its side.
+pub fn run(args: &ServeArgs) -> Result<Exit, CommandFailure> {
+    let (stream, _restored) = stream()?;
+    let saved = SavedProfile::use_if_current(!args.choice.no_profile, Moves::Streams);
+    let root = if args.encoded { decoded(args.root.as_os_str()) } else { args.root.clone() };
+    let options = ServeOptions {
+        root,
+        streams: vec![stream],
+        log: None,
+        timeouts: Timeouts::NONE,
+        ..args.options(saved, Vec::new())?
+    };
+    let server = RunningServer::start(options);
+    server.map_err(|error| CommandFailure::new(Exit::Failed, error.to_string()))?.join();
+    Ok(Exit::Done)
+}
+
+/// Returns standard input and output as a stream, unless a user types there.
+pub fn stream() -> Result<(ByteStream, thalweg_serve::RestoredFlags), CommandFailure> {
+    expect_open(0, INPUT)?;
+    expect_open(1, OUTPUT)?;
+    if isatty(stdin()) {
+        let why = "--stdio: standard input is a terminal; another thalweg must run this command";
+        return Err(CommandFailure::new(Exit::Usage, why));
+    }
+    ByteStream::standard().map_err(|errno| CommandFailure::of_call("fcntl", INPUT, errno))
+}
+
+/// Returns the path of a percent-encoded word.
+pub fn decoded(word: &std::ffi::OsStr) -> PathBuf {
+    let home = env::var_os("HOME").map(PathBuf::from);
+    decode(word, home.as_deref())
+}

@@ -1,0 +1,110 @@
+//! Other machines: the command that connects to one, such as ssh, and thalweg at its other end.
+
+use clap::Args;
+use std::{
+    ffi::{OsStr, OsString},
+    os::unix::ffi::{OsStrExt, OsStringExt},
+    sync::Arc,
+};
+use thalweg_serve::{
+    client::{Channels, RemoteCommand},
+    remote::RemoteName,
+};
+
+use crate::{
+    exit::{CommandFailure, Exit},
+    output::text::{note, print_line},
+};
+
+mod push;
+pub use push::push;
+
+const REMOTE: &str = "Other machines";
+
+/// Options for names on other machines.
+#[derive(Args, Clone, Debug, Default)]
+#[command(next_help_heading = REMOTE)]
+pub struct RemoteArgs {
+    /// Connect with this command instead of `ssh`
+    ///
+    /// `{}` in the command is the host. Without it, the host is appended.
+    #[arg(short = 'e', long, value_name = "COMMAND", env = "THALWEG_SSH", hide_env = true)]
+    pub rsh: Option<OsString>,
+    /// Run this program on the other machine [default: thalweg]
+    #[arg(long, value_name = "PATH")]
+    pub remote_program: Option<OsString>,
+    /// Connections to the other machine at a time, when copying from it
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub connections: Option<u32>,
+}
+
+/// Options of ssh for a connection that carries data: no terminal, no forwarding.
+const SSH: [&str; 4] = ["ssh", "-Tx", "-oClearAllForwardings=yes", "-oPermitLocalCommand=no"];
+/// The program on the other machine.
+const PROGRAM: &str = "thalweg";
+
+impl RemoteArgs {
+    /// Returns the command that runs thalweg with these words on the other machine. A remote shell may interpret the words, so
+    /// they consist of characters that no shell interprets.
+    pub fn command(
+        &self,
+        name: &RemoteName,
+        words: &[String],
+    ) -> Result<RemoteCommand, CommandFailure> {
+        let host = OsStr::new(&name.host);
+        let mut command = match &self.rsh {
+            None => SSH.map(OsString::from).to_vec(),
+            Some(text) => split(text, "-e")?,
+        };
+        let mut is_placed = false;
+        for word in command.iter_mut().filter(|word| *word == "{}") {
+            host.clone_into(word);
+            is_placed = true;
+        }
+        if !is_placed {
+            command.push(host.to_owned());
+        }
+        match &self.remote_program {
+            None => command.push(PROGRAM.into()),
+            Some(text) => command.extend(split(text, "--remote-program")?),
+        }
+        command.extend(words.iter().map(OsString::from));
+        let host = name.host.clone();
+        let lines = move |line: &str| match line.starts_with('{') {
+            // The answer of --json.
+            true => print_line(line),
+            false => note(&format!("{host}: {line}")),
+        };
+        Ok(RemoteCommand::new(command, name.host.clone(), Arc::new(lines)))
+    }
+
+    /// Returns the connections to a server that serves `name` on the other machine.
+    pub fn channels(&self, name: &RemoteName) -> Result<Arc<Channels>, CommandFailure> {
+        let words = ["serve", "--stdio", "--hidden", "--follow=none", "--encoded"];
+        let mut words = words.map(str::to_owned).to_vec();
+        words.push(name.word());
+        let most = self.connections.map_or(1, |number| number as usize);
+        Ok(Channels::by_command(self.command(name, &words)?, most))
+    }
+}
+
+/// Splits a command into words, as a shell does with quotes.
+fn split(text: &OsStr, option: &str) -> Result<Vec<OsString>, CommandFailure> {
+    let words = shlex::bytes::split(text.as_bytes()).filter(|words| !words.is_empty());
+    let usage =
+        || CommandFailure::new(Exit::Usage, format!("{option}: invalid quotes, or no command"));
+    Ok(words.ok_or_else(usage)?.into_iter().map(OsString::from_vec).collect())
+}
+
+/// Returns the hint for a connection that failed before the server answered.
+pub fn hint(host: &str, code: Option<i32>) -> String {
+    match code {
+        None => "check the command of -e".to_owned(),
+        Some(126 | 127) => {
+            format!("install thalweg on {host}, or name the program there with --remote-program")
+        }
+        Some(2) => format!("the thalweg on {host} may be too old; install this version there"),
+        Some(255) => format!("check the connection with `ssh {host}`"),
+        Some(_) => String::new(),
+    }
+}

@@ -1,0 +1,55 @@
+//! Copies to another machine: serves a local file or directory to thalweg there.
+
+use std::path::Path;
+use thalweg_core::shown;
+use thalweg_serve::{
+    client::RemoteCommand,
+    server::{Follow, RunningServer, ServeOptions, Timeouts},
+};
+
+use super::hint;
+use crate::{
+    args::MethodArgs,
+    exit::{CommandFailure, Exit},
+    profile::{Moves, SavedProfile},
+};
+
+/// Serves `source` to the command, until the command ends. Its exit status becomes that of this process.
+pub fn push(
+    command: &RemoteCommand,
+    source: &Path,
+    choice: &MethodArgs,
+    limit: Option<u64>,
+) -> Result<Exit, CommandFailure> {
+    let failed = |error: String| CommandFailure::new(Exit::Failed, error);
+    let host = command.name();
+    let (stream, mut child) =
+        command.start().map_err(|error| failed(error.to_string()).hint(hint(host, None)))?;
+    let saved = SavedProfile::use_if_current(!choice.no_profile, Moves::Streams);
+    let server = RunningServer::start(ServeOptions {
+        streams: vec![stream],
+        hidden: true,
+        follow: Follow::None,
+        hash: true,
+        needs: choice.needs(),
+        request: choice.request(),
+        profile: saved.current,
+        limit: limit.filter(|limit| *limit > 0),
+        timeouts: Timeouts::NONE,
+        ..ServeOptions::new(source)
+    });
+    server.map_err(|error| failed(error.to_string()))?.join();
+    let status = child.wait(&|| Ok(())).map_err(|error| failed(error.to_string()))?;
+    match status.code() {
+        Some(0) => Ok(Exit::Done),
+        // The other side has printed its own message.
+        Some(1) => Err(failed(String::new())),
+        Some(2) => Err(CommandFailure::new(Exit::Usage, "").hint(hint(host, Some(2)))),
+        Some(3) => Err(CommandFailure::new(Exit::Incomplete, "")),
+        Some(4) => Err(CommandFailure::new(Exit::Unsupported, "")),
+        code => {
+            let why = thalweg_serve::client::in_words(status);
+            Err(failed(format!("{}: {why}", shown(host))).hint(hint(host, code)))
+        }
+    }
+}

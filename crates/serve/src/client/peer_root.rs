@@ -1,0 +1,87 @@
+//! The first request to a server at the other end of a byte stream: its version, and whether it serves a directory or a file.
+
+use thalweg_core::atomic_file::Destination;
+use thalweg_tree::install::EntryAttributes;
+
+use super::{
+    FetchError, FetchFailure, FetchOptions, FetchUrl, FetchWatcher, Fetched,
+    connect::FetchConnection,
+    deadline::{CancelCheck, NetDeadline},
+    fetch::{ListedFile, fetch_listed},
+    peer::check_format,
+    request,
+    resume::{self, FileRequest},
+    tree::entry::{ListedEntry, ListedKind, ParsedLine, parse},
+};
+use crate::manifest::{ENTRY_HEADER, MEDIA_TYPE, Meta};
+
+/// The root of a server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PeerRoot {
+    Directory,
+    File(Box<PeerFile>),
+}
+
+/// A file that is served alone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PeerFile {
+    url: FetchUrl,
+    size: u64,
+    etag: String,
+    meta: Meta,
+}
+
+impl PeerFile {
+    /// Fetches the file. Its mode and time are kept; `owner`: also its owner, as far as the kernel permits.
+    pub fn fetch(
+        &self,
+        destination: Destination,
+        owner: bool,
+        options: &FetchOptions,
+        watcher: &dyn FetchWatcher,
+    ) -> Result<Fetched, Box<FetchFailure>> {
+        let Meta { mode, uid, gid, mtime, nanos } = self.meta;
+        let owner = owner.then_some((uid, gid));
+        let attributes = EntryAttributes { mode, owner, mtime: (mtime, nanos) };
+        let (size, etag) = (self.size, &*self.etag);
+        let listed = ListedFile { size, etag, attributes: &attributes };
+        fetch_listed(&self.url, destination, options, watcher, Some(&listed))
+    }
+}
+
+/// Asks the server what it serves. Waits for a login, if the connection needs one.
+pub fn root_of(
+    target: &FetchUrl,
+    options: &FetchOptions,
+    check: &CancelCheck<'_>,
+) -> Result<PeerRoot, FetchError> {
+    let deadline = NetDeadline { limit: options.stall, check };
+    let mut connection = FetchConnection::open(target, options, &deadline)?;
+    let text = request::text(&target.manifest(), &FileRequest::ALL, &options.extra, true, None);
+    connection.send(text.replacen("GET", "HEAD", 1).as_bytes(), &deadline)?;
+    let head = connection.head(&deadline)?;
+    if matches!(head.status, 200 | 302) {
+        check_format(&head, connection.host())?;
+    }
+    // The response to HEAD has no body.
+    connection.finish(&head);
+    match (head.status, head.get("location"), head.get("content-type")) {
+        (200, _, Some(kind)) if kind.starts_with(MEDIA_TYPE) => Ok(PeerRoot::Directory),
+        (302, Some(location), _) => {
+            let line = head.get(ENTRY_HEADER).unwrap_or_default();
+            match parse(line.as_bytes()).map_err(FetchError::Broken)? {
+                ParsedLine::Entry(ListedEntry {
+                    kind: ListedKind::File { size, etag },
+                    meta,
+                    ..
+                }) => {
+                    let url = target.join(location)?;
+                    Ok(PeerRoot::File(Box::new(PeerFile { url, size, etag, meta })))
+                }
+                _ => Err(FetchError::broken("the server did not describe its file")),
+            }
+        }
+        (200, ..) => Err(FetchError::broken("the response is not a list")),
+        _ => Err(resume::status(&head)),
+    }
+}
