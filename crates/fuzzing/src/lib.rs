@@ -28,6 +28,6 @@ pub struct Target {
 }
 
 targets! {
-    bulk chunked client digest_list exclude fleet handed journal manifest netrc profile proxy request response ring server
-    tree_list
+    bulk chunked client digest_list exclude fleet handed journal manifest netrc peer profile proxy remote_name request
+    response ring server tree_list
 }

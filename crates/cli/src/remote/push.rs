@@ -44,7 +44,7 @@ pub fn push(
         Some(0) => Ok(Exit::Done),
         // The other side has printed its own message.
         Some(1) => Err(failed(String::new())),
-        Some(2) => Err(CommandFailure::new(Exit::Usage, "").hint(hint(host, Some(2)))),
+        Some(2) => Err(CommandFailure::new(Exit::Usage, "")),
         Some(3) => Err(CommandFailure::new(Exit::Incomplete, "")),
         Some(4) => Err(CommandFailure::new(Exit::Unsupported, "")),
         code => {

@@ -42,6 +42,7 @@ mod open_handovers;
 mod power_cut;
 mod random_trees;
 mod refused_attributes;
+mod remote_copies;
 mod rereads;
 mod restarts;
 mod resumes;

@@ -39,8 +39,8 @@ macro_rules! replays {
 }
 
 replays! {
-    bulk chunked client digest_list exclude fleet handed journal manifest netrc profile proxy request response ring server
-    tree_list
+    bulk chunked client digest_list exclude fleet handed journal manifest netrc peer profile proxy remote_name request
+    response ring server tree_list
 }
 
 /// Targets that parse files of the user's own studies, and call the lab. They have no function here.

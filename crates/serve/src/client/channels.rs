@@ -31,13 +31,13 @@ pub struct Channels {
 
 enum ChannelSource {
     Command(RemoteCommand),
-    /// One stream, which cannot be opened again. The text names the peer.
+    /// A stream that cannot be opened again, and the name of the peer.
     Stream(String),
 }
 
 #[derive(Default)]
 struct ChannelState {
-    idle: Vec<Channel>,
+    idle: Vec<RemoteChannel>,
     /// Number of channels, including those in use.
     open: usize,
     /// `true` if a server has answered.
@@ -45,7 +45,7 @@ struct ChannelState {
 }
 
 /// A channel: its stream, and the command at its other end.
-struct Channel {
+struct RemoteChannel {
     stream: ByteStream,
     child: Option<RemoteChild>,
     sink: KnownEnd,
@@ -55,7 +55,7 @@ struct Channel {
 
 /// A channel in use. If it is dropped before [`HeldChannel::give_back`], it is closed.
 pub struct HeldChannel {
-    channel: Option<Channel>,
+    channel: Option<RemoteChannel>,
     pool: Arc<Channels>,
     /// `false` once the channel was given back.
     is_counted: bool,
@@ -75,7 +75,7 @@ impl Channels {
     /// Returns the one channel over an existing stream. `name`: the peer, for messages.
     pub fn over(stream: ByteStream, name: &str) -> Arc<Self> {
         let state = ChannelState {
-            idle: vec![Channel::new(stream, None)],
+            idle: vec![RemoteChannel::new(stream, None)],
             open: 1,
             ..ChannelState::default()
         };
@@ -111,7 +111,7 @@ impl Channels {
                     drop(state);
                     let mut held = HeldChannel::of(self, None);
                     let (stream, child) = command.start()?;
-                    held.channel = Some(Channel::new(stream, Some(child)));
+                    held.channel = Some(RemoteChannel::new(stream, Some(child)));
                     return Ok(held);
                 }
                 _ => {
@@ -128,7 +128,7 @@ impl Channels {
     }
 }
 
-impl Channel {
+impl RemoteChannel {
     fn new(stream: ByteStream, child: Option<RemoteChild>) -> Self {
         let sink = known_end(stream.output());
         Self { stream, child, sink, has_answered: false }
@@ -136,7 +136,7 @@ impl Channel {
 }
 
 impl HeldChannel {
-    fn of(pool: &Arc<Channels>, channel: Option<Channel>) -> Self {
+    fn of(pool: &Arc<Channels>, channel: Option<RemoteChannel>) -> Self {
         Self { channel, pool: Arc::clone(pool), is_counted: true }
     }
 
@@ -188,7 +188,7 @@ impl HeldChannel {
             return FetchError::Ended(self.pool.name().to_owned());
         };
         let host = self.pool.name().to_owned();
-        let Channel { stream, child, .. } = channel;
+        let RemoteChannel { stream, child, .. } = channel;
         drop(stream);
         match child {
             None => FetchError::Ended(host),

@@ -156,7 +156,7 @@ impl FetchConnection {
         }
     }
 
-    /// As [`Self::finish`], for a connection that the server keeps open.
+    /// Does what [`Self::finish`] does for a connection that the server keeps open.
     pub fn release(self) {
         if let Wire::Channel(channel) = self.wire
             && self.used == self.have
@@ -192,6 +192,12 @@ impl FetchConnection {
         FetchError::Remote { host: self.host.clone(), code: None, why }
     }
 
+    /// Returns `true` if the error means that the other end of a channel is closed.
+    fn is_closed_by(&self, error: &std::io::Error) -> bool {
+        let is_end = matches!(error.kind(), ErrorKind::BrokenPipe | ErrorKind::ConnectionReset);
+        is_end && self.is_channel()
+    }
+
     /// Returns the error of a connection that the server closed before a response.
     fn closed(&mut self, deadline: &NetDeadline<'_>) -> FetchError {
         if let Wire::Channel(channel) = &mut self.wire {
@@ -206,9 +212,7 @@ impl FetchConnection {
         while !bytes.is_empty() {
             match self.wire.write(bytes) {
                 Ok(sent) => bytes = &bytes[sent..],
-                Err(error) if self.is_channel() && error.kind() == ErrorKind::BrokenPipe => {
-                    return Err(self.closed(deadline));
-                }
+                Err(error) if self.is_closed_by(&error) => return Err(self.closed(deadline)),
                 Err(error) => self.wait_after(&error, SocketUse::Send, deadline)?,
             }
         }
@@ -274,6 +278,7 @@ impl FetchConnection {
                     self.have += count;
                     return Ok(count);
                 }
+                Err(error) if self.is_closed_by(&error) => return Err(self.closed(deadline)),
                 Err(error) => self.wait_after(&error, SocketUse::Receive, deadline)?,
             }
         }

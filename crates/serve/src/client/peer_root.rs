@@ -76,6 +76,9 @@ pub fn root_of(
                     ..
                 }) => {
                     let url = target.join(location)?;
+                    if !url.is_beside(target) {
+                        return Err(FetchError::broken("it redirects to another server"));
+                    }
                     Ok(PeerRoot::File(Box::new(PeerFile { url, size, etag, meta })))
                 }
                 _ => Err(FetchError::broken("the server did not describe its file")),

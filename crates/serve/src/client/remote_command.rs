@@ -1,4 +1,4 @@
-//! A command whose standard input and output are a connection, such as `ssh HOST thalweg serve --stdio`.
+//! A command with a connection as its standard input and output, such as `ssh HOST thalweg serve --stdio`.
 
 use std::{
     ffi::OsString,

@@ -39,16 +39,16 @@ pub struct FetchArgs {
     /// Fetch from the server at standard input and output; the only word is the destination
     #[arg(long)]
     pub stdio: bool,
-    /// With --stdio: the words are percent-encoded, and `~` is the home directory
+    /// Decode percent-encoded words, and take `~` for the home directory (--stdio)
     #[arg(long, requires = "stdio")]
     pub encoded: bool,
-    /// With --stdio: the name of the source, for messages and to continue an interrupted fetch
+    /// Name of the source, for messages and to continue an interrupted fetch (--stdio)
     #[arg(long, value_name = "NAME", requires = "stdio")]
     pub from: Option<String>,
-    /// With --stdio: if DST is a directory, fetch into this entry of it
+    /// If DST is a directory, fetch into this entry of it (--stdio)
     #[arg(long, value_name = "NAME", requires = "stdio")]
     pub into: Option<OsString>,
-    /// With -r: create symbolic links that may point outside of DST
+    /// Create symbolic links that may point outside of DST, too (-r)
     #[arg(long)]
     pub all_links: bool,
     /// With -r: compare files of equal size by hash, not by time; the server needs --hash

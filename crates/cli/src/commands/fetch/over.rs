@@ -8,7 +8,10 @@ use std::{
     time::Duration,
 };
 use thalweg_core::atomic_file::{Destination, Until};
-use thalweg_serve::client::{Channels, FetchOptions, FetchUrl, PeerRoot, Proxies, root_of};
+use thalweg_serve::{
+    client::{Channels, FetchOptions, FetchUrl, PeerRoot, Proxies, root_of},
+    remote::decode,
+};
 
 use super::{FetchArgs, FetchPlace, FileProgress, failure, options, tree};
 use crate::{
@@ -33,9 +36,13 @@ pub fn run(args: &FetchArgs) -> Result<Exit, CommandFailure> {
     let [dst] = &args.words[..] else {
         return Err(usage("--stdio: the only word is the destination"));
     };
-    let decoded = |word: &OsStr| if args.encoded { decoded(word) } else { PathBuf::from(word) };
-    let (dst, into) = (decoded(OsStr::new(dst)), args.into.as_deref().map(decoded));
-    let from = args.from.as_ref().map(|from| decoded(OsStr::new(from)).display().to_string());
+    let word = |word: &OsStr| match args.encoded {
+        true => decode(word, None),
+        false => PathBuf::from(word),
+    };
+    let dst = if args.encoded { decoded(OsStr::new(dst)) } else { PathBuf::from(dst) };
+    let into = args.into.as_deref().map(word);
+    let from = args.from.as_ref().map(|from| word(OsStr::new(from)).display().to_string());
     let from = from.unwrap_or_else(|| "the other side".to_owned());
     let (stream, _restored) = stream()?;
     let channels = Channels::over(stream, &from);

@@ -39,7 +39,7 @@ pub struct ServeArgs {
     /// Accepted for clarity: thalweg serve never writes
     #[arg(long)]
     pub read_only: bool,
-    /// With --stdio: the path is percent-encoded, and `~` is the home directory
+    /// Decode a percent-encoded path, and take `~` for the home directory (--stdio)
     #[arg(long, requires = "stdio")]
     pub encoded: bool,
     /// Control which symbolic links are followed

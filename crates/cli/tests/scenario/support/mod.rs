@@ -16,6 +16,7 @@ pub mod scratch;
 pub mod served;
 pub mod skip;
 pub mod slow_disk;
+pub mod sshd;
 
 pub use interrupted::interrupted;
 pub use methods::{file_methods, methods_calling};

@@ -316,7 +316,7 @@ impl<'a> TreeWorker<'a> {
             Ok(parked) => parked,
             Err(error) => {
                 self.asking.answered();
-                self.connection = Some(connection);
+                (self.connection, self.has_served) = (Some(connection), true);
                 return Ok(Some(error));
             }
         };

@@ -2,4 +2,8 @@
 
 mod honest;
 mod hostile;
+/// The tests of `hostile`, over a command instead of a network connection.
+#[allow(clippy::duplicate_mod)]
+#[path = "hostile.rs"]
+mod hostile_over_command;
 mod support;

@@ -5,13 +5,13 @@ use std::{
     fs,
     os::unix::fs::{MetadataExt, PermissionsExt},
     path::{Path, PathBuf},
-    sync::Mutex,
+    sync::{Arc, Mutex},
 };
 
 use thalweg_core::Cancelled;
 use thalweg_serve::{
     client::{
-        FetchError, FetchUrl,
+        Channels, FetchError, FetchUrl, RemoteCommand,
         tree::{TreeDestination, TreeFetched, TreeOptions, TreeWatcher, fetch_tree},
     },
     server::{RunningServer, ServeOptions},
@@ -61,6 +61,27 @@ pub fn options() -> TreeOptions {
 pub fn get(url: &str, path: &Path, options: &TreeOptions) -> Result<TreeFetched, FetchError> {
     let target = FetchUrl::parse(url).unwrap().as_directory();
     fetch_tree(&target, TreeDestination::open(path).unwrap(), options, &QuietTreeWatcher::default())
+}
+
+/// As [`get`]. `by_command`: each connection is made by a command, which relays to the server.
+pub fn get_over(
+    url: &str,
+    path: &Path,
+    options: &TreeOptions,
+    by_command: bool,
+) -> Result<TreeFetched, FetchError> {
+    let mut options = options.clone();
+    if by_command {
+        let address = url.trim_start_matches("http://").split('/').next().unwrap();
+        let relay = format!(
+            "exec 3<>/dev/tcp/{}; exec 4<&0; cat <&4 >&3 & cat <&3; kill $!",
+            address.replace(':', "/")
+        );
+        let words = ["bash", "-c", &relay].map(Into::into).to_vec();
+        let command = RemoteCommand::new(words, "relay".to_owned(), Arc::new(|_: &str| ()));
+        options.files.channels = Some(Channels::by_command(command, 2));
+    }
+    get(url, path, &options)
 }
 
 /// A server on `root` in a scratch folder, which has room for what is fetched.
