@@ -70,10 +70,13 @@ impl RemoteArgs {
         }
         command.extend(words.iter().map(OsString::from));
         let host = name.host.clone();
-        let lines = move |line: &str| match line.starts_with('{') {
-            // The answer of --json.
-            true => print_line(line),
-            false => note(&format!("{host}: {line}")),
+        let has_answer = words.iter().any(|word| word == "--json");
+        let lines = move |line: &str| {
+            if has_answer && line.starts_with('{') {
+                print_line(line);
+            } else {
+                note(&format!("{host}: {line}"));
+            }
         };
         Ok(RemoteCommand::new(command, name.host.clone(), Arc::new(lines)))
     }

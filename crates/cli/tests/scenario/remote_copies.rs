@@ -225,10 +225,11 @@ fn after_a_kill_of_the_connection_the_same_command_brings_the_rest() {
         let dst = place.join("dst");
         let copy = |words: &[&str]| {
             let mut command = machine.copy(words);
-            match is_push {
-                false => command.arg(machine.at(root.join(""))).arg(&dst),
-                true => command.arg(root.join("")).arg(machine.at(&dst)),
-            };
+            if is_push {
+                command.arg(root.join("")).arg(machine.at(&dst));
+            } else {
+                command.arg(machine.at(root.join(""))).arg(&dst);
+            }
             command
         };
         let running = Running::start(&mut copy(&["-a", "--limit=8M"]));

@@ -2,25 +2,19 @@
 
 use std::{
     net::{IpAddr, SocketAddr},
-    os::fd::{AsFd, BorrowedFd, OwnedFd},
-    rc::Rc,
+    os::fd::BorrowedFd,
     sync::atomic::Ordering,
     time::{Duration, Instant, SystemTime},
 };
 
-use rustix::{
-    event::epoll::EventFlags,
-    net::{
-        Shutdown, shutdown,
-        sockopt::{set_socket_linger, set_tcp_nodelay},
-    },
-};
+use rustix::event::epoll::EventFlags;
 use thalweg_core::rate_limit::RateLimit;
-use thalweg_sys::{Errno, io};
+use thalweg_sys::Errno;
 
 use super::{
     answer::{PreparedAnswer, answer, refuse},
     answering::{Answering, ConnectionPhase, NextAction, RequestRetry, account},
+    ends::ConnectionEnds,
     limits::ConnectionLimits,
     log::{LogEntry, date},
     options::Timeouts,
@@ -29,19 +23,11 @@ use super::{
     short::Short,
     tools::Tools,
 };
-use crate::{
-    http::{head::RequestHead, input::RequestBuffer, status::HttpStatus},
-    plans::KnownEnd,
-    stream::{ByteStream, known_end},
-};
+use crate::http::{head::RequestHead, input::RequestBuffer, status::HttpStatus};
 
 /// A connection to a client.
 pub struct ServeConnection {
-    /// The socket. If `source` is set, standard output.
-    socket: Rc<OwnedFd>,
-    /// The descriptor to read from, if that is not the socket.
-    source: Option<OwnedFd>,
-    sink: KnownEnd,
+    ends: ConnectionEnds,
     client: Option<SocketAddr>,
     input: RequestBuffer,
     phase: ConnectionPhase,
@@ -73,11 +59,9 @@ const MOST_READS: usize = 3;
 
 impl ServeConnection {
     /// Creates the state of a connection that was just accepted.
-    pub fn new(socket: OwnedFd, client: Option<SocketAddr>, limit: Option<u64>) -> Self {
+    pub fn new(ends: ConnectionEnds, client: Option<SocketAddr>, limit: Option<u64>) -> Self {
         Self {
-            socket: Rc::new(socket),
-            source: None,
-            sink: KnownEnd::Socket { is_internet: client.is_some() },
+            ends,
             client,
             input: RequestBuffer::default(),
             phase: ConnectionPhase::Waiting,
@@ -91,23 +75,16 @@ impl ServeConnection {
         }
     }
 
-    /// Creates the state of a connection over an existing stream.
-    pub fn over(stream: ByteStream, limit: Option<u64>) -> Self {
-        let sink = known_end(stream.output());
-        let (socket, source) = stream.into_parts();
-        Self { source, sink, ..Self::new(socket, None, limit) }
-    }
-
     /// Returns the descriptors that epoll has to watch.
     pub fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
-        [Some(self.socket.as_fd()), self.source.as_ref().map(AsFd::as_fd)].into_iter().flatten()
+        self.ends.descriptors()
     }
 
     /// Records the events that epoll reported.
     pub fn ready(&mut self, flags: EventFlags) {
-        // `EPOLLHUP` of a pipe only means that its writer is gone.
         let is_hangup = flags.contains(EventFlags::HUP);
-        self.is_gone |= flags.contains(EventFlags::ERR) || is_hangup && self.source.is_none();
+        self.is_gone |=
+            flags.contains(EventFlags::ERR) || is_hangup && self.ends.hang_up_together();
         self.has_hung_up |= self.is_gone || is_hangup || flags.contains(EventFlags::RDHUP);
         self.readable |= flags.contains(EventFlags::IN) || self.has_hung_up;
         self.writable |= flags.contains(EventFlags::OUT) || self.is_gone;
@@ -264,20 +241,16 @@ impl ServeConnection {
 
     /// Reads once. If fewer bytes arrive than requested, nothing more is buffered; epoll reports later data.
     fn read(&mut self, tools: &mut Tools) -> Result<usize, Errno> {
-        loop {
-            let source = self.source.as_ref().unwrap_or(&self.socket);
-            return match io::read(source, &mut tools.buffer) {
-                Err(Errno::INTR) => continue,
-                Err(Errno::AGAIN) => {
-                    self.readable = false;
-                    Err(Errno::AGAIN)
-                }
-                Ok(count) => {
-                    self.readable = count == tools.buffer.len() || self.has_hung_up;
-                    Ok(count)
-                }
-                Err(errno) => Err(errno),
-            };
+        match self.ends.read(&mut tools.buffer) {
+            Ok(count) => {
+                self.readable = count == tools.buffer.len() || self.has_hung_up;
+                Ok(count)
+            }
+            Err(Errno::AGAIN) => {
+                self.readable = false;
+                Err(Errno::AGAIN)
+            }
+            Err(errno) => Err(errno),
         }
     }
 
@@ -381,8 +354,8 @@ impl ServeConnection {
         let more = answering.keep_alive && !self.input.is_empty();
         let Answering { sending, mechanism, notes, .. } = &mut **answering;
         let sent = sending.advance(&mut SendContext {
-            socket: &self.socket,
-            sink: self.sink,
+            socket: &self.ends.socket,
+            sink: self.ends.sink,
             plans: &mut tools.plans,
             policy: &tools.policy,
             step: limits.step(STEP),
@@ -411,8 +384,7 @@ impl ServeConnection {
                     tools.store.get_mut().give(answering.sending.buffer());
                 }
                 if !keep_alive {
-                    // Fails if the client has disconnected; the next read reports that as well.
-                    let _ = shutdown(&*self.socket, Shutdown::Write);
+                    self.ends.finish();
                     self.phase = ConnectionPhase::Parting;
                 }
                 None
@@ -448,7 +420,7 @@ impl ServeConnection {
     /// Disables corking, so that the last segment is sent immediately.
     fn uncork(&mut self) {
         if std::mem::take(&mut self.is_held_back) {
-            let _ = set_tcp_nodelay(&*self.socket, true);
+            self.ends.flush();
         }
     }
 
@@ -475,8 +447,7 @@ impl ServeConnection {
         self.phase = ConnectionPhase::Parting;
         self.is_held_back = true;
         self.uncork();
-        // Closing now sends a reset. Unix sockets have no reset; there the client compares the length.
-        let _ = set_socket_linger(&*self.socket, Some(Duration::ZERO));
+        self.ends.reset_at_close();
     }
 
     /// Discards further input until the client closes its side.

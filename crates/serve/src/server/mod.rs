@@ -8,6 +8,7 @@ mod archive;
 mod body;
 mod connection;
 mod digests;
+mod ends;
 mod entry;
 mod errand;
 mod error;

@@ -27,8 +27,8 @@ use thalweg_sys::{
 };
 
 use super::{
-    answer::refuse, answering::NextAction, connection::ServeConnection, options::Timeouts,
-    tools::Tools, unsent::Unsent, waiting::WaitingMemory,
+    answer::refuse, answering::NextAction, connection::ServeConnection, ends::ConnectionEnds,
+    options::Timeouts, tools::Tools, unsent::Unsent, waiting::WaitingMemory,
 };
 use crate::{http::status::HttpStatus, stream::ByteStream};
 
@@ -120,7 +120,8 @@ impl ServeWorker {
         let limit = worker.parts.tools.site.limit_each;
         for stream in std::mem::take(&mut worker.parts.streams) {
             worker.ends_when_empty = true;
-            worker.welcome(ServeConnection::over(stream, limit));
+            let ends = ConnectionEnds::of_stream(stream);
+            worker.welcome(ServeConnection::new(ends, None, limit));
         }
         Ok(worker)
     }
@@ -386,7 +387,8 @@ impl ServeWorker {
             let _ = net::limit_unsent(&socket, most);
         }
         let limit = self.parts.tools.site.limit_each;
-        self.welcome(ServeConnection::new(socket, client, limit));
+        let ends = ConnectionEnds::of_socket(socket, client.is_some());
+        self.welcome(ServeConnection::new(ends, client, limit));
     }
 
     fn welcome(&mut self, mut connection: ServeConnection) {

@@ -36,9 +36,8 @@ pub fn run(args: &FetchArgs) -> Result<Exit, CommandFailure> {
     let [dst] = &args.words[..] else {
         return Err(usage("--stdio: the only word is the destination"));
     };
-    let word = |word: &OsStr| match args.encoded {
-        true => decode(word, None),
-        false => PathBuf::from(word),
+    let word = |word: &OsStr| {
+        if args.encoded { decode(word, None) } else { PathBuf::from(word) }
     };
     let dst = if args.encoded { decoded(OsStr::new(dst)) } else { PathBuf::from(dst) };
     let into = args.into.as_deref().map(word);

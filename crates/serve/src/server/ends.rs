@@ -1,0 +1,78 @@
+//! The descriptors of a connection: a socket, or standard input and output.
+
+use std::{
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
+    rc::Rc,
+    time::Duration,
+};
+
+use rustix::net::{
+    Shutdown, shutdown,
+    sockopt::{set_socket_linger, set_tcp_nodelay},
+};
+use thalweg_sys::{Errno, io};
+
+use crate::{
+    plans::KnownEnd,
+    stream::{ByteStream, known_end},
+};
+
+/// The descriptors of a connection.
+pub struct ConnectionEnds {
+    /// The socket. If `source` is set, standard output.
+    pub socket: Rc<OwnedFd>,
+    /// The descriptor to read from, if that is not the socket.
+    source: Option<OwnedFd>,
+    pub sink: KnownEnd,
+}
+
+impl ConnectionEnds {
+    /// Takes an accepted socket.
+    pub fn of_socket(socket: OwnedFd, is_internet: bool) -> Self {
+        Self { socket: Rc::new(socket), source: None, sink: KnownEnd::Socket { is_internet } }
+    }
+
+    /// Takes an existing stream.
+    pub fn of_stream(stream: ByteStream) -> Self {
+        let sink = known_end(stream.output());
+        let (socket, source) = stream.into_parts();
+        Self { socket: Rc::new(socket), source, sink }
+    }
+
+    /// Returns the descriptors that epoll has to watch.
+    pub fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        [Some(self.socket.as_fd()), self.source.as_ref().map(AsFd::as_fd)].into_iter().flatten()
+    }
+
+    /// Returns `true` if `EPOLLHUP` means that the client does not read any more either. `EPOLLHUP` of a pipe only means that
+    /// its writer is gone.
+    pub fn hang_up_together(&self) -> bool {
+        self.source.is_none()
+    }
+
+    /// Reads once, and retries after a signal.
+    pub fn read(&self, buffer: &mut [u8]) -> Result<usize, Errno> {
+        let source = self.source.as_ref().unwrap_or(&self.socket);
+        loop {
+            match io::read(source, &mut *buffer) {
+                Err(Errno::INTR) => {}
+                ended => return ended,
+            }
+        }
+    }
+
+    /// Sends a corked segment.
+    pub fn flush(&self) {
+        let _ = set_tcp_nodelay(&*self.socket, true);
+    }
+
+    /// Closes the sending side. Fails if the client has disconnected; the next read reports that as well.
+    pub fn finish(&self) {
+        let _ = shutdown(&*self.socket, Shutdown::Write);
+    }
+
+    /// Makes the close send a reset. Unix sockets and pipes have no reset; there the client compares the length.
+    pub fn reset_at_close(&self) {
+        let _ = set_socket_linger(&*self.socket, Some(Duration::ZERO));
+    }
+}
