@@ -3,7 +3,7 @@
 use rustix::fs::FileType;
 use std::path::Path;
 
-/// A change of a sync.
+/// A change that a sync makes.
 #[derive(Clone, Copy, Debug)]
 pub struct SyncChange<'a> {
     /// The path below the destination; `.` is the destination itself.

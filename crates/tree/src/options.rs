@@ -78,7 +78,7 @@ pub enum Update {
     NoneFail,
 }
 
-/// Selects the handling of an existing directory whose source is not a directory.
+/// Selects the handling of an existing directory that a file or a link of the source replaces.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OverDirectory {
     /// The entry fails.
@@ -95,7 +95,7 @@ pub enum OverDirectory {
 pub struct SyncRules {
     /// Compare the bytes of files with equal sizes. Otherwise files with equal size and modification time are equal.
     pub checksum: bool,
-    /// Existing directories whose sources are not directories.
+    /// Existing directories that a file or a link replaces.
     pub over_directory: OverDirectory,
     /// `true` if the sources are entries of the destination; `false` if the content of one source is its content.
     pub has_entries: bool,

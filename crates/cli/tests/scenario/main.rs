@@ -57,6 +57,7 @@ mod sick_sinks;
 mod sick_sources;
 mod sparse_files;
 mod support;
+mod syncs;
 mod two_users;
 mod unreadable;
 mod verifies;

@@ -9,7 +9,7 @@ use thalweg_sys::Errno;
 
 use crate::{
     AttributeDifferences, ChangeAction, Event, SyncChange,
-    copy::{copy_entry::CopyEntry, run::CopyRun, worker::CopyWorker},
+    copy::{copy_entry::CopyEntry, run::CopyRun, shared::ForeseenName, worker::CopyWorker},
     error::{Attempt, CopyFailure, at_sink},
     fs::special::NewEntry,
     identity::{Id, kind, size},
@@ -225,24 +225,8 @@ impl CopyWorker<'_> {
     /// In a dry run, returns the outcome for one of several names of a source. `there`: the existing file, if it is
     /// equal to the source; `None` if this name will be a new file.
     pub fn foresee_name(&self, source: &Stat, there: Option<&Stat>) -> ForeseenName {
-        let there = there.map(Id::of);
-        match self.shared.foreseen(Id::of(source), there) {
-            None => ForeseenName::First,
-            Some(first) if first == there => ForeseenName::Stays,
-            Some(_) => ForeseenName::Linked,
-        }
+        self.shared.foresee(Id::of(source), there.map(Id::of))
     }
-}
-
-/// The outcome for a name of a source with several names, in a dry run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ForeseenName {
-    /// The first name met, to which the others will be linked.
-    First,
-    /// The name is a link to the file of the first name.
-    Stays,
-    /// The name becomes a link to the file of the first name.
-    Linked,
 }
 
 /// Returns the path of an entry below the destination.

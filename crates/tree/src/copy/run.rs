@@ -1,7 +1,7 @@
 //! Options, cancellation state and error list of one copy.
 
 use rustix::{
-    fs::{Stat, stat},
+    fs::{Gid, Stat, stat},
     process::{getegid, geteuid, getgroups},
 };
 use std::{
@@ -154,7 +154,7 @@ impl Me {
     pub fn may_give_to(&self, gid: u32) -> bool {
         let groups = || {
             let all = getgroups().unwrap_or_default();
-            all.into_iter().map(|group| group.as_raw()).chain([self.gid]).collect()
+            all.into_iter().map(Gid::as_raw).chain([self.gid]).collect()
         };
         self.uid == 0 || self.groups.get_or_init(groups).contains(&gid)
     }

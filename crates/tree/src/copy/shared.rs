@@ -1,7 +1,7 @@
 //! The shared state of a copy.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, hash_map::Entry},
     sync::{Mutex, PoisonError},
 };
 
@@ -34,11 +34,28 @@ impl<'r> CopyShared<'r> {
         Self { run, queue, links, pairs, contests, first_names }
     }
 
-    /// Returns the existing file of the first name of this source; `None` if this is the first, which is recorded.
-    pub fn foreseen(&self, source: Id, there: Option<Id>) -> Option<Option<Id>> {
+    /// Returns the outcome for a name of this source, and records `there` if it is the first. `there`: the existing
+    /// file of the name; `None` if it will be new.
+    pub fn foresee(&self, source: Id, there: Option<Id>) -> ForeseenName {
         let mut names = self.first_names.lock().unwrap_or_else(PoisonError::into_inner);
-        let first = names.get(&source).copied();
-        names.entry(source).or_insert(there);
-        first
+        match names.entry(source) {
+            Entry::Vacant(first) => {
+                first.insert(there);
+                ForeseenName::First
+            }
+            Entry::Occupied(first) if *first.get() == there => ForeseenName::Stays,
+            Entry::Occupied(_) => ForeseenName::Linked,
+        }
     }
+}
+
+/// The outcome for a name of a source with several names, in a dry run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ForeseenName {
+    /// The first name met, to which the others will be linked.
+    First,
+    /// The name is a link to the file of the first name.
+    Stays,
+    /// The name becomes a link to the file of the first name.
+    Linked,
 }

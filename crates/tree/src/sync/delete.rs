@@ -28,7 +28,7 @@ use crate::{
     names::os_bytes,
 };
 
-/// Results of the copy that the deletion needs.
+/// The result of the copy that precedes a deletion.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CopyOutcome {
     /// Entries that failed.

@@ -24,7 +24,7 @@ use crate::{
     names::os_bytes,
 };
 
-/// A source directory, open since the start of the sync. A mounted file system is then not unmounted before the end.
+/// A source, open since the start of the sync. A mounted file system is then not unmounted before the end.
 #[derive(Debug)]
 pub(super) struct LocalSource {
     /// The name in the destination; empty if the content of the source is the content of the destination.

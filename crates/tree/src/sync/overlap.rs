@@ -29,10 +29,10 @@ pub(super) fn overlapping<'s>(
         let path = || source.path.clone();
         let own = ancestors(beneath.root().as_fd())
             .map_err(|errno| failed_call(path(), "openat", errno))?;
-        // With several sources, each one may be a neighbour of its copy but must not be its copy.
+        // Several sources are compared with their copies only: a source may lie beside its copy.
         let copy = if has_entries {
             let name = os(&source.name);
-            stat(&destination.join(name)).ok().map(|stat| Id::of(&stat))
+            stat(destination.join(name)).ok().map(|stat| Id::of(&stat))
         } else {
             there
         };

@@ -93,7 +93,7 @@ pub(super) struct DeletePlan {
     pub census: DirectoryCensus,
     /// `true` if the whole source has no entries.
     pub is_source_empty: bool,
-    /// Source directories with unknown names. Nothing below them is deleted.
+    /// Errors for directories of the source that could not be listed. Nothing below them is deleted.
     pub unlisted: Vec<Error>,
     /// Errors in the destination.
     pub errors: Vec<Error>,
@@ -102,7 +102,7 @@ pub(super) struct DeletePlan {
 }
 
 /// An entry of a directory of the destination.
-struct PresentEntry {
+struct DestinationName {
     name: CString,
     kind: FileType,
     inode: u64,
@@ -116,12 +116,12 @@ enum PlanStep {
     Enter {
         path: Vec<u8>,
         parent: usize,
-        entry: PresentEntry,
+        entry: DestinationName,
     },
     Leave {
         own: usize,
         parent: usize,
-        entry: PresentEntry,
+        entry: DestinationName,
     },
 }
 
@@ -184,7 +184,7 @@ impl<'p> DeletePlanner<'p> {
     }
 
     /// Decides about each entry of a directory that exists on both sides.
-    fn judge(&mut self, own: usize, listing: &SourceListing, entries: Vec<PresentEntry>) {
+    fn judge(&mut self, own: usize, listing: &SourceListing, entries: Vec<DestinationName>) {
         let mut later = Vec::new();
         for entry in entries {
             let path = self.below(own, &entry.name);
@@ -213,7 +213,7 @@ impl<'p> DeletePlanner<'p> {
     }
 
     /// Plans the removal of the contents of a directory that the source does not have.
-    fn enter(&mut self, path: Vec<u8>, parent: usize, entry: PresentEntry) {
+    fn enter(&mut self, path: Vec<u8>, parent: usize, entry: DestinationName) {
         let Some((_, id, entries)) = self.open_and_list(&path) else {
             return self.keep(parent);
         };
@@ -245,7 +245,7 @@ impl<'p> DeletePlanner<'p> {
     }
 
     /// Plans the removal of a directory itself, if nothing in it stays.
-    fn leave(&mut self, own: usize, parent: usize, entry: PresentEntry) {
+    fn leave(&mut self, own: usize, parent: usize, entry: DestinationName) {
         if self.plan.directories[own].keeps_some {
             self.keep(parent);
         } else {
@@ -257,14 +257,14 @@ impl<'p> DeletePlanner<'p> {
         self.plan.directories[directory].keeps_some = true;
     }
 
-    fn doom(&mut self, parent: usize, entry: PresentEntry) {
-        let PresentEntry { name, kind, inode } = entry;
+    fn doom(&mut self, parent: usize, entry: DestinationName) {
+        let DestinationName { name, kind, inode } = entry;
         self.plan.doomed.push(DoomedEntry { parent, name, kind, inode });
     }
 
     /// Opens and lists a directory of the destination, in the order of names. Records an error and returns `None` if
     /// that fails.
-    fn open_and_list(&mut self, path: &[u8]) -> Option<(OwnedFd, PlannedId, Vec<PresentEntry>)> {
+    fn open_and_list(&mut self, path: &[u8]) -> Option<(OwnedFd, PlannedId, Vec<DestinationName>)> {
         let mut entries = Vec::new();
         let opened = self.beneath.open(path, DIRECTORY).map_err(|errno| ("openat2", errno));
         let listed = opened.and_then(|fd| {
@@ -275,7 +275,7 @@ impl<'p> DeletePlanner<'p> {
                     FileType::Unknown => type_of(&fd, name),
                     known => known,
                 };
-                entries.push(PresentEntry { name: name.to_owned(), kind, inode: entry.ino() });
+                entries.push(DestinationName { name: name.to_owned(), kind, inode: entry.ino() });
                 true
             });
             end.map_err(|errno| ("getdents64", errno))?;

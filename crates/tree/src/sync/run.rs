@@ -1,5 +1,6 @@
 //! Runs a sync: the copy, the deletion, and the files that replace deleted directories.
 
+use rustix::fs::{FileType, stat};
 use std::{
     collections::HashSet,
     ffi::CString,
@@ -19,6 +20,8 @@ use crate::{
     SyncRules, Target, TreeReport, copy,
     copy::report::MOST_ERRORS,
     event::Finding,
+    fs::walk::failed_call,
+    identity::kind,
     names::{c_string, cut},
 };
 
@@ -75,7 +78,7 @@ impl<'s> LocalSync<'s> {
         options: &SyncOptions,
         events: &'s dyn Events,
     ) -> Result<Self, Error> {
-        let has_entries = !matches!(sources, [source] if source.is_dir());
+        let has_entries = !matches!(sources, [source] if is_directory(source)?);
         let destination = final_destination(destination, has_entries)?;
         let names = names_of(sources, has_entries, options)?;
         if let ([_], Some(delete), true) = (sources, &options.delete, has_entries)
@@ -146,7 +149,7 @@ impl<'s> LocalSync<'s> {
         Ok(())
     }
 
-    /// Copies the entries of deleted directories.
+    /// Copies the entries that replace deleted directories.
     fn replace(&self, deferred: Vec<PathBuf>, report: &mut SyncReport) -> Result<(), Error> {
         let over_directory =
             if self.options.dry_run { OverDirectory::AssumeGone } else { OverDirectory::Refuse };
@@ -175,7 +178,7 @@ impl<'s> LocalSync<'s> {
         Ok(())
     }
 
-    /// Reports the entries of directories that were not deleted.
+    /// Reports the entries that cannot replace their directories.
     fn give_up(&self, deferred: &[PathBuf], report: &mut SyncReport) {
         for path in deferred {
             let path = self.destination.join(path);
@@ -186,6 +189,12 @@ impl<'s> LocalSync<'s> {
         }
         report.tree.errors.truncate(MOST_ERRORS);
     }
+}
+
+/// Returns `true` if a source is a directory, or a symbolic link to one.
+fn is_directory(source: &Path) -> Result<bool, Error> {
+    let failed = |errno| failed_call(source.to_owned(), "stat", errno);
+    Ok(kind(&stat(source).map_err(failed)?) == FileType::Directory)
 }
 
 /// Returns the destination. A symbolic link to a directory is resolved.

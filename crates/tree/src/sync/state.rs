@@ -23,7 +23,7 @@ const HEAD: &str = "thalweg sync 1\n";
 /// Largest state file, in bytes.
 const LARGEST: usize = 4096;
 
-/// Returns the identity that the last run recorded; `None` if no trustworthy record exists.
+/// Returns the identity that the last run recorded; `None` without a trustworthy record.
 pub(super) fn recorded(destination: BorrowedFd<'_>) -> Option<String> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let fd = openat(destination, STATE_FILE, flags, Mode::empty()).ok()?;

@@ -13,8 +13,8 @@ const SPEED: &str = "Speed";
 
 /// Make a directory equal to another one
 ///
-/// With one SRC directory, the content of SRC becomes the content of DST; `SRC` and `SRC/` mean the same. Several SRC,
-/// or a file, become entries of DST, which must exist.
+/// The content of a SRC directory becomes the content of DST; `SRC` and `SRC/` mean the same. Several SRC, or a file,
+/// become entries of DST, which must exist.
 ///
 /// thalweg copies directories, links, hard links, modes, times, ACLs and extended attributes, and owners as far as
 /// permitted. Files with equal size and modification time are equal. If only attributes differ, only attributes change.

@@ -1,4 +1,4 @@
-//! Prints a line per change, in the form of `rsync --itemize-changes`.
+//! Formats a change as a line, in the form of `rsync --itemize-changes`.
 
 use rustix::fs::FileType;
 use serde_json::{Value, json};

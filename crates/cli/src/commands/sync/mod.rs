@@ -102,20 +102,18 @@ fn options(args: &SyncArgs) -> Result<SyncOptions, CommandFailure> {
 /// Returns text such as `12 new, 3 changed, 1 deleted, 4,005 unchanged; 1.2 GiB in 3.0 s`.
 fn summary(report: &SyncReport, dry_run: bool) -> String {
     let counts = report.tree.sync;
-    let mut text = [
+    let always = [
         (counts.created, "new"),
         (counts.changed, "changed"),
         (counts.deleted, "deleted"),
         (counts.unchanged, "unchanged"),
-    ]
-    .map(|(number, what)| format!("{} {what}", grouped(number)))
-    .join(", ");
-    if report.tree.left_out > 0 {
-        text += &format!(", {} excluded", grouped(report.tree.left_out));
-    }
-    if report.tree.error_count > 0 {
-        text += &format!(", {} failed", grouped(report.tree.error_count));
-    }
+    ];
+    let problems = [(report.tree.left_out, "excluded"), (report.tree.error_count, "failed")];
+    let problems = problems.into_iter().filter(|(number, _)| *number > 0);
+    let all = always.into_iter().chain(problems);
+    let parts: Vec<String> =
+        all.map(|(number, what)| format!("{} {what}", grouped(number))).collect();
+    let text = parts.join(", ");
     if dry_run {
         return text + " (dry run)";
     }

@@ -5,6 +5,7 @@ use std::{
     io::Write,
     path::Path,
     sync::{Mutex, PoisonError},
+    time::SystemTime,
 };
 use thalweg_core::{Cancelled, shown};
 use thalweg_tree::{Event, Events, Progress};
@@ -39,11 +40,12 @@ impl<'w> SyncWatcher<'w> {
         self.copy.finish(bytes);
     }
 
-    /// Appends a line to the log. A failure is reported when the command ends.
+    /// Appends a line with the time to the log. A failure is reported when the command ends.
     pub fn log(&self, line: &str) {
         let (Some(log), Some(path)) = (&self.log, &self.args.log) else { return };
         let mut log = log.lock().unwrap_or_else(PoisonError::into_inner);
-        let written = log.write_all(format!("{line}\n").as_bytes());
+        let now = humantime::format_rfc3339_seconds(SystemTime::now());
+        let written = log.write_all(format!("{now} {line}\n").as_bytes());
         let name = shown(path).to_string();
         keep(written.map_err(|e| CommandFailure::of_io("write", &name, &e)));
     }

@@ -10,7 +10,7 @@ use crate::{
     AttributeDifferences, ChangeAction, Refusal, Skip,
     copy::{
         attributes::{self, OpenEntry, WantedAttributes},
-        compared::{ForeseenName, is_unchanged, of_entry, remove_other_xattrs},
+        compared::{is_unchanged, of_entry, remove_other_xattrs},
         contents::recheck::is_to_be_replaced,
         copy_entry::CopyEntry,
         dest::{
@@ -23,6 +23,7 @@ use crate::{
         file_copy::copy_file,
         links::{LinkClaim, id_of},
         name_at::{CopyPlacement, NameAt},
+        shared::ForeseenName,
         source_file::SourceFile,
         worker::CopyWorker,
     },

@@ -21,7 +21,7 @@ use crate::{
     AttributeDifferences, Becomes, ChangeAction, Refusal, Skip,
     copy::{
         attributes,
-        compared::{ForeseenName, of_node},
+        compared::of_node,
         contents::recheck::check_node,
         copy_entry::CopyEntry,
         dest::{
@@ -34,6 +34,7 @@ use crate::{
         links::{LinkClaim, id_of},
         name_at::{CopyPlacement, NameAt},
         run::Concurrency,
+        shared::ForeseenName,
         worker::CopyWorker,
     },
     error::{Attempt, CopyFailure, at_sink, at_source},
