@@ -49,6 +49,11 @@ pub fn catch_if_it_lasts() {
     WAITS.store(true, Ordering::Relaxed);
 }
 
+/// Returns `true` while interrupts are not caught yet, although [`catch_if_it_lasts`] was called.
+pub fn is_postponed() -> bool {
+    WAITS.load(Ordering::Relaxed)
+}
+
 /// Returns an error after an interrupt. Jobs call this between their steps.
 pub fn check() -> Result<(), Cancelled> {
     let is_due = || DUE.get().is_some_and(|due| Instant::now() >= *due);

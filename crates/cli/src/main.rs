@@ -12,7 +12,7 @@ mod progress;
 mod remote;
 mod stdio;
 
-use clap::{ColorChoice, CommandFactory, FromArgMatches};
+use clap::{ColorChoice, CommandFactory, FromArgMatches, error::ErrorKind};
 use rustix::process::{Resource, getrlimit};
 use std::{
     ffi::{OsStr, OsString},
@@ -74,8 +74,8 @@ fn help_or_usage(error: &clap::Error) -> Result<Exit, CommandFailure> {
     written.map(|()| Exit::Done).map_err(|e| CommandFailure::of_io("write", OUTPUT, &e))
 }
 
-/// Parses the command line: a plain one without clap, otherwise with the parser of one command if the first word is a
-/// command's name.
+/// Parses the command line: a plain one without clap, otherwise with the parser of one command, or of the version, if
+/// the first word requests it.
 fn parsed(words: &[OsString]) -> Result<Cli, clap::Error> {
     if let Some(cli) = Cli::of_plain(words) {
         return Ok(cli);
@@ -89,6 +89,7 @@ fn parsed(words: &[OsString]) -> Result<Cli, clap::Error> {
     };
     match name.and_then(parser_of).map(parse) {
         Some(Ok(cli)) => Ok(cli),
+        Some(Err(version)) if version.kind() == ErrorKind::DisplayVersion => Err(version),
         // A request for help also ends here.
         Some(Err(_)) | None => parse(command()),
     }
@@ -159,9 +160,38 @@ mod tests {
     }
 
     #[test]
+    fn variables_of_options_have_our_prefix() {
+        for command in Cli::command().get_subcommands() {
+            for variable in command.get_arguments().filter_map(|arg| arg.get_env()) {
+                assert!(variable.as_encoded_bytes().starts_with(b"THALWEG_"), "{variable:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_plain_line_means_what_the_parser_says() {
+        for line in ["pipe", "copy a b"] {
+            let words: Vec<OsString> =
+                format!("thalweg {line}").split(' ').map(Into::into).collect();
+            let mut matches = command().try_get_matches_from(&words).unwrap();
+            let parsed = Cli::from_arg_matches_mut(&mut matches).unwrap();
+            // A variable of the environment may forbid the short way.
+            if let Some(plain) = Cli::of_plain(&words) {
+                assert_eq!(format!("{plain:?}"), format!("{parsed:?}"), "{line}");
+            }
+        }
+        for line in ["pipe -q", "pipe --help", "copy a", "list", "--version"] {
+            let words: Vec<OsString> =
+                format!("thalweg {line}").split(' ').map(Into::into).collect();
+            assert!(Cli::of_plain(&words).is_none(), "{line}");
+        }
+    }
+
+    #[test]
     fn an_error_of_one_parser_equals_that_of_the_complete_parser() {
-        for line in ["copy --no-such a b", "copy --help", "copy -h", "copy", "list --color", "plan"]
-        {
+        let of_commands = ["copy --no-such a b", "copy --help", "copy -h", "copy", "plan"];
+        let of_version = ["--version", "-V", "--version copy", "copy --version", "-V -q"];
+        for line in of_commands.into_iter().chain(of_version).chain(["list --color", "-Vx"]) {
             let words: Vec<OsString> =
                 format!("thalweg {line}").split(' ').map(Into::into).collect();
             let error = parsed(&words).map(drop).expect_err(line);

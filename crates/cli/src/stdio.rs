@@ -3,7 +3,7 @@
 use rustix::{
     event::epoll,
     fs::{FileType, SeekFrom, Stat, fstat, seek},
-    io::{FdFlags, fcntl_dupfd_cloexec, fcntl_setfd},
+    io::{FdFlags, fcntl_dupfd_cloexec, fcntl_setfd, ioctl_fionread},
     stdio,
 };
 use std::path::{Path, PathBuf};
@@ -89,6 +89,15 @@ pub fn enlarge(end: &End<'_>) {
     let mut wish = usize::try_from(most).unwrap_or(usize::MAX);
     while wish > size && pipe::set_size(end.fd, wish).is_err() {
         wish /= 2;
+    }
+}
+
+/// Returns `true` if a write of little data will not wait for another process: for files, `/dev/null` and empty pipes.
+pub fn has_room(sink: &End<'_>) -> bool {
+    match sink.kind {
+        Kind::File | Kind::Null => true,
+        Kind::Pipe => ioctl_fionread(sink.fd) == Ok(0),
+        Kind::Memory | Kind::Socket | Kind::Device => false,
     }
 }
 

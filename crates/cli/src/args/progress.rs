@@ -33,6 +33,11 @@ impl ProgressArgs {
         };
         shown && !self.quiet
     }
+
+    /// Returns `true` if the command prints anything but errors, in any format.
+    pub fn reports(self) -> bool {
+        self.json || self.progress == ProgressWhen::Json || self.is_watched()
+    }
 }
 
 /// When to show progress.

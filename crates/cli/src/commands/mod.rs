@@ -2,7 +2,7 @@
 //! command, add its file, its `mod` and its line in `commands!`.
 
 use clap::{Args, Parser, Subcommand as Parsed};
-use std::{env, ffi::OsString};
+use std::{env, ffi::OsString, os::unix::ffi::OsStrExt};
 
 mod compare;
 mod completions;
@@ -83,10 +83,14 @@ macro_rules! commands {
             $($(#[$how])* $name(Box<$args>),)*
         }
 
-        /// Returns the parser of one command, by its full name. It suffices for a valid command line, and is cheaper
-        /// than building the options of all commands. If it fails, the caller uses the complete parser, which reports
-        /// the error.
+        /// Returns the parser of one command, by its full name, or of `--version`. It suffices for a valid command line,
+        /// and is cheaper than building the options of all commands. If it fails for another reason than a request for
+        /// the version, the caller uses the complete parser, which reports the error.
         pub fn parser_of(name: &str) -> Option<clap::Command> {
+            let root = Common::augment_args(clap::Command::new("thalweg"));
+            if name == "--version" || name == "-V" {
+                return Some(root.version(env!("CARGO_PKG_VERSION")));
+            }
             // clap requires names with a static lifetime. This function is called once per process.
             let lasting: &str = name.to_owned().leak();
             let command = match name {
@@ -95,7 +99,7 @@ macro_rules! commands {
                 })*
                 _ => return None,
             };
-            Some(Common::augment_args(clap::Command::new("thalweg")).subcommand(command))
+            Some(root.subcommand(command))
         }
 
         impl Command {
@@ -138,11 +142,15 @@ impl Cli {
     /// Parses a plain command line without clap, or returns `None`.
     pub fn of_plain(words: &[OsString]) -> Option<Self> {
         let [_, name, words @ ..] = words else { return None };
-        if name != "copy" || env::var_os("THALWEG_COLOR").is_some() {
-            return None;
-        }
-        let command = Command::Copy(Box::new(CopyArgs::of_plain(words)?));
-        Some(Self { common: Common::default(), command })
+        let command = match name.to_str()? {
+            "copy" => Command::Copy(Box::new(CopyArgs::of_plain(words)?)),
+            "pipe" if words.is_empty() => Command::Pipe(Box::default()),
+            _ => return None,
+        };
+        // A variable may set an option.
+        let is_ours = |(name, _): (OsString, _)| name.as_bytes().starts_with(b"THALWEG_");
+        let is_plain = !env::vars_os().any(is_ours);
+        is_plain.then(|| Self { common: Common::default(), command })
     }
 
     /// Returns `true` if the command handles closed pipes itself; otherwise SIGPIPE ends the process.

@@ -32,7 +32,7 @@ use crate::{
 /// Pipes on both sides are enlarged as far as the kernel permits, which also speeds up the programs at their other ends.
 /// By default, data is copied. With --zero-copy, pages of a file go into the pipe by reference: if the file changes before
 /// the reader reads them, the reader sees the change.
-#[derive(Args, Debug)]
+#[derive(Args, Debug, Default)]
 #[command(after_help = EXAMPLES)]
 pub struct PipeArgs {
     /// Also write to this file; may be repeated
@@ -63,6 +63,9 @@ pub struct PipeArgs {
     pub shown: ProgressArgs,
 }
 
+/// Largest rest of a file, in bytes, that a pipe of default capacity takes at once.
+const SHORT: u64 = 64 << 10;
+
 const EXAMPLES: &str = "\
 Examples:
   thalweg pipe < dump.sql | mysql db       progress, and a larger pipe
@@ -80,7 +83,12 @@ impl Subcommand for PipeArgs {
 
     fn run(&self, _color: bool) -> Result<Exit, CommandFailure> {
         let (source, sink) = (stdio::input()?, stdio::output()?);
-        interrupt::catch();
+        let left = stdio::left_in(&source);
+        if self.is_brief(left, &sink) {
+            interrupt::catch_if_it_lasts();
+        } else {
+            interrupt::catch();
+        }
         let stream = StreamCopy {
             choice: &self.choice,
             shown: self.shown,
@@ -92,9 +100,22 @@ impl Subcommand for PipeArgs {
             sink,
             sink_name: OUTPUT.to_owned(),
             len: self.size.filter(|_| self.stop_at_size),
-            expected: self.size.or_else(|| stdio::left_in(&source)),
+            expected: self.size.or(left),
         };
         if self.tee.is_empty() { stream.run() } else { fan_out(self, &stream) }
+    }
+}
+
+impl PipeArgs {
+    /// Returns `true` if a short file is moved without waiting for another process, and an interrupt reports nothing.
+    fn is_brief(&self, left: Option<u64>, sink: &End<'_>) -> bool {
+        let is_reported = self.verbose || self.shown.reports();
+        let is_short = left.is_some_and(|left| left <= SHORT);
+        self.tee.is_empty()
+            && self.limit.is_none()
+            && !is_reported
+            && is_short
+            && stdio::has_room(sink)
     }
 }
 

@@ -36,7 +36,15 @@ const BETWEEN_LINES: Duration = Duration::from_millis(500);
 pub struct ProgressMeter {
     face: Face,
     state: SharedState,
-    listens: bool,
+    listener: Listener,
+}
+
+/// The thread that answers SIGUSR1.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Listener {
+    None,
+    Postponed,
+    Started,
 }
 
 enum Face {
@@ -70,15 +78,18 @@ impl ProgressMeter {
             ProgressWhen::Json => Face::Lines { printed, json: true },
             ProgressWhen::Auto | ProgressWhen::Never => Face::Blank,
         };
-        Self { face, state, listens: false }
+        Self { face, state, listener: Listener::None }
     }
 
-    /// Starts answering SIGUSR1 immediately, even while no data moves.
+    /// Starts answering SIGUSR1 immediately, even while no data moves. If the command postpones catching interrupts,
+    /// this is postponed, too.
     pub fn listen(&mut self) {
-        if !self.listens {
+        if interrupt::is_postponed() {
+            self.listener = Listener::Postponed;
+        } else if self.listener != Listener::Started {
             let bar = if let Face::Bar(bar) = &self.face { Some(bar.clone()) } else { None };
             status::answer(self.state.clone(), bar);
-            self.listens = true;
+            self.listener = Listener::Started;
         }
     }
 
@@ -157,7 +168,11 @@ impl ProgressMeter {
 impl Watch for ProgressMeter {
     fn progress(&mut self, moved: u64) -> Result<(), Cancelled> {
         self.show(moved);
-        interrupt::check()
+        let checked = interrupt::check();
+        if self.listener == Listener::Postponed {
+            self.listen();
+        }
+        checked
     }
 }
 

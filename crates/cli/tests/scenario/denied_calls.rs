@@ -288,7 +288,7 @@ fn without_openat2_a_server_follows_no_link() {
     for (name, errno) in ERRNOS {
         let socket = scratch.join(name);
         let mut serve = thalweg();
-        serve.args(["serve", "--listen"]).arg(&socket).arg(&root);
+        serve.args(["serve", "--unix"]).arg(&socket).arg(&root);
         let mut served = match start_without(&[&OPEN_BENEATH], errno, &mut serve) {
             Ok(served) => served,
             Err(reason) => return skip(test, &format!("no seccomp: {reason}")),

@@ -12,7 +12,7 @@ use crate::support::{
     Scratch, bytes,
     deny::run_without_threads,
     file_methods, run,
-    run::{Ran, quiet_environment},
+    run::{Ran, quiet_environment, shell},
     skip, thalweg,
 };
 
@@ -150,5 +150,34 @@ fn a_small_stack_is_enough() {
         quiet_environment(&mut command);
         run(&mut command).expect(0);
         expect_tree(&scratch.join(&format!("copy-{kib}")));
+    }
+}
+
+#[test]
+fn a_pipe_of_a_short_file_starts_no_thread_unless_an_interrupt_reports_something() {
+    let test = "a_pipe_of_a_short_file_starts_no_thread_unless_an_interrupt_reports_something";
+    let scratch = Scratch::new();
+    if shell(scratch.path(), "command -v strace && strace -o /dev/null true").code() != 0 {
+        return skip(test, "strace cannot trace here");
+    }
+    bytes::write(&scratch.join("short"), 1, 64 << 10);
+    bytes::write(&scratch.join("longer"), 1, (64 << 10) + 1);
+    shell(scratch.path(), "mkfifo fifo").expect(0);
+    let threads = |line: &str| {
+        let traced = format!("strace -f -o trace -e trace=clone,clone3 $T pipe {line}");
+        shell(scratch.path(), &traced).expect(0);
+        let trace = fs::read_to_string(scratch.join("trace")).unwrap();
+        trace.lines().filter(|line| line.contains("CLONE_THREAD")).count()
+    };
+    for brief in ["< short > out", "< short | cat > out", "--no-profile < short > /dev/null"] {
+        assert_eq!(threads(brief), 0, "{brief}");
+    }
+    bytes::expect(&scratch.join("out"), 1, 64 << 10);
+    let reported = ["--json", "-v", "--limit 1G", "--tee copy", "--progress=json"];
+    for options in reported {
+        assert!(threads(&format!("{options} < short > out")) > 0, "{options}");
+    }
+    for waiting in ["< longer > out", "< fifo > out & cat short > fifo; wait $!"] {
+        assert!(threads(waiting) > 0, "{waiting}");
     }
 }

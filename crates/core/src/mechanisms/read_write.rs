@@ -12,6 +12,10 @@ use crate::{
     pipe_buffer::chunk,
 };
 
+/// Smallest buffer for a file, in bytes. The allocator writes zeros to each page of a small buffer, which costs a page
+/// fault per page.
+const FIRST: usize = 8 << 10;
+
 /// Calls `read` into a buffer and `write` from it.
 pub struct ReadWrite;
 
@@ -50,6 +54,10 @@ struct ReadWriteMover<'a> {
     source: Source<'a>,
     sink: Sink<'a>,
     buffer: Buffer,
+    // Length of the buffer as soon as the source turns out to be longer than it reported.
+    wished: usize,
+    // Number of reads that filled the buffer.
+    full_reads: u32,
     // buffer[sent..filled] was read and not written yet.
     filled: usize,
     sent: usize,
@@ -69,9 +77,13 @@ impl Mechanism for ReadWrite {
     fn open<'a>(&self, t: Transfer<'a>, tuning: &Tuning) -> Result<Box<dyn Mover + 'a>, Error> {
         // A memory endpoint needs no buffer.
         let both_fds = matches!((&t.source, &t.sink), (Source::Fd(_), Sink::Fd(_)));
-        let size = || Amount::of(&t).fits(INFO.bytes(tuning, "buffer"), INFO.least("buffer"));
+        let wished = INFO.bytes(tuning, "buffer");
+        let size = || Amount::of(&t).fits(wished, FIRST);
         let buffer = if both_fds { buffer_pool::buffer(size()) } else { Buffer::default() };
-        Ok(Box::new(ReadWriteMover { source: t.source, sink: t.sink, buffer, filled: 0, sent: 0 }))
+        let (source, sink) = (t.source, t.sink);
+        let mover =
+            ReadWriteMover { source, sink, buffer, wished, full_reads: 0, filled: 0, sent: 0 };
+        Ok(Box::new(mover))
     }
 }
 
@@ -127,9 +139,15 @@ impl ReadWriteMover<'_> {
             }
             (Source::Fd(end), Sink::Fd(_)) => {
                 if self.sent == self.filled {
+                    // The first full read may be the whole file.
+                    if self.full_reads > 1 && self.buffer.len() < self.wished {
+                        self.buffer = buffer_pool::buffer(self.wished);
+                    }
                     let count = most.min(self.buffer.len());
                     let got = end.read(&mut self.buffer[..count]);
                     let got = got.map_err(|e| INFO.error(end.read_call(), Side::Source, e, 0))?;
+                    let is_full = got == self.buffer.len();
+                    self.full_reads = self.full_reads.saturating_add(is_full.into());
                     (self.sent, self.filled) = (0, got);
                 }
                 if self.filled == 0 { Ok(0) } else { self.flush() }

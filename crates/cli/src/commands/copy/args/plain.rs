@@ -1,7 +1,7 @@
 //! Plain command lines, in which every word has only one meaning. Building the full parser takes longer than copying
-//! a small file. All other command lines use it, and also plain ones if an environment variable may set an option.
+//! a small file. All other command lines use it.
 
-use std::{env, ffi::OsString, os::unix::ffi::OsStrExt};
+use std::{ffi::OsString, os::unix::ffi::OsStrExt};
 
 use super::{CopyArgs, ReflinkWhen};
 
@@ -32,36 +32,10 @@ const WORDS: [PlainWord; 21] = [
     ("--no-target-directory", |args| args.no_target_directory = true),
 ];
 
-/// Environment variables that set an option of `copy`.
-const VARIABLES: [&str; 19] = [
-    "THALWEG_SPARSE",
-    "THALWEG_REFLINK",
-    "THALWEG_VERBOSE",
-    "THALWEG_VERIFY",
-    "THALWEG_FSYNC",
-    "THALWEG_JOBS",
-    "THALWEG_LIMIT",
-    "THALWEG_TUNE",
-    "THALWEG_SSH",
-    "THALWEG_METHOD",
-    "THALWEG_NO_METHOD",
-    "THALWEG_ZERO_COPY",
-    "THALWEG_DIRECT",
-    "THALWEG_PREFER",
-    "THALWEG_LOAD",
-    "THALWEG_NO_PROFILE",
-    "THALWEG_PROGRESS",
-    "THALWEG_QUIET",
-    "THALWEG_JSON",
-];
-
 impl CopyArgs {
     /// Parses the words after the command's name, if each is in [`WORDS`] or a file name and at least two are names.
     /// Otherwise returns `None`.
     pub fn of_plain(words: &[OsString]) -> Option<Self> {
-        if VARIABLES.iter().any(|name| env::var_os(name).is_some()) {
-            return None;
-        }
         let mut args = Self::default();
         for word in words {
             if !word.as_bytes().starts_with(b"-") {
@@ -99,13 +73,6 @@ mod tests {
             let plain = CopyArgs::of_plain(&words).unwrap();
             assert_eq!(format!("{plain:?}"), parsed(&words), "{line}");
         }
-    }
-
-    #[test]
-    fn no_variable_is_missing() {
-        let parser = CopyArgs::augment_args(Command::new("copy"));
-        let of_options = parser.get_arguments().filter_map(|arg| arg.get_env()?.to_str());
-        assert_eq!(of_options.collect::<Vec<_>>(), VARIABLES);
     }
 
     #[test]
