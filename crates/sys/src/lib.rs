@@ -9,6 +9,7 @@
 
 pub mod buffer;
 pub mod copy;
+pub mod environ;
 pub mod epoll;
 pub mod fault;
 pub mod fork;

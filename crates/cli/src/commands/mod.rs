@@ -2,7 +2,8 @@
 //! command, add its file, its `mod` and its line in `commands!`.
 
 use clap::{Args, Parser, Subcommand as Parsed};
-use std::{env, ffi::OsString, os::unix::ffi::OsStrExt};
+use std::ffi::OsString;
+use thalweg_sys::environ;
 
 mod compare;
 mod completions;
@@ -148,8 +149,7 @@ impl Cli {
             _ => return None,
         };
         // A variable may set an option.
-        let is_ours = |(name, _): (OsString, _)| name.as_bytes().starts_with(b"THALWEG_");
-        let is_plain = !env::vars_os().any(is_ours);
+        let is_plain = !environ::has_name_with("THALWEG_");
         is_plain.then(|| Self { common: Common::default(), command })
     }
 
