@@ -25,7 +25,7 @@ const EXIT_DELAY: Duration = Duration::from_secs(3);
 const BRIEF: Duration = Duration::from_millis(50);
 
 /// `true` while interrupts are not caught yet; `DUE` is the time when they should be.
-static WAITS: AtomicBool = AtomicBool::new(false);
+static POSTPONED: AtomicBool = AtomicBool::new(false);
 static DUE: OnceLock<Instant> = OnceLock::new();
 
 /// Catches interrupts from now on. If the process does not end soon after one, this module ends it.
@@ -46,18 +46,18 @@ pub fn catch() {
 pub fn catch_if_it_lasts() {
     let _ = signal::hold_status_requests();
     DUE.get_or_init(|| Instant::now() + BRIEF);
-    WAITS.store(true, Ordering::Relaxed);
+    POSTPONED.store(true, Ordering::Relaxed);
 }
 
 /// Returns `true` while interrupts are not caught yet, although [`catch_if_it_lasts`] was called.
 pub fn is_postponed() -> bool {
-    WAITS.load(Ordering::Relaxed)
+    POSTPONED.load(Ordering::Relaxed)
 }
 
 /// Returns an error after an interrupt. Jobs call this between their steps.
 pub fn check() -> Result<(), Cancelled> {
     let is_due = || DUE.get().is_some_and(|due| Instant::now() >= *due);
-    if WAITS.load(Ordering::Relaxed) && is_due() && WAITS.swap(false, Ordering::Relaxed) {
+    if POSTPONED.load(Ordering::Relaxed) && is_due() && POSTPONED.swap(false, Ordering::Relaxed) {
         catch();
     }
     if is_interrupted() { Err(Cancelled) } else { Ok(()) }

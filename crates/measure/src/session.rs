@@ -23,6 +23,13 @@ pub struct SessionPatience {
     pub grace: Duration,
 }
 
+impl SessionPatience {
+    /// For a session that can be killed at once, because all its files are in a directory of this run. No sample takes
+    /// half an hour.
+    pub const DISPOSABLE: Self =
+        Self { silence: Duration::from_secs(30 * 60), grace: Duration::ZERO };
+}
+
 /// Runs a job in a new process. `take` receives each answer and ends the session by its return value. The process no
 /// longer exists when this returns.
 pub fn run<A: DeserializeOwned, R>(

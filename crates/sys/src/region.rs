@@ -236,10 +236,10 @@ impl Segment {
 /// Creates POSIX shared memory of `len` bytes and unlinks its name at once. Pass the descriptor to other processes.
 /// Makes three calls. Unlike a memfd, it cannot be sealed: any process with the descriptor may shrink it.
 pub fn posix(len: usize) -> Result<OwnedFd, FailedCall> {
-    const TRIES: u32 = 100;
+    const MOST_NAMES: u32 = 100;
     let failed = FailedCall::of("shm_open");
     check_len(len).map_err(&failed)?;
-    for n in 0..TRIES {
+    for n in 0..MOST_NAMES {
         let name = format!("/thalweg-{}-{n}", std::process::id());
         let name = std::ffi::CString::new(name).map_err(|_| failed(Errno::INVAL))?;
         let flags = libc::O_RDWR | libc::O_CREAT | libc::O_EXCL | libc::O_CLOEXEC;

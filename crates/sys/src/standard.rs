@@ -12,7 +12,7 @@ static CLOSED: AtomicU8 = AtomicU8::new(0);
 /// A constructor: the loader calls it before Rust's start-up code, while there is only one thread.
 #[used]
 #[unsafe(link_section = ".init_array")]
-static LOOK: extern "C" fn() = look;
+static CONSTRUCTOR: extern "C" fn() = look;
 
 extern "C" fn look() {
     for fd in 0..3 {
@@ -28,7 +28,7 @@ extern "C" fn look() {
 /// that the starting process chose.
 pub fn was_closed(fd: RawFd) -> bool {
     // Without this use, a linker may omit the constructor.
-    std::hint::black_box(&raw const LOOK);
+    std::hint::black_box(&raw const CONSTRUCTOR);
     (0..3).contains(&fd) && CLOSED.load(Ordering::Relaxed) & (1 << fd) != 0
 }
 

@@ -2,16 +2,18 @@
 //! nothing and reports no errors.
 
 use rustix::{
-    fs::{AtFlags, CWD, FileType, Mode, OFlags, RawDirEntry, Stat, fstat, openat, statat},
+    fs::{AtFlags, CWD, FileType, Mode, OFlags, RawDirEntry, fstat, openat, statat},
     process::{Resource, getrlimit},
 };
 use std::{
     ffi::CStr,
-    os::fd::{AsFd, BorrowedFd},
+    mem::MaybeUninit,
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
     path::{Component, PathBuf},
 };
 
 use thalweg_core::{Cancelled, atomic_file::name::is_reserved};
+use thalweg_sys::Errno;
 
 use crate::{
     CopyOptions, Total,
@@ -19,14 +21,15 @@ use crate::{
     identity::{Id, kind, size},
     left_out::UntypedEntry,
     names::os,
+    queue::PackedNames,
     sources::in_folder,
 };
 
-/// Maximum depth of the count: each level holds a descriptor and a buffer.
-const DEEPEST: u64 = 128;
+/// Maximum depth of the count: each level holds a descriptor.
+const DEEPEST: u64 = 1024;
 
 /// Counts the files that a copy of `sources` with these options meets. Returns `None` if it is cancelled, or if the
-/// tree is too deep to be counted cheaply: no total is better than a wrong one.
+/// tree needs too many descriptors: no total is better than a wrong one.
 pub fn count(
     sources: &[PathBuf],
     options: &CopyOptions,
@@ -35,8 +38,9 @@ pub fn count(
     // Most descriptors are reserved for the copy.
     let descriptors = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
     let deepest = DEEPEST.min(descriptors / 4) as usize;
-    let (total, above, path) = (Total::default(), Vec::new(), PathBuf::new());
-    let mut count = TreeCount { options, go_on, deepest, total, above, path };
+    let (levels, buffer) = (Vec::new(), listing_buffer());
+    let (total, path) = (Total::default(), PathBuf::new());
+    let mut count = TreeCount { options, go_on, deepest, total, levels, path, buffer };
     let follow = options.follows(true);
     for source in sources {
         let Ok(named) = in_folder(source, options) else { continue };
@@ -45,7 +49,10 @@ pub fn count(
         if !options.leaves_out_source(&named, is_directory) {
             let inside = options.inside.iter().flat_map(|_| source.components());
             count.path = inside.filter(|part| matches!(part, Component::Normal(_))).collect();
-            count.entry(at, name, listed, follow)?;
+            if count.is_to_enter(at, name, listed, follow) {
+                count.list(open_directory(at, name, follow), follow)?;
+                count.walk()?;
+            }
         }
     }
     Some(count.total)
@@ -56,82 +63,113 @@ struct TreeCount<'c> {
     go_on: &'c dyn Fn() -> Result<(), Cancelled>,
     deepest: usize,
     total: Total,
-    // The ancestors of the current directory: a followed symbolic link may lead back to one of them.
-    above: Vec<Id>,
-    // The path that a filter sees, as in the copy.
+    // The current directory and its ancestors: a followed symbolic link may lead back to one of them.
+    levels: Vec<CountLevel>,
+    // The path of the current directory that a filter sees, as in the copy.
     path: PathBuf,
+    buffer: Vec<MaybeUninit<u8>>,
+}
+
+/// A directory whose files are counted, and whose subdirectories from `next` on are not.
+struct CountLevel {
+    fd: OwnedFd,
+    id: Id,
+    subdirectories: PackedNames,
+    next: usize,
 }
 
 impl TreeCount<'_> {
-    fn entry(
+    /// Counts everything below the last level.
+    fn walk(&mut self) -> Option<()> {
+        let follow = self.options.follows(false);
+        while let Some(level) = self.levels.last_mut() {
+            if let Some((_, name, next)) = level.subdirectories.at(level.next) {
+                self.path.push(os(name));
+                let opened = open_directory(level.fd.as_fd(), name, follow);
+                level.next = next;
+                if !self.list(opened, follow)? {
+                    self.path.pop();
+                }
+            } else {
+                self.levels.pop();
+                // The path of the first level is that of the source.
+                if !self.levels.is_empty() {
+                    self.path.pop();
+                }
+            }
+        }
+        Some(())
+    }
+
+    /// Counts an entry that is a file. Returns `true` for a directory that the copy enters.
+    fn is_to_enter(
         &mut self,
         at: BorrowedFd<'_>,
         name: &CStr,
         listed: FileType,
         follow: bool,
-    ) -> Option<()> {
+    ) -> bool {
         let uncounted = listed == FileType::Symlink && !follow;
         if uncounted || is_reserved(name) {
-            return Some(());
+            return false;
         }
         if listed == FileType::Directory {
-            return self.folder(at, name, follow);
+            return true;
         }
         let flags = if follow { AtFlags::empty() } else { AtFlags::SYMLINK_NOFOLLOW };
         // The copy meets and reports this error.
-        let Ok(stat) = statat(at, name, flags) else { return Some(()) };
+        let Ok(stat) = statat(at, name, flags) else { return false };
         match kind(&stat) {
-            FileType::RegularFile => self.file(&stat),
-            FileType::Directory if self.options.recursive => return self.folder(at, name, follow),
-            _ => {}
+            FileType::RegularFile => {
+                self.total.files += 1;
+                self.total.bytes = self.total.bytes.saturating_add(size(&stat));
+                false
+            }
+            FileType::Directory => self.options.recursive,
+            _ => false,
         }
-        Some(())
     }
 
-    fn file(&mut self, stat: &Stat) {
-        self.total.files += 1;
-        self.total.bytes = self.total.bytes.saturating_add(size(stat));
-    }
-
-    fn folder(&mut self, at: BorrowedFd<'_>, name: &CStr, follow: bool) -> Option<()> {
-        if self.above.len() >= self.deepest {
+    /// Counts the files of a directory, and adds it as a level. Returns `false` if the copy does not enter it.
+    fn list(&mut self, opened: Result<OwnedFd, Errno>, follow: bool) -> Option<bool> {
+        if self.levels.len() >= self.deepest {
             return None;
         }
-        let no_follow = if follow { OFlags::empty() } else { OFlags::NOFOLLOW };
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | no_follow;
-        let Ok(folder) = openat(at, name, flags, Mode::empty()) else { return Some(()) };
-        let Ok(stat) = fstat(&folder) else { return Some(()) };
+        // The copy meets and reports these errors.
+        let Ok(fd) = opened else { return Some(false) };
+        let Ok(stat) = fstat(&fd) else { return Some(false) };
         let id = Id::of(&stat);
-        let begins_on = self.above.first().map(|top| top.dev);
+        let begins_on = self.levels.first().map(|top| top.id.dev);
         let stays = self.options.one_file_system && begins_on.is_some_and(|dev| dev != id.dev);
-        if stays || (follow && self.above.contains(&id)) {
-            return Some(());
+        if stays || (follow && self.levels.iter().any(|above| above.id == id)) {
+            return Some(false);
         }
-        self.above.push(id);
-        let listed = self.list(folder.as_fd());
-        self.above.pop();
-        listed
-    }
-
-    fn list(&mut self, folder: BorrowedFd<'_>) -> Option<()> {
-        let mut counted = Some(());
-        // The copy meets and reports this error.
-        let _ = each_entry(folder, &mut listing_buffer(), |entry| {
-            counted = self.met(folder, entry);
-            counted.is_some()
+        let mut subdirectories = PackedNames::default();
+        let mut buffer = std::mem::take(&mut self.buffer);
+        let mut cancelled = false;
+        let _ = each_entry(&fd, &mut buffer, |entry| {
+            cancelled = (self.go_on)().is_err();
+            if !cancelled && self.is_subdirectory(fd.as_fd(), entry) {
+                subdirectories.push(0, entry.file_name());
+            }
+            !cancelled
         });
-        counted
+        self.buffer = buffer;
+        self.levels.push(CountLevel { fd, id, subdirectories, next: 0 });
+        (!cancelled).then_some(true)
     }
 
-    fn met(&mut self, folder: BorrowedFd<'_>, entry: &RawDirEntry<'_>) -> Option<()> {
-        (self.go_on)().ok()?;
-        let (name, listed, follow) =
-            (entry.file_name(), entry.file_type(), self.options.follows(false));
+    fn is_subdirectory(&mut self, folder: BorrowedFd<'_>, entry: &RawDirEntry<'_>) -> bool {
+        let follow = self.options.follows(false);
+        let (name, listed) = (entry.file_name(), entry.file_type());
         let met = UntypedEntry { at: folder, name, listed, follow };
-        self.path.push(os(name));
-        let left_out = self.options.leaves_out_entry(&met, || self.path.clone());
-        let counted = if left_out { Some(()) } else { self.entry(folder, name, listed, follow) };
-        self.path.pop();
-        counted
+        let path = || self.path.join(os(name));
+        !self.options.leaves_out_entry(&met, path) && self.is_to_enter(folder, name, listed, follow)
     }
+}
+
+fn open_directory(at: BorrowedFd<'_>, name: &CStr, follow: bool) -> Result<OwnedFd, Errno> {
+    let no_follow = if follow { OFlags::empty() } else { OFlags::NOFOLLOW };
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | no_follow;
+    openat(at, name, flags, Mode::empty())
 }

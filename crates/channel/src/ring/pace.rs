@@ -14,7 +14,7 @@ const SHORTEST: u32 = 8;
 const LONGEST: u32 = 256;
 /// From this pause on, doubling must yield more messages than before. With slow messages, shorter
 /// pauses show no difference.
-const TELLING: u32 = 32;
+const COMPARED_FROM: u32 = 32;
 /// Messages per look above which a longer pause gains little.
 const ENOUGH: u64 = 16;
 /// Messages per look above which the pause delays messages unnecessarily.
@@ -66,7 +66,7 @@ impl PollPace {
                 Some(rest) => self.rest = rest,
                 None => self.stay_away(SHORTEST, came),
             }
-        } else if self.pauses >= TELLING && came < before + before / 8 {
+        } else if self.pauses >= COMPARED_FROM && came < before + before / 8 {
             // Twice the pause without more messages: the producer waits for us.
             (self.pauses, self.rest) = (0, REST << self.failures);
             self.failures = (self.failures + 1).min(MOST_FAILURES);

@@ -26,10 +26,6 @@ const EACH: Duration = Duration::from_millis(4);
 /// Offsets of the sink relative to the source's position in its page: half a page, and one byte more.
 const PLACES: [usize; 2] = [2048, 2049];
 
-/// The process normally finishes quickly.
-const PATIENCE: SessionPatience =
-    SessionPatience { silence: Duration::from_secs(600), grace: Duration::ZERO };
-
 /// Reports a sample for each size: copies to a cache-line boundary together with copies to one byte after it.
 pub fn main(words: &[String]) -> Result<(), String> {
     if !words.is_empty() {
@@ -80,7 +76,7 @@ pub fn run(
     let mut command = process::helper(program, "memcpy");
     // It preloads nothing, so no object is needed.
     setting.put(&mut command, Path::new(""), None);
-    let samples = session::run(command, &(), PATIENCE, stop, &mut Some);
+    let samples = session::run(command, &(), SessionPatience::DISPOSABLE, stop, &mut Some);
     let samples =
         samples.or_else(|failure| Err(SampleFailure::from(failed(failure.unfit()?.reason))))?;
     Ok(checked(samples).map_err(failed)?)

@@ -26,10 +26,6 @@ use thalweg_measure::{
     stats::Random,
 };
 
-/// No sample takes this long. A session can be killed at once, because all its files are in a directory of this run.
-const PATIENCE: SessionPatience =
-    SessionPatience { silence: Duration::from_secs(30 * 60), grace: Duration::ZERO };
-
 /// The environment of a run.
 pub struct RunStage<'s> {
     /// The thalweg binary; `PROGRAM helper session` runs a session.
@@ -165,7 +161,7 @@ impl StudyRun<'_, '_> {
         };
         course.eta.session();
         let command = process::helper(&job.program, "session");
-        let done = session::run(command, &job, PATIENCE, stop, &mut |event| {
+        let done = session::run(command, &job, SessionPatience::DISPOSABLE, stop, &mut |event| {
             match event {
                 SessionEvent::Place { place } => {
                     self.courses[number].eta.begin_condition(place);

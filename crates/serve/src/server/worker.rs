@@ -88,7 +88,7 @@ const EVENTS: usize = 256;
 // Maximum number of connections accepted at a time.
 const ACCEPTS: usize = 32;
 /// Maximum number of slots examined in the search for a connection to evict.
-const LOOKED_AT: usize = 1024;
+const MOST_EXAMINED: usize = 1024;
 /// A connection is not evicted before it has had this much time for a request.
 const RESPITE: Duration = Duration::from_secs(1);
 /// Maximum time for queued connections before the next check for events.
@@ -353,7 +353,7 @@ impl ServeWorker {
     /// Makes room for a connection: examines some slots and closes the one that has been without a complete request for longest.
     fn evict(&mut self) -> bool {
         let mut oldest: Option<(usize, Duration)> = None;
-        for _ in 0..self.slots.len().min(LOOKED_AT) {
+        for _ in 0..self.slots.len().min(MOST_EXAMINED) {
             self.hand = (self.hand + 1) % self.slots.len();
             let connection = self.slots[self.hand].connection.as_ref();
             let waited = connection.and_then(ServeConnection::without_request);

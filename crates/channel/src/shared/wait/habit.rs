@@ -6,7 +6,7 @@ use super::Wait;
 use std::time::{Duration, Instant};
 
 /// Number of consecutive long sleeps after which the polling time is halved.
-const WAITS: u32 = 8;
+const LONG_SLEEPS: u32 = 8;
 /// Maximum number of halvings: a short poll costs almost nothing, and detects when messages arrive
 /// quickly again.
 const HALVINGS: u32 = 4;
@@ -36,7 +36,7 @@ impl HabitPhase {
 /// Waiting statistics of one end.
 #[derive(Debug, Default)]
 pub(crate) struct Habit {
-    /// Long sleeps since the last short one, at most `WAITS * HALVINGS`.
+    /// Long sleeps since the last short one, at most `LONG_SLEEPS * HALVINGS`.
     in_vain: u32,
     phase: HabitPhase,
     /// Statistics of this phase: number of sleeps, total time between them, and number of waits before
@@ -59,7 +59,8 @@ impl Habit {
             // A short sleep: slightly more polling would have avoided it. Part of the time is the
             // wake-up itself.
             let is_short = end - begin < spin.saturating_mul(2);
-            self.in_vain = if is_short { 0 } else { (self.in_vain + 1).min(WAITS * HALVINGS) };
+            self.in_vain =
+                if is_short { 0 } else { (self.in_vain + 1).min(LONG_SLEEPS * HALVINGS) };
         }
         // A long pause between messages says nothing about either variant, so the time is capped.
         let since =
@@ -71,7 +72,7 @@ impl Habit {
             (self.sleeps, self.time, self.waits_before) = (0, Duration::ZERO, waits);
         }
         let looks = u32::from(self.phase.looks());
-        Wait::Hybrid { spin: spin * looks / (1 << (self.in_vain / WAITS)) }
+        Wait::Hybrid { spin: spin * looks / (1 << (self.in_vain / LONG_SLEEPS)) }
     }
 
     fn next_phase(&mut self, waits: u64) -> HabitPhase {
@@ -138,7 +139,7 @@ mod tests {
     fn an_end_that_looks_in_vain_looks_less() {
         let (mut end, whole) = (Waiting::new(), looking(Wait::HYBRID));
         for waits in 1..TRIAL {
-            let halvings = (waits / WAITS).min(HALVINGS);
+            let halvings = (waits / LONG_SLEEPS).min(HALVINGS);
             assert_eq!(looking(end.sleep(LONG)), whole / (1 << halvings), "after {waits}");
         }
         // With rare messages neither variant is faster: a short poll stays, except during trials.
