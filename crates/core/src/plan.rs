@@ -154,7 +154,7 @@ fn fitness(mechanism: &dyn Mechanism, facts: &Facts, request: &Request) -> Resul
         return Err(Unfit::because("excluded by --no-method"));
     }
     match info.role {
-        Role::Harness => return Err(Unfit::because("moves nothing: for the lab only")),
+        Role::Harness => return Err(Unfit::because("moves nothing; for measurements only")),
         Role::OnRequest(flag) if !asked_for => {
             return Err(Unfit::because(format!("only on request: {flag}")));
         }
