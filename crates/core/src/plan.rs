@@ -109,8 +109,8 @@ impl Plan {
     pub fn expected(&self, verdict: &Verdict) -> Option<f64> {
         let first = self.verdicts.iter().find(|verdict| verdict.evidence.is_some())?;
         let (own, of) = (verdict.evidence.as_ref()?, first.evidence.as_ref()?);
-        let is_told = verdict.mechanism == first.mechanism || verdict.judgement != Judgement::Tie;
-        is_told.then(|| of.ns_per_byte * own.wall.ratio / of.wall.ratio)
+        let is_shown = verdict.mechanism == first.mechanism || verdict.judgement != Judgement::Tie;
+        is_shown.then(|| of.ns_per_byte * own.wall.ratio / of.wall.ratio)
     }
 
     /// Returns the mechanisms to try, in order, down to the last resort.
