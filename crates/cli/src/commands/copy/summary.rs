@@ -206,7 +206,7 @@ mod tests {
     fn a_summary_names_only_methods_that_moved_bytes() {
         let share = |mechanism, bytes| MechanismShare {
             mechanism,
-            tuning: thalweg_core::Tuning::default(),
+            tuning: Tuning::default(),
             bytes,
             files: 1,
         };
