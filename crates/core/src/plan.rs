@@ -109,8 +109,8 @@ impl Plan {
     pub fn expected(&self, verdict: &Verdict) -> Option<f64> {
         let first = self.verdicts.iter().find(|verdict| verdict.evidence.is_some())?;
         let (own, of) = (verdict.evidence.as_ref()?, first.evidence.as_ref()?);
-        let is_told = verdict.mechanism == first.mechanism || verdict.judgement != Judgement::Tie;
-        is_told.then(|| of.ns_per_byte * own.wall.ratio / of.wall.ratio)
+        let is_shown = verdict.mechanism == first.mechanism || verdict.judgement != Judgement::Tie;
+        is_shown.then(|| of.ns_per_byte * own.wall.ratio / of.wall.ratio)
     }
 
     /// Returns the mechanisms to try, in order, down to the last resort.
@@ -154,7 +154,7 @@ fn fitness(mechanism: &dyn Mechanism, facts: &Facts, request: &Request) -> Resul
         return Err(Unfit::because("excluded by --no-method"));
     }
     match info.role {
-        Role::Harness => return Err(Unfit::because("moves nothing: for the lab only")),
+        Role::Harness => return Err(Unfit::because("moves nothing; for measurements only")),
         Role::OnRequest(flag) if !asked_for => {
             return Err(Unfit::because(format!("only on request: {flag}")));
         }

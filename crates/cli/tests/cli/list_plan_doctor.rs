@@ -318,6 +318,10 @@ fn plan_doctor_and_list_answer_in_a_line_before_the_evidence() {
     assert!(!answer.is_empty() && !text.contains("no: "), "{text}");
     let (_, all) = first(&["plan", "-v", "from", "to"]);
     assert!(text.contains("hint: -v ") && all.contains("no: "), "{text}{all}");
+    // Such a file is copied without a plan, and the output says so.
+    let note = "one read and one write";
+    let (_, large) = first(&["plan", "--size", "1G", "from", "to"]);
+    assert!(text.contains(note) && !large.contains(note), "{text}{large}");
     let (answer, _) = first(&["plan", "memory:", "memory:"]);
     assert!(answer.contains("memcpy of libc") || answer.contains("kernel"), "{answer}");
     let (answer, _) = first(&["doctor"]);

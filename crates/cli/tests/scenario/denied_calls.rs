@@ -47,7 +47,7 @@ fn copy_without(
 }
 
 /// Whether the account of a run tells that this mechanism could not be used or could not go on.
-fn tells_of(account: &Value, mechanism: &str) -> bool {
+fn mentions(account: &Value, mechanism: &str) -> bool {
     let list = |key: &str| account[key].as_array().cloned().unwrap_or_default();
     list("steps_down").iter().any(|step| step["from"] == mechanism)
         || list("unavailable").iter().any(|unfit| unfit["name"] == mechanism)
@@ -83,7 +83,7 @@ fn a_mechanism_requested_by_name_reports_the_refused_call() {
                     let Some(ran) = ran else { return };
                     let context = format!("{method} without {} ({name})", call.name);
                     match ran.code() {
-                        0 => assert!(tells_of(&ran.json(), &method), "{context}: {}", ran.said()),
+                        0 => assert!(mentions(&ran.json(), &method), "{context}: {}", ran.said()),
                         4 => assert!(ran.stderr.contains(&method), "{context}: {}", ran.said()),
                         _ => panic!("{context}: {}", ran.said()),
                     }

@@ -45,8 +45,8 @@ fn slow(bytes: Vec<u8>, hurry: Arc<AtomicBool>) -> LyingServer {
     })
 }
 
-/// Whether the journal tells of bytes that are there.
-pub fn is_told(journal: &Path) -> bool {
+/// Returns `true` if the journal records bytes of the partial file.
+pub fn is_written(journal: &Path) -> bool {
     let journal = fs::read(journal).ok();
     let journal = journal.and_then(|text| serde_json::from_slice::<serde_json::Value>(&text).ok());
     journal.is_some_and(|journal| journal["done"].as_array().is_some_and(|done| !done.is_empty()))
@@ -71,7 +71,7 @@ fn after_a_kill_the_same_command_moves_only_what_is_missing() {
         assert!(running.wait_until_open(|path| path.ends_with(".f.thalweg-part")));
         // Every other kill comes at any time, the rest when there is something to go on with.
         let has_begun = round % 2 == 0;
-        while has_begun && !is_told(&scratch.join(".f.thalweg-journal")) {
+        while has_begun && !is_written(&scratch.join(".f.thalweg-journal")) {
             assert!(!running.has_ended());
             thread::sleep(Duration::from_millis(1));
         }

@@ -11,7 +11,7 @@ use std::{
 
 use crate::{
     fetch_trees::{are_equal, fetch, shared},
-    fetches::is_told,
+    fetches::is_written,
     support::{Running, Scratch, Served, bytes, names, run, thalweg},
 };
 
@@ -29,7 +29,7 @@ fn fetch_one(served: &Served, to: &Path, words: &[&str]) -> Command {
 
 /// Waits until there is something to go on with, or all is there.
 fn wait_for_some(running: &mut Running, place: &Path) {
-    while !is_told(&place.join(".f.thalweg-journal")) && !running.has_ended() {
+    while !is_written(&place.join(".f.thalweg-journal")) && !running.has_ended() {
         thread::sleep(Duration::from_millis(1));
     }
 }

@@ -14,12 +14,12 @@ pub struct CopyFileRange;
 
 static INFO: Info = Info {
     name: "copy-file-range",
-    summary: "let the kernel, or the file server, copy between two files",
+    summary: "let the kernel or the file server copy from file to file",
     calls: &["copy_file_range"],
     pairs: &[Pair::new(Kind::File, Kind::File, Guarantees::COPIED).likely()],
     knobs: &[Knob {
         name: "chunk",
-        summary: "most bytes asked of one call",
+        summary: "maximum bytes per call",
         unit: Unit::Bytes,
         values: &[64 << 20, 1 << 20, 16 << 20, 256 << 20, 1 << 30],
     }],

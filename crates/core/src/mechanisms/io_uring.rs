@@ -16,7 +16,7 @@ pub struct IoUring;
 
 static INFO: Info = Info {
     name: "io-uring",
-    summary: "several linked reads and writes at once through a ring",
+    summary: "linked reads and writes by io_uring, several at once",
     calls: &["io_uring_enter", "IORING_OP_READ", "IORING_OP_WRITE"],
     pairs: &[
         Pair::new(Kind::File, Kind::File, Guarantees::COPIED),
@@ -25,7 +25,7 @@ static INFO: Info = Info {
     knobs: &[
         Knob {
             name: "depth",
-            summary: "pieces under way at once",
+            summary: "pieces in progress at once",
             unit: Unit::Count,
             values: &[4, 1, 2, 8, 16],
         },

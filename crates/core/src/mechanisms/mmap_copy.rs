@@ -19,7 +19,7 @@ pub struct MmapCopy;
 
 static INFO: Info = Info {
     name: "mmap-copy",
-    summary: "map both files window by window, copy from mapping to mapping",
+    summary: "map a part of both files and copy between the mappings",
     calls: &["mmap", "fallocate"],
     pairs: &[Pair::new(Kind::File, Kind::File, Guarantees::COPIED)],
     knobs: &[Knob {

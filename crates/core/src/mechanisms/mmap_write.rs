@@ -18,7 +18,7 @@ pub struct MmapWrite;
 
 static INFO: Info = Info {
     name: "mmap-write",
-    summary: "map the source window by window, write from the mapping",
+    summary: "map a part of the source and write from the mapping",
     calls: &["mmap", "write"],
     // write copies out of the mapping, so nothing stays shared.
     pairs: &[

@@ -26,13 +26,13 @@ static INFO: Info = Info {
     knobs: &[
         Knob {
             name: "buffer",
-            summary: "most bytes of one send, and of one read from a file",
+            summary: "maximum bytes of one send, and of one read from a file",
             unit: Unit::Bytes,
             values: &[1 << 20, 256 << 10, 4 << 20],
         },
         Knob {
             name: "depth",
-            summary: "buffers for a file's bytes, reused when all were acknowledged",
+            summary: "buffers for data of a file, reused when all are acknowledged",
             unit: Unit::Count,
             values: &[4, 2, 8],
         },

@@ -9,7 +9,7 @@ pub struct Null;
 
 static INFO: Info = Info {
     name: "null",
-    summary: "moves nothing; measures the overhead of the harness",
+    summary: "move nothing; shows the cost of a measurement itself",
     calls: &[],
     // No byte arrives, so it gives no guarantee.
     pairs: &[

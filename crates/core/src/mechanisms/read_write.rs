@@ -21,7 +21,7 @@ pub struct ReadWrite;
 
 static INFO: LazyLock<Info> = LazyLock::new(|| Info {
     name: "read-write",
-    summary: "read into a buffer of our own, write from it; works everywhere",
+    summary: "read into a buffer and write from it; works everywhere",
     calls: &["read", "write"],
     pairs: &const { all_pairs() },
     knobs: &*KNOBS,

@@ -23,7 +23,7 @@ pub struct ReadWriteDirect;
 
 static INFO: Info = Info {
     name: "read-write-direct",
-    summary: "read and write past the page cache, several pieces at once",
+    summary: "read and write without the page cache, several pieces at once",
     calls: &["io_uring_enter", "IORING_OP_READ", "IORING_OP_WRITE"],
     pairs: &[
         Pair::new(Kind::File, Kind::File, Guarantees::COPIED),
@@ -40,12 +40,12 @@ static INFO: Info = Info {
         },
         Knob {
             name: "depth",
-            summary: "pieces under way at once",
+            summary: "pieces in progress at once",
             unit: Unit::Count,
             values: &[4, 2, 8],
         },
     ],
-    role: Role::OnRequest("--direct: it leaves the page cache alone and so gains nothing from it"),
+    role: Role::OnRequest("--direct: it bypasses the page cache, so cached data does not help"),
     nature: Nature::PLAIN,
 };
 

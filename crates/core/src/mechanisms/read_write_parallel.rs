@@ -24,7 +24,7 @@ pub struct ReadWriteParallel;
 
 static INFO: LazyLock<Info> = LazyLock::new(|| Info {
     name: "read-write-parallel",
-    summary: "pread and pwrite on several threads, buffer by buffer in turn",
+    summary: "pread and pwrite with several threads",
     calls: &["pread", "pwrite"],
     pairs: const { &[Pair::new(Kind::File, Kind::File, Guarantees::COPIED)] },
     knobs: &*KNOBS,

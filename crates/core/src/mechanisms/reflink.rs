@@ -15,7 +15,7 @@ pub struct Reflink;
 
 static INFO: Info = Info {
     name: "reflink",
-    summary: "share the blocks on disk, copy on write: nothing is moved",
+    summary: "clone: share the blocks on disk, copy on write",
     calls: &["FICLONERANGE"],
     pairs: &[Pair::new(Kind::File, Kind::File, Guarantees::COPIED)],
     knobs: &[],

@@ -16,7 +16,7 @@ pub struct Sendfile;
 
 static INFO: Info = Info {
     name: "sendfile",
-    summary: "hand a file's pages to the sink in one call",
+    summary: "let the kernel send a file's pages to the destination",
     calls: &["sendfile"],
     pairs: &[
         Pair::new(Kind::File, Kind::File, Guarantees::COPIED).likely(),

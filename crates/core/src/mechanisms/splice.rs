@@ -15,7 +15,7 @@ pub struct Splice;
 
 static INFO: Info = Info {
     name: "splice",
-    summary: "hand pages through a pipe inside the kernel, one thread",
+    summary: "move pages through a kernel pipe with one thread",
     calls: &["splice"],
     pairs: &[
         Pair::new(Kind::File, Kind::File, Guarantees::COPIED),
@@ -37,7 +37,7 @@ static INFO: Info = Info {
     ],
     knobs: &[Knob {
         name: "pipe",
-        summary: "capacity wished for our pipe; what the kernel grants is the chunk size",
+        summary: "requested capacity of the pipe; the granted capacity is the chunk size",
         unit: Unit::Bytes,
         // A larger default made copies several times slower when other copies ran beside them (docs/benchmarks/planner.md).
         values: &[512 << 10, 64 << 10, 256 << 10, 1 << 20],

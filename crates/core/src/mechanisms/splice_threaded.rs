@@ -24,7 +24,7 @@ pub struct SpliceThreaded;
 
 static INFO: Info = Info {
     name: "splice-threaded",
-    summary: "hand pages through a pipe inside the kernel, one thread on each side",
+    summary: "move pages through a kernel pipe with one thread on each side",
     calls: &["splice"],
     pairs: &[
         Pair::new(Kind::File, Kind::File, Guarantees::COPIED),
@@ -40,7 +40,7 @@ static INFO: Info = Info {
     ],
     knobs: &[Knob {
         name: "pipe",
-        summary: "capacity wished for the pipe; what the kernel grants is the chunk size",
+        summary: "requested capacity of the pipe; the granted capacity is the chunk size",
         unit: Unit::Bytes,
         values: &[1 << 20, 64 << 10, 256 << 10],
     }],

@@ -21,7 +21,7 @@ pub struct Tee;
 
 pub(crate) static INFO: Info = Info {
     name: "tee",
-    summary: "show one pipe's bytes to another, then take them out of the first",
+    summary: "duplicate the data of one pipe into another, then consume it",
     calls: &["tee", "splice"],
     // The pages in a pipe are not written any more.
     pairs: &[Pair::new(Kind::Pipe, Kind::Pipe, Guarantees::COPIED)],

@@ -18,7 +18,7 @@ pub struct Vmsplice;
 
 static INFO: Info = Info {
     name: "vmsplice",
-    summary: "put pages of memory into a pipe without copying them",
+    summary: "move pages of memory into a pipe without a copy",
     calls: &["vmsplice", "read"],
     pairs: &[
         // The pipe holds the caller's own pages, so the reader sees later writes to them.
@@ -35,7 +35,7 @@ static INFO: Info = Info {
         },
         Knob {
             name: "huge",
-            summary: "whether to ask for huge pages for them",
+            summary: "1 to request huge pages for them",
             unit: Unit::Count,
             values: &[0, 1],
         },

@@ -19,7 +19,7 @@ pub struct Coop;
 
 static INFO: Info = Info {
     name: "coop",
-    summary: "each side copies a part through the kernel, from either end until they meet",
+    summary: "both processes copy a part through the kernel until they meet",
     calls: &["process_vm_readv", "process_vm_writev"],
     pairs: BETWEEN_PROCESSES,
     knobs: &[Knob {

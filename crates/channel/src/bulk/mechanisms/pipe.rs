@@ -11,7 +11,7 @@ use crate::shared::stop::unfit;
 
 pub(super) const PIPE: Knob = Knob {
     name: "pipe",
-    summary: "bytes asked of the pipe, 0 for the kernel's default",
+    summary: "requested capacity of the pipe, 0 for the kernel's default",
     unit: Unit::Bytes,
     values: &[1 << 20, 0, 64 << 10],
 };
@@ -25,7 +25,7 @@ static INFO: Info = Info {
         PIPE,
         Knob {
             name: "piece",
-            summary: "most bytes of one call",
+            summary: "maximum bytes per call",
             unit: Unit::Bytes,
             values: &[1 << 20, 4096, 64 << 10],
         },

@@ -17,7 +17,7 @@ pub struct PullMechanism;
 
 static INFO: Info = Info {
     name: "pull",
-    summary: "one copy, out of memory that the source was written into",
+    summary: "the receiver copies from the sender's lent memory",
     calls: &["memfd_create", "mmap"],
     pairs: BETWEEN_PROCESSES,
     knobs: &[STREAM],

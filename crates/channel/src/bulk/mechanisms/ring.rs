@@ -21,13 +21,13 @@ pub struct RingMechanism;
 
 static INFO: Info = Info {
     name: "ring",
-    summary: "copy through a few slots of shared memory, both processes at once",
+    summary: "copy through slots of shared memory, both processes at once",
     calls: &["memfd_create", "futex"],
     pairs: BETWEEN_PROCESSES,
     knobs: &[
         Knob {
             name: "slot",
-            summary: "bytes of a slot, at most; a buffer that fits the ring fills every slot with its share",
+            summary: "maximum bytes of a slot; a buffer that fits the ring is divided among all slots",
             unit: Unit::Bytes,
             values: &[256 << 10, 16 << 10, 64 << 10, 1 << 20],
         },

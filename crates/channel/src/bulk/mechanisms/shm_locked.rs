@@ -22,13 +22,13 @@ pub struct ShmLocked;
 
 static INFO: Info = Info {
     name: "shm-locked",
-    summary: "copy into shared memory under a lock, and out of it under the same lock",
+    summary: "copy into shared memory and out of it under one lock",
     calls: &["memfd_create", "shmget", "shmat", "futex"],
     pairs: BETWEEN_PROCESSES,
     knobs: &[
         Knob {
             name: "chunk",
-            summary: "bytes that change hands at a time, 0 for all of them",
+            summary: "bytes passed on at a time, 0 for all of them",
             unit: Unit::Bytes,
             values: &[0, 256 << 10, 16 << 20],
         },
@@ -40,7 +40,7 @@ static INFO: Info = Info {
         },
         Knob {
             name: "fresh",
-            summary: "new shared memory for every buffer, as a program pays that sends one",
+            summary: "new shared memory for every buffer",
             unit: Unit::Count,
             values: &[0, 1],
         },

@@ -20,7 +20,7 @@ pub struct Snapshot;
 
 static INFO: Info = Info {
     name: "snapshot",
-    summary: "seal the memory for good and map it copy-on-write at the other side",
+    summary: "seal the memory forever and map it copy-on-write in the receiver",
     calls: &["memfd_create", "F_ADD_SEALS", "mmap"],
     pairs: BETWEEN_PROCESSES,
     knobs: &[STREAM],

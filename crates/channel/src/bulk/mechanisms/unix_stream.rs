@@ -11,7 +11,7 @@ use crate::shared::stop::unfit;
 
 pub(super) const SEND_BUFFER: Knob = Knob {
     name: "sndbuf",
-    summary: "bytes asked of the socket's send buffer, 0 for the kernel's default",
+    summary: "requested send buffer of the socket, 0 for the kernel's default",
     unit: Unit::Bytes,
     values: &[4 << 20, 0],
 };
@@ -25,7 +25,7 @@ static INFO: Info = Info {
         SEND_BUFFER,
         Knob {
             name: "piece",
-            summary: "most bytes of one call",
+            summary: "maximum bytes per call",
             unit: Unit::Bytes,
             values: &[1 << 20, 64 << 10],
         },

@@ -12,7 +12,7 @@ use crate::shared::stop::unfit;
 
 static INFO: Info = Info {
     name: "vmsplice-both",
-    summary: "vmsplice the source's pages into a pipe and vmsplice them out of it",
+    summary: "vmsplice pages of the source into a pipe and vmsplice from it",
     calls: &["vmsplice"],
     // The pipe contains the sender's own pages, but the receiver has copied them before it confirms
     // their arrival.
@@ -21,7 +21,7 @@ static INFO: Info = Info {
         pipe::PIPE,
         Knob {
             name: "piece",
-            summary: "most bytes of one call",
+            summary: "maximum bytes per call",
             unit: Unit::Bytes,
             values: &[1 << 20, 4096, 64 << 10],
         },

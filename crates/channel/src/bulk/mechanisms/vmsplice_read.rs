@@ -11,7 +11,7 @@ use crate::shared::stop::unfit;
 
 static INFO: Info = Info {
     name: "vmsplice-read",
-    summary: "vmsplice the source's pages into a pipe and read them out of it",
+    summary: "vmsplice pages of the source into a pipe and read from it",
     calls: &["vmsplice", "read"],
     // As in `vmsplice-both`: the receiver copies before it confirms.
     pairs: BETWEEN_PROCESSES,
@@ -19,7 +19,7 @@ static INFO: Info = Info {
         pipe::PIPE,
         Knob {
             name: "piece",
-            summary: "most bytes of one call",
+            summary: "maximum bytes per call",
             unit: Unit::Bytes,
             values: &[1 << 20, 4096, 64 << 10],
         },

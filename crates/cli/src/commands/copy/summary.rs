@@ -203,6 +203,20 @@ mod tests {
     }
 
     #[test]
+    fn a_summary_names_only_methods_that_moved_bytes() {
+        let share = |mechanism, bytes| MechanismShare {
+            mechanism,
+            tuning: Tuning::default(),
+            bytes,
+            files: 1,
+        };
+        let shares = vec![share("splice", 990), share("read-write", 10), share("reflink", 0)];
+        let report = TreeReport { files: 3, bytes: 1000, shares, ..TreeReport::default() };
+        let line = line(&report, true);
+        assert!(line.contains(" by splice (99 % of the data, otherwise by read-write)"), "{line}");
+    }
+
+    #[test]
     fn a_summary_names_what_changed_and_no_rate_of_a_few_bytes() {
         let none = TreeReport::default();
         let update =

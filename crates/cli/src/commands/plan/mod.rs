@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use std::fmt::Write;
 use std::time::Duration;
 use thalweg_core::{
-    Facts, Judgement, Kind, MECHANISMS, Pair, Plan, Request, Role, Unfit, Verdict,
+    Facts, Judgement, Kind, MECHANISMS, Pair, Plan, Request, Role, Tuning, Unfit, Verdict,
     bands::Band,
     mechanisms::LAST_RESORT,
     probe,
@@ -67,6 +67,7 @@ impl Subcommand for PlanArgs {
                 }
                 _ => details.answer(),
             };
+            text += &small_file_note(&facts, &request);
             text += &ends_text(&source, &sink, untried.as_ref());
             let _ = writeln!(text, "profile: {}", saved.describe());
             if self.verbose || plan.impossible.is_some() {
@@ -80,6 +81,21 @@ impl Subcommand for PlanArgs {
         }
         Ok(if plan.impossible.is_some() { Exit::Unsupported } else { Exit::Done })
     }
+}
+
+/// Returns a note on files that fit one buffer: `copy` reads and writes them without a plan.
+fn small_file_note(facts: &Facts, request: &Request) -> String {
+    let info = LAST_RESORT.info();
+    let buffer = info.knobs.first().map_or("", |knob| knob.name);
+    let most = info.bytes(&Tuning::default(), buffer) as u64;
+    let is_between_files = matches!((facts.source.kind, facts.sink.kind), (Kind::File, Kind::File));
+    let is_excluded = request.without.iter().any(|name| name == info.name);
+    let is_free = request.only.is_none() && request.asked_for.is_empty() && !is_excluded;
+    if !is_between_files || !is_free || facts.len.is_some_and(|len| len > most) {
+        return String::new();
+    }
+    let most = quantity::bytes(most);
+    format!("`thalweg copy` copies files of up to {most} with one read and one write.\n")
 }
 
 /// Returns the kernels by size for copies within memory, which need no system call: those that copy, and those that

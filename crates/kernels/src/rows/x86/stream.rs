@@ -154,7 +154,7 @@ unsafe fn fill_past<V: StreamStore>(dst: *mut u8, byte: u8, n: usize) {
 
 /// Returns a function that prefetches `ahead` bytes ahead, or does nothing if `ahead` is 0.
 #[inline(always)]
-fn as_told(ahead: usize) -> impl Fn(*const u8, usize) {
+fn at_distance(ahead: usize) -> impl Fn(*const u8, usize) {
     move |from, step| {
         if ahead != 0 {
             prefetch::<_MM_HINT_T0>(from.wrapping_add(ahead), step);
@@ -169,7 +169,7 @@ macro_rules! width {
         #[target_feature(enable = $features)]
         unsafe extern "C" fn $copy(dst: *mut u8, src: *const u8, n: usize) -> *mut u8 {
             // SAFETY: the same contract.
-            unsafe { copy_past::<$vector>(dst, src, n, as_told(prefetch_distance())) };
+            unsafe { copy_past::<$vector>(dst, src, n, at_distance(prefetch_distance())) };
             dst
         }
 
