@@ -8,6 +8,7 @@ use thalweg_core::{
     shown,
 };
 use thalweg_sys::{Errno, signal};
+use thalweg_tree::sync::DeleteRefusal;
 
 /// Name of standard input in messages.
 pub const INPUT: &str = "standard input";
@@ -156,5 +157,22 @@ pub fn advice(errno: Errno) -> &'static str {
         Errno::MFILE => "raise `ulimit -n`",
         Errno::STALE => "the server no longer knows the file; try again, or mount again",
         _ => "",
+    }
+}
+
+/// Returns what the user can do if nothing was deleted.
+pub fn advice_on_refusal(refused: &DeleteRefusal) -> &'static str {
+    match refused {
+        DeleteRefusal::EmptySource | DeleteRefusal::OtherDevice => {
+            "check that the source is mounted; --force deletes anyway"
+        }
+        DeleteRefusal::Failures(_) | DeleteRefusal::Unlisted(_) => {
+            "solve the errors and run the command again; --force deletes anyway"
+        }
+        DeleteRefusal::Vanished => "run the command again; --force deletes anyway",
+        DeleteRefusal::ContainsSource(_) => "exclude that directory, or use another destination",
+        DeleteRefusal::TooMany { .. } => {
+            "-n lists them; raise --max-delete, or use --force to delete them"
+        }
     }
 }

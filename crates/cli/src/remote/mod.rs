@@ -17,7 +17,9 @@ use crate::{
 };
 
 mod push;
+mod unsupported;
 pub use push::push;
+pub use unsupported::unsupported;
 
 const REMOTE: &str = "Other machines";
 
@@ -40,6 +42,8 @@ pub struct RemoteArgs {
 
 /// Options of ssh for a connection that carries data: no terminal, no forwarding.
 const SSH: [&str; 4] = ["ssh", "-Tx", "-oClearAllForwardings=yes", "-oPermitLocalCommand=no"];
+/// Precedes each changed entry that the other side reports on standard error.
+pub const CHANGE: &str = "= ";
 /// The program on the other machine.
 const PROGRAM: &str = "thalweg";
 
@@ -70,10 +74,13 @@ impl RemoteArgs {
         }
         command.extend(words.iter().map(OsString::from));
         let host = name.host.clone();
+        let has_changes = words.iter().any(|word| word == "--itemize");
         let has_answer = words.iter().any(|word| word == "--json");
         let lines = move |line: &str| {
             if has_answer && line.starts_with('{') {
                 print_line(line);
+            } else if let Some(change) = line.strip_prefix(CHANGE).filter(|_| has_changes) {
+                print_line(change);
             } else {
                 note(&format!("{host}: {line}"));
             }
@@ -81,10 +88,11 @@ impl RemoteArgs {
         Ok(RemoteCommand::new(command, name.host.clone(), Arc::new(lines)))
     }
 
-    /// Returns the connections to a server that serves `name` on the other machine.
-    pub fn channels(&self, name: &RemoteName) -> Result<Arc<Channels>, CommandFailure> {
+    /// Returns the connections to a server that serves `name` on the other machine. `hash`: the server sends hashes.
+    pub fn channels(&self, name: &RemoteName, hash: bool) -> Result<Arc<Channels>, CommandFailure> {
         let words = ["serve", "--stdio", "--hidden", "--follow=none", "--encoded"];
         let mut words = words.map(str::to_owned).to_vec();
+        words.extend(hash.then(|| "--hash".to_owned()));
         words.push(name.word());
         let most = self.connections.map_or(1, |number| number as usize);
         Ok(Channels::by_command(self.command(name, &words)?, most))

@@ -20,7 +20,7 @@ use crate::{
 use thalweg_testing::script;
 
 /// Runs a test over a plain command, and over ssh if an sshd can run.
-fn over_each(test: &str, check: impl Fn(&Scratch, &OtherMachine)) {
+pub fn over_each(test: &str, check: impl Fn(&Scratch, &OtherMachine)) {
     let scratch = Scratch::new();
     check(&scratch, &OtherMachine::by_script(scratch.path()));
     let scratch = Scratch::new();
@@ -30,7 +30,7 @@ fn over_each(test: &str, check: impl Fn(&Scratch, &OtherMachine)) {
 }
 
 /// Names that a shell, an option parser or a percent-decoder could misread.
-fn odd_names() -> Vec<OsString> {
+pub fn odd_names() -> Vec<OsString> {
     let names: [&[u8]; 14] = [
         b"a b",
         b"'",

@@ -2,7 +2,7 @@
 
 use std::{
     ffi::OsStr,
-    fs, iter,
+    fs,
     os::unix::ffi::OsStrExt,
     path::{Path, PathBuf},
 };
@@ -15,7 +15,7 @@ use crate::{
     commands::fetch::{FetchArgs, OverStream, fetch_over},
     exit::{CommandFailure, Exit},
     output::text::report,
-    remote::push,
+    remote::{self, push},
 };
 
 /// A copy between this machine and another one.
@@ -112,7 +112,7 @@ impl<'a> RemoteCopy<'a> {
             ..FetchArgs::defaults()
         };
         let from = format!("{}:{}", name.host, Path::new(&name.path).display());
-        let channels = args.remote.channels(name)?;
+        let channels = args.remote.channels(name, false)?;
         let into = self.name_of(Path::new(&name.path));
         fetch_over(&fetch, &OverStream { channels, from: &from, dst: self.destination, into })
     }
@@ -193,31 +193,5 @@ fn unsupported(args: &CopyArgs) -> Option<String> {
     if args.kept.preserve.strict {
         return Some("--preserve=xattr".to_owned());
     }
-    // Compares the printed fields, so that no new option is forgotten here.
-    let (given, usual) = (format!("{args:#?}"), format!("{:#?}", CopyArgs::default()));
-    let pairs = iter::zip(fields(&given), fields(&usual));
-    let mut used =
-        pairs.filter(|((name, given), (_, usual))| !SUPPORTED.contains(name) && given != usual);
-    let ((_, given), (_, usual)) = used.next()?;
-    let line = iter::zip(given.iter(), usual.iter()).find(|(given, usual)| given != usual)?;
-    let name = line.0.trim().split(':').next().unwrap_or_default();
-    Some(format!("--{}", name.replace('_', "-")))
-}
-
-/// Returns the fields of a pretty-printed struct: the name and the lines of each.
-fn fields(text: &str) -> Vec<(&str, Vec<&str>)> {
-    let mut fields: Vec<(&str, Vec<&str>)> = Vec::new();
-    for line in text.lines() {
-        match line.strip_prefix("    ").filter(|rest| !rest.starts_with([' ', '}', ')', ']'])) {
-            Some(field) => {
-                fields.push((field.split(':').next().unwrap_or_default(), vec![line]));
-            }
-            None => {
-                if let Some((_, lines)) = fields.last_mut() {
-                    lines.push(line);
-                }
-            }
-        }
-    }
-    fields
+    remote::unsupported(args, &CopyArgs::default(), &SUPPORTED)
 }
