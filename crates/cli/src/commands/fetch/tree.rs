@@ -329,9 +329,12 @@ impl TreeWatcher for TreeProgress {
             return;
         }
         let line = itemized::line(change);
-        self.meter().suspend(|| match self.is_stdio {
-            true => note(&format!("{}{line}", remote::CHANGE)),
-            false => print_line(&line),
+        self.meter().suspend(|| {
+            if self.is_stdio {
+                note(&format!("{}{line}", remote::CHANGE));
+            } else {
+                print_line(&line);
+            }
         });
     }
 

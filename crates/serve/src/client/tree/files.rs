@@ -85,6 +85,29 @@ pub fn has_other_bytes(differs: AttributeDifferences, by_time: bool) -> bool {
     differs.kind || differs.content || differs.size || by_time && differs.time
 }
 
+/// Compares a listed file with the existing entry of its name.
+pub fn compare(
+    there: &Stat,
+    size: u64,
+    attributes: &EntryAttributes,
+    directory: &TreeDirectory,
+) -> AttributeDifferences {
+    let EntryAttributes { mode, owner, mtime } = *attributes;
+    // A file of another user does not count as fetched by an earlier run.
+    let is_own =
+        owner.is_some_and(|(uid, _)| uid == there.st_uid) || is_own(directory.fd.as_fd(), there);
+    AttributeDifferences {
+        kind: FileType::from_raw_mode(there.st_mode) != FileType::RegularFile,
+        content: !is_own,
+        size: there.st_size as u64 != size,
+        time: (there.st_mtime, there.st_mtime_nsec as u32) != mtime,
+        mode: there.st_mode & 0o7777 != mode,
+        owner: owner.is_some_and(|(uid, _)| uid != there.st_uid),
+        group: owner.is_some_and(|(_, gid)| gid != there.st_gid),
+        ..AttributeDifferences::default()
+    }
+}
+
 /// An open file: one that receives its name when it is complete, or one that has its name in a staging directory.
 pub enum FileSink<'a> {
     Own(OwnedFd),
@@ -96,30 +119,6 @@ impl InstallPolicy {
     pub fn attributes(self, meta: &Meta) -> EntryAttributes {
         let owner = self.owner.then_some((meta.uid, meta.gid));
         EntryAttributes { mode: meta.mode, owner, mtime: (meta.mtime, meta.nanos) }
-    }
-
-    /// Compares a listed file with the existing entry of its name.
-    pub fn compare(
-        self,
-        there: &Stat,
-        size: u64,
-        attributes: &EntryAttributes,
-        directory: &TreeDirectory,
-    ) -> AttributeDifferences {
-        let EntryAttributes { mode, owner, mtime } = *attributes;
-        // A file of another user does not count as fetched by an earlier run.
-        let is_own = owner.is_some_and(|(uid, _)| uid == there.st_uid)
-            || is_own(directory.fd.as_fd(), there);
-        AttributeDifferences {
-            kind: FileType::from_raw_mode(there.st_mode) != FileType::RegularFile,
-            content: !is_own,
-            size: there.st_size as u64 != size,
-            time: (there.st_mtime, there.st_mtime_nsec as u32) != mtime,
-            mode: there.st_mode & 0o7777 != mode,
-            owner: owner.is_some_and(|(uid, _)| uid != there.st_uid),
-            group: owner.is_some_and(|(_, gid)| gid != there.st_gid),
-            ..AttributeDifferences::default()
-        }
     }
 
     /// Decides whether the file must be fetched. A file that is already present receives its attributes now.
@@ -138,7 +137,7 @@ impl InstallPolicy {
             if FileType::from_raw_mode(there.st_mode) == FileType::Directory {
                 return Err(FetchError::listed(OVER_DIRECTORY));
             }
-            let differs = self.compare(there, size, &attributes, &directory);
+            let differs = compare(there, size, &attributes, &directory);
             needs_hash_check = self.by_hash && !has_other_bytes(differs, false);
             if !self.by_hash && !has_other_bytes(differs, true) {
                 if !differs.any() {

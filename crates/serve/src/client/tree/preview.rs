@@ -12,7 +12,7 @@ use super::{
     change::EntryChange,
     directories::DirectoryCache,
     entry::{ListedEntry, ListedKind, ParsedLine, parse},
-    files::{InstallPolicy, OVER_DIRECTORY, has_other_bytes},
+    files::{InstallPolicy, OVER_DIRECTORY, compare, has_other_bytes},
     list::EntryList,
 };
 use crate::client::FetchError;
@@ -72,8 +72,7 @@ fn change_of(
         }
         (_, FileType::Directory) => Err(FetchError::listed(OVER_DIRECTORY)),
         (ListedKind::File { size, .. }, _) => {
-            let differs =
-                install.compare(&there, *size, &install.attributes(&entry.meta), &directory);
+            let differs = compare(&there, *size, &install.attributes(&entry.meta), &directory);
             Ok(if has_other_bytes(differs, true) {
                 Some(EntryChange::replaced(differs))
             } else {
