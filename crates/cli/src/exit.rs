@@ -71,17 +71,25 @@ pub struct CommandFailure {
     pub message: String,
     /// What the user can do next; empty if unknown.
     pub hint: String,
+    /// `true` if another machine does not have thalweg.
+    pub is_without_program: bool,
 }
 
 impl CommandFailure {
     /// Creates a failure with a message.
     pub fn new(exit: Exit, message: impl Into<String>) -> Self {
-        Self { exit, message: message.into(), hint: String::new() }
+        Self { exit, message: message.into(), hint: String::new(), is_without_program: false }
     }
 
     /// Sets the hint.
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = hint.into();
+        self
+    }
+
+    /// Marks the failure of a command that the other machine does not have.
+    pub fn of_program(mut self, code: Option<i32>) -> Self {
+        self.is_without_program = matches!(code, Some(126 | 127));
         self
     }
 

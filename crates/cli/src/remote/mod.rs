@@ -13,9 +13,10 @@ use thalweg_serve::{
 
 use crate::{
     exit::{CommandFailure, Exit},
-    output::text::{note, print_line},
+    output::text::{complain, note, print_line},
 };
 
+mod install;
 mod push;
 mod unsupported;
 pub use push::push;
@@ -35,6 +36,9 @@ pub struct RemoteArgs {
     /// Run this program on the other machine [default: thalweg]
     #[arg(long, value_name = "PATH")]
     pub remote_program: Option<OsString>,
+    /// Fail if the other machine has no thalweg, instead of copying this program to ~/.cache/thalweg there
+    #[arg(long)]
+    pub no_install: bool,
     /// Connections to the other machine at a time, when copying from it
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
     pub connections: Option<u32>,
@@ -55,19 +59,7 @@ impl RemoteArgs {
         name: &RemoteName,
         words: &[String],
     ) -> Result<RemoteCommand, CommandFailure> {
-        let host = OsStr::new(&name.host);
-        let mut command = match &self.rsh {
-            None => SSH.map(OsString::from).to_vec(),
-            Some(text) => split(text, "-e")?,
-        };
-        let mut is_placed = false;
-        for word in command.iter_mut().filter(|word| *word == "{}") {
-            host.clone_into(word);
-            is_placed = true;
-        }
-        if !is_placed {
-            command.push(host.to_owned());
-        }
+        let mut command = self.connection(name)?;
         match &self.remote_program {
             None => command.push(PROGRAM.into()),
             Some(text) => command.extend(split(text, "--remote-program")?),
@@ -86,6 +78,51 @@ impl RemoteArgs {
             }
         };
         Ok(RemoteCommand::new(command, name.host.clone(), Arc::new(lines)))
+    }
+
+    /// Runs a copy. If the other machine has no thalweg, copies this program there and runs the copy again.
+    pub fn with_program(
+        &self,
+        name: &RemoteName,
+        copy: impl Fn(&Self) -> Result<Exit, CommandFailure>,
+    ) -> Result<Exit, CommandFailure> {
+        match copy(self) {
+            Err(failure)
+                if failure.is_without_program
+                    && !self.no_install
+                    && self.remote_program.is_none() =>
+            {
+                let words = self.connection(name)?;
+                match install::install(&name.host, &words) {
+                    Ok(program) => {
+                        copy(&Self { remote_program: Some(program.into()), ..self.clone() })
+                    }
+                    Err(reason) => {
+                        complain(&reason.message);
+                        Err(failure)
+                    }
+                }
+            }
+            ended => ended,
+        }
+    }
+
+    /// Returns the words of the command that connects.
+    fn connection(&self, name: &RemoteName) -> Result<Vec<OsString>, CommandFailure> {
+        let host = OsStr::new(&name.host);
+        let mut command = match &self.rsh {
+            None => SSH.map(OsString::from).to_vec(),
+            Some(text) => split(text, "-e")?,
+        };
+        let mut is_placed = false;
+        for word in command.iter_mut().filter(|word| *word == "{}") {
+            host.clone_into(word);
+            is_placed = true;
+        }
+        if !is_placed {
+            command.push(host.to_owned());
+        }
+        Ok(command)
     }
 
     /// Returns the connections to a server that serves `name` on the other machine. `hash`: the server sends hashes.

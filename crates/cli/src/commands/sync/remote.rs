@@ -9,7 +9,7 @@ use crate::{
     args::MethodArgs,
     commands::fetch::{FetchArgs, OverStream, fetch_over},
     exit::{CommandFailure, Exit},
-    remote::{push, unsupported},
+    remote::{RemoteArgs, push, unsupported},
 };
 
 /// The fields of [`SyncArgs`] that a sync between machines uses.
@@ -47,14 +47,25 @@ pub fn run(args: &SyncArgs) -> Result<Option<Exit>, CommandFailure> {
         return Err(usage(format!("{option} cannot be used with another machine")));
     }
     match (from, to) {
-        (Some(from), None) => pull(args, from, destination).map(Some),
-        (None, Some(to)) => push_to(args, source, to).map(Some),
+        (Some(from), None) => {
+            let pull = |remote: &RemoteArgs| pull(args, remote, from, destination);
+            args.remote.with_program(from, pull).map(Some)
+        }
+        (None, Some(to)) => {
+            let push = |remote: &RemoteArgs| push_to(args, remote, source, to);
+            args.remote.with_program(to, push).map(Some)
+        }
         _ => Err(usage("source and destination are both on other machines".to_owned())
             .hint("run thalweg on one of them")),
     }
 }
 
-fn pull(args: &SyncArgs, name: &RemoteName, destination: &Path) -> Result<Exit, CommandFailure> {
+fn pull(
+    args: &SyncArgs,
+    remote: &RemoteArgs,
+    name: &RemoteName,
+    destination: &Path,
+) -> Result<Exit, CommandFailure> {
     let fetch = FetchArgs {
         archive: true,
         all_links: true,
@@ -73,11 +84,16 @@ fn pull(args: &SyncArgs, name: &RemoteName, destination: &Path) -> Result<Exit, 
         ..FetchArgs::defaults()
     };
     let from = format!("{}:{}", name.host, Path::new(&name.path).display());
-    let channels = args.remote.channels(name, args.checksum)?;
+    let channels = remote.channels(name, args.checksum)?;
     fetch_over(&fetch, &OverStream { channels, from: &from, dst: destination, into: None })
 }
 
-fn push_to(args: &SyncArgs, source: &Path, name: &RemoteName) -> Result<Exit, CommandFailure> {
+fn push_to(
+    args: &SyncArgs,
+    remote: &RemoteArgs,
+    source: &Path,
+    name: &RemoteName,
+) -> Result<Exit, CommandFailure> {
     let failed =
         |error: &std::io::Error| CommandFailure::of_io("stat", &shown(source).to_string(), error);
     if !fs::metadata(source).map_err(|error| failed(&error))?.is_dir() {
@@ -105,7 +121,7 @@ fn push_to(args: &SyncArgs, source: &Path, name: &RemoteName) -> Result<Exit, Co
     words.push(format!("--fsync={}", args.durable.name()));
     words.push(format!("--from={from}"));
     words.push(name.word());
-    push(&args.remote.command(name, &words)?, source, &MethodArgs::default(), args.limit)
+    push(&remote.command(name, &words)?, source, &MethodArgs::default(), args.limit)
 }
 
 /// Returns `true` if the summary is printed.
