@@ -8,6 +8,7 @@ use thalweg_core::{
     shown,
 };
 use thalweg_sys::{Errno, signal};
+use thalweg_tree::sync::DeleteRefusal;
 
 /// Name of standard input in messages.
 pub const INPUT: &str = "standard input";
@@ -70,17 +71,25 @@ pub struct CommandFailure {
     pub message: String,
     /// What the user can do next; empty if unknown.
     pub hint: String,
+    /// `true` if another machine does not have thalweg.
+    pub is_without_program: bool,
 }
 
 impl CommandFailure {
     /// Creates a failure with a message.
     pub fn new(exit: Exit, message: impl Into<String>) -> Self {
-        Self { exit, message: message.into(), hint: String::new() }
+        Self { exit, message: message.into(), hint: String::new(), is_without_program: false }
     }
 
     /// Sets the hint.
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = hint.into();
+        self
+    }
+
+    /// Marks the failure of a command that the other machine does not have.
+    pub fn of_program(mut self, code: Option<i32>) -> Self {
+        self.is_without_program = matches!(code, Some(126 | 127));
         self
     }
 
@@ -156,5 +165,22 @@ pub fn advice(errno: Errno) -> &'static str {
         Errno::MFILE => "raise `ulimit -n`",
         Errno::STALE => "the server no longer knows the file; try again, or mount again",
         _ => "",
+    }
+}
+
+/// Returns what the user can do if nothing was deleted.
+pub fn advice_on_refusal(refused: &DeleteRefusal) -> &'static str {
+    match refused {
+        DeleteRefusal::EmptySource | DeleteRefusal::OtherDevice => {
+            "check that the source is mounted; --force deletes anyway"
+        }
+        DeleteRefusal::Failures(_) | DeleteRefusal::Unlisted(_) => {
+            "solve the errors and run the command again; --force deletes anyway"
+        }
+        DeleteRefusal::Vanished => "run the command again; --force deletes anyway",
+        DeleteRefusal::ContainsSource(_) => "exclude that directory, or use another destination",
+        DeleteRefusal::TooMany { .. } => {
+            "-n lists them; raise --max-delete, or use --force to delete them"
+        }
     }
 }

@@ -86,6 +86,7 @@ fn tree(target: &FetchUrl, place: &Path, options: &FetchOptions) {
         files: options.clone(),
         jobs: 2,
         all_links: false,
+        sync: None,
         owner: false,
         by_hash: options.verify,
         most_list: 1 << 20,

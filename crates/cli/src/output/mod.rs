@@ -2,7 +2,7 @@
 
 pub mod answer;
 pub mod csv;
-
+pub mod itemized;
 pub mod paint;
 pub mod pairs;
 pub mod ratio;

@@ -13,11 +13,14 @@ use thalweg_serve::{
 
 use crate::{
     exit::{CommandFailure, Exit},
-    output::text::{note, print_line},
+    output::text::{complain, note, print_line},
 };
 
+mod install;
 mod push;
+mod unsupported;
 pub use push::push;
+pub use unsupported::unsupported;
 
 const REMOTE: &str = "Other machines";
 
@@ -33,6 +36,9 @@ pub struct RemoteArgs {
     /// Run this program on the other machine [default: thalweg]
     #[arg(long, value_name = "PATH")]
     pub remote_program: Option<OsString>,
+    /// Fail if the other machine has no thalweg, instead of copying this program to ~/.cache/thalweg there
+    #[arg(long)]
+    pub no_install: bool,
     /// Connections to the other machine at a time, when copying from it
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
     pub connections: Option<u32>,
@@ -40,6 +46,8 @@ pub struct RemoteArgs {
 
 /// Options of ssh for a connection that carries data: no terminal, no forwarding.
 const SSH: [&str; 4] = ["ssh", "-Tx", "-oClearAllForwardings=yes", "-oPermitLocalCommand=no"];
+/// Precedes each changed entry that the other side reports on standard error.
+pub const CHANGE: &str = "= ";
 /// The program on the other machine.
 const PROGRAM: &str = "thalweg";
 
@@ -51,6 +59,56 @@ impl RemoteArgs {
         name: &RemoteName,
         words: &[String],
     ) -> Result<RemoteCommand, CommandFailure> {
+        let mut command = self.connection(name)?;
+        match &self.remote_program {
+            None => command.push(PROGRAM.into()),
+            Some(text) => command.extend(split(text, "--remote-program")?),
+        }
+        command.extend(words.iter().map(OsString::from));
+        let host = name.host.clone();
+        let has_changes = words.iter().any(|word| word == "--itemize");
+        let has_answer = words.iter().any(|word| word == "--json");
+        let lines = move |line: &str| {
+            if has_answer && line.starts_with('{') {
+                print_line(line);
+            } else if let Some(change) = line.strip_prefix(CHANGE).filter(|_| has_changes) {
+                print_line(change);
+            } else {
+                note(&format!("{host}: {line}"));
+            }
+        };
+        Ok(RemoteCommand::new(command, name.host.clone(), Arc::new(lines)))
+    }
+
+    /// Runs a copy. If the other machine has no thalweg, copies this program there and runs the copy again.
+    pub fn with_program(
+        &self,
+        name: &RemoteName,
+        copy: impl Fn(&Self) -> Result<Exit, CommandFailure>,
+    ) -> Result<Exit, CommandFailure> {
+        match copy(self) {
+            Err(failure)
+                if failure.is_without_program
+                    && !self.no_install
+                    && self.remote_program.is_none() =>
+            {
+                let words = self.connection(name)?;
+                match install::install(&name.host, &words) {
+                    Ok(program) => {
+                        copy(&Self { remote_program: Some(program.into()), ..self.clone() })
+                    }
+                    Err(reason) => {
+                        complain(&reason.message);
+                        Err(failure)
+                    }
+                }
+            }
+            ended => ended,
+        }
+    }
+
+    /// Returns the words of the command that connects.
+    fn connection(&self, name: &RemoteName) -> Result<Vec<OsString>, CommandFailure> {
         let host = OsStr::new(&name.host);
         let mut command = match &self.rsh {
             None => SSH.map(OsString::from).to_vec(),
@@ -64,27 +122,14 @@ impl RemoteArgs {
         if !is_placed {
             command.push(host.to_owned());
         }
-        match &self.remote_program {
-            None => command.push(PROGRAM.into()),
-            Some(text) => command.extend(split(text, "--remote-program")?),
-        }
-        command.extend(words.iter().map(OsString::from));
-        let host = name.host.clone();
-        let has_answer = words.iter().any(|word| word == "--json");
-        let lines = move |line: &str| {
-            if has_answer && line.starts_with('{') {
-                print_line(line);
-            } else {
-                note(&format!("{host}: {line}"));
-            }
-        };
-        Ok(RemoteCommand::new(command, name.host.clone(), Arc::new(lines)))
+        Ok(command)
     }
 
-    /// Returns the connections to a server that serves `name` on the other machine.
-    pub fn channels(&self, name: &RemoteName) -> Result<Arc<Channels>, CommandFailure> {
+    /// Returns the connections to a server that serves `name` on the other machine. `hash`: the server sends hashes.
+    pub fn channels(&self, name: &RemoteName, hash: bool) -> Result<Arc<Channels>, CommandFailure> {
         let words = ["serve", "--stdio", "--hidden", "--follow=none", "--encoded"];
         let mut words = words.map(str::to_owned).to_vec();
+        words.extend(hash.then(|| "--hash".to_owned()));
         words.push(name.word());
         let most = self.connections.map_or(1, |number| number as usize);
         Ok(Channels::by_command(self.command(name, &words)?, most))

@@ -50,7 +50,7 @@ pub fn push(
         Some(4) => Err(CommandFailure::new(Exit::Unsupported, "")),
         code => {
             let why = thalweg_serve::client::in_words(status);
-            Err(failed(format!("{}: {why}", shown(host))).hint(hint(host, code)))
+            Err(failed(format!("{}: {why}", shown(host))).hint(hint(host, code)).of_program(code))
         }
     }
 }

@@ -43,6 +43,7 @@ mod power_cut;
 mod random_trees;
 mod refused_attributes;
 mod remote_copies;
+mod remote_syncs;
 mod rereads;
 mod restarts;
 mod resumes;

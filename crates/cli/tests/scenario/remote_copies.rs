@@ -20,7 +20,7 @@ use crate::{
 use thalweg_testing::script;
 
 /// Runs a test over a plain command, and over ssh if an sshd can run.
-fn over_each(test: &str, check: impl Fn(&Scratch, &OtherMachine)) {
+pub fn over_each(test: &str, check: impl Fn(&Scratch, &OtherMachine)) {
     let scratch = Scratch::new();
     check(&scratch, &OtherMachine::by_script(scratch.path()));
     let scratch = Scratch::new();
@@ -30,7 +30,7 @@ fn over_each(test: &str, check: impl Fn(&Scratch, &OtherMachine)) {
 }
 
 /// Names that a shell, an option parser or a percent-decoder could misread.
-fn odd_names() -> Vec<OsString> {
+pub fn odd_names() -> Vec<OsString> {
     let names: [&[u8]; 14] = [
         b"a b",
         b"'",
@@ -308,6 +308,49 @@ fn a_server_on_standard_input_and_output_works_on_pipes_sockets_and_files() {
         let said = String::from_utf8_lossy(&ran.stdout).into_owned();
         assert!(said.starts_with("HTTP/1.1 4"), "{path}: {said}");
     }
+}
+
+#[test]
+fn a_machine_without_thalweg_receives_it_once_unless_that_is_forbidden() {
+    over_each("a_machine_without_thalweg_receives_it_once", |scratch, machine| {
+        let root = scratch.folder("src");
+        bytes::write(&root.join("f"), 1, 10);
+        // The directory of the binary under test is not in the other side's path.
+        let plain = scratch.join("plain");
+        let text = fs::read_to_string(&machine.rsh).unwrap();
+        let bin = Path::new(env!("CARGO_BIN_EXE_thalweg")).parent().unwrap();
+        script(&plain, &text.replace(&bin.display().to_string(), "/nowhere"));
+        let copy = |words: &[&str]| {
+            let mut command = thalweg();
+            command.arg("copy").arg("-e").arg(&plain).args(words);
+            command
+        };
+        let there = scratch.join("there");
+        let ran = run(copy(&["-a", "--no-install"]).arg(&root).arg(machine.at(&there)));
+        ran.expect(1).expect_said("hint: install thalweg on");
+        let cache = scratch.join(".cache/thalweg");
+        assert!(!cache.exists() && !there.exists());
+        let ran = run(copy(&["-a"]).arg(&root).arg(machine.at(&there))).expect(0);
+        ran.expect_said("copying thalweg to ~/.cache/thalweg");
+        are_equal(&root, &there);
+        let [version] = &names(&cache)[..] else { panic!("{:?}", names(&cache)) };
+        assert_eq!(names(&cache.join(version)), ["thalweg"]);
+        let mode = |path: &Path| path.metadata().unwrap().mode() & 0o777;
+        assert_eq!((mode(&cache), mode(&cache.join(version).join("thalweg"))), (0o700, 0o700));
+        // The next one finds it.
+        let ran = run(copy(&["-a"]).arg(machine.at(&root)).arg(scratch.join("here"))).expect(0);
+        assert!(!ran.stderr.contains("copying thalweg"), "{}", ran.stderr);
+        are_equal(&root, &scratch.join("here"));
+        // A program that does not run there gets no name.
+        fs::remove_dir_all(&cache).unwrap();
+        let text = fs::read_to_string(&plain).unwrap();
+        script(&plain, &text.replace("#!/bin/sh\n", "#!/bin/sh\nulimit -f 100\n"));
+        let ran = run(copy(&["-a"]).arg(machine.at(&root)).arg(scratch.join("other")));
+        if machine.host == "elsewhere" {
+            ran.expect(1).expect_said("cannot install thalweg");
+            assert!(names(&cache).iter().all(|name| names(&cache.join(name)).is_empty()));
+        }
+    });
 }
 
 #[test]

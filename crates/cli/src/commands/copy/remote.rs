@@ -2,7 +2,7 @@
 
 use std::{
     ffi::OsStr,
-    fs, iter,
+    fs,
     os::unix::ffi::OsStrExt,
     path::{Path, PathBuf},
 };
@@ -15,7 +15,7 @@ use crate::{
     commands::fetch::{FetchArgs, OverStream, fetch_over},
     exit::{CommandFailure, Exit},
     output::text::report,
-    remote::push,
+    remote::{self, RemoteArgs, push},
 };
 
 /// A copy between this machine and another one.
@@ -90,13 +90,17 @@ impl<'a> RemoteCopy<'a> {
                     let why = format!("{}: not a directory", quoted(self.destination));
                     return Err(CommandFailure::new(Exit::Usage, why));
                 }
-                one_by_one(names, |name| self.pull(name))
+                one_by_one(names, |name| {
+                    self.args.remote.with_program(name, |remote| self.pull(remote, name))
+                })
             }
-            Direction::Push(name, sources) => one_by_one(sources, |source| self.push(name, source)),
+            Direction::Push(name, sources) => one_by_one(sources, |source| {
+                self.args.remote.with_program(name, |remote| self.push(remote, name, source))
+            }),
         }
     }
 
-    fn pull(&self, name: &RemoteName) -> Result<Exit, CommandFailure> {
+    fn pull(&self, remote: &RemoteArgs, name: &RemoteName) -> Result<Exit, CommandFailure> {
         let args = self.args;
         let fetch = FetchArgs {
             recursive: args.recursive,
@@ -112,12 +116,17 @@ impl<'a> RemoteCopy<'a> {
             ..FetchArgs::defaults()
         };
         let from = format!("{}:{}", name.host, Path::new(&name.path).display());
-        let channels = args.remote.channels(name)?;
+        let channels = remote.channels(name, false)?;
         let into = self.name_of(Path::new(&name.path));
         fetch_over(&fetch, &OverStream { channels, from: &from, dst: self.destination, into })
     }
 
-    fn push(&self, name: &RemoteName, source: &Path) -> Result<Exit, CommandFailure> {
+    fn push(
+        &self,
+        remote: &RemoteArgs,
+        name: &RemoteName,
+        source: &Path,
+    ) -> Result<Exit, CommandFailure> {
         let args = self.args;
         let is_tree = args.recursive || args.kept.archive;
         let failed = |error: &std::io::Error| {
@@ -150,7 +159,7 @@ impl<'a> RemoteCopy<'a> {
         words.extend(args.jobs.map(|jobs| option("jobs", &jobs.to_string())));
         words.push(option("fsync", args.durable.name()));
         words.push(name.word());
-        push(&args.remote.command(name, &words)?, source, &args.choice, args.limit)
+        push(&remote.command(name, &words)?, source, &args.choice, args.limit)
     }
 
     /// Returns the name that a source receives in an existing directory. `None` if its contents are copied into the directory
@@ -193,31 +202,5 @@ fn unsupported(args: &CopyArgs) -> Option<String> {
     if args.kept.preserve.strict {
         return Some("--preserve=xattr".to_owned());
     }
-    // Compares the printed fields, so that no new option is forgotten here.
-    let (given, usual) = (format!("{args:#?}"), format!("{:#?}", CopyArgs::default()));
-    let pairs = iter::zip(fields(&given), fields(&usual));
-    let mut used =
-        pairs.filter(|((name, given), (_, usual))| !SUPPORTED.contains(name) && given != usual);
-    let ((_, given), (_, usual)) = used.next()?;
-    let line = iter::zip(given.iter(), usual.iter()).find(|(given, usual)| given != usual)?;
-    let name = line.0.trim().split(':').next().unwrap_or_default();
-    Some(format!("--{}", name.replace('_', "-")))
-}
-
-/// Returns the fields of a pretty-printed struct: the name and the lines of each.
-fn fields(text: &str) -> Vec<(&str, Vec<&str>)> {
-    let mut fields: Vec<(&str, Vec<&str>)> = Vec::new();
-    for line in text.lines() {
-        match line.strip_prefix("    ").filter(|rest| !rest.starts_with([' ', '}', ')', ']'])) {
-            Some(field) => {
-                fields.push((field.split(':').next().unwrap_or_default(), vec![line]));
-            }
-            None => {
-                if let Some((_, lines)) = fields.last_mut() {
-                    lines.push(line);
-                }
-            }
-        }
-    }
-    fields
+    remote::unsupported(args, &CopyArgs::default(), &SUPPORTED)
 }

@@ -48,6 +48,21 @@ pub struct FetchArgs {
     /// If DST is a directory, fetch into this entry of it (--stdio)
     #[arg(long, value_name = "NAME", requires = "stdio")]
     pub into: Option<OsString>,
+    /// Make DST equal to the source, and count the changes (--stdio)
+    #[arg(long, requires = "stdio")]
+    pub sync: bool,
+    /// Delete entries of DST that the source does not have (--sync); --force overrides refusals
+    #[arg(long, requires = "sync")]
+    pub delete: bool,
+    /// Delete nothing if more entries would go (--delete)
+    #[arg(long, value_name = "N", requires = "delete")]
+    pub max_delete: Option<u64>,
+    /// Print each change (--sync)
+    #[arg(long, requires = "sync")]
+    pub itemize: bool,
+    /// Change nothing, and report what would change (--sync)
+    #[arg(long, requires = "sync")]
+    pub dry_run: bool,
     /// Create symbolic links that may point outside of DST, too (-r)
     #[arg(long)]
     pub all_links: bool,

@@ -357,7 +357,8 @@ fn failure(error: &FetchError, what: &str) -> CommandFailure {
         }
         FetchError::Remote { host, code, .. } => {
             let message = error.to_string();
-            return CommandFailure::new(exit, message).hint(remote::hint(host, *code));
+            let hint = remote::hint(host, *code);
+            return CommandFailure::new(exit, message).hint(hint).of_program(*code);
         }
         _ => "",
     };

@@ -69,6 +69,10 @@ pub fn fetch_over(args: &FetchArgs, over: &OverStream<'_>) -> Result<Exit, Comma
             let why = format!("{what}is a directory");
             return Err(CommandFailure::new(Exit::Failed, why).hint("use -r or -a"));
         }
+        PeerRoot::File(_) if args.sync => {
+            let why = format!("{what}not a directory");
+            return Err(CommandFailure::new(Exit::Usage, why).hint("use `thalweg copy` for a file"));
+        }
         PeerRoot::Directory => return tree::fetch_into(args, &target, &path, files),
         PeerRoot::File(file) => file,
     };

@@ -11,21 +11,22 @@ use std::{
 use thalweg_core::{Cancelled, Report, Side, failed::quoted, shown};
 use thalweg_serve::client::{
     FetchError, FetchOptions, FetchUrl,
-    tree::{Missed, TreeDestination, TreeFetched, TreeOptions, TreeWatcher, fetch_tree},
+    tree::{Missed, TreeDestination, TreeFetched, TreeOptions, TreeSync, TreeWatcher, fetch_tree},
 };
-use thalweg_tree::{Progress, Total};
+use thalweg_tree::{Progress, SyncChange, Total, sync::DeleteOptions};
 
 use super::{AGAIN, FetchArgs, by, failure, with_next};
 use crate::{
-    exit::{CommandFailure, Exit, advice},
+    exit::{CommandFailure, Exit, advice, advice_on_refusal},
     interrupt,
     output::{
-        answer::{JsonAnswer, TreeAnswer},
-        quantity,
+        answer::{JsonAnswer, SyncAnswer, TreeAnswer},
+        itemized, quantity,
         summary_words::{count, grouped, time_and_rate},
-        text::{answer_beside, complain, keep, note, print},
+        text::{answer_beside, complain, keep, note, print, print_line},
     },
     progress::ProgressMeter,
+    remote,
 };
 
 /// Fetches the directory at the URL.
@@ -71,6 +72,7 @@ pub fn fetch_into(
         all_links: args.all_links,
         by_hash: args.hash,
         most_list: args.max_list,
+        sync: args.sync.then(|| sync(args, path)),
     };
     let begun = |error: FetchError| begun(&error, target, path);
     let place = TreeDestination::open(path).map_err(begun)?;
@@ -88,6 +90,14 @@ pub fn fetch_into(
             Err(failure)
         }
     }
+}
+
+/// Returns the rules of a sync.
+fn sync(args: &FetchArgs, path: &Path) -> TreeSync {
+    let delete =
+        DeleteOptions { most: args.max_delete, force: args.force, ..DeleteOptions::default() };
+    let delete = args.delete.then_some(delete);
+    TreeSync { delete, dry_run: args.dry_run, path: path.to_owned() }
 }
 
 fn begun(error: &FetchError, target: &FetchUrl, path: &Path) -> CommandFailure {
@@ -127,7 +137,8 @@ fn ended(args: &FetchArgs, path: &Path, fetched: &TreeFetched) -> Result<Exit, C
             left_out: fetched.left_out,
         };
         let answer = JsonAnswer::of(&fetched.report);
-        let answer = JsonAnswer { files: fetched.files, tree: Some(tree), error, ..answer };
+        let sync = args.sync.then(|| sync_answer(fetched));
+        let answer = JsonAnswer { files: fetched.files, tree: Some(tree), sync, error, ..answer };
         show(args, &answer);
     }
     if fetched.halted.is_none()
@@ -135,7 +146,12 @@ fn ended(args: &FetchArgs, path: &Path, fetched: &TreeFetched) -> Result<Exit, C
         && !args.shown.quiet
         && (args.verbose || !args.shown.json)
     {
-        note(&words(fetched, path, args.verbose));
+        let words = if args.sync {
+            sync_words(fetched, args.dry_run)
+        } else {
+            words(fetched, path, args.verbose)
+        };
+        note(&words);
     }
     failure.map_or(Ok(Exit::Done), Err)
 }
@@ -170,7 +186,7 @@ fn left(path: &Path, fetched: &TreeFetched) -> Option<CommandFailure> {
     }
     let (missed, left_out) = (fetched.missed_count, fetched.left_out);
     if missed + left_out == 0 {
-        return None;
+        return undeleted(path, fetched);
     }
     let mut parts = Vec::new();
     if missed > 0 {
@@ -188,6 +204,54 @@ fn left(path: &Path, fetched: &TreeFetched) -> Option<CommandFailure> {
     } else {
         CommandFailure::new(Exit::Failed, text)
     })
+}
+
+/// Returns the failure of a deletion; `None` if everything was deleted, or nothing should be.
+fn undeleted(path: &Path, fetched: &TreeFetched) -> Option<CommandFailure> {
+    let deletion = fetched.deletion.as_ref()?;
+    if let Some(refused) = &deletion.refused {
+        let why = format!("{}: nothing was deleted: {refused}", quoted(path));
+        return Some(CommandFailure::new(Exit::Failed, why).hint(advice_on_refusal(refused)));
+    }
+    if deletion.halted.is_some() {
+        return Some(interrupt::failure("not everything was deleted").hint(AGAIN));
+    }
+    let failed = deletion.errors.len() as u64;
+    (failed > 0).then(|| {
+        let entries = quantity::count(failed, "entry", "entries");
+        let why = format!("{}: {entries} could not be deleted", quoted(path));
+        CommandFailure::new(Exit::Failed, why)
+    })
+}
+
+/// Returns text such as `12 new, 3 changed, 1 deleted, 4,005 unchanged; 1.2 GiB in 3.0 s`.
+fn sync_words(fetched: &TreeFetched, dry_run: bool) -> String {
+    let SyncAnswer { created, changed, deleted, unchanged, failed, .. } = sync_answer(fetched);
+    let counts =
+        [(created, "new"), (changed, "changed"), (deleted, "deleted"), (unchanged, "unchanged")];
+    let mut text = counts.map(|(number, what)| format!("{} {what}", grouped(number))).join(", ");
+    if failed > 0 {
+        let _ = write!(text, ", {} failed", grouped(failed));
+    }
+    if dry_run {
+        return text + " (dry run)";
+    }
+    let report = &fetched.report;
+    let took = quantity::duration(report.wall);
+    format!("{text}; {} in {took}", quantity::bytes(report.bytes))
+}
+
+fn sync_answer(fetched: &TreeFetched) -> SyncAnswer {
+    let deletion = fetched.deletion.as_ref();
+    let refused = deletion.and_then(|deletion| deletion.refused.as_ref());
+    SyncAnswer {
+        created: fetched.created,
+        changed: fetched.changed,
+        deleted: deletion.map_or(0, |deletion| deletion.deleted),
+        unchanged: fetched.unchanged,
+        failed: fetched.missed_count,
+        refused: refused.map(ToString::to_string),
+    }
 }
 
 /// Returns text such as `12 files, 3 links fetched into 'photos' (1.2 GiB) in 4.0 s, 300.0 MiB/s, 80 unchanged`.
@@ -224,13 +288,21 @@ fn files(number: u64) -> String {
 struct TreeProgress {
     meter: Mutex<ProgressMeter>,
     is_quiet: bool,
+    itemizes: bool,
+    /// `true` if standard output is the connection.
+    is_stdio: bool,
 }
 
 impl TreeProgress {
     fn new(args: &FetchArgs) -> Self {
         let mut meter = ProgressMeter::new(args.shown, None, None);
         meter.listen();
-        Self { meter: Mutex::new(meter), is_quiet: args.shown.quiet }
+        Self {
+            meter: Mutex::new(meter),
+            is_quiet: args.shown.quiet,
+            itemizes: args.itemize,
+            is_stdio: args.stdio,
+        }
     }
 
     fn finish(&self) {
@@ -250,6 +322,20 @@ impl TreeWatcher for TreeProgress {
     fn progress(&self, now: Progress) -> Result<(), Cancelled> {
         self.meter().show_tree(now);
         interrupt::check()
+    }
+
+    fn changed(&self, change: &SyncChange<'_>) {
+        if !self.itemizes {
+            return;
+        }
+        let line = itemized::line(change);
+        self.meter().suspend(|| {
+            if self.is_stdio {
+                note(&format!("{}{line}", remote::CHANGE));
+            } else {
+                print_line(&line);
+            }
+        });
     }
 
     fn check_cancelled(&self) -> Result<(), Cancelled> {

@@ -4,7 +4,10 @@ use clap::{ArgAction, Args};
 use std::{ffi::OsString, path::PathBuf};
 use thalweg_core::quantity::parse_rate;
 
-use crate::args::{FsyncArgs, ProgressArgs};
+use crate::{
+    args::{FsyncArgs, ProgressArgs},
+    remote::RemoteArgs,
+};
 
 const DELETION: &str = "Deletion";
 const FILTERS: &str = "Filters";
@@ -22,6 +25,9 @@ const SPEED: &str = "Speed";
 /// Nothing is deleted without --delete. Deletion starts after everything else succeeded. thalweg refuses to delete if
 /// SRC is empty, if an entry failed, if a directory of SRC cannot be listed or vanished, if SRC is on another file system
 /// than at the last --delete, or if more than --max-delete entries would go. --force overrides this.
+///
+/// SRC or DST may be on another machine, HOST:PATH. thalweg then connects with ssh, and keeps neither hard links nor
+/// extended attributes.
 ///
 /// A directory is replaced by a file only with --delete. With several SRC, --delete applies inside their copies only.
 #[derive(Args, Debug, Default)]
@@ -102,6 +108,8 @@ pub struct SyncArgs {
     #[arg(value_parser = parse_rate, help_heading = SPEED, visible_alias = "bwlimit")]
     pub limit: Option<u64>,
 
+    #[command(flatten)]
+    pub remote: RemoteArgs,
     #[command(flatten)]
     pub shown: ProgressArgs,
 }

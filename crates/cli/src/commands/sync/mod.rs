@@ -4,7 +4,7 @@ use std::{path::PathBuf, sync::Arc, time::Duration};
 use thalweg_core::{quantity, shown};
 use thalweg_tree::{
     CopyOptions, Dereference, Error, Halt, Hash, Preserve,
-    sync::{DeleteOptions, DeleteRefusal, SyncOptions, SyncReport, sync},
+    sync::{DeleteOptions, SyncOptions, SyncReport, sync},
 };
 
 use super::{
@@ -12,7 +12,7 @@ use super::{
     copy::{CopyArgs, CopyWatcher, FilterArgs, answer_of, patterns_of},
 };
 use crate::{
-    exit::{CommandFailure, Exit},
+    exit::{CommandFailure, Exit, advice_on_refusal},
     interrupt,
     output::{
         answer::{JsonAnswer, SyncAnswer},
@@ -24,7 +24,7 @@ use crate::{
 };
 
 mod args;
-mod itemized;
+mod remote;
 mod watcher;
 
 pub use args::SyncArgs;
@@ -36,6 +36,9 @@ impl Subcommand for SyncArgs {
     }
 
     fn run(&self, _color: bool) -> Result<Exit, CommandFailure> {
+        if let Some(exit) = remote::run(self)? {
+            return Ok(exit);
+        }
         interrupt::catch();
         let options = options(self)?;
         let mut sources = self.paths.clone();
@@ -156,29 +159,12 @@ fn exit(report: &SyncReport, destination: &PathBuf) -> Result<Exit, CommandFailu
     }
     if let Some(refused) = report.deletion.as_ref().and_then(|deletion| deletion.refused.as_ref()) {
         let why = format!("'{}': nothing was deleted: {refused}", shown(destination));
-        return Err(CommandFailure::new(Exit::Failed, why).hint(advice(refused)));
+        return Err(CommandFailure::new(Exit::Failed, why).hint(advice_on_refusal(refused)));
     }
     match (tree.error_count, tree.changed) {
         (0, 0) => Ok(Exit::Done),
         (0, _) => Ok(Exit::Incomplete),
         _ => Err(CommandFailure::new(Exit::Failed, "")),
-    }
-}
-
-/// Returns what the user can do if nothing was deleted.
-fn advice(refused: &DeleteRefusal) -> &'static str {
-    match refused {
-        DeleteRefusal::EmptySource | DeleteRefusal::OtherDevice => {
-            "check that the source is mounted; --force deletes anyway"
-        }
-        DeleteRefusal::Failures(_) | DeleteRefusal::Unlisted(_) => {
-            "solve the errors and run the command again; --force deletes anyway"
-        }
-        DeleteRefusal::Vanished => "run the command again; --force deletes anyway",
-        DeleteRefusal::ContainsSource(_) => "exclude that directory, or use another destination",
-        DeleteRefusal::TooMany { .. } => {
-            "-n lists them; raise --max-delete, or use --force to delete them"
-        }
     }
 }
 

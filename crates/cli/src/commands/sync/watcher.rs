@@ -10,11 +10,14 @@ use std::{
 use thalweg_core::{Cancelled, shown};
 use thalweg_tree::{Event, Events, Progress};
 
-use super::{args::SyncArgs, itemized};
+use super::args::SyncArgs;
 use crate::{
     commands::copy::CopyWatcher,
     exit::CommandFailure,
-    output::text::{keep, print_line},
+    output::{
+        itemized,
+        text::{keep, print_line},
+    },
 };
 
 /// Prints and logs changes. Leaves all other events to the watcher of a copy.

@@ -118,8 +118,13 @@ impl OtherMachine {
 
     /// `thalweg copy` with this machine, and the binary under test at its other end.
     pub fn copy(&self, words: &[&str]) -> Command {
+        self.run("copy", words)
+    }
+
+    /// The same for another command.
+    pub fn run(&self, name: &str, words: &[&str]) -> Command {
         let mut command = super::thalweg();
-        command.arg("copy").arg("-e").arg(&self.rsh).args(words);
+        command.arg(name).arg("-e").arg(&self.rsh).args(words);
         command.arg(concat!("--remote-program=", env!("CARGO_BIN_EXE_thalweg")));
         command
     }

@@ -1,6 +1,9 @@
 //! Shared counters of all connections of a tree fetch, and the error that stops them all.
 
 use std::{
+    ffi::OsStr,
+    os::unix::ffi::OsStrExt,
+    path::Path,
     sync::{
         Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, AtomicU64, Ordering},
@@ -8,15 +11,18 @@ use std::{
     time::Instant,
 };
 
+use rustix::fs::FileType;
 use thalweg_core::{
     Cancelled, Report, Side,
     atomic_file::{CallFailed, DestinationError},
     cadence::PROGRESS_FLUSH,
 };
 use thalweg_sys::Errno;
-use thalweg_tree::{Progress, Total};
+use thalweg_tree::{ChangeAction, Progress, SyncChange, Total};
 
 use super::{
+    change::EntryChange,
+    files::WantedFile,
     options::TreeWatcher,
     outcome::{Missed, TreeFetched},
 };
@@ -35,6 +41,10 @@ pub struct FetchCounters<'a> {
     settled_bytes: AtomicU64,
     pub links: AtomicU64,
     pub unchanged: AtomicU64,
+    created: AtomicU64,
+    changed: AtomicU64,
+    /// `true` if the watcher receives each change.
+    is_sync: bool,
     inner: Mutex<Inner>,
 }
 
@@ -49,7 +59,7 @@ struct Inner {
 }
 
 impl<'a> FetchCounters<'a> {
-    pub fn new(watcher: &'a dyn TreeWatcher) -> Self {
+    pub fn new(watcher: &'a dyn TreeWatcher, is_sync: bool) -> Self {
         let inner = Inner {
             reported_at: Instant::now(),
             missed: Vec::new(),
@@ -68,6 +78,9 @@ impl<'a> FetchCounters<'a> {
             settled_bytes: AtomicU64::new(0),
             links: AtomicU64::new(0),
             unchanged: AtomicU64::new(0),
+            created: AtomicU64::new(0),
+            changed: AtomicU64::new(0),
+            is_sync,
             inner: Mutex::new(inner),
         }
     }
@@ -127,6 +140,30 @@ impl<'a> FetchCounters<'a> {
         count.fetch_add(1, Ordering::Relaxed);
     }
 
+    /// Records a file that was fetched.
+    pub fn fetched(&self, wanted: &WantedFile) {
+        self.settled(wanted.size, true);
+        self.changed(&wanted.path, FileType::RegularFile, wanted.size, wanted.change);
+    }
+
+    /// Records a change of an entry.
+    pub fn changed(&self, path: &[u8], kind: FileType, size: u64, change: EntryChange) {
+        let EntryChange { action, differs } = change;
+        let count = if action == ChangeAction::Create { &self.created } else { &self.changed };
+        count.fetch_add(1, Ordering::Relaxed);
+        if self.is_sync {
+            let path = Path::new(OsStr::from_bytes(path));
+            self.watcher.changed(&SyncChange {
+                path,
+                action,
+                kind,
+                is_linked: false,
+                size,
+                differs,
+            });
+        }
+    }
+
     /// Records an entry that failed. An error that would affect every other entry stops the fetch.
     pub fn missed(&self, path: &[u8], error: FetchError) {
         if stops_all(&error) { self.halt(error) } else { self.missed_alone(path, error) }
@@ -161,6 +198,8 @@ impl<'a> FetchCounters<'a> {
             files: self.files.into_inner(),
             links: self.links.into_inner(),
             unchanged: self.unchanged.into_inner(),
+            created: self.created.into_inner(),
+            changed: self.changed.into_inner(),
             missed: inner.missed,
             missed_count: inner.missed_count,
             later: inner.later,

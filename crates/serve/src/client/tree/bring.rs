@@ -2,6 +2,7 @@
 
 use std::{cell::Cell, sync::Mutex, time::Instant};
 
+use rustix::fs::FileType;
 use thalweg_core::{
     Cancelled, End, Report,
     atomic_file::{CallFailed, Fsync, failed},
@@ -16,6 +17,8 @@ use thalweg_tree::{
 
 use super::{
     account::FetchCounters,
+    change::EntryChange,
+    deletion::delete,
     directories::DirectoryCache,
     entry::{ListedEntry, ListedKind, ParsedLine, parse},
     files::InstallPolicy,
@@ -24,6 +27,7 @@ use super::{
     options::{TreeOptions, TreeWatcher},
     outcome::TreeFetched,
     place::{TreeDestination, TreeRoot},
+    preview::preview,
     worker::TreeWorker,
 };
 use crate::{
@@ -58,6 +62,14 @@ fn bring(
     let base = take_in(target, &list, options, watcher)?;
     let found = list.check(|| Ok(watcher.check_cancelled()?))?;
     watcher.total(Total { files: found.files, bytes: found.sums.bytes });
+    if let Some(sync) = options.sync.as_ref().filter(|sync| sync.dry_run) {
+        let mut fetched = only_look(&list, &place, options, watcher)?;
+        fetched.left_out = found.sums.left_out + found.reserved;
+        if place.existing().is_some() {
+            fetched.deletion = delete(&list, sync, &fetched, watcher)?;
+        }
+        return Ok(fetched);
+    }
     let root = place.begin(&target.to_string())?;
     if let TreeRoot::Stage(stage) = &root
         && let Some(left) = stage.left_alone()
@@ -65,7 +77,7 @@ fn bring(
         watcher.report(&format!("warning: {left}"));
     }
     let whole = WholeSync::of(root.fd());
-    let account = FetchCounters::new(watcher);
+    let account = FetchCounters::new(watcher, options.sync.is_some());
     let install = install_policy(&root, options, whole.is_some());
     let (whole, counters) = (whole.as_ref(), &account);
     let build = TreeBuild { list: &list, root: &root, install, whole, counters };
@@ -75,12 +87,39 @@ fn bring(
     let _ = watcher.progress(account.progress());
     let mut fetched = account.sum();
     fetched.left_out = found.sums.left_out + found.reserved;
+    if let Some(sync) = options.sync.as_ref().filter(|_| !root.is_staged())
+        && fetched.halted.is_none()
+    {
+        fetched.deletion = delete(&list, sync, &fetched, watcher)?;
+    }
     if fetched.halted.is_some() {
         fetched.kept = root.leave()?;
     } else if let Err(error) = publish(root, &list, install, whole, options.files.fsync) {
         fetched.halted = Some(error);
     }
     Ok(fetched)
+}
+
+/// Reports the changes of a sync.
+fn only_look(
+    list: &EntryList,
+    place: &TreeDestination,
+    options: &TreeOptions,
+    watcher: &dyn TreeWatcher,
+) -> Result<TreeFetched, FetchError> {
+    let account = FetchCounters::new(watcher, true);
+    let install = InstallPolicy {
+        is_fresh: false,
+        is_staged: false,
+        owner: options.owner,
+        all_links: options.all_links,
+        by_hash: false,
+        is_synced_whole: false,
+        fsync: Fsync::Never,
+        close_may_fail: false,
+    };
+    preview(list, place.existing(), install, &account)?;
+    Ok(account.sum())
 }
 
 fn publish(
@@ -241,8 +280,13 @@ impl TreeBuild<'_> {
             let Some(entry) = directory_of(line) else { continue };
             self.counters.check_cancelled()?;
             let made = directories.make(&entry, self.install.is_fresh, self.install.is_staged);
-            if let Err(error) = made {
-                self.counters.missed(&entry.path, error);
+            match made {
+                Ok(true) => {
+                    let change = EntryChange::created();
+                    self.counters.changed(&entry.path, FileType::Directory, 0, change);
+                }
+                Ok(false) => {}
+                Err(error) => self.counters.missed(&entry.path, error),
             }
         }
         Ok(())

@@ -64,18 +64,18 @@ impl<'a> DirectoryCache<'a> {
         self.root.open(path, access | DIRECTORY).map_err(failed("openat"))
     }
 
-    /// Creates the directory of an entry. `is_fresh`: `true` if the root was empty before this run. `is_ours`: `true`
+    /// Creates the directory of an entry, and returns `true` if it did not exist. `is_fresh`: `true` if the root was empty before this run. `is_ours`: `true`
     /// if thalweg created everything below the root and may change its modes.
     pub fn make(
         &mut self,
         entry: &ListedEntry,
         is_fresh: bool,
         is_ours: bool,
-    ) -> Result<(), FetchError> {
+    ) -> Result<bool, FetchError> {
         let above = self.open(entry.directory())?;
         let name = entry.name();
         match mkdirat(&above.fd, &name, Mode::RWXU) {
-            Ok(()) => return Ok(()),
+            Ok(()) => return Ok(true),
             Err(Errno::EXIST) if is_fresh => return Err(FetchError::listed(TWICE)),
             Err(Errno::EXIST) => {}
             Err(errno) => return Err(failed("mkdirat")(errno).into()),
@@ -90,7 +90,7 @@ impl<'a> DirectoryCache<'a> {
             let opened = opened.map_err(failed("openat"))?;
             chmod_opened(&opened, 0o700).map_err(failed("fchmodat2"))?;
         }
-        Ok(())
+        Ok(false)
     }
 }
 

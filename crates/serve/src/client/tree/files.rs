@@ -9,16 +9,18 @@ use std::{
     rc::Rc,
 };
 
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, openat, readlinkat, symlinkat, unlinkat};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat, openat, readlinkat, symlinkat, unlinkat};
 use thalweg_core::atomic_file::{
     AtomicFile, Destination, Fsync, Parked, Until, create_new, failed, ownership::is_own,
 };
 use thalweg_sys::{Errno, io};
-use thalweg_tree::install::{
-    EntryAttributes, InheritFrom, inherit_from_replaced, replace_by_symlink,
+use thalweg_tree::{
+    AttributeDifferences,
+    install::{EntryAttributes, InheritFrom, inherit_from_replaced, replace_by_symlink},
 };
 
 use super::{
+    change::EntryChange,
     directories::{TWICE, TreeDirectory},
     entry::{ListedEntry, stays_inside},
 };
@@ -56,12 +58,54 @@ pub struct WantedFile {
     pub size: u64,
     pub etag: String,
     pub attributes: EntryAttributes,
+    /// The change that the file makes.
+    pub change: EntryChange,
     /// `true` if another entry has its name.
     pub replaces: bool,
     /// `true` if that entry may be this file: it is fetched only if the hash differs.
     pub needs_hash_check: bool,
     /// Number of requests that failed with a temporary error.
     pub tries: u32,
+}
+
+/// The decision about a listed file.
+pub enum FileDecision {
+    /// The file exists as listed.
+    Unchanged,
+    /// The file existed, and has received other attributes.
+    Adjusted(EntryChange),
+    Wanted(WantedFile),
+}
+
+/// The reason why an entry cannot be created.
+pub const OVER_DIRECTORY: &str = "cannot overwrite directory with non-directory";
+
+/// Returns `true` if a file must be fetched. `by_time`: another modification time means other bytes.
+pub fn has_other_bytes(differs: AttributeDifferences, by_time: bool) -> bool {
+    differs.kind || differs.content || differs.size || by_time && differs.time
+}
+
+/// Compares a listed file with the existing entry of its name.
+pub fn compare(
+    there: &Stat,
+    size: u64,
+    attributes: &EntryAttributes,
+    directory: &TreeDirectory,
+) -> AttributeDifferences {
+    let EntryAttributes { mode, owner, mtime } = *attributes;
+    // A file of another user does not count as fetched by an earlier run.
+    let is_own =
+        owner.is_some_and(|(uid, _)| uid == there.st_uid) || is_own(directory.fd.as_fd(), there);
+    AttributeDifferences {
+        kind: FileType::from_raw_mode(there.st_mode) != FileType::RegularFile,
+        content: !is_own,
+        size: there.st_size as u64 != size,
+        time: (there.st_mtime, there.st_mtime_nsec as u32) != mtime,
+        mode: there.st_mode & 0o7777 != mode,
+        owner: owner.is_some_and(|(uid, _)| uid != there.st_uid),
+        group: owner.is_some_and(|(_, gid)| gid != there.st_gid),
+        ..AttributeDifferences::default()
+    }
 }
 
 /// An open file: one that receives its name when it is complete, or one that has its name in a staging directory.
@@ -77,42 +121,34 @@ impl InstallPolicy {
         EntryAttributes { mode: meta.mode, owner, mtime: (meta.mtime, meta.nanos) }
     }
 
-    /// Returns the file if it must be fetched. A file that is already present receives its attributes now.
+    /// Decides whether the file must be fetched. A file that is already present receives its attributes now.
     pub fn wanted(
         self,
         entry: &ListedEntry,
         size: u64,
         etag: &str,
         directory: Rc<TreeDirectory>,
-    ) -> Result<Option<WantedFile>, FetchError> {
+    ) -> Result<FileDecision, FetchError> {
         let (name, attributes) = (entry.name(), self.attributes(&entry.meta));
         let there = if self.is_fresh { None } else { directory.look(&name)? };
         let mut needs_hash_check = false;
+        let mut change = EntryChange::created();
         if let Some(there) = &there {
-            let is_file = match FileType::from_raw_mode(there.st_mode) {
-                FileType::Directory => {
-                    return Err(FetchError::listed(
-                        "cannot overwrite directory with non-directory",
-                    ));
-                }
-                kind => kind == FileType::RegularFile,
-            };
-            let mtime = (there.st_mtime, there.st_mtime_nsec as u32);
-            // A file of another user does not count as fetched by an earlier run.
-            let owner = attributes.owner.map(|(uid, _)| uid);
-            let is_own = Some(there.st_uid) == owner || is_own(directory.fd.as_fd(), there);
-            let is_alike = is_file && is_own && there.st_size as u64 == size;
-            needs_hash_check = is_alike && self.by_hash;
-            if is_alike && !self.by_hash && mtime == attributes.mtime {
-                let is_as_listed = there.st_mode & 0o7777 == attributes.mode
-                    && attributes.owner.is_none_or(|owner| owner == (there.st_uid, there.st_gid));
-                if !is_as_listed {
-                    give(&directory, &name, &attributes)?;
-                }
-                return Ok(None);
+            if FileType::from_raw_mode(there.st_mode) == FileType::Directory {
+                return Err(FetchError::listed(OVER_DIRECTORY));
             }
+            let differs = compare(there, size, &attributes, &directory);
+            needs_hash_check = self.by_hash && !has_other_bytes(differs, false);
+            if !self.by_hash && !has_other_bytes(differs, true) {
+                if !differs.any() {
+                    return Ok(FileDecision::Unchanged);
+                }
+                give(&directory, &name, &attributes)?;
+                return Ok(FileDecision::Adjusted(EntryChange::adjusted(differs)));
+            }
+            change = EntryChange::replaced(differs);
         }
-        Ok(Some(WantedFile {
+        Ok(FileDecision::Wanted(WantedFile {
             path: entry.path.clone(),
             directory,
             name,
@@ -120,45 +156,51 @@ impl InstallPolicy {
             etag: etag.to_owned(),
             attributes,
             replaces: there.is_some(),
+            change,
             needs_hash_check,
             tries: 0,
         }))
     }
 
-    /// Creates a symbolic link. Returns `true` if it did not exist before.
+    /// Creates a symbolic link. Returns the change, or `None` if it existed.
     pub fn link(
         self,
         entry: &ListedEntry,
         target: &CStr,
         directory: &TreeDirectory,
-    ) -> Result<bool, FetchError> {
+    ) -> Result<Option<EntryChange>, FetchError> {
         if !self.all_links && !stays_inside(entry.directory(), target) {
             return Err(FetchError::listed("the symbolic link may point outside the directory"));
         }
         let (name, attributes) = (entry.name(), self.attributes(&entry.meta));
         let there = if self.is_fresh { None } else { directory.look(&name)? };
         let fd = directory.fd.as_fd();
-        match there.map(|there| FileType::from_raw_mode(there.st_mode)) {
+        let kind = there.map(|there| FileType::from_raw_mode(there.st_mode));
+        let is_link = kind == Some(FileType::Symlink);
+        let differs = AttributeDifferences {
+            kind: !is_link,
+            content: is_link,
+            ..AttributeDifferences::default()
+        };
+        match kind {
             None => {
                 let made = symlinkat(target, fd, &name);
                 made.map_err(|errno| self.of_new("symlinkat", errno))?;
                 attributes.give_to_link(fd, &name)?;
-                return Ok(true);
+                return Ok(Some(EntryChange::created()));
             }
-            Some(FileType::Directory) => {
-                return Err(FetchError::listed("cannot overwrite directory with non-directory"));
-            }
+            Some(FileType::Directory) => return Err(FetchError::listed(OVER_DIRECTORY)),
             Some(FileType::Symlink) => {
                 let has = readlinkat(fd, &name, Vec::new()).map_err(failed("readlinkat"))?;
                 if *has == *target {
                     attributes.give_to_link(fd, &name)?;
-                    return Ok(false);
+                    return Ok(None);
                 }
             }
             Some(_) => {}
         }
         replace_by_symlink(fd, &name, target, &attributes)?;
-        Ok(true)
+        Ok(Some(EntryChange::replaced(differs)))
     }
 
     fn of_new(self, call: &'static str, errno: Errno) -> FetchError {

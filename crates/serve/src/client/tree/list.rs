@@ -185,6 +185,16 @@ impl ListLines<'_> {
         self.used = self.last;
     }
 
+    /// Returns the offset of the next line.
+    pub fn offset(&self) -> u64 {
+        self.at - (self.have - self.used) as u64
+    }
+
+    /// Continues at the line with this offset.
+    pub fn seek(&mut self, offset: u64) {
+        (self.at, self.used, self.have, self.last) = (offset, 0, 0, 0);
+    }
+
     /// Returns the next line, without its newline.
     pub fn next_line(&mut self) -> Result<Option<&[u8]>, FetchError> {
         let mut looked_at = self.used;

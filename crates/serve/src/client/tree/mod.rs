@@ -7,20 +7,24 @@
 mod account;
 mod asking;
 mod bring;
+mod change;
+mod deletion;
 mod directories;
 pub mod entry;
 mod files;
 mod hash_checks;
 mod job;
 pub mod list;
+mod listed_names;
 mod naming;
 mod options;
 mod outcome;
 mod place;
+mod preview;
 mod worker;
 
 pub use account::MOST_REPORTED;
 pub use bring::fetch_tree;
-pub use options::{TreeOptions, TreeWatcher};
+pub use options::{TreeOptions, TreeSync, TreeWatcher};
 pub use outcome::{Missed, TreeFetched};
 pub use place::TreeDestination;

@@ -44,7 +44,7 @@ impl Naming {
             let file = file.unpark(std::os::fd::AsFd::as_fd(&wanted.directory.fd), &*wanted.name);
             // If the sync failed, each file is synced separately to find out which one it was.
             match publish(file, wanted.replaces, (!is_synced).then_some(job.install.fsync)) {
-                Ok(()) => job.account.settled(wanted.size, true),
+                Ok(()) => job.account.fetched(&wanted),
                 Err(error) => job.account.missed(&wanted.path, error),
             }
         }

@@ -1,7 +1,9 @@
 //! Options of a tree fetch, and the trait that observes it.
 
+use std::path::PathBuf;
+
 use thalweg_core::Cancelled;
-use thalweg_tree::{Progress, Total};
+use thalweg_tree::{Progress, SyncChange, Total, sync::DeleteOptions};
 
 use crate::client::FetchOptions;
 
@@ -20,6 +22,19 @@ pub struct TreeOptions {
     pub by_hash: bool,
     /// Largest size of the list, in bytes.
     pub most_list: u64,
+    /// The rules of a sync.
+    pub sync: Option<TreeSync>,
+}
+
+/// Rules of a tree fetch that makes the destination equal to the source.
+#[derive(Clone, Debug, Default)]
+pub struct TreeSync {
+    /// Delete entries that the list does not have. The dry run is that of the sync.
+    pub delete: Option<DeleteOptions>,
+    /// `true` to report what would be changed, and to change nothing.
+    pub dry_run: bool,
+    /// The destination.
+    pub path: PathBuf,
 }
 
 /// Observer of a tree fetch.
@@ -28,6 +43,10 @@ pub trait TreeWatcher: Sync {
     fn total(&self, total: Total);
     /// Called while bytes are received.
     fn progress(&self, now: Progress) -> Result<(), Cancelled>;
+    /// Called with each change of a sync.
+    fn changed(&self, change: &SyncChange<'_>) {
+        let _ = change;
+    }
     /// Called regularly; an error cancels the fetch.
     fn check_cancelled(&self) -> Result<(), Cancelled>;
     /// Called with a message for the user.

@@ -1,6 +1,7 @@
 //! The outcome of a tree fetch.
 
 use thalweg_core::Report;
+use thalweg_tree::sync::DeleteReport;
 
 use crate::client::FetchError;
 
@@ -33,6 +34,11 @@ pub struct TreeFetched {
     pub left_out: u64,
     /// Why the fetch stopped early. `None`: every entry that did not fail is present.
     pub halted: Option<FetchError>,
+    /// Entries that were created or changed, including attributes.
+    pub created: u64,
+    pub changed: u64,
+    /// The deletion, if it was requested and began.
+    pub deletion: Option<DeleteReport>,
     /// Name of the staging directory that the same call can resume; `None`: the tree is published, or nothing was
     /// kept.
     pub kept: Option<std::ffi::CString>,

@@ -64,6 +64,14 @@ impl TreeDestination {
         }
     }
 
+    /// Returns the existing directory.
+    pub fn existing(&self) -> Option<BorrowedFd<'_>> {
+        match self {
+            Self::There(fd) => Some(fd.as_fd()),
+            Self::New(..) => None,
+        }
+    }
+
     /// Creates the directory that receives the entries, or takes over the staging directory that an earlier run left
     /// for this URL.
     pub fn begin(self, url: &str) -> Result<TreeRoot, FetchError> {

@@ -10,6 +10,7 @@ use std::{
     time::Duration,
 };
 
+use rustix::fs::FileType;
 use thalweg_core::{Cancelled, End, Report, Side, atomic_file::Parked, buffer_pool};
 use thalweg_sys::Errno;
 
@@ -18,7 +19,7 @@ use super::{
     asking::{self, Asking},
     directories::DirectoryCache,
     entry::{ListedEntry, ListedKind, ParsedLine, parse},
-    files::{FileSink, WantedFile, destination},
+    files::{FileDecision, FileSink, WantedFile, destination},
     hash_checks::HashChecks,
     job::{TreeJob, check_listed},
     naming::Naming,
@@ -270,16 +271,23 @@ impl<'a> TreeWorker<'a> {
             ListedKind::Directory => {}
             ListedKind::Link(target) => {
                 let directory = self.directories.open(entry.directory())?;
-                if job.install.link(entry, target, &directory)? {
+                if let Some(change) = job.install.link(entry, target, &directory)? {
                     account.links.fetch_add(1, Ordering::Relaxed);
+                    account.changed(&entry.path, FileType::Symlink, 0, change);
                 }
             }
             ListedKind::File { size, etag } => {
                 let directory = self.directories.open(entry.directory())?;
                 match job.install.wanted(entry, *size, etag, directory)? {
-                    None => account.settled(*size, false),
-                    Some(wanted) if wanted.needs_hash_check => self.hash_checks.push(wanted),
-                    Some(wanted) => self.want(wanted),
+                    FileDecision::Unchanged => account.settled(*size, false),
+                    FileDecision::Adjusted(change) => {
+                        account.settled(*size, false);
+                        account.changed(&entry.path, FileType::RegularFile, *size, change);
+                    }
+                    FileDecision::Wanted(wanted) if wanted.needs_hash_check => {
+                        self.hash_checks.push(wanted);
+                    }
+                    FileDecision::Wanted(wanted) => self.want(wanted),
                 }
             }
         }
@@ -322,7 +330,7 @@ impl<'a> TreeWorker<'a> {
         };
         match (self.wanted.pop_front(), parked) {
             (Some(wanted), Some(file)) => self.naming.push(wanted, file),
-            (Some(wanted), None) => account.settled(wanted.size, true),
+            (Some(wanted), None) => account.fetched(&wanted),
             (None, _) => {}
         }
         if self.naming.is_full() {
@@ -357,7 +365,7 @@ impl<'a> TreeWorker<'a> {
         let target = job.base.below(&path);
         match fetch_listed(&target, destination, job.options, &watcher, Some(&listed)) {
             Ok(fetched) => {
-                account.settled(wanted.size, true);
+                account.fetched(wanted);
                 self.resumed += fetched.resumed;
                 self.sick = 0;
                 book(&mut self.report, fetched.report);

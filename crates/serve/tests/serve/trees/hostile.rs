@@ -141,6 +141,22 @@ fn a_link_that_may_lead_out_is_not_made_and_nothing_goes_through_one() {
 }
 
 #[test]
+fn a_link_that_is_made_as_it_is_leads_nothing_out() {
+    let beside = OutsideDirectory::new();
+    let all_links = TreeOptions { all_links: true, ..options() };
+    let links = [link("absolute", "/etc"), link("up", "../own")];
+    let server = liar(list(&links), "x");
+    let fetched = get(&server.url("d/"), &beside.dst(), &all_links).unwrap();
+    assert_eq!((fetched.links, fetched.missed_count), (2, 0), "{fetched:?}");
+    let lines = [folder("up"), file("up/new", 1), file("up/secret", 1)];
+    let server = liar(list(&lines), "x");
+    let fetched = get(&server.url("d/"), &beside.dst(), &all_links).unwrap();
+    assert_eq!((fetched.files, fetched.missed_count), (0, 3), "{fetched:?}");
+    assert_eq!(fs::read_link(beside.dst().join("up")).unwrap(), Path::new("../own"));
+    beside.is_unharmed(&["dst", "own"]);
+}
+
+#[test]
 fn a_list_without_end_stops_at_the_limit_and_leaves_nothing() {
     let beside = OutsideDirectory::new();
     let server = LyingServer::new(|_, stream| {

@@ -53,6 +53,7 @@ pub fn options() -> TreeOptions {
         jobs: 3,
         owner: false,
         all_links: false,
+        sync: None,
         by_hash: false,
         most_list: 1 << 30,
     }

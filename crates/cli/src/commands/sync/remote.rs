@@ -1,0 +1,130 @@
+//! Syncs between machines: `thalweg sync --delete SRC HOST:DST`.
+
+use std::{ffi::OsStr, fs, path::Path};
+use thalweg_core::{failed::quoted, shown};
+use thalweg_serve::remote::{RemoteName, encode};
+
+use super::SyncArgs;
+use crate::{
+    args::MethodArgs,
+    commands::fetch::{FetchArgs, OverStream, fetch_over},
+    exit::{CommandFailure, Exit},
+    remote::{RemoteArgs, push, unsupported},
+};
+
+/// The fields of [`SyncArgs`] that a sync between machines uses.
+const SUPPORTED: [&str; 15] = [
+    "paths",
+    "archive",
+    "recursive",
+    "checksum",
+    "itemize",
+    "verbose",
+    "dry_run",
+    "delete",
+    "max_delete",
+    "force",
+    "durable",
+    "jobs",
+    "limit",
+    "remote",
+    "shown",
+];
+
+/// Runs the sync if a name is on another machine; otherwise returns `None`.
+pub fn run(args: &SyncArgs) -> Result<Option<Exit>, CommandFailure> {
+    let usage = |why: String| CommandFailure::new(Exit::Usage, why);
+    let names = args.paths.iter().map(|path| RemoteName::parse(path.as_os_str()));
+    let names = names.collect::<Result<Vec<_>, _>>().map_err(|error| usage(error.to_string()))?;
+    if names.iter().all(Option::is_none) {
+        return Ok(None);
+    }
+    let ([source, destination], [from, to]) = (&args.paths[..], &names[..]) else {
+        return Err(usage("several sources cannot be used with another machine".to_owned())
+            .hint("run one command for each source"));
+    };
+    if let Some(option) = unsupported(args, &SyncArgs::default(), &SUPPORTED) {
+        return Err(usage(format!("{option} cannot be used with another machine")));
+    }
+    match (from, to) {
+        (Some(from), None) => {
+            let pull = |remote: &RemoteArgs| pull(args, remote, from, destination);
+            args.remote.with_program(from, pull).map(Some)
+        }
+        (None, Some(to)) => {
+            let push = |remote: &RemoteArgs| push_to(args, remote, source, to);
+            args.remote.with_program(to, push).map(Some)
+        }
+        _ => Err(usage("source and destination are both on other machines".to_owned())
+            .hint("run thalweg on one of them")),
+    }
+}
+
+fn pull(
+    args: &SyncArgs,
+    remote: &RemoteArgs,
+    name: &RemoteName,
+    destination: &Path,
+) -> Result<Exit, CommandFailure> {
+    let fetch = FetchArgs {
+        archive: true,
+        all_links: true,
+        sync: true,
+        delete: args.delete,
+        max_delete: args.max_delete,
+        force: args.force,
+        itemize: args.prints_changes(),
+        dry_run: args.dry_run,
+        hash: args.checksum,
+        jobs: args.jobs,
+        limit: args.limit,
+        durable: args.durable,
+        shown: args.shown,
+        no_summary: !is_watched(args),
+        ..FetchArgs::defaults()
+    };
+    let from = format!("{}:{}", name.host, Path::new(&name.path).display());
+    let channels = remote.channels(name, args.checksum)?;
+    fetch_over(&fetch, &OverStream { channels, from: &from, dst: destination, into: None })
+}
+
+fn push_to(
+    args: &SyncArgs,
+    remote: &RemoteArgs,
+    source: &Path,
+    name: &RemoteName,
+) -> Result<Exit, CommandFailure> {
+    let failed =
+        |error: &std::io::Error| CommandFailure::of_io("stat", &shown(source).to_string(), error);
+    if !fs::metadata(source).map_err(|error| failed(&error))?.is_dir() {
+        let why = format!("{}: not a directory", quoted(source));
+        return Err(CommandFailure::new(Exit::Usage, why).hint("use `thalweg copy` for a file"));
+    }
+    let whole = fs::canonicalize(source).map_err(|error| failed(&error))?;
+    let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    let from = encode(OsStr::new(&format!("{host}:{}", whole.display())));
+    let mut words = ["fetch", "--stdio", "--encoded", "--all-links", "-a", "--sync"]
+        .map(str::to_owned)
+        .to_vec();
+    let given = [
+        ("--delete", args.delete),
+        ("--force", args.force),
+        ("--itemize", args.prints_changes()),
+        ("--dry-run", args.dry_run),
+        ("--hash", args.checksum),
+        ("--json", args.shown.json),
+        ("-q", !is_watched(args)),
+    ];
+    words.extend(given.into_iter().filter(|(_, is)| *is).map(|(word, _)| word.to_owned()));
+    words.extend(args.max_delete.map(|most| format!("--max-delete={most}")));
+    words.extend(args.jobs.map(|jobs| format!("--jobs={jobs}")));
+    words.push(format!("--fsync={}", args.durable.name()));
+    words.push(format!("--from={from}"));
+    words.push(name.word());
+    push(&remote.command(name, &words)?, source, &MethodArgs::default(), args.limit)
+}
+
+/// Returns `true` if the summary is printed.
+fn is_watched(args: &SyncArgs) -> bool {
+    (args.shown.is_watched() || args.prints_changes()) && !args.shown.quiet
+}

@@ -1,0 +1,129 @@
+//! Copies this program to a machine that does not have it: into `~/.cache/thalweg`, checked and renamed when it is complete.
+
+use std::{
+    ffi::OsString,
+    fs::File,
+    io::{self, BufRead, BufReader, Read, Write},
+    os::fd::AsFd,
+    process::{ChildStdin, ChildStdout, Command, Stdio},
+};
+use thalweg_core::{Cancelled, shown};
+use thalweg_sys::Errno;
+use thalweg_tree::{Hash, hashing::hash_file};
+
+use crate::{
+    exit::{CommandFailure, Exit},
+    interrupt,
+    output::text::note,
+};
+
+/// Largest program that is copied, in bytes.
+const LARGEST: u64 = 256 << 20;
+/// Size of the pieces in which the program is sent, in bytes.
+const PIECE: usize = 64 << 10;
+
+/// The script that runs there. It is one compound command: a shell that reads its input in blocks has read all of it before
+/// `head` reads the program. `KEY`, `SIZE` and `SHA256` are replaced. The program must run before it gets its name.
+const SCRIPT: &str = r#"{
+set -e; umask 077; d="${HOME:-.}/.cache/thalweg/KEY"; p="$d/thalweg"
+if [ -x "$p" ] && [ -O "$p" ]; then echo "there $p"; exit; fi
+if [ "$(uname -sm)" != "SYSTEM" ]; then echo "system $(uname -sm)"; exit; fi
+mkdir -p "$d"; t="$d/.thalweg.$$"; trap 'rm -f "$t"' EXIT
+echo send; head -c SIZE >"$t"; chmod 700 "$t"
+[ "$(wc -c <"$t")" -eq SIZE ] || { echo size; exit; }
+if command -v sha256sum >/dev/null; then
+[ "$(sha256sum <"$t" | cut -c 1-64)" = SHA256 ] || { echo digest; exit; }
+fi
+"$t" --version >/dev/null 2>&1 || { echo run; exit; }
+mv "$t" "$p"; echo "there $p"; exit
+}
+"#;
+
+/// Copies this program to the machine that `connection` reaches. Returns its path there.
+pub fn install(host: &str, connection: &[OsString]) -> Result<String, CommandFailure> {
+    let failed = |why: &str| {
+        let message = format!("{}: cannot install thalweg: {why}", shown(host));
+        CommandFailure::new(Exit::Failed, message)
+    };
+    let by_io = |error: io::Error| failed(&error.to_string());
+    let mut program = File::open("/proc/self/exe").map_err(by_io)?;
+    let size = program.metadata().map_err(by_io)?.len();
+    if size > LARGEST {
+        return Err(failed("this program is too large"));
+    }
+    let mut bytes = Vec::new();
+    program.read_to_end(&mut bytes).map_err(by_io)?;
+    let mut buffer = vec![0; PIECE];
+    let hashed = hash_file(
+        program.as_fd(),
+        Hash::Sha256,
+        &mut buffer,
+        size,
+        &interrupt::check,
+        |_: Errno| Cancelled,
+    );
+    let (_, sha256) = hashed.map_err(|_| failed("this program cannot be read"))?;
+    let sha256 = sha256.to_string();
+    let script = script(&sha256, bytes.len());
+    let [connect, words @ ..] = connection else { return Err(failed("no command")) };
+    let mut command = Command::new(connect);
+    // `sh -s` is the same for a shell that interprets the words and for a program that does not.
+    command.args(words).args(["sh", "-s"]).stderr(Stdio::null());
+    let spawned = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
+    let mut child = spawned.map_err(by_io)?;
+    let (Some(input), Some(output)) = (child.stdin.take(), child.stdout.take()) else {
+        return Err(failed("no pipes"));
+    };
+    let answer = converse(host, &script, &bytes, input, output);
+    let _ = child.wait();
+    let answer = answer.map_err(by_io)?;
+    match answer.split_once(' ') {
+        // A shell there interprets the path again.
+        Some(("there", path)) if path.bytes().all(is_quiet) => Ok(path.to_owned()),
+        Some(("there", _)) => Err(failed("the name of the home directory is unusual")),
+        Some(("system", system)) => Err(failed(&format!("it is a {} machine", shown(system)))),
+        _ if answer.is_empty() => Err(failed("the shell there does not answer")),
+        _ => Err(failed("the copy does not run there")),
+    }
+}
+
+fn is_quiet(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"-._/".contains(&byte)
+}
+
+/// Returns the script for a program of this digest and size.
+fn script(sha256: &str, size: usize) -> String {
+    let uname = rustix::system::uname();
+    let (name, machine) = (uname.sysname().to_string_lossy(), uname.machine().to_string_lossy());
+    let key = format!("{}-{}", env!("CARGO_PKG_VERSION"), &sha256[..16.min(sha256.len())]);
+    SCRIPT
+        .replace("KEY", &key)
+        .replace("SIZE", &size.to_string())
+        .replace("SHA256", sha256)
+        .replace("SYSTEM", &format!("{name} {machine}"))
+}
+
+/// Sends the script, and the program if it is requested. Returns the last line of the answer.
+fn converse(
+    host: &str,
+    script: &str,
+    program: &[u8],
+    mut input: ChildStdin,
+    output: ChildStdout,
+) -> io::Result<String> {
+    input.write_all(script.as_bytes())?;
+    input.flush()?;
+    let mut lines = BufReader::new(output.take(64 << 10)).lines();
+    let mut last = String::new();
+    while let Some(line) = lines.next().transpose()? {
+        if line == "send" {
+            note(&format!("{host}: copying thalweg to ~/.cache/thalweg"));
+            for piece in program.chunks(PIECE) {
+                input.write_all(piece)?;
+            }
+            input.flush()?;
+        }
+        last = line;
+    }
+    Ok(last)
+}

@@ -1,0 +1,154 @@
+//! `thalweg sync` from and to other machines.
+
+use std::{
+    fs,
+    os::unix::fs::symlink,
+    path::{Path, PathBuf},
+    process::Command,
+    thread,
+    time::Duration,
+};
+
+use crate::{
+    fetch_trees::are_equal,
+    remote_copies::{odd_names, over_each},
+    support::{Ran, Running, Scratch, bytes, names, run, sshd::OtherMachine},
+};
+
+/// Both directions between a source and a destination.
+struct BothWays<'a> {
+    machine: &'a OtherMachine,
+    source: PathBuf,
+    is_push: bool,
+}
+
+impl BothWays<'_> {
+    fn command(&self, words: &[&str], dst: &Path) -> Command {
+        let mut command = self.machine.run("sync", words);
+        if self.is_push {
+            command.arg(&self.source).arg(self.machine.at(dst));
+        } else {
+            command.arg(self.machine.at(&self.source)).arg(dst);
+        }
+        command
+    }
+
+    fn sync(&self, words: &[&str], dst: &Path) -> Ran {
+        run(&mut self.command(words, dst))
+    }
+}
+
+fn lines(ran: &Ran) -> Vec<String> {
+    let mut lines: Vec<_> =
+        String::from_utf8_lossy(&ran.stdout).lines().map(str::to_owned).collect();
+    lines.sort();
+    lines
+}
+
+#[test]
+fn a_sync_makes_the_other_side_equal_and_a_dry_run_prints_the_lines_of_the_real_one() {
+    over_each("a_sync_makes_the_other_side_equal", |scratch, machine| {
+        for is_push in [false, true] {
+            let source = scratch.folder(&format!("source{is_push}"));
+            let dst = scratch.join(&format!("dst{is_push}"));
+            for name in odd_names() {
+                bytes::write(&source.join(name), 5, 3000);
+            }
+            fs::create_dir_all(source.join("a/b")).unwrap();
+            bytes::write(&source.join("a/b/c"), 1, 100);
+            symlink("c", source.join("a/b/link")).unwrap();
+            let both = BothWays { machine, source: source.clone(), is_push };
+            let planned = lines(&both.sync(&["-n", "--delete"], &dst).expect(0));
+            assert!(!dst.exists());
+            let done = lines(&both.sync(&["-i", "--delete"], &dst).expect(0));
+            assert_eq!(planned, done);
+            assert_eq!(planned.len(), odd_names().len() + 4, "{planned:#?}");
+            are_equal(&source, &dst);
+            assert!(lines(&both.sync(&["-i", "--delete"], &dst).expect(0)).is_empty());
+
+            fs::write(source.join("a/b/c"), "changed").unwrap();
+            fs::write(source.join("new"), "new").unwrap();
+            fs::remove_file(source.join("a/b/link")).unwrap();
+            fs::create_dir_all(dst.join("extra/deep")).unwrap();
+            fs::write(dst.join("extra/deep/file"), "x").unwrap();
+            fs::set_permissions(
+                source.join("-rf"),
+                std::os::unix::fs::PermissionsExt::from_mode(0o600),
+            )
+            .unwrap();
+            let planned = both.sync(&["-n", "--delete"], &dst).expect(0);
+            planned.expect_said("1 new, 2 changed, 4 deleted");
+            assert!(dst.join("extra").exists() && !dst.join("new").exists());
+            let without = both.sync(&["-i"], &dst).expect(0);
+            assert!(dst.join("extra").exists());
+            let deleted = both.sync(&["-i", "--delete"], &dst).expect(0);
+            let mut done = [lines(&without), lines(&deleted)].concat();
+            done.sort();
+            assert_eq!(lines(&planned), done);
+            for line in ["*deleting   a/b/link", ">f+++++++++ new", ".f...p..... -rf"] {
+                assert!(done.iter().any(|done| done == line), "{line} in {done:#?}");
+            }
+            are_equal(&source, &dst);
+        }
+    });
+}
+
+#[test]
+fn nothing_is_deleted_if_there_is_a_reason_not_to() {
+    let scratch = Scratch::new();
+    let machine = OtherMachine::by_script(scratch.path());
+    for is_push in [false, true] {
+        let source = scratch.folder(&format!("source{is_push}"));
+        let dst = scratch.folder(&format!("dst{is_push}"));
+        for n in 0..120 {
+            fs::write(dst.join(n.to_string()), "kept").unwrap();
+        }
+        let both = BothWays { machine: &machine, source: source.clone(), is_push };
+        let kept = |ran: Ran, said: &str| {
+            ran.expect(1).expect_said(said);
+            assert_eq!(names(&dst).iter().filter(|name| *name != "f").count(), 120);
+        };
+        kept(both.sync(&["--delete"], &dst), "nothing was deleted: the source is empty");
+        fs::write(source.join("f"), "x").unwrap();
+        kept(both.sync(&["--delete"], &dst), "120 of 120 entries would be deleted, more than 60");
+        kept(both.sync(&["--delete", "--max-delete=119"], &dst), "more than 119");
+        let nowhere = BothWays { machine: &machine, source: scratch.join("none"), is_push };
+        kept(nowhere.sync(&["--delete"], &dst), "no such file or directory");
+        // The server leaves out a FIFO, so that its counterpart is unknown.
+        run(Command::new("mkfifo").arg(source.join("pipe"))).expect(0);
+        kept(both.sync(&["--delete", "--max-delete=200"], &dst), "not offered by the server");
+        fs::remove_file(source.join("pipe")).unwrap();
+        both.sync(&["--delete", "--exclude=x"], &dst).expect(2).expect_said("--exclude");
+        both.sync(&["--delete", "-H"], &dst).expect(2).expect_said("--hard-links");
+        let ran = both.sync(&["--delete", "--max-delete=120", "--json"], &dst).expect(0);
+        assert_eq!(ran.json()["sync"]["deleted"], 120, "{}", ran.said());
+        assert_eq!(names(&dst), ["f"]);
+    }
+}
+
+#[test]
+fn an_interrupted_sync_deletes_nothing() {
+    let scratch = Scratch::new();
+    let machine = OtherMachine::by_script(scratch.path());
+    for is_push in [false, true] {
+        let source = scratch.folder(&format!("source{is_push}"));
+        let dst = scratch.folder(&format!("dst{is_push}"));
+        bytes::write(&source.join("large"), 1, 20_000_000);
+        fs::write(dst.join("extra"), "x").unwrap();
+        let both = BothWays { machine: &machine, source: source.clone(), is_push };
+        let words = ["--delete", "--limit=4M"];
+        let mut running = Running::start(&mut both.command(&words, &dst));
+        while names(&dst).len() < 2 {
+            thread::sleep(Duration::from_millis(1));
+        }
+        thread::sleep(Duration::from_millis(300));
+        drop(running.child().kill());
+        drop(running.finish());
+        // The other side ends when its stream does.
+        thread::sleep(Duration::from_millis(500));
+        assert!(dst.join("extra").exists() && !dst.join("large").exists());
+        both.sync(&["--delete"], &dst).expect(0);
+        assert_eq!(names(&dst), ["large"]);
+        are_equal(&source, &dst);
+    }
+}

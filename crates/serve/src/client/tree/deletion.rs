@@ -1,0 +1,49 @@
+//! Deletes the entries of the destination that the list does not have.
+
+use thalweg_core::Cancelled;
+use thalweg_tree::{
+    Event, Events,
+    sync::{CopyOutcome, DeleteOptions, DeleteReport, delete_extra},
+};
+
+use super::{
+    list::EntryList,
+    listed_names::ListedNames,
+    options::{TreeSync, TreeWatcher},
+    outcome::TreeFetched,
+};
+use crate::client::FetchError;
+
+/// Deletes what the list does not have, if the sync asks for it. `fetched`: the fetch, which must be complete.
+pub fn delete(
+    list: &EntryList,
+    sync: &TreeSync,
+    fetched: &TreeFetched,
+    watcher: &dyn TreeWatcher,
+) -> Result<Option<DeleteReport>, FetchError> {
+    let Some(delete) = &sync.delete else { return Ok(None) };
+    let options = DeleteOptions { dry_run: sync.dry_run, ..delete.clone() };
+    let names = ListedNames::of(list)?;
+    // An entry that the server did not list may exist there.
+    let errors = fetched.missed_count + fetched.left_out;
+    let outcome = CopyOutcome { errors, created: fetched.created, census: None };
+    let deleted = delete_extra(&sync.path, &names, &options, &outcome, &DeletionEvents(watcher));
+    deleted.map(Some).map_err(|error| FetchError::listed(&error.to_string()))
+}
+
+/// Passes the events of a deletion to the watcher of the fetch.
+struct DeletionEvents<'a>(&'a dyn TreeWatcher);
+
+impl Events for DeletionEvents<'_> {
+    fn event(&self, event: &Event<'_>) {
+        match event {
+            Event::Sync(change) => self.0.changed(change),
+            Event::Failed(error) => self.0.report(&error.to_string()),
+            _ => {}
+        }
+    }
+
+    fn go_on(&self) -> Result<(), Cancelled> {
+        self.0.check_cancelled()
+    }
+}
