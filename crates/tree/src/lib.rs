@@ -43,10 +43,12 @@ mod evidence;
 mod exclude;
 pub mod fleet;
 mod fs;
+mod given;
 pub mod hashing;
 mod identity;
 pub mod install;
 pub mod journal;
+mod kept;
 mod left_out;
 mod listed;
 
@@ -74,7 +76,9 @@ pub use count::count;
 pub use error::{Error, Refusal};
 pub use event::{Event, Events, Halt, Progress, Skip, Total};
 pub use exclude::ExcludePatterns;
+pub use given::{FileLimits, GivenAttributes, ModeChange};
 pub use journal::Journal;
+pub use kept::KeptEntries;
 pub use listed::ListedFiles;
 pub use options::{
     Backup, Becomes, CopyOptions, Dereference, Filter, Hash, OverDirectory, Preserve, SyncRules,

@@ -8,7 +8,7 @@ use std::{
 use thalweg_sys::Errno;
 
 use crate::{
-    AttributeDifferences, ChangeAction, Event, SyncChange,
+    AttributeDifferences, ChangeAction, CopyOptions, Event, SyncChange,
     copy::{copy_entry::CopyEntry, run::CopyRun, shared::ForeseenName, worker::CopyWorker},
     error::{Attempt, CopyFailure, at_sink},
     fs::special::NewEntry,
@@ -118,7 +118,8 @@ pub(crate) fn is_unchanged(worker: &mut CopyWorker<'_>, entry: &CopyEntry<'_>) -
     let flags = if follows { AtFlags::empty() } else { AtFlags::SYMLINK_NOFOLLOW };
     let source = statat(entry.from.open()?, entry.source, flags);
     let there = statat(&dir, entry.name, AtFlags::SYMLINK_NOFOLLOW);
-    let (Ok(source), Ok(there)) = (source, there) else { return Ok(false) };
+    let (Ok(mut source), Ok(there)) = (source, there) else { return Ok(false) };
+    options.given.apply(&mut source);
     let is_file = |stat: &Stat| kind(stat) == FileType::RegularFile;
     if !is_file(&source)
         || !is_file(&there)
@@ -206,14 +207,16 @@ impl CopyWorker<'_> {
         source: &Stat,
         differs: AttributeDifferences,
     ) {
-        let Some(rules) = self.run.options.sync else { return };
+        if self.run.options.sync.is_none() {
+            return;
+        }
         self.tally.sync.count(action);
         if !self.run.options.verbose {
             return;
         }
         let is_directory = kind(source) == FileType::Directory;
         self.run.events.event(&Event::Sync(&SyncChange {
-            path: &path_below(entry, rules.has_entries),
+            path: &path_below(self.run.options, entry),
             action,
             kind: kind(source),
             is_linked: !is_directory && self.run.options.links_names(false, source.st_nlink),
@@ -229,19 +232,15 @@ impl CopyWorker<'_> {
     }
 }
 
-/// Returns the path of an entry below the destination.
-fn path_below(entry: &CopyEntry<'_>, has_entries: bool) -> PathBuf {
+/// Returns the path of an entry below the destination of a sync.
+pub(crate) fn path_below(options: &CopyOptions, entry: &CopyEntry<'_>) -> PathBuf {
+    let has_entries = options.sync.is_some_and(|rules| rules.has_entries);
     if entry.named_by_caller() && !has_entries {
         return PathBuf::from(".");
     }
     let mut path = entry.directory.paths.path_inside(has_entries);
     path.push(os(entry.name));
     path
-}
-
-/// Returns the path of an entry below the destination, for the list of deferred entries.
-pub(crate) fn deferred_path(run: &CopyRun<'_>, entry: &CopyEntry<'_>) -> PathBuf {
-    path_below(entry, run.options.sync.is_some_and(|rules| rules.has_entries))
 }
 
 /// Reads the attributes that an open source has, and removes all others from its copy.

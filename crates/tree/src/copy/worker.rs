@@ -8,7 +8,7 @@ use thalweg_sys::buffer::Buffer;
 use crate::{
     Event, Halt, Progress, Skip,
     copy::{
-        compared::deferred_path,
+        compared::path_below,
         copy_entry::CopyEntry,
         dest::existing::Existing,
         plans::contest::MethodCache,
@@ -100,7 +100,7 @@ impl<'r> CopyWorker<'r> {
             return;
         }
         if matches!(failure, CopyFailure::Deferred) {
-            self.tally.deferred.push(deferred_path(self.run, entry));
+            self.tally.deferred.push(path_below(self.run.options, entry));
             return;
         }
         let full = failure.ends_the_run();

@@ -18,7 +18,7 @@ use super::{
 use crate::{
     AttributeDifferences, ChangeAction, DirectoryCensus, Error, Event, Events, Halt, Refusal,
     SyncChange,
-    copy::attributes::times,
+    copy::{attributes::times, name_at::NameAt},
     fs::{
         beneath::{Beneath, FollowLinks},
         list::DIRECTORY,
@@ -206,6 +206,13 @@ impl Deletion<'_> {
             return Err(Error::Refused { path: self.path_of(doomed), reason: Refusal::Replaced });
         }
         let is_directory = doomed.kind == FileType::Directory;
+        if let Some(kept) = this.options.kept.as_ref().filter(|_| !is_directory) {
+            let path = below(&this.plan.directories[doomed.parent].path, &doomed.name);
+            let name_at = NameAt { dir: dir.as_fd(), name: &doomed.name };
+            let moved = kept.take(name_at, Path::new(os_bytes(&path)));
+            let shown = || this.path_of(doomed);
+            return moved.map(|()| true).map_err(|failure| failure.at(shown, shown));
+        }
         let flags = if is_directory { AtFlags::REMOVEDIR } else { AtFlags::empty() };
         unlinkat(&*dir, &*doomed.name, flags).map_err(failed("unlinkat"))?;
         Ok(true)

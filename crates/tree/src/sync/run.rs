@@ -3,25 +3,27 @@
 use rustix::fs::{FileType, stat};
 use std::{
     collections::HashSet,
-    ffi::CString,
+    ffi::{CString, OsString},
+    os::fd::AsFd,
     path::{Path, PathBuf},
-    sync::{Mutex, PoisonError},
+    sync::{Arc, Mutex, PoisonError},
 };
 use thalweg_core::{Cancelled, shown};
 
 use super::{
     delete::{CopyOutcome, DeleteReport, delete_extra},
+    filter::DirectoryFilter,
     local::{LocalNames, LocalSource, with_slash},
     overlap::overlapping,
     plan::DeleteOptions,
 };
 use crate::{
-    CopyOptions, Dereference, Error, Event, Events, OverDirectory, Progress, Refusal, SyncCounts,
-    SyncRules, Target, TreeReport, copy,
+    CopyOptions, Dereference, Error, Event, Events, Filter, KeptEntries, OverDirectory, Progress,
+    Refusal, SyncCounts, SyncRules, Target, TreeReport, copy,
     copy::report::MOST_ERRORS,
     event::Finding,
-    fs::walk::failed_call,
-    identity::kind,
+    fs::{list::ancestors, walk::failed_call},
+    identity::{Id, kind},
     names::{c_string, cut},
 };
 
@@ -37,6 +39,10 @@ pub struct SyncOptions {
     pub delete: Option<DeleteOptions>,
     /// Continue although source and destination overlap.
     pub force: bool,
+    /// The directory that keeps replaced and deleted entries. It is created if it does not exist.
+    pub keep_in: Option<PathBuf>,
+    /// The name of files in the source with patterns for the entries of their directory, as `.gitignore`.
+    pub filter_file: Option<OsString>,
 }
 
 /// Result of a sync.
@@ -68,6 +74,7 @@ struct LocalSync<'s> {
     names: LocalNames,
     options: CopyOptions,
     delete: Option<DeleteOptions>,
+    filter: Option<Arc<DirectoryFilter>>,
     events: &'s dyn Events,
 }
 
@@ -97,7 +104,24 @@ impl<'s> LocalSync<'s> {
         let over_directory =
             if options.delete.is_some() { OverDirectory::Defer } else { OverDirectory::Refuse };
         let rules = SyncRules { checksum: options.checksum, over_directory, has_entries };
+        let caller = options.copy.filter.clone();
+        let filter = match &options.filter_file {
+            Some(_) if has_entries => {
+                let why = "filter files need one source directory".to_owned();
+                return Err(Error::Usage(why));
+            }
+            Some(name) => {
+                Some(Arc::new(DirectoryFilter::new(&sources[0], name.clone(), caller.clone())?))
+            }
+            None => None,
+        };
+        // A dry run does not create the directory.
+        let is_there = |path: &&Path| !options.copy.dry_run || path.is_dir();
+        let kept = options.keep_in.as_deref().filter(is_there);
+        let kept = kept.map(|path| open_kept(path, &names, &destination)).transpose()?;
         let copy = CopyOptions {
+            filter: filter.clone().map_or(caller, |filter| Some(filter as Arc<dyn Filter>)),
+            kept: kept.clone(),
             recursive: true,
             target,
             sync: Some(rules),
@@ -109,15 +133,19 @@ impl<'s> LocalSync<'s> {
             filter: copy.filter.clone(),
             dry_run: copy.dry_run,
             has_entries,
+            kept,
             ..delete
         });
         let sources = if has_entries { sources.to_vec() } else { vec![with_slash(&sources[0])] };
-        Ok(Self { sources, destination, names, options: copy, delete, events })
+        Ok(Self { sources, destination, names, options: copy, delete, filter, events })
     }
 
     fn perform(self) -> Result<SyncReport, Error> {
         let tree = copy(&self.sources, &self.destination, &self.options, self.events)?;
         let mut report = SyncReport { tree, deletion: None };
+        for error in self.filter.iter().flat_map(|filter| filter.take_errors()) {
+            self.fail(error, &mut report);
+        }
         if report.tree.halted.is_none() && self.delete.is_some() {
             self.delete(&mut report)?;
         }
@@ -182,11 +210,14 @@ impl<'s> LocalSync<'s> {
     fn give_up(&self, deferred: &[PathBuf], report: &mut SyncReport) {
         for path in deferred {
             let path = self.destination.join(path);
-            let error = Error::Refused { path, reason: Refusal::OverDirectory };
-            self.events.event(&Event::Failed(&error));
-            report.tree.error_count += 1;
-            report.tree.errors.push(error);
+            self.fail(Error::Refused { path, reason: Refusal::OverDirectory }, report);
         }
+    }
+
+    fn fail(&self, error: Error, report: &mut SyncReport) {
+        self.events.event(&Event::Failed(&error));
+        report.tree.error_count += 1;
+        report.tree.errors.push(error);
         report.tree.errors.truncate(MOST_ERRORS);
     }
 }
@@ -195,6 +226,25 @@ impl<'s> LocalSync<'s> {
 fn is_directory(source: &Path) -> Result<bool, Error> {
     let failed = |errno| failed_call(source.to_owned(), "stat", errno);
     Ok(kind(&stat(source).map_err(failed)?) == FileType::Directory)
+}
+
+/// Opens the directory that keeps entries. It must lie neither in a source nor be the destination.
+fn open_kept(
+    path: &Path,
+    names: &LocalNames,
+    destination: &Path,
+) -> Result<Arc<KeptEntries>, Error> {
+    let kept = KeptEntries::open(path)?;
+    let failed = |errno| failed_call(path.to_owned(), "openat", errno);
+    let above = ancestors(kept.root().as_fd()).map_err(failed)?;
+    let refused = |reason| Err(Error::Refused { path: path.to_owned(), reason });
+    if let Some(source) = names.sources.iter().find(|source| above.contains(&source.id)) {
+        return refused(Refusal::Overlaps(source.path.clone()));
+    }
+    if stat(destination).is_ok_and(|stat| kept.is(Id::of(&stat))) {
+        return refused(Refusal::Overlaps(destination.to_owned()));
+    }
+    Ok(Arc::new(kept))
 }
 
 /// Returns the destination. A symbolic link to a directory is resolved.

@@ -1,13 +1,17 @@
 //! Arguments of `thalweg sync`.
 
 use clap::{ArgAction, Args};
-use std::{ffi::OsString, path::PathBuf};
+use std::path::PathBuf;
 use thalweg_core::quantity::parse_rate;
 
+use super::{
+    filters::SelectionArgs,
+    given::{GivenModes, GivenOwner, parse_modes, parse_owner},
+};
 use crate::args::{FsyncArgs, ProgressArgs};
 
 const DELETION: &str = "Deletion";
-const FILTERS: &str = "Filters";
+const ATTRIBUTES: &str = "Attributes";
 const SAFETY: &str = "Safety";
 const SPEED: &str = "Speed";
 
@@ -74,18 +78,27 @@ pub struct SyncArgs {
     /// Delete nothing if more entries would go; default: half of DST, or 100
     #[arg(long, value_name = "N", help_heading = DELETION)]
     pub max_delete: Option<u64>,
+    /// Move deleted and replaced entries to this directory
+    ///
+    /// They keep their paths below SRC. A name that is taken gets a number, and nothing there is replaced.
+    #[arg(long, value_name = "DIR", visible_alias = "backup-dir", help_heading = DELETION)]
+    pub trash: Option<PathBuf>,
     /// Delete although there is a reason not to, and accept a SRC that overlaps DST
     #[arg(long, help_heading = DELETION)]
     pub force: bool,
 
-    /// Exclude entries that match this pattern, in the syntax of .gitignore
-    ///
-    /// Excluded entries of DST are not deleted. The last matching pattern decides.
-    #[arg(long, value_name = "PATTERN", help_heading = FILTERS)]
-    pub exclude: Vec<OsString>,
-    /// Read patterns from this file; `-` is standard input
-    #[arg(long, value_name = "FILE", help_heading = FILTERS)]
-    pub exclude_from: Vec<PathBuf>,
+    #[command(flatten)]
+    pub chosen: SelectionArgs,
+
+    /// Give entries of DST this owner and group: USER, USER:GROUP or :GROUP
+    #[arg(long, value_name = "OWNER", value_parser = parse_owner, help_heading = ATTRIBUTES)]
+    pub chown: Option<GivenOwner>,
+    /// Change modes, as chmod does; D for directories and F for files, such as D755,F644
+    #[arg(long, value_name = "MODES", value_parser = parse_modes, help_heading = ATTRIBUTES)]
+    pub chmod: Option<GivenModes>,
+    // Numbers are always kept.
+    #[arg(long, hide = true)]
+    pub numeric_ids: bool,
 
     /// Compare each copied and each unchanged file with its source by a hash
     #[arg(long, help_heading = SAFETY)]
@@ -125,6 +138,7 @@ Examples:
   thalweg sync -i src /backup/src                   print one line per change
   thalweg sync --checksum src /mnt/usb/src          compare the bytes, too
   thalweg sync --delete --exclude '*.o' src /backup/src
+  thalweg sync --delete --trash /backup/old src /backup/src
   thalweg sync docs music /backup/                  /backup/docs, /backup/music
 
 Lines of -i:

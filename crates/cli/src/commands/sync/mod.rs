@@ -1,7 +1,12 @@
 //! `thalweg sync`: makes a directory equal to another one.
 
-use std::{path::PathBuf, sync::Arc, time::Duration};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
 use thalweg_core::{quantity, shown};
+use thalweg_serve::remote::RemoteName;
 use thalweg_tree::{
     CopyOptions, Dereference, Error, Halt, Hash, Preserve,
     sync::{DeleteOptions, DeleteRefusal, SyncOptions, SyncReport, sync},
@@ -9,7 +14,7 @@ use thalweg_tree::{
 
 use super::{
     Subcommand,
-    copy::{CopyArgs, CopyWatcher, FilterArgs, answer_of, patterns_of},
+    copy::{CopyArgs, CopyWatcher, answer_of},
 };
 use crate::{
     exit::{CommandFailure, Exit},
@@ -24,6 +29,8 @@ use crate::{
 };
 
 mod args;
+mod filters;
+mod given;
 mod itemized;
 mod watcher;
 
@@ -38,6 +45,7 @@ impl Subcommand for SyncArgs {
     fn run(&self, _color: bool) -> Result<Exit, CommandFailure> {
         interrupt::catch();
         let options = options(self)?;
+        self.paths.iter().try_for_each(|path| expect_local(path))?;
         let mut sources = self.paths.clone();
         let destination = sources.pop().unwrap_or_default();
         let copied = CopyArgs {
@@ -63,18 +71,26 @@ impl Subcommand for SyncArgs {
     }
 }
 
+/// Rejects names on other machines.
+fn expect_local(path: &Path) -> Result<(), CommandFailure> {
+    match RemoteName::parse(path.as_os_str()) {
+        Ok(None) => Ok(()),
+        Err(error) => Err(CommandFailure::new(Exit::Usage, error.to_string())),
+        Ok(Some(_)) => {
+            let why = format!("'{}': sync needs local directories", shown(path));
+            let hint = "use `thalweg copy` for other machines, or write ./NAME for a local path";
+            Err(CommandFailure::new(Exit::Unsupported, why).hint(hint))
+        }
+    }
+}
+
 /// Translates the arguments for the library.
 fn options(args: &SyncArgs) -> Result<SyncOptions, CommandFailure> {
-    let chosen = FilterArgs {
-        exclude: args.exclude.clone(),
-        exclude_from: args.exclude_from.clone(),
-        ..FilterArgs::default()
-    };
     let saved = SavedProfile::use_if_current(true, Moves::Files);
     let copy = CopyOptions {
         dereference: Some(if args.copy_links { Dereference::Always } else { Dereference::Never }),
         preserve: Preserve::all(),
-        filter: patterns_of(&chosen)?,
+        filter: args.chosen.filter()?,
         verbose: args.prints_changes() || args.shown.json || args.log.is_some(),
         one_file_system: args.one_file_system,
         jobs: args.jobs.map_or(0, |jobs| jobs as usize),
@@ -82,6 +98,8 @@ fn options(args: &SyncArgs) -> Result<SyncOptions, CommandFailure> {
         fsync: args.durable.wanted(),
         limit: args.limit.filter(|limit| *limit > 0),
         dry_run: args.dry_run,
+        given: given::attributes(args.chown, args.chmod.as_ref()),
+        limits: args.chosen.limits,
         profile: saved.current.map(Arc::new),
         ..CopyOptions::default()
     };
@@ -96,6 +114,8 @@ fn options(args: &SyncArgs) -> Result<SyncOptions, CommandFailure> {
         checksum: args.checksum,
         delete: args.deletes().then_some(delete),
         force: args.force,
+        keep_in: args.trash.clone(),
+        filter_file: args.chosen.filter_file.clone(),
     })
 }
 

@@ -18,6 +18,7 @@ use thalweg_sys::{Errno, io};
 use crate::{
     Backup, CopyOptions, Error, Refusal,
     copy::{
+        compared::path_below,
         copy_entry::CopyEntry,
         name_at::{NameAt, has_no_links},
     },
@@ -36,6 +37,12 @@ pub(crate) fn set_aside(
     entry: &CopyEntry<'_>,
     source: &Stat,
 ) -> Attempt<Option<CString>> {
+    if let Some(kept) = &options.kept {
+        match kept.keep_replaced(name_at, &path_below(options, entry)) {
+            Ok(()) | Err(CopyFailure::Sink(_, Errno::NOENT, _)) => {}
+            Err(failure) => return Err(failure),
+        }
+    }
     // Other processes may take the next number for their backups of files with this name.
     for _ in 0..ATTEMPTS {
         let Some(backup) = backup_name(options, name_at)? else { return Ok(None) };

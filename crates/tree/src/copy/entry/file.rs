@@ -50,7 +50,8 @@ pub(crate) fn copy_file_entry(worker: &mut CopyWorker<'_>, entry: &CopyEntry<'_>
         return would_copy(worker, entry);
     }
     let source = open_source(worker, entry)?;
-    let stat = fstat(&source).map_err(at_source("fstat"))?;
+    let mut stat = fstat(&source).map_err(at_source("fstat"))?;
+    worker.run.options.given.apply(&mut stat);
     let is_regular = kind(&stat) == FileType::RegularFile;
     if kind(&stat) == FileType::Directory || (!is_regular && !worker.run.options.reads_specials()) {
         return Err(CopyFailure::RefusedSource(Refusal::Replaced));
@@ -132,7 +133,9 @@ fn copy_or_leave(
 fn would_copy(worker: &mut CopyWorker<'_>, entry: &CopyEntry<'_>) -> Attempt<()> {
     let follows = worker.run.options.follows(entry.named_by_caller());
     let flags = if follows { AtFlags::empty() } else { AtFlags::SYMLINK_NOFOLLOW };
-    let stat = statat(entry.from.open()?, entry.source, flags).map_err(at_source("newfstatat"))?;
+    let stat = statat(entry.from.open()?, entry.source, flags);
+    let mut stat = stat.map_err(at_source("newfstatat"))?;
+    worker.run.options.given.apply(&mut stat);
     accessat(entry.from.open()?, entry.source, Access::READ_OK, AtFlags::EACCESS)
         .map_err(at_source("faccessat2 R_OK"))?;
     let verdict = match entry.directory.open()? {

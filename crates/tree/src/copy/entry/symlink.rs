@@ -100,7 +100,8 @@ impl<'a> NewNode<'a> {
 /// Copies a symbolic link.
 pub(crate) fn copy_symlink(worker: &mut CopyWorker<'_>, entry: &CopyEntry<'_>) -> Attempt<()> {
     let stat = statat(entry.from.open()?, entry.source, AtFlags::SYMLINK_NOFOLLOW);
-    let stat = stat.map_err(at_source("newfstatat"))?;
+    let mut stat = stat.map_err(at_source("newfstatat"))?;
+    worker.run.options.given.apply(&mut stat);
     let target = readlinkat(entry.from.open()?, entry.source, Vec::new());
     let target = target.map_err(at_source("readlinkat"))?;
     make_node(worker, entry, &stat, &NewEntry::Symlink(&target)).map(drop)
