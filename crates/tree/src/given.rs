@@ -15,7 +15,7 @@ pub struct GivenAttributes {
     pub modes: Vec<ModeChange>,
 }
 
-/// One change of a mode.
+/// A change of a mode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ModeChange {
     /// `Some(true)` for directories only, `Some(false)` for all other entries only.

@@ -32,7 +32,7 @@ const SPEED: &str = "Speed";
 #[command(after_help = EXAMPLES, args_override_self = true, infer_long_args = true)]
 pub struct SyncArgs {
     /// Sources, then the destination
-    #[arg(required = true, num_args = 2.., value_name = "SRC... DST")]
+    #[arg(required = true, num_args = 1.., value_name = "SRC... DST")]
     pub paths: Vec<PathBuf>,
 
     /// Has no effect: everything that -a of rsync keeps is kept

@@ -120,15 +120,12 @@ impl Args for SelectionArgs {
 
 /// Parses a time, or the age of a file, into seconds since 1970.
 fn parse_time(text: &str) -> Result<i64, String> {
-    let time = match humantime::parse_rfc3339_weak(text) {
-        Ok(time) => time,
-        Err(_) => {
-            let age = humantime::parse_duration(text).or_else(|_| parse_duration(text));
-            let age: Duration = age.map_err(
-                |_| "expected a time such as 2026-11-28T10:00:00Z, or an age such as 12h",
-            )?;
-            SystemTime::now().checked_sub(age).unwrap_or(UNIX_EPOCH)
-        }
+    let why = "expected a time such as 2026-11-28T10:00:00Z, or an age such as 12h";
+    let time = if let Ok(time) = humantime::parse_rfc3339_weak(text) {
+        time
+    } else {
+        let age: Duration = parse_duration(text).map_err(|_| why)?;
+        SystemTime::now().checked_sub(age).unwrap_or(UNIX_EPOCH)
     };
     let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
     Ok(i64::try_from(since.as_secs()).unwrap_or(i64::MAX))

@@ -47,7 +47,10 @@ impl Subcommand for SyncArgs {
         let options = options(self)?;
         self.paths.iter().try_for_each(|path| expect_local(path))?;
         let mut sources = self.paths.clone();
-        let destination = sources.pop().unwrap_or_default();
+        let Some(destination) = sources.pop().filter(|_| !sources.is_empty()) else {
+            let why = "missing destination: thalweg sync SRC... DST";
+            return Err(CommandFailure::new(Exit::Usage, why));
+        };
         let copied = CopyArgs {
             dry_run: self.dry_run,
             verbose: self.verbose,
