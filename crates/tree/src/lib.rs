@@ -64,6 +64,7 @@ mod sources;
 pub mod sync;
 mod threads;
 mod times;
+mod twins;
 
 mod xattrs;
 
@@ -88,6 +89,7 @@ pub use ranges::{NotRanges, Ranges};
 pub use read::drop_cached;
 pub use thalweg_core::atomic_file::Fsync;
 pub use threads::on_threads;
+pub use twins::{TwinFile, Twins};
 
 /// Runs the examples of README.md as tests.
 #[cfg(doctest)]

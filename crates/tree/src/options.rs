@@ -6,6 +6,7 @@ use thalweg_core::{Guarantees, Profile, Request, atomic_file::Fsync, mechanisms:
 use crate::{
     given::{FileLimits, GivenAttributes},
     kept::KeptEntries,
+    twins::Twins,
 };
 
 /// Selects the symbolic links of the source that are followed.
@@ -248,6 +249,8 @@ pub struct CopyOptions {
     pub sync: Option<SyncRules>,
     /// The directory that keeps the files which a sync replaces.
     pub kept: Option<Arc<KeptEntries>>,
+    /// Finds existing files that new files may be links to.
+    pub twins: Option<Arc<dyn Twins>>,
     /// Attributes in place of those of the sources.
     pub given: GivenAttributes,
     /// Files to skip by size or age.

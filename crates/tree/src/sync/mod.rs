@@ -11,6 +11,7 @@ mod local;
 mod overlap;
 mod plan;
 mod refusal;
+mod renames;
 mod run;
 mod state;
 

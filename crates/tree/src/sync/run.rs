@@ -16,6 +16,7 @@ use super::{
     local::{LocalNames, LocalSource, with_slash},
     overlap::overlapping,
     plan::DeleteOptions,
+    renames::{Reference, RenameCandidates},
 };
 use crate::{
     CopyOptions, Dereference, Error, Event, Events, Filter, KeptEntries, OverDirectory, Progress,
@@ -25,6 +26,7 @@ use crate::{
     fs::{list::ancestors, walk::failed_call},
     identity::{Id, kind},
     names::{c_string, cut},
+    twins::Twins,
 };
 
 /// The options of a sync.
@@ -41,6 +43,10 @@ pub struct SyncOptions {
     pub force: bool,
     /// The directory that keeps replaced and deleted entries. It is created if it does not exist.
     pub keep_in: Option<PathBuf>,
+    /// Copy renamed files even if the deletion would remove an equal file.
+    pub no_renames: bool,
+    /// An earlier copy of the source. Files that did not change since then become links to its files.
+    pub reference: Option<PathBuf>,
     /// The name of files in the source with patterns for the entries of their directory, as `.gitignore`.
     pub filter_file: Option<OsString>,
 }
@@ -71,7 +77,7 @@ struct LocalSync<'s> {
     /// The sources as the copy receives them.
     sources: Vec<PathBuf>,
     destination: PathBuf,
-    names: LocalNames,
+    names: Arc<LocalNames>,
     options: CopyOptions,
     delete: Option<DeleteOptions>,
     filter: Option<Arc<DirectoryFilter>>,
@@ -87,7 +93,7 @@ impl<'s> LocalSync<'s> {
     ) -> Result<Self, Error> {
         let has_entries = !matches!(sources, [source] if is_directory(source)?);
         let destination = final_destination(destination, has_entries)?;
-        let names = names_of(sources, has_entries, options)?;
+        let names = Arc::new(names_of(sources, has_entries, options)?);
         if let ([_], Some(delete), true) = (sources, &options.delete, has_entries)
             && !delete.force
         {
@@ -136,6 +142,8 @@ impl<'s> LocalSync<'s> {
             kept,
             ..delete
         });
+        let copy =
+            CopyOptions { twins: twins(&destination, options, &names, delete.as_ref())?, ..copy };
         let sources = if has_entries { sources.to_vec() } else { vec![with_slash(&sources[0])] };
         Ok(Self { sources, destination, names, options: copy, delete, filter, events })
     }
@@ -167,7 +175,7 @@ impl<'s> LocalSync<'s> {
         let census = (!options.dry_run).then_some(tree.seen);
         let outcome = CopyOutcome { errors: tree.error_count, created: tree.sync.created, census };
         let mut deletion =
-            delete_extra(&self.destination, &self.names, options, &outcome, self.events)?;
+            delete_extra(&self.destination, &*self.names, options, &outcome, self.events)?;
         tree.sync.deleted = deletion.deleted;
         tree.error_count += deletion.errors.len() as u64;
         tree.errors.append(&mut deletion.errors);
@@ -226,6 +234,24 @@ impl<'s> LocalSync<'s> {
 fn is_directory(source: &Path) -> Result<bool, Error> {
     let failed = |errno| failed_call(source.to_owned(), "stat", errno);
     Ok(kind(&stat(source).map_err(failed)?) == FileType::Directory)
+}
+
+/// Returns the files that new files may be links to.
+fn twins(
+    destination: &Path,
+    options: &SyncOptions,
+    names: &Arc<LocalNames>,
+    delete: Option<&DeleteOptions>,
+) -> Result<Option<Arc<dyn Twins>>, Error> {
+    if let Some(path) = &options.reference {
+        return Ok(Some(Arc::new(Reference::open(path)?)));
+    }
+    // A file in the trash must not share its contents with one in the destination.
+    let delete = delete.filter(|_| !options.no_renames && options.keep_in.is_none());
+    Ok(delete.map(|delete| {
+        let found = RenameCandidates::new(destination, Arc::clone(names), delete.clone());
+        Arc::new(found) as Arc<dyn Twins>
+    }))
 }
 
 /// Opens the directory that keeps entries. It must lie neither in a source nor be the destination.

@@ -50,6 +50,11 @@ pub struct SyncArgs {
     /// Compare the bytes of files with equal sizes, not their times
     #[arg(short, long)]
     pub checksum: bool,
+    /// Link new files to equal files of this earlier copy of SRC
+    ///
+    /// For snapshots: `sync --reference backup/1 SRC backup/2`. Files are equal if size, time and attributes are.
+    #[arg(long, value_name = "DIR", visible_alias = "link-dest")]
+    pub reference: Option<PathBuf>,
     /// Follow all symbolic links in SRC
     #[arg(short = 'L', long)]
     pub copy_links: bool,
@@ -78,6 +83,14 @@ pub struct SyncArgs {
     /// Delete nothing if more entries would go; default: half of DST, or 100
     #[arg(long, value_name = "N", help_heading = DELETION)]
     pub max_delete: Option<u64>,
+    /// Copy renamed files
+    ///
+    /// By default, a new file of at least 16K that equals a file to delete is a link to that file, which is then deleted.
+    #[arg(long, help_heading = DELETION)]
+    pub no_detect_renames: bool,
+    // The default.
+    #[arg(long, hide = true, overrides_with = "no_detect_renames")]
+    pub detect_renames: bool,
     /// Move deleted and replaced entries to this directory
     ///
     /// They keep their paths below SRC. A name that is taken gets a number, and nothing there is replaced.
@@ -139,6 +152,7 @@ Examples:
   thalweg sync --checksum src /mnt/usb/src          compare the bytes, too
   thalweg sync --delete --exclude '*.o' src /backup/src
   thalweg sync --delete --trash /backup/old src /backup/src
+  thalweg sync --reference /backup/1 src /backup/2  a snapshot of changes
   thalweg sync docs music /backup/                  /backup/docs, /backup/music
 
 Lines of -i:

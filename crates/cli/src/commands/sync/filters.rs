@@ -72,7 +72,7 @@ impl SelectionArgs {
             match rule {
                 SelectionRule::Exclude(pattern) => patterns.add(pattern.as_bytes()),
                 SelectionRule::Include(pattern) => {
-                    patterns.add(&[b"!", pattern.as_bytes()].concat())
+                    patterns.add(&[b"!", pattern.as_bytes()].concat());
                 }
                 SelectionRule::ExcludeFrom(path) => {
                     patterns.add_file(ListFile::read(path, false)?.bytes());

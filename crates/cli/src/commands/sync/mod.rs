@@ -118,6 +118,8 @@ fn options(args: &SyncArgs) -> Result<SyncOptions, CommandFailure> {
         delete: args.deletes().then_some(delete),
         force: args.force,
         keep_in: args.trash.clone(),
+        no_renames: args.no_detect_renames,
+        reference: args.reference.clone(),
         filter_file: args.chosen.filter_file.clone(),
     })
 }

@@ -19,7 +19,10 @@ use crate::{
             mode::modes,
             write_target::WriteTarget,
         },
-        entry::hardlink::{LeftName, LinkOutcome, leave_name, link_name, wake_for},
+        entry::{
+            hardlink::{LeftName, LinkOutcome, leave_name, link_name, wake_for},
+            twin::link_to_twin,
+        },
         file_copy::copy_file,
         links::{LinkClaim, id_of},
         name_at::{CopyPlacement, NameAt},
@@ -98,6 +101,10 @@ fn copy_or_leave(
         verdict => verdict,
     };
     if !(options.links_names(entry.named_by_caller(), stat.st_nlink) && is_regular) {
+        let is_new = matches!(verdict, DestinationVerdict::New);
+        if is_new && link_to_twin(worker, entry, SourceFile { fd: source, stat }, at)? {
+            return Ok(NameOutcome::Processed);
+        }
         copy_file(worker, entry, SourceFile { fd: source, stat }, verdict)?;
         return Ok(NameOutcome::Processed);
     }
