@@ -16,12 +16,11 @@ use thalweg_core::atomic_file::name::unique;
 use thalweg_sys::{Errno, io};
 
 use crate::{
-    CopyOptions, Error, Target,
-    copy::name_at::{NameAt, has_no_links},
-    error::{Attempt, CopyFailure, at_sink},
+    Error,
+    error::{Attempt, CopyFailure, at_sink, has_no_links},
     fs::{list::DIRECTORY, walk::failed_call},
     identity::{Id, kind},
-    names::c_string,
+    names::{c_string, os},
 };
 
 /// An open directory for entries that are replaced or deleted.
@@ -30,14 +29,18 @@ pub struct KeptEntries {
     root: OwnedFd,
     path: PathBuf,
     id: Id,
+    copy: CopyFunction,
 }
+
+/// Copies one entry with all attributes from a path to a free path.
+pub(crate) type CopyFunction = fn(&Path, &Path) -> Result<(), Errno>;
 
 /// Largest number that a name gets.
 const MOST_NUMBERS: u32 = 100_000;
 
 impl KeptEntries {
-    /// Opens the directory, and creates it for this user if it does not exist.
-    pub fn open(path: &Path) -> Result<Self, Error> {
+    /// Opens the directory, and creates it for this user if it does not exist. `copy` is used between file systems.
+    pub(crate) fn open(path: &Path, copy: CopyFunction) -> Result<Self, Error> {
         let failed = |call| move |errno| failed_call(path.to_owned(), call, errno);
         match mkdirat(CWD, path, Mode::RWXU) {
             Ok(()) | Err(Errno::EXIST) => {}
@@ -46,7 +49,7 @@ impl KeptEntries {
         let root = openat(CWD, path, DIRECTORY - OFlags::NOFOLLOW, Mode::empty());
         let root = root.map_err(failed("openat"))?;
         let id = Id::of(&fstat(&root).map_err(failed("fstat"))?);
-        Ok(Self { root, path: path.to_owned(), id })
+        Ok(Self { root, path: path.to_owned(), id, copy })
     }
 
     /// Returns the path.
@@ -65,50 +68,45 @@ impl KeptEntries {
     }
 
     /// Keeps a file that a rename is about to replace. Its name stays, if the file systems allow a link.
-    pub(crate) fn keep_replaced(&self, name_at: NameAt<'_>, below: &Path) -> Attempt<()> {
-        match self.put(below, |dir, name| io::link(name_at.dir, name_at.name, dir, name)) {
-            Err(CopyFailure::Sink(_, errno, _)) if has_no_links(errno) => self.take(name_at, below),
+    pub(crate) fn keep_replaced(
+        &self,
+        dir: BorrowedFd<'_>,
+        name: &CStr,
+        below: &Path,
+    ) -> Attempt<()> {
+        match self.put(below, |to, new| io::link(dir, name, to, new)) {
+            Err(CopyFailure::Sink(_, Errno::XDEV, _)) => self.copy_and_place(dir, name, below),
+            Err(CopyFailure::Sink(_, errno, _)) if has_no_links(errno) => {
+                self.take(dir, name, below)
+            }
             answer => answer,
         }
     }
 
     /// Moves an entry here that is not a directory.
-    pub(crate) fn take(&self, name_at: NameAt<'_>, below: &Path) -> Attempt<()> {
-        let moved =
-            self.put(below, |dir, name| io::rename_new(name_at.dir, name_at.name, dir, name));
+    pub(crate) fn take(&self, dir: BorrowedFd<'_>, name: &CStr, below: &Path) -> Attempt<()> {
+        let moved = self.put(below, |to, new| io::rename_new(dir, name, to, new));
         match moved {
             Err(CopyFailure::Sink(_, Errno::XDEV, _)) => {
-                self.copy(name_at, below)?;
-                unlinkat(name_at.dir, name_at.name, AtFlags::empty()).map_err(at_sink("unlinkat"))
+                self.copy_and_place(dir, name, below)?;
+                unlinkat(dir, name, AtFlags::empty()).map_err(at_sink("unlinkat"))
             }
             answer => answer,
         }
     }
 
     /// Copies an entry here from another file system.
-    fn copy(&self, name_at: NameAt<'_>, below: &Path) -> Attempt<()> {
-        let (parent, name) = self.parent_of(below)?;
-        let temporary = unique(&name);
+    fn copy_and_place(&self, dir: BorrowedFd<'_>, name: &CStr, below: &Path) -> Attempt<()> {
+        let (parent, last) = self.parent_of(below)?;
+        let temporary = unique(&last);
         let path = |dir: BorrowedFd<'_>, name: &CStr| {
-            PathBuf::from(format!("/proc/self/fd/{}", dir.as_raw_fd())).join(crate::names::os(name))
+            PathBuf::from(format!("/proc/self/fd/{}", dir.as_raw_fd())).join(os(name))
         };
-        // The copier gets paths, and both directories stay open.
-        let options = CopyOptions { target: Target::Exact, ..CopyOptions::archive() };
-        // A name of this form is reserved, so the copy gets another one until it is complete.
-        let plain = CString::new([b"kept-", temporary.to_bytes()].concat()).unwrap_or_default();
-        let from = path(name_at.dir, name_at.name);
-        let report = crate::copy(&[from], &path(parent.as_fd(), &plain), &options, &());
-        match report {
-            Ok(report) if report.error_count == 0 => {}
-            Ok(report) => {
-                let errno = report.errors.first().and_then(Error::errno).unwrap_or(Errno::IO);
-                return Err(CopyFailure::Sink("write", errno, 0));
-            }
-            Err(error) => {
-                return Err(CopyFailure::Sink("write", error.errno().unwrap_or(Errno::IO), 0));
-            }
-        }
-        self.put(below, |dir, name| io::rename_new(parent.as_fd(), &*plain, dir, name))
+        // The copier gets paths, and both directories stay open. It rejects reserved names.
+        let plain = CString::new([b"kept-", temporary.to_bytes(), b"-new"].concat());
+        let plain = plain.unwrap_or_default();
+        (self.copy)(&path(dir, name), &path(parent.as_fd(), &plain)).map_err(at_sink("write"))?;
+        self.put(below, |to, new| io::rename_new(parent.as_fd(), &*plain, to, new))
     }
 
     /// Calls `place` with a free name for the path, until it succeeds.

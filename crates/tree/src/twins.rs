@@ -14,6 +14,7 @@ pub trait Twins: std::fmt::Debug + Send + Sync {
 pub struct TwinFile {
     /// Its directory.
     pub dir: OwnedFd,
+    /// Its name.
     pub name: CString,
     /// `true` if the file must have only this name, and all bytes are compared.
     pub is_moved: bool,

@@ -14,6 +14,7 @@ mod helper;
 mod list;
 mod man;
 mod manifest;
+mod moves;
 mod pipe;
 mod plan;
 mod receive;
@@ -111,6 +112,7 @@ macro_rules! commands {
 commands! {
     Copy(CopyArgs),
     Sync(sync::SyncArgs),
+    Move(moves::MoveArgs),
     Pipe(pipe::PipeArgs),
     Send(send::SendArgs),
     Receive(receive::ReceiveArgs),

@@ -204,3 +204,52 @@ fn filters_limits_and_given_attributes() {
     assert_eq!((mode("w/d"), mode("w/a.c")), (0o711, 0o604));
     assert_eq!(sync("-i --chmod D711,F604 s w").stdout, b"");
 }
+
+#[test]
+fn a_renamed_file_is_linked_before_its_old_name_goes() {
+    let scratch = Scratch::new();
+    let line = "mkdir -p s/d; head -c 100000 /dev/urandom >s/d/big; head -c 100000 /dev/urandom >s/other; \
+                cp -a s t; mkdir s/new; mv s/d/big s/new/moved; cp -a s/other s/twin; mv s/other s/third; stat -c %i t/d/big >inode";
+    shell(scratch.path(), line).expect(0);
+    let sync = |words: &str| {
+        let mut command = thalweg();
+        command.arg("sync").args(words.split(' ')).current_dir(scratch.path());
+        run(&mut command).expect(0)
+    };
+    let lines = |words: &str| {
+        let mut lines: Vec<String> =
+            String::from_utf8_lossy(&sync(words).stdout).lines().map(str::to_owned).collect();
+        lines.sort();
+        lines
+    };
+    assert_eq!(lines("-n --delete s t"), lines("-i --delete s t"));
+    // One of two new files with these bytes may be the old one; two would be one file.
+    let line = "diff -r -x .thalweg-sync s t && test $(stat -c %i t/new/moved) = $(cat inode) && \
+                test $(stat -c %h t/new/moved) = 1 && ! test t/twin -ef t/third";
+    shell(scratch.path(), line).expect(0);
+    shell(scratch.path(), "mv s/twin s/again; stat -c %i t/twin >inode").expect(0);
+    sync("--delete --no-detect-renames s t");
+    shell(scratch.path(), "test $(stat -c %i t/again) != $(cat inode)").expect(0);
+}
+
+#[test]
+fn a_snapshot_shares_what_did_not_change() {
+    let scratch = Scratch::new();
+    let sync = |words: &str| {
+        let mut command = thalweg();
+        command.arg("sync").args(words.split(' ')).current_dir(scratch.path());
+        run(&mut command).expect(0)
+    };
+    shell(scratch.path(), "mkdir -p s/d b; echo 1 >s/d/f; echo 2 >s/g; echo 3 >s/h").expect(0);
+    sync("s b/1");
+    shell(scratch.path(), "echo 22 >s/g; chmod 600 s/h").expect(0);
+    sync("--reference b/1 s b/2");
+    let line = "diff -r s b/2 && test b/1/d/f -ef b/2/d/f && ! test b/1/g -ef b/2/g && ! test b/1/h -ef b/2/h \
+                && test $(cat b/1/g) = 2 && test $(stat -c %a b/1/h) != 600";
+    shell(scratch.path(), line).expect(0);
+    // A later sync into the snapshot leaves the earlier one alone.
+    shell(scratch.path(), "chmod 640 s/d/f; echo more >>s/d/f").expect(0);
+    sync("s b/2");
+    shell(scratch.path(), "diff -r s b/2 && test $(cat b/1/d/f) = 1").expect(0);
+    shell(scratch.path(), "chmod 600 s/g").expect(0);
+}

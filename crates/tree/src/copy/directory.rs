@@ -16,10 +16,8 @@ use thalweg_sys::{Errno, host::may_fail_at_close, io};
 use crate::{
     AttributeDifferences, Fsync,
     copy::{
-        attributes::{self, Births, OpenEntry, WantedAttributes},
-        compared::remove_other_xattrs,
-        dest::mkdir::remove_replaced,
-        name_at::NameAt,
+        attributes::{self, Births, OpenEntry, WantedAttributes, remove_other_xattrs},
+        name_at::{NameAt, remove_replaced},
         run::{Concurrency, CopyRun},
         staged_dir::{StagedDir, note_synced, remove_leftovers},
         whole_sync::WholeSync,

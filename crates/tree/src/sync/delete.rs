@@ -3,14 +3,15 @@
 use rustix::fs::{AtFlags, CWD, FileType, Mode, Stat, fstat, futimens, openat, statat, unlinkat};
 use std::{
     collections::HashMap,
-    os::fd::{AsFd, OwnedFd},
+    ffi::CStr,
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
     path::Path,
 };
 use thalweg_core::Cancelled;
 use thalweg_sys::Errno;
 
 use super::{
-    listing::SourceNames,
+    listing::{SourceListing, SourceNames},
     plan::{DeleteOptions, DeletePlan, DeletePlanner, DoomedEntry, PlannedId, ROOT, below},
     refusal::DeleteRefusal,
     state,
@@ -18,7 +19,7 @@ use super::{
 use crate::{
     AttributeDifferences, ChangeAction, DirectoryCensus, Error, Event, Events, Halt, Refusal,
     SyncChange,
-    copy::{attributes::times, name_at::NameAt},
+    copy::attributes::times,
     fs::{
         beneath::{Beneath, FollowLinks},
         list::DIRECTORY,
@@ -91,6 +92,7 @@ pub fn delete_extra(
         options,
         events,
         plan: &plan,
+        check: None,
         before: HashMap::new(),
     };
     if deletion.perform(&mut report).is_err() {
@@ -103,6 +105,57 @@ pub fn delete_extra(
         report.errors.push(failure.at(path, path));
     }
     Ok(report)
+}
+
+/// Deletes the contents of a directory, as far as `check` allows. It receives the path below the directory. `shown`: the
+/// path of the directory, for messages.
+pub(super) fn remove_all(
+    above: BorrowedFd<'_>,
+    name: &CStr,
+    shown: &Path,
+    check: &dyn Fn(&[u8], &Stat) -> bool,
+    events: &dyn Events,
+) -> Result<DeleteReport, Error> {
+    let fd = openat(above, name, DIRECTORY, Mode::empty());
+    let fd = fd.map_err(|errno| failed_call(shown.to_owned(), "openat", errno))?;
+    let beneath = Beneath::new(fd, FollowLinks::Never);
+    let options = DeleteOptions { excluded: true, force: true, ..DeleteOptions::default() };
+    let mut report = DeleteReport::default();
+    let planner = DeletePlanner::new(&beneath, shown, &NoNames, &options, events);
+    let Ok(mut plan) = planner.plan() else {
+        report.halted = Some(Halt::Cancelled);
+        return Ok(report);
+    };
+    report.errors = std::mem::take(&mut plan.errors);
+    for error in &report.errors {
+        events.event(&Event::Failed(error));
+    }
+    let mut deletion = Deletion {
+        beneath: &beneath,
+        destination: shown,
+        options: &options,
+        events,
+        plan: &plan,
+        check: Some(check),
+        before: HashMap::new(),
+    };
+    if deletion.perform(&mut report).is_err() {
+        report.halted = Some(Halt::Cancelled);
+    }
+    Ok(report)
+}
+
+/// A source without entries.
+struct NoNames;
+
+impl SourceNames for NoNames {
+    fn list(&self, _directory: &[u8]) -> Result<SourceListing, Error> {
+        Ok(SourceListing::default())
+    }
+
+    fn identity(&self) -> Option<String> {
+        None
+    }
 }
 
 /// Returns the first reason to delete nothing.
@@ -151,6 +204,8 @@ struct Deletion<'d> {
     options: &'d DeleteOptions,
     events: &'d dyn Events,
     plan: &'d DeletePlan,
+    /// Returns `true` if an entry may go. Receives its path below the directory.
+    check: Option<&'d dyn Fn(&[u8], &Stat) -> bool>,
     /// The attributes that directories of both sides had before.
     before: HashMap<usize, Stat>,
 }
@@ -205,11 +260,14 @@ impl Deletion<'_> {
         if there.st_ino != doomed.inode || kind(&there) != doomed.kind {
             return Err(Error::Refused { path: self.path_of(doomed), reason: Refusal::Replaced });
         }
+        let path = below(&this.plan.directories[doomed.parent].path, &doomed.name);
+        if this.check.is_some_and(|check| !check(&path, &there)) {
+            let reason = Refusal::ChangedSince;
+            return Err(Error::Refused { path: this.path_of(doomed), reason });
+        }
         let is_directory = doomed.kind == FileType::Directory;
         if let Some(kept) = this.options.kept.as_ref().filter(|_| !is_directory) {
-            let path = below(&this.plan.directories[doomed.parent].path, &doomed.name);
-            let name_at = NameAt { dir: dir.as_fd(), name: &doomed.name };
-            let moved = kept.take(name_at, Path::new(os_bytes(&path)));
+            let moved = kept.take(dir.as_fd(), &doomed.name, Path::new(os_bytes(&path)));
             let shown = || this.path_of(doomed);
             return moved.map(|()| true).map_err(|failure| failure.at(shown, shown));
         }
@@ -249,6 +307,9 @@ impl Deletion<'_> {
     }
 
     fn tell(&self, doomed: &DoomedEntry) {
+        if self.check.is_some() {
+            return;
+        }
         let path = below(&self.plan.directories[doomed.parent].path, &doomed.name);
         self.events.event(&Event::Sync(&SyncChange {
             path: Path::new(os_bytes(&path)),

@@ -8,6 +8,7 @@ mod delete;
 mod filter;
 mod listing;
 mod local;
+mod moved;
 mod overlap;
 mod plan;
 mod refusal;
@@ -17,6 +18,7 @@ mod state;
 
 pub use delete::{CopyOutcome, DeleteReport, delete_extra};
 pub use listing::{SourceListing, SourceNames};
+pub use moved::{MoveReport, move_all};
 pub use plan::DeleteOptions;
 pub use refusal::DeleteRefusal;
 pub use run::{SyncOptions, SyncReport, sync};

@@ -42,8 +42,17 @@ pub(super) struct RenameCandidates {
 #[derive(Debug)]
 struct FoundCandidates {
     beneath: Beneath<OwnedFd>,
-    /// Directory and name. Each file is offered once: two links to one file would be one file.
-    files: Mutex<HashMap<FileKey, Vec<(Vec<u8>, CString)>>>,
+    /// Each file is offered once: two links to one file would be one file.
+    files: Mutex<HashMap<FileKey, Vec<RenamedFile>>>,
+}
+
+/// A file that the deletion would remove.
+#[derive(Debug)]
+struct RenamedFile {
+    directory: Vec<u8>,
+    name: CString,
+    /// Nanoseconds of the modification time.
+    nanoseconds: u64,
 }
 
 impl RenameCandidates {
@@ -58,7 +67,7 @@ impl RenameCandidates {
         let names: &LocalNames = &self.names;
         let planner = DeletePlanner::new(&beneath, &self.destination, names, &self.options, &());
         let plan = planner.plan().ok()?;
-        let mut files: HashMap<FileKey, Vec<(Vec<u8>, CString)>> = HashMap::new();
+        let mut files: HashMap<FileKey, Vec<RenamedFile>> = HashMap::new();
         for doomed in plan.doomed {
             if doomed.kind != FileType::RegularFile {
                 continue;
@@ -68,7 +77,12 @@ impl RenameCandidates {
             let Ok(stat) = statat(&dir, &*doomed.name, AtFlags::SYMLINK_NOFOLLOW) else { continue };
             if kind(&stat) == FileType::RegularFile && size(&stat) >= LEAST && stat.st_nlink == 1 {
                 let key = (size(&stat), stat.st_mtime);
-                files.entry(key).or_default().push((directory.clone(), doomed.name));
+                let file = RenamedFile {
+                    directory: directory.clone(),
+                    name: doomed.name,
+                    nanoseconds: stat.st_mtime_nsec,
+                };
+                files.entry(key).or_default().push(file);
             }
         }
         Some(FoundCandidates { beneath, files: Mutex::new(files) })
@@ -82,7 +96,11 @@ impl Twins for RenameCandidates {
         }
         let found = self.found.get_or_init(|| self.find()).as_ref()?;
         let mut files = found.files.lock().unwrap_or_else(PoisonError::into_inner);
-        let (directory, name) = files.get_mut(&(size(source), source.st_mtime))?.pop()?;
+        let alike = files.get_mut(&(size(source), source.st_mtime))?;
+        // A destination with coarse times has other nanoseconds.
+        let exact = alike.iter().position(|file| file.nanoseconds == source.st_mtime_nsec);
+        let last = alike.len().checked_sub(1)?;
+        let RenamedFile { directory, name, .. } = alike.swap_remove(exact.unwrap_or(last));
         drop(files);
         let dir = found.beneath.open(&directory, DIRECTORY).ok()?;
         Some(TwinFile { dir, name, is_moved: true })

@@ -9,6 +9,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 use thalweg_core::{Cancelled, shown};
+use thalweg_sys::Errno;
 
 use super::{
     delete::{CopyOutcome, DeleteReport, delete_extra},
@@ -68,12 +69,12 @@ pub fn sync(
     options: &SyncOptions,
     events: &dyn Events,
 ) -> Result<SyncReport, Error> {
-    let run = LocalSync::new(sources, destination, options, events)?;
-    run.perform()
+    let has_entries = has_entries(sources)?;
+    LocalSync::new(sources, destination, options, has_entries, events)?.perform()
 }
 
 /// A sync of local directories.
-struct LocalSync<'s> {
+pub(super) struct LocalSync<'s> {
     /// The sources as the copy receives them.
     sources: Vec<PathBuf>,
     destination: PathBuf,
@@ -85,13 +86,14 @@ struct LocalSync<'s> {
 }
 
 impl<'s> LocalSync<'s> {
-    fn new(
+    /// Checks the operands. `has_entries`: `true` if the sources become entries of the destination.
+    pub fn new(
         sources: &[PathBuf],
         destination: &Path,
         options: &SyncOptions,
+        has_entries: bool,
         events: &'s dyn Events,
     ) -> Result<Self, Error> {
-        let has_entries = !matches!(sources, [source] if is_directory(source)?);
         let destination = final_destination(destination, has_entries)?;
         let names = Arc::new(names_of(sources, has_entries, options)?);
         if let ([_], Some(delete), true) = (sources, &options.delete, has_entries)
@@ -148,7 +150,12 @@ impl<'s> LocalSync<'s> {
         Ok(Self { sources, destination, names, options: copy, delete, filter, events })
     }
 
-    fn perform(self) -> Result<SyncReport, Error> {
+    /// Returns the destination, after a symbolic link was resolved.
+    pub fn destination(&self) -> &Path {
+        &self.destination
+    }
+
+    pub fn perform(self) -> Result<SyncReport, Error> {
         let tree = copy(&self.sources, &self.destination, &self.options, self.events)?;
         let mut report = SyncReport { tree, deletion: None };
         for error in self.filter.iter().flat_map(|filter| filter.take_errors()) {
@@ -230,10 +237,19 @@ impl<'s> LocalSync<'s> {
     }
 }
 
-/// Returns `true` if a source is a directory, or a symbolic link to one.
-fn is_directory(source: &Path) -> Result<bool, Error> {
-    let failed = |errno| failed_call(source.to_owned(), "stat", errno);
-    Ok(kind(&stat(source).map_err(failed)?) == FileType::Directory)
+/// Returns `true` if the sources become entries of the destination: several, or one that is not a directory.
+pub(super) fn has_entries(sources: &[PathBuf]) -> Result<bool, Error> {
+    let [source] = sources else { return Ok(true) };
+    let failed = |errno| failed_call(source.clone(), "stat", errno);
+    Ok(kind(&stat(source).map_err(failed)?) != FileType::Directory)
+}
+
+/// Copies one entry to another file system.
+fn copy_one(from: &Path, to: &Path) -> Result<(), Errno> {
+    let options = CopyOptions { target: Target::Exact, ..CopyOptions::archive() };
+    let report = copy(&[from.to_owned()], to, &options, &());
+    let errors = report.map_or_else(|error| vec![error], |report| report.errors);
+    errors.first().map_or(Ok(()), |error| Err(error.errno().unwrap_or(Errno::IO)))
 }
 
 /// Returns the files that new files may be links to.
@@ -260,7 +276,7 @@ fn open_kept(
     names: &LocalNames,
     destination: &Path,
 ) -> Result<Arc<KeptEntries>, Error> {
-    let kept = KeptEntries::open(path)?;
+    let kept = KeptEntries::open(path, copy_one)?;
     let failed = |errno| failed_call(path.to_owned(), "openat", errno);
     let above = ancestors(kept.root().as_fd()).map_err(failed)?;
     let refused = |reason| Err(Error::Refused { path: path.to_owned(), reason });

@@ -35,7 +35,7 @@ mod itemized;
 mod watcher;
 
 pub use args::SyncArgs;
-use watcher::SyncWatcher;
+pub use watcher::SyncWatcher;
 
 impl Subcommand for SyncArgs {
     fn outlives_pipes(&self) -> bool {
@@ -75,7 +75,7 @@ impl Subcommand for SyncArgs {
 }
 
 /// Rejects names on other machines.
-fn expect_local(path: &Path) -> Result<(), CommandFailure> {
+pub fn expect_local(path: &Path) -> Result<(), CommandFailure> {
     match RemoteName::parse(path.as_os_str()) {
         Ok(None) => Ok(()),
         Err(error) => Err(CommandFailure::new(Exit::Usage, error.to_string())),

@@ -17,12 +17,8 @@ use thalweg_sys::{Errno, io};
 
 use crate::{
     Backup, CopyOptions, Error, Refusal,
-    copy::{
-        compared::path_below,
-        copy_entry::CopyEntry,
-        name_at::{NameAt, has_no_links},
-    },
-    error::{Attempt, CopyFailure, at_sink},
+    copy::{copy_entry::CopyEntry, name_at::NameAt},
+    error::{Attempt, CopyFailure, at_sink, has_no_links},
     fs::list::{each_entry, listing_buffer},
     identity::{Id, kind},
     names::os,
@@ -38,7 +34,7 @@ pub(crate) fn set_aside(
     source: &Stat,
 ) -> Attempt<Option<CString>> {
     if let Some(kept) = &options.kept {
-        match kept.keep_replaced(name_at, &path_below(options, entry)) {
+        match kept.keep_replaced(name_at.dir, name_at.name, &entry.path_below(options)) {
             Ok(()) | Err(CopyFailure::Sink(_, Errno::NOENT, _)) => {}
             Err(failure) => return Err(failure),
         }

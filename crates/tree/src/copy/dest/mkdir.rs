@@ -3,20 +3,19 @@
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat, fchmod, fstat, mkdirat, statat, unlinkat};
 use std::{
     os::fd::{AsFd, BorrowedFd, OwnedFd},
-    path::PathBuf,
     sync::Arc,
 };
-use thalweg_core::atomic_file::{ownership::is_trap_at, unlink};
+use thalweg_core::atomic_file::ownership::is_trap_at;
 use thalweg_sys::{Errno, host::may_fail_at_close};
 
 use crate::{
-    AttributeDifferences, CopyOptions, Fsync, KeptEntries, Refusal,
+    AttributeDifferences, CopyOptions, Fsync, Refusal,
     copy::{
         attributes::{Births, WantedAttributes},
-        compared::{add_xattrs, of_stats, path_below},
+        compared::{add_xattrs, of_stats},
         copy_entry::CopyEntry,
         directory::{Closing, Directory, Entered},
-        name_at::NameAt,
+        name_at::{NameAt, remove_replaced},
         run::{Concurrency, CopyRun},
         staged_dir::{StageSource, StagedDir, birth_mode, open_new},
     },
@@ -146,7 +145,7 @@ fn make(
     if needs_none || entry.directory.is_append_only() {
         if is_replaced {
             remove_replaced(run.options.kept.as_deref(), name_at, || {
-                path_below(run.options, entry)
+                entry.path_below(run.options)
             })?;
         }
         let mode = Mode::from_raw_mode(first_mode(run, stat));
@@ -188,22 +187,6 @@ fn make(
         is_replacement: is_replaced,
         born,
     })
-}
-
-/// Removes an entry that a directory replaces, or moves it to the directory that keeps such entries.
-pub(crate) fn remove_replaced(
-    kept: Option<&KeptEntries>,
-    name_at: NameAt<'_>,
-    below: impl FnOnce() -> PathBuf,
-) -> Attempt<()> {
-    let removed = match kept {
-        Some(kept) => kept.take(name_at, &below()),
-        None => unlink(name_at.dir, name_at.name).map_err(at_sink("unlinkat")),
-    };
-    match removed {
-        Err(CopyFailure::Sink(_, Errno::NOENT | Errno::ISDIR, _)) => Ok(()),
-        answer => answer,
-    }
 }
 
 /// Returns `true` if a symbolic link in the destination is kept and its target directory is used.

@@ -9,8 +9,8 @@ use thalweg_sys::Errno;
 use crate::{
     AttributeDifferences, ChangeAction, Refusal, Skip,
     copy::{
-        attributes::{self, OpenEntry, WantedAttributes},
-        compared::{is_unchanged, of_entry, remove_other_xattrs},
+        attributes::{self, OpenEntry, WantedAttributes, remove_other_xattrs},
+        compared::of_entry,
         contents::recheck::is_to_be_replaced,
         copy_entry::CopyEntry,
         dest::{
@@ -26,6 +26,7 @@ use crate::{
         file_copy::copy_file,
         links::{LinkClaim, id_of},
         name_at::{CopyPlacement, NameAt},
+        noted::is_unchanged,
         shared::ForeseenName,
         source_file::SourceFile,
         worker::CopyWorker,

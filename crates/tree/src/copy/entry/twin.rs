@@ -7,7 +7,7 @@ use thalweg_sys::io;
 
 use crate::{
     copy::{
-        compared::{add_xattrs, of_stats, path_below},
+        compared::{add_xattrs, of_stats},
         contents::{resume::equal_prefix, verify::ReadEnds},
         copy_entry::CopyEntry,
         dest::publish::ignore,
@@ -22,7 +22,7 @@ use crate::{
     xattrs::Holder,
 };
 
-/// Links a new file to an existing one that is equal to its source. Returns `false` if there is no such file, or if it
+/// Links a new file to an existing one that is equal to its source. Returns `false` if no file is equal, or if it
 /// cannot be linked; the file is then copied.
 pub(crate) fn link_to_twin(
     worker: &mut CopyWorker<'_>,
@@ -35,7 +35,7 @@ pub(crate) fn link_to_twin(
     if kind(source.stat) != FileType::RegularFile {
         return Ok(false);
     }
-    let Some(twin) = twins.candidate(&path_below(options, entry), source.stat) else {
+    let Some(twin) = twins.candidate(&entry.path_below(options), source.stat) else {
         return Ok(false);
     };
     let Some(copy) = equal_twin(worker, source, at, &twin)? else { return Ok(false) };
