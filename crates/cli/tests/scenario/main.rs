@@ -36,6 +36,7 @@ mod leftovers;
 mod limits;
 mod manifests;
 mod measured_ways;
+mod moves;
 mod new_directories;
 mod odd_sinks;
 mod open_handovers;

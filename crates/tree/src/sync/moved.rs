@@ -43,7 +43,7 @@ pub struct MoveReport {
 /// sources, or files, become entries of `destination`.
 ///
 /// A source is deleted only if each copy was verified and is on stable storage. An entry that changed after it was
-/// copied is kept. The same call continues an interrupted move.
+/// copied is kept. Another call continues an interrupted move.
 pub fn move_all(
     sources: &[PathBuf],
     destination: &Path,

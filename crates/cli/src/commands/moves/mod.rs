@@ -34,7 +34,7 @@ use crate::{
 /// compares each copy with its source, and writes it to stable storage. Only if everything succeeded, it deletes SRC,
 /// one entry at a time. An entry of SRC that changed after it was copied stays.
 ///
-/// The same command continues an interrupted move.
+/// Run the command again to continue an interrupted move.
 #[derive(Args, Debug, Default)]
 #[command(after_help = EXAMPLES, args_override_self = true, infer_long_args = true)]
 pub struct MoveArgs {
