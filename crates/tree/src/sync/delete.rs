@@ -53,6 +53,13 @@ pub struct DeleteReport {
     pub halted: Option<Halt>,
 }
 
+impl DeleteReport {
+    fn fail(&mut self, error: Error, events: &dyn Events) {
+        events.event(&Event::Failed(&error));
+        self.errors.push(error);
+    }
+}
+
 /// Deletes the entries of a directory that the source does not have. `outcome`: the copy that ran before.
 pub fn delete_extra(
     destination: &Path,
@@ -84,8 +91,9 @@ pub fn delete_extra(
             return Ok(report);
         }
     }
-    report.errors = std::mem::take(&mut plan.errors);
-    report.errors.extend(std::mem::take(&mut plan.unlisted));
+    for error in plan.errors.drain(..).chain(plan.unlisted.drain(..)) {
+        report.fail(error, events);
+    }
     let mut deletion = Deletion {
         beneath: &beneath,
         destination,
@@ -102,7 +110,7 @@ pub fn delete_extra(
         && let Err(failure) = state::record(root, &identity)
     {
         let path = || destination.to_owned();
-        report.errors.push(failure.at(path, path));
+        report.fail(failure.at(path, path), events);
     }
     Ok(report)
 }
@@ -126,9 +134,8 @@ pub(super) fn remove_all(
         report.halted = Some(Halt::Cancelled);
         return Ok(report);
     };
-    report.errors = std::mem::take(&mut plan.errors);
-    for error in &report.errors {
-        events.event(&Event::Failed(error));
+    for error in plan.errors.drain(..) {
+        report.fail(error, events);
     }
     let mut deletion = Deletion {
         beneath: &beneath,
@@ -227,10 +234,7 @@ impl Deletion<'_> {
                 }
                 // Another process removed it.
                 Ok(false) => {}
-                Err(error) => {
-                    self.events.event(&Event::Failed(&error));
-                    report.errors.push(error);
-                }
+                Err(error) => report.fail(error, self.events),
             }
         }
         drop(opened);
@@ -301,7 +305,7 @@ impl Deletion<'_> {
             });
             if let Err(errno) = set {
                 let path = self.destination.join(os_bytes(&planned.path));
-                report.errors.push(failed_call(path, "utimensat", errno));
+                report.fail(failed_call(path, "utimensat", errno), self.events);
             }
         }
     }

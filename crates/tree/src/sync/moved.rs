@@ -16,7 +16,7 @@ use super::{
     run::{LocalSync, SyncOptions, has_entries},
 };
 use crate::{
-    Ending, Error, Events, Fsync, Hash, Refusal, TreeReport,
+    Ending, Error, Event, Events, Fsync, Hash, Refusal, TreeReport,
     copy::report::MOST_ERRORS,
     fs::{
         beneath::{Beneath, FollowLinks},
@@ -37,6 +37,14 @@ pub struct MoveReport {
     pub tree: TreeReport,
     /// Entries of the sources that were deleted after they were copied.
     pub removed: u64,
+}
+
+impl MoveReport {
+    fn fail(&mut self, error: Error, events: &dyn Events) {
+        events.event(&Event::Failed(&error));
+        self.tree.error_count += 1;
+        self.tree.errors.push(error);
+    }
 }
 
 /// Moves sources. One source directory becomes `destination`, or its content is added to that directory. Several
@@ -60,6 +68,8 @@ pub fn move_all(
     }
     let mut copy = options.copy.clone();
     (copy.verify, copy.fsync, copy.filter) = (Some(Hash::Blake3), Fsync::Always, None);
+    // The source is deleted, so an attribute that the destination refuses is an error.
+    copy.preserve.strict = true;
     let options = SyncOptions { copy, delete: None, force: false, ..options.clone() };
     // Checks for overlaps before anything is renamed.
     let sync = LocalSync::new(sources, destination, &options, has_entries, events)?;
@@ -68,14 +78,14 @@ pub fn move_all(
     let mut report = MoveReport::default();
     let mut left = Vec::new();
     for source in sources {
-        if !options.copy.dry_run && is_renamed(source, &target(source, &destination, has_entries)?)?
-        {
-            report.renamed += 1;
-        } else {
-            left.push(source.clone());
+        let target = target(source, &destination, has_entries)?;
+        match if options.copy.dry_run { Ok(false) } else { is_renamed(source, &target) } {
+            Ok(true) => report.renamed += 1,
+            Ok(false) => left.push(source.clone()),
+            Err(error) => report.fail(error, events),
         }
     }
-    if left.is_empty() {
+    if left.is_empty() || report.tree.error_count > 0 {
         return Ok(report);
     }
     let sync = LocalSync::new(&left, &destination, &options, has_entries, events)?;
@@ -87,8 +97,7 @@ pub fn move_all(
         let target = target(source, &destination, has_entries)?;
         let removed = remove_source(source, &target, events, &mut report);
         if let Err(error) = removed {
-            report.tree.error_count += 1;
-            report.tree.errors.push(error);
+            report.fail(error, events);
         }
     }
     report.tree.errors.truncate(MOST_ERRORS);
