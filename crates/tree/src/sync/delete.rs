@@ -121,7 +121,7 @@ pub(super) fn remove_all(
     above: BorrowedFd<'_>,
     name: &CStr,
     shown: &Path,
-    check: &dyn Fn(&[u8], &Stat) -> bool,
+    check: &RemovalCheck<'_>,
     events: &dyn Events,
 ) -> Result<DeleteReport, Error> {
     let fd = openat(above, name, DIRECTORY, Mode::empty());
@@ -204,6 +204,9 @@ fn refusal(
 /// Number of entries of a destination up to which all of them may be deleted.
 const FEW: u64 = 100;
 
+/// Returns `true` if an entry may be removed. Receives its path below the directory, and its attributes.
+pub(super) type RemovalCheck<'c> = dyn Fn(&[u8], &Stat) -> bool + 'c;
+
 /// Carries out a plan.
 struct Deletion<'d> {
     beneath: &'d Beneath<OwnedFd>,
@@ -211,8 +214,8 @@ struct Deletion<'d> {
     options: &'d DeleteOptions,
     events: &'d dyn Events,
     plan: &'d DeletePlan,
-    /// Returns `true` if an entry may go. Receives its path below the directory.
-    check: Option<&'d dyn Fn(&[u8], &Stat) -> bool>,
+    /// The condition for each removal, if there is one.
+    check: Option<&'d RemovalCheck<'d>>,
     /// The attributes that directories of both sides had before.
     before: HashMap<usize, Stat>,
 }

@@ -97,10 +97,12 @@ impl Twins for RenameCandidates {
         let found = self.found.get_or_init(|| self.find()).as_ref()?;
         let mut files = found.files.lock().unwrap_or_else(PoisonError::into_inner);
         let alike = files.get_mut(&(size(source), source.st_mtime))?;
-        // A destination with coarse times has other nanoseconds.
-        let exact = alike.iter().position(|file| file.nanoseconds == source.st_mtime_nsec);
-        let last = alike.len().checked_sub(1)?;
-        let RenamedFile { directory, name, .. } = alike.swap_remove(exact.unwrap_or(last));
+        let has_time = |file: &RenamedFile| {
+            // A destination may store no nanoseconds, only multiples of 100 of them.
+            file.nanoseconds == source.st_mtime_nsec || file.nanoseconds.is_multiple_of(100)
+        };
+        let found_at = alike.iter().position(has_time)?;
+        let RenamedFile { directory, name, .. } = alike.swap_remove(found_at);
         drop(files);
         let dir = found.beneath.open(&directory, DIRECTORY).ok()?;
         Some(TwinFile { dir, name, is_moved: true })
