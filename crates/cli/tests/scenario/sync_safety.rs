@@ -158,7 +158,7 @@ fn the_trash_keeps_what_goes_and_never_replaces_what_it_has() {
         command.arg("sync").args(words.split(' ')).current_dir(scratch.path());
         run(&mut command).expect(0)
     };
-    let line = "mkdir -p source/d copy/old/e; echo new >source/d/f; ln -s x source/l; \
+    let line = "mkdir -p source/d copy/old/e; echo newer >source/d/f; ln -s x source/l; \
                 echo 1 >copy/old/e/g; mkdir copy/d; echo old >copy/d/f; ln -s y copy/l; echo q >copy/q; mkdir source/q";
     shell(scratch.path(), line).expect(0);
     sync("--delete --force --trash trash source copy");
@@ -171,7 +171,7 @@ fn the_trash_keeps_what_goes_and_never_replaces_what_it_has() {
     shell(scratch.path(), "diff -r --no-dereference -x .thalweg-sync source copy").expect(0);
     shell(scratch.path(), "echo newest >>source/d/f").expect(0);
     sync("--delete --trash trash source copy");
-    assert_eq!((read("d/f"), read("d/f.~1~")), ("old\n".into(), "new\n".into()));
+    assert_eq!((read("d/f"), read("d/f.~1~")), ("old\n".into(), "newer\n".into()));
     // Inside the destination it is neither deleted nor counted.
     shell(scratch.path(), "echo x >copy/x").expect(0);
     sync("--delete --trash copy/trash source copy");

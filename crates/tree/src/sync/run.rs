@@ -113,16 +113,7 @@ impl<'s> LocalSync<'s> {
             if options.delete.is_some() { OverDirectory::Defer } else { OverDirectory::Refuse };
         let rules = SyncRules { checksum: options.checksum, over_directory, has_entries };
         let caller = options.copy.filter.clone();
-        let filter = match &options.filter_file {
-            Some(_) if has_entries => {
-                let why = "filter files need one source directory".to_owned();
-                return Err(Error::Usage(why));
-            }
-            Some(name) => {
-                Some(Arc::new(DirectoryFilter::new(&sources[0], name.clone(), caller.clone())?))
-            }
-            None => None,
-        };
+        let filter = filter_files(sources, options, has_entries)?;
         // A dry run does not create the directory.
         let is_there = |path: &&Path| !options.copy.dry_run || path.is_dir();
         let kept = options.keep_in.as_deref().filter(is_there);
@@ -242,6 +233,20 @@ pub(super) fn has_entries(sources: &[PathBuf]) -> Result<bool, Error> {
     let [source] = sources else { return Ok(true) };
     let failed = |errno| failed_call(source.clone(), "stat", errno);
     Ok(kind(&stat(source).map_err(failed)?) != FileType::Directory)
+}
+
+/// Returns the filter that reads files of the source, if there are such files.
+fn filter_files(
+    sources: &[PathBuf],
+    options: &SyncOptions,
+    has_entries: bool,
+) -> Result<Option<Arc<DirectoryFilter>>, Error> {
+    let Some(name) = &options.filter_file else { return Ok(None) };
+    if has_entries {
+        return Err(Error::Usage("filter files need one source directory".to_owned()));
+    }
+    let caller = options.copy.filter.clone();
+    DirectoryFilter::new(&sources[0], name.clone(), caller).map(|filter| Some(Arc::new(filter)))
 }
 
 /// Copies one entry to another file system.

@@ -146,11 +146,7 @@ pub(crate) fn make_node(
         return leave_node(worker, entry, at, reason, &there, has_names).map(|()| false);
     }
     if run.options.dry_run {
-        worker.report_copied(entry, None);
-        if counts {
-            worker.foresee_name(stat, None);
-        }
-        note_node(worker, entry, stat, differs);
+        foresee_node(worker, entry, stat, differs, counts);
         return Ok(true);
     }
     let mut is_first = true;
@@ -183,6 +179,21 @@ pub(crate) fn make_node(
     worker.tally.links += 1;
     note_node(worker, entry, stat, differs);
     Ok(true)
+}
+
+/// Reports the entry that a dry run would create.
+fn foresee_node(
+    worker: &mut CopyWorker<'_>,
+    entry: &CopyEntry<'_>,
+    stat: &Stat,
+    differs: Option<AttributeDifferences>,
+    has_names: bool,
+) {
+    worker.report_copied(entry, None);
+    if has_names {
+        worker.foresee_name(stat, None);
+    }
+    note_node(worker, entry, stat, differs);
 }
 
 /// Reports a new or replaced entry of a sync. `differs`: the differences of the replaced entry.
