@@ -62,6 +62,30 @@ impl User {
     }
 }
 
+/// Returns the number of a group with `getgrnam_r(3)`; `None` if the group does not exist.
+pub fn group_id(name: &str) -> Result<Option<u32>, Errno> {
+    let Ok(name) = CString::new(name) else { return Ok(None) };
+    let mut entry = MaybeUninit::<libc::group>::zeroed();
+    let mut strings = vec![0; ROOM];
+    let mut found = ptr::null_mut();
+    // SAFETY: the name ends with a zero; the call writes one entry, at most ROOM bytes of strings, and the address of
+    // the entry.
+    let errno = unsafe {
+        libc::getgrnam_r(
+            name.as_ptr(),
+            entry.as_mut_ptr(),
+            strings.as_mut_ptr(),
+            ROOM,
+            &raw mut found,
+        )
+    };
+    if errno != 0 {
+        return Err(Errno::from_raw_os_error(errno));
+    }
+    // SAFETY: if the group was found, the entry was written; zeros are a valid entry too.
+    Ok((!found.is_null()).then(|| unsafe { entry.assume_init() }.gr_gid))
+}
+
 fn answered(answer: libc::c_int) -> Result<(), Errno> {
     if answer == 0 { Ok(()) } else { Err(last_errno()) }
 }
@@ -75,5 +99,7 @@ mod tests {
         assert_eq!(User::find("root").unwrap().map(|user| user.uid), Some(0));
         assert_eq!(User::find("no such user, ever").unwrap(), None);
         assert_eq!(User::find("root\0").unwrap(), None);
+        assert_eq!(group_id("root").unwrap(), Some(0));
+        assert_eq!(group_id("no such group, ever").unwrap(), None);
     }
 }

@@ -140,6 +140,9 @@ pub enum Refusal {
     /// The source and the destination of a sync overlap.
     #[error("overlaps the destination, {}", quoted(.0))]
     Overlaps(PathBuf),
+    /// The source of a move changed after it was copied.
+    #[error("changed after it was copied; kept")]
+    ChangedSince,
     /// Another file system is mounted on a directory that a sync would delete.
     #[error("is a mount point; not deleted")]
     MountPoint,
@@ -301,6 +304,15 @@ impl CopyFailure {
 /// Returns `true` for an errno with which every further write to the destination would fail too.
 pub(crate) fn cannot_take_more(errno: Errno) -> bool {
     matches!(errno, Errno::NOSPC | Errno::DQUOT | Errno::ROFS)
+}
+
+/// Returns `true` if hard links are unsupported by the file system, blocked by a system call filter, or exhausted
+/// (`EMLINK`).
+pub(crate) fn has_no_links(errno: Errno) -> bool {
+    matches!(
+        errno,
+        Errno::PERM | Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL | Errno::MLINK | Errno::XDEV
+    )
 }
 
 #[cfg(test)]

@@ -43,10 +43,12 @@ mod evidence;
 mod exclude;
 pub mod fleet;
 mod fs;
+mod given;
 pub mod hashing;
 mod identity;
 pub mod install;
 pub mod journal;
+mod kept;
 mod left_out;
 mod listed;
 
@@ -62,6 +64,7 @@ mod sources;
 pub mod sync;
 mod threads;
 mod times;
+mod twins;
 
 mod xattrs;
 
@@ -74,7 +77,9 @@ pub use count::count;
 pub use error::{Error, Refusal};
 pub use event::{Event, Events, Halt, Progress, Skip, Total};
 pub use exclude::ExcludePatterns;
+pub use given::{FileLimits, GivenAttributes, ModeChange};
 pub use journal::Journal;
+pub use kept::KeptEntries;
 pub use listed::ListedFiles;
 pub use options::{
     Backup, Becomes, CopyOptions, Dereference, Filter, Hash, OverDirectory, Preserve, SyncRules,
@@ -84,6 +89,7 @@ pub use ranges::{NotRanges, Ranges};
 pub use read::drop_cached;
 pub use thalweg_core::atomic_file::Fsync;
 pub use threads::on_threads;
+pub use twins::{TwinFile, Twins};
 
 /// Runs the examples of README.md as tests.
 #[cfg(doctest)]

@@ -3,6 +3,12 @@
 use std::{ffi::OsString, path::PathBuf, sync::Arc};
 use thalweg_core::{Guarantees, Profile, Request, atomic_file::Fsync, mechanisms::LAST_RESORT};
 
+use crate::{
+    given::{FileLimits, GivenAttributes},
+    kept::KeptEntries,
+    twins::Twins,
+};
+
 /// Selects the symbolic links of the source that are followed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dereference {
@@ -241,6 +247,14 @@ pub struct CopyOptions {
     /// Compare every existing entry with its source, change only the differences, and report each change as
     /// [`Event::Sync`](crate::Event::Sync). Set by [`sync`](crate::sync::sync).
     pub sync: Option<SyncRules>,
+    /// The directory that keeps the files which a sync replaces.
+    pub kept: Option<Arc<KeptEntries>>,
+    /// Finds existing files that new files may be links to.
+    pub twins: Option<Arc<dyn Twins>>,
+    /// Attributes in place of those of the sources.
+    pub given: GivenAttributes,
+    /// Files to skip by size or age.
+    pub limits: FileLimits,
     /// The data that must be on stable storage at the end.
     pub fsync: Fsync,
     /// Maximum number of bytes per second, over all threads.

@@ -15,6 +15,7 @@ mod helper;
 mod list;
 mod man;
 mod manifest;
+mod moves;
 mod pipe;
 mod plan;
 mod receive;
@@ -116,6 +117,7 @@ macro_rules! commands {
 commands! {
     Copy(CopyArgs),
     Sync(sync::SyncArgs),
+    Move(moves::MoveArgs),
     Pipe(pipe::PipeArgs),
     Send(send::SendArgs),
     Receive(receive::ReceiveArgs),

@@ -14,7 +14,7 @@ use thalweg_sys::Errno;
 use crate::{
     Preserve,
     copy::{name_at::NameAt, run::CopyRun},
-    error::{Attempt, at_sink},
+    error::{Attempt, CopyFailure, at_sink},
     xattrs::{self, ALL, Holder, SourceXattrs},
 };
 
@@ -162,4 +162,18 @@ pub(crate) fn inherit(name_at: NameAt<'_>, sink: BorrowedFd<'_>) {
     let taken = SourceXattrs::from(&Holder::of_path_fd(old.as_fd()), all)
         .map(SourceXattrs::without_capabilities);
     let _ = taken.map(|taken| taken.give(&Holder::Fd(sink), all, false));
+}
+
+/// Removes the extended attributes and ACLs of an open copy that its source does not have.
+pub(crate) fn remove_other_xattrs(
+    run: &CopyRun<'_>,
+    sink: BorrowedFd<'_>,
+    source: &SourceXattrs,
+) -> Attempt<()> {
+    let there = SourceXattrs::from(&Holder::Fd(sink), run.options.preserve);
+    let there = there.map_err(|failure| match failure {
+        CopyFailure::Source(call, errno) => CopyFailure::Sink(call, errno, 0),
+        failure => failure,
+    })?;
+    source.remove_others(&there.settable_by(run.me.uid), &Holder::Fd(sink))
 }

@@ -1,19 +1,15 @@
-//! Compares existing entries with their sources, by the rules of a sync, and reports the changes.
+//! Compares existing entries with their sources, by the rules of a sync.
 
-use rustix::fs::{AtFlags, FileType, Stat, fstatfs, readlinkat, statat};
-use std::{
-    os::fd::{AsFd, BorrowedFd},
-    path::PathBuf,
-};
+use rustix::fs::{FileType, Stat, fstatfs, readlinkat};
+use std::os::fd::{AsFd, BorrowedFd};
 use thalweg_sys::Errno;
 
 use crate::{
-    AttributeDifferences, ChangeAction, Event, SyncChange,
-    copy::{copy_entry::CopyEntry, run::CopyRun, shared::ForeseenName, worker::CopyWorker},
+    AttributeDifferences,
+    copy::{copy_entry::CopyEntry, run::CopyRun},
     error::{Attempt, CopyFailure, at_sink},
     fs::special::NewEntry,
-    identity::{Id, kind, size},
-    names::os,
+    identity::kind,
     times,
     xattrs::{Holder, SourceXattrs},
 };
@@ -100,42 +96,6 @@ pub(crate) fn of_entry(
     Ok(differs)
 }
 
-/// Returns `true` if a regular file has an equal copy, and counts it. Opens neither of them. Returns `false` also for
-/// files that need a closer look.
-pub(crate) fn is_unchanged(worker: &mut CopyWorker<'_>, entry: &CopyEntry<'_>) -> Attempt<bool> {
-    let run = worker.run;
-    let options = run.options;
-    if options.sync.is_none()
-        || options.compares_bytes()
-        || options.verify.is_some()
-        || entry.directory.is_staged
-        || entry.directory.is_fresh
-    {
-        return Ok(false);
-    }
-    let Some(dir) = entry.directory.open()? else { return Ok(false) };
-    let follows = options.follows(entry.named_by_caller());
-    let flags = if follows { AtFlags::empty() } else { AtFlags::SYMLINK_NOFOLLOW };
-    let source = statat(entry.from.open()?, entry.source, flags);
-    let there = statat(&dir, entry.name, AtFlags::SYMLINK_NOFOLLOW);
-    let (Ok(source), Ok(there)) = (source, there) else { return Ok(false) };
-    let is_file = |stat: &Stat| kind(stat) == FileType::RegularFile;
-    if !is_file(&source)
-        || !is_file(&there)
-        || options.links_names(entry.named_by_caller(), source.st_nlink)
-        || of_entry(run, entry, dir.as_fd(), &source, &there)?.any()
-    {
-        return Ok(false);
-    }
-    run.expect_not_listed_over(&source, || entry.source_path());
-    worker.tally.sync.unchanged += 1;
-    worker.tally.skipped += 1;
-    worker.list_file(entry);
-    worker.take_up(entry, 0);
-    worker.settle(size(&source));
-    Ok(true)
-}
-
 /// Returns the differences between an entry without contents and the existing entry of its name.
 pub(crate) fn of_node(
     run: &CopyRun<'_>,
@@ -156,104 +116,4 @@ pub(crate) fn of_node(
             NewEntry::Special { .. } => source.st_rdev != there.st_rdev,
         };
     Ok(differs)
-}
-
-impl CopyWorker<'_> {
-    /// Counts and reports a new or replaced entry. `there`: the attributes of the entry that had its name.
-    pub fn note_copied(&mut self, entry: &CopyEntry<'_>, source: &Stat, there: Option<&Stat>) {
-        if self.run.options.sync.is_none() {
-            return;
-        }
-        // An entry of a staging directory is not visible yet.
-        let there = there.filter(|_| !entry.directory.is_staged);
-        let dir = entry.directory.open().ok().flatten();
-        let Some((there, dir)) = there.zip(dir) else {
-            let none = AttributeDifferences::default();
-            return self.note_change(entry, ChangeAction::Create, source, none);
-        };
-        let mut differs = of_stats(self.run, dir.as_fd(), source, there);
-        differs.content = !differs.any() || self.run.options.compares_bytes() && !differs.size;
-        self.note_change(entry, ChangeAction::Replace, source, differs);
-    }
-
-    /// Counts and reports an entry that got other attributes, or none.
-    pub fn note_attributes(
-        &mut self,
-        entry: &CopyEntry<'_>,
-        source: &Stat,
-        differs: AttributeDifferences,
-    ) {
-        if self.run.options.sync.is_none() {
-            return;
-        }
-        if entry.directory.is_staged {
-            // An earlier run left it in a directory that is not visible yet.
-            let none = AttributeDifferences::default();
-            return self.note_change(entry, ChangeAction::Create, source, none);
-        }
-        if differs.any() {
-            self.note_change(entry, ChangeAction::Attributes, source, differs);
-        } else {
-            self.tally.sync.unchanged += 1;
-        }
-    }
-
-    /// Counts and reports a change of a sync.
-    pub fn note_change(
-        &mut self,
-        entry: &CopyEntry<'_>,
-        action: ChangeAction,
-        source: &Stat,
-        differs: AttributeDifferences,
-    ) {
-        let Some(rules) = self.run.options.sync else { return };
-        self.tally.sync.count(action);
-        if !self.run.options.verbose {
-            return;
-        }
-        let is_directory = kind(source) == FileType::Directory;
-        self.run.events.event(&Event::Sync(&SyncChange {
-            path: &path_below(entry, rules.has_entries),
-            action,
-            kind: kind(source),
-            is_linked: !is_directory && self.run.options.links_names(false, source.st_nlink),
-            size: size(source),
-            differs,
-        }));
-    }
-
-    /// In a dry run, returns the outcome for one of several names of a source. `there`: the existing file, if it is
-    /// equal to the source; `None` if this name will be a new file.
-    pub fn foresee_name(&self, source: &Stat, there: Option<&Stat>) -> ForeseenName {
-        self.shared.foresee(Id::of(source), there.map(Id::of))
-    }
-}
-
-/// Returns the path of an entry below the destination.
-fn path_below(entry: &CopyEntry<'_>, has_entries: bool) -> PathBuf {
-    if entry.named_by_caller() && !has_entries {
-        return PathBuf::from(".");
-    }
-    let mut path = entry.directory.paths.path_inside(has_entries);
-    path.push(os(entry.name));
-    path
-}
-
-/// Returns the path of an entry below the destination, for the list of deferred entries.
-pub(crate) fn deferred_path(run: &CopyRun<'_>, entry: &CopyEntry<'_>) -> PathBuf {
-    path_below(entry, run.options.sync.is_some_and(|rules| rules.has_entries))
-}
-
-/// Reads the attributes that an open source has, and removes all others from its copy.
-pub(crate) fn remove_other_xattrs(
-    run: &CopyRun<'_>,
-    sink: BorrowedFd<'_>,
-    source: &SourceXattrs,
-) -> Attempt<()> {
-    let there = SourceXattrs::from(&Holder::Fd(sink), run.options.preserve);
-    let there = there.map_err(|failure| match failure {
-        CopyFailure::Source(call, errno) => CopyFailure::Sink(call, errno, 0),
-        failure => failure,
-    })?;
-    source.remove_others(&there.settable_by(run.me.uid), &Holder::Fd(sink))
 }

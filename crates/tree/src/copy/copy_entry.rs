@@ -3,7 +3,7 @@
 use std::{ffi::CStr, os::fd::OwnedFd, path::PathBuf, sync::Arc};
 
 use crate::{
-    Error,
+    CopyOptions, Error,
     copy::directory::Directory,
     error::{Attempt, CopyFailure, at_source},
     fs::{cached::CachedDirectory, list::DirectoryHandle},
@@ -71,6 +71,17 @@ impl CopyEntry<'_> {
     pub fn path_inside(&self, from_root: bool) -> PathBuf {
         let mut path = self.directory.paths.path_inside(from_root);
         path.push(os(self.source));
+        path
+    }
+
+    /// Returns the path below the destination of a sync.
+    pub fn path_below(&self, options: &CopyOptions) -> PathBuf {
+        let has_entries = options.sync.is_some_and(|rules| rules.has_entries);
+        if self.named_by_caller() && !has_entries {
+            return PathBuf::from(".");
+        }
+        let mut path = self.directory.paths.path_inside(has_entries);
+        path.push(os(self.name));
         path
     }
 

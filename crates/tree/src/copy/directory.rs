@@ -1,6 +1,8 @@
 //! A destination directory while it is filled, and the steps that complete it after its last entry.
 
-use rustix::fs::{AtFlags, Stat, Statx, StatxAttributes, StatxFlags, fstat, statx, unlinkat};
+use rustix::fs::{
+    AtFlags, FileType, Stat, Statx, StatxAttributes, StatxFlags, fstat, statat, statx,
+};
 use std::{
     os::fd::{AsFd, OwnedFd},
     sync::{
@@ -14,9 +16,8 @@ use thalweg_sys::{Errno, host::may_fail_at_close, io};
 use crate::{
     AttributeDifferences, Fsync,
     copy::{
-        attributes::{self, Births, OpenEntry, WantedAttributes},
-        compared::remove_other_xattrs,
-        name_at::NameAt,
+        attributes::{self, Births, OpenEntry, WantedAttributes, remove_other_xattrs},
+        name_at::{NameAt, remove_replaced},
         run::{Concurrency, CopyRun},
         staged_dir::{StagedDir, note_synced, remove_leftovers},
         whole_sync::WholeSync,
@@ -27,7 +28,7 @@ use crate::{
         cached::{CachedDirectory, ReopenAddress},
         list::DIRECTORY,
     },
-    identity::Id,
+    identity::{Id, kind},
     names::os,
     paths::DirectoryPaths,
     xattrs::SourceXattrs,
@@ -40,6 +41,8 @@ pub(crate) struct Directory {
     pub is_staged: bool,
     /// `true` if it contains only entries that this copy created: names can be created without a check.
     pub is_fresh: bool,
+    /// `true` if the directory replaces an entry of another type, in a sync.
+    replaces_entry: bool,
     /// `true` if this run created the directory, or continues one that an earlier run created.
     pub is_new: bool,
     /// Attributes that the kernel gives to files created in it.
@@ -119,6 +122,7 @@ impl Directory {
                 is_staged: false,
                 is_fresh: false,
                 is_new: false,
+                replaces_entry: false,
                 evidence: WriteEvidence::THIS_BOOT,
                 births,
                 may_fail_at_close,
@@ -161,6 +165,7 @@ impl Directory {
                 is_staged: parent.is_staged || stage.is_some(),
                 // Two source names may be equal here (case folding). Both are then entries of this copy.
                 is_new,
+                replaces_entry: entered.differs.kind,
                 is_fresh: (is_new || parent.is_fresh) && !adopted,
                 evidence,
                 births,
@@ -312,6 +317,17 @@ impl Directory {
         }
     }
 
+    /// Removes the entry that this directory replaces, unless it is a directory.
+    fn remove_replaced(&self, run: &CopyRun<'_>, name_at: NameAt<'_>) -> Attempt<()> {
+        let there = statat(name_at.dir, name_at.name, AtFlags::SYMLINK_NOFOLLOW);
+        if there.is_ok_and(|there| kind(&there) == FileType::Directory) {
+            return Ok(());
+        }
+        let has_entries = run.options.sync.is_some_and(|rules| rules.has_entries);
+        let kept = run.options.kept.as_deref();
+        remove_replaced(kept, name_at, || self.paths.path_inside(has_entries))
+    }
+
     /// Renames a complete staging directory to its final name. With `--fsync` its contents are synced first, so that
     /// after a power failure no name is visible without its contents.
     fn publish(&self, run: &CopyRun<'_>, stage: &StagedDir, fd: &OwnedFd, name_at: NameAt<'_>) {
@@ -326,9 +342,11 @@ impl Directory {
             }
             return run.failed(failed(error.into()));
         }
-        if run.options.sync.is_some() {
-            // A sync replaces an entry that is not a directory. A missing name and a directory are errors here.
-            let _ = unlinkat(name_at.dir, name_at.name, AtFlags::empty());
+        if self.replaces_entry
+            && let Err(failure) = self.remove_replaced(run, name_at)
+        {
+            run.left_unfinished(path().with_file_name(os(&stage.name)));
+            return run.failed(failed(failure));
         }
         if let Err(failure) = stage.publish(name_at) {
             // If another process published the name first, no later run would use this staging directory, so it is

@@ -12,6 +12,7 @@ pub(crate) mod entry;
 pub(crate) mod file_copy;
 pub(crate) mod links;
 pub(crate) mod name_at;
+pub(crate) mod noted;
 pub(crate) mod plans;
 pub(crate) mod report;
 pub(crate) mod room;

@@ -1,8 +1,14 @@
 //! A name in an open directory.
 
 use rustix::fs::Stat;
-use std::{ffi::CStr, os::fd::BorrowedFd};
+use std::{ffi::CStr, os::fd::BorrowedFd, path::PathBuf};
+use thalweg_core::atomic_file::unlink;
 use thalweg_sys::Errno;
+
+use crate::{
+    KeptEntries,
+    error::{Attempt, CopyFailure, at_sink},
+};
 
 /// A destination: an open directory and a name in it.
 #[derive(Clone, Copy)]
@@ -22,11 +28,18 @@ pub(crate) struct CopyPlacement<'a> {
     pub stat: &'a Stat,
 }
 
-/// Returns `true` if hard links are unsupported by the file system, blocked by a system call filter, or exhausted
-/// (`EMLINK`).
-pub(crate) fn has_no_links(errno: Errno) -> bool {
-    matches!(
-        errno,
-        Errno::PERM | Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL | Errno::MLINK | Errno::XDEV
-    )
+/// Removes an entry that a directory replaces, or moves it to the directory that keeps such entries.
+pub(crate) fn remove_replaced(
+    kept: Option<&KeptEntries>,
+    name_at: NameAt<'_>,
+    below: impl FnOnce() -> PathBuf,
+) -> Attempt<()> {
+    let removed = match kept {
+        Some(kept) => kept.take(name_at.dir, name_at.name, &below()),
+        None => unlink(name_at.dir, name_at.name).map_err(at_sink("unlinkat")),
+    };
+    match removed {
+        Err(CopyFailure::Sink(_, Errno::NOENT | Errno::ISDIR, _)) => Ok(()),
+        answer => answer,
+    }
 }

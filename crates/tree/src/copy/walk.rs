@@ -157,6 +157,9 @@ impl<'r> CopyWalker<'r> {
             FileType::Symlink if follow => look(entry, follow)?,
             known => known,
         };
+        if real == FileType::RegularFile && self.is_beyond_limits(entry, follow)? {
+            return Ok(());
+        }
         match real {
             FileType::Directory if !options.recursive => {
                 Err(CopyFailure::RefusedSource(Refusal::NotRecursive))
@@ -198,6 +201,19 @@ impl<'r> CopyWalker<'r> {
             }
         }
         Ok(left_out)
+    }
+
+    /// Returns `true` if a file is skipped because of its size or age, and counts it.
+    fn is_beyond_limits(&mut self, entry: &CopyEntry<'_>, follow: bool) -> Attempt<bool> {
+        let limits = self.run().options.limits;
+        if limits.is_empty() {
+            return Ok(false);
+        }
+        let flags = if follow { AtFlags::empty() } else { AtFlags::SYMLINK_NOFOLLOW };
+        let stat = statat(entry.from.open()?, entry.source, flags);
+        let is_beyond = !limits.allow(&stat.map_err(at_source("newfstatat"))?);
+        self.worker.tally.left_out += u64::from(is_beyond);
+        Ok(is_beyond)
     }
 
     /// Queues a directory for an idle worker, or enters it immediately if too many are queued already.
@@ -243,7 +259,8 @@ impl<'r> CopyWalker<'r> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | no_follow;
         let source = openat(entry.from.open()?, entry.source, flags, Mode::empty());
         let source = source.map_err(at_source("openat"))?;
-        let stat = fstat(&source).map_err(at_source("fstat"))?;
+        let mut stat = fstat(&source).map_err(at_source("fstat"))?;
+        self.run().options.given.apply(&mut stat);
         let id = Id::of(&stat);
         if let Some(failure) = self.run().grown(id) {
             return Err(failure);

@@ -8,7 +8,6 @@ use thalweg_sys::buffer::Buffer;
 use crate::{
     Event, Halt, Progress, Skip,
     copy::{
-        compared::deferred_path,
         copy_entry::CopyEntry,
         dest::existing::Existing,
         plans::contest::MethodCache,
@@ -100,7 +99,7 @@ impl<'r> CopyWorker<'r> {
             return;
         }
         if matches!(failure, CopyFailure::Deferred) {
-            self.tally.deferred.push(deferred_path(self.run, entry));
+            self.tally.deferred.push(entry.path_below(self.run.options));
             return;
         }
         let full = failure.ends_the_run();

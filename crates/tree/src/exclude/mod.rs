@@ -37,6 +37,13 @@ impl ExcludePatterns {
         }
     }
 
+    /// Returns the decision of the last pattern that matches, `true` to exclude; `None` if none matches.
+    pub fn decide(&self, path: &Path, is_directory: bool) -> Option<bool> {
+        let path = path.as_os_str().as_bytes();
+        let matching = self.0.iter().rev().find(|pattern| pattern.matches(path, is_directory));
+        matching.map(|pattern| !pattern.is_negated())
+    }
+
     /// `true` if no pattern was added.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
@@ -45,9 +52,7 @@ impl ExcludePatterns {
 
 impl Filter for ExcludePatterns {
     fn leaves_out(&self, path: &Path, is_directory: bool) -> bool {
-        let path = path.as_os_str().as_bytes();
-        let matching = self.0.iter().rev().find(|pattern| pattern.matches(path, is_directory));
-        matching.is_some_and(|pattern| !pattern.is_negated())
+        self.decide(path, is_directory).unwrap_or(false)
     }
 }
 

@@ -3,14 +3,15 @@
 use rustix::fs::{AtFlags, CWD, FileType, Mode, Stat, fstat, futimens, openat, statat, unlinkat};
 use std::{
     collections::HashMap,
-    os::fd::{AsFd, OwnedFd},
+    ffi::CStr,
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
     path::Path,
 };
 use thalweg_core::Cancelled;
 use thalweg_sys::Errno;
 
 use super::{
-    listing::SourceNames,
+    listing::{SourceListing, SourceNames},
     plan::{DeleteOptions, DeletePlan, DeletePlanner, DoomedEntry, PlannedId, ROOT, below},
     refusal::DeleteRefusal,
     state,
@@ -52,6 +53,13 @@ pub struct DeleteReport {
     pub halted: Option<Halt>,
 }
 
+impl DeleteReport {
+    fn fail(&mut self, error: Error, events: &dyn Events) {
+        events.event(&Event::Failed(&error));
+        self.errors.push(error);
+    }
+}
+
 /// Deletes the entries of a directory that the source does not have. `outcome`: the copy that ran before.
 pub fn delete_extra(
     destination: &Path,
@@ -83,14 +91,16 @@ pub fn delete_extra(
             return Ok(report);
         }
     }
-    report.errors = std::mem::take(&mut plan.errors);
-    report.errors.extend(std::mem::take(&mut plan.unlisted));
+    for error in plan.errors.drain(..).chain(plan.unlisted.drain(..)) {
+        report.fail(error, events);
+    }
     let mut deletion = Deletion {
         beneath: &beneath,
         destination,
         options,
         events,
         plan: &plan,
+        check: None,
         before: HashMap::new(),
     };
     if deletion.perform(&mut report).is_err() {
@@ -100,9 +110,59 @@ pub fn delete_extra(
         && let Err(failure) = state::record(root, &identity)
     {
         let path = || destination.to_owned();
-        report.errors.push(failure.at(path, path));
+        report.fail(failure.at(path, path), events);
     }
     Ok(report)
+}
+
+/// Deletes the contents of a directory, as far as `check` allows. It receives the path below the directory. `shown`: the
+/// path of the directory, for messages.
+pub(super) fn remove_all(
+    above: BorrowedFd<'_>,
+    name: &CStr,
+    shown: &Path,
+    check: &RemovalCheck<'_>,
+    events: &dyn Events,
+) -> Result<DeleteReport, Error> {
+    let fd = openat(above, name, DIRECTORY, Mode::empty());
+    let fd = fd.map_err(|errno| failed_call(shown.to_owned(), "openat", errno))?;
+    let beneath = Beneath::new(fd, FollowLinks::Never);
+    let options = DeleteOptions { excluded: true, force: true, ..DeleteOptions::default() };
+    let mut report = DeleteReport::default();
+    let planner = DeletePlanner::new(&beneath, shown, &NoNames, &options, events);
+    let Ok(mut plan) = planner.plan() else {
+        report.halted = Some(Halt::Cancelled);
+        return Ok(report);
+    };
+    for error in plan.errors.drain(..) {
+        report.fail(error, events);
+    }
+    let mut deletion = Deletion {
+        beneath: &beneath,
+        destination: shown,
+        options: &options,
+        events,
+        plan: &plan,
+        check: Some(check),
+        before: HashMap::new(),
+    };
+    if deletion.perform(&mut report).is_err() {
+        report.halted = Some(Halt::Cancelled);
+    }
+    Ok(report)
+}
+
+/// A source without entries.
+struct NoNames;
+
+impl SourceNames for NoNames {
+    fn list(&self, _directory: &[u8]) -> Result<SourceListing, Error> {
+        Ok(SourceListing::default())
+    }
+
+    fn identity(&self) -> Option<String> {
+        None
+    }
 }
 
 /// Returns the first reason to delete nothing.
@@ -144,6 +204,9 @@ fn refusal(
 /// Number of entries of a destination up to which all of them may be deleted.
 const FEW: u64 = 100;
 
+/// Returns `true` if an entry may be removed. Receives its path below the directory, and its attributes.
+pub(super) type RemovalCheck<'c> = dyn Fn(&[u8], &Stat) -> bool + 'c;
+
 /// Carries out a plan.
 struct Deletion<'d> {
     beneath: &'d Beneath<OwnedFd>,
@@ -151,6 +214,8 @@ struct Deletion<'d> {
     options: &'d DeleteOptions,
     events: &'d dyn Events,
     plan: &'d DeletePlan,
+    /// The condition for each removal, if there is one.
+    check: Option<&'d RemovalCheck<'d>>,
     /// The attributes that directories of both sides had before.
     before: HashMap<usize, Stat>,
 }
@@ -172,10 +237,7 @@ impl Deletion<'_> {
                 }
                 // Another process removed it.
                 Ok(false) => {}
-                Err(error) => {
-                    self.events.event(&Event::Failed(&error));
-                    report.errors.push(error);
-                }
+                Err(error) => report.fail(error, self.events),
             }
         }
         drop(opened);
@@ -205,7 +267,17 @@ impl Deletion<'_> {
         if there.st_ino != doomed.inode || kind(&there) != doomed.kind {
             return Err(Error::Refused { path: self.path_of(doomed), reason: Refusal::Replaced });
         }
+        let path = below(&this.plan.directories[doomed.parent].path, &doomed.name);
+        if this.check.is_some_and(|check| !check(&path, &there)) {
+            let reason = Refusal::ChangedSince;
+            return Err(Error::Refused { path: this.path_of(doomed), reason });
+        }
         let is_directory = doomed.kind == FileType::Directory;
+        if let Some(kept) = this.options.kept.as_ref().filter(|_| !is_directory) {
+            let moved = kept.take(dir.as_fd(), &doomed.name, Path::new(os_bytes(&path)));
+            let shown = || this.path_of(doomed);
+            return moved.map(|()| true).map_err(|failure| failure.at(shown, shown));
+        }
         let flags = if is_directory { AtFlags::REMOVEDIR } else { AtFlags::empty() };
         unlinkat(&*dir, &*doomed.name, flags).map_err(failed("unlinkat"))?;
         Ok(true)
@@ -236,12 +308,15 @@ impl Deletion<'_> {
             });
             if let Err(errno) = set {
                 let path = self.destination.join(os_bytes(&planned.path));
-                report.errors.push(failed_call(path, "utimensat", errno));
+                report.fail(failed_call(path, "utimensat", errno), self.events);
             }
         }
     }
 
     fn tell(&self, doomed: &DoomedEntry) {
+        if self.check.is_some() {
+            return;
+        }
         let path = below(&self.plan.directories[doomed.parent].path, &doomed.name);
         self.events.event(&Event::Sync(&SyncChange {
             path: Path::new(os_bytes(&path)),

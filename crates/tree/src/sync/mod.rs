@@ -5,16 +5,20 @@
 //! names of the source come from [`SourceNames`], so that the source may also be on another machine.
 
 mod delete;
+mod filter;
 mod listing;
 mod local;
+mod moved;
 mod overlap;
 mod plan;
 mod refusal;
+mod renames;
 mod run;
 mod state;
 
 pub use delete::{CopyOutcome, DeleteReport, delete_extra};
 pub use listing::{SourceListing, SourceNames};
+pub use moved::{MoveReport, move_all};
 pub use plan::DeleteOptions;
 pub use refusal::DeleteRefusal;
 pub use run::{SyncOptions, SyncReport, sync};

@@ -3,7 +3,7 @@
 //! The plan contains every entry to delete, with its inode number. An entry that appears after the plan was made is
 //! never deleted, whatever its name.
 
-use rustix::fs::{AtFlags, FileType, OFlags, StatxAttributes, StatxFlags, statat, statx};
+use rustix::fs::{AtFlags, FileType, OFlags, StatxAttributes, StatxFlags, makedev, statat, statx};
 use std::{
     ffi::{CStr, CString},
     os::fd::{AsFd, OwnedFd},
@@ -13,13 +13,13 @@ use std::{
 
 use super::listing::{SourceListing, SourceNames, note};
 use crate::{
-    DirectoryCensus, Error, Events, Filter, Refusal,
+    DirectoryCensus, Error, Events, Filter, KeptEntries, Refusal,
     fs::{
         beneath::Beneath,
         list::{DIRECTORY, each_entry, listing_buffer},
         walk::failed_call,
     },
-    identity::kind,
+    identity::{Id, kind},
     names::{STATE_FILE, os_bytes},
 };
 use thalweg_core::{Cancelled, atomic_file::name::is_reserved};
@@ -39,6 +39,8 @@ pub struct DeleteOptions {
     pub filter: Option<Arc<dyn Filter>>,
     /// `true` if the sources are entries of the destination.
     pub has_entries: bool,
+    /// The directory that keeps deleted entries. It may lie in the destination.
+    pub kept: Option<Arc<KeptEntries>>,
 }
 
 /// An entry to delete.
@@ -165,11 +167,14 @@ impl<'p> DeletePlanner<'p> {
     fn merge(&mut self, path: Vec<u8>) {
         let Some((fd, id, entries)) = self.open_and_list(&path) else { return };
         let (major, minor) = id.device;
-        if self.source.contains(rustix::fs::makedev(major, minor), id.inode) {
+        if self.source.contains(makedev(major, minor), id.inode) {
             self.plan.contains_source.get_or_insert(self.shown(&path));
             return;
         }
         drop(fd);
+        if self.is_kept(id) {
+            return;
+        }
         let listing = match self.source.list(&path) {
             Ok(listing) => listing,
             Err(error) => return self.plan.unlisted.push(error),
@@ -218,6 +223,9 @@ impl<'p> DeletePlanner<'p> {
             return self.keep(parent);
         };
         let own = self.plan.directories.len();
+        if self.is_kept(id) {
+            return self.keep(parent);
+        }
         if id.is_mount {
             let reason = Refusal::MountPoint;
             self.plan.errors.push(Error::Refused { path: self.shown(&path), reason });
@@ -289,6 +297,12 @@ impl<'p> DeletePlanner<'p> {
                 None
             }
         }
+    }
+
+    /// Returns `true` for the directory that keeps deleted entries.
+    fn is_kept(&self, id: PlannedId) -> bool {
+        let id = Id { dev: makedev(id.device.0, id.device.1), ino: id.inode };
+        self.options.kept.as_ref().is_some_and(|kept| kept.is(id))
     }
 
     fn below(&self, directory: usize, name: &CStr) -> Vec<u8> {

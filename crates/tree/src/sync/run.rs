@@ -3,26 +3,31 @@
 use rustix::fs::{FileType, stat};
 use std::{
     collections::HashSet,
-    ffi::CString,
+    ffi::{CString, OsString},
+    os::fd::AsFd,
     path::{Path, PathBuf},
-    sync::{Mutex, PoisonError},
+    sync::{Arc, Mutex, PoisonError},
 };
 use thalweg_core::{Cancelled, shown};
+use thalweg_sys::Errno;
 
 use super::{
     delete::{CopyOutcome, DeleteReport, delete_extra},
+    filter::DirectoryFilter,
     local::{LocalNames, LocalSource, with_slash},
     overlap::overlapping,
     plan::DeleteOptions,
+    renames::{Reference, RenameCandidates},
 };
 use crate::{
-    CopyOptions, Dereference, Error, Event, Events, OverDirectory, Progress, Refusal, SyncCounts,
-    SyncRules, Target, TreeReport, copy,
+    CopyOptions, Dereference, Error, Event, Events, Filter, KeptEntries, OverDirectory, Progress,
+    Refusal, SyncCounts, SyncRules, Target, TreeReport, copy,
     copy::report::MOST_ERRORS,
     event::Finding,
-    fs::walk::failed_call,
-    identity::kind,
+    fs::{list::ancestors, walk::failed_call},
+    identity::{Id, kind},
     names::{c_string, cut},
+    twins::Twins,
 };
 
 /// The options of a sync.
@@ -37,6 +42,14 @@ pub struct SyncOptions {
     pub delete: Option<DeleteOptions>,
     /// Continue although source and destination overlap.
     pub force: bool,
+    /// The directory that keeps replaced and deleted entries. It is created if it does not exist.
+    pub keep_in: Option<PathBuf>,
+    /// Copy renamed files even if the deletion would remove an equal file.
+    pub no_renames: bool,
+    /// An earlier copy of the source. Files that did not change since then become links to its files.
+    pub reference: Option<PathBuf>,
+    /// The name of files in the source with patterns for the entries of their directory, as `.gitignore`.
+    pub filter_file: Option<OsString>,
 }
 
 /// Result of a sync.
@@ -56,31 +69,33 @@ pub fn sync(
     options: &SyncOptions,
     events: &dyn Events,
 ) -> Result<SyncReport, Error> {
-    let run = LocalSync::new(sources, destination, options, events)?;
-    run.perform()
+    let has_entries = has_entries(sources)?;
+    LocalSync::new(sources, destination, options, has_entries, events)?.perform()
 }
 
 /// A sync of local directories.
-struct LocalSync<'s> {
+pub(super) struct LocalSync<'s> {
     /// The sources as the copy receives them.
     sources: Vec<PathBuf>,
     destination: PathBuf,
-    names: LocalNames,
+    names: Arc<LocalNames>,
     options: CopyOptions,
     delete: Option<DeleteOptions>,
+    filter: Option<Arc<DirectoryFilter>>,
     events: &'s dyn Events,
 }
 
 impl<'s> LocalSync<'s> {
-    fn new(
+    /// Checks the operands. `has_entries`: `true` if the sources become entries of the destination.
+    pub fn new(
         sources: &[PathBuf],
         destination: &Path,
         options: &SyncOptions,
+        has_entries: bool,
         events: &'s dyn Events,
     ) -> Result<Self, Error> {
-        let has_entries = !matches!(sources, [source] if is_directory(source)?);
         let destination = final_destination(destination, has_entries)?;
-        let names = names_of(sources, has_entries, options)?;
+        let names = Arc::new(names_of(sources, has_entries, options)?);
         if let ([_], Some(delete), true) = (sources, &options.delete, has_entries)
             && !delete.force
         {
@@ -97,7 +112,15 @@ impl<'s> LocalSync<'s> {
         let over_directory =
             if options.delete.is_some() { OverDirectory::Defer } else { OverDirectory::Refuse };
         let rules = SyncRules { checksum: options.checksum, over_directory, has_entries };
+        let caller = options.copy.filter.clone();
+        let filter = filter_files(sources, options, has_entries)?;
+        // A dry run does not create the directory.
+        let is_there = |path: &&Path| !options.copy.dry_run || path.is_dir();
+        let kept = options.keep_in.as_deref().filter(is_there);
+        let kept = kept.map(|path| open_kept(path, &names, &destination)).transpose()?;
         let copy = CopyOptions {
+            filter: filter.clone().map_or(caller, |filter| Some(filter as Arc<dyn Filter>)),
+            kept: kept.clone(),
             recursive: true,
             target,
             sync: Some(rules),
@@ -109,15 +132,26 @@ impl<'s> LocalSync<'s> {
             filter: copy.filter.clone(),
             dry_run: copy.dry_run,
             has_entries,
+            kept,
             ..delete
         });
+        let copy =
+            CopyOptions { twins: twins(&destination, options, &names, delete.as_ref())?, ..copy };
         let sources = if has_entries { sources.to_vec() } else { vec![with_slash(&sources[0])] };
-        Ok(Self { sources, destination, names, options: copy, delete, events })
+        Ok(Self { sources, destination, names, options: copy, delete, filter, events })
     }
 
-    fn perform(self) -> Result<SyncReport, Error> {
+    /// Returns the destination, after a symbolic link was resolved.
+    pub fn destination(&self) -> &Path {
+        &self.destination
+    }
+
+    pub fn perform(self) -> Result<SyncReport, Error> {
         let tree = copy(&self.sources, &self.destination, &self.options, self.events)?;
         let mut report = SyncReport { tree, deletion: None };
+        for error in self.filter.iter().flat_map(|filter| filter.take_errors()) {
+            self.fail(error, &mut report);
+        }
         if report.tree.halted.is_none() && self.delete.is_some() {
             self.delete(&mut report)?;
         }
@@ -139,7 +173,7 @@ impl<'s> LocalSync<'s> {
         let census = (!options.dry_run).then_some(tree.seen);
         let outcome = CopyOutcome { errors: tree.error_count, created: tree.sync.created, census };
         let mut deletion =
-            delete_extra(&self.destination, &self.names, options, &outcome, self.events)?;
+            delete_extra(&self.destination, &*self.names, options, &outcome, self.events)?;
         tree.sync.deleted = deletion.deleted;
         tree.error_count += deletion.errors.len() as u64;
         tree.errors.append(&mut deletion.errors);
@@ -182,19 +216,82 @@ impl<'s> LocalSync<'s> {
     fn give_up(&self, deferred: &[PathBuf], report: &mut SyncReport) {
         for path in deferred {
             let path = self.destination.join(path);
-            let error = Error::Refused { path, reason: Refusal::OverDirectory };
-            self.events.event(&Event::Failed(&error));
-            report.tree.error_count += 1;
-            report.tree.errors.push(error);
+            self.fail(Error::Refused { path, reason: Refusal::OverDirectory }, report);
         }
+    }
+
+    fn fail(&self, error: Error, report: &mut SyncReport) {
+        self.events.event(&Event::Failed(&error));
+        report.tree.error_count += 1;
+        report.tree.errors.push(error);
         report.tree.errors.truncate(MOST_ERRORS);
     }
 }
 
-/// Returns `true` if a source is a directory, or a symbolic link to one.
-fn is_directory(source: &Path) -> Result<bool, Error> {
-    let failed = |errno| failed_call(source.to_owned(), "stat", errno);
-    Ok(kind(&stat(source).map_err(failed)?) == FileType::Directory)
+/// Returns `true` if the sources become entries of the destination: several, or one that is not a directory.
+pub(super) fn has_entries(sources: &[PathBuf]) -> Result<bool, Error> {
+    let [source] = sources else { return Ok(true) };
+    let failed = |errno| failed_call(source.clone(), "stat", errno);
+    Ok(kind(&stat(source).map_err(failed)?) != FileType::Directory)
+}
+
+/// Returns the filter that reads files of the source, if there are such files.
+fn filter_files(
+    sources: &[PathBuf],
+    options: &SyncOptions,
+    has_entries: bool,
+) -> Result<Option<Arc<DirectoryFilter>>, Error> {
+    let Some(name) = &options.filter_file else { return Ok(None) };
+    if has_entries {
+        return Err(Error::Usage("filter files need one source directory".to_owned()));
+    }
+    let caller = options.copy.filter.clone();
+    DirectoryFilter::new(&sources[0], name.clone(), caller).map(|filter| Some(Arc::new(filter)))
+}
+
+/// Copies one entry to another file system.
+fn copy_one(from: &Path, to: &Path) -> Result<(), Errno> {
+    let options = CopyOptions { target: Target::Exact, ..CopyOptions::archive() };
+    let report = copy(&[from.to_owned()], to, &options, &());
+    let errors = report.map_or_else(|error| vec![error], |report| report.errors);
+    errors.first().map_or(Ok(()), |error| Err(error.errno().unwrap_or(Errno::IO)))
+}
+
+/// Returns the files that new files may be links to.
+fn twins(
+    destination: &Path,
+    options: &SyncOptions,
+    names: &Arc<LocalNames>,
+    delete: Option<&DeleteOptions>,
+) -> Result<Option<Arc<dyn Twins>>, Error> {
+    if let Some(path) = &options.reference {
+        return Ok(Some(Arc::new(Reference::open(path)?)));
+    }
+    // A file in the trash must not share its contents with one in the destination.
+    let delete = delete.filter(|_| !options.no_renames && options.keep_in.is_none());
+    Ok(delete.map(|delete| {
+        let found = RenameCandidates::new(destination, Arc::clone(names), delete.clone());
+        Arc::new(found) as Arc<dyn Twins>
+    }))
+}
+
+/// Opens the directory that keeps entries. It must lie neither in a source nor be the destination.
+fn open_kept(
+    path: &Path,
+    names: &LocalNames,
+    destination: &Path,
+) -> Result<Arc<KeptEntries>, Error> {
+    let kept = KeptEntries::open(path, copy_one)?;
+    let failed = |errno| failed_call(path.to_owned(), "openat", errno);
+    let above = ancestors(kept.root().as_fd()).map_err(failed)?;
+    let refused = |reason| Err(Error::Refused { path: path.to_owned(), reason });
+    if let Some(source) = names.sources.iter().find(|source| above.contains(&source.id)) {
+        return refused(Refusal::Overlaps(source.path.clone()));
+    }
+    if stat(destination).is_ok_and(|stat| kept.is(Id::of(&stat))) {
+        return refused(Refusal::Overlaps(destination.to_owned()));
+    }
+    Ok(Arc::new(kept))
 }
 
 /// Returns the destination. A symbolic link to a directory is resolved.

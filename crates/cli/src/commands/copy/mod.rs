@@ -37,9 +37,9 @@ mod summary;
 mod tuning;
 mod watcher;
 
-pub use args::{CopyArgs, FilterArgs};
+pub use args::CopyArgs;
+pub use chosen::ListFile;
 use chosen::SourceSelection;
-pub use chosen::patterns_of;
 pub use fleet::of_worker;
 use left::CopyLeftovers;
 use streams::{from_standard_input, to_standard_output};

@@ -1,16 +1,20 @@
 //! Arguments of `thalweg sync`.
 
 use clap::{ArgAction, Args};
-use std::{ffi::OsString, path::PathBuf};
+use std::path::PathBuf;
 use thalweg_core::quantity::parse_rate;
 
+use super::{
+    filters::SelectionArgs,
+    given::{GivenModes, GivenOwner, parse_modes, parse_owner},
+};
 use crate::{
     args::{FsyncArgs, ProgressArgs},
     remote::RemoteArgs,
 };
 
 const DELETION: &str = "Deletion";
-const FILTERS: &str = "Filters";
+const ATTRIBUTES: &str = "Attributes";
 const SAFETY: &str = "Safety";
 const SPEED: &str = "Speed";
 
@@ -34,7 +38,7 @@ const SPEED: &str = "Speed";
 #[command(after_help = EXAMPLES, args_override_self = true, infer_long_args = true)]
 pub struct SyncArgs {
     /// Sources, then the destination
-    #[arg(required = true, num_args = 2.., value_name = "SRC... DST")]
+    #[arg(required = true, num_args = 1.., value_name = "SRC... DST")]
     pub paths: Vec<PathBuf>,
 
     /// Has no effect: everything that -a of rsync keeps is kept
@@ -52,6 +56,11 @@ pub struct SyncArgs {
     /// Compare the bytes of files with equal sizes, not their times
     #[arg(short, long)]
     pub checksum: bool,
+    /// Link new files to equal files of this earlier copy of SRC
+    ///
+    /// For snapshots: `sync --reference backup/1 SRC backup/2`. Files are equal if size, time and attributes are.
+    #[arg(long, value_name = "DIR", visible_alias = "link-dest")]
+    pub reference: Option<PathBuf>,
     /// Follow all symbolic links in SRC
     #[arg(short = 'L', long)]
     pub copy_links: bool,
@@ -80,18 +89,35 @@ pub struct SyncArgs {
     /// Delete nothing if more entries would go; default: half of DST, or 100
     #[arg(long, value_name = "N", help_heading = DELETION)]
     pub max_delete: Option<u64>,
+    /// Copy renamed files
+    ///
+    /// By default, a new file of at least 16K that equals a file to delete is a link to that file, which is then deleted.
+    #[arg(long, help_heading = DELETION)]
+    pub no_detect_renames: bool,
+    // The default.
+    #[arg(long, hide = true, overrides_with = "no_detect_renames")]
+    pub detect_renames: bool,
+    /// Move deleted and replaced entries to this directory
+    ///
+    /// They keep their paths below SRC. A name that is taken gets a number, and nothing there is replaced.
+    #[arg(long, value_name = "DIR", visible_alias = "backup-dir", help_heading = DELETION)]
+    pub trash: Option<PathBuf>,
     /// Delete although there is a reason not to, and accept a SRC that overlaps DST
     #[arg(long, help_heading = DELETION)]
     pub force: bool,
 
-    /// Exclude entries that match this pattern, in the syntax of .gitignore
-    ///
-    /// Excluded entries of DST are not deleted. The last matching pattern decides.
-    #[arg(long, value_name = "PATTERN", help_heading = FILTERS)]
-    pub exclude: Vec<OsString>,
-    /// Read patterns from this file; `-` is standard input
-    #[arg(long, value_name = "FILE", help_heading = FILTERS)]
-    pub exclude_from: Vec<PathBuf>,
+    #[command(flatten)]
+    pub chosen: SelectionArgs,
+
+    /// Give entries of DST this owner and group: USER, USER:GROUP or :GROUP
+    #[arg(long, value_name = "OWNER", value_parser = parse_owner, help_heading = ATTRIBUTES)]
+    pub chown: Option<GivenOwner>,
+    /// Change modes, as chmod does; D for directories and F for files, such as D755,F644
+    #[arg(long, value_name = "MODES", value_parser = parse_modes, help_heading = ATTRIBUTES)]
+    pub chmod: Option<GivenModes>,
+    // Numbers are always kept.
+    #[arg(long, hide = true)]
+    pub numeric_ids: bool,
 
     /// Compare each copied and each unchanged file with its source by a hash
     #[arg(long, help_heading = SAFETY)]
@@ -133,6 +159,8 @@ Examples:
   thalweg sync -i src /backup/src                   print one line per change
   thalweg sync --checksum src /mnt/usb/src          compare the bytes, too
   thalweg sync --delete --exclude '*.o' src /backup/src
+  thalweg sync --delete --trash /backup/old src /backup/src
+  thalweg sync --reference /backup/1 src /backup/2  a snapshot of changes
   thalweg sync docs music /backup/                  /backup/docs, /backup/music
 
 Lines of -i:

@@ -1,7 +1,12 @@
 //! `thalweg sync`: makes a directory equal to another one.
 
-use std::{path::PathBuf, sync::Arc, time::Duration};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
 use thalweg_core::{quantity, shown};
+use thalweg_serve::remote::RemoteName;
 use thalweg_tree::{
     CopyOptions, Dereference, Error, Halt, Hash, Preserve,
     sync::{DeleteOptions, SyncOptions, SyncReport, sync},
@@ -9,7 +14,7 @@ use thalweg_tree::{
 
 use super::{
     Subcommand,
-    copy::{CopyArgs, CopyWatcher, FilterArgs, answer_of, patterns_of},
+    copy::{CopyArgs, CopyWatcher, answer_of},
 };
 use crate::{
     exit::{CommandFailure, Exit, advice_on_refusal},
@@ -24,11 +29,13 @@ use crate::{
 };
 
 mod args;
+mod filters;
+mod given;
 mod remote;
 mod watcher;
 
 pub use args::SyncArgs;
-use watcher::SyncWatcher;
+pub use watcher::SyncWatcher;
 
 impl Subcommand for SyncArgs {
     fn outlives_pipes(&self) -> bool {
@@ -42,7 +49,10 @@ impl Subcommand for SyncArgs {
         interrupt::catch();
         let options = options(self)?;
         let mut sources = self.paths.clone();
-        let destination = sources.pop().unwrap_or_default();
+        let Some(destination) = sources.pop().filter(|_| !sources.is_empty()) else {
+            let why = "missing destination: thalweg sync SRC... DST";
+            return Err(CommandFailure::new(Exit::Usage, why));
+        };
         let copied = CopyArgs {
             dry_run: self.dry_run,
             verbose: self.verbose,
@@ -66,18 +76,26 @@ impl Subcommand for SyncArgs {
     }
 }
 
+/// Rejects names on other machines.
+pub fn expect_local(path: &Path) -> Result<(), CommandFailure> {
+    match RemoteName::parse(path.as_os_str()) {
+        Ok(None) => Ok(()),
+        Err(error) => Err(CommandFailure::new(Exit::Usage, error.to_string())),
+        Ok(Some(_)) => {
+            let why = format!("'{}' is on another machine: move needs local paths", shown(path));
+            let hint = "use `thalweg sync` and then delete the source, or write ./NAME for a local path";
+            Err(CommandFailure::new(Exit::Unsupported, why).hint(hint))
+        }
+    }
+}
+
 /// Translates the arguments for the library.
 fn options(args: &SyncArgs) -> Result<SyncOptions, CommandFailure> {
-    let chosen = FilterArgs {
-        exclude: args.exclude.clone(),
-        exclude_from: args.exclude_from.clone(),
-        ..FilterArgs::default()
-    };
     let saved = SavedProfile::use_if_current(true, Moves::Files);
     let copy = CopyOptions {
         dereference: Some(if args.copy_links { Dereference::Always } else { Dereference::Never }),
         preserve: Preserve::all(),
-        filter: patterns_of(&chosen)?,
+        filter: args.chosen.filter()?,
         verbose: args.prints_changes() || args.shown.json || args.log.is_some(),
         one_file_system: args.one_file_system,
         jobs: args.jobs.map_or(0, |jobs| jobs as usize),
@@ -85,6 +103,8 @@ fn options(args: &SyncArgs) -> Result<SyncOptions, CommandFailure> {
         fsync: args.durable.wanted(),
         limit: args.limit.filter(|limit| *limit > 0),
         dry_run: args.dry_run,
+        given: given::attributes(args.chown, args.chmod.as_ref()),
+        limits: args.chosen.limits,
         profile: saved.current.map(Arc::new),
         ..CopyOptions::default()
     };
@@ -99,6 +119,10 @@ fn options(args: &SyncArgs) -> Result<SyncOptions, CommandFailure> {
         checksum: args.checksum,
         delete: args.deletes().then_some(delete),
         force: args.force,
+        keep_in: args.trash.clone(),
+        no_renames: args.no_detect_renames,
+        reference: args.reference.clone(),
+        filter_file: args.chosen.filter_file.clone(),
     })
 }
 

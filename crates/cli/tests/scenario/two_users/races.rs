@@ -82,11 +82,12 @@ fn a_destination_that_becomes_a_symbolic_link_between_two_looks_gains_nothing() 
 /// stay as they are, and secrets unreadable. What the directory holds in the end is the attacker's own affair.
 fn copy_into_their_directory(
     test: &str,
+    command: &str,
     source: &Path,
     arena: &Arena,
     swap: fn(PathBuf, &Arena) -> Race,
 ) {
-    let line = format!("$T copy -aT {} $D/tree", source.display());
+    let line = format!("$T {command} {} $D/tree", source.display());
     let (mut swaps, rounds) = (0, rounds());
     for round in 0..rounds {
         arena.reset();
@@ -128,7 +129,7 @@ fn a_fifo_that_is_swapped_for_a_link_does_not_change_the_mode_of_a_file_of_root(
         mknodat(CWD, &path, kind, Mode::from_raw_mode(0o666), device).unwrap();
         chmod(&path, 0o666);
     }
-    copy_into_their_directory(test, &source, &arena, |tree, arena| {
+    copy_into_their_directory(test, "copy -aT", &source, &arena, |tree, arena| {
         let secret = arena.canary().join("secret");
         let mut turn = 0;
         Race::start(move || {
@@ -152,7 +153,30 @@ fn a_copy_into_a_directory_of_another_user_changes_nothing_elsewhere() {
     }
     let arena = Arena::new();
     let source = arena.own("tree");
-    copy_into_their_directory(test, &source, &arena, |tree, arena| {
+    copy_into_their_directory(test, "copy -aT", &source, &arena, |tree, arena| {
+        swaps::entries_for_links(tree, arena.canary())
+    });
+}
+
+#[test]
+fn a_deletion_in_a_directory_of_another_user_deletes_nothing_elsewhere() {
+    let test = "a_deletion_in_a_directory_of_another_user_deletes_nothing_elsewhere";
+    if !is_root(test) {
+        return;
+    }
+    let arena = Arena::new();
+    let source = arena.own("tree");
+    copy_into_their_directory(test, "sync --delete --force", &source, &arena, |tree, arena| {
+        // Entries that the sync deletes. Names that root's directory has too would be deleted through a link.
+        as_attacker(|| {
+            for extra in 0..20 {
+                let folder = tree.join(format!("extra{extra}"));
+                fs::create_dir_all(folder.join("folder")).unwrap();
+                for name in ["inside", "secret", "config", "folder/inside"] {
+                    fs::write(folder.join(name), "").unwrap();
+                }
+            }
+        });
         swaps::entries_for_links(tree, arena.canary())
     });
 }

@@ -17,11 +17,8 @@ use thalweg_sys::{Errno, io};
 
 use crate::{
     Backup, CopyOptions, Error, Refusal,
-    copy::{
-        copy_entry::CopyEntry,
-        name_at::{NameAt, has_no_links},
-    },
-    error::{Attempt, CopyFailure, at_sink},
+    copy::{copy_entry::CopyEntry, name_at::NameAt},
+    error::{Attempt, CopyFailure, at_sink, has_no_links},
     fs::list::{each_entry, listing_buffer},
     identity::{Id, kind},
     names::os,
@@ -36,6 +33,12 @@ pub(crate) fn set_aside(
     entry: &CopyEntry<'_>,
     source: &Stat,
 ) -> Attempt<Option<CString>> {
+    if let Some(kept) = &options.kept {
+        match kept.keep_replaced(name_at.dir, name_at.name, &entry.path_below(options)) {
+            Ok(()) | Err(CopyFailure::Sink(_, Errno::NOENT, _)) => {}
+            Err(failure) => return Err(failure),
+        }
+    }
     // Other processes may take the next number for their backups of files with this name.
     for _ in 0..ATTEMPTS {
         let Some(backup) = backup_name(options, name_at)? else { return Ok(None) };

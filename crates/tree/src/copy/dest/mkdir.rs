@@ -5,7 +5,7 @@ use std::{
     os::fd::{AsFd, BorrowedFd, OwnedFd},
     sync::Arc,
 };
-use thalweg_core::atomic_file::{ownership::is_trap_at, unlink};
+use thalweg_core::atomic_file::ownership::is_trap_at;
 use thalweg_sys::{Errno, host::may_fail_at_close};
 
 use crate::{
@@ -15,7 +15,7 @@ use crate::{
         compared::{add_xattrs, of_stats},
         copy_entry::CopyEntry,
         directory::{Closing, Directory, Entered},
-        name_at::NameAt,
+        name_at::{NameAt, remove_replaced},
         run::{Concurrency, CopyRun},
         staged_dir::{StageSource, StagedDir, birth_mode, open_new},
     },
@@ -30,9 +30,18 @@ struct MadeDirectory {
     fd: Option<OwnedFd>,
     stage: Option<StagedDir>,
     is_new: bool,
+    /// `true` if the directory replaces an entry of another type.
+    is_replacement: bool,
     /// The mode that the kernel gives to such a directory. Set only if it cannot be computed and the staging
     /// directory has another mode.
     born: Option<u32>,
+}
+
+impl MadeDirectory {
+    /// Returns a directory that a dry run does not create.
+    fn unmade(is_replacement: bool) -> Self {
+        Self { fd: None, stage: None, is_new: true, is_replacement, born: None }
+    }
 }
 
 /// Creates the directory for `entry`, or merges into an existing one. The source must be open.
@@ -74,6 +83,7 @@ pub(crate) fn enter(
             differs = of_stats(run, fd.as_fd(), stat, &own);
             add_xattrs(run, [&Holder::Fd(source), &Holder::Fd(fd.as_fd())], &mut differs)?;
         }
+        differs.kind = made.is_replacement;
         let wanted = wanted(run, stat, &own, born, births);
         let is_dressed = wanted.is_some() || run.options.fsync == Fsync::Always;
         if is_dressed && !run.options.dry_run {
@@ -111,7 +121,7 @@ fn make(
     stat: &Stat,
 ) -> Attempt<MadeDirectory> {
     let Some(dir) = entry.directory.open()? else {
-        return Ok(MadeDirectory { fd: None, stage: None, is_new: true, born: None });
+        return Ok(MadeDirectory::unmade(false));
     };
     let dir = dir.as_fd();
     let name_at = NameAt { dir, name: entry.name };
@@ -128,13 +138,15 @@ fn make(
         }
     }
     if run.options.dry_run {
-        return Ok(MadeDirectory { fd: None, stage: None, is_new: true, born: None });
+        return Ok(MadeDirectory::unmade(is_replaced));
     }
     // In an append-only directory a staging directory could not be renamed.
     let needs_none = entry.directory.is_staged || run.concurrency == Concurrency::Linkers;
     if needs_none || entry.directory.is_append_only() {
         if is_replaced {
-            unlink(dir, entry.name).map_err(at_sink("unlinkat"))?;
+            remove_replaced(run.options.kept.as_deref(), name_at, || {
+                entry.path_below(run.options)
+            })?;
         }
         let mode = Mode::from_raw_mode(first_mode(run, stat));
         return match mkdirat(dir, entry.name, mode) {
@@ -144,7 +156,13 @@ fn make(
                     let _ = unlinkat(dir, entry.name, AtFlags::REMOVEDIR);
                     CopyFailure::Sink("openat", errno, 0)
                 })?;
-                Ok(MadeDirectory { fd: Some(fd), stage: None, is_new: true, born: None })
+                Ok(MadeDirectory {
+                    fd: Some(fd),
+                    stage: None,
+                    is_new: true,
+                    is_replacement: is_replaced,
+                    born: None,
+                })
             }
             // Different source names may be equal here (case folding).
             Err(Errno::EXIST) => merge(name_at, false),
@@ -162,7 +180,13 @@ fn make(
         run.options.preserve.mode || (run.me.umask().is_some() && !entry.directory.births.acl);
     let first = first_mode(run, stat);
     let born = if reckoned { None } else { Some(birth_mode(fd.as_fd(), first)?) };
-    Ok(MadeDirectory { fd: Some(fd), stage: Some(stage), is_new: true, born })
+    Ok(MadeDirectory {
+        fd: Some(fd),
+        stage: Some(stage),
+        is_new: true,
+        is_replacement: is_replaced,
+        born,
+    })
 }
 
 /// Returns `true` if a symbolic link in the destination is kept and its target directory is used.
@@ -176,7 +200,13 @@ fn keeps_link(options: &CopyOptions, NameAt { dir, name }: NameAt<'_>, there: &S
 fn merge(NameAt { dir, name }: NameAt<'_>, follow: bool) -> Attempt<MadeDirectory> {
     let flags = if follow { DIRECTORY - OFlags::NOFOLLOW } else { DIRECTORY };
     let fd = open_directory(dir, name, flags).map_err(at_sink("openat"))?;
-    Ok(MadeDirectory { fd: Some(fd), stage: None, is_new: false, born: None })
+    Ok(MadeDirectory {
+        fd: Some(fd),
+        stage: None,
+        is_new: false,
+        is_replacement: false,
+        born: None,
+    })
 }
 
 /// Returns the mode with which a directory is created. It includes full access for the owner.

@@ -5,8 +5,8 @@ use thalweg_sys::Errno;
 
 use crate::{
     Backup, CopyOptions,
-    copy::{dest::existing::Existing, name_at::has_no_links},
-    error::CopyFailure,
+    copy::dest::existing::Existing,
+    error::{CopyFailure, has_no_links},
     identity::kind,
 };
 

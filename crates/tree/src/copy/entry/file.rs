@@ -9,8 +9,8 @@ use thalweg_sys::Errno;
 use crate::{
     AttributeDifferences, ChangeAction, Refusal, Skip,
     copy::{
-        attributes::{self, OpenEntry, WantedAttributes},
-        compared::{is_unchanged, of_entry, remove_other_xattrs},
+        attributes::{self, OpenEntry, WantedAttributes, remove_other_xattrs},
+        compared::of_entry,
         contents::recheck::is_to_be_replaced,
         copy_entry::CopyEntry,
         dest::{
@@ -19,10 +19,14 @@ use crate::{
             mode::modes,
             write_target::WriteTarget,
         },
-        entry::hardlink::{LeftName, LinkOutcome, leave_name, link_name, wake_for},
+        entry::{
+            hardlink::{LeftName, LinkOutcome, leave_name, link_name, wake_for},
+            twin::link_to_twin,
+        },
         file_copy::copy_file,
         links::{LinkClaim, id_of},
         name_at::{CopyPlacement, NameAt},
+        noted::is_unchanged,
         shared::ForeseenName,
         source_file::SourceFile,
         worker::CopyWorker,
@@ -50,7 +54,8 @@ pub(crate) fn copy_file_entry(worker: &mut CopyWorker<'_>, entry: &CopyEntry<'_>
         return would_copy(worker, entry);
     }
     let source = open_source(worker, entry)?;
-    let stat = fstat(&source).map_err(at_source("fstat"))?;
+    let mut stat = fstat(&source).map_err(at_source("fstat"))?;
+    worker.run.options.given.apply(&mut stat);
     let is_regular = kind(&stat) == FileType::RegularFile;
     if kind(&stat) == FileType::Directory || (!is_regular && !worker.run.options.reads_specials()) {
         return Err(CopyFailure::RefusedSource(Refusal::Replaced));
@@ -97,6 +102,10 @@ fn copy_or_leave(
         verdict => verdict,
     };
     if !(options.links_names(entry.named_by_caller(), stat.st_nlink) && is_regular) {
+        let is_new = matches!(verdict, DestinationVerdict::New);
+        if is_new && link_to_twin(worker, entry, SourceFile { fd: source, stat }, at)? {
+            return Ok(NameOutcome::Processed);
+        }
         copy_file(worker, entry, SourceFile { fd: source, stat }, verdict)?;
         return Ok(NameOutcome::Processed);
     }
@@ -132,7 +141,9 @@ fn copy_or_leave(
 fn would_copy(worker: &mut CopyWorker<'_>, entry: &CopyEntry<'_>) -> Attempt<()> {
     let follows = worker.run.options.follows(entry.named_by_caller());
     let flags = if follows { AtFlags::empty() } else { AtFlags::SYMLINK_NOFOLLOW };
-    let stat = statat(entry.from.open()?, entry.source, flags).map_err(at_source("newfstatat"))?;
+    let stat = statat(entry.from.open()?, entry.source, flags);
+    let mut stat = stat.map_err(at_source("newfstatat"))?;
+    worker.run.options.given.apply(&mut stat);
     accessat(entry.from.open()?, entry.source, Access::READ_OK, AtFlags::EACCESS)
         .map_err(at_source("faccessat2 R_OK"))?;
     let verdict = match entry.directory.open()? {

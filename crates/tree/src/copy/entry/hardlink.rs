@@ -14,11 +14,11 @@ use crate::{
         copy_entry::{CopyEntry, SourceDirectory},
         dest::{backup::set_aside, publish::ignore},
         links::{LinkClaim, Name, WaitingLink},
-        name_at::{CopyPlacement, NameAt, has_no_links},
+        name_at::{CopyPlacement, NameAt},
         task::CopyTask,
         worker::CopyWorker,
     },
-    error::{Attempt, CopyFailure, at_sink},
+    error::{Attempt, CopyFailure, at_sink, has_no_links},
     identity::{Id, mtime},
     queue::PackedNames,
 };

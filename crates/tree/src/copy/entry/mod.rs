@@ -6,3 +6,4 @@ pub(crate) mod linking;
 pub(crate) mod parents;
 pub(crate) mod special;
 pub(crate) mod symlink;
+pub(crate) mod twin;

@@ -15,7 +15,8 @@ pub(crate) fn copy_special(
     kind: FileType,
 ) -> Attempt<()> {
     let stat = statat(entry.from.open()?, entry.source, AtFlags::SYMLINK_NOFOLLOW);
-    let stat = stat.map_err(at_source("newfstatat"))?;
+    let mut stat = stat.map_err(at_source("newfstatat"))?;
+    worker.run.options.given.apply(&mut stat);
     let mode = worker.run.options.new_mode.unwrap_or(stat.st_mode);
     let mode = Mode::from_raw_mode(mode & 0o777);
     let new = NewEntry::Special { kind, mode, device: stat.st_rdev };

@@ -100,7 +100,8 @@ impl<'a> NewNode<'a> {
 /// Copies a symbolic link.
 pub(crate) fn copy_symlink(worker: &mut CopyWorker<'_>, entry: &CopyEntry<'_>) -> Attempt<()> {
     let stat = statat(entry.from.open()?, entry.source, AtFlags::SYMLINK_NOFOLLOW);
-    let stat = stat.map_err(at_source("newfstatat"))?;
+    let mut stat = stat.map_err(at_source("newfstatat"))?;
+    worker.run.options.given.apply(&mut stat);
     let target = readlinkat(entry.from.open()?, entry.source, Vec::new());
     let target = target.map_err(at_source("readlinkat"))?;
     make_node(worker, entry, &stat, &NewEntry::Symlink(&target)).map(drop)
@@ -145,11 +146,7 @@ pub(crate) fn make_node(
         return leave_node(worker, entry, at, reason, &there, has_names).map(|()| false);
     }
     if run.options.dry_run {
-        worker.report_copied(entry, None);
-        if counts {
-            worker.foresee_name(stat, None);
-        }
-        note_node(worker, entry, stat, differs);
+        foresee_node(worker, entry, stat, differs, counts);
         return Ok(true);
     }
     let mut is_first = true;
@@ -182,6 +179,21 @@ pub(crate) fn make_node(
     worker.tally.links += 1;
     note_node(worker, entry, stat, differs);
     Ok(true)
+}
+
+/// Reports the entry that a dry run would create.
+fn foresee_node(
+    worker: &mut CopyWorker<'_>,
+    entry: &CopyEntry<'_>,
+    stat: &Stat,
+    differs: Option<AttributeDifferences>,
+    has_names: bool,
+) {
+    worker.report_copied(entry, None);
+    if has_names {
+        worker.foresee_name(stat, None);
+    }
+    note_node(worker, entry, stat, differs);
 }
 
 /// Reports a new or replaced entry of a sync. `differs`: the differences of the replaced entry.

@@ -14,7 +14,7 @@ mod lines;
 mod names;
 mod patterns;
 
-pub use patterns::of as patterns_of;
+pub use lines::ListFile;
 
 /// The combined meaning of `--exclude`, `--exclude-from` and `--files-from`.
 pub struct SourceSelection {

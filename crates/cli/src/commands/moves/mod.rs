@@ -1,0 +1,163 @@
+//! `thalweg move`: moves directories and files, also to other file systems.
+
+use clap::Args;
+use std::path::PathBuf;
+use thalweg_core::{quantity, quantity::parse_rate};
+use thalweg_tree::{
+    CopyOptions, Dereference, Ending, Error, Halt, Preserve,
+    sync::{MoveReport, SyncOptions, move_all},
+};
+
+use super::{
+    Subcommand,
+    copy::{CopyArgs, CopyWatcher, answer_of},
+    sync::{SyncArgs, SyncWatcher, expect_local},
+};
+use crate::{
+    args::ProgressArgs,
+    exit::{CommandFailure, Exit},
+    interrupt,
+    output::{
+        answer::JsonAnswer,
+        summary_words::{count, grouped},
+        text::{note, print},
+    },
+    progress::{Counting, ProgressMeter},
+};
+
+/// Move files and directories, also to another file system
+///
+/// A SRC directory becomes DST. If DST is a directory, the content of SRC is added to it. Several SRC, or a file, become
+/// entries of DST, which must exist.
+///
+/// thalweg renames each SRC if DST is free and on the same file system. Otherwise it copies SRC as `thalweg sync` does,
+/// compares each copy with its source, and writes it to stable storage. Only if everything succeeded, it deletes SRC,
+/// one entry at a time. An entry of SRC that changed after it was copied stays.
+///
+/// Run the command again to continue an interrupted move.
+#[derive(Args, Debug, Default)]
+#[command(after_help = EXAMPLES, args_override_self = true, infer_long_args = true)]
+pub struct MoveArgs {
+    /// Sources, then the destination
+    #[arg(required = true, num_args = 1.., value_name = "SRC... DST")]
+    pub paths: Vec<PathBuf>,
+    /// Print one line per copied entry, as `thalweg sync -i` does
+    #[arg(short, long)]
+    pub verbose: bool,
+    /// Print what would be copied if no rename were possible, and change nothing
+    #[arg(short = 'n', long)]
+    pub dry_run: bool,
+    /// Copy this many files at the same time
+    #[arg(long, value_name = "N", env = "THALWEG_JOBS", hide_env = true)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub jobs: Option<u32>,
+    /// Limit the rate, in bytes per second
+    #[arg(long, value_name = "RATE", env = "THALWEG_LIMIT", hide_env = true)]
+    #[arg(value_parser = parse_rate)]
+    pub limit: Option<u64>,
+    #[command(flatten)]
+    pub shown: ProgressArgs,
+}
+
+impl Subcommand for MoveArgs {
+    fn outlives_pipes(&self) -> bool {
+        true
+    }
+
+    fn run(&self, _color: bool) -> Result<Exit, CommandFailure> {
+        interrupt::catch();
+        self.paths.iter().try_for_each(|path| expect_local(path))?;
+        let mut sources = self.paths.clone();
+        let Some(destination) = sources.pop().filter(|_| !sources.is_empty()) else {
+            let why = "missing destination: thalweg move SRC... DST";
+            return Err(CommandFailure::new(Exit::Usage, why));
+        };
+        let options = self.options();
+        let copied = CopyArgs { dry_run: self.dry_run, shown: self.shown, ..CopyArgs::default() };
+        let meter = ProgressMeter::new(self.shown, None, None);
+        let watcher = CopyWatcher::new(&copied, meter, Counting::of(&sources, &options.copy));
+        let printed = SyncArgs {
+            itemize: self.verbose,
+            dry_run: self.dry_run,
+            shown: self.shown,
+            ..SyncArgs::default()
+        };
+        let watcher = SyncWatcher::new(&printed, watcher)?;
+        let moved = move_all(&sources, &destination, &options, &watcher);
+        watcher.finish(moved.as_ref().map_or(0, |report| report.tree.bytes));
+        let report = moved.map_err(|error| not_started(&error))?;
+        if self.shown.json {
+            print(&(JsonAnswer::line(&answer_of(&report.tree)) + "\n"))?;
+        } else if (self.shown.is_watched() || self.verbose || self.dry_run) && !self.shown.quiet {
+            note(&summary(&report, self.dry_run));
+        }
+        exit(&report)
+    }
+}
+
+impl MoveArgs {
+    fn options(&self) -> SyncOptions {
+        let copy = CopyOptions {
+            dereference: Some(Dereference::Never),
+            preserve: Preserve::all(),
+            verbose: self.verbose || self.dry_run || self.shown.json,
+            jobs: self.jobs.map_or(0, |jobs| jobs as usize),
+            limit: self.limit.filter(|limit| *limit > 0),
+            dry_run: self.dry_run,
+            ..CopyOptions::default()
+        };
+        SyncOptions { copy, ..SyncOptions::default() }
+    }
+}
+
+/// Returns text such as `1 source renamed, 12 files copied and verified (1.2 GiB), 14 entries deleted`.
+fn summary(report: &MoveReport, dry_run: bool) -> String {
+    let files = count(report.tree.files, "file", "files");
+    if dry_run {
+        return format!("{files} would be copied");
+    }
+    let renamed = count(report.renamed, "source", "sources");
+    if report.tree.files + report.removed + report.tree.error_count == 0 {
+        return format!("{renamed} renamed");
+    }
+    let (bytes, removed) = (quantity::bytes(report.tree.bytes), grouped(report.removed));
+    format!("{renamed} renamed, {files} copied and verified ({bytes}), {removed} entries deleted")
+}
+
+fn exit(report: &MoveReport) -> Result<Exit, CommandFailure> {
+    let state = if report.removed > 0 {
+        "everything was copied; not everything was deleted from the source"
+    } else {
+        "nothing was deleted from the source"
+    };
+    let again = "run the same command again to continue";
+    match (report.tree.halted, report.tree.ending()) {
+        (Some(Halt::Cancelled), _) => Err(interrupt::failure(state).hint(again)),
+        (Some(Halt::Full), _) => Err(CommandFailure::new(Exit::Incomplete, state).hint(again)),
+        (None, Ending::Done) => Ok(Exit::Done),
+        (None, Ending::Differ) => Err(CommandFailure::new(Exit::Differ, state)),
+        (None, Ending::Partial) if report.tree.error_count == 0 => {
+            Err(CommandFailure::new(Exit::Incomplete, state).hint(again))
+        }
+        (None, Ending::Partial) => Err(CommandFailure::new(Exit::Failed, state).hint(again)),
+    }
+}
+
+/// Returns the failure of a move that did not start.
+fn not_started(error: &Error) -> CommandFailure {
+    let exit = if matches!(error, Error::Usage(_)) { Exit::Usage } else { Exit::Failed };
+    CommandFailure::new(exit, error.to_string())
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  thalweg move photos /mnt/disk/photos       a directory to another disk
+  thalweg move a.iso b.iso /mnt/disk         files into a directory
+  thalweg move -v photos /mnt/disk/photos    print each copied entry
+
+Exit status:
+  0  success
+  1  error, or data that differs: the source is kept
+  2  wrong usage
+  3  incomplete: run the command again; or a source changed
+  4  not supported here";

@@ -1,0 +1,134 @@
+//! `--chown` and `--chmod`: attributes in place of those of the source.
+
+use thalweg_sys::user::{User, group_id};
+use thalweg_tree::{GivenAttributes, ModeChange};
+
+/// Owner and group of `--chown`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GivenOwner {
+    uid: Option<u32>,
+    gid: Option<u32>,
+}
+
+/// The changes of `--chmod`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct GivenModes(Vec<ModeChange>);
+
+/// Combines both options.
+pub fn attributes(owner: Option<GivenOwner>, modes: Option<&GivenModes>) -> GivenAttributes {
+    GivenAttributes {
+        uid: owner.and_then(|owner| owner.uid),
+        gid: owner.and_then(|owner| owner.gid),
+        modes: modes.map(|modes| modes.0.clone()).unwrap_or_default(),
+    }
+}
+
+/// Parses `USER`, `USER:GROUP` or `:GROUP`, each as a name or a number.
+pub fn parse_owner(text: &str) -> Result<GivenOwner, String> {
+    let (user, group) = text.split_once(':').map_or((text, ""), |(user, group)| (user, group));
+    let number = |name: &str| name.parse::<u32>().ok();
+    let find_user = |name: &str| {
+        let found = User::find(name).map_err(|errno| format!("user '{name}': {errno}"))?;
+        found.map(|user| user.uid).ok_or_else(|| format!("unknown user '{name}'"))
+    };
+    let find_group = |name: &str| {
+        let found = group_id(name).map_err(|errno| format!("group '{name}': {errno}"))?;
+        found.ok_or_else(|| format!("unknown group '{name}'"))
+    };
+    let id = |name: &str, find: &dyn Fn(&str) -> Result<u32, String>| match number(name) {
+        _ if name.is_empty() => Ok(None),
+        Some(number) => Ok(Some(number)),
+        None => find(name).map(Some),
+    };
+    let owner = GivenOwner { uid: id(user, &find_user)?, gid: id(group, &find_group)? };
+    if owner.uid.is_none() && owner.gid.is_none() {
+        return Err("expected USER, USER:GROUP or :GROUP".to_owned());
+    }
+    Ok(owner)
+}
+
+/// Parses changes such as `D755,F644` or `Du=rwx,go-w`: those of chmod, with D for directories and F for other
+/// entries.
+pub fn parse_modes(text: &str) -> Result<GivenModes, String> {
+    text.split(',').map(parse_mode).collect::<Result<_, _>>().map(GivenModes)
+}
+
+fn parse_mode(text: &str) -> Result<ModeChange, String> {
+    let invalid = || format!("'{text}': expected a mode such as D755, F644 or go-w");
+    let (directories, rest) = match text.as_bytes().first() {
+        Some(b'D') => (Some(true), &text[1..]),
+        Some(b'F') => (Some(false), &text[1..]),
+        _ => (None, text),
+    };
+    if let Ok(mode) = u32::from_str_radix(rest, 8) {
+        let fits = mode <= 0o7777;
+        let change = ModeChange { directories, clear: 0o7777, set: mode, set_if_executable: 0 };
+        return fits.then_some(change).ok_or_else(invalid);
+    }
+    let cut = rest.find(['+', '-', '=']).ok_or_else(invalid)?;
+    let (classes, operation) = rest.split_at(cut);
+    let mut class = 0;
+    for letter in classes.chars() {
+        class |= match letter {
+            'u' => 0o4700,
+            'g' => 0o2070,
+            'o' => 0o1007,
+            'a' => 0o7777,
+            _ => return Err(invalid()),
+        };
+    }
+    let class = if class == 0 { 0o7777 } else { class };
+    let (mut bits, mut if_executable) = (0, 0);
+    for letter in operation[1..].chars() {
+        match letter {
+            'r' => bits |= 0o444,
+            'w' => bits |= 0o222,
+            'x' => bits |= 0o111,
+            'X' => if_executable |= 0o111,
+            's' => bits |= 0o6000,
+            't' => bits |= 0o1000,
+            _ => return Err(invalid()),
+        }
+    }
+    let (bits, if_executable) = (bits & class, if_executable & class);
+    Ok(match operation.as_bytes()[0] {
+        b'+' => ModeChange { directories, clear: 0, set: bits, set_if_executable: if_executable },
+        b'-' => {
+            ModeChange { directories, clear: bits | if_executable, set: 0, set_if_executable: 0 }
+        }
+        _ => ModeChange {
+            directories,
+            clear: class & 0o777 | bits & 0o7000,
+            set: bits,
+            set_if_executable: if_executable,
+        },
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn modes_are_those_of_chmod() {
+        let change = |text| parse_mode(text).unwrap();
+        let octal =
+            ModeChange { directories: Some(true), clear: 0o7777, set: 0o755, set_if_executable: 0 };
+        assert_eq!(change("D755"), octal);
+        assert_eq!((change("go-w").clear, change("go-w").set), (0o022, 0));
+        assert_eq!((change("u=rw").clear, change("u=rw").set), (0o700, 0o600));
+        assert_eq!(change("a+X").set_if_executable, 0o111);
+        assert!(parse_modes("D755,F644").is_ok());
+        for text in ["", "999", "u", "z+r", "u+q", "D"] {
+            assert!(parse_mode(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn owners_are_names_or_numbers() {
+        assert_eq!(parse_owner("root:0"), Ok(GivenOwner { uid: Some(0), gid: Some(0) }));
+        assert_eq!(parse_owner(":root"), Ok(GivenOwner { uid: None, gid: Some(0) }));
+        assert_eq!(parse_owner("7"), Ok(GivenOwner { uid: Some(7), gid: None }));
+        assert!(parse_owner("").is_err() && parse_owner("no such user").is_err());
+    }
+}

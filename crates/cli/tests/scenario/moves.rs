@@ -1,0 +1,116 @@
+//! `thalweg move` deletes a source only after each copy was compared with it.
+
+use std::{fs, os::unix::fs::MetadataExt, path::Path, thread, time::Duration};
+use thalweg_testing::{Dice, from_env};
+
+use crate::{
+    support::{Ran, Running, Scratch, names, run, shell, skip, thalweg},
+    sync_trees::{edit, record},
+};
+
+fn moved(place: &Path, words: &[&Path]) -> Ran {
+    run(thalweg().arg("move").args(words).current_dir(place))
+}
+
+/// A directory on another file system than that of the tests.
+fn elsewhere(test: &str, here: &Scratch) -> Option<Scratch> {
+    let memory = Path::new("/dev/shm");
+    let device = |path: &Path| fs::metadata(path).map_or(0, |meta| meta.dev());
+    if device(memory) == 0 || device(memory) == device(here.path()) {
+        skip(test, "/dev/shm is not another file system");
+        return None;
+    }
+    Some(Scratch::within(memory))
+}
+
+#[test]
+fn a_move_within_a_file_system_is_a_rename() {
+    let scratch = Scratch::new();
+    shell(scratch.path(), "mkdir -p a/d into; echo 1 >a/d/f; echo 2 >g; stat -c %i a/d/f >inode")
+        .expect(0);
+    moved(scratch.path(), &[Path::new("a"), Path::new("b")]).expect(0);
+    shell(scratch.path(), "! test -e a && test $(stat -c %i b/d/f) = $(cat inode)").expect(0);
+    moved(scratch.path(), &[Path::new("b"), Path::new("g"), Path::new("into")]).expect(0);
+    assert_eq!(names(&scratch.join("into")), ["b", "g"]);
+    assert_eq!(names(scratch.path()), ["inode", "into"]);
+    // An existing directory gets the content.
+    shell(scratch.path(), "mkdir -p c/d; echo 3 >c/d/h").expect(0);
+    moved(scratch.path(), &[Path::new("c"), Path::new("into/b")]).expect(0);
+    assert_eq!(names(&scratch.join("into/b/d")), ["f", "h"]);
+    assert!(!scratch.join("c").exists());
+    let ran = moved(scratch.path(), &[Path::new("into"), Path::new("into/b/x")]).expect(1);
+    ran.expect_said("overlaps the destination");
+}
+
+#[test]
+fn a_move_to_another_file_system_moves_everything() {
+    let test = "a_move_to_another_file_system_moves_everything";
+    let mut dice = Dice::fixed(test, 3);
+    for _ in 0..from_env("THALWEG_CASES", 5) {
+        let scratch = Scratch::new();
+        let Some(other) = elsewhere(test, &scratch) else { return };
+        let source = scratch.folder("source");
+        edit(&mut dice, &source, 60);
+        let before = record(&source);
+        moved(scratch.path(), &[&source, &other.join("copy")]).expect(0);
+        assert_eq!(record(&other.join("copy")), before);
+        assert!(!source.exists());
+    }
+}
+
+#[test]
+fn a_killed_move_loses_nothing_and_the_next_one_ends_it() {
+    let test = "a_killed_move_loses_nothing_and_the_next_one_ends_it";
+    let mut dice = Dice::new(test);
+    for _ in 0..from_env("THALWEG_KILLS", 10) {
+        let scratch = Scratch::new();
+        let Some(other) = elsewhere(test, &scratch) else { return };
+        let line = "mkdir -p source/d; for i in $(seq 300); do echo $i >source/d/$i; done";
+        shell(scratch.path(), line).expect(0);
+        let (source, copy) = (scratch.join("source"), other.join("copy"));
+        let mut running = Running::start(thalweg().arg("move").args([&source, &copy]));
+        thread::sleep(Duration::from_millis(dice.below(80)));
+        drop(running.child().kill());
+        drop(running.finish());
+        for number in 1..=300 {
+            let name = format!("d/{number}");
+            let has = |root: &Path| {
+                fs::read_to_string(root.join(&name)).is_ok_and(|text| text == format!("{number}\n"))
+            };
+            assert!(has(&source) || has(&copy), "{name}");
+        }
+        if source.exists() {
+            moved(scratch.path(), &[&source, &copy]).expect(0);
+        }
+        assert!(!source.exists());
+        assert_eq!(names(&copy.join("d")).len(), 300);
+    }
+}
+
+#[test]
+fn a_source_that_cannot_be_read_is_kept_with_all_others() {
+    let test = "a_source_that_cannot_be_read_is_kept_with_all_others";
+    let scratch = Scratch::new();
+    let Some(other) = elsewhere(test, &scratch) else { return };
+    // The name is reserved, so the copy refuses it.
+    shell(scratch.path(), "mkdir source; echo 1 >source/a; echo 2 >source/.b.thalweg-part")
+        .expect(0);
+    let ran = moved(scratch.path(), &[Path::new("source"), &other.join("copy")]).expect(1);
+    ran.expect_said("nothing was deleted from the source");
+    assert_eq!(names(&scratch.join("source")), [".b.thalweg-part", "a"]);
+}
+
+#[test]
+fn the_trash_may_be_on_another_file_system() {
+    let test = "the_trash_may_be_on_another_file_system";
+    let scratch = Scratch::new();
+    let Some(other) = elsewhere(test, &scratch) else { return };
+    shell(scratch.path(), "mkdir -p s t/old; echo new >s/f; echo before >t/f; echo gone >t/old/g")
+        .expect(0);
+    let mut sync = thalweg();
+    sync.args(["sync", "--delete", "--trash"]).arg(other.join("trash")).args(["s", "t"]);
+    run(sync.current_dir(scratch.path())).expect(0);
+    let read = |name: &str| fs::read_to_string(other.join("trash").join(name)).unwrap();
+    assert_eq!((read("f"), read("old/g")), ("before\n".into(), "gone\n".into()));
+    shell(scratch.path(), "diff -r -x .thalweg-sync s t").expect(0);
+}

@@ -1,0 +1,89 @@
+//! `rsync` as the oracle: a random tree and random edits, synced once by `rsync -aHAX --delete -i` and once by
+//! `thalweg sync --delete -i`. Trees are compared by a manifest, and the names that both print. A dry run prints the
+//! lines of the real run. The cases are the same every day; `THALWEG_CASES=10000` tries more, `THALWEG_SEED` others.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+use thalweg_testing::{Dice, from_env};
+
+use crate::{
+    support::{Ran, Scratch, run, shell, skip::has_tools, thalweg},
+    sync_trees::{STATE, TreeRecord, edit, record},
+};
+
+/// Lines of `-i` with their first eleven characters removed. Names of one file in the source count as one.
+fn names(ran: &Ran, source: &TreeRecord) -> BTreeSet<(bool, PathBuf)> {
+    let groups: BTreeMap<&PathBuf, &PathBuf> =
+        source.links.iter().flat_map(|all| all.iter().map(|name| (name, &all[0]))).collect();
+    let text = String::from_utf8_lossy(&ran.stdout).into_owned();
+    let mut found = BTreeSet::new();
+    for line in text.lines().filter(|line| !line.ends_with(STATE)) {
+        let (code, name) = line.split_at_checked(12).unwrap_or_else(|| panic!("{line:?}"));
+        let name = name.split(" -> ").next().unwrap().split(" => ").next().unwrap();
+        let name = PathBuf::from(name.trim_end_matches('/'));
+        let name = groups.get(&name).map_or(name.clone(), |first| (*first).clone());
+        found.insert((code.starts_with("*deleting"), name));
+    }
+    // rsync does not print the removal of a directory that a file replaces.
+    let others: Vec<PathBuf> =
+        found.iter().filter(|(is_gone, _)| !is_gone).map(|(_, name)| name.clone()).collect();
+    found.retain(|(is_gone, name)| !is_gone || !others.contains(name));
+    found
+}
+
+fn sync(words: &[&str], from: &Path, to: &Path) -> Ran {
+    run(thalweg().args(["sync", "--delete", "--force"]).args(words).args([from, to])).expect(0)
+}
+
+fn lines(ran: &Ran) -> Vec<String> {
+    let text = String::from_utf8_lossy(&ran.stdout).into_owned();
+    let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+    lines.sort();
+    lines
+}
+
+fn compare(dice: &mut Dice, place: &Path) {
+    let [source, ours, theirs] = ["source", "ours", "theirs"].map(|name| place.join(name));
+    fs::create_dir(&source).unwrap();
+    fs::create_dir(&ours).unwrap();
+    let changes = 5 + dice.below(40);
+    edit(dice, &source, changes);
+    if dice.below(5) > 0 {
+        sync(&[], &source, &ours);
+    }
+    let (changes, others) = (dice.below(15), dice.below(15));
+    edit(dice, &source, changes);
+    edit(dice, &ours, others);
+    shell(place, "cp -a ours theirs").expect(0);
+    let mut rsync = Command::new("rsync");
+    rsync.args(["-aHAXi", "-@-1", "-8", "--delete"]);
+    let oracle = run(rsync.arg(source.join("")).arg(&theirs)).expect(0);
+    // With several threads, the first name of a file met by both runs may differ.
+    let dry = sync(&["-n", "--jobs=1"], &source, &ours);
+    let real = sync(&["-i", "--jobs=1"], &source, &ours);
+    assert_eq!(lines(&dry), lines(&real), "the dry run and the real run");
+    let wanted = record(&source);
+    assert_eq!(record(&ours), wanted);
+    assert_eq!(record(&theirs), wanted, "rsync");
+    assert_eq!(names(&real, &wanted), names(&oracle, &wanted));
+    assert_eq!(lines(&sync(&["-i"], &source, &ours)), Vec::<String>::new(), "a second run");
+}
+
+#[test]
+fn random_edits_are_synced_and_named_as_by_rsync() {
+    let test = "random_edits_are_synced_and_named_as_by_rsync";
+    if !has_tools(test, &["rsync"]) {
+        return;
+    }
+    let mut dice = Dice::fixed(test, 38);
+    let cases = from_env("THALWEG_CASES", 50);
+    for case in 0..cases {
+        eprintln!("case {case}");
+        let scratch = Scratch::new();
+        compare(&mut dice, scratch.path());
+    }
+}

@@ -1,0 +1,255 @@
+//! A sync deletes nothing that it should not: with sources that fail, when it is killed, and with entries that another
+//! process puts in place of others.
+
+use std::{
+    fs::{self, Permissions},
+    os::unix::fs::{PermissionsExt, chown},
+    path::{Path, PathBuf},
+    thread,
+    time::Duration,
+};
+use thalweg_testing::{Dice, from_env};
+
+use crate::{
+    support::{Running, Scratch, run, shell, skip::is_root, thalweg},
+    sync_trees::{edit, record},
+};
+
+/// A user without privileges, for whom modes count.
+const USER: u32 = 54_321;
+
+fn all_below(root: &Path) -> Vec<PathBuf> {
+    let mut found = vec![root.to_owned()];
+    let mut at = 0;
+    while at < found.len() {
+        if fs::symlink_metadata(&found[at]).unwrap().is_dir() {
+            let entries = fs::read_dir(&found[at]).unwrap().map(|entry| entry.unwrap().path());
+            found.extend(entries.collect::<Vec<_>>());
+        }
+        at += 1;
+    }
+    found
+}
+
+fn set_mode(path: &Path, mode: u32) {
+    fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
+}
+
+/// Lists, opens and stats fail at random, because the modes of the source refuse them.
+#[test]
+fn a_source_that_fails_at_random_costs_the_destination_nothing() {
+    let test = "a_source_that_fails_at_random_costs_the_destination_nothing";
+    if !is_root(test) {
+        return;
+    }
+    let mut dice = Dice::fixed(test, 7);
+    for case in 0..from_env("THALWEG_CASES", 50) {
+        let scratch = Scratch::public();
+        let [source, copy] = ["source", "copy"].map(|name| scratch.folder(name));
+        edit(&mut dice, &source, 60);
+        shell(scratch.path(), "cp -a source/. copy").expect(0);
+        edit(&mut dice, &copy, 20);
+        for path in all_below(scratch.path()) {
+            std::os::unix::fs::lchown(&path, Some(USER), Some(USER)).unwrap();
+        }
+        let entries = all_below(&source);
+        for path in &entries[1..] {
+            let meta = fs::symlink_metadata(path).unwrap();
+            if meta.is_symlink() || dice.below(8) > 0 {
+                continue;
+            }
+            // Without read permission a directory cannot be listed, without search permission no entry examined.
+            let modes = if meta.is_dir() { [0o000, 0o400] } else { [0o000, 0o200] };
+            set_mode(path, modes[dice.below(2) as usize]);
+        }
+        let before = record(&copy);
+        let mut command = thalweg();
+        command.args(["sync", "--delete", "--max-delete=1000000"]).args([&source, &copy]);
+        std::os::unix::process::CommandExt::uid(&mut command, USER);
+        std::os::unix::process::CommandExt::gid(&mut command, USER);
+        let ran = run(&mut command).expect_no_panic();
+        let after = record(&copy);
+        if ran.code() == 0 {
+            assert!(after.entries.len() <= entries.len(), "case {case}");
+            continue;
+        }
+        let gone: Vec<_> =
+            before.entries.keys().filter(|path| !after.entries.contains_key(*path)).collect();
+        // A directory of the source may have replaced a file. Nothing else goes.
+        let gone: Vec<_> = gone.into_iter().filter(|path| !copy.join(path).exists()).collect();
+        assert!(gone.is_empty(), "case {case}: {gone:?}\n{}", ran.said());
+    }
+}
+
+#[test]
+fn a_killed_run_deletes_only_what_the_source_does_not_have_and_the_next_one_ends_the_work() {
+    let mut dice = Dice::new("sync kills");
+    let scratch = Scratch::new();
+    for _ in 0..from_env("THALWEG_KILLS", 10) {
+        let line = "rm -rf source copy; mkdir -p source/d copy/old/e copy/d; \
+                    for i in $(seq 300); do echo $i >source/d/$i; echo x >copy/old/e/$i; echo $i >copy/d/x$i; done; \
+                    echo keep >copy/d/1";
+        shell(scratch.path(), line).expect(0);
+        let mut command = thalweg();
+        command.args(["sync", "--delete", "--force", "source", "copy"]);
+        let mut running = Running::start(command.current_dir(scratch.path()));
+        thread::sleep(Duration::from_millis(dice.below(60)));
+        drop(running.child().kill());
+        drop(running.finish());
+        // The deletion begins when every file of the source is there.
+        let has_deleted = fs::read_dir(scratch.join("copy/old/e")).map_or(0, Iterator::count) < 300;
+        let is_copied = (1..=300).all(|n| scratch.join("copy/d").join(n.to_string()).exists());
+        assert!(!has_deleted || is_copied);
+        let mut again = thalweg();
+        again.args(["sync", "--delete", "--force", "source", "copy"]);
+        run(again.current_dir(scratch.path())).expect(0);
+        shell(scratch.path(), "diff -r -x .thalweg-sync -x '.*.thalweg-part*' source copy")
+            .expect(0);
+    }
+}
+
+#[test]
+fn the_state_file_of_another_user_counts_for_nothing_and_is_never_followed() {
+    let test = "the_state_file_of_another_user_counts_for_nothing_and_is_never_followed";
+    if !is_root(test) {
+        return;
+    }
+    let scratch = Scratch::new();
+    let plant = |line: &str| {
+        shell(
+            scratch.path(),
+            "rm -rf source copy victim; mkdir source copy; echo 1 >source/f; echo v >victim",
+        )
+        .expect(0);
+        shell(scratch.path(), line).expect(0);
+        fs::write(scratch.join("copy/extra"), "").unwrap();
+    };
+    let state = "copy/.thalweg-sync";
+    for line in [
+        "ln -s ../victim copy/.thalweg-sync",
+        "ln victim copy/.thalweg-sync",
+        "mkfifo copy/.thalweg-sync",
+        "printf 'thalweg sync 1\\nsource 0-0\\n' >copy/.thalweg-sync; chmod 666 copy/.thalweg-sync",
+        "head -c 100000 /dev/zero >copy/.thalweg-sync",
+    ] {
+        plant(line);
+        if line.contains("666") {
+            chown(scratch.join(state), Some(USER), Some(USER)).unwrap();
+        }
+        let mut command = thalweg();
+        command.args(["sync", "--delete", "source", "copy"]);
+        run(command.current_dir(scratch.path())).expect(0);
+        assert!(!scratch.join("copy/extra").exists(), "{line}");
+        assert_eq!(fs::read_to_string(scratch.join("victim")).unwrap(), "v\n", "{line}");
+        let kept = fs::read_to_string(scratch.join(state)).unwrap();
+        assert!(kept.starts_with("thalweg sync 1\nsource "), "{line}: {kept}");
+    }
+    // A state file of the source is not copied.
+    shell(scratch.path(), "cp copy/.thalweg-sync source/; rm copy/.thalweg-sync").expect(0);
+    run(thalweg().args(["sync", "source", "copy"]).current_dir(scratch.path())).expect(0);
+    assert!(!scratch.join(state).exists());
+}
+
+#[test]
+fn the_trash_keeps_what_goes_and_never_replaces_what_it_has() {
+    let scratch = Scratch::new();
+    let sync = |words: &str| {
+        let mut command = thalweg();
+        command.arg("sync").args(words.split(' ')).current_dir(scratch.path());
+        run(&mut command).expect(0)
+    };
+    let line = "mkdir -p source/d copy/old/e; echo newer >source/d/f; ln -s x source/l; \
+                echo 1 >copy/old/e/g; mkdir copy/d; echo old >copy/d/f; ln -s y copy/l; echo q >copy/q; mkdir source/q";
+    shell(scratch.path(), line).expect(0);
+    sync("--delete --force --trash trash source copy");
+    let read = |name: &str| fs::read_to_string(scratch.join("trash").join(name)).unwrap();
+    assert_eq!(
+        (read("d/f"), read("old/e/g"), read("q")),
+        ("old\n".into(), "1\n".into(), "q\n".into())
+    );
+    assert_eq!(fs::read_link(scratch.join("trash/l")).unwrap(), Path::new("y"));
+    shell(scratch.path(), "diff -r --no-dereference -x .thalweg-sync source copy").expect(0);
+    shell(scratch.path(), "echo newest >>source/d/f").expect(0);
+    sync("--delete --trash trash source copy");
+    assert_eq!((read("d/f"), read("d/f.~1~")), ("old\n".into(), "newer\n".into()));
+    // Inside the destination it is neither deleted nor counted.
+    shell(scratch.path(), "echo x >copy/x").expect(0);
+    sync("--delete --trash copy/trash source copy");
+    sync("--delete --trash copy/trash source copy");
+    assert_eq!(fs::read_to_string(scratch.join("copy/trash/x")).unwrap(), "x\n");
+}
+
+#[test]
+fn filters_limits_and_given_attributes() {
+    let scratch = Scratch::new();
+    let sync = |words: &str| {
+        let mut command = thalweg();
+        command.arg("sync").args(words.split(' ')).current_dir(scratch.path());
+        run(&mut command).expect(0)
+    };
+    let line = "mkdir -p s/d; echo 1 >s/a.c; echo 2 >s/a.o; echo 3 >s/d/b.c; echo '*.o' >s/.ignore; \
+                echo '!a.o' >s/d/.ignore; echo 4 >s/d/a.o; echo 5 >s/d/b.o; head -c 5000 /dev/zero >s/big; \
+                touch -d 2001-01-01 s/a.c; mkdir -p t/d; echo 6 >t/d/b.o";
+    shell(scratch.path(), line).expect(0);
+    sync("--delete --filter-file .ignore --max-size 1000 s t");
+    let has = |name: &str| scratch.join("t").join(name).exists();
+    assert!(has("a.c") && has("d/a.o") && !has("a.o") && !has("big"));
+    assert_eq!(fs::read_to_string(scratch.join("t/d/b.o")).unwrap(), "6\n", "protected");
+    sync("--include *.c --include */ --exclude * s u");
+    assert_eq!(crate::support::names(&scratch.join("u")), ["a.c", "d"]);
+    sync("--newer-than 1d s v");
+    assert!(!scratch.join("v/a.c").exists() && scratch.join("v/a.o").exists());
+    sync("--chmod D711,F604 s w");
+    let mode = |name: &str| fs::metadata(scratch.join(name)).unwrap().permissions().mode() & 0o7777;
+    assert_eq!((mode("w/d"), mode("w/a.c")), (0o711, 0o604));
+    assert_eq!(sync("-i --chmod D711,F604 s w").stdout, b"");
+}
+
+#[test]
+fn a_renamed_file_is_linked_before_its_old_name_goes() {
+    let scratch = Scratch::new();
+    let line = "mkdir -p s/d; head -c 100000 /dev/urandom >s/d/big; head -c 100000 /dev/urandom >s/other; \
+                cp -a s t; mkdir s/new; mv s/d/big s/new/moved; cp -a s/other s/twin; mv s/other s/third; stat -c %i t/d/big >inode";
+    shell(scratch.path(), line).expect(0);
+    let sync = |words: &str| {
+        let mut command = thalweg();
+        command.arg("sync").args(words.split(' ')).current_dir(scratch.path());
+        run(&mut command).expect(0)
+    };
+    let lines = |words: &str| {
+        let mut lines: Vec<String> =
+            String::from_utf8_lossy(&sync(words).stdout).lines().map(str::to_owned).collect();
+        lines.sort();
+        lines
+    };
+    assert_eq!(lines("-n --delete s t"), lines("-i --delete s t"));
+    // One of two new files with these bytes may be the old one; two would be one file.
+    let line = "diff -r -x .thalweg-sync s t && test $(stat -c %i t/new/moved) = $(cat inode) && \
+                test $(stat -c %h t/new/moved) = 1 && ! test t/twin -ef t/third";
+    shell(scratch.path(), line).expect(0);
+    shell(scratch.path(), "mv s/twin s/again; stat -c %i t/twin >inode").expect(0);
+    sync("--delete --no-detect-renames s t");
+    shell(scratch.path(), "test $(stat -c %i t/again) != $(cat inode)").expect(0);
+}
+
+#[test]
+fn a_snapshot_shares_what_did_not_change() {
+    let scratch = Scratch::new();
+    let sync = |words: &str| {
+        let mut command = thalweg();
+        command.arg("sync").args(words.split(' ')).current_dir(scratch.path());
+        run(&mut command).expect(0)
+    };
+    shell(scratch.path(), "mkdir -p s/d b; echo 1 >s/d/f; echo 2 >s/g; echo 3 >s/h").expect(0);
+    sync("s b/1");
+    shell(scratch.path(), "echo 22 >s/g; chmod 600 s/h").expect(0);
+    sync("--reference b/1 s b/2");
+    let line = "diff -r s b/2 && test b/1/d/f -ef b/2/d/f && ! test b/1/g -ef b/2/g && ! test b/1/h -ef b/2/h \
+                && test $(cat b/1/g) = 2 && test $(stat -c %a b/1/h) != 600";
+    shell(scratch.path(), line).expect(0);
+    // A later sync into the snapshot leaves the earlier one alone.
+    shell(scratch.path(), "chmod 640 s/d/f; echo more >>s/d/f").expect(0);
+    sync("s b/2");
+    shell(scratch.path(), "diff -r s b/2 && test $(cat b/1/d/f) = 1").expect(0);
+    shell(scratch.path(), "chmod 600 s/g").expect(0);
+}

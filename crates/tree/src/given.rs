@@ -1,0 +1,75 @@
+//! Attributes that copies get in place of those of their sources, and files that a copy skips by size or age.
+
+use rustix::fs::{FileType, Stat};
+
+use crate::identity::{kind, mtime, size};
+
+/// Owner, group and mode in place of those of the source (`--chown`, `--chmod`).
+#[derive(Clone, Debug, Default)]
+pub struct GivenAttributes {
+    /// The user.
+    pub uid: Option<u32>,
+    /// The group.
+    pub gid: Option<u32>,
+    /// Changes of the mode, in order.
+    pub modes: Vec<ModeChange>,
+}
+
+/// A change of a mode.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ModeChange {
+    /// `Some(true)` for directories only, `Some(false)` for all other entries only.
+    pub directories: Option<bool>,
+    /// Bits that are cleared first.
+    pub clear: u32,
+    /// Bits that are set then.
+    pub set: u32,
+    /// Bits that are set then if the entry is a directory or any execute bit is set (`X`).
+    pub set_if_executable: u32,
+}
+
+impl GivenAttributes {
+    /// Changes the attributes of a source.
+    pub(crate) fn apply(&self, stat: &mut Stat) {
+        stat.st_uid = self.uid.unwrap_or(stat.st_uid);
+        stat.st_gid = self.gid.unwrap_or(stat.st_gid);
+        let is_directory = kind(stat) == FileType::Directory;
+        if kind(stat) == FileType::Symlink {
+            return;
+        }
+        let changes = self.modes.iter();
+        for change in
+            changes.filter(|change| change.directories.is_none_or(|only| only == is_directory))
+        {
+            let is_executable = is_directory || stat.st_mode & 0o111 != 0;
+            let more = if is_executable { change.set_if_executable } else { 0 };
+            stat.st_mode = stat.st_mode & !(change.clear & 0o7777) | (change.set | more) & 0o7777;
+        }
+    }
+}
+
+/// Limits for the files of a copy. Files beyond them are skipped, and their copies stay.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FileLimits {
+    /// Largest size, in bytes.
+    pub largest: Option<u64>,
+    /// Smallest size, in bytes.
+    pub smallest: Option<u64>,
+    /// Earliest modification time, in seconds since 1970.
+    pub newer_than: Option<i64>,
+}
+
+impl FileLimits {
+    /// Returns `true` if no limit is set.
+    pub(crate) fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// Returns `true` if a regular file is copied.
+    pub(crate) fn allow(&self, stat: &Stat) -> bool {
+        kind(stat) != FileType::RegularFile
+            || self.largest.is_none_or(|most| size(stat) <= most)
+                && self.smallest.is_none_or(|least| size(stat) >= least)
+                && self.newer_than.is_none_or(|first| mtime(stat).0 >= first)
+    }
+}

@@ -1,0 +1,165 @@
+//! A directory that keeps the entries which a sync replaces or deletes (`--trash`).
+//!
+//! An entry keeps its path below the directory. If that name is taken, it gets a number: an entry that was kept earlier
+//! is never replaced.
+
+use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, fstat, mkdirat, openat, statat, unlinkat};
+use std::{
+    ffi::{CStr, CString},
+    os::{
+        fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd},
+        unix::ffi::OsStrExt,
+    },
+    path::{Path, PathBuf},
+};
+use thalweg_core::atomic_file::name::unique;
+use thalweg_sys::{Errno, io};
+
+use crate::{
+    Error,
+    error::{Attempt, CopyFailure, at_sink, has_no_links},
+    fs::{list::DIRECTORY, walk::failed_call},
+    identity::{Id, kind},
+    names::{c_string, os},
+};
+
+/// An open directory for entries that are replaced or deleted.
+#[derive(Debug)]
+pub struct KeptEntries {
+    root: OwnedFd,
+    path: PathBuf,
+    id: Id,
+    copy: CopyFunction,
+}
+
+/// Copies one entry with all attributes from a path to a free path.
+pub(crate) type CopyFunction = fn(&Path, &Path) -> Result<(), Errno>;
+
+/// Largest number that a name gets.
+const MOST_NUMBERS: u32 = 100_000;
+
+impl KeptEntries {
+    /// Opens the directory, and creates it for this user if it does not exist. `copy` is used between file systems.
+    pub(crate) fn open(path: &Path, copy: CopyFunction) -> Result<Self, Error> {
+        let failed = |call| move |errno| failed_call(path.to_owned(), call, errno);
+        match mkdirat(CWD, path, Mode::RWXU) {
+            Ok(()) | Err(Errno::EXIST) => {}
+            Err(errno) => return Err(failed("mkdirat")(errno)),
+        }
+        let root = openat(CWD, path, DIRECTORY - OFlags::NOFOLLOW, Mode::empty());
+        let root = root.map_err(failed("openat"))?;
+        let id = Id::of(&fstat(&root).map_err(failed("fstat"))?);
+        Ok(Self { root, path: path.to_owned(), id, copy })
+    }
+
+    /// Returns the path.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Returns the open directory.
+    pub(crate) fn root(&self) -> &OwnedFd {
+        &self.root
+    }
+
+    /// Returns `true` if this is the directory.
+    pub(crate) fn is(&self, id: Id) -> bool {
+        self.id == id
+    }
+
+    /// Keeps a file that a rename is about to replace. Its name stays, if the file systems allow a link.
+    pub(crate) fn keep_replaced(
+        &self,
+        dir: BorrowedFd<'_>,
+        name: &CStr,
+        below: &Path,
+    ) -> Attempt<()> {
+        match self.put(below, |to, new| io::link(dir, name, to, new)) {
+            Err(CopyFailure::Sink(_, Errno::XDEV, _)) => self.copy_and_place(dir, name, below),
+            Err(CopyFailure::Sink(_, errno, _)) if has_no_links(errno) => {
+                self.take(dir, name, below)
+            }
+            answer => answer,
+        }
+    }
+
+    /// Moves an entry here that is not a directory.
+    pub(crate) fn take(&self, dir: BorrowedFd<'_>, name: &CStr, below: &Path) -> Attempt<()> {
+        let moved = self.put(below, |to, new| io::rename_new(dir, name, to, new));
+        match moved {
+            Err(CopyFailure::Sink(_, Errno::XDEV, _)) => {
+                self.copy_and_place(dir, name, below)?;
+                unlinkat(dir, name, AtFlags::empty()).map_err(at_sink("unlinkat"))
+            }
+            answer => answer,
+        }
+    }
+
+    /// Copies an entry here from another file system.
+    fn copy_and_place(&self, dir: BorrowedFd<'_>, name: &CStr, below: &Path) -> Attempt<()> {
+        let (parent, last) = self.parent_of(below)?;
+        let temporary = unique(&last);
+        let path = |dir: BorrowedFd<'_>, name: &CStr| {
+            PathBuf::from(format!("/proc/self/fd/{}", dir.as_raw_fd())).join(os(name))
+        };
+        // The copier gets paths, and both directories stay open. It rejects reserved names.
+        let plain = CString::new([b"kept-", temporary.to_bytes(), b"-new"].concat());
+        let plain = plain.unwrap_or_default();
+        (self.copy)(&path(dir, name), &path(parent.as_fd(), &plain)).map_err(at_sink("write"))?;
+        self.put(below, |to, new| io::rename_new(parent.as_fd(), &*plain, to, new))
+    }
+
+    /// Calls `place` with a free name for the path, until it succeeds.
+    fn put(
+        &self,
+        below: &Path,
+        place: impl Fn(BorrowedFd<'_>, &CStr) -> Result<(), Errno>,
+    ) -> Attempt<()> {
+        let (parent, name) = self.parent_of(below)?;
+        let mut candidate = name.clone();
+        for number in 1..MOST_NUMBERS {
+            match place(parent.as_fd(), &candidate) {
+                Err(Errno::EXIST) => candidate = numbered(&name, number),
+                answer => return answer.map_err(at_sink("renameat2")),
+            }
+        }
+        Err(CopyFailure::Sink("renameat2", Errno::EXIST, 0))
+    }
+
+    /// Opens the directory for a path, and creates it. A name that is not a directory there gets a number.
+    fn parent_of(&self, below: &Path) -> Attempt<(OwnedFd, CString)> {
+        let name = below.file_name().unwrap_or_default();
+        let name = c_string(name).map_err(|_| CopyFailure::Sink("openat", Errno::INVAL, 0))?;
+        let mut here =
+            self.root.try_clone().map_err(|_| CopyFailure::Sink("fcntl", Errno::MFILE, 0))?;
+        for part in below.parent().into_iter().flat_map(Path::components) {
+            let part = CString::new(part.as_os_str().as_bytes()).unwrap_or_default();
+            here = folder(here.as_fd(), &part)?;
+        }
+        Ok((here, name))
+    }
+}
+
+fn folder(dir: BorrowedFd<'_>, name: &CStr) -> Attempt<OwnedFd> {
+    let mut candidate = name.to_owned();
+    for number in 1..MOST_NUMBERS {
+        match mkdirat(dir, &*candidate, Mode::RWXU) {
+            Ok(()) | Err(Errno::EXIST) => {}
+            Err(errno) => return Err(CopyFailure::Sink("mkdirat", errno, 0)),
+        }
+        let found = statat(dir, &*candidate, AtFlags::SYMLINK_NOFOLLOW);
+        if found.is_ok_and(|stat| kind(&stat) == FileType::Directory) {
+            return openat(dir, &*candidate, DIRECTORY, Mode::empty()).map_err(at_sink("openat"));
+        }
+        candidate = numbered(name, number);
+    }
+    Err(CopyFailure::Sink("mkdirat", Errno::EXIST, 0))
+}
+
+fn numbered(name: &CStr, number: u32) -> CString {
+    let suffix = format!(".~{number}~");
+    let bytes = name.to_bytes();
+    let most = 255 - suffix.len();
+    let start = &bytes[..bytes.len().min(most)];
+    CString::new([start, suffix.as_bytes()].concat()).unwrap_or_default()
+}

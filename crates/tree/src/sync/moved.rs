@@ -1,0 +1,178 @@
+//! Moves directories and files: by a rename where that is possible, otherwise by a copy that is verified before the
+//! source is deleted.
+
+use rustix::fs::{AtFlags, CWD, FileType, Mode, Stat, fstatfs, openat, statat, unlinkat};
+use std::{
+    ffi::CString,
+    os::fd::{AsFd, OwnedFd},
+    path::{Path, PathBuf},
+};
+use thalweg_core::shown;
+use thalweg_sys::{Errno, io};
+
+use super::{
+    delete::remove_all,
+    plan::ROOT,
+    run::{LocalSync, SyncOptions, has_entries},
+};
+use crate::{
+    Ending, Error, Event, Events, Fsync, Hash, Refusal, TreeReport,
+    copy::report::MOST_ERRORS,
+    fs::{
+        beneath::{Beneath, FollowLinks},
+        list::DIRECTORY,
+        walk::failed_call,
+    },
+    identity::{kind, size},
+    names::{c_string, cut},
+    times,
+};
+
+/// Result of a move.
+#[derive(Debug, Default)]
+pub struct MoveReport {
+    /// Sources that were moved by a rename.
+    pub renamed: u64,
+    /// The report of the copy of the others, with all errors.
+    pub tree: TreeReport,
+    /// Entries of the sources that were deleted after they were copied.
+    pub removed: u64,
+}
+
+impl MoveReport {
+    fn fail(&mut self, error: Error, events: &dyn Events) {
+        events.event(&Event::Failed(&error));
+        self.tree.error_count += 1;
+        self.tree.errors.push(error);
+    }
+}
+
+/// Moves sources. One source directory becomes `destination`, or its content is added to that directory. Several
+/// sources, or files, become entries of `destination`.
+///
+/// A source is deleted only if each copy was verified and is on stable storage. An entry that changed after it was
+/// copied is kept. Another call continues an interrupted move.
+pub fn move_all(
+    sources: &[PathBuf],
+    destination: &Path,
+    options: &SyncOptions,
+    events: &dyn Events,
+) -> Result<MoveReport, Error> {
+    let has_entries = has_entries(sources)?;
+    if let [source] = sources
+        && !has_entries
+        && std::fs::symlink_metadata(source).is_ok_and(|meta| meta.is_symlink())
+    {
+        let why = format!("'{}': cannot move a symbolic link to a directory", shown(source));
+        return Err(Error::Usage(why));
+    }
+    let mut copy = options.copy.clone();
+    (copy.verify, copy.fsync, copy.filter) = (Some(Hash::Blake3), Fsync::Always, None);
+    // The source is deleted, so an attribute that the destination refuses is an error.
+    copy.preserve.strict = true;
+    let options = SyncOptions { copy, delete: None, force: false, ..options.clone() };
+    // Checks for overlaps before anything is renamed.
+    let sync = LocalSync::new(sources, destination, &options, has_entries, events)?;
+    let destination = sync.destination().to_owned();
+    drop(sync);
+    let mut report = MoveReport::default();
+    let mut left = Vec::new();
+    for source in sources {
+        let target = target(source, &destination, has_entries)?;
+        match if options.copy.dry_run { Ok(false) } else { is_renamed(source, &target) } {
+            Ok(true) => report.renamed += 1,
+            Ok(false) => left.push(source.clone()),
+            Err(error) => report.fail(error, events),
+        }
+    }
+    if left.is_empty() || report.tree.error_count > 0 {
+        return Ok(report);
+    }
+    let sync = LocalSync::new(&left, &destination, &options, has_entries, events)?;
+    report.tree = sync.perform()?.tree;
+    if report.tree.ending() != Ending::Done || options.copy.dry_run {
+        return Ok(report);
+    }
+    for source in &left {
+        let target = target(source, &destination, has_entries)?;
+        let removed = remove_source(source, &target, events, &mut report);
+        if let Err(error) = removed {
+            report.fail(error, events);
+        }
+    }
+    report.tree.errors.truncate(MOST_ERRORS);
+    Ok(report)
+}
+
+/// Returns the path that a source gets.
+fn target(source: &Path, destination: &Path, has_entries: bool) -> Result<PathBuf, Error> {
+    let name = cut(source).1;
+    if has_entries && name == "." {
+        return Err(Error::Usage("a source to move needs a name".to_owned()));
+    }
+    Ok(if has_entries { destination.join(name) } else { destination.to_owned() })
+}
+
+/// Renames a source. Returns `false` if the target exists or is on another file system.
+fn is_renamed(source: &Path, target: &Path) -> Result<bool, Error> {
+    let [from, to] = [source, target].map(|path| c_string(path.as_os_str()));
+    match io::rename_new(CWD, &*from?, CWD, &*to?) {
+        Ok(()) => Ok(true),
+        Err(Errno::XDEV | Errno::EXIST | Errno::NOTEMPTY) => Ok(false),
+        Err(errno) => Err(failed_call(source.to_owned(), "renameat2", errno)),
+    }
+}
+
+/// Deletes a source whose copy is complete.
+fn remove_source(
+    source: &Path,
+    target: &Path,
+    events: &dyn Events,
+    report: &mut MoveReport,
+) -> Result<(), Error> {
+    let failed = |call| move |errno| failed_call(source.to_owned(), call, errno);
+    let (above, name) = cut(source);
+    let above = if above.as_os_str().is_empty() { Path::new(".") } else { above };
+    let name: CString = c_string(name)?;
+    let above = openat(CWD, above, ROOT, Mode::empty()).map_err(failed("openat"))?;
+    let stat = statat(&above, &*name, AtFlags::SYMLINK_NOFOLLOW).map_err(failed("newfstatat"))?;
+    let changed = || Error::Refused { path: source.to_owned(), reason: Refusal::ChangedSince };
+    if kind(&stat) != FileType::Directory {
+        let there = statat(CWD, target, AtFlags::SYMLINK_NOFOLLOW).map_err(failed("newfstatat"))?;
+        let dir = openat(CWD, target.parent().unwrap_or(Path::new(".")), ROOT, Mode::empty());
+        if !is_copy(&stat, &there, &dir.map_err(failed("openat"))?) {
+            return Err(changed());
+        }
+        unlinkat(&above, &*name, AtFlags::empty()).map_err(failed("unlinkat"))?;
+        report.removed += 1;
+        return Ok(());
+    }
+    let copy = openat(CWD, target, ROOT, Mode::empty()).map_err(failed("openat"))?;
+    let copy = Beneath::new(copy, FollowLinks::Never);
+    let is_copied = |path: &[u8], stat: &Stat| {
+        let cut = path.iter().rposition(|byte| *byte == b'/');
+        let (directory, name) =
+            cut.map_or((&b""[..], path), |cut| (&path[..cut], &path[cut + 1..]));
+        let Ok(name) = CString::new(name) else { return false };
+        let Ok(dir) = copy.open(directory, DIRECTORY) else { return false };
+        statat(&dir, &*name, AtFlags::SYMLINK_NOFOLLOW)
+            .is_ok_and(|there| is_copy(stat, &there, &dir))
+    };
+    let removed = remove_all(above.as_fd(), &name, source, &is_copied, events)?;
+    report.removed += removed.deleted;
+    report.tree.halted = report.tree.halted.or(removed.halted);
+    report.tree.error_count += removed.errors.len() as u64;
+    report.tree.errors.extend(removed.errors);
+    if report.tree.error_count > 0 || report.tree.halted.is_some() {
+        return Ok(());
+    }
+    unlinkat(&above, &*name, AtFlags::REMOVEDIR).map_err(failed("unlinkat"))
+}
+
+/// Returns `true` if the destination still has a copy with the size and time of the source.
+fn is_copy(source: &Stat, there: &Stat, dir: &OwnedFd) -> bool {
+    let is_alike = kind(source) == kind(there);
+    is_alike
+        && (kind(source) != FileType::RegularFile
+            || size(source) == size(there) && times::is_same(there, source, || fstatfs(dir)))
+}

@@ -1,0 +1,21 @@
+//! Existing files that may be equal to a new file of a copy, which is then a link to one of them.
+
+use rustix::fs::Stat;
+use std::{ffi::CString, os::fd::OwnedFd, path::Path};
+
+/// Finds files that may be equal to a source: a renamed file in the destination, or one of an earlier snapshot.
+pub trait Twins: std::fmt::Debug + Send + Sync {
+    /// Returns a file that may be equal to this source. `below`: the path of the new file below the destination.
+    fn candidate(&self, below: &Path, source: &Stat) -> Option<TwinFile>;
+}
+
+/// A file that may be equal to a source.
+#[derive(Debug)]
+pub struct TwinFile {
+    /// Its directory.
+    pub dir: OwnedFd,
+    /// Its name.
+    pub name: CString,
+    /// `true` if the file must have only this name, and all bytes are compared.
+    pub is_moved: bool,
+}
