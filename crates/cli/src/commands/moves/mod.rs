@@ -1,8 +1,9 @@
 //! `thalweg move`: moves directories and files, also to other file systems.
 
 use clap::Args;
-use std::path::PathBuf;
-use thalweg_core::{quantity, quantity::parse_rate};
+use std::path::{Path, PathBuf};
+use thalweg_core::{quantity, quantity::parse_rate, shown};
+use thalweg_serve::remote::RemoteName;
 use thalweg_tree::{
     CopyOptions, Dereference, Ending, Error, Halt, Preserve,
     sync::{MoveReport, SyncOptions, move_all},
@@ -11,7 +12,7 @@ use thalweg_tree::{
 use super::{
     Subcommand,
     copy::{CopyArgs, CopyWatcher, answer_of},
-    sync::{SyncArgs, SyncWatcher, expect_local},
+    sync::{SyncArgs, SyncWatcher},
 };
 use crate::{
     args::ProgressArgs,
@@ -161,3 +162,17 @@ Exit status:
   2  wrong usage
   3  incomplete: run the command again; or a source changed
   4  not supported here";
+
+/// Rejects names on other machines.
+fn expect_local(path: &Path) -> Result<(), CommandFailure> {
+    match RemoteName::parse(path.as_os_str()) {
+        Ok(None) => Ok(()),
+        Err(error) => Err(CommandFailure::new(Exit::Usage, error.to_string())),
+        Ok(Some(_)) => {
+            let why = format!("'{}' is on another machine: move needs local paths", shown(path));
+            let hint =
+                "use `thalweg sync` and then delete the source, or write ./NAME for a local path";
+            Err(CommandFailure::new(Exit::Unsupported, why).hint(hint))
+        }
+    }
+}

@@ -1,12 +1,7 @@
 //! `thalweg sync`: makes a directory equal to another one.
 
-use std::{
-    path::{Path, PathBuf},
-    sync::Arc,
-    time::Duration,
-};
+use std::{path::PathBuf, sync::Arc, time::Duration};
 use thalweg_core::{quantity, shown};
-use thalweg_serve::remote::RemoteName;
 use thalweg_tree::{
     CopyOptions, Dereference, Error, Halt, Hash, Preserve,
     sync::{DeleteOptions, SyncOptions, SyncReport, sync},
@@ -73,19 +68,6 @@ impl Subcommand for SyncArgs {
             note(&summary);
         }
         exit(&report, &destination)
-    }
-}
-
-/// Rejects names on other machines.
-pub fn expect_local(path: &Path) -> Result<(), CommandFailure> {
-    match RemoteName::parse(path.as_os_str()) {
-        Ok(None) => Ok(()),
-        Err(error) => Err(CommandFailure::new(Exit::Usage, error.to_string())),
-        Ok(Some(_)) => {
-            let why = format!("'{}' is on another machine: move needs local paths", shown(path));
-            let hint = "use `thalweg sync` and then delete the source, or write ./NAME for a local path";
-            Err(CommandFailure::new(Exit::Unsupported, why).hint(hint))
-        }
     }
 }
 
