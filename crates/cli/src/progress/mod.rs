@@ -36,12 +36,12 @@ const BETWEEN_LINES: Duration = Duration::from_millis(500);
 pub struct ProgressMeter {
     face: Face,
     state: SharedState,
-    listener: Listener,
+    listener: SignalListener,
 }
 
 /// The thread that answers SIGUSR1.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Listener {
+enum SignalListener {
     None,
     Postponed,
     Started,
@@ -78,18 +78,18 @@ impl ProgressMeter {
             ProgressWhen::Json => Face::Lines { printed, json: true },
             ProgressWhen::Auto | ProgressWhen::Never => Face::Blank,
         };
-        Self { face, state, listener: Listener::None }
+        Self { face, state, listener: SignalListener::None }
     }
 
     /// Starts answering SIGUSR1 immediately, even while no data moves. If the command postpones catching interrupts,
     /// this is postponed, too.
     pub fn listen(&mut self) {
         if interrupt::is_postponed() {
-            self.listener = Listener::Postponed;
-        } else if self.listener != Listener::Started {
+            self.listener = SignalListener::Postponed;
+        } else if self.listener != SignalListener::Started {
             let bar = if let Face::Bar(bar) = &self.face { Some(bar.clone()) } else { None };
             status::answer(self.state.clone(), bar);
-            self.listener = Listener::Started;
+            self.listener = SignalListener::Started;
         }
     }
 
@@ -169,7 +169,7 @@ impl Watch for ProgressMeter {
     fn progress(&mut self, moved: u64) -> Result<(), Cancelled> {
         self.show(moved);
         let checked = interrupt::check();
-        if self.listener == Listener::Postponed {
+        if self.listener == SignalListener::Postponed {
             self.listen();
         }
         checked

@@ -144,7 +144,7 @@ impl LinkTable {
         record.left = record.left.saturating_add(1);
     }
 
-    /// Removes a file whose name no longer refers to the copy. The next name met becomes the first.
+    /// Removes a file if its name no longer refers to the copy. The next name met becomes the first.
     pub fn forget(&self, stat: &Stat, lost: &Name) {
         let mut table = self.lock();
         let id = Id::of(stat);

@@ -123,7 +123,7 @@ fn is_renamed(source: &Path, target: &Path) -> Result<bool, Error> {
     }
 }
 
-/// Deletes a source whose copy is complete.
+/// Deletes a source after its copy is complete.
 fn remove_source(
     source: &Path,
     target: &Path,

@@ -91,7 +91,7 @@ pub struct SyncArgs {
     pub max_delete: Option<u64>,
     /// Copy renamed files
     ///
-    /// By default, a new file of at least 16K that equals a file to delete is a link to that file, which is then deleted.
+    /// Without this option, a new file of at least 16K that equals a file to delete becomes a link to it.
     #[arg(long, help_heading = DELETION)]
     pub no_detect_renames: bool,
     // The default.
