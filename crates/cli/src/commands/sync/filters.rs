@@ -64,6 +64,20 @@ struct SelectionFlags {
 }
 
 impl SelectionArgs {
+    /// Returns the name of one of the flags that were given.
+    pub fn given_flag(&self) -> Option<&'static str> {
+        let FileLimits { largest, smallest, newer_than } = self.limits;
+        let rule = self.rules.first().map(|rule| match rule {
+            SelectionRule::Exclude(_) => "--exclude",
+            SelectionRule::Include(_) => "--include",
+            SelectionRule::ExcludeFrom(_) => "--exclude-from",
+        });
+        rule.or(self.filter_file.as_ref().map(|_| "--filter-file"))
+            .or(largest.map(|_| "--max-size"))
+            .or(smallest.map(|_| "--min-size"))
+            .or(newer_than.map(|_| "--newer-than"))
+    }
+
     /// Returns the filter of --exclude, --include and --exclude-from, if any was given.
     pub fn filter(&self) -> Result<Option<Arc<dyn Filter>>, CommandFailure> {
         let mut patterns = ExcludePatterns::default();

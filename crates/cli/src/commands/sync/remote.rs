@@ -43,7 +43,8 @@ pub fn run(args: &SyncArgs) -> Result<Option<Exit>, CommandFailure> {
         return Err(usage("several sources cannot be used with another machine".to_owned())
             .hint("run one command for each source"));
     };
-    if let Some(option) = unsupported(args, &SyncArgs::default(), &SUPPORTED) {
+    let other = || unsupported(args, &SyncArgs::default(), &SUPPORTED);
+    if let Some(option) = args.chosen.given_flag().map(str::to_owned).or_else(other) {
         return Err(usage(format!("{option} cannot be used with another machine")));
     }
     match (from, to) {
