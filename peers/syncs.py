@@ -1,0 +1,77 @@
+"""The rows of directories that are made equal, beside rsync."""
+
+import random
+import subprocess
+from pathlib import Path
+
+from rows import Arm, Row, Skip, drop, have, same_tree
+
+SHM = Path("/dev/shm/thalweg-peers")
+KEEPS = "times, owners, hard links, ACLs, extended attributes"
+
+
+def many_files(path: Path) -> None:
+    """100,000 files of 10 to 1000 bytes in 100 folders."""
+    rng = random.Random(4)
+    for folder in range(100):
+        place = path / f"folder-{folder:03}"
+        place.mkdir(parents=True)
+        for number in range(1000):
+            (place / f"file-{number:03}").write_bytes(rng.randbytes(rng.choice([10, 200, 1000])))
+
+
+def arms_of(binary: Path, source: Path, ours: str, theirs: str, named: dict[str, str]) -> list[Arm]:
+    """`named` has the options of a task: for thalweg, for rsync."""
+    return [
+        Arm("rsync -aHAX", f"rsync -aHAX {named['rsync']} {source}/ {theirs}", KEEPS),
+        Arm("rsync -a", f"rsync -a {named['rsync']} {source}/ {theirs}", "times, owners"),
+        Arm("thalweg sync", f"{binary} sync -q {named['thalweg']} {source} {ours}", KEEPS),
+    ]
+
+
+def row_kept(binary: Path, name: str, what: str, reset: str) -> Row:
+    """A destination that stays from run to run."""
+    at = SHM / name
+    source, ours, theirs = at / "source", at / "ours", at / "theirs"
+    arms = arms_of(binary, source, str(ours), str(theirs), {"rsync": "--delete", "thalweg": "--delete"})
+
+    def prepare() -> None:
+        if not have("rsync"):
+            raise Skip("rsync is missing")
+        many_files(source)
+        for copy in (ours, theirs):
+            subprocess.run(["rsync", "-a", f"{source}/", copy], check=True)
+
+    return Row(name, what, arms, prepare, reset.format(source=source))
+
+
+def row_new(binary: Path, name: str, what: str, source: Path) -> Row:
+    """A destination that is new each time; with `--reference`, beside an earlier snapshot."""
+    at = SHM / name
+    copy, earlier = at / "copy", at / "earlier"
+    is_snapshot = source.is_relative_to(SHM)
+    named = {"rsync": "", "thalweg": ""}
+    if is_snapshot:
+        named = {"rsync": f"--link-dest={earlier}", "thalweg": f"--reference {earlier}"}
+    arms = arms_of(binary, source, str(copy), str(copy), named)
+
+    def prepare() -> None:
+        if not have("rsync"):
+            raise Skip("rsync is missing")
+        at.mkdir(parents=True)
+        if is_snapshot:
+            many_files(source)
+            subprocess.run(["rsync", "-a", f"{source}/", earlier], check=True)
+
+    return Row(name, what, arms, prepare, drop(copy), same_tree(source, copy))
+
+
+def every(binary: Path) -> list[Row]:
+    change = "for n in 001 002 003 004 005 006 007 008 009 010; do date +%N%N >{source}/folder-$n/file-$n; done"
+    return [
+        row_kept(binary, "sync-unchanged", "100,000 files, none changed, --delete, tmpfs", ""),
+        row_kept(binary, "sync-few", "10 of 100,000 files changed, --delete, tmpfs", change),
+        row_new(binary, "sync-first", "/usr/share to tmpfs, for the first time", Path("/usr/share")),
+        row_new(binary, "sync-snapshot", "100,000 unchanged files linked to an earlier snapshot, tmpfs", SHM / "sync-snapshot" / "source"),
+    ]
+
