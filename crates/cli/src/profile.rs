@@ -104,7 +104,7 @@ impl SavedProfile {
         }
     }
 
-    /// Saves which mechanisms turned out much slower than measured in this copy, and removes such observations of
+    /// Saves which mechanisms were much slower in this copy than in their measurement. Removes such observations of
     /// earlier copies that no longer hold.
     pub fn learn(&self, looks: &[ContestResult]) {
         let Some(path) = self.path.as_ref().filter(|_| looks.iter().any(ContestResult::teaches))

@@ -27,7 +27,7 @@ pub struct PipeBuffer {
 }
 
 impl PipeBuffer {
-    /// Creates a pipe of the wished capacity, or as much of it as the kernel grants.
+    /// Creates a pipe of the requested capacity, or as much of it as the kernel grants.
     pub fn new(info: &Info, wished: usize) -> Result<Self, Error> {
         let pipe = match buffer_pool::pipe(wished) {
             Some(pipe) => pipe,

@@ -224,7 +224,7 @@ fn impossible(request: &Request, unfit: &[Verdict]) -> String {
     });
     match reason {
         Some(reason) => format!("{only}: {reason}"),
-        None => format!("{only}: no such mechanism (`thalweg list` names them)"),
+        None => format!("{only}: no such method; `thalweg list` shows all"),
     }
 }
 

@@ -57,7 +57,7 @@ impl Ports {
             Guest::new(&other[0], &other[1], sizes, looks),
         ];
         let ways = [(&one[0], &other[1]), (&other[0], &one[1])];
-        // Packets by sender, so that each guest receives as many as the other one sends.
+        // The number of packets that each guest sends. The other guest receives as many.
         let sent = [setting.packets.div_ceil(2), setting.packets / 2];
         let forward = (choice, forward_of(choice));
         let (usage, ticks, began) = (Usage::now_process(), ticks(), Instant::now());

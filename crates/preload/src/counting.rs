@@ -9,7 +9,7 @@ use crate::raw::{MemoryAccess, File};
 /// The mapped file. Null if nothing is counted.
 static FILE: AtomicPtr<AtomicU64> = AtomicPtr::new(core::ptr::null_mut());
 
-/// Maps a file of counts. The path must end with a zero byte. Returns `false` if it is not a valid one.
+/// Maps a file of counts. The path must end with a zero byte. Returns `false` if the file is not valid.
 pub fn open(path: &[u8]) -> bool {
     let Some(file) = File::open(path, MemoryAccess::ReadWrite) else { return false };
     // In a shorter file, an access past the end would kill the program with SIGBUS.

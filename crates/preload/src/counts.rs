@@ -7,7 +7,7 @@ use crate::layout::{
 /// Counts of all processes of a program together.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Number of processes that started the object.
+    /// Number of processes in which the preloaded object started.
     pub processes: u64,
     /// Number of processes that use the kernels they were asked to use.
     pub chosen: u64,

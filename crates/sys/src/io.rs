@@ -66,7 +66,7 @@ pub fn fsync(fd: impl AsFd) -> Result<(), Errno> {
     uncounted(Call::Fsync, || rustix::fs::fsync(fd))
 }
 
-/// Like [`fsync`], repeated on EINTR. EINTR implies nothing about the bytes, and repeating the call loses none.
+/// Like [`fsync`], repeated on EINTR. After EINTR, it is unknown if the bytes are stored; repeating the call is safe.
 pub fn sync(fd: impl AsFd) -> Result<(), Errno> {
     let fd = fd.as_fd();
     until_answered(|| fsync(fd))
@@ -99,8 +99,8 @@ pub fn sync_filesystem(fd: impl AsFd) -> Result<(), Errno> {
     until_answered(|| uncounted(Call::Syncfs, || rustix::fs::syncfs(fd)))
 }
 
-/// Returns the result of `close(2)` for a duplicate, so that the descriptor stays open. A network file system or a FUSE
-/// server may accept every write, and report only here that it could not store them. Makes two calls.
+/// Closes a duplicate of the descriptor and returns the result; the descriptor itself stays open. A network file system
+/// or a FUSE server may accept every write, and report only here that it could not store them. Makes two calls.
 ///
 /// After an error the bytes may be lost, and a later success proves nothing.
 pub fn flush(fd: impl AsFd) -> Result<(), Errno> {

@@ -36,7 +36,7 @@ impl Holder<'_> {
         Self::Path(CString::new(path).unwrap_or_default())
     }
 
-    /// Returns a name in an open directory, without opening it. `follows`: `true` to follow a symbolic link.
+    /// Names an entry of an open directory, without opening the entry. `follows`: `true` to follow a symbolic link.
     pub fn of_entry(dir: BorrowedFd<'_>, name: &CStr, follows: bool) -> Self {
         let is_relative = dir.as_raw_fd() >= 0 && !name.to_bytes().starts_with(b"/");
         let before =

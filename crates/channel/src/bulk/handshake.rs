@@ -82,7 +82,7 @@ impl MetPeer {
                 BulkControl::shared(end, limits)
             }
             Err(why) => {
-                skip("shared memory", format!("{}; notes go over the link", why.reason));
+                skip("shared memory", format!("{}; messages go over the link instead", why.reason));
                 BulkControl::over(line, limits)
             }
         };
@@ -176,7 +176,7 @@ impl MetPeer {
 
     fn nothing_left(&self, options: &Options) -> String {
         let mut why = match &options.only {
-            Some(name) if by_name(name).is_none() => format!("there is no mechanism named {name}"),
+            Some(name) if by_name(name).is_none() => format!("there is no method named {name}"),
             Some(name) => format!("{name} cannot be used between these two processes"),
             None => "no mechanism works between these two processes".to_owned(),
         };

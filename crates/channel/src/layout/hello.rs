@@ -160,7 +160,7 @@ impl Hello {
             3 => HelloKind::Accept,
             4 => HelloKind::Ready,
             5 => HelloKind::Refuse(Refusal::of(u32_at(bytes, 24))),
-            other => return Err(format!("handshake message of kind {other}")),
+            other => return Err(format!("unknown kind {other} of handshake message")),
         };
         let flags = u32_at(bytes, 28);
         let introduction = is_bulk.then(|| Introduction {

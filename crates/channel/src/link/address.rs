@@ -76,7 +76,7 @@ fn own(directory: &Path) -> Result<()> {
     let us = rustix::process::geteuid().as_raw();
     if known.uid() != us || known.mode() & 0o077 != 0 {
         let why = format!(
-            "{} belongs to user {} with mode {:03o}; it must be ours ({us}) with mode 700. \
+            "{} belongs to user {} with mode {:03o}; it must belong to you (user {us}) and have mode 700. \
              Remove it, or set XDG_RUNTIME_DIR",
             directory.display(),
             known.uid(),

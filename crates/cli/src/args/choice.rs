@@ -12,7 +12,7 @@ use super::flag;
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Method")]
 pub struct MethodArgs {
-    /// Use this method, or read and write if it is refused; see `thalweg list`
+    /// Use this method, or read-write if the system refuses it; see `thalweg list`
     #[arg(long, value_name = "NAME", env = "THALWEG_METHOD", hide_env = true)]
     #[arg(value_parser = mechanism_names(), hide_possible_values = true)]
     pub method: Option<String>,
@@ -26,11 +26,11 @@ pub struct MethodArgs {
     /// Bypass the page cache if possible
     #[arg(long, env = "THALWEG_DIRECT", hide_env = true, value_parser = flag())]
     pub direct: bool,
-    /// Resource to save
+    /// Prefer methods that use less of this resource
     #[arg(long, value_name = "WHAT", env = "THALWEG_PREFER", hide_env = true)]
     #[arg(value_enum, default_value_t = Preference::Wall)]
     pub prefer: Preference,
-    /// Expected load of the machine by other work
+    /// Expected load of the machine from other programs
     #[arg(long, value_name = "LOAD", env = "THALWEG_LOAD", hide_env = true)]
     #[arg(value_enum, default_value_t = Loading::Idle)]
     pub load: Loading,

@@ -14,7 +14,7 @@ Environment:
   THALWEG_STUDIES  directory of studies
   XDG_STATE_HOME   directory of profile and results [default: ~/.local/state]
 
-Variables also set options of the commands: see `thalweg COMMAND --help`.";
+Other variables set options of the commands: see `thalweg COMMAND --help`.";
 
 /// Variables of single commands that correspond to no option.
 const OF_COMMANDS: &[(&str, &str)] = &[

@@ -447,7 +447,7 @@ impl ContestPiece {
         (self.timed > 0).then(|| PieceCost {
             wall: a_byte(self.cost.wall),
             cpu: a_byte(self.cost.cpu),
-            // The file system may read a block of its own metadata for bytes that are in the page cache.
+            // Even for cached bytes, the file system may read a block of its own metadata from the disk.
             from_disk: self.cost.read > self.timed / 2,
         })
     }

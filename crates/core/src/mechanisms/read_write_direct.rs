@@ -91,7 +91,7 @@ impl Mechanism for ReadWriteDirect {
         let direct_source = direct_source.ok();
         if direct_source.is_some() && source.at.map(|at| at % GRAIN) != sink.at.map(|at| at % GRAIN)
         {
-            // The offsets differ modulo the grain, so only one endpoint can be aligned.
+            // The offsets differ modulo `GRAIN`, so only one endpoint can be aligned.
             direct_sink = None;
         }
         Ok(Box::new(ReadWriteDirectMover {

@@ -132,7 +132,7 @@ impl Cell {
             return Err("size 0".to_owned());
         }
         if !(0.0..=10.0).contains(&self.noise) {
-            return Err(format!("noise {} is not a fraction", self.noise));
+            return Err(format!("noise {} is not between 0 and 10", self.noise));
         }
         if !(self.ns_per_byte.is_finite() && self.ns_per_byte > 0.0) {
             return Err(format!("{} ns per byte", self.ns_per_byte));

@@ -114,7 +114,7 @@ impl Arm for RunningProgram {
         Sample::of_batches(repeats, 1, |_| self.once())
     }
 
-    /// Every run was verified when it ended; this verifies one more.
+    /// Runs the program once more and verifies the result. All earlier runs were verified when they ended.
     fn check(&mut self) -> Result<(), Unfit> {
         self.once()?;
         Ok(())

@@ -44,7 +44,7 @@ pub struct TriedSetting {
     pub harmless: bool,
 }
 
-/// Evaluates the settings. They are the arms of the logs from the second on; each size has a log.
+/// Evaluates the settings. Each size has a log. Its first arm is the reference; the other arms are the settings.
 pub fn tried(
     settings: &[TrialSetting],
     logs: &[SampleLog],

@@ -35,7 +35,7 @@ pub struct CopyBuffers {
     /// `true` if each copy begins at a cache line in both buffers.
     lined: bool,
     drawn: Vec<RandomCopy>,
-    /// The bytes in each buffer over which cold copies cycle; 0 for hot copies.
+    /// Size of the part of each buffer that cold copies cycle through; 0 for hot copies.
     region: usize,
     /// The position of the next cold copy.
     next: usize,

@@ -135,8 +135,8 @@ fn sample_options(job: &TuneJob<'_>, profile: Profile, request: Request) -> Copy
     }
 }
 
-/// Copies files into the sample until the remaining time is just enough to measure all arms with it. Shortens the clock
-/// to the time that writing all files would take.
+/// Copies files into the sample until the remaining time is just enough to measure all arms with it. Limits the clock
+/// to the estimated time of writing all files.
 fn gather_for(
     job: &TuneJob<'_>,
     walk: &Walk,
@@ -186,7 +186,7 @@ fn lengths(picked: &[Picked]) -> Vec<u64> {
 }
 
 /// Returns the estimated seconds to write all files, from the time to write a sample of them; infinity if their
-/// number is unknown. Small files count by number, long ones by bytes.
+/// number is unknown. Scales by the number of files or by bytes, whichever gives more.
 fn seconds_for(walk: &Walk, lengths: &[u64], sampled: &SampledFiles) -> f64 {
     let Some(files) = walk.files else { return f64::INFINITY };
     let drawn = files as f64 / lengths.len() as f64;
@@ -195,7 +195,7 @@ fn seconds_for(walk: &Walk, lengths: &[u64], sampled: &SampledFiles) -> f64 {
     sampled.written.as_secs_f64() * parts
 }
 
-/// Returns the results for the largest of the picked files, if long files matter in this tree.
+/// Returns the results for the largest of the picked files, if large files matter in this tree.
 fn large_file(
     job: &TuneJob<'_>,
     picked: &[Picked],

@@ -58,7 +58,8 @@ pub struct Spawned {
     pub assumes_idle: bool,
 }
 
-/// Time for a cancelled session to remove its files and exit; large files need longer than other processes get.
+/// Time for a cancelled session to remove its files and exit. Other processes get less, but removing large files is
+/// slow.
 const GRACE: Duration = Duration::from_secs(10);
 /// Allowed overrun factor: a session always takes the minimum number of rounds.
 const OVERRUN: u32 = 20;

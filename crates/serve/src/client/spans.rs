@@ -63,7 +63,7 @@ impl Spans {
         Some(ByteRange { from: to - half, to })
     }
 
-    /// Returns the end of a span if all splits of it are confirmed.
+    /// Returns the end that a span would have if all its splits were confirmed.
     fn kept(&self, span: &Span) -> u64 {
         let asking = self.spans.iter().filter(|other| other.victim == Some(span.owner));
         asking.map(|other| other.at).fold(span.to, u64::min)

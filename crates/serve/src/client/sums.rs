@@ -36,7 +36,7 @@ const BARE: &str =
 
 fn unsupported(hash: &str, shown: &str) -> FetchError {
     FetchError::Unsupported(format!(
-        "--sums: the digest of {shown} is {hash}: only SHA-256, BLAKE3 and XXH128 are supported"
+        "--sums: the digest of {shown} is {hash}, but only SHA-256, BLAKE3 and XXH128 are supported"
     ))
 }
 

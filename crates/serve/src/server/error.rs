@@ -32,7 +32,7 @@ pub enum ServeError {
         answer: String,
     },
     /// The path is a directory: its page is generated, or the client is redirected.
-    #[error("'{}' is a directory: its page is generated, without a mechanism", shown(.0))]
+    #[error("'{}' is a directory: its page is generated, so no method is used", shown(.0))]
     Directory(PathBuf),
     /// The server cannot listen on an address.
     #[error("{}", of_io(address, "bind", error))]

@@ -102,7 +102,8 @@ impl Listing {
         })
     }
 
-    /// Returns `true` if an entry of this type (as in the directory) can belong to the type that is being listed.
+    /// Returns `true` if an entry can belong to the type that is being listed. `kind`: its type as the directory gives
+    /// it.
     fn may_be_listed(&self, kind: FileType) -> bool {
         match kind {
             FileType::Unknown | FileType::Symlink => true,

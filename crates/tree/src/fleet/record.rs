@@ -73,7 +73,7 @@ impl WorkerName {
         Self { host, pid: std::process::id(), rank, began }
     }
 
-    /// Returns the name of one of its files.
+    /// Returns the name of a file of this worker. `what`: the kind of the file.
     pub fn file(&self, what: &str) -> CString {
         CString::new(format!("{what}.{self}")).unwrap_or_default()
     }

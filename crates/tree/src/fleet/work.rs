@@ -311,7 +311,7 @@ impl Assignment<'_> {
     }
 
     /// Gives the other workers some time to stop. The files that they write are complete, but they change the times
-    /// of their directories. A worker that hangs is not waited for any longer.
+    /// of their directories. After that time, the remaining workers are ignored, because they may hang.
     fn wait_for_others(&self, plan: &FleetPlan, journals: &mut Journals) {
         let (began, folder) = (Instant::now(), self.place.fd.as_fd());
         while began.elapsed() < PATIENCE && self.events.go_on().is_ok() {
@@ -373,7 +373,7 @@ impl Assignment<'_> {
             return Ok(());
         }
         Err(Error::Usage(format!(
-            "'{}' is not the directory of the plan in '{}'",
+            "'{}' is not the directory that the plan in '{}' describes",
             self.source.display(),
             self.place.path.display()
         )))

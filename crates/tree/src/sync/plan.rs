@@ -29,7 +29,7 @@ use thalweg_core::{Cancelled, atomic_file::name::is_reserved};
 pub struct DeleteOptions {
     /// Delete also entries that the filter excludes; otherwise they are protected.
     pub excluded: bool,
-    /// The largest number of entries to delete. `None` allows half of the entries of the destination, or 100.
+    /// The largest number of entries to delete. `None` allows half of the destination; up to 100 entries, all of it.
     pub most: Option<u64>,
     /// Delete although there is a reason not to.
     pub force: bool,

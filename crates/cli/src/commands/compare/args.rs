@@ -8,9 +8,9 @@ use crate::args::{MetricArgs, flag};
 
 /// Compare the speed of commands
 ///
-/// Each command is compared with the first one. Each round runs all commands in random order, and one of them twice. So a
-/// drift of the machine does not look like a difference. Their standard input is empty, and their output is not
-/// shown.
+/// Each command is compared with the first one. Each round runs all commands in random order, so that a drift of the
+/// machine does not look like a difference. Each round runs one command twice, to measure the noise. The standard input
+/// of the commands is empty, and their output is not shown.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct CompareArgs {
@@ -163,13 +163,13 @@ Examples:
   thalweg compare --metric 'regex:([0-9.]+) MB/s' -- ./bench old -- ./bench new
   thalweg compare --shell --fail-if slower=5% -- './old < in' './new < in'
 
-A difference counts if the whole 95 % interval shows it, beyond the noise of the \
-runs. `no difference shown` does not mean that the commands are equally fast.
+A difference counts if it exceeds the noise of the runs, and the whole 95 % interval \
+is on one side of 1. `no difference shown` does not mean that the commands are equally fast.
 
 Exit status:
   0  success
   1  the condition of --fail-if is true
   2  wrong usage
-  3  a command failed, or printed other output or no number
+  3  a command failed, or its output differed or had no number
 
 Terms (round, noise): docs/reference/glossary.md.";

@@ -207,7 +207,9 @@ impl Events for CopyWatcher<'_> {
             }
             Event::WrittenInto { destination, refusal } => {
                 let path = shown(*destination);
-                self.result(&format!("overwrote '{path}' in place: cannot replace it: {refusal}"));
+                self.result(&format!(
+                    "overwrote '{path}' in place, because it cannot be replaced: {refusal}"
+                ));
             }
             event => self.warn(event),
         }

@@ -9,9 +9,9 @@ use crate::args::{FsyncArgs, MethodArgs, ProgressArgs, flag};
 
 /// Fetch files from web servers
 ///
-/// A file appears under its name only when it is complete. Until then, a partial file and a journal are kept beside it: if
-/// the command is stopped, the same command continues, provided that the server sends a strong validator. If the file
-/// changes on the server, it is fetched again from the start.
+/// A file appears under its name only when it is complete. Until then, a partial file and a journal are kept beside it.
+/// After an interruption, the same command continues if the server sends a strong validator, such as an ETag. If the
+/// file changes on the server, it is fetched again from the start.
 ///
 /// With -r, the URL is a directory of `thalweg serve`, and DST becomes a copy of it. Only files with another size or
 /// modification time are fetched, and nothing is removed. A new directory appears when it is complete.
@@ -36,10 +36,10 @@ pub struct FetchArgs {
     #[arg(long, value_name = "N", env = "THALWEG_JOBS", hide_env = true)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub jobs: Option<u32>,
-    /// Fetch from the server at standard input and output; the only word is the destination
+    /// Fetch from the server at standard input and output; the only argument is the destination
     #[arg(long)]
     pub stdio: bool,
-    /// Decode percent-encoded words, and take `~` for the home directory (--stdio)
+    /// Decode percent-encoded arguments, and take `~` for the home directory (--stdio)
     #[arg(long, requires = "stdio")]
     pub encoded: bool,
     /// Name of the source, for messages and to continue an interrupted fetch (--stdio)
@@ -54,7 +54,7 @@ pub struct FetchArgs {
     /// Delete entries of DST that the source does not have (--sync); --force overrides refusals
     #[arg(long, requires = "sync")]
     pub delete: bool,
-    /// Delete nothing if more entries would go (--delete)
+    /// Delete nothing if more entries would be deleted (--delete)
     #[arg(long, value_name = "N", requires = "delete")]
     pub max_delete: Option<u64>,
     /// Print each change (--sync)
@@ -63,7 +63,7 @@ pub struct FetchArgs {
     /// Change nothing, and report what would change (--sync)
     #[arg(long, requires = "sync")]
     pub dry_run: bool,
-    /// Create symbolic links that may point outside of DST, too (-r)
+    /// Also create symbolic links that may point outside DST (-r)
     #[arg(long)]
     pub all_links: bool,
     /// With -r: compare files of equal size by hash, not by time; the server needs --hash
@@ -85,7 +85,7 @@ pub struct FetchArgs {
     /// Verify the file with this BLAKE3 hash
     #[arg(long, value_name = "HEX")]
     pub blake3: Option<String>,
-    /// Read the file back from the device and compare its hash; without a given hash, with that of the server
+    /// Read the file back from the device and compare its hash with the given one, or with that of the server
     #[arg(long)]
     pub verify: bool,
     #[command(flatten)]
@@ -99,7 +99,7 @@ pub struct FetchArgs {
     /// Send this header, `NAME: VALUE`; may be repeated
     #[arg(long, value_name = "HEADER")]
     pub header: Vec<String>,
-    /// Retry this many times without progress [default: 5; 0 if the first connection fails]
+    /// Retry this many times in a row without new data [default: 5; 0 if the first connection fails]
     #[arg(long, value_name = "N", env = "THALWEG_RETRIES", hide_env = true)]
     pub retries: Option<u32>,
     /// Replace a connection that delivers nothing for this long

@@ -32,8 +32,8 @@ use crate::{
 /// entries of DST, which must exist.
 ///
 /// thalweg renames each SRC if DST is free and on the same file system. Otherwise it copies SRC as `thalweg sync` does,
-/// compares each copy with its source, and writes it to stable storage. Only if everything succeeded, it deletes SRC,
-/// one entry at a time. An entry of SRC that changed after it was copied stays.
+/// compares each copy with its source, and writes it to stable storage. It deletes SRC, one entry at
+/// a time, only if everything succeeded. An entry of SRC that changed after it was copied stays.
 ///
 /// Run the command again to continue an interrupted move.
 #[derive(Args, Debug, Default)]

@@ -82,8 +82,9 @@ impl<'a> Receiving<'a> {
             return single.ok_or_else(|| format!("'{folder}': a file was already received"));
         }
         let name = file.name.as_ref();
-        let name =
-            name.ok_or_else(|| format!("'{folder}': is a directory, but a stream has no name"))?;
+        let name = name.ok_or_else(|| {
+            format!("'{folder}' is a directory, but a stream has no name: name a file")
+        })?;
         let path = self.args.destination.join(name);
         let opened = Destination::in_folder(&self.args.destination, name, self.args.force);
         match opened {

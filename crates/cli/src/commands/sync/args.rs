@@ -24,16 +24,17 @@ const SPEED: &str = "Speed";
 /// become entries of DST, which must exist.
 ///
 /// thalweg copies directories, links, hard links, modes, times, ACLs and extended attributes, and owners as far as
-/// permitted. Files with equal size and modification time are equal. If only attributes differ, only attributes change.
+/// permitted. Files with equal size and modification time count as equal. If only attributes differ, only they change.
 ///
 /// Nothing is deleted without --delete. Deletion starts after everything else succeeded. thalweg refuses to delete if
-/// SRC is empty, if an entry failed, if a directory of SRC cannot be listed or vanished, if SRC is on another file system
-/// than at the last --delete, or if more than --max-delete entries would go. --force overrides this.
+/// SRC is empty, if an entry failed, or if a directory of SRC vanished or cannot be listed. It also refuses if SRC is
+/// on another file system than at the last --delete, or if more than --max-delete entries would be deleted. --force
+/// overrides this.
 ///
 /// SRC or DST may be on another machine, HOST:PATH. thalweg then connects with ssh, and keeps neither hard links nor
 /// extended attributes.
 ///
-/// A directory is replaced by a file only with --delete. With several SRC, --delete applies inside their copies only.
+/// A directory is replaced by a file only with --delete. With several SRC, --delete deletes only inside their copies.
 #[derive(Args, Debug, Default)]
 #[command(after_help = EXAMPLES, args_override_self = true, infer_long_args = true)]
 pub struct SyncArgs {
@@ -86,12 +87,12 @@ pub struct SyncArgs {
     /// Delete also excluded entries of DST; implies --delete
     #[arg(long, help_heading = DELETION)]
     pub delete_excluded: bool,
-    /// Delete nothing if more entries would go; default: half of DST, or 100
+    /// Delete nothing if more would be deleted; default: half of DST if it has more than 100 entries
     #[arg(long, value_name = "N", help_heading = DELETION)]
     pub max_delete: Option<u64>,
-    /// Copy renamed files
+    /// Copy renamed files instead of linking them
     ///
-    /// Without this option, a new file of at least 16K that equals a file to delete becomes a link to it.
+    /// Otherwise, a new file of at least 16K becomes a hard link to an equal file that is about to be deleted.
     #[arg(long, help_heading = DELETION)]
     pub no_detect_renames: bool,
     // The default.
@@ -99,10 +100,10 @@ pub struct SyncArgs {
     pub detect_renames: bool,
     /// Move deleted and replaced entries to this directory
     ///
-    /// They keep their paths below SRC. A name that is taken gets a number, and nothing there is replaced.
+    /// They keep their paths below SRC. If a name exists there, a number is added to it; nothing there is replaced.
     #[arg(long, value_name = "DIR", visible_alias = "backup-dir", help_heading = DELETION)]
     pub trash: Option<PathBuf>,
-    /// Delete although there is a reason not to, and accept a SRC that overlaps DST
+    /// Delete even if thalweg would refuse, and accept a SRC that overlaps DST
     #[arg(long, help_heading = DELETION)]
     pub force: bool,
 
@@ -171,7 +172,7 @@ Lines of -i:
 
 Exit status:
   0  success
-  1  error, or nothing was deleted for a reason
+  1  error, or thalweg refused to delete
   2  wrong usage
   3  incomplete: run the command again; or a source changed
   4  not supported here";

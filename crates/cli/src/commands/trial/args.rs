@@ -11,9 +11,10 @@ use crate::args::{MetricArgs, flag};
 
 /// Run a program with each copy kernel and compare its speed
 ///
-/// The program is not changed: a preloaded object handles its calls of memcpy, memmove, mempcpy and memset. Copies inside
-/// glibc, which such an object cannot reach, are tried with other thresholds. The runs alternate, and are compared with the
-/// unchanged program (libc). Its standard input is empty, and its output is not shown.
+/// The program is not changed: a preloaded library handles its calls of memcpy, memmove, mempcpy and memset. A
+/// preloaded library cannot replace copies inside glibc; these are tried with other thresholds. The runs alternate, and
+/// are compared with the unchanged program (libc). The standard input of the program is empty, and its output is not
+/// shown.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct TrialArgs {
@@ -25,7 +26,7 @@ pub struct TrialArgs {
     #[arg(short, long, value_name = "NAMES", env = "THALWEG_KERNELS", hide_env = true)]
     #[arg(value_delimiter = ',', value_parser = kernels())]
     pub kernels: Option<Vec<String>>,
-    /// Kernels of `tuned` by largest size: 256=mask256,16384=avx2; beyond that libc
+    /// Kernels of `tuned`, each up to a size: 256=mask256,16384=avx2; larger sizes use libc
     #[arg(long, value_name = "BANDS", value_parser = bands_given)]
     pub bands: Option<KernelBands>,
     /// Thresholds of glibc to try: usual, none or glibc.cpu.NAME=VALUE; may be repeated
@@ -35,7 +36,7 @@ pub struct TrialArgs {
     pub tunables: Vec<String>,
     #[command(flatten)]
     pub metric: MetricArgs,
-    /// Number of rounds; each runs every variant once, and one twice
+    /// Number of rounds; each runs every variant once, and one of them twice
     #[arg(short = 'n', long, value_name = "N", default_value_t = 10)]
     #[arg(value_parser = clap::value_parser!(u32).range(2..=10_000))]
     pub runs: u32,
@@ -79,8 +80,8 @@ memory those of the server.
 
 Exit status:
   0  success
-  1  the program failed or printed no number, unchanged or in a variant
+  1  the program failed or printed no number, in any variant
   2  wrong usage
-  4  no object can be preloaded into the program
+  4  no library can be preloaded into the program
 
 Terms (variant, round, noise): docs/reference/glossary.md.";

@@ -22,8 +22,8 @@ pub struct TuneArgs {
     ///
     /// The ends are memory, file, pipe, unix and tcp. file:file@FROM,TO uses two directories. memory:memory includes
     /// fill:memory, and file:tcp includes file:tcp-1m, whose reader requests more at a time. process:process measures
-    /// transfers between two processes. The source is own or lent memory (loan:); the sink is used, new or huge-page
-    /// memory (:huge).
+    /// transfers between two processes. Its source is the sender's own memory or lent memory (loan:). Its sink is
+    /// memory used before, new memory, or memory in huge pages (:huge).
     #[arg(long, value_name = "PAIR")]
     pub pair: Vec<EndPair>,
     /// Rate the methods in the output by this resource; all resources are measured

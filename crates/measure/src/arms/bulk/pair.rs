@@ -37,8 +37,8 @@ pub struct ProcessPair {
     seats: u32,
 }
 
-/// The distance from one content to the next. It is coprime to the period of the pattern, so that contents repeat
-/// only after a long time.
+/// The distance in the pattern between the starts of two successive contents. It is coprime to the period of the
+/// pattern, so that contents repeat only after a long time.
 const STEP: u64 = 8209;
 
 /// The helper program, the size, and the pair while an arm uses it.
@@ -75,7 +75,7 @@ impl ProcessPair {
         Ok(Self { far, listener, bytes, source: None, at: 0, seats: 0 })
     }
 
-    /// Adds a sender and returns it with the number by which B knows it.
+    /// Adds a sender and returns it with its number in process B.
     pub fn join(
         &mut self,
         residency: Residency,

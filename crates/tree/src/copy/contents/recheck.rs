@@ -22,8 +22,8 @@ use crate::{
     read::drop_cached,
 };
 
-/// Compares a file that would be skipped with its source, if the caller requested it or the file is doubted. A file
-/// that an earlier run seemed to have finished is replaced if it differs. A file that the caller wants to keep is
+/// Compares a file that would be skipped with its source, if the caller requested it or its data may not be intact. A
+/// file that an earlier run seemed to have finished is replaced if it differs. A file that the caller wants to keep is
 /// kept, and a difference is an error.
 pub(crate) fn is_to_be_replaced(
     worker: &mut CopyWorker<'_>,

@@ -24,7 +24,7 @@ pub struct FilterArgs {
     #[arg(long, value_name = "FILE", help_heading = CHOSEN)]
     #[arg(conflicts_with_all = ["parents", "no_target_directory"])]
     pub files_from: Option<PathBuf>,
-    /// Lines of these files end with NUL, not newline
+    /// Lines of --files-from and --exclude-from end with NUL, not newline
     #[arg(short = '0', long, help_heading = CHOSEN)]
     pub from0: bool,
 }

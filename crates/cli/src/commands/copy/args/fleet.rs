@@ -11,11 +11,11 @@ const FLEET: &str = "Several machines";
 /// The rank of this process among all processes of a sharded copy.
 #[derive(Args, Debug)]
 pub struct ShardArgs {
-    /// Share this copy with other processes, as rank R of N (R/N), or by the scheduler (auto)
+    /// Share this copy with other processes: R/N is rank R of N; auto asks the scheduler
     ///
-    /// Run the same command on all machines; they must share SRC and DST. Ranks count from 0. `auto` takes the rank from
-    /// Open MPI, PMI, Slurm or a Kubernetes Indexed Job. `list`, or no value, prints what they provide here. DST is the
-    /// new directory itself; with -T it may exist.
+    /// Run the same command on all machines; they must share SRC and DST. Ranks count from 0. `auto` takes the rank
+    /// from Open MPI, PMI, Slurm or a Kubernetes Indexed Job. `list`, or no value, prints the ranks found here. DST is
+    /// the new directory itself; with -T it may exist.
     #[arg(long, value_name = "RANK", value_parser = Shard::parse, help_heading = FLEET)]
     #[arg(num_args = 0..=1, default_missing_value = "list")]
     pub shard: Option<Shard>,
@@ -23,7 +23,7 @@ pub struct ShardArgs {
     #[arg(long, value_name = "TIME", value_parser = parse_duration, help_heading = FLEET)]
     #[arg(requires = "shard", default_value = "10m")]
     pub wait: Duration,
-    /// Set the bytes per task; rank 0 decides
+    /// Set the number of bytes per task; the value of rank 0 counts
     #[arg(long, value_name = "SIZE", value_parser = parse_some_bytes, help_heading = FLEET)]
     #[arg(requires = "shard", default_value = "128M")]
     pub shard_size: u64,

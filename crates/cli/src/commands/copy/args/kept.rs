@@ -50,7 +50,7 @@ struct KeptFlags {
 /// Attributes that can be preserved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Attribute {
-    /// Permissions and ACLs; a refused ACL is an error
+    /// Permissions and ACLs; an ACL that cannot be set is an error
     Mode,
     /// Owner and group
     Ownership,
@@ -60,9 +60,9 @@ pub enum Attribute {
     Links,
     /// SELinux context
     Context,
-    /// Extended attributes; a refused attribute is an error
+    /// Extended attributes; one that cannot be set is an error
     Xattr,
-    /// All of them; refused extended attributes are only counted
+    /// All of them; extended attributes that cannot be set are only counted
     All,
 }
 
