@@ -46,7 +46,8 @@ impl RemoteName {
             );
         }
         let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || IN_HOST.contains(byte);
-        let mut parts = host.rsplitn(2, |byte| *byte == b'@');
+        // Not only the last `@`: a command may split the name at the first.
+        let mut parts = host.split(|byte| *byte == b'@');
         if parts.any(|part| part.is_empty() || part.starts_with(b"-")) || !host.iter().all(is_plain)
         {
             return invalid("invalid host name; write ./NAME for a local file");
@@ -132,6 +133,7 @@ mod tests {
         for wrong in [
             "-oProxyCommand=x:y",
             "me@-x:y",
+            "me@-x@h:y",
             "-me@h:y",
             "@h:y",
             "me@:y",
