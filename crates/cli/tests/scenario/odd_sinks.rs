@@ -225,7 +225,7 @@ fn a_file_in_a_folder_that_takes_no_new_file_is_written_into_and_v_says_so() {
             );
             let ran = shell(scratch.path(), &line).expect(0);
             let text = String::from_utf8_lossy(&ran.stdout).into_owned();
-            assert!(text.contains("in place: ") && text.ends_with("\nf\n"), "{text}");
+            assert!(text.contains("in place, because ") && text.ends_with("\nf\n"), "{text}");
             assert!(fs::read(scratch.join("d/f")).unwrap() == truth, "{mode} {source}");
         }
     }
