@@ -336,7 +336,7 @@ fn a_worker_that_sees_another_source_does_nothing() {
     empty.set_modified(std::time::UNIX_EPOCH).unwrap();
     let (source, dst) = (place.path().join("empty"), place.path().join("dst"));
     let error = work(&source, &dst, &options(), &member(1, 2), &()).unwrap_err();
-    assert!(error.to_string().contains("is not the directory of the plan"), "{error}");
+    assert!(error.to_string().contains("is not the directory that the plan in"), "{error}");
     assert_eq!(status(&dst).unwrap().unwrap().done, 0);
 }
 
