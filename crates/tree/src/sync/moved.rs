@@ -169,10 +169,10 @@ fn remove_source(
     unlinkat(&above, &*name, AtFlags::REMOVEDIR).map_err(failed("unlinkat"))
 }
 
-/// Returns `true` if the destination still has a copy with the size and time of the source.
+/// Returns `true` if the destination still has a copy with the type, and for files and links the size and time, of the
+/// source. A link that was replaced after the copy has another time.
 fn is_copy(source: &Stat, there: &Stat, dir: &OwnedFd) -> bool {
-    let is_alike = kind(source) == kind(there);
-    is_alike
-        && (kind(source) != FileType::RegularFile
-            || size(source) == size(there) && times::is_same(there, source, || fstatfs(dir)))
+    let has_time = matches!(kind(source), FileType::RegularFile | FileType::Symlink);
+    let is_alike = || size(source) == size(there) && times::is_same(there, source, || fstatfs(dir));
+    kind(source) == kind(there) && (!has_time || is_alike())
 }
