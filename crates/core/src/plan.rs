@@ -4,8 +4,8 @@ use serde::Serialize;
 use std::collections::HashMap;
 
 use crate::{
-    Facts, Guarantees, Judgement, MECHANISMS, Mechanism, Prefer, Profile, Role, Tuning, Unfit,
-    Verdict,
+    Facts, Guarantees, Judgement, Kind, MECHANISMS, Mechanism, Prefer, Profile, Role, Tuning,
+    Unfit, Verdict,
     mechanisms::{LAST_RESORT, by_name},
     profile::{Load, MatchingCells},
     select::{Candidate, Prior, rank},
@@ -189,17 +189,19 @@ fn prior(mechanism: &dyn Mechanism, facts: &Facts) -> Prior {
         };
         Prior { saves_work: false, guess: 0, why }
     } else if is_likely(mechanism, facts) {
-        let why = "not measured: the best default between such files";
+        let why = "not measured: the best default between such ends";
         Prior { saves_work: false, guess: 1, why }
     } else {
         Prior { guess: 2, ..Prior::NONE }
     }
 }
 
-/// Returns `true` if the mechanism is expected to cost little on every machine. The measurements behind that are within
-/// one file system.
+/// Returns `true` if the mechanism is expected to cost little on every machine. The measurements behind that are between
+/// pipes, and within one file system.
 fn is_likely(mechanism: &dyn Mechanism, facts: &Facts) -> bool {
-    is_pair_likely(mechanism, facts) && facts.one_file_system() && facts.kept_here()
+    let between_pipes = (facts.source.kind, facts.sink.kind) == (Kind::Pipe, Kind::Pipe);
+    is_pair_likely(mechanism, facts)
+        && (between_pipes || facts.one_file_system() && facts.kept_here())
 }
 
 fn is_pair_likely(mechanism: &dyn Mechanism, facts: &Facts) -> bool {
@@ -235,7 +237,7 @@ mod tests {
         *,
     };
     use crate::{
-        Blocks, EndFacts, Kind,
+        Blocks, EndFacts,
         profile::{Cell, Ratio, cell::tests::cell},
     };
 
@@ -251,6 +253,16 @@ mod tests {
             |name| by_name(name).and_then(|m| m.info().pair(Kind::File, Kind::Pipe)).unwrap().gives;
         assert!(gives(first(Guarantees::COPIED)).stable);
         assert!(!gives(first(Guarantees::SHARED)).stable);
+    }
+
+    #[test]
+    fn between_pipes_the_buffers_move_without_a_copy() {
+        let pipe = EndFacts { kind: Kind::Pipe, addressed: false, ..EndFacts::MEMORY };
+        let needs = Guarantees::COPIED;
+        let facts = Facts { source: pipe.clone(), sink: pipe, len: None, needs };
+        let ladder = Plan::unmeasured(&facts).ladder();
+        let names: Vec<_> = ladder.iter().map(|step| step.0.info().name).collect();
+        assert_eq!((names[0], names.last()), ("splice", Some(&LAST_RESORT.info().name)));
     }
 
     fn between_files(len: u64, change: impl Fn(&mut EndFacts)) -> Facts {

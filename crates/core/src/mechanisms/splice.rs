@@ -24,7 +24,9 @@ static INFO: Info = Info {
         Pair::new(Kind::File, Kind::Socket, Guarantees::SHARED),
         Pair::new(Kind::File, Kind::Null, Guarantees::COPIED),
         Pair::new(Kind::Pipe, Kind::File, Guarantees::COPIED),
-        Pair::new(Kind::Pipe, Kind::Pipe, Guarantees::COPIED),
+        // The kernel moves the buffers of one pipe to the other, as if both were one longer pipe. They are shared only if the
+        // writer of the first pipe shared them (splice, vmsplice), with which every reader of that pipe must live.
+        Pair::new(Kind::Pipe, Kind::Pipe, Guarantees::COPIED).likely(),
         Pair::new(Kind::Pipe, Kind::Socket, Guarantees::COPIED),
         Pair::new(Kind::Pipe, Kind::Null, Guarantees::COPIED),
         Pair::new(Kind::Socket, Kind::File, Guarantees::COPIED),
