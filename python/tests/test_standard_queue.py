@@ -51,4 +51,5 @@ def test_a_process_killed_in_mid_put(start: Start, module: str) -> None:
         # Its child waits for the lock of the killed process.
         os.killpg(program.pid, signal.SIGKILL)
     else:
-        assert program.communicate(timeout=PATIENCE)[0] == "after\n"
+        printed, complaint = program.communicate(timeout=PATIENCE)
+        assert (printed, complaint) == ("after\n", "")
