@@ -165,6 +165,7 @@ fn every_guarantee_names_a_test_that_exists() {
 }
 
 #[test]
+#[ignore = "takes long: the audit suite languages runs it"]
 fn five_lines_of_the_guide_fuzz_a_java_parser() {
     let test = "five_lines_of_the_guide_fuzz_a_java_parser";
     let begins = "(cd java && mvn -q package dependency:copy";
@@ -215,6 +216,7 @@ impl Drop for Ending {
 }
 
 #[test]
+#[ignore = "takes long: the audit suite languages runs it"]
 fn the_guides_programs_of_study_003_send_a_file() {
     let test = "the_guides_programs_of_study_003_send_a_file";
     let Some(jdk) = jdk(test) else { return };
