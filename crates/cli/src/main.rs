@@ -12,7 +12,10 @@ mod progress;
 mod remote;
 mod stdio;
 
-use clap::{ColorChoice, CommandFactory, FromArgMatches, error::ErrorKind};
+use clap::{
+    ColorChoice, CommandFactory, FromArgMatches,
+    error::{ContextKind, ContextValue, ErrorKind},
+};
 use rustix::process::{Resource, getrlimit};
 use std::{
     ffi::{OsStr, OsString},
@@ -67,11 +70,25 @@ fn run() -> ExitCode {
 fn help_or_usage(error: &clap::Error) -> Result<Exit, CommandFailure> {
     if error.use_stderr() {
         let _ = error.print();
+        if let Some(hint) = hint_of_dashes(error) {
+            eprintln!("{hint}");
+        }
         return Ok(Exit::Usage);
     }
     stdio::expect_open(1, OUTPUT)?;
     let written = error.print().and_then(|()| io::stdout().flush());
     written.map(|()| Exit::Done).map_err(|e| CommandFailure::of_io("write", OUTPUT, &e))
+}
+
+/// Returns a hint if a command to measure was given without the `--` that has to precede it.
+fn hint_of_dashes(error: &clap::Error) -> Option<String> {
+    let name =
+        words().get(1)?.to_str().filter(|name| matches!(*name, "compare" | "trial"))?.to_owned();
+    let unexpected = error.kind() == ErrorKind::UnknownArgument;
+    let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidArg) else { return None };
+    let command = unexpected && !word.starts_with('-');
+    command
+        .then(|| format!("hint: write `--` before the command to measure: thalweg {name} -- ..."))
 }
 
 /// Parses the command line: a plain one without clap, otherwise with the parser of one command, or of the version, if

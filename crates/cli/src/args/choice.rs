@@ -20,7 +20,7 @@ pub struct MethodArgs {
     #[arg(long, value_name = "NAME", env = "THALWEG_NO_METHOD", hide_env = true)]
     #[arg(value_parser = mechanism_names(), hide_possible_values = true, value_delimiter = ',')]
     pub no_method: Vec<String>,
-    /// Allow methods that share pages with the source: later changes may show in the copy
+    /// Allow methods that share pages with the source; later changes of the source may change the copy
     #[arg(long, env = "THALWEG_ZERO_COPY", hide_env = true, value_parser = flag())]
     pub zero_copy: bool,
     /// Bypass the page cache if possible

@@ -16,13 +16,13 @@ pub struct FsyncArgs {
 /// When to sync.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum FsyncWhen {
-    /// Data of a file before it replaces another file
+    /// Sync the data of a file before it replaces another file
     #[default]
     Auto,
-    /// Everything, before the command ends
+    /// Sync everything before the command ends
     #[value(alias = "file", alias = "dir")]
     Always,
-    /// Never: the kernel decides
+    /// Sync nothing: the kernel decides when to write
     #[value(alias = "none")]
     Never,
 }

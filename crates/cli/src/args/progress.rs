@@ -17,7 +17,7 @@ pub struct ProgressArgs {
     /// Print only errors
     #[arg(short, long, env = "THALWEG_QUIET", hide_env = true, value_parser = flag())]
     pub quiet: bool,
-    /// Print one JSON object at the end; to standard error if standard output carries the data
+    /// Print one JSON object at the end, to standard error if standard output is the destination
     #[arg(long, env = "THALWEG_JSON", hide_env = true, value_parser = flag())]
     pub json: bool,
 }

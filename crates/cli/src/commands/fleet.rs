@@ -19,8 +19,8 @@ use crate::{
 
 /// Show the progress of a sharded copy and of each worker
 ///
-/// This command only reads. Each rate covers the time from the start of the worker to its last task, by its own clock.
-/// A worker without a report is still running or was killed.
+/// This command only reads. Each rate covers the time from the start of the worker to the end of its last task, by the
+/// clock of its machine. A worker without a report is still running or was killed.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct FleetArgs {

@@ -27,8 +27,9 @@ use crate::{
 
 /// Write the hash and the name of every file
 ///
-/// Writes one line for each file below DIR, sorted by name, in the format of sha256sum, b3sum and xxhsum -H2. Run in
-/// DIR, these programs check the list with -c. Symbolic links and special files are not listed, only counted.
+/// Writes one line for each file below DIR, sorted by name, in the format of sha256sum, b3sum and xxhsum -H2. To check
+/// the list, run one of these programs in DIR with the option -c. Symbolic links and special files are not listed, only
+/// counted.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct ManifestArgs {

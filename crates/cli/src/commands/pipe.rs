@@ -29,9 +29,9 @@ use crate::{
 
 /// Copy standard input to standard output and to files, with progress
 ///
-/// Pipes on both sides are enlarged as far as the kernel permits, which also speeds up the programs at their other ends.
-/// By default, data is copied. With --zero-copy, pages of a file go into the pipe by reference: if the file changes before
-/// the reader reads them, the reader sees the change.
+/// thalweg enlarges the pipes at its input and output as far as the kernel permits. This also speeds up the programs at
+/// the other ends of these pipes. By default, thalweg copies the data. With --zero-copy, it passes pages of a file into
+/// the pipe by reference: if the file changes before the reader reads them, the reader sees the change.
 #[derive(Args, Debug, Default)]
 #[command(after_help = EXAMPLES)]
 pub struct PipeArgs {
@@ -41,7 +41,7 @@ pub struct PipeArgs {
     /// Append to the files of --tee instead of truncating them
     #[arg(long, requires = "tee")]
     pub append: bool,
-    /// Expect this many bytes, for the percentage and the remaining time
+    /// Expect this many bytes, to show the percentage and the remaining time
     #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
     pub size: Option<u64>,
     /// Stop after the number of bytes that --size gives

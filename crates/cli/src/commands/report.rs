@@ -26,8 +26,9 @@ use crate::{
 
 /// Show saved study results as one HTML page or as Markdown
 ///
-/// The page shows the fastest method, by how much, what changes the result, and the verdict on every claim. It is a single
-/// file without scripts or network access. For each study, it shows the newest run and the verdicts of all runs.
+/// The page shows which method is fastest and by how much, which parameters change the result, and the verdict on every
+/// claim. It is a single file without scripts or network access. For each study, it shows the newest run and the
+/// verdicts of all runs.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct ReportArgs {
@@ -39,7 +40,7 @@ pub struct ReportArgs {
     pub output: Option<PathBuf>,
     /// Write a page of drawings for each study to this directory
     ///
-    /// They show every ratio and speed. The short page is then written only with --output.
+    /// The drawings show every ratio and speed. With this option, the short page is written only if you add --output.
     #[arg(
         long,
         value_name = "DIR",

@@ -30,7 +30,7 @@ const REMOTE: &str = "Other machines";
 pub struct RemoteArgs {
     /// Connect with this command instead of `ssh`
     ///
-    /// `{}` in the command is the host. Without it, the host is appended.
+    /// The host replaces `{}` in the command. If the command has no `{}`, the host is appended.
     #[arg(short = 'e', long, value_name = "COMMAND", env = "THALWEG_SSH", hide_env = true)]
     pub rsh: Option<OsString>,
     /// Run this program on the other machine [default: thalweg]
@@ -39,7 +39,7 @@ pub struct RemoteArgs {
     /// Fail if the other machine has no thalweg, instead of copying this program to ~/.cache/thalweg there
     #[arg(long)]
     pub no_install: bool,
-    /// Connections to the other machine at a time, when copying from it
+    /// Use this many connections when copying from the other machine
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
     pub connections: Option<u32>,
 }

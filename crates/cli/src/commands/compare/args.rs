@@ -40,20 +40,20 @@ pub struct CompareArgs {
     /// Also compare the output of the commands byte by byte
     #[arg(long)]
     pub same_output: bool,
-    /// Repeat for each value, which replaces {NAME} in the commands; may be repeated
+    /// Repeat the comparison with each value in place of {NAME}; may be repeated
     #[arg(short, long, value_name = "NAME=A,B,...", value_parser = Scan::parse)]
     pub scan: Vec<Scan>,
-    /// Name of a command in the output; once per command, in order
+    /// Name of a command in the output; give it once per command, in order
     #[arg(short = 'N', long, value_name = "NAME")]
     pub name: Vec<String>,
-    /// Run each command in a shell, whose time is included
+    /// Run each command in a shell; the time of the shell is included
     #[arg(long, value_name = "SHELL", num_args = 0..=1, require_equals = true)]
     #[arg(default_missing_value = "sh")]
     pub shell: Option<String>,
     /// Accept commands that exit with another status than 0
     #[arg(short, long)]
     pub ignore_failure: bool,
-    /// Exit with 1 if a command is slower than the first one, or slower by this percentage
+    /// Exit with 1 if a command is slower than the first one, or slower by more than this percentage
     #[arg(long, value_name = "slower[=5%]", value_parser = FailIf::parse)]
     pub fail_if: Option<FailIf>,
     /// Limit the time of one run
@@ -68,7 +68,7 @@ pub struct CompareArgs {
     /// Print a Markdown table
     #[arg(long, conflicts_with = "json")]
     pub markdown: bool,
-    /// Also write csv (every run), json or markdown to a file, or print it
+    /// Also write the result as csv (every run), json or markdown, to FILE or to standard output
     #[arg(long, value_name = "FORMAT[=FILE]", value_parser = Export::parse)]
     pub export: Vec<Export>,
 }
@@ -163,7 +163,7 @@ Examples:
   thalweg compare --metric 'regex:([0-9.]+) MB/s' -- ./bench old -- ./bench new
   thalweg compare --shell --fail-if slower=5% -- './old < in' './new < in'
 
-A difference counts if it exceeds the noise of the runs, and the whole 95 % interval \
+A difference counts if it exceeds the noise, and the whole 95 % interval of the ratio \
 is on one side of 1. `no difference shown` does not mean that the commands are equally fast.
 
 Exit status:

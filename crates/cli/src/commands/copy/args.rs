@@ -28,11 +28,11 @@ const SPEED: &str = "Speed";
 /// is complete. `-` means standard input or standard output.
 ///
 /// Replacing a file creates a new inode: other hard links keep the old contents. The new file belongs to you if the
-/// owner cannot be kept. If thalweg cannot create a file in that directory, it overwrites the existing file in place,
-/// as cp does; --inplace always does this.
+/// owner cannot be kept. If thalweg cannot create a file in the directory of the destination, it overwrites the
+/// existing file in place, as cp does; --inplace always does this.
 ///
-/// Standard output carries only what you request: the lines of -v and --dry-run, the table of --tune, the object of
-/// --json. A summary is printed to standard error if that is a terminal, or with --verify, --resume or
+/// Standard output has only what you request: the lines of -v and --dry-run, the table of --tune, or the object of
+/// --json. thalweg prints a summary to standard error if standard error is a terminal, or with --verify, --resume or
 /// --progress=always; -q suppresses it.
 #[derive(Args, Debug, Default)]
 #[command(after_help = EXAMPLES, args_override_self = true, infer_long_args = true)]
@@ -135,7 +135,8 @@ pub struct CopyArgs {
     /// Compare each copy with its source by a hash: blake3 or xxh3
     ///
     /// This includes unchanged files. With --resume, files that differ are copied again; otherwise they are reported.
-    /// The copies are read from the page cache. `device` (or `xxh3,device`) syncs them and reads them from the disk.
+    /// The copies are read from the page cache. With `device` (or `xxh3,device`), thalweg syncs the copies and reads
+    /// them from the disk.
     #[arg(long, value_name = "HASH|device", env = "THALWEG_VERIFY", hide_env = true)]
     #[arg(num_args = 0..=1, require_equals = true, default_missing_value = "blake3")]
     #[arg(value_parser = Verify::parse)]

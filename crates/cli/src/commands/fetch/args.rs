@@ -9,12 +9,12 @@ use crate::args::{FsyncArgs, MethodArgs, ProgressArgs, flag};
 
 /// Fetch files from web servers
 ///
-/// A file appears under its name only when it is complete. Until then, a partial file and a journal are kept beside it.
-/// After an interruption, the same command continues if the server sends a strong validator, such as an ETag. If the
-/// file changes on the server, it is fetched again from the start.
+/// A file appears under its name only when it is complete. Until then, its directory contains a partial file and a
+/// journal. After an interruption, the same command continues if the server sends a strong validator, such as an ETag.
+/// If the file changes on the server, it is fetched again from the start.
 ///
-/// With -r, the URL is a directory of `thalweg serve`, and DST becomes a copy of it. Only files with another size or
-/// modification time are fetched, and nothing is removed. A new directory appears when it is complete.
+/// With -r, the URL is a directory of `thalweg serve`, and DST becomes a copy of it. thalweg fetches only files whose
+/// size or modification time differs, and removes nothing. A new directory appears when it is complete.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct FetchArgs {
@@ -39,7 +39,7 @@ pub struct FetchArgs {
     /// Fetch from the server at standard input and output; the only argument is the destination
     #[arg(long)]
     pub stdio: bool,
-    /// Decode percent-encoded arguments, and take `~` for the home directory (--stdio)
+    /// With --stdio: decode percent-encoding in the arguments, and expand `~` to the home directory
     #[arg(long, requires = "stdio")]
     pub encoded: bool,
     /// Name of the source, for messages and to continue an interrupted fetch (--stdio)
@@ -69,7 +69,7 @@ pub struct FetchArgs {
     /// With -r: compare files of equal size by hash, not by time; the server needs --hash
     #[arg(long)]
     pub hash: bool,
-    /// With -r: refuse a longer list of files
+    /// With -r: fail if the server's list of files is longer than this
     #[arg(long, value_name = "SIZE", default_value = "4G", value_parser = parse_some_bytes)]
     pub max_list: u64,
     /// Connections per file; `auto` adds connections while the rate grows
@@ -85,7 +85,7 @@ pub struct FetchArgs {
     /// Verify the file with this BLAKE3 hash
     #[arg(long, value_name = "HEX")]
     pub blake3: Option<String>,
-    /// Read the file back from the device and compare its hash with the given one, or with that of the server
+    /// Read the file back from the device, and verify it by the hash that you give, or by that of the server
     #[arg(long)]
     pub verify: bool,
     #[command(flatten)]
@@ -99,7 +99,7 @@ pub struct FetchArgs {
     /// Send this header, `NAME: VALUE`; may be repeated
     #[arg(long, value_name = "HEADER")]
     pub header: Vec<String>,
-    /// Retry this many times in a row without new data [default: 5; 0 if the first connection fails]
+    /// Give up after this many retries in a row without new data [default: 5; 0 if the first connection fails]
     #[arg(long, value_name = "N", env = "THALWEG_RETRIES", hide_env = true)]
     pub retries: Option<u32>,
     /// Replace a connection that delivers nothing for this long

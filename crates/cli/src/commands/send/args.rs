@@ -12,17 +12,18 @@ use crate::args::{ProgressArgs, flag};
 
 /// Send files or a stream to another process on this machine
 ///
-/// The other process is `thalweg receive --from NAME`, started before or after. If both processes trust each other,
-/// regular files are passed as open, read-only descriptors, and the receiver copies them as `thalweg copy` does. Other
-/// data, and all data with --as-bytes or --method, goes from memory to memory, and the receiver compares a checksum of
-/// each file. Sender and receiver agree on a method that works between them; `thalweg list` shows all.
+/// The other process is `thalweg receive --from NAME`, which you can start before or after this command. If both
+/// processes trust each other, regular files are passed as open, read-only descriptors, and the receiver copies them as
+/// `thalweg copy` does. Other data, and all data with --as-bytes or --method, goes from memory to memory, and the
+/// receiver compares a checksum of each file. Sender and receiver agree on a method that works between them;
+/// `thalweg list` shows all methods.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct SendArgs {
     /// Name at which the receiver listens, or the path of its socket (with a slash)
     #[arg(long, value_name = "NAME")]
     pub to: String,
-    /// Files to send; several need a directory at the receiver; `-` is standard input
+    /// Files to send, or `-` for standard input; for several files, the receiver needs a directory
     #[arg(value_name = "FILE", required = true)]
     pub files: Vec<PathBuf>,
     /// Wait this long for the receiver
@@ -40,7 +41,7 @@ pub struct SendArgs {
     /// Set a parameter of --method, such as slot=64K; may be repeated
     #[arg(long, value_name = "KNOB=VALUE", requires = "method", value_parser = knob)]
     pub knob: Vec<(String, u64)>,
-    /// Send the data of files and compare checksums; pass no open files
+    /// Send the data of files instead of open descriptors, and compare checksums
     #[arg(long, env = "THALWEG_AS_BYTES", hide_env = true, value_parser = flag())]
     pub as_bytes: bool,
     /// Bytes per transfer

@@ -15,10 +15,10 @@ use crate::args::MethodArgs;
 
 /// Serve a directory or a file over HTTP
 ///
-/// Listens at 127.0.0.1:8000, or the next free port, until it is interrupted. thalweg serves nothing outside DIR, and no
-/// FIFOs or devices. If a file changes while it is sent, the response is cut short, which the client notices. thalweg does
-/// not support TLS: use --unix and nginx or another proxy. By default file data is copied; --zero-copy sends pages of the
-/// files by reference.
+/// Listens at 127.0.0.1:8000, or the next free port, until it is interrupted. thalweg serves nothing outside DIR, and
+/// no FIFOs or devices. If a file changes while it is sent, thalweg cuts the response short, and the client notices
+/// this. thalweg does not support TLS: use --unix and nginx or another proxy. By default, thalweg copies file data;
+/// with --zero-copy, it sends pages of the files by reference.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct ServeArgs {
@@ -27,7 +27,8 @@ pub struct ServeArgs {
     pub root: PathBuf,
     /// Listen at this address; may be repeated
     ///
-    /// ADDRESS:PORT, :PORT for all addresses of this machine, or PORT for this machine only. Port 0 means a free port.
+    /// ADDR is ADDRESS:PORT, :PORT for all addresses of this machine, or PORT for this machine only. Port 0 means a
+    /// free port.
     #[arg(short, long, value_name = "ADDR")]
     pub listen: Vec<Listen>,
     /// Listen at this unix socket; may be repeated
@@ -36,10 +37,10 @@ pub struct ServeArgs {
     /// Serve one client over standard input and output, and listen nowhere
     #[arg(long, conflicts_with_all = ["listen", "unix", "user", "tune", "check", "explain"])]
     pub stdio: bool,
-    /// Accepted for clarity: thalweg serve never writes
+    /// Has no effect: thalweg serve never writes
     #[arg(long)]
     pub read_only: bool,
-    /// Decode a percent-encoded path, and take `~` for the home directory (--stdio)
+    /// With --stdio: decode percent-encoding in the path, and expand `~` to the home directory
     #[arg(long, requires = "stdio")]
     pub encoded: bool,
     /// Control which symbolic links are followed
@@ -54,7 +55,7 @@ pub struct ServeArgs {
     /// Send FILE.br, FILE.zst or FILE.gz instead of FILE to clients that accept it
     #[arg(long)]
     pub precompressed: bool,
-    /// Send the hash of a file on request: Repr-Digest, or ?digest=sha-256, blake3 or xxh3
+    /// Send the hash of a file to clients that request it: Repr-Digest, or ?digest=sha-256, blake3 or xxh3
     #[arg(long)]
     pub hash: bool,
     /// Provide metrics for Prometheus at /-/metrics
@@ -76,7 +77,7 @@ pub struct ServeArgs {
     /// Use this many worker threads [default: one per core]
     #[arg(long, value_name = "N")]
     pub threads: Option<NonZeroUsize>,
-    /// Limit the number of connections [default: by the limit of open files]
+    /// Limit the number of connections [default: a quarter of the limit of open files]
     #[arg(long, value_name = "N")]
     pub max_connections: Option<NonZeroUsize>,
     /// Limit the connections per client address; 0 means no limit [default: 3/4 of --max-connections]

@@ -8,9 +8,10 @@ use crate::args::flag;
 
 /// Run published experiments on this machine and judge their claims
 ///
-/// Without arguments, lists the studies. A study is a TOML file in the directory `studies`, built into this program, or
-/// at any path. docs/reference/studies.md describes the format. Each run consists of new processes, in which the
-/// variants alternate in random order. Each verdict is based on the confidence interval over these processes.
+/// Without arguments, lists the studies. A study is a TOML file: one built into this program, one in the directory
+/// `studies`, or one at any path. docs/reference/studies.md describes the format. Each run consists of new processes,
+/// in which the variants alternate in random order. Each verdict is based on the confidence interval over these
+/// processes.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct StudyArgs {
@@ -90,8 +91,9 @@ Examples:
   thalweg study --rejudge ~/.local/state/thalweg/studies
 
 A claim has two verdicts: as published, with the programs, sizes and memory state of \
-the article, and under modern conditions. It is reproduced or contradicted if the \
-whole interval says so, by more than the noise of the run; otherwise it is undecided.
+the article, and under modern conditions. A claim is reproduced \
+if the whole interval supports it by more than the noise of the run, and contradicted if \
+the whole interval is against it by more than the noise. Otherwise it is undecided.
 
 Exit status:
   0  success

@@ -24,14 +24,15 @@ const SPEED: &str = "Speed";
 /// become entries of DST, which must exist.
 ///
 /// thalweg copies directories, links, hard links, modes, times, ACLs and extended attributes, and owners as far as
-/// permitted. Files with equal size and modification time count as equal. If only attributes differ, only they change.
+/// permitted. Files with equal size and modification time count as equal. If only the attributes of a file differ,
+/// thalweg changes only these.
 ///
 /// Nothing is deleted without --delete. Deletion starts after everything else succeeded. thalweg refuses to delete if
 /// SRC is empty, if an entry failed, or if a directory of SRC vanished or cannot be listed. It also refuses if SRC is
 /// on another file system than at the last --delete, or if more than --max-delete entries would be deleted. --force
 /// overrides this.
 ///
-/// SRC or DST may be on another machine, HOST:PATH. thalweg then connects with ssh, and keeps neither hard links nor
+/// SRC or DST may be on another machine, as HOST:PATH. thalweg then connects with ssh, and keeps neither hard links nor
 /// extended attributes.
 ///
 /// A directory is replaced by a file only with --delete. With several SRC, --delete deletes only inside their copies.
@@ -42,7 +43,7 @@ pub struct SyncArgs {
     #[arg(required = true, num_args = 1.., value_name = "SRC... DST")]
     pub paths: Vec<PathBuf>,
 
-    /// Has no effect: everything that -a of rsync keeps is kept
+    /// Has no effect: thalweg always keeps what -a of rsync keeps
     #[arg(short, long)]
     pub archive: bool,
     // The options of rsync for what is kept anyway.
@@ -59,7 +60,8 @@ pub struct SyncArgs {
     pub checksum: bool,
     /// Link new files to equal files of this earlier copy of SRC
     ///
-    /// For snapshots: `sync --reference backup/1 SRC backup/2`. Files are equal if size, time and attributes are.
+    /// This makes snapshots: `sync --reference backup/1 SRC backup/2`. Two files are equal if their sizes, times and
+    /// attributes are equal.
     #[arg(long, value_name = "DIR", visible_alias = "link-dest")]
     pub reference: Option<PathBuf>,
     /// Follow all symbolic links in SRC
@@ -84,15 +86,17 @@ pub struct SyncArgs {
     /// Delete entries of DST that SRC does not have
     #[arg(long, help_heading = DELETION)]
     pub delete: bool,
-    /// Delete also excluded entries of DST; implies --delete
+    /// Also delete excluded entries of DST; implies --delete
     #[arg(long, help_heading = DELETION)]
     pub delete_excluded: bool,
-    /// Delete nothing if more would be deleted; default: half of DST if it has more than 100 entries
+    /// Delete nothing if more than N entries would be deleted; default: half of the entries of DST, if there are more
+    /// than 100
     #[arg(long, value_name = "N", help_heading = DELETION)]
     pub max_delete: Option<u64>,
     /// Copy renamed files instead of linking them
     ///
-    /// Otherwise, a new file of at least 16K becomes a hard link to an equal file that is about to be deleted.
+    /// Without this option, a new file of at least 16K becomes a hard link to an equal file that is about to be
+    /// deleted.
     #[arg(long, help_heading = DELETION)]
     pub no_detect_renames: bool,
     // The default.
@@ -100,7 +104,8 @@ pub struct SyncArgs {
     pub detect_renames: bool,
     /// Move deleted and replaced entries to this directory
     ///
-    /// They keep their paths below SRC. If a name exists there, a number is added to it; nothing there is replaced.
+    /// The entries keep their paths relative to DST. If a name already exists in DIR, thalweg adds a number to the new
+    /// name. Nothing in DIR is replaced.
     #[arg(long, value_name = "DIR", visible_alias = "backup-dir", help_heading = DELETION)]
     pub trash: Option<PathBuf>,
     /// Delete even if thalweg would refuse, and accept a SRC that overlaps DST

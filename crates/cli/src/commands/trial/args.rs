@@ -11,10 +11,10 @@ use crate::args::{MetricArgs, flag};
 
 /// Run a program with each copy kernel and compare its speed
 ///
-/// The program is not changed: a preloaded library handles its calls of memcpy, memmove, mempcpy and memset. A
-/// preloaded library cannot replace copies inside glibc; these are tried with other thresholds. The runs alternate, and
-/// are compared with the unchanged program (libc). The standard input of the program is empty, and its output is not
-/// shown.
+/// The program is not changed: a preloaded library handles its calls of memcpy, memmove, mempcpy and memset. The
+/// library cannot replace copies inside glibc; for these, `trial` tries other thresholds of glibc. The variants
+/// alternate, and each is compared with the unchanged program (libc). The standard input of the program is empty, and
+/// its output is not shown.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct TrialArgs {
@@ -75,8 +75,8 @@ Examples:
       -- redis-benchmark -p 7777 -t get -d 16384 -n 20000
   thalweg trial --tunables glibc.cpu.x86_rep_movsb_threshold=24576 -- ./sim
 
-With --server, wall time and printed numbers are those of the program, CPU time and \
-memory those of the server.
+With --server, wall time and printed numbers are those of the program. CPU time and \
+memory are those of the server.
 
 Exit status:
   0  success

@@ -9,9 +9,10 @@ use crate::args::{Preference, flag};
 
 /// Measure the methods on this machine and save the result in its profile
 ///
-/// Measures all methods with small and large sizes, on the idle and on the busy machine, in new processes and in random
-/// order. Without --pair, it measures files in the current directory and in /dev/shm, from file to pipe and to socket,
-/// and copies and fills in memory. It also measures the methods of `thalweg send`. Test files are removed afterwards.
+/// Measures all methods with small and large sizes, with idle and with busy cores. Each session is a new process that
+/// runs the methods in random order. Without --pair, it measures copies of files in the current directory and in
+/// /dev/shm, copies from files to pipes and sockets, and copies and fills in memory. It also measures the methods of
+/// `thalweg send`. Test files are removed afterwards.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct TuneArgs {
@@ -20,10 +21,10 @@ pub struct TuneArgs {
     pub quick: bool,
     /// Measure only this pair: SOURCE:SINK[@DIR]; may be repeated
     ///
-    /// The ends are memory, file, pipe, unix and tcp. file:file@FROM,TO uses two directories. memory:memory includes
-    /// fill:memory, and file:tcp includes file:tcp-1m, whose reader requests more at a time. process:process measures
-    /// transfers between two processes. Its source is the sender's own memory or lent memory (loan:). Its sink is
-    /// memory used before, new memory, or memory in huge pages (:huge).
+    /// SOURCE and SINK are memory, file, pipe, unix or tcp. file:file@FROM,TO uses two directories. memory:memory
+    /// includes fill:memory, and file:tcp includes file:tcp-1m, whose reader requests more at a time. process:process
+    /// measures transfers between two processes. Its source is the sender's own memory or lent memory (loan:). Its sink
+    /// is memory used before, new memory, or memory in huge pages (:huge).
     #[arg(long, value_name = "PAIR")]
     pub pair: Vec<EndPair>,
     /// Rate the methods in the output by this resource; all resources are measured
@@ -31,7 +32,8 @@ pub struct TuneArgs {
     pub objective: Preference,
     /// Limit the total time, such as 90s, 5m or 1h; skips large sizes that do not fit
     ///
-    /// With at least three times the default, transfers of 1 GiB in memory and between processes are also measured.
+    /// If TIME is at least three times the default, transfers of 1 GiB in memory and between processes are also
+    /// measured.
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub budget: Option<Duration>,
     /// Check the choices of the planner with other sizes; change nothing

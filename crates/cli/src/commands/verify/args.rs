@@ -7,13 +7,13 @@ use crate::args::{HashName, ProgressArgs};
 
 /// Compare a copy with its source or with a manifest
 ///
-/// Compares all files byte by byte and prints the files that differ, are missing or are extra. The operands are those of
-/// the copy: `verify SRC DST` compares SRC with DST, or with DST/NAME if SRC was copied into the directory DST. With -T it
-/// is always DST, with -t always DST/NAME.
+/// Compares all files byte by byte and prints the files that differ, are missing or are extra. Use the operands of
+/// `thalweg copy`: `verify SRC DST` compares SRC with DST, or with DST/NAME if SRC was copied into the directory DST.
+/// With -T, it always compares with DST, and with -t, always with DST/NAME.
 ///
 /// On a terminal, findings appear at once. In a file or a pipe, they appear at the end, sorted by path.
 #[derive(Args, Debug)]
-#[command(after_help = EXAMPLES)]
+#[command(override_usage = USAGE, after_help = EXAMPLES)]
 pub struct VerifyArgs {
     /// Sources, then the copy; with --manifest only the copy
     #[arg(required = true, num_args = 1.., value_name = "SRC... DST")]
@@ -21,7 +21,7 @@ pub struct VerifyArgs {
 
     /// Compare with this manifest; `-` is standard input
     ///
-    /// It may come from `thalweg manifest`, sha256sum, b3sum or xxhsum.
+    /// The manifest may come from `thalweg manifest`, sha256sum, b3sum or xxhsum.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["into", "no_target_directory"])]
     pub manifest: Option<PathBuf>,
     /// Hash function of the manifest, if its lines do not name it
@@ -52,6 +52,11 @@ pub struct VerifyArgs {
     #[command(flatten)]
     pub shown: ProgressArgs,
 }
+
+/// With --manifest, there is no SRC.
+const USAGE: &str = "\
+thalweg verify [OPTIONS] <SRC>... <DST>
+       thalweg verify [OPTIONS] --manifest <FILE> <DST>";
 
 const EXAMPLES: &str = "\
 Examples:

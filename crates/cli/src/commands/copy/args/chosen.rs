@@ -15,12 +15,12 @@ pub struct FilterArgs {
     pub exclude: Vec<OsString>,
     /// Read patterns from this file; `-` is standard input
     ///
-    /// They precede the patterns of --exclude.
+    /// These patterns come before those of --exclude.
     #[arg(long, value_name = "FILE", help_heading = CHOSEN)]
     pub exclude_from: Vec<PathBuf>,
     /// Copy only the paths listed in this file; `-` is standard input
     ///
-    /// One path per line, relative to SRC. The paths are kept below DST.
+    /// The file has one path per line, relative to SRC. The copies have these paths below DST.
     #[arg(long, value_name = "FILE", help_heading = CHOSEN)]
     #[arg(conflicts_with_all = ["parents", "no_target_directory"])]
     pub files_from: Option<PathBuf>,

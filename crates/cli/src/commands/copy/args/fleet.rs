@@ -23,7 +23,7 @@ pub struct ShardArgs {
     #[arg(long, value_name = "TIME", value_parser = parse_duration, help_heading = FLEET)]
     #[arg(requires = "shard", default_value = "10m")]
     pub wait: Duration,
-    /// Set the number of bytes per task; the value of rank 0 counts
+    /// Set the number of bytes per task; the value of rank 0 applies to all
     #[arg(long, value_name = "SIZE", value_parser = parse_some_bytes, help_heading = FLEET)]
     #[arg(requires = "shard", default_value = "128M")]
     pub shard_size: u64,

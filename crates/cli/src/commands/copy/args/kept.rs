@@ -37,7 +37,7 @@ struct KeptFlags {
     /// Follow symbolic links on the command line only
     #[arg(short = 'H')]
     dereference_args: bool,
-    /// Preserve attributes; without LIST mode, ownership and timestamps
+    /// Preserve these attributes; without LIST, preserve mode, ownership and timestamps
     #[arg(short, long, value_name = "LIST", value_delimiter = ',', value_parser = Abbreviated::<Attribute>::new())]
     #[arg(num_args = 0..=1, require_equals = true, default_missing_value = "mode,ownership,timestamps")]
     preserve: Vec<Attribute>,
@@ -62,7 +62,7 @@ pub enum Attribute {
     Context,
     /// Extended attributes; one that cannot be set is an error
     Xattr,
-    /// All of them; extended attributes that cannot be set are only counted
+    /// All attributes; extended attributes that cannot be set are only counted
     All,
 }
 
