@@ -15,8 +15,8 @@ pub enum Error {
     /// The other process ended without closing the channel. Everything it had committed was delivered
     /// first.
     #[error(
-        "the peer died: {delivered} delivered, {partial} bytes of an unfinished one left out; \
-         connect again for a new channel"
+        "the peer died: delivered {delivered} (messages of a ring, bytes of a transfer), dropped {partial} \
+         bytes of an unfinished message; connect again for a new channel"
     )]
     PeerDied {
         /// Messages (ring) or bytes (bulk transfer) that arrived completely.
@@ -25,7 +25,9 @@ pub enum Error {
         partial: u64,
     },
     /// The peer closed its end, and everything it had sent was delivered.
-    #[error("the peer closed the channel: {delivered} delivered")]
+    #[error(
+        "the peer closed the channel: delivered {delivered} (messages of a ring, bytes of a transfer)"
+    )]
     Closed {
         /// As in [`Error::PeerDied`].
         delivered: u64,
@@ -138,7 +140,7 @@ mod tests {
     #[test]
     fn errors_say_what_how_far_and_what_next() {
         let died = Error::PeerDied { delivered: 3, partial: 7 }.to_string();
-        assert!(died.contains("3 delivered") && died.contains("7 bytes"), "{died}");
+        assert!(died.contains("delivered 3 (") && died.contains("7 bytes"), "{died}");
         let large = Error::TooLarge { len: 9, most: 8, instead: Some("use bulk") };
         assert_eq!(large.to_string(), "9 bytes are too large: at most 8; use bulk");
         let call = Error::system("memfd_create")(Errno::NOSYS).to_string();

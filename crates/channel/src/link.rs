@@ -192,8 +192,8 @@ impl Link {
             match peer::receive(&*self.socket, into) {
                 Ok(got) if got.truncated => {
                     let what = format!(
-                        "a message over {} bytes or with over {} descriptors, or no room for \
-                         them among our open files (RLIMIT_NOFILE)",
+                        "the message has more than {} bytes or {} descriptors, or this process has too many open \
+                         files (RLIMIT_NOFILE)",
                         into.len(),
                         Self::MOST_FDS
                     );

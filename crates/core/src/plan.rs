@@ -179,7 +179,7 @@ fn fitness(mechanism: &dyn Mechanism, facts: &Facts, request: &Request) -> Resul
 /// Returns the expectation for a mechanism that was not measured between such endpoints.
 fn prior(mechanism: &dyn Mechanism, facts: &Facts) -> Prior {
     if mechanism.saves_work(facts) {
-        let why = "not measured: saves the copy where it works";
+        let why = "not measured: avoids the copy if it works";
         Prior { saves_work: true, guess: 0, why }
     } else if uses_what_was_given_up(mechanism, facts) {
         let why = if facts.source.unchanging {

@@ -51,9 +51,9 @@ pub struct Threshold {
 
 /// The thresholds that are shown, with a description of the loop that starts there.
 const SHOWN: [(&str, &str); 3] = [
-    (MOVSB, "memcpy goes over to the processor's string copy"),
-    (STREAM, "memcpy goes over to stores past the caches"),
-    ("glibc.cpu.x86_rep_stosb_threshold", "memset goes over to the processor's string store"),
+    (MOVSB, "memcpy switches to the CPU's string copy"),
+    (STREAM, "memcpy switches to stores that bypass the caches"),
+    ("glibc.cpu.x86_rep_stosb_threshold", "memset switches to the CPU's string store"),
 ];
 
 /// The thresholds of a C library, as listed by its loader.
@@ -194,7 +194,7 @@ pub fn measure(effective: &Effective, how: &Measuring<'_>) -> Result<ThresholdsR
     };
     if candidates.is_empty() {
         found.no_advice =
-            Some("its thresholds are what the caches and loops here suggest".to_owned());
+            Some("its thresholds fit the caches and loops of this machine".to_owned());
         return Ok(found);
     }
     found.tried = run.tried(&candidates, FIRST_ROUNDS)?;

@@ -122,17 +122,17 @@ pub enum Refusal {
     #[error("the manifest would overwrite a source")]
     ManifestOverSource,
     /// A fleet creates a new tree, but the destination already exists.
-    #[error("already exists; a fleet creates a new directory")]
+    #[error("already exists; a sharded copy creates a new directory")]
     NotNew,
     /// The directory looks like a complete copy of a fleet but was written before this boot: a power failure may have
     /// lost its data.
     #[error("older than the last boot of this machine; its data may be incomplete")]
     NotSince,
     /// The plan of a fleet is invalid.
-    #[error("not a fleet plan: {0}")]
+    #[error("not the plan of a sharded copy: {0}")]
     NoPlan(String),
     /// A worker that cannot create a fleet found none.
-    #[error("no fleet found for this directory on this machine")]
+    #[error("no sharded copy found for this directory on this machine")]
     NoFleet,
     /// The plan of a fleet does not exist yet.
     #[error("no plan yet; the worker of rank 0 creates it")]

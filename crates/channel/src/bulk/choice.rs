@@ -56,7 +56,7 @@ impl fmt::Display for Choice {
         match self {
             Self::Asked => f.write_str("asked for"),
             Self::Measured(cited) => {
-                write!(f, "fastest measured of those that work; {}", cited.words)
+                write!(f, "the fastest of the measured methods that work; {}", cited.words)
             }
             Self::Unmeasured => f.write_str("not measured: first in the default order"),
         }

@@ -66,12 +66,14 @@ impl Frame {
     fn fault([first, number, ..]: [u64; FRAME_HEADER / 8], room: u64, seq: u64) -> Fault {
         let (kind, flags, len) = ((first >> 32) as u16, (first >> 48) as u16, first as u32);
         if kind != MESSAGE || flags & !SUMMED != 0 {
-            return format!("frame {seq}: kind {kind} with flags {flags}");
+            return format!("frame {seq}: unknown kind {kind} or flags {flags}");
         }
         if occupied(u64::from(len)) > room {
-            return format!("frame {seq}: {len} bytes of payload in {room} committed bytes");
+            return format!(
+                "frame {seq}: {len} bytes of payload do not fit in {room} committed bytes"
+            );
         }
-        format!("frame {seq}: has number {number}")
+        format!("frame {seq}: contains the number {number}")
     }
 
     /// Parses a header from bytes, like [`Frame::of_words`].

@@ -22,8 +22,8 @@ impl Address {
         let plain = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
         if name.is_empty() || name.starts_with('.') || !name.chars().all(plain) {
             let why = format!(
-                "{name:?} is no name of a channel: letters, digits, '.', '_' and '-', not \
-                 beginning with a dot; for a path say one with a slash"
+                "{name:?} is not the name of a channel: use letters, digits, '.', '_' and '-', and no dot at \
+                 the beginning; a path must contain a slash"
             );
             return Err(Error::NotPermitted { why });
         }

@@ -58,16 +58,16 @@ impl Producer {
     /// lost. Other errors: see [`Producer::loan`].
     #[allow(
         clippy::needless_pass_by_value,
-        reason = "the loan is used up: a second commit would publish other bytes"
+        reason = "the loan was already committed: a second commit would publish other bytes"
     )]
     pub fn attach(&mut self, loan: DetachedLoan) -> Result<Loan<'_>> {
         let DetachedLoan { epoch, head, len } = loan;
         if (epoch, head) != (self.epoch(), self.head) {
-            let why = "the loan is of another producer, or a message was committed since";
+            let why = "the loan belongs to another producer, or a message was committed after it";
             return Err(Error::not_permitted(why));
         }
         if !self.room(head, len, WaitPatience::None)? {
-            return Err(Error::corrupt("the room of a loan is occupied again"));
+            return Err(Error::corrupt("the space of the loan is in use again"));
         }
         Ok(Loan::new(self, len))
     }

@@ -162,11 +162,9 @@ impl Party {
     /// Maps the memory file that came with a message.
     fn map(&self, heard: HeardHello) -> Result<SideMemory> {
         let HeardHello { hello, mut fds } = heard;
-        let fd = match (fds.pop(), fds.len()) {
-            (Some(fd), 0) => fd,
-            (_, more) => {
-                return Err(Error::corrupt(format!("{more} descriptors, expected one")));
-            }
+        let received = fds.len();
+        let Some(fd) = fds.pop().filter(|_| received == 1) else {
+            return Err(Error::corrupt(format!("{received} descriptors instead of one")));
         };
         let peer = SideMemory::of_peer(fd, self.role.peer())?;
         if peer.geometry.epoch == hello.epoch {

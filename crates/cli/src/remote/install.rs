@@ -80,7 +80,9 @@ pub fn install(host: &str, connection: &[OsString]) -> Result<String, CommandFai
     match answer.split_once(' ') {
         // A shell there interprets the path again.
         Some(("there", path)) if path.bytes().all(is_quiet) => Ok(path.to_owned()),
-        Some(("there", _)) => Err(failed("the name of the home directory is unusual")),
+        Some(("there", _)) => {
+            Err(failed("the path of the home directory there contains unusual characters"))
+        }
         Some(("system", system)) => Err(failed(&format!("it is a {} machine", shown(system)))),
         _ if answer.is_empty() => Err(failed("the shell there does not answer")),
         _ => Err(failed("the copy does not run there")),

@@ -80,9 +80,9 @@ fn a_run_prints_claims_arms_ratios_and_its_noise_in_eighty_columns() {
     let text = String::from_utf8(output.stdout).expect("text");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     for words in [
-        "900.1 as published contradicted",
+        "900.1 as published: contradicted",
         "; published 0.01",
-        "900.2 as published not runnable",
+        "900.2 as published: not runnable",
         "an absolute figure is of one machine",
         "nothing 64KiB",
         "time, a = 1:",
@@ -139,7 +139,7 @@ fn what_cannot_be_kept_is_shown_all_the_same() {
         ran.err
     );
     let ran = short(&scratch, &["--save", "taken", "--csv", "all.csv"]).ended(1);
-    assert!(ran.text().contains("900.1 as published contradicted"), "{}", ran.text());
+    assert!(ran.text().contains("900.1 as published: contradicted"), "{}", ran.text());
     assert_eq!(String::from_utf8(scratch.read("all.csv")).expect("text").lines().count(), 28);
 }
 
@@ -378,7 +378,7 @@ fn an_arm_that_did_not_run_is_an_incomplete_run_unless_that_was_allowed() {
     );
     let ran = short(&scratch, &["--no-save"]).ended(3);
     assert!(ran.err.contains("1 variant cannot run here"), "{}", ran.err);
-    assert!(ran.text().contains("900.1 as published not runnable"), "{}", ran.text());
+    assert!(ran.text().contains("900.1 as published: not runnable"), "{}", ran.text());
     short(&scratch, &["--no-save", "--allow-missing"]).ended(0);
     // A check says so too, before anything is measured.
     let ran = scratch.run(&["study", "--check", "900", "--at", "."]).ended(3);

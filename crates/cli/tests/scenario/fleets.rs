@@ -324,7 +324,7 @@ fn what_a_fleet_cannot_do_is_refused_before_anything_is_made() {
     refused(&["-r", "--shard=0/2", "tree", "new"], 2, "-a");
     refused(&["-a", "--shard=2/2", "tree", "new"], 2, "from 0 to 1");
     refused(&["-a", "--shard=0/1", "--exclude=x", "tree", "new"], 2, "--exclude");
-    refused(&["-a", "--shard=0/1", "-n", "tree", "new"], 2, "options of -a");
+    refused(&["-a", "--shard=0/1", "-n", "tree", "new"], 2, "with -a");
     refused(&["-a", "--shard=0/1", "tree/folder-0/deeper/1", "new"], 2, "not a directory");
     refused(&["-a", "--shard=0/1", "tree", "tree/empty/new"], 1, "into itself");
     refused(&["-a", "--shard=1/2", "--wait=0s", "tree", "new"], 1, "rank 0");

@@ -188,7 +188,7 @@ fn a_changed_a_missing_and_an_extra_file_and_a_bad_line_are_named() {
     for wanted in [
         "differs 'tree/plain': hash differs from line ",
         "differs 'tree/large': hash differs from line ",
-        "differs 'tree/new\\nline': a file in the source, a directory here",
+        "differs 'tree/new\\nline': a file in the source, a directory in the copy",
         "missing 'tree/empty'",
         "extra 'tree/more'",
         "3 entries differ, 1 missing, 1 extra",
@@ -306,7 +306,7 @@ fn a_second_file_says_what_a_line_of_a_hash_has_no_room_for() {
         ("rm d/sub/g; cp -p d/f d/sub/g; touch -d @1000 d/sub", "different hard links"),
         ("ln -sfn elsewhere 'd/a link'", "different link target"),
         ("rmdir d/empty", "missing 'd/empty': a directory"),
-        ("rm d/p; echo >d/p", "a FIFO in the source, a file here"),
+        ("rm d/p; echo >d/p", "a FIFO in the source, a file in the copy"),
         ("mkdir d/more", "extra 'd/more': a directory"),
         ("chown 5 d/f", "different owner"),
         ("chgrp -h 5 'd/a link'", "different group"),

@@ -93,9 +93,9 @@ fn every_difference_is_named_with_where_it_begins() {
     said.sort_unstable();
     let large = format!("differs 'copy/large': first difference at byte {}", 9 << 20);
     let mut wanted = vec![
-        "differs 'copy/-dash': 3 bytes in the source, 12 here",
+        "differs 'copy/-dash': 3 bytes in the source, 12 in the copy",
         "differs 'copy/deep/er/plain': first difference at byte 2",
-        "differs 'copy/empty': a directory in the source, a file here",
+        "differs 'copy/empty': a directory in the source, a file in the copy",
         "differs 'copy/link': different link target",
         large.as_str(),
         "extra 'copy/more': a directory",

@@ -59,7 +59,7 @@ impl Mechanism for IoUring {
             return Err(Unfit::because("O_APPEND: pieces would be appended in any order"));
         }
         if !facts.source.addressed || (facts.sink.kind == Kind::File && !facts.sink.addressed) {
-            return Err(Unfit::because("pieces need ends that can be addressed by offset"));
+            return Err(Unfit::because("pieces need endpoints that can be addressed by offset"));
         }
         uring_pipeline::fits(facts)
     }

@@ -74,7 +74,7 @@ impl Mechanism for ReadWriteDirect {
             return Err(Unfit::because("O_APPEND: pieces would be appended in any order"));
         }
         if !facts.source.addressed || !facts.sink.addressed {
-            return Err(Unfit::because("O_DIRECT needs ends that can be addressed by offset"));
+            return Err(Unfit::because("O_DIRECT needs endpoints that can be addressed by offset"));
         }
         uring_pipeline::fits(facts)
     }

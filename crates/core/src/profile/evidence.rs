@@ -103,11 +103,11 @@ impl Evidence {
         }
     }
 
-    /// Formats the evidence for display: `measured 2026-11-21: 0.84x read-write [0.80, 0.88], processor 0.71x, 3
-    /// sessions, idle`.
+    /// Formats the evidence for display:
+    /// `measured 2026-11-21: 0.84x read-write [0.80, 0.88], CPU time 0.71x, 3 sessions, idle`.
     pub fn cited(&self, reference: &str) -> String {
         format!(
-            "measured {}: {:.2}x {reference} [{:.2}, {:.2}], processor {:.2}x, {} session{}, {}{}",
+            "measured {}: {:.2}x {reference} [{:.2}, {:.2}], CPU time {:.2}x, {} session{}, {}{}",
             day(&self.at),
             self.wall.ratio,
             self.wall.lo,

@@ -28,7 +28,7 @@ impl ArmKind for Bulk {
     }
 
     fn summary(&self) -> &'static str {
-        "an arm of the channel, between this process and a helper; or one memcpy, to compare with"
+        "a bulk method between this process and a helper process, or one memcpy for comparison"
     }
 
     fn parse(&self, with: &toml::Table) -> Result<Box<dyn Spec>, Unfit> {

@@ -86,7 +86,7 @@ impl ArmKind for MemoryKind {
     }
 
     fn summary(&self) -> &'static str {
-        "a copy kernel in this process, and what is done with the copy"
+        "a copy kernel in this process, followed by a use of the copy"
     }
 
     fn parse(&self, with: &toml::Table) -> Result<Box<dyn Spec>, Unfit> {
@@ -143,7 +143,7 @@ impl MemoryParameters {
         }
         let edge_or_fresh = matches!(self.sink, SinkPosition::PageEdge | SinkPosition::Fresh);
         if self.offset > 0 && edge_or_fresh {
-            return Err("an offset goes with the sinks line and 4k-alias".to_owned());
+            return Err("offset is allowed only with the sinks line and 4k-alias".to_owned());
         }
         if self.usage == CopyUsage::Ring
             && (self.sink != SinkPosition::Line || self.sizes.is_some())
@@ -151,14 +151,14 @@ impl MemoryParameters {
             return Err("a ring has its own places, and one size".to_owned());
         }
         if self.usage == CopyUsage::Ring && self.prefetch.is_some() {
-            return Err("a ring has no prefetch".to_owned());
+            return Err("a ring cannot have prefetch".to_owned());
         }
         self.residency.is_known()?;
         let Some(sizes) = &self.sizes else {
             return match self.order {
-                Some(_) => Err("an order is of drawn sizes: name a distribution".to_owned()),
+                Some(_) => Err("order requires drawn sizes: name a distribution".to_owned()),
                 None if edge_or_fresh && self.residency != WorkingSet::Hot => {
-                    Err("a residency goes with the sinks line and 4k-alias".to_owned())
+                    Err("residency is allowed only with the sinks line and 4k-alias".to_owned())
                 }
                 None => Ok(()),
             };
@@ -168,7 +168,7 @@ impl MemoryParameters {
             return Err("drawn sizes need a residency".to_owned());
         }
         if self.offset > 0 || matches!(self.sink, SinkPosition::Fresh | SinkPosition::Alias) {
-            return Err("drawn sizes come with alignments: sink is line or page-edge".to_owned());
+            return Err("drawn sizes include alignments: sink must be line or page-edge".to_owned());
         }
         Ok(())
     }

@@ -20,7 +20,7 @@ impl ArmKind for NullKind {
     }
 
     fn summary(&self) -> &'static str {
-        "does nothing: what it takes is what the harness takes; no parameters"
+        "does nothing, to measure the cost of the harness; no parameters"
     }
 
     fn parse(&self, with: &toml::Table) -> Result<Box<dyn Spec>, Unfit> {

@@ -45,7 +45,7 @@ impl ArmKind for ProgramKind {
     }
 
     fn summary(&self) -> &'static str {
-        "a command that makes {sink} out of {source}, a fresh process for each operation"
+        "a command that creates {sink} from {source}, in a new process for each operation"
     }
 
     fn parse(&self, with: &toml::Table) -> Result<Box<dyn Spec>, Unfit> {

@@ -61,7 +61,7 @@ impl ArmKind for TransferKind {
         let pair =
             pair.ok_or_else(|| Unfit::because(format!("{} serves no {from} -> {to}", info.name)))?;
         if !pair.gives.cover(with.needs.guarantees()) {
-            let text = "leaves pages shared with the source, and the arm needs a copy";
+            let text = "leaves pages shared with the source, but the arm requires a copy";
             return Err(Unfit::because(format!("{} {from} -> {to} {text}", info.name)));
         }
         Ok(Box::new(TransferSpec { mechanism, tuning, pair, with }))
@@ -180,7 +180,7 @@ fn no_congestion(name: &str, errno: Errno) -> Unfit {
     };
     let (has, allows) = (read("available"), read("allowed"));
     let reason = format!(
-        "TCP_CONGESTION {name:?}: {errno}; this kernel has loaded: {has}; allows everybody: {allows}"
+        "TCP_CONGESTION {name:?}: {errno}; loaded here: {has}; allowed for all users: {allows}"
     );
     Unfit { reason, errno: Some(errno) }
 }
@@ -302,7 +302,8 @@ impl TransferArm {
 
     fn attempt(&mut self, total: u64, reading: ReceiverTask) -> Result<Sample, Unfit> {
         let lead = self.lead(total);
-        let unprepared = || Unfit::because("a transfer that was not warmed up has no source yet");
+        let unprepared =
+            || Unfit::because("the transfer has no source, because it was not warmed up");
         let source = self.source.fd.clone().ok_or_else(unprepared)?;
         let sink = self.sink_of_one()?;
         let len = (!self.with.source.is_endless()).then_some(lead + total);

@@ -52,7 +52,7 @@ impl Volume {
         }
         let scratch = kind_of(scratch).unwrap_or_else(|| "unknown".to_owned());
         Err(Unfit::because(format!(
-            "no {name} here: scratch is {scratch}, and THALWEG_MOUNTS=\"{name}=/path\" names none"
+            "no {name} here: scratch is {scratch}, and THALWEG_MOUNTS=\"{name}=/path\" is not set"
         )))
     }
 

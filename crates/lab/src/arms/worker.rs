@@ -257,7 +257,7 @@ fn beside(own: &Path, name: &str) -> Result<PathBuf, String> {
     }
     let path = path.display();
     Err(format!(
-        "{path} is not there: `make build` builds it for release, `cargo build --package {name}` \
+        "{path} does not exist: `make build` builds it for release, `cargo build --package {name}` \
          for a debug build; or copy it there"
     ))
 }

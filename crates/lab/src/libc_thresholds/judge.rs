@@ -84,13 +84,13 @@ fn over_all(tried: &TriedSetting) -> f64 {
 /// Returns the reason why no setting is recommended.
 pub fn why_none(tried: &[TriedSetting], confirmed: &[TriedSetting]) -> String {
     if !confirmed.is_empty() {
-        return "what looked good did not hold when it was measured again".to_owned();
+        return "the improvement did not appear when it was measured again".to_owned();
     }
     let helped = tried.iter().filter(|one| one.helps).count();
     match helped {
         0 => "no other value was shown to help at any of the sizes".to_owned(),
         _ => format!(
-            "{helped} of {} values help at some size, and each costs at another",
+            "{helped} of {} values help at some size, but each is slower at another",
             tried.len()
         ),
     }

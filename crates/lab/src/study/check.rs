@@ -21,7 +21,7 @@ impl StudyFile {
         let texts: toml::Table = toml::from_str(text).map_err(wrong)?;
         if let Some(odd) = odd_text(&toml::Value::Table(texts)) {
             return Err(format!(
-                "{odd:?}: a text has no control characters but line breaks and tabs"
+                "{odd:?}: a text may have no control characters except line breaks and tabs"
             ));
         }
         study.check(catalogue)?;
@@ -34,10 +34,13 @@ impl StudyFile {
 
     fn check(&self, catalogue: &Catalogue) -> Result<(), String> {
         if self.schema != 1 {
-            return Err(format!("schema = {}: this version reads 1", self.schema));
+            return Err(format!("schema = {}: this version supports only 1", self.schema));
         }
         if !is_id(&self.id) {
-            return Err(format!("id = {:?}: small letters, digits and - make an id", self.id));
+            return Err(format!(
+                "id = {:?}: an id consists of lower-case letters, digits and -",
+                self.id
+            ));
         }
         for (what, count) in
             [("arms", self.arms.len()), ("cells", self.cells.len()), ("claims", self.claims.len())]
@@ -59,14 +62,17 @@ impl StudyFile {
         if let Some(card) = &self.card
             && !self.claims.iter().any(|claim| claim.id == card.claim)
         {
-            return Err(format!("card: no claim {:?}", card.claim));
+            return Err(format!("card: unknown claim {:?}", card.claim));
         }
         for item in &self.source.items {
             self.check_item(item).map_err(|e| format!("item {:?}: {e}", item.text))?;
         }
         for table in &self.source.tables {
             if table.rows.iter().any(|row| row.len() != table.columns.len()) {
-                return Err(format!("table {:?}: a row is not as long as columns", table.name));
+                return Err(format!(
+                    "table {:?}: a row has more or fewer values than columns",
+                    table.name
+                ));
             }
         }
         Ok(())
@@ -103,7 +109,7 @@ impl StudyFile {
             let mut cells =
                 self.cells.iter().filter(|cell| cell.arms.contains(&arm.name)).peekable();
             if cells.peek().is_none() {
-                return Err(format!("arm {:?} is in no cell", arm.name));
+                return Err(format!("no cell uses arm {:?}", arm.name));
             }
             for cell in cells {
                 if let Err(unfit) = kind.parse(&cell.parameters(arm)) {
@@ -119,7 +125,7 @@ impl StudyFile {
             return Err("it needs arms, sizes and loads".to_owned());
         }
         if cell.rounds == Some(0) {
-            return Err("rounds = 0: it needs one at least".to_owned());
+            return Err("rounds = 0: at least one is required".to_owned());
         }
         distinct("arm", cell.arms.iter().map(String::as_str))?;
         distinct("size", cell.sizes.iter().map(String::as_str))?;
@@ -144,7 +150,7 @@ impl StudyFile {
 
     fn check_claim(&self, claim: &Claim, catalogue: &Catalogue) -> Result<(), String> {
         if claim.not_runnable.is_some() && is_blank(claim.not_runnable.as_deref()) {
-            return Err("not_runnable without the reason".to_owned());
+            return Err("not_runnable needs a reason".to_owned());
         }
         if claim.checks.is_empty() == claim.not_runnable.is_none() {
             return Err("it needs either checks or not_runnable with the reason".to_owned());
@@ -165,7 +171,7 @@ impl StudyFile {
             }
             ClaimCheck::MeanRatio { arms, at, .. } => self.check_at(at, Some(at.load), arms, false),
             ClaimCheck::LoadRatio { loads, .. } if loads[0] == loads[1] => {
-                Err("loads: the same twice".to_owned())
+                Err("loads: one is given twice".to_owned())
             }
             ClaimCheck::LoadRatio { arm, at, loads, .. } => {
                 let arms = std::slice::from_ref(arm);
@@ -204,7 +210,8 @@ impl StudyFile {
             ClaimCheck::RankCorrelation { arms, places, second_arms, .. } => {
                 let second = second_arms.as_ref().unwrap_or(arms);
                 if arms.len() < 3 || second.len() != arms.len() {
-                    return Err("ranks need three arms or more, as many in both places".to_owned());
+                    return Err("ranks need at least three arms, and equally many in both places"
+                        .to_owned());
                 }
                 self.check_at(&places[0], Some(places[0].load), arms, true)?;
                 self.check_at(&places[1], Some(places[1].load), second, true)
@@ -247,7 +254,7 @@ impl StudyFile {
                 Err(within(unknown("size", size, cell.sizes.iter().map(String::as_str))))
             }
             None if one_size && cell.sizes.len() > 1 => {
-                Err(within("which size? it has several".to_owned()))
+                Err(within("size is missing: the cell has several sizes".to_owned()))
             }
             _ => Ok(()),
         }
@@ -303,8 +310,8 @@ impl ClaimCheck {
         let needed = (1.0 + LEAST_NOISE).powi(2);
         if is_ratio && lo > 0.0 && hi / lo < needed {
             return Err(format!(
-                "within = [{lo}, {hi}]: no run can show that a ratio lies in there, for a figure within {:.0} % \
-                 of an end decides nothing; the upper end is to be {needed:.3} times the lower one at least",
+                "within = [{lo}, {hi}]: no run can show that a ratio lies in this range, because a figure within \
+                 {:.0} % of an end decides nothing; the upper end must be at least {needed:.3} times the lower end",
                 LEAST_NOISE * 100.0
             ));
         }
@@ -313,7 +320,7 @@ impl ClaimCheck {
         }
         if is_ratio && lo <= 0.0 && hi.is_infinite() {
             return Err(format!(
-                "within = [{lo}, {hi}]: every ratio lies in there, so no run could contradict it"
+                "within = [{lo}, {hi}]: every ratio lies in this range, so no run could contradict it"
             ));
         }
         if hi <= 0.0 && is_ratio {
@@ -360,10 +367,10 @@ fn distinct<'n>(what: &str, names: impl Iterator<Item = &'n str>) -> Result<(), 
     let mut seen = BTreeSet::new();
     for name in names {
         if name.is_empty() || name.chars().any(char::is_control) {
-            return Err(format!("{what} {name:?}: a name is a line of text"));
+            return Err(format!("{what} {name:?}: a name must be one line of text"));
         }
         if !seen.insert(name) {
-            return Err(format!("{what} {name:?} is there twice"));
+            return Err(format!("{what} {name:?} is given twice"));
         }
     }
     Ok(())

@@ -59,7 +59,7 @@ const MISTAKES: &[&str] = &[
     "key=value",
     "unknown kernel",
     "unknown distribution",
-    "goes with",
+    "allowed only",
     "it needs a kernel",
     "cannot build",
     "cannot be started",

@@ -162,12 +162,12 @@ fn check(source: &Path, options: &CopyOptions) -> Result<(), Error> {
     let is_part = options.filter.is_some() || options.keeps_paths() || options.attributes_only;
     if !is_archive || changes_what_is_there || is_part || options.dry_run || options.list.is_some()
     {
-        let why = "a fleet copies a whole directory with the options of -a into a new one";
+        let why = "a sharded copy copies a whole directory, with -a, into a new one";
         return Err(Error::Usage(why.to_owned()));
     }
     let stat = lstat(source).map_err(failed(source, "lstat"))?;
     if kind(&stat) != FileType::Directory {
-        let why = format!("'{}' is not a directory; a fleet copies one", source.display());
+        let why = format!("'{}' is not a directory; a sharded copy needs one", source.display());
         return Err(Error::Usage(why));
     }
     Ok(())
@@ -224,7 +224,7 @@ impl Assignment<'_> {
     fn expect_own_plan(&self, plan: &FleetPlan) -> Result<(), Error> {
         match self.member.duty {
             Duty::Move { plan: expected, .. } if expected != plan.id => {
-                let why = "it belongs to another fleet".to_owned();
+                let why = "it belongs to another sharded copy".to_owned();
                 let path = self.place.path.join("plan");
                 Err(Error::Refused { path, reason: Refusal::NoPlan(why) })
             }

@@ -47,7 +47,7 @@ pub trait Sink {
         watch: &mut dyn Progress,
     ) -> std::result::Result<String, NotMoved> {
         let (_, _, _) = (from, size, watch);
-        Err(NotMoved::Refused("not asked for".to_owned()))
+        Err(NotMoved::Refused("the receiver does not accept open files".to_owned()))
     }
 }
 
@@ -81,7 +81,8 @@ impl Receiver {
             let head = FileHead::parse(&words).map_err(|what| self.lost(Error::corrupt(what)))?;
             let file = &head.announced;
             if file.number < begun {
-                let what = format!("file number {} after {begun} files", file.number);
+                let what =
+                    format!("file number {} is out of order, after {begun} files", file.number);
                 return Err(self.lost(Error::corrupt(what)));
             }
             begun += 1;
@@ -257,11 +258,11 @@ fn published(sink: &mut dyn Sink) -> Option<Problem> {
 /// Compares the received data with the announcement and the tail. Returns the problem, if any.
 fn compare(announced: &Announced, sent: &FileTail, came: &FileTail) -> Option<Problem> {
     if sent != came {
-        let why = format!("{} were sent, {} arrived", sent.words(), came.words());
+        let why = format!("{} were sent, but {} arrived", sent.words(), came.words());
         return Some(Problem::Differs { why });
     }
     let (FileTail::Whole { bytes, .. }, Some(size)) = (came, announced.size) else { return None };
-    let why = format!("{bytes} bytes arrived, {size} were announced");
+    let why = format!("{bytes} bytes arrived, but {size} were announced");
     (*bytes != size).then_some(Problem::NotTaken { why })
 }
 

@@ -154,7 +154,9 @@ impl Sender {
         self.send_from(&[])?;
         let changed = size.filter(|size| *size != bytes).map(|size| {
             let how = if bytes < size { "ended" } else { "continued" };
-            format!("the file changed during the copy: announced {size} bytes, {how} after {bytes}")
+            format!(
+                "the file changed during the copy: expected {size} bytes, but it {how} after {bytes}"
+            )
         });
         let why = failed.map(|error| error.to_string()).or(changed);
         let tail = match &why {

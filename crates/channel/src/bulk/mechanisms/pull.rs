@@ -134,7 +134,8 @@ impl PullReceiver {
         let ReceivedControl { message, mut fds } = control.message()?;
         let (id, len) = (message.word(0), message.word(1));
         let fd = fds.pop().filter(|_| message.kind == ControlKind::Memory);
-        let fd = fd.ok_or_else(|| WaitStop::corrupt("no memory although some was announced"))?;
+        let fd =
+            fd.ok_or_else(|| WaitStop::corrupt("the peer announced memory but passed none"))?;
         // The pages of holes would be allocated at our expense, all at once by `populate`.
         if len == 0 || !is_sealed(&fd, SealFlags::SHRINK, len) || !memfd::is_whole(&fd) {
             let what = "the passed memory could shrink, or is not allocated";

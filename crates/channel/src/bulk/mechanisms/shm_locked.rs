@@ -231,7 +231,7 @@ impl ShmReceiver {
         let ReceivedControl { message, mut fds } = control.message()?;
         let len = usize::try_from(message.word(0)).unwrap_or(0);
         if message.kind != ControlKind::Memory || len <= PAGE {
-            return Err(WaitStop::corrupt("no memory although some was announced"));
+            return Err(WaitStop::corrupt("the peer announced memory but passed none"));
         }
         let page = if self.sysv {
             let segment = Segment::of_id(message.word(2) as i32);

@@ -247,7 +247,7 @@ fn a_sender_that_announces_something_else_is_found_out() {
             }
             let received = received.expect("a handover");
             assert_eq!((received.files, received.missing), (0, 2));
-            let why = "2 bytes arrived, 3 were announced".to_owned();
+            let why = "2 bytes arrived, but 3 were announced".to_owned();
             assert_eq!(received.problems, [("a".into(), Problem::NotTaken { why })]);
         });
     }

@@ -175,7 +175,8 @@ pub fn of_worker(worker: &WorkerRecord) -> String {
     }
     if !worker.ended {
         let silent = Duration::try_from_secs_f64(worker.silent).unwrap_or_default();
-        let _ = write!(text, "; no report, no task for {}", quantity::duration(silent));
+        let _ =
+            write!(text, "; no report, and no completed task for {}", quantity::duration(silent));
     }
     text
 }

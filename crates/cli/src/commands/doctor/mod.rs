@@ -56,10 +56,10 @@ Examples:
   thalweg doctor --memcpy
   thalweg doctor --json | jq '.mechanisms[] | {name, fails}'
 
-With -v, \"shared\" means that later changes of the source show in the copy.";
+With -v, \"shared\" means that later changes of the source also change the copy.";
 
 /// The last line without `-v`.
-const MORE: &str = "hint: -v shows the machine, and what works between which ends\n";
+const MORE: &str = "hint: -v shows the machine, and which methods work between which endpoints\n";
 
 impl Subcommand for DoctorArgs {
     fn outlives_pipes(&self) -> bool {

@@ -83,7 +83,7 @@ impl<'a> Receiving<'a> {
         }
         let name = file.name.as_ref();
         let name = name.ok_or_else(|| {
-            format!("'{folder}' is a directory, but a stream has no name: name a file")
+            format!("'{folder}' is a directory, but a stream has no name; give the name of a file")
         })?;
         let path = self.args.destination.join(name);
         let opened = Destination::in_folder(&self.args.destination, name, self.args.force);

@@ -41,7 +41,7 @@ pub fn result(result: &StudyResult, color: bool) -> String {
     text.push('\n');
     text.push_str(&wrap::wrapped(&noise(result), 0));
     if result.arms.iter().any(|arm| guarantee_name(arm.promises) == "shares") {
-        let legend = "guarantee: copy = later changes of the source never show; shares = they may, so \
+        let legend = "guarantee: copy = later changes of the source never change the copy; shares = they may change it, so \
                       such a variant does less work.";
         text.push_str(&wrap::wrapped(legend, 0));
     }
@@ -107,10 +107,10 @@ fn claim_head(claim: &ClaimResult, color: bool) -> String {
     let word = verdict(claim.verdict, color);
     let words = match (&claim.wider, claim.is_goal()) {
         (_, true) => format!("{word} (our own goal)"),
-        (None, false) => format!("as published {word}"),
+        (None, false) => format!("as published: {word}"),
         (Some(wider), false) => {
             let wider = verdict(wider.verdict, color);
-            format!("as published {word}; under modern conditions {wider}")
+            format!("as published: {word}; under modern conditions: {wider}")
         }
     };
     let mut text = format!("{} {words}\n", paint::strong(&claim.id, color));
@@ -317,7 +317,7 @@ fn guarantee_name(promises: Option<Guarantees>) -> &'static str {
 fn noise(result: &StudyResult) -> String {
     let aa = match &result.aa {
         Some(aa) => format!(
-            "One variant twice per round: ratio {:.3} [{:.3}, {:.3}], an effect of the order. \"less than \
+            "One variant runs twice per round. The ratio of its two runs is {:.3} [{:.3}, {:.3}], an effect of the order. \"less than \
              6 %\" means that no difference was shown, although one of 6 % would have been.",
             aa.ratio, aa.lo, aa.hi,
         ),

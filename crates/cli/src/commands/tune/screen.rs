@@ -83,7 +83,7 @@ pub fn other_work(met: &OtherWork) -> Option<String> {
     }
     let became = became.join(", ");
     Some(format!(
-        "warning: other processes (up to {most}) disturbed {count} of {of} sessions for the idle machine: {became}"
+        "warning: other processes (up to {most}) disturbed {count} of {of} sessions that measure the idle machine: {became}"
     ))
 }
 

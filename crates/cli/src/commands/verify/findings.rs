@@ -171,9 +171,11 @@ fn in_words(finding: &Finding<'_>) -> String {
 fn difference(how: &DifferenceKind) -> String {
     match how {
         DifferenceKind::Kind(source, here) => {
-            format!("{} in the source, {} here", noun(*source), noun(*here))
+            format!("{} in the source, {} in the copy", noun(*source), noun(*here))
         }
-        DifferenceKind::Size(source, here) => format!("{source} bytes in the source, {here} here"),
+        DifferenceKind::Size(source, here) => {
+            format!("{source} bytes in the source, {here} in the copy")
+        }
         DifferenceKind::Byte(at) => format!("first difference at byte {at}"),
         DifferenceKind::Hash(line) => format!("hash differs from line {line} of the manifest"),
         DifferenceKind::Target => "different link target".to_owned(),

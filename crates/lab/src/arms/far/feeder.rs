@@ -16,7 +16,7 @@ const AT_ONCE: u64 = 64 << 10;
 /// Runs until stdin is closed.
 pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
     let [path, rate] = arguments else {
-        return Err(format!("arguments {arguments:?}: they are PATH RATE"));
+        return Err(format!("arguments {arguments:?}: expected PATH RATE"));
     };
     let rate: u64 =
         rate.parse().ok().filter(|rate| *rate > 0).ok_or("RATE is not a positive number")?;

@@ -29,7 +29,11 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
         ["pipe", path, buffer] => (pipe(path)?, buffer),
         ["unix", buffer] => (unix()?, buffer),
         ["tcp", buffer] => (tcp()?, buffer),
-        _ => return Err(format!("arguments {arguments:?}: pipe PATH, unix or tcp, then BUFFER")),
+        _ => {
+            return Err(format!(
+                "arguments {arguments:?}: expected pipe PATH, unix or tcp, and then BUFFER"
+            ));
+        }
     };
     let len: usize = buffer.parse().map_err(|_| format!("buffer {buffer:?} is not a number"))?;
     // Touches the memory here, so that no sample includes its page faults.
@@ -51,7 +55,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
                 let wrong = looked_at(&from, &mut buffer, content, at, bytes)?;
                 say(&wrong.map_or("same".to_owned(), |place| format!("wrong {place}")))?;
             }
-            other => return Err(format!("unknown command {other:?}: take or look")),
+            other => return Err(format!("unknown command {other:?}: expected take or look")),
         }
     }
     Ok(())

@@ -73,7 +73,7 @@ pub fn kept_to(
 ) -> Result<(), String> {
     let (before, after) = (&sinks[around.start..sink.start], &sinks[sink.end..around.end]);
     if before.iter().chain(after).any(|byte| *byte != SPOILT) {
-        return Err(format!("kernel {kernel}: bytes beside the sink were written"));
+        return Err(format!("kernel {kernel}: bytes outside the sink were written"));
     }
     Ok(())
 }

@@ -78,7 +78,9 @@ impl Operation {
     pub fn of(usage: CopyUsage, kernel: Option<&str>) -> Result<Self, String> {
         let row = match (usage, kernel) {
             (CopyUsage::Read, None) => KernelRow::Read,
-            (CopyUsage::Read, Some(_)) => return Err("use = \"read\" takes no kernel".to_owned()),
+            (CopyUsage::Read, Some(_)) => {
+                return Err("use = \"read\" must not have a kernel".to_owned());
+            }
             (_, None) => return Err("it needs a kernel".to_owned()),
             (CopyUsage::Fill, Some(name)) => match fill(name)? {
                 tuned if tuned.row().name == tuned::FILL.name => KernelRow::TunedFill,
@@ -106,7 +108,9 @@ impl Operation {
     pub fn with_prefetch(self, bytes: usize) -> Result<Self, String> {
         match self.prefetch {
             Some(_) => Ok(Self { prefetch: Some(bytes), ..self }),
-            None => Err(format!("prefetch goes with copies by the kernel {PREFETCHES:?}")),
+            None => {
+                Err(format!("prefetch is allowed only for copies with the kernels {PREFETCHES:?}"))
+            }
         }
     }
 
@@ -153,7 +157,7 @@ impl Operation {
             KernelRow::Read => true,
         };
         if !right {
-            return Err(format!("kernel {name}: the sink does not hold what it should"));
+            return Err(format!("kernel {name}: the sink has wrong contents"));
         }
         let sum = match (self.row, self.after) {
             (KernelRow::Fused(_), _) | (_, AfterCopy::Checksum) => {
@@ -165,7 +169,7 @@ impl Operation {
         };
         match sum {
             Some(sum) if sum != answer => {
-                Err(format!("kernel {name}: the sum is not the source's"))
+                Err(format!("kernel {name}: the checksum differs from that of the source"))
             }
             _ => Ok(()),
         }

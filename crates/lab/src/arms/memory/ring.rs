@@ -67,13 +67,15 @@ impl CopyRing {
         let (header, rest) = self.filled[start..start + self.stride].split_at(HEADER);
         let (packet, behind) = rest.split_at(self.bytes);
         if header[..8] != number.to_le_bytes() {
-            return Err(format!("kernel {name}: a header in the ring is not its packet's"));
+            return Err(format!("kernel {name}: a header in the ring does not match its packet"));
         }
         if packet != &self.packets[start..start + self.bytes] {
-            return Err(format!("kernel {name}: a packet in the ring is not what went in"));
+            return Err(format!(
+                "kernel {name}: a packet in the ring differs from the data written"
+            ));
         }
         if behind.iter().any(|byte| *byte != SPOILT) {
-            return Err(format!("kernel {name}: bytes behind a packet were written"));
+            return Err(format!("kernel {name}: bytes after a packet were overwritten"));
         }
         Ok(())
     }

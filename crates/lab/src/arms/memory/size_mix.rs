@@ -89,7 +89,8 @@ impl SizeMix {
         let half = working_set / 2;
         if u32::try_from(half).is_err() || batch > MOST_BATCH {
             return Err(
-                "drawn sizes go with batches up to 64 MiB and residencies below 4 GiB".to_owned()
+                "drawn sizes require a batch of at most 64 MiB and a residency below 4 GiB"
+                    .to_owned(),
             );
         }
         let Draw { sizes, order, kind, fresh_lines } = draw;
@@ -98,7 +99,8 @@ impl SizeMix {
         let mut next = || sizes.size(&mut random);
         let few: Option<Vec<usize>> = (0..FEW).map(|_| next()).collect();
         let few = few.filter(|few| order == DrawOrder::Iid || few.iter().any(|size| *size > 0));
-        let few = few.ok_or_else(|| format!("of its sizes none fits {half} bytes of sources"))?;
+        let few =
+            few.ok_or_else(|| format!("none of its sizes fits into {half} bytes of sources"))?;
         let mut places =
             MixPositions { half, kind, fresh_lines, next: [0; 2], random: Random::new(SEED + 1) };
         let (mut copies, mut starts) = (Vec::new(), vec![0]);

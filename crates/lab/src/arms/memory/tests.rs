@@ -116,7 +116,7 @@ fn what_cannot_be_done_is_refused_with_the_choice_there_is() {
     assert!(reason("kernel = 'magic'\nuse = 'fused-xxh3'", 1).contains("widest"));
     assert!(libc("prefetch = 512").contains("stream"));
     assert!(libc("use = 'ring'\nprefetch = 512").contains("prefetch"));
-    assert!(libc("use = 'read'").contains("takes no kernel"));
+    assert!(libc("use = 'read'").contains("must not have a kernel"));
     assert!(libc("offset = 64").contains("63"));
     assert!(libc("residency = 'l9'").contains("l9"));
     assert!(libc("speed = 1").contains("speed"));

@@ -49,7 +49,7 @@ impl WorkingSet {
     pub fn bytes(&self) -> Result<usize, String> {
         let bytes = |cache: &Cache| usize::try_from(cache.bytes).unwrap_or(usize::MAX);
         let unknown = |name: &str| {
-            format!("the size of the {name} does not show in /sys/devices/system/cpu: name a size")
+            format!("the size of the {name} is not in /sys/devices/system/cpu: give a size")
         };
         let half = |level: u32| {
             let cache = caches().iter().find(|cache| cache.level == level);

@@ -26,7 +26,7 @@ impl Probe for BulkMemory {
     }
 
     fn summary(&self) -> &'static str {
-        "MiB that a bulk transfer takes besides the data's two buffers"
+        "MiB of memory of a bulk transfer beyond the two buffers for the data"
     }
 
     fn parse(&self, with: &toml::Table) -> Result<Box<dyn ProbeSpec>, Unfit> {
@@ -41,7 +41,7 @@ impl ProbeSpec for BulkMemoryParameters {
         let extra = extra_memory(&ArmJob { bytes: self.bytes, with: &self.way, ..*job })?;
         let mib = |bytes: f64| bytes / f64::from(1 << 20);
         let (extra, data) = (mib(extra as f64), mib(self.bytes as f64));
-        let text = format!("{extra:.2} MiB besides twice the {data:.1} MiB of data");
+        let text = format!("{extra:.2} MiB beyond twice the {data:.1} MiB of data");
         Ok(ProbeFinding { numbers: vec![extra], text })
     }
 }

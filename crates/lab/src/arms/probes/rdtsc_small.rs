@@ -38,13 +38,15 @@ impl Probe for RdtscSmall {
     }
 
     fn summary(&self) -> &'static str {
-        "the time-stamp counter round each small copy, summed up, to the time of all of them"
+        "sum of the time-stamp counter around each small copy, relative to the time of all copies"
     }
 
     fn parse(&self, with: &toml::Table) -> Result<Box<dyn ProbeSpec>, Unfit> {
         let with: RdtscParameters = parameters(self.name(), with)?;
         if with.sizes.is_empty() || with.sizes.iter().any(|size| !(1..=MOST_BYTES).contains(size)) {
-            return Err(refuse(&format!("sizes are to be 1 to {MOST_BYTES} bytes, one at least")));
+            return Err(refuse(&format!(
+                "sizes: expected at least one size from 1 to {MOST_BYTES} bytes"
+            )));
         }
         Ok(Box::new(with))
     }

@@ -38,7 +38,7 @@ impl Probe for Limit {
     }
 
     fn summary(&self) -> &'static str {
-        "bytes that one vmsplice takes of many, for each capacity of the pipe"
+        "bytes that one vmsplice call accepts, for each capacity of the pipe"
     }
 
     fn parse(&self, with: &toml::Table) -> Result<Box<dyn ProbeSpec>, Unfit> {
@@ -66,7 +66,7 @@ impl ProbeSpec for LimitWith {
             numbers.push(taken as f64);
             lines.push(format!("{taken} into a pipe of {}", pipe.capacity()));
         }
-        let text = format!("of {bytes} bytes one call takes {}", lines.join(", "));
+        let text = format!("one call accepts, of {bytes} bytes, {}", lines.join(", "));
         Ok(ProbeFinding { numbers, text })
     }
 }

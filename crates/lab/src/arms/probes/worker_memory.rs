@@ -27,7 +27,7 @@ impl Probe for WorkerMemory {
     }
 
     fn summary(&self) -> &'static str {
-        "memory of all processes of one worker, to that of another"
+        "memory of all processes of one worker, relative to another worker"
     }
 
     fn parse(&self, with: &toml::Table) -> Result<Box<dyn ProbeSpec>, Unfit> {

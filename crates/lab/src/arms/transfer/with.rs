@@ -97,7 +97,7 @@ impl TransferParameters {
         match idle.iter().find(|(_, idle)| *idle) {
             Some((name, _)) => {
                 let (from, to) = (with.source, with.sink);
-                let text = format!("{name} has no meaning from {from:?} to {to:?}");
+                let text = format!("{name} cannot be used from {from:?} to {to:?}");
                 Err(Unfit::because(format!("parameters of transfer: {}", text.to_lowercase())))
             }
             None => Ok(with),
@@ -114,9 +114,7 @@ impl TransferParameters {
         let mechanism = mechanisms::by_name(name);
         let mechanism = mechanism.filter(|m| m.info().role != Role::Harness);
         let Some(mechanism) = mechanism else {
-            return Err(Unfit::because(format!(
-                "unknown mechanism {name:?}; `thalweg list` has them"
-            )));
+            return Err(Unfit::because(format!("unknown mechanism {name:?}; see `thalweg list`")));
         };
         let known: Vec<&str> = mechanism.info().knobs.iter().map(|known| known.name).collect();
         only(name, &self.tuning, &known)?;

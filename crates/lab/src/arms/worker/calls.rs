@@ -33,7 +33,7 @@ impl Calls {
         let after = calls.now();
         Ok(before.and_then(|before| match after?.checked_sub(before) {
             Some(order) if order > 0 => Ok(Self { order, ..calls }),
-            _ => Err("the kernel's counts of its reads and writes stand still".to_owned()),
+            _ => Err("the kernel's counts of its reads and writes do not change".to_owned()),
         }))
     }
 

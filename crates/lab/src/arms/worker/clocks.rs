@@ -32,7 +32,7 @@ impl Clocks {
         let share = self.own.as_secs_f64() / self.ours.as_secs_f64().max(f64::MIN_POSITIVE);
         (self.short * 2 > self.runs).then(|| {
             format!(
-                "its own clock shows {:.0} % of the time that the lab waited: what it leaves out is not seen",
+                "its own clock shows {:.0} % of the time that the lab waited; the rest was not measured",
                 share * 100.0
             )
         })

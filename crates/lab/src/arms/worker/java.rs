@@ -18,7 +18,7 @@ pub(super) fn built(
     job: &ArmJob<'_>,
     with: &WorkerParameters,
 ) -> Result<(PathBuf, Vec<OsString>), String> {
-    let release = with.jdk.ok_or("no jdk is named")?;
+    let release = with.jdk.ok_or("the study does not set jdk")?;
     let source = job.studies.join(&with.program);
     let jdk = Jdk::find(release, candidates())
         .ok_or_else(|| missing(release, &with.program.display().to_string()))?;

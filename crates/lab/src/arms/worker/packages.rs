@@ -32,7 +32,7 @@ impl Packages {
 
 fn missing(package: &str, why: &str) -> String {
     format!(
-        "it needs {package}: apt-get install pkgconf {package}, or what your system calls them \
+        "it needs {package}: apt-get install pkgconf {package}, or the equivalent of your system \
          ({why})"
     )
 }

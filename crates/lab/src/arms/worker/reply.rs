@@ -10,22 +10,22 @@ use thalweg_measure::sample::Sample;
 pub fn hello(line: &str) -> Result<bool, String> {
     let mut words = line.split(' ');
     if words.next() != Some("thalweg-worker") {
-        return Err(format!("it does not speak the worker protocol, it says {}", shown(line)));
+        return Err(format!("it does not use the worker protocol: it printed {}", shown(line)));
     }
     match words.next() {
         Some("1") => {}
-        version => return Err(format!("it speaks version {version:?} of the protocol, not 1")),
+        version => return Err(format!("it uses version {version:?} of the protocol instead of 1")),
     }
     match (words.next(), words.next()) {
         (None, _) => Ok(false),
         (Some("faults"), None) => Ok(true),
-        _ => Err(format!("{} has words that version 1 does not know", shown(line))),
+        _ => Err(format!("{} has words that are unknown in version 1", shown(line))),
     }
 }
 
 /// Parses the answer to requests without a result.
 pub fn done(line: &str) -> Result<(), String> {
-    if line == "ok" { Ok(()) } else { Err(format!("it answers {}, not ok", shown(line))) }
+    if line == "ok" { Ok(()) } else { Err(format!("it answered {} instead of ok", shown(line))) }
 }
 
 #[derive(Debug, Deserialize)]
@@ -53,17 +53,19 @@ pub fn sample(line: &str, seen: Sample) -> Result<Sample, String> {
         serde_json::from_str(line).map_err(|e| format!("{}: {e}", shown(line)))?;
     let wall = Duration::from_nanos(taken.wall_ns);
     if wall.is_zero() {
-        return Err("it says that the work took no time".to_owned());
+        return Err("it reported that the work took no time".to_owned());
     }
     if wall > seen.wall {
         let elapsed = seen.wall;
-        return Err(format!("it says that the work took {wall:?}, and it answered in {elapsed:?}"));
+        return Err(format!(
+            "it reported {wall:?} for the work, but it answered within {elapsed:?}"
+        ));
     }
     if taken.bytes == 0 {
-        return Err("it says that it moved nothing".to_owned());
+        return Err("it reported that it moved nothing".to_owned());
     }
     if taken.far_user_us > taken.user_us || taken.far_sys_us > taken.sys_us {
-        return Err("it says that a part of its processor time was more than all of it".to_owned());
+        return Err("it reported more CPU time for a part than for the whole".to_owned());
     }
     Ok(Sample {
         wall,
@@ -87,7 +89,7 @@ pub fn alias(line: &str) -> Result<Option<Alias>, String> {
         "copied" => Ok(Some(Alias::Copied)),
         "shared" => Ok(Some(Alias::Shared)),
         "none" => Ok(None),
-        _ => Err(format!("it answers {}, not copied, shared or none", shown(line))),
+        _ => Err(format!("it answered {} instead of copied, shared or none", shown(line))),
     }
 }
 

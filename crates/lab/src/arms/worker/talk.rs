@@ -54,7 +54,7 @@ impl Talk {
 
     fn answer(&mut self, order: &str) -> Result<String, String> {
         if let Some(early) = self.process.unasked() {
-            return Err(format!("it had spoken unasked: {}", shown(&early)));
+            return Err(format!("it printed something before it was asked: {}", shown(&early)));
         }
         self.process.say(order).map_err(|e| format!("it cannot be reached: {e}"))?;
         match self.process.hear(Instant::now() + self.patience)? {
@@ -62,7 +62,7 @@ impl Talk {
             HeardLine::End => Err(self.process.ended()),
             HeardLine::Silence => {
                 self.process.kill();
-                Err(format!("no answer in {:?}, it was ended", self.patience))
+                Err(format!("it did not answer within {:?} and was stopped", self.patience))
             }
         }
     }

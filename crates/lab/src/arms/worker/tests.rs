@@ -223,7 +223,7 @@ fn a_program_of_ours_lies_beside_our_binary_or_is_said_to_be_built_how() {
     let scratch = scratch.path();
     let job = ArmJob { arm: "w", with: &with, bytes: 1, scratch, studies: &studies, program: &own };
     let words = reason(WorkerKind.open(&job));
-    assert!(words.contains("thalweg-ring is not there: `make build`"), "{words}");
+    assert!(words.contains("thalweg-ring does not exist: `make build`"), "{words}");
     assert!(words.contains("cargo build --package thalweg-ring"), "{words}");
     fs::rename(folder.path().join("worker.sh"), folder.path().join("thalweg-ring")).unwrap();
     WorkerKind.open(&job).unwrap().warm_up().unwrap();

@@ -111,7 +111,7 @@ fn every_wrong_name_is_refused_with_what_there_is() {
         (
             "arms = [\"a\", \"b\", \"d\"]\n[[arm]]",
             "arms = [\"a\", \"b\"]\n[[arm]]",
-            "\"d\" is in no cell",
+            "no cell uses arm \"d\"",
         ),
         ("sizes = [\"64KiB\", \"1GiB\"]", "sizes = [\"64 heaps\", \"1GiB\"]", "is not a size"),
         ("quick_sizes = [\"64KiB\"]", "quick_sizes = [\"4KiB\"]", "not among its sizes"),

@@ -89,6 +89,6 @@ fn change(size: u64, before: &Stat, after: &Stat) -> Option<String> {
     Some(if u64::try_from(now) == Ok(size) {
         "the file changed during the copy".to_owned()
     } else {
-        format!("the file changed during the copy: announced {size} bytes, now {now}")
+        format!("the file changed during the copy: expected {size} bytes, but it has {now}")
     })
 }

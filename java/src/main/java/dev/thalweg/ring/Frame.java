@@ -39,15 +39,15 @@ final class Frame {
     static int parse(long first, long number, long room, long due) throws RingException.Corrupt {
         if ((first & ~SUMMED & ~LENGTH) != MESSAGE) {
             throw new RingException.Corrupt(
-                    "frame " + due + ": kind " + (first >>> 32 & 0xffff) + " with flags " + (first >>> 48));
+                    "frame " + due + ": unknown kind " + (first >>> 32 & 0xffff) + " or flags " + (first >>> 48));
         }
         long length = first & LENGTH;
         if (occupied(length) > room) {
             throw new RingException.Corrupt(
-                    "frame " + due + ": " + length + " bytes of payload in " + room + " committed bytes");
+                    "frame " + due + ": " + length + " bytes of payload do not fit in " + room + " committed bytes");
         }
         if (number != due) {
-            throw new RingException.Corrupt("frame " + due + ": has number " + Long.toUnsignedString(number));
+            throw new RingException.Corrupt("frame " + due + ": contains the number " + Long.toUnsignedString(number));
         }
         return (int) length;
     }

@@ -74,7 +74,7 @@ final class Handshake {
                 return descriptors[0];
             }
             drop();
-            throw new RingException.Corrupt(descriptors.length + " descriptors, expected one");
+            throw new RingException.Corrupt(descriptors.length + " descriptors instead of one");
         }
 
         void drop() {
