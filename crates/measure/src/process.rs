@@ -212,7 +212,7 @@ impl Process {
             return format!("it ended ({status})");
         }
         self.kill();
-        "it closed its output and went on, it was ended".to_owned()
+        "it closed its output but did not end, so it was stopped".to_owned()
     }
 
     /// Reads only what is available: a descendant process may keep standard error open.

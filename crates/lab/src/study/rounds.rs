@@ -131,7 +131,7 @@ fn finish(
         own.iter().map(|mark| format!("round {}: {}", mark.round + 1, mark.text)).collect();
     let shared = matches!(alias, Some(Ok(Alias::Shared)));
     if shared && promises.is_some_and(|p| p.stable && p.private) {
-        words.insert(0, "promises a copy of its own, but shares pages".to_owned());
+        words.insert(0, "guarantees a separate copy, but shares pages".to_owned());
     }
     if unchecked {
         words.insert(0, "failed during the rounds: its bytes were not verified".to_owned());

@@ -115,7 +115,7 @@ fn interpreters(head: &[u8]) -> Result<Vec<PathBuf>, String> {
     let path = words.next().map(|word| PathBuf::from(OsStr::from_bytes(word)));
     let path = path.ok_or("#! without an interpreter")?;
     if !path.is_file() {
-        return Err(format!("its interpreter {} is not there", path.display()));
+        return Err(format!("its interpreter {} does not exist", path.display()));
     }
     let mut found = vec![path];
     if found[0].file_name() == Some(OsStr::new("env")) {

@@ -53,7 +53,7 @@ pub struct VerifyArgs {
     pub shown: ProgressArgs,
 }
 
-/// With --manifest, there is no SRC.
+/// SRC is missing if --manifest is set.
 const USAGE: &str = "\
 thalweg verify [OPTIONS] <SRC>... <DST>
        thalweg verify [OPTIONS] --manifest <FILE> <DST>";

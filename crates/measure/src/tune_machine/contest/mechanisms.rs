@@ -183,7 +183,7 @@ fn keeps_its_promise(mechanism: &dyn Mechanism, pair: Pair, ends: &EndPair) -> R
     match alias::probe(mechanism, pair, &site)? {
         Alias::Copied => Ok(()),
         Alias::Shared => Err(Unfit::because(
-            "breaks its promise: a later change of the source shows in the sink",
+            "breaks its guarantee: a later change of the source also changes the sink",
         )),
     }
 }
