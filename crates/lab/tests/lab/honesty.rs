@@ -184,7 +184,10 @@ fn other_promises_are_said_beside_the_ratio_and_a_broken_promise_is_a_mark() {
     assert_eq!(arm("copies").alias.as_deref(), Some("copied"));
     assert_eq!(arm("shares").alias.as_deref(), Some("shared"));
     let marks = |name: &str| arm(name).sessions[0].marks.concat();
-    assert!(marks("breaks").contains("guarantees a separate copy") && !marks("shares").contains("guarantees a"));
+    assert!(
+        marks("breaks").contains("guarantees a separate copy")
+            && !marks("shares").contains("guarantees a")
+    );
 }
 
 #[test]
