@@ -28,8 +28,8 @@ impl ConsumerEnd {
         Self { lender: Lender::new(consumer), fd }
     }
 
-    /// Waits for the next message. The caller either lends it, releases it by dropping it, or leaks it;
-    /// a leaked message is received again.
+    /// Waits for the next message. The caller lends the message, drops it to release it, or leaks it. A leaked message
+    /// is received again.
     fn next(&mut self, timeout_ns: i64) -> Result<Sample<'static>, CallFailure> {
         // SAFETY: Each caller lends, drops or leaks the message before the next call.
         let consumer = unsafe { self.lender.idle() }?;

@@ -63,8 +63,8 @@ impl Broadcast {
         Self { slow, seats: Vec::new(), added: 0, published: 0, departed: Vec::new() }
     }
 
-    /// Adds the process that opens a [`Subscription`] at the other end of the link. It receives all
-    /// messages published from now on. Returns the subscriber's number.
+    /// Adds the process that opens a [`Subscription`] at the other end of the link. The subscription receives all
+    /// messages that are published from now on. Returns the subscriber's number.
     pub fn add(&mut self, link: Link, options: &Options, deadline: Option<Instant>) -> Result<u64> {
         Ok(self.admit(Producer::open_until(link, options, deadline)?))
     }

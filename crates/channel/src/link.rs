@@ -300,8 +300,8 @@ impl Link {
         let _ = poll(&mut [watched], limit.as_ref());
     }
 
-    /// Returns the socket, for callers that shut it down when the peer is dead. `None` without a pidfd:
-    /// there, the end of the link is the only sign that the peer's last thread has stopped.
+    /// Returns the socket, for callers that shut it down when the peer is dead. `None` if there is no pidfd. Then only
+    /// the end of the link shows that the peer's last thread has stopped.
     pub(crate) fn to_hang_up(&self) -> Option<Weak<OwnedFd>> {
         self.peer.pidfd.as_ref().map(|_| Arc::downgrade(&self.socket))
     }

@@ -17,7 +17,7 @@ pub struct Mpsc {
     options: Options,
     sources: Vec<MpscSource>,
     added: u64,
-    /// Index of the ring to look at first.
+    /// Index of the ring to check first.
     next: usize,
     received: u64,
     /// `true` if this process shares a single processor with every producer.

@@ -1,7 +1,7 @@
-//! Common parts of the message ring and of bulk transfer: two memory files, each written by one side
-//! only; their exchange; sleeping until the peer has news; and detecting that the peer has closed or
-//! died. docs/reference/formats.md describes the words. `wait/steps` defines the order of every load and store,
-//! which loom checks.
+//! Common parts of the message ring and of bulk transfer: two memory files, each written by one side only; their
+//! exchange; sleeping until the peer has written something; and detecting that the peer has closed or died.
+//! docs/reference/formats.md describes the words. `wait/steps` defines the order of every load and store, which loom
+//! checks.
 
 pub(crate) mod end;
 pub(crate) mod handshake;

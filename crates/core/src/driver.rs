@@ -135,7 +135,7 @@ impl From<Cancelled> for TransferStop {
     }
 }
 
-/// Waits until an endpoint is ready. Calls `look` at least every [`CANCEL_CHECK`] to notice cancellation.
+/// Waits until an endpoint is ready. Calls `look` at least every [`CANCEL_CHECK`], to notice a cancellation.
 pub(crate) fn wait(
     fd: BorrowedFd<'_>,
     side: Side,

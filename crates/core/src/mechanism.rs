@@ -40,8 +40,8 @@ pub trait Mover {
     /// On error, `moved` is the number of bytes that this step delivered before it failed.
     fn advance(&mut self, budget: u64) -> Result<u64, Error>;
 
-    /// Returns `true` if a 0 from `advance` comes from a `read` and so means the end. Otherwise the driver verifies it
-    /// with a read.
+    /// Returns `true` if a 0 from `advance` comes from a `read`, so that it means the end of the source. Otherwise the
+    /// driver verifies it with a read.
     fn knows_the_end(&self) -> bool {
         false
     }
@@ -134,8 +134,8 @@ pub struct Pair {
     pub sink: Kind,
     /// The guarantees once the transfer has returned.
     pub gives: Guarantees,
-    /// `true` if the mechanism goes before others when nothing was measured. Wherever it was measured between such
-    /// endpoints, it cost little (docs/benchmarks/planner.md).
+    /// `true` if the mechanism is preferred when nothing was measured. Wherever it was measured between such endpoints,
+    /// it cost little (docs/benchmarks/planner.md).
     pub likely: bool,
 }
 

@@ -2,7 +2,7 @@
 //! copy kernels.
 //!
 //! Candidates are listed in the order of their safety. A candidate that gives less than the required guarantees is
-//! unfit and never chosen. If measurements show no difference between candidates, the earlier one goes first. Beyond
+//! unfit and never chosen. If measurements show no difference between candidates, the earlier one is preferred. Beyond
 //! the measured sizes, the evidence of the nearest size applies ([`Known`](crate::profile::Known)).
 
 use serde::Serialize;
@@ -30,9 +30,9 @@ pub struct Candidate<N = &'static str> {
 /// The expectation for a candidate without measurements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Prior {
-    /// `true` if it does less work than a copy. If it is not measured, it goes before all measured candidates.
+    /// `true` if it does less work than a copy. If it was not measured, it is preferred to all measured candidates.
     pub saves_work: bool,
-    /// Rank among candidates that measurements cannot distinguish; smaller goes first.
+    /// Rank among candidates that measurements cannot distinguish. The smallest rank is preferred.
     pub guess: u8,
     /// The reason reported if it is chosen without measurements.
     pub why: &'static str,

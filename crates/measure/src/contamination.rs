@@ -13,7 +13,7 @@ use crate::{
 
 use others::Quiet;
 
-/// A sign of contamination on a sample.
+/// A sign that a sample was disturbed.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct SampleMark {
     /// The index of the arm in the log.
@@ -61,9 +61,9 @@ const LEAST_THIRD: usize = 4;
 /// Costs of two thirds within this factor count as equal.
 const FLAT: f64 = 1.25;
 
-/// Returns every sign in a log, in the order of its rounds. `warm` contains, for each arm with warm memory, the bytes
-/// of one operation. For such an arm, faults on a significant part of those bytes are a sign even if all its samples
-/// have them.
+/// Returns every sign of disturbance in a log, in the order of the rounds. `warm` contains, for each arm with warm
+/// memory, the bytes of one operation. If such an arm has page faults on a significant part of those bytes, its samples
+/// are disturbed, even if all samples have these faults.
 pub fn marks(log: &SampleLog, warm: &[Option<u64>]) -> Vec<SampleMark> {
     let usual: Vec<Usual> = (0..log.arms.len()).map(|arm| Usual::of(log, arm)).collect();
     let mut marks = Vec::new();
@@ -150,7 +150,8 @@ fn drift(log: &SampleLog, arm: usize) -> Option<String> {
     })
 }
 
-/// Returns a sign if memory that should be warm was not: faults on more than a sixteenth of one operation's pages.
+/// Returns a sign of disturbance if memory that should be warm was not, that is if more than a sixteenth of the pages
+/// of one operation faulted.
 fn cold(sample: &Sample, bytes: u64) -> Option<(Sign, String)> {
     let count = sample.faults();
     let touched = count as f64 > FEW_FAULTS && count as f64 > bytes as f64 / 1e9 * SOME_FAULTS;

@@ -43,8 +43,8 @@ impl Ports {
         Self { queues: [queue(), queue()], pool: BufferRing::new(setting.mbufs), sizes }
     }
 
-    /// Forwards the packets of the setting, half in each direction. If the number is odd, the first guest sends one more.
-    /// `looks`: compare every byte.
+    /// Forwards the packets of the setting, half in each direction. If the number is odd, the first guest sends one
+    /// more. If `looks` is `true`, every byte is compared.
     pub fn run(
         &mut self,
         choice: CopierChoice,

@@ -25,7 +25,7 @@ pub struct Guest<'q> {
 }
 
 impl<'q> Guest<'q> {
-    /// Creates a guest that owns all buffers of both queues. `looks`: compare every byte.
+    /// Creates a guest that owns all buffers of both queues. If `looks` is `true`, the guest compares every byte.
     pub fn new(
         sends: &'q PacketQueue,
         receives: &'q PacketQueue,

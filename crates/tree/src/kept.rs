@@ -1,7 +1,7 @@
 //! A directory that keeps the entries which a sync replaces or deletes (`--trash`).
 //!
-//! An entry keeps its path below the directory. If that name is taken, it gets a number: an entry that was kept earlier
-//! is never replaced.
+//! A kept entry has the same path below the directory of kept entries as in the destination. If that name is taken, it
+//! gets a number: an entry that was kept earlier is never replaced.
 
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, fstat, mkdirat, openat, statat, unlinkat};
 use std::{

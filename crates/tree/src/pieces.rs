@@ -46,7 +46,7 @@ impl Pieces {
 
     /// Unregisters a worker after its last piece. Returns `true` for exactly one worker, when all pieces are done.
     pub fn done(&self) -> bool {
-        // AcqRel: the last worker must see the results of all others. A worker that comes later finds no piece left.
+        // AcqRel: the last worker must see the results of all others. A worker that arrives later finds no piece.
         self.busy.fetch_sub(1, Ordering::AcqRel) == 1
             && !self.concluded.swap(true, Ordering::AcqRel)
     }

@@ -148,8 +148,8 @@ fn open(path: &Path) -> Result<Base, Error> {
 }
 
 /// Splits the sources into waves in the given order. A new wave starts when a name repeats, because two sources with
-/// one destination name must not be copied concurrently. A destination that is a symbolic link (`is_link`) has a wave of its
-/// own, because the link may lead to the copy of another source.
+/// one destination name must not be copied concurrently. If a destination is a symbolic link (`is_link`), its source is
+/// copied in a separate wave, because the link may lead to the copy of another source.
 pub(crate) fn waves(
     named: Vec<NamedSource>,
     is_link: impl Fn(&CStr) -> bool,

@@ -282,7 +282,7 @@ impl BulkControl {
                     let limit = self.patience(&mut waits);
                     self.link().await_news(Some(limit)).map_err(of_link)?;
                 }
-                // The peer may have sent a message and then died: look once more.
+                // The peer may have sent a message before it died, so check once more.
                 Err(stop) => ended = Some(stop),
             }
         }
@@ -304,8 +304,8 @@ impl BulkControl {
         }
     }
 
-    /// Waits until `look`, which reads the peer's words, finds something. Data that the peer wrote
-    /// before its death is still found.
+    /// Waits until `look`, which reads the peer's words, returns a result. Data that the peer wrote before its death is
+    /// still found.
     pub fn wait<T>(
         &mut self,
         look: impl FnMut(&SideWords) -> Result<Option<T>, Error>,
@@ -333,7 +333,7 @@ impl BulkControl {
         }
     }
 
-    /// Returns `true` if each side has a processor of its own.
+    /// Returns `true` if each side has its own processor.
     pub fn has_free_core(&self) -> bool {
         match &self.door {
             ControlDoor::Shared { end, .. } => end.has_free_core(),
@@ -389,7 +389,7 @@ impl BulkControl {
             && !matches!(&self.door, ControlDoor::Shared { end, .. } if end.peer.words().has_died())
     }
 
-    /// Returns an error if the caller's deadline has passed or it wants to stop.
+    /// Returns an error if the deadline of the caller has passed, or if the caller wants to stop.
     pub fn wanted(&self) -> Result<(), WaitStop> {
         self.limits.check()
     }

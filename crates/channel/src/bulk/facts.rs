@@ -33,7 +33,7 @@ pub struct Facts {
     pub trusted: Option<String>,
     /// Size of most buffers, in bytes.
     pub size: Option<u64>,
-    /// `true` if each side has a core of its own.
+    /// `true` if each side has its own core.
     pub free_core: bool,
 }
 

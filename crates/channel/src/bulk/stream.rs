@@ -136,7 +136,7 @@ impl StreamReceiver {
                     Ok(()) => {
                         control.await_ready(self.fd.as_fd(), PollFlags::IN).map_err(broken)?;
                     }
-                    // The peer may have written and then died: look once more.
+                    // The peer may have written data before it died, so check once more.
                     Err(stop) => ended = Some(stop),
                 },
                 (Err(errno), _) => return Err(broken(WaitStop::refused(self.call, errno))),

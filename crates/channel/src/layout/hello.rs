@@ -12,8 +12,7 @@ pub enum HelloKind {
     Offer,
     /// First message of a consumer or receiver.
     Ask,
-    /// Reply of the consumer or receiver: it has checked the peer's memory. Carries the descriptor of
-    /// its own.
+    /// Reply of the consumer or receiver: it has checked the peer's memory. Carries the descriptor of its own memory.
     Accept,
     /// Last message of the producer or sender: it has checked the peer's memory.
     Ready,

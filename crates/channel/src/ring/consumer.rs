@@ -115,10 +115,9 @@ impl Consumer {
     }
 
     /// Returns `true` if the producer waits for room, or in
-    /// [`Producer::drained_until`](super::Producer::drained_until), while no message is available. In
-    /// that case neither end makes progress until a held message is dropped. Intended for a consumer
-    /// after a wait that timed out. The result is `false` until the producer has looked twice, so call
-    /// it after each of several waits.
+    /// [`Producer::drained_until`](super::Producer::drained_until), while no message is available. In that case neither
+    /// end makes progress until a held message is dropped. Intended for a consumer after a wait that timed out. The
+    /// result is `false` until the producer has checked twice, so call this function after each of several waits.
     pub fn holds_up(&mut self) -> Result<bool> {
         self.check()?;
         Ok(self.keeper.holds_up() && !self.data(WaitPatience::None)?)
@@ -161,7 +160,7 @@ impl Consumer {
         }
     }
 
-    /// Looks once; if that finds nothing, pauses before the next look. Returns `true` if it found a
+    /// Checks the head once. If there is no new message, pauses before the next check. Returns `true` if it found a
     /// message.
     #[inline(never)]
     fn stays_away(&mut self) -> Result<bool> {

@@ -151,8 +151,8 @@ impl HoldKeeper {
         Held { holding: holding.clone(), at, bytes, skip: 0 }
     }
 
-    /// Returns `true` if the producer waits for room that held messages occupy. Also wakes the producer
-    /// so that it looks again; a later call returns the result.
+    /// Returns `true` if the producer waits for room that held messages occupy. Also wakes the producer, so that it
+    /// checks again. A later call returns the result of that check.
     pub(super) fn holds_up(&self) -> bool {
         let Some(holding) = &self.0 else { return false };
         let Some(mut book) = holding.book() else { return false };
@@ -162,9 +162,9 @@ impl HoldKeeper {
             return false;
         }
         if let Some(publisher) = &mut book.publisher {
-            // The tail is unchanged; this only wakes the producer. PAIRS WITH: the fence in
-            // `announce_sleep`. If we saw the producer's sleep, a later look at its head sees
-            // everything committed before that sleep.
+            // The tail is unchanged; this only wakes the producer. PAIRS WITH: the fence in `announce_sleep`. If this
+            // process saw the producer sleep, a later load of its head sees everything that was committed before that
+            // sleep.
             publisher.publish(tail);
         }
         match book.asked {

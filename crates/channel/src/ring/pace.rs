@@ -1,13 +1,12 @@
-//! Decides how long a consumer that found nothing pauses before it looks again, while messages arrive
-//! quickly.
+//! Decides how long a consumer pauses between two checks for a message, while messages arrive quickly.
 //!
-//! Each look takes the cache line that the producer is about to write. Two ends in lockstep pay a few
-//! cache-line transfers per message. A consumer that pauses briefly finds several messages at once and
-//! pays only once. The best pause is not known in advance, and if the producer waits for replies, any
-//! pause is a loss. Therefore the consumer counts the messages found per look. It lengthens the pause
-//! only while that yields more messages per look, up to [`ENOUGH`].
+//! Each check takes the cache line that the producer is about to write. Two ends in lockstep pay a few cache-line
+//! transfers per message. A consumer that pauses briefly finds several messages at once and pays only once. The best
+//! pause is not known in advance, and if the producer waits for replies, any pause is a loss. Therefore the consumer
+//! counts the messages found per check. It lengthens the pause only while this yields more messages per check, up to
+//! [`ENOUGH`].
 
-/// Number of successful looks between two decisions.
+/// Number of successful checks between two decisions.
 const EPOCH: u64 = 64;
 /// The shortest pause, in spin-loop hints; each longer pause is twice the previous one.
 const SHORTEST: u32 = 8;
@@ -15,9 +14,9 @@ const LONGEST: u32 = 256;
 /// From this pause on, doubling must yield more messages than before. With slow messages, shorter
 /// pauses show no difference.
 const COMPARED_FROM: u32 = 32;
-/// Messages per look above which a longer pause gains little.
+/// Number of messages per check above which a longer pause gains little.
 const ENOUGH: u64 = 16;
-/// Messages per look above which the pause delays messages unnecessarily.
+/// Number of messages per check above which the pause delays messages unnecessarily.
 const MANY: u64 = 64;
 /// Number of epochs before a new attempt after an unsuccessful one; doubled after each failure.
 const REST: u32 = 16;
@@ -25,7 +24,7 @@ const MOST_FAILURES: u32 = 8;
 
 #[derive(Debug, Default)]
 pub(super) struct PollPace {
-    /// Length of the pause before the second look of a wait, in spin-loop hints.
+    /// Length of the pause before the second check of a wait, in spin-loop hints.
     pauses: u32,
     looks: u64,
     /// Messages received before this epoch.
@@ -37,7 +36,7 @@ pub(super) struct PollPace {
 }
 
 impl PollPace {
-    /// Returns the length of the pause after a look that found nothing.
+    /// Returns the length of the pause after a check that found no message.
     #[inline]
     pub fn pauses(&self) -> u32 {
         self.pauses
@@ -58,7 +57,7 @@ impl PollPace {
         let before = std::mem::take(&mut self.before);
         (self.looks, self.from) = (0, received);
         if came <= EPOCH + EPOCH / 4 {
-            // A single message per look: the pause only delays it.
+            // Each check finds a single message, so the pause only delays that message.
             self.pauses = 0;
             self.rest = self.rest.saturating_sub(1);
         } else if self.pauses == 0 {

@@ -40,7 +40,7 @@ fn at_one_mapping(options: &Options, body: impl FnOnce(Producer, Consumer)) {
         options,
     );
     body(producer, consumer);
-    // These own the registrations of both ends, so they are dropped after all users.
+    // The counters own the registrations of both ends, so they are dropped after all users.
     drop((head, tail));
 }
 

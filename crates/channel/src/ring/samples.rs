@@ -17,7 +17,7 @@ impl Consumer {
     /// Like [`Consumer::receive_all`], until `deadline` at the latest; `None` waits without limit.
     pub fn receive_all_until(&mut self, deadline: Option<Instant>) -> Result<Samples<'_>> {
         self.data(WaitPatience::Until(deadline))?;
-        // Include messages that arrived since the last look.
+        // Include messages that arrived since the head was last loaded.
         self.head = head_of(&self.end, self.head, self.tail).map_err(|error| self.broke(error))?;
         Ok(Samples::new(self))
     }

@@ -34,7 +34,7 @@ pub(crate) struct ChannelEnd {
     wait: Wait,
     next_wait: Wait,
     habit: Habit,
-    /// Number of waits that the first look did not end.
+    /// Number of waits that did not end at the first check.
     waits: u64,
     sleeper: Sleeper,
     /// `true` if `futex_waitv` works here.
@@ -146,7 +146,7 @@ impl ChannelEnd {
         let thorough = armed || !self.peer_is_marked();
         match self.gone(thorough) {
             None => Ok(None),
-            // The peer may have committed between the first look and its end.
+            // The peer may have committed something between the first check and its end.
             Some(gone) => look(self)?.map(Some).ok_or(WaitStop::Gone(gone)),
         }
     }
@@ -173,8 +173,8 @@ impl ChannelEnd {
         }
     }
 
-    /// Waits until `look` finds something, the peer is gone and nothing is left, or a limit is reached.
-    /// Only the code for a short wait is inlined here; it completes before the rest would be needed.
+    /// Waits until `look` returns a result, the peer has ended without leaving anything, or a limit is reached. Only
+    /// the code for a short wait is inlined here; it completes before the rest would be needed.
     #[inline]
     pub(crate) fn wait_for<T>(
         &mut self,
@@ -264,9 +264,8 @@ impl ChannelEnd {
         steps::announce_sleep::<AtomicU64>(&own.waiting.0, how, &others.wake.0)
     }
 
-    /// Sleeps once, unless `look` finds something first. The caller looks again, whatever ended the
-    /// sleep. A result is returned rather than looked up again, because a look may consume it (a lock,
-    /// for example).
+    /// Sleeps once, unless `look` returns a result first. The caller checks again, whatever ended the sleep. This
+    /// function returns the result of `look`, because `look` may consume it (a lock, for example).
     fn sleep<T>(
         &mut self,
         limits: WaitLimits,
@@ -276,7 +275,7 @@ impl ChannelEnd {
         // If the kernel will not mark the peer's memory on its death, the link is watched instead.
         let how = if self.futex && alive != 0 { ON_FUTEX } else { ON_LINK };
         let wake = self.announce_sleep(how);
-        // Look after the announcement: news since the last look prevents the sleep.
+        // Check again after the announcement. If something has changed since the last check, this side does not sleep.
         let found = look(self)?;
         let slept = if found.is_some() || self.gone(how == ON_LINK).is_some() {
             Ok(())
@@ -310,12 +309,12 @@ impl ChannelEnd {
         self.peer.words().life() != 0
     }
 
-    /// Returns `true` if futexes alone suffice to sleep until the peer has news or is gone.
+    /// Returns `true` if futexes alone suffice to sleep until the peer writes something or ends.
     pub(crate) fn sleeps_on_futexes(&self) -> bool {
         self.futex && self.peer_is_marked()
     }
 
-    /// Returns `true` if each side has a processor of its own.
+    /// Returns `true` if each side has its own processor.
     pub(crate) fn has_free_core(&self) -> bool {
         !self.alone
     }

@@ -94,8 +94,8 @@ impl Party {
         said.map_err(|error| self.stop_of(error))
     }
 
-    /// Classifies a failed call on the link. A dying process closes its files before its pidfd becomes
-    /// readable, so a death may look like a hang-up. A bulk transfer treats both as a death.
+    /// Classifies a failed call on the link. A dying process closes its files before its pidfd becomes readable, so a
+    /// death can look like a closed link. A bulk transfer treats both as a death.
     fn stop_of(&self, error: Error) -> WaitStop {
         match error {
             Error::Closed { .. } if self.link.peer_has_ended() => WaitStop::Gone(Gone::Died),
@@ -130,7 +130,7 @@ impl Party {
                 return Err(WaitStop::Gone(gone));
             }
             self.limits.check()?;
-            // The peer may have sent a message and then died: look once more.
+            // The peer may have sent a message before it died, so check once more.
             gone = (!self.link.peer_is_alive()).then_some(Gone::Died);
             if gone.is_none() {
                 self.link.await_news(Some(self.limits.left_of(RECHECK)))?;

@@ -14,7 +14,7 @@ pub(crate) const EXIT_GRACE: Duration = Duration::from_millis(5);
 /// the kernel could not read because it was out of memory.
 pub(crate) const RECHECK: Duration = Duration::from_secs(1);
 
-/// Number of looks after which a spinning side asks the kernel; see [`RECHECK`].
+/// Number of checks after which a spinning side asks the kernel; see [`RECHECK`].
 pub(crate) const LOOKS_BEFORE_RECHECK: u32 = 1 << 16;
 
 /// The end of the peer: its process died, or it closed its end.
@@ -24,8 +24,8 @@ pub(crate) enum Gone {
     Closed,
 }
 
-/// Returns how the peer ended, if it is known to have ended. With `thorough` the kernel is asked as
-/// well. This costs system calls, and covers peers whose words cannot show their death.
+/// Returns how the peer ended, if it is known to have ended. If `thorough` is `true`, this function also asks the
+/// kernel. That costs system calls, but detects the death of a peer without valid words.
 #[inline]
 pub(crate) fn gone(theirs: &SideWords, link: &Link, thorough: bool) -> Option<Gone> {
     let has_died = theirs.has_died();

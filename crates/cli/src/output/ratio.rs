@@ -11,7 +11,7 @@ use super::quantity;
 /// Stands for a ratio with an interval that is too wide to be informative.
 pub const NOT_ENOUGH: &str = "not enough data";
 
-/// Cells on each side of a bar's middle. Full length means a factor of two.
+/// Number of characters on each side of the middle of a bar. A bar of full length means a factor of two.
 const HALF: usize = 7;
 
 /// Formats a median in the metric's unit.

@@ -70,7 +70,7 @@ pub fn print_json(value: &impl Serialize) -> Result<(), CommandFailure> {
 }
 
 /// Prints one or several lines on standard error; write errors are ignored. Control characters are escaped, so that
-/// foreign text cannot control the terminal. Text that may contain line breaks of its own must be passed through
+/// foreign text cannot control the terminal. Text that may contain line breaks must be passed through
 /// [`thalweg_core::shown`] first.
 pub fn note(text: &str) {
     note_json(&shown_lines(text).to_string());

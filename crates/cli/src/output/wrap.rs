@@ -2,8 +2,8 @@
 
 use super::table::width;
 
-/// Wraps the text into lines with this indentation, no longer than the terminal is wide. A longer word has a line of
-/// its own.
+/// Wraps the text into lines with this indentation, no longer than the terminal is wide. A longer word has its own
+/// line.
 pub fn wrapped(text: &str, indent: usize) -> String {
     in_columns(text, indent, usize::from(width()))
 }

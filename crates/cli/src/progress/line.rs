@@ -13,7 +13,7 @@ pub fn width() -> usize {
     size.filter(|columns| *columns > 1).map_or(79, |columns| columns - 1)
 }
 
-/// A part of the line. If space is short, the part with the highest `goes` is dropped first.
+/// A part of the line. If the line is too long, the part with the highest `goes` is dropped first.
 struct LinePart {
     text: String,
     goes: u8,

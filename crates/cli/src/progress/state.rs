@@ -1,5 +1,5 @@
-//! The state of a running transfer, and values derived from it: percentage, rates, remaining time. Formatted as a
-//! sentence and as JSON.
+//! The state of a running transfer, and values derived from it: percentage, rates, remaining time. They are formatted
+//! as a sentence and as JSON.
 
 use serde_json::{Value, json};
 use std::{

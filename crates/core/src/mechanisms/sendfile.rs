@@ -38,8 +38,8 @@ static INFO: Info = Info {
 struct SendfileMover<'a> {
     source: End<'a>,
     sink: End<'a>,
-    // sendfile takes no offset for the sink, so a sink addressed by offset is reopened with an
-    // offset of its own.
+    // sendfile takes no offset for the sink. A sink that is addressed by offset is therefore reopened, which gives it a
+    // separate file offset.
     own: Option<OwnedFd>,
 }
 

@@ -52,7 +52,7 @@ pub fn bands(
     profile: Option<&Profile>,
 ) -> Vec<(u64, Arc<Plan>)> {
     let (mut kept, mut all) = (SizeBands::default(), Vec::<(u64, Arc<Plan>)>::new());
-    // If mechanisms take turns, each size is a band of its own.
+    // If mechanisms take turns, each size is a separate band.
     for _ in 0..MOST {
         let plan = kept.at(from, || facts.clone(), request, profile);
         let last = kept.0.pop().map_or(u64::MAX, |(band, _)| *band.end());

@@ -30,7 +30,7 @@ pub struct ReportInput {
 #[derive(Clone, Debug, Default)]
 pub struct FoundResults {
     pub inputs: Vec<ReportInput>,
-    /// Skipped files that looked like results, with the reason.
+    /// Files that looked like results but were skipped, with the reason.
     pub passed_over: Vec<String>,
 }
 

@@ -14,7 +14,7 @@ pub struct Theme {
     pub ink: &'static str,
     /// Secondary text.
     pub faint: &'static str,
-    /// Separator lines; never the only sign.
+    /// Colour of separator lines. They never convey information alone.
     pub line: &'static str,
     /// Links and the focus ring.
     pub link: &'static str,

@@ -26,7 +26,7 @@ pub struct CompareResult {
     pub rounds: usize,
     /// How busy the machine was before.
     pub busy: Option<BusyProcessors>,
-    /// Runs with signs of disturbance; they count nevertheless.
+    /// Disturbed runs, which count nevertheless.
     pub marks: Vec<SampleMark>,
     pub seed: u64,
     pub conditions: Conditions,

@@ -41,8 +41,8 @@ impl Depth {
         sizes
     }
 
-    /// Returns an additional size that needs more time than the preset's default budget, if the budget is ample. It
-    /// is measured last, so the other sizes keep the time they have without it.
+    /// Returns an additional size that needs more time than the preset's default budget, if the budget is ample. This
+    /// size is measured last, so it takes no time from the other sizes.
     pub fn largest(self, ends: &EndPair, budget: Duration) -> Option<u64> {
         const LARGEST: u64 = 1 << 30;
         let is_ample = self == Self::Standard && budget >= AMPLE * self.budget();

@@ -1,8 +1,8 @@
 //! Regret: the extra time of the planner's choice compared with the best mechanism in hindsight.
 //!
 //! The best mechanism is picked on one half of the rounds and scored on the other half; then the halves are swapped.
-//! This way the luck that made it look best does not count against the planner. The loss of one half's best on the
-//! other half is the floor that no choice can beat.
+//! Chance that makes a mechanism look best in one half then does not count as a loss of the planner. The loss of one
+//! half's best on the other half is the floor that no choice can beat.
 
 use serde::Serialize;
 use std::collections::BTreeMap;

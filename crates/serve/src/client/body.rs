@@ -145,7 +145,8 @@ impl ResponseBody<'_> {
         }
     }
 
-    /// Reads the line that starts a chunk. `came`: bytes of the body received before it, for an error.
+    /// Reads the line that starts a chunk. `came` is the number of bytes of the body before this line, for the text of
+    /// an error.
     fn chunk_size(&mut self, came: u64) -> Result<u64, FetchError> {
         loop {
             let unused = self.connection.unused();

@@ -201,7 +201,7 @@ impl FileFetch<'_> {
     /// Sends one request and receives its body. Returns `true` if the file is complete.
     fn once(&mut self) -> Result<bool, FetchError> {
         if self.known.is_none() && self.download.done().bytes() > 0 {
-            // Part of a response without a validator: no other response can be joined to it.
+            // The received part belongs to a response without a validator, so no other response can be joined to it.
             self.restart()?;
         }
         let known = self.known.clone();

@@ -74,7 +74,7 @@ struct ThreadTally {
     report: Report,
 }
 
-/// Smallest number of bytes worth a request of its own.
+/// Smallest number of bytes for which a separate request is sent.
 pub const LEAST: u64 = 1 << 20;
 
 /// The outcome of several connections.

@@ -383,7 +383,7 @@ impl ServeWorker {
         if client.is_some()
             && let Some(most) = self.parts.unsent.and_then(|unsent| unsent.of(count + 1))
         {
-            // Fails if the kernel does not support the limit; then there is no limit.
+            // This fails if the kernel does not support the limit. The connection then has no limit.
             let _ = net::limit_unsent(&socket, most);
         }
         let limit = self.parts.tools.site.limit_each;

@@ -144,8 +144,8 @@ impl Directory {
         }))
     }
 
-    /// Adds an entered directory below `parent`. It counts as one piece of pending work of `parent`. It starts with
-    /// one piece of its own, held by the caller while it lists the entries.
+    /// Adds an entered directory below `parent`. It counts as one piece of pending work of `parent`. The new directory
+    /// starts with one piece of pending work, which the caller holds while it lists the entries.
     pub fn below(run: &CopyRun<'_>, parent: &Arc<Self>, entered: Entered) -> Arc<Self> {
         let Entered { paths, fd, stage, is_new, own, births, may_fail_at_close, .. } = entered;
         parent.expect_one_more();

@@ -15,8 +15,8 @@ use crate::{
     identity::{Id, kind, size},
 };
 
-/// Returns `true` if a regular file has an equal copy, and counts it. Opens neither of them. Returns `false` also for
-/// files that need a closer look.
+/// Returns `true` if a regular file has an equal copy, and counts it. Opens neither of them. Also returns `false` for
+/// files that need further checks.
 pub(crate) fn is_unchanged(worker: &mut CopyWorker<'_>, entry: &CopyEntry<'_>) -> Attempt<bool> {
     let run = worker.run;
     let options = run.options;

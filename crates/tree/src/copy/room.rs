@@ -22,7 +22,7 @@ pub(crate) struct FreeSpace {
     system: FileSystem,
     free: u64,
     needed: AtomicU64,
-    /// The largest file that gives way: it stays until the copy beside it is complete.
+    /// Size of the largest file that is replaced. The old file stays until the new one is complete.
     largest_replaced: AtomicU64,
 }
 

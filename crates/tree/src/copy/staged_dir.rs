@@ -165,7 +165,7 @@ fn claim_new(name_at: NameAt<'_>) -> Attempt<Option<OwnedFd>> {
 }
 
 /// Returns the effective mode of a directory that is created in `stage` with mode `mode`. A default ACL above the
-/// staging directory affects `stage` and the final directory alike.
+/// staging directory affects both `stage` and the final directory.
 pub(crate) fn birth_mode(stage: BorrowedFd<'_>, mode: u32) -> Attempt<u32> {
     let name = unique(c"new");
     mkdirat(stage, &name, Mode::from_raw_mode(mode)).map_err(at_sink("mkdirat"))?;

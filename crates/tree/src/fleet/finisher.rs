@@ -23,7 +23,7 @@ use super::{
 };
 use crate::{Error, Event, Events, Progress, read::fill};
 
-/// Interval between signs of life.
+/// Interval at which the finisher writes its sign of life.
 const PULSE: Duration = Duration::from_secs(1);
 /// Time without a sign of life after which the finisher counts as dead. It is measured by the clock of the waiting
 /// worker, so clocks need not be synchronized.

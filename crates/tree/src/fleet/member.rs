@@ -34,8 +34,8 @@ pub enum Duty {
 #[derive(Clone, Debug)]
 pub struct Member {
     /// The number of the worker, from 0. Two workers with one number repeat each other's tasks, which is harmless.
-    /// Number 0 creates the plan. A worker with a number of `size` or more has no tasks of its own and helps the
-    /// others.
+    /// Number 0 creates the plan. A worker with a number of `size` or more has no own tasks and does tasks of other
+    /// workers.
     pub rank: u32,
     /// Number of workers. If fewer are running, the copy only takes longer.
     pub size: u32,

@@ -20,8 +20,8 @@ pub(crate) struct WorkerName {
     pub host: String,
     pub pid: u32,
     pub rank: u32,
-    // Start time, or the number that the caller chose. It makes the name unique, because process IDs are reused, in
-    // containers always from the first ones on. It is never compared with a clock.
+    // Start time, or the number that the caller chose. It makes the name unique, because process IDs are reused. In a
+    // container, they always start at the lowest numbers. It is never compared with a clock.
     began: u64,
 }
 

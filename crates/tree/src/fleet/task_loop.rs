@@ -174,8 +174,8 @@ impl<'m> TaskLoop<'m> {
             return None;
         }
         let mut shared = self.shared();
-        // The worker's own tasks need a look at the journals only at intervals. Before it takes a task of another
-        // worker, it must check that the task is still open.
+        // While the worker does its own tasks, it reads the journals only at intervals. Before it takes a task of
+        // another worker, it must check that the task is still open.
         if shared.share.helps() || shared.looked.elapsed() >= CANCEL_CHECK {
             // If a journal cannot be read now, some tasks are only done twice.
             let _ = shared.journals.refresh(self.place.fd.as_fd(), &self.plan.index);

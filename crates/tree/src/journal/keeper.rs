@@ -96,8 +96,8 @@ impl<D: std::os::fd::AsFd> JournalKeeper<D> {
         Some((file, least.max((there as usize).min(MOST))))
     }
 
-    /// Removes the journal. It must not exist beside bytes that it does not describe, nor when other processes may
-    /// use the name of the partial file.
+    /// Removes the journal. The journal must not exist beside bytes that it does not describe, or while other processes
+    /// may use the name of the partial file.
     pub fn forget(&mut self) -> Result<(), Errno> {
         self.file = None;
         if self.exists {

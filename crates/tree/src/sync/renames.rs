@@ -42,7 +42,7 @@ pub(super) struct RenameCandidates {
 #[derive(Debug)]
 struct FoundCandidates {
     beneath: Beneath<OwnedFd>,
-    /// Each file is offered once: two links to one file would be one file.
+    /// Each file is offered only once, because two links to it would be one file.
     files: Mutex<HashMap<FileKey, Vec<RenamedFile>>>,
 }
 

@@ -275,7 +275,7 @@ fn twins(
     }))
 }
 
-/// Opens the directory that keeps entries. It must lie neither in a source nor be the destination.
+/// Opens the directory that keeps entries. The directory must not be inside a source, and must not be the destination.
 fn open_kept(
     path: &Path,
     names: &LocalNames,

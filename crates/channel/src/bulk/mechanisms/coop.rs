@@ -216,8 +216,8 @@ impl Incoming for CoopReceiver {
             Ok(()) => self.page.u64(TAKEN).load(Ordering::Acquire) & 0xffff_ffff,
             Err(_) => 0,
         };
-        // The sender may write to `into` until it has finished or ended. This function must not return
-        // before that, whatever else happens.
+        // The sender may write to `into` until it has finished or ended. This function must not return before the
+        // sender has finished or ended, whatever else happens.
         let finished = loop {
             match control.hear() {
                 Err(WaitStop::Interrupted | WaitStop::Late) if control.link().peer_is_alive() => {

@@ -51,8 +51,8 @@ pub(crate) struct Habit {
 }
 
 impl Habit {
-    /// Returns how the next wait polls and sleeps, after a sleep from `begin` to `end`. `waits` counts
-    /// the waits that did not succeed at the first look.
+    /// Returns how the next wait polls and sleeps, after a sleep from `begin` to `end`. `waits` counts the waits that
+    /// did not succeed at the first check.
     pub fn after_sleep(&mut self, wait: Wait, begin: Instant, end: Instant, waits: u64) -> Wait {
         let Wait::Hybrid { spin } = wait else { return wait };
         if self.phase.looks() {

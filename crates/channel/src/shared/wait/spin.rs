@@ -7,8 +7,7 @@ use rustix::process::Pid;
 use rustix::thread::{CpuSet, sched_getaffinity};
 use std::time::{Duration, Instant};
 
-/// Number of looks between two checks of the clock and of the peer's state, which cost more than
-/// reading the data word.
+/// Number of reads of the data word between two checks of the clock and of the peer's state, which cost more.
 const STRIDE: u32 = 64;
 
 /// Returns `true` if this process and the peer share a single processor, so the peer runs only when
@@ -33,7 +32,7 @@ fn is_one(ours: &CpuSet, theirs: &CpuSet) -> bool {
     (0..CpuSet::MAX_CPU).filter(either).count() <= 1
 }
 
-/// Next action after a look that found nothing.
+/// Next action after a check without a result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SpinTurn {
     /// Look at the data again.

@@ -2,10 +2,10 @@
 //! transfer run them on the words in shared memory. The tests run them under loom, which tries every
 //! order.
 //!
-//! Two words matter: a cursor (or any other word that the peer waits for), written by the publisher,
-//! and `waiting`, written by the sleeper. Each side writes its own word, executes a full fence, and
-//! reads the other word. At least one side then sees the other's write. Therefore either the sleeper
-//! finds the news or the publisher finds the sleeper.
+//! Two words matter: a cursor (or any other word that the peer waits for), written by the publisher, and `waiting`,
+//! written by the sleeper. Each side writes its own word, executes a full fence, and reads the other word. At least one
+//! side then sees the other's write. Therefore either the sleeper sees the published value, or the publisher sees that
+//! the other side sleeps.
 
 use std::sync::atomic::Ordering;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
@@ -114,8 +114,8 @@ impl Sleeper {
     }
 }
 
-/// First half of going to sleep: announces the sleep and returns the value of the peer's `wake` word to
-/// sleep on. The caller must look for news once more before it sleeps.
+/// First half of going to sleep: announces the sleep and returns the value of the peer's `wake` word to sleep on. The
+/// caller must check the published words once more before it sleeps.
 pub(crate) fn announce_sleep<C: Cursor>(
     own_waiting: &impl WaitWord,
     how: u32,

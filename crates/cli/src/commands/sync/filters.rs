@@ -13,7 +13,7 @@ use thalweg_tree::{ExcludePatterns, FileLimits, Filter};
 
 use crate::{commands::copy::ListFile, exit::CommandFailure};
 
-/// The combined meaning of all these flags.
+/// The result of all filter options.
 #[derive(Debug, Default)]
 pub struct SelectionArgs {
     rules: Vec<SelectionRule>,

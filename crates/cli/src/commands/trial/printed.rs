@@ -178,7 +178,7 @@ fn whole(bytes: u64) -> String {
     quantity::bytes(bytes).replace(".0", "")
 }
 
-/// Wraps words into lines of at most 80 columns. A longer word has a line of its own.
+/// Wraps words into lines of at most 80 columns. A longer word has its own line.
 fn wrapped(words: &str) -> String {
     let (mut text, mut column) = (String::new(), 0);
     for word in words.split_whitespace() {

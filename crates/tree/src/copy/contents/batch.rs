@@ -45,7 +45,7 @@ pub(crate) fn may_wait(
         && !has_links
 }
 
-/// Queues a file to wait for its name. Returns `false` if it cannot wait.
+/// Queues a file that gets its name after the next sync. Returns `false` if it cannot wait.
 pub(crate) fn let_wait(
     worker: &mut CopyWorker<'_>,
     entry: &CopyEntry<'_>,

@@ -68,7 +68,7 @@ enum DestinationEntry {
 }
 
 impl Conflict<'_> {
-    /// Looks at the name, and follows a link there if the copy goes through it.
+    /// Examines the entry with this name. If the entry is a link and the copy writes through it, follows the link.
     fn find(&self) -> Attempt<DestinationEntry> {
         let (NameAt { dir, name }, options) = (self.here, self.run.options);
         let look = |flags| statat(dir, name, flags);
