@@ -109,7 +109,7 @@ pub unsafe extern "C" fn tw_broadcast_push(
     })
 }
 
-/// Reports one departed subscriber per call; the status is the reason.
+/// Reports one departed subscriber per call. The returned status is the reason why it departed.
 ///
 /// # Safety
 /// The pointers must satisfy the header's requirements.

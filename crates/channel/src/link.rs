@@ -124,7 +124,7 @@ impl Link {
         if kind != rustix::net::SocketType::SEQPACKET {
             return Err(Error::System { call: "SOCK_SEQPACKET", errno: Errno::INVAL });
         }
-        // Must precede the first message. If it fails, the peer is the process of `SO_PEERCRED`.
+        // This must precede the first message. If it fails, the peer is the process of `SO_PEERCRED`.
         let _ = peer::pass_credentials(&socket);
         let peer = Peer::of(&socket)?;
         let wanted = match admit {

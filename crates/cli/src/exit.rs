@@ -28,7 +28,7 @@ pub enum Exit {
     Failed,
     /// The command line is invalid.
     Usage,
-    /// Not everything was done, and the same command with `--resume` continues; or a source changed while it was
+    /// The command is incomplete, and the same command with `--resume` continues. Or a source changed while it was
     /// copied.
     Incomplete,
     /// The machine does not support the request.

@@ -12,7 +12,7 @@ pub enum Side {
     Sink,
     /// The call uses both endpoints and does not report which of them failed.
     Either,
-    /// Neither: a pipe, a ring or a mapping of the mechanism.
+    /// Neither of the two, but a pipe, a ring or a mapping of the mechanism.
     Own,
 }
 

@@ -84,8 +84,8 @@ impl PipelinePiece {
 
 impl<'a> UringPipeline<'a> {
     /// Creates as many lanes as the knob `depth` sets, with buffers of the size that the knob `buffer` sets. Neither
-    /// exceeds the need of `amount`, as the ring makes all buffers resident. Every offset and length of the calls is a
-    /// multiple of `grain` if those of the jobs are.
+    /// number exceeds the need of `amount`, because the ring makes all buffers resident. Every offset and length of the
+    /// calls is a multiple of `grain` if those of the jobs are.
     pub fn new(
         info: &'static Info,
         tuning: &Tuning,

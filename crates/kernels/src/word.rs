@@ -171,7 +171,8 @@ mod arm {
 
 /// Reads `N <= 4` words from `src + at`.
 ///
-/// Not in a loop: until the compiler unrolls a loop, its array is in memory, and then it stays there.
+/// This is not a loop, because the array of a loop is in memory until the compiler unrolls the loop, and then it stays
+/// there.
 ///
 /// # Safety
 /// All of them are readable.

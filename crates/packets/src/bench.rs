@@ -175,7 +175,7 @@ pub fn table(names: &[String], setting: &BenchSetting, rounds: u32) -> Result<()
     }
     let mut ports = Ports::new(setting);
     for choice in &choices {
-        // Warms everything up. Also ensures that no kernel is measured that delivers wrong bytes.
+        // Warms everything up. Also checks the bytes, so that no kernel is measured that delivers wrong bytes.
         let checked = ports.run(*choice, setting, true);
         checked.map_err(|wrong| format!("{}: {wrong}", choice.name()))?;
     }

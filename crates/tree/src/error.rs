@@ -212,9 +212,9 @@ pub(crate) enum CopyFailure {
     LeftDiffering,
     /// A walk met the destination directory of a source inside that source. Contains the source and the destination.
     IntoItself(PathBuf, PathBuf),
-    /// Not a failure of this file: the copy is being stopped.
+    /// This is not a failure of this file, because the whole copy is being stopped.
     Cancelled,
-    /// Not a failure yet: the file replaces a directory that a sync removes later.
+    /// This is not a failure yet, because the file replaces a directory that a sync removes later.
     Deferred,
 }
 

@@ -90,8 +90,8 @@ impl RemoteStage {
     }
 
     /// Renames the directory to its final name, which must be free. Before that, its attributes are set and it is
-    /// synced as requested. `whole`: its file system, if one call can sync it; it must have been opened before
-    /// anything was written. If that sync fails, the staging directory is removed.
+    /// synced as requested. `whole` is the file system of the tree, if one call can sync it. It must have been opened
+    /// before anything was written. If that sync fails, the staging directory is removed.
     pub fn publish(
         self,
         attributes: &EntryAttributes,

@@ -372,8 +372,8 @@ impl BulkControl {
         }
     }
 
-    /// Waits until all threads of the peer have ended, so that it writes nothing any more. The kernel
-    /// marks the death earlier than that.
+    /// Waits until all threads of the peer have ended, so that the peer cannot write any more. The kernel marks the
+    /// death earlier than that.
     pub fn outlive(&self) {
         while !self.link().peer_has_ended() && !self.peer_has_hung_up() {
             self.link().await_end(RECHECK);

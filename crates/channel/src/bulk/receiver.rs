@@ -100,11 +100,11 @@ impl Receiver {
         self.recv_into_until(into, None)
     }
 
-    /// Like [`Receiver::recv_into`], until `deadline` at the latest; `None` waits without limit.
-    /// [`Error::Timeout`] before a buffer has begun loses nothing. A buffer in progress is aborted: the
-    /// sender is notified, and the next call returns [`Error::Closed`]. While the sender itself writes
-    /// to `into` (mechanism `coop`), the call returns only when the sender has stopped or ended. A
-    /// timeout does not imply a fault of the sender, which may be slow or stopped.
+    /// Like [`Receiver::recv_into`], until `deadline` at the latest; `None` waits without limit. If [`Error::Timeout`]
+    /// occurs before a buffer has begun, no data is lost. A buffer in progress is aborted: the sender is notified, and
+    /// the next call returns [`Error::Closed`]. While the sender itself writes to `into` (mechanism `coop`), the call
+    /// returns only when the sender has stopped or ended. A timeout does not imply a fault of the sender, which may be
+    /// slow or stopped.
     pub fn recv_into_until(&mut self, into: &mut [u8], deadline: Option<Instant>) -> Result<usize> {
         loop {
             let len = self.next_len_until(deadline)?.ok_or(Error::Closed { delivered: 0 })?;
@@ -197,7 +197,7 @@ impl Receiver {
     fn settle(&mut self, outcome: std::result::Result<(), Broken>) -> Result<bool> {
         let control = &mut self.meeting.control;
         let Err(Broken { delivered, stop }) = outcome else {
-            // If the sender has died, nothing is lost; the next call detects it.
+            // If the sender has died, this buffer is complete nevertheless, and the next call detects the death.
             let _ = control.tell(Note::new(Say::Done, &[]));
             return Ok(true);
         };

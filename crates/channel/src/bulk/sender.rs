@@ -150,8 +150,7 @@ impl Sender {
         self.meeting.control.close();
     }
 
-    /// Ends the transfer: the receiver learns that nothing is missing. Dropping a sender does so as
-    /// well.
+    /// Ends the transfer. The receiver then knows that it has received everything. Dropping a sender does so as well.
     pub fn finish(self) {
         drop(self);
     }

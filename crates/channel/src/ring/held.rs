@@ -1,6 +1,5 @@
-//! Messages that a consumer keeps while it receives others, and gives back in any order, from any
-//! thread. A consumer that never holds a message has no extra cost: it publishes its tail itself until
-//! then.
+//! Messages that a consumer keeps while it receives others, and gives back in any order, from any thread. A consumer
+//! that never holds a message has no extra cost, because it publishes its tail itself until its first hold.
 
 use crate::error::{Error, Result};
 use crate::shared::end::ChannelEnd;

@@ -11,8 +11,8 @@ const EPOCH: u64 = 64;
 /// The shortest pause, in spin-loop hints; each longer pause is twice the previous one.
 const SHORTEST: u32 = 8;
 const LONGEST: u32 = 256;
-/// From this pause on, doubling must yield more messages than before. With slow messages, shorter
-/// pauses show no difference.
+/// From this pause on, doubling must yield more messages than before. If messages are slow, shorter pauses make no
+/// measurable difference.
 const COMPARED_FROM: u32 = 32;
 /// Number of messages per check above which a longer pause gains little.
 const ENOUGH: u64 = 16;

@@ -151,8 +151,8 @@ impl ChannelEnd {
         }
     }
 
-    /// Returns `true` if a waiting end may leave the peer's words alone for a moment. Only ends that
-    /// spin first and sleep later do so.
+    /// Returns `true` if a waiting end may stop reading the peer's words for a moment. Only ends that spin first and
+    /// sleep later do so.
     pub(crate) fn steps_back(&self, patience: WaitPatience) -> bool {
         let waits = matches!(patience, WaitPatience::Until(_)) && !self.armed;
         waits && !self.alone && matches!(self.next_wait, Wait::Hybrid { spin } if !spin.is_zero())

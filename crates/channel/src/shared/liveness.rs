@@ -9,9 +9,9 @@ use std::time::Duration;
 /// keep a dead process around for long. This time does not delay the detection of the death.
 pub(crate) const EXIT_GRACE: Duration = Duration::from_millis(5);
 
-/// Interval after which a waiting side also asks the kernel if the peer lives. For an honest peer it
-/// limits nothing, because the kernel marks its word. It detects a peer that lies, or whose robust list
-/// the kernel could not read because it was out of memory.
+/// Interval after which a waiting side also asks the kernel if the peer lives. For an honest peer this limit is not
+/// needed, because the kernel marks its word. It detects a peer that lies, or whose robust list the kernel could not
+/// read because it was out of memory.
 pub(crate) const RECHECK: Duration = Duration::from_secs(1);
 
 /// Number of checks after which a spinning side asks the kernel; see [`RECHECK`].

@@ -23,7 +23,7 @@ pub enum Wait {
 }
 
 impl Wait {
-    /// Polls for about as long as a sleep and a wake-up take. Then polling first costs at most twice as
+    /// Polls for about as long as a sleep and a wake-up take. With this limit, polling first costs at most twice as
     /// much as the better choice. If both ends share a single processor, neither polls.
     pub const HYBRID: Self = Self::Hybrid { spin: Duration::from_micros(50) };
 }

@@ -28,7 +28,7 @@ impl Counting {
         Self { sources, options, begun: false, stop: Arc::default() }
     }
 
-    /// Creates an empty count: the share of one worker among several is unknown beforehand.
+    /// Creates an empty count, for a worker of a sharded copy, which cannot know its share beforehand.
     pub fn none() -> Self {
         let (sources, options) = (Vec::new(), CopyOptions::default());
         Self { sources, options, begun: true, stop: Arc::default() }

@@ -173,7 +173,7 @@ mod tests {
                     let made = Plan::make(&facts, &request, Some(&profile));
                     prop_assert_eq!(ladder(&kept), ladder(&made), "{} in round {}", len, round);
                 }
-                // Then the sizes at which one band ends and the next begins.
+                // After the first pass, the sizes at which one band ends and the next begins are examined.
                 sizes = edges(&bands);
             }
         }

@@ -96,7 +96,7 @@ fn arm_of(
     };
     let gb = |sample: &Sample| (sample.bytes.max(1)) as f64 / 1e9;
     let mut taken = runs.iter().flat_map(|run| &run.taken.samples).map(|taken| &taken.sample);
-    // One observation of shared memory is conclusive, even if other sessions did not see it.
+    // A single observation of shared memory is conclusive, even if other sessions did not observe any.
     let aliases: Vec<&String> = runs.iter().filter_map(|run| run.alias.as_ref()).collect();
     let shared = aliases.iter().find(|alias| **alias == "shared");
     Some(ArmResult {

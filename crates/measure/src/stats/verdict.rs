@@ -40,7 +40,7 @@ pub fn verdict(ratio: &Ratio, noise: f64) -> RatioVerdict {
     }
 }
 
-/// An interval wider than this factor that leaves a question open counts as no information.
+/// If an interval decides nothing and is wider than this factor, it counts as no information.
 const WIDEST: f64 = 10.0;
 
 /// Returns `true` if the interval of a ratio is too wide to be informative. Callers first check whether it answers

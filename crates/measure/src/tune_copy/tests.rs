@@ -1,4 +1,4 @@
-//! Small real runs. How fast anything is stays out of them.
+//! Small real runs. They assert nothing about speed.
 
 use super::{file::tune_file, *};
 use std::{

@@ -170,7 +170,7 @@ impl dyn Arena + '_ {
     }
 
     /// Sets the transfers per sample to those of the reference, or to more if the samples would be too short.
-    /// Otherwise, next to a reference that moves every byte, a mechanism that moves none has samples of a single
+    /// Otherwise, if the reference moves every byte and a mechanism moves none, a sample of that mechanism is a single
     /// call, and any disturbance decides the comparison.
     pub fn fill(&self, arm: &mut SampledArm<'_>, sample: Duration, transfers: u64) {
         arm.repeats = transfers as u32;

@@ -234,8 +234,8 @@ impl<'c> FileCopy<'c, '_> {
     /// refuses.
     fn apply_attributes(&self, file: &Prepared<'_>) {
         if file.inherits_acl {
-            // Not done before the bytes are written: the ACL of the old file may let other users read and write the
-            // new one.
+            // This is not done before the bytes are written, because the ACL of the old file may let other users read
+            // and write the new one.
             attributes::inherit(file.name_at, file.sink.fd().as_fd());
         }
         if self.existing().is_some_and(Existing::is_special) {

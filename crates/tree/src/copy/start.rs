@@ -146,7 +146,8 @@ fn prepare_walk(run: &mut CopyRun<'_>, base: BorrowedFd<'_>, wanted: usize) -> u
     let has_room = most > FEWEST_DIRECTORIES;
     let is_synced = run.options.fsync != Fsync::Never && !run.options.dry_run && has_room;
     run.whole = is_synced.then(|| WholeSync::of(base)).flatten();
-    // A file that waits holds open itself and possibly its directory. Half of the descriptors stay reserved for the walk.
+    // Each waiting file keeps itself open, and possibly its directory. Half of the descriptors stay reserved for the
+    // walk.
     run.most_waiting = (most / enough.max(1) / 4).min(MOST_WAITING);
     run.kept = Some(DirectoryCache::new(most - 2 * enough * run.most_waiting));
     enough

@@ -1,9 +1,9 @@
 //! Completes a tree after all its tasks are done. One worker does this. If it fails, another worker can start over.
 //!
 //! First every source file is checked: a file that changed since the survey is removed from the tree and reported.
-//! Large files get their names. Then an ordinary copy with `resume` runs over the tree: it finds the files that the
-//! tasks copied, and copies everything else. All files that it finds are complete, because no file in the tree has
-//! its final name before it is complete.
+//! Large files get their names. Then an ordinary copy with `resume` processes the tree. It skips the files that the
+//! tasks copied, and copies everything else. All files that it finds are complete, because no file in the tree has its
+//! final name before it is complete.
 
 use rustix::fs::{AtFlags, FileType, OFlags, Stat, fstat, futimens, openat, statat};
 use std::{

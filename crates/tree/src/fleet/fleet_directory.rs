@@ -46,7 +46,7 @@ pub(crate) const EPOCH: &CStr = c"epoch";
 /// The destination is full: all workers stop.
 pub(crate) const FULL: &CStr = c"full";
 /// A sync failed although the caller requested `--fsync`. The kernel may have dropped bytes of any task, so the next
-/// fleet starts from nothing.
+/// fleet copies everything again.
 pub(crate) const SYNC_FAILED: &CStr = c"sync-failed";
 /// The finisher holds the lock of this file.
 pub(crate) const FINISHER: &CStr = c"finisher";
@@ -251,8 +251,8 @@ impl FleetDirectory {
         };
         renamed.map_err(failed("renameat2"))?;
         if sync && let Err(error) = sync_directory(self.above.as_fd(), self.tree.as_fd()) {
-            // The name may be lost, and a second sync need not report that. Neither this tree nor this fleet can be
-            // trusted.
+            // The name may be lost, and a second sync need not report that. Therefore neither the tree nor this fleet
+            // is trusted.
             let _ = io::rename_new(&self.above, &*self.name, &self.fd, TREE);
             let _ = self.flag(SYNC_FAILED);
             return Err(failed(error.call)(error.errno));

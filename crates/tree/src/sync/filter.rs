@@ -113,7 +113,7 @@ impl Filter for DirectoryFilter {
         }
         let mut directory = path.parent();
         while let Some(here) = directory {
-            // An unreadable file may exclude anything: the entries of its directory stay as they are.
+            // An unreadable file may exclude any entry, so no entry of its directory is changed.
             let Some(patterns) = self.patterns(here) else { return true };
             let below = path.strip_prefix(here).unwrap_or(path);
             if let Some(decision) = patterns.decide(below, is_directory) {

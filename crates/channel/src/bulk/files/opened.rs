@@ -27,7 +27,7 @@ impl FromOpen {
 /// Reason why a file was not copied from an open one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NotMoved {
-    /// Not possible, and no bytes were copied: the sender has to send them.
+    /// The copy is not possible, and no bytes were copied. The sender has to send them.
     Refused(String),
     /// The file cannot be received at all.
     Failed(String),

@@ -129,7 +129,7 @@ impl Mechanism for Coop {
 impl Outgoing for CoopSender {
     fn agreed(&mut self, parcel: Parcel, ends: &TransferEnds) -> Result<(), Unfit> {
         readable(ends)?;
-        // Writes the word's current value: this changes nothing, and shows that writing is allowed.
+        // Writes the current value of the word. This does not change the word, but shows that writing is allowed.
         let (at, word) = (parcel.word(0), parcel.word(1));
         // SAFETY: The peer keeps this word for this purpose, and reads it only as an atomic.
         let answer = unsafe { remote::write(self.pid, at, &word.to_ne_bytes()) };
@@ -151,7 +151,7 @@ impl Outgoing for CoopSender {
                 break;
             }
         }
-        // Sent even after a failure: the receiver waits until nothing writes to its memory any more.
+        // This note is sent even after a failure, because the receiver waits until no process writes to its memory.
         control.tell(Note::new(Say::Finished, &[failed as u64]))?;
         control.expect(Say::Done).map(drop)
     }

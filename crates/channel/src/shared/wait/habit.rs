@@ -62,7 +62,7 @@ impl Habit {
             self.in_vain =
                 if is_short { 0 } else { (self.in_vain + 1).min(LONG_SLEEPS * HALVINGS) };
         }
-        // A long pause between messages says nothing about either variant, so the time is capped.
+        // A long pause between messages shows no difference between the variants, so the time is capped.
         let since =
             self.last.map_or(Duration::ZERO, |last| end - last).min(spin.saturating_mul(16));
         (self.last, self.time, self.sleeps) = (Some(end), self.time + since, self.sleeps + 1);

@@ -99,7 +99,7 @@ fn add_counts(line: &mut String, report: &TreeReport) {
 
 /// Returns text such as `, otherwise by read-write`.
 fn others(report: &TreeReport, main: &MechanismShare) -> String {
-    // A mechanism that was tried and moved nothing is reported as a fallback only.
+    // If a mechanism was tried but moved no bytes, it is reported only as a fallback.
     let movers = report.shares.iter().filter(|share| share.bytes > 0);
     let names = movers.map(|share| share.mechanism);
     let mut names: Vec<&str> = names.filter(|name| *name != main.mechanism).collect();

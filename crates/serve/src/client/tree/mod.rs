@@ -1,5 +1,6 @@
 //! Fetches a whole directory from a server that lists it. The list comes first and must be valid as a whole. Then
-//! follow the directories, the files and links over several connections, and finally the directories' own attributes.
+//! thalweg creates the directories, fetches files and links over several connections, and finally sets the attributes
+//! of the directories.
 //!
 //! A directory that does not exist is built in a staging directory and renamed when it is complete. Nothing is
 //! removed unless an entry of the list replaces it, and no name of the list leads out of the directory.

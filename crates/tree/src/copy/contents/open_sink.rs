@@ -73,7 +73,7 @@ pub(crate) fn open_sink<'a>(
 ) -> Attempt<DestinationFile<'a>> {
     let SinkRequest { name_at, target, there, mode, is_single, source } = *request;
     let options = worker.run.options;
-    // Opening a pipe for reading too would not wait for a reader, and the written bytes would be lost.
+    // If a pipe were opened for reading too, the call would not wait for a reader, and the written bytes would be lost.
     let reads = options.verify.is_some() && there.is_none_or(Existing::can_be_read_again);
     let access = if reads { OFlags::RDWR } else { OFlags::WRONLY };
     match target {

@@ -370,7 +370,7 @@ fn update_attributes(
 }
 
 /// Applies attributes to a file that an earlier run wrote, because that copy may have been killed before they were
-/// complete. A different access time alone is no reason, since the source may have been read in the meantime.
+/// complete. A different access time alone is not a reason, because the source may have been read since then.
 fn apply_attributes_again(
     worker: &CopyWorker<'_>,
     entry: &CopyEntry<'_>,

@@ -1,7 +1,7 @@
 //! Measures whether small files are copied faster by read and write or by a mechanism that keeps the bytes in the
 //! kernel. A profile cannot contain this, because the cost of opening both files is part of it. Files of the copy
-//! itself are timed, with both methods by turns. Then the general selection rule decides for files of about that
-//! size. If files can be cloned, nothing is timed.
+//! itself are timed, and both methods alternate. Then the general selection rule decides for files of about that size.
+//! If files can be cloned, nothing is timed.
 //!
 //! Nothing is stored for the next run: a new measurement only means that a few hundred files are copied by the slower
 //! method.

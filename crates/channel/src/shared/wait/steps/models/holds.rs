@@ -41,7 +41,7 @@ impl ModelHolding {
 
 /// Fills both slots, then runs `meanwhile` concurrently with a producer that needs both again.
 fn full_and_held(meanwhile: impl Fn(&Arc<ModelWords>, &Arc<ModelHolding>) + Send + Sync + 'static) {
-    // With three threads, one more preemption takes a hundred times as long.
+    // For three threads, a model with one more preemption runs a hundred times as long.
     model_of(2, move || {
         let shared = ModelWords::new();
         let mut filler = Sleeper::default();
