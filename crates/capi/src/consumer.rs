@@ -132,7 +132,7 @@ pub unsafe extern "C" fn tw_consumer_held(
         let messages = handle::result(messages, "number", 0)?;
         let is_waited_for = handle::result(is_waited_for, "answer", 0)?;
         let ask = |end: &mut ConsumerEnd| {
-            // The reader is not kept.
+            // The borrow of the reader ends with this closure.
             let consumer = end.lender.idle()?;
             (*messages, *is_waited_for) = (consumer.held(), consumer.holds_up()?.into());
             Ok(())
@@ -212,7 +212,7 @@ pub unsafe extern "C" fn tw_consumer_arm(
 ) -> TwStatus {
     guarded!(error, {
         let is_armed = handle::result(is_armed, "answer", 0)?;
-        // The reader is not kept.
+        // The borrow of the reader ends with this closure.
         let arm = |end: &mut ConsumerEnd| Ok(end.lender.idle()?.arm()?);
         *is_armed = handle::with(consumer, "consumer", arm)?.into();
         Ok(())

@@ -216,8 +216,8 @@ pub fn credentials(socket: impl AsFd) -> Result<Credentials, Errno> {
     Ok(Credentials { pid: told.pid.max(0) as u32, uid: told.uid, gid: told.gid })
 }
 
-/// Returns a pidfd of the peer. `SO_PEERPIDFD` (Linux 6.5) is safe against reuse of the pid. On older kernels,
-/// `pidfd_open(2)` is used, which is not. ESRCH if the peer has ended.
+/// Returns a pidfd of the peer. `SO_PEERPIDFD` (Linux 6.5) is safe against reuse of the pid. On older kernels, this
+/// function uses `pidfd_open(2)`, which is not safe against it. ESRCH if the peer has ended.
 pub fn pidfd(socket: impl AsFd) -> Result<OwnedFd, Errno> {
     let raw = socket.as_fd().as_raw_fd();
     let mut fd: libc::c_int = -1;

@@ -34,7 +34,7 @@ pub fn tinted(words: &str, tint: Tint, color: bool) -> String {
 pub enum Tint {
     /// The statement is false.
     Red = 31,
-    /// The statement is true.
+    /// For a statement that is true.
     Green = 32,
     /// The result is unknown.
     Yellow = 33,

@@ -77,8 +77,8 @@ pub struct ProbeResult {
     /// The index of the check in the claim as it was run, from 0, in the order as published, wider, flips.
     pub check: usize,
     pub probe: String,
-    /// The parameters of the probe. A later version of the study finds the result by them. Results of earlier
-    /// versions lack this field and are found by `check`.
+    /// The parameters of the probe. A later version of the study uses them to find the result. Results of earlier
+    /// versions lack this field, and `check` is used to find them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub with: Option<toml::Table>,
     /// One entry for each session.

@@ -42,7 +42,7 @@ impl PathQueue {
         Some(path)
     }
 
-    /// Returns its memory, in bytes.
+    /// Returns the memory of the queue, in bytes.
     pub fn held(&self) -> u64 {
         self.bytes.capacity() as u64
     }

@@ -1,4 +1,5 @@
-//! Counts the memory of answers that wait for their clients. If it is too much, those that have waited longest release theirs.
+//! Counts the memory of answers that wait for their clients. If this memory exceeds the limit, the answers that have
+//! waited longest release their memory.
 
 use std::collections::{HashMap, VecDeque};
 
