@@ -169,8 +169,8 @@ impl SavedProfile {
     }
 }
 
-/// Returns `false` for a profile below a home directory that this user may not enter, or that is not a directory. In
-/// this case there is no sign that a profile exists.
+/// Returns `false` for a profile below a home directory that this user may not enter, or that is not a directory. Such
+/// a path does not show whether a profile exists.
 fn is_expected(path: &Path) -> bool {
     env::var_os("THALWEG_PROFILE").is_some() || fs::symlink_metadata(path).is_ok()
 }

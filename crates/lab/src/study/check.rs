@@ -38,7 +38,7 @@ impl StudyFile {
         }
         if !is_id(&self.id) {
             return Err(format!(
-                "id = {:?}: an id consists of lower-case letters, digits and -",
+                "id = {:?}: an id consists of lower-case letters, digits and -, and is not 'all'",
                 self.id
             ));
         }

@@ -113,7 +113,7 @@ mod tests {
         assert_eq!(kept(&sinks), Ok(()));
         for at in [2, 4, 10, 17] {
             sinks[at] = 0;
-            assert!(kept(&sinks).unwrap_err().contains("it: bytes beside"), "{at}");
+            assert!(kept(&sinks).unwrap_err().contains("it: bytes outside"), "{at}");
             sinks[at] = SPOILT;
         }
     }

@@ -136,7 +136,8 @@ mod tests {
         ring.verify().unwrap();
         let (slot, number) = (ring.at - 1, ring.count - 1);
         let start = slot * ring.stride;
-        for (at, what) in [(0, "header"), (HEADER + 99, "packet"), (HEADER + 100, "behind")] {
+        for (at, what) in [(0, "header"), (HEADER + 99, "packet"), (HEADER + 100, "after a packet")]
+        {
             ring.filled[start + at] ^= 1;
             assert!(ring.look(slot, number).unwrap_err().contains(what));
             ring.filled[start + at] ^= 1;

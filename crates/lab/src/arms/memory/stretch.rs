@@ -155,7 +155,7 @@ mod tests {
         stretch.verify().unwrap();
         let start = stretch.lead + stretch.stride;
         for (at, what) in
-            [(start + 50, "does not hold"), (start - 1, "beside"), (start + 100, "beside")]
+            [(start + 50, "wrong contents"), (start - 1, "outside"), (start + 100, "outside")]
         {
             let looked = |own: &mut CopyStretch, sources: &mut [u8], sinks: &mut [u8]| {
                 sinks[at] ^= 1;

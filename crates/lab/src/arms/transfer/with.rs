@@ -205,7 +205,7 @@ mod tests {
     fn parameters_that_are_unknown_or_would_be_ignored_are_refused_by_name() {
         let wrong = [
             ("mechanism = 'splice'\nspeed = 3", "speed"),
-            ("mechanism = 'splice'\nrate = '100MB/s'", "rate has no meaning from zero to null"),
+            ("mechanism = 'splice'\nrate = '100MB/s'", "rate cannot be used from zero to null"),
             ("mechanism = 'splice'\ncongestion = 'bbr'", "congestion"),
             ("mechanism = 'splice'\nreceiver_buffer = '4KiB'", "receiver_buffer"),
             ("mechanism = 'splice'\npipe = '4KiB'", "pipe"),

@@ -275,7 +275,7 @@ fn a_worker_that_hangs_is_ended_at_the_deadline_with_its_helpers() {
         with.insert("deadline_seconds".to_owned(), seconds.into());
         let mut piece = open(&with, 1, scratch.path()).ok()?;
         let words = reason(piece.warm_up());
-        assert!(words.contains(&format!("no answer in {seconds}s")), "{words}");
+        assert!(words.contains(&format!("did not answer within {seconds}s")), "{words}");
         fs::read_to_string(&pids).ok()
     });
     let helper = helper.expect("a worker that has started its helper");
@@ -295,10 +295,10 @@ fn a_worker_that_hangs_is_ended_at_the_deadline_with_its_helpers() {
 fn nonsense_is_called_so() {
     let scratch = tempfile::tempdir().unwrap();
     for (says, why) in [
-        ("echo hi", "does not speak"),
+        ("echo hi", "does not use"),
         ("echo thalweg-worker 7", "version"),
         // In one piece, so that nothing of it comes late.
-        ("printf 'thalweg-worker 1\\nand more\\n'", "unasked"),
+        ("printf 'thalweg-worker 1\\nand more\\n'", "before it was asked"),
         ("printf '\\377\\n'", "UTF-8"),
         ("head -c 200000 /dev/zero | tr '\\\\0' x; sleep 1", "does not end"),
         ("exec >&-; sleep 0.1", "ended"),
@@ -337,7 +337,7 @@ fn a_lie_about_the_time_is_a_failure() {
     let mut piece = open(&with, 1, scratch.path()).unwrap();
     match piece.sample(1) {
         Err(SampleFailure::Unfit(unfit)) => {
-            assert!(unfit.reason.contains("answered in"), "{unfit}");
+            assert!(unfit.reason.contains("answered within"), "{unfit}");
         }
         other => panic!("{other:?}"),
     }

@@ -99,7 +99,7 @@ fn a_cell_adds_to_the_parameters_of_its_arms() {
 fn every_wrong_name_is_refused_with_what_there_is() {
     for (right, wrong, words) in [
         ("schema = 1", "schema = 2", "schema = 2"),
-        ("id = \"900\"", "id = \"all\"", "make an id"),
+        ("id = \"900\"", "id = \"all\"", "an id consists"),
         ("title = \"harness\"", "title = \"harness\\u001b[31m\"", "no control characters"),
         ("runs = 1", "\"ru\\u0007ns\" = 1", "no control characters"),
         ("work = \"null\"\norigin", "work = \"nul\"\norigin", "unknown work \"nul\""),
@@ -125,12 +125,12 @@ fn every_wrong_name_is_refused_with_what_there_is() {
         (
             "loads = [\"busy\", \"idle\"]\nwithin",
             "loads = [\"idle\", \"idle\"]\nwithin",
-            "the same twice",
+            "given twice",
         ),
         (
             "not_runnable = \"no absolute figure can be checked\"",
             "not_runnable = \" \"",
-            "without the reason",
+            "needs a reason",
         ),
         (
             "arms = [\"a\", \"b\"]\nat = { cell = \"c\", size",
@@ -140,7 +140,7 @@ fn every_wrong_name_is_refused_with_what_there_is() {
         (
             "cell = \"c\", size = \"64KiB\", load = \"busy\"",
             "cell = \"c\", load = \"busy\"",
-            "which size",
+            "size is missing",
         ),
         (
             "size = \"64KiB\", load = \"busy\"",
@@ -152,7 +152,7 @@ fn every_wrong_name_is_refused_with_what_there_is() {
             "size = \"5GiB\", load = \"busy\"",
             "known: 64KiB, 1GiB",
         ),
-        ("within = [-inf, 0.5]", "within = [0.95, 1.0]", "1.061 times the lower one"),
+        ("within = [-inf, 0.5]", "within = [0.95, 1.0]", "1.061 times the lower end"),
         ("within = [-inf, 0.5]", "within = [-1.0, 0.0]", "greater than 0"),
         (
             "[[claim.flip]]",
@@ -164,7 +164,7 @@ fn every_wrong_name_is_refused_with_what_there_is() {
         ("\"1GiB\" = 0.6", "\"1GiB\" = 0.0", "ratios above 0"),
         ("arms = [\"a\", \"b\", \"d\"]\nplaces", "arms = [\"a\", \"b\"]\nplaces", "three arms"),
         ("not_runnable = \"no absolute figure can be checked\"", "", "either checks or"),
-        ("rows = [[\"a\", 0.0, 8.4]]", "rows = [[\"a\", 8.4]]", "not as long"),
+        ("rows = [[\"a\", 0.0, 8.4]]", "rows = [[\"a\", 8.4]]", "fewer values"),
         ("id = \"900.2\"", "id = \"900.1\"", "twice"),
         ("what = \"program\"", "what = \"programme\"", "programme"),
         (
