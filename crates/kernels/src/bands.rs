@@ -35,7 +35,7 @@ impl fmt::Display for Unfit {
             Unfit::OutOfOrder => f.write_str("size bands are not in ascending order"),
             Unfit::Unavailable(name) => write!(f, "this machine cannot run the kernel {name}"),
             Unfit::Itself => f.write_str("the tuned kernel cannot be a part of itself"),
-            Unfit::Installed => f.write_str("this process has its size bands already"),
+            Unfit::Installed => f.write_str("the size bands of this process are already set"),
         }
     }
 }

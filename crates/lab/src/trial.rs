@@ -102,10 +102,10 @@ pub enum TrialError {
     /// The command does not exist or cannot be executed.
     #[error("{name}: {why}")]
     NoProgram { name: String, why: String },
-    #[error("no kernel of the name '{name}'; there are {known}")]
+    #[error("unknown kernel '{name}'; known: {known}")]
     NoKernel { name: String, known: String },
     /// No arm except the unchanged program could take part.
-    #[error("nothing to compare libc with: {0}")]
+    #[error("no variant to compare with libc: {0}")]
     NothingToTry(String),
     /// No object can be preloaded into the program.
     #[error("{0}")]
@@ -186,7 +186,8 @@ fn tunables(
     if let Tunables::These(settings) = &trial.tunables {
         return settings.clone();
     }
-    let loader = program.loader.as_deref().ok_or_else(|| "the program has no loader".to_owned());
+    let loader =
+        program.loader.as_deref().ok_or_else(|| "the program uses no dynamic loader".to_owned());
     loader.and_then(tunables::usual).unwrap_or_else(|reason| {
         left_out.push(LeftOutSetting { name: "glibc's thresholds".to_owned(), reason });
         Vec::new()
@@ -267,14 +268,14 @@ fn doubts(
         let said = ran.err.lines().find(|line| line.contains("cannot be preloaded"));
         let said = said.map(last_words).map(|words| format!(" ({words})")).unwrap_or_default();
         return Err(TrialError::Unreachable(format!(
-            "the object was never started in it{said}: the program cleans its environment, has no \
-             /proc, or may not map files of TMPDIR"
+            "the preloaded object never ran in it{said}: the program clears its environment, has no \
+             /proc, or may not map files in TMPDIR"
         )));
     }
     if counts.chosen < counts.processes {
         let refused = counts.processes - counts.chosen;
         return Ok(Some(format!(
-            "{refused} of {} processes did not take the kernel",
+            "{refused} of {} processes did not use the kernel",
             counts.processes
         )));
     }

@@ -181,7 +181,7 @@ impl Usual {
         let (faults, usual) = (sample.faults_per_gb(), self.faults_per_gb.unwrap_or(0.0));
         let count = sample.faults() as f64;
         if faults > 2.0 * usual + SOME_FAULTS && count > FEW_FAULTS {
-            let text = format!("{faults:.0} faults per GB where {usual:.0} are usual");
+            let text = format!("{faults:.0} faults per GB instead of the usual {usual:.0}");
             signs.push((Sign::Faults, text));
         }
         if sample.stolen_ticks > 0 {

@@ -73,7 +73,7 @@ impl Running {
             BackgroundLoad::Writeback => ("writeback", 1),
         };
         if count == 0 {
-            return Err(Unfit::because("the load needs a processor besides the arms' one"));
+            return Err(Unfit::because("the load needs a second processor"));
         }
         for n in 0..count {
             let failed = |e: &dyn std::fmt::Display| Unfit::because(format!("load {kind}: {e}"));
@@ -84,7 +84,7 @@ impl Running {
             let mut process = Process::start(command, manner).map_err(|e| failed(&e))?;
             match process.hear(Instant::now() + UNTIL_READY).map_err(|e| failed(&e))? {
                 HeardLine::Line(line) if line == READY => running.0.push(process),
-                HeardLine::Silence => return Err(failed(&"it does not begin")),
+                HeardLine::Silence => return Err(failed(&"it did not start")),
                 _ => return Err(failed(&format!("it ended at once: {}", process.last_words()))),
             }
         }
@@ -95,7 +95,7 @@ impl Running {
     /// have been killed, or the disk may be full.
     pub fn failed(&mut self) -> Option<String> {
         let ended = self.0.iter_mut().find_map(|load| load.wait(Duration::ZERO));
-        ended.map(|status| format!("the load ended under way: {status}"))
+        ended.map(|status| format!("the load ended during the measurement: {status}"))
     }
 }
 
@@ -118,7 +118,7 @@ pub fn main(arguments: &[String]) -> Result<(), String> {
         let _ = std::io::stdin().read_to_end(&mut rest);
         std::process::exit(0);
     });
-    watch.map_err(|error| format!("no thread to wait for the end with: {error}"))?;
+    watch.map_err(|error| format!("cannot start a thread that waits for its end: {error}"))?;
     work(Path::new(path))
 }
 

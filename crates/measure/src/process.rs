@@ -143,7 +143,7 @@ impl Process {
             match self.listen(left) {
                 Ok(true) => {}
                 Ok(false) => return Ok(HeardLine::End),
-                Err(error) => return Err(format!("it cannot be heard: {error}")),
+                Err(error) => return Err(format!("its output cannot be read: {error}")),
             }
         }
     }

@@ -270,7 +270,7 @@ impl<'s> Schedule<'s> {
             Err(failure) if arm == lineup.reference => return Err(failure),
             Err(failure) => {
                 let unfit = failure.unfit()?;
-                log.arms[arm].dropped = Some(format!("failed under way: {unfit}"));
+                log.arms[arm].dropped = Some(format!("failed during the measurement: {unfit}"));
                 log.arms[arm].failed = true;
             }
         }
@@ -320,7 +320,7 @@ impl<'s> Schedule<'s> {
             let Some(dearest) = dearest else { return };
             let least = self.rules.least_rounds;
             log.arms[*dearest].dropped = Some(format!(
-                "the dearest after {rounds} rounds: with it {least} rounds would not fit the budget"
+                "the most expensive one after {rounds} rounds: with it, {least} rounds would exceed the budget"
             ));
         }
     }

@@ -52,7 +52,7 @@ pub fn run<A: DeserializeOwned, R>(
             HeardLine::Line(line) => {
                 heard = Instant::now();
                 let answer = serde_json::from_str(&line);
-                let answer = answer.map_err(|e| format!("an answer that cannot be read: {e}"))?;
+                let answer = answer.map_err(|e| format!("invalid answer: {e}"))?;
                 if let Some(done) = take(answer) {
                     return Ok(done);
                 }
@@ -116,7 +116,7 @@ mod tests {
         assert_eq!(run_in("read n; echo $n; echo 4; echo 0", PATIENCE, &|| Ok(())), Ok(11));
         let ended = broken("read n; echo 1; echo why >&2; exit 3", PATIENCE);
         assert!(ended.contains("exit status: 3") && ended.ends_with("why"), "{ended}");
-        assert!(broken("read n; echo x", PATIENCE).contains("cannot be read"));
+        assert!(broken("read n; echo x", PATIENCE).contains("invalid answer"));
         let silence = Duration::from_millis(80);
         let silent = broken("read n; exec sleep 1000", SessionPatience { silence, ..PATIENCE });
         assert_eq!(silent, "silent for 80ms");

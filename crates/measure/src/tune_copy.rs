@@ -82,7 +82,7 @@ pub fn tune(job: &TuneJob<'_>) -> Result<TuneResult, TuneError> {
         (kinds, _) if kinds.iter().all(|meta| meta.is_file() || meta.is_dir()) => {
             tree::tune_tree(job, &tree_arms::copy_tree)
         }
-        _ => Err(TuneError::not_tunable("what is read from it cannot be read again")),
+        _ => Err(TuneError::not_tunable("its data cannot be read twice")),
     };
     found.map(|found| TuneResult { busy, ..found })
 }

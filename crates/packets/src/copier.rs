@@ -131,7 +131,7 @@ impl CopierChoice {
                 "this processor cannot run the kernel {name}; it runs: {}",
                 names(Self::all())
             )),
-            None => Err(format!("no kernel {name:?}; there are: {}", names(built))),
+            None => Err(format!("unknown kernel {name:?}; known: {}", names(built))),
         }
     }
 }

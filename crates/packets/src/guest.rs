@@ -145,21 +145,21 @@ fn pattern(buffer: u16, at: usize) -> u8 {
 fn whole(buffer: &[u8], len: usize, number: u64) -> Result<(), String> {
     let wrong = |what: &str| Err(format!("packet {number}: {what}"));
     if !(HEADER + HEAD..=STRIDE).contains(&len) {
-        return wrong("its length is not one that was sent");
+        return wrong("its length differs from all lengths that were sent");
     }
     let packet = &buffer[HEADER..len];
     if packet[..12] != [2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1] {
-        return wrong("the addresses are not those that were sent, swapped");
+        return wrong("the addresses differ from the sent ones after the swap");
     }
     if packet[14..22] != number.to_le_bytes() {
-        return wrong("another one came in its place");
+        return wrong("another packet arrived instead");
     }
     let from = u16::from_le_bytes([packet[22], packet[23]]);
     if let Some(at) = (HEAD..packet.len()).find(|at| packet[*at] != pattern(from, *at)) {
         return Err(format!("packet {number}: a wrong byte at {at} of {}", packet.len()));
     }
     if buffer[len..].iter().any(|byte| *byte != FILLER) {
-        return wrong("bytes behind it were written");
+        return wrong("bytes after it were overwritten");
     }
     Ok(())
 }

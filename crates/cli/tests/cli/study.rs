@@ -254,7 +254,7 @@ fn the_binary_carries_the_studies_of_the_articles_and_their_programs() {
     let mut homeless = empty.thalweg(["study"]);
     let homeless = homeless.env_remove("HOME").env("XDG_CACHE_HOME", "/proc/none").output();
     let said = String::from_utf8_lossy(&homeless.expect("it starts").stderr).into_owned();
-    assert!(said.contains("no folder of studies") && said.contains("XDG_CACHE_HOME"), "{said}");
+    assert!(said.contains("no directory of studies") && said.contains("XDG_CACHE_HOME"), "{said}");
 }
 
 #[test]
@@ -274,11 +274,12 @@ fn a_new_study_checks_and_runs_as_it_is() {
     let scratch = Scratch::new();
     let made = at_home(&scratch, &["study", "--new", "mine"]).ended(0).text();
     assert_eq!(made, "mine.toml\nmine.c\nworker.h\n");
+    assert!(at_home(&scratch, &["study", "--new", "mine"]).ended(2).err.contains("already exists"));
     assert!(
-        at_home(&scratch, &["study", "--new", "mine"]).ended(2).err.contains("is there already")
-    );
-    assert!(
-        at_home(&scratch, &["study", "--new", "My"]).ended(2).err.contains("make a study's name")
+        at_home(&scratch, &["study", "--new", "My"])
+            .ended(2)
+            .err
+            .contains("the name of a study consists")
     );
     let checked = at_home(&scratch, &["study", "--check", "./mine.toml", "--at", "."]).ended(0);
     assert!(

@@ -172,7 +172,7 @@ fn a_folder_that_no_object_can_be_loaded_from_is_named() {
     }
     let inside = inside.replace("mkdir n && ", "");
     let ran = scratch.shell(&format!("{inside} TMPDIR=\"$PWD/n\" {trial}'")).ended(4);
-    assert!(ran.err.contains("never started in it") && ran.out.is_empty(), "{}", ran.err);
+    assert!(ran.err.contains("never ran in it") && ran.out.is_empty(), "{}", ran.err);
     assert!(ran.err.contains("cannot be preloaded"), "{}", ran.err);
 }
 
@@ -190,7 +190,7 @@ fn a_program_that_dies_or_prints_no_number_gets_no_number() {
             "printed nothing that matches",
         ),
         (&["-m", "regex:n=(.*)", "--", "echo", "n=-3"], "a number above 0"),
-        (&["-m", "maxrss", "--", "true"], "judge it by another metric"),
+        (&["-m", "maxrss", "--", "true"], "use another metric"),
         (&["--timeout", "1", "--", "sleep", "60"], "still running after 1 s"),
     ] {
         let ran = scratch.run(&[&["trial", "-n", "2", "-k", "simple"], args].concat()).ended(1);

@@ -226,10 +226,10 @@ fn a_pair_that_is_none_is_a_usage_error_that_says_what_there_is() {
     let scratch = with_files();
     for (pair, reason) in [
         ("teleport:file", "not a kind of end"),
-        ("file", "not a pair of ends"),
+        ("file", "not a pair of endpoints"),
         ("file:file@nowhere", "nowhere: not a directory"),
         ("pipe:tcp@files", "no file to lie in it"),
-        ("process:pipe", "at both ends or at none"),
+        ("process:pipe", "only for both endpoints"),
     ] {
         let (code, _, err) = ran(tune(&scratch, &["--quick", "--pair", pair]));
         assert!(code == 2 && err.contains(reason), "{pair}: {code} {err}");

@@ -20,8 +20,8 @@ pub fn hidden_bits() -> Result<u32, String> {
         };
         let word = String::from_utf8_lossy(word);
         format!(
-            "{VARIABLE}: {word:?} hides no feature of the processor: write a list like \
-             -avx512f,-avx2, of {names}"
+            "{VARIABLE}: {word:?} is not the name of a feature that can be hidden: write a list \
+             such as -avx512f,-avx2; known: {names}"
         )
     })
 }

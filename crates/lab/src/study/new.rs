@@ -25,12 +25,14 @@ pub fn new(at: &Path) -> Result<Vec<PathBuf>, String> {
     };
     let id = path.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default().to_owned();
     if !is_id(&id) {
-        return Err(format!("{id:?}: small letters, digits and - make a study's name"));
+        return Err(format!(
+            "{id:?}: the name of a study consists of lower-case letters, digits and -"
+        ));
     }
     let program = path.with_extension("c");
     for there in [&path, &program] {
         if there.symlink_metadata().is_ok() {
-            return Err(format!("{} is there already", there.display()));
+            return Err(format!("{} already exists", there.display()));
         }
     }
     let mut written = Vec::new();
@@ -55,7 +57,7 @@ fn write(path: &Path, bytes: &[u8]) -> Result<(), String> {
         file.publish()
     });
     written.map_err(|error| match error {
-        DestinationError::Exists => format!("{} is there already", path.display()),
+        DestinationError::Exists => format!("{} already exists", path.display()),
         error => format!("{}: {}", path.display(), io::Error::from(error)),
     })
 }
@@ -84,13 +86,13 @@ mod tests {
         let states = transfers.map(|arm| arm["with"].get("fresh").and_then(toml::Value::as_bool));
         assert_eq!(states.collect::<Vec<_>>(), [Some(false); 2]);
         let again = new(&made[0]).unwrap_err();
-        assert!(again.ends_with("my-copy.toml is there already"), "{again}");
+        assert!(again.ends_with("my-copy.toml already exists"), "{again}");
         std::fs::write(&made[2], "own").unwrap();
         new(&folder.path().join("second.toml")).unwrap();
         assert_eq!(std::fs::read(&made[2]).unwrap(), b"own");
         for bad in ["My", "all", "a b", ""] {
             assert!(
-                new(&folder.path().join(bad)).unwrap_err().contains("make a study's name"),
+                new(&folder.path().join(bad)).unwrap_err().contains("the name of a study consists"),
                 "{bad:?}"
             );
         }

@@ -101,7 +101,10 @@ impl Loaded {
             if let Ok(one) = loaded
                 && !ids.insert(one.study.id.clone())
             {
-                let reason = format!("id = {:?}: another file there has it too", one.study.id);
+                let reason = format!(
+                    "id = {:?}: another file in this directory has this id too",
+                    one.study.id
+                );
                 *loaded = Err(StoreError::of(&one.path.clone(), reason));
             }
         }
@@ -132,8 +135,8 @@ pub fn studies_folder() -> Result<PathBuf, String> {
     carried::folder().map_err(|reason| {
         let looked: Vec<String> = candidates.iter().map(|c| c.display().to_string()).collect();
         format!(
-            "no folder of studies: neither $THALWEG_STUDIES is set, nor is there {}; and those that the binary \
-             carries cannot be put anywhere: {reason}",
+            "no directory of studies: $THALWEG_STUDIES is not set, {} does not exist, and the studies of the \
+             program cannot be written: {reason}",
             looked.join(" or ")
         )
     })

@@ -159,7 +159,7 @@ fn written(bands: &[(u64, String)], known: &[KnownKernel]) -> Result<String, Str
     }
     let text = parts.join(",");
     if thalweg_preload::choice::parts(text.as_bytes()).is_none() {
-        return Err(format!("its bands are too many or do not rise: {text}"));
+        return Err(format!("its bands are too many or not in ascending order: {text}"));
     }
     Ok(text)
 }
@@ -283,7 +283,7 @@ mod tests {
         );
         assert!(tuned("16=fast").1.unwrap().contains("unknown kernel"));
         assert!(tuned("16=tuned").1.unwrap().contains("part of itself"));
-        assert!(tuned("16=simple,8=libc").1.unwrap().contains("do not rise"));
+        assert!(tuned("16=simple,8=libc").1.unwrap().contains("not in ascending order"));
         for text in ["", "simple", "x=simple", "-1=simple", "1=a,"] {
             assert!(bands_given(text).is_err(), "{text}");
         }

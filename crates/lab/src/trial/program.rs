@@ -59,7 +59,7 @@ impl TrialProgram {
                 })?,
             );
         }
-        let why = format!("more than {MOST_INTERPRETERS} interpreters behind each other");
+        let why = format!("more than {MOST_INTERPRETERS} nested interpreters");
         Err(TrialError::NoProgram { name: name.display().to_string(), why })
     }
 
@@ -76,7 +76,7 @@ impl TrialProgram {
             let go = if elf.go { " by Go, which has copies of its own" } else { "" };
             program.unreachable = Some(format!(
                 "{name} is linked statically{go}: it starts without a dynamic loader, and its memcpy \
-                 was put into it when it was built"
+                 is part of the program"
             ));
         } else if let Some(why) = privileged(file) {
             program.unreachable = Some(format!(

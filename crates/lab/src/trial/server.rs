@@ -90,8 +90,8 @@ impl<'s> Up<'s> {
         let name = server.name();
         if server.is_ready(server.within, runner.stop)? {
             let sign = match &server.ready {
-                ServerReady::Port(port) => format!("something answers at port {port}"),
-                ServerReady::Command(_) => "the command of --ready ends well".to_owned(),
+                ServerReady::Port(port) => format!("a process accepts connections at port {port}"),
+                ServerReady::Command(_) => "the command of --ready succeeds".to_owned(),
             };
             let why = format!("{sign} before {name} was started: another server would be measured");
             return Err(why.into());

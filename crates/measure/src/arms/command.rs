@@ -94,7 +94,7 @@ impl<'r> CommandRunner<'r> {
         // An interrupt from the keyboard also ends the program, which is not a failure of the program.
         (self.stop)()?;
         let said = match last_words(&self.outputs.read("err")) {
-            words if words.is_empty() => "it said nothing on standard error".to_owned(),
+            words if words.is_empty() => "it printed nothing on standard error".to_owned(),
             words => words,
         };
         Err(format!("{name}: {}: {said}", ended.status).into())

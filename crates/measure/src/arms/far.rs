@@ -51,7 +51,7 @@ impl Far {
     pub fn hear_only(&mut self, expected: &str) -> Result<(), Unfit> {
         match self.hear()? {
             line if line == expected => Ok(()),
-            line => Err(self.odd(&format!("{line:?} in place of {expected:?}"))),
+            line => Err(self.odd(&format!("{line:?} instead of {expected:?}"))),
         }
     }
 

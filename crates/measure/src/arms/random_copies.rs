@@ -120,12 +120,12 @@ impl CopyBuffers {
         match kernel {
             TimedKernel::Copy(kernel) => {
                 kernel.copy(sink, source);
-                if sink == source { Ok(()) } else { Err("copied other bytes") }
+                if sink == source { Ok(()) } else { Err("copied wrong bytes") }
             }
             TimedKernel::Fill(kernel) => {
                 kernel.fill(sink, FILLED);
                 let right = sink.iter().all(|byte| *byte == FILLED);
-                if right { Ok(()) } else { Err("filled with another byte") }
+                if right { Ok(()) } else { Err("filled with a wrong byte") }
             }
         }
     }

@@ -45,7 +45,9 @@ impl Quiet {
         let percent = |share: f64| (share * 100.0).round();
         let said = |who: &str, share: f64, usual: f64| {
             let (share, usual) = (percent(share), percent(usual));
-            format!("{who} waited for a processor {share} % of its time where {usual} % are usual")
+            format!(
+                "{who} waited for a processor {share} % of its time instead of the usual {usual} %"
+            )
         };
         let theirs = not_its_own(sample) / sample.wall_seconds();
         let is_sign = |lost: f64, usual: f64| lost > 2.0 * usual + LOST && theirs >= THEIRS * lost;
@@ -72,8 +74,9 @@ pub(super) fn crowded(log: &SampleLog) -> Vec<(Range<usize>, String)> {
     let shares: Vec<f64> = windows.iter().map(|(_, kept)| *kept).collect();
     let usual = quantile(&shares, QUIET).unwrap_or(0.0).max(0.0);
     let crowded = windows.into_iter().filter(|(_, kept)| *kept > usual + KEPT);
-    let said =
-        |kept: f64| format!("others kept {kept:.1} processors busy where {usual:.1} are usual");
+    let said = |kept: f64| {
+        format!("others kept {kept:.1} processors busy instead of the usual {usual:.1}")
+    };
     crowded.map(|(rounds, kept)| (rounds, said(kept))).collect()
 }
 

@@ -230,7 +230,7 @@ fn where_five_rounds_of_all_do_not_fit_the_dearest_go_first() {
     let arms = vec![world.arm("a", 50.0), world.arm("b", 90.0), world.arm("c", 150.0)];
     let log = run(&world, arms, Duration::from_millis(1500), Rules::default());
     let reason = log.arms[2].dropped.clone().unwrap();
-    assert!(reason.contains("would not fit the budget"), "{reason}");
+    assert!(reason.contains("would exceed the budget"), "{reason}");
     assert!(log.arms[1].dropped.is_none());
     assert!(log.rounds_of(0) >= 5, "{}", log.rounds_of(0));
 }

@@ -157,7 +157,7 @@ fn gather_for(
     };
     let sampled = gather(&walk.picked, sample, &mut enough, job.stop)?;
     if sampled.files == 0 {
-        return Err(TuneError::not_tunable("none of its files can be read"));
+        return Err(TuneError::not_tunable("none of its files is readable"));
     }
     Ok(sampled)
 }

@@ -93,7 +93,7 @@ impl SampleTree {
             let copy = self.copy.join(inside);
             let differs = first_difference_of_files(&path, &copy).map_err(|e| wrong(&copy, e))?;
             if differs.is_some() {
-                let text = format!("{} was copied wrongly", shown(inside));
+                let text = format!("{} was copied incorrectly", shown(inside));
                 return Err(Unfit::because(text));
             }
         }

@@ -60,7 +60,7 @@ fn header(profile: &Profile, prefer: Prefer) -> Vec<String> {
         Prefer::Cpu => "processor time",
         Prefer::Memory => "memory",
     };
-    lines.push(format!("what is saved: {what}"));
+    lines.push(format!("saved resource: {what}"));
     lines
 }
 

@@ -65,7 +65,7 @@ impl EndKind {
             "loan" => Ok(Self::Process(MemoryOwner::Loan)),
             "huge" => Ok(Self::Process(MemoryOwner::Huge)),
             other => Err(format!(
-                "'{other}' is not a kind of end; known: memory, file, pipe, unix, tcp (or socket), \
+                "'{other}' is not a kind of endpoint; known: memory, file, pipe, unix, tcp (or socket), \
                  process, fill as a source for memory, cold and repeated as sinks for it, and tcp-1m as a sink"
             )),
         }
@@ -170,7 +170,7 @@ impl EndPair {
             (EndKind::TcpLarge, _) => ", read 1 MiB at a time",
             (EndKind::Process(_), SinkState::Fresh) => ", into new memory",
             (EndKind::Process(_), SinkState::Resident) => ", into memory used before",
-            (_, SinkState::Resident) => ", over a file that is there",
+            (_, SinkState::Resident) => ", over an existing file",
             (_, SinkState::Fresh) => "",
         }
     }
@@ -195,7 +195,7 @@ impl EndPair {
                 Err("'loan' is a source: loan:process, loan:huge")
             }
             (a, b) if is_process(a) != is_process(b) => {
-                Err("a process is at both ends or at none: process:process")
+                Err("process can be used only for both endpoints: process:process")
             }
             _ => Ok(()),
         }
@@ -219,7 +219,7 @@ impl FromStr for EndPair {
         };
         let Some((source, sink)) = kinds.split_once(':') else {
             return Err(format!(
-                "'{text}' is not a pair of ends (examples: file:file@DIR, file:tcp, memory:memory)"
+                "'{text}' is not a pair of endpoints (examples: file:file@DIR, file:tcp, memory:memory)"
             ));
         };
         let two = source == "file" && sink == "file";
@@ -349,8 +349,8 @@ mod tests {
         assert!(reason("fill:pipe").contains("only memory"));
         assert!(reason("memory:fill").contains("only memory"));
         assert!(reason("").contains("not a pair"));
-        assert!(reason("process:pipe").contains("at both ends"));
-        assert!(reason("memory:huge").contains("at both ends"));
+        assert!(reason("process:pipe").contains("only for both endpoints"));
+        assert!(reason("memory:huge").contains("only for both endpoints"));
         assert!(reason("huge:process").contains("'huge' is a sink"));
         assert!(reason("cold:memory").contains("'cold' is a sink"));
         assert!(reason("pipe:cold").contains("memory alone"));

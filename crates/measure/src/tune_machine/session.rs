@@ -48,7 +48,7 @@ impl SurveySession<'_> {
                 continue;
             };
             if n > 0 && !place.has_room(size, ways.len()) {
-                answer(SurveyLine::Skipped { size, reason: "not enough room".to_owned() });
+                answer(SurveyLine::Skipped { size, reason: "not enough space".to_owned() });
                 continue;
             }
             place.resize(size).map_err(failed)?;

@@ -29,10 +29,10 @@ pub enum ResultError {
     #[error("{}: {error}", path.display())]
     Unreadable { path: PathBuf, error: io::Error },
     /// The file is something else or damaged.
-    #[error("{}: no result of `thalweg study`: {reason}", path.display())]
+    #[error("{}: not a result of `thalweg study`: {reason}", path.display())]
     NoResult { path: PathBuf, reason: String },
     /// A later version wrote the file.
-    #[error("{}: schema {schema}, and this version reads {WHOLE} and {APART}: use the thalweg that wrote it, or a newer one", path.display())]
+    #[error("{}: schema {schema}, but this version reads {WHOLE} and {APART}: use the thalweg that wrote it, or a newer one", path.display())]
     Newer { path: PathBuf, schema: u64 },
 }
 
@@ -199,14 +199,14 @@ pub fn load(path: &Path) -> Result<StudyResult, ResultError> {
         WHOLE => {}
         APART => {
             let name = result.samples.take().filter(|name| !name.contains('/'));
-            let name = name.ok_or_else(|| no("it names no file of samples".to_owned()))?;
+            let name = name.ok_or_else(|| no("it does not name a file of samples".to_owned()))?;
             let beside = path.with_file_name(&name);
             let csv = decompressed(&beside)?;
             let of_csv = |reason| ResultError::NoResult { path: beside.clone(), reason };
             samples::put_back(&csv, &mut result).map_err(of_csv)?;
             result.schema = WHOLE;
         }
-        other => return Err(no(format!("its \"schema\" is {other}, which no version wrote"))),
+        other => return Err(no(format!("its \"schema\" is {other}, which is unknown"))),
     }
     Ok(result)
 }
@@ -217,7 +217,7 @@ pub fn parse_result(text: &[u8]) -> Result<StudyResult, String> {
     if result.schema == WHOLE {
         Ok(result)
     } else {
-        Err(format!("schema {} where {WHOLE} is understood", result.schema))
+        Err(format!("schema {} instead of {WHOLE}", result.schema))
     }
 }
 

@@ -69,9 +69,9 @@ fn what_is_no_result_is_refused_by_name_and_reason() {
         "{words}"
     );
     for (name, text, reason) in [
-        ("text.json", "hello", "no result of `thalweg study`"),
+        ("text.json", "hello", "not a result of `thalweg study`"),
         ("other.json", "{\"a\": 1}", "no \"study\""),
-        ("list.json", "[]", "no result of `thalweg study`"),
+        ("list.json", "[]", "not a result of `thalweg study`"),
         ("half.json", "{\"study\": \"002\", \"schema\": 1, \"title\": \"x\"}", "missing field"),
         ("words.json", "{\"study\": \"002\", \"schema\": \"one\"}", "not a version"),
         ("deep.json", &format!("{{\"study\":{}", "[".repeat(100_000)), "recursion"),

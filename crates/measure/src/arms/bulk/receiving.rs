@@ -19,7 +19,7 @@ use crate::line::{Ledger, hear, number, say};
 /// Runs until stdin is closed.
 pub fn run(arguments: &[String]) -> Result<(), String> {
     let [path, bytes] = arguments else {
-        return Err(format!("arguments {arguments:?}: they are PATH BYTES"));
+        return Err(format!("arguments {arguments:?}: expected PATH BYTES"));
     };
     let bytes = bytes.parse().map_err(|_| format!("BYTES {bytes:?} is not a number"))?;
     let landings = Residency::ALL.map(|residency| DestinationMemory::new(residency, bytes));
@@ -65,12 +65,12 @@ impl ReceiverBench {
             }
             "look" => self.look(number(words, 1)? as usize, number(words, 2)?),
             "again" => {
-                let landing = self.looked.take().ok_or("nothing was looked at before")?;
+                let landing = self.looked.take().ok_or("no command look preceded this")?;
                 self.compare(landing, number(words, 1)?)?;
                 self.landings[landing].clear();
                 Ok(Ok(()))
             }
-            other => Err(format!("unknown command {other:?}: join, take, look or again")),
+            other => Err(format!("unknown command {other:?}: expected join, take, look or again")),
         }
     }
 
@@ -138,7 +138,7 @@ impl ReceiverBench {
 
     fn receive(&mut self, seat: usize, count: u32) -> SenderAnswer {
         let ReceiverSeat { receiver, landing, reads } = &mut self.seats[seat];
-        let receiver = receiver.as_mut().ok_or("it never met its sender")?;
+        let receiver = receiver.as_mut().ok_or("the sender never connected")?;
         let landing = &mut self.landings[*landing];
         for number in 0..count {
             let got = if let Some(place) = landing.destination(number) {
@@ -150,7 +150,10 @@ impl ReceiverBench {
                 len
             };
             if got != self.bytes {
-                return Err(format!("a buffer of {got} bytes where {} were to come", self.bytes));
+                return Err(format!(
+                    "received a buffer of {got} bytes instead of {} bytes",
+                    self.bytes
+                ));
             }
             if *reads {
                 black_box(read_through(landing.landed(number)));

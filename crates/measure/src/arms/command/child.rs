@@ -29,7 +29,7 @@ pub fn wait(
             Ok(false) => {
                 end(&child, &process)?;
                 let seconds = limit.unwrap_or_default().as_secs_f64();
-                return Err(format!("still running after {seconds} s, and ended").into());
+                return Err(format!("still running after {seconds} s, so it was stopped").into());
             }
             Err(Errno::INTR) if stop().is_ok() => {}
             Err(Errno::INTR) => {
@@ -84,7 +84,7 @@ fn end_alone(child: &Child, process: &OwnedFd) -> Result<Ended, String> {
 fn reaped<E: From<String>>(child: &Child) -> Result<Ended, E> {
     match process::reap(child) {
         Ok(Some(ended)) => Ok(ended),
-        Ok(None) => Err("its end did not show".to_owned().into()),
+        Ok(None) => Err("its end was not reported".to_owned().into()),
         Err(errno) => Err(format!("wait4: {errno}").into()),
     }
 }

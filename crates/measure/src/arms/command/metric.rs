@@ -67,8 +67,8 @@ impl RunMetric {
             MeasuredValue::Wall => Ok(ran.sample.wall_seconds()),
             MeasuredValue::Cpu => Ok(ran.sample.cpu_seconds()),
             MeasuredValue::MaxRss if ran.max_resident <= ran.hidden_below => Err(format!(
-                "the kernel shows no resident memory below {} KiB, what thalweg itself has: the \
-                 program stayed under it; judge it by another metric",
+                "the kernel reports no resident memory below the {} KiB of thalweg itself, and the \
+                 program used less: use another metric",
                 ran.hidden_below / 1024
             )),
             MeasuredValue::MaxRss => Ok(ran.max_resident as f64),
@@ -118,7 +118,7 @@ fn read_pattern(pattern: &str) -> Result<Regex, String> {
     let regex = Regex::new(pattern).map_err(|error| format!("'{pattern}': {error}"))?;
     if regex.captures_len() > 2 {
         return Err(format!(
-            "'{pattern}' has {} groups, and one is the number: write (?:...) for the others",
+            "'{pattern}' has {} groups, but only one may select the number: write (?:...) for the others",
             regex.captures_len() - 1
         ));
     }
@@ -134,7 +134,7 @@ fn printed(pattern: &Regex, out: &str, err: &str) -> Result<f64, String> {
     let number = found.get(pattern.captures_len() - 1).map_or("", |part| part.as_str()).trim();
     match number.parse::<f64>() {
         Ok(value) if value.is_finite() && value > 0.0 => Ok(value),
-        Ok(_) => Err(format!("it printed '{number}', and ratios need a number above 0")),
+        Ok(_) => Err(format!("it printed '{number}', but ratios need a number above 0")),
         Err(_) => Err(format!("'{}' found '{number}', which is not a number", pattern.as_str())),
     }
 }

@@ -103,7 +103,7 @@ impl StreamPeer {
     /// Starts this number of transfers of this size in the thread.
     pub fn begin(&self, size: u64, transfers: u64, checking: bool) -> Result<(), SampleFailure> {
         let sent = self.orders.send(PeerOrder { size, transfers, checking });
-        sent.map_err(|_| Unfit::because("the other end of the stream is gone").into())
+        sent.map_err(|_| Unfit::because("the other end of the stream has ended").into())
     }
 
     /// Waits until the thread has finished its request.
@@ -113,7 +113,7 @@ impl StreamPeer {
                 Ok(done) => return Ok(done?),
                 Err(RecvTimeoutError::Timeout) => stop()?,
                 Err(RecvTimeoutError::Disconnected) => {
-                    return Err(Unfit::because("the other end of the stream is gone").into());
+                    return Err(Unfit::because("the other end of the stream has ended").into());
                 }
             }
         }

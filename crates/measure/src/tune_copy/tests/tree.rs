@@ -49,7 +49,7 @@ fn a_tree_that_is_copied_wrongly_is_no_result() {
     let job = job(&sources, place.path(), &|| Ok(()));
     let faults: [(Spoil, &str); 3] = [
         (|copy| fs::remove_file(some_file(copy)).unwrap(), "No such file"),
-        (|copy| fs::write(some_file(copy), "x").unwrap(), " was copied wrongly"),
+        (|copy| fs::write(some_file(copy), "x").unwrap(), " was copied incorrectly"),
         (|copy| fs::write(copy.join("more"), "x").unwrap(), "files of "),
     ];
     for (fault, words) in faults {
