@@ -171,7 +171,7 @@ mod tests {
         let log = session(16, |round, sample| sample.busy_ticks += if round >= 8 { 2 } else { 0 });
         assert_eq!(marked(&log, Sign::Crowded), (8..16).collect::<Vec<_>>());
         let found = marks(&log, &[]);
-        assert_eq!(found[0].text, "others kept 1.0 processors busy where 0.0 are usual");
+        assert_eq!(found[0].text, "others kept 1.0 processors busy instead of the usual 0.0");
     }
 
     #[test]
