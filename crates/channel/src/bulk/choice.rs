@@ -86,7 +86,11 @@ mod tests {
         };
         let (mechanism, choice) = told(knows("pipe"));
         assert!(mechanism == "pipe" && choice.evidence().is_some(), "{mechanism}: {choice}");
-        assert!(choice.to_string().starts_with("fastest measured of those that work; measured 20"));
+        assert!(
+            choice
+                .to_string()
+                .starts_with("the fastest of the measured methods that work; measured 20")
+        );
         assert_eq!(told(Options::default()).1, Choice::Unmeasured);
         let asked = Options { only: Some("ring".to_owned()), ..knows("ring") };
         assert_eq!(told(asked), ("ring", Choice::Asked));
