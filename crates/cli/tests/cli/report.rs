@@ -89,8 +89,8 @@ fn what_cannot_be_reported_is_said_once() {
     fs::create_dir(scratch.path("empty")).expect("a folder");
     for (name, code, words) in [
         ("gone.json", 1, "gone.json': no such file or directory (open: ENOENT)"),
-        ("text", 2, "text: no result of `thalweg study`"),
-        ("newer.json", 4, "schema 9, and this version reads 1 and 2"),
+        ("text", 2, "text: not a result of `thalweg study`"),
+        ("newer.json", 4, "schema 9, but this version reads 1 and 2"),
         ("empty", 2, "no results"),
     ] {
         let ran = scratch.run(&["report", name, "-o", "out.html"]).ended(code);

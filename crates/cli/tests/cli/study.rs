@@ -86,7 +86,7 @@ fn a_run_prints_claims_arms_ratios_and_its_noise_in_eighty_columns() {
         "an absolute figure is of one machine",
         "nothing 64KiB",
         "time, a = 1:",
-        "One variant twice per round:",
+        "One variant runs twice per round.",
         "2 comparisons; ",
         "The harness takes",
         "--quick --sessions 3 --rounds 3",
