@@ -86,7 +86,7 @@ audit: export FUZZ_SECONDS := 10
 audit: start-skips setup build ## what needs tools built from source or other projects' tests: SUITES of tests/audit/suites, all by default
 	@status=0; tests/audit/run $(SUITES) || status=$$?; tests/setup/skips summary; exit $$status
 
-campaign: ## long: KILLS of each end of rings and bulk transfers between processes, and of fetch, of Python's ends and queues, FLEET_KILLS of fleets, SERVER_KILLS of serve; CUTS of power and FAULTS of a disk for each command on each file system; a fleet under Slurm; a million messages whose views in Python live at random; buffers over 2 GiB by every mechanism; 100,000 messages between languages; 100,000 requests in races for files that change; USER_RACES rounds of each race between root and another user
+campaign: ## long: KILLS of each end of rings and bulk transfers between processes, and of fetch, of Python's ends and queues, FLEET_KILLS of fleets, SERVER_KILLS of serve; CUTS of power and FAULTS of a disk for each command on each file system; a fleet under Slurm; a million messages whose views in Python live at random; buffers over 2 GiB by every mechanism; 100,000 messages between languages; 100,000 requests in races for files that change; 10,000 random syncs, pattern lists and filter files beside rsync and git; USER_RACES rounds of each race between root and another user
 	THALWEG_KILLS=$(KILLS) THALWEG_HOLDS=536870912 env --default-signal=INT $(CARGO) test --locked --package thalweg-channel --test kills -- --nocapture
 	THALWEG_KILLS=$(KILLS) $(CARGO) test --locked --package thalweg-cli $(FEATURES) --test scenario after_a_kill_the_same_command
 	THALWEG_KILLS=$(FLEET_KILLS) $(CARGO) test --locked --package thalweg-cli $(FEATURES) --test scenario -- ranks_that_are_killed machines_that_die after_a_kill_at_any_moment --nocapture
@@ -99,6 +99,8 @@ campaign: ## long: KILLS of each end of rings and bulk transfers between process
 	THALWEG_MESSAGES=100000 $(CARGO) test --locked --package thalweg-channel --test channel -- java:: --nocapture
 	THALWEG_DEPTH=3000 $(CARGO) test --locked --package thalweg-cli $(FEATURES) --test scenario -- far_deeper
 	THALWEG_CASES=1000 $(CARGO) test --locked --package thalweg-cli $(FEATURES) --test scenario -- cp_differential:: random_trees:: --nocapture
+	THALWEG_CASES=10000 $(CARGO) test --locked --package thalweg-cli $(FEATURES) --test scenario -- sync_differential:: sync_operands::random --nocapture
+	THALWEG_CASES=10000 $(CARGO) test --locked --package thalweg-tree $(FEATURES) --test tree -- exclude:: filter_files:: --nocapture
 	THALWEG_SAMPLE=1 THALWEG_MESSAGES=100000 $(CARGO) test --locked --package thalweg-capi --test capi -- both_ways messages what --nocapture
 	THALWEG_ALLOCATIONS=1000000 $(CARGO) test --locked --package thalweg-capi --test capi -- out_of_memory:: --nocapture
 	THALWEG_RACES=100000 $(CARGO) test --locked --package thalweg-serve --test serve -- swapped whatever --nocapture

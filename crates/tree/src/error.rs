@@ -143,6 +143,9 @@ pub enum Refusal {
     /// The source of a move changed after it was copied.
     #[error("changed after it was copied; kept")]
     ChangedSince,
+    /// The file with patterns cannot be one.
+    #[error("cannot be a filter file: {0}")]
+    NoFilterFile(&'static str),
     /// Another file system is mounted on a directory that a sync would delete.
     #[error("is a mount point; not deleted")]
     MountPoint,

@@ -121,7 +121,7 @@ fn test_sources(folder: &Path, all: &mut String) {
         let extension = entry.extension().unwrap_or_default();
         if entry.is_dir() && !entry.ends_with("target") {
             test_sources(&entry, all);
-        } else if extension == "rs" || extension == "py" || extension == "java" {
+        } else if ["rs", "py", "java", "c"].iter().any(|known| extension == *known) {
             all.push_str(&fs::read_to_string(&entry).unwrap_or_default());
         }
     }
@@ -156,8 +156,9 @@ fn every_guarantee_names_a_test_that_exists() {
         let names: Vec<_> = tests.split('`').skip(1).step_by(2).collect();
         assert!(!names.is_empty(), "no test: {row}");
         for name in names {
-            let is_function =
-                ["fn ", "def "].iter().any(|word| sources.contains(&format!("{word}{name}(")));
+            let is_function = ["fn ", "def ", "void "]
+                .iter()
+                .any(|word| sources.contains(&format!("{word}{name}(")));
             let is_suite = root().join("tests/audit/suites").join(name).is_file();
             assert!(is_function || is_suite, "'{name}' is neither a test nor a suite: {row}");
         }

@@ -5,6 +5,7 @@
 
 mod announced;
 mod append_only;
+mod bsd_cases;
 mod changing_sources;
 mod chosen_files;
 mod closed_streams;
@@ -27,6 +28,7 @@ mod file_systems;
 mod fleets;
 mod fleets_into;
 mod fleets_shared;
+mod folded_names;
 mod foreign_words;
 mod full_disk;
 mod handovers;
@@ -60,6 +62,7 @@ mod sick_sources;
 mod sparse_files;
 mod support;
 mod sync_differential;
+mod sync_operands;
 mod sync_safety;
 mod sync_trees;
 mod syncs;

@@ -26,7 +26,7 @@ use crate::{
         walk::failed_call,
     },
     identity::kind,
-    names::os_bytes,
+    names::{STATE_FILE, os, os_bytes},
 };
 
 /// The result of the copy that precedes a deletion.
@@ -109,7 +109,7 @@ pub fn delete_extra(
     if let Some(identity) = identity.filter(|_| !options.dry_run && report.halted.is_none())
         && let Err(failure) = state::record(root, &identity)
     {
-        let path = || destination.to_owned();
+        let path = || destination.join(os(STATE_FILE));
         report.fail(failure.at(path, path), events);
     }
     Ok(report)

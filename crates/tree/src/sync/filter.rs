@@ -5,13 +5,14 @@ use std::{
     collections::HashMap,
     ffi::OsString,
     os::{fd::OwnedFd, unix::ffi::OsStrExt},
-    path::{Path, PathBuf},
+    path::{Component, Path, PathBuf},
     sync::{Arc, Mutex, PoisonError},
 };
+use thalweg_core::shown;
 use thalweg_sys::{Errno, io};
 
 use crate::{
-    Error, ExcludePatterns, Filter,
+    Error, ExcludePatterns, Filter, Refusal,
     fs::{
         beneath::{Beneath, FollowLinks},
         list::DIRECTORY,
@@ -43,6 +44,11 @@ impl DirectoryFilter {
         name: OsString,
         caller: Option<Arc<dyn Filter>>,
     ) -> Result<Self, Error> {
+        let first = Path::new(&name).components().next();
+        if !matches!(first, Some(Component::Normal(only)) if only == name) {
+            let why = format!("'{}': not the name of a filter file", shown(&name));
+            return Err(Error::Usage(why));
+        }
         let fd = openat(CWD, source, DIRECTORY - OFlags::NOFOLLOW, Mode::empty());
         let fd = fd.map_err(|errno| failed_call(source.to_owned(), "openat", errno))?;
         let beneath = Beneath::new(fd, FollowLinks::Never);
@@ -63,8 +69,7 @@ impl DirectoryFilter {
         let path = directory.join(&self.name);
         let patterns = match self.load(&path) {
             Ok(patterns) => Some(Arc::new(patterns)),
-            Err((call, errno)) => {
-                let error = failed_call(self.source.join(&path), call, errno);
+            Err(error) => {
                 self.errors.lock().unwrap_or_else(PoisonError::into_inner).push(error);
                 None
             }
@@ -73,22 +78,28 @@ impl DirectoryFilter {
         patterns
     }
 
-    fn load(&self, path: &Path) -> Result<ExcludePatterns, (&'static str, Errno)> {
+    fn load(&self, path: &Path) -> Result<ExcludePatterns, Error> {
+        let failed = |call| move |errno| failed_call(self.source.join(path), call, errno);
         let mut patterns = ExcludePatterns::default();
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let fd = match self.beneath.open(path.as_os_str().as_bytes(), flags) {
             Ok(fd) => fd,
             Err(Errno::NOENT | Errno::NOTDIR) => return Ok(patterns),
-            Err(errno) => return Err(("openat2", errno)),
+            Err(errno) => return Err(failed("openat2")(errno)),
         };
-        let stat = fstat(&fd).map_err(|errno| ("fstat", errno))?;
-        if kind(&stat) != FileType::RegularFile || stat.st_size > LARGEST as i64 {
-            return Err(("read", Errno::FBIG));
+        let stat = fstat(&fd).map_err(failed("fstat"))?;
+        let reason = match kind(&stat) {
+            FileType::RegularFile if stat.st_size <= LARGEST as i64 => None,
+            FileType::RegularFile => Some(Refusal::NoFilterFile("larger than 1 MiB")),
+            _ => Some(Refusal::NoFilterFile("not a regular file")),
+        };
+        if let Some(reason) = reason {
+            return Err(Error::Refused { path: self.source.join(path), reason });
         }
         let mut bytes = vec![0; LARGEST];
         let mut len = 0;
         while len < bytes.len() {
-            match io::read(&fd, &mut bytes[len..]).map_err(|errno| ("read", errno))? {
+            match io::read(&fd, &mut bytes[len..]).map_err(failed("read"))? {
                 0 => break,
                 more => len += more,
             }

@@ -5,6 +5,7 @@
 //! names of the source come from [`SourceNames`], so that the source may also be on another machine.
 
 mod delete;
+mod distinct;
 mod filter;
 mod listing;
 mod local;

@@ -3,15 +3,18 @@
 
 use rustix::fs::{AtFlags, CWD, FileType, Mode, Stat, fstatfs, openat, statat, unlinkat};
 use std::{
+    collections::HashSet,
     ffi::CString,
     os::fd::{AsFd, OwnedFd},
     path::{Path, PathBuf},
+    sync::{Mutex, PoisonError},
 };
 use thalweg_core::shown;
 use thalweg_sys::{Errno, io};
 
 use super::{
     delete::remove_all,
+    distinct::distinct,
     plan::ROOT,
     run::{LocalSync, SyncOptions, has_entries},
 };
@@ -20,7 +23,7 @@ use crate::{
     copy::report::MOST_ERRORS,
     fs::{
         beneath::{Beneath, FollowLinks},
-        list::DIRECTORY,
+        list::{DIRECTORY, each_entry, listing_buffer},
         walk::failed_call,
     },
     identity::{kind, size},
@@ -51,7 +54,7 @@ impl MoveReport {
 /// sources, or files, become entries of `destination`.
 ///
 /// A source is deleted only if each copy was verified and is on stable storage. An entry that changed after it was
-/// copied is kept. Another call continues an interrupted move.
+/// copied is kept. Another call continues an interrupted move. Two sources with one name are an error.
 pub fn move_all(
     sources: &[PathBuf],
     destination: &Path,
@@ -71,13 +74,14 @@ pub fn move_all(
     // The source is deleted, so an attribute that the destination refuses is an error.
     copy.preserve.strict = true;
     let options = SyncOptions { copy, delete: None, force: false, ..options.clone() };
+    let sources = if has_entries { distinct(sources, events)? } else { sources.to_vec() };
     // Checks for overlaps before anything is renamed.
-    let sync = LocalSync::new(sources, destination, &options, has_entries, events)?;
+    let sync = LocalSync::new(&sources, destination, &options, has_entries, events)?;
     let destination = sync.destination().to_owned();
     drop(sync);
     let mut report = MoveReport::default();
     let mut left = Vec::new();
-    for source in sources {
+    for source in &sources {
         let target = target(source, &destination, has_entries)?;
         match if options.copy.dry_run { Ok(false) } else { is_renamed(source, &target) } {
             Ok(true) => report.renamed += 1,
@@ -149,14 +153,22 @@ fn remove_source(
     }
     let copy = openat(CWD, target, ROOT, Mode::empty()).map_err(failed("openat"))?;
     let copy = Beneath::new(copy, FollowLinks::Never);
+    let names = Mutex::new((Vec::new(), HashSet::new()));
     let is_copied = |path: &[u8], stat: &Stat| {
         let cut = path.iter().rposition(|byte| *byte == b'/');
         let (directory, name) =
             cut.map_or((&b""[..], path), |cut| (&path[..cut], &path[cut + 1..]));
         let Ok(name) = CString::new(name) else { return false };
         let Ok(dir) = copy.open(directory, DIRECTORY) else { return false };
-        statat(&dir, &*name, AtFlags::SYMLINK_NOFOLLOW)
-            .is_ok_and(|there| is_copy(stat, &there, &dir))
+        // On a file system that ignores case, one entry may be the copy of two.
+        let mut names = names.lock().unwrap_or_else(PoisonError::into_inner);
+        if names.0 != directory || names.1.is_empty() {
+            let Ok(listed) = list(&dir) else { return false };
+            *names = (directory.to_vec(), listed);
+        }
+        names.1.contains(&name)
+            && statat(&dir, &*name, AtFlags::SYMLINK_NOFOLLOW)
+                .is_ok_and(|there| is_copy(stat, &there, &dir))
     };
     let removed = remove_all(above.as_fd(), &name, source, &is_copied, events)?;
     report.removed += removed.deleted;
@@ -167,6 +179,15 @@ fn remove_source(
         return Ok(());
     }
     unlinkat(&above, &*name, AtFlags::REMOVEDIR).map_err(failed("unlinkat"))
+}
+
+fn list(dir: &OwnedFd) -> Result<HashSet<CString>, Errno> {
+    let mut names = HashSet::new();
+    each_entry(dir, &mut listing_buffer(), |entry| {
+        names.insert(entry.file_name().to_owned());
+        true
+    })?;
+    Ok(names)
 }
 
 /// Returns `true` if the destination still has a copy with the type, and for files and links the size and time, of the

@@ -5,6 +5,7 @@
 
 use rustix::fs::{AtFlags, FileType, OFlags, StatxAttributes, StatxFlags, makedev, statat, statx};
 use std::{
+    collections::HashMap,
     ffi::{CStr, CString},
     os::fd::{AsFd, OwnedFd},
     path::{Path, PathBuf},
@@ -171,7 +172,6 @@ impl<'p> DeletePlanner<'p> {
             self.plan.contains_source.get_or_insert(self.shown(&path));
             return;
         }
-        drop(fd);
         if self.is_kept(id) {
             return;
         }
@@ -185,11 +185,20 @@ impl<'p> DeletePlanner<'p> {
         let own = self.plan.directories.len();
         let directory = PlannedDirectory { path, id, keeps_some: true, is_common: true };
         self.plan.directories.push(directory);
-        self.judge(own, &listing, entries);
+        let folded = folded(&fd, &listing, &entries);
+        drop(fd);
+        self.judge(own, &listing, entries, &folded);
     }
 
-    /// Decides about each entry of a directory that exists on both sides.
-    fn judge(&mut self, own: usize, listing: &SourceListing, entries: Vec<DestinationName>) {
+    /// Decides about each entry of a directory that exists on both sides. `folded`: the names in the source of entries
+    /// that have another name in the destination, by inode number.
+    fn judge(
+        &mut self,
+        own: usize,
+        listing: &SourceListing,
+        entries: Vec<DestinationName>,
+        folded: &HashMap<u64, CString>,
+    ) {
         let mut later = Vec::new();
         for entry in entries {
             let path = self.below(own, &entry.name);
@@ -200,7 +209,11 @@ impl<'p> DeletePlanner<'p> {
                 continue;
             }
             self.plan.entries += 1;
-            match listing.names.get(entry.name.to_bytes()) {
+            let known = listing.names.get(entry.name.to_bytes());
+            let other = folded.get(&entry.inode).filter(|_| known.is_none());
+            let path = other.map_or(path, |name| self.below(own, name));
+            let known = known.or_else(|| listing.names.get(other?.to_bytes()));
+            match known {
                 Some(is_source_directory) if !is_excluded => {
                     match (is_directory, is_source_directory) {
                         (true, true) => later.push(PlanStep::Merge(path)),
@@ -323,6 +336,24 @@ impl<'p> DeletePlanner<'p> {
         };
         filter.leaves_out(Path::new(os_bytes(path)), is_directory)
     }
+}
+
+/// Returns the names of the source that lead to an entry with another name, as on file systems that ignore case. The key
+/// is the inode number of the entry.
+fn folded(
+    fd: &OwnedFd,
+    listing: &SourceListing,
+    entries: &[DestinationName],
+) -> HashMap<u64, CString> {
+    let is_listed =
+        |name: &[u8]| entries.binary_search_by(|entry| entry.name.to_bytes().cmp(name)).is_ok();
+    let missing = listing.names.keys().filter(|name| !is_listed(name));
+    let names = missing.filter_map(|name| CString::new(&**name).ok());
+    let found = names.filter_map(|name| {
+        let stat = statat(fd, &*name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
+        Some((stat.st_ino, name))
+    });
+    found.collect()
 }
 
 /// Returns the path of an entry.

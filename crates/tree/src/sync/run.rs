@@ -13,6 +13,7 @@ use thalweg_sys::Errno;
 
 use super::{
     delete::{CopyOutcome, DeleteReport, delete_extra},
+    distinct::distinct,
     filter::DirectoryFilter,
     local::{LocalNames, LocalSource, with_slash},
     overlap::overlapping,
@@ -102,6 +103,10 @@ impl<'s> LocalSync<'s> {
             let source = shown(&sources[0]);
             let why = format!("'{source}': not a directory; --delete compares directories");
             return Err(Error::Usage(why));
+        }
+        if has_entries && options.delete.is_some() {
+            // The deletion would remove what only one of two sources has. The copy reports repetitions.
+            distinct(sources, &())?;
         }
         let met = overlapping(&names.sources, &destination, has_entries)?;
         if let Some(path) = met.filter(|_| !options.force) {

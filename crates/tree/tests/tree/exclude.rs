@@ -54,7 +54,7 @@ const PIECES: [&str; 36] = [
 ];
 
 /// A list of patterns.
-fn list(dice: &mut Dice) -> Vec<u8> {
+pub fn list(dice: &mut Dice) -> Vec<u8> {
     let mut list = Vec::new();
     for _ in 0..=dice.below(4) {
         for _ in 0..=dice.below(5) {
@@ -88,6 +88,14 @@ fn make_tree(root: &Path) -> Vec<PathBuf> {
     paths
 }
 
+/// Creates a directory with an empty repository. Returns `false` without git.
+pub fn init_git(root: &Path) -> bool {
+    fs::create_dir(root).unwrap();
+    let mut git = Command::new("git");
+    git.args(["init", "-q"]).arg(root).env("GIT_CONFIG_GLOBAL", "/dev/null");
+    git.output().is_ok_and(|output| output.status.success())
+}
+
 /// What git does not exclude.
 fn kept_by_git(root: &Path, list: &Path) -> BTreeSet<PathBuf> {
     let mut git = Command::new("git");
@@ -113,13 +121,7 @@ fn random_pattern_lists_exclude_what_git_excludes() {
     let test = "random_pattern_lists_exclude_what_git_excludes";
     let scratch = tempfile::tempdir().unwrap();
     let root = scratch.path().join("tree");
-    fs::create_dir(&root).unwrap();
-    let init = Command::new("git")
-        .args(["init", "-q"])
-        .arg(&root)
-        .env("GIT_CONFIG_GLOBAL", "/dev/null")
-        .output();
-    if !init.is_ok_and(|output| output.status.success()) {
+    if !init_git(&root) {
         return support::skip(test, "git is not installed");
     }
     let paths = make_tree(&root);

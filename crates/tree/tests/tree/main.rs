@@ -5,6 +5,7 @@ mod attributes;
 mod count;
 mod exclude;
 mod faults;
+mod filter_files;
 mod fleet;
 mod fleet_parts;
 mod names;

@@ -1,5 +1,6 @@
 //! `--chown` and `--chmod`: attributes in place of those of the source.
 
+use rustix::fs::Mode;
 use thalweg_sys::user::{User, group_id};
 use thalweg_tree::{GivenAttributes, ModeChange};
 
@@ -26,7 +27,8 @@ pub fn attributes(owner: Option<GivenOwner>, modes: Option<&GivenModes>) -> Give
 /// Parses `USER`, `USER:GROUP` or `:GROUP`, each as a name or a number.
 pub fn parse_owner(text: &str) -> Result<GivenOwner, String> {
     let (user, group) = text.split_once(':').map_or((text, ""), |(user, group)| (user, group));
-    let number = |name: &str| name.parse::<u32>().ok();
+    // The kernel takes the largest number for "unchanged".
+    let number = |name: &str| name.parse::<u32>().ok().filter(|number| *number != u32::MAX);
     let find_user = |name: &str| {
         let found = User::find(name).map_err(|errno| format!("user '{name}': {errno}"))?;
         found.map(|user| user.uid).ok_or_else(|| format!("unknown user '{name}'"))
@@ -77,7 +79,11 @@ fn parse_mode(text: &str) -> Result<ModeChange, String> {
             _ => return Err(invalid()),
         };
     }
-    let class = if class == 0 { 0o7777 } else { class };
+    // Without a class, the umask keeps its bits from changes, as in chmod and rsync.
+    let (class, cleared) = match class {
+        0 => (0o7777 & !umask(), 0o777),
+        class => (class, class & 0o777),
+    };
     let (mut bits, mut if_executable) = (0, 0);
     for letter in operation[1..].chars() {
         match letter {
@@ -98,11 +104,18 @@ fn parse_mode(text: &str) -> Result<ModeChange, String> {
         }
         _ => ModeChange {
             directories,
-            clear: class & 0o777 | bits & 0o7000,
+            clear: cleared | bits & 0o7000,
             set: bits,
             set_if_executable: if_executable,
         },
     })
+}
+
+/// Returns the mode bits that new files do not get. Arguments are parsed before other threads start, so none sees the change.
+fn umask() -> u32 {
+    let mask = rustix::process::umask(Mode::empty());
+    rustix::process::umask(mask);
+    mask.bits()
 }
 
 #[cfg(test)]
@@ -117,6 +130,9 @@ mod tests {
         assert_eq!(change("D755"), octal);
         assert_eq!((change("go-w").clear, change("go-w").set), (0o022, 0));
         assert_eq!((change("u=rw").clear, change("u=rw").set), (0o700, 0o600));
+        let own = 0o777 & !umask();
+        assert_eq!(change("+w").set, 0o222 & own);
+        assert_eq!((change("=w").clear, change("=w").set), (0o777, 0o222 & own));
         assert_eq!(change("a+X").set_if_executable, 0o111);
         assert!(parse_modes("D755,F644").is_ok());
         for text in ["", "999", "u", "z+r", "u+q", "D"] {
@@ -129,6 +145,7 @@ mod tests {
         assert_eq!(parse_owner("root:0"), Ok(GivenOwner { uid: Some(0), gid: Some(0) }));
         assert_eq!(parse_owner(":root"), Ok(GivenOwner { uid: None, gid: Some(0) }));
         assert_eq!(parse_owner("7"), Ok(GivenOwner { uid: Some(7), gid: None }));
+        assert!(parse_owner("4294967295").is_err() && parse_owner("0:4294967295").is_err());
         assert!(parse_owner("").is_err() && parse_owner("no such user").is_err());
     }
 }

@@ -37,10 +37,20 @@ pub struct SharedMount(Mounted);
 impl SharedMount {
     /// Without FUSE that is a skip.
     pub fn of(test: &str, folder: &Path) -> Option<Self> {
+        Self::with(test, folder, false)
+    }
+
+    /// A mount that ignores the case of names.
+    pub fn folding(test: &str, folder: &Path) -> Option<Self> {
+        Self::with(test, folder, true)
+    }
+
+    fn with(test: &str, folder: &Path, folds: bool) -> Option<Self> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let root = openat(CWD, folder, flags, Mode::empty()).unwrap();
         let nodes = HashMap::from([(INodeNo::ROOT.0, (Arc::new(root), 1))]);
-        let shared = Shared { state: Mutex::new(State { nodes, ..State::default() }) };
+        let state = Mutex::new(State { nodes, ..State::default() });
+        let shared = Shared { state, folds };
         Mounted::new(test, shared, MountOption::RW).map(Self)
     }
 
@@ -136,7 +146,8 @@ impl Filesystem for Shared {
     ) {
         let kind = rustix::fs::FileType::from_raw_mode(mode);
         let mode = Mode::from_raw_mode(mode & 0o7777);
-        let made = self.node(parent).and_then(|dir| mknodat(&*dir, name, kind, mode, 0));
+        let stored = self.stored(parent, name);
+        let made = self.node(parent).and_then(|dir| mknodat(&*dir, &stored, kind, mode, 0));
         self.entry((parent, name), made, reply);
     }
 
@@ -150,16 +161,19 @@ impl Filesystem for Shared {
         reply: ReplyEntry,
     ) {
         let mode = Mode::from_raw_mode(mode & 0o7777);
-        let made = self.node(parent).and_then(|dir| mkdirat(&*dir, name, mode));
+        let stored = self.stored(parent, name);
+        let made = self.node(parent).and_then(|dir| mkdirat(&*dir, &stored, mode));
         self.entry((parent, name), made, reply);
     }
 
     fn unlink(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        empty(self.node(parent).and_then(|dir| unlinkat(&*dir, name, AtFlags::empty())), reply);
+        let name = self.stored(parent, name);
+        empty(self.node(parent).and_then(|dir| unlinkat(&*dir, &name, AtFlags::empty())), reply);
     }
 
     fn rmdir(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        empty(self.node(parent).and_then(|dir| unlinkat(&*dir, name, AtFlags::REMOVEDIR)), reply);
+        let name = self.stored(parent, name);
+        empty(self.node(parent).and_then(|dir| unlinkat(&*dir, &name, AtFlags::REMOVEDIR)), reply);
     }
 
     fn symlink(
@@ -170,7 +184,8 @@ impl Filesystem for Shared {
         target: &Path,
         reply: ReplyEntry,
     ) {
-        let made = self.node(parent).and_then(|dir| symlinkat(target, &*dir, name));
+        let stored = self.stored(parent, name);
+        let made = self.node(parent).and_then(|dir| symlinkat(target, &*dir, &stored));
         self.entry((parent, name), made, reply);
     }
 
@@ -188,7 +203,11 @@ impl Filesystem for Shared {
             return reply.error(Errno::EINVAL);
         }
         let dirs = self.node(parent).and_then(|from| Ok((from, self.node(newparent)?)));
-        empty(dirs.and_then(|(from, to)| renameat(&*from, name, &*to, newname)), reply);
+        let name = self.stored(parent, name);
+        // The name of an entry may change in its case only.
+        let stored = Some(self.stored(newparent, newname)).filter(|stored| *stored != name);
+        let newname = stored.unwrap_or_else(|| newname.to_owned());
+        empty(dirs.and_then(|(from, to)| renameat(&*from, &name, &*to, &newname)), reply);
     }
 
     fn link(
@@ -200,8 +219,9 @@ impl Filesystem for Shared {
         reply: ReplyEntry,
     ) {
         let nodes = self.node(ino).and_then(|file| Ok((file, self.node(newparent)?)));
+        let stored = self.stored(newparent, newname);
         let made = nodes.and_then(|(file, dir)| {
-            linkat(CWD, way(&file), &*dir, newname, AtFlags::SYMLINK_FOLLOW)
+            linkat(CWD, way(&file), &*dir, &stored, AtFlags::SYMLINK_FOLLOW)
         });
         self.entry((newparent, newname), made, reply);
     }
@@ -229,8 +249,9 @@ impl Filesystem for Shared {
     ) {
         let kept = (libc::O_ACCMODE | libc::O_EXCL) & flags;
         let flags = OFlags::from_bits_retain(kept as u32) | OFlags::CREATE | OFlags::CLOEXEC;
+        let stored = self.stored(parent, name);
         let made = self.node(parent).and_then(|dir| {
-            let file = openat(&*dir, name, flags, Mode::from_raw_mode(mode & 0o7777))?;
+            let file = openat(&*dir, &stored, flags, Mode::from_raw_mode(mode & 0o7777))?;
             Ok((file, self.find(parent, name)?))
         });
         match made {

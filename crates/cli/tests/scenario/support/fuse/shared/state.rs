@@ -4,6 +4,8 @@ use super::*;
 
 pub(super) struct Shared {
     pub(super) state: Mutex<State>,
+    /// `true` if names that differ only in case are one name, as in FAT.
+    pub(super) folds: bool,
 }
 
 #[derive(Default)]
@@ -71,10 +73,19 @@ impl Shared {
         self.state().files.get(&handle.0).map(Arc::clone).ok_or(rustix::io::Errno::BADF)
     }
 
+    /// Returns the name that the directory has for `name`.
+    pub(super) fn stored(&self, parent: INodeNo, name: &OsStr) -> OsString {
+        let listed = self.node(parent).ok().filter(|_| self.folds);
+        let listed = listed.and_then(|dir| fs::read_dir(way(&dir)).ok());
+        let mut names = listed.into_iter().flatten().flatten().map(|entry| entry.file_name());
+        names.find(|stored| stored.eq_ignore_ascii_case(name)).unwrap_or_else(|| name.to_owned())
+    }
+
     /// What has a name, which the kernel knows from then on.
     pub(super) fn find(&self, parent: INodeNo, name: &OsStr) -> Answer<FileAttr> {
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let fd = openat(&*self.node(parent)?, name, flags, Mode::empty())?;
+        let name = self.stored(parent, name);
+        let fd = openat(&*self.node(parent)?, &name, flags, Mode::empty())?;
         let found = attributes(&fd, None)?;
         let mut state = self.state();
         state.nodes.entry(found.ino.0).or_insert_with(|| (Arc::new(fd), 0)).1 += 1;
