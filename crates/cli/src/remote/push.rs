@@ -41,14 +41,15 @@ pub fn push(
     });
     server.map_err(|error| failed(error.to_string()))?.join();
     let status = child.wait(&|| Ok(())).map_err(|error| failed(error.to_string()))?;
-    match status.code() {
+    // The other side prints its own message, unless the command that connects failed.
+    match status.code().filter(|code| *code == 0 || child.has_written()) {
         Some(0) => Ok(Exit::Done),
-        // The other side has printed its own message.
         Some(1) => Err(failed(String::new())),
         Some(2) => Err(CommandFailure::new(Exit::Usage, "")),
         Some(3) => Err(CommandFailure::new(Exit::Incomplete, "")),
         Some(4) => Err(CommandFailure::new(Exit::Unsupported, "")),
-        code => {
+        _ => {
+            let code = status.code();
             let why = thalweg_serve::client::in_words(status);
             Err(failed(format!("{}: {why}", shown(host))).hint(hint(host, code)).of_program(code))
         }

@@ -3,7 +3,7 @@
 
 use thalweg_testing::{Dice, from_env};
 
-use crate::cp_flags::holds;
+use crate::cp_flags::{after, holds};
 
 #[test]
 fn two_sources_with_one_name_never_replace_each_other() {
@@ -57,6 +57,27 @@ fn a_state_file_of_another_type_is_ignored_or_named() {
     }
     let check = "grep -q \"'d/.thalweg-sync'\" said && ! test -e d/b";
     holds("mkdir -p s d/.thalweg-sync; echo 1 >s/a; touch d/b", line, 1, check);
+}
+
+#[test]
+fn a_source_is_no_reference_for_its_own_copy() {
+    for reference in ["s", "./s/", "l"] {
+        let line = format!("$T sync --reference {reference} s d 2>said");
+        let check = "test $(stat -c %h s/a) = 1 && ! test -e d && grep -q 'is the source' said";
+        holds("mkdir s; echo 1 >s/a; ln -s s l", &line, 2, check);
+    }
+}
+
+#[test]
+fn a_command_that_fails_without_a_word_is_named() {
+    for sides in ["s a:b", "a:b s"] {
+        for code in [1, 2, 3, 4, 9] {
+            let line = format!("$T sync -e 'sh -c \"exit {code}\" {{}}' {sides} 2>said");
+            let (_, ran) = after("mkdir s; echo 1 >s/a", &format!("{line}; cat said >&2; exit 7"));
+            assert_eq!(ran.code(), 7);
+            ran.expect_said(&format!("a: exited with status {code}"));
+        }
+    }
 }
 
 #[test]

@@ -104,6 +104,11 @@ impl RemoteChild {
         }
     }
 
+    /// Returns `true` if the command has written a message to standard error.
+    pub fn has_written(&self) -> bool {
+        !self.last.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
+    }
+
     /// Waits for the end of a command that closed its connection. Returns its exit code, and the reason in words.
     pub fn reason(&mut self, check: &CancelCheck<'_>) -> (Option<i32>, String) {
         let deadline = Deadline::after(PARTING);

@@ -270,6 +270,11 @@ fn twins(
     delete: Option<&DeleteOptions>,
 ) -> Result<Option<Arc<dyn Twins>>, Error> {
     if let Some(path) = &options.reference {
+        let id = stat(path).ok().map(|stat| Id::of(&stat));
+        if names.sources.iter().any(|source| Some(source.id) == id) {
+            let why = "the reference is the source, so that copies would change with it";
+            return Err(Error::Usage(format!("'{}': {why}", shown(path))));
+        }
         return Ok(Some(Arc::new(Reference::open(path)?)));
     }
     // A file in the trash must not share its contents with one in the destination.
