@@ -125,6 +125,13 @@ pub fn reserve(fd: impl AsFd, at: u64, len: u64) -> Result<(), Errno> {
     uncounted(Call::Fallocate, || rustix::fs::fallocate(fd, FallocateFlags::KEEP_SIZE, at, len))
 }
 
+/// `fallocate(2)` with FALLOC_FL_PUNCH_HOLE: `len` bytes from `at` read as zeros, and whole blocks of them are freed. The
+/// file keeps its size. EOPNOTSUPP if the file system does not support it.
+pub fn punch_hole(fd: impl AsFd, at: u64, len: u64) -> Result<(), Errno> {
+    let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+    uncounted(Call::Fallocate, || rustix::fs::fallocate(fd, flags, at, len))
+}
+
 /// `ftruncate(2)`: sets the length of the file to `len` bytes.
 pub fn ftruncate(fd: impl AsFd, len: u64) -> Result<(), Errno> {
     uncounted(Call::Ftruncate, || rustix::fs::ftruncate(fd, len))

@@ -61,6 +61,7 @@ mod sick_sinks;
 mod sick_sources;
 mod sparse_files;
 mod support;
+mod sync_deltas;
 mod sync_differential;
 mod sync_operands;
 mod sync_safety;

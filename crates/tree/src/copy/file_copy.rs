@@ -21,6 +21,7 @@ use crate::{
         contents::{
             batch::{let_wait, may_wait},
             clone::{Cloning, clone_whole, was_no_clone},
+            delta::move_delta,
             job::ContentsJob,
             large::move_large,
             recheck::is_equal,
@@ -161,6 +162,10 @@ impl<'c> FileCopy<'c, '_> {
         let began = Instant::now();
         let (worker, source, sink) = (&mut *self.worker, self.source.fd, file.sink.fd());
         let Contents { len, is_whole } = file.choice.contents;
+        let takes_holes =
+            self.destination.existing.as_ref().is_none_or(|there| !there.is_special());
+        let adopted = file.sink.is_adopted();
+        let job = ContentsJob { source, stat: self.source.stat, sink, adopted, takes_holes };
         match &file.choice.method {
             FileMethod::Clone(how) => match (clone_whole(worker, self.source, sink), how) {
                 (Ok(()), _) => {}
@@ -175,14 +180,8 @@ impl<'c> FileCopy<'c, '_> {
             },
             FileMethod::Small(planned) => move_small(worker, source, sink, len, planned)?,
             FileMethod::Buffer => write_single(worker, sink, len)?,
-            FileMethod::Driver => {
-                let takes_holes =
-                    self.destination.existing.as_ref().is_none_or(|there| !there.is_special());
-                let adopted = file.sink.is_adopted();
-                let job =
-                    ContentsJob { source, stat: self.source.stat, sink, adopted, takes_holes };
-                move_large(worker, &job, len, file.journal.as_mut())?;
-            }
+            FileMethod::Delta(base) => move_delta(worker, &job, base, file.journal.as_mut())?,
+            FileMethod::Driver => move_large(worker, &job, len, file.journal.as_mut())?,
         }
         if let Some(reading) = file.choice.reading.filter(|_| is_whole) {
             let is_planned = matches!(file.choice.method, FileMethod::Small(_));

@@ -23,7 +23,7 @@ pub struct TreeReport {
     pub attributes_dropped: u64,
     /// Bytes moved or cloned.
     pub bytes: u64,
-    /// Bytes of these that share their blocks with the source.
+    /// Bytes of these that share their blocks with the source, or with the file that a sync replaced.
     pub cloned: u64,
     /// Bytes that an earlier run had moved, so that this one did not move them.
     pub resumed: u64,

@@ -57,7 +57,7 @@ pub(crate) fn cloning(
 }
 
 /// Returns the plan for a new file in `dir` if its first mechanism is a clone.
-fn plan_of_clone(
+pub(crate) fn plan_of_clone(
     worker: &CopyWorker<'_>,
     dir: BorrowedFd<'_>,
     SourceFile { fd: source, stat }: SourceFile<'_>,

@@ -50,19 +50,7 @@ pub(crate) fn move_large(
     mut keeper: Option<&mut JournalKeeper<BorrowedFd<'_>>>,
 ) -> Attempt<()> {
     let options = worker.run.options;
-    let mut from = 0;
-    if let Some(keeper) = keeper.as_deref_mut().filter(|_| job.adopted) {
-        worker.make_room();
-        let earlier = keeper.earlier();
-        let run = worker.run;
-        from = prefix(job, earlier, &mut worker.buffer, || run.go_on())?;
-        // The journal may be about another source, or about more bytes than are still there.
-        keeper.forget().map_err(at_sink("unlinkat"))?;
-        io::ftruncate(job.sink, from).map_err(at_sink("ftruncate"))?;
-        keeper.note(from);
-        keeper.write();
-        worker.tally.resumed += from;
-    }
+    let mut from = adopt(worker, job, keeper.as_deref_mut(), 1)?;
     if options.reflink == When::Always {
         let cloned = clone_whole(worker, SourceFile { fd: job.source, stat: job.stat }, job.sink);
         return cloned.map_err(|errno| CopyFailure::Sink("FICLONE", errno, 0));
@@ -75,7 +63,43 @@ pub(crate) fn move_large(
         write_single(worker, job.sink, head)?;
         from = head as u64;
     }
-    if options.sparse == When::Auto && job.takes_holes && head == 0 && seems_sparse(job.stat) {
+    if head > 0 {
+        return move_stretch(worker, job, FileRange { from, len: None }, keeper).map(drop);
+    }
+    move_rest(worker, job, from, keeper)
+}
+
+/// Keeps the valid start of a partial file of an earlier run, in multiples of `unit` bytes, and truncates the rest.
+/// Returns its length.
+pub(crate) fn adopt(
+    worker: &mut CopyWorker<'_>,
+    job: &ContentsJob<'_>,
+    keeper: Option<&mut JournalKeeper<BorrowedFd<'_>>>,
+    unit: u64,
+) -> Attempt<u64> {
+    let Some(keeper) = keeper.filter(|_| job.adopted) else { return Ok(0) };
+    worker.make_room();
+    let earlier = keeper.earlier();
+    let run = worker.run;
+    let valid = prefix(job, earlier, &mut worker.buffer, || run.go_on())?;
+    let from = valid - valid % unit;
+    // The journal may be about another source, or about more bytes than are still there.
+    keeper.forget().map_err(at_sink("unlinkat"))?;
+    io::ftruncate(job.sink, from).map_err(at_sink("ftruncate"))?;
+    keeper.note(from);
+    keeper.write();
+    worker.tally.resumed += from;
+    Ok(from)
+}
+
+/// Moves the bytes from `from` to the end of the source, without its holes.
+pub(crate) fn move_rest(
+    worker: &mut CopyWorker<'_>,
+    job: &ContentsJob<'_>,
+    from: u64,
+    keeper: Option<&mut JournalKeeper<BorrowedFd<'_>>>,
+) -> Attempt<()> {
+    if worker.run.options.sparse == When::Auto && job.takes_holes && seems_sparse(job.stat) {
         return move_extents(worker, job, from, keeper);
     }
     move_stretch(worker, job, FileRange { from, len: None }, keeper).map(drop)

@@ -2,6 +2,7 @@
 
 pub(crate) mod batch;
 pub(crate) mod clone;
+pub(crate) mod delta;
 pub(crate) mod job;
 pub(crate) mod large;
 pub(crate) mod open_sink;

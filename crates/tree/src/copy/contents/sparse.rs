@@ -37,8 +37,8 @@ pub(crate) fn next_extent(fd: BorrowedFd<'_>, at: u64, end: u64) -> Attempt<Opti
     Ok(Some((from, to.min(end).max(from + 1))))
 }
 
-// Minimum size of a hole: the smallest block size of common file systems.
-const BLOCK: usize = 4096;
+/// Minimum size of a hole: the smallest block size of common file systems.
+pub(crate) const BLOCK: usize = 4096;
 static ZEROS: [u8; BLOCK] = [0; BLOCK];
 
 /// Writes all blocks of `bytes` that are not all zero, at offset `at`. An error contains the offset up to which

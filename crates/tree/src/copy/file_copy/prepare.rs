@@ -14,6 +14,7 @@ use crate::{
         contents::{
             batch::name_waiting,
             clone::{Cloning, cloning},
+            delta::{DeltaBase, delta_base},
             open_sink::{SinkRequest, open_sink, write_target},
             small::{Contents, is_small, read_single},
         },
@@ -36,6 +37,8 @@ pub(super) enum FileMethod {
     Clone(Cloning),
     /// A mechanism that moves the whole of a small file.
     Small(Arc<PlannedMethod>),
+    /// A clone of the file that is replaced, in which only the differing blocks are written.
+    Delta(DeltaBase),
     /// One write of the bytes that are already in the worker's buffer.
     Buffer,
     /// The driver. The start of the file may be in the worker's buffer.
@@ -73,8 +76,7 @@ impl<'c> FileCopy<'c, '_> {
         if !is_small(self.worker.run.options, self.source.stat) {
             // A large file may take long, and other workers may need the names.
             name_waiting(self.worker);
-            let clone = is_new.then(|| cloning(self.worker, self.dir, self.source));
-            let method = clone.flatten().map_or(FileMethod::Driver, FileMethod::Clone);
+            let method = self.choose_large().unwrap_or(FileMethod::Driver);
             return Ok(MethodChoice { method, contents: Contents::default(), reading: None });
         }
         let len = size(self.source.stat);
@@ -92,6 +94,15 @@ impl<'c> FileCopy<'c, '_> {
             },
         };
         Ok(MethodChoice { method, contents, reading: clock.map(|began| began.elapsed()) })
+    }
+
+    /// Returns the method for a large file if clones make it cheaper than moving all bytes.
+    fn choose_large(&self) -> Option<FileMethod> {
+        let Some(existing) = self.existing() else {
+            return cloning(self.worker, self.dir, self.source).map(FileMethod::Clone);
+        };
+        let name_at = existing.name_at(NameAt { dir: self.dir, name: self.entry.name });
+        delta_base(self.worker, name_at, self.source, existing).map(FileMethod::Delta)
     }
 
     /// Returns the mechanism for a new small file if read and write is not the cheapest.
