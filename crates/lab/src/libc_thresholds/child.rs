@@ -72,7 +72,7 @@ pub fn run(
     setting: &TrialSetting,
     stop: &StopCheck<'_>,
 ) -> Result<Vec<Sample>, SampleFailure> {
-    let failed = |why: String| format!("measuring memcpy under {}: {why}", setting.name);
+    let failed = |why: String| format!("cannot measure memcpy with {}: {why}", setting.name);
     let mut command = process::helper(program, "memcpy");
     // It preloads nothing, so no object is needed.
     setting.put(&mut command, Path::new(""), None);

@@ -62,7 +62,9 @@ pub fn measured(caches: &[Cache], how: &Measuring<'_>) -> Result<Vec<Crossover>,
     };
     let log = InProcess.run(&job, how.stop);
     if let Some(why) = log.failed {
-        return Err(format!("measuring where loops overtake each other: {why}"));
+        return Err(format!(
+            "cannot measure at which size one loop becomes faster than another: {why}"
+        ));
     }
     let looked = |tunable, way: &str, from: &str, range: [u64; 2]| {
         let (among, bytes) = overtaken(&log, way, from, range)?;
