@@ -8,6 +8,7 @@ from rows import Arm, Row, Skip, drop, have, same_tree
 
 SHM = Path("/dev/shm/thalweg-peers")
 KEEPS = "times, owners, hard links, ACLs, extended attributes"
+REMOTE_KEEPS = "times, owners, hard links"
 
 
 def many_files(path: Path) -> None:
@@ -66,6 +67,45 @@ def row_new(binary: Path, name: str, what: str, source: Path) -> Row:
     return Row(name, what, arms, prepare, drop(copy), same_tree(source, copy))
 
 
+def connection(at: Path) -> Path:
+    """A command that connects to this machine with ssh. It starts its own sshd, which listens on no port."""
+    at.mkdir(parents=True)
+    for key in ("key", "host"):
+        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", at / key], check=True)
+    (at / "conf").write_text(
+        f"HostKey {at}/host\nAuthorizedKeysFile {at}/key.pub\nStrictModes no\nUsePAM no\nPermitRootLogin yes\nPidFile none\n"
+    )
+    options = f"-i {at}/key -oStrictHostKeyChecking=no -oUserKnownHostsFile=/dev/null -oLogLevel=ERROR"
+    command = at / "connect"
+    command.write_text(f"#!/bin/sh\nexec ssh {options} '-oProxyCommand=/usr/sbin/sshd -i -f {at}/conf' \"$@\"\n")
+    command.chmod(0o755)
+    return command
+
+
+def row_ssh(binary: Path, name: str, what: str, source: Path | None) -> Row:
+    """A directory from the other end of ssh; `source` is copied for the first time each time, no source is unchanged."""
+    at = SHM / name
+    ours, theirs, many = at / "ours", at / "theirs", at / "source"
+    connect, of = at / "ssh" / "connect", source or many
+    arms = [
+        Arm("rsync -a", f"rsync -a -e {connect} localhost:{of}/ {theirs}", "times, owners"),
+        Arm("rsync -aHAX", f"rsync -aHAX -e {connect} localhost:{of}/ {theirs}", KEEPS),
+        Arm("thalweg sync", f"{binary} sync -q -e {connect} --remote-program {binary} localhost:{of} {ours}", REMOTE_KEEPS),
+    ]
+
+    def prepare() -> None:
+        if not have("rsync") or not have("ssh") or not Path("/usr/sbin/sshd").exists():
+            raise Skip("rsync, ssh or sshd is missing")
+        Path("/run/sshd").mkdir(exist_ok=True)
+        connection(connect.parent)
+        if not source:
+            many_files(many)
+            for copy in (ours, theirs):
+                subprocess.run(["rsync", "-a", f"{many}/", copy], check=True)
+
+    return Row(name, what, arms, prepare, f"{drop(ours)}; {drop(theirs)}" if source else "")
+
+
 def every(binary: Path) -> list[Row]:
     change = "for n in 001 002 003 004 005 006 007 008 009 010; do date +%N%N >{source}/folder-$n/file-$n; done"
     return [
@@ -73,5 +113,7 @@ def every(binary: Path) -> list[Row]:
         row_kept(binary, "sync-few", "10 of 100,000 files changed, --delete, tmpfs", change),
         row_new(binary, "sync-first", "/usr/share to tmpfs, for the first time", Path("/usr/share")),
         row_new(binary, "sync-snapshot", "100,000 unchanged files linked to an earlier snapshot, tmpfs", SHM / "sync-snapshot" / "source"),
+        row_ssh(binary, "sync-ssh-unchanged", "100,000 files over ssh on loopback, none changed, tmpfs", None),
+        row_ssh(binary, "sync-ssh-first", "/usr/share over ssh on loopback to tmpfs, for the first time", Path("/usr/share")),
     ]
 

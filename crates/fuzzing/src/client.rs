@@ -88,6 +88,7 @@ fn tree(target: &FetchUrl, place: &Path, options: &FetchOptions) {
         all_links: false,
         sync: None,
         owner: false,
+ hard_links: false,
         by_hash: options.verify,
         most_list: 1 << 20,
     };

@@ -1,43 +1,53 @@
 //! Lists of trees: no input may crash the client. Every accepted entry must be a path below the directory, in a
 //! directory listed before it, and must not occur twice.
 
-use std::{collections::HashSet, fs::File, os::fd::AsFd, sync::OnceLock};
+use std::{
+    collections::{HashSet, VecDeque},
+    fs::File,
+    os::fd::AsFd,
+    sync::OnceLock,
+};
 
-use thalweg_serve::client::tree::{
-    entry::{ListedKind, ParsedLine, parse, stays_inside},
-    list::EntryList,
+use thalweg_serve::{
+    client::tree::{
+        entry::{ListedEntry, stays_inside},
+        list::EntryList,
+    },
+    manifest::{ListCheck, ListRecord, ManifestKind},
 };
 use thalweg_sys::io;
 
 /// Runs one input.
-pub fn run(text: &[u8]) {
+pub fn run(bytes: &[u8]) {
     static FOLDER: OnceLock<File> = OnceLock::new();
     let folder = FOLDER.get_or_init(|| File::open(std::env::temp_dir()).expect("a folder"));
     let list = EntryList::create(folder.as_fd()).expect("a file");
-    let written = io::pwrite(list.fd(), text, 0);
-    assert_eq!(written.unwrap_or(0), text.len());
-    let checked = list.check(|| Ok(()));
-    let (mut lines, mut there, mut folders) = (list.lines(), HashSet::new(), HashSet::new());
-    let mut count = 0;
-    while let Ok(Some(line)) = lines.next_line() {
-        count += 1;
-        let Ok(ParsedLine::Entry(entry)) = parse(line) else { continue };
-        let is_name = |name: &[u8]| !matches!(name, b"" | b"." | b"..") && !name.contains(&0);
-        assert!(entry.path.is_empty() || entry.path.split(|byte| *byte == b'/').all(is_name));
-        if checked.is_ok() {
-            assert!(there.insert(entry.path.clone()));
-            assert!(entry.path.is_empty() || folders.contains(entry.directory()));
+    let written = io::pwrite(list.fd(), bytes, 0);
+    assert_eq!(written.unwrap_or(0), bytes.len());
+    let (mut records, mut check) = (list.records(), ListCheck::default());
+    let (mut waiting, mut current) = (VecDeque::new(), Vec::new());
+    let mut there = HashSet::new();
+    while let Ok(Some(record)) = records.next_record() {
+        if check.add(&record).is_err() {
+            return;
         }
-        match &entry.kind {
-            ListedKind::Directory => _ = folders.insert(entry.path.clone()),
-            ListedKind::Link(target) => _ = stays_inside(entry.directory(), target),
-            ListedKind::File { .. } => {}
+        match record {
+            ListRecord::Group => current = waiting.pop_front().expect("a folder for the group"),
+            ListRecord::End(totals) => {
+                assert!(waiting.is_empty() && totals.entries == there.len() as u64);
+            }
+            ListRecord::Entry(entry) => {
+                let Ok(entry) = ListedEntry::of(&current, entry) else { return };
+                let is_name = |name: &[u8]| !matches!(name, b"" | b"." | b"..") && !name.contains(&0);
+                let is_top = entry.path.is_empty();
+                assert!(is_top || entry.path.split(|byte| *byte == b'/').all(is_name));
+                assert!(entry.directory() == current && there.insert(entry.path.clone()));
+                match &entry.kind {
+                    ManifestKind::Directory { is_unread: false } => waiting.push_back(entry.path),
+                    ManifestKind::Link(target) => _ = stays_inside(&current, target),
+                    _ => {}
+                }
+            }
         }
     }
-    let Ok(mut backwards) = list.backwards() else { return };
-    let mut back = 0;
-    while let Ok(Some(_)) = backwards.next_line() {
-        back += 1;
-    }
-    assert!(checked.is_err() || back == count);
 }

@@ -1,87 +1,91 @@
-//! The manifest of a directory tree: a server produces it and a client downloads the tree by it. JSON, one entry per line.
+//! The list of a directory tree: a server produces it, and a client downloads the tree by it. The format is binary and specified
+//! in `docs/reference/formats.md`.
 //!
-//! Paths are relative to the directory, without a leading slash, and percent-encoded as in a URL. Names may contain any bytes,
-//! but a line is printable ASCII, and a client appends the encoded path to the directory's URL. The first line is the directory
-//! itself, with an empty path. The entries of a directory are consecutive and sorted by the bytes of their names. Directories are
-//! listed in the order of their own lines. A client can therefore verify the list during the download and need not store it. The
-//! last line is [`ManifestLine::End`]; a list without it is incomplete.
+//! The list begins with [`MAGIC`] and the directory itself. Then follow groups, each with the entries of one directory, sorted by
+//! the bytes of their names. Directories have their groups in the order in which they are listed. An entry has only its name, so
+//! no entry can be outside the directory. A client verifies the list during the download and need not store it.
 
-use std::{
-    ffi::OsStr,
-    os::unix::ffi::OsStrExt,
-    path::{Path, PathBuf},
-};
+mod check;
+mod fields;
+mod parse;
+mod write;
 
-use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, percent_encode};
-use serde::{Deserialize, Serialize};
+use std::{ffi::CString, os::unix::ffi::OsStrExt, path::Path};
+
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
+
+pub use check::ListCheck;
+pub use fields::{FieldError, Fields, put};
+pub use parse::{LONGEST_RECORD, RecordParser};
+pub use write::RecordWriter;
 
 /// Characters that are not encoded in a URL path; all others are written as `%XX`.
 pub const PLAIN: &AsciiSet =
     &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~').remove(b'/');
 
-/// The `Content-Type` of a manifest.
-pub const MEDIA_TYPE: &str = "application/jsonl";
+/// The `Content-Type` of a list.
+pub const MEDIA_TYPE: &str = "application/vnd.thalweg.list";
 
-/// The format of manifests, and of the requests that a client sends over a byte stream.
-pub const FORMAT: u32 = 1;
+/// The first bytes of a list.
+pub const MAGIC: &[u8; 8] = b"thwglist";
+
+/// The format of lists, and of the requests that a client sends over a byte stream.
+pub const FORMAT: u8 = 2;
 
 /// The header in which a server on a byte stream announces its version and [`FORMAT`]. Lower case, as heads are parsed.
 pub const PEER_HEADER: &str = "thalweg";
 
-/// The header with the line of a single served file, in place of a manifest.
+/// The header with the percent-encoded record of a single served file, in place of a list.
 pub const ENTRY_HEADER: &str = "thalweg-entry";
 
-/// A line of a manifest.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "type", rename_all = "lowercase")]
-pub enum ManifestLine {
-    /// A regular file.
-    File {
-        /// Percent-encoded, relative to the directory.
-        path: String,
-        /// In bytes.
-        size: u64,
-        /// Mode, owner and time.
-        #[serde(flatten)]
-        meta: Meta,
-        /// Formatted as in the `ETag` header: quoted, with `W/` in front if it is weak.
-        etag: String,
-    },
-    /// A directory.
-    #[serde(rename = "folder")]
+/// Linux file systems do not allow longer names.
+const LONGEST_NAME: usize = 255;
+
+/// A part of a list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ListRecord {
+    Entry(ManifestEntry),
+    /// The following entries are in the next directory.
+    Group,
+    /// The end of a complete list.
+    End(ListTotals),
+}
+
+/// An entry of a directory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ManifestEntry {
+    /// Empty for the listed directory itself.
+    pub name: Vec<u8>,
+    pub kind: ManifestKind,
+    pub meta: Meta,
+}
+
+/// The type of an entry.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ManifestKind {
+    File(FileTag),
     Directory {
-        /// Percent-encoded, relative to the listed directory.
-        path: String,
-        /// Mode, owner and time.
-        #[serde(flatten)]
-        meta: Meta,
         /// `true` if the server has no permission to read it, so that its entries are not listed.
-        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-        unread: bool,
+        is_unread: bool,
     },
-    /// A symbolic link.
-    Link {
-        /// Percent-encoded, relative to the directory.
-        path: String,
-        /// The target of the link, percent-encoded.
-        target: String,
-        /// Mode, owner and time.
-        #[serde(flatten)]
-        meta: Meta,
-    },
-    /// The end of a complete manifest.
-    End {
-        /// Number of lines before this one.
-        entries: u64,
-        /// Total size of all files, in bytes.
-        bytes: u64,
-        /// Number of omitted entries: unreadable, or of a type that is not served.
-        left_out: u64,
-    },
+    /// A symbolic link and its target.
+    Link(CString),
+}
+
+/// Size and version of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FileTag {
+    /// In bytes.
+    pub size: u64,
+    pub inode: u64,
+    /// Time of the last change (`st_ctime`): seconds since 1970, and nanoseconds.
+    pub changed: (i64, u32),
+    /// The device, if the file has several names.
+    pub linked_on: Option<u64>,
 }
 
 /// Metadata of every entry.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Meta {
     /// Permission bits, at most 0o7777.
     pub mode: u32,
@@ -95,12 +99,31 @@ pub struct Meta {
     pub nanos: u32,
 }
 
-/// Returns the percent-encoded form, as used in a line and in a URL.
-pub fn encoded(path: &Path) -> String {
-    percent_encode(path.as_os_str().as_bytes(), PLAIN).to_string()
+/// The totals at the end of a list.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ListTotals {
+    /// Number of entries, including the directory itself.
+    pub entries: u64,
+    /// Total size of all files, in bytes.
+    pub bytes: u64,
+    /// Number of omitted entries: unreadable, or of a type that is not served.
+    pub left_out: u64,
 }
 
-/// Decodes a path or a target. The result may be any path: absolute, or with `..` in it.
-pub fn decoded(text: &str) -> PathBuf {
-    PathBuf::from(OsStr::from_bytes(&percent_decode_str(text).collect::<Vec<u8>>()))
+impl FileTag {
+    /// Returns the strong entity tag of the file, as in the `ETag` header. `mtime`, `nanos`: its modification time.
+    pub fn etag(&self, mtime: i64, nanos: u32) -> String {
+        let modified = in_nanos(mtime, nanos);
+        let changed = in_nanos(self.changed.0, self.changed.1);
+        format!("\"{:x}-{:x}-{modified:x}-{changed:x}\"", self.inode, self.size)
+    }
+}
+
+fn in_nanos(seconds: i64, nanos: u32) -> i128 {
+    i128::from(seconds) * 1_000_000_000 + i128::from(nanos)
+}
+
+/// Returns the percent-encoded form of a path, as used in a URL.
+pub fn encoded(path: &Path) -> String {
+    percent_encode(path.as_os_str().as_bytes(), PLAIN).to_string()
 }

@@ -108,7 +108,7 @@ assert ask('HEAD', '/file')[:2] == (200, b'')
 assert ask('GET', '/file', If_None_Match=tag)[:2] == (304, b'')
 assert ask('GET', '/file', Range='bytes=5-9')[:2] == (206, whole[5:10])
 assert ask('GET', '/none')[0] == 404
-s, b, r = ask('GET', '/?manifest'); assert s == 200 and b.count(b'\\n') == 3
+s, b, r = ask('GET', '/?manifest'); assert s == 200 and b.startswith(b'thwglist')
 import email.parser, email.policy
 s, b, r = ask('GET', '/file', Range='bytes=0-99,2000000-2000099')
 text = b'Content-Type: ' + r.headers['Content-Type'].encode() + b'\\r\\n\\r\\n' + b

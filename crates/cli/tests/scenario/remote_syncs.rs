@@ -9,10 +9,13 @@ use std::{
     time::Duration,
 };
 
+use thalweg_testing::Dice;
+
 use crate::{
     fetch_trees::are_equal,
     remote_copies::{odd_names, over_each},
-    support::{Ran, Running, Scratch, bytes, names, run, sshd::OtherMachine},
+    support::{Ran, Running, Scratch, bytes, names, run, sshd::OtherMachine, thalweg},
+    sync_trees::record,
 };
 
 /// Both directions between a source and a destination.
@@ -89,6 +92,53 @@ fn a_sync_makes_the_other_side_equal_and_a_dry_run_prints_the_lines_of_the_real_
                 assert!(done.iter().any(|done| done == line), "{line} in {done:#?}");
             }
             are_equal(&source, &dst);
+        }
+    });
+}
+
+/// Makes random changes of files that have several names.
+fn link_and_write(dice: &mut Dice, root: &Path) {
+    let path = |dice: &mut Dice| {
+        let folder = ["", "d", "d/e"][dice.below(3) as usize];
+        fs::create_dir_all(root.join(folder)).unwrap();
+        root.join(folder).join(["a", "b", "c", "z"][dice.below(4) as usize])
+    };
+    for _ in 0..12 {
+        let (one, other) = (path(dice), path(dice));
+        match dice.below(4) {
+            0 => {
+                let _ = fs::remove_file(&one);
+                bytes::write(&one, dice.below(1000), dice.below(5000));
+            }
+            1 if one.exists() => bytes::write(&one, dice.below(1000), 5000),
+            2 => drop(fs::remove_file(&one)),
+            _ => drop(fs::hard_link(&one, &other)),
+        }
+    }
+}
+
+#[test]
+fn files_with_several_names_are_linked_as_by_a_local_sync() {
+    let test = "files_with_several_names_are_linked";
+    over_each(test, |scratch, machine| {
+        let mut dice = Dice::fixed(test, 40);
+        for is_push in [false, true] {
+            let source = scratch.folder(&format!("source{is_push}"));
+            let dst = scratch.join(&format!("dst{is_push}"));
+            let local = scratch.join(&format!("local{is_push}"));
+            let both = BothWays { machine, source: source.clone(), is_push };
+            for _ in 0..8 {
+                link_and_write(&mut dice, &source);
+                let planned = lines(&both.sync(&["-n", "--delete", "--force"], &dst).expect(0));
+                let done = lines(&both.sync(&["-i", "--delete", "--force"], &dst).expect(0));
+                assert_eq!(planned, done);
+                run(thalweg().args(["sync", "--delete", "--force"]).args([&source, &local]))
+                    .expect(0);
+                let wanted = record(&source);
+                assert_eq!(record(&local), wanted);
+                assert_eq!(record(&dst), wanted);
+                assert!(lines(&both.sync(&["-i"], &dst).expect(0)).is_empty());
+            }
         }
     });
 }

@@ -79,10 +79,11 @@ fn what_the_server_may_not_read_is_forbidden_and_its_name_is_in_the_folder_all_t
         assert!(page.contains("closed") && page.contains("shut"), "{page}");
     }
     let list = get(&served, "?manifest");
-    assert!(list.contains("\"path\":\"closed\",\"size\":70001"), "{list}");
-    let shut = list.lines().find(|line| line.contains("\"path\":\"shut\"")).unwrap();
-    assert!(shut.ends_with("\"unread\":true}") && list.contains("\"left_out\":0"), "{list}");
-    assert!(list.ends_with("0\r\n\r\n"), "{list}");
+    // The first byte of a record: a directory that is not read, with its own mode or that of the entry before.
+    let is_unread = ["\u{12}\0\u{4}shut", "\u{1a}\0\u{4}shut"].iter().any(|shut| list.contains(shut));
+    assert!(list.contains("closed") && is_unread, "{list}");
+    // Nothing is left out, and the last chunk follows.
+    assert!(list.ends_with("\0\r\n0\r\n\r\n"), "{list}");
     // Its end is missing, so that nobody takes it for whole.
     for closed in [0, 0o644] {
         mode(&root.join("closed"), closed);

@@ -11,9 +11,10 @@ use super::{
     peer::check_format,
     request,
     resume::{self, FileRequest},
-    tree::entry::{ListedEntry, ListedKind, ParsedLine, parse},
 };
-use crate::manifest::{ENTRY_HEADER, MEDIA_TYPE, Meta};
+use crate::manifest::{
+    ENTRY_HEADER, ListRecord, MEDIA_TYPE, ManifestEntry, ManifestKind, Meta, RecordParser,
+};
 
 /// The root of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -68,18 +69,21 @@ pub fn root_of(
     match (head.status, head.get("location"), head.get("content-type")) {
         (200, _, Some(kind)) if kind.starts_with(MEDIA_TYPE) => Ok(PeerRoot::Directory),
         (302, Some(location), _) => {
-            let line = head.get(ENTRY_HEADER).unwrap_or_default();
-            match parse(line.as_bytes()).map_err(FetchError::Broken)? {
-                ParsedLine::Entry(ListedEntry {
-                    kind: ListedKind::File { size, etag },
-                    meta,
-                    ..
-                }) => {
+            let record = head.get(ENTRY_HEADER).unwrap_or_default();
+            let record: Vec<u8> = percent_encoding::percent_decode_str(record).collect();
+            match RecordParser::default().next(&record) {
+                Ok((
+                    ListRecord::Entry(ManifestEntry {
+                        kind: ManifestKind::File(file), meta, ..
+                    }),
+                    _,
+                )) => {
                     let url = target.join(location)?;
                     if !url.is_beside(target) {
                         return Err(FetchError::broken("it redirects to another server"));
                     }
-                    Ok(PeerRoot::File(Box::new(PeerFile { url, size, etag, meta })))
+                    let etag = file.etag(meta.mtime, meta.nanos);
+                    Ok(PeerRoot::File(Box::new(PeerFile { url, size: file.size, etag, meta })))
                 }
                 _ => Err(FetchError::broken("the server did not describe its file")),
             }

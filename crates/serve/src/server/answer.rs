@@ -2,7 +2,14 @@
 
 mod file;
 
-use std::{cell::RefCell, ffi::OsStr, os::fd::OwnedFd, path::Path, sync::Arc, time::SystemTime};
+use std::{
+    cell::RefCell,
+    ffi::OsStr,
+    os::{fd::OwnedFd, unix::ffi::OsStrExt},
+    path::Path,
+    sync::Arc,
+    time::SystemTime,
+};
 
 use rustix::fs::fstat;
 use thalweg_tree::Hash;
@@ -27,7 +34,7 @@ use crate::{
         head::{RequestHead, RequestMethod},
         status::HttpStatus,
     },
-    manifest::{self, encoded},
+    manifest::{self, RecordWriter, encoded},
 };
 use file::FileAnswer;
 
@@ -205,9 +212,12 @@ impl AnswerContext<'_> {
         if self.is_manifest_on_stream()
             && let Ok(ServedEntry::File(file)) = self.find(path)
             && let Ok(stat) = fstat(&*file)
-            && let Ok(line) = serde_json::to_string(&ManifestLines::of_file(path, &stat))
         {
-            head = head.with(manifest::ENTRY_HEADER, line);
+            let mut record = Vec::new();
+            let entry = ManifestLines::of_file(only, &stat);
+            RecordWriter::default().entry(&mut record, &entry);
+            head =
+                head.with(manifest::ENTRY_HEADER, encoded(Path::new(OsStr::from_bytes(&record))));
         }
         let head = head.with("Location", format_args!("/{}", encoded(path)));
         self.sized(HttpStatus::FOUND, head, AnswerBody::default())

@@ -33,7 +33,8 @@ impl Archive {
 
     fn parts(&self, entry: &WalkEntry) -> Result<Vec<BodyPart>, String> {
         let failed = |error: io::Error| error.to_string();
-        let missed = || OmittedEntry { path: entry.path.clone(), is_missed: true }.words();
+        let path = self.tree.path(&entry.name);
+        let missed = || OmittedEntry { path: path.clone(), is_missed: true }.words();
         let mut header = Header::new_gnu();
         header.set_mode(entry.stat.st_mode & 0o7777);
         header.set_uid(entry.stat.st_uid.into());
@@ -49,19 +50,19 @@ impl Archive {
             WalkKind::Shut => return Err(missed()),
             WalkKind::Directory => {
                 header.set_entry_type(EntryType::Directory);
-                blocks.append_data(&mut header, &entry.path, io::empty()).map_err(failed)?;
+                blocks.append_data(&mut header, &path, io::empty()).map_err(failed)?;
             }
             WalkKind::Link(target) => {
                 header.set_entry_type(EntryType::Symlink);
-                let target = Path::new(OsStr::from_bytes(target));
-                blocks.append_link(&mut header, &entry.path, target).map_err(failed)?;
+                let target = Path::new(OsStr::from_bytes(target.as_bytes()));
+                blocks.append_link(&mut header, &path, target).map_err(failed)?;
             }
             WalkKind::File => {
-                let file = self.tree.open(&entry.path).ok_or_else(missed)?;
+                let file = self.tree.open(&path).ok_or_else(missed)?;
                 let size = file.version.size;
                 header.set_size(size);
                 // Without a body, the builder writes the header only.
-                blocks.append_data(&mut header, &entry.path, io::empty()).map_err(failed)?;
+                blocks.append_data(&mut header, &path, io::empty()).map_err(failed)?;
                 let head = std::mem::take(blocks.get_mut());
                 let padding = vec![0; (size.next_multiple_of(BLOCK) - size) as usize];
                 let body = BodyPart::File(file, ByteRange { from: 0, to: size });
@@ -84,7 +85,7 @@ impl Archive {
                     piece.parts.extend(parts);
                 }
                 WalkStep::LeftOut(left_out) if left_out.is_missed => return Err(left_out.words()),
-                WalkStep::LeftOut(_) => {}
+                WalkStep::LeftOut(_) | WalkStep::Enter => {}
                 WalkStep::Later => return Ok(()),
                 WalkStep::End => {
                     piece.parts.push(BodyPart::Bytes(vec![0; 2 * BLOCK as usize]));

@@ -1,11 +1,6 @@
-//! A directory tree as the lines of a manifest.
+//! A directory tree as a list.
 
-use std::{
-    ffi::OsStr,
-    os::unix::ffi::OsStrExt,
-    path::{Path, PathBuf},
-    time::SystemTime,
-};
+use std::ffi::OsStr;
 
 use rustix::fs::Stat;
 
@@ -15,73 +10,64 @@ use super::{
     version::FileVersion,
     walk::{TreeWalk, WalkEntry, WalkKind, WalkStep},
 };
-use crate::manifest::{ManifestLine, Meta, encoded};
+use crate::manifest::{FileTag, ListTotals, ManifestEntry, ManifestKind, Meta, RecordWriter};
 
-/// Produces the manifest of a tree, a few lines per turn.
+/// Produces the list of a tree, a few entries per turn.
 pub struct ManifestLines {
-    // Metadata of the top directory, until its line is written.
+    // Metadata of the top directory, until its entry is written.
     top: Option<Stat>,
     tree: TreeWalk,
-    entries: u64,
-    bytes: u64,
-    left_out: u64,
+    writer: RecordWriter,
+    totals: ListTotals,
 }
 
 impl ManifestLines {
-    /// Creates the manifest of `tree`. `top`: metadata of the top directory.
+    /// Creates the list of `tree`. `top`: metadata of the top directory.
     pub fn of(tree: TreeWalk, top: Stat) -> Self {
-        Self { top: Some(top), tree, entries: 0, bytes: 0, left_out: 0 }
+        let (writer, totals) = (RecordWriter::default(), ListTotals::default());
+        Self { top: Some(top), tree, writer, totals }
     }
 
-    /// Returns the line of a single file.
-    pub fn of_file(path: &Path, stat: &Stat) -> ManifestLine {
-        let version = FileVersion::of(stat);
-        let (path, etag) = (encoded(path), version.etag(SystemTime::now()));
-        ManifestLine::File { path, size: version.size, meta: meta(stat), etag }
+    /// Returns the entry of a file.
+    pub fn of_file(name: &OsStr, stat: &Stat) -> ManifestEntry {
+        let kind = ManifestKind::File(tag(stat));
+        ManifestEntry { name: name.as_encoded_bytes().to_vec(), kind, meta: meta(stat) }
     }
 
-    fn line(&mut self, entry: &WalkEntry) -> ManifestLine {
-        let (path, meta) = (encoded(&entry.path), meta(&entry.stat));
-        self.entries += 1;
-        match &entry.kind {
-            WalkKind::Directory => ManifestLine::Directory { path, meta, unread: false },
-            WalkKind::Shut => ManifestLine::Directory { path, meta, unread: true },
-            WalkKind::File => {
-                let line = Self::of_file(&entry.path, &entry.stat);
-                if let ManifestLine::File { size, .. } = line {
-                    self.bytes += size;
-                }
-                line
-            }
-            WalkKind::Link(target) => {
-                let target = encoded(Path::new(OsStr::from_bytes(target)));
-                ManifestLine::Link { path, target, meta }
-            }
+    fn write(&mut self, entry: WalkEntry, list: &mut Vec<u8>) {
+        let kind = match entry.kind {
+            WalkKind::Directory => ManifestKind::Directory { is_unread: false },
+            WalkKind::Shut => ManifestKind::Directory { is_unread: true },
+            WalkKind::File => ManifestKind::File(tag(&entry.stat)),
+            WalkKind::Link(target) => ManifestKind::Link(target),
+        };
+        self.totals.entries += 1;
+        if let ManifestKind::File(file) = &kind {
+            self.totals.bytes += file.size;
         }
+        let (name, meta) = (entry.name.into_encoded_bytes(), meta(&entry.stat));
+        self.writer.entry(list, &ManifestEntry { name, kind, meta });
     }
 
-    /// Writes lines until the turn is over. Returns `true` if the last line, which holds the totals, is written.
-    fn fill(&mut self, turn: &SupplyTurn<'_>, text: &mut Vec<u8>) -> Result<bool, String> {
+    /// Writes entries until the turn is over. Returns `true` if the end of the list is written.
+    fn fill(&mut self, turn: &SupplyTurn<'_>, list: &mut Vec<u8>) -> Result<bool, String> {
         if let Some(stat) = self.top.take() {
-            let kind = WalkKind::Directory;
-            let line = self.line(&WalkEntry { path: PathBuf::new(), kind, stat });
-            write(&line, text)?;
+            RecordWriter::begin(list);
+            let (name, kind) = (std::ffi::OsString::new(), WalkKind::Directory);
+            self.write(WalkEntry { name, kind, stat }, list);
         }
         for _ in 0..TURN_ENTRIES {
             match self.tree.next(turn)? {
-                WalkStep::Entry(entry) => {
-                    let line = self.line(&entry);
-                    write(&line, text)?;
-                }
-                WalkStep::LeftOut(_) => self.left_out += 1,
+                WalkStep::Entry(entry) => self.write(entry, list),
+                WalkStep::Enter => self.writer.group(list),
+                WalkStep::LeftOut(_) => self.totals.left_out += 1,
                 WalkStep::Later => return Ok(false),
                 WalkStep::End => {
-                    let Self { entries, bytes, left_out, .. } = *self;
-                    write(&ManifestLine::End { entries, bytes, left_out }, text)?;
+                    RecordWriter::end(list, &self.totals);
                     return Ok(true);
                 }
             }
-            if text.len() >= TURN_BYTES {
+            if list.len() >= TURN_BYTES {
                 break;
             }
         }
@@ -89,10 +75,9 @@ impl ManifestLines {
     }
 }
 
-fn write(line: &ManifestLine, text: &mut Vec<u8>) -> Result<(), String> {
-    serde_json::to_writer(&mut *text, line).map_err(|error| error.to_string())?;
-    text.push(b'\n');
-    Ok(())
+fn tag(stat: &Stat) -> FileTag {
+    let linked_on = (stat.st_nlink > 1).then_some(stat.st_dev);
+    FileTag { linked_on, ..FileVersion::of(stat).tag() }
 }
 
 fn meta(stat: &Stat) -> Meta {
@@ -107,10 +92,10 @@ fn meta(stat: &Stat) -> Meta {
 
 impl Supply for ManifestLines {
     fn next(&mut self, turn: &SupplyTurn<'_>) -> Result<BodyPiece, String> {
-        let mut text = Vec::new();
-        let is_last = self.fill(turn, &mut text);
+        let mut list = Vec::new();
+        let is_last = self.fill(turn, &mut list);
         self.tree.rest();
-        Ok(BodyPiece { is_last: is_last?, parts: vec![BodyPart::Bytes(text)] })
+        Ok(BodyPiece { is_last: is_last?, parts: vec![BodyPart::Bytes(list)] })
     }
 
     fn lane(&self) -> HelperLane {

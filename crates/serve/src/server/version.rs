@@ -10,7 +10,10 @@ use rustix::{
     time::{ClockId, clock_getres},
 };
 
-use crate::http::condition::{Validator, in_seconds};
+use crate::{
+    http::condition::{Validator, in_seconds},
+    manifest::FileTag,
+};
 
 /// State of a file at one moment. Equal versions have equal contents, within the resolution of the file system's clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -63,8 +66,14 @@ impl FileVersion {
     /// would have one tag.
     pub fn etag(&self, now: SystemTime) -> String {
         let weak = if self.is_settled(now) { "" } else { "W/" };
-        let (modified, changed) = (self.modified.nanos(), self.changed.nanos());
-        format!("{weak}\"{:x}-{:x}-{modified:x}-{changed:x}\"", self.inode, self.size)
+        let FileTime { seconds, nanos } = self.modified;
+        weak.to_owned() + &self.tag().etag(seconds, nanos)
+    }
+
+    /// Returns the version as in a list, without the other names of the file.
+    pub fn tag(&self) -> FileTag {
+        let changed = (self.changed.seconds, self.changed.nanos);
+        FileTag { size: self.size, inode: self.inode, changed, linked_on: None }
     }
 
     /// Returns `true` if any later change must produce other timestamps: the clock tick has passed.

@@ -2,7 +2,7 @@
 //! links are listed, not followed.
 
 use std::{
-    ffi::OsStr,
+    ffi::{CString, OsStr, OsString},
     os::{fd::OwnedFd, unix::ffi::OsStrExt},
     path::{Path, PathBuf},
     sync::Arc,
@@ -31,6 +31,8 @@ pub struct TreeWalk {
     waiting: PathQueue,
     /// Memory of `waiting` that is included in the site's total.
     counted: u64,
+    /// Path of the directory that is opened next, relative to the top.
+    entered: Option<PathBuf>,
     open: Option<OpenDirectory>,
     /// During a turn: the names of the open directory, and the position of the next one.
     names: Option<(Arc<NameList>, usize)>,
@@ -46,8 +48,7 @@ struct OpenDirectory {
 
 /// A file, a directory or a symbolic link.
 pub struct WalkEntry {
-    /// Relative to the top.
-    pub path: PathBuf,
+    pub name: OsString,
     pub kind: WalkKind,
     pub stat: Stat,
 }
@@ -59,7 +60,7 @@ pub enum WalkKind {
     /// A directory without read permission: its entries are not listed.
     Shut,
     /// A symbolic link and its target.
-    Link(Vec<u8>),
+    Link(CString),
 }
 
 /// An omitted entry: it cannot be read, or its type is not served.
@@ -71,6 +72,8 @@ pub struct OmittedEntry {
 
 /// Result of one step of a walk.
 pub enum WalkStep {
+    /// The following entries are in the next directory. Directories come in the order of their entries.
+    Enter,
     Entry(WalkEntry),
     LeftOut(OmittedEntry),
     /// A large directory must be read in another lane.
@@ -85,7 +88,12 @@ impl TreeWalk {
         let mut waiting = PathQueue::default();
         waiting.push(Path::new(""));
         let lane = HelperLane::List(0);
-        Self { site, top, waiting, counted: 0, open: None, names: None, lane }
+        Self { site, top, waiting, counted: 0, entered: None, open: None, names: None, lane }
+    }
+
+    /// Returns the path of an entry of the current directory, relative to the top.
+    pub fn path(&self, name: &OsStr) -> PathBuf {
+        self.open.as_ref().map_or_else(|| name.into(), |open| open.path.join(name))
     }
 
     /// Opens a file of the tree.
@@ -115,7 +123,11 @@ impl TreeWalk {
     pub fn next(&mut self, turn: &SupplyTurn<'_>) -> Result<WalkStep, String> {
         loop {
             let Some(open) = &mut self.open else {
-                let Some(path) = self.waiting.pop() else { return Ok(WalkStep::End) };
+                let Some(path) = self.entered.take() else {
+                    let Some(path) = self.waiting.pop() else { return Ok(WalkStep::End) };
+                    self.entered = Some(path);
+                    return Ok(WalkStep::Enter);
+                };
                 let Some(directory) = self.read(&path) else {
                     return Ok(WalkStep::LeftOut(OmittedEntry { path, is_missed: true }));
                 };
@@ -167,7 +179,8 @@ impl TreeWalk {
             Err(left_out) => return Ok(WalkStep::LeftOut(left_out)),
         };
         if matches!(entry.kind, WalkKind::Directory) {
-            self.waiting.push(&entry.path);
+            let path = self.path(&entry.name);
+            self.waiting.push(&path);
             let held = self.waiting.held();
             let is_full = !self.site.count_paths(&mut self.counted, held);
             if is_full {
@@ -201,20 +214,19 @@ impl OpenDirectory {
     }
 
     fn entry(&self, name: &OsStr) -> Result<WalkEntry, OmittedEntry> {
-        let path = self.path.join(name);
-        let left_out = |is_missed| Err(OmittedEntry { path: path.clone(), is_missed });
+        let left_out = |is_missed| Err(OmittedEntry { path: self.path.join(name), is_missed });
         let Ok(stat) = listing::stat(&self.directory, name) else { return left_out(true) };
         let kind = match open::kind(&stat) {
             FileType::RegularFile => WalkKind::File,
             FileType::Directory if !listing::may_be_read(&self.directory, name) => WalkKind::Shut,
             FileType::Directory => WalkKind::Directory,
             FileType::Symlink => match rustix::fs::readlinkat(&self.directory, name, Vec::new()) {
-                Ok(target) => WalkKind::Link(target.into_bytes()),
+                Ok(target) => WalkKind::Link(target),
                 Err(_) => return left_out(true),
             },
             _ => return left_out(false),
         };
-        Ok(WalkEntry { path, kind, stat })
+        Ok(WalkEntry { name: name.to_owned(), kind, stat })
     }
 }
 

@@ -1,6 +1,8 @@
 //! How much memory a list takes. A program of its own: what other tests hold would be counted too.
 
-use std::{fmt::Write as _, fs, io::Write as _};
+use std::{fs, io::Write as _};
+
+use thalweg_serve::manifest::{ListTotals, ManifestEntry, ManifestKind, Meta, RecordWriter};
 use thalweg_testing::peak_resident;
 
 use crate::trees::{get, liar::LyingServer, options};
@@ -9,16 +11,21 @@ use crate::trees::{get, liar::LyingServer, options};
 fn a_long_list_costs_no_memory_that_grows_with_it() {
     const COUNT: usize = 300_000;
     let _alone = thalweg_testing::alone();
-    let meta = r#""mode":493,"uid":0,"gid":0,"mtime":1,"nanos":2"#;
-    let mut text = format!("{{\"type\":\"folder\",\"path\":\"\",{meta}}}\n");
+    let meta = Meta { mode: 0o755, mtime: 1, nanos: 2, ..Meta::default() };
+    let kind = ManifestKind::Directory { is_unread: false };
+    let head = b"HTTP/1.1 200 OK\r\nContent-Type: application/vnd.thalweg.list\r\n\r\n";
+    let (mut answer, mut writer) = (head.to_vec(), RecordWriter::default());
+    RecordWriter::begin(&mut answer);
+    let top = ManifestEntry { name: Vec::new(), kind: kind.clone(), meta };
+    writer.entry(&mut answer, &top);
+    writer.group(&mut answer);
     for n in 0..COUNT {
-        writeln!(text, "{{\"type\":\"folder\",\"path\":\"{n:08}\",{meta}}}").unwrap();
+        let name = format!("{n:08}{}", "x".repeat(32)).into_bytes();
+        writer.entry(&mut answer, &ManifestEntry { name, kind: kind.clone(), meta });
     }
-    // The last line lies, so that all is read and nothing is made.
-    text += "{\"type\":\"end\",\"entries\":1,\"bytes\":0,\"left_out\":0}\n";
-    let head = "HTTP/1.1 200 OK\r\nContent-Type: application/jsonl\r\nContent-Length: ";
-    let answer = format!("{head}{}\r\n\r\n{text}", text.len()).into_bytes();
-    drop(text);
+    (0..COUNT).for_each(|_| writer.group(&mut answer));
+    // The totals lie, so that all is read and nothing is made.
+    RecordWriter::end(&mut answer, &ListTotals { entries: 1, bytes: 0, left_out: 0 });
     let length = answer.len() as u64;
     let server = LyingServer::new(move |_, stream| drop(stream.write_all(&answer)));
     let place = tempfile::tempdir().unwrap();

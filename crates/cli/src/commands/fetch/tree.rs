@@ -69,6 +69,7 @@ pub fn fetch_into(
         files,
         jobs: args.jobs.map_or(0, |jobs| jobs as usize),
         owner: args.archive,
+        hard_links: args.archive,
         all_links: args.all_links,
         by_hash: args.hash,
         most_list: args.max_list,

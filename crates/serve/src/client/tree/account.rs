@@ -140,27 +140,33 @@ impl<'a> FetchCounters<'a> {
         count.fetch_add(1, Ordering::Relaxed);
     }
 
+    /// Records files that exist as listed.
+    pub fn unchanged(&self, total: Total) {
+        self.settled_files.fetch_add(total.files, Ordering::Relaxed);
+        self.settled_bytes.fetch_add(total.bytes, Ordering::Relaxed);
+        self.unchanged.fetch_add(total.files, Ordering::Relaxed);
+    }
+
     /// Records a file that was fetched.
     pub fn fetched(&self, wanted: &WantedFile) {
         self.settled(wanted.size, true);
         self.changed(&wanted.path, FileType::RegularFile, wanted.size, wanted.change);
     }
 
+    /// Records a further name of a file.
+    pub fn linked(&self, path: &[u8], size: u64, change: EntryChange) {
+        self.settled(size, true);
+        self.changed(path, FileType::RegularFile, size, change);
+    }
+
     /// Records a change of an entry.
     pub fn changed(&self, path: &[u8], kind: FileType, size: u64, change: EntryChange) {
-        let EntryChange { action, differs } = change;
+        let EntryChange { action, differs, is_linked } = change;
         let count = if action == ChangeAction::Create { &self.created } else { &self.changed };
         count.fetch_add(1, Ordering::Relaxed);
         if self.is_sync {
             let path = Path::new(OsStr::from_bytes(path));
-            self.watcher.changed(&SyncChange {
-                path,
-                action,
-                kind,
-                is_linked: false,
-                size,
-                differs,
-            });
+            self.watcher.changed(&SyncChange { path, action, kind, is_linked, size, differs });
         }
     }
 

@@ -1,6 +1,6 @@
 //! The steps of a tree fetch, in order.
 
-use std::{cell::Cell, sync::Mutex, time::Instant};
+use std::{sync::Mutex, time::Instant};
 
 use rustix::fs::FileType;
 use thalweg_core::{
@@ -20,22 +20,31 @@ use super::{
     change::EntryChange,
     deletion::delete,
     directories::DirectoryCache,
-    entry::{ListedEntry, ListedKind, ParsedLine, parse},
     files::InstallPolicy,
+    hard_links::link_names,
     job::TreeJob,
-    list::{EntryList, may_be_directory},
+    list::EntryList,
     options::{TreeOptions, TreeWatcher},
     outcome::TreeFetched,
     place::{TreeDestination, TreeRoot},
     preview::preview,
+    store::{EntryStore, StoredEntry, StoredState},
+    survey::{SurveyedList, TreeSurvey},
     worker::TreeWorker,
 };
 use crate::{
     client::{
-        FetchError, FetchOptions, FetchUrl, ask::ask, body::ResponseBody, deadline::NetDeadline,
-        peer, resume::FileRequest, retry,
+        FetchError, FetchOptions, FetchUrl,
+        ask::ask,
+        body::ResponseBody,
+        connect::FetchConnection,
+        deadline::{CancelCheck, NetDeadline},
+        head::ResponseHead,
+        peer,
+        resume::FileRequest,
+        retry,
     },
-    manifest::MEDIA_TYPE,
+    manifest::{MEDIA_TYPE, ManifestKind},
 };
 
 /// Fetches the directory at `target` into `place`. If it returns an error, nothing was started.
@@ -58,15 +67,15 @@ fn bring(
     options: &TreeOptions,
     watcher: &dyn TreeWatcher,
 ) -> Result<TreeFetched, FetchError> {
-    let list = EntryList::create(place.beside())?;
-    let base = take_in(target, &list, options, watcher)?;
-    let found = list.check(|| Ok(watcher.check_cancelled()?))?;
-    watcher.total(Total { files: found.files, bytes: found.sums.bytes });
+    let list = ReceivedList::take_in(target, &place, options, watcher)?;
+    let ReceivedList { found, base, .. } = &list;
+    let (totals, files) = (found.check.totals, found.check.files);
+    watcher.total(Total { files, bytes: totals.bytes });
     if let Some(sync) = options.sync.as_ref().filter(|sync| sync.dry_run) {
-        let mut fetched = only_look(&list, &place, options, watcher)?;
-        fetched.left_out = found.sums.left_out + found.reserved;
+        let mut fetched = only_look(found, &place, options, watcher)?;
+        fetched.left_out = totals.left_out + found.reserved;
         if place.existing().is_some() {
-            fetched.deletion = delete(&list, sync, &fetched, watcher)?;
+            fetched.deletion = delete(&list.list, sync, &fetched, watcher)?;
         }
         return Ok(fetched);
     }
@@ -80,21 +89,22 @@ fn bring(
     let account = FetchCounters::new(watcher, options.sync.is_some());
     let install = install_policy(&root, options, whole.is_some());
     let (whole, counters) = (whole.as_ref(), &account);
-    let build = TreeBuild { list: &list, root: &root, install, whole, counters };
-    if let Err(error) = build.run(&base, target, options) {
+    counters.unchanged(found.unchanged);
+    let build = TreeBuild { list: found, root: &root, install, whole, counters };
+    if let Err(error) = build.run(base, target, options) {
         account.halt(error);
     }
     let _ = watcher.progress(account.progress());
     let mut fetched = account.sum();
-    fetched.left_out = found.sums.left_out + found.reserved;
+    fetched.left_out = totals.left_out + found.reserved;
     if let Some(sync) = options.sync.as_ref().filter(|_| !root.is_staged())
         && fetched.halted.is_none()
     {
-        fetched.deletion = delete(&list, sync, &fetched, watcher)?;
+        fetched.deletion = delete(&list.list, sync, &fetched, watcher)?;
     }
     if fetched.halted.is_some() {
         fetched.kept = root.leave()?;
-    } else if let Err(error) = publish(root, &list, install, whole, options.files.fsync) {
+    } else if let Err(error) = publish(root, found, install, whole, options.files.fsync) {
         fetched.halted = Some(error);
     }
     Ok(fetched)
@@ -102,39 +112,43 @@ fn bring(
 
 /// Reports the changes of a sync.
 fn only_look(
-    list: &EntryList,
+    list: &SurveyedList,
     place: &TreeDestination,
     options: &TreeOptions,
     watcher: &dyn TreeWatcher,
 ) -> Result<TreeFetched, FetchError> {
     let account = FetchCounters::new(watcher, true);
-    let install = InstallPolicy {
-        is_fresh: false,
-        is_staged: false,
-        owner: options.owner,
-        all_links: options.all_links,
-        by_hash: false,
-        is_synced_whole: false,
-        fsync: Fsync::Never,
-        close_may_fail: false,
-    };
+    account.unchanged(list.unchanged);
+    let install = comparison_policy(options);
     preview(list, place.existing(), install, &account)?;
     Ok(account.sum())
 }
 
+/// Returns the policy for comparisons with an existing directory, which create nothing.
+fn comparison_policy(options: &TreeOptions) -> InstallPolicy {
+    InstallPolicy {
+        is_fresh: false,
+        is_staged: false,
+        owner: options.owner,
+        hard_links: options.hard_links,
+        all_links: options.all_links,
+        by_hash: options.by_hash && !options.sync.as_ref().is_some_and(|sync| sync.dry_run),
+        is_synced_whole: false,
+        fsync: Fsync::Never,
+        close_may_fail: false,
+    }
+}
+
 fn publish(
     root: TreeRoot,
-    list: &EntryList,
+    list: &SurveyedList,
     install: InstallPolicy,
     whole: Option<&WholeSync>,
     fsync: Fsync,
 ) -> Result<(), FetchError> {
-    let mut lines = list.lines();
-    match lines.next_line()?.map(parse) {
-        Some(Ok(ParsedLine::Entry(top))) => {
-            root.publish(&install.attributes(&top.meta), whole, fsync)
-        }
-        _ => Err(FetchError::broken("the stored list has changed")),
+    match list.directories.entries().next_entry()? {
+        Some(top) => root.publish(&install.attributes(&top.entry.meta), whole, fsync),
+        None => Err(FetchError::broken("the list is empty")),
     }
 }
 
@@ -145,6 +159,7 @@ fn install_policy(root: &TreeRoot, options: &TreeOptions, is_synced_whole: bool)
         is_fresh: root.is_fresh(),
         is_staged: root.is_staged(),
         owner: options.owner,
+        hard_links: options.hard_links,
         all_links: options.all_links,
         by_hash: options.by_hash,
         is_synced_whole,
@@ -153,40 +168,88 @@ fn install_policy(root: &TreeRoot, options: &TreeOptions, is_synced_whole: bool)
     }
 }
 
-/// Stores the list in a file, with retries. Returns the URL of the directory after redirects.
-fn take_in(
-    target: &FetchUrl,
-    list: &EntryList,
-    options: &TreeOptions,
-    watcher: &dyn TreeWatcher,
-) -> Result<FetchUrl, FetchError> {
-    let files = &options.files;
-    let mut tries = 0;
-    loop {
-        let error = match take_in_once(target, list, options, watcher) {
-            Err(error) if error.is_passing() => error,
-            ended => return ended,
+/// A list that was received completely and compared with the destination.
+struct ReceivedList {
+    list: EntryList,
+    found: SurveyedList,
+    /// URL of the directory after redirects.
+    base: FetchUrl,
+}
+
+impl ReceivedList {
+    /// Receives the list, with retries.
+    fn take_in(
+        target: &FetchUrl,
+        place: &TreeDestination,
+        options: &TreeOptions,
+        watcher: &dyn TreeWatcher,
+    ) -> Result<Self, FetchError> {
+        let files = &options.files;
+        let mut tries = 0;
+        loop {
+            let error = match Self::take_in_once(target, place, options, watcher) {
+                Err(error) if error.is_passing() => error,
+                ended => return ended,
+            };
+            tries += 1;
+            let Some(pause) = retry::pause(tries, files.retries, error.after()) else {
+                return Err(error);
+            };
+            let report = |message: &str| watcher.report(message);
+            retry::wait(&error, pause, report, &|| watcher.check_cancelled())?;
+        }
+    }
+
+    fn take_in_once(
+        target: &FetchUrl,
+        place: &TreeDestination,
+        options: &TreeOptions,
+        watcher: &dyn TreeWatcher,
+    ) -> Result<Self, FetchError> {
+        let files = &options.files;
+        let check = || watcher.check_cancelled();
+        let (mut connection, head, from) = ask_for_list(target, files, &check)?;
+        let list = EntryList::create(place.beside())?;
+        let (most, install) = (options.most_list, comparison_policy(options));
+        let mut survey = TreeSurvey::of(&list, place.beside(), place.existing(), install, most)?;
+        let end = End { at: Some(0), ..End::of(list.fd()).map_err(failed("fstat"))? };
+        let mut refused = None;
+        let mut note = |moved: u64| -> Result<(), Cancelled> {
+            refused = match survey.advance() {
+                Ok(true) if moved <= most => return watcher.check_cancelled(),
+                Ok(_) => Some(too_long(most)),
+                Err(error) => Some(error),
+            };
+            Err(Cancelled)
         };
-        tries += 1;
-        let Some(pause) = retry::pause(tries, files.retries, error.after()) else {
-            return Err(error);
+        let body = ResponseBody {
+            connection: &mut connection,
+            deadline: NetDeadline { limit: files.stall, check: &check },
+            way: &files.way,
+            end,
+            note: &mut note,
+            report: &mut Report::default(),
+            plans: None,
         };
-        let report = |message: &str| watcher.report(message);
-        retry::wait(&error, pause, report, &|| watcher.check_cancelled())?;
-        io::ftruncate(list.fd(), 0).map_err(failed("ftruncate"))?;
+        let received = body.bring(head.framing()?, None);
+        if let Some(refused) = refused {
+            return Err(refused);
+        }
+        received?;
+        connection.finish(&head);
+        let found = survey.finish()?;
+        Ok(Self { list, found, base: from.as_directory() })
     }
 }
 
-fn take_in_once(
+/// Requests the list. Returns the connection, the head of the answer, and the URL after redirects.
+fn ask_for_list(
     target: &FetchUrl,
-    list: &EntryList,
-    options: &TreeOptions,
-    watcher: &dyn TreeWatcher,
-) -> Result<FetchUrl, FetchError> {
-    let files = &options.files;
-    let check = || watcher.check_cancelled();
-    let answer = ask(&target.manifest(), &FileRequest::ALL, files, &check);
-    let (mut connection, head, from) = answer.map_err(|error| match error {
+    files: &FetchOptions,
+    check: &CancelCheck<'_>,
+) -> Result<(FetchConnection, ResponseHead, FetchUrl), FetchError> {
+    let answer = ask(&target.manifest(), &FileRequest::ALL, files, check);
+    let (connection, head, from) = answer.map_err(|error| match error {
         FetchError::Status { status: 401 | 407, .. } => error,
         FetchError::Status { status, .. } if !error.is_passing() => {
             no_list(target, &format!("it returned {status}"))
@@ -200,32 +263,12 @@ fn take_in_once(
     if kind.split(';').next().map(str::trim) != Some(MEDIA_TYPE) {
         return Err(no_list(target, "the response is not a list"));
     }
-    let end = End { at: Some(0), ..End::of(list.fd()).map_err(failed("fstat"))? };
-    let (most, is_too_long) = (options.most_list, Cell::new(false));
-    let mut note = |moved: u64| -> Result<(), Cancelled> {
-        is_too_long.set(moved > most);
-        if is_too_long.get() { Err(Cancelled) } else { watcher.check_cancelled() }
-    };
-    let body = ResponseBody {
-        connection: &mut connection,
-        deadline: NetDeadline { limit: files.stall, check: &check },
-        way: &files.way,
-        end,
-        note: &mut note,
-        report: &mut Report::default(),
-        plans: None,
-    };
-    match body.bring(head.framing()?, None) {
-        Err(FetchError::Cancelled) if is_too_long.get() => {
-            let most = quantity::exact(most);
-            Err(FetchError::broken(format!("the list is larger than {most}; raise --max-list")))
-        }
-        Err(error) => Err(error),
-        Ok(_) => {
-            connection.finish(&head);
-            Ok(from.as_directory())
-        }
-    }
+    Ok((connection, head, from))
+}
+
+fn too_long(most: u64) -> FetchError {
+    let most = quantity::exact(most);
+    FetchError::broken(format!("the list is larger than {most}; raise --max-list"))
 }
 
 fn no_list(target: &FetchUrl, why: &str) -> FetchError {
@@ -237,7 +280,7 @@ fn no_list(target: &FetchUrl, why: &str) -> FetchError {
 
 /// The creation of the entries of a list below the root.
 struct TreeBuild<'a> {
-    list: &'a EntryList,
+    list: &'a SurveyedList,
     root: &'a TreeRoot,
     install: InstallPolicy,
     /// The file system of the directory, if one syncfs(2) call syncs it.
@@ -255,30 +298,49 @@ impl TreeBuild<'_> {
     ) -> Result<(), FetchError> {
         self.make_directories()?;
         let files = options_of_one(&options.files, self.install);
-        let job = TreeJob {
-            base,
-            is_own: base.is_beside(first),
-            options: &files,
-            install: self.install,
-            root: self.root.fd(),
-            lines: Mutex::new(self.list.lines()),
-            account: self.counters,
-            whole: self.whole,
-        };
         let jobs = match options.jobs {
             0 => std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
             jobs => jobs,
         };
-        on_threads(jobs, || TreeWorker::new(&job).work());
+        let fetch = |entries: &EntryStore| {
+            let job = TreeJob {
+                base,
+                is_own: base.is_beside(first),
+                options: &files,
+                install: self.install,
+                root: self.root.fd(),
+                entries: Mutex::new(entries.entries()),
+                account: self.counters,
+                whole: self.whole,
+            };
+            on_threads(jobs, || TreeWorker::new(&job).work());
+        };
+        fetch(&self.list.entries);
+        if self.list.links.bytes() > 0 && !self.counters.is_halting() {
+            let mut rest = EntryStore::create(self.root.fd(), c"rest".to_owned())?;
+            let (root, install) = (self.root.fd(), self.install);
+            link_names(&self.list.links, root, install, self.counters, &mut rest)?;
+            if rest.bytes() > 0 {
+                fetch(&rest);
+            }
+        }
         if self.counters.is_halting() { Ok(()) } else { self.finish_directories() }
     }
 
     fn make_directories(&self) -> Result<(), FetchError> {
-        let (mut lines, mut directories) =
-            (self.list.lines(), DirectoryCache::below(self.root.fd()));
-        while let Some(line) = lines.next_line()? {
-            let Some(entry) = directory_of(line) else { continue };
+        let mut directories = DirectoryCache::below(self.root.fd());
+        let mut entries = self.list.directories.entries();
+        while let Some(StoredEntry { entry, state, .. }) = entries.next_entry()? {
+            if entry.path.is_empty() || state.is(StoredState::RESERVED) {
+                continue;
+            }
             self.counters.check_cancelled()?;
+            if entry.kind == (ManifestKind::Directory { is_unread: true }) {
+                self.counters.missed(&entry.path, FetchError::Shut);
+            }
+            if state.is(StoredState::PRESENT) {
+                continue;
+            }
             let made = directories.make(&entry, self.install.is_fresh, self.install.is_staged);
             match made {
                 Ok(true) => {
@@ -295,11 +357,14 @@ impl TreeBuild<'_> {
     /// Sets the attributes of directories, the innermost first: a mode may forbid access to the entries.
     fn finish_directories(&self) -> Result<(), FetchError> {
         let install = self.install;
-        let (mut lines, directories) =
-            (self.list.backwards()?, DirectoryCache::below(self.root.fd()));
+        let directories = DirectoryCache::below(self.root.fd());
+        let mut entries = self.list.directories.backwards();
         let has_leftovers = install.is_staged && !install.is_fresh;
-        while let Some(line) = lines.next_line()? {
-            let Some(entry) = directory_of(&line) else { continue };
+        while let Some(StoredEntry { entry, state, .. }) = entries.next_entry()? {
+            let is_done = state.is(StoredState::SAME) && !state.is(StoredState::TOUCHED);
+            if is_done || entry.path.is_empty() || state.is(StoredState::RESERVED) {
+                continue;
+            }
             self.counters.check_cancelled()?;
             let finished = directories.open_itself(&entry.path).and_then(|fd| {
                 let fd = std::os::fd::AsFd::as_fd(&fd);
@@ -330,13 +395,4 @@ impl TreeBuild<'_> {
 /// Returns the options for one file of many: no digests are expected.
 fn options_of_one(options: &FetchOptions, install: InstallPolicy) -> FetchOptions {
     FetchOptions { expected: Vec::new(), verify: false, fsync: install.fsync, ..options.clone() }
-}
-
-fn directory_of(line: &[u8]) -> Option<ListedEntry> {
-    let Ok(ParsedLine::Entry(entry)) = may_be_directory(line).then(|| parse(line))? else {
-        return None;
-    };
-    let is_made =
-        entry.kind == ListedKind::Directory && !entry.path.is_empty() && !entry.is_reserved();
-    is_made.then_some(entry)
 }

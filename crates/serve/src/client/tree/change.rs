@@ -7,21 +7,34 @@ use thalweg_tree::{AttributeDifferences, ChangeAction};
 pub struct EntryChange {
     pub action: ChangeAction,
     pub differs: AttributeDifferences,
+    /// `true` if the entry is a further name of a file.
+    pub is_linked: bool,
 }
 
 impl EntryChange {
     /// The entry did not exist.
     pub fn created() -> Self {
-        Self { action: ChangeAction::Create, differs: AttributeDifferences::default() }
+        Self {
+            action: ChangeAction::Create,
+            differs: AttributeDifferences::default(),
+            is_linked: false,
+        }
     }
 
     /// The entry was replaced.
     pub fn replaced(differs: AttributeDifferences) -> Self {
-        Self { action: ChangeAction::Replace, differs }
+        Self { action: ChangeAction::Replace, differs, is_linked: false }
+    }
+
+    /// The entry became another name of a file. `replaces`: `true` if an entry had its name.
+    pub fn linked(replaces: bool) -> Self {
+        let differs = AttributeDifferences { content: replaces, ..AttributeDifferences::default() };
+        let created = if replaces { Self::replaced(differs) } else { Self::created() };
+        Self { is_linked: true, ..created }
     }
 
     /// Only attributes changed.
     pub fn adjusted(differs: AttributeDifferences) -> Self {
-        Self { action: ChangeAction::Attributes, differs }
+        Self { action: ChangeAction::Attributes, differs, is_linked: false }
     }
 }

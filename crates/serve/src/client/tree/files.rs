@@ -26,7 +26,7 @@ use super::{
 };
 use crate::{
     client::{FetchError, fetch::ListedFile},
-    manifest::Meta,
+    manifest::{FileTag, Meta},
 };
 
 /// Settings for creating entries.
@@ -38,6 +38,8 @@ pub struct InstallPolicy {
     pub is_staged: bool,
     /// `true` to keep owners.
     pub owner: bool,
+    /// `true` to make names of one file hard links.
+    pub hard_links: bool,
     /// `true` to create symbolic links that may lead out of the tree.
     pub all_links: bool,
     /// `true` to compare files of equal size by their hashes.
@@ -108,6 +110,14 @@ pub fn compare(
     }
 }
 
+/// Returns `true` if an existing entry has these attributes.
+pub fn has_attributes(there: &Stat, attributes: &EntryAttributes) -> bool {
+    let EntryAttributes { mode, owner, mtime } = *attributes;
+    there.st_mode & 0o7777 == mode
+        && (there.st_mtime, there.st_mtime_nsec as u32) == mtime
+        && owner.is_none_or(|owner| owner == (there.st_uid, there.st_gid))
+}
+
 /// An open file: one that receives its name when it is complete, or one that has its name in a staging directory.
 pub enum FileSink<'a> {
     Own(OwnedFd),
@@ -125,11 +135,11 @@ impl InstallPolicy {
     pub fn wanted(
         self,
         entry: &ListedEntry,
-        size: u64,
-        etag: &str,
+        file: &FileTag,
         directory: Rc<TreeDirectory>,
     ) -> Result<FileDecision, FetchError> {
         let (name, attributes) = (entry.name(), self.attributes(&entry.meta));
+        let (size, Meta { mtime, nanos, .. }) = (file.size, entry.meta);
         let there = if self.is_fresh { None } else { directory.look(&name)? };
         let mut needs_hash_check = false;
         let mut change = EntryChange::created();
@@ -153,7 +163,7 @@ impl InstallPolicy {
             directory,
             name,
             size,
-            etag: etag.to_owned(),
+            etag: file.etag(mtime, nanos),
             attributes,
             replaces: there.is_some(),
             change,

@@ -7,7 +7,7 @@ use thalweg_tree::install::WholeSync;
 use super::{
     account::FetchCounters,
     files::{InstallPolicy, WantedFile},
-    list::ListLines,
+    store::StoredEntries,
 };
 use crate::client::{
     FetchError, FetchOptions, FetchUrl,
@@ -23,7 +23,7 @@ pub struct TreeJob<'a> {
     pub options: &'a FetchOptions,
     pub install: InstallPolicy,
     pub root: BorrowedFd<'a>,
-    pub lines: Mutex<ListLines<'a>>,
+    pub entries: Mutex<StoredEntries<'a>>,
     pub account: &'a FetchCounters<'a>,
     /// The file system of the directory, if one syncfs(2) call syncs it.
     pub whole: Option<&'a WholeSync>,

@@ -1,7 +1,7 @@
 //! The names in a list, for the deletion of entries that the server does not have.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, VecDeque},
     ffi::OsStr,
     os::unix::ffi::OsStrExt,
     path::PathBuf,
@@ -15,63 +15,61 @@ use thalweg_tree::{
 };
 
 use super::{
-    entry::{ListedKind, ParsedLine, parse},
-    list::{EntryList, ListLines},
+    entry::ListedEntry,
+    list::{EntryList, ListRecords, broken},
 };
-use crate::client::FetchError;
+use crate::{
+    client::FetchError,
+    manifest::{ListRecord, ManifestKind},
+};
 
 /// The names in a list. Only the directories are in memory.
 pub struct ListedNames<'a> {
-    /// Directories, each with the offset of its first entry in the list.
-    directories: HashMap<Vec<u8>, DirectoryLines>,
-    lines: Mutex<ListLines<'a>>,
+    directories: HashMap<Vec<u8>, DirectoryGroup>,
+    records: Mutex<ListRecords<'a>>,
 }
 
 /// Position of the entries of a directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum DirectoryLines {
+enum DirectoryGroup {
     From(u64),
-    /// The directory has no entries.
-    None,
     /// The server may not read the directory.
     Unknown,
 }
 
 impl<'a> ListedNames<'a> {
-    /// Reads the list once.
+    /// Reads the list once. It was checked before.
     pub fn of(list: &'a EntryList) -> Result<Self, FetchError> {
-        let mut directories = HashMap::new();
-        let mut lines = list.lines();
-        let mut current: Option<Vec<u8>> = None;
-        loop {
-            let at = lines.offset();
-            let Some(line) = lines.next_line()? else { break };
-            let Ok(ParsedLine::Entry(entry)) = parse(line) else { continue };
-            if !entry.path.is_empty() && current.as_deref() != Some(entry.directory()) {
-                let directory = entry.directory().to_vec();
-                directories.insert(directory.clone(), DirectoryLines::From(at));
-                current = Some(directory);
-            }
-            if entry.kind == ListedKind::Directory {
-                let lines =
-                    if entry.is_unread { DirectoryLines::Unknown } else { DirectoryLines::None };
-                directories.insert(entry.path, lines);
+        let (mut directories, mut waiting) = (HashMap::new(), VecDeque::new());
+        let (mut records, mut current) = (list.records(), Vec::new());
+        while let Some(record) = records.next_record()? {
+            match record {
+                ListRecord::Group => {
+                    current = waiting.pop_front().unwrap_or_default();
+                    directories.insert(current.clone(), DirectoryGroup::From(records.offset()));
+                }
+                ListRecord::Entry(entry) => {
+                    let ManifestKind::Directory { is_unread } = entry.kind else { continue };
+                    let path = ListedEntry::of(&current, entry).map_err(broken)?.path;
+                    if is_unread {
+                        directories.insert(path, DirectoryGroup::Unknown);
+                    } else {
+                        waiting.push_back(path);
+                    }
+                }
+                ListRecord::End(_) => break,
             }
         }
-        Ok(Self { directories, lines: Mutex::new(list.lines()) })
+        Ok(Self { directories, records: Mutex::new(list.records()) })
     }
 
-    fn names(&self, directory: &[u8], from: u64) -> Result<SourceListing, FetchError> {
+    fn names(&self, from: u64) -> Result<SourceListing, FetchError> {
         let mut listing = SourceListing::default();
-        let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
-        lines.seek(from);
-        while let Some(line) = lines.next_line()? {
-            let Ok(ParsedLine::Entry(entry)) = parse(line) else { break };
-            if entry.directory() != directory {
-                break;
-            }
-            let is_directory = entry.kind == ListedKind::Directory;
-            listing.names.insert(entry.name_bytes().into(), is_directory);
+        let mut records = self.records.lock().unwrap_or_else(PoisonError::into_inner);
+        records.seek(from);
+        while let Some(ListRecord::Entry(entry)) = records.next_record()? {
+            let is_directory = matches!(entry.kind, ManifestKind::Directory { .. });
+            listing.names.insert(entry.name.into(), is_directory);
         }
         Ok(listing)
     }
@@ -82,11 +80,8 @@ impl SourceNames for ListedNames<'_> {
         let path = || PathBuf::from(OsStr::from_bytes(directory));
         let unknown = |errno| Error::Call { path: path(), call: "openat", errno, bytes: 0 };
         match self.directories.get(directory) {
-            Some(DirectoryLines::From(from)) => {
-                self.names(directory, *from).map_err(|_| unknown(Errno::IO))
-            }
-            Some(DirectoryLines::None) => Ok(SourceListing::default()),
-            Some(DirectoryLines::Unknown) | None => Err(unknown(Errno::ACCESS)),
+            Some(DirectoryGroup::From(from)) => self.names(*from).map_err(|_| unknown(Errno::IO)),
+            Some(DirectoryGroup::Unknown) | None => Err(unknown(Errno::ACCESS)),
         }
     }
 

@@ -13,6 +13,7 @@ mod deletion;
 mod directories;
 pub mod entry;
 mod files;
+mod hard_links;
 mod hash_checks;
 mod job;
 pub mod list;
@@ -22,6 +23,8 @@ mod options;
 mod outcome;
 mod place;
 mod preview;
+mod store;
+mod survey;
 mod worker;
 
 pub use account::MOST_REPORTED;

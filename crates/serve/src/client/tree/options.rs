@@ -16,6 +16,8 @@ pub struct TreeOptions {
     pub jobs: usize,
     /// `true` to keep owners, as far as the kernel permits.
     pub owner: bool,
+    /// `true` to make names of one file hard links.
+    pub hard_links: bool,
     /// `true` to create every symbolic link as it is, also one that may lead out of the tree. No link is followed.
     pub all_links: bool,
     /// `true` to compare local files of the listed size by their hash instead of their time.

@@ -11,44 +11,56 @@ use super::{
     account::FetchCounters,
     change::EntryChange,
     directories::DirectoryCache,
-    entry::{ListedEntry, ListedKind, ParsedLine, parse},
+    entry::ListedEntry,
     files::{InstallPolicy, OVER_DIRECTORY, compare, has_other_bytes},
-    list::EntryList,
+    hard_links::preview_names,
+    store::StoredState,
+    survey::SurveyedList,
 };
-use crate::client::FetchError;
+use crate::{client::FetchError, manifest::ManifestKind};
 
-/// Compares each entry of the list with the existing one. `root`: the destination, if it exists.
+/// Compares each stored entry with the existing one. `root`: the destination, if it exists.
 pub fn preview(
-    list: &EntryList,
+    list: &SurveyedList,
     root: Option<BorrowedFd<'_>>,
     install: InstallPolicy,
     counters: &FetchCounters<'_>,
 ) -> Result<(), FetchError> {
     let mut directories = root.map(DirectoryCache::below);
-    let mut lines = list.lines();
-    while let Some(line) = lines.next_line()? {
-        let Ok(ParsedLine::Entry(entry)) = parse(line) else { continue };
-        if entry.path.is_empty() || entry.is_reserved() {
-            continue;
-        }
-        counters.check_cancelled()?;
-        let change = match &mut directories {
-            Some(directories) => change_of(&entry, directories, install),
-            None => Ok(Some(EntryChange::created())),
-        };
-        let (kind, size) = match &entry.kind {
-            ListedKind::File { size, .. } => (FileType::RegularFile, *size),
-            ListedKind::Directory => (FileType::Directory, 0),
-            ListedKind::Link(_) => (FileType::Symlink, 0),
-        };
-        match change {
-            Ok(Some(change)) => counters.changed(&entry.path, kind, size, change),
-            Ok(None) if kind == FileType::RegularFile => counters.settled(size, false),
-            Ok(None) => {}
-            Err(error) => counters.missed(&entry.path, error),
+    for store in [&list.directories, &list.entries] {
+        let mut entries = store.entries();
+        while let Some(stored) = entries.next_entry()? {
+            let entry = stored.entry;
+            if entry.path.is_empty() || stored.state.is(StoredState::RESERVED) {
+                continue;
+            }
+            counters.check_cancelled()?;
+            let change = match &mut directories {
+                Some(directories) => change_of(&entry, directories, install),
+                None => Ok(Some(EntryChange::created())),
+            };
+            report(&entry, change, counters);
         }
     }
-    Ok(())
+    preview_names(&list.links, directories, install, counters)
+}
+
+fn report(
+    entry: &ListedEntry,
+    change: Result<Option<EntryChange>, FetchError>,
+    counters: &FetchCounters<'_>,
+) {
+    let (kind, size) = match &entry.kind {
+        ManifestKind::File(file) => (FileType::RegularFile, file.size),
+        ManifestKind::Directory { .. } => (FileType::Directory, 0),
+        ManifestKind::Link(_) => (FileType::Symlink, 0),
+    };
+    match change {
+        Ok(Some(change)) => counters.changed(&entry.path, kind, size, change),
+        Ok(None) if kind == FileType::RegularFile => counters.settled(size, false),
+        Ok(None) => {}
+        Err(error) => counters.missed(&entry.path, error),
+    }
 }
 
 fn change_of(
@@ -66,25 +78,25 @@ fn change_of(
     let Some(there) = directory.look(&name)? else { return Ok(Some(EntryChange::created())) };
     let kind = FileType::from_raw_mode(there.st_mode);
     match (&entry.kind, kind) {
-        (ListedKind::Directory, FileType::Directory) => Ok(None),
-        (ListedKind::Directory, _) => {
+        (ManifestKind::Directory { .. }, FileType::Directory) => Ok(None),
+        (ManifestKind::Directory { .. }, _) => {
             Err(FetchError::listed("cannot overwrite non-directory with directory"))
         }
         (_, FileType::Directory) => Err(FetchError::listed(OVER_DIRECTORY)),
-        (ListedKind::File { size, .. }, _) => {
-            let differs = compare(&there, *size, &install.attributes(&entry.meta), &directory);
+        (ManifestKind::File(file), _) => {
+            let differs = compare(&there, file.size, &install.attributes(&entry.meta), &directory);
             Ok(if has_other_bytes(differs, true) {
                 Some(EntryChange::replaced(differs))
             } else {
                 differs.any().then(|| EntryChange::adjusted(differs))
             })
         }
-        (ListedKind::Link(target), FileType::Symlink) => {
+        (ManifestKind::Link(target), FileType::Symlink) => {
             let has = readlinkat(&directory.fd, &name, Vec::new()).map_err(failed("readlinkat"))?;
             let differs = AttributeDifferences { content: true, ..AttributeDifferences::default() };
             Ok((*has != **target).then(|| EntryChange::replaced(differs)))
         }
-        (ListedKind::Link(_), _) => {
+        (ManifestKind::Link(_), _) => {
             let differs = AttributeDifferences { kind: true, ..AttributeDifferences::default() };
             Ok(Some(EntryChange::replaced(differs)))
         }

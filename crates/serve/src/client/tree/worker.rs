@@ -18,7 +18,7 @@ use super::{
     account::FetchCounters,
     asking::{self, Asking},
     directories::DirectoryCache,
-    entry::{ListedEntry, ListedKind, ParsedLine, parse},
+    entry::ListedEntry,
     files::{FileDecision, FileSink, WantedFile, destination},
     hash_checks::HashChecks,
     job::{TreeJob, check_listed},
@@ -34,14 +34,14 @@ use crate::{
         head::{Framing, ResponseHead},
         resume, retry,
     },
-    manifest::encoded,
+    manifest::{ManifestKind, encoded},
     plans::Plans,
 };
 
 /// Largest size, in bytes, of a file without a journal: if the process is killed, its received bytes are lost. Larger
 /// files have a journal and a request of their own.
 pub const LARGE: u64 = 16 << 20;
-/// Lines taken from the list at a time, all of one directory: two threads that create files in one directory block
+/// Entries taken from the list at a time, all of one directory: two threads that create files in one directory block
 /// each other.
 const SOME: usize = 128;
 /// Number of consecutive files that may end early or return 500. If there are more, the server is at fault and not
@@ -232,32 +232,27 @@ impl<'a> TreeWorker<'a> {
         self.asking.forget();
     }
 
-    /// Takes the next lines of the list, creates their links, and queues the files that must be fetched.
+    /// Takes the next entries, creates their links, and queues the files that must be fetched.
     fn take_some(&mut self) -> Result<(), FetchError> {
-        let mut text = Vec::new();
+        let mut taken: Vec<ListedEntry> = Vec::new();
         {
-            let mut lines = self.job.lines.lock().unwrap_or_else(PoisonError::into_inner);
-            let mut directory: Option<Vec<u8>> = None;
-            for _ in 0..SOME {
-                let Some(line) = lines.next_line()? else {
+            let mut entries = self.job.entries.lock().unwrap_or_else(PoisonError::into_inner);
+            while taken.len() < SOME {
+                let Some(next) = entries.next_entry()? else {
                     self.is_over = true;
                     break;
                 };
-                let own = directory_of(line);
-                if directory.as_ref().is_some_and(|directory| directory != own) {
-                    lines.unread();
+                let is_other =
+                    taken.first().is_some_and(|first| first.directory() != next.entry.directory());
+                if is_other {
+                    entries.unread();
                     break;
                 }
-                directory.get_or_insert_with(|| own.to_vec());
-                text.extend_from_slice(line);
-                text.push(b'\n');
+                taken.push(next.entry);
             }
         }
-        for line in text.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
-            if let Ok(ParsedLine::Entry(entry)) = parse(line)
-                && !entry.is_reserved()
-                && let Err(error) = self.take(&entry)
-            {
+        for entry in taken {
+            if let Err(error) = self.take(&entry) {
                 self.job.account.missed(&entry.path, error);
             }
         }
@@ -266,30 +261,26 @@ impl<'a> TreeWorker<'a> {
 
     fn take(&mut self, entry: &ListedEntry) -> Result<(), FetchError> {
         let (job, account) = (self.job, self.job.account);
+        let directory = self.directories.open(entry.directory())?;
         match &entry.kind {
-            ListedKind::Directory if entry.is_unread => return Err(FetchError::Shut),
-            ListedKind::Directory => {}
-            ListedKind::Link(target) => {
-                let directory = self.directories.open(entry.directory())?;
+            ManifestKind::Directory { .. } => {}
+            ManifestKind::Link(target) => {
                 if let Some(change) = job.install.link(entry, target, &directory)? {
                     account.links.fetch_add(1, Ordering::Relaxed);
                     account.changed(&entry.path, FileType::Symlink, 0, change);
                 }
             }
-            ListedKind::File { size, etag } => {
-                let directory = self.directories.open(entry.directory())?;
-                match job.install.wanted(entry, *size, etag, directory)? {
-                    FileDecision::Unchanged => account.settled(*size, false),
-                    FileDecision::Adjusted(change) => {
-                        account.settled(*size, false);
-                        account.changed(&entry.path, FileType::RegularFile, *size, change);
-                    }
-                    FileDecision::Wanted(wanted) if wanted.needs_hash_check => {
-                        self.hash_checks.push(wanted);
-                    }
-                    FileDecision::Wanted(wanted) => self.want(wanted),
+            ManifestKind::File(file) => match job.install.wanted(entry, file, directory)? {
+                FileDecision::Unchanged => account.settled(file.size, false),
+                FileDecision::Adjusted(change) => {
+                    account.settled(file.size, false);
+                    account.changed(&entry.path, FileType::RegularFile, file.size, change);
                 }
-            }
+                FileDecision::Wanted(wanted) if wanted.needs_hash_check => {
+                    self.hash_checks.push(wanted);
+                }
+                FileDecision::Wanted(wanted) => self.want(wanted),
+            },
         }
         Ok(())
     }
@@ -399,15 +390,6 @@ fn may_be_of_one_file(error: &FetchError) -> bool {
         FetchError::Moved(error) => error.side == Side::Source && error.errno == Errno::CONNRESET,
         _ => false,
     }
-}
-
-/// Returns the directory part of the path in a line, still encoded: it is only compared.
-fn directory_of(line: &[u8]) -> &[u8] {
-    const KEY: &[u8] = b"\"path\":\"";
-    let begin = line.windows(KEY.len()).position(|window| window == KEY);
-    let path = begin.map_or(&b""[..], |begin| &line[begin + KEY.len()..]);
-    let path = path.split(|byte| *byte == b'"').next().unwrap_or_default();
-    &path[..path.iter().rposition(|byte| *byte == b'/').unwrap_or(0)]
 }
 
 /// The response to the request for one file, and what its reception needs.

@@ -1,10 +1,13 @@
 //! Servers that mean harm: nothing is written outside the folder, and memory stays bounded.
 
-use std::{fs, io::Write, path::Path};
+use std::{ffi::CString, fs, io::Write, path::Path};
 
-use thalweg_serve::client::{
-    FetchError,
-    tree::{TreeFetched, TreeOptions},
+use thalweg_serve::{
+    client::{
+        FetchError,
+        tree::{TreeFetched, TreeOptions},
+    },
+    manifest::{FileTag, ListTotals, ManifestEntry, ManifestKind, Meta, RecordWriter},
 };
 
 use super::support::{
@@ -13,41 +16,84 @@ use super::support::{
     names, options, write,
 };
 
-const META: &str = r#""mode":420,"uid":0,"gid":0,"mtime":1,"nanos":2"#;
+const META: Meta = Meta { mode: 0o644, uid: 0, gid: 0, mtime: 1, nanos: 2 };
 
-fn file(path: &str, size: u64) -> String {
-    format!(r#"{{"type":"file","path":"{path}","size":{size},{META},"etag":"\"a\""}}"#)
+fn tag(size: u64) -> FileTag {
+    FileTag { size, inode: 10, changed: (1, 3), linked_on: None }
 }
 
-fn folder(path: &str) -> String {
-    format!(r#"{{"type":"folder","path":"{path}","mode":493,"uid":0,"gid":0,"mtime":1,"nanos":2}}"#)
+/// The header of a file of this size, as the list has it.
+fn etag(size: u64) -> String {
+    format!("ETag: {}\r\n", tag(size).etag(META.mtime, META.nanos))
 }
 
-fn link(path: &str, target: &str) -> String {
-    format!(r#"{{"type":"link","path":"{path}","target":"{target}",{META}}}"#)
+/// An entry whose name is its whole path.
+fn entry(path: &str, kind: ManifestKind) -> ManifestEntry {
+    ManifestEntry { name: path.into(), kind, meta: META }
 }
 
-/// A list of these lines below the folder itself, with the right sums.
-fn list(lines: &[String]) -> String {
-    let mut text = folder("") + "\n";
-    for line in lines {
-        text.extend([line.as_str(), "\n"]);
+fn file(path: &str, size: u64) -> ManifestEntry {
+    entry(path, ManifestKind::File(tag(size)))
+}
+
+fn folder(path: &str) -> ManifestEntry {
+    entry(path, ManifestKind::Directory { is_unread: false })
+}
+
+fn link(path: &str, target: &str) -> ManifestEntry {
+    entry(path, ManifestKind::Link(CString::new(target).unwrap()))
+}
+
+/// The bytes before the first group.
+fn begin() -> Vec<u8> {
+    let mut out = Vec::new();
+    RecordWriter::begin(&mut out);
+    RecordWriter::default().entry(&mut out, &folder(""));
+    out
+}
+
+/// A list of these entries below the folder itself, with the right sums. An entry whose folder is not listed before it keeps its
+/// whole path as its name.
+fn list(entries: &[ManifestEntry]) -> Vec<u8> {
+    let (mut out, mut writer) = (begin(), RecordWriter::default());
+    let (mut folders, mut groups, mut bytes) = (vec![Vec::new()], 1, 0_u64);
+    writer.group(&mut out);
+    for entry in entries {
+        let cut = entry.name.iter().rposition(|byte| *byte == b'/');
+        let above = &entry.name[..cut.unwrap_or(0)];
+        let found = folders[groups - 1..].iter().position(|folder| folder == above);
+        for _ in 0..found.unwrap_or(0) {
+            writer.group(&mut out);
+            groups += 1;
+        }
+        let name = match (found, cut) {
+            (Some(_), Some(cut)) => entry.name[cut + 1..].to_vec(),
+            _ => entry.name.clone(),
+        };
+        writer.entry(&mut out, &ManifestEntry { name, ..entry.clone() });
+        match &entry.kind {
+            ManifestKind::File(file) => bytes = bytes.wrapping_add(file.size),
+            ManifestKind::Directory { .. } => folders.push(entry.name.clone()),
+            ManifestKind::Link(_) => {}
+        }
     }
-    let sizes = lines.iter().filter_map(|line| line.split("\"size\":").nth(1));
-    let bytes: u64 = sizes
-        .filter_map(|rest| rest.split(',').next()?.parse::<u64>().ok())
-        .fold(0, u64::wrapping_add);
-    let entries = lines.len() + 1;
-    text + &format!("{{\"type\":\"end\",\"entries\":{entries},\"bytes\":{bytes},\"left_out\":0}}\n")
+    for _ in groups..folders.len() {
+        writer.group(&mut out);
+    }
+    let entries = entries.len() as u64 + 1;
+    RecordWriter::end(&mut out, &ListTotals { entries, bytes, left_out: 0 });
+    out
 }
 
-fn answer(body: &str, more: &str) -> Vec<u8> {
+fn answer(body: impl AsRef<[u8]>, more: &str) -> Vec<u8> {
+    let body = body.as_ref();
     let length = body.len();
-    format!("HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: {length}\r\n{more}\r\n{body}")
-        .into()
+    let head =
+        format!("HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: {length}\r\n{more}\r\n");
+    [head.as_bytes(), body].concat()
 }
 
-const JSONL: &str = "Content-Type: application/jsonl\r\nThalweg: 0.0.0; format=1\r\n";
+const LIST: &str = "Content-Type: application/vnd.thalweg.list\r\nThalweg: 0.0.0; format=2\r\n";
 
 /// `true` if this file is the module whose tests connect by a command.
 fn is_over_command() -> bool {
@@ -58,14 +104,27 @@ fn get(url: &str, path: &Path, options: &TreeOptions) -> Result<TreeFetched, Fet
     get_over(url, path, options, is_over_command())
 }
 
-/// Gives this list, and `body` for every file of it.
-fn liar(list: String, body: &'static str) -> LyingServer {
+/// Gives a list of these entries, and `body` for every file of it.
+fn liar(entries: &[ManifestEntry], body: &'static str) -> LyingServer {
+    let (list, entries) = (list(entries), entries.to_vec());
     LyingServer::new(move |asked: &ReceivedRequest, stream| {
-        let answer = match asked.path.as_str() {
-            "/d/?manifest" => answer(&list, JSONL),
-            _ => answer(body, "ETag: \"a\"\r\n"),
+        let name = asked.path.strip_prefix("/d/").unwrap_or_default();
+        let size = entries.iter().find_map(|entry| match entry.kind {
+            ManifestKind::File(file) if entry.name == name.as_bytes() => Some(file.size),
+            _ => None,
+        });
+        let answer = match name {
+            "?manifest" => answer(&list, LIST),
+            _ => answer(body, &etag(size.unwrap_or(0))),
         };
         drop(stream.write_all(&answer));
+    })
+}
+
+/// Gives these bytes as the list.
+fn liar_of_bytes(list: Vec<u8>) -> LyingServer {
+    LyingServer::new(move |_: &ReceivedRequest, stream| {
+        drop(stream.write_all(&answer(&list, LIST)));
     })
 }
 
@@ -95,9 +154,9 @@ impl OutsideDirectory {
 fn a_list_that_leads_out_or_contradicts_itself_is_refused_before_anything_is_made() {
     let cases = [
         vec![file("../own/secret", 1)],
-        vec![file("%2e%2e/own/secret", 1)],
+        vec![file("..", 1)],
         vec![file("/etc/passwd", 1)],
-        vec![file("a%00b", 1)],
+        vec![file("a\0b", 1)],
         vec![folder("a"), file("a/../../own/secret", 1)],
         vec![file(".", 1)],
         vec![file("", 1)],
@@ -110,14 +169,30 @@ fn a_list_that_leads_out_or_contradicts_itself_is_refused_before_anything_is_mad
         vec![file("a", u64::MAX), file("b", 1)],
         vec![file(&"x".repeat(300), 1)],
         vec![file(&"x/".repeat(40_000), 1)],
-        vec![r#"{"type":"folder","path":"a"}"#.to_owned()],
-        vec!["<html>".to_owned()],
     ];
     for lines in cases {
         let beside = OutsideDirectory::new();
-        let server = liar(list(&lines), "x");
+        let server = liar(&lines, "x");
         let error = get(&server.url("d/"), &beside.dst(), &options()).unwrap_err();
         assert!(matches!(error, FetchError::Broken(_)), "{error} of {lines:?}");
+        beside.is_unharmed(&["own"]);
+    }
+}
+
+#[test]
+fn bytes_that_are_no_complete_list_are_refused_before_anything_is_made() {
+    let whole = list(&[file("a", 1), folder("b"), file("b/x", 1)]);
+    let mut cases: Vec<Vec<u8>> = (0..whole.len()).map(|cut| whole[..cut].to_vec()).collect();
+    let end = whole.len() - 4;
+    let group = [&whole[..end], &[4], &whole[end..]].concat();
+    let missing = [&begin()[..], &[0, 1, 0, 0]].concat();
+    let other_format = [b"thwglist\x03", &whole[9..]].concat();
+    cases.extend([group, missing, other_format, [&whole[..], &[0]].concat(), b"<html>".to_vec()]);
+    for bytes in cases {
+        let beside = OutsideDirectory::new();
+        let server = liar_of_bytes(bytes.clone());
+        let error = get(&server.url("d/"), &beside.dst(), &options()).unwrap_err();
+        assert!(matches!(error, FetchError::Broken(_)), "{error} of {bytes:?}");
         beside.is_unharmed(&["own"]);
     }
 }
@@ -133,7 +208,7 @@ fn a_link_that_may_lead_out_is_not_made_and_nothing_goes_through_one() {
         link("up", "../own"),
         file("x", 1),
     ];
-    let server = liar(list(&lines), "x");
+    let server = liar(&lines, "x");
     let fetched = get(&server.url("d/"), &beside.dst(), &options()).unwrap();
     assert_eq!((fetched.links, fetched.files, fetched.missed_count), (2, 1, 3), "{fetched:?}");
     assert_eq!(names(&beside.dst()), ["dot", "good", "x"]);
@@ -145,11 +220,11 @@ fn a_link_that_is_made_as_it_is_leads_nothing_out() {
     let beside = OutsideDirectory::new();
     let all_links = TreeOptions { all_links: true, ..options() };
     let links = [link("absolute", "/etc"), link("up", "../own")];
-    let server = liar(list(&links), "x");
+    let server = liar(&links, "x");
     let fetched = get(&server.url("d/"), &beside.dst(), &all_links).unwrap();
     assert_eq!((fetched.links, fetched.missed_count), (2, 0), "{fetched:?}");
     let lines = [folder("up"), file("up/new", 1), file("up/secret", 1)];
-    let server = liar(list(&lines), "x");
+    let server = liar(&lines, "x");
     let fetched = get(&server.url("d/"), &beside.dst(), &all_links).unwrap();
     assert_eq!((fetched.files, fetched.missed_count), (0, 3), "{fetched:?}");
     assert_eq!(fs::read_link(beside.dst().join("up")).unwrap(), Path::new("../own"));
@@ -160,14 +235,17 @@ fn a_link_that_is_made_as_it_is_leads_nothing_out() {
 fn a_list_without_end_stops_at_the_limit_and_leaves_nothing() {
     let beside = OutsideDirectory::new();
     let server = LyingServer::new(|_, stream| {
-        let head = format!("HTTP/1.1 200 OK\r\n{JSONL}\r\n{}\n", folder(""));
-        drop(stream.write_all(head.as_bytes()));
+        let mut out = [format!("HTTP/1.1 200 OK\r\n{LIST}\r\n").as_bytes(), &begin()].concat();
+        let mut writer = RecordWriter::default();
+        writer.group(&mut out);
         for n in 0_u64.. {
-            let lines: String =
-                (0..1000).map(|i| file(&format!("{:012}", n * 1000 + i), 1) + "\n").collect();
-            if stream.write_all(lines.as_bytes()).is_err() {
+            for i in 0..1000 {
+                writer.entry(&mut out, &file(&format!("{:012}", n * 1000 + i), 1));
+            }
+            if stream.write_all(&out).is_err() {
                 return;
             }
+            out.clear();
         }
     });
     let small = TreeOptions { most_list: 20_000_000, ..options() };
@@ -177,9 +255,38 @@ fn a_list_without_end_stops_at_the_limit_and_leaves_nothing() {
 }
 
 #[test]
-fn a_line_without_end_is_refused() {
+fn a_list_that_is_short_and_has_long_paths_stops_at_the_limit() {
     let beside = OutsideDirectory::new();
-    let server = liar(format!("{}\n{}", folder(""), "x".repeat(3_000_000)), "");
+    let (mut out, mut writer) = (begin(), RecordWriter::default());
+    // Each directory is in the one before, with a name of 255 bytes.
+    let name = "x".repeat(255);
+    for _ in 0..200 {
+        writer.group(&mut out);
+        writer.entry(&mut out, &folder(&name));
+    }
+    assert!(out.len() < 100_000);
+    let small = TreeOptions { most_list: 1 << 20, ..options() };
+    let server = liar_of_bytes(out.clone());
+    let error = get(&server.url("d/"), &beside.dst(), &small).unwrap_err();
+    assert!(error.to_string().contains("--max-list"), "{error}");
+    for _ in 0..100 {
+        writer.group(&mut out);
+        writer.entry(&mut out, &folder(&name));
+    }
+    let server = liar_of_bytes(out);
+    let error = get(&server.url("d/"), &beside.dst(), &options()).unwrap_err();
+    assert!(error.to_string().contains("65535"), "{error}");
+    beside.is_unharmed(&["own"]);
+}
+
+#[test]
+fn a_record_without_end_is_refused() {
+    let beside = OutsideDirectory::new();
+    let (mut out, target) = (begin(), "x".repeat(3_000_000));
+    let mut writer = RecordWriter::default();
+    writer.group(&mut out);
+    writer.entry(&mut out, &link("a", &target));
+    let server = liar_of_bytes(out);
     let error = get(&server.url("d/"), &beside.dst(), &options()).unwrap_err();
     assert!(error.to_string().contains("65536"), "{error}");
     beside.is_unharmed(&["own"]);
@@ -189,7 +296,7 @@ fn a_line_without_end_is_refused() {
 fn a_file_that_is_not_as_listed_does_not_get_its_name() {
     for (size, body) in [(1, "more than that"), (100, "x"), (1 << 40, "x")] {
         let beside = OutsideDirectory::new();
-        let server = liar(list(&[file("a", size), file("z", body.len() as u64)]), body);
+        let server = liar(&[file("a", size), file("z", body.len() as u64)], body);
         let fetched = get(&server.url("d/"), &beside.dst(), &options()).unwrap();
         assert_eq!((fetched.later, fetched.missed_count), (1, 1), "{size}: {fetched:?}");
         assert_eq!(names(&beside.dst()), ["z"]);
@@ -212,8 +319,8 @@ fn a_body_that_ends_early_or_is_in_chunks_is_no_file() {
         let whole = list(&[file("a", 9)]);
         let server = LyingServer::new(move |asked: &ReceivedRequest, stream| {
             let bytes = match asked.path.as_str() {
-                "/d/?manifest" => answer(&whole, JSONL),
-                _ => text.into(),
+                "/d/?manifest" => answer(&whole, LIST),
+                _ => text.replace("ETag: \"a\"\r\n", &etag(9)).into(),
             };
             drop(stream.write_all(&bytes));
         });
@@ -232,10 +339,12 @@ fn with_sick(sick: &'static [&'static str], text: &'static str) -> LyingServer {
     let whole = list(&[&lines[..], &[large]].concat());
     LyingServer::new(move |asked: &ReceivedRequest, stream| {
         let bytes = match asked.path.as_str() {
-            "/d/?manifest" => answer(&whole, JSONL),
-            path if sick.iter().any(|name| path.ends_with(name)) => text.into(),
-            "/d/l" => answer(&"l".repeat(20 << 20), "ETag: \"a\"\r\n"),
-            _ => answer("ninebytes", "ETag: \"a\"\r\n"),
+            "/d/?manifest" => answer(&whole, LIST),
+            path if sick.iter().any(|name| path.ends_with(name)) => {
+                text.replace("ETag: \"a\"\r\n", &etag(9)).into()
+            }
+            "/d/l" => answer("l".repeat(20 << 20), &etag(20 << 20)),
+            _ => answer("ninebytes", &etag(9)),
         };
         drop(stream.write_all(&bytes));
     })
@@ -305,7 +414,7 @@ fn a_server_without_a_list_is_refused() {
 fn names_that_are_one_here_are_not_put_over_each_other() {
     let Some(place) = folding() else { return };
     let lines = [file("NAME", 1), file("name", 1)];
-    let server = liar(list(&lines), "x");
+    let server = liar(&lines, "x");
     for _ in 0..2 {
         let fetched = get(&server.url("d/"), &place.path().join("dst"), &options()).unwrap();
         assert_eq!(fetched.missed_count, 1, "{fetched:?}");

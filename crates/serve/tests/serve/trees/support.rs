@@ -52,6 +52,7 @@ pub fn options() -> TreeOptions {
         files: fetch::options(),
         jobs: 3,
         owner: false,
+        hard_links: false,
         all_links: false,
         sync: None,
         by_hash: false,

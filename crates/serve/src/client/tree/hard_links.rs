@@ -1,0 +1,202 @@
+//! Files with several names. The first name of the list is fetched like any other file, and the others become hard links to it.
+
+use std::{
+    collections::HashMap,
+    os::fd::{AsFd, BorrowedFd},
+};
+
+use rustix::fs::{AtFlags, FileType, Stat, statat};
+use thalweg_core::atomic_file::{failed, name::unique, rename, unlink};
+use thalweg_sys::io;
+
+use super::{
+    account::FetchCounters,
+    change::EntryChange,
+    directories::DirectoryCache,
+    entry::ListedEntry,
+    files::{InstallPolicy, OVER_DIRECTORY, compare, has_other_bytes},
+    store::{EntryStore, StoredState},
+};
+use crate::{
+    client::FetchError,
+    manifest::{FileTag, ManifestKind},
+};
+
+/// Memory, in bytes, for first names. The names of further files are fetched separately.
+const MOST_HELD: usize = 64 << 20;
+
+/// Device and inode number.
+type FileId = (u64, u64);
+
+/// The first names of files with several names, while the list is received.
+#[derive(Default)]
+pub struct FirstNames {
+    names: HashMap<FileId, FirstName>,
+    held: usize,
+}
+
+/// The first name of a file.
+pub struct FirstName {
+    pub path: Vec<u8>,
+    /// The existing file, if it is the listed one.
+    pub there: Option<FileId>,
+}
+
+/// Returns device and inode number.
+pub fn id(stat: &Stat) -> FileId {
+    (stat.st_dev, stat.st_ino)
+}
+
+impl FirstNames {
+    /// Returns the first name of the file, if it was listed.
+    pub fn of(&self, file: &FileTag) -> Option<&FirstName> {
+        self.names.get(&(file.linked_on?, file.inode))
+    }
+
+    /// Adds the first name of a file, if the file has several.
+    pub fn add(&mut self, file: &FileTag, name: FirstName) {
+        let Some(device) = file.linked_on else { return };
+        let held = self.held + size_of::<(FileId, FirstName)>() + name.path.len();
+        if held <= MOST_HELD {
+            self.held = held;
+            self.names.insert((device, file.inode), name);
+        }
+    }
+}
+
+/// Creates the names in `links`, each of which is followed by the first name of its file. Names that cannot be links are added
+/// to `rest`: they are fetched.
+pub fn link_names(
+    links: &EntryStore,
+    root: BorrowedFd<'_>,
+    install: InstallPolicy,
+    counters: &FetchCounters<'_>,
+    rest: &mut EntryStore,
+) -> Result<(), FetchError> {
+    let mut entries = links.entries();
+    let (mut from, mut to) = (DirectoryCache::below(root), DirectoryCache::below(root));
+    while let (Some(name), Some(first)) = (entries.next_entry()?, entries.next_entry()?) {
+        counters.check_cancelled()?;
+        let (name, first) = (name.entry, first.entry);
+        let pair = NamePair { name: &name, first: &first, install };
+        match pair.link(&mut from, &mut to) {
+            Ok(LinkOutcome::Linked(change)) => counters.linked(&name.path, name.size(), change),
+            Ok(LinkOutcome::Unchanged) => counters.settled(name.size(), false),
+            Ok(LinkOutcome::Refused) => rest.push(&name, StoredState::default())?,
+            Err(error) => counters.missed(&name.path, error),
+        }
+    }
+    rest.flush()
+}
+
+/// Reports the names that [`link_names`] would create.
+pub fn preview_names(
+    links: &EntryStore,
+    mut root: Option<DirectoryCache<'_>>,
+    install: InstallPolicy,
+    counters: &FetchCounters<'_>,
+) -> Result<(), FetchError> {
+    let mut entries = links.entries();
+    while let (Some(name), Some(first)) = (entries.next_entry()?, entries.next_entry()?) {
+        counters.check_cancelled()?;
+        let (name, first) = (name.entry, first.entry);
+        match preview_name(&name, &first, root.as_mut(), install) {
+            Ok(None) => counters.settled(name.size(), false),
+            Ok(Some(change)) => {
+                counters.changed(&name.path, FileType::RegularFile, name.size(), change);
+            }
+            Err(error) => counters.missed(&name.path, error),
+        }
+    }
+    Ok(())
+}
+
+fn preview_name(
+    name: &ListedEntry,
+    first: &ListedEntry,
+    root: Option<&mut DirectoryCache<'_>>,
+    install: InstallPolicy,
+) -> Result<Option<EntryChange>, FetchError> {
+    let Some(root) = root else { return Ok(Some(EntryChange::linked(false))) };
+    let Ok(to) = root.open(name.directory()) else { return Ok(Some(EntryChange::linked(false))) };
+    let there = to.look(&name.name())?;
+    if there.as_ref().is_some_and(is_directory) {
+        return Err(FetchError::listed(OVER_DIRECTORY));
+    }
+    let change = EntryChange::linked(there.is_some());
+    let Ok(from) = root.open(first.directory()) else { return Ok(Some(change)) };
+    let Ok(Some(copy)) = from.look(&first.name()) else { return Ok(Some(change)) };
+    // A first name with other bytes is replaced by a new file.
+    let differs = compare(&copy, first.size(), &install.attributes(&first.meta), &from);
+    let is_linked = there.is_some_and(|there| id(&there) == id(&copy));
+    Ok((!is_linked || has_other_bytes(differs, true)).then_some(change))
+}
+
+fn is_directory(stat: &Stat) -> bool {
+    FileType::from_raw_mode(stat.st_mode) == FileType::Directory
+}
+
+/// A name, and the first name of its file.
+struct NamePair<'a> {
+    name: &'a ListedEntry,
+    first: &'a ListedEntry,
+    install: InstallPolicy,
+}
+
+/// The result of linking a name.
+enum LinkOutcome {
+    Linked(EntryChange),
+    /// It is a name of the file already.
+    Unchanged,
+    /// The file was not fetched, or the file system does not link it.
+    Refused,
+}
+
+impl NamePair<'_> {
+    fn link(
+        &self,
+        from: &mut DirectoryCache<'_>,
+        to: &mut DirectoryCache<'_>,
+    ) -> Result<LinkOutcome, FetchError> {
+        let (name, first) = (self.name.name(), self.first.name());
+        let Ok(from) = from.open(self.first.directory()) else { return Ok(LinkOutcome::Refused) };
+        let Some(copy) = from.look(&first)? else { return Ok(LinkOutcome::Refused) };
+        let attributes = self.install.attributes(&self.first.meta);
+        let differs = compare(&copy, self.first.size(), &attributes, &from);
+        if has_other_bytes(differs, true) {
+            return Ok(LinkOutcome::Refused);
+        }
+        let to = to.open(self.name.directory())?;
+        let there = to.look(&name)?;
+        match &there {
+            Some(there) if is_directory(there) => return Err(FetchError::listed(OVER_DIRECTORY)),
+            Some(there) if id(there) == id(&copy) => return Ok(LinkOutcome::Unchanged),
+            _ => {}
+        }
+        let temporary = unique(&name);
+        if io::link(&from.fd, &*first, &to.fd, &*temporary).is_err() {
+            return Ok(LinkOutcome::Refused);
+        }
+        // Another process may have replaced the first name since it was compared.
+        let linked = statat(&to.fd, &*temporary, AtFlags::SYMLINK_NOFOLLOW);
+        if !linked.is_ok_and(|linked| id(&linked) == id(&copy)) {
+            let _ = unlink(to.fd.as_fd(), &temporary);
+            return Ok(LinkOutcome::Refused);
+        }
+        if let Err(errno) = rename(to.fd.as_fd(), &temporary, &name, false) {
+            let _ = unlink(to.fd.as_fd(), &temporary);
+            return Err(failed("renameat2")(errno).into());
+        }
+        Ok(LinkOutcome::Linked(EntryChange::linked(there.is_some())))
+    }
+}
+
+impl ListedEntry {
+    /// Returns the size of a file.
+    fn size(&self) -> u64 {
+        match &self.kind {
+            ManifestKind::File(file) => file.size,
+            _ => 0,
+        }
+    }
+}

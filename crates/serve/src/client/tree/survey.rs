@@ -1,0 +1,253 @@
+//! Compares the entries of a list with the destination while the list is received. Nothing is changed. The directories and the
+//! entries that differ are stored: most entries of a repeated fetch are unchanged, and need no more work.
+
+use std::{os::fd::BorrowedFd, rc::Rc};
+
+use rustix::fs::{FileType, Stat, readlinkat};
+use thalweg_tree::{Total, install::EntryAttributes};
+
+use super::{
+    directories::{DirectoryCache, TreeDirectory},
+    entry::{ListedEntry, is_reserved_name, stays_inside},
+    files::{InstallPolicy, compare, has_attributes},
+    hard_links::{FirstName, FirstNames, id},
+    list::{EntryList, ListRecords, broken},
+    store::{EntryStore, StoreCursor, StoredState},
+};
+use crate::{
+    client::FetchError,
+    manifest::{ListCheck, ListRecord, ManifestEntry, ManifestKind},
+};
+
+/// A list that was received completely, and what remains to be done.
+pub struct SurveyedList {
+    /// The directory itself, and all directories below it.
+    pub directories: EntryStore,
+    /// The files and links that differ or do not exist.
+    pub entries: EntryStore,
+    /// Names that become hard links, each followed by the first name of its file.
+    pub links: EntryStore,
+    pub check: ListCheck,
+    /// Entries with names that are reserved for partial files.
+    pub reserved: u64,
+    /// Files that exist as listed.
+    pub unchanged: Total,
+}
+
+/// A comparison in progress.
+pub struct TreeSurvey<'a> {
+    records: ListRecords<'a>,
+    found: SurveyedList,
+    /// Reads the directories in the order of their groups.
+    cursor: StoreCursor,
+    group: GroupDirectory,
+    first_names: FirstNames,
+    /// The destination, if it exists.
+    existing: Option<DirectoryCache<'a>>,
+    install: InstallPolicy,
+    /// Largest size of the stored entries, in bytes.
+    most: u64,
+}
+
+/// The directory of the current group.
+#[derive(Default)]
+struct GroupDirectory {
+    path: Vec<u8>,
+    /// `None` if it does not exist.
+    opened: Option<Rc<TreeDirectory>>,
+    state: StoredState,
+    /// File offset of its record.
+    at: u64,
+}
+
+impl<'a> TreeSurvey<'a> {
+    /// Begins a comparison. `beside`: a directory for unnamed files. `existing`: the destination, if it exists.
+    pub fn of(
+        list: &'a EntryList,
+        beside: BorrowedFd<'_>,
+        existing: Option<BorrowedFd<'a>>,
+        install: InstallPolicy,
+        most: u64,
+    ) -> Result<Self, FetchError> {
+        let found = SurveyedList {
+            directories: EntryStore::create(beside, c"directories".to_owned())?,
+            entries: EntryStore::create(beside, c"entries".to_owned())?,
+            links: EntryStore::create(beside, c"links".to_owned())?,
+            check: ListCheck::default(),
+            reserved: 0,
+            unchanged: Total::default(),
+        };
+        Ok(Self {
+            records: list.records(),
+            found,
+            cursor: StoreCursor::default(),
+            group: GroupDirectory::default(),
+            first_names: FirstNames::default(),
+            existing: existing.map(DirectoryCache::below),
+            install,
+            most,
+        })
+    }
+
+    /// Compares the entries that were received since the last call. Returns `false` if the stored entries are too large.
+    pub fn advance(&mut self) -> Result<bool, FetchError> {
+        while let Some(record) = self.records.next_record()? {
+            self.found.check.add(&record).map_err(broken)?;
+            match record {
+                ListRecord::Entry(entry) => self.entry(entry)?,
+                ListRecord::Group => self.enter()?,
+                ListRecord::End(_) => {}
+            }
+            let SurveyedList { directories, entries, links, .. } = &self.found;
+            if directories.bytes() + entries.bytes() + links.bytes() > self.most {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Ends the comparison. Fails unless the list is complete.
+    pub fn finish(mut self) -> Result<SurveyedList, FetchError> {
+        if !self.advance()? {
+            return Err(FetchError::broken("the list is too long"));
+        }
+        match (self.found.check.is_complete(), self.records.has_rest()) {
+            (true, false) => {}
+            (true, true) => return Err(broken("bytes follow the end")),
+            (false, _) => return Err(FetchError::broken("the list is incomplete")),
+        }
+        self.found.directories.flush()?;
+        self.found.entries.flush()?;
+        self.found.links.flush()?;
+        Ok(self.found)
+    }
+
+    /// Begins the group of the next directory.
+    fn enter(&mut self) -> Result<(), FetchError> {
+        loop {
+            let next = match self.cursor.next(&self.found.directories)? {
+                None => {
+                    self.found.directories.flush()?;
+                    self.cursor.next(&self.found.directories)?
+                }
+                next => next,
+            };
+            let next = next.ok_or_else(|| broken("there are more groups than directories"))?;
+            if next.entry.kind == (ManifestKind::Directory { is_unread: false }) {
+                let path = next.entry.path;
+                let opened = self.existing.as_mut().and_then(|root| root.open(&path).ok());
+                self.group = GroupDirectory { path, opened, state: next.state, at: next.at };
+                return Ok(());
+            }
+        }
+    }
+
+    fn entry(&mut self, entry: ManifestEntry) -> Result<(), FetchError> {
+        let is_reserved =
+            self.group.state.is(StoredState::RESERVED) || is_reserved_name(&entry.name);
+        let there = self.group.opened.as_ref().and_then(|directory| {
+            let name = std::ffi::CString::new(&*entry.name).ok()?;
+            directory.look(&name).ok()?
+        });
+        self.found.reserved += u64::from(is_reserved);
+        if let ManifestKind::Directory { .. } = entry.kind {
+            let state = match &there {
+                _ if is_reserved => StoredState::RESERVED,
+                Some(there) => self.directory(&entry, there),
+                None => StoredState::default(),
+            };
+            if !is_reserved && !state.is(StoredState::PRESENT) {
+                self.touch()?;
+            }
+            let entry = ListedEntry::of(&self.group.path, entry).map_err(broken)?;
+            return self.found.directories.push(&entry, state);
+        }
+        if is_reserved {
+            return Ok(());
+        }
+        self.file_or_link(entry, there.as_ref())
+    }
+
+    fn file_or_link(
+        &mut self,
+        entry: ManifestEntry,
+        there: Option<&Stat>,
+    ) -> Result<(), FetchError> {
+        let file = match entry.kind {
+            ManifestKind::File(file) if self.install.hard_links => Some(file),
+            _ => None,
+        };
+        let first = file.and_then(|file| self.first_names.of(&file));
+        let first_path = first.map(|first| first.path.clone());
+        let is_unchanged = match first {
+            Some(first) => there.is_some_and(|there| first.there == Some(id(there))),
+            None => there.is_some_and(|there| self.is_unchanged(&entry, there)),
+        };
+        if is_unchanged && let ManifestKind::File(file) = entry.kind {
+            self.found.unchanged.files += 1;
+            self.found.unchanged.bytes += file.size;
+        }
+        if is_unchanged && file.is_none_or(|file| file.linked_on.is_none()) {
+            return Ok(());
+        }
+        let entry = ListedEntry::of(&self.group.path, entry).map_err(broken)?;
+        if let Some(file) = file.filter(|_| first_path.is_none()) {
+            let there = there.filter(|_| is_unchanged).map(id);
+            self.first_names.add(&file, FirstName { path: entry.path.clone(), there });
+        }
+        if is_unchanged {
+            return Ok(());
+        }
+        self.touch()?;
+        let state = StoredState::default();
+        match first_path {
+            None => self.found.entries.push(&entry, state),
+            Some(path) => {
+                self.found.links.push(&entry, state)?;
+                self.found.links.push(&ListedEntry { path, ..entry }, state)
+            }
+        }
+    }
+
+    /// Records that the current directory is changed.
+    fn touch(&mut self) -> Result<(), FetchError> {
+        let group = &mut self.group;
+        if self.found.check.totals.entries > 1 && !group.state.is(StoredState::TOUCHED) {
+            self.found.directories.touch(group.at, group.state)?;
+            group.state = group.state.touched();
+        }
+        Ok(())
+    }
+
+    fn directory(&self, entry: &ManifestEntry, there: &Stat) -> StoredState {
+        if FileType::from_raw_mode(there.st_mode) != FileType::Directory {
+            return StoredState::default();
+        }
+        let attributes = self.install.attributes(&entry.meta);
+        if has_attributes(there, &attributes) { StoredState::SAME } else { StoredState::PRESENT }
+    }
+
+    /// Returns `true` if the existing entry is the listed one.
+    fn is_unchanged(&self, entry: &ManifestEntry, there: &Stat) -> bool {
+        let Some(directory) = &self.group.opened else { return false };
+        let attributes = self.install.attributes(&entry.meta);
+        match &entry.kind {
+            ManifestKind::File(file) => {
+                !self.install.by_hash && !compare(there, file.size, &attributes, directory).any()
+            }
+            ManifestKind::Link(target) => {
+                let is_link = FileType::from_raw_mode(there.st_mode) == FileType::Symlink;
+                let may_be = self.install.all_links || stays_inside(&self.group.path, target);
+                is_link
+                    && may_be
+                    && has_attributes(
+                        there,
+                        &EntryAttributes { mode: there.st_mode & 0o7777, ..attributes },
+                    )
+                    && readlinkat(&directory.fd, &*entry.name, Vec::new())
+                        .is_ok_and(|has| has == *target)
+            }
+            ManifestKind::Directory { .. } => false,
+        }
+    }
+}

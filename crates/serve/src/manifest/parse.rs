@@ -1,0 +1,233 @@
+//! Parses the records of a list. Accepts only names of entries.
+
+use std::ffi::CString;
+
+use super::{
+    FileTag, LONGEST_NAME, ListRecord, ListTotals, ManifestEntry, ManifestKind, Meta,
+    fields::{FieldError, Fields},
+};
+
+// The lowest three bits of a record's first byte.
+pub const END: u8 = 0;
+pub const FILE: u8 = 1;
+pub const DIRECTORY: u8 = 2;
+pub const LINK: u8 = 3;
+pub const GROUP: u8 = 4;
+const KINDS: u8 = 7;
+// The other bits.
+/// Mode, owner and group are those of the previous entry of the group.
+pub const REPEATED: u8 = 8;
+/// The server may not read the directory.
+pub const UNREAD: u8 = 16;
+/// The time of the last change is the modification time.
+pub const CHANGED: u8 = 32;
+/// The file has several names.
+pub const LINKED: u8 = 64;
+
+/// Longest record, in bytes: a name and the target of a link, whose length has this limit.
+pub const LONGEST_RECORD: usize = LONGEST_TARGET + 1024;
+const LONGEST_TARGET: usize = 64 << 10;
+
+/// Parses a list. A record depends on the previous entry of its group.
+#[derive(Clone, Debug, Default)]
+pub struct RecordParser {
+    name: Vec<u8>,
+    inode: u64,
+    meta: Meta,
+}
+
+impl RecordParser {
+    /// Parses the first record, and returns it with its length. The error is the reason why the record is invalid.
+    pub fn next(&mut self, bytes: &[u8]) -> Result<(ListRecord, usize), FieldError> {
+        let mut fields = Fields(bytes);
+        let tag = fields.byte()?;
+        let allowed = match tag & KINDS {
+            FILE => REPEATED | CHANGED | LINKED,
+            DIRECTORY => REPEATED | UNREAD,
+            LINK => REPEATED,
+            GROUP | END => 0,
+            _ => return Err(FieldError::Invalid("unknown type")),
+        };
+        if tag & !(KINDS | allowed) != 0 {
+            return Err(FieldError::Invalid("unknown flags"));
+        }
+        let record = match tag & KINDS {
+            GROUP => {
+                *self = Self::default();
+                ListRecord::Group
+            }
+            END => {
+                let (entries, bytes) = (fields.number()?, fields.number()?);
+                ListRecord::End(ListTotals { entries, bytes, left_out: fields.number()? })
+            }
+            _ => ListRecord::Entry(self.entry(tag, &mut fields)?),
+        };
+        Ok((record, bytes.len() - fields.0.len()))
+    }
+
+    /// Parses an entry. If an error is returned, the state is unchanged.
+    fn entry(&mut self, tag: u8, fields: &mut Fields<'_>) -> Result<ManifestEntry, FieldError> {
+        let shared = usize::from(fields.byte()?);
+        let rest = fields.number()?;
+        if shared > self.name.len() || rest > (LONGEST_NAME - shared) as u64 {
+            return Err(FieldError::Invalid("the name is longer than 255 bytes"));
+        }
+        let rest = fields.bytes(rest as usize)?;
+        let mut meta = self.meta;
+        if tag & REPEATED == 0 {
+            (meta.mode, meta.uid, meta.gid) = (fields.small()?, fields.small()?, fields.small()?);
+        }
+        meta.mtime = meta.mtime.wrapping_add(fields.signed()?);
+        meta.nanos = fields.nanos()?;
+        let mut inode = self.inode;
+        let kind = match tag & KINDS {
+            FILE => {
+                let size = fields.number()?;
+                inode = inode.wrapping_add(fields.signed()? as u64);
+                let changed = if tag & CHANGED != 0 {
+                    (meta.mtime, meta.nanos)
+                } else {
+                    (meta.mtime.wrapping_add(fields.signed()?), fields.nanos()?)
+                };
+                let linked_on = if tag & LINKED != 0 { Some(fields.number()?) } else { None };
+                ManifestKind::File(FileTag { size, inode, changed, linked_on })
+            }
+            DIRECTORY => ManifestKind::Directory { is_unread: tag & UNREAD != 0 },
+            _ => ManifestKind::Link(target(fields)?),
+        };
+        if meta.mode > 0o7777 {
+            return Err(FieldError::Invalid("invalid mode"));
+        }
+        let name = [&self.name[..shared], rest].concat();
+        check_name(&name, &self.name, &kind).map_err(FieldError::Invalid)?;
+        self.name.truncate(shared);
+        self.name.extend_from_slice(rest);
+        (self.meta, self.inode) = (meta, inode);
+        Ok(ManifestEntry { name, kind, meta })
+    }
+}
+
+fn target(fields: &mut Fields<'_>) -> Result<CString, FieldError> {
+    let length = fields.number()?;
+    if length > LONGEST_TARGET as u64 {
+        return Err(FieldError::Invalid("a link target is longer than 65536 bytes"));
+    }
+    CString::new(fields.bytes(length as usize)?)
+        .map_err(|_| FieldError::Invalid("the link target contains NUL"))
+}
+
+/// `before`: the previous name of the group; names are sorted, so none occurs twice.
+fn check_name(name: &[u8], before: &[u8], kind: &ManifestKind) -> Result<(), &'static str> {
+    match name {
+        // The listed directory itself.
+        b"" if before.is_empty() && matches!(kind, ManifestKind::Directory { .. }) => Ok(()),
+        b"" => Err("the name is empty"),
+        b"." | b".." => Err("the name is '.' or '..'"),
+        name if name.contains(&b'/') => Err("the name contains a slash"),
+        name if name.contains(&0) => Err("the name contains NUL"),
+        name if name <= before => Err("the name is listed twice, or the names are not sorted"),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::manifest::RecordWriter;
+    use proptest::prelude::*;
+
+    fn file(name: &[u8]) -> ManifestEntry {
+        let kind =
+            ManifestKind::File(FileTag { size: 3, inode: 7, changed: (1, 2), linked_on: None });
+        let meta = Meta { mode: 0o644, uid: 0, gid: 0, mtime: 1, nanos: 2 };
+        ManifestEntry { name: name.to_owned(), kind, meta }
+    }
+
+    fn parsed(entries: &[ManifestEntry]) -> Result<Vec<ManifestEntry>, FieldError> {
+        let (mut out, mut writer, mut parser) =
+            (Vec::new(), RecordWriter::default(), RecordParser::default());
+        for entry in entries {
+            writer.entry(&mut out, entry);
+        }
+        let (mut rest, mut found) = (&*out, Vec::new());
+        while !rest.is_empty() {
+            let before = parser.clone();
+            let (record, length) = parser.next(rest)?;
+            for cut in 0..length {
+                assert_eq!(before.clone().next(&rest[..cut]), Err(FieldError::Incomplete), "{cut}");
+            }
+            let ListRecord::Entry(entry) = record else { panic!("{record:?}") };
+            found.push(entry);
+            rest = &rest[length..];
+        }
+        Ok(found)
+    }
+
+    #[test]
+    fn a_name_is_one_component_and_follows_the_one_before() {
+        let long = [b'x'; 256];
+        for wrong in [&b""[..], b"/", b"/etc", b"a/", b"a/b", b"..", b".", b"a\0", &long] {
+            assert!(matches!(parsed(&[file(wrong)]), Err(FieldError::Invalid(_))), "{wrong:?}");
+        }
+        for wrong in [&[&b"a"[..], b"a"], &[b"b", b"a"], &[b"ab", b"a"]] {
+            let entries = wrong.map(file);
+            assert!(matches!(parsed(&entries), Err(FieldError::Invalid(_))), "{wrong:?}");
+        }
+        let good = [&b".hidden"[..], b"a", b"ab", b"b\n", &b"\xff".repeat(255)].map(file);
+        assert_eq!(parsed(&good), Ok(good.to_vec()));
+    }
+
+    #[test]
+    fn unknown_types_and_flags_and_impossible_numbers_are_refused() {
+        for tag in 0..=255 {
+            let bytes = [&[tag, 0, 1, b'a'][..], &[0; 64]].concat();
+            let is_known =
+                matches!(tag, 0..=4 | 9 | 10 | 11 | 18 | 26 | 33 | 41 | 65 | 73 | 97 | 105);
+            let is_parsed = RecordParser::default().next(&bytes).is_ok();
+            assert_eq!(is_parsed, is_known, "{tag}");
+        }
+        let mut wrong = file(b"a");
+        wrong.meta.mode = 0o10000;
+        assert!(parsed(&[wrong]).is_err());
+        // A prefix of a name that does not exist.
+        assert!(RecordParser::default().next(&[FILE, 1, 1, b'a', 0, 0]).is_err());
+    }
+
+    fn entries() -> impl Strategy<Value = Vec<ManifestEntry>> {
+        let kind = prop_oneof![
+            (any::<[u64; 2]>(), any::<i64>(), 0..1_000_000_000_u32, any::<Option<u64>>()).prop_map(
+                |([size, inode], changed, nanos, linked_on)| {
+                    ManifestKind::File(FileTag {
+                        size,
+                        inode,
+                        changed: (changed, nanos),
+                        linked_on,
+                    })
+                }
+            ),
+            any::<bool>().prop_map(|is_unread| ManifestKind::Directory { is_unread }),
+            "[^\0]{0,300}".prop_map(|target| ManifestKind::Link(CString::new(target).unwrap())),
+        ];
+        let meta = (0..0o10000_u32, 0..3_u32, any::<u32>(), any::<i64>(), 0..1_000_000_000_u32);
+        let entry =
+            ("[a-c]{1,8}", kind, meta).prop_map(|(name, kind, (mode, uid, gid, mtime, nanos))| {
+                ManifestEntry {
+                    name: name.into_bytes(),
+                    kind,
+                    meta: Meta { mode, uid, gid, mtime, nanos },
+                }
+            });
+        prop::collection::vec(entry, 1..20).prop_map(|mut entries| {
+            entries.sort_by(|one, other| one.name.cmp(&other.name));
+            entries.dedup_by(|one, other| one.name == other.name);
+            entries
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn every_entry_is_read_as_it_was_written(entries in entries()) {
+            prop_assert_eq!(parsed(&entries), Ok(entries));
+        }
+    }
+}
