@@ -102,6 +102,11 @@ impl AnswerBody {
         self.is_made
     }
 
+    /// Returns `true` if no part remains.
+    pub fn is_sent(&self) -> bool {
+        self.parts.is_empty() && self.supply.is_none()
+    }
+
     /// Returns `true` if the next part has not been produced yet.
     pub fn needs_more(&self) -> bool {
         self.parts.is_empty() && self.supply.is_some()

@@ -15,6 +15,7 @@ use super::{
     answer::{PreparedAnswer, answer, refuse},
     answering::{Answering, ConnectionPhase, NextAction, RequestRetry, account},
     ends::ConnectionEnds,
+    held_answers::HeldAnswers,
     limits::ConnectionLimits,
     log::{LogEntry, date},
     options::Timeouts,
@@ -40,6 +41,8 @@ pub struct ServeConnection {
     is_gone: bool,
     /// `true` if the last segment may be corked (`MSG_MORE`), for 200 ms at most.
     is_held_back: bool,
+    /// On a byte stream: answers that are not written yet.
+    held: Option<Box<HeldAnswers>>,
     since: Instant,
     /// Rate limit of this connection. Boxed, because few connections have one.
     limit: Option<Box<RateLimit>>,
@@ -60,6 +63,7 @@ const MOST_READS: usize = 3;
 impl ServeConnection {
     /// Creates the state of a connection that was just accepted.
     pub fn new(ends: ConnectionEnds, client: Option<SocketAddr>, limit: Option<u64>) -> Self {
+        let held = ends.is_stream.then(Box::default);
         Self {
             ends,
             client,
@@ -70,6 +74,7 @@ impl ServeConnection {
             has_hung_up: false,
             is_gone: false,
             is_held_back: false,
+            held,
             since: Instant::now(),
             limit: limit.map(|limit| Box::new(RateLimit::new(limit))),
         }
@@ -211,7 +216,14 @@ impl ServeConnection {
     fn listen(&mut self, tools: &mut Tools) -> Option<NextAction> {
         let request = self.input.take();
         if request.is_none() {
-            self.uncork();
+            match self.uncork() {
+                Ok(()) => {}
+                Err(Errno::AGAIN) => {
+                    self.writable = false;
+                    return Some(NextAction::Wait);
+                }
+                Err(_) => return Some(NextAction::Close),
+            }
         }
         match request {
             Some(Ok(head)) => self.respond(tools, head, MOST_READS),
@@ -347,7 +359,7 @@ impl ServeConnection {
         if !limits.are_open() {
             // A rate limit delays the answer, not the client, so the client's timeout restarts.
             self.since = Instant::now();
-            self.uncork();
+            let _ = self.uncork();
             return Some(NextAction::Later);
         }
         let before = answering.sending.total;
@@ -358,6 +370,7 @@ impl ServeConnection {
             sink: self.ends.sink,
             plans: &mut tools.plans,
             policy: &tools.policy,
+            held: self.held.as_deref_mut(),
             step: limits.step(STEP),
             more,
             readahead: &mut tools.readahead,
@@ -400,7 +413,7 @@ impl ServeConnection {
             Ok(Sent::Pending) => {
                 // Flush: the head and earlier answers need not wait for the body.
                 self.is_held_back = true;
-                self.uncork();
+                let _ = self.uncork();
                 Some(NextAction::Wait)
             }
             Err(short) if answering.sending.total == 0 && answering.retry.is_some() => {
@@ -417,10 +430,16 @@ impl ServeConnection {
         }
     }
 
-    /// Disables corking, so that the last segment is sent immediately.
-    fn uncork(&mut self) {
-        if std::mem::take(&mut self.is_held_back) {
-            self.ends.flush();
+    /// Sends what is held back. Fails with `EAGAIN` if a byte stream is full.
+    fn uncork(&mut self) -> Result<(), Errno> {
+        let is_held_back = std::mem::take(&mut self.is_held_back);
+        match &mut self.held {
+            Some(held) => held.write(&*self.ends.socket),
+            None if is_held_back => {
+                self.ends.flush();
+                Ok(())
+            }
+            None => Ok(()),
         }
     }
 
@@ -446,7 +465,7 @@ impl ServeConnection {
         self.report(tools);
         self.phase = ConnectionPhase::Parting;
         self.is_held_back = true;
-        self.uncork();
+        let _ = self.uncork();
         self.ends.reset_at_close();
     }
 

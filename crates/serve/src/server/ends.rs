@@ -24,19 +24,26 @@ pub struct ConnectionEnds {
     /// The descriptor to read from, if that is not the socket.
     source: Option<OwnedFd>,
     pub sink: KnownEnd,
+    /// `true` for standard input and output, and for a socket to a command.
+    pub is_stream: bool,
 }
 
 impl ConnectionEnds {
     /// Takes an accepted socket.
     pub fn of_socket(socket: OwnedFd, is_internet: bool) -> Self {
-        Self { socket: Rc::new(socket), source: None, sink: KnownEnd::Socket { is_internet } }
+        Self {
+            socket: Rc::new(socket),
+            source: None,
+            sink: KnownEnd::Socket { is_internet },
+            is_stream: false,
+        }
     }
 
     /// Takes an existing stream.
     pub fn of_stream(stream: ByteStream) -> Self {
         let sink = known_end(stream.output());
         let (socket, source) = stream.into_parts();
-        Self { socket: Rc::new(socket), source, sink }
+        Self { socket: Rc::new(socket), source, sink, is_stream: true }
     }
 
     /// Returns the descriptors that epoll has to watch.

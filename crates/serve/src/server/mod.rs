@@ -13,6 +13,7 @@ mod entry;
 mod errand;
 mod error;
 mod header;
+mod held_answers;
 mod helper_pool;
 mod lane_queue;
 mod limits;

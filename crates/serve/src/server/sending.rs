@@ -17,6 +17,7 @@ use super::{
     body::{AnswerBody, BodyPart},
     digests::DigestWait,
     errand::Errand,
+    held_answers::HeldAnswers,
     moving::{self, OwnedTransfer, TransferStep},
     opened::ServedFile,
     readahead::{self, Disks, Readahead},
@@ -81,6 +82,8 @@ pub struct SendContext<'w> {
     pub sink: KnownEnd,
     pub plans: &'w mut Plans,
     pub policy: &'w Policy,
+    /// On a byte stream: earlier answers that are not written yet.
+    pub held: Option<&'w mut HeldAnswers>,
     /// Maximum number of bytes of one step.
     pub step: u64,
     /// `true` if another answer follows immediately (`MSG_MORE`).
@@ -150,6 +153,12 @@ impl Sending {
                 return Ok(Sent::Pending);
             }
             if !self.out.unsent().is_empty() {
+                match self.hold_back(way) {
+                    Ok(true) => continue,
+                    Ok(false) => {}
+                    Err(Errno::AGAIN) => return Ok(Sent::Blocked),
+                    Err(errno) => return Err(Short::Client(errno)),
+                }
                 let out = self.out.unsent();
                 // The head shares a packet with the data that the mechanism moves next, or with the next answer.
                 let sent = match way.sink {
@@ -197,6 +206,22 @@ impl Sending {
                 return Ok(Sent::Some);
             }
         }
+    }
+
+    /// On a byte stream: holds a small answer back if another one follows, or writes the answers that were held back. Returns
+    /// `true` if the bytes were held back.
+    fn hold_back(&mut self, way: &mut SendContext<'_>) -> Result<bool, Errno> {
+        let Some(held) = &mut way.held else { return Ok(false) };
+        let out = self.out.unsent();
+        let is_whole = self.large.is_none() && self.body.is_sent();
+        if way.more && is_whole && held.has_room(out.len()) {
+            held.push(out);
+            self.total += out.len() as u64;
+            self.out.sent(out.len());
+            return Ok(true);
+        }
+        held.write(way.socket)?;
+        Ok(false)
     }
 
     /// Releases the buffer or pipe of the transfer in progress, and data that can be read again. A new transfer continues later.

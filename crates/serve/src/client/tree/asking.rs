@@ -47,7 +47,7 @@ impl Asking {
         let mut text = Vec::new();
         let mut bytes: usize = self.under_way.iter().sum();
         // Over ssh each send is a packet that is encrypted and decrypted, so requests are sent in groups.
-        if bytes > MOST_REQUESTED / 2 {
+        if bytes > MOST_REQUESTED / 2 || self.under_way.len() > MOST / 2 {
             return text;
         }
         for wanted in all.skip(self.under_way.len()) {

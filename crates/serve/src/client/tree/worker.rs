@@ -118,7 +118,7 @@ impl<'a> TreeWorker<'a> {
                 continue;
             }
             let may_take = !self.is_over && !has_checks && self.large.is_empty();
-            if may_take && self.wanted.len() < asking::MOST / 2 {
+            if may_take && self.wanted.len() < asking::MOST {
                 self.take_some()?;
                 continue;
             }
