@@ -80,7 +80,8 @@ fn what_the_server_may_not_read_is_forbidden_and_its_name_is_in_the_folder_all_t
     }
     let list = get(&served, "?manifest");
     // The first byte of a record: a directory that is not read, with its own mode or that of the entry before.
-    let is_unread = ["\u{12}\0\u{4}shut", "\u{1a}\0\u{4}shut"].iter().any(|shut| list.contains(shut));
+    let is_unread =
+        ["\u{12}\0\u{4}shut", "\u{1a}\0\u{4}shut"].iter().any(|shut| list.contains(shut));
     assert!(list.contains("closed") && is_unread, "{list}");
     // Nothing is left out, and the last chunk follows.
     assert!(list.ends_with("\0\r\n0\r\n\r\n"), "{list}");
