@@ -28,6 +28,6 @@ pub struct Target {
 }
 
 targets! {
-    bulk chunked client digest_list exclude fleet handed journal manifest netrc peer profile proxy remote_name request
+    blocks bulk chunked client digest_list exclude fleet handed journal manifest netrc peer profile proxy remote_name request
     response ring server tree_list
 }

@@ -1,14 +1,15 @@
-//! The first answer of a server at the other end of a byte stream: whatever it is, the client ends with a result.
+//! The answers of a server at the other end of a byte stream: whatever they are, the client ends with a result.
 
-use std::time::Duration;
+use std::{fs, time::Duration};
 
+use thalweg_core::atomic_file::{Destination, Until};
 use thalweg_serve::{
     ByteStream,
-    client::{Channels, FetchOptions, FetchUrl, PeerRoot, root_of},
+    client::{Channels, FetchOptions, FetchUrl, PeerFile, PeerRoot, root_of},
 };
 use thalweg_sys::net;
 
-use super::watched;
+use super::watched::{self, Watched};
 
 /// Longest input, in bytes, so that a socket holds all of it.
 const LONGEST: usize = 32 << 10;
@@ -30,5 +31,19 @@ pub fn run(answer: &[u8]) {
     if let Ok(PeerRoot::File(file)) = root_of(&target, &options, &|| Ok(())) {
         // A redirect to another server would otherwise be fetched over the stream under a foreign name.
         assert!(format!("{file:?}").contains("stream.invalid"), "{file:?}");
+        replace(&file, &options);
+    }
+}
+
+/// Fetches the file over an older one, of which it may have blocks. The older file stays, or the new one is complete.
+fn replace(file: &PeerFile, options: &FetchOptions) {
+    let place = tempfile::tempdir().expect("a directory");
+    let path = place.path().join("f");
+    let older = vec![7; 70_000];
+    fs::write(&path, &older).expect("a file");
+    let Ok(destination) = Destination::open_until(&path, Until::Part) else { return };
+    match file.fetch(destination, false, options, &Watched) {
+        Ok(fetched) => assert_eq!(fs::metadata(&path).expect("the file").len(), fetched.bytes),
+        Err(_) => assert_eq!(fs::read(&path).expect("the older file"), older),
     }
 }

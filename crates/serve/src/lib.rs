@@ -8,6 +8,8 @@
 #![allow(missing_docs)]
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+#[doc(hidden)]
+pub mod blocks;
 pub mod client;
 #[doc(hidden)]
 pub mod http;

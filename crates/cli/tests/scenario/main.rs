@@ -46,6 +46,7 @@ mod power_cut;
 mod random_trees;
 mod refused_attributes;
 mod remote_copies;
+mod remote_deltas;
 mod remote_syncs;
 mod rereads;
 mod restarts;

@@ -39,7 +39,7 @@ macro_rules! replays {
 }
 
 replays! {
-    bulk chunked client digest_list exclude fleet handed journal manifest netrc peer profile proxy remote_name request
+    blocks bulk chunked client digest_list exclude fleet handed journal manifest netrc peer profile proxy remote_name request
     response ring server tree_list
 }
 

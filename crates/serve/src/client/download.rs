@@ -5,7 +5,7 @@ use std::{
     os::fd::{AsFd, BorrowedFd, OwnedFd},
 };
 
-use rustix::fs::fstat;
+use rustix::fs::{FileType, Mode, OFlags, fstat, openat};
 use thalweg_core::{
     End, Kind,
     atomic_file::{
@@ -29,6 +29,13 @@ pub struct Download {
     place: Option<(OwnedFd, CString)>,
     keeper: Option<JournalKeeper<OwnedFd>>,
     done: Ranges,
+}
+
+/// The file that a download replaces.
+pub struct ReplacedFile {
+    pub fd: OwnedFd,
+    /// In bytes.
+    pub size: u64,
 }
 
 impl Download {
@@ -155,6 +162,17 @@ impl Download {
         let end = End::of(fd).map_err(failed("fstat"))?;
         let at = (end.kind == Kind::File && self.is_rewindable()).then_some(at);
         Ok(End { at, ..end })
+    }
+
+    /// Opens the file of the final name, if it is a regular file that can be read.
+    pub fn replaced(&self) -> Option<ReplacedFile> {
+        let Destination::Whole { file, .. } = &self.destination else { return None };
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
+        let fd = openat(file.folder(), file.name(), flags | OFlags::CLOEXEC, Mode::empty()).ok()?;
+        let stat = fstat(&fd).ok()?;
+        let is_file = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
+        let size = u64::try_from(stat.st_size).ok()?;
+        is_file.then_some(ReplacedFile { fd, size })
     }
 
     /// Returns the file, if it can be read back.

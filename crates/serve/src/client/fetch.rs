@@ -1,5 +1,7 @@
 //! Fetches one file: sends requests until the file is complete, checks it and publishes it under its name.
 
+mod delta;
+
 use std::{
     sync::{Condvar, Mutex},
     time::Instant,
@@ -57,6 +59,8 @@ pub struct FetchFailure {
 const UNKNOWN_LENGTH: &str = "the server did not send the file's size; the file may be incomplete";
 const CHANGED: &str = "the file changed on the server, or a response does not identify its version; \
                        restarting from byte 0";
+const WRONG_BLOCKS: &str =
+    "the file differs from the digest of the server; fetching the whole file";
 /// A file that changed more often than this during a fetch is likely to change again.
 const MOST_CHANGES: u32 = 2;
 
@@ -136,6 +140,9 @@ pub fn fetch_listed(
         is_ranged: true,
         is_conditional: true,
         changes: 0,
+        may_use_delta: true,
+        may_bring_gaps: options.channels.is_some(),
+        has_own_blocks: false,
         may_be_pulled: options.channels.is_none()
             && options.connections != Connections::Exactly(1)
             // Another connection does not make a rate-limited fetch faster.
@@ -144,7 +151,12 @@ pub fn fetch_listed(
         checked: Vec::new(),
         report: Report::default(),
     };
-    let result = run.ask_until_complete().and_then(|()| run.check());
+    let mut result = run.ask_until_complete().and_then(|()| run.check());
+    if run.has_own_blocks && matches!(result, Err(FetchError::Differs { .. })) {
+        watcher.report(WRONG_BLOCKS);
+        result = run.restart();
+        result = result.and_then(|()| run.ask_until_complete()).and_then(|()| run.check());
+    }
     run.report.wall = began.elapsed();
     run.report.cpu = Usage::now_process().since(&usage).cpu();
     run.end(result)
@@ -163,6 +175,12 @@ struct FileFetch<'a> {
     is_ranged: bool,
     is_conditional: bool,
     changes: u32,
+    /// `true` until the blocks of the replaced file were looked for.
+    may_use_delta: bool,
+    /// `true` if requests may be sent before earlier ones are answered.
+    may_bring_gaps: bool,
+    /// `true` if the new file has blocks of the replaced one.
+    has_own_blocks: bool,
     /// `true` if several connections may fetch the file.
     may_be_pulled: bool,
     expected: Vec<Expected>,
@@ -204,11 +222,16 @@ impl FileFetch<'_> {
             // The received part belongs to a response without a validator, so no other response can be joined to it.
             self.restart()?;
         }
+        if std::mem::replace(&mut self.may_use_delta, false) {
+            self.begin_delta()?;
+        }
         let known = self.known.clone();
         let size = known.as_ref().map_or(u64::MAX, |known| known.size);
-        let Some((from, to)) = self.download.done().gaps(size).first().copied() else {
-            return Ok(true);
-        };
+        let gaps = self.download.done().gaps(size);
+        let Some((from, to)) = gaps.first().copied() else { return Ok(true) };
+        if let Some(known) = known.as_ref().filter(|_| gaps.len() > 1 && self.may_bring_gaps) {
+            return self.bring_gaps(known, &gaps);
+        }
         let is_conditional = self.is_conditional && known.is_some();
         let range = self.is_ranged.then_some((from, (to < size).then_some(to)));
         let is_vouched = !self.options.expected.is_empty();
@@ -353,7 +376,7 @@ impl FileFetch<'_> {
     fn restart(&mut self) -> Result<(), FetchError> {
         self.download.empty()?;
         (self.known, self.size, self.resumed) = (None, None, 0);
-        self.is_conditional = true;
+        (self.is_conditional, self.has_own_blocks) = (true, false);
         Ok(())
     }
 

@@ -4,6 +4,8 @@
 //! that are in a pure function, [`resume::classify_response`]. This module prints nothing.
 
 mod ask;
+#[doc(hidden)]
+pub mod block_index;
 mod body;
 mod channels;
 mod connect;
@@ -13,6 +15,7 @@ mod download;
 mod error;
 mod fetch;
 pub mod head;
+mod in_memory;
 mod netrc;
 mod options;
 mod peer;

@@ -1,25 +1,15 @@
 //! Digests from a list published with the files: lines of `sha256sum`, `b3sum` and `xxhsum`.
 
-use std::{
-    cell::Cell,
-    ffi::OsStr,
-    os::{fd::AsFd, unix::ffi::OsStrExt},
-};
+use std::{ffi::OsStr, os::unix::ffi::OsStrExt};
 
-use rustix::fs::{MemfdFlags, memfd_create};
-use thalweg_core::{Cancelled, End, Report, atomic_file::failed, quantity};
-use thalweg_sys::io;
 use thalweg_tree::{
     Hash,
     manifest::{Malformed, Manifest},
 };
 
 use super::{
-    Expected, FetchError, FetchOptions, FetchUrl,
-    ask::ask,
-    body::ResponseBody,
-    deadline::{CancelCheck, NetDeadline},
-    resume::FileRequest,
+    Expected, FetchError, FetchOptions, FetchUrl, ask::ask, deadline::CancelCheck,
+    in_memory::body_in_memory, resume::FileRequest,
 };
 
 /// A list of digests.
@@ -59,35 +49,8 @@ impl DigestList {
         check: &CancelCheck<'_>,
     ) -> Result<Self, FetchError> {
         let (mut connection, head, _) = ask(target, &FileRequest::ALL, options, check)?;
-        let memory = memfd_create(c"sums", MemfdFlags::CLOEXEC).map_err(failed("memfd_create"))?;
-        let is_too_long = Cell::new(false);
-        let mut note = |moved: u64| -> Result<(), Cancelled> {
-            is_too_long.set(moved > LONGEST);
-            if is_too_long.get() { Err(Cancelled) } else { check() }
-        };
-        let end = End { at: Some(0), ..End::of(memory.as_fd()).map_err(failed("fstat"))? };
-        let body = ResponseBody {
-            connection: &mut connection,
-            deadline: NetDeadline { limit: options.stall, check },
-            way: &options.way,
-            end,
-            note: &mut note,
-            report: &mut Report::default(),
-            plans: None,
-        };
-        let came = body.bring(head.framing()?, None);
-        if is_too_long.get() {
-            let most = quantity::exact(LONGEST);
-            return Err(FetchError::broken(format!("the list of digests is larger than {most}")));
-        }
-        let mut text = vec![0; usize::try_from(came?).unwrap_or(usize::MAX)];
-        let mut read = 0;
-        while read < text.len() {
-            match io::pread(&memory, &mut text[read..], read as u64).map_err(failed("pread"))? {
-                0 => break,
-                count => read += count,
-            }
-        }
+        let what = "the list of digests";
+        let text = body_in_memory(&mut connection, &head, LONGEST, what, options, check)?;
         Ok(Self::parse(&text, &target.path()))
     }
 

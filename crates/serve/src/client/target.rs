@@ -173,8 +173,14 @@ impl FetchUrl {
     /// Returns the URL at which a thalweg server lists this directory.
     #[must_use]
     pub fn manifest(&self) -> Self {
+        self.with_query("manifest")
+    }
+
+    /// Returns this URL with another query.
+    #[must_use]
+    pub fn with_query(&self, query: &str) -> Self {
         let mut url = self.0.clone();
-        url.set_query(Some("manifest"));
+        url.set_query(Some(query));
         Self(url)
     }
 

@@ -16,6 +16,7 @@ use thalweg_tree::Hash;
 
 use super::{
     archive::Archive,
+    block_sums::BlockSums,
     body::{AnswerBody, BodyPart, Supply},
     digests::{HashedFile, KnownDigest},
     header::AnswerHead,
@@ -30,6 +31,7 @@ use super::{
     walk::TreeWalk,
 };
 use crate::{
+    blocks::{self, BlockRequest},
     http::{
         head::{RequestHead, RequestMethod},
         status::HttpStatus,
@@ -120,6 +122,7 @@ impl AnswerContext<'_> {
             ServedEntry::File(_) if target.is_directory => Err(HttpStatus::NOT_FOUND),
             ServedEntry::File(file) => Ok(self
                 .digits(&file)
+                .or_else(|| self.block_sums(&file))
                 .unwrap_or_else(|| FileAnswer::of(self, &target.path, file).prepare())),
             ServedEntry::Directory(_) if !target.is_directory => {
                 let query = target.query.as_ref().map(|query| format!("?{query}"));
@@ -185,6 +188,21 @@ impl AnswerContext<'_> {
             KnownDigest::Nothing => self.refuse(HttpStatus::UNAVAILABLE),
             KnownDigest::NotYet => self.later(file, hash),
         })
+    }
+
+    /// Answers `?blocks=SIZE-KEY` with the sums of the blocks of the file. Only the client of a byte stream may have the whole
+    /// file read by such a request.
+    fn block_sums(&self, file: &Arc<ServedFile>) -> Option<PreparedAnswer> {
+        let request = BlockRequest::parse(self.head.target.query.as_ref()?)?;
+        if !self.site.is_stream {
+            return None;
+        }
+        if request.count(file.version.size).is_none() {
+            return Some(self.refuse(HttpStatus::BAD_REQUEST));
+        }
+        let etag = file.version.etag(self.now);
+        let sums = Box::new(BlockSums::of(Arc::clone(file), request));
+        Some(self.stream_about(blocks::MEDIA_TYPE, |head| head.with("ETag", etag), sums))
     }
 
     /// Returns the hash of a file, if the server offers hashes.
@@ -267,13 +285,24 @@ impl AnswerContext<'_> {
     /// Answers with a body of unknown length. For HTTP/1.0 clients, which do not know chunks, the end of the connection ends the
     /// body.
     fn stream(&self, kind: &str, policy: Option<&str>, supply: Box<dyn Supply>) -> PreparedAnswer {
+        let with_policy = |head: AnswerHead| match policy {
+            Some(policy) => head.with("Content-Security-Policy", policy),
+            None => head,
+        };
+        self.stream_about(kind, with_policy, supply)
+    }
+
+    /// Does what [`Self::stream`] does. `describe` adds headers.
+    fn stream_about(
+        &self,
+        kind: &str,
+        describe: impl FnOnce(AnswerHead) -> AnswerHead,
+        supply: Box<dyn Supply>,
+    ) -> PreparedAnswer {
         let in_chunks = !self.head.is_old;
         let keep_alive = self.keep_alive && in_chunks;
         let asked = AnswerContext { keep_alive, ..*self };
-        let mut head = asked.header(HttpStatus::OK).with("Content-Type", kind);
-        if let Some(policy) = policy {
-            head = head.with("Content-Security-Policy", policy);
-        }
+        let mut head = describe(asked.header(HttpStatus::OK).with("Content-Type", kind));
         // The body is generated for every request.
         head = head.with("Cache-Control", "no-cache");
         if in_chunks {

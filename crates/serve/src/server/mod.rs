@@ -5,6 +5,7 @@ mod addresses;
 mod answer;
 mod answering;
 mod archive;
+mod block_sums;
 mod body;
 mod connection;
 mod digests;

@@ -1,5 +1,6 @@
 //! Fetching whole folders: from our own server, and from servers whose lists lie.
 
+mod deltas;
 mod honest;
 mod hostile;
 /// The tests of `hostile`, over a command instead of a network connection.

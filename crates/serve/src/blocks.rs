@@ -1,0 +1,195 @@
+//! Sums of the blocks of a file. A client finds the blocks that it already has by them, and requests only the others.
+//!
+//! `docs/reference/formats.md` describes the request `?blocks=` and its answer.
+
+use std::{
+    collections::hash_map::RandomState,
+    hash::{BuildHasher, Hasher},
+};
+
+/// The `Content-Type` of block sums.
+pub const MEDIA_TYPE: &str = "application/vnd.thalweg.blocks";
+/// Bytes of one sum in the answer: a rolling sum and a digest.
+pub const SUM_BYTES: usize = 12;
+/// Bytes of the BLAKE3 digest of the whole file, which follows the sums.
+pub const DIGEST_BYTES: usize = 32;
+const SMALLEST: u64 = 1 << 10;
+const LARGEST: u64 = 64 << 20;
+/// Maximum number of blocks of a file.
+pub const MOST_BLOCKS: u64 = 1 << 20;
+const KEY_DIGITS: usize = 16;
+/// Number of bytes that a rolling sum takes at a time.
+const CHUNK: usize = 32;
+
+/// A request for the sums of the blocks of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BlockRequest {
+    /// Size of a block in bytes.
+    pub size: u64,
+    /// Key of the digests. It is chosen by the client for each request, so that no file can contain blocks that were
+    /// made to have equal digests.
+    key: u64,
+}
+
+impl BlockRequest {
+    /// Chooses the block size for a file of `len` bytes, and a random key. A block size near the square root of the
+    /// size makes the sums about as large as a single block for each of a few changes.
+    pub fn of_file(len: u64) -> Self {
+        let root = 1_u64 << (len.max(1).ilog2() / 2);
+        let least = len.div_ceil(MOST_BLOCKS).checked_next_power_of_two().unwrap_or(LARGEST);
+        Self {
+            size: root.max(least).max(SMALLEST),
+            key: RandomState::new().build_hasher().finish(),
+        }
+    }
+
+    /// Parses the query `blocks=SIZE-KEY`: a power of two, and 16 hexadecimal digits.
+    pub fn parse(query: &str) -> Option<Self> {
+        let (size, key) = query.strip_prefix("blocks=")?.split_once('-')?;
+        let is_size = size.bytes().all(|byte| byte.is_ascii_digit());
+        let is_key = key.len() == KEY_DIGITS && key.bytes().all(|byte| byte.is_ascii_hexdigit());
+        let size = size.parse().ok().filter(|_| is_size && is_key)?;
+        Some(Self { size, key: u64::from_str_radix(key, 16).ok()? })
+    }
+
+    /// Returns the query.
+    pub fn query(&self) -> String {
+        format!("blocks={}-{:016x}", self.size, self.key)
+    }
+
+    /// Returns the number of blocks of a file of `len` bytes. `None` if the block size does not fit the file.
+    pub fn count(&self, len: u64) -> Option<u64> {
+        let is_size = self.size.is_power_of_two() && (SMALLEST..=LARGEST).contains(&self.size);
+        Some(len.div_ceil(self.size.max(1))).filter(|count| is_size && *count <= MOST_BLOCKS)
+    }
+
+    /// Returns the hash function for one block.
+    pub fn hasher(&self) -> blake3::Hasher {
+        let mut key = [0; blake3::KEY_LEN];
+        key[..8].copy_from_slice(&self.key.to_le_bytes());
+        blake3::Hasher::new_keyed(&key)
+    }
+
+    /// Returns the digest of one block.
+    pub fn digest(&self, block: &[u8]) -> [u8; 8] {
+        let mut hasher = self.hasher();
+        hasher.update(block);
+        short(&hasher)
+    }
+}
+
+/// Returns the bytes of a digest that a sum contains.
+pub fn short(hasher: &blake3::Hasher) -> [u8; 8] {
+    let mut bytes = [0; 8];
+    hasher.finalize_xof().fill(&mut bytes);
+    bytes
+}
+
+/// A sum that can move by one byte: that of rsync and zsync, with 16 bits for each half.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RollingSum {
+    sum: u32,
+    weighted: u32,
+}
+
+impl RollingSum {
+    /// Appends bytes to the block.
+    pub fn push(&mut self, bytes: &[u8]) {
+        let (chunks, rest) = bytes.as_chunks::<CHUNK>();
+        for chunk in chunks {
+            // Without a dependency between bytes, the compiler uses vector instructions.
+            let (mut sum, mut weighted) = (0_u32, 0_u32);
+            for (n, byte) in chunk.iter().enumerate() {
+                sum += u32::from(*byte);
+                weighted += (CHUNK - n) as u32 * u32::from(*byte);
+            }
+            let before = self.sum.wrapping_mul(CHUNK as u32);
+            self.weighted = self.weighted.wrapping_add(before).wrapping_add(weighted);
+            self.sum = self.sum.wrapping_add(sum);
+        }
+        for byte in rest {
+            self.sum = self.sum.wrapping_add(u32::from(*byte));
+            self.weighted = self.weighted.wrapping_add(self.sum);
+        }
+    }
+
+    /// Moves a block of `len` bytes by one byte: `first` leaves it, and `next` follows its last byte.
+    pub fn roll(&mut self, len: u32, first: u8, next: u8) {
+        self.sum = self.sum.wrapping_add(u32::from(next)).wrapping_sub(u32::from(first));
+        let left = len.wrapping_mul(u32::from(first));
+        self.weighted = self.weighted.wrapping_sub(left).wrapping_add(self.sum);
+    }
+
+    /// Returns the sum.
+    pub fn value(self) -> u32 {
+        (self.sum & 0xffff) | (self.weighted << 16)
+    }
+
+    /// Returns the sum of a block.
+    pub fn of(block: &[u8]) -> u32 {
+        let mut sum = Self::default();
+        sum.push(block);
+        sum.value()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_is_read_back_and_fits_its_file() {
+        for len in [1, 65_536, 64 << 20, 1 << 30, 1 << 44, (1 << 46) - 3] {
+            let request = BlockRequest::of_file(len);
+            assert_eq!(BlockRequest::parse(&request.query()), Some(request));
+            assert_eq!(request.count(len), Some(len.div_ceil(request.size)), "{len}");
+        }
+        assert_eq!(BlockRequest::of_file(64 << 20).size, 8192);
+        let key = "0123456789abcdef";
+        for wrong in ["", "8192", "8192-", "+8192-0123456789abcdef", "-8-0123456789abcdef"] {
+            assert_eq!(BlockRequest::parse(&format!("blocks={wrong}")), None, "{wrong}");
+        }
+        for wrong in [0, 1, 512, 3000, 128 << 20] {
+            let request = BlockRequest::parse(&format!("blocks={wrong}-{key}")).unwrap();
+            assert_eq!(request.count(1 << 20), None, "{wrong}");
+        }
+        let small = BlockRequest::parse(&format!("blocks=1024-{key}")).unwrap();
+        assert_eq!((small.count(1 << 30), small.count((1 << 30) + 1)), (Some(1 << 20), None));
+    }
+
+    #[test]
+    fn a_sum_is_what_the_format_describes() {
+        let bytes: Vec<u8> = (0..5000_u32).map(|n| ((n * n) >> 3) as u8).collect();
+        for len in [0, 1, 31, 32, 33, 1024, 5000] {
+            let (mut a, mut b) = (0_u64, 0_u64);
+            for byte in &bytes[..len] {
+                a += u64::from(*byte);
+                b += a;
+            }
+            let expected = a % (1 << 16) + ((b % (1 << 16)) << 16);
+            assert_eq!(u64::from(RollingSum::of(&bytes[..len])), expected, "{len}");
+        }
+    }
+
+    #[test]
+    fn a_sum_moves_by_one_byte() {
+        let bytes: Vec<u8> = (0..70_000_u64).map(|n| ((n * n) >> 5) as u8).collect();
+        for len in [1, 1024, 65_536] {
+            let mut sum = RollingSum::default();
+            sum.push(&bytes[..len]);
+            for at in 0..bytes.len() - len {
+                sum.roll(len as u32, bytes[at], bytes[at + len]);
+                if at % 997 == 0 {
+                    assert_eq!(sum.value(), RollingSum::of(&bytes[at + 1..][..len]), "{len} {at}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn digests_depend_on_the_key() {
+        let [a, b] = [1, 2].map(|key| BlockRequest { size: 1024, key });
+        assert_ne!(a.digest(b"x"), b.digest(b"x"));
+        assert_eq!(a.digest(b"x"), a.digest(b"x"));
+    }
+}

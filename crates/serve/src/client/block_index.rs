@@ -1,0 +1,347 @@
+//! Finds the blocks of a server's file in an older file of this machine, at any offset.
+
+use std::{ops::Range, os::fd::BorrowedFd};
+
+use thalweg_core::Cancelled;
+use thalweg_sys::{Errno, io};
+
+use super::{FetchError, deadline::CancelCheck};
+use crate::blocks::{BlockRequest, DIGEST_BYTES, RollingSum, SUM_BYTES};
+
+/// Bytes of the older file that are read at a time, besides one block.
+const PIECE: usize = 1 << 20;
+/// Most blocks of which the rolling sum is right and the digest is not, for each block of the file. A server that
+/// sends sums of this kind would otherwise have every offset hashed.
+const MOST_MISSES: u64 = 8;
+
+/// The sum of one block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct BlockSum {
+    rolling: u32,
+    digest: [u8; 8],
+    /// The number of the block in the file.
+    number: u32,
+}
+
+/// The sums of a file, by their values.
+#[derive(Debug)]
+pub struct BlockIndex {
+    request: BlockRequest,
+    /// Size of the file in bytes.
+    len: u64,
+    /// The sums of whole blocks, sorted.
+    sums: Vec<BlockSum>,
+    /// The sum of a shorter block at the end.
+    last: Option<BlockSum>,
+    /// A bit for each value of some bits of a rolling sum.
+    filter: Vec<u64>,
+    /// Number of bits by which a mixed sum is shifted to select its bit in the filter.
+    shift: u32,
+    /// BLAKE3 of the whole file.
+    pub digest: [u8; DIGEST_BYTES],
+}
+
+/// Receives the bytes of a block, and its offset in the file.
+pub type BlockSink<'a> = dyn FnMut(u64, &[u8]) -> Result<(), FetchError> + 'a;
+
+impl BlockIndex {
+    /// Reads the answer to `request` about a file of `len` bytes. `None` if the answer has another length than it must
+    /// have.
+    pub fn parse(request: BlockRequest, len: u64, answer: &[u8]) -> Option<Self> {
+        let count = request.count(len)?;
+        let (sums, digest) = answer.split_at_checked(usize::try_from(count).ok()? * SUM_BYTES)?;
+        let digest = digest.try_into().ok()?;
+        let (chunks, _) = sums.as_chunks::<SUM_BYTES>();
+        let sum = |(number, bytes): (u32, &[u8; SUM_BYTES])| {
+            let [a, b, c, d, digest @ ..] = *bytes;
+            BlockSum { rolling: u32::from_le_bytes([a, b, c, d]), digest, number }
+        };
+        let mut sums: Vec<BlockSum> = (0..).zip(chunks).map(sum).collect();
+        let last = if len.is_multiple_of(request.size) { None } else { sums.pop() };
+        sums.sort_unstable();
+        // About 16 bits for each sum, so that few other values pass.
+        let bits = (sums.len().max(1).ilog2() + 5).clamp(10, 26);
+        let mut index = Self {
+            request,
+            len,
+            sums,
+            last,
+            filter: vec![0; 1 << (bits - 6)],
+            shift: 32 - bits,
+            digest,
+        };
+        for n in 0..index.sums.len() {
+            let bit = index.bit(index.sums[n].rolling);
+            index.filter[bit / 64] |= 1 << (bit % 64);
+        }
+        Some(index)
+    }
+
+    fn bit(&self, rolling: u32) -> usize {
+        // The multiplier of Fibonacci hashing: the halves of a sum alone are far from uniform.
+        (rolling.wrapping_mul(0x9e37_79b1) >> self.shift) as usize
+    }
+
+    fn may_have(&self, rolling: u32) -> bool {
+        let bit = self.bit(rolling);
+        self.filter[bit / 64] >> (bit % 64) & 1 == 1
+    }
+
+    /// Returns the range of `sums` with this rolling sum.
+    fn with_rolling(&self, rolling: u32) -> Range<usize> {
+        let begin = self.sums.partition_point(|sum| sum.rolling < rolling);
+        begin..self.sums.partition_point(|sum| sum.rolling <= rolling)
+    }
+
+    /// Finds blocks in the first `size` bytes of an older file. `take` gets each block of the server's file at most
+    /// once. A read error ends the search.
+    pub fn find_in(
+        &self,
+        older: BorrowedFd<'_>,
+        size: u64,
+        take: &mut BlockSink<'_>,
+        check: &CancelCheck<'_>,
+    ) -> Result<(), FetchError> {
+        self.find_last(older, size, take)?;
+        let Ok(block) = usize::try_from(self.request.size) else { return Ok(()) };
+        let mut search = BlockSearch {
+            index: self,
+            is_taken: vec![false; self.sums.len()],
+            misses: 0,
+            most_misses: (self.sums.len() as u64).saturating_mul(MOST_MISSES) + 1024,
+        };
+        let mut window =
+            OlderWindow { older, buffer: vec![0; block + PIECE], at: 0, have: 0, next: 0 };
+        while search.misses <= search.most_misses && window.holds(block, check)? {
+            let mut sum = RollingSum::default();
+            sum.push(window.bytes(block));
+            while !(self.may_have(sum.value())
+                && search.take(sum.value(), window.bytes(block), take)?)
+            {
+                if search.misses > search.most_misses || !window.holds(block + 1, check)? {
+                    return Ok(());
+                }
+                self.roll(&mut sum, &mut window, block);
+            }
+            window.at += block;
+        }
+        Ok(())
+    }
+
+    /// Moves the window by at least one byte, up to the next sum that the filter lets pass.
+    fn roll(&self, sum: &mut RollingSum, window: &mut OlderWindow<'_>, block: usize) {
+        let bytes = &window.buffer[window.at..window.have];
+        for (first, next) in bytes.iter().zip(&bytes[block..]) {
+            sum.roll(block as u32, *first, *next);
+            window.at += 1;
+            if self.may_have(sum.value()) {
+                return;
+            }
+        }
+    }
+
+    /// Looks for the shorter block at its own offset, and at the end of the older file.
+    fn find_last(
+        &self,
+        older: BorrowedFd<'_>,
+        size: u64,
+        take: &mut BlockSink<'_>,
+    ) -> Result<(), FetchError> {
+        let Some(last) = self.last else { return Ok(()) };
+        let len = self.len % self.request.size;
+        let own = self.len - len;
+        let mut bytes = vec![0; usize::try_from(len).unwrap_or(0)];
+        for at in [Some(own), size.checked_sub(len)].into_iter().flatten() {
+            let is_read = fill(older, &mut bytes, at).is_ok_and(|got| got == bytes.len());
+            if is_read
+                && RollingSum::of(&bytes) == last.rolling
+                && self.request.digest(&bytes) == last.digest
+            {
+                return take(own, &bytes);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// State of a search.
+struct BlockSearch<'i> {
+    index: &'i BlockIndex,
+    /// For the first of each group of equal sums: `true` if their blocks were found.
+    is_taken: Vec<bool>,
+    misses: u64,
+    most_misses: u64,
+}
+
+impl BlockSearch<'_> {
+    /// Passes on all blocks that are equal to these bytes. Returns `true` if there are any.
+    fn take(
+        &mut self,
+        rolling: u32,
+        bytes: &[u8],
+        take: &mut BlockSink<'_>,
+    ) -> Result<bool, FetchError> {
+        let range = self.index.with_rolling(rolling);
+        if range.is_empty() {
+            return Ok(false);
+        }
+        let digest = self.index.request.digest(bytes);
+        let sums = &self.index.sums[range.clone()];
+        let begin = sums.partition_point(|sum| sum.digest < digest);
+        let end = sums.partition_point(|sum| sum.digest <= digest);
+        if begin == end {
+            self.misses += 1;
+            return Ok(false);
+        }
+        if !std::mem::replace(&mut self.is_taken[range.start + begin], true) {
+            for sum in &sums[begin..end] {
+                take(u64::from(sum.number) * self.index.request.size, bytes)?;
+            }
+        }
+        Ok(true)
+    }
+}
+
+/// The bytes of the older file around the current offset.
+struct OlderWindow<'o> {
+    older: BorrowedFd<'o>,
+    buffer: Vec<u8>,
+    /// Offset of the current byte in the buffer, and the end of the bytes read.
+    at: usize,
+    have: usize,
+    /// Offset in the file of the next byte to read.
+    next: u64,
+}
+
+impl OlderWindow<'_> {
+    /// Returns `true` if the window has at least `count` bytes; reads more if it has not.
+    fn holds(&mut self, count: usize, check: &CancelCheck<'_>) -> Result<bool, Cancelled> {
+        if self.have - self.at >= count {
+            return Ok(true);
+        }
+        check()?;
+        self.buffer.copy_within(self.at..self.have, 0);
+        (self.at, self.have) = (0, self.have - self.at);
+        // The search ends at a block that cannot be read.
+        let got = fill(self.older, &mut self.buffer[self.have..], self.next).unwrap_or(0);
+        self.have += got;
+        self.next += got as u64;
+        Ok(self.have >= count)
+    }
+
+    fn bytes(&self, count: usize) -> &[u8] {
+        &self.buffer[self.at..self.at + count]
+    }
+}
+
+/// Reads until the buffer is full or the file ends. Returns the number of bytes read.
+fn fill(fd: BorrowedFd<'_>, into: &mut [u8], at: u64) -> Result<usize, Errno> {
+    let mut len = 0;
+    while len < into.len() {
+        match io::pread(fd, &mut into[len..], at + len as u64) {
+            Ok(0) => break,
+            Ok(got) => len += got,
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno),
+        }
+    }
+    Ok(len)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::{collections::BTreeSet, io::Write, os::fd::AsFd};
+
+    /// Returns the answer of a server about these bytes.
+    fn answer(request: &BlockRequest, bytes: &[u8]) -> Vec<u8> {
+        let blocks = bytes.chunks(request.size as usize);
+        let sum = |block: &[u8]| {
+            [&RollingSum::of(block).to_le_bytes()[..], &request.digest(block)].concat()
+        };
+        let mut answer: Vec<u8> = blocks.flat_map(sum).collect();
+        answer.extend_from_slice(blake3::hash(bytes).as_bytes());
+        answer
+    }
+
+    fn request(size: u64) -> BlockRequest {
+        BlockRequest::parse(&format!("blocks={size}-0123456789abcdef")).unwrap()
+    }
+
+    /// Returns the blocks of `new` that are found in `old`. Each of them must have the right bytes.
+    fn found(old: &[u8], new: &[u8], size: u64) -> Vec<u64> {
+        let request = request(size);
+        let index = BlockIndex::parse(request, new.len() as u64, &answer(&request, new)).unwrap();
+        let mut older = tempfile::tempfile().unwrap();
+        older.write_all(old).unwrap();
+        let mut found = BTreeSet::new();
+        let mut take = |at: u64, bytes: &[u8]| {
+            assert_eq!(bytes, &new[at as usize..][..bytes.len()]);
+            assert!(found.insert(at / size), "block {at} was taken twice");
+            Ok(())
+        };
+        index.find_in(older.as_fd(), old.len() as u64, &mut take, &|| Ok(())).unwrap();
+        found.into_iter().collect()
+    }
+
+    fn noise(len: usize) -> Vec<u8> {
+        let mut bytes = vec![0; len];
+        blake3::Hasher::new().finalize_xof().fill(&mut bytes);
+        bytes
+    }
+
+    #[test]
+    fn blocks_are_found_wherever_they_moved() {
+        let old = noise(3 << 20);
+        let blocks = (3 << 20) / 4096;
+        assert_eq!(found(&old, &old, 4096), (0..blocks).collect::<Vec<_>>());
+        let mut new = old.clone();
+        (new[5000], new[2 << 20]) = (!old[5000], !old[2 << 20]);
+        let all_but = |no: [u64; 2]| (0..blocks).filter(|n| !no.contains(n)).collect::<Vec<_>>();
+        assert_eq!(found(&old, &new, 4096), all_but([1, 512]));
+        // Ten more bytes at the start move everything.
+        let moved = [&old[..10], &old].concat();
+        let expected: Vec<u64> = (1..=blocks).collect();
+        assert_eq!(found(&old, &moved, 4096), expected);
+        assert_eq!(found(&moved, &old, 4096), (0..blocks).collect::<Vec<_>>());
+        // The older file is shorter or longer, and its last block is not whole.
+        assert_eq!(found(&old[..9000], &old, 4096), [0, 1]);
+        assert_eq!(found(&old, &old[..9000], 4096), [0, 1, 2]);
+        assert_eq!(found(&old[1..], &old[1 << 20..][..9000], 4096), [0, 1]);
+        assert_eq!(found(b"", &old, 4096), [0; 0]);
+        assert_eq!(found(&noise(1 << 20), &vec![7; 1 << 20], 1024), [0; 0]);
+    }
+
+    #[test]
+    fn equal_blocks_are_taken_once() {
+        let zeros = vec![0; 1 << 20];
+        assert_eq!(found(&zeros, &zeros, 1024).len(), 1024);
+        assert_eq!(found(&zeros[..1024], &zeros, 1024).len(), 1024);
+    }
+
+    #[test]
+    fn sums_that_lie_are_not_believed_and_the_search_ends() {
+        let bytes = vec![7; 4 << 20];
+        let request = request(1024);
+        let mut lies = answer(&request, &bytes);
+        let len = lies.len() - DIGEST_BYTES;
+        lies[..len].as_chunks_mut::<SUM_BYTES>().0.iter_mut().for_each(|sum| sum[5] ^= 1);
+        let index = BlockIndex::parse(request, bytes.len() as u64, &lies).unwrap();
+        let mut older = tempfile::tempfile().unwrap();
+        older.write_all(&bytes).unwrap();
+        let mut take = |_: u64, _: &[u8]| panic!("a digest was not compared");
+        index.find_in(older.as_fd(), bytes.len() as u64, &mut take, &|| Ok(())).unwrap();
+    }
+
+    #[test]
+    fn an_answer_of_another_length_is_refused() {
+        let bytes = noise(10_000);
+        let request = request(1024);
+        let right = answer(&request, &bytes);
+        assert!(BlockIndex::parse(request, 10_000, &right).is_some());
+        for wrong in [&right[..right.len() - 1], &[&right[..], &[0]].concat(), &[], &right[..31]] {
+            assert!(BlockIndex::parse(request, 10_000, wrong).is_none());
+        }
+        assert!(BlockIndex::parse(request, 10_241, &right).is_none());
+    }
+}

@@ -1,0 +1,209 @@
+//! Copies the blocks that the replaced file has in common with the server's file, and requests the others.
+
+use std::os::fd::AsFd;
+
+use thalweg_core::{Side, mechanisms::LAST_RESORT};
+use thalweg_sys::{Errno, io};
+use thalweg_tree::{Hash, Ranges, hashing::Digest, journal::Remote};
+
+use super::{
+    super::{
+        Expected, Extra, FetchError,
+        ask::ask,
+        block_index::BlockIndex,
+        connect::FetchConnection,
+        deadline::NetDeadline,
+        download::ReplacedFile,
+        in_memory::body_in_memory,
+        request,
+        resume::{FileRequest, RangeOutcome, classify_response},
+        validator::{Validators, validators},
+    },
+    FileFetch, ListedFile,
+};
+use crate::blocks::{BlockRequest, DIGEST_BYTES, MEDIA_TYPE, SUM_BYTES};
+
+/// A smaller file is fetched whole.
+const LEAST_DELTA: u64 = 64 << 10;
+/// Maximum number of ranges that are requested. With more of them, short ranges are fetched although they are here.
+const MOST_GAPS: usize = 4096;
+/// Bytes of requests that are sent before their answers are read. A pipe holds them, so neither side waits for the
+/// other to read.
+const MOST_AHEAD: usize = 16 << 10;
+
+/// The sums of the server's file, and the version that they describe.
+struct ServerBlocks {
+    index: BlockIndex,
+    remote: Remote,
+}
+
+impl FileFetch<'_> {
+    /// Fills the new file with the blocks that the replaced file has. Does nothing if the server's sums cannot be used:
+    /// then the whole file is fetched.
+    pub(super) fn begin_delta(&mut self) -> Result<(), FetchError> {
+        let listed = self.listed.filter(|listed| listed.size >= LEAST_DELTA);
+        let may_use = self.options.channels.is_some() && self.known.is_none();
+        let Some(listed) = listed.filter(|_| may_use && self.download.is_rewindable()) else {
+            return Ok(());
+        };
+        let Some(replaced) = self.download.replaced() else { return Ok(()) };
+        if replaced.size < LEAST_DELTA {
+            return Ok(());
+        }
+        match self.ask_for_blocks(listed) {
+            Ok(Some(blocks)) => self.use_blocks(&replaced, blocks),
+            Ok(None) => Ok(()),
+            Err(error) if error.is_passing() || matches!(error, FetchError::Cancelled) => {
+                // The retry asks for the sums again.
+                self.may_use_delta = true;
+                Err(error)
+            }
+            Err(error) => {
+                self.watcher.report(&format!("block sums: {error}; fetching the whole file"));
+                Ok(())
+            }
+        }
+    }
+
+    /// Requests the sums of the file. `None` if the answer has no validator to which later answers can be compared.
+    fn ask_for_blocks(&self, listed: &ListedFile<'_>) -> Result<Option<ServerBlocks>, FetchError> {
+        let check = || self.watcher.check_cancelled();
+        let (size, request) = (listed.size, BlockRequest::of_file(listed.size));
+        let Some(count) = request.count(size) else { return Ok(None) };
+        let target = self.target.with_query(&request.query());
+        let (mut connection, head, _) = ask(&target, &FileRequest::ALL, self.options, &check)?;
+        if head.get("content-type") != Some(MEDIA_TYPE) {
+            return Err(FetchError::broken("the answer has another type"));
+        }
+        listed.check(&head, Some(size))?;
+        let most = count * SUM_BYTES as u64 + DIGEST_BYTES as u64;
+        let what = "the answer";
+        let answer = body_in_memory(&mut connection, &head, most, what, self.options, &check)?;
+        let Some(Validators { strong: validator, weak }) = validators(&head, Some(size), true)
+        else {
+            connection.finish(&head);
+            return Ok(None);
+        };
+        connection.finish(&head);
+        let index = BlockIndex::parse(request, size, &answer);
+        let index = index.ok_or_else(|| FetchError::broken("the answer has a wrong length"))?;
+        let remote = Remote { url: self.target.to_string(), validator, weak, size };
+        Ok(Some(ServerBlocks { index, remote }))
+    }
+
+    /// Copies the blocks that are here.
+    fn use_blocks(
+        &mut self,
+        replaced: &ReplacedFile,
+        ServerBlocks { index, remote }: ServerBlocks,
+    ) -> Result<(), FetchError> {
+        let sink = self.download.descriptor()?;
+        let mut here = Ranges::default();
+        let mut take = |at: u64, bytes: &[u8]| {
+            write_all(&sink, bytes, at)?;
+            here.add(at, at + bytes.len() as u64);
+            Ok(())
+        };
+        let check = || self.watcher.check_cancelled();
+        index.find_in(replaced.fd.as_fd(), replaced.size, &mut take, &check)?;
+        self.download.begin(&remote)?;
+        self.size = Some(remote.size);
+        for (from, to) in longest(&here, MOST_GAPS) {
+            self.download.note(from, to);
+        }
+        self.resumed = self.download.done().bytes();
+        self.known = Some(remote);
+        self.expected.clone_from(&self.options.expected);
+        let digest = Digest::of(&index.digest);
+        self.expected.extend(digest.map(|digest| Expected {
+            hash: Hash::Blake3,
+            or: None,
+            digest,
+            by: "the server",
+        }));
+        self.has_own_blocks = true;
+        Ok(())
+    }
+
+    /// Fetches the missing ranges over one connection, and sends requests before earlier ones are answered. Returns
+    /// `true` if the file is complete, and `false` if single requests must fetch the rest.
+    pub(super) fn bring_gaps(
+        &mut self,
+        known: &Remote,
+        gaps: &[(u64, u64)],
+    ) -> Result<bool, FetchError> {
+        let ended = self.bring_each(known, gaps);
+        // If an answer is unexpected, single requests find out the reason.
+        self.may_bring_gaps = matches!(&ended, Err(error) if error.is_passing());
+        ended
+    }
+
+    fn bring_each(&mut self, known: &Remote, gaps: &[(u64, u64)]) -> Result<bool, FetchError> {
+        let (watcher, options, target) = (self.watcher, self.options, self.target);
+        let check = || watcher.check_cancelled();
+        let deadline = NetDeadline { limit: options.stall, check: &check };
+        let extra = Extra { wants_digest: false, ..options.extra.clone() };
+        let asked = |(from, to): (u64, u64)| FileRequest {
+            range: Some((from, (to < known.size).then_some(to))),
+            known: Some(known),
+            is_conditional: true,
+            is_vouched: true,
+        };
+        let mut connection = FetchConnection::open(target, options, &deadline)?;
+        let (mut sent, mut last) = (0, None);
+        for (n, gap) in gaps.iter().copied().enumerate() {
+            let mut text = String::new();
+            // Requests are sent in groups, so that few packets carry them.
+            if n == sent {
+                while sent < gaps.len() && text.len() < MOST_AHEAD {
+                    text += &request::text(target, &asked(gaps[sent]), &extra, true, None);
+                    sent += 1;
+                }
+                connection.send(text.as_bytes(), &deadline)?;
+            }
+            let head = connection.head(&deadline)?;
+            match classify_response(&asked(gap), &head)? {
+                RangeOutcome::Piece { to, .. } if to == gap.1 => {}
+                _ => return Ok(false),
+            }
+            self.is_as_listed(&head, Some(known.size))?;
+            self.body(&mut connection, &head, gap.0, Some(gap.1 - gap.0))?;
+            if !head.keeps_alive() {
+                return Ok(self.download.done().gaps(known.size).is_empty());
+            }
+            last = Some(head);
+        }
+        if let Some(head) = last {
+            connection.finish(&head);
+        }
+        Ok(self.download.done().gaps(known.size).is_empty())
+    }
+}
+
+/// Returns the ranges that are here. If they have more than `most` gaps, leaves out those that are shorter than twice
+/// the shortest, until they have fewer.
+fn longest(here: &Ranges, most: usize) -> Vec<(u64, u64)> {
+    let mut ranges: Vec<(u64, u64)> = here.iter().collect();
+    while ranges.len() > most {
+        let shortest = ranges.iter().map(|(from, to)| to - from).min().unwrap_or(0);
+        ranges.retain(|(from, to)| to - from > 2 * shortest);
+    }
+    ranges
+}
+
+fn write_all(fd: impl AsFd, mut bytes: &[u8], mut at: u64) -> Result<(), FetchError> {
+    let failed =
+        |errno, at| FetchError::Moved(LAST_RESORT.info().error("pwrite", Side::Sink, errno, at));
+    while !bytes.is_empty() {
+        match io::pwrite(fd.as_fd(), bytes, at) {
+            Ok(0) => return Err(failed(Errno::IO, at)),
+            Ok(put) => {
+                bytes = bytes.get(put..).unwrap_or_default();
+                at += put as u64;
+            }
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(failed(errno, at)),
+        }
+    }
+    Ok(())
+}

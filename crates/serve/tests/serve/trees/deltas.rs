@@ -1,0 +1,131 @@
+//! A changed file over a byte stream: its sums may lie in every way, and the new file is right all the same.
+
+use std::{fs, io::Write, sync::Arc};
+
+use thalweg_serve::blocks::{BlockRequest, MEDIA_TYPE, RollingSum};
+
+use super::support::{
+    get_over,
+    liar::{LyingServer, ReceivedRequest, honest},
+    options,
+};
+
+/// More than the size from which files are fetched one by one.
+const LEN: usize = 17 << 20;
+
+fn noise(seed: u8, len: usize) -> Vec<u8> {
+    let mut bytes = vec![0; len];
+    blake3::Hasher::new().update(&[seed]).finalize_xof().fill(&mut bytes);
+    bytes
+}
+
+/// An older file, and a newer one that differs in three places.
+fn versions() -> [Vec<u8>; 2] {
+    let old = noise(1, LEN);
+    let mut new = old.clone();
+    for at in [0, LEN / 2, LEN - 1] {
+        new[at] = !new[at];
+    }
+    [old, new]
+}
+
+/// Returns the sums of these bytes.
+fn sums(request: &BlockRequest, bytes: &[u8]) -> Vec<u8> {
+    let sum =
+        |block: &[u8]| [&RollingSum::of(block).to_le_bytes()[..], &request.digest(block)].concat();
+    bytes.chunks(request.size as usize).flat_map(sum).collect()
+}
+
+fn answer(kind: &str, etag: &str, body: &[u8]) -> Vec<u8> {
+    let head = format!(
+        "HTTP/1.1 200 OK\r\nContent-Type: {kind}\r\nETag: {etag}\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n"
+    );
+    let chunk = format!("{:x}\r\n", body.len());
+    [head.as_bytes(), chunk.as_bytes(), body, b"\r\n0\r\n\r\n"].concat()
+}
+
+/// Makes the answer to a request for sums, of the older and the newer version.
+type Lie = fn(&BlockRequest, &[u8], &[u8]) -> Vec<u8>;
+
+const LIES: [(&str, Lie); 9] = [
+    ("the truth", |request, _, new| {
+        let digest = blake3::hash(new);
+        answer(MEDIA_TYPE, "\"a\"", &[&sums(request, new)[..], digest.as_bytes()].concat())
+    }),
+    ("sums of the older file", |request, old, new| {
+        let digest = blake3::hash(new);
+        answer(MEDIA_TYPE, "\"a\"", &[&sums(request, old)[..], digest.as_bytes()].concat())
+    }),
+    ("another digest", |request, _, new| {
+        answer(MEDIA_TYPE, "\"a\"", &[&sums(request, new)[..], &[0; 32]].concat())
+    }),
+    ("too few", |request, _, new| answer(MEDIA_TYPE, "\"a\"", &sums(request, new))),
+    ("too many", |request, _, new| {
+        answer(MEDIA_TYPE, "\"a\"", &[sums(request, new), vec![0; 100]].concat())
+    }),
+    ("noise", |request, _, new| {
+        answer(MEDIA_TYPE, "\"a\"", &noise(9, sums(request, new).len() + 32))
+    }),
+    ("another version", |request, old, _| {
+        let digest = blake3::hash(old);
+        answer(MEDIA_TYPE, "\"b\"", &[&sums(request, old)[..], digest.as_bytes()].concat())
+    }),
+    ("the file itself", |_, _, new| answer("application/octet-stream", "\"a\"", new)),
+    ("an error", |_, _, _| {
+        b"HTTP/1.1 400 No\r\nContent-Length: 0\r\nConnection: close\r\n\r\n".to_vec()
+    }),
+];
+
+#[test]
+fn sums_that_lie_never_make_a_wrong_file() {
+    let [old, new] = versions().map(Arc::new);
+    for (what, lie) in LIES {
+        let list = format!(
+            concat!(
+                r#"{{"type":"folder","path":"","mode":493,"uid":0,"gid":0,"mtime":1,"nanos":2}}"#,
+                "\n",
+                r#"{{"type":"file","path":"f","size":{len},"mode":420,"uid":0,"gid":0,"mtime":1,"nanos":2,"etag":"\"a\""}}"#,
+                "\n",
+                r#"{{"type":"end","entries":2,"bytes":{len},"left_out":0}}"#,
+                "\n"
+            ),
+            len = LEN
+        );
+        let (older, newer) = (Arc::clone(&old), Arc::clone(&new));
+        let server = LyingServer::new(move |asked: &ReceivedRequest, stream| {
+            let bytes = match asked.path.split_once('?') {
+                Some((_, "manifest")) => {
+                    let length = list.len();
+                    let head = "HTTP/1.1 200 OK\r\nContent-Type: application/jsonl\r\nThalweg: 0.0.0; format=1";
+                    format!("{head}\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n{list}")
+                        .into()
+                }
+                Some((_, query)) => lie(&BlockRequest::parse(query).unwrap(), &older, &newer),
+                None => {
+                    let (lines, body) = honest(asked, &newer, "\"a\"");
+                    [lines.as_bytes(), &body].concat()
+                }
+            };
+            drop(stream.write_all(&bytes));
+        });
+        let place = tempfile::tempdir().unwrap();
+        let dst = place.path().join("dst");
+        fs::create_dir(&dst).unwrap();
+        fs::write(dst.join("f"), &*old).unwrap();
+        let mut options = options();
+        options.files.retries = 5;
+        let fetched = get_over(&server.url("d"), &dst, &options, true).unwrap();
+        assert!(fetched.halted.is_none(), "{what}: {:?}", fetched.halted);
+        assert_eq!(fetched.missed_count, 0, "{what}: {:?}", fetched.missed);
+        assert!(fs::read(dst.join("f")).unwrap() == *new, "{what}: a wrong file");
+        assert_eq!(super::support::names(&dst), ["f"], "{what}");
+        let asked = server.asked();
+        assert!(asked.iter().any(|asked| asked.path.contains("?blocks=")), "{what}");
+        if what == "the truth" {
+            // Nothing is requested but the three blocks that differ.
+            let ranges = asked.iter().filter_map(ReceivedRequest::range);
+            let bytes: usize = ranges.map(|(from, to)| to.unwrap_or(LEN) - from).sum();
+            assert_eq!(bytes, 3 * 4096);
+        }
+    }
+}
