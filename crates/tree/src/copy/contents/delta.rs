@@ -275,7 +275,8 @@ mod tests {
         (theirs[BLOCK + 3], theirs[2 * BLOCK], theirs[5 * BLOCK + 9]) = (2, 2, 2);
         assert_eq!(differing(&theirs, &ours), [BLOCK..3 * BLOCK, 5 * BLOCK..5 * BLOCK + 10]);
         // A longer block is never equal to a shorter one.
-        assert_eq!(differing(&ours, &ours[..BLOCK + 1]), [BLOCK..5 * BLOCK + 10]);
+        let longer = differing(&ours, &ours[..=BLOCK]);
+        assert_eq!(longer, vec![BLOCK..5 * BLOCK + 10; 1]);
         assert_eq!(differing(&ours[..BLOCK], &ours), []);
     }
 }
