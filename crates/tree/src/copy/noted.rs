@@ -66,7 +66,7 @@ impl CopyWorker<'_> {
             return self.note_change(entry, ChangeAction::Create, source, none);
         };
         let mut differs = of_stats(self.run, dir.as_fd(), source, there);
-        differs.content = !differs.any() || self.run.options.compares_bytes() && !differs.size;
+        differs.content = !differs.any() || self.run.options.compares_bytes();
         self.note_change(entry, ChangeAction::Replace, source, differs);
     }
 
