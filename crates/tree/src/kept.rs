@@ -12,7 +12,7 @@ use std::{
     },
     path::{Path, PathBuf},
 };
-use thalweg_core::atomic_file::name::unique;
+use thalweg_core::atomic_file::{Fsync, name::unique};
 use thalweg_sys::{Errno, io};
 
 use crate::{
@@ -30,17 +30,18 @@ pub struct KeptEntries {
     path: PathBuf,
     id: Id,
     copy: CopyFunction,
+    fsync: Fsync,
 }
 
 /// Copies one entry with all attributes from a path to a free path.
-pub(crate) type CopyFunction = fn(&Path, &Path) -> Result<(), Errno>;
+pub(crate) type CopyFunction = fn(&Path, &Path, Fsync) -> Result<(), Errno>;
 
 /// Largest number that a name gets.
 const MOST_NUMBERS: u32 = 100_000;
 
 impl KeptEntries {
     /// Opens the directory, and creates it for this user if it does not exist. `copy` is used between file systems.
-    pub(crate) fn open(path: &Path, copy: CopyFunction) -> Result<Self, Error> {
+    pub(crate) fn open(path: &Path, fsync: Fsync, copy: CopyFunction) -> Result<Self, Error> {
         let failed = |call| move |errno| failed_call(path.to_owned(), call, errno);
         match mkdirat(CWD, path, Mode::RWXU) {
             Ok(()) | Err(Errno::EXIST) => {}
@@ -49,7 +50,7 @@ impl KeptEntries {
         let root = openat(CWD, path, DIRECTORY - OFlags::NOFOLLOW, Mode::empty());
         let root = root.map_err(failed("openat"))?;
         let id = Id::of(&fstat(&root).map_err(failed("fstat"))?);
-        Ok(Self { root, path: path.to_owned(), id, copy })
+        Ok(Self { root, path: path.to_owned(), id, copy, fsync })
     }
 
     /// Returns the path.
@@ -67,36 +68,51 @@ impl KeptEntries {
         self.id == id
     }
 
-    /// Keeps a file that a rename is about to replace. Its name stays, if the file systems allow a link.
+    /// Keeps a file that a rename is about to replace. Its name stays, if the file systems allow a link. The disk has
+    /// the kept name before this returns: on btrfs, the rename could otherwise reach it first.
     pub(crate) fn keep_replaced(
         &self,
         dir: BorrowedFd<'_>,
         name: &CStr,
         below: &Path,
     ) -> Attempt<()> {
-        match self.put(below, |to, new| io::link(dir, name, to, new)) {
-            Err(CopyFailure::Sink(_, Errno::XDEV, _)) => self.copy_and_place(dir, name, below),
+        let parent = match self.put(below, |to, new| io::link(dir, name, to, new)) {
+            Err(CopyFailure::Sink(_, Errno::XDEV, _)) => self.copy_and_place(dir, name, below)?,
             Err(CopyFailure::Sink(_, errno, _)) if has_no_links(errno) => {
-                self.take(dir, name, below)
+                self.move_here(dir, name, below)?
             }
-            answer => answer,
-        }
+            answer => answer?,
+        };
+        self.sync(&parent)
     }
 
     /// Moves an entry here that is not a directory.
     pub(crate) fn take(&self, dir: BorrowedFd<'_>, name: &CStr, below: &Path) -> Attempt<()> {
+        self.move_here(dir, name, below).map(drop)
+    }
+
+    fn move_here(&self, dir: BorrowedFd<'_>, name: &CStr, below: &Path) -> Attempt<OwnedFd> {
         let moved = self.put(below, |to, new| io::rename_new(dir, name, to, new));
         match moved {
             Err(CopyFailure::Sink(_, Errno::XDEV, _)) => {
-                self.copy_and_place(dir, name, below)?;
-                unlinkat(dir, name, AtFlags::empty()).map_err(at_sink("unlinkat"))
+                let parent = self.copy_and_place(dir, name, below)?;
+                self.sync(&parent)?;
+                unlinkat(dir, name, AtFlags::empty()).map_err(at_sink("unlinkat"))?;
+                Ok(parent)
             }
             answer => answer,
         }
     }
 
+    fn sync(&self, parent: &OwnedFd) -> Attempt<()> {
+        match self.fsync {
+            Fsync::Never => Ok(()),
+            _ => io::sync(parent).map_err(at_sink("fsync")),
+        }
+    }
+
     /// Copies an entry here from another file system.
-    fn copy_and_place(&self, dir: BorrowedFd<'_>, name: &CStr, below: &Path) -> Attempt<()> {
+    fn copy_and_place(&self, dir: BorrowedFd<'_>, name: &CStr, below: &Path) -> Attempt<OwnedFd> {
         let (parent, last) = self.parent_of(below)?;
         let temporary = unique(&last);
         let path = |dir: BorrowedFd<'_>, name: &CStr| {
@@ -105,22 +121,26 @@ impl KeptEntries {
         // The copier gets paths, and both directories stay open. It rejects reserved names.
         let plain = CString::new([b"kept-", temporary.to_bytes(), b"-new"].concat());
         let plain = plain.unwrap_or_default();
-        (self.copy)(&path(dir, name), &path(parent.as_fd(), &plain)).map_err(at_sink("write"))?;
+        // The original is about to go.
+        let fsync = if self.fsync == Fsync::Never { Fsync::Never } else { Fsync::Always };
+        let copied = (self.copy)(&path(dir, name), &path(parent.as_fd(), &plain), fsync);
+        copied.map_err(at_sink("write"))?;
         self.put(below, |to, new| io::rename_new(parent.as_fd(), &*plain, to, new))
     }
 
-    /// Calls `place` with a free name for the path, until it succeeds.
+    /// Calls `place` with a free name for the path, until it succeeds. Returns the directory.
     fn put(
         &self,
         below: &Path,
         place: impl Fn(BorrowedFd<'_>, &CStr) -> Result<(), Errno>,
-    ) -> Attempt<()> {
+    ) -> Attempt<OwnedFd> {
         let (parent, name) = self.parent_of(below)?;
         let mut candidate = name.clone();
         for number in 1..MOST_NUMBERS {
             match place(parent.as_fd(), &candidate) {
                 Err(Errno::EXIST) => candidate = numbered(&name, number),
-                answer => return answer.map_err(at_sink("renameat2")),
+                Err(errno) => return Err(at_sink("renameat2")(errno)),
+                Ok(()) => return Ok(parent),
             }
         }
         Err(CopyFailure::Sink("renameat2", Errno::EXIST, 0))

@@ -21,6 +21,7 @@ mod judge;
 pub mod place;
 mod reboot;
 mod recording;
+mod sync;
 pub mod system;
 
 use campaign::Campaign;
@@ -109,6 +110,23 @@ fn a_fetched_tree_is_continued_right_after_a_power_cut() {
 #[test]
 fn a_fleet_is_continued_right_after_a_power_cut() {
     cut("a_fleet_is_continued_right_after_a_power_cut", &["fleet"]);
+}
+
+#[test]
+fn a_sync_is_continued_right_after_a_power_cut() {
+    let test = "a_sync_is_continued_right_after_a_power_cut";
+    cut(test, &["sync", "sync-reference"]);
+}
+
+#[test]
+fn a_sync_that_deletes_loses_nothing_in_a_power_cut() {
+    let test = "a_sync_that_deletes_loses_nothing_in_a_power_cut";
+    cut(test, &["sync-into", "sync-into-fsync", "sync-trash"]);
+}
+
+#[test]
+fn a_move_has_written_everything_before_it_deletes() {
+    cut("a_move_has_written_everything_before_it_deletes", &["move"]);
 }
 
 #[test]

@@ -8,7 +8,7 @@ use std::{
     path::Path,
 };
 use thalweg_core::Cancelled;
-use thalweg_sys::Errno;
+use thalweg_sys::{Errno, io};
 
 use super::{
     listing::{SourceListing, SourceNames},
@@ -241,7 +241,7 @@ impl Deletion<'_> {
             }
         }
         drop(opened);
-        self.restore_times(report);
+        self.settle_directories(report);
         answer
     }
 
@@ -298,19 +298,28 @@ impl Deletion<'_> {
         Ok(fd)
     }
 
-    /// Gives the directories that stay the times that they had before.
-    fn restore_times(&self, report: &mut DeleteReport) {
+    /// Gives the directories that stay the times that they had before, and syncs them if the options demand it.
+    fn settle_directories(&self, report: &mut DeleteReport) {
         for (own, before) in &self.before {
-            let planned = &self.plan.directories[*own];
-            let set = self.beneath.open(&planned.path, DIRECTORY).and_then(|fd| {
-                let is_same = PlannedId::of(&fd)? == planned.id;
-                if is_same { futimens(&fd, &times(before)) } else { Ok(()) }
-            });
-            if let Err(errno) = set {
-                let path = self.destination.join(os_bytes(&planned.path));
-                report.fail(failed_call(path, "utimensat", errno), self.events);
+            if let Err(error) = self.settle_directory(*own, before) {
+                report.fail(error, self.events);
             }
         }
+    }
+
+    fn settle_directory(&self, own: usize, before: &Stat) -> Result<(), Error> {
+        let planned = &self.plan.directories[own];
+        let path = || self.destination.join(os_bytes(&planned.path));
+        let failed = |call| move |errno| failed_call(path(), call, errno);
+        let fd = self.beneath.open(&planned.path, DIRECTORY).map_err(failed("openat2"))?;
+        if PlannedId::of(&fd).map_err(failed("statx"))? != planned.id {
+            return Ok(());
+        }
+        futimens(&fd, &times(before)).map_err(failed("utimensat"))?;
+        if self.options.fsync {
+            io::sync(&fd).map_err(failed("fsync"))?;
+        }
+        Ok(())
     }
 
     fn tell(&self, doomed: &DoomedEntry) {

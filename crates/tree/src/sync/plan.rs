@@ -36,6 +36,8 @@ pub struct DeleteOptions {
     pub force: bool,
     /// Report what would be deleted, and delete nothing.
     pub dry_run: bool,
+    /// Bring the deletions to stable storage before the call returns.
+    pub fsync: bool,
     /// The filter of the copy.
     pub filter: Option<Arc<dyn Filter>>,
     /// `true` if the sources are entries of the destination.

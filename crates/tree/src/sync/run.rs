@@ -1,10 +1,10 @@
 //! Runs a sync: the copy, the deletion, and the files that replace deleted directories.
 
-use rustix::fs::{FileType, stat};
+use rustix::fs::{CWD, FileType, Mode, openat, stat};
 use std::{
     collections::HashSet,
     ffi::{CString, OsString},
-    os::fd::AsFd,
+    os::fd::{AsFd, BorrowedFd},
     path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError},
 };
@@ -17,12 +17,12 @@ use super::{
     filter::DirectoryFilter,
     local::{LocalNames, LocalSource, with_slash},
     overlap::overlapping,
-    plan::DeleteOptions,
+    plan::{DeleteOptions, ROOT},
     renames::{Reference, RenameCandidates},
 };
 use crate::{
-    CopyOptions, Dereference, Error, Event, Events, Filter, KeptEntries, OverDirectory, Progress,
-    Refusal, SyncCounts, SyncRules, Target, TreeReport, copy,
+    CopyOptions, Dereference, Error, Event, Events, Filter, Fsync, KeptEntries, OverDirectory,
+    Progress, Refusal, SyncCounts, SyncRules, Target, TreeReport, copy,
     copy::report::MOST_ERRORS,
     event::Finding,
     fs::{list::ancestors, walk::failed_call},
@@ -122,7 +122,9 @@ impl<'s> LocalSync<'s> {
         // A dry run does not create the directory.
         let is_there = |path: &&Path| !options.copy.dry_run || path.is_dir();
         let kept = options.keep_in.as_deref().filter(is_there);
-        let kept = kept.map(|path| open_kept(path, &names, &destination)).transpose()?;
+        let kept = kept
+            .map(|path| open_kept(path, options.copy.fsync, &names, &destination))
+            .transpose()?;
         let copy = CopyOptions {
             filter: filter.clone().map_or(caller, |filter| Some(filter as Arc<dyn Filter>)),
             kept: kept.clone(),
@@ -136,6 +138,7 @@ impl<'s> LocalSync<'s> {
         let delete = options.delete.clone().map(|delete| DeleteOptions {
             filter: copy.filter.clone(),
             dry_run: copy.dry_run,
+            fsync: copy.fsync == Fsync::Always,
             has_entries,
             kept,
             ..delete
@@ -255,8 +258,8 @@ fn filter_files(
 }
 
 /// Copies one entry to another file system.
-fn copy_one(from: &Path, to: &Path) -> Result<(), Errno> {
-    let options = CopyOptions { target: Target::Exact, ..CopyOptions::archive() };
+fn copy_one(from: &Path, to: &Path, fsync: Fsync) -> Result<(), Errno> {
+    let options = CopyOptions { target: Target::Exact, fsync, ..CopyOptions::archive() };
     let report = copy(&[from.to_owned()], to, &options, &());
     let errors = report.map_or_else(|error| vec![error], |report| report.errors);
     errors.first().map_or(Ok(()), |error| Err(error.errno().unwrap_or(Errno::IO)))
@@ -288,14 +291,26 @@ fn twins(
 /// Opens the directory that keeps entries. The directory must not be inside a source, and must not be the destination.
 fn open_kept(
     path: &Path,
+    fsync: Fsync,
     names: &LocalNames,
     destination: &Path,
 ) -> Result<Arc<KeptEntries>, Error> {
-    let kept = KeptEntries::open(path, copy_one)?;
-    let failed = |errno| failed_call(path.to_owned(), "openat", errno);
-    let above = ancestors(kept.root().as_fd()).map_err(failed)?;
     let refused = |reason| Err(Error::Refused { path: path.to_owned(), reason });
-    if let Some(source) = names.sources.iter().find(|source| above.contains(&source.id)) {
+    let failed = |errno| failed_call(path.to_owned(), "openat", errno);
+    let source_above = |dir: BorrowedFd<'_>| {
+        let above = ancestors(dir).map_err(failed)?;
+        Ok(names.sources.iter().find(|source| above.contains(&source.id)))
+    };
+    // A directory that is refused is not created, either.
+    let parent = cut(path).0;
+    let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
+    if let Ok(parent) = openat(CWD, parent, ROOT, Mode::empty())
+        && let Some(source) = source_above(parent.as_fd())?
+    {
+        return refused(Refusal::Overlaps(source.path.clone()));
+    }
+    let kept = KeptEntries::open(path, fsync, copy_one)?;
+    if let Some(source) = source_above(kept.root().as_fd())? {
         return refused(Refusal::Overlaps(source.path.clone()));
     }
     if stat(destination).is_ok_and(|stat| kept.is(Id::of(&stat))) {

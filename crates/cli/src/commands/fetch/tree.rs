@@ -8,7 +8,7 @@ use std::{
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
-use thalweg_core::{Cancelled, Report, Side, failed::quoted, shown};
+use thalweg_core::{Cancelled, Report, Side, atomic_file::Fsync, failed::quoted, shown};
 use thalweg_serve::client::{
     FetchError, FetchOptions, FetchUrl,
     tree::{Missed, TreeDestination, TreeFetched, TreeOptions, TreeSync, TreeWatcher, fetch_tree},
@@ -95,8 +95,12 @@ pub fn fetch_into(
 
 /// Returns the rules of a sync.
 fn sync(args: &FetchArgs, path: &Path) -> TreeSync {
-    let delete =
-        DeleteOptions { most: args.max_delete, force: args.force, ..DeleteOptions::default() };
+    let delete = DeleteOptions {
+        most: args.max_delete,
+        force: args.force,
+        fsync: args.durable.wanted() == Fsync::Always,
+        ..DeleteOptions::default()
+    };
     let delete = args.delete.then_some(delete);
     TreeSync { delete, dry_run: args.dry_run, path: path.to_owned() }
 }

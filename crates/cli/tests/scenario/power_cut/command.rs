@@ -7,7 +7,7 @@ use std::{
     sync::atomic::{AtomicU64, Ordering::Relaxed},
 };
 
-use super::{contents::Hashes, place::Place};
+use super::{contents::Hashes, place::Place, sync::SyncKind};
 use crate::support::{Ran, Running, thalweg};
 use thalweg_testing::Dice;
 
@@ -24,6 +24,10 @@ pub enum CutCommand {
     Fetch,
     /// `fetch -r` of the tree.
     FetchTree,
+    /// `sync` of the tree.
+    Sync(SyncKind),
+    /// `move` of the tree, which is on a read-only disk: everything is copied, and nothing can be deleted.
+    Move,
 }
 
 /// A command in one situation.
@@ -36,10 +40,10 @@ pub struct CutCase {
     pub durable: bool,
 }
 
-use CutCommand::{CopyTree, Fetch, FetchTree, Fleet, Receive};
+use CutCommand::{CopyTree, Fetch, FetchTree, Fleet, Move, Receive, Sync};
 
 #[rustfmt::skip]
-pub const CASES: [CutCase; 14] = [
+pub const CASES: [CutCase; 20] = [
     CutCase { name: "copy", command: CopyTree(&[]), replaces: false, durable: false },
     CutCase { name: "copy-fsync", command: CopyTree(&[]), replaces: false, durable: true },
     CutCase { name: "mmap-copy", command: CopyTree(&["--method=mmap-copy"]), replaces: false, durable: false },
@@ -54,6 +58,12 @@ pub const CASES: [CutCase; 14] = [
     CutCase { name: "fetch-tree-fsync", command: FetchTree, replaces: false, durable: true },
     CutCase { name: "fleet", command: Fleet, replaces: false, durable: false },
     CutCase { name: "fleet-fsync", command: Fleet, replaces: false, durable: true },
+    CutCase { name: "sync", command: Sync(SyncKind::New), replaces: false, durable: false },
+    CutCase { name: "sync-into", command: Sync(SyncKind::Delete), replaces: true, durable: false },
+    CutCase { name: "sync-into-fsync", command: Sync(SyncKind::Delete), replaces: true, durable: true },
+    CutCase { name: "sync-trash", command: Sync(SyncKind::Trash), replaces: true, durable: false },
+    CutCase { name: "sync-reference", command: Sync(SyncKind::Reference), replaces: false, durable: false },
+    CutCase { name: "move", command: Move, replaces: false, durable: true },
 ];
 
 impl CutCase {
@@ -66,9 +76,22 @@ impl CutCase {
         !matches!(self.command, Receive | Fetch)
     }
 
-    /// The destination has the attributes of the tree and its hard links.
+    /// The destination has the attributes of the tree, and no other hard links than the tree.
     pub fn keeps_attributes(&self) -> bool {
-        matches!(self.command, CopyTree(_) | Fleet)
+        match self.command {
+            Sync(kind) => !matches!(kind, SyncKind::Reference | SyncKind::Trash),
+            _ => matches!(self.command, CopyTree(_) | Fleet | Move),
+        }
+    }
+
+    /// The kind of a sync.
+    pub fn sync_kind(&self) -> Option<SyncKind> {
+        if let Sync(kind) = self.command { Some(kind) } else { None }
+    }
+
+    /// The exit status of a complete run.
+    pub fn exit_status(&self) -> i32 {
+        i32::from(self.command == Move)
     }
 
     /// The words that differ from run to run of one case.
@@ -81,12 +104,12 @@ impl CutCase {
         };
         match self.command {
             Receive => chance("--as-bytes", 50),
-            CopyTree(_) | Fleet | Fetch | FetchTree => chance("--limit=8M", 60),
+            _ => chance("--limit=8M", 60),
         }
         if matches!(self.command, CopyTree(_)) {
             chance("--resume", 50);
         }
-        if matches!(self.command, CopyTree(_) | Fleet | FetchTree) {
+        if !matches!(self.command, Receive | Fetch) {
             chance("--jobs=2", 50);
         }
         words
@@ -115,12 +138,14 @@ impl CutCase {
             Receive => command.args(["receive", "-f", "--from", socket]),
             Fetch => command.args(["fetch", "-f"]).args(words),
             FetchTree => command.args(["fetch", "-r"]).args(words),
+            Sync(kind) => command.arg("sync").args(kind.words(place)).args(words),
+            Move => command.arg("move").args(words),
         };
-        if self.durable {
+        if self.durable && self.command != Move {
             command.arg("--fsync");
         }
         match self.command {
-            CopyTree(_) | Fleet => command.args([place.tree(), copy]),
+            CopyTree(_) | Fleet | Sync(_) | Move => command.args([place.tree(), copy]),
             Receive => command.arg(copy),
             Fetch => command.args(place.urls()).arg(copy),
             FetchTree => command.arg(place.url("tree/")).arg(copy),
@@ -131,6 +156,9 @@ impl CutCase {
     /// Checks what holds after a cut at any moment. A replaced file has its old or its new content. A new file of `fetch`
     /// is absent or complete.
     pub fn judge_names(&self, place: &Place, found: &Hashes) -> Result<(), String> {
+        if let Some(kind) = self.sync_kind() {
+            return kind.judge(self, place, found);
+        }
         let new = place.expected(self);
         for (path, old) in place.old_hashes(self) {
             let now = found.get(path);

@@ -53,7 +53,12 @@ impl Recording {
         let log = fuse.take_log();
         drop(fuse);
         fs::remove_file(&served).unwrap();
-        assert_eq!(ran.code(), 0, "{}", unsuccessful(case.name, &ran, &place.disk()));
+        assert_eq!(
+            ran.code(),
+            case.exit_status(),
+            "{}",
+            unsuccessful(case.name, &ran, &place.disk())
+        );
         Some(Self { log, command: start..end, words, ended: uptime() })
     }
 
