@@ -88,6 +88,31 @@ fn a_killed_move_loses_nothing_and_the_next_one_ends_it() {
 }
 
 #[test]
+fn an_entry_that_is_replaced_after_its_copy_stays_in_the_source() {
+    let test = "an_entry_that_is_replaced_after_its_copy_stays_in_the_source";
+    let scratch = Scratch::new();
+    let Some(other) = elsewhere(test, &scratch) else { return };
+    let line = "mkdir source; ln -s old source/link; echo old >source/file; ln -s kept source/z; \
+                head -c 3000000 /dev/urandom >source/large";
+    shell(scratch.path(), line).expect(0);
+    // In an existing directory each copy is visible at once, while the large file is still being copied.
+    let copy = other.folder("copy");
+    let mut command = thalweg();
+    command.args(["move", "--limit=1M", "--jobs=4"]).args([&scratch.join("source"), &copy]);
+    let running = Running::start(&mut command);
+    while !["link", "file", "z"].iter().all(|name| copy.join(name).symlink_metadata().is_ok()) {
+        thread::sleep(Duration::from_millis(1));
+    }
+    let line = "ln -s new source/n; mv -T source/n source/link; echo new >source/n; mv source/n source/file";
+    shell(scratch.path(), line).expect(0);
+    running.finish().expect(1).expect_said("source/link': changed after it was copied; kept");
+    assert_eq!(names(&scratch.join("source")), ["file", "link"]);
+    assert_eq!(fs::read_link(scratch.join("source/link")).unwrap(), Path::new("new"));
+    assert_eq!(fs::read_link(copy.join("link")).unwrap(), Path::new("old"));
+    assert_eq!(fs::read_to_string(copy.join("file")).unwrap(), "old\n");
+}
+
+#[test]
 fn a_source_that_cannot_be_read_is_kept_with_all_others() {
     let test = "a_source_that_cannot_be_read_is_kept_with_all_others";
     let scratch = Scratch::new();

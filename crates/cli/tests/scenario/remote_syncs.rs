@@ -202,3 +202,23 @@ fn an_interrupted_sync_deletes_nothing() {
         are_equal(&source, &dst);
     }
 }
+
+/// An option that was ignored would copy or delete what the user excluded.
+#[test]
+fn no_filter_or_other_option_is_ignored_between_machines() {
+    let scratch = Scratch::new();
+    let machine = OtherMachine::by_script(scratch.path());
+    let source = scratch.folder("source");
+    fs::write(source.join("f"), "x").unwrap();
+    let words = "--exclude=f --include=f --exclude-from=/dev/null --filter-file=.ignore --max-size=1 --min-size=1 \
+                 --newer-than=1d --delete-excluded --trash=trash --reference=other --chown=1 --chmod=700 --verify \
+                 --log=log --no-detect-renames -x -L";
+    for is_push in [false, true] {
+        let dst = scratch.join(&format!("dst{is_push}"));
+        let both = BothWays { machine: &machine, source: source.clone(), is_push };
+        for word in words.split_whitespace() {
+            both.sync(&[word], &dst).expect(2).expect_said("cannot be used with another machine");
+            assert!(!dst.exists(), "{word}");
+        }
+    }
+}

@@ -46,7 +46,8 @@ fn lines(ran: &Ran) -> Vec<String> {
     lines
 }
 
-fn compare(dice: &mut Dice, place: &Path) {
+/// Compares one case. Returns `false` if rsync itself failed.
+fn compare(dice: &mut Dice, place: &Path) -> bool {
     let [source, ours, theirs] = ["source", "ours", "theirs"].map(|name| place.join(name));
     fs::create_dir(&source).unwrap();
     fs::create_dir(&ours).unwrap();
@@ -61,16 +62,21 @@ fn compare(dice: &mut Dice, place: &Path) {
     shell(place, "cp -a ours theirs").expect(0);
     let mut rsync = Command::new("rsync");
     rsync.args(["-aHAXi", "-@-1", "-8", "--delete"]);
-    let oracle = run(rsync.arg(source.join("")).arg(&theirs)).expect(0);
+    let oracle = run(rsync.arg(source.join("")).arg(&theirs));
+    // It does if an entry that it replaces becomes a symbolic link while it looks at ACLs.
+    let has_oracle = oracle.status.code() == Some(0);
     // With several threads, the first name of a file met by both runs may differ.
     let dry = sync(&["-n", "--jobs=1"], &source, &ours);
     let real = sync(&["-i", "--jobs=1"], &source, &ours);
     assert_eq!(lines(&dry), lines(&real), "the dry run and the real run");
     let wanted = record(&source);
     assert_eq!(record(&ours), wanted);
-    assert_eq!(record(&theirs), wanted, "rsync");
-    assert_eq!(names(&real, &wanted), names(&oracle, &wanted));
+    if has_oracle {
+        assert_eq!(record(&theirs), wanted, "rsync");
+        assert_eq!(names(&real, &wanted), names(&oracle, &wanted));
+    }
     assert_eq!(lines(&sync(&["-i"], &source, &ours)), Vec::<String>::new(), "a second run");
+    has_oracle
 }
 
 #[test]
@@ -81,9 +87,12 @@ fn random_edits_are_synced_and_named_as_by_rsync() {
     }
     let mut dice = Dice::fixed(test, 38);
     let cases = from_env("THALWEG_CASES", 50);
+    let mut without_oracle = 0;
     for case in 0..cases {
         eprintln!("case {case}");
         let scratch = Scratch::new();
-        compare(&mut dice, scratch.path());
+        without_oracle += u64::from(!compare(&mut dice, scratch.path()));
     }
+    eprintln!("{test}: rsync itself failed in {without_oracle} of {cases} cases");
+    assert!(without_oracle <= 1 + cases / 100);
 }

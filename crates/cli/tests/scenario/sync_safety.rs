@@ -62,7 +62,7 @@ fn a_source_that_fails_at_random_costs_the_destination_nothing() {
             let modes = if meta.is_dir() { [0o000, 0o400] } else { [0o000, 0o200] };
             set_mode(path, modes[dice.below(2) as usize]);
         }
-        let before = record(&copy);
+        let (before, wanted) = (record(&copy), record(&source));
         let mut command = thalweg();
         command.args(["sync", "--delete", "--max-delete=1000000"]).args([&source, &copy]);
         std::os::unix::process::CommandExt::uid(&mut command, USER);
@@ -77,7 +77,11 @@ fn a_source_that_fails_at_random_costs_the_destination_nothing() {
             before.entries.keys().filter(|path| !after.entries.contains_key(*path)).collect();
         // A directory of the source may have replaced a file. Nothing else goes.
         let gone: Vec<_> = gone.into_iter().filter(|path| !copy.join(path).exists()).collect();
-        assert!(gone.is_empty(), "case {case}: {gone:?}\n{}", ran.said());
+        let is_wrong = |path: &&&PathBuf| wanted.entries.contains_key(**path);
+        assert_eq!(gone.iter().find(is_wrong), None, "case {case}: {}", ran.said());
+        // A deletion that began may fail at a directory of the destination, whose modes are random too.
+        let has_begun = ran.stderr.contains("cannot remove");
+        assert!(gone.is_empty() || has_begun, "case {case}: {gone:?}\n{}", ran.said());
     }
 }
 

@@ -64,6 +64,36 @@ fn each_change_is_one_line_and_a_dry_run_prints_the_lines_of_the_real_one() {
     assert_eq!(lines(&sync(scratch.path(), "-i --delete src dst").expect(0)), [""; 0]);
 }
 
+/// With several threads it is left to chance which name of a file is printed, so names of one file count as one. If names of
+/// different files are one in the destination, the lines depend on the threads, too; `--jobs=1` is compared with rsync.
+#[test]
+fn a_dry_run_with_several_threads_foresees_files_with_several_names() {
+    let scratch = Scratch::new();
+    let line = "mkdir -p src/x src/y src/z; for i in $(seq 30); do echo $i >src/x/$i; ln src/x/$i src/y/$i; \
+                ln src/x/$i src/z/$i; done";
+    shell(scratch.path(), line).expect(0);
+    let names = |ran: &Ran| -> Vec<String> {
+        let mut all: Vec<String> = lines(ran)
+            .iter()
+            .map(|line| line.replace(" y/", " x/").replace(" z/", " x/"))
+            .collect();
+        all.sort();
+        all
+    };
+    for edit in [
+        ":",
+        "for i in $(seq 9); do echo more >>src/x/$i; chmod 600 src/y/2$i; done",
+        "for i in $(seq 5 25); do rm src/y/$i; echo other >src/y/$i; done",
+    ] {
+        shell(scratch.path(), edit).expect(0);
+        let dry = names(&sync(scratch.path(), "-n --delete --jobs 4 src dst").expect(0));
+        let real = names(&sync(scratch.path(), "-i --delete --jobs 4 src dst").expect(0));
+        assert_eq!(dry, real, "{edit}");
+        shell(scratch.path(), "diff -r src dst -x .thalweg-sync").expect(0);
+        assert_eq!(lines(&sync(scratch.path(), "-i --delete src dst").expect(0)), [""; 0]);
+    }
+}
+
 #[test]
 fn entries_of_another_type_are_replaced_and_directories_only_with_delete() {
     let scratch = Scratch::new();
