@@ -81,13 +81,15 @@ impl Arena {
         write(&self.canary().join("folder/inside"), "root's file\n", 0o644);
     }
 
-    /// A line of bash. `$T` is the command under a guard against hanging, which makes its exit status 124.
+    /// A line of bash. `$T` is the command under a guard against hanging, which makes its exit status 124, and
+    /// `$PROGRAM` the program.
     pub fn command(&self, line: &str) -> Command {
         let mut command = Command::new("bash");
         command.args(["-c", line]).current_dir(self.scratch.path()).stdin(Stdio::null());
         quiet_environment(&mut command);
         let binary = env!("CARGO_BIN_EXE_thalweg");
         command.env("T", format!("timeout -k 1 {HANG} {binary}"));
+        command.env("PROGRAM", binary);
         command.env("D", self.d()).env("OWN", self.own("")).env("HOME", self.own("home"));
         command.env("URL", self.server.url.trim_end_matches('/'));
         command.env("THALWEG_STUDIES", self.own("studies"));

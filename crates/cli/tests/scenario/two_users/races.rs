@@ -5,6 +5,7 @@ use std::{
     fs,
     os::unix::fs::symlink,
     path::{Path, PathBuf},
+    process::Command,
 };
 
 use super::{
@@ -17,7 +18,7 @@ use super::{
     swaps,
     traps::Trap,
 };
-use crate::support::skip::is_root;
+use crate::support::{Scratch, run, skip::is_root, sshd::OtherMachine};
 use thalweg_testing::from_env;
 
 /// Rounds of each race in `make test`: a smoke test.
@@ -82,12 +83,10 @@ fn a_destination_that_becomes_a_symbolic_link_between_two_looks_gains_nothing() 
 /// stay as they are, and secrets unreadable. What the directory holds in the end is the attacker's own affair.
 fn copy_into_their_directory(
     test: &str,
-    command: &str,
-    source: &Path,
+    line: &str,
     arena: &Arena,
     swap: fn(PathBuf, &Arena) -> Race,
 ) {
-    let line = format!("$T {command} {} $D/tree", source.display());
     let (mut swaps, rounds) = (0, rounds());
     for round in 0..rounds {
         arena.reset();
@@ -98,7 +97,7 @@ fn copy_into_their_directory(
         });
         let before = outside(arena);
         let (racing, lurker) = (swap(tree, arena), Lurker::start(&arena.d()));
-        let ran = arena.run(&line);
+        let ran = arena.run(line);
         swaps += racing.steps();
         racing.stop();
         let stolen = lurker.stop();
@@ -129,7 +128,7 @@ fn a_fifo_that_is_swapped_for_a_link_does_not_change_the_mode_of_a_file_of_root(
         mknodat(CWD, &path, kind, Mode::from_raw_mode(0o666), device).unwrap();
         chmod(&path, 0o666);
     }
-    copy_into_their_directory(test, "copy -aT", &source, &arena, |tree, arena| {
+    copy_into_their_directory(test, "$T copy -aT $OWN/special $D/tree", &arena, |tree, arena| {
         let secret = arena.canary().join("secret");
         let mut turn = 0;
         Race::start(move || {
@@ -152,10 +151,24 @@ fn a_copy_into_a_directory_of_another_user_changes_nothing_elsewhere() {
         return;
     }
     let arena = Arena::new();
-    let source = arena.own("tree");
-    copy_into_their_directory(test, "copy -aT", &source, &arena, |tree, arena| {
+    copy_into_their_directory(test, "$T copy -aT $OWN/tree $D/tree", &arena, |tree, arena| {
         swaps::entries_for_links(tree, arena.canary())
     });
+}
+
+/// Makes entries that a sync of root's tree deletes, and replaces every entry with a link.
+fn extra_entries_for_links(tree: PathBuf, arena: &Arena) -> Race {
+    // Names that root's directory has too would be deleted through a link.
+    as_attacker(|| {
+        for extra in 0..20 {
+            let folder = tree.join(format!("extra{extra}"));
+            fs::create_dir_all(folder.join("folder")).unwrap();
+            for name in ["inside", "secret", "config", "folder/inside"] {
+                fs::write(folder.join(name), "").unwrap();
+            }
+        }
+    });
+    swaps::entries_for_links(tree, arena.canary())
 }
 
 #[test]
@@ -165,18 +178,76 @@ fn a_deletion_in_a_directory_of_another_user_deletes_nothing_elsewhere() {
         return;
     }
     let arena = Arena::new();
-    let source = arena.own("tree");
-    copy_into_their_directory(test, "sync --delete --force", &source, &arena, |tree, arena| {
-        // Entries that the sync deletes. Names that root's directory has too would be deleted through a link.
-        as_attacker(|| {
-            for extra in 0..20 {
-                let folder = tree.join(format!("extra{extra}"));
-                fs::create_dir_all(folder.join("folder")).unwrap();
-                for name in ["inside", "secret", "config", "folder/inside"] {
-                    fs::write(folder.join(name), "").unwrap();
-                }
-            }
-        });
-        swaps::entries_for_links(tree, arena.canary())
-    });
+    for line in [
+        "$T sync --delete --force $OWN/tree $D/tree",
+        "$T sync --delete --force --trash $D/trash $OWN/tree $D/tree",
+    ] {
+        copy_into_their_directory(test, line, &arena, extra_entries_for_links);
+    }
+}
+
+#[test]
+fn a_sync_over_a_connection_into_a_directory_of_another_user_changes_nothing_elsewhere() {
+    let test =
+        "a_sync_over_a_connection_into_a_directory_of_another_user_changes_nothing_elsewhere";
+    if !is_root(test) {
+        return;
+    }
+    let arena = Arena::new();
+    let (_there, over_connection) = other_machine();
+    for ends in ["$OWN/tree elsewhere:$D/tree", "elsewhere:$OWN/tree $D/tree"] {
+        let line = format!("{over_connection} --delete --force {ends}");
+        copy_into_their_directory(test, &line, &arena, extra_entries_for_links);
+    }
+}
+
+/// A command that syncs with another machine, which is this one, and the directory of what it needs.
+fn other_machine() -> (Scratch, String) {
+    let scratch = Scratch::new();
+    let machine = OtherMachine::by_script(scratch.path());
+    let line = format!("$T sync -e {} --remote-program=$PROGRAM", machine.rsh.display());
+    (scratch, line)
+}
+
+/// Reads a directory of the attacker's, who exchanges entries for links: nothing that a link leads to is copied or deleted.
+fn read_their_directory(test: &str, line: &str, arena: &Arena) {
+    let (mut swaps, rounds) = (0, rounds());
+    let copy = Scratch::within(Path::new("/dev/shm"));
+    let line = line.replace("$COPY", &copy.join("copy").display().to_string());
+    for round in 0..rounds {
+        arena.reset();
+        drop(fs::remove_dir_all(copy.join("copy")));
+        let tree = arena.d().join("tree");
+        let pairs = as_attacker(|| swaps::plant_pairs(&tree, &arena.canary()));
+        let before = outside(arena);
+        let racing = swaps::exchange_pairs(pairs);
+        let ran = arena.run(&line);
+        swaps += racing.steps();
+        racing.stop();
+        assert_ne!(ran.status.code(), Some(124), "round {round} hangs: {}", ran.stderr);
+        assert!(!ran.stderr.contains("panicked at"), "round {round}: {}", ran.stderr);
+        assert_eq!(outside(arena), before, "round {round}: {}", ran.stderr);
+        let mut grep = Command::new("grep");
+        let found = run(grep.args(["-rlE", "SECRET|root's"]).arg(copy.path()));
+        assert_eq!(found.stdout, b"", "round {round}: {}", String::from_utf8_lossy(&found.stdout));
+    }
+    eprintln!("{test}: {rounds} rounds, {swaps} swaps");
+}
+
+#[test]
+fn a_source_of_another_user_leads_to_no_file_of_root() {
+    let test = "a_source_of_another_user_leads_to_no_file_of_root";
+    if !is_root(test) {
+        return;
+    }
+    let arena = Arena::new();
+    let (_there, over_connection) = other_machine();
+    for line in [
+        "$T sync --delete $D/tree $COPY".to_owned(),
+        "$T move $D/tree $COPY".to_owned(),
+        format!("{over_connection} --delete $D/tree elsewhere:$COPY"),
+        format!("{over_connection} --delete elsewhere:$D/tree $COPY"),
+    ] {
+        read_their_directory(test, &line, &arena);
+    }
 }

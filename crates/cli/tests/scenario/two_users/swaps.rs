@@ -8,7 +8,7 @@ use std::{
 };
 
 use super::{
-    arena::chmod,
+    arena::{EVIL, chmod},
     attacker::Race,
     victim::{Victim, evil, fifo, plant},
 };
@@ -94,6 +94,39 @@ fn replace_entries(folder: &Path, canary: &Path) {
             let _ = symlink(canary.join("config"), &path);
         }
     }
+}
+
+/// A name, and one beside it for which it is exchanged.
+pub type Pair = [PathBuf; 2];
+
+/// Plants files and directories, each beside a symbolic link to one of root's.
+pub fn plant_pairs(tree: &Path, canary: &Path) -> Vec<Pair> {
+    fs::create_dir(tree).unwrap();
+    let mut pairs = Vec::new();
+    for n in 0..10 {
+        let names = [tree.join(format!("a{n}")), tree.join(format!("z{n}"))];
+        let leads = if n % 2 == 0 {
+            drop(plant(&names[0], EVIL, 0o644));
+            canary.join("secret")
+        } else {
+            fs::create_dir(&names[0]).unwrap();
+            // Names that root's directory has, too.
+            drop(plant(&names[0].join("inside"), EVIL, 0o644));
+            canary.join("folder")
+        };
+        symlink(leads, &names[1]).unwrap();
+        pairs.push(names);
+    }
+    pairs
+}
+
+/// Exchanges the names of each pair, again and again.
+pub fn exchange_pairs(pairs: Vec<Pair>) -> Race {
+    Race::start(move || {
+        for [one, other] in &pairs {
+            let _ = renameat_with(CWD, one, CWD, other, RenameFlags::EXCHANGE);
+        }
+    })
 }
 
 /// Removes an entry of the attacker's; one of root's stays.
