@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
     process::Command,
     thread,
-    time::Duration,
+    time::{Duration, UNIX_EPOCH},
 };
 
 use thalweg_testing::Dice;
@@ -221,4 +221,34 @@ fn no_filter_or_other_option_is_ignored_between_machines() {
             assert!(!dst.exists(), "{word}");
         }
     }
+}
+
+/// The receiving side has one connection, for the hashes and for the files.
+#[test]
+fn a_checksum_replaces_files_of_equal_size_and_time() {
+    over_each("a_checksum_replaces_files_of_equal_size_and_time", |scratch, machine| {
+        for is_push in [false, true] {
+            let source = scratch.folder(&format!("source{is_push}"));
+            let dst = scratch.folder(&format!("dst{is_push}"));
+            for number in 0..70_u8 {
+                for (root, content) in [(&source, number), (&dst, number & !1)] {
+                    let path = root.join(number.to_string());
+                    fs::write(&path, [content; 100]).unwrap();
+                    let file = fs::File::options().append(true).open(&path).unwrap();
+                    file.set_modified(UNIX_EPOCH + Duration::from_secs(1_000_000_000)).unwrap();
+                }
+            }
+            for root in [&source, &dst] {
+                let directory = fs::File::open(root).unwrap();
+                directory.set_modified(UNIX_EPOCH + Duration::from_secs(1_000_000_000)).unwrap();
+            }
+            let both = BothWays { machine, source: source.clone(), is_push };
+            let changed = lines(&both.sync(&["--checksum", "-i"], &dst).expect(0));
+            let files = changed.iter().filter(|line| line.starts_with(['>', '<'])).count();
+            assert_eq!(files, 35, "{changed:#?}");
+            are_equal(&source, &dst);
+            let again = lines(&both.sync(&["--checksum", "-i"], &dst).expect(0));
+            assert!(again.is_empty(), "{again:#?}");
+        }
+    });
 }

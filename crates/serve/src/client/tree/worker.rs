@@ -112,6 +112,9 @@ impl<'a> TreeWorker<'a> {
             self.job.account.check_cancelled()?;
             // A channel must not be awaited while another one is held, so requests in flight are finished first.
             let has_checks = !self.hash_checks.is_empty();
+            if !has_checks {
+                self.hash_checks.release();
+            }
             if has_checks && self.asking.is_empty() {
                 self.release();
                 self.settle_hash_check(&mut tries)?;
