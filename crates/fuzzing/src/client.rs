@@ -5,13 +5,13 @@ use std::{fs, path::Path};
 
 use thalweg_core::atomic_file::{Destination, Until};
 use thalweg_serve::client::{
-    Connections, DigestList, Expected, FetchOptions, FetchUrl, fetch,
+    Connections, DigestList, Expected, FetchOptions, FetchUrl, TlsTrust, fetch, header,
     tree::{TreeDestination, TreeOptions, fetch_tree},
 };
 use thalweg_tree::Hash;
 
 use crate::{
-    scripted::Scripted,
+    scripted::{CERTIFICATE, Scripted},
     watched::{Watched, options},
 };
 
@@ -35,10 +35,20 @@ pub fn run(bytes: &[u8]) {
     let server = Scripted::start(script);
     // A redirect may name any host. With a proxy, every connection is one to the scripted server.
     let redirects = script.to_ascii_lowercase().windows(8).any(|word| word == b"location");
-    let proxy = (is_set(PROXY | SECURE) || redirects).then(|| server.address());
+    // If both bits are set, the client speaks TLS with the server itself.
+    let is_proxied = is_set(PROXY) != is_set(SECURE);
+    let proxy = (is_proxied || redirects).then(|| server.address());
     let mut options = options(proxy);
+    // Without the certificate, the server is not trusted.
+    options.trust = TlsTrust::of((!is_set(DIGEST)).then(|| CERTIFICATE.into()));
     options.verify = is_set(VERIFY);
     options.extra.wants_digest = is_set(VERIFY);
+    if let Ok(text) = std::str::from_utf8(script) {
+        let named = text.lines().next().map(header).and_then(Result::ok);
+        options.extra.headers.extend(named);
+    }
+    // A retry costs half a second, so only one mode has it.
+    options.retries = u32::from(*mode == AGAIN | SEVERAL);
     if is_set(DIGEST) {
         let expected = Expected::of_digits(Hash::Sha256, ABC, "the test says");
         options.expected.push(expected.expect("64 digits"));
@@ -47,7 +57,7 @@ pub fn run(bytes: &[u8]) {
         options.connections = Connections::Exactly(3);
     }
     let scheme = if is_set(SECURE) { "https" } else { "http" };
-    let target = format!("{scheme}://{}/d/f?q", server.address());
+    let target = format!("{scheme}://u:p%20@{}/d/f?q", server.address());
     let target = FetchUrl::parse(&target).expect("a URL");
     let place = tempfile::tempdir().expect("a directory");
     if is_set(SUMS) {
@@ -75,7 +85,10 @@ fn file(target: &FetchUrl, place: &Path, options: &FetchOptions) {
             let bytes = fs::read(&path).expect("the file");
             assert!(options.expected.is_empty() || bytes == b"abc");
         }
-        Err(_) => assert_eq!(path.exists(), before),
+        Err(failure) => {
+            drop(failure.error.to_string());
+            assert_eq!(path.exists(), before);
+        }
     }
 }
 

@@ -6,6 +6,7 @@
 
 mod answered;
 mod scripted;
+mod snapshot;
 mod watched;
 
 /// Declares one module per target, each with a function `run`.
@@ -28,6 +29,6 @@ pub struct Target {
 }
 
 targets! {
-    blocks bulk chunked client digest_list exclude fleet handed journal manifest netrc peer profile proxy remote_name request
-    response ring server tree_list
+    blocks bulk chunked client digest_list exclude filter_files fleet handed journal manifest netrc peer profile proxy
+    remote_name request response ring server stream sync_state tree_list url
 }

@@ -14,7 +14,9 @@ pub fn options(proxy: Option<SocketAddr>) -> FetchOptions {
     let needs = Guarantees::COPIED;
     let of_proxy =
         |name: &str| proxy.filter(|_| name.ends_with("s_proxy") || name.ends_with("p_proxy"));
-    let proxies = Proxies::of_environment(|name| of_proxy(name).map(|address| address.to_string()));
+    let proxies = Proxies::of_environment(|name| {
+        of_proxy(name).map(|address| format!("http://u:p@{address}"))
+    });
     FetchOptions {
         trust: TlsTrust::default(),
         channels: None,
@@ -23,7 +25,7 @@ pub fn options(proxy: Option<SocketAddr>) -> FetchOptions {
         way: BodySettings {
             policy: Policy { request: Request::default(), profile: None, needs },
             limit: None,
-            limit_each: None,
+            limit_each: Some(1 << 40),
         },
         stall: Duration::from_secs(1),
         retries: 0,

@@ -39,8 +39,8 @@ macro_rules! replays {
 }
 
 replays! {
-    blocks bulk chunked client digest_list exclude fleet handed journal manifest netrc peer profile proxy remote_name request
-    response ring server tree_list
+    blocks bulk chunked client digest_list exclude filter_files fleet handed journal manifest netrc peer profile proxy
+    remote_name request response ring server stream sync_state tree_list url
 }
 
 /// Targets that parse files of the user's own studies, and call the lab. They have no function here.
