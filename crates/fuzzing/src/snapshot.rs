@@ -38,6 +38,6 @@ pub fn expect_names(place: &Path, names: &[&str], prefix: &str) {
     for entry in fs::read_dir(place).expect("a directory") {
         let name = entry.expect("an entry").file_name();
         let is_known = names.iter().any(|known| *OsStr::new(known) == name);
-        assert!(is_known || name.as_bytes().starts_with(prefix.as_bytes()), "{name:?}");
+        assert!(is_known || name.as_bytes().starts_with(prefix.as_bytes()), "{}", name.display());
     }
 }

@@ -14,7 +14,7 @@ pub fn run(text: &[u8]) {
     assert_eq!(FetchUrl::parse(&shown).expect("its own text").to_string(), shown);
     let _ = (url.as_directory().to_string(), url.manifest().to_string(), url.host(), url.authorization());
     for name in [url.name(), url.directory_name()].into_iter().flatten() {
-        assert!(!name.as_bytes().contains(&b'/') && !name.is_empty(), "{name:?}");
+        assert!(!name.as_bytes().contains(&b'/') && !name.is_empty(), "{}", name.display());
     }
     let user = FetchUrl::parse(&shown).expect("its own text").for_user("a b:%", "c:\u{e9}@");
     assert!(user.is_beside(&url) && user.authorization().is_some(), "{user}");
