@@ -75,6 +75,7 @@ pub fn run(bytes: &[u8]) {
         all_links: true,
         sync: is_sync.then_some(sync),
         owner: is_set(OWNER),
+        hard_links: is_set(OWNER),
         by_hash: is_set(BY_HASH),
         most_list: 1 << 20,
     };
