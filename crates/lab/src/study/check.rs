@@ -200,7 +200,7 @@ impl StudyFile {
             }
             ClaimCheck::AgainstBest { arm, rivals, cells, .. } => {
                 if cells.is_empty() || rivals.is_empty() || rivals.contains(arm) {
-                    return Err("it needs cells, and rivals other than the arm itself".to_owned());
+                    return Err("it needs cells, and rivals that are not the arm".to_owned());
                 }
                 let arms: Vec<String> = rivals.iter().chain([arm]).cloned().collect();
                 cells.iter().try_for_each(|cell| {

@@ -301,7 +301,7 @@ fn nonsense_is_called_so() {
         ("printf 'thalweg-worker 1\\nand more\\n'", "before it was asked"),
         ("printf '\\377\\n'", "UTF-8"),
         ("head -c 200000 /dev/zero | tr '\\\\0' x; sleep 1", "does not end"),
-        ("exec >&-; sleep 0.1", "ended"),
+        ("exec >&-; sleep 0.1", "end"),
         ("echo unfit it does not want to", "does not want to"),
     ] {
         let (_folder, with) = shell(&format!("read -r line; {says}; read -r line"));
