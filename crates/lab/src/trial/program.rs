@@ -177,7 +177,10 @@ mod tests {
         assert!(why(folder.into()).contains("not a file"));
         assert!(why(file(folder, "a", b"x", 0o644)).contains("not executable"));
         assert!(why(file(folder, "b", b"x", 0o755)).contains("neither an ELF program"));
-        assert!(why(file(folder, "c", b"#!/no/such/sh\n", 0o755)).contains("/no/such/sh does not exist"));
+        assert!(
+            why(file(folder, "c", b"#!/no/such/sh\n", 0o755))
+                .contains("/no/such/sh does not exist")
+        );
         assert!(why(file(folder, "d", b"#! \n", 0o755)).contains("without an interpreter"));
         assert!(why(file(folder, "e", b"#!/usr/bin/env\n", 0o755)).contains("env without"));
         let own = format!("#!{}\n", folder.join("f").display());
