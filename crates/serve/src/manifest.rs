@@ -15,7 +15,7 @@ use std::{ffi::CString, os::unix::ffi::OsStrExt, path::Path};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
 
 pub use check::ListCheck;
-pub use fields::{FieldError, Fields, put};
+pub use fields::{FieldError, ListFields, put};
 pub use parse::{LONGEST_RECORD, RecordParser};
 pub use write::RecordWriter;
 

@@ -24,9 +24,9 @@ pub enum FieldError {
 
 /// Bytes that are parsed from the front.
 #[derive(Clone, Copy, Debug)]
-pub struct Fields<'a>(pub &'a [u8]);
+pub struct ListFields<'a>(pub &'a [u8]);
 
-impl<'a> Fields<'a> {
+impl<'a> ListFields<'a> {
     /// Takes this number of bytes.
     pub fn bytes(&mut self, count: usize) -> Result<&'a [u8], FieldError> {
         let (taken, rest) = self.0.split_at_checked(count).ok_or(FieldError::Incomplete)?;
@@ -87,22 +87,22 @@ mod tests {
         for number in [0, 1, 127, 128, 300, u64::MAX >> 1, u64::MAX] {
             let mut out = Vec::new();
             put(&mut out, number);
-            assert_eq!(Fields(&out).number(), Ok(number));
-            assert_eq!(Fields(&out[..out.len() - 1]).number(), Err(FieldError::Incomplete));
+            assert_eq!(ListFields(&out).number(), Ok(number));
+            assert_eq!(ListFields(&out[..out.len() - 1]).number(), Err(FieldError::Incomplete));
         }
         for number in [0, 1, -1, 64, -65, i64::MIN, i64::MAX] {
             let mut out = Vec::new();
             put_signed(&mut out, number);
-            assert_eq!(Fields(&out).signed(), Ok(number));
+            assert_eq!(ListFields(&out).signed(), Ok(number));
         }
         for wrong in [
             &[0xff; 10][..],
             &[0xff; 11],
             &[0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 2],
         ] {
-            assert!(matches!(Fields(wrong).number(), Err(FieldError::Invalid(_))));
+            assert!(matches!(ListFields(wrong).number(), Err(FieldError::Invalid(_))));
         }
-        assert!(matches!(Fields(&[0, 0xca, 0x9a, 0x3b]).nanos(), Err(FieldError::Invalid(_))));
-        assert_eq!(Fields(&[0xff, 0xc9, 0x9a, 0x3b]).nanos(), Ok(999_999_999));
+        assert!(matches!(ListFields(&[0, 0xca, 0x9a, 0x3b]).nanos(), Err(FieldError::Invalid(_))));
+        assert_eq!(ListFields(&[0xff, 0xc9, 0x9a, 0x3b]).nanos(), Ok(999_999_999));
     }
 }

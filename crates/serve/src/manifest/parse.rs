@@ -4,7 +4,7 @@ use std::ffi::CString;
 
 use super::{
     FileTag, LONGEST_NAME, ListRecord, ListTotals, ManifestEntry, ManifestKind, Meta,
-    fields::{FieldError, Fields},
+    fields::{FieldError, ListFields},
 };
 
 // The lowest three bits of a record's first byte.
@@ -39,7 +39,7 @@ pub struct RecordParser {
 impl RecordParser {
     /// Parses the first record, and returns it with its length. The error is the reason why the record is invalid.
     pub fn next(&mut self, bytes: &[u8]) -> Result<(ListRecord, usize), FieldError> {
-        let mut fields = Fields(bytes);
+        let mut fields = ListFields(bytes);
         let tag = fields.byte()?;
         let allowed = match tag & KINDS {
             FILE => REPEATED | CHANGED | LINKED,
@@ -66,7 +66,7 @@ impl RecordParser {
     }
 
     /// Parses an entry. If an error is returned, the state is unchanged.
-    fn entry(&mut self, tag: u8, fields: &mut Fields<'_>) -> Result<ManifestEntry, FieldError> {
+    fn entry(&mut self, tag: u8, fields: &mut ListFields<'_>) -> Result<ManifestEntry, FieldError> {
         let shared = usize::from(fields.byte()?);
         let rest = fields.number()?;
         if shared > self.name.len() || rest > (LONGEST_NAME - shared) as u64 {
@@ -107,7 +107,7 @@ impl RecordParser {
     }
 }
 
-fn target(fields: &mut Fields<'_>) -> Result<CString, FieldError> {
+fn target(fields: &mut ListFields<'_>) -> Result<CString, FieldError> {
     let length = fields.number()?;
     if length > LONGEST_TARGET as u64 {
         return Err(FieldError::Invalid("a link target is longer than 65536 bytes"));

@@ -80,9 +80,9 @@ pub fn link_names(
         let (name, first) = (name.entry, first.entry);
         let pair = NamePair { name: &name, first: &first, install };
         match pair.link(&mut from, &mut to) {
-            Ok(LinkOutcome::Linked(change)) => counters.linked(&name.path, name.size(), change),
-            Ok(LinkOutcome::Unchanged) => counters.settled(name.size(), false),
-            Ok(LinkOutcome::Refused) => rest.push(&name, StoredState::default())?,
+            Ok(HardLinkOutcome::Linked(change)) => counters.linked(&name.path, name.size(), change),
+            Ok(HardLinkOutcome::Unchanged) => counters.settled(name.size(), false),
+            Ok(HardLinkOutcome::Refused) => rest.push(&name, StoredState::default())?,
             Err(error) => counters.missed(&name.path, error),
         }
     }
@@ -144,7 +144,7 @@ struct NamePair<'a> {
 }
 
 /// The result of linking a name.
-enum LinkOutcome {
+enum HardLinkOutcome {
     Linked(EntryChange),
     /// It is a name of the file already.
     Unchanged,
@@ -157,37 +157,39 @@ impl NamePair<'_> {
         &self,
         from: &mut DirectoryCache<'_>,
         to: &mut DirectoryCache<'_>,
-    ) -> Result<LinkOutcome, FetchError> {
+    ) -> Result<HardLinkOutcome, FetchError> {
         let (name, first) = (self.name.name(), self.first.name());
-        let Ok(from) = from.open(self.first.directory()) else { return Ok(LinkOutcome::Refused) };
-        let Some(copy) = from.look(&first)? else { return Ok(LinkOutcome::Refused) };
+        let Ok(from) = from.open(self.first.directory()) else {
+            return Ok(HardLinkOutcome::Refused);
+        };
+        let Some(copy) = from.look(&first)? else { return Ok(HardLinkOutcome::Refused) };
         let attributes = self.install.attributes(&self.first.meta);
         let differs = compare(&copy, self.first.size(), &attributes, &from);
         if has_other_bytes(differs, true) {
-            return Ok(LinkOutcome::Refused);
+            return Ok(HardLinkOutcome::Refused);
         }
         let to = to.open(self.name.directory())?;
         let there = to.look(&name)?;
         match &there {
             Some(there) if is_directory(there) => return Err(FetchError::listed(OVER_DIRECTORY)),
-            Some(there) if id(there) == id(&copy) => return Ok(LinkOutcome::Unchanged),
+            Some(there) if id(there) == id(&copy) => return Ok(HardLinkOutcome::Unchanged),
             _ => {}
         }
         let temporary = unique(&name);
         if io::link(&from.fd, &*first, &to.fd, &*temporary).is_err() {
-            return Ok(LinkOutcome::Refused);
+            return Ok(HardLinkOutcome::Refused);
         }
         // Another process may have replaced the first name since it was compared.
         let linked = statat(&to.fd, &*temporary, AtFlags::SYMLINK_NOFOLLOW);
         if !linked.is_ok_and(|linked| id(&linked) == id(&copy)) {
             let _ = unlink(to.fd.as_fd(), &temporary);
-            return Ok(LinkOutcome::Refused);
+            return Ok(HardLinkOutcome::Refused);
         }
         if let Err(errno) = rename(to.fd.as_fd(), &temporary, &name, false) {
             let _ = unlink(to.fd.as_fd(), &temporary);
             return Err(failed("renameat2")(errno).into());
         }
-        Ok(LinkOutcome::Linked(EntryChange::linked(there.is_some())))
+        Ok(HardLinkOutcome::Linked(EntryChange::linked(there.is_some())))
     }
 }
 

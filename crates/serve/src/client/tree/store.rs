@@ -11,7 +11,7 @@ use thalweg_sys::io;
 use super::{entry::ListedEntry, list::unnamed};
 use crate::{
     client::FetchError,
-    manifest::{FieldError, Fields, FileTag, ManifestKind, Meta, put},
+    manifest::{FieldError, FileTag, ListFields, ManifestKind, Meta, put},
 };
 
 /// Entries on disk. Whether a file has other names is not stored. A record is the length of its payload, the payload, and the length again, so that it can be read in both
@@ -263,7 +263,7 @@ fn write(entry: &ListedEntry, out: &mut Vec<u8>) {
 
 fn read(payload: &[u8], at: u64) -> Result<StoredEntry, FetchError> {
     let read = || -> Result<StoredEntry, FieldError> {
-        let mut fields = Fields(payload);
+        let mut fields = ListFields(payload);
         let (state, kind) = (StoredState(fields.byte()?), fields.byte()?);
         let (mode, uid, gid) = (fields.small()?, fields.small()?, fields.small()?);
         let meta = Meta { mode, uid, gid, nanos: fields.small()?, mtime: seconds(&mut fields)? };
@@ -286,7 +286,7 @@ fn read(payload: &[u8], at: u64) -> Result<StoredEntry, FetchError> {
     read().map_err(|_| changed())
 }
 
-fn seconds(fields: &mut Fields<'_>) -> Result<i64, FieldError> {
+fn seconds(fields: &mut ListFields<'_>) -> Result<i64, FieldError> {
     let bytes = fields.bytes(8)?.first_chunk().copied();
     Ok(i64::from_le_bytes(bytes.unwrap_or_default()))
 }
