@@ -38,6 +38,8 @@ const FORCE: u8 = 128;
 
 /// The time of existing files. Seeds list files with this time, which are then unchanged.
 const LISTED_TIME: Duration = Duration::new(1, 2);
+/// Longest wait for a request.
+const PATIENCE: Duration = Duration::from_millis(300);
 /// Separates two answers.
 const NEXT_ANSWER: u8 = 0xff;
 
@@ -140,6 +142,8 @@ fn channels(place: &Path, answers: &[u8], is_command: bool) -> Arc<Channels> {
 
 /// Writes one answer after each request.
 fn play(mut stream: UnixStream, answers: Vec<Vec<u8>>) {
+    // A client that waits for the rest of its first answer has no time limit, as a login may take long.
+    stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
     let (mut requests, mut buffer) = (Vec::new(), [0; 4096]);
     for answer in answers {
         let end = loop {
