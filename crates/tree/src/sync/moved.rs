@@ -27,7 +27,7 @@ use crate::{
         walk::failed_call,
     },
     identity::{kind, size},
-    names::{c_string, cut},
+    names::{c_string, cut, os_bytes},
     times,
 };
 
@@ -160,10 +160,16 @@ fn remove_source(
             cut.map_or((&b""[..], path), |cut| (&path[..cut], &path[cut + 1..]));
         let Ok(name) = CString::new(name) else { return false };
         let Ok(dir) = copy.open(directory, DIRECTORY) else { return false };
-        // On a file system that ignores case, one entry may be the copy of two.
+        // On a file system that ignores case, one entry may be the copy of two. Then some name is missing there, and
+        // nothing in the directory is deleted.
         let mut names = names.lock().unwrap_or_else(PoisonError::into_inner);
         if names.0 != directory || names.1.is_empty() {
-            let Ok(listed) = list(&dir) else { return false };
+            let Ok(mut listed) = list(&dir) else { return false };
+            let from = openat(CWD, &source.join(os_bytes(directory)), ROOT, Mode::empty());
+            let Ok(own) = from.and_then(|from| list(&from)) else { return false };
+            if !own.is_subset(&listed) {
+                listed.clear();
+            }
             *names = (directory.to_vec(), listed);
         }
         names.1.contains(&name)
