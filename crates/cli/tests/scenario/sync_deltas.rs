@@ -35,7 +35,7 @@ impl Pair {
         self.place.join("dst/file")
     }
 
-    fn new(&self) -> PathBuf {
+    fn source_file(&self) -> PathBuf {
         self.source.join("file")
     }
 
@@ -52,7 +52,7 @@ impl Pair {
             .set_modified(std::time::UNIX_EPOCH)
             .unwrap();
         fs::hard_link(self.old(), self.place.join("kept")).unwrap();
-        bytes::write(&self.new(), 1, LEN);
+        bytes::write(&self.source_file(), 1, LEN);
     }
 
     fn command(&self, options: &[&str]) -> Command {
@@ -65,7 +65,7 @@ impl Pair {
     /// Expects equal files, nothing beside them, and an unchanged old file under its second name.
     #[track_caller]
     fn expect_equal(&self, context: &str) {
-        let cmp = run(Command::new("cmp").args([self.old(), self.new()]));
+        let cmp = run(Command::new("cmp").args([self.old(), self.source_file()]));
         assert_eq!(cmp.code(), 0, "{context}: {}", cmp.said());
         assert_eq!(names(&self.place.join("dst")), ["file"], "{context}");
         bytes::expect(&self.place.join("kept"), 1, LEN);
@@ -126,7 +126,7 @@ fn only_the_blocks_that_differ_are_allocated() {
         for (what, edit) in EDITS {
             let context = format!("{what} on {}", pair.root.display());
             pair.begin();
-            edit(&pair.new());
+            edit(&pair.source_file());
             run(&mut pair.command(&["--verify"])).expect(0);
             pair.expect_equal(&context);
             let shared = shared_bytes(&pair.old());
@@ -139,7 +139,7 @@ fn only_the_blocks_that_differ_are_allocated() {
 fn a_hole_of_the_source_becomes_a_hole() {
     for pair in pairs("a_hole_of_the_source_becomes_a_hole") {
         pair.begin();
-        make_hole(&pair.new(), 8 << 20, 32 << 20);
+        make_hole(&pair.source_file(), 8 << 20, 32 << 20);
         run(&mut pair.command(&[])).expect(0);
         pair.expect_equal("a hole");
         let blocks = fs::metadata(pair.old()).unwrap().blocks() * 512;
@@ -151,7 +151,7 @@ fn a_hole_of_the_source_becomes_a_hole() {
 fn files_with_nothing_in_common_are_copied() {
     for pair in pairs("files_with_nothing_in_common_are_copied") {
         pair.begin();
-        bytes::write(&pair.new(), 9, LEN + 1);
+        bytes::write(&pair.source_file(), 9, LEN + 1);
         run(&mut pair.command(&["--verify"])).expect(0);
         pair.expect_equal("nothing in common");
     }
@@ -162,7 +162,7 @@ fn a_kill_leaves_the_old_file_and_the_next_run_completes_the_new_one() {
     for pair in pairs("a_kill_leaves_the_old_file_and_the_next_run_completes_the_new_one") {
         for milliseconds in [0, 150, 400, 900] {
             pair.begin();
-            EDITS[0].1(&pair.new());
+            EDITS[0].1(&pair.source_file());
             let mut running = Running::start(&mut pair.command(&["--limit=48M"]));
             running.wait_until_open(|path| path.to_string_lossy().contains("thalweg-part"));
             thread::sleep(Duration::from_millis(milliseconds));
@@ -187,11 +187,11 @@ fn a_source_that_changes_is_reported_as_in_a_copy() {
         ];
         for (what, change) in changes {
             pair.begin();
-            EDITS[0].1(&pair.new());
+            EDITS[0].1(&pair.source_file());
             let mut running = Running::start(&mut pair.command(&["--limit=16M"]));
-            assert!(running.wait_until_open(|path| path == pair.new()), "{what}");
+            assert!(running.wait_until_open(|path| path == pair.source_file()), "{what}");
             thread::sleep(Duration::from_millis(60));
-            change(&pair.new());
+            change(&pair.source_file());
             assert!(!running.has_ended(), "{what}");
             running.finish().expect(3);
             bytes::expect(&pair.place.join("kept"), 1, LEN);

@@ -165,7 +165,7 @@ fn remove_source(
         let mut names = names.lock().unwrap_or_else(PoisonError::into_inner);
         if names.0 != directory || names.1.is_empty() {
             let Ok(mut listed) = list(&dir) else { return false };
-            let from = openat(CWD, &source.join(os_bytes(directory)), ROOT, Mode::empty());
+            let from = openat(CWD, source.join(os_bytes(directory)), ROOT, Mode::empty());
             let Ok(own) = from.and_then(|from| list(&from)) else { return false };
             if !own.is_subset(&listed) {
                 listed.clear();

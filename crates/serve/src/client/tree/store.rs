@@ -310,7 +310,7 @@ mod tests {
                     changed: (i64::MIN, 7),
                     linked_on: None,
                 }),
-                1 => ManifestKind::Directory { is_unread: n % 2 == 0 },
+                1 => ManifestKind::Directory { is_unread: n.is_multiple_of(2) },
                 _ => ManifestKind::Link(CString::new("t".repeat((n * 331) % 60_000)).unwrap()),
             };
             ListedEntry { path: "x".repeat((n * 977) % 65_535).into_bytes(), kind, meta }

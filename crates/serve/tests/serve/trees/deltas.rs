@@ -2,7 +2,10 @@
 
 use std::{fs, io::Write, sync::Arc};
 
-use thalweg_serve::blocks::{BlockRequest, MEDIA_TYPE, RollingSum};
+use thalweg_serve::{
+    blocks::{BlockRequest, MEDIA_TYPE, RollingSum},
+    manifest::{FileTag, ListTotals, ManifestEntry, ManifestKind, Meta, RecordWriter},
+};
 
 use super::support::{
     get_over,
@@ -44,33 +47,54 @@ fn answer(kind: &str, etag: &str, body: &[u8]) -> Vec<u8> {
     [head.as_bytes(), chunk.as_bytes(), body, b"\r\n0\r\n\r\n"].concat()
 }
 
+/// The head of an answer with a list, without its length.
+const LIST: &str = concat!(
+    "HTTP/1.1 200 OK\r\nContent-Type: application/vnd.thalweg.list\r\n",
+    "Thalweg: 0.0.0; format=2\r\nConnection: close\r\n"
+);
+/// The tag of the newer file, as [`list`] has it.
+const ETAG: &str = "\"a-1100000-3b9aca02-3b9aca03\"";
+
+/// Returns a list with the newer file.
+fn list() -> Vec<u8> {
+    let meta = Meta { mode: 0o644, uid: 0, gid: 0, mtime: 1, nanos: 2 };
+    let tag = FileTag { size: LEN as u64, inode: 10, changed: (1, 3), linked_on: None };
+    assert_eq!(tag.etag(meta.mtime, meta.nanos), ETAG);
+    let entry = |name: &str, kind| ManifestEntry { name: name.into(), kind, meta };
+    let (mut out, mut writer) = (Vec::new(), RecordWriter::default());
+    RecordWriter::begin(&mut out);
+    writer.entry(&mut out, &entry("", ManifestKind::Directory { is_unread: false }));
+    writer.group(&mut out);
+    writer.entry(&mut out, &entry("f", ManifestKind::File(tag)));
+    RecordWriter::end(&mut out, &ListTotals { entries: 2, bytes: LEN as u64, left_out: 0 });
+    out
+}
+
 /// Makes the answer to a request for sums, of the older and the newer version.
 type Lie = fn(&BlockRequest, &[u8], &[u8]) -> Vec<u8>;
 
 const LIES: [(&str, Lie); 9] = [
     ("the truth", |request, _, new| {
         let digest = blake3::hash(new);
-        answer(MEDIA_TYPE, "\"a\"", &[&sums(request, new)[..], digest.as_bytes()].concat())
+        answer(MEDIA_TYPE, ETAG, &[&sums(request, new)[..], digest.as_bytes()].concat())
     }),
     ("sums of the older file", |request, old, new| {
         let digest = blake3::hash(new);
-        answer(MEDIA_TYPE, "\"a\"", &[&sums(request, old)[..], digest.as_bytes()].concat())
+        answer(MEDIA_TYPE, ETAG, &[&sums(request, old)[..], digest.as_bytes()].concat())
     }),
     ("another digest", |request, _, new| {
-        answer(MEDIA_TYPE, "\"a\"", &[&sums(request, new)[..], &[0; 32]].concat())
+        answer(MEDIA_TYPE, ETAG, &[&sums(request, new)[..], &[0; 32]].concat())
     }),
-    ("too few", |request, _, new| answer(MEDIA_TYPE, "\"a\"", &sums(request, new))),
+    ("too few", |request, _, new| answer(MEDIA_TYPE, ETAG, &sums(request, new))),
     ("too many", |request, _, new| {
-        answer(MEDIA_TYPE, "\"a\"", &[sums(request, new), vec![0; 100]].concat())
+        answer(MEDIA_TYPE, ETAG, &[sums(request, new), vec![0; 100]].concat())
     }),
-    ("noise", |request, _, new| {
-        answer(MEDIA_TYPE, "\"a\"", &noise(9, sums(request, new).len() + 32))
-    }),
+    ("noise", |request, _, new| answer(MEDIA_TYPE, ETAG, &noise(9, sums(request, new).len() + 32))),
     ("another version", |request, old, _| {
         let digest = blake3::hash(old);
         answer(MEDIA_TYPE, "\"b\"", &[&sums(request, old)[..], digest.as_bytes()].concat())
     }),
-    ("the file itself", |_, _, new| answer("application/octet-stream", "\"a\"", new)),
+    ("the file itself", |_, _, new| answer("application/octet-stream", ETAG, new)),
     ("an error", |_, _, _| {
         b"HTTP/1.1 400 No\r\nContent-Length: 0\r\nConnection: close\r\n\r\n".to_vec()
     }),
@@ -80,29 +104,17 @@ const LIES: [(&str, Lie); 9] = [
 fn sums_that_lie_never_make_a_wrong_file() {
     let [old, new] = versions().map(Arc::new);
     for (what, lie) in LIES {
-        let list = format!(
-            concat!(
-                r#"{{"type":"folder","path":"","mode":493,"uid":0,"gid":0,"mtime":1,"nanos":2}}"#,
-                "\n",
-                r#"{{"type":"file","path":"f","size":{len},"mode":420,"uid":0,"gid":0,"mtime":1,"nanos":2,"etag":"\"a\""}}"#,
-                "\n",
-                r#"{{"type":"end","entries":2,"bytes":{len},"left_out":0}}"#,
-                "\n"
-            ),
-            len = LEN
-        );
+        let list = list();
         let (older, newer) = (Arc::clone(&old), Arc::clone(&new));
         let server = LyingServer::new(move |asked: &ReceivedRequest, stream| {
             let bytes = match asked.path.split_once('?') {
                 Some((_, "manifest")) => {
-                    let length = list.len();
-                    let head = "HTTP/1.1 200 OK\r\nContent-Type: application/jsonl\r\nThalweg: 0.0.0; format=1";
-                    format!("{head}\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n{list}")
-                        .into()
+                    let head = format!("{LIST}Content-Length: {}\r\n\r\n", list.len());
+                    [head.as_bytes(), &list].concat()
                 }
                 Some((_, query)) => lie(&BlockRequest::parse(query).unwrap(), &older, &newer),
                 None => {
-                    let (lines, body) = honest(asked, &newer, "\"a\"");
+                    let (lines, body) = honest(asked, &newer, ETAG);
                     [lines.as_bytes(), &body].concat()
                 }
             };
