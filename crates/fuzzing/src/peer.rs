@@ -3,27 +3,19 @@
 use std::{fs, time::Duration};
 
 use thalweg_core::atomic_file::{Destination, Until};
-use thalweg_serve::{
-    ByteStream,
-    client::{Channels, FetchOptions, FetchUrl, PeerFile, PeerRoot, root_of},
+use thalweg_serve::client::{FetchOptions, FetchUrl, PeerFile, PeerRoot, root_of};
+
+use super::{
+    stream::played,
+    watched::{self, Watched},
 };
-use thalweg_sys::net;
 
-use super::watched::{self, Watched};
-
-/// Longest input, in bytes, so that a socket holds all of it.
-const LONGEST: usize = 32 << 10;
-
-/// Runs one input.
-pub fn run(answer: &[u8]) {
+/// Runs one input: the answers to the requests, each but the last with the byte 0xff after it.
+pub fn run(answers: &[u8]) {
     // libFuzzer's main is not Rust's, which ignores SIGPIPE.
     thalweg_sys::signal::ignore_sigpipe().expect("a handler");
-    let (stream, far) = ByteStream::pair().expect("sockets");
-    let answer = &answer[..answer.len().min(LONGEST)];
-    assert_eq!(net::send(&far, answer), Ok(answer.len()));
-    rustix::net::shutdown(&far, rustix::net::Shutdown::Write).expect("a socket");
     let options = FetchOptions {
-        channels: Some(Channels::over(stream, "peer")),
+        channels: Some(played(answers)),
         stall: Duration::from_secs(1),
         ..watched::options(None)
     };

@@ -133,6 +133,11 @@ fn channels(place: &Path, answers: &[u8], is_command: bool) -> Arc<Channels> {
         let command = RemoteCommand::new(words.collect(), "peer".to_owned(), Arc::new(|_| {}));
         return Channels::by_command(command, 2);
     }
+    played(answers)
+}
+
+/// Returns channels to a peer that plays these answers, one for each request.
+pub(crate) fn played(answers: &[u8]) -> Arc<Channels> {
     let (stream, far) = ByteStream::pair().expect("sockets");
     let answers: Vec<_> = answers.split(|byte| *byte == NEXT_ANSWER).map(<[u8]>::to_vec).collect();
     // It ends with the stream.
