@@ -434,13 +434,11 @@ impl ServeConnection {
     fn uncork(&mut self) -> Result<(), Errno> {
         let is_held_back = std::mem::take(&mut self.is_held_back);
         match &mut self.held {
-            Some(held) => held.write(&*self.ends.socket),
-            None if is_held_back => {
-                self.ends.flush();
-                Ok(())
-            }
-            None => Ok(()),
+            Some(held) => return held.write(&*self.ends.socket),
+            None if is_held_back => self.ends.flush(),
+            None => {}
         }
+        Ok(())
     }
 
     /// Answers again if a file changed while the answer waited for a disk. This is possible because no byte was sent.

@@ -478,12 +478,11 @@ impl LargePart {
     }
 
     fn leave(&mut self, account: &mut dyn FnMut(&Report)) {
-        if let Some(moving) = self.moving.take() {
-            self.at += moving.moved();
-            if let Some(mut outcome) = moving.stop() {
-                outcome.report.wall = std::mem::take(&mut self.spent);
-                account(&outcome.report);
-            }
+        let Some(moving) = self.moving.take() else { return };
+        self.at += moving.moved();
+        if let Some(mut outcome) = moving.stop() {
+            outcome.report.wall = std::mem::take(&mut self.spent);
+            account(&outcome.report);
         }
     }
 
