@@ -25,52 +25,59 @@ while read -r request; do
 done
 ";
 
+/// Number of bytes before the first record of a list.
+const BEGINNING: usize = 9;
+/// Number of bytes of the end of a list: its type, and three numbers below 128.
+const END: usize = 4;
+
 /// The list that an honest server sends of a directory, and the header with its version.
-fn honest_list(source: &Path) -> (Vec<String>, String) {
+fn honest_list(source: &Path) -> (Vec<u8>, String) {
     let mut serve = thalweg();
     serve.args(["serve", "--stdio", "--hidden", "--follow=none"]).arg(source);
     let mut child = serve.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-    let request = b"GET /?manifest HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
+    let request = b"GET /?manifest HTTP/1.0\r\nHost: x\r\n\r\n";
     child.stdin.take().unwrap().write_all(request).unwrap();
-    let answer = String::from_utf8(child.wait_with_output().unwrap().stdout).unwrap();
-    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    let answer = child.wait_with_output().unwrap().stdout;
+    let body = answer.windows(4).position(|bytes| bytes == b"\r\n\r\n").unwrap() + 4;
+    let head = str::from_utf8(&answer[..body]).unwrap();
     let version = head.lines().find(|line| line.to_lowercase().starts_with("thalweg:")).unwrap();
-    let lines = body.lines().filter(|line| line.starts_with('{')).map(str::to_owned).collect();
-    (lines, version.to_owned())
+    let list = answer[body..].to_vec();
+    assert!(list.starts_with(b"thwglist\x02") && list[list.len() - END] == 0, "{list:?}");
+    (list, version.to_owned())
 }
 
 /// A lie about a list, as the bytes of an answer; its header has the version of a server.
-fn answer(status: &str, version: &str, lines: &[String], more: usize) -> String {
-    let body: String = lines.iter().flat_map(|line| [line.as_str(), "\n"]).collect();
-    let length = body.len() + more;
-    format!(
-        "HTTP/1.1 {status}\r\nContent-Type: application/jsonl\r\n{version}\r\nContent-Length: {length}\r\n\r\n{body}"
-    )
+fn answer(status: &str, version: &str, list: &[u8], more: usize) -> Vec<u8> {
+    let length = list.len() + more;
+    let head = format!(
+        "HTTP/1.1 {status}\r\nContent-Type: application/vnd.thalweg.list\r\n{version}\r\nContent-Length: {length}\r\n\r\n"
+    );
+    [head.as_bytes(), list].concat()
 }
 
-/// The lies, each with its name and whether the connection ends after it.
-fn lies(honest: &[String], version: &str) -> Vec<(&'static str, String, bool)> {
-    let (end, entries) = honest.split_last().unwrap();
-    let with = |changed: Vec<String>| answer("200 OK", version, &changed, 0);
-    let without_end = entries.to_vec();
-    let without_entry = [&entries[..entries.len() - 1], std::slice::from_ref(end)].concat();
-    let left_out = [entries, &[end.replace(r#""left_out":0"#, r#""left_out":1"#)]].concat();
-    let end_first = [&entries[..1], std::slice::from_ref(end), &entries[1..]].concat();
-    let only_end = vec![end.clone()];
-    let twice = [honest, honest].concat();
-    let after_end = [honest, &entries[1..2]].concat();
-    let no_entries =
-        vec![entries[0].clone(), r#"{"type":"end","entries":1,"bytes":0,"left_out":0}"#.to_owned()];
+/// The lies, each with its name and whether the connection ends after it. `smaller`: the list of a source without one file.
+/// `empty`: that of an empty source.
+fn lies(
+    honest: &[u8],
+    smaller: &[u8],
+    empty: &[u8],
+    version: &str,
+) -> Vec<(&'static str, Vec<u8>, bool)> {
+    let with = |list: &[u8]| answer("200 OK", version, list, 0);
+    let (begin, records) = honest.split_at(BEGINNING);
+    let (entries, end) = records.split_at(records.len() - END);
+    let left_out = [&honest[..honest.len() - 1], &[1]].concat();
     vec![
-        ("no end", with(without_end), false),
-        ("an entry is missing", with(without_entry), false),
-        ("an entry was left out", with(left_out), false),
-        ("the end comes first", with(end_first), false),
-        ("only the end", with(only_end), false),
-        ("the list twice", with(twice), false),
-        ("an entry after the end", with(after_end), false),
-        ("an empty source", with(no_entries), false),
-        ("an empty body", with(Vec::new()), false),
+        ("no end", with(&[begin, entries].concat()), false),
+        ("an entry is missing", with(&[&smaller[..smaller.len() - END], end].concat()), false),
+        ("an entry was left out", with(&left_out), false),
+        ("the end comes first", with(&[begin, end, entries].concat()), false),
+        ("only the end", with(&[begin, end].concat()), false),
+        ("the list twice", with(&[honest, honest].concat()), false),
+        ("the records twice", with(&[honest, records].concat()), false),
+        ("entries after the end", with(&[honest, entries].concat()), false),
+        ("an empty source", with(empty), false),
+        ("an empty body", with(&[]), false),
         ("a body that ends early", answer("200 OK", version, honest, 1000), true),
         ("not found", answer("404 Not Found", version, honest, 0), false),
         ("an error", answer("500 Internal Server Error", version, honest, 0), false),
@@ -109,15 +116,18 @@ fn a_peer_that_lies_about_its_list_deletes_nothing() {
     let place = scratch.path().display().to_string();
     script(&scratch.join("liar"), &LIAR.replace("HERE", &place));
     let line = "mkdir -p source/d; echo 1 >source/a; echo 2 >source/b; echo 3 >source/d/c; ln -s a source/l; \\
+                mkdir empty; cp -a source smaller; rm smaller/d/c; \
                 cp -a source copy; echo x >copy/extra; mkdir copy/d/more; echo y >copy/d/more/file";
     shell(scratch.path(), line).expect(0);
     let copy = scratch.join("copy");
     let (honest, version) = honest_list(&scratch.join("source"));
+    let (smaller, _) = honest_list(&scratch.join("smaller"));
+    let (empty, _) = honest_list(&scratch.join("empty"));
     let before = record(&copy);
     let body = format!("HTTP/1.1 200 OK\r\n{version}\r\nContent-Length: 1\r\n\r\nx");
     fs::write(scratch.join("file"), body).unwrap();
     for is_push in [false, true] {
-        for (lie, list, ends) in lies(&honest, &version) {
+        for (lie, list, ends) in lies(&honest, &smaller, &empty, &version) {
             fs::write(scratch.join("list"), list).unwrap();
             drop(fs::remove_file(scratch.join("once")));
             if ends {
