@@ -47,7 +47,7 @@ fn what_cannot_be_done_is_said_once_and_ends_it() {
     let output = told(&["--kernels=memcpy2", "bytes=64"], "hello\nwarm\n");
     let said = lines(&output);
     assert_eq!((said.len(), output.status.code()), (1, Some(2)), "{output:?}");
-    assert!(said[0].starts_with("unfit no kernel \"memcpy2\"") && said[0].contains("libc"));
+    assert!(said[0].starts_with("unfit unknown kernel \"memcpy2\"") && said[0].contains("libc"));
     let output = told(&["--kernels=libc", "bytes=64"], "dance\nquit\n");
     assert_eq!(lines(&output), ["unfit no such command: dance"]);
 }
