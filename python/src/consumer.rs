@@ -162,13 +162,16 @@ impl ConsumerInner {
                 }
                 ReadOutcome::HeldUp => {
                     py.check_signals()?;
+                    let held = source.held();
                     if !collected {
-                        // Unreachable arrays may be kept alive by a reference cycle.
+                        // Unreachable arrays may be kept alive by a reference cycle. This may take longer than the deadline.
                         py.import("gc")?.call_method0("collect")?;
                         collected = true;
-                    } else if threads(py)? == 1 {
-                        return Err(held_up(py, source.held()));
-                    } else if deadline.is_some_and(|at| Instant::now() >= at) {
+                    }
+                    if source.held() == held && threads(py)? == 1 {
+                        return Err(held_up(py, held));
+                    }
+                    if deadline.is_some_and(|at| Instant::now() >= at) {
                         return Err(raised(py)(Error::Timeout));
                     }
                 }
