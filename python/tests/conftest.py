@@ -1,6 +1,7 @@
 """Code shared by the tests: programs in processes, and private paths."""
 
 import gc
+import io
 import os
 import subprocess
 import sys
@@ -52,6 +53,10 @@ def start(tmp_path: Path) -> Iterator[Start]:
         environment = {**os.environ, "XDG_RUNTIME_DIR": str(tmp_path)}
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
         program = subprocess.Popen(command, text=True, env=environment, **{**pipes, **options})
+        if program.stdout is not None:
+            # After `readline`, `communicate` would not see a second line in the buffer of the stream. It has none here.
+            program.stdout = io.TextIOWrapper(program.stdout.detach().detach())
+            program.stdout._CHUNK_SIZE = 1  # type: ignore[attr-defined]
         started.append(program)
         return program
 
