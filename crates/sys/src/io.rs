@@ -20,6 +20,45 @@ pub fn pread(fd: impl AsFd, into: &mut [u8], at: u64) -> Result<usize, Errno> {
     counted(Call::Pread, into.len(), |len| rustix::io::pread(fd, &mut into[..len], at))
 }
 
+/// Reads until the buffer is full or the file ends; EINTR is retried. Returns the number of bytes read.
+pub fn pread_full(fd: impl AsFd, into: &mut [u8], at: u64) -> Result<usize, Errno> {
+    let mut len = 0;
+    while let Some(rest) = into.get_mut(len..).filter(|rest| !rest.is_empty()) {
+        match pread(&fd, rest, at + len as u64) {
+            Ok(0) => break,
+            Ok(got) => len += got,
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno),
+        }
+    }
+    Ok(len)
+}
+
+/// A write that failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ShortWrite {
+    /// The error.
+    pub errno: Errno,
+    /// Offset of the first byte that was not written.
+    pub at: u64,
+}
+
+/// Writes all bytes at offset `at`; EINTR is retried.
+pub fn pwrite_all(fd: impl AsFd, mut from: &[u8], mut at: u64) -> Result<(), ShortWrite> {
+    while !from.is_empty() {
+        match pwrite(&fd, from, at) {
+            Ok(0) => return Err(ShortWrite { errno: Errno::IO, at }),
+            Ok(put) => {
+                from = from.get(put..).unwrap_or_default();
+                at += put as u64;
+            }
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(ShortWrite { errno, at }),
+        }
+    }
+    Ok(())
+}
+
 /// `preadv2(2)` with RWF_NOWAIT: like [`pread`], but only for bytes in the page cache. EAGAIN if the first byte is not
 /// cached; EOPNOTSUPP if the file system does not support the flag. A short count does not indicate the end.
 pub fn pread_cached(fd: impl AsFd, into: &mut [u8], at: u64) -> Result<usize, Errno> {

@@ -59,17 +59,3 @@ fn is_nothing_cached(fd: BorrowedFd<'_>) -> Result<bool, Errno> {
     }
     Ok(true)
 }
-
-/// Reads until the buffer is full or the file ends. Returns the number of bytes read.
-pub(crate) fn fill(fd: BorrowedFd<'_>, buffer: &mut [u8], at: u64) -> Result<usize, Errno> {
-    let mut len = 0;
-    while let Some(rest) = buffer.get_mut(len..).filter(|rest| !rest.is_empty()) {
-        match io::pread(fd, rest, at + len as u64) {
-            Ok(0) => break,
-            Ok(got) => len += got,
-            Err(Errno::INTR) => {}
-            Err(errno) => return Err(errno),
-        }
-    }
-    Ok(len)
-}

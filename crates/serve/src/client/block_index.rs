@@ -3,7 +3,7 @@
 use std::{ops::Range, os::fd::BorrowedFd};
 
 use thalweg_core::Cancelled;
-use thalweg_sys::{Errno, io};
+use thalweg_sys::io;
 
 use super::{FetchError, deadline::CancelCheck};
 use crate::blocks::{BlockRequest, DIGEST_BYTES, RollingSum, SUM_BYTES};
@@ -152,7 +152,7 @@ impl BlockIndex {
         let own = self.len - len;
         let mut bytes = vec![0; usize::try_from(len).unwrap_or(0)];
         for at in [Some(own), size.checked_sub(len)].into_iter().flatten() {
-            let is_read = fill(older, &mut bytes, at).is_ok_and(|got| got == bytes.len());
+            let is_read = io::pread_full(older, &mut bytes, at).is_ok_and(|got| got == bytes.len());
             if is_read
                 && RollingSum::of(&bytes) == last.rolling
                 && self.request.digest(&bytes) == last.digest
@@ -223,7 +223,7 @@ impl OlderWindow<'_> {
         self.buffer.copy_within(self.at..self.have, 0);
         (self.at, self.have) = (0, self.have - self.at);
         // The search ends at a block that cannot be read.
-        let got = fill(self.older, &mut self.buffer[self.have..], self.next).unwrap_or(0);
+        let got = io::pread_full(self.older, &mut self.buffer[self.have..], self.next).unwrap_or(0);
         self.have += got;
         self.next += got as u64;
         Ok(self.have >= count)
@@ -232,20 +232,6 @@ impl OlderWindow<'_> {
     fn bytes(&self, count: usize) -> &[u8] {
         &self.buffer[self.at..self.at + count]
     }
-}
-
-/// Reads until the buffer is full or the file ends. Returns the number of bytes read.
-fn fill(fd: BorrowedFd<'_>, into: &mut [u8], at: u64) -> Result<usize, Errno> {
-    let mut len = 0;
-    while len < into.len() {
-        match io::pread(fd, &mut into[len..], at + len as u64) {
-            Ok(0) => break,
-            Ok(got) => len += got,
-            Err(Errno::INTR) => {}
-            Err(errno) => return Err(errno),
-        }
-    }
-    Ok(len)
 }
 
 #[cfg(test)]

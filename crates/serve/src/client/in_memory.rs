@@ -45,12 +45,6 @@ pub fn body_in_memory(
         return Err(FetchError::broken(format!("{what} is larger than {most}")));
     }
     let mut bytes = vec![0; usize::try_from(came?).unwrap_or(usize::MAX)];
-    let mut read = 0;
-    while read < bytes.len() {
-        match io::pread(&memory, &mut bytes[read..], read as u64).map_err(failed("pread"))? {
-            0 => break,
-            count => read += count,
-        }
-    }
+    io::pread_full(&memory, &mut bytes, 0).map_err(failed("pread"))?;
     Ok(bytes)
 }

@@ -9,10 +9,10 @@ use std::{
     time::Instant,
 };
 use thalweg_core::{Cancelled, cadence::PROGRESS_FLUSH};
-use thalweg_sys::{Errno, buffer::Buffer, usage::Usage};
+use thalweg_sys::{Errno, buffer::Buffer, io, usage::Usage};
 
 use super::{Comparison, DifferenceKind, Finding};
-use crate::{Error, Events, Progress, Total, read::fill};
+use crate::{Error, Events, Progress, Total};
 
 /// The side, the name and the errno of a failed call.
 pub(crate) type SideFailure = (usize, &'static str, Errno);
@@ -119,7 +119,7 @@ impl<'r> CompareRun<'r> {
             let mut lens = [0; 2];
             for (side, buffer) in hand.buffers.iter_mut().enumerate() {
                 let ask = left.min(buffer.len());
-                lens[side] = fill(ends[side], &mut buffer[..ask], at)
+                lens[side] = io::pread_full(ends[side], &mut buffer[..ask], at)
                     .map_err(|errno| (side, "pread", errno))?;
             }
             let both = lens[0].min(lens[1]);

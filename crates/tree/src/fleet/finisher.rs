@@ -21,7 +21,7 @@ use super::{
     fleet_directory::{FINISHER, FleetDirectory},
     record::WorkerName,
 };
-use crate::{Error, Event, Events, Progress, read::fill};
+use crate::{Error, Event, Events, Progress};
 
 /// Interval at which the finisher writes its sign of life.
 const PULSE: Duration = Duration::from_secs(1);
@@ -72,7 +72,7 @@ impl<'f> Finisher<'f> {
             // Network file systems lock only files that are open for writing.
             let Some(theirs) = place.open_as(FINISHER, OFlags::RDWR)? else { return Ok(None) };
             let mut text = vec![0; MOST];
-            let len = fill(theirs.as_fd(), &mut text, 0).unwrap_or(0);
+            let len = io::pread_full(theirs.as_fd(), &mut text, 0).unwrap_or(0);
             text.truncate(len);
             let lock = flock(&theirs, FlockOperation::NonBlockingLockExclusive);
             let is_neighbour = host_of(&text).is_some_and(|host| host == name.host);

@@ -21,7 +21,6 @@ use super::{
 use crate::{
     fs::list::{DIRECTORY, each_entry, listing_buffer},
     identity::{mtime, size},
-    read::fill,
 };
 
 /// Number of lines read at a time.
@@ -113,7 +112,7 @@ impl Journals {
             let mut buffer = vec![0; LINE * BATCH];
             while reading.at + LINE as u64 <= end {
                 let whole = ((end - reading.at) / LINE as u64).min(BATCH as u64) as usize * LINE;
-                let got = fill(fd.as_fd(), &mut buffer[..whole], reading.at)?;
+                let got = io::pread_full(fd.as_fd(), &mut buffer[..whole], reading.at)?;
                 for line in buffer[..got].chunks_exact(LINE) {
                     reading.at += LINE as u64;
                     if let Some(boot) = WorkerBoot::parse(line, self.plan) {
@@ -228,7 +227,7 @@ fn is_dead(folder: BorrowedFd<'_>, name: &WorkerName, me: &WorkerName) -> bool {
 pub(crate) fn report(folder: BorrowedFd<'_>, name: &WorkerName) -> Option<WorkerRecord> {
     let fd = fleet_directory::open(folder, &name.file(REPORT)).ok()??;
     let mut text = vec![0; MOST];
-    let len = fill(fd.as_fd(), &mut text, 0).ok()?;
+    let len = io::pread_full(fd.as_fd(), &mut text, 0).ok()?;
     serde_json::from_slice(&text[..len]).ok()
 }
 

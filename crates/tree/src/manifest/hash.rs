@@ -5,6 +5,7 @@ use std::{
     os::fd::{AsFd, BorrowedFd, OwnedFd},
     path::{Path, PathBuf},
 };
+use thalweg_sys::io;
 
 use super::expected::{HashFailure, ManifestCheck};
 use crate::{
@@ -16,7 +17,6 @@ use crate::{
     fs::walk::{WalkRoot, failed_call},
     hashing::{Digest, Hasher},
     identity::{Id, size},
-    read::fill,
 };
 
 /// Returns the identities of those files that exist.
@@ -109,7 +109,7 @@ impl Hashing<'_> {
         hand.run.make_room();
         loop {
             let buffer = &mut hand.run.buffers[0];
-            let got = fill(fd, buffer, at).map_err(|errno| ("pread", errno))?;
+            let got = io::pread_full(fd, buffer, at).map_err(|errno| ("pread", errno))?;
             for hasher in &mut hashers {
                 hasher.update(&buffer[..got]);
             }

@@ -5,6 +5,7 @@ use std::{
     os::fd::AsFd,
     sync::{Arc, Mutex, PoisonError, Weak},
 };
+use thalweg_sys::io;
 
 use super::{
     expected::HashFailure,
@@ -16,7 +17,6 @@ use crate::{
     hashing::PartialHash,
     identity::size,
     pieces::{PIECE, Pieces},
-    read::fill,
 };
 
 /// A task of the walk.
@@ -93,7 +93,7 @@ impl LargeHash {
             while at < piece.end {
                 let buffer = &mut hand.run.buffers[0];
                 let ask = buffer.len().min((piece.end - at) as usize);
-                let got = fill(self.subject.fd.as_fd(), &mut buffer[..ask], at)
+                let got = io::pread_full(self.subject.fd.as_fd(), &mut buffer[..ask], at)
                     .map_err(|errno| ("pread", errno))?;
                 hasher.update(&buffer[..got]);
                 at += got as u64;

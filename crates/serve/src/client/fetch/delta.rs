@@ -3,7 +3,7 @@
 use std::os::fd::AsFd;
 
 use thalweg_core::{Side, mechanisms::LAST_RESORT};
-use thalweg_sys::{Errno, io};
+use thalweg_sys::io;
 use thalweg_tree::{Hash, Ranges, hashing::Digest, journal::Remote};
 
 use super::{
@@ -100,7 +100,10 @@ impl FileFetch<'_> {
         let sink = self.download.descriptor()?;
         let mut here = Ranges::default();
         let mut take = |at: u64, bytes: &[u8]| {
-            write_all(&sink, bytes, at)?;
+            io::pwrite_all(&sink, bytes, at).map_err(|end| {
+                let info = LAST_RESORT.info();
+                FetchError::Moved(info.error("pwrite", Side::Sink, end.errno, end.at))
+            })?;
             here.add(at, at + bytes.len() as u64);
             Ok(())
         };
@@ -189,21 +192,4 @@ fn longest(here: &Ranges, most: usize) -> Vec<(u64, u64)> {
         ranges.retain(|(from, to)| to - from > 2 * shortest);
     }
     ranges
-}
-
-fn write_all(fd: impl AsFd, mut bytes: &[u8], mut at: u64) -> Result<(), FetchError> {
-    let failed =
-        |errno, at| FetchError::Moved(LAST_RESORT.info().error("pwrite", Side::Sink, errno, at));
-    while !bytes.is_empty() {
-        match io::pwrite(fd.as_fd(), bytes, at) {
-            Ok(0) => return Err(failed(Errno::IO, at)),
-            Ok(put) => {
-                bytes = bytes.get(put..).unwrap_or_default();
-                at += put as u64;
-            }
-            Err(Errno::INTR) => {}
-            Err(errno) => return Err(failed(errno, at)),
-        }
-    }
-    Ok(())
 }

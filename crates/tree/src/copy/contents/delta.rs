@@ -212,11 +212,13 @@ impl DeltaRun<'_> {
         let half = self.buffer.len() / 2 / BLOCK * BLOCK;
         let (theirs, ours) = self.buffer.split_at_mut(half);
         let most = usize::try_from(most).unwrap_or(usize::MAX);
-        let got = fill(self.job.source, &mut theirs[..half.min(most)], self.at)
+        let got = io::pread_full(self.job.source, &mut theirs[..half.min(most)], self.at)
             .map_err(|errno| CopyFailure::Source("pread", errno))?;
         let theirs = &theirs[..got];
         // The blocks of the replaced file may be damaged. A whole copy does not need them.
-        let Ok(have) = fill(self.job.sink, &mut ours[..got], self.at) else { return Ok(None) };
+        let Ok(have) = io::pread_full(self.job.sink, &mut ours[..got], self.at) else {
+            return Ok(None);
+        };
         let ours = &ours[..have];
         let mut differ = 0;
         if theirs != ours {
@@ -247,20 +249,6 @@ fn differing(theirs: &[u8], ours: &[u8]) -> Vec<Range<usize>> {
         }
     }
     ranges
-}
-
-/// Reads until the buffer is full or the file ends. Returns the number of bytes read.
-fn fill(fd: &OwnedFd, into: &mut [u8], at: u64) -> Result<usize, Errno> {
-    let mut len = 0;
-    while len < into.len() {
-        match io::pread(fd, &mut into[len..], at + len as u64) {
-            Ok(0) => break,
-            Ok(got) => len += got,
-            Err(Errno::INTR) => {}
-            Err(errno) => return Err(errno),
-        }
-    }
-    Ok(len)
 }
 
 #[cfg(test)]

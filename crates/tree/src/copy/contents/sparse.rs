@@ -65,19 +65,8 @@ pub(crate) fn write_but_zeros(fd: BorrowedFd<'_>, bytes: &[u8], at: u64) -> Atte
 }
 
 /// Writes all bytes at offset `at`.
-pub(crate) fn write_all(fd: BorrowedFd<'_>, mut bytes: &[u8], mut at: u64) -> Attempt<()> {
-    while !bytes.is_empty() {
-        match io::pwrite(fd, bytes, at) {
-            Ok(0) => return Err(CopyFailure::Sink("pwrite", Errno::IO, at)),
-            Ok(put) => {
-                bytes = bytes.get(put..).unwrap_or_default();
-                at += put as u64;
-            }
-            Err(Errno::INTR) => {}
-            Err(errno) => return Err(CopyFailure::Sink("pwrite", errno, at)),
-        }
-    }
-    Ok(())
+pub(crate) fn write_all(fd: BorrowedFd<'_>, bytes: &[u8], at: u64) -> Attempt<()> {
+    io::pwrite_all(fd, bytes, at).map_err(|end| CopyFailure::Sink("pwrite", end.errno, end.at))
 }
 
 #[cfg(test)]

@@ -2,13 +2,14 @@
 
 use rustix::fs::fstat;
 use std::os::fd::{AsFd, OwnedFd};
+use thalweg_sys::io;
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::{
     FleetTask, PlanError,
     index::{HEAD, Indexed, LINE, PlanTail, Surveyed, TAIL, parse_head},
 };
-use crate::{identity::size, read::fill};
+use crate::identity::size;
 
 /// An open plan.
 #[derive(Debug)]
@@ -60,7 +61,7 @@ impl FleetPlan {
 /// Reads `len` bytes at an offset. The caller has checked `len` against the size of the file.
 fn bytes(file: &OwnedFd, at: u64, len: usize) -> Result<Vec<u8>, PlanError> {
     let mut bytes = vec![0; len];
-    let got = fill(file.as_fd(), &mut bytes, at).map_err(PlanError::Read)?;
+    let got = io::pread_full(file.as_fd(), &mut bytes, at).map_err(PlanError::Read)?;
     if got < len { Err(PlanError::Short) } else { Ok(bytes) }
 }
 
@@ -103,7 +104,7 @@ mod tests {
     #[test]
     fn a_plan_with_any_other_byte_is_none() {
         let mut whole = vec![0; 4096];
-        let len = fill(written(3).as_fd(), &mut whole, 0).unwrap();
+        let len = io::pread_full(written(3).as_fd(), &mut whole, 0).unwrap();
         whole.truncate(len);
         let read = |bytes: &[u8]| {
             let mut file = tempfile::tempfile().unwrap();
