@@ -162,15 +162,7 @@ impl ConsumerInner {
                 }
                 ReadOutcome::HeldUp => {
                     py.check_signals()?;
-                    let held = source.held();
-                    if !collected {
-                        // Unreachable arrays may be kept alive by a reference cycle. This may take longer than the deadline.
-                        py.import("gc")?.call_method0("collect")?;
-                        collected = true;
-                    }
-                    if source.held() == held && threads(py)? == 1 {
-                        return Err(held_up(py, held));
-                    }
+                    check_held_up(py, source, &mut collected)?;
                     if deadline.is_some_and(|at| Instant::now() >= at) {
                         return Err(raised(py)(Error::Timeout));
                     }
@@ -428,6 +420,17 @@ pub fn unread(py: Python<'_>, why: Unread) -> PyErr {
 /// Returns the number of Python threads that are not ours: each may release an array while this one waits.
 fn threads(py: Python<'_>) -> PyResult<usize> {
     py.import("thalweg._threads")?.call_method0("others")?.extract()
+}
+
+/// Returns an error if arrays in use fill the ring and nothing can free them. Collects garbage first, unless `collected`:
+/// unreachable arrays may be kept alive by a reference cycle. This may take longer than the caller's deadline.
+fn check_held_up(py: Python<'_>, source: &ReceiveSource, collected: &mut bool) -> PyResult<()> {
+    let held = source.held();
+    if !std::mem::replace(collected, true) {
+        py.import("gc")?.call_method0("collect")?;
+    }
+    let is_final = source.held() == held && threads(py)? == 1;
+    if is_final { Err(held_up(py, held)) } else { Ok(()) }
 }
 
 fn held_up(py: Python<'_>, held: usize) -> PyErr {

@@ -14,7 +14,7 @@ use crate::blocks::{BlockRequest, RollingSum, short};
 /// Number of bytes read per call.
 const PIECE: usize = 256 << 10;
 /// Number of bytes read in one turn.
-const TURN: u64 = 8 << 20;
+const READ_PER_TURN: u64 = 8 << 20;
 
 /// Reads a file and produces the sums of its blocks, and then the digest of the whole file.
 pub struct BlockSums {
@@ -68,7 +68,7 @@ impl BlockSums {
 impl Supply for BlockSums {
     fn next(&mut self, turn: &SupplyTurn<'_>) -> Result<BodyPiece, String> {
         let (mut sums, begin) = (Vec::new(), self.at);
-        while self.at - begin < TURN && sums.len() < TURN_BYTES {
+        while self.at - begin < READ_PER_TURN && sums.len() < TURN_BYTES {
             (turn.check_cancelled)().map_err(|errno| std::io::Error::from(errno).to_string())?;
             if !self.advance(&mut sums)? {
                 continue;

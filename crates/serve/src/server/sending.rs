@@ -1,24 +1,26 @@
 //! An answer that is being sent. Small parts are combined into one send; the rest is moved by the mechanism of the plan.
 
 use std::{
-    os::fd::{AsFd, OwnedFd},
+    os::fd::OwnedFd,
     rc::Rc,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
-    time::{Duration, Instant},
+    time::Duration,
 };
 
-use thalweg_core::{Error, Report};
+use thalweg_core::Report;
 use thalweg_sys::{Errno, io, net};
+
+mod large_part;
 
 use super::{
     body::{AnswerBody, BodyPart},
     digests::DigestWait,
     errand::Errand,
     held_answers::HeldAnswers,
-    moving::{self, OwnedTransfer, TransferStep},
+    moving::OwnedTransfer,
     opened::ServedFile,
     readahead::{self, Disks, Readahead},
     send_buffer::{ONE_SEND, SendBuffer},
@@ -26,11 +28,10 @@ use super::{
 };
 use crate::{
     http::range::ByteRange,
-    plans::{KnownEnd, KnownFd, Plans, Policy},
+    plans::{KnownEnd, Plans, Policy},
 };
 
-/// The last bytes of a large body. They are read, then the file's version is checked, and only then are they sent.
-const TAIL: u64 = 4 << 10;
+use large_part::LargePart;
 
 /// Maximum memory of a parked answer, in bytes: its head, or the headers between files of an archive.
 const PARKED: u64 = 4 << 10;
@@ -62,18 +63,6 @@ enum PendingWork {
     Piece,
     /// A helper is producing the piece.
     Making(Errand),
-}
-
-/// A file range that a mechanism moves to the socket, except for its tail.
-struct LargePart {
-    file: Arc<ServedFile>,
-    at: u64,
-    end: u64,
-    /// Offset up to which the file was found in the page cache.
-    cached_to: u64,
-    moving: Option<OwnedTransfer>,
-    /// Total duration of its steps.
-    spent: Duration,
 }
 
 /// The destination of an answer, and the resources for sending it.
@@ -159,25 +148,8 @@ impl Sending {
                     Err(Errno::AGAIN) => return Ok(Sent::Blocked),
                     Err(errno) => return Err(Short::Client(errno)),
                 }
-                let out = self.out.unsent();
-                // The head shares a packet with the data that the mechanism moves next, or with the next answer.
-                let sent = match way.sink {
-                    KnownEnd::Socket { .. } if way.more || self.large.is_some() => {
-                        net::send_more(way.socket, out)
-                    }
-                    KnownEnd::Socket { .. } => net::send(way.socket, out),
-                    _ => io::write(way.socket, out),
-                };
-                match sent {
-                    // A socket that accepts nothing without an error would cause an endless loop.
-                    Ok(0) => return Err(Short::Client(Errno::IO)),
-                    Ok(count) => {
-                        self.out.sent(count);
-                        self.total += count as u64;
-                    }
-                    Err(Errno::INTR) => {}
-                    Err(Errno::AGAIN) => return Ok(Sent::Blocked),
-                    Err(errno) => return Err(Short::Client(errno)),
+                if self.send_unsent(way)? {
+                    return Ok(Sent::Blocked);
                 }
                 continue;
             }
@@ -206,6 +178,31 @@ impl Sending {
                 return Ok(Sent::Some);
             }
         }
+    }
+
+    /// Sends combined parts once. Returns `true` if the socket is full.
+    fn send_unsent(&mut self, way: &SendContext<'_>) -> Result<bool, Short> {
+        let out = self.out.unsent();
+        // The head shares a packet with the data that the mechanism moves next, or with the next answer.
+        let sent = match way.sink {
+            KnownEnd::Socket { .. } if way.more || self.large.is_some() => {
+                net::send_more(way.socket, out)
+            }
+            KnownEnd::Socket { .. } => net::send(way.socket, out),
+            _ => io::write(way.socket, out),
+        };
+        match sent {
+            // A socket that accepts nothing without an error would cause an endless loop.
+            Ok(0) => return Err(Short::Client(Errno::IO)),
+            Ok(count) => {
+                self.out.sent(count);
+                self.total += count as u64;
+            }
+            Err(Errno::INTR) => {}
+            Err(Errno::AGAIN) => return Ok(true),
+            Err(errno) => return Err(Short::Client(errno)),
+        }
+        Ok(false)
     }
 
     /// On a byte stream: holds a small answer back if another one follows, or writes the answers that were held back. Returns
@@ -411,90 +408,5 @@ impl Sending {
         self.large = None;
         self.body.parts.push_front(BodyPart::File(file, tail));
         Ok(Sent::All)
-    }
-}
-
-impl LargePart {
-    fn reached(&self) -> u64 {
-        self.at + self.moving.as_ref().map_or(0, OwnedTransfer::moved)
-    }
-
-    fn tail(&self) -> ByteRange {
-        ByteRange { from: self.end.saturating_sub(TAIL).max(self.at), to: self.end }
-    }
-
-    /// Returns `true` if the next bytes may not be in the page cache.
-    fn may_be_uncached(&self) -> bool {
-        self.reached() >= self.cached_to
-    }
-
-    /// Returns the range that is moved next, including the tail if the range reaches it.
-    fn next(&self, step: u64) -> ByteRange {
-        let from = self.reached();
-        let to = from.saturating_add(step);
-        ByteRange { from, to: if to >= self.tail().from { self.end } else { to } }
-    }
-
-    /// Makes one step towards this offset.
-    fn advance(&mut self, to: u64, way: &mut SendContext<'_>) -> Result<Sent, Short> {
-        let moving = self.moving.get_or_insert_with(|| {
-            let stretch = ByteRange { from: self.at, to };
-            let (device, is_sealed) = (self.file.version.device(), self.file.is_sealed());
-            let known = KnownEnd::File { device, is_sealed };
-            let file = KnownFd { known, fd: self.file.as_fd() };
-            let socket = KnownFd { known: way.sink, fd: way.socket.as_fd() };
-            OwnedTransfer::new(moving::TransferJob {
-                file: Arc::clone(&self.file),
-                socket: Rc::clone(way.socket),
-                sink: way.sink.kind(),
-                stretch,
-                needs: way.policy.needs,
-                plan: way.plans.plan(way.policy, file, socket, stretch.len()),
-            })
-        });
-        let most = self.cached_to.saturating_sub(self.at + moving.moved()).clamp(1, way.step);
-        let began = Instant::now();
-        let mut moved = moving.advance(most);
-        if matches!(moved, TransferStep::Some) && self.at + moving.moved() >= to {
-            // All bytes are moved; the next step only ends the transfer.
-            moved = moving.advance(most);
-        }
-        self.spent += began.elapsed();
-        let mut outcome = match moved {
-            TransferStep::Some => return Ok(Sent::Some),
-            TransferStep::Blocked => return Ok(Sent::Blocked),
-            TransferStep::End(outcome) => outcome,
-        };
-        self.moving = None;
-        self.at += outcome.report.bytes;
-        outcome.report.wall = std::mem::take(&mut self.spent);
-        (way.account)(&outcome.report);
-        match outcome.error {
-            Some(error) => Err(self.blame(&error)),
-            // The file ended early.
-            None if self.at < to => Err(Short::Changed),
-            None => Ok(Sent::All),
-        }
-    }
-
-    fn leave(&mut self, account: &mut dyn FnMut(&Report)) {
-        let Some(moving) = self.moving.take() else { return };
-        self.at += moving.moved();
-        if let Some(mut outcome) = moving.stop() {
-            outcome.report.wall = std::mem::take(&mut self.spent);
-            account(&outcome.report);
-        }
-    }
-
-    /// Attributes the error of a transfer to the client, to the file or to a change of the file.
-    fn blame(&self, error: &Error) -> Short {
-        let gone = [Errno::PIPE, Errno::CONNRESET, Errno::TIMEDOUT, Errno::NOTCONN];
-        if gone.contains(&error.errno) {
-            Short::Client(error.errno)
-        } else if self.file.is_unchanged() {
-            Short::File(error.errno)
-        } else {
-            Short::Changed
-        }
     }
 }

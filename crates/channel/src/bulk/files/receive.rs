@@ -79,10 +79,9 @@ impl Receiver {
         while self.next_len()?.is_some() {
             let words = self.recv_words()?;
             let head = FileHead::parse(&words).map_err(|what| self.lost(Error::corrupt(what)))?;
-            let file = &head.announced;
-            if file.number < begun {
-                let what =
-                    format!("file number {} is out of order, after {begun} files", file.number);
+            let (file, number) = (&head.announced, head.announced.number);
+            if number < begun {
+                let what = format!("file number {number} is out of order, after {begun} files");
                 return Err(self.lost(Error::corrupt(what)));
             }
             begun += 1;
