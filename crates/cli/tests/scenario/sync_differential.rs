@@ -96,3 +96,22 @@ fn random_edits_are_synced_and_named_as_by_rsync() {
     eprintln!("{test}: rsync itself failed in {without_oracle} of {cases} cases");
     assert!(without_oracle <= 1 + cases / 100);
 }
+
+/// Found by case 3379 of 10,000: a link in a new directory was not remembered as the first name.
+#[test]
+fn a_dry_run_foresees_that_an_existing_link_becomes_a_name_of_a_new_one() {
+    let scratch = Scratch::new();
+    for (new, old) in [("a", "z"), ("z", "a")] {
+        let place = scratch.folder(new);
+        let line = format!(
+            "mkdir -p source/{{{new},{old}}} ours; ln -s target source/{new}/l; ln -P source/{new}/l source/{old}/l; \
+             cp -a source/{old} ours/; touch -hd @1 ours/{old}; touch -d @2 source/*"
+        );
+        shell(&place, &line).expect(0);
+        let (source, ours) = (place.join("source"), place.join("ours"));
+        let dry = lines(&sync(&["-n", "--jobs=1"], &source, &ours));
+        let real = lines(&sync(&["-i", "--jobs=1"], &source, &ours));
+        assert_eq!(dry, real, "the new directory is {new}");
+        assert_eq!(record(&ours), record(&source));
+    }
+}

@@ -144,6 +144,8 @@ impl ServeWorker {
                 Err(Errno::INTR) => 0,
                 answer => answer?,
             };
+            // A new profile or stage also applies to connections that came after it in this batch.
+            events[..count].sort_by_key(|event| event.data.u64() != WAKE);
             for event in &events[..count] {
                 self.handle(*event);
             }
@@ -154,8 +156,7 @@ impl ServeWorker {
         }
     }
 
-    /// Continues the queued connections, each at most once. Stops after [`SLICE`], so that connections with events do not wait
-    /// longer.
+    /// Continues the queued connections, each at most once. Stops after [`SLICE`], as connections with events wait too.
     fn continue_queued(&mut self) {
         self.ready.extend(self.later.drain(..));
         let began = Instant::now();

@@ -116,9 +116,10 @@ pub(crate) fn make_node(
     new: &NewEntry<'_>,
 ) -> Attempt<bool> {
     let run = worker.run;
+    let is_copy = run.options.becomes == Becomes::Copy;
+    let counts = is_copy && run.options.preserve.links && stat.st_nlink > 1;
     let Some(dir) = entry.directory.open()? else {
-        worker.report_copied(entry, None);
-        worker.note_copied(entry, stat, None);
+        foresee_node(worker, entry, stat, None, counts);
         return Ok(true);
     };
     let dir = dir.as_fd();
@@ -128,8 +129,6 @@ pub(crate) fn make_node(
     } else {
         resolve_conflict(run, entry, dir, stat)?
     };
-    let is_copy = run.options.becomes == Becomes::Copy;
-    let counts = is_copy && run.options.preserve.links && stat.st_nlink > 1;
     let mut differs = None;
     if let DestinationVerdict::Replace(there) = &verdict
         && run.options.sync.is_some()
