@@ -46,7 +46,7 @@ fn lines(ran: &Ran) -> Vec<String> {
     lines
 }
 
-/// Compares one case. Returns `false` if rsync itself failed.
+/// Compares one case. Returns `false` if rsync failed, or left the trees different.
 fn compare(dice: &mut Dice, place: &Path) -> bool {
     let [source, ours, theirs] = ["source", "ours", "theirs"].map(|name| place.join(name));
     fs::create_dir(&source).unwrap();
@@ -63,16 +63,16 @@ fn compare(dice: &mut Dice, place: &Path) -> bool {
     let mut rsync = Command::new("rsync");
     rsync.args(["-aHAXi", "-@-1", "-8", "--delete"]);
     let oracle = run(rsync.arg(source.join("")).arg(&theirs));
-    // It does if an entry that it replaces becomes a symbolic link while it looks at ACLs.
-    let has_oracle = oracle.status.code() == Some(0);
     // With several threads, the first name of a file met by both runs may differ.
     let dry = sync(&["-n", "--jobs=1"], &source, &ours);
     let real = sync(&["-i", "--jobs=1"], &source, &ours);
     assert_eq!(lines(&dry), lines(&real), "the dry run and the real run");
     let wanted = record(&source);
     assert_eq!(record(&ours), wanted);
+    // rsync fails if an entry that it replaces becomes a symbolic link while it reads ACLs. It also leaves files linked
+    // in the destination that are separate in the source, and so changes the time of both.
+    let has_oracle = oracle.status.code() == Some(0) && record(&theirs) == wanted;
     if has_oracle {
-        assert_eq!(record(&theirs), wanted, "rsync");
         assert_eq!(names(&real, &wanted), names(&oracle, &wanted));
     }
     assert_eq!(lines(&sync(&["-i"], &source, &ours)), Vec::<String>::new(), "a second run");
@@ -93,7 +93,7 @@ fn random_edits_are_synced_and_named_as_by_rsync() {
         let scratch = Scratch::new();
         without_oracle += u64::from(!compare(&mut dice, scratch.path()));
     }
-    eprintln!("{test}: rsync itself failed in {without_oracle} of {cases} cases");
+    eprintln!("{test}: rsync failed or differed in {without_oracle} of {cases} cases");
     assert!(without_oracle <= 1 + cases / 100);
 }
 
