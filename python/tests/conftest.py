@@ -20,12 +20,14 @@ sys.path.insert(0, str(ROOT / "tests" / "vectors"))
 # Longer than any test waits; it ends a test that has failed.
 PATIENCE = 600
 
-# Deterministic examples: `make test` fails because of a change, not by chance. THALWEG_CASES=1000 tries others.
+# Deterministic examples: `make test` fails because of a change, not by chance. THALWEG_CASES=1000 tries others, and
+# THALWEG_SAMPLE=1, as in the audit suite python-long, more of these.
 CASES = int(os.environ.get("THALWEG_CASES", "0"))
+USUAL = 100 if os.environ.get("THALWEG_SAMPLE") == "1" else 30
 settings.register_profile(
     "thalweg",
     derandomize=not CASES,
-    max_examples=CASES or 100,
+    max_examples=CASES or USUAL,
     deadline=None,
     database=None,
     suppress_health_check=list(HealthCheck),

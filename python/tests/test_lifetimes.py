@@ -5,7 +5,7 @@ import os
 
 from conftest import PATIENCE, Start, ended
 
-VIEWS = int(os.environ.get("THALWEG_VIEWS", "10000"))
+VIEWS = int(os.environ.get("THALWEG_VIEWS", "3000"))
 #: Consecutive channels: views of the first outlive it.
 CHANNELS = 5
 

@@ -55,7 +55,7 @@ def joined(process: BaseProcess) -> None:
     assert process.exitcode == 0
 
 
-@pytest.mark.parametrize("method", ["spawn", "fork", "forkserver"])
+@pytest.mark.parametrize("method", ["spawn", "fork", pytest.param("forkserver", marks=pytest.mark.long)])
 def test_children_of_every_kind_put_and_their_items_keep_their_order(method: str) -> None:
     into = Queue()
     children = [begun(method, put_numbers, into, first, 50) for first in (0, 1000)]

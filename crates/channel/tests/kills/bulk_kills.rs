@@ -181,7 +181,7 @@ fn send_until_death(link: Link, script: &Script, has_met: &AtomicBool) -> Asked 
 fn kills_tear_nothing_and_leave_nothing() {
     let _alone = thalweg_testing::alone();
     let (mut dice, scripts) = (Dice::new(module_path!()), scripts());
-    let kills = from_env("THALWEG_KILLS", 16);
+    let kills = from_env("THALWEG_KILLS", 8);
     let holds = from_env("THALWEG_HOLDS", 8 << 20) as usize;
     // The first round starts the thread that lives as long as this process.
     let mut told = vec![round(0, &mut dice, &scripts, holds)];

@@ -66,7 +66,7 @@ fn until_the_end_nothing_in_it_changes_and_after_a_kill_at_any_moment_the_same_c
  {
     let test = "until_the_end_nothing_in_it_changes";
     let mut dice = Dice::new(test);
-    let kills = from_env("THALWEG_KILLS", 8);
+    let kills = from_env("THALWEG_KILLS", 4);
     let mut landed = 0;
     for missed in 0.. {
         assert!(missed < 10 * kills + 20, "kills do not land: {landed} did");

@@ -183,7 +183,7 @@ fn one_dies(place: &Place, way: &str, receiver_dies: bool, after: u64) -> bool {
 fn a_kill_of_either_side_leaves_the_old_file_and_the_other_reports_it() {
     let mut dice = Dice::new("a_kill_of_either_side_leaves_the_old_file_and_the_other_reports_it");
     let place = Place::new(LEN);
-    let kills = from_env("THALWEG_KILLS", 12);
+    let kills = from_env("THALWEG_KILLS", 6);
     let mut landed = 0;
     for n in 0..kills {
         // The sender gives up waiting for a receiver that was killed before it could listen.

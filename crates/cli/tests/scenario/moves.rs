@@ -62,7 +62,7 @@ fn a_move_to_another_file_system_moves_everything() {
 fn a_killed_move_loses_nothing_and_the_next_one_ends_it() {
     let test = "a_killed_move_loses_nothing_and_the_next_one_ends_it";
     let mut dice = Dice::new(test);
-    for _ in 0..from_env("THALWEG_KILLS", 10) {
+    for _ in 0..from_env("THALWEG_KILLS", 5) {
         let scratch = Scratch::new();
         let Some(other) = elsewhere(test, &scratch) else { return };
         let line = "mkdir -p source/d; for i in $(seq 300); do echo $i >source/d/$i; done";

@@ -8,7 +8,7 @@ use std::{
     thread,
     time::Duration,
 };
-use thalweg_testing::{Dice, script};
+use thalweg_testing::{Dice, Sample, script};
 
 use crate::{
     remote_copies::over_each,
@@ -123,7 +123,7 @@ fn blocks_are_found_where_they_moved_and_the_new_file_is_right() {
             ("twice", [&old[..], &old[..]].concat()),
             ("nothing in common", bytes::of(2, 24 << 20)),
         ];
-        for (what, new) in cases {
+        for (what, new) in Sample::new("blocks_are_found_where_they_moved", 3).of(cases) {
             fs::write(dst.join("file"), &old).unwrap();
             fs::write(source.join("file"), &new).unwrap();
             fs::set_permissions(source.join("file"), fs::Permissions::from_mode(0o640)).unwrap();

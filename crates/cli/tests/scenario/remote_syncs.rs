@@ -9,7 +9,7 @@ use std::{
     time::{Duration, UNIX_EPOCH},
 };
 
-use thalweg_testing::Dice;
+use thalweg_testing::{Dice, sample_share};
 
 use crate::{
     fetch_trees::are_equal,
@@ -127,7 +127,7 @@ fn files_with_several_names_are_linked_as_by_a_local_sync() {
             let dst = scratch.join(&format!("dst{is_push}"));
             let local = scratch.join(&format!("local{is_push}"));
             let both = BothWays { machine, source: source.clone(), is_push };
-            for _ in 0..8 {
+            for _ in 0..8_u64.div_ceil(sample_share(4)) {
                 link_and_write(&mut dice, &source);
                 let planned = lines(&both.sync(&["-n", "--delete", "--force"], &dst).expect(0));
                 let done = lines(&both.sync(&["-i", "--delete", "--force"], &dst).expect(0));

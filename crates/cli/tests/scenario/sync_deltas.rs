@@ -10,6 +10,7 @@ use std::{
 };
 
 use rustix::fs::{FallocateFlags, fallocate};
+use thalweg_testing::Sample;
 
 use crate::support::{
     Running, Scratch, bytes, mounts, names, run, scratch::unfinished, skip::has_tools, thalweg,
@@ -160,7 +161,7 @@ fn files_with_nothing_in_common_are_copied() {
 #[test]
 fn a_kill_leaves_the_old_file_and_the_next_run_completes_the_new_one() {
     for pair in pairs("a_kill_leaves_the_old_file_and_the_next_run_completes_the_new_one") {
-        for milliseconds in [0, 150, 400, 900] {
+        for milliseconds in Sample::new("a_kill_leaves_the_old_file", 3).of([0, 150, 400, 900]) {
             pair.begin();
             EDITS[0].1(&pair.source_file());
             let mut running = Running::start(&mut pair.command(&["--limit=48M"]));
@@ -185,7 +186,7 @@ fn a_source_that_changes_is_reported_as_in_a_copy() {
             ("grown", |path| bytes::write_at(path, 5, LEN, 1 << 20)),
             ("rewritten", |path| bytes::write_at(path, 6, 0, 1 << 20)),
         ];
-        for (what, change) in changes {
+        for (what, change) in Sample::new("a_source_that_changes", 3).of(changes) {
             pair.begin();
             EDITS[0].1(&pair.source_file());
             let mut running = Running::start(&mut pair.command(&["--limit=16M"]));

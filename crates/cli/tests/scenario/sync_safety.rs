@@ -89,7 +89,7 @@ fn a_source_that_fails_at_random_costs_the_destination_nothing() {
 fn a_killed_run_deletes_only_what_the_source_does_not_have_and_the_next_one_ends_the_work() {
     let mut dice = Dice::new("sync kills");
     let scratch = Scratch::new();
-    for _ in 0..from_env("THALWEG_KILLS", 10) {
+    for _ in 0..from_env("THALWEG_KILLS", 5) {
         let line = "rm -rf source copy; mkdir -p source/d copy/old/e copy/d; \
                     for i in $(seq 300); do echo $i >source/d/$i; echo x >copy/old/e/$i; echo $i >copy/d/x$i; done; \
                     echo keep >copy/d/1";

@@ -48,7 +48,7 @@ fn kill_soon(jvm: &Jvm, dice: &mut Dice) -> std::thread::JoinHandle<()> {
 #[test]
 fn a_killed_jvm_is_a_death() {
     let mut dice = Dice::new(module_path!());
-    for round in 0..from_env("THALWEG_KILLS", 6) {
+    for round in 0..from_env("THALWEG_KILLS", 3) {
         let wait = WAITS[(round / 2 % 3) as usize];
         let place = tempfile::tempdir().unwrap();
         let role = if round % 2 == 0 { "produce" } else { "consume" };
@@ -103,7 +103,7 @@ fn victim() {
 fn java_gets_an_error_when_a_process_is_killed() {
     let test = "java_gets_an_error_when_a_process_is_killed";
     let mut dice = Dice::new(module_path!());
-    for round in 0..from_env("THALWEG_KILLS", 8) {
+    for round in 0..from_env("THALWEG_KILLS", 4) {
         let place = tempfile::tempdir().unwrap();
         let (java, rust) = [("consume", "produce"), ("produce", "consume")][(round % 2) as usize];
         let how = ["block", "spin", "hybrid", "block link"][(round / 2 % 4) as usize];
