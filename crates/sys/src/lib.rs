@@ -37,6 +37,7 @@ pub mod uring;
 pub mod usage;
 pub mod user;
 pub mod watch;
+pub mod xattr;
 
 pub use rustix::io::Errno;
 

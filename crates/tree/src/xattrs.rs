@@ -5,7 +5,7 @@ use std::{
     ffi::{CStr, CString},
     os::fd::{AsRawFd, BorrowedFd},
 };
-use thalweg_sys::Errno;
+use thalweg_sys::{Errno, xattr::list_at};
 
 use crate::{
     Preserve, acl,
@@ -24,11 +24,11 @@ pub(crate) enum Holder<'a> {
     Fd(BorrowedFd<'a>),
     /// A path. Symbolic links are followed.
     Path(CString),
-    /// A path. A symbolic link at its end is not followed.
-    Entry(CString),
+    /// An entry of an open directory, whose attributes are only read. `follows`: a symbolic link is followed.
+    Entry { dir: BorrowedFd<'a>, name: &'a CStr, follows: bool },
 }
 
-impl Holder<'_> {
+impl<'a> Holder<'a> {
     /// Returns the file of an `O_PATH` descriptor. Its path in /proc leads to the file itself, even if that is a
     /// symbolic link.
     pub fn of_path_fd(fd: BorrowedFd<'_>) -> Self {
@@ -36,45 +36,53 @@ impl Holder<'_> {
         Self::Path(CString::new(path).unwrap_or_default())
     }
 
-    /// Names an entry of an open directory, without opening the entry. `follows`: `true` to follow a symbolic link.
-    pub fn of_entry(dir: BorrowedFd<'_>, name: &CStr, follows: bool) -> Self {
+    /// Returns the path of an entry through /proc, for calls that take no directory.
+    fn path_of(dir: BorrowedFd<'_>, name: &CStr) -> CString {
         let is_relative = dir.as_raw_fd() >= 0 && !name.to_bytes().starts_with(b"/");
         let before =
             if is_relative { format!("/proc/self/fd/{}/", dir.as_raw_fd()) } else { String::new() };
-        let path = CString::new([before.as_bytes(), name.to_bytes()].concat()).unwrap_or_default();
-        if follows { Self::Path(path) } else { Self::Entry(path) }
+        CString::new([before.as_bytes(), name.to_bytes()].concat()).unwrap_or_default()
     }
 
     fn list(&self, buffer: &mut [u8]) -> Result<usize, Errno> {
-        match self {
+        match *self {
             Self::Fd(fd) => fs::flistxattr(fd, buffer),
-            Self::Path(path) => fs::listxattr(&**path, buffer),
-            Self::Entry(path) => fs::llistxattr(&**path, buffer),
+            Self::Path(ref path) => fs::listxattr(&**path, buffer),
+            Self::Entry { dir, name, follows } => match list_at(dir, name, follows, buffer) {
+                Some(answer) => answer,
+                None if follows => fs::listxattr(&*Self::path_of(dir, name), buffer),
+                None => fs::llistxattr(&*Self::path_of(dir, name), buffer),
+            },
         }
     }
 
-    fn get(&self, name: &CStr, buffer: &mut [u8]) -> Result<usize, Errno> {
-        match self {
-            Self::Fd(fd) => fs::fgetxattr(fd, name, buffer),
-            Self::Path(path) => fs::getxattr(&**path, name, buffer),
-            Self::Entry(path) => fs::lgetxattr(&**path, name, buffer),
+    fn get(&self, attribute: &CStr, buffer: &mut [u8]) -> Result<usize, Errno> {
+        match *self {
+            Self::Fd(fd) => fs::fgetxattr(fd, attribute, buffer),
+            Self::Path(ref path) => fs::getxattr(&**path, attribute, buffer),
+            Self::Entry { dir, name, follows: true } => {
+                fs::getxattr(&*Self::path_of(dir, name), attribute, buffer)
+            }
+            Self::Entry { dir, name, follows: false } => {
+                fs::lgetxattr(&*Self::path_of(dir, name), attribute, buffer)
+            }
         }
     }
 
-    fn set(&self, name: &CStr, value: &[u8]) -> Result<(), Errno> {
+    fn set(&self, attribute: &CStr, value: &[u8]) -> Result<(), Errno> {
         let flags = fs::XattrFlags::empty();
-        match self {
-            Self::Fd(fd) => fs::fsetxattr(fd, name, value, flags),
-            Self::Path(path) => fs::setxattr(&**path, name, value, flags),
-            Self::Entry(path) => fs::lsetxattr(&**path, name, value, flags),
+        match *self {
+            Self::Fd(fd) => fs::fsetxattr(fd, attribute, value, flags),
+            Self::Path(ref path) => fs::setxattr(&**path, attribute, value, flags),
+            Self::Entry { .. } => Err(Errno::BADF),
         }
     }
 
-    fn remove(&self, name: &CStr) -> Result<(), Errno> {
-        match self {
-            Self::Fd(fd) => fs::fremovexattr(fd, name),
-            Self::Path(path) => fs::removexattr(&**path, name),
-            Self::Entry(path) => fs::lremovexattr(&**path, name),
+    fn remove(&self, attribute: &CStr) -> Result<(), Errno> {
+        match *self {
+            Self::Fd(fd) => fs::fremovexattr(fd, attribute),
+            Self::Path(ref path) => fs::removexattr(&**path, attribute),
+            Self::Entry { .. } => Err(Errno::BADF),
         }
     }
 }

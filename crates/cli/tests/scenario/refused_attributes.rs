@@ -5,7 +5,7 @@ use std::fs;
 
 use crate::support::{
     Scratch,
-    deny::{Call, GET_ATTRIBUTE, LIST_ATTRIBUTES, SET_ATTRIBUTE, run_without},
+    deny::{Call, GET_ATTRIBUTE, LIST_ATTRIBUTES, LIST_ATTRIBUTES_AT, SET_ATTRIBUTE, run_without},
     mounts,
     run::Ran,
     shell, skip,
@@ -152,6 +152,31 @@ fn a_source_that_cannot_list_or_read_attributes_has_none() {
         }
         let Some((_, ran)) = copy_denied(test, &call, libc::EIO, &["copy", "-a"]) else { return };
         ran.expect(1);
+    }
+}
+
+#[test]
+fn a_sync_sees_other_attributes_without_the_newest_call_too() {
+    let test = "a_sync_sees_other_attributes_without_the_newest_call_too";
+    if !has_tools(test, &["setfattr"]) {
+        return;
+    }
+    for errno in [0, libc::ENOSYS, libc::EPERM] {
+        let scratch = Scratch::new();
+        let plant = "mkdir src; echo f >src/f; echo g >src/g; cp -a src dst; setfattr -n user.k -v 1 src/f; \
+                     setfattr -n user.k -v 2 dst/g";
+        shell(scratch.path(), plant).expect(0);
+        let mut command = thalweg();
+        command.current_dir(scratch.path()).args(["sync", "-i", "src", "dst"]);
+        let denied: &[&Call] = if errno == 0 { &[] } else { &[&LIST_ATTRIBUTES_AT] };
+        let ran = match run_without(denied, errno, &mut command) {
+            Ok(ran) => ran.expect(0),
+            Err(why) => return skip(test, &why),
+        };
+        let said = String::from_utf8_lossy(&ran.stdout);
+        assert_eq!(said.lines().count(), 2, "{errno}: {said}");
+        let get = "getfattr --only-values -n user.k dst/f; getfattr -m user. -d dst/g";
+        assert_eq!(shell(scratch.path(), get).stdout, b"1", "{errno}");
     }
 }
 

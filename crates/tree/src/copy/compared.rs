@@ -68,16 +68,6 @@ pub(crate) fn add_xattrs(
     Ok(())
 }
 
-/// Returns the names of an entry on both sides, as holders of extended attributes.
-fn entry_holders<'h>(
-    entry: &CopyEntry<'_>,
-    from: BorrowedFd<'_>,
-    dir: BorrowedFd<'_>,
-    follows: bool,
-) -> [Holder<'h>; 2] {
-    [Holder::of_entry(from, entry.source, follows), Holder::of_entry(dir, entry.name, false)]
-}
-
 /// Returns all differences between a source and an existing entry, except those of contents.
 pub(crate) fn of_entry(
     run: &CopyRun<'_>,
@@ -90,7 +80,8 @@ pub(crate) fn of_entry(
     if !differs.kind && kind(source) != FileType::Symlink {
         let from = entry.from.open()?;
         let follows = run.options.follows(entry.named_by_caller());
-        let [ours, theirs] = entry_holders(entry, from.as_fd(), dir, follows);
+        let ours = Holder::Entry { dir: from.as_fd(), name: entry.source, follows };
+        let theirs = Holder::Entry { dir, name: entry.name, follows: false };
         add_xattrs(run, [&ours, &theirs], &mut differs)?;
     }
     Ok(differs)

@@ -70,6 +70,8 @@ pub const NAMELESS: Call = Call {
 
 /// The calls that list, read and set extended attributes of an open file.
 pub const LIST_ATTRIBUTES: Call = call("flistxattr", libc::SYS_flistxattr);
+/// The call that lists them by name, in Linux 6.13; libc has no constant for it.
+pub const LIST_ATTRIBUTES_AT: Call = call("listxattrat", 465);
 pub const GET_ATTRIBUTE: Call = call("fgetxattr", libc::SYS_fgetxattr);
 pub const SET_ATTRIBUTE: Call = call("fsetxattr", libc::SYS_fsetxattr);
 
