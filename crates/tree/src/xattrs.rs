@@ -28,7 +28,7 @@ pub(crate) enum Holder<'a> {
     Entry { dir: BorrowedFd<'a>, name: &'a CStr, follows: bool },
 }
 
-impl<'a> Holder<'a> {
+impl Holder<'_> {
     /// Returns the file of an `O_PATH` descriptor. Its path in /proc leads to the file itself, even if that is a
     /// symbolic link.
     pub fn of_path_fd(fd: BorrowedFd<'_>) -> Self {
