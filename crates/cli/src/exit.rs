@@ -49,17 +49,23 @@ impl Exit {
     }
 }
 
+impl Exit {
+    /// Returns the number of the status.
+    pub fn code(self) -> u8 {
+        match self {
+            Self::Done => 0,
+            Self::Differ | Self::Failed => 1,
+            Self::Usage => 2,
+            Self::Incomplete => 3,
+            Self::Unsupported => 4,
+            Self::Signal(signal) => 128 | (signal as u8 & 0x7f),
+        }
+    }
+}
+
 impl From<Exit> for ExitCode {
     fn from(exit: Exit) -> Self {
-        let code = match exit {
-            Exit::Done => 0,
-            Exit::Differ | Exit::Failed => 1,
-            Exit::Usage => 2,
-            Exit::Incomplete => 3,
-            Exit::Unsupported => 4,
-            Exit::Signal(signal) => 128 | (signal as u8 & 0x7f),
-        };
-        Self::from(code)
+        Self::from(exit.code())
     }
 }
 

@@ -12,6 +12,9 @@ use thalweg_sys::{Errno, net};
 
 use crate::plans::KnownEnd;
 
+/// Query with which a client reports its exit status as its last request over a stream: `?ended=0`.
+pub const ENDED: &str = "ended=";
+
 /// A stream to one peer. Its descriptors are non-blocking.
 #[derive(Debug)]
 pub struct ByteStream {

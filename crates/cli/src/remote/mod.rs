@@ -115,9 +115,17 @@ impl RemoteArgs {
             Some(text) => split(text, "-e")?,
         };
         let mut is_placed = false;
-        for word in command.iter_mut().filter(|word| *word == "{}") {
-            host.clone_into(word);
-            is_placed = true;
+        for word in &mut command {
+            let mut bytes = word.as_bytes();
+            let mut placed = Vec::with_capacity(bytes.len());
+            while let Some(at) = bytes.windows(2).position(|pair| pair == b"{}") {
+                placed.extend_from_slice(&bytes[..at]);
+                placed.extend_from_slice(host.as_bytes());
+                bytes = &bytes[at + 2..];
+                is_placed = true;
+            }
+            placed.extend_from_slice(bytes);
+            *word = OsString::from_vec(placed);
         }
         if !is_placed {
             command.push(host.to_owned());

@@ -3,7 +3,7 @@
 use std::path::Path;
 use thalweg_core::shown;
 use thalweg_serve::{
-    client::RemoteCommand,
+    client::{RemoteCommand, in_words},
     server::{RunningServer, ServeOptions, Timeouts},
 };
 use thalweg_tree::install::FollowLinks;
@@ -39,18 +39,29 @@ pub fn push(
         timeouts: Timeouts::NONE,
         ..ServeOptions::new(source)
     });
-    server.map_err(|error| failed(error.to_string()))?.join();
+    let report = server.map_err(|error| failed(error.to_string()))?.join();
     let status = child.wait(&|| Ok(())).map_err(|error| failed(error.to_string()))?;
+    if let Some(noise) = &report.noise {
+        let why = "before its first request; login scripts must print nothing";
+        return Err(failed(format!("{}: printed '{}' {why}", shown(host), shown(noise))));
+    }
+    // The command may hide the status of thalweg, or end without starting it.
+    let code =
+        status.code().map(|code| if code == 0 { report.status.map(i32::from) } else { Some(code) });
+    if code == Some(None) {
+        let why = "the command of -e ended before thalweg there reported the end of the copy";
+        return Err(failed(format!("{}: {why}", shown(host))).hint(hint(host, None)));
+    }
+    let code = code.flatten();
     // The other side prints its own message, unless the command that connects failed.
-    match status.code().filter(|code| *code == 0 || child.has_written()) {
+    match code.filter(|code| *code == 0 || child.has_written()) {
         Some(0) => Ok(Exit::Done),
         Some(1) => Err(failed(String::new())),
         Some(2) => Err(CommandFailure::new(Exit::Usage, "")),
         Some(3) => Err(CommandFailure::new(Exit::Incomplete, "")),
         Some(4) => Err(CommandFailure::new(Exit::Unsupported, "")),
         _ => {
-            let code = status.code();
-            let why = thalweg_serve::client::in_words(status);
+            let why = in_words(status);
             Err(failed(format!("{}: {why}", shown(host))).hint(hint(host, code)).of_program(code))
         }
     }

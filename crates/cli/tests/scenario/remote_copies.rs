@@ -200,8 +200,25 @@ fn a_connection_that_fails_names_the_command_and_its_last_message() {
         let ran = ran.expect(1);
         assert!(!ran.stderr.contains('\x1b'), "{}", ran.stderr);
     }
-    let [pull, _] = run_over("echo 'Welcome to h!'; sleep 1");
+    let [pull, push] = run_over("echo 'Welcome to h!'; sleep 1");
     pull.expect(1).expect_said("printed 'Welcome to h!' before its first response");
+    push.expect(1);
+    let binary = env!("CARGO_BIN_EXE_thalweg");
+    script(&rsh, "#!/bin/sh\n[ $1 = at=h ] || exit 9\necho Welcome\nshift\nexec \"$@\"\n");
+    let mut noisy = thalweg();
+    noisy.args(["copy", "-a", "--remote-program", binary, "-e"]);
+    noisy.arg(format!("{} at={{}}", rsh.display())).arg(&root).arg("h:x");
+    run(&mut noisy).expect(1).expect_said("h: printed 'Welcome' before its first request");
+    // A command that never starts thalweg, or hides that it failed, is no success.
+    for text in ["exit 0", "echo Welcome", "shift; \"$@\" <&- >&-; exit 0"] {
+        for ran in run_over(text) {
+            let ran = ran.expect(1);
+            assert!(ran.stderr.contains("thalweg: h: "), "{text}: {}", ran.said());
+        }
+        let ran = run(thalweg().args(["sync", "-e"]).arg(&rsh).arg(&root).arg("h:x"));
+        assert!(ran.code() == 1 && ran.stderr.contains("thalweg: h: "), "{text}: {}", ran.said());
+    }
+    assert!(!scratch.join("x").exists());
     let [pull, _] =
         run_over("printf 'HTTP/1.1 200 OK\\r\\nContent-Length: 0\\r\\n\\r\\n'; sleep 1");
     pull.expect(4).expect_said("did not announce a version");

@@ -43,7 +43,7 @@ pub use error::FetchError;
 pub use fetch::{FetchFailure, Fetched, fetch};
 pub use netrc::Netrc;
 pub use options::{BodySettings, FetchOptions};
-pub use peer_root::{PeerFile, PeerRoot, root_of};
+pub use peer_root::{PeerFile, PeerRoot, report_end, root_of};
 pub use proxy::Proxies;
 pub use remote_command::{LineSink, RemoteChild, RemoteCommand, in_words};
 pub use request::{Extra, header};

@@ -12,8 +12,11 @@ use super::{
     request,
     resume::{self, FileRequest},
 };
-use crate::manifest::{
-    ENTRY_HEADER, ListRecord, MEDIA_TYPE, ManifestEntry, ManifestKind, Meta, RecordParser,
+use crate::{
+    manifest::{
+        ENTRY_HEADER, ListRecord, MEDIA_TYPE, ManifestEntry, ManifestKind, Meta, RecordParser,
+    },
+    stream::ENDED,
 };
 
 /// The root of a server.
@@ -48,6 +51,24 @@ impl PeerFile {
         let listed = ListedFile { size, etag, attributes: &attributes };
         fetch_listed(&self.url, destination, options, watcher, Some(&listed))
     }
+}
+
+/// Reports the exit status of this client to the server at the other end of a stream. Without the report, the server
+/// treats the end of the connection as a failure.
+pub fn report_end(
+    target: &FetchUrl,
+    options: &FetchOptions,
+    status: u8,
+    check: &CancelCheck<'_>,
+) -> Result<(), FetchError> {
+    let deadline = NetDeadline { limit: options.stall, check };
+    let mut connection = FetchConnection::open(target, options, &deadline)?;
+    let target = target.with_query(&format!("{ENDED}{status}"));
+    let text = request::text(&target, &FileRequest::ALL, &options.extra, true, None);
+    connection.send(text.replacen("GET", "HEAD", 1).as_bytes(), &deadline)?;
+    let head = connection.head(&deadline)?;
+    connection.finish(&head);
+    Ok(())
 }
 
 /// Asks the server what it serves. Waits for a login, if the connection needs one.

@@ -112,6 +112,9 @@ impl AnswerContext<'_> {
             let text = site.accounts.page(site.names.held()).into_bytes();
             return Ok(self.text("text/plain; version=0.0.4", text));
         }
+        if site.is_stream && site.stream_reports.note_end(target.query.as_deref()) {
+            return Ok(self.text("text/plain; charset=utf-8", Vec::new()));
+        }
         if target.is_hidden() && !site.hidden {
             return Err(HttpStatus::NOT_FOUND);
         }

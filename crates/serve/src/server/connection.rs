@@ -229,6 +229,7 @@ impl ServeConnection {
             Some(Ok(head)) => self.respond(tools, head, MOST_READS),
             Some(Err(status)) => {
                 let request = self.input.give_up();
+                tools.site.stream_reports.note_noise(&request);
                 self.begin(refuse(status), request);
             }
             None if tools.is_ending && self.input.is_empty() => return Some(NextAction::Close),

@@ -25,6 +25,7 @@ use super::{
     open::{ServedEntry, ServedRoot},
     options::{ListenAddress, ServeOptions},
     site::ServedSite,
+    stream_report::StreamReport,
     tools::Tools,
     unsent::Unsent,
     waiting::WaitingMemory,
@@ -159,11 +160,12 @@ impl RunningServer {
         finished
     }
 
-    /// Waits until the last connection of [`ServeOptions::streams`] has ended.
-    pub fn join(mut self) {
+    /// Waits until the last connection of [`ServeOptions::streams`] has ended, and returns what its client reported.
+    pub fn join(mut self) -> StreamReport {
         for worker in self.workers.drain(..) {
             let _ = worker.join();
         }
+        self.site.stream_reports.report()
     }
 
     fn enter(&self, stage: u8) {

@@ -9,7 +9,7 @@ use thalweg_core::{Profile, Request, rate_limit::RateLimit};
 
 use super::{
     accounts::Accounts, addresses::Addresses, digests::Digests, name_cache::NameCache,
-    open::ServedRoot, options::ServeOptions,
+    open::ServedRoot, options::ServeOptions, stream_report::StreamReports,
 };
 use crate::plans::Policy;
 
@@ -23,6 +23,7 @@ pub struct ServedSite {
     pub metrics: bool,
     /// `true` if the client is at the other end of a stream, which needs this server's version.
     pub is_stream: bool,
+    pub stream_reports: StreamReports,
     /// Each worker caches it and reloads it when it is woken.
     pub policy: Mutex<Arc<Policy>>,
     /// Rate limit of all answers together.
@@ -56,6 +57,7 @@ impl ServedSite {
             precompressed: options.precompressed,
             metrics: options.metrics,
             is_stream: !options.streams.is_empty(),
+            stream_reports: StreamReports::default(),
             policy: Mutex::new(Arc::new(Policy { request, needs, profile })),
             limit: options.limit.map(RateLimit::new),
             limit_each: options.limit_each,

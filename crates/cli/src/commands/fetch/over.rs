@@ -9,7 +9,7 @@ use std::{
 };
 use thalweg_core::atomic_file::{Destination, Until};
 use thalweg_serve::{
-    client::{Channels, FetchOptions, FetchUrl, PeerRoot, Proxies, root_of},
+    client::{Channels, FetchOptions, FetchUrl, PeerRoot, Proxies, report_end, root_of},
     remote::decode,
 };
 
@@ -46,19 +46,30 @@ pub fn run(args: &FetchArgs) -> Result<Exit, CommandFailure> {
     let (stream, _restored) = stream()?;
     let channels = Channels::over(stream, &from);
     let into = into.as_ref().map(|into| into.as_os_str());
-    fetch_over(args, &OverStream { channels, from: &from, dst: &dst, into })
+    let over = OverStream { channels, from: &from, dst: &dst, into };
+    let ended = fetch_over(args, &over);
+    let status = ended.as_ref().map_or_else(|failure| failure.exit, |exit| *exit).code();
+    // If the connection is lost, the missing report tells the other side.
+    let _ =
+        report_end(&FetchUrl::of_stream(&from), &files(args, &over)?, status, &interrupt::check);
+    ended
 }
 
-/// Fetches what the server serves.
-pub fn fetch_over(args: &FetchArgs, over: &OverStream<'_>) -> Result<Exit, CommandFailure> {
-    interrupt::catch();
-    let files = FetchOptions {
+/// Returns the options of requests over the stream.
+fn files(args: &FetchArgs, over: &OverStream<'_>) -> Result<FetchOptions, CommandFailure> {
+    Ok(FetchOptions {
         channels: Some(Arc::clone(&over.channels)),
         proxies: Proxies::default(),
         // The other side of standard input and output may be stopped and continued by its user.
         stall: if args.stdio { Duration::MAX } else { args.stall },
         ..options(args)?
-    };
+    })
+}
+
+/// Fetches what the server serves.
+pub fn fetch_over(args: &FetchArgs, over: &OverStream<'_>) -> Result<Exit, CommandFailure> {
+    interrupt::catch();
+    let files = files(args, over)?;
     let target = FetchUrl::of_stream(over.from);
     let what = format!("'{}': ", thalweg_core::shown(over.from));
     let root = root_of(&target, &files, &interrupt::check);
