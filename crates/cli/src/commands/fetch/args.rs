@@ -23,7 +23,7 @@ pub struct FetchArgs {
     /// Without a destination, the last part of the URL names a file in the current directory.
     #[arg(value_name = "URL... [DST]", required = true)]
     pub words: Vec<String>,
-    /// Replace existing files in a directory
+    /// Replace files that exist in the directory DST, instead of failing
     #[arg(short, long)]
     pub force: bool,
     /// Fetch a directory of `thalweg serve`, with modes and times

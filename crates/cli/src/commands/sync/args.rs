@@ -30,7 +30,7 @@ const SPEED: &str = "Speed";
 /// Nothing is deleted without --delete. Deletion starts after everything else succeeded. thalweg refuses to delete if
 /// SRC is empty, if an entry failed, or if a directory of SRC vanished or cannot be listed. It also refuses if SRC is
 /// on another file system than at the last --delete, or if more than --max-delete entries would be deleted. --force
-/// overrides this.
+/// overrides this, except below a directory that cannot be listed.
 ///
 /// SRC or DST may be on another machine, as HOST:PATH. thalweg then connects with ssh, and keeps neither ACLs nor extended
 /// attributes.
