@@ -22,7 +22,9 @@ pub fn articles(inputs: &[ReportInput]) -> String {
     let mut text = String::from(
         "# The articles, one by one\n\nMade by `thalweg report --articles` from the studies and the kept results. *As published*: with the article's \
          own programs, parameters, sizes and state of the memory; *under modern conditions*: with a fair comparison and the tools of today. \
-         A cell has the verdict of each machine, by its letter, and the figure that decided with its 95 % interval.\n\n",
+         A cell has the letter of a machine, the verdict there, and the figure that decided, with its 95 % interval. The figure of a ratio check \
+         is the cost of the first arm of the check, divided by that of the second: below 1, the first arm is faster. The figure of a probe \
+         is its number ([kinds of checks](../reference/studies.md#checks)).\n\n",
     );
     for machine in &machines {
         let _ = writeln!(
