@@ -13,7 +13,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let main = report.main().map_or("nothing", |share| share.mechanism);
     println!("{} bytes by {main}", report.bytes);
 
-        // By name. The name appears when the copy is complete.
+    // By name. The name appears when the copy is complete.
     thalweg::copy_file("photos/2026/one", "two")?;
     let report = thalweg::copy_tree("photos", "backup").verify(Hash::Xxh3).run()?;
     println!("{} files, {} folders", report.files, report.dirs);
