@@ -18,6 +18,18 @@ pub const ATTEMPTS: usize = 100;
 /// Pause before another attempt when a resource is exhausted (EMFILE, ENFILE) or a change by another process is in progress.
 pub const RETRY_PAUSE: Duration = Duration::from_millis(10);
 
+/// Interval between two signs of life of a process, and between two checks that a silent peer lives.
+pub const LIVENESS: Duration = Duration::from_secs(1);
+
+/// Time that a process has to exit, or a client to read the last bytes, after the connection to it was closed.
+pub const GRACE: Duration = Duration::from_secs(2);
+
+/// Time without a reaction after which a process, a lock or a call counts as hung, although it normally reacts at once.
+pub const HANG: Duration = Duration::from_secs(10);
+
+/// Longest wait for a reaction that takes work of another process, such as a start. A busy machine may delay it.
+pub const REACTION: Duration = Duration::from_secs(60);
+
 /// A point in time at which a wait ends, or none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Deadline(Option<Instant>);

@@ -2,18 +2,15 @@
 //!
 //! All mechanisms share this probe: each is opened on each pair it claims, and must deliver a page.
 
-use std::time::Duration;
-
 use crate::{
     Facts, Guarantees, Kind, Mechanism, Pair, Role, Tuning, Unfit,
+    cadence::HANG,
     exact::{Exactly, Inexact, run_exact},
     scratch::{Scratch, ScratchSite, Sockets},
 };
 
 /// A page: enough for every call, and small enough for the smallest pipe.
 const SOME: usize = 4096;
-/// The longest wait of a probe. Scratch endpoints are ready at once, but a mover may wait for a thread or a peer.
-const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Tests whether this mechanism can move a page between two endpoints of this pair's kinds on this machine.
 pub fn pair(mechanism: &dyn Mechanism, pair: Pair, site: &ScratchSite) -> Result<(), Unfit> {
@@ -65,7 +62,7 @@ pub(crate) fn tried(
     let transfer = scratch.transfer(bytes.len() as u64, Guarantees::SHARED);
     let transfer = transfer.map_err(|e| Unfit::because(format!("scratch ends: {e}")))?;
     let mut mover = mechanism.open(transfer, &Tuning::default())?;
-    let mut how = Exactly { paced: false, patience: PATIENCE, watch: &mut () };
+    let mut how = Exactly { paced: false, patience: HANG, watch: &mut () };
     let moved = run_exact(mover.as_mut(), bytes.len() as u64, &mut how);
     drop(mover);
     match moved {

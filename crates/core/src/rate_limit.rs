@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::Cancelled;
+use crate::{Cancelled, cadence::CANCEL_CHECK};
 
 /// Computes when the next byte may be sent. A pause does not accumulate credit: after it, the normal limit applies.
 #[derive(Debug)]
@@ -17,8 +17,6 @@ pub struct RateLimit {
 
 /// The amount that may be sent at once after a pause, as a time: one step.
 const SLACK: Duration = Duration::from_millis(100);
-// The longest sleep before `go_on` is called again.
-const NAP: Duration = Duration::from_millis(50);
 /// The longest debt, which must fit an `Instant`.
 const LONGEST: Duration = Duration::from_secs(u32::MAX as u64);
 
@@ -64,7 +62,7 @@ impl RateLimit {
                 return Ok(());
             }
             go_on()?;
-            std::thread::sleep(ahead.min(NAP));
+            std::thread::sleep(ahead.min(CANCEL_CHECK));
         }
     }
 }

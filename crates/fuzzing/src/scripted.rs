@@ -29,8 +29,8 @@ const MOST_PAUSES: usize = 50;
 const HANDSHAKE: u8 = 0x16;
 /// The certificate of the server, for 127.0.0.1 only.
 pub const CERTIFICATE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tls/cert.pem");
-/// Longest wait for a request. A client in a TLS handshake sends none.
-const PATIENCE: Duration = Duration::from_millis(100);
+/// Longest wait for a request. A client in a TLS handshake sends none, and no replay of a seed may wait for long.
+pub(crate) const PATIENCE: Duration = Duration::from_millis(300);
 
 /// The server. It ends when it is dropped.
 pub struct Scripted {

@@ -22,6 +22,7 @@ use thalweg_serve::{
 use thalweg_tree::sync::DeleteOptions;
 
 use crate::{
+    scripted::PATIENCE,
     snapshot::{expect_names, snapshot},
     watched::{Watched, options},
 };
@@ -38,8 +39,6 @@ const FORCE: u8 = 128;
 
 /// The time of existing files. Seeds list files with this time, which are then unchanged.
 const LISTED_TIME: Duration = Duration::new(1, 2);
-/// Longest wait for a request.
-const PATIENCE: Duration = Duration::from_millis(300);
 /// Separates two answers.
 const NEXT_ANSWER: u8 = 0xff;
 

@@ -10,10 +10,10 @@ use std::{
     thread,
     time::{Duration, Instant},
 };
-use thalweg_core::Unfit;
+use thalweg_core::{Unfit, cadence::GRACE};
 
 use crate::{
-    process::{GRACE, HeardLine, Process, ProcessManner, helper, say},
+    process::{HeardLine, Process, ProcessManner, helper, say},
     processors::{self, Processors},
 };
 

@@ -18,12 +18,10 @@ use std::{
     thread::sleep,
     time::{Duration, Instant},
 };
-use thalweg_core::cadence::CANCEL_CHECK;
+use thalweg_core::cadence::{CANCEL_CHECK, GRACE};
 
 /// Bytes of standard error that are kept.
 const LAST_WORDS: usize = 4 << 10;
-/// Time for a process to exit after SIGTERM, or after one end of its line was closed; then it is killed.
-pub const GRACE: Duration = Duration::from_secs(2);
 
 /// How a process is started and ended.
 #[derive(Clone, Copy, Debug)]

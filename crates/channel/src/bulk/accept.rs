@@ -7,11 +7,8 @@ use crate::error::{Error, Result};
 use crate::link::{Link, Listener};
 use crate::shared::stop::WaitStop;
 use crate::shared::wait::WaitLimits;
-use std::time::{Duration, Instant};
-
-/// Time limit for agreeing on a mechanism, counted from the sender's first message. Long, because the
-/// sender may run on a busy machine.
-const AGREES: Duration = Duration::from_secs(60);
+use std::time::Instant;
+use thalweg_core::cadence::REACTION;
 
 impl Receiver {
     /// Waits for the first valid sender. Every other connecting process is reported to `refused` with
@@ -67,6 +64,6 @@ impl Receiver {
             silent.check()?;
             link.await_news(silent.left())?;
         }
-        Self::agreed(link, options, within(AGREES).deadline)
+        Self::agreed(link, options, within(REACTION).deadline)
     }
 }

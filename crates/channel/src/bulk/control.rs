@@ -7,7 +7,7 @@ use crate::layout::{SideWords, UNREAD};
 use crate::link::Link;
 use crate::shared::end::ChannelEnd;
 use crate::shared::line::LinkLine;
-use crate::shared::liveness::{EXIT_GRACE, Gone, RECHECK};
+use crate::shared::liveness::{EXIT_GRACE, Gone};
 use crate::shared::stop::WaitStop;
 use crate::shared::wait::WaitLimits;
 use crate::shared::wait::spin::is_alone_with;
@@ -18,7 +18,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
-use thalweg_core::Unfit;
+use thalweg_core::{Unfit, cadence::LIVENESS};
 
 /// Number of words in a note: its kind and five more.
 pub(crate) const NOTE: usize = 6;
@@ -236,7 +236,7 @@ impl BulkControl {
             ControlDoor::Shared { .. } => return self.limits.left_of(EXIT_GRACE),
             ControlDoor::Link { .. } => {}
         }
-        self.limits.left_of(RECHECK)
+        self.limits.left_of(LIVENESS)
     }
 
     /// Sends an optional message: it is dropped if the link has no room now.
@@ -292,7 +292,7 @@ impl BulkControl {
     /// While a child of the peer holds the mechanism's descriptors open, they do not show the peer's
     /// death.
     pub fn await_ready(&self, fd: BorrowedFd<'_>, events: PollFlags) -> Result<(), WaitStop> {
-        let limit = self.limits.left_of(RECHECK);
+        let limit = self.limits.left_of(LIVENESS);
         self.link().await_beside(fd, events, limit).map_err(of_link)
     }
 
@@ -376,7 +376,7 @@ impl BulkControl {
     /// death earlier than that.
     pub fn outlive(&self) {
         while !self.link().peer_has_ended() && !self.peer_has_hung_up() {
-            self.link().await_end(RECHECK);
+            self.link().await_end(LIVENESS);
         }
     }
 

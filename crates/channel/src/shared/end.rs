@@ -1,7 +1,7 @@
 //! An end of an open channel: its own memory, the peer's memory, the link, and waiting for the peer.
 
 use super::line::LinkLine;
-use super::liveness::{self, Gone, RECHECK};
+use super::liveness::{self, Gone};
 use super::memory::{SideMemory, Sides};
 use super::publisher::{Publisher, wake};
 use super::stop::WaitStop;
@@ -14,6 +14,7 @@ use rustix::fd::OwnedFd;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Weak};
 use std::time::Instant;
+use thalweg_core::cadence::LIVENESS;
 use thalweg_sys::{Errno, futex};
 
 /// Time limit for a wait.
@@ -283,7 +284,7 @@ impl ChannelEnd {
             let theirs = self.peer.words();
             let words = [(&theirs.wake.0, wake), (&theirs.alive.0.node.word, alive)];
             let begin = Instant::now();
-            let answer = futex::wait_any(words, Some(limits.left_of(RECHECK)));
+            let answer = futex::wait_any(words, Some(limits.left_of(LIVENESS)));
             let end = Instant::now();
             self.next_wait = self.habit.after_sleep(self.wait, begin, end, self.waits);
             match answer {

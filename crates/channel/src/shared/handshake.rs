@@ -3,7 +3,7 @@
 //! refusal carries a reason and ends the handshake. A ring requires the memory; a bulk transfer can
 //! continue without it.
 
-use super::liveness::{Gone, RECHECK};
+use super::liveness::Gone;
 use super::memory::{SideMemory, Sides};
 use super::stop::{WaitStop, unfit};
 use super::wait::WaitLimits;
@@ -12,7 +12,7 @@ use crate::layout::{Geometry, Hello, HelloKind, Introduction, Refusal, Role};
 use crate::link::Link;
 use rustix::fd::{AsFd, OwnedFd};
 use std::time::Instant;
-use thalweg_core::Unfit;
+use thalweg_core::{Unfit, cadence::LIVENESS};
 use thalweg_sys::Errno;
 
 /// A side of a handshake.
@@ -133,7 +133,7 @@ impl Party {
             // The peer may have sent a message before it died, so check once more.
             gone = (!self.link.peer_is_alive()).then_some(Gone::Died);
             if gone.is_none() {
-                self.link.await_news(Some(self.limits.left_of(RECHECK)))?;
+                self.link.await_news(Some(self.limits.left_of(LIVENESS)))?;
             }
         }
     }

@@ -9,12 +9,9 @@ use std::time::Duration;
 /// keep a dead process around for long. This time does not delay the detection of the death.
 pub(crate) const EXIT_GRACE: Duration = Duration::from_millis(5);
 
-/// Interval after which a waiting side also asks the kernel if the peer lives. For an honest peer this limit is not
-/// needed, because the kernel marks its word. It detects a peer that lies, or whose robust list the kernel could not
-/// read because it was out of memory.
-pub(crate) const RECHECK: Duration = Duration::from_secs(1);
-
-/// Number of checks after which a spinning side asks the kernel; see [`RECHECK`].
+/// Number of checks after which a spinning side also asks the kernel if the peer lives. A sleeping side asks after
+/// [`LIVENESS`](thalweg_core::cadence::LIVENESS). For an honest peer this is not needed, because the kernel marks its
+/// word. It detects a peer that lies, or whose robust list the kernel could not read because it was out of memory.
 pub(crate) const LOOKS_BEFORE_RECHECK: u32 = 1 << 16;
 
 /// The end of the peer: its process died, or it closed its end.

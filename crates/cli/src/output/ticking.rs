@@ -3,6 +3,7 @@
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::{thread, time::Duration};
 
+/// Interval at which a bar is redrawn: often enough for a spinner, rare enough for a slow terminal.
 const PACE: Duration = Duration::from_millis(250);
 
 /// Creates a style from a template.

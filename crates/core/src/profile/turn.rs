@@ -3,15 +3,12 @@
 
 use super::{Profile, ProfileError, file::unusable};
 use crate::{
-    cadence::{Deadline, RETRY_PAUSE},
+    cadence::{Deadline, HANG, RETRY_PAUSE},
     trusted_file::{lock_file, make_directory},
 };
 use rustix::fs::{FlockOperation, flock};
-use std::{ffi::OsString, os::fd::OwnedFd, path::Path, thread, time::Duration};
+use std::{ffi::OsString, os::fd::OwnedFd, path::Path, thread};
 use thalweg_sys::Errno;
-
-/// Time after which the holder of the lock is assumed to hang.
-const HANG: Duration = Duration::from_secs(10);
 
 /// The lock on a profile. It is released when the value is dropped or the process ends.
 #[derive(Debug)]

@@ -5,7 +5,7 @@ use std::{
     thread,
     time::{Duration, Instant},
 };
-use thalweg_core::Cancelled;
+use thalweg_core::{Cancelled, cadence::CANCEL_CHECK};
 
 use super::{
     conditions::conditions_of,
@@ -127,7 +127,7 @@ impl StudyRun<'_, '_> {
             (self.stage.stop)()?;
             self.report(number, None, 0, &[]);
             let rest = self.settings.pause.saturating_sub(ended.elapsed());
-            thread::sleep(rest.min(Duration::from_millis(200)));
+            thread::sleep(rest.min(CANCEL_CHECK));
         }
         Ok(())
     }

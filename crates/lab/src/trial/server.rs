@@ -16,7 +16,8 @@ use thalweg_measure::{
     schedule::SampleFailure,
 };
 
-/// Interval between checks whether the server is ready.
+/// Interval between checks whether the server is ready. Each check may start a process, so it is longer than
+/// [`RETRY_PAUSE`](thalweg_core::cadence::RETRY_PAUSE).
 const PAUSE: Duration = Duration::from_millis(20);
 /// Timeout of a connection attempt. A local server accepts at once or not at all.
 const CONNECT: Duration = Duration::from_secs(1);

@@ -9,8 +9,8 @@ use std::{
     io::{Read, Seek},
     path::Path,
     process::{Command, Stdio},
-    time::Duration,
 };
+use thalweg_core::cadence::HANG;
 use thalweg_sys::host::{Cache, caches};
 
 use super::arms::{SettingKind, TrialSetting};
@@ -19,8 +19,6 @@ use thalweg_measure::{arms::command::wait, schedule::SampleFailure};
 pub(crate) const MOVSB: &str = "glibc.cpu.x86_rep_movsb_threshold";
 pub(crate) const STREAM: &str = "glibc.cpu.x86_non_temporal_threshold";
 
-/// Timeout; a loader normally answers at once.
-const LONGEST: Duration = Duration::from_secs(10);
 /// Longer output is not a list of tunables.
 const MOST_LISTED: u64 = 1 << 20;
 
@@ -77,7 +75,7 @@ pub(crate) fn listed(loader: &Path) -> Result<Vec<Tunable>, String> {
     let mut command = Command::new(loader);
     command.arg("--list-tunables").stdin(Stdio::null()).stderr(Stdio::null());
     let child = command.stdout(memory.try_clone().map_err(failed)?).spawn().map_err(failed)?;
-    if let Err(SampleFailure::Unfit(unfit)) = wait(child, Some(LONGEST), &|| Ok(())) {
+    if let Err(SampleFailure::Unfit(unfit)) = wait(child, Some(HANG), &|| Ok(())) {
         return Err(format!("{name}: {}", unfit.reason));
     }
     let mut text = Vec::new();

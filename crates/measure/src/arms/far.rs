@@ -5,16 +5,13 @@ use std::{
     path::Path,
     time::{Duration, Instant},
 };
-use thalweg_core::Unfit;
+use thalweg_core::{Unfit, cadence::REACTION};
 use thalweg_sys::usage::Usage;
 
 use crate::{
     line::spent,
     process::{self, HeardLine, Process, ProcessManner},
 };
-
-/// Timeout for any reaction of a helper process.
-pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A helper process; dropping it ends the process.
 pub struct Far {
@@ -37,12 +34,12 @@ impl Far {
 
     /// Reads the next line. A line `no REASON` becomes an error.
     pub fn hear(&mut self) -> Result<String, Unfit> {
-        match self.process.hear(Instant::now() + PATIENCE) {
+        match self.process.hear(Instant::now() + REACTION) {
             Ok(HeardLine::Line(line)) => match line.strip_prefix("no ") {
                 Some(reason) => Err(Unfit::because(format!("the receiver: {reason}"))),
                 None => Ok(line),
             },
-            Ok(HeardLine::Silence) => Err(self.odd(&format!("nothing for {PATIENCE:?}"))),
+            Ok(HeardLine::Silence) => Err(self.odd(&format!("nothing for {REACTION:?}"))),
             Ok(HeardLine::End) => Err(self.gone()),
             Err(reason) => Err(self.odd(&format!("something unreadable: {reason}"))),
         }

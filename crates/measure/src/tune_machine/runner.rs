@@ -8,9 +8,8 @@ use std::{
         atomic::{AtomicBool, Ordering},
     },
     thread,
-    time::Duration,
 };
-use thalweg_core::{Cancelled, profile::Load};
+use thalweg_core::{Cancelled, cadence::HANG, profile::Load};
 use thalweg_sys::signal;
 
 use super::{
@@ -58,9 +57,6 @@ pub struct Spawned {
     pub assumes_idle: bool,
 }
 
-/// Time for a cancelled session to remove its files and exit. Other processes get less, but removing large files is
-/// slow.
-const GRACE: Duration = Duration::from_secs(10);
 /// Allowed overrun factor: a session always takes the minimum number of rounds.
 const OVERRUN: u32 = 20;
 
@@ -91,8 +87,9 @@ impl Spawned {
         };
         let processors = Processors::of_this_thread()?;
         let mut load = Running::start(load, &self.program, Path::new(""), &processors)?;
-        let silence = job.budget.saturating_mul(OVERRUN).saturating_add(GRACE);
-        let patience = SessionPatience { silence, grace: GRACE };
+        let silence = job.budget.saturating_mul(OVERRUN).saturating_add(HANG);
+        // Other processes get less than this to exit, but a cancelled session removes large files first.
+        let patience = SessionPatience { silence, grace: HANG };
         let command = process::helper(&self.program, "survey");
         run(command, job, patience, stop, &mut |line: SurveyLine| {
             let over = matches!(line, SurveyLine::Done | SurveyLine::Failed(_));

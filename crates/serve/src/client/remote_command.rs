@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use thalweg_core::cadence::{Deadline, RETRY_PAUSE};
+use thalweg_core::cadence::{Deadline, GRACE, RETRY_PAUSE};
 use thalweg_sys::Errno;
 
 use super::{FetchError, deadline::CancelCheck};
@@ -38,8 +38,6 @@ pub struct RemoteChild {
 
 /// Longest line of standard error, in bytes. A longer one is split.
 const LONGEST_LINE: u64 = 64 << 10;
-/// Time that a command has to end after its connection is closed.
-const PARTING: Duration = Duration::from_secs(2);
 /// Time that the last lines of a command have to arrive after its end. Another process may keep standard error open, such
 /// as the master of ssh's ControlPersist.
 const LAST_LINES: Duration = Duration::from_millis(200);
@@ -111,7 +109,7 @@ impl RemoteChild {
 
     /// Waits for the end of a command that closed its connection. Returns its exit code, and the reason in words.
     pub fn reason(&mut self, check: &CancelCheck<'_>) -> (Option<i32>, String) {
-        let deadline = Deadline::after(PARTING);
+        let deadline = Deadline::after(GRACE);
         let is_over = || if deadline.passed() { Err(thalweg_core::Cancelled) } else { check() };
         let ended = self.wait(&is_over);
         let last = self.last.lock().unwrap_or_else(PoisonError::into_inner).clone();

@@ -8,7 +8,7 @@ use std::{
 };
 
 use rustix::event::epoll::EventFlags;
-use thalweg_core::rate_limit::RateLimit;
+use thalweg_core::{cadence::GRACE, rate_limit::RateLimit};
 use thalweg_sys::Errno;
 
 use super::{
@@ -52,8 +52,6 @@ pub struct ServeConnection {
 const TURN: usize = 16;
 /// Maximum number of bytes that one step sends, so that one connection does not delay the others.
 const STEP: u64 = 1 << 20;
-/// Time that a client has to read the last answer. Fixed, unlike [`Timeouts`]: all bytes are already in the kernel.
-const PARTING: Duration = Duration::from_secs(2);
 /// Maximum time that a client may request to wait for a hash.
 const LONGEST_WAIT: Duration = Duration::from_secs(3600);
 /// Number of attempts to answer with a file that changes repeatedly. Each one reads the file, so there are fewer than
@@ -135,7 +133,8 @@ impl ServeConnection {
             }
             ConnectionPhase::Waiting => false,
             ConnectionPhase::Answering(_) => waited >= timeouts.stalled,
-            ConnectionPhase::Parting => waited >= PARTING,
+            // Fixed, unlike the other limits: all bytes are already in the kernel.
+            ConnectionPhase::Parting => waited >= GRACE,
         };
         if is_late {
             self.abandon(tools, "timeout: the client read nothing");

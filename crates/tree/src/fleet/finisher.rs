@@ -12,9 +12,12 @@ use std::{
         atomic::{AtomicU64, Ordering},
     },
     thread,
-    time::{Duration, Instant},
+    time::Instant,
 };
-use thalweg_core::{Cancelled, cadence::CANCEL_CHECK};
+use thalweg_core::{
+    Cancelled,
+    cadence::{CANCEL_CHECK, Deadline, HANG, LIVENESS},
+};
 use thalweg_sys::{Errno, io};
 
 use super::{
@@ -23,11 +26,6 @@ use super::{
 };
 use crate::{Error, Event, Events, Progress};
 
-/// Interval at which the finisher writes its sign of life.
-const PULSE: Duration = Duration::from_secs(1);
-/// Time without a sign of life after which the finisher counts as dead. It is measured by the clock of the waiting
-/// worker, so clocks need not be synchronized.
-const PATIENCE: Duration = Duration::from_secs(10);
 /// Upper bound of the size of its file.
 const MOST: usize = 512;
 const FINISH: &str = "finish";
@@ -65,7 +63,8 @@ impl<'f> Finisher<'f> {
             return Ok(Some(finisher));
         }
         place.take_away(&own)?;
-        let began = Instant::now();
+        // Measured by the clock of the waiting worker, so clocks need not be synchronized.
+        let deadline = Deadline::after(HANG);
         let mut seen = None;
         while events.go_on().is_ok() {
             // The file is opened each time, because only an open makes a network file system ask the server again.
@@ -85,7 +84,7 @@ impl<'f> Finisher<'f> {
             if *first != text {
                 return Ok(None);
             }
-            if began.elapsed() >= PATIENCE {
+            if deadline.passed() {
                 return Ok(Some(alive(theirs)));
             }
             drop(theirs);
@@ -133,7 +132,7 @@ impl Events for Finisher<'_> {
     fn go_on(&self) -> Result<(), Cancelled> {
         {
             let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-            if last.elapsed() >= PULSE {
+            if last.elapsed() >= LIVENESS {
                 *last = Instant::now();
                 self.beat();
             }

@@ -10,7 +10,7 @@ use std::{
     thread,
     time::{Duration, Instant},
 };
-use thalweg_core::cadence::RETRY_PAUSE;
+use thalweg_core::cadence::{Deadline, RETRY_PAUSE};
 use thalweg_sys::{Errno, io, usage, usage::Usage};
 
 use super::{
@@ -297,12 +297,12 @@ impl Assignment<'_> {
     /// Reads the journals until all tasks are done. The worker that removed the `epoch` file has seen all tasks
     /// recorded. If a file system caches attributes, this worker may see that later.
     fn see_all_done(&self, plan: &FleetPlan, journals: &mut Journals) -> Result<(), Errno> {
-        let (began, place) = (Instant::now(), self.place);
+        let (deadline, place) = (Deadline::after(BELIEVED), self.place);
         let mut pauses = Pauses::new();
         loop {
             journals.refresh(place.fd.as_fd(), &plan.index)?;
             let is_over = !place.has(EPOCH) && place.has(PLAN);
-            let waits = is_over && self.member.duty == Duty::All && began.elapsed() < BELIEVED;
+            let waits = is_over && self.member.duty == Duty::All && !deadline.passed();
             if journals.are_all_done(&plan.index) || !waits || self.events.go_on().is_err() {
                 return Ok(());
             }
@@ -313,8 +313,8 @@ impl Assignment<'_> {
     /// Gives the other workers some time to stop. The files that they write are complete, but they change the times
     /// of their directories. After that time, the remaining workers are ignored, because they may hang.
     fn wait_for_others(&self, plan: &FleetPlan, journals: &mut Journals) {
-        let (began, folder) = (Instant::now(), self.place.fd.as_fd());
-        while began.elapsed() < PATIENCE && self.events.go_on().is_ok() {
+        let (deadline, folder) = (Deadline::after(PATIENCE), self.place.fd.as_fd());
+        while !deadline.passed() && self.events.go_on().is_ok() {
             // If the journals cannot be read now, only the workers known so far are considered.
             let _ = journals.refresh(folder, &plan.index);
             if journals.at_work(folder, &self.name) == 0 {

@@ -5,7 +5,7 @@ mod printed;
 
 use serde::Serialize;
 use std::time::Duration;
-use thalweg_core::{Prefer, bands::Band, profile::Load};
+use thalweg_core::{Prefer, bands::Band, cadence::REACTION, profile::Load};
 use thalweg_lab::trial::{
     self, KernelBands, Server, ServerReady, TrialError, TrialJob, TrialResult, Tunables,
     tunables_given,
@@ -27,9 +27,6 @@ use crate::{
     },
     profile::SavedProfile,
 };
-
-/// Longest time until a server is ready: as long as one run, but at most this.
-const READY_WITHIN: Duration = Duration::from_secs(60);
 
 impl Subcommand for TrialArgs {
     fn run(&self, color: bool) -> Result<Exit, CommandFailure> {
@@ -106,7 +103,8 @@ fn server(args: &TrialArgs) -> Result<Option<Server>, CommandFailure> {
             return Err(CommandFailure::new(Exit::Usage, "--server needs --ready or --port"));
         }
     };
-    let within = READY_WITHIN.min(Duration::from_secs(args.timeout));
+    // A run that may take less than this limits the start too.
+    let within = REACTION.min(Duration::from_secs(args.timeout));
     Ok(Some(Server { command, ready, within }))
 }
 

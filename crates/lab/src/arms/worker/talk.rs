@@ -4,10 +4,10 @@ use std::{
     process::Command,
     time::{Duration, Instant},
 };
-use thalweg_core::Unfit;
+use thalweg_core::{Unfit, cadence::GRACE};
 
 use super::reply::shown;
-use thalweg_measure::process::{GRACE, HeardLine, Process, ProcessManner};
+use thalweg_measure::process::{HeardLine, Process, ProcessManner};
 
 /// Maximum length of a line; lines of the protocol are far shorter.
 const LONGEST_LINE: usize = 64 << 10;

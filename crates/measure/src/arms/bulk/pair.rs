@@ -10,7 +10,7 @@ use thalweg_channel::{
     Address, Listener,
     bulk::{Options, Sender},
 };
-use thalweg_core::Unfit;
+use thalweg_core::{Unfit, cadence::REACTION};
 use thalweg_sys::map::Map;
 
 use super::{
@@ -18,10 +18,7 @@ use super::{
     landing::{Residency, ordinary},
 };
 use crate::{
-    arms::{
-        content::ByteContent,
-        far::{Far, PATIENCE},
-    },
+    arms::{content::ByteContent, far::Far},
     scratch::room_for,
 };
 
@@ -85,7 +82,7 @@ impl ProcessPair {
         self.far.say(&format!("join {} {}", residency.name(), u8::from(reads)))?;
         self.far.hear_only("called")?;
         let unfit = |error: thalweg_channel::Error| Unfit::because(error.to_string());
-        let link = self.listener.accept_until(Some(Instant::now() + PATIENCE)).map_err(unfit)?;
+        let link = self.listener.accept_until(Some(Instant::now() + REACTION)).map_err(unfit)?;
         if link.peer().pid != self.far.id() {
             return Err(Unfit::because("another process connected instead of the helper"));
         }

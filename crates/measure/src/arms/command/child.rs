@@ -6,13 +6,14 @@ use std::{
     time::{Duration, Instant},
 };
 use thalweg_core::Cancelled;
+use thalweg_core::cadence::GRACE;
 use thalweg_sys::{
     Errno,
     process::{self, Ended},
 };
 
 use super::started;
-use crate::{process::GRACE, schedule::SampleFailure};
+use crate::schedule::SampleFailure;
 
 /// Waits for a child to exit. A child that exceeds the limit, or runs when the caller asks to stop, is ended.
 pub fn wait(

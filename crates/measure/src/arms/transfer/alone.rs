@@ -3,10 +3,11 @@
 use std::{os::fd::AsFd, time::Duration};
 use thalweg_core::{
     End, Mechanism, Mover, Transfer, Tuning, Unfit,
+    cadence::REACTION,
     exact::{Exactly, Inexact, run_exact},
 };
 
-use crate::{StopCheck, arms::far::PATIENCE, schedule::SampleFailure};
+use crate::{StopCheck, schedule::SampleFailure};
 
 /// Returns an open file as an end, from its first byte if it is seekable.
 pub fn end_of(file: &impl AsFd) -> Result<End<'_>, Unfit> {
@@ -16,7 +17,7 @@ pub fn end_of(file: &impl AsFd) -> Result<End<'_>, Unfit> {
 
 /// Moves `total` bytes with an opened mechanism, requesting all of them.
 pub fn move_exactly(mover: &mut dyn Mover, total: u64) -> Result<(), Unfit> {
-    let mut how = Exactly { paced: false, patience: PATIENCE, watch: &mut () };
+    let mut how = Exactly { paced: false, patience: REACTION, watch: &mut () };
     Ok(run_exact(mover, total, &mut how)?)
 }
 
