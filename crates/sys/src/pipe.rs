@@ -56,11 +56,6 @@ pub fn size(fd: impl AsFd) -> Result<usize, Errno> {
     rustix::pipe::fcntl_getpipe_size(fd)
 }
 
-/// `FIONREAD` (pipe(7)): returns the number of unread bytes in the pipe or socket.
-pub fn bytes_waiting(fd: impl AsFd) -> Result<u64, Errno> {
-    rustix::io::ioctl_fionread(fd)
-}
-
 /// Determines whether a call may wait for the pipe. The other descriptor is not affected: the call waits for that
 /// unless it was opened with O_NONBLOCK.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,20 +92,6 @@ pub fn splice(
     counted(Call::Splice, len, |len| {
         let (from, to) = (source_at.as_mut(), sink_at.as_mut());
         rustix::pipe::splice(source, from, sink, to, len, mode.flags())
-    })
-}
-
-/// Like [`splice`] from a pipe to a socket, with SPLICE_F_MORE: more bytes follow at once, so the socket need not send
-/// a short packet.
-pub fn splice_more(
-    pipe: impl AsFd,
-    socket: impl AsFd,
-    len: usize,
-    mode: SpliceMode,
-) -> Result<usize, Errno> {
-    counted(Call::Splice, len, |len| {
-        let flags = mode.flags() | SpliceFlags::MORE;
-        rustix::pipe::splice(pipe, None, socket, None, len, flags)
     })
 }
 
@@ -200,23 +181,12 @@ mod tests {
         assert_eq!(splice(&pipe.reader, None, &sink, None, 1, mode), Err(Errno::AGAIN));
         assert_eq!(splice(&source, Some(3), &pipe.writer, None, 4, mode), Ok(4));
         assert_eq!(source.stream_position().unwrap(), 10);
-        assert_eq!(bytes_waiting(&pipe.reader), Ok(4));
+        assert_eq!(rustix::io::ioctl_fionread(&pipe.reader), Ok(4));
         assert_eq!(splice(&pipe.reader, None, &sink, Some(2), 9, mode), Ok(4));
         let mut bytes = [9; 8];
         assert_eq!(crate::io::pread(&sink, &mut bytes, 0), Ok(6));
         assert_eq!(&bytes[..6], b"\0\x003456");
         assert_eq!(splice(&source, Some(10), &pipe.writer, None, 4, SpliceMode::Block), Ok(0));
-    }
-
-    #[test]
-    fn splice_more_reaches_a_socket() {
-        let pipe = Pipe::new(0).unwrap();
-        let (near, far) = std::os::unix::net::UnixStream::pair().unwrap();
-        write(&pipe.writer, b"packet").unwrap();
-        assert_eq!(splice_more(&pipe.reader, &near, 6, SpliceMode::Block), Ok(6));
-        let mut bytes = [0; 6];
-        assert_eq!(read(&far, &mut bytes), Ok(6));
-        assert_eq!(&bytes, b"packet");
     }
 
     #[test]

@@ -113,7 +113,7 @@ fn dropping_a_ring_with_a_read_that_never_ends_returns() {
     drop(ring);
     assert_eq!(sink.metadata().unwrap().len(), 0, "what was not submitted is not written");
     write(&writer, b"late").unwrap();
-    assert_eq!(crate::pipe::bytes_waiting(&reader), Ok(4));
+    assert_eq!(rustix::io::ioctl_fionread(&reader), Ok(4));
 }
 
 #[test]
