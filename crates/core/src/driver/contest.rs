@@ -9,10 +9,10 @@ use std::time::Duration;
 
 use super::cost::StepCost;
 use crate::{
-    MECHANISMS, Prefer, Tuning,
+    MECHANISMS, Prefer,
     mechanisms::LAST_RESORT,
     plan::Turns,
-    profile::{Cell, Evidence, LEAST_NOISE, Load, Ratio, SinkState},
+    profile::{Cell, Evidence, LEAST_NOISE, Ratio},
     select::{Candidate, Prior, rank},
 };
 
@@ -395,20 +395,7 @@ impl<'c> ComparedCosts<'c> {
 /// Converts ratios to the evidence that the rule of choice expects.
 fn as_evidence(wall: f64, cpu: f64) -> Evidence {
     let exactly = |ratio| Ratio { ratio, lo: ratio, hi: ratio };
-    Evidence {
-        tuning: Tuning::default(),
-        wall: exactly(wall),
-        cpu: exactly(cpu),
-        noise: LEAST_NOISE,
-        ns_per_byte: 0.0,
-        memory: None,
-        at: String::new(),
-        sessions: 1,
-        rounds: ROUNDS as u32,
-        load: Load::Idle,
-        sink_state: SinkState::Fresh,
-        by_reader: Vec::new(),
-    }
+    Evidence::of_this_run(exactly(wall), exactly(cpu), ROUNDS as u32)
 }
 
 /// Returns `true` if this contender cost far more in the first round than the best with a piece of the same kind.

@@ -49,6 +49,24 @@ pub struct MatchingCells<'p> {
 const LEAST_MEMORY: u64 = 4096;
 
 impl Evidence {
+    /// Returns the evidence of a comparison during this run, which no profile contains. `rounds`: the number of rounds.
+    pub fn of_this_run(wall: Ratio, cpu: Ratio, rounds: u32) -> Self {
+        Self {
+            tuning: Tuning::default(),
+            wall,
+            cpu,
+            noise: LEAST_NOISE,
+            ns_per_byte: 0.0,
+            memory: None,
+            at: String::new(),
+            sessions: 1,
+            rounds,
+            load: Load::Idle,
+            sink_state: SinkState::Fresh,
+            by_reader: Vec::new(),
+        }
+    }
+
     /// Returns the cost that counts for `prefer`. It has a meaning only in relation to other scores.
     pub fn score(&self, prefer: Prefer) -> f64 {
         match prefer {

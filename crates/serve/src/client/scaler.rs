@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use thalweg_core::{
-    Prefer, Tuning,
-    profile::{Evidence, LEAST_NOISE, Load, Ratio, SinkState},
+    Prefer,
+    profile::{Evidence, Ratio},
     select::{Candidate, Judgement, Prior, rank},
 };
 
@@ -119,20 +119,7 @@ impl TickRate {
         let cost = |rate: f64| reference.mean.max(1.0) / rate.max(1.0);
         let (lo, hi) = (cost(self.mean + 2.0 * self.error), cost(self.mean - 2.0 * self.error));
         let wall = Ratio { ratio: cost(self.mean), lo, hi };
-        Evidence {
-            tuning: Tuning::default(),
-            wall,
-            cpu: wall,
-            noise: LEAST_NOISE,
-            ns_per_byte: 0.0,
-            memory: None,
-            at: String::new(),
-            sessions: 1,
-            rounds: COMPARED as u32,
-            load: Load::Idle,
-            sink_state: SinkState::Fresh,
-            by_reader: Vec::new(),
-        }
+        Evidence::of_this_run(wall, wall, COMPARED as u32)
     }
 }
 

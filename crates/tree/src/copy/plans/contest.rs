@@ -16,9 +16,9 @@ use std::{
     time::Duration,
 };
 use thalweg_core::{
-    Blocks, End, EndFacts, Facts, Kind, Plan, Prefer, Tuning,
+    Blocks, End, EndFacts, Facts, Kind, Plan, Prefer,
     mechanisms::{LAST_RESORT, by_name, cloner},
-    profile::{Evidence, LEAST_NOISE, Load, Ratio, SinkState},
+    profile::{Evidence, Ratio},
     select::{Candidate, Prior},
 };
 use thalweg_sys::host::filesystem;
@@ -315,19 +315,9 @@ fn decide(rival: &'static str, ratio: f64) -> Plan {
 }
 
 fn candidate(name: &'static str, ratio: Option<f64>) -> Candidate {
-    let evidence = ratio.map(|ratio| Evidence {
-        tuning: Tuning::default(),
-        wall: Ratio { ratio, lo: ratio, hi: ratio },
-        cpu: Ratio::ONE,
-        noise: LEAST_NOISE,
-        ns_per_byte: 0.0,
-        memory: None,
-        at: String::new(),
-        sessions: 1,
-        rounds: SAMPLES,
-        load: Load::Idle,
-        sink_state: SinkState::Fresh,
-        by_reader: Vec::new(),
+    let evidence = ratio.map(|ratio| {
+        let wall = Ratio { ratio, lo: ratio, hi: ratio };
+        Evidence::of_this_run(wall, Ratio::ONE, SAMPLES)
     });
     Candidate { name, fits: Ok(()), prior: Prior::NONE, evidence }
 }
