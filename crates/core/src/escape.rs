@@ -1,7 +1,9 @@
-//! Escapes names and foreign text for output to a terminal. Characters that would control the terminal or imitate a
-//! line of ours are escaped; all others are unchanged. The output is for people, not for a shell.
+//! Escapes names and foreign text for output to a terminal, a page or a table. For a terminal, characters that would
+//! control it or imitate a line of ours are escaped; all others are unchanged. The output is for people, not for a
+//! shell.
 
 use std::{
+    borrow::Cow,
     ffi::OsStr,
     fmt::{self, Write},
     os::unix::ffi::OsStrExt,
@@ -43,6 +45,31 @@ impl fmt::Display for Escaped<'_> {
     }
 }
 
+/// Escapes text for HTML and SVG, between tags and inside quotes.
+pub fn html(text: &str) -> String {
+    let mut safe = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '&' => safe.push_str("&amp;"),
+            '<' => safe.push_str("&lt;"),
+            '>' => safe.push_str("&gt;"),
+            '"' => safe.push_str("&quot;"),
+            '\'' => safe.push_str("&#39;"),
+            c => safe.push(c),
+        }
+    }
+    safe
+}
+
+/// Quotes a field of comma-separated values if RFC 4180 requires it.
+pub fn csv(text: &str) -> Cow<'_, str> {
+    if text.contains([',', '"', '\n', '\r']) {
+        format!("\"{}\"", text.replace('"', "\"\"")).into()
+    } else {
+        text.into()
+    }
+}
+
 /// Returns `true` for control characters including C1, Unicode line breaks, and bidirectional controls, which can make
 /// a name read as another.
 fn steers(c: char) -> bool {
@@ -63,5 +90,12 @@ mod tests {
         assert_eq!(shown(hostile).to_string(), written);
         assert_eq!(shown(OsStr::from_bytes(b"x\xff\x9b1\xc3")).to_string(), "x\\xff\\x9b1\\xc3");
         assert_eq!(shown_lines("a\nb\x1b").to_string(), "a\nb\\u{1b}");
+    }
+
+    #[test]
+    fn markup_and_separators_stay_text() {
+        assert_eq!(html("<a href=\"x\">&'"), "&lt;a href=&quot;x&quot;&gt;&amp;&#39;");
+        assert_eq!(csv("plain text"), "plain text");
+        assert_eq!(csv("a,\"b\"\n"), "\"a,\"\"b\"\"\n\"");
     }
 }

@@ -1,7 +1,6 @@
 //! Output formats: tables, JSON, numbers with units.
 
 pub mod answer;
-pub mod csv;
 pub mod itemized;
 pub mod paint;
 pub mod pairs;

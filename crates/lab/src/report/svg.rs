@@ -1,6 +1,7 @@
 //! Small SVG drawings. All text is escaped, and all numbers are finite.
 
 use std::fmt::Write;
+use thalweg_core::escape::html;
 
 /// A drawing under construction; one unit is about one pixel.
 #[derive(Debug)]
@@ -55,7 +56,7 @@ impl Svg {
         let _ = writeln!(
             self.body,
             r#"<rect class="{}" x="{}" y="{}" width="{}" height="{}"/>"#,
-            escaped(class),
+            html(class),
             n(x),
             n(y),
             n(width),
@@ -65,7 +66,7 @@ impl Svg {
 
     /// Draws a path. `d` must come from the callers of this module, never from a result.
     pub fn path(&mut self, d: &str, class: &str) {
-        let _ = writeln!(self.body, r#"<path class="{}" d="{}"/>"#, escaped(class), escaped(d));
+        let _ = writeln!(self.body, r#"<path class="{}" d="{}"/>"#, html(class), html(d));
     }
 
     /// Draws a line through points.
@@ -97,22 +98,22 @@ impl Svg {
         let _ = writeln!(
             self.body,
             r#"<text class="{}" x="{}" y="{}" text-anchor="{anchor}">{}</text>"#,
-            escaped(class),
+            html(class),
             n(x),
             n(y),
-            escaped(text),
+            html(text),
         );
     }
 
     /// Returns the complete drawing. A screen reader reads the title and the description.
     pub fn finish(self, id: &str, title: &str, description: &str) -> String {
-        let (id, title) = (escaped(id), escaped(title));
+        let (id, title) = (html(id), html(title));
         format!(
             "<svg viewBox=\"0 0 {} {}\" role=\"img\" aria-label=\"{title}\" aria-describedby=\"{id}-d\">\n\
              <title>{title}</title>\n<desc id=\"{id}-d\">{}</desc>\n{}</svg>",
             n(self.width),
             n(self.height),
-            escaped(description),
+            html(description),
             self.body,
         )
     }
@@ -174,22 +175,6 @@ pub fn n(value: f64) -> String {
 
 fn finite(value: f64) -> f64 {
     if value.is_finite() { value.clamp(-1e6, 1e6) } else { 0.0 }
-}
-
-/// Escapes text for use between tags and inside double quotes.
-pub fn escaped(text: &str) -> String {
-    let mut safe = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c {
-            '&' => safe.push_str("&amp;"),
-            '<' => safe.push_str("&lt;"),
-            '>' => safe.push_str("&gt;"),
-            '"' => safe.push_str("&quot;"),
-            '\'' => safe.push_str("&#39;"),
-            c => safe.push(c),
-        }
-    }
-    safe
 }
 
 #[cfg(test)]

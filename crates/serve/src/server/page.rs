@@ -2,7 +2,7 @@
 
 use std::{ffi::OsStr, fmt::Write, path::Path};
 
-use thalweg_core::quantity;
+use thalweg_core::{escape::html, quantity};
 
 use super::entry::{ListingEntry, ListingKind};
 use crate::{http::condition::in_seconds, manifest::encoded};
@@ -29,7 +29,7 @@ pub fn top(root: &str, path: &Path) -> String {
     let mut page =
         String::from("<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">");
     let name = path.file_name().map_or(root.into(), OsStr::to_string_lossy);
-    let title = escaped(&name);
+    let title = html(&name);
     // Writing into a `String` never fails.
     let _ = writeln!(
         page,
@@ -52,7 +52,7 @@ pub fn row(entry: &ListingEntry) -> String {
     format!(
         "<tr><td><a href=\"{}\">{}{slash}</a><td>{size}<td>{}\n",
         entry.path,
-        escaped(&entry.name),
+        html(&entry.name),
         time(entry.mtime)
     )
 }
@@ -63,13 +63,13 @@ pub const BOTTOM: &str = "</tbody></table>\n<footer>This list as <a href=\"?json
 
 /// Returns the path from the root to this directory, with a link for each name.
 fn crumbs(root: &str, path: &Path) -> String {
-    let root = escaped(root.trim_end_matches('/'));
+    let root = html(root.trim_end_matches('/'));
     let mut line = format!("<a style=\"display:inline\" href=\"/\">{root}/</a>");
     let mut address = String::from("/");
     for name in path {
         address += &encoded(Path::new(name));
         address.push('/');
-        let name = escaped(&name.to_string_lossy());
+        let name = html(&name.to_string_lossy());
         let _ = write!(line, "<a style=\"display:inline\" href=\"{address}\">{name}/</a>");
     }
     line
@@ -85,22 +85,6 @@ fn time(seconds: i64) -> String {
         [_, day, month, year, hour, minute, ..] => format!("{day} {month} {year} {hour}:{minute}"),
         _ => String::new(),
     }
-}
-
-/// Escapes text for HTML.
-fn escaped(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c {
-            '&' => out.push_str("&amp;"),
-            '<' => out.push_str("&lt;"),
-            '>' => out.push_str("&gt;"),
-            '"' => out.push_str("&quot;"),
-            '\'' => out.push_str("&#39;"),
-            c => out.push(c),
-        }
-    }
-    out
 }
 
 #[cfg(test)]

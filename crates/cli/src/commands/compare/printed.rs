@@ -1,7 +1,7 @@
 //! Output of a comparison: text, Markdown for a pull request, and CSV with every run.
 
 use std::fmt::Write;
-use thalweg_core::shown;
+use thalweg_core::{escape::csv, shown};
 use thalweg_measure::{
     arms::command::{BetterDirection, MeasuredValue, RunMetric},
     compare::{CompareResult, CompareRow, ComparedFigure},
@@ -9,7 +9,6 @@ use thalweg_measure::{
 };
 
 use crate::output::{
-    csv::quoted,
     paint, quantity,
     ratio::{bar, interval, number, says_nothing},
 };
@@ -126,7 +125,7 @@ impl Printed<'_> {
                 .to_owned();
         for (round, entries) in self.found.log.rounds.iter().enumerate() {
             for entry in entries {
-                let (name, s) = (quoted(&self.found.rows[entry.arm].name), &entry.sample);
+                let (name, s) = (csv(&self.found.rows[entry.arm].name), &entry.sample);
                 let _ = writeln!(
                     text,
                     "{round},{name},{},{},{},{},{},{},{},{}",

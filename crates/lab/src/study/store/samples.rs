@@ -3,6 +3,7 @@
 use std::{borrow::Cow, collections::HashMap, fmt::Write, str::FromStr, time::Duration};
 
 use crate::study::result::{ArmResult, RoundSample, StudyResult};
+use thalweg_core::escape;
 use thalweg_measure::sample::{CallsKind, Pressure, Sample};
 
 /// The columns that all versions have.
@@ -24,7 +25,7 @@ pub fn csv(results: &[StudyResult]) -> String {
 fn rows(text: &mut String, study: &str, arm: &ArmResult) {
     let place = &arm.place;
     let (bytes, load) = (place.bytes, place.load.name());
-    let [name, cell, size] = [&arm.name, &place.cell, &place.size].map(|text| quoted(text));
+    let [name, cell, size] = [&arm.name, &place.cell, &place.size].map(|text| escape::csv(text));
     for session in &arm.sessions {
         let (number, operations) = (session.session, session.repeats);
         for RoundSample { round, sample: s } in &session.samples {
@@ -45,15 +46,6 @@ fn rows(text: &mut String, study: &str, arm: &ArmResult) {
             let _ = write!(text, "{kind},{far_user},{far_sys},{},", s.reported);
             let _ = writeln!(text, "{},{}", s.waited.as_secs_f64(), s.busy_ticks);
         }
-    }
-}
-
-/// Quotes a field according to RFC 4180.
-fn quoted(text: &str) -> Cow<'_, str> {
-    if text.contains([',', '"', '\n', '\r']) {
-        format!("\"{}\"", text.replace('"', "\"\"")).into()
-    } else {
-        text.into()
     }
 }
 
@@ -203,7 +195,7 @@ mod tests {
     #[test]
     fn a_name_with_commas_quotes_and_line_breaks_is_read_as_it_was_written() {
         for name in ["plain", "a, b", "\"", "say \"x\", twice", "two\nlines", ""] {
-            let text = format!("{},{}\nnext", quoted(name), quoted("é,"));
+            let text = format!("{},{}\nnext", escape::csv(name), escape::csv("é,"));
             let mut rest = text.as_str();
             assert_eq!(SampleLine::take(&mut rest).0, [name, "é,"]);
             assert_eq!(rest, "next");
