@@ -1,23 +1,24 @@
 //! Per-worker state of a copy, and how a worker reports its progress.
 
-use rustix::fs::Stat;
-use std::{ffi::CStr, path::Path, sync::LazyLock, time::Instant};
+use rustix::fs::{FileType, Stat};
+use std::{ffi::CStr, os::fd::AsFd, path::Path, sync::LazyLock, time::Instant};
 use thalweg_core::{Tuning, cadence::PROGRESS_FLUSH, mechanisms::LAST_RESORT};
 use thalweg_sys::buffer::Buffer;
 
 use crate::{
-    Event, Halt, Progress, Skip,
+    AttributeDifferences, ChangeAction, Event, Halt, Progress, Skip, SyncChange,
     copy::{
+        compared::of_stats,
         copy_entry::CopyEntry,
         dest::existing::Existing,
         plans::contest::MethodCache,
         report::WorkerTally,
         run::CopyRun,
-        shared::CopyShared,
+        shared::{CopyShared, ForeseenName},
         waiting::{Repeat, WaitingFile},
     },
     error::CopyFailure,
-    identity::Id,
+    identity::{Id, kind, size},
     names::os,
 };
 
@@ -213,5 +214,76 @@ impl<'r> CopyWorker<'r> {
         self.last_report = Instant::now();
         let progress = self.run.advance(std::mem::take(&mut self.unreported));
         self.run.events.progress(progress);
+    }
+
+    /// Counts and reports a new or replaced entry. `there`: the attributes of the entry that had its name.
+    pub fn note_copied(&mut self, entry: &CopyEntry<'_>, source: &Stat, there: Option<&Stat>) {
+        if self.run.options.sync.is_none() {
+            return;
+        }
+        // An entry of a staging directory is not visible yet.
+        let there = there.filter(|_| !entry.directory.is_staged);
+        let dir = entry.directory.open().ok().flatten();
+        let Some((there, dir)) = there.zip(dir) else {
+            let none = AttributeDifferences::default();
+            return self.note_change(entry, ChangeAction::Create, source, none);
+        };
+        let mut differs = of_stats(self.run, dir.as_fd(), source, there);
+        differs.content = !differs.any() || self.run.options.compares_bytes();
+        self.note_change(entry, ChangeAction::Replace, source, differs);
+    }
+
+    /// Counts and reports an entry that got other attributes, or none.
+    pub fn note_attributes(
+        &mut self,
+        entry: &CopyEntry<'_>,
+        source: &Stat,
+        differs: AttributeDifferences,
+    ) {
+        if self.run.options.sync.is_none() {
+            return;
+        }
+        if entry.directory.is_staged {
+            // An earlier run left it in a directory that is not visible yet.
+            let none = AttributeDifferences::default();
+            return self.note_change(entry, ChangeAction::Create, source, none);
+        }
+        if differs.any() {
+            self.note_change(entry, ChangeAction::Attributes, source, differs);
+        } else {
+            self.tally.sync.unchanged += 1;
+        }
+    }
+
+    /// Counts and reports a change of a sync.
+    pub fn note_change(
+        &mut self,
+        entry: &CopyEntry<'_>,
+        action: ChangeAction,
+        source: &Stat,
+        differs: AttributeDifferences,
+    ) {
+        if self.run.options.sync.is_none() {
+            return;
+        }
+        self.tally.sync.count(action);
+        if !self.run.options.verbose {
+            return;
+        }
+        let is_directory = kind(source) == FileType::Directory;
+        self.run.events.event(&Event::Sync(&SyncChange {
+            path: &entry.path_below(self.run.options),
+            action,
+            kind: kind(source),
+            is_linked: !is_directory && self.run.options.links_names(false, source.st_nlink),
+            size: size(source),
+            differs,
+        }));
+    }
+
+    /// In a dry run, returns the outcome for one of several names of a source. `there`: the existing file, if it is
+    /// equal to the source; `None` if this name will be a new file.
+    pub fn foresee_name(&self, source: &Stat, there: Option<&Stat>) -> ForeseenName {
+        self.shared.foresee(Id::of(source), there.map(Id::of))
     }
 }
