@@ -1,4 +1,4 @@
-//! Runs a setting with one kernel, and compares several kernels in a table.
+//! Runs a setting with one kernel.
 
 use std::time::{Duration, Instant};
 use thalweg_sys::usage::Usage;
@@ -15,6 +15,7 @@ pub struct BenchSetting {
     pub order: PacketOrder,
     pub mbufs: u32,
     pub cores: u8,
+    /// Packets of a run, which each request of the study decides.
     pub packets: u64,
 }
 
@@ -23,10 +24,7 @@ pub struct BenchSetting {
 pub struct BenchTime {
     pub wall: Duration,
     pub usage: Usage,
-    pub packets: u64,
     pub bytes: u64,
-    /// Ticks of the time-stamp counter. 0 if the architecture has none.
-    pub ticks: u64,
 }
 
 /// Two ports, each with a queue to and a queue from the switch, and the buffers of the switch.
@@ -59,8 +57,8 @@ impl Ports {
         let ways = [(&one[0], &other[1]), (&other[0], &one[1])];
         // The number of packets that each guest sends. The other guest receives as many.
         let sent = [setting.packets.div_ceil(2), setting.packets / 2];
-        let forward = (choice, forward_of(choice));
-        let (usage, ticks, began) = (Usage::now_process(), ticks(), Instant::now());
+        let forward = Forwarding { choice, batch: forward_of(choice) };
+        let (usage, began) = (Usage::now_process(), Instant::now());
         if setting.cores == 1 {
             alternate(&mut guests, &ways, pool, sent, forward);
         } else {
@@ -72,14 +70,21 @@ impl Ports {
             })
             .map_err(|error: std::io::Error| format!("no thread for the switch: {error}"))?;
         }
-        let (wall, ticks) = (began.elapsed(), self::ticks().wrapping_sub(ticks));
+        let wall = began.elapsed();
         let usage = Usage::now_process().since(&usage);
         let bytes = guests.iter().map(Guest::bytes).sum();
         for guest in guests {
             std::hint::black_box(guest.verdict()?);
         }
-        Ok(BenchTime { wall, usage, packets: setting.packets, bytes, ticks })
+        Ok(BenchTime { wall, usage, bytes })
     }
+}
+
+/// A kernel, and the function that forwards a batch with it.
+#[derive(Clone, Copy)]
+struct Forwarding {
+    choice: CopierChoice,
+    batch: Forward,
 }
 
 type QueuePairs<'q> = [(&'q PacketQueue, &'q PacketQueue); 2];
@@ -119,13 +124,13 @@ fn alternate(
     ways: &QueuePairs<'_>,
     pool: &mut BufferRing,
     sends: [u64; 2],
-    (choice, forward): (CopierChoice, Forward),
+    forward: Forwarding,
 ) {
     let mut due = Due::new(guests, sends);
     while !due.is_done() {
         due.step(guests);
         for (from, to) in ways {
-            forward(choice, from, to, pool);
+            (forward.batch)(forward.choice, from, to, pool);
         }
     }
 }
@@ -139,110 +144,15 @@ fn guests_alone(guests: &mut [Guest<'_>; 2], sends: [u64; 2]) {
     }
 }
 
-fn switch_alone(
-    ways: &QueuePairs<'_>,
-    pool: &mut BufferRing,
-    mut left: u64,
-    (choice, forward): (CopierChoice, Forward),
-) {
+fn switch_alone(ways: &QueuePairs<'_>, pool: &mut BufferRing, mut left: u64, forward: Forwarding) {
     while left > 0 {
-        let moved: u64 = ways.iter().map(|(from, to)| forward(choice, from, to, pool)).sum();
+        let moved: u64 =
+            ways.iter().map(|(from, to)| (forward.batch)(forward.choice, from, to, pool)).sum();
         left -= moved;
         if moved == 0 {
             std::hint::spin_loop();
         }
     }
-}
-
-#[cfg(target_arch = "x86_64")]
-fn ticks() -> u64 {
-    // SAFETY: every x86-64 CPU has the instruction. Under an operating system that disables it, the program ends with a signal.
-    unsafe { std::arch::x86_64::_rdtsc() }
-}
-
-#[cfg(not(target_arch = "x86_64"))]
-fn ticks() -> u64 {
-    0
-}
-
-/// Prints a table: every kernel in every round, in a new random order per round.
-pub fn table(names: &[String], setting: &BenchSetting, rounds: u32) -> Result<(), String> {
-    let named: Result<Vec<CopierChoice>, String> =
-        names.iter().map(|name| CopierChoice::named(name)).collect();
-    let mut choices = named?;
-    if choices.is_empty() {
-        choices = CopierChoice::all();
-    }
-    let mut ports = Ports::new(setting);
-    for choice in &choices {
-        // Warms everything up. Also checks the bytes, so that no kernel is measured that delivers wrong bytes.
-        let checked = ports.run(*choice, setting, true);
-        checked.map_err(|wrong| format!("{}: {wrong}", choice.name()))?;
-    }
-    let mut taken: Vec<Vec<BenchTime>> = vec![Vec::new(); choices.len()];
-    let mut order: Vec<usize> = (0..choices.len()).collect();
-    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
-    for _ in 0..rounds {
-        for n in (1..order.len()).rev() {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-            order.swap(n, (state >> 33) as usize % (n + 1));
-        }
-        for n in &order {
-            taken[*n].push(ports.run(choices[*n], setting, false)?);
-        }
-    }
-    print(&choices, &taken, setting);
-    Ok(())
-}
-
-fn print(choices: &[CopierChoice], taken: &[Vec<BenchTime>], setting: &BenchSetting) {
-    let BenchSetting { sizes, order, mbufs, cores, packets } = setting;
-    println!(
-        "{sizes:?} packets ({order:?}), {mbufs} mbufs, {cores} core(s), {packets} a sample; medians of {} rounds",
-        taken[0].len()
-    );
-    println!(
-        "{:<22} {:>8} {:>9} {:>9} {:>18}",
-        "kernel", "Mpps", "ns/packet", "TSC/packet", "times the first"
-    );
-    for (n, choice) in choices.iter().enumerate() {
-        let per = |of: &dyn Fn(&BenchTime) -> f64| {
-            median(taken[n].iter().map(|took| of(took) / took.packets as f64).collect())
-        };
-        let nanoseconds = per(&|took| took.wall.as_nanos() as f64);
-        let ratios: Vec<f64> = taken[n]
-            .iter()
-            .zip(&taken[0])
-            .map(|(own, first)| first.wall.as_secs_f64() / own.wall.as_secs_f64())
-            .collect();
-        let spread = |share| quantile(ratios.clone(), share);
-        println!(
-            "{:<22} {:>8.2} {nanoseconds:>9.1} {:>9.0} {:>6.2} [{:.2}, {:.2}]",
-            choice.name(),
-            1e3 / nanoseconds,
-            per(&|took| took.ticks as f64),
-            spread(0.5),
-            spread(0.25),
-            spread(0.75),
-        );
-    }
-    println!(
-        "times the first: packets per second, median and quartiles of the rounds; not the lab's intervals"
-    );
-}
-
-fn median(values: Vec<f64>) -> f64 {
-    quantile(values, 0.5)
-}
-
-fn quantile(mut values: Vec<f64>, share: f64) -> f64 {
-    values.sort_by(f64::total_cmp);
-    let place = share * values.len().saturating_sub(1) as f64;
-    let (below, above) = (place.floor() as usize, place.ceil() as usize);
-    f64::midpoint(
-        values.get(below).copied().unwrap_or(0.0),
-        values.get(above).copied().unwrap_or(0.0),
-    )
 }
 
 #[cfg(test)]
@@ -263,7 +173,6 @@ mod tests {
                 for _ in 0..2 {
                     let took = ports.run(choice, &setting, true);
                     let took = took.unwrap_or_else(|e| panic!("{} {sizes:?}: {e}", choice.name()));
-                    assert_eq!(took.packets, 3001);
                     assert!(took.bytes >= 60 * 3001);
                 }
             }

@@ -2,8 +2,8 @@
 //! DPDK and a network card, with copies in the corresponding places.
 //!
 //! Reading order: [`queue`] is the memory that a guest and the switch share. [`guest`] creates and checks packets. [`switch`]
-//! forwards them and makes the copies. [`copier`] lists the kernels. [`bench`](mod@bench) compares them, and [`worker`] serves a
-//! study.
+//! forwards them and makes the copies. [`copier`] lists the kernels. [`bench`](mod@bench) runs them, and [`worker`] serves study 004,
+//! which compares them.
 // A kernel must be compiled into the function that enables its instruction set.
 #![allow(clippy::inline_always)]
 
@@ -24,25 +24,21 @@ use std::{
     process::ExitCode,
 };
 
-use thalweg_kernels::cpu;
-use thalweg_sys::signal;
-
-use crate::bench::{BenchSetting, table};
+use crate::bench::BenchSetting;
 use crate::sizes::{PacketOrder, PacketSizes};
+use thalweg_kernels::cpu;
 
-/// Forwards packets between two ports and says how many a second, kernel by kernel.
+/// Forwards packets between two ports with one copy kernel, as a worker of study 004
 ///
-/// Examples:
-///   thalweg-packets
-///   thalweg-packets --sizes 64 --kernels libc,inline-avx2,rep-movsb
-///   thalweg-packets --sizes 1518 --mbufs 8192 --cores 2 --rounds 15
+/// It speaks the worker protocol (docs/reference/formats.md). One packet is one operation. `thalweg study 004` compares
+/// the kernels.
 #[derive(Debug, Parser)]
-#[command(version, verbatim_doc_comment)]
+#[command(version)]
 struct Arguments {
-    /// Kernels, the first being what the others are compared with [default: all this CPU runs]
-    #[arg(long, value_delimiter = ',')]
-    kernels: Vec<String>,
-    /// Bytes of a packet, 60 to 1518, or imix: 7 of 64, 4 of 594, 1 of 1518 [default: imix]
+    /// The copy kernel
+    #[arg(long, value_name = "KERNEL")]
+    kernels: String,
+    /// Bytes of a packet, 60 to 1518, or imix: 7 of 64, 4 of 594, 1 of 1518 [default: --bytes]
     #[arg(long)]
     sizes: Option<PacketSizes>,
     /// Order of the sizes of imix: iid draws, rotating repeats the same twelve
@@ -54,56 +50,36 @@ struct Arguments {
     /// 1: guests and switch take turns; 2: the switch has a thread of its own
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=2))]
     cores: u8,
-    /// Packets in a sample
-    #[arg(long, default_value_t = 200_000, value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
-    packets: u64,
-    /// Rounds; in each, every kernel takes one sample, in a new random order
-    #[arg(long, default_value_t = 11, value_parser = clap::value_parser!(u32).range(1..=1000))]
-    rounds: u32,
-    /// Serve a study: speak the worker protocol with the one kernel given. A packet is an operation,
-    /// so --packets and --rounds are the study's to say
-    #[arg(long, hide = true, conflicts_with_all = ["packets", "rounds"])]
+    /// Accepted, as this program is always a worker
+    #[arg(long)]
     worker: bool,
-    /// From the study: bytes of an operation, so of a packet unless --sizes says otherwise
-    #[arg(long, hide = true, requires = "worker")]
-    bytes: Option<String>,
-    /// From the study: a folder for files, of which there are none
-    #[arg(long, hide = true, requires = "worker")]
+    /// From the study: bytes of an operation, which is a packet unless --sizes differs
+    #[arg(long)]
+    bytes: String,
+    /// From the study: a directory for files, of which there are none
+    #[arg(long)]
     scratch: Option<PathBuf>,
 }
 
 impl Arguments {
-    fn setting(&self) -> Result<BenchSetting, String> {
-        let of_bytes =
-            |text: &String| text.parse::<PacketSizes>().map_err(|e| format!("bytes={text}: {e}"));
-        let sizes = match (self.sizes, &self.bytes) {
-            (Some(sizes), _) => sizes,
-            (None, Some(bytes)) => of_bytes(bytes)?,
-            (None, None) => PacketSizes::Imix,
-        };
-        let Self { order, mbufs, cores, packets, .. } = *self;
-        Ok(BenchSetting { sizes, order, mbufs, cores, packets })
-    }
-
     fn run(&self) -> Result<(), String> {
-        let setting = self.setting()?;
-        match (self.worker, &self.kernels[..]) {
-            (true, [kernel]) => worker::serve(kernel, &setting),
-            (true, _) => Err("--worker serves exactly one kernel".to_owned()),
-            (false, kernels) => table(kernels, &setting, self.rounds),
-        }
+        let text = &self.bytes;
+        let sizes = match self.sizes {
+            Some(sizes) => sizes,
+            None => text.parse().map_err(|e| format!("bytes={text}: {e}"))?,
+        };
+        let Self { order, mbufs, cores, .. } = *self;
+        worker::serve(&self.kernels, &BenchSetting { sizes, order, mbufs, cores, packets: 0 })
     }
 }
 
 /// A study passes `key=value`, both to this program and to its counterpart in C. Converts these words to options.
 fn as_options(words: impl Iterator<Item = OsString>) -> Vec<OsString> {
     let mut words: Vec<OsString> = words.collect();
-    if words.iter().any(|word| word == "--worker") {
-        for word in words.iter_mut().skip(1).filter(|word| is_setting(word)) {
-            let mut option = OsString::from("--");
-            option.push(&*word);
-            *word = option;
-        }
+    for word in words.iter_mut().skip(1).filter(|word| is_setting(word)) {
+        let mut option = OsString::from("--");
+        option.push(&*word);
+        *word = option;
     }
     words
 }
@@ -115,11 +91,6 @@ fn is_setting(word: &OsStr) -> bool {
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse_from(as_options(env::args_os()));
-    if !arguments.worker {
-        // Lets SIGPIPE end the program, as in other tools, if the reader of the table exits. The call cannot fail for an existing
-        // signal.
-        let _ = signal::reset_sigpipe();
-    }
     match cpu::hidden().and_then(|_| arguments.run()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(reason) => {
