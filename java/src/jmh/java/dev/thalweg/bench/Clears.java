@@ -17,7 +17,7 @@ import org.openjdk.jmh.annotations.Warmup;
 import dev.thalweg.SharedMemory;
 import dev.thalweg.internal.Libc;
 
-/** Sets shared memory to zero; {@link ArrayClears} is the published variant. */
+/** Sets shared memory to zero. Study 001 compares this with the published variant. */
 @State(Scope.Thread)
 @BenchmarkMode(Mode.AverageTime)
 @OutputTimeUnit(TimeUnit.NANOSECONDS)
