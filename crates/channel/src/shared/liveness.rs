@@ -11,7 +11,7 @@ pub(crate) const EXIT_GRACE: Duration = Duration::from_millis(5);
 
 /// Number of checks after which a spinning side also asks the kernel if the peer lives. A sleeping side asks after
 /// [`LIVENESS`](thalweg_core::cadence::LIVENESS). For an honest peer this is not needed, because the kernel marks its
-/// word. It detects a peer that lies, or whose robust list the kernel could not read because it was out of memory.
+/// word. It detects a peer that lies, or has a robust list that the kernel could not read, out of memory.
 pub(crate) const LOOKS_BEFORE_RECHECK: u32 = 1 << 16;
 
 /// The end of the peer: its process died, or it closed its end.
