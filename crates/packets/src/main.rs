@@ -53,10 +53,10 @@ struct Arguments {
     /// Accepted, as this program is always a worker
     #[arg(long)]
     worker: bool,
-    /// From the study: bytes of an operation, which is a packet unless --sizes differs
+    /// Bytes of an operation, set by the study: of a packet unless --sizes differs
     #[arg(long)]
     bytes: String,
-    /// From the study: a directory for files, of which there are none
+    /// Directory for files, set by the study; not used
     #[arg(long)]
     scratch: Option<PathBuf>,
 }
