@@ -3,6 +3,7 @@
 
 mod attributes;
 mod count;
+mod deletions;
 mod exclude;
 mod faults;
 mod filter_files;
