@@ -1,5 +1,6 @@
 #![allow(clippy::unwrap_used, clippy::unnecessary_wraps)]
 use super::*;
+use crate::shared::liveness::RECHECK;
 use proptest::prelude::*;
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
@@ -186,6 +187,42 @@ fn a_sleeper_wakes_for_a_message_for_room_and_for_a_goodbye() {
             assert_eq!(consumer.receive().err(), Some(Error::Closed { delivered: 100 }));
         });
     }
+}
+
+/// A sleeper whose wake-up is lost looks again after [`RECHECK`]: all bytes arrive, but late.
+#[test]
+fn no_wake_up_is_lost_in_a_hundred_sleeps_of_either_end() {
+    for is_producer_slow in [true, false] {
+        // A busy machine delays a thread now and then, but not in each of five attempts.
+        let late = (0..5).map(|_| late_messages(is_producer_slow)).take_while(|late| *late > 0);
+        let late: Vec<usize> = late.collect();
+        assert!(late.len() < 5, "the producer is slow: {is_producer_slow}; late: {late:?}");
+    }
+}
+
+/// Returns how many of 128 messages come so late that a wake-up was lost; at most 2.
+fn late_messages(is_producer_slow: bool) -> usize {
+    let options = Options { wait: Wait::Block, ..small(4096) };
+    let (mut producer, mut consumer) = pair(&options).unwrap();
+    let pause = |is_slow: bool| is_slow.then(|| std::thread::sleep(Duration::from_millis(1)));
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            for _ in 0..128 {
+                pause(is_producer_slow);
+                // The consumer ends early if it has seen enough.
+                let Ok(()) = producer.send(&[7; 3000]) else { break };
+            }
+        });
+        let is_late = |_: &i32| {
+            pause(!is_producer_slow);
+            let begun = Instant::now();
+            drop(consumer.receive().unwrap());
+            begun.elapsed() > RECHECK / 2
+        };
+        let late = (0..128).filter(is_late).take(2).count();
+        drop(consumer);
+        late
+    })
 }
 
 fn wait(fd: impl rustix::fd::AsFd) -> bool {
