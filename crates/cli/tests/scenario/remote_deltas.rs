@@ -115,6 +115,7 @@ fn many_changes_are_sent_to_another_machine() {
 fn blocks_are_found_where_they_moved_and_the_new_file_is_right() {
     over_each("blocks_are_found_where_they_moved", |scratch, machine| {
         let (source, dst) = (scratch.folder("source"), scratch.folder("dst"));
+        let counted_machine = machine.through(counting(scratch, &machine.rsh));
         let old = bytes::of(1, 24 << 20);
         let cases: [(&str, Vec<u8>); 5] = [
             ("inserted at the start", [b"new", &old[..]].concat()),
@@ -130,8 +131,12 @@ fn blocks_are_found_where_they_moved_and_the_new_file_is_right() {
             run(machine.copy(&["-a"]).arg(source.join("file")).arg(machine.at(&dst))).expect(0);
             assert!(fs::read(dst.join("file")).unwrap() == new, "push: {what}");
             fs::write(dst.join("file"), &old).unwrap();
-            run(machine.copy(&["-a"]).arg(machine.at(source.join(""))).arg(&dst)).expect(0);
+            let mut pull = counted_machine.copy(&["-a"]);
+            run(pull.arg(machine.at(source.join(""))).arg(&dst)).expect(0);
             assert!(fs::read(dst.join("file")).unwrap() == new, "pull: {what}");
+            // If a block was written to a wrong place, the whole file is sent after all.
+            let sent = counted(scratch);
+            assert!(sent < 1 << 20 || what == "nothing in common", "pull: {what}: {sent} bytes");
             let mode = fs::metadata(dst.join("file")).unwrap().permissions().mode();
             assert_eq!(mode & 0o7777, 0o640, "{what}");
             assert_eq!(names(&dst), ["file"], "{what}");

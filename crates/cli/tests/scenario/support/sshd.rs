@@ -37,6 +37,11 @@ impl OtherMachine {
         Self { rsh, host: "elsewhere", server: None }
     }
 
+    /// This machine, reached by another command.
+    pub fn through(&self, rsh: PathBuf) -> Self {
+        Self { rsh, host: self.host, server: None }
+    }
+
     /// An sshd of this test with keys of its own; a skip if it cannot run.
     pub fn by_sshd(test: &str, folder: &Path) -> Option<Self> {
         let (sshd, home) = (Path::new("/usr/sbin/sshd"), folder.display());
