@@ -49,7 +49,7 @@ pub fn run(args: &FetchArgs) -> Result<Exit, CommandFailure> {
     let over = OverStream { channels, from: &from, dst: &dst, into };
     let ended = fetch_over(args, &over);
     let status = ended.as_ref().map_or_else(|failure| failure.exit, |exit| *exit).code();
-    // If the connection is lost, the missing report tells the other side.
+    // If the connection is lost, the other side fails because it has no report.
     let _ =
         report_end(&FetchUrl::of_stream(&from), &files(args, &over)?, status, &interrupt::check);
     ended
