@@ -8,7 +8,8 @@ use thalweg_serve::client::{
     Connections, DigestList, Expected, FetchOptions, FetchUrl, TlsTrust, fetch, header,
     tree::{TreeDestination, TreeOptions, fetch_tree},
 };
-use thalweg_tree::Hash;
+use thalweg_serve::manifest::ListRequest;
+use thalweg_tree::{FileLimits, Hash};
 
 use crate::{
     scripted::{CERTIFICATE, Scripted},
@@ -104,6 +105,8 @@ fn tree(target: &FetchUrl, place: &Path, options: &FetchOptions) {
  hard_links: false,
         by_hash: options.verify,
         most_list: 1 << 20,
+        list: ListRequest::default(),
+        limits: FileLimits::default(),
     };
     let Ok(to) = TreeDestination::open(&path) else { return };
     let fetched = fetch_tree(&target.as_directory(), to, &options, &Watched);

@@ -18,8 +18,9 @@ use thalweg_serve::{
         Channels, FetchOptions, FetchUrl, PeerRoot, RemoteCommand, root_of,
         tree::{TreeDestination, TreeFetched, TreeOptions, TreeSync, fetch_tree},
     },
+    manifest::ListRequest,
 };
-use thalweg_tree::sync::DeleteOptions;
+use thalweg_tree::{FileLimits, sync::DeleteOptions};
 
 use crate::{
     scripted::PATIENCE,
@@ -37,6 +38,8 @@ const EXISTING: u8 = 32;
 const COMMAND: u8 = 64;
 const FORCE: u8 = 128;
 
+/// An existing file that a filter excludes.
+const PROTECTED: &str = "kept";
 /// The time of existing files. Seeds list files with this time, which are then unchanged.
 const LISTED_TIME: Duration = Duration::new(1, 2);
 /// Separates two answers.
@@ -79,6 +82,11 @@ pub fn run(bytes: &[u8]) {
         hard_links: is_set(OWNER),
         by_hash: is_set(BY_HASH),
         most_list: 1 << 20,
+        list: ListRequest {
+            exclude: vec![PROTECTED.into()],
+            filter_file: (is_set(BY_HASH) && is_set(OWNER)).then(|| ".f".into()),
+        },
+        limits: FileLimits::default(),
     };
     let destination = TreeDestination::open(&place.join("to")).expect("a directory");
     let fetched = fetch_tree(&target.as_directory(), destination, &options, &Watched);
@@ -88,6 +96,9 @@ pub fn run(bytes: &[u8]) {
     if is_set(DRY_RUN) {
         assert_eq!(after, before);
     }
+    // Filters protect an entry whatever the peer lists.
+    let protected = place.join("to").join(PROTECTED);
+    assert_eq!(after.get(&protected), before.get(&protected));
     let may_delete = fetched.as_ref().is_ok_and(|fetched| is_set(FORCE) || is_complete(fetched));
     if !(is_set(DELETE) && may_delete) {
         // An entry may be replaced, but its name stays.
@@ -112,7 +123,7 @@ fn prepare(place: &Path, exists: bool) {
     }
     let to = place.join("to");
     fs::create_dir_all(to.join("b")).expect("a directory");
-    for name in ["a", "z", "b/c"] {
+    for name in ["a", "z", "b/c", PROTECTED] {
         fs::write(to.join(name), "abc").expect("a file");
         let file = fs::File::options().append(true).open(to.join(name)).expect("a file");
         file.set_modified(UNIX_EPOCH + LISTED_TIME).expect("a time");

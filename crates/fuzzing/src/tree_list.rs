@@ -32,7 +32,7 @@ pub fn run(bytes: &[u8]) {
             return;
         }
         match record {
-            ListRecord::Group => current = waiting.pop_front().expect("a directory for the group"),
+            ListRecord::Group(_) => current = waiting.pop_front().expect("a directory for the group"),
             ListRecord::End(totals) => {
                 assert!(waiting.is_empty() && totals.entries == there.len() as u64);
             }

@@ -8,6 +8,7 @@
 mod check;
 mod fields;
 mod parse;
+mod request;
 mod write;
 
 use std::{ffi::CString, os::unix::ffi::OsStrExt, path::Path};
@@ -17,6 +18,7 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
 pub use check::ListCheck;
 pub use fields::{FieldError, ListFields, put};
 pub use parse::{LONGEST_RECORD, RecordParser};
+pub use request::{LONGEST_QUERY, ListRequest};
 pub use write::RecordWriter;
 
 /// Characters that are not encoded in a URL path; all others are written as `%XX`.
@@ -30,7 +32,7 @@ pub const MEDIA_TYPE: &str = "application/vnd.thalweg.list";
 pub const MAGIC: &[u8; 8] = b"thwglist";
 
 /// The format of lists, and of the requests that a client sends over a byte stream.
-pub const FORMAT: u8 = 2;
+pub const FORMAT: u8 = 3;
 
 /// The header in which a server on a byte stream announces its version and [`FORMAT`]. Lower case, as heads are parsed.
 pub const PEER_HEADER: &str = "thalweg";
@@ -46,9 +48,20 @@ const LONGEST_NAME: usize = 255;
 pub enum ListRecord {
     Entry(ManifestEntry),
     /// The following entries are in the next directory.
-    Group,
+    Group(GroupFilter),
     /// The end of a complete list.
     End(ListTotals),
+}
+
+/// The filter file of the directory of a group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum GroupFilter {
+    /// The client did not request filter files.
+    NotRequested,
+    /// The server cannot read the file.
+    Unreadable,
+    /// The text of the file; empty if the directory has none.
+    Text(Vec<u8>),
 }
 
 /// An entry of a directory.
@@ -108,6 +121,8 @@ pub struct ListTotals {
     pub bytes: u64,
     /// Number of omitted entries: unreadable, or of a type that is not served.
     pub left_out: u64,
+    /// Number of entries that the filters of the client exclude. The entries below them are not counted.
+    pub excluded: u64,
 }
 
 impl FileTag {

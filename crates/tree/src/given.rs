@@ -2,7 +2,7 @@
 
 use rustix::fs::{FileType, Stat};
 
-use crate::identity::{kind, mtime, size};
+use crate::identity::kind;
 
 /// Owner, group and mode in place of those of the source (`--chown`, `--chmod`).
 #[derive(Clone, Debug, Default)]
@@ -61,15 +61,14 @@ pub struct FileLimits {
 
 impl FileLimits {
     /// Returns `true` if no limit is set.
-    pub(crate) fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 
-    /// Returns `true` if a regular file is copied.
-    pub(crate) fn allow(&self, stat: &Stat) -> bool {
-        kind(stat) != FileType::RegularFile
-            || self.largest.is_none_or(|most| size(stat) <= most)
-                && self.smallest.is_none_or(|least| size(stat) >= least)
-                && self.newer_than.is_none_or(|first| mtime(stat).0 >= first)
+    /// Returns `true` if a regular file is copied. `mtime`: its modification time, in seconds since 1970.
+    pub fn allow(&self, size: u64, mtime: i64) -> bool {
+        self.largest.is_none_or(|most| size <= most)
+            && self.smallest.is_none_or(|least| size >= least)
+            && self.newer_than.is_none_or(|first| mtime >= first)
     }
 }

@@ -7,16 +7,20 @@ mod choice;
 mod durable;
 mod environment;
 mod hash;
+mod list_file;
 mod metric;
 mod progress;
+mod selection;
 
 pub use abbreviated::{Abbreviated, find};
 pub use choice::{MethodArgs, Preference};
 pub use durable::FsyncArgs;
 pub use environment::shown_in_help;
 pub use hash::HashName;
+pub use list_file::ListFile;
 pub use metric::{MetricArgs, words};
 pub use progress::{ProgressArgs, ProgressWhen};
+pub use selection::SelectionArgs;
 
 /// When to colour.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]

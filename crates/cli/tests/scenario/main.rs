@@ -48,6 +48,7 @@ mod random_trees;
 mod refused_attributes;
 mod remote_copies;
 mod remote_deltas;
+mod remote_filters;
 mod remote_syncs;
 mod rereads;
 mod restarts;

@@ -155,7 +155,6 @@ fn what_cannot_be_done_between_machines_is_refused() {
     };
     refused(&["-a", "h:src", "src", "dst"], "on this machine and on another one");
     refused(&["-a", "h:src", "g:dst"], "both on other machines");
-    refused(&["-a", "--exclude=x", "h:src", "dst"], "--exclude");
     refused(&["-a", "--backup", "h:src", "dst"], "--backup");
     refused(&["-aL", "h:src", "dst"], "-L");
     refused(&["-a", "--dry-run", "src", "h:dst"], "--dry-run");

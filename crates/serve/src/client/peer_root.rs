@@ -14,7 +14,8 @@ use super::{
 };
 use crate::{
     manifest::{
-        ENTRY_HEADER, ListRecord, MEDIA_TYPE, ManifestEntry, ManifestKind, Meta, RecordParser,
+        ENTRY_HEADER, ListRecord, ListRequest, MEDIA_TYPE, ManifestEntry, ManifestKind, Meta,
+        RecordParser,
     },
     stream::ENDED,
 };
@@ -79,7 +80,13 @@ pub fn root_of(
 ) -> Result<PeerRoot, FetchError> {
     let deadline = NetDeadline { limit: options.stall, check };
     let mut connection = FetchConnection::open(target, options, &deadline)?;
-    let text = request::text(&target.manifest(), &FileRequest::ALL, &options.extra, true, None);
+    let text = request::text(
+        &target.manifest(&ListRequest::default()),
+        &FileRequest::ALL,
+        &options.extra,
+        true,
+        None,
+    );
     connection.send(text.replacen("GET", "HEAD", 1).as_bytes(), &deadline)?;
     let head = connection.head(&deadline)?;
     if matches!(head.status, 200 | 302) {

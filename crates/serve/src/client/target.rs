@@ -12,6 +12,7 @@ use thalweg_core::atomic_file::name::is_reserved;
 use url::Url;
 
 use super::FetchError;
+use crate::manifest::ListRequest;
 
 /// A URL with a supported scheme and a host.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -172,8 +173,8 @@ impl FetchUrl {
 
     /// Returns the URL at which a thalweg server lists this directory.
     #[must_use]
-    pub fn manifest(&self) -> Self {
-        self.with_query("manifest")
+    pub fn manifest(&self, request: &ListRequest) -> Self {
+        self.with_query(&request.query())
     }
 
     /// Returns this URL with another query.
@@ -281,7 +282,7 @@ mod tests {
         assert_eq!(url.to_string(), "me@host:a%20b/#x");
         assert_eq!(url.below("c%20d").to_string(), "me@host:a%20b/#x/c%20d");
         assert_eq!(FetchUrl::of_stream("h:").below("c").to_string(), "h:c");
-        assert_eq!(url.manifest().path(), "/?manifest");
+        assert_eq!(url.manifest(&ListRequest::default()).path(), "/?manifest");
         let redirected = url.join("/file").unwrap();
         assert_eq!(redirected.to_string(), "me@host:a%20b/#x/file");
         assert_eq!(url.join("http://other/x").unwrap().to_string(), "http://other/x");
@@ -298,7 +299,7 @@ mod tests {
         assert!(!here.is_beside(&here.join("//other/d").unwrap()));
         assert!(here.join("file:///etc/passwd").is_err());
         let directory = target("http://h/a%20b?c").as_directory();
-        assert_eq!(directory.manifest().path(), "/a%20b/?manifest");
+        assert_eq!(directory.manifest(&ListRequest::default()).path(), "/a%20b/?manifest");
         assert_eq!(directory.below("%2e%2f/%252e%252e/x").path(), "/a%20b/%2e%2f/%252e%252e/x");
         assert_eq!(directory.directory_name(), Some("a b".into()));
         assert_eq!(target("http://h/").directory_name(), None);

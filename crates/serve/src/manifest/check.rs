@@ -5,7 +5,7 @@ use super::{ListRecord, ListTotals, ManifestKind};
 /// The part of a list that was checked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ListCheck {
-    /// Entries and bytes until now. `left_out` is known at the end.
+    /// Entries and bytes until now. The other numbers are known at the end.
     pub totals: ListTotals,
     pub files: u64,
     /// Readable directories that have no group yet.
@@ -37,7 +37,7 @@ impl ListCheck {
                     ManifestKind::Link(_) => {}
                 }
             }
-            ListRecord::Group => {
+            ListRecord::Group(_) => {
                 let waiting = self.waiting.checked_sub(1);
                 self.waiting = waiting.ok_or("there are more groups than directories")?;
                 self.has_group = true;
@@ -46,11 +46,11 @@ impl ListCheck {
                 if self.waiting > 0 || self.totals.entries == 0 {
                     return Err("the entries of a directory are missing");
                 }
-                let ListTotals { entries, bytes, left_out } = *totals;
+                let ListTotals { entries, bytes, .. } = *totals;
                 if (entries, bytes) != (self.totals.entries, self.totals.bytes) {
                     return Err("the list does not match its totals");
                 }
-                self.totals.left_out = left_out;
+                self.totals = *totals;
                 self.is_complete = true;
             }
         }

@@ -2,8 +2,10 @@
 
 use std::ffi::CString;
 
+use thalweg_tree::sync::LONGEST_FILTER;
+
 use super::{
-    FileTag, LONGEST_NAME, ListRecord, ListTotals, ManifestEntry, ManifestKind, Meta,
+    FileTag, GroupFilter, LONGEST_NAME, ListRecord, ListTotals, ManifestEntry, ManifestKind, Meta,
     fields::{FieldError, ListFields},
 };
 
@@ -24,8 +26,13 @@ pub const CHANGED: u8 = 32;
 /// The file has several names.
 pub const LINKED: u8 = 64;
 
-/// Longest record, in bytes: a name and the target of a link, whose length has this limit.
-pub const LONGEST_RECORD: usize = LONGEST_TARGET + 1024;
+/// The end: the number of excluded entries follows.
+pub const EXCLUDING: u8 = 8;
+/// A group: the filter file of its directory follows.
+pub const FILTERED: u8 = 8;
+
+/// Longest record, in bytes: a group with a filter file.
+pub const LONGEST_RECORD: usize = LONGEST_FILTER + 1024;
 const LONGEST_TARGET: usize = 64 << 10;
 
 /// Parses a list. A record depends on the previous entry of its group.
@@ -45,7 +52,8 @@ impl RecordParser {
             FILE => REPEATED | CHANGED | LINKED,
             DIRECTORY => REPEATED | UNREAD,
             LINK => REPEATED,
-            GROUP | END => 0,
+            GROUP => FILTERED,
+            END => EXCLUDING,
             _ => return Err(FieldError::Invalid("unknown type")),
         };
         if tag & !(KINDS | allowed) != 0 {
@@ -53,12 +61,15 @@ impl RecordParser {
         }
         let record = match tag & KINDS {
             GROUP => {
+                let filter = filter(tag & FILTERED != 0, &mut fields)?;
                 *self = Self::default();
-                ListRecord::Group
+                ListRecord::Group(filter)
             }
             END => {
                 let (entries, bytes) = (fields.number()?, fields.number()?);
-                ListRecord::End(ListTotals { entries, bytes, left_out: fields.number()? })
+                let left_out = fields.number()?;
+                let excluded = if tag & EXCLUDING != 0 { fields.number()? } else { 0 };
+                ListRecord::End(ListTotals { entries, bytes, left_out, excluded })
             }
             _ => ListRecord::Entry(self.entry(tag, &mut fields)?),
         };
@@ -104,6 +115,19 @@ impl RecordParser {
         self.name.extend_from_slice(rest);
         (self.meta, self.inode) = (meta, inode);
         Ok(ManifestEntry { name, kind, meta })
+    }
+}
+
+fn filter(is_sent: bool, fields: &mut ListFields<'_>) -> Result<GroupFilter, FieldError> {
+    if !is_sent {
+        return Ok(GroupFilter::NotRequested);
+    }
+    match fields.number()? {
+        0 => Ok(GroupFilter::Unreadable),
+        length if length - 1 > LONGEST_FILTER as u64 => {
+            Err(FieldError::Invalid("a filter file is longer than 1 MiB"))
+        }
+        length => Ok(GroupFilter::Text(fields.bytes(length as usize - 1)?.to_vec())),
     }
 }
 
@@ -181,8 +205,7 @@ mod tests {
     fn unknown_types_and_flags_and_impossible_numbers_are_refused() {
         for tag in 0..=255 {
             let bytes = [&[tag, 0, 1, b'a'][..], &[0; 64]].concat();
-            let is_known =
-                matches!(tag, 0..=4 | 9 | 10 | 11 | 18 | 26 | 33 | 41 | 65 | 73 | 97 | 105);
+            let is_known = matches!(tag, 0..=4 | 8..=12 | 18 | 26 | 33 | 41 | 65 | 73 | 97 | 105);
             let is_parsed = RecordParser::default().next(&bytes).is_ok();
             assert_eq!(is_parsed, is_known, "{tag}");
         }

@@ -1,9 +1,11 @@
 //! Writes the records of a list.
 
 use super::{
-    FORMAT, ListTotals, MAGIC, ManifestEntry, ManifestKind, Meta,
+    FORMAT, GroupFilter, ListTotals, MAGIC, ManifestEntry, ManifestKind, Meta,
     fields::{put, put_signed},
-    parse::{CHANGED, DIRECTORY, END, FILE, GROUP, LINK, LINKED, REPEATED, UNREAD},
+    parse::{
+        CHANGED, DIRECTORY, END, EXCLUDING, FILE, FILTERED, GROUP, LINK, LINKED, REPEATED, UNREAD,
+    },
 };
 
 /// Writes a list. A record depends on the previous entry of its group.
@@ -74,16 +76,28 @@ impl RecordWriter {
     }
 
     /// Begins the group of the next directory.
-    pub fn group(&mut self, out: &mut Vec<u8>) {
+    pub fn group(&mut self, out: &mut Vec<u8>, filter: &GroupFilter) {
         *self = Self::default();
-        out.push(GROUP);
+        match filter {
+            GroupFilter::NotRequested => out.push(GROUP),
+            GroupFilter::Unreadable => out.extend([GROUP | FILTERED, 0]),
+            GroupFilter::Text(text) => {
+                out.push(GROUP | FILTERED);
+                put(out, text.len() as u64 + 1);
+                out.extend_from_slice(text);
+            }
+        }
     }
 
     /// Ends the list.
     pub fn end(out: &mut Vec<u8>, totals: &ListTotals) {
-        out.push(END);
-        for number in [totals.entries, totals.bytes, totals.left_out] {
+        let ListTotals { entries, bytes, left_out, excluded } = *totals;
+        out.push(END | if excluded > 0 { EXCLUDING } else { 0 });
+        for number in [entries, bytes, left_out] {
             put(out, number);
+        }
+        if excluded > 0 {
+            put(out, excluded);
         }
     }
 }

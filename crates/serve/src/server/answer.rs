@@ -12,7 +12,7 @@ use std::{
 };
 
 use rustix::fs::fstat;
-use thalweg_tree::Hash;
+use thalweg_tree::{ExcludePatterns, Filter, Hash, sync::DirectoryFilter};
 
 use super::{
     archive::Archive,
@@ -36,7 +36,7 @@ use crate::{
         head::{RequestHead, RequestMethod},
         status::HttpStatus,
     },
-    manifest::{self, RecordWriter, encoded},
+    manifest::{self, ListRequest, RecordWriter, encoded},
 };
 use file::FileAnswer;
 
@@ -144,7 +144,9 @@ impl AnswerContext<'_> {
     fn directory(&self, path: &Path, fd: &OwnedFd) -> Result<PreparedAnswer, HttpStatus> {
         let site = self.site;
         let question = self.head.target.query.as_deref().unwrap_or_default();
-        let is_of_directory = matches!(question, "json" | "manifest" | "tar");
+        let list = ListRequest::parse(question)
+            .filter(|list| self.site.is_stream || *list == ListRequest::default());
+        let is_of_directory = list.is_some() || matches!(question, "json" | "tar");
         if !is_of_directory {
             let index = path.join("index.html");
             if let Ok(ServedEntry::File(file)) = self.find(&index) {
@@ -156,13 +158,14 @@ impl AnswerContext<'_> {
         }
         // Permission errors must become a status code, so the directory is opened before anything is sent.
         let directory = listing::open(fd, OsStr::new(".")).map_err(refusal)?;
+        let filter = list.as_ref().map(|list| self.filter(list, fd)).transpose()?.flatten();
         let site = Arc::clone(site);
-        let tree = |site| TreeWalk::of(site, path.to_owned());
+        let tree = |site| TreeWalk::of(site, path.to_owned(), filter);
         let listing = |site, format| {
             Box::new(Listing::of(site, path.to_owned(), directory, format)) as Box<dyn Supply>
         };
         Ok(match question {
-            "manifest" => {
+            _ if list.is_some() => {
                 let lines = ManifestLines::of(tree(site), fstat(fd).map_err(refusal)?);
                 self.stream(manifest::MEDIA_TYPE, None, Box::new(lines))
             }
@@ -173,6 +176,26 @@ impl AnswerContext<'_> {
                 self.stream(kind, Some(page::POLICY), listing(site, ListingFormat::Page))
             }
         })
+    }
+
+    /// Returns the filter of a list. A filter file must be one that is served.
+    fn filter(
+        &self,
+        list: &ListRequest,
+        directory: &OwnedFd,
+    ) -> Result<Option<DirectoryFilter>, HttpStatus> {
+        let mut patterns = ExcludePatterns::default();
+        list.exclude.iter().for_each(|pattern| patterns.add(pattern.as_bytes()));
+        let caller = Some(Arc::new(patterns) as Arc<dyn Filter>);
+        let Some(name) = &list.filter_file else {
+            return Ok((!list.exclude.is_empty()).then(|| DirectoryFilter::received(caller)));
+        };
+        if name.as_bytes().starts_with(b".") && !self.site.hidden {
+            return Err(HttpStatus::FORBIDDEN);
+        }
+        let fd = listing::open(directory, OsStr::new(".")).map_err(refusal)?;
+        let filter = DirectoryFilter::below(fd, Path::new(""), name.clone(), caller);
+        filter.map(Some).map_err(|_| HttpStatus::BAD_REQUEST)
     }
 
     /// Answers `?digest=blake3` with the hash of the file in hexadecimal digits.
@@ -245,7 +268,8 @@ impl AnswerContext<'_> {
     }
 
     fn is_manifest_on_stream(&self) -> bool {
-        self.site.is_stream && self.head.target.query.as_deref() == Some("manifest")
+        let query = self.head.target.query.as_deref();
+        self.site.is_stream && query.is_some_and(|query| ListRequest::parse(query).is_some())
     }
 
     fn redirect(&self, to: &str) -> PreparedAnswer {

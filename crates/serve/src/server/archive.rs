@@ -85,7 +85,7 @@ impl Archive {
                     piece.parts.extend(parts);
                 }
                 WalkStep::LeftOut(left_out) if left_out.is_missed => return Err(left_out.words()),
-                WalkStep::LeftOut(_) | WalkStep::Enter => {}
+                WalkStep::LeftOut(_) | WalkStep::Excluded | WalkStep::Enter(_) => {}
                 WalkStep::Later => return Ok(()),
                 WalkStep::End => {
                     piece.parts.push(BodyPart::Bytes(vec![0; 2 * BLOCK as usize]));

@@ -59,8 +59,9 @@ impl ManifestLines {
         for _ in 0..TURN_ENTRIES {
             match self.tree.next(turn)? {
                 WalkStep::Entry(entry) => self.write(entry, list),
-                WalkStep::Enter => self.writer.group(list),
+                WalkStep::Enter(filter) => self.writer.group(list, &filter),
                 WalkStep::LeftOut(_) => self.totals.left_out += 1,
+                WalkStep::Excluded => self.totals.excluded += 1,
                 WalkStep::Later => return Ok(false),
                 WalkStep::End => {
                     RecordWriter::end(list, &self.totals);

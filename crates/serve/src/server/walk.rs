@@ -10,6 +10,7 @@ use std::{
 
 use rustix::fs::{FileType, Stat};
 use thalweg_core::shown;
+use thalweg_tree::{Filter, sync::DirectoryFilter};
 
 use super::{
     body::SupplyTurn,
@@ -22,11 +23,13 @@ use super::{
     site::ServedSite,
     tasks::HelperLane,
 };
+use crate::manifest::GroupFilter;
 
 /// The entries below a directory that are served.
 pub struct TreeWalk {
     site: Arc<ServedSite>,
     top: PathBuf,
+    filter: Option<DirectoryFilter>,
     /// Directories below the top that have not been read.
     waiting: PathQueue,
     /// Memory of `waiting` that is included in the site's total.
@@ -73,9 +76,11 @@ pub struct OmittedEntry {
 /// Result of one step of a walk.
 pub enum WalkStep {
     /// The following entries are in the next directory. Directories come in the order of their entries.
-    Enter,
+    Enter(GroupFilter),
     Entry(WalkEntry),
     LeftOut(OmittedEntry),
+    /// An entry that the filter excludes, with everything below it.
+    Excluded,
     /// A large directory must be read in another lane.
     Later,
     /// The walk is complete.
@@ -83,12 +88,22 @@ pub enum WalkStep {
 }
 
 impl TreeWalk {
-    /// Creates a walk of the directory at this path.
-    pub fn of(site: Arc<ServedSite>, top: PathBuf) -> Self {
+    /// Creates a walk of the directory at this path. `filter`: the entries that a client excludes.
+    pub fn of(site: Arc<ServedSite>, top: PathBuf, filter: Option<DirectoryFilter>) -> Self {
         let mut waiting = PathQueue::default();
         waiting.push(Path::new(""));
         let lane = HelperLane::List(0);
-        Self { site, top, waiting, counted: 0, entered: None, open: None, names: None, lane }
+        Self {
+            site,
+            top,
+            filter,
+            waiting,
+            counted: 0,
+            entered: None,
+            open: None,
+            names: None,
+            lane,
+        }
     }
 
     /// Returns the path of an entry of the current directory, relative to the top.
@@ -125,8 +140,9 @@ impl TreeWalk {
             let Some(open) = &mut self.open else {
                 let Some(path) = self.entered.take() else {
                     let Some(path) = self.waiting.pop() else { return Ok(WalkStep::End) };
+                    let filter = self.filter_of(&path);
                     self.entered = Some(path);
-                    return Ok(WalkStep::Enter);
+                    return Ok(WalkStep::Enter(filter));
                 };
                 let Some(directory) = self.read(&path) else {
                     return Ok(WalkStep::LeftOut(OmittedEntry { path, is_missed: true }));
@@ -155,11 +171,15 @@ impl TreeWalk {
                     }
                 },
             };
-            if let Some((_, name)) = list.get(*place) {
+            if let Some((kind, name)) = list.get(*place) {
                 *place += 1;
                 open.cursor.after.clear();
                 open.cursor.after.extend_from_slice(name);
-                let entry = open.entry(OsStr::from_bytes(name));
+                let name = OsStr::from_bytes(name);
+                if self.filter.as_ref().is_some_and(|filter| open.is_excluded(filter, name, kind)) {
+                    return Ok(WalkStep::Excluded);
+                }
+                let entry = open.entry(name);
                 return self.found(entry);
             }
             if !list.is_partial() {
@@ -190,6 +210,14 @@ impl TreeWalk {
         Ok(WalkStep::Entry(entry))
     }
 
+    /// Reads the filter file of a directory, if the client requests such files.
+    fn filter_of(&self, path: &Path) -> GroupFilter {
+        match self.filter.as_ref().filter(|filter| filter.has_files()) {
+            Some(filter) => filter.read(path).map_or(GroupFilter::Unreadable, GroupFilter::Text),
+            None => GroupFilter::NotRequested,
+        }
+    }
+
     fn read(&self, path: &Path) -> Option<OwnedFd> {
         match self.site.root.find(&self.top.join(path), None) {
             Ok(ServedEntry::Directory(fd)) => listing::open(fd, OsStr::new(".")).ok(),
@@ -211,6 +239,15 @@ impl OpenDirectory {
         turn: &SupplyTurn<'_>,
     ) -> Result<NameLookup, thalweg_sys::Errno> {
         site.names.names(&self.directory, &mut self.cursor, turn.may_sort, turn.check_cancelled)
+    }
+
+    fn is_excluded(&self, filter: &DirectoryFilter, name: &OsStr, kind: FileType) -> bool {
+        let kind = match kind {
+            FileType::Unknown => listing::stat(&self.directory, name).map(|stat| open::kind(&stat)),
+            known => Ok(known),
+        };
+        let is_directory = kind.is_ok_and(|kind| kind == FileType::Directory);
+        filter.leaves_out(&self.path.join(name), is_directory)
     }
 
     fn entry(&self, name: &OsStr) -> Result<WalkEntry, OmittedEntry> {

@@ -2,7 +2,9 @@
 
 use std::{fs, io::Write as _};
 
-use thalweg_serve::manifest::{ListTotals, ManifestEntry, ManifestKind, Meta, RecordWriter};
+use thalweg_serve::manifest::{
+    GroupFilter, ListTotals, ManifestEntry, ManifestKind, Meta, RecordWriter,
+};
 use thalweg_testing::peak_resident;
 
 use crate::trees::{get, liar::LyingServer, options};
@@ -18,14 +20,14 @@ fn a_long_list_costs_no_memory_that_grows_with_it() {
     RecordWriter::begin(&mut answer);
     let top = ManifestEntry { name: Vec::new(), kind: kind.clone(), meta };
     writer.entry(&mut answer, &top);
-    writer.group(&mut answer);
+    writer.group(&mut answer, &GroupFilter::NotRequested);
     for n in 0..COUNT {
         let name = format!("{n:08}{}", "x".repeat(32)).into_bytes();
         writer.entry(&mut answer, &ManifestEntry { name, kind: kind.clone(), meta });
     }
-    (0..COUNT).for_each(|_| writer.group(&mut answer));
+    (0..COUNT).for_each(|_| writer.group(&mut answer, &GroupFilter::NotRequested));
     // The totals lie, so that all is read and nothing is made.
-    RecordWriter::end(&mut answer, &ListTotals { entries: 1, bytes: 0, left_out: 0 });
+    RecordWriter::end(&mut answer, &ListTotals { entries: 1, bytes: 0, ..ListTotals::default() });
     let length = answer.len() as u64;
     let server = LyingServer::new(move |_, stream| drop(stream.write_all(&answer)));
     let place = tempfile::tempdir().unwrap();

@@ -29,7 +29,7 @@ use crate::{
         cached::{CachedDirectory, ReopenAddress},
         list::{each_entry, listing_buffer},
     },
-    identity::{Id, kind},
+    identity::{Id, kind, mtime, size},
     left_out::UntypedEntry,
     names::STATE_FILE,
     queue::PackedNames,
@@ -211,7 +211,9 @@ impl<'r> CopyWalker<'r> {
         }
         let flags = if follow { AtFlags::empty() } else { AtFlags::SYMLINK_NOFOLLOW };
         let stat = statat(entry.from.open()?, entry.source, flags);
-        let is_beyond = !limits.allow(&stat.map_err(at_source("newfstatat"))?);
+        let stat = stat.map_err(at_source("newfstatat"))?;
+        let is_file = kind(&stat) == FileType::RegularFile;
+        let is_beyond = is_file && !limits.allow(size(&stat), mtime(&stat).0);
         self.worker.tally.left_out += u64::from(is_beyond);
         Ok(is_beyond)
     }

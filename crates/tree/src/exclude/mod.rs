@@ -22,19 +22,22 @@ impl ExcludePatterns {
         self.0.extend(Pattern::parse(pattern));
     }
 
-    /// Adds one line of a pattern file, without its line end. Skips comments and removes trailing blanks.
-    pub fn add_line(&mut self, line: &[u8]) {
-        if line.first() != Some(&b'#') {
-            self.add(without_trailing_blanks(line));
-        }
-    }
-
     /// Adds all lines of a pattern file. Lines end in LF or CR LF; a byte order mark at the start is skipped.
     pub fn add_file(&mut self, text: &[u8]) {
+        Self::in_file(text).for_each(|pattern| self.add(pattern));
+    }
+
+    /// Returns the pattern of a line of a pattern file without its line end, unless it is a comment. Removes trailing
+    /// blanks.
+    pub fn in_line(line: &[u8]) -> Option<&[u8]> {
+        (line.first() != Some(&b'#')).then(|| without_trailing_blanks(line))
+    }
+
+    /// Returns the patterns of a pattern file, in order.
+    pub fn in_file(text: &[u8]) -> impl Iterator<Item = &[u8]> {
         let text = text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text);
-        for line in text.split(|byte| *byte == b'\n') {
-            self.add_line(line.strip_suffix(b"\r").unwrap_or(line));
-        }
+        let lines = text.split(|byte| *byte == b'\n');
+        lines.filter_map(|line| Self::in_line(line.strip_suffix(b"\r").unwrap_or(line)))
     }
 
     /// Returns the decision of the last pattern that matches, `true` to exclude; `None` if none matches.

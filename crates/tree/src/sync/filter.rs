@@ -3,10 +3,10 @@
 use rustix::fs::{CWD, FileType, Mode, OFlags, fstat, openat};
 use std::{
     collections::HashMap,
-    ffi::OsString,
+    ffi::{OsStr, OsString},
     os::{fd::OwnedFd, unix::ffi::OsStrExt},
     path::{Component, Path, PathBuf},
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 use thalweg_core::shown;
 use thalweg_sys::{Errno, io};
@@ -22,19 +22,27 @@ use crate::{
 };
 
 /// Largest filter file, in bytes.
-const LARGEST: usize = 1 << 20;
+pub const LONGEST_FILTER: usize = 1 << 20;
 
 /// The patterns of the caller, and then those of the filter files. The file nearest to an entry decides first.
+#[derive(Debug, Default)]
+pub struct DirectoryFilter {
+    caller: Option<Arc<dyn Filter>>,
+    /// The filter files of a local source. `None`: another machine sends their texts.
+    files: Option<FilterFiles>,
+    /// The patterns of each directory; `None` if the file cannot be read.
+    known: Mutex<HashMap<PathBuf, Option<Arc<ExcludePatterns>>>>,
+    errors: Mutex<Vec<Error>>,
+}
+
+/// The filter files of a source directory.
 #[derive(Debug)]
-pub(super) struct DirectoryFilter {
+struct FilterFiles {
+    /// The path of the source, for messages.
     source: PathBuf,
     beneath: Beneath<OwnedFd>,
-    /// The name of the filter files.
+    /// The name of each file.
     name: OsString,
-    caller: Option<Arc<dyn Filter>>,
-    /// The patterns of each directory; `None` if the file cannot be read.
-    read: Mutex<HashMap<PathBuf, Option<Arc<ExcludePatterns>>>>,
-    errors: Mutex<Vec<Error>>,
 }
 
 impl DirectoryFilter {
@@ -44,16 +52,58 @@ impl DirectoryFilter {
         name: OsString,
         caller: Option<Arc<dyn Filter>>,
     ) -> Result<Self, Error> {
-        let first = Path::new(&name).components().next();
-        if !matches!(first, Some(Component::Normal(only)) if only == name) {
+        let fd = openat(CWD, source, DIRECTORY - OFlags::NOFOLLOW, Mode::empty());
+        let fd = fd.map_err(|errno| failed_call(source.to_owned(), "openat", errno))?;
+        Self::below(fd, source, name, caller)
+    }
+
+    /// Creates the filter of an open source directory. `source`: its path, for messages.
+    pub fn below(
+        fd: OwnedFd,
+        source: &Path,
+        name: OsString,
+        caller: Option<Arc<dyn Filter>>,
+    ) -> Result<Self, Error> {
+        if !is_filter_name(&name) {
             let why = format!("'{}': not the name of a filter file", shown(&name));
             return Err(Error::Usage(why));
         }
-        let fd = openat(CWD, source, DIRECTORY - OFlags::NOFOLLOW, Mode::empty());
-        let fd = fd.map_err(|errno| failed_call(source.to_owned(), "openat", errno))?;
         let beneath = Beneath::new(fd, FollowLinks::Never);
-        let (read, errors) = Default::default();
-        Ok(Self { source: source.to_owned(), beneath, name, caller, read, errors })
+        let files = FilterFiles { source: source.to_owned(), beneath, name };
+        Ok(Self { files: Some(files), ..Self::received(caller) })
+    }
+
+    /// Creates the filter for a source on another machine, which sends the texts of its filter files.
+    pub fn received(caller: Option<Arc<dyn Filter>>) -> Self {
+        Self { caller, ..Self::default() }
+    }
+
+    /// Adds the filter file of a directory; `None` if it cannot be read.
+    pub fn add(&self, directory: &Path, text: Option<&[u8]>) {
+        self.known().insert(directory.to_owned(), text.map(parsed));
+    }
+
+    /// Reads and adds the filter file of a directory of a local source. Returns its text; `None` if it cannot be read.
+    pub fn read(&self, directory: &Path) -> Option<Vec<u8>> {
+        let text = self.load(directory);
+        self.add(directory, text.as_deref());
+        text
+    }
+
+    fn load(&self, directory: &Path) -> Option<Vec<u8>> {
+        match self.files.as_ref().map(|files| files.load(directory)) {
+            None => Some(Vec::new()),
+            Some(Ok(text)) => Some(text),
+            Some(Err(error)) => {
+                self.errors.lock().unwrap_or_else(PoisonError::into_inner).push(error);
+                None
+            }
+        }
+    }
+
+    /// Returns `true` if the source has filter files.
+    pub fn has_files(&self) -> bool {
+        self.files.is_some()
     }
 
     /// Takes the errors of filter files that could not be read.
@@ -62,41 +112,55 @@ impl DirectoryFilter {
     }
 
     fn patterns(&self, directory: &Path) -> Option<Arc<ExcludePatterns>> {
-        let mut read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(known) = read.get(directory) {
+        let mut known = self.known();
+        if let Some(known) = known.get(directory) {
             return known.clone();
         }
-        let path = directory.join(&self.name);
-        let patterns = match self.load(&path) {
-            Ok(patterns) => Some(Arc::new(patterns)),
-            Err(error) => {
-                self.errors.lock().unwrap_or_else(PoisonError::into_inner).push(error);
-                None
-            }
-        };
-        read.insert(directory.to_owned(), patterns.clone());
+        let patterns = self.load(directory).as_deref().map(parsed);
+        known.insert(directory.to_owned(), patterns.clone());
         patterns
     }
 
-    fn load(&self, path: &Path) -> Result<ExcludePatterns, Error> {
-        let failed = |call| move |errno| failed_call(self.source.join(path), call, errno);
-        let mut patterns = ExcludePatterns::default();
+    fn known(&self) -> MutexGuard<'_, HashMap<PathBuf, Option<Arc<ExcludePatterns>>>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Returns `true` for a name that files with patterns may have: one without a slash.
+pub fn is_filter_name(name: &OsStr) -> bool {
+    let first = Path::new(name).components().next();
+    matches!(first, Some(Component::Normal(only)) if only == name)
+}
+
+fn parsed(text: &[u8]) -> Arc<ExcludePatterns> {
+    let mut patterns = ExcludePatterns::default();
+    patterns.add_file(text);
+    Arc::new(patterns)
+}
+
+impl FilterFiles {
+    fn load(&self, directory: &Path) -> Result<Vec<u8>, Error> {
+        let path = directory.join(&self.name);
+        let failed = |call| {
+            let path = self.source.join(&path);
+            move |errno| failed_call(path, call, errno)
+        };
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let fd = match self.beneath.open(path.as_os_str().as_bytes(), flags) {
             Ok(fd) => fd,
-            Err(Errno::NOENT | Errno::NOTDIR) => return Ok(patterns),
+            Err(Errno::NOENT | Errno::NOTDIR) => return Ok(Vec::new()),
             Err(errno) => return Err(failed("openat2")(errno)),
         };
         let stat = fstat(&fd).map_err(failed("fstat"))?;
         let reason = match kind(&stat) {
-            FileType::RegularFile if stat.st_size <= LARGEST as i64 => None,
+            FileType::RegularFile if stat.st_size <= LONGEST_FILTER as i64 => None,
             FileType::RegularFile => Some(Refusal::NoFilterFile("larger than 1 MiB")),
             _ => Some(Refusal::NoFilterFile("not a regular file")),
         };
         if let Some(reason) = reason {
             return Err(Error::Refused { path: self.source.join(path), reason });
         }
-        let mut bytes = vec![0; LARGEST];
+        let mut bytes = vec![0; LONGEST_FILTER];
         let mut len = 0;
         while len < bytes.len() {
             match io::read(&fd, &mut bytes[len..]).map_err(failed("read"))? {
@@ -104,8 +168,8 @@ impl DirectoryFilter {
                 more => len += more,
             }
         }
-        patterns.add_file(&bytes[..len]);
-        Ok(patterns)
+        bytes.truncate(len);
+        Ok(bytes)
     }
 }
 

@@ -28,6 +28,8 @@ pub struct SourceListing {
     pub names: HashMap<Box<[u8]>, bool>,
     /// `true` if entries of the destination that are not among the names do not belong to the sync, and stay.
     pub keeps_others: bool,
+    /// `true` if a filter excludes entries of the source, which are not among the names.
+    pub has_excluded: bool,
     /// The device of the directory, if it is local and was listed.
     pub device: Option<u64>,
 }

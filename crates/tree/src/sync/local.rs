@@ -103,7 +103,7 @@ impl LocalSource {
             true
         });
         end.map_err(failed("getdents64"))?;
-        Ok(SourceListing { names: listed, keeps_others: false, device: Some(stat.st_dev) })
+        Ok(SourceListing { names: listed, device: Some(stat.st_dev), ..SourceListing::default() })
     }
 }
 
@@ -117,7 +117,7 @@ impl SourceNames for LocalNames {
             let name =
                 |source: &LocalSource| (source.name.to_bytes().into(), source.beneath.is_some());
             let names = self.sources.iter().map(name).collect();
-            return Ok(SourceListing { names, keeps_others: true, device: None });
+            return Ok(SourceListing { names, ..SourceListing::keep_all() });
         }
         let cut = directory.iter().position(|byte| *byte == b'/').unwrap_or(directory.len());
         let (first, below) = directory.split_at(cut);

@@ -18,6 +18,7 @@ mod run;
 mod state;
 
 pub use delete::{CopyOutcome, DeleteReport, delete_extra};
+pub use filter::{DirectoryFilter, LONGEST_FILTER, is_filter_name};
 pub use listing::{SourceListing, SourceNames};
 pub use moved::{MoveReport, move_all};
 pub use plan::DeleteOptions;

@@ -182,7 +182,8 @@ impl<'p> DeletePlanner<'p> {
             Err(error) => return self.plan.unlisted.push(error),
         };
         note(&mut self.plan.census, &listing);
-        let is_empty = listing.names.is_empty() && !listing.keeps_others;
+        let has_others = listing.keeps_others || listing.has_excluded;
+        let is_empty = listing.names.is_empty() && !has_others;
         self.plan.is_source_empty |= path.is_empty() && is_empty;
         let own = self.plan.directories.len();
         let directory = PlannedDirectory { path, id, keeps_some: true, is_common: true };

@@ -38,7 +38,6 @@ mod tuning;
 mod watcher;
 
 pub use args::CopyArgs;
-pub use chosen::ListFile;
 use chosen::SourceSelection;
 pub use fleet::of_worker;
 use left::CopyLeftovers;

@@ -10,8 +10,9 @@ use thalweg_core::{failed::quoted, shown};
 use thalweg_serve::remote::{RemoteName, encode};
 use thalweg_tree::Dereference;
 
-use super::CopyArgs;
+use super::{CopyArgs, chosen::patterns};
 use crate::{
+    args::SelectionArgs,
     commands::fetch::{FetchArgs, OverStream, fetch_over},
     exit::{CommandFailure, Exit},
     output::text::report,
@@ -23,6 +24,7 @@ pub struct RemoteCopy<'a> {
     args: &'a CopyArgs,
     destination: &'a Path,
     direction: Direction<'a>,
+    chosen: SelectionArgs,
 }
 
 enum Direction<'a> {
@@ -31,7 +33,7 @@ enum Direction<'a> {
 }
 
 /// The fields of [`CopyArgs`] that a copy between machines uses.
-const SUPPORTED: [&str; 15] = [
+const SUPPORTED: [&str; 16] = [
     "paths",
     "recursive",
     "kept",
@@ -47,6 +49,7 @@ const SUPPORTED: [&str; 15] = [
     "remote",
     "choice",
     "shown",
+    "chosen",
 ];
 
 impl<'a> RemoteCopy<'a> {
@@ -79,7 +82,8 @@ impl<'a> RemoteCopy<'a> {
         if let Some(option) = unsupported(args) {
             return Err(usage(format!("{option} cannot be used with another machine")));
         }
-        Ok(Some(Self { args, destination, direction }))
+        let chosen = SelectionArgs::of_patterns(patterns::list(&args.chosen)?)?;
+        Ok(Some(Self { args, destination, direction, chosen }))
     }
 
     /// Copies the sources one after the other.
@@ -112,6 +116,7 @@ impl<'a> RemoteCopy<'a> {
             verbose: args.is_verbose(),
             choice: args.choice.clone(),
             shown: args.shown,
+            chosen: self.chosen.clone(),
             no_summary: !self.is_watched(),
             ..FetchArgs::defaults()
         };
@@ -156,6 +161,7 @@ impl<'a> RemoteCopy<'a> {
             ("--json", args.shown.json),
         ];
         words.extend(given.into_iter().filter(|(_, is)| *is).map(|(word, _)| word.to_owned()));
+        words.extend(self.chosen.words()?);
         words.extend(args.jobs.map(|jobs| option("jobs", &jobs.to_string())));
         words.push(option("fsync", args.durable.name()));
         words.push(name.word());
@@ -198,6 +204,9 @@ fn one_by_one<T>(
 fn unsupported(args: &CopyArgs) -> Option<String> {
     if matches!(args.kept.dereference, Some(Dereference::Always | Dereference::CommandLine)) {
         return Some("following symbolic links (-L, -H)".to_owned());
+    }
+    if args.chosen.files_from.is_some() {
+        return Some("--files-from".to_owned());
     }
     if args.kept.preserve.strict {
         return Some("--preserve=xattr".to_owned());

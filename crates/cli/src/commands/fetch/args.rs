@@ -5,7 +5,7 @@ use std::{ffi::OsString, path::PathBuf, time::Duration};
 use thalweg_core::quantity::{parse_duration, parse_rate, parse_some_bytes};
 use thalweg_serve::client::Connections;
 
-use crate::args::{FsyncArgs, MethodArgs, ProgressArgs, flag};
+use crate::args::{FsyncArgs, MethodArgs, ProgressArgs, SelectionArgs, flag};
 
 /// Fetch files from web servers
 ///
@@ -39,7 +39,7 @@ pub struct FetchArgs {
     /// Fetch from the server at standard input and output; the only argument is the destination
     #[arg(long)]
     pub stdio: bool,
-    /// With --stdio: decode percent-encoding in the arguments, and expand `~` to the home directory
+    /// With --stdio: decode percent-encoding in paths and patterns, and expand `~` to the home directory
     #[arg(long, requires = "stdio")]
     pub encoded: bool,
     /// Name of the source, for messages and to continue an interrupted fetch (--stdio)
@@ -57,6 +57,9 @@ pub struct FetchArgs {
     /// Delete nothing if more entries would be deleted (--delete)
     #[arg(long, value_name = "N", requires = "delete")]
     pub max_delete: Option<u64>,
+    /// Also delete excluded entries of DST (--delete)
+    #[arg(long, requires = "delete")]
+    pub delete_excluded: bool,
     /// Print each change (--sync)
     #[arg(long, requires = "sync")]
     pub itemize: bool,
@@ -88,6 +91,8 @@ pub struct FetchArgs {
     /// Read the file back from the device, and verify it by the hash that you give, or by that of the server
     #[arg(long)]
     pub verify: bool,
+    #[command(flatten)]
+    pub chosen: SelectionArgs,
     #[command(flatten)]
     pub durable: FsyncArgs,
     /// For https: trust the certificates in this PEM file instead of those of the system

@@ -65,6 +65,10 @@ impl Subcommand for FetchArgs {
         if self.is_of_trees() {
             return tree::run(self, &targets, destination, options);
         }
+        if !self.chosen.is_empty() {
+            let why = "--exclude and other filters require -r";
+            return Err(CommandFailure::new(Exit::Usage, why));
+        }
         if self.hash {
             let why = "--hash requires -r; for single files use --sha256, --blake3 or --verify";
             return Err(CommandFailure::new(Exit::Usage, why));

@@ -12,12 +12,14 @@ use thalweg_serve::{
     client::{Channels, FetchOptions, FetchUrl, PeerRoot, Proxies, report_end, root_of},
     remote::decode,
 };
+use thalweg_tree::{ExcludePatterns, Filter};
 
 use super::{FetchArgs, FetchPlace, FileProgress, failure, options, tree};
 use crate::{
     commands::serve::stdio::{decoded, stream},
     exit::{CommandFailure, Exit},
     interrupt,
+    output::text::note,
 };
 
 /// A fetch from the server at the other end of a stream.
@@ -74,6 +76,10 @@ pub fn fetch_over(args: &FetchArgs, over: &OverStream<'_>) -> Result<Exit, Comma
     let what = format!("'{}': ", thalweg_core::shown(over.from));
     let root = root_of(&target, &files, &interrupt::check);
     let root = root.map_err(|error| failure(&error, &what))?;
+    if is_excluded(args, over, &root)? {
+        note(&format!("{what}excluded"));
+        return Ok(Exit::Done);
+    }
     let path = place(over)?;
     let file = match root {
         PeerRoot::Directory if !args.is_of_trees() => {
@@ -93,6 +99,19 @@ pub fn fetch_over(args: &FetchArgs, over: &OverStream<'_>) -> Result<Exit, Comma
     let watcher = FileProgress::new(args, &path);
     let ended = file.fetch(destination, args.archive, &files, &watcher);
     args.report(ended, &target, &place, &watcher).map(|()| Exit::Done)
+}
+
+/// Returns `true` if the filters exclude the source itself, by its name.
+fn is_excluded(
+    args: &FetchArgs,
+    over: &OverStream<'_>,
+    root: &PeerRoot,
+) -> Result<bool, CommandFailure> {
+    let Some(name) = over.into else { return Ok(false) };
+    let mut patterns = ExcludePatterns::default();
+    let list = args.chosen.list(args.encoded)?;
+    list.exclude.iter().for_each(|pattern| patterns.add(pattern.as_bytes()));
+    Ok(patterns.leaves_out(&Path::new("..").join(name), *root == PeerRoot::Directory))
 }
 
 /// Returns the path that receives the copy.

@@ -73,6 +73,8 @@ pub fn fetch_into(
         all_links: args.all_links,
         by_hash: args.hash,
         most_list: args.max_list,
+        list: args.chosen.list(args.encoded)?,
+        limits: args.chosen.limits,
         sync: args.sync.then(|| sync(args, path)),
     };
     let begun = |error: FetchError| begun(&error, target, path);
@@ -96,6 +98,7 @@ pub fn fetch_into(
 /// Returns the rules of a sync.
 fn sync(args: &FetchArgs, path: &Path) -> TreeSync {
     let delete = DeleteOptions {
+        excluded: args.delete_excluded,
         most: args.max_delete,
         force: args.force,
         fsync: args.durable.wanted() == Fsync::Always,
@@ -235,8 +238,10 @@ fn sync_words(fetched: &TreeFetched, dry_run: bool) -> String {
     let counts =
         [(created, "new"), (changed, "changed"), (deleted, "deleted"), (unchanged, "unchanged")];
     let mut text = counts.map(|(number, what)| format!("{} {what}", grouped(number))).join(", ");
-    if failed > 0 {
-        let _ = write!(text, ", {} failed", grouped(failed));
+    for (number, what) in [(fetched.excluded, "excluded"), (failed, "failed")] {
+        if number > 0 {
+            let _ = write!(text, ", {} {what}", grouped(number));
+        }
     }
     if dry_run {
         return text + " (dry run)";
@@ -276,8 +281,10 @@ fn words(fetched: &TreeFetched, path: &Path, is_verbose: bool) -> String {
     if fetched.resumed > 0 {
         let _ = write!(text, ", {} from an earlier run", quantity::bytes(fetched.resumed));
     }
-    if fetched.unchanged > 0 {
-        let _ = write!(text, ", {} unchanged", grouped(fetched.unchanged));
+    for (number, what) in [(fetched.unchanged, "unchanged"), (fetched.excluded, "excluded")] {
+        if number > 0 {
+            let _ = write!(text, ", {} {what}", grouped(number));
+        }
     }
     if is_verbose {
         text += &by(report);

@@ -4,12 +4,9 @@ use clap::{ArgAction, Args};
 use std::path::PathBuf;
 use thalweg_core::quantity::parse_rate;
 
-use super::{
-    filters::SelectionArgs,
-    given::{GivenModes, GivenOwner, parse_modes, parse_owner},
-};
+use super::given::{GivenModes, GivenOwner, parse_modes, parse_owner};
 use crate::{
-    args::{FsyncArgs, ProgressArgs},
+    args::{FsyncArgs, ProgressArgs, SelectionArgs},
     remote::RemoteArgs,
 };
 

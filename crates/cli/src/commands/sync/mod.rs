@@ -24,7 +24,6 @@ use crate::{
 };
 
 mod args;
-mod filters;
 mod given;
 mod remote;
 mod watcher;

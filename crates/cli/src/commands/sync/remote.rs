@@ -6,14 +6,14 @@ use thalweg_serve::remote::{RemoteName, encode};
 
 use super::SyncArgs;
 use crate::{
-    args::MethodArgs,
+    args::{MethodArgs, SelectionArgs},
     commands::fetch::{FetchArgs, OverStream, fetch_over},
     exit::{CommandFailure, Exit},
     remote::{RemoteArgs, push, unsupported},
 };
 
 /// The fields of [`SyncArgs`] that a sync between machines uses.
-const SUPPORTED: [&str; 15] = [
+const SUPPORTED: [&str; 17] = [
     "paths",
     "archive",
     "recursive",
@@ -22,6 +22,8 @@ const SUPPORTED: [&str; 15] = [
     "verbose",
     "dry_run",
     "delete",
+    "delete_excluded",
+    "chosen",
     "max_delete",
     "force",
     "durable",
@@ -43,17 +45,17 @@ pub fn run(args: &SyncArgs) -> Result<Option<Exit>, CommandFailure> {
         return Err(usage("several sources cannot be used with another machine".to_owned())
             .hint("run one command for each source"));
     };
-    let other = || unsupported(args, &SyncArgs::default(), &SUPPORTED);
-    if let Some(option) = args.chosen.given_flag().map(str::to_owned).or_else(other) {
+    if let Some(option) = unsupported(args, &SyncArgs::default(), &SUPPORTED) {
         return Err(usage(format!("{option} cannot be used with another machine")));
     }
+    let chosen = args.chosen.resolved()?;
     match (from, to) {
         (Some(from), None) => {
-            let pull = |remote: &RemoteArgs| pull(args, remote, from, destination);
+            let pull = |remote: &RemoteArgs| pull(args, &chosen, remote, from, destination);
             args.remote.with_program(from, pull).map(Some)
         }
         (None, Some(to)) => {
-            let push = |remote: &RemoteArgs| push_to(args, remote, source, to);
+            let push = |remote: &RemoteArgs| push_to(args, &chosen, remote, source, to);
             args.remote.with_program(to, push).map(Some)
         }
         _ => Err(usage("source and destination are both on other machines".to_owned())
@@ -63,6 +65,7 @@ pub fn run(args: &SyncArgs) -> Result<Option<Exit>, CommandFailure> {
 
 fn pull(
     args: &SyncArgs,
+    chosen: &SelectionArgs,
     remote: &RemoteArgs,
     name: &RemoteName,
     destination: &Path,
@@ -71,7 +74,9 @@ fn pull(
         archive: true,
         all_links: true,
         sync: true,
-        delete: args.delete,
+        delete: args.deletes(),
+        delete_excluded: args.delete_excluded,
+        chosen: chosen.clone(),
         max_delete: args.max_delete,
         force: args.force,
         itemize: args.prints_changes(),
@@ -91,6 +96,7 @@ fn pull(
 
 fn push_to(
     args: &SyncArgs,
+    chosen: &SelectionArgs,
     remote: &RemoteArgs,
     source: &Path,
     name: &RemoteName,
@@ -108,7 +114,8 @@ fn push_to(
         .map(str::to_owned)
         .to_vec();
     let given = [
-        ("--delete", args.delete),
+        ("--delete", args.deletes()),
+        ("--delete-excluded", args.delete_excluded),
         ("--force", args.force),
         ("--itemize", args.prints_changes()),
         ("--dry-run", args.dry_run),
@@ -117,6 +124,7 @@ fn push_to(
         ("-q", !is_watched(args)),
     ];
     words.extend(given.into_iter().filter(|(_, is)| *is).map(|(word, _)| word.to_owned()));
+    words.extend(chosen.words()?);
     words.extend(args.max_delete.map(|most| format!("--max-delete={most}")));
     words.extend(args.jobs.map(|jobs| format!("--jobs={jobs}")));
     words.push(format!("--fsync={}", args.durable.name()));

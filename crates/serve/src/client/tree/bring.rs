@@ -24,6 +24,7 @@ use super::{
     hard_links::link_names,
     job::TreeJob,
     list::EntryList,
+    listed_filter::ListedFilter,
     options::{TreeOptions, TreeWatcher},
     outcome::TreeFetched,
     place::{TreeDestination, TreeRoot},
@@ -44,7 +45,7 @@ use crate::{
         resume::FileRequest,
         retry,
     },
-    manifest::{MEDIA_TYPE, ManifestKind},
+    manifest::{ListRequest, MEDIA_TYPE, ManifestKind},
 };
 
 /// Fetches the directory at `target` into `place`. If it returns an error, nothing was started.
@@ -69,13 +70,15 @@ fn bring(
 ) -> Result<TreeFetched, FetchError> {
     let list = ReceivedList::take_in(target, &place, options, watcher)?;
     let ReceivedList { found, base, .. } = &list;
-    let (totals, files) = (found.check.totals, found.check.files);
-    watcher.total(Total { files, bytes: totals.bytes });
+    let totals = found.check.totals;
+    let files = found.check.files - found.skipped.files;
+    watcher.total(Total { files, bytes: totals.bytes - found.skipped.bytes });
     if let Some(sync) = options.sync.as_ref().filter(|sync| sync.dry_run) {
         let mut fetched = only_look(found, &place, options, watcher)?;
-        fetched.left_out = totals.left_out + found.reserved;
+        found.count_missing(&mut fetched);
         if place.existing().is_some() {
-            fetched.deletion = delete(&list.list, sync, &fetched, watcher)?;
+            fetched.deletion =
+                delete(&list.list, found.filter.of_deletion(), sync, &fetched, watcher)?;
         }
         return Ok(fetched);
     }
@@ -90,17 +93,18 @@ fn bring(
     let install = install_policy(&root, options, whole.is_some());
     let (whole, counters) = (whole.as_ref(), &account);
     counters.unchanged(found.unchanged);
+    found.filter.report(counters);
     let build = TreeBuild { list: found, root: &root, install, whole, counters };
     if let Err(error) = build.run(base, target, options) {
         account.halt(error);
     }
     let _ = watcher.progress(account.progress());
     let mut fetched = account.sum();
-    fetched.left_out = totals.left_out + found.reserved;
+    found.count_missing(&mut fetched);
     if let Some(sync) = options.sync.as_ref().filter(|_| !root.is_staged())
         && fetched.halted.is_none()
     {
-        fetched.deletion = delete(&list.list, sync, &fetched, watcher)?;
+        fetched.deletion = delete(&list.list, found.filter.of_deletion(), sync, &fetched, watcher)?;
     }
     if fetched.halted.is_some() {
         fetched.kept = root.leave()?;
@@ -119,6 +123,7 @@ fn only_look(
 ) -> Result<TreeFetched, FetchError> {
     let account = FetchCounters::new(watcher, true);
     account.unchanged(list.unchanged);
+    list.filter.report(&account);
     let install = comparison_policy(options);
     preview(list, place.existing(), install, &account)?;
     Ok(account.sum())
@@ -208,10 +213,12 @@ impl ReceivedList {
     ) -> Result<Self, FetchError> {
         let files = &options.files;
         let check = || watcher.check_cancelled();
-        let (mut connection, head, from) = ask_for_list(target, files, &check)?;
+        let (mut connection, head, from) = ask_for_list(target, options, &check)?;
         let list = EntryList::create(place.beside())?;
         let (most, install) = (options.most_list, comparison_policy(options));
-        let mut survey = TreeSurvey::of(&list, place.beside(), place.existing(), install, most)?;
+        let filter = ListedFilter::of(options);
+        let mut survey =
+            TreeSurvey::of(&list, place.beside(), place.existing(), install, filter, most)?;
         let end = End { at: Some(0), ..End::of(list.fd()).map_err(failed("fstat"))? };
         let mut refused = None;
         let mut note = |moved: u64| -> Result<(), Cancelled> {
@@ -245,10 +252,13 @@ impl ReceivedList {
 /// Requests the list. Returns the connection, the head of the answer, and the URL after redirects.
 fn ask_for_list(
     target: &FetchUrl,
-    files: &FetchOptions,
+    options: &TreeOptions,
     check: &CancelCheck<'_>,
 ) -> Result<(FetchConnection, ResponseHead, FetchUrl), FetchError> {
-    let answer = ask(&target.manifest(), &FileRequest::ALL, files, check);
+    let files = &options.files;
+    // Other servers do not know the options of the request.
+    let request = if files.channels.is_some() { &options.list } else { &ListRequest::default() };
+    let answer = ask(&target.manifest(request), &FileRequest::ALL, files, check);
     let (connection, head, from) = answer.map_err(|error| match error {
         FetchError::Status { status: 401 | 407, .. } => error,
         FetchError::Status { status, .. } if !error.is_passing() => {
@@ -331,7 +341,7 @@ impl TreeBuild<'_> {
         let mut directories = DirectoryCache::below(self.root.fd());
         let mut entries = self.list.directories.entries();
         while let Some(StoredEntry { entry, state, .. }) = entries.next_entry()? {
-            if entry.path.is_empty() || state.is(StoredState::RESERVED) {
+            if entry.path.is_empty() || state.is(StoredState::SKIPPED) {
                 continue;
             }
             self.counters.check_cancelled()?;
@@ -362,7 +372,7 @@ impl TreeBuild<'_> {
         let has_leftovers = install.is_staged && !install.is_fresh;
         while let Some(StoredEntry { entry, state, .. }) = entries.next_entry()? {
             let is_done = state.is(StoredState::SAME) && !state.is(StoredState::TOUCHED);
-            if is_done || entry.path.is_empty() || state.is(StoredState::RESERVED) {
+            if is_done || entry.path.is_empty() || state.is(StoredState::SKIPPED) {
                 continue;
             }
             self.counters.check_cancelled()?;

@@ -1,8 +1,10 @@
 //! Deletes the entries of the destination that the list does not have.
 
+use std::sync::Arc;
+
 use thalweg_core::Cancelled;
 use thalweg_tree::{
-    Event, Events,
+    Event, Events, Filter,
     sync::{CopyOutcome, DeleteOptions, DeleteReport, delete_extra},
 };
 
@@ -14,15 +16,17 @@ use super::{
 };
 use crate::client::FetchError;
 
-/// Deletes what the list does not have, if the sync asks for it. `fetched`: the fetch, which must be complete.
+/// Deletes what the list does not have, if the sync asks for it. `filter`: the filter of the fetch. `fetched`: the fetch,
+/// which must be complete.
 pub fn delete(
     list: &EntryList,
+    filter: Option<Arc<dyn Filter>>,
     sync: &TreeSync,
     fetched: &TreeFetched,
     watcher: &dyn TreeWatcher,
 ) -> Result<Option<DeleteReport>, FetchError> {
     let Some(delete) = &sync.delete else { return Ok(None) };
-    let options = DeleteOptions { dry_run: sync.dry_run, ..delete.clone() };
+    let options = DeleteOptions { dry_run: sync.dry_run, filter, ..delete.clone() };
     let names = ListedNames::of(list)?;
     // An entry that the server did not list may exist there.
     let errors = fetched.missed_count + fetched.left_out;

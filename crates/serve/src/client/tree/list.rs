@@ -18,8 +18,8 @@ pub struct EntryList {
     file: AtomicFile<OwnedFd, CString>,
 }
 
-/// Size of the buffer: a record and the bytes of one read.
-const ROOM: usize = 2 * LONGEST_RECORD;
+/// Size of the buffer. It grows for longer records.
+const ROOM: usize = 128 << 10;
 /// Length of the head of a list.
 const HEAD: u64 = MAGIC.len() as u64 + 1;
 
@@ -124,7 +124,7 @@ impl ListRecords<'_> {
         let rest = self.have - self.used;
         self.buffer.copy_within(self.used..self.have, 0);
         (self.used, self.have) = (0, rest);
-        self.buffer.resize(ROOM, 0);
+        self.buffer.resize(ROOM.max(2 * rest), 0);
         let read = io::pread(self.fd, &mut self.buffer[rest..], self.at);
         let read = read.map_err(failed("pread"))?;
         (self.at, self.have) = (self.at + read as u64, rest + read);

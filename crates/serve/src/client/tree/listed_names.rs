@@ -26,6 +26,8 @@ use crate::{
 /// The names in a list. Only the directories are in memory.
 pub struct ListedNames<'a> {
     directories: HashMap<Vec<u8>, DirectoryGroup>,
+    /// `true` if the filters exclude entries, so that a list without entries is not that of an empty directory.
+    has_excluded: bool,
     records: Mutex<ListRecords<'a>>,
 }
 
@@ -41,10 +43,10 @@ impl<'a> ListedNames<'a> {
     /// Reads the list once. It was checked before.
     pub fn of(list: &'a EntryList) -> Result<Self, FetchError> {
         let (mut directories, mut waiting) = (HashMap::new(), VecDeque::new());
-        let (mut records, mut current) = (list.records(), Vec::new());
+        let (mut records, mut current, mut has_excluded) = (list.records(), Vec::new(), false);
         while let Some(record) = records.next_record()? {
             match record {
-                ListRecord::Group => {
+                ListRecord::Group(_) => {
                     current = waiting.pop_front().unwrap_or_default();
                     directories.insert(current.clone(), DirectoryGroup::From(records.offset()));
                 }
@@ -57,14 +59,18 @@ impl<'a> ListedNames<'a> {
                         waiting.push_back(path);
                     }
                 }
-                ListRecord::End(_) => break,
+                ListRecord::End(totals) => {
+                    has_excluded = totals.excluded > 0;
+                    break;
+                }
             }
         }
-        Ok(Self { directories, records: Mutex::new(list.records()) })
+        Ok(Self { directories, has_excluded, records: Mutex::new(list.records()) })
     }
 
     fn names(&self, from: u64) -> Result<SourceListing, FetchError> {
-        let mut listing = SourceListing::default();
+        let has_excluded = self.has_excluded;
+        let mut listing = SourceListing { has_excluded, ..SourceListing::default() };
         let mut records = self.records.lock().unwrap_or_else(PoisonError::into_inner);
         records.seek(from);
         while let Some(ListRecord::Entry(entry)) = records.next_record()? {

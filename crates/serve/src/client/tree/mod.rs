@@ -17,6 +17,7 @@ mod hard_links;
 mod hash_checks;
 mod job;
 pub mod list;
+mod listed_filter;
 mod listed_names;
 mod naming;
 mod options;

@@ -3,9 +3,9 @@
 use std::path::PathBuf;
 
 use thalweg_core::Cancelled;
-use thalweg_tree::{Progress, SyncChange, Total, sync::DeleteOptions};
+use thalweg_tree::{FileLimits, Progress, SyncChange, Total, sync::DeleteOptions};
 
-use crate::client::FetchOptions;
+use crate::{client::FetchOptions, manifest::ListRequest};
 
 /// Options of a tree fetch.
 #[derive(Clone, Debug)]
@@ -24,6 +24,10 @@ pub struct TreeOptions {
     pub by_hash: bool,
     /// Largest size of the list, in bytes.
     pub most_list: u64,
+    /// The entries to leave out. The server may list them nevertheless.
+    pub list: ListRequest,
+    /// Limits of size and age. Files beyond them are skipped.
+    pub limits: FileLimits,
     /// The rules of a sync.
     pub sync: Option<TreeSync>,
 }
@@ -31,7 +35,7 @@ pub struct TreeOptions {
 /// Rules of a tree fetch that makes the destination equal to the source.
 #[derive(Clone, Debug, Default)]
 pub struct TreeSync {
-    /// Delete entries that the list does not have. The dry run is that of the sync.
+    /// Delete entries that the list does not have. The dry run is that of the sync, and the filter is that of the fetch.
     pub delete: Option<DeleteOptions>,
     /// `true` to report what would be changed, and to change nothing.
     pub dry_run: bool,

@@ -31,7 +31,7 @@ pub fn preview(
         let mut entries = store.entries();
         while let Some(stored) = entries.next_entry()? {
             let entry = stored.entry;
-            if entry.path.is_empty() || stored.state.is(StoredState::RESERVED) {
+            if entry.path.is_empty() || stored.state.is(StoredState::SKIPPED) {
                 continue;
             }
             counters.check_cancelled()?;

@@ -51,8 +51,8 @@ impl StoredState {
     pub const PRESENT: Self = Self(1);
     /// The directory exists with its attributes.
     pub const SAME: Self = Self(3);
-    /// The name is reserved for partial files, so that the directory is not created.
-    pub const RESERVED: Self = Self(4);
+    /// The directory is excluded, or its name is reserved for partial files, so that it is not created.
+    pub const SKIPPED: Self = Self(4);
     /// An entry of the directory has to be changed.
     pub const TOUCHED: Self = Self(8);
 

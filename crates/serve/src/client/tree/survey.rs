@@ -12,6 +12,8 @@ use super::{
     files::{InstallPolicy, compare, has_attributes},
     hard_links::{FirstName, FirstNames, id},
     list::{EntryList, ListRecords, broken},
+    listed_filter::ListedFilter,
+    outcome::TreeFetched,
     store::{EntryStore, StoreCursor, StoredState},
 };
 use crate::{
@@ -30,8 +32,21 @@ pub struct SurveyedList {
     pub check: ListCheck,
     /// Entries with names that are reserved for partial files.
     pub reserved: u64,
+    pub filter: ListedFilter,
+    /// Entries that the filters exclude although the server lists them, and files beyond the limits.
+    pub excluded: u64,
+    /// Listed files that are not fetched, also those below excluded directories.
+    pub skipped: Total,
     /// Files that exist as listed.
     pub unchanged: Total,
+}
+
+impl SurveyedList {
+    /// Adds the entries that are not fetched to the outcome.
+    pub fn count_missing(&self, fetched: &mut TreeFetched) {
+        fetched.left_out = self.check.totals.left_out + self.reserved;
+        fetched.excluded = self.check.totals.excluded + self.excluded;
+    }
 }
 
 /// A comparison in progress.
@@ -67,6 +82,7 @@ impl<'a> TreeSurvey<'a> {
         beside: BorrowedFd<'_>,
         existing: Option<BorrowedFd<'a>>,
         install: InstallPolicy,
+        filter: ListedFilter,
         most: u64,
     ) -> Result<Self, FetchError> {
         let found = SurveyedList {
@@ -75,6 +91,9 @@ impl<'a> TreeSurvey<'a> {
             links: EntryStore::create(beside, c"links".to_owned())?,
             check: ListCheck::default(),
             reserved: 0,
+            filter,
+            excluded: 0,
+            skipped: Total::default(),
             unchanged: Total::default(),
         };
         Ok(Self {
@@ -95,7 +114,10 @@ impl<'a> TreeSurvey<'a> {
             self.found.check.add(&record).map_err(broken)?;
             match record {
                 ListRecord::Entry(entry) => self.entry(entry)?,
-                ListRecord::Group => self.enter()?,
+                ListRecord::Group(filter) => {
+                    self.enter()?;
+                    self.found.filter.add(&self.group.path, &filter)?;
+                }
                 ListRecord::End(_) => {}
             }
             let SurveyedList { directories, entries, links, .. } = &self.found;
@@ -143,26 +165,33 @@ impl<'a> TreeSurvey<'a> {
     }
 
     fn entry(&mut self, entry: ManifestEntry) -> Result<(), FetchError> {
-        let is_reserved =
-            self.group.state.is(StoredState::RESERVED) || is_reserved_name(&entry.name);
+        let is_below_skipped = self.group.state.is(StoredState::SKIPPED);
+        let is_excluded = !is_below_skipped && self.found.filter.excludes(&self.group.path, &entry);
+        let is_reserved = !is_excluded && is_reserved_name(&entry.name);
+        let is_skipped = is_below_skipped || is_excluded || is_reserved;
         let there = self.group.opened.as_ref().and_then(|directory| {
             let name = std::ffi::CString::new(&*entry.name).ok()?;
             directory.look(&name).ok()?
         });
         self.found.reserved += u64::from(is_reserved);
+        self.found.excluded += u64::from(is_excluded);
         if let ManifestKind::Directory { .. } = entry.kind {
             let state = match &there {
-                _ if is_reserved => StoredState::RESERVED,
+                _ if is_skipped => StoredState::SKIPPED,
                 Some(there) => self.directory(&entry, there),
                 None => StoredState::default(),
             };
-            if !is_reserved && !state.is(StoredState::PRESENT) {
+            if !is_skipped && !state.is(StoredState::PRESENT) {
                 self.touch()?;
             }
             let entry = ListedEntry::of(&self.group.path, entry).map_err(broken)?;
             return self.found.directories.push(&entry, state);
         }
-        if is_reserved {
+        if is_skipped {
+            if let ManifestKind::File(file) = entry.kind {
+                self.found.skipped.files += 1;
+                self.found.skipped.bytes += file.size;
+            }
             return Ok(());
         }
         self.file_or_link(entry, there.as_ref())

@@ -123,14 +123,14 @@ fn a_large_folder_is_listed_whole_and_sorted_in_every_format() {
 
 /// Returns the entries of a list with their paths, and its totals.
 fn shown(list: &[u8]) -> Vec<String> {
-    let mut rest = list.strip_prefix(b"thwglist\x02").unwrap();
+    let mut rest = list.strip_prefix(b"thwglist\x03").unwrap();
     let (mut parser, mut lines) = (RecordParser::default(), Vec::new());
     let (mut folders, mut current) = (VecDeque::new(), String::new());
     while !rest.is_empty() {
         let (record, length) = parser.next(rest).unwrap();
         rest = &rest[length..];
         match record {
-            ListRecord::Group => current = folders.pop_front().unwrap(),
+            ListRecord::Group(_) => current = folders.pop_front().unwrap(),
             ListRecord::End(totals) => {
                 lines.push(format!("{} {} {}", totals.entries, totals.bytes, totals.left_out));
             }

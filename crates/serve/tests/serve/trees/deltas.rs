@@ -4,7 +4,7 @@ use std::{fs, io::Write, sync::Arc};
 
 use thalweg_serve::{
     blocks::{BlockRequest, MEDIA_TYPE, RollingSum},
-    manifest::{FileTag, ListTotals, ManifestEntry, ManifestKind, Meta, RecordWriter},
+    manifest::{FileTag, GroupFilter, ListTotals, ManifestEntry, ManifestKind, Meta, RecordWriter},
 };
 
 use super::support::{
@@ -50,7 +50,7 @@ fn answer(kind: &str, etag: &str, body: &[u8]) -> Vec<u8> {
 /// The head of an answer with a list, without its length.
 const LIST: &str = concat!(
     "HTTP/1.1 200 OK\r\nContent-Type: application/vnd.thalweg.list\r\n",
-    "Thalweg: 0.0.0; format=2\r\nConnection: close\r\n"
+    "Thalweg: 0.0.0; format=3\r\nConnection: close\r\n"
 );
 /// The tag of the newer file, as [`list`] has it.
 const ETAG: &str = "\"a-1100000-3b9aca02-3b9aca03\"";
@@ -64,9 +64,12 @@ fn list() -> Vec<u8> {
     let (mut out, mut writer) = (Vec::new(), RecordWriter::default());
     RecordWriter::begin(&mut out);
     writer.entry(&mut out, &entry("", ManifestKind::Directory { is_unread: false }));
-    writer.group(&mut out);
+    writer.group(&mut out, &GroupFilter::NotRequested);
     writer.entry(&mut out, &entry("f", ManifestKind::File(tag)));
-    RecordWriter::end(&mut out, &ListTotals { entries: 2, bytes: LEN as u64, left_out: 0 });
+    RecordWriter::end(
+        &mut out,
+        &ListTotals { entries: 2, bytes: LEN as u64, ..ListTotals::default() },
+    );
     out
 }
 

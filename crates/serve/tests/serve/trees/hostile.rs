@@ -5,10 +5,14 @@ use std::{ffi::CString, fs, io::Write, path::Path};
 use thalweg_serve::{
     client::{
         FetchError,
-        tree::{TreeFetched, TreeOptions},
+        tree::{TreeFetched, TreeOptions, TreeSync},
     },
-    manifest::{FileTag, ListTotals, ManifestEntry, ManifestKind, Meta, RecordWriter},
+    manifest::{
+        FileTag, GroupFilter, ListRequest, ListTotals, ManifestEntry, ManifestKind, Meta,
+        RecordWriter,
+    },
 };
+use thalweg_tree::sync::DeleteOptions;
 
 use super::support::{
     get_over,
@@ -57,13 +61,13 @@ fn begin() -> Vec<u8> {
 fn list(entries: &[ManifestEntry]) -> Vec<u8> {
     let (mut out, mut writer) = (begin(), RecordWriter::default());
     let (mut folders, mut groups, mut bytes) = (vec![Vec::new()], 1, 0_u64);
-    writer.group(&mut out);
+    writer.group(&mut out, &GroupFilter::NotRequested);
     for entry in entries {
         let cut = entry.name.iter().rposition(|byte| *byte == b'/');
         let above = &entry.name[..cut.unwrap_or(0)];
         let found = folders[groups - 1..].iter().position(|folder| folder == above);
         for _ in 0..found.unwrap_or(0) {
-            writer.group(&mut out);
+            writer.group(&mut out, &GroupFilter::NotRequested);
             groups += 1;
         }
         let name = match (found, cut) {
@@ -78,10 +82,10 @@ fn list(entries: &[ManifestEntry]) -> Vec<u8> {
         }
     }
     for _ in groups..folders.len() {
-        writer.group(&mut out);
+        writer.group(&mut out, &GroupFilter::NotRequested);
     }
     let entries = entries.len() as u64 + 1;
-    RecordWriter::end(&mut out, &ListTotals { entries, bytes, left_out: 0 });
+    RecordWriter::end(&mut out, &ListTotals { entries, bytes, ..ListTotals::default() });
     out
 }
 
@@ -93,7 +97,7 @@ fn answer(body: impl AsRef<[u8]>, more: &str) -> Vec<u8> {
     [head.as_bytes(), body].concat()
 }
 
-const LIST: &str = "Content-Type: application/vnd.thalweg.list\r\nThalweg: 0.0.0; format=2\r\n";
+const LIST: &str = "Content-Type: application/vnd.thalweg.list\r\nThalweg: 0.0.0; format=3\r\n";
 
 /// `true` if this file is the module whose tests connect by a command.
 fn is_over_command() -> bool {
@@ -114,7 +118,7 @@ fn liar(entries: &[ManifestEntry], body: &'static str) -> LyingServer {
             _ => None,
         });
         let answer = match name {
-            "?manifest" => answer(&list, LIST),
+            name if name.starts_with("?manifest") => answer(&list, LIST),
             _ => answer(body, &etag(size.unwrap_or(0))),
         };
         drop(stream.write_all(&answer));
@@ -186,7 +190,7 @@ fn bytes_that_are_no_complete_list_are_refused_before_anything_is_made() {
     let end = whole.len() - 4;
     let group = [&whole[..end], &[4], &whole[end..]].concat();
     let missing = [&begin()[..], &[0, 1, 0, 0]].concat();
-    let other_format = [b"thwglist\x03", &whole[9..]].concat();
+    let other_format = [b"thwglist\x04", &whole[9..]].concat();
     cases.extend([group, missing, other_format, [&whole[..], &[0]].concat(), b"<html>".to_vec()]);
     for bytes in cases {
         let beside = OutsideDirectory::new();
@@ -237,7 +241,7 @@ fn a_list_without_end_stops_at_the_limit_and_leaves_nothing() {
     let server = LyingServer::new(|_, stream| {
         let mut out = [format!("HTTP/1.1 200 OK\r\n{LIST}\r\n").as_bytes(), &begin()].concat();
         let mut writer = RecordWriter::default();
-        writer.group(&mut out);
+        writer.group(&mut out, &GroupFilter::NotRequested);
         for n in 0_u64.. {
             for i in 0..1000 {
                 writer.entry(&mut out, &file(&format!("{:012}", n * 1000 + i), 1));
@@ -261,7 +265,7 @@ fn a_list_that_is_short_and_has_long_paths_stops_at_the_limit() {
     // Each directory is in the one before, with a name of 255 bytes.
     let name = "x".repeat(255);
     for _ in 0..200 {
-        writer.group(&mut out);
+        writer.group(&mut out, &GroupFilter::NotRequested);
         writer.entry(&mut out, &folder(&name));
     }
     assert!(out.len() < 100_000);
@@ -270,7 +274,7 @@ fn a_list_that_is_short_and_has_long_paths_stops_at_the_limit() {
     let error = get(&server.url("d/"), &beside.dst(), &small).unwrap_err();
     assert!(error.to_string().contains("--max-list"), "{error}");
     for _ in 0..100 {
-        writer.group(&mut out);
+        writer.group(&mut out, &GroupFilter::NotRequested);
         writer.entry(&mut out, &folder(&name));
     }
     let server = liar_of_bytes(out);
@@ -284,11 +288,64 @@ fn a_record_without_end_is_refused() {
     let beside = OutsideDirectory::new();
     let (mut out, target) = (begin(), "x".repeat(3_000_000));
     let mut writer = RecordWriter::default();
-    writer.group(&mut out);
+    writer.group(&mut out, &GroupFilter::NotRequested);
     writer.entry(&mut out, &link("a", &target));
     let server = liar_of_bytes(out);
     let error = get(&server.url("d/"), &beside.dst(), &options()).unwrap_err();
     assert!(error.to_string().contains("65536"), "{error}");
+    beside.is_unharmed(&["own"]);
+}
+
+/// The client excludes entries, the server lists them, and the deletion would remove what the server hides.
+#[test]
+fn an_excluded_entry_is_neither_replaced_nor_deleted_whatever_the_server_lists() {
+    let beside = OutsideDirectory::new();
+    let dst = beside.dst();
+    for name in ["secret", "hidden/own", "old", "d/secret"] {
+        write(&dst.join(name), "mine");
+    }
+    let listed =
+        [folder("d"), folder("hidden"), file("new", 1), file("secret", 1), file("hidden/x", 1)];
+    let server = liar(&listed, "x");
+    let exclude = vec!["secret".into(), "hidden/".into()];
+    let sync =
+        TreeSync { delete: Some(DeleteOptions::default()), dry_run: false, path: dst.clone() };
+    let list = ListRequest { exclude, ..ListRequest::default() };
+    let excluding = TreeOptions { list, sync: Some(sync), ..options() };
+    let fetched = get(&server.url("d/"), &dst, &excluding).unwrap();
+    assert_eq!((fetched.excluded, fetched.missed_count, fetched.left_out), (2, 0, 0));
+    assert_eq!(fetched.deletion.unwrap().deleted, 1, "only `old`");
+    assert_eq!(names(&dst), ["d", "hidden", "new", "secret"]);
+    for name in ["secret", "hidden/own", "d/secret"] {
+        assert_eq!(fs::read_to_string(dst.join(name)).unwrap(), "mine", "{name}");
+    }
+    assert_eq!(names(&dst.join("hidden")), ["own"]);
+    beside.is_unharmed(&["dst", "own"]);
+}
+
+/// Without its filter files, a list would have entries that they exclude.
+#[test]
+fn a_list_without_the_requested_filter_files_is_refused_and_so_are_others() {
+    let beside = OutsideDirectory::new();
+    let list = ListRequest { filter_file: Some(".f".into()), ..ListRequest::default() };
+    let filtered = TreeOptions { list, ..options() };
+    let server = liar(&[file("a", 1)], "x");
+    let error = get(&server.url("d/"), &beside.dst(), &filtered).unwrap_err();
+    assert!(matches!(error, FetchError::Unsupported(_)), "{error}");
+    for (length, options) in [(1, &options()), ((1 << 20) + 1, &filtered)] {
+        let mut out = begin();
+        RecordWriter::default().group(&mut out, &GroupFilter::Text(vec![b'*'; length]));
+        RecordWriter::end(&mut out, &ListTotals { entries: 1, ..ListTotals::default() });
+        let error = get(&liar_of_bytes(out).url("d/"), &beside.dst(), options).unwrap_err();
+        assert!(error.to_string().contains("filter file"), "{error}");
+    }
+    let (mut out, mut writer) = (begin(), RecordWriter::default());
+    for _ in 0..70 {
+        writer.group(&mut out, &GroupFilter::Text(vec![b'*'; 1 << 20]));
+        writer.entry(&mut out, &folder("d"));
+    }
+    let error = get(&liar_of_bytes(out).url("d/"), &beside.dst(), &filtered).unwrap_err();
+    assert!(error.to_string().contains("64 MiB"), "{error}");
     beside.is_unharmed(&["own"]);
 }
 

@@ -14,9 +14,10 @@ use thalweg_serve::{
         Channels, FetchError, FetchUrl, RemoteCommand,
         tree::{TreeDestination, TreeFetched, TreeOptions, TreeWatcher, fetch_tree},
     },
+    manifest::ListRequest,
     server::{RunningServer, ServeOptions},
 };
-use thalweg_tree::{Progress, Total};
+use thalweg_tree::{FileLimits, Progress, Total};
 
 pub use crate::support::{fetch, liar, serve as serving};
 
@@ -57,6 +58,8 @@ pub fn options() -> TreeOptions {
         sync: None,
         by_hash: false,
         most_list: 1 << 30,
+        list: ListRequest::default(),
+        limits: FileLimits::default(),
     }
 }
 

@@ -10,11 +10,8 @@ use thalweg_tree::{CopyOptions, Filter};
 use super::CopyArgs;
 use crate::exit::{CommandFailure, Exit};
 
-mod lines;
 mod names;
-mod patterns;
-
-pub use lines::ListFile;
+pub mod patterns;
 
 /// The combined meaning of `--exclude`, `--exclude-from` and `--files-from`.
 pub struct SourceSelection {

@@ -9,8 +9,8 @@ use std::{
 use thalweg_core::shown;
 use thalweg_tree::Dereference;
 
-use super::lines::ListFile;
 use crate::{
+    args::ListFile,
     commands::copy::CopyArgs,
     exit::{CommandFailure, Exit},
 };

@@ -1,0 +1,81 @@
+//! The query of a request for a list.
+
+use std::{
+    ffi::{OsStr, OsString},
+    os::unix::ffi::{OsStrExt, OsStringExt},
+};
+
+use percent_encoding::{percent_decode_str, percent_encode};
+
+use super::PLAIN;
+
+/// Options of a request for a list. Only a server on a byte stream takes them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ListRequest {
+    /// Patterns of entries to leave out; the last one that matches decides.
+    pub exclude: Vec<OsString>,
+    /// The name of filter files, which the list then contains.
+    pub filter_file: Option<OsString>,
+}
+
+const NAME: &str = "manifest";
+
+/// Longest query, in bytes. A server accepts heads of 64 KiB.
+pub const LONGEST_QUERY: usize = 48 << 10;
+
+impl ListRequest {
+    /// Returns the query.
+    pub fn query(&self) -> String {
+        let option = |name: &str, value: &OsStr| {
+            format!("&{name}={}", percent_encode(value.as_bytes(), PLAIN))
+        };
+        let exclude = self.exclude.iter().map(|pattern| option("exclude", pattern));
+        let filter_file = self.filter_file.iter().map(|name| option("filter-file", name));
+        std::iter::once(NAME.to_owned()).chain(exclude).chain(filter_file).collect()
+    }
+
+    /// Parses a query. Returns `None` if it requests something else, or an unknown option.
+    pub fn parse(query: &str) -> Option<Self> {
+        let mut options = query.split('&');
+        let mut request = (options.next() == Some(NAME)).then(Self::default)?;
+        for option in options {
+            let (name, value) = option.split_once('=')?;
+            let value = OsString::from_vec(percent_decode_str(value).collect());
+            match name {
+                "exclude" => request.exclude.push(value),
+                "filter-file" => request.filter_file = Some(value),
+                _ => return None,
+            }
+        }
+        Some(request)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    use proptest::prelude::*;
+
+    #[test]
+    fn other_queries_and_unknown_options_are_refused() {
+        assert_eq!(ListRequest::parse("manifest"), Some(ListRequest::default()));
+        for query in ["", "manifests", "tar", "manifest&", "manifest&exclude", "manifest&x=y"] {
+            assert_eq!(ListRequest::parse(query), None, "{query}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_query_is_read_as_it_was_written(
+            exclude in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..20), 0..5),
+            filter_file in prop::option::of(prop::collection::vec(any::<u8>(), 0..20)),
+        ) {
+            let exclude = exclude.into_iter().map(OsString::from_vec).collect();
+            let request = ListRequest { exclude, filter_file: filter_file.map(OsString::from_vec) };
+            let query = request.query();
+            prop_assert!(query.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'#'));
+            prop_assert_eq!(ListRequest::parse(&query), Some(request));
+        }
+    }
+}
