@@ -3,7 +3,10 @@
 use std::{fs, time::Duration};
 
 use thalweg_core::atomic_file::{Destination, Until};
-use thalweg_serve::client::{FetchOptions, FetchUrl, PeerFile, PeerRoot, root_of};
+use thalweg_serve::{
+    client::{FetchOptions, FetchUrl, PeerFile, PeerRoot, root_of},
+    manifest::ListRequest,
+};
 
 use super::{
     stream::played,
@@ -20,7 +23,7 @@ pub fn run(answers: &[u8]) {
         ..watched::options(None)
     };
     let target = FetchUrl::of_stream("peer:");
-    if let Ok(PeerRoot::File(file)) = root_of(&target, &options, &|| Ok(())) {
+    if let Ok(PeerRoot::File(file)) = root_of(&target, &ListRequest { xattrs: true, ..ListRequest::default() }, &options, &|| Ok(())) {
         // A redirect to another server would otherwise be fetched over the stream under a foreign name.
         assert!(format!("{file:?}").contains("stream.invalid"), "{file:?}");
         replace(&file, &options);

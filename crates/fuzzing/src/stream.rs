@@ -84,6 +84,7 @@ pub fn run(bytes: &[u8]) {
         most_list: 1 << 20,
         list: ListRequest {
             exclude: vec![PROTECTED.into()],
+            xattrs: is_set(OWNER),
             filter_file: (is_set(BY_HASH) && is_set(OWNER)).then(|| ".f".into()),
         },
         limits: FileLimits::default(),
@@ -179,7 +180,7 @@ fn play(mut stream: UnixStream, answers: Vec<Vec<u8>>) {
 
 /// Fetches a file if the peer serves one. Returns `true` if it was one, or if the peer failed.
 fn is_file(target: &FetchUrl, to: &Path, options: &FetchOptions) -> bool {
-    match root_of(target, options, &|| Ok(())) {
+    match root_of(target, &ListRequest::default(), options, &|| Ok(())) {
         Ok(PeerRoot::Directory) => false,
         Ok(PeerRoot::File(file)) => {
             let path = if to.is_dir() { to.join("a") } else { to.to_owned() };

@@ -3,6 +3,7 @@
 
 use std::{
     collections::{HashSet, VecDeque},
+    ffi::CString,
     fs::File,
     os::fd::AsFd,
     sync::OnceLock,
@@ -13,7 +14,7 @@ use thalweg_serve::{
         entry::{ListedEntry, stays_inside},
         list::EntryList,
     },
-    manifest::{ListCheck, ListRecord, ManifestKind},
+    manifest::{LONGEST_XATTRS, ListCheck, ListRecord, ManifestKind, has_room},
 };
 use thalweg_sys::io;
 
@@ -39,6 +40,8 @@ pub fn run(bytes: &[u8]) {
             ListRecord::Entry(entry) => {
                 let Ok(entry) = ListedEntry::of(&current, entry) else { return };
                 let is_name = |name: &[u8]| !matches!(name, b"" | b"." | b"..") && !name.contains(&0);
+                let has_name = |(name, _): &(CString, Vec<u8>)| matches!(name.count_bytes(), 1..=255);
+                assert!(entry.xattrs.pairs().iter().all(has_name) && has_room(&entry.xattrs, LONGEST_XATTRS));
                 let is_top = entry.path.is_empty();
                 assert!(is_top || entry.path.split(|byte| *byte == b'/').all(is_name));
                 assert!(entry.directory() == current && there.insert(entry.path.clone()));

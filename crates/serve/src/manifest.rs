@@ -10,16 +10,19 @@ mod fields;
 mod parse;
 mod request;
 mod write;
+mod xattrs;
 
 use std::{ffi::CString, os::unix::ffi::OsStrExt, path::Path};
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
+use thalweg_tree::install::EntryXattrs;
 
 pub use check::ListCheck;
 pub use fields::{FieldError, ListFields, put};
 pub use parse::{LONGEST_RECORD, RecordParser};
 pub use request::{LONGEST_QUERY, ListRequest};
 pub use write::RecordWriter;
+pub use xattrs::{LONGEST_XATTRS, has_room, put_xattrs, take_xattrs};
 
 /// Characters that are not encoded in a URL path; all others are written as `%XX`.
 pub const PLAIN: &AsciiSet =
@@ -71,6 +74,8 @@ pub struct ManifestEntry {
     pub name: Vec<u8>,
     pub kind: ManifestKind,
     pub meta: Meta,
+    /// Extended attributes and ACLs, if the client requests them. Symbolic links have none.
+    pub xattrs: EntryXattrs,
 }
 
 /// The type of an entry.

@@ -29,6 +29,10 @@ use crate::{
     journal::Remote,
 };
 
+mod xattrs;
+
+pub use xattrs::EntryXattrs;
+
 pub use crate::{
     copy::whole_sync::WholeSync,
     fs::{
@@ -191,7 +195,7 @@ pub fn replace_by_symlink(
 }
 
 /// The attributes of a complete entry.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EntryAttributes {
     /// Permission bits.
     pub mode: u32,
@@ -199,6 +203,8 @@ pub struct EntryAttributes {
     pub owner: Option<(u32, u32)>,
     /// Modification time: seconds since 1970, and nanoseconds.
     pub mtime: (i64, u32),
+    /// Extended attributes and ACLs; `None`: leave them unchanged. Symbolic links do not get them.
+    pub xattrs: Option<EntryXattrs>,
 }
 
 impl EntryAttributes {
@@ -209,9 +215,12 @@ impl EntryAttributes {
         // A file created by this owner with this mode already has both.
         let is_own = self.owner == Some((has.st_uid, has.st_gid));
         let has_owner = is_own || self.give_owner(|u, g| fchown(fd, u, g))?;
+        let xattrs = self.xattrs.as_ref().map(|xattrs| xattrs.give(fd, has.st_mode & 0o7777));
+        let allowed = xattrs.transpose()?.flatten();
         let mode = self.mode & if has_owner { !0 } else { !SPECIAL };
-        // A change of owner clears set-id bits.
-        if has.st_mode & 0o7777 != mode || has_owner && !is_own {
+        let mode = mode & (SPECIAL | allowed.unwrap_or(!0));
+        // A change of owner clears set-id bits, and an ACL changes the mode.
+        if has.st_mode & 0o7777 != mode || has_owner && !is_own || allowed.is_some() {
             fchmod(fd, Mode::from_raw_mode(mode)).map_err(failed("fchmod"))?;
         }
         futimens(fd, &self.times()).map_err(failed("utimensat"))

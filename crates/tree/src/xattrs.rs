@@ -44,6 +44,11 @@ impl Holder<'_> {
         CString::new([before.as_bytes(), name.to_bytes()].concat()).unwrap_or_default()
     }
 
+    /// Returns `false` if the file system supports no attributes.
+    pub fn may_have_any(&self) -> bool {
+        !matches!(self.list(&mut []), Err(Errno::OPNOTSUPP | Errno::NOSYS))
+    }
+
     fn list(&self, buffer: &mut [u8]) -> Result<usize, Errno> {
         match *self {
             Self::Fd(fd) => fs::flistxattr(fd, buffer),
@@ -117,7 +122,7 @@ impl Default for XattrOutcome {
 }
 
 /// Attributes read from a source, to be set on its copy.
-#[derive(Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct SourceXattrs(Vec<(CString, Vec<u8>)>);
 
 impl SourceXattrs {
@@ -150,6 +155,17 @@ impl SourceXattrs {
             }
         }
         Ok(Self(taken))
+    }
+
+    /// Returns these names and values.
+    pub fn of_pairs(pairs: Vec<(CString, Vec<u8>)>) -> Self {
+        Self(pairs)
+    }
+
+    /// Removes the attributes that `keep` does not select.
+    pub fn kept_by(mut self, keep: Preserve) -> Self {
+        self.0.retain(|(name, _)| is_kept(name, keep));
+        self
     }
 
     /// Sorts the attributes by name.

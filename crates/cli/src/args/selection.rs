@@ -123,7 +123,7 @@ impl SelectionArgs {
 
     /// Returns these flags as words that no shell changes.
     pub fn words(&self) -> Result<Vec<String>, CommandFailure> {
-        let ListRequest { exclude, filter_file } = self.list(false)?;
+        let ListRequest { exclude, filter_file, .. } = self.list(false)?;
         let FileLimits { largest, smallest, newer_than } = self.limits;
         let exclude = exclude.iter().rev().map(|pattern| ("exclude", encode(pattern)));
         let filter_file = filter_file.iter().map(|name| ("filter-file", encode(name)));
@@ -143,6 +143,7 @@ impl SelectionArgs {
         Ok(ListRequest {
             exclude: self.patterns()?.into_iter().map(plain).collect(),
             filter_file: self.filter_file.clone().map(plain),
+            ..ListRequest::default()
         })
     }
 

@@ -46,6 +46,7 @@ mod open_handovers;
 mod power_cut;
 mod random_trees;
 mod refused_attributes;
+mod remote_attributes;
 mod remote_copies;
 mod remote_deltas;
 mod remote_filters;

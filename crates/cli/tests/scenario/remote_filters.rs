@@ -9,6 +9,7 @@ use std::{
     time::{Duration, UNIX_EPOCH},
 };
 
+use rustix::fs::{XattrFlags, setxattr};
 use thalweg_testing::{Dice, from_env};
 
 use crate::{
@@ -41,7 +42,7 @@ fn edit(dice: &mut Dice, root: &Path, changes: u64) {
         let directory = root.join(directory);
         fs::create_dir_all(&directory).unwrap();
         let file = directory.join(choose(dice, &["a.o", "b", "c.tmp", "k", "s p"]));
-        match dice.below(10) {
+        match dice.below(11) {
             0..=4 => {
                 bytes::write(&file, dice.below(1000), dice.below(3) * 1000);
                 let opened = fs::File::options().append(true).open(&file).unwrap();
@@ -51,6 +52,11 @@ fn edit(dice: &mut Dice, root: &Path, changes: u64) {
             5 if depth > 0 => fs::remove_dir_all(&directory).unwrap(),
             6 => drop(symlink("b", directory.join("l"))),
             7 => drop(fs::remove_file(&file)),
+            8 => {
+                let path = if dice.below(2) == 0 { &file } else { &directory };
+                let value = dice.below(3).to_string();
+                let _ = setxattr(path, "user.x", value.as_bytes(), XattrFlags::empty());
+            }
             _ => {
                 let lines: Vec<_> = (0..dice.below(4)).map(|_| pattern(dice)).collect();
                 fs::write(directory.join(FILTER_FILE), lines.join("\n")).unwrap();

@@ -1,7 +1,7 @@
 //! The first request to a server at the other end of a byte stream: its version, and whether it serves a directory or a file.
 
 use thalweg_core::atomic_file::Destination;
-use thalweg_tree::install::EntryAttributes;
+use thalweg_tree::install::{EntryAttributes, EntryXattrs};
 
 use super::{
     FetchError, FetchFailure, FetchOptions, FetchUrl, FetchWatcher, Fetched,
@@ -34,6 +34,8 @@ pub struct PeerFile {
     size: u64,
     etag: String,
     meta: Meta,
+    /// `None` if they were not requested.
+    xattrs: Option<EntryXattrs>,
 }
 
 impl PeerFile {
@@ -47,7 +49,8 @@ impl PeerFile {
     ) -> Result<Fetched, Box<FetchFailure>> {
         let Meta { mode, uid, gid, mtime, nanos } = self.meta;
         let owner = owner.then_some((uid, gid));
-        let attributes = EntryAttributes { mode, owner, mtime: (mtime, nanos) };
+        let xattrs = self.xattrs.clone().map(EntryXattrs::settable);
+        let attributes = EntryAttributes { mode, owner, mtime: (mtime, nanos), xattrs };
         let (size, etag) = (self.size, &*self.etag);
         let listed = ListedFile { size, etag, attributes: &attributes };
         fetch_listed(&self.url, destination, options, watcher, Some(&listed))
@@ -75,18 +78,13 @@ pub fn report_end(
 /// Asks the server what it serves. Waits for a login, if the connection needs one.
 pub fn root_of(
     target: &FetchUrl,
+    list: &ListRequest,
     options: &FetchOptions,
     check: &CancelCheck<'_>,
 ) -> Result<PeerRoot, FetchError> {
     let deadline = NetDeadline { limit: options.stall, check };
     let mut connection = FetchConnection::open(target, options, &deadline)?;
-    let text = request::text(
-        &target.manifest(&ListRequest::default()),
-        &FileRequest::ALL,
-        &options.extra,
-        true,
-        None,
-    );
+    let text = request::text(&target.manifest(list), &FileRequest::ALL, &options.extra, true, None);
     connection.send(text.replacen("GET", "HEAD", 1).as_bytes(), &deadline)?;
     let head = connection.head(&deadline)?;
     if matches!(head.status, 200 | 302) {
@@ -102,7 +100,10 @@ pub fn root_of(
             match RecordParser::default().next(&record) {
                 Ok((
                     ListRecord::Entry(ManifestEntry {
-                        kind: ManifestKind::File(file), meta, ..
+                        kind: ManifestKind::File(file),
+                        meta,
+                        xattrs,
+                        ..
                     }),
                     _,
                 )) => {
@@ -111,7 +112,9 @@ pub fn root_of(
                         return Err(FetchError::broken("it redirects to another server"));
                     }
                     let etag = file.etag(meta.mtime, meta.nanos);
-                    Ok(PeerRoot::File(Box::new(PeerFile { url, size: file.size, etag, meta })))
+                    let xattrs = list.xattrs.then_some(xattrs);
+                    let file = PeerFile { url, size: file.size, etag, meta, xattrs };
+                    Ok(PeerRoot::File(Box::new(file)))
                 }
                 _ => Err(FetchError::broken("the server did not describe its file")),
             }

@@ -2,11 +2,12 @@
 
 use std::ffi::CString;
 
-use thalweg_tree::sync::LONGEST_FILTER;
+use thalweg_tree::{install::EntryXattrs, sync::LONGEST_FILTER};
 
 use super::{
     FileTag, GroupFilter, LONGEST_NAME, ListRecord, ListTotals, ManifestEntry, ManifestKind, Meta,
     fields::{FieldError, ListFields},
+    xattrs::take_xattrs,
 };
 
 // The lowest three bits of a record's first byte.
@@ -26,13 +27,15 @@ pub const CHANGED: u8 = 32;
 /// The file has several names.
 pub const LINKED: u8 = 64;
 
+/// The entry has extended attributes.
+pub const XATTRS: u8 = 128;
 /// The end: the number of excluded entries follows.
 pub const EXCLUDING: u8 = 8;
 /// A group: the filter file of its directory follows.
 pub const FILTERED: u8 = 8;
 
-/// Longest record, in bytes: a group with a filter file.
-pub const LONGEST_RECORD: usize = LONGEST_FILTER + 1024;
+/// Longest record, in bytes: a group with a filter file, or an entry with extended attributes.
+pub const LONGEST_RECORD: usize = LONGEST_FILTER + (128 << 10);
 const LONGEST_TARGET: usize = 64 << 10;
 
 /// Parses a list. A record depends on the previous entry of its group.
@@ -49,8 +52,8 @@ impl RecordParser {
         let mut fields = ListFields(bytes);
         let tag = fields.byte()?;
         let allowed = match tag & KINDS {
-            FILE => REPEATED | CHANGED | LINKED,
-            DIRECTORY => REPEATED | UNREAD,
+            FILE => REPEATED | CHANGED | LINKED | XATTRS,
+            DIRECTORY => REPEATED | UNREAD | XATTRS,
             LINK => REPEATED,
             GROUP => FILTERED,
             END => EXCLUDING,
@@ -106,6 +109,7 @@ impl RecordParser {
             DIRECTORY => ManifestKind::Directory { is_unread: tag & UNREAD != 0 },
             _ => ManifestKind::Link(target(fields)?),
         };
+        let xattrs = if tag & XATTRS != 0 { take_xattrs(fields)? } else { EntryXattrs::default() };
         if meta.mode > 0o7777 {
             return Err(FieldError::Invalid("invalid mode"));
         }
@@ -114,7 +118,7 @@ impl RecordParser {
         self.name.truncate(shared);
         self.name.extend_from_slice(rest);
         (self.meta, self.inode) = (meta, inode);
-        Ok(ManifestEntry { name, kind, meta })
+        Ok(ManifestEntry { name, kind, meta, xattrs })
     }
 }
 
@@ -164,7 +168,7 @@ mod tests {
         let kind =
             ManifestKind::File(FileTag { size: 3, inode: 7, changed: (1, 2), linked_on: None });
         let meta = Meta { mode: 0o644, uid: 0, gid: 0, mtime: 1, nanos: 2 };
-        ManifestEntry { name: name.to_owned(), kind, meta }
+        ManifestEntry { name: name.to_owned(), kind, meta, xattrs: EntryXattrs::default() }
     }
 
     fn parsed(entries: &[ManifestEntry]) -> Result<Vec<ManifestEntry>, FieldError> {
@@ -205,7 +209,13 @@ mod tests {
     fn unknown_types_and_flags_and_impossible_numbers_are_refused() {
         for tag in 0..=255 {
             let bytes = [&[tag, 0, 1, b'a'][..], &[0; 64]].concat();
-            let is_known = matches!(tag, 0..=4 | 8..=12 | 18 | 26 | 33 | 41 | 65 | 73 | 97 | 105);
+            let flags = tag & !KINDS;
+            let is_known = match tag & KINDS {
+                FILE => flags & UNREAD == 0,
+                DIRECTORY => flags & (CHANGED | LINKED) == 0,
+                LINK | GROUP | END => flags & !REPEATED == 0,
+                _ => false,
+            };
             let is_parsed = RecordParser::default().next(&bytes).is_ok();
             assert_eq!(is_parsed, is_known, "{tag}");
         }
@@ -232,14 +242,25 @@ mod tests {
             "[^\0]{0,300}".prop_map(|target| ManifestKind::Link(CString::new(target).unwrap())),
         ];
         let meta = (0..0o10000_u32, 0..3_u32, any::<u32>(), any::<i64>(), 0..1_000_000_000_u32);
-        let entry =
-            ("[a-c]{1,8}", kind, meta).prop_map(|(name, kind, (mode, uid, gid, mtime, nanos))| {
+        let pairs = prop::collection::btree_map(
+            "[^\0]{1,60}",
+            prop::collection::vec(any::<u8>(), 0..300),
+            0..3,
+        );
+        let entry = ("[a-c]{1,8}", kind, meta, pairs).prop_map(
+            |(name, kind, (mode, uid, gid, mtime, nanos), pairs)| {
+                let is_link = matches!(kind, ManifestKind::Link(_));
+                let pairs = pairs.into_iter().filter(|_| !is_link);
+                let pairs =
+                    pairs.map(|(name, value)| (CString::new(name).unwrap(), value)).collect();
                 ManifestEntry {
+                    xattrs: EntryXattrs::of_pairs(pairs),
                     name: name.into_bytes(),
                     kind,
                     meta: Meta { mode, uid, gid, mtime, nanos },
                 }
-            });
+            },
+        );
         prop::collection::vec(entry, 1..20).prop_map(|mut entries| {
             entries.sort_by(|one, other| one.name.cmp(&other.name));
             entries.dedup_by(|one, other| one.name == other.name);

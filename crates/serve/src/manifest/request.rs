@@ -16,9 +16,12 @@ pub struct ListRequest {
     pub exclude: Vec<OsString>,
     /// The name of filter files, which the list then contains.
     pub filter_file: Option<OsString>,
+    /// `true` to list extended attributes and ACLs.
+    pub xattrs: bool,
 }
 
 const NAME: &str = "manifest";
+const XATTRS: &str = "xattrs";
 
 /// Longest query, in bytes. A server accepts heads of 64 KiB.
 pub const LONGEST_QUERY: usize = 48 << 10;
@@ -31,7 +34,9 @@ impl ListRequest {
         };
         let exclude = self.exclude.iter().map(|pattern| option("exclude", pattern));
         let filter_file = self.filter_file.iter().map(|name| option("filter-file", name));
-        std::iter::once(NAME.to_owned()).chain(exclude).chain(filter_file).collect()
+        let xattrs = self.xattrs.then(|| format!("&{XATTRS}"));
+        let options = exclude.chain(filter_file).chain(xattrs);
+        std::iter::once(NAME.to_owned()).chain(options).collect()
     }
 
     /// Parses a query. Returns `None` if it requests something else, or an unknown option.
@@ -39,6 +44,10 @@ impl ListRequest {
         let mut options = query.split('&');
         let mut request = (options.next() == Some(NAME)).then(Self::default)?;
         for option in options {
+            if option == XATTRS {
+                request.xattrs = true;
+                continue;
+            }
             let (name, value) = option.split_once('=')?;
             let value = OsString::from_vec(percent_decode_str(value).collect());
             match name {
@@ -70,9 +79,11 @@ mod tests {
         fn a_query_is_read_as_it_was_written(
             exclude in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..20), 0..5),
             filter_file in prop::option::of(prop::collection::vec(any::<u8>(), 0..20)),
+            xattrs: bool,
         ) {
             let exclude = exclude.into_iter().map(OsString::from_vec).collect();
-            let request = ListRequest { exclude, filter_file: filter_file.map(OsString::from_vec) };
+            let filter_file = filter_file.map(OsString::from_vec);
+            let request = ListRequest { exclude, filter_file, xattrs };
             let query = request.query();
             prop_assert!(query.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'#'));
             prop_assert_eq!(ListRequest::parse(&query), Some(request));

@@ -5,7 +5,9 @@ use super::{
     fields::{put, put_signed},
     parse::{
         CHANGED, DIRECTORY, END, EXCLUDING, FILE, FILTERED, GROUP, LINK, LINKED, REPEATED, UNREAD,
+        XATTRS,
     },
+    xattrs::put_xattrs,
 };
 
 /// Writes a list. A record depends on the previous entry of its group.
@@ -25,7 +27,7 @@ impl RecordWriter {
 
     /// Writes an entry of the current group.
     pub fn entry(&mut self, out: &mut Vec<u8>, entry: &ManifestEntry) {
-        let ManifestEntry { name, kind, meta } = entry;
+        let ManifestEntry { name, kind, meta, xattrs } = entry;
         let (before, is_repeated) = (self.meta, same_rights(&self.meta, meta));
         let mut tag = if is_repeated { REPEATED } else { 0 };
         tag |= match kind {
@@ -39,6 +41,7 @@ impl RecordWriter {
             }
             ManifestKind::Link(_) => LINK,
         };
+        tag |= if xattrs.is_empty() { 0 } else { XATTRS };
         let shared = std::iter::zip(name, &self.name).take_while(|(one, other)| one == other);
         let shared = shared.count().min(255);
         out.extend_from_slice(&[tag, shared as u8]);
@@ -69,6 +72,9 @@ impl RecordWriter {
                 out.extend_from_slice(target.as_bytes());
             }
             ManifestKind::Directory { .. } => {}
+        }
+        if !xattrs.is_empty() {
+            put_xattrs(out, xattrs);
         }
         self.name.truncate(shared);
         self.name.extend_from_slice(&name[shared..]);

@@ -5,14 +5,18 @@ mod file;
 use std::{
     cell::RefCell,
     ffi::OsStr,
-    os::{fd::OwnedFd, unix::ffi::OsStrExt},
+    os::{
+        fd::{AsFd, OwnedFd},
+        unix::ffi::OsStrExt,
+    },
     path::Path,
     sync::Arc,
     time::SystemTime,
 };
 
 use rustix::fs::fstat;
-use thalweg_tree::{ExcludePatterns, Filter, Hash, sync::DirectoryFilter};
+use thalweg_sys::Errno;
+use thalweg_tree::{ExcludePatterns, Filter, Hash, install::EntryXattrs, sync::DirectoryFilter};
 
 use super::{
     archive::Archive,
@@ -28,7 +32,7 @@ use super::{
     page,
     site::ServedSite,
     store::Store,
-    walk::TreeWalk,
+    walk::{TreeWalk, WalkOptions},
 };
 use crate::{
     blocks::{self, BlockRequest},
@@ -36,7 +40,7 @@ use crate::{
         head::{RequestHead, RequestMethod},
         status::HttpStatus,
     },
-    manifest::{self, ListRequest, RecordWriter, encoded},
+    manifest::{self, ListRequest, RecordWriter, encoded, has_room},
 };
 use file::FileAnswer;
 
@@ -63,6 +67,9 @@ pub struct AnswerContext<'a> {
 
 /// Path of the metrics page.
 const METRICS: &str = "-/metrics";
+
+/// Largest size of the attributes of a single served file, in bytes.
+const LONGEST_IN_HEAD: usize = 4 << 10;
 
 /// Seconds in `Retry-After` of a 503 answer.
 const RETRY_AFTER: u32 = 2;
@@ -159,14 +166,25 @@ impl AnswerContext<'_> {
         // Permission errors must become a status code, so the directory is opened before anything is sent.
         let directory = listing::open(fd, OsStr::new(".")).map_err(refusal)?;
         let filter = list.as_ref().map(|list| self.filter(list, fd)).transpose()?.flatten();
+        let has_xattrs = list.as_ref().is_some_and(|list| list.xattrs);
+        let xattrs = if has_xattrs {
+            EntryXattrs::of(directory.as_fd())
+        } else {
+            Ok(EntryXattrs::default())
+        };
+        let options = WalkOptions { filter, xattrs: has_xattrs };
         let site = Arc::clone(site);
-        let tree = |site| TreeWalk::of(site, path.to_owned(), filter);
+        let tree = |site| TreeWalk::of(site, path.to_owned(), options);
         let listing = |site, format| {
             Box::new(Listing::of(site, path.to_owned(), directory, format)) as Box<dyn Supply>
         };
         Ok(match question {
             _ if list.is_some() => {
-                let lines = ManifestLines::of(tree(site), fstat(fd).map_err(refusal)?);
+                let lines = ManifestLines::of(
+                    tree(site),
+                    fstat(fd).map_err(refusal)?,
+                    xattrs.map_err(refusal)?,
+                );
                 self.stream(manifest::MEDIA_TYPE, None, Box::new(lines))
             }
             "tar" => self.stream("application/x-tar", None, Box::new(Archive::of(tree(site)))),
@@ -253,12 +271,16 @@ impl AnswerContext<'_> {
     fn only_file(&self, only: &OsStr) -> PreparedAnswer {
         let path = Path::new(only);
         let mut head = self.header(HttpStatus::FOUND);
-        if self.is_manifest_on_stream()
+        if let Some(list) = self.list_on_stream()
             && let Ok(ServedEntry::File(file)) = self.find(path)
             && let Ok(stat) = fstat(&*file)
         {
             let mut record = Vec::new();
-            let entry = ManifestLines::of_file(only, &stat);
+            let xattrs =
+                if list.xattrs { EntryXattrs::of((*file).as_fd()) } else { Err(Errno::NODATA) };
+            // Longer attributes do not fit into the head of an answer.
+            let xattrs = xattrs.ok().filter(|xattrs| has_room(xattrs, LONGEST_IN_HEAD));
+            let entry = ManifestLines::of_file(only, &stat, xattrs.unwrap_or_default());
             RecordWriter::default().entry(&mut record, &entry);
             head =
                 head.with(manifest::ENTRY_HEADER, encoded(Path::new(OsStr::from_bytes(&record))));
@@ -267,9 +289,10 @@ impl AnswerContext<'_> {
         self.sized(HttpStatus::FOUND, head, AnswerBody::default())
     }
 
-    fn is_manifest_on_stream(&self) -> bool {
-        let query = self.head.target.query.as_deref();
-        self.site.is_stream && query.is_some_and(|query| ListRequest::parse(query).is_some())
+    /// Returns the request for a list over a byte stream.
+    fn list_on_stream(&self) -> Option<ListRequest> {
+        let query = self.head.target.query.as_deref().filter(|_| self.site.is_stream)?;
+        ListRequest::parse(query)
     }
 
     fn redirect(&self, to: &str) -> PreparedAnswer {
@@ -287,7 +310,7 @@ impl AnswerContext<'_> {
 
     pub fn header(&self, status: HttpStatus) -> AnswerHead {
         let mut head = AnswerHead::new(status, self.store.borrow_mut().date(self.now));
-        if self.is_manifest_on_stream() {
+        if self.list_on_stream().is_some() {
             let (version, format) = (env!("CARGO_PKG_VERSION"), manifest::FORMAT);
             head = head.with(manifest::PEER_HEADER, format_args!("{version}; format={format}"));
         }

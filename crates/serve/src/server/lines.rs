@@ -1,8 +1,9 @@
 //! A directory tree as a list.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 
 use rustix::fs::Stat;
+use thalweg_tree::install::EntryXattrs;
 
 use super::{
     body::{BodyPart, BodyPiece, Supply, SupplyTurn, TURN_BYTES, TURN_ENTRIES},
@@ -14,8 +15,8 @@ use crate::manifest::{FileTag, ListTotals, ManifestEntry, ManifestKind, Meta, Re
 
 /// Produces the list of a tree, a few entries per turn.
 pub struct ManifestLines {
-    // Metadata of the top directory, until its entry is written.
-    top: Option<Stat>,
+    // The top directory, until its entry is written.
+    top: Option<WalkEntry>,
     tree: TreeWalk,
     writer: RecordWriter,
     totals: ListTotals,
@@ -23,15 +24,17 @@ pub struct ManifestLines {
 
 impl ManifestLines {
     /// Creates the list of `tree`. `top`: metadata of the top directory.
-    pub fn of(tree: TreeWalk, top: Stat) -> Self {
+    pub fn of(tree: TreeWalk, top: Stat, xattrs: EntryXattrs) -> Self {
+        let (name, kind) = (OsString::new(), WalkKind::Directory);
+        let top = WalkEntry { name, kind, stat: top, xattrs };
         let (writer, totals) = (RecordWriter::default(), ListTotals::default());
         Self { top: Some(top), tree, writer, totals }
     }
 
     /// Returns the entry of a file.
-    pub fn of_file(name: &OsStr, stat: &Stat) -> ManifestEntry {
+    pub fn of_file(name: &OsStr, stat: &Stat, xattrs: EntryXattrs) -> ManifestEntry {
         let kind = ManifestKind::File(tag(stat));
-        ManifestEntry { name: name.as_encoded_bytes().to_vec(), kind, meta: meta(stat) }
+        ManifestEntry { name: name.as_encoded_bytes().to_vec(), kind, meta: meta(stat), xattrs }
     }
 
     fn write(&mut self, entry: WalkEntry, list: &mut Vec<u8>) {
@@ -46,15 +49,14 @@ impl ManifestLines {
             self.totals.bytes += file.size;
         }
         let (name, meta) = (entry.name.into_encoded_bytes(), meta(&entry.stat));
-        self.writer.entry(list, &ManifestEntry { name, kind, meta });
+        self.writer.entry(list, &ManifestEntry { name, kind, meta, xattrs: entry.xattrs });
     }
 
     /// Writes entries until the turn is over. Returns `true` if the end of the list is written.
     fn fill(&mut self, turn: &SupplyTurn<'_>, list: &mut Vec<u8>) -> Result<bool, String> {
-        if let Some(stat) = self.top.take() {
+        if let Some(top) = self.top.take() {
             RecordWriter::begin(list);
-            let (name, kind) = (std::ffi::OsString::new(), WalkKind::Directory);
-            self.write(WalkEntry { name, kind, stat }, list);
+            self.write(top, list);
         }
         for _ in 0..TURN_ENTRIES {
             match self.tree.next(turn)? {

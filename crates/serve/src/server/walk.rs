@@ -3,14 +3,18 @@
 
 use std::{
     ffi::{CString, OsStr, OsString},
-    os::{fd::OwnedFd, unix::ffi::OsStrExt},
+    os::{
+        fd::{AsFd, OwnedFd},
+        unix::ffi::OsStrExt,
+    },
     path::{Path, PathBuf},
     sync::Arc,
 };
 
 use rustix::fs::{FileType, Stat};
 use thalweg_core::shown;
-use thalweg_tree::{Filter, sync::DirectoryFilter};
+use thalweg_sys::Errno;
+use thalweg_tree::{Filter, install::EntryXattrs, sync::DirectoryFilter};
 
 use super::{
     body::SupplyTurn,
@@ -23,13 +27,13 @@ use super::{
     site::ServedSite,
     tasks::HelperLane,
 };
-use crate::manifest::GroupFilter;
+use crate::manifest::{GroupFilter, LONGEST_XATTRS, has_room};
 
 /// The entries below a directory that are served.
 pub struct TreeWalk {
     site: Arc<ServedSite>,
     top: PathBuf,
-    filter: Option<DirectoryFilter>,
+    options: WalkOptions,
     /// Directories below the top that have not been read.
     waiting: PathQueue,
     /// Memory of `waiting` that is included in the site's total.
@@ -54,6 +58,16 @@ pub struct WalkEntry {
     pub name: OsString,
     pub kind: WalkKind,
     pub stat: Stat,
+    /// Empty unless the client requests them.
+    pub xattrs: EntryXattrs,
+}
+
+/// Options of a walk that a client requests.
+#[derive(Default)]
+pub struct WalkOptions {
+    pub filter: Option<DirectoryFilter>,
+    /// `true` to read extended attributes.
+    pub xattrs: bool,
 }
 
 /// Type of an entry.
@@ -88,15 +102,15 @@ pub enum WalkStep {
 }
 
 impl TreeWalk {
-    /// Creates a walk of the directory at this path. `filter`: the entries that a client excludes.
-    pub fn of(site: Arc<ServedSite>, top: PathBuf, filter: Option<DirectoryFilter>) -> Self {
+    /// Creates a walk of the directory at this path.
+    pub fn of(site: Arc<ServedSite>, top: PathBuf, options: WalkOptions) -> Self {
         let mut waiting = PathQueue::default();
         waiting.push(Path::new(""));
         let lane = HelperLane::List(0);
         Self {
             site,
             top,
-            filter,
+            options,
             waiting,
             counted: 0,
             entered: None,
@@ -176,10 +190,15 @@ impl TreeWalk {
                 open.cursor.after.clear();
                 open.cursor.after.extend_from_slice(name);
                 let name = OsStr::from_bytes(name);
-                if self.filter.as_ref().is_some_and(|filter| open.is_excluded(filter, name, kind)) {
+                if self
+                    .options
+                    .filter
+                    .as_ref()
+                    .is_some_and(|filter| open.is_excluded(filter, name, kind))
+                {
                     return Ok(WalkStep::Excluded);
                 }
-                let entry = open.entry(name);
+                let entry = open.entry(name, self.options.xattrs);
                 return self.found(entry);
             }
             if !list.is_partial() {
@@ -212,7 +231,7 @@ impl TreeWalk {
 
     /// Reads the filter file of a directory, if the client requests such files.
     fn filter_of(&self, path: &Path) -> GroupFilter {
-        match self.filter.as_ref().filter(|filter| filter.has_files()) {
+        match self.options.filter.as_ref().filter(|filter| filter.has_files()) {
             Some(filter) => filter.read(path).map_or(GroupFilter::Unreadable, GroupFilter::Text),
             None => GroupFilter::NotRequested,
         }
@@ -233,11 +252,7 @@ impl Drop for TreeWalk {
 }
 
 impl OpenDirectory {
-    fn list(
-        &mut self,
-        site: &ServedSite,
-        turn: &SupplyTurn<'_>,
-    ) -> Result<NameLookup, thalweg_sys::Errno> {
+    fn list(&mut self, site: &ServedSite, turn: &SupplyTurn<'_>) -> Result<NameLookup, Errno> {
         site.names.names(&self.directory, &mut self.cursor, turn.may_sort, turn.check_cancelled)
     }
 
@@ -250,7 +265,7 @@ impl OpenDirectory {
         filter.leaves_out(&self.path.join(name), is_directory)
     }
 
-    fn entry(&self, name: &OsStr) -> Result<WalkEntry, OmittedEntry> {
+    fn entry(&self, name: &OsStr, has_xattrs: bool) -> Result<WalkEntry, OmittedEntry> {
         let left_out = |is_missed| Err(OmittedEntry { path: self.path.join(name), is_missed });
         let Ok(stat) = listing::stat(&self.directory, name) else { return left_out(true) };
         let kind = match open::kind(&stat) {
@@ -263,7 +278,24 @@ impl OpenDirectory {
             },
             _ => return left_out(false),
         };
-        Ok(WalkEntry { name: name.to_owned(), kind, stat })
+        let is_link = matches!(kind, WalkKind::Link(_));
+        let xattrs =
+            if has_xattrs && !is_link { self.xattrs(name) } else { Ok(EntryXattrs::default()) };
+        match xattrs {
+            Ok(xattrs) if has_room(&xattrs, LONGEST_XATTRS) => {
+                Ok(WalkEntry { name: name.to_owned(), kind, stat, xattrs })
+            }
+            _ => left_out(true),
+        }
+    }
+
+    fn xattrs(&self, name: &OsStr) -> Result<EntryXattrs, Errno> {
+        let name = CString::new(name.as_bytes()).unwrap_or_default();
+        match EntryXattrs::of_entry(self.directory.as_fd(), &name) {
+            // The contents of the entry cannot be read either.
+            Err(Errno::ACCESS | Errno::PERM) => Ok(EntryXattrs::default()),
+            read => read,
+        }
     }
 }
 

@@ -6,6 +6,7 @@ use thalweg_serve::manifest::{
     GroupFilter, ListTotals, ManifestEntry, ManifestKind, Meta, RecordWriter,
 };
 use thalweg_testing::peak_resident;
+use thalweg_tree::install::EntryXattrs;
 
 use crate::trees::{get, liar::LyingServer, options};
 
@@ -18,12 +19,20 @@ fn a_long_list_costs_no_memory_that_grows_with_it() {
     let head = b"HTTP/1.1 200 OK\r\nContent-Type: application/vnd.thalweg.list\r\n\r\n";
     let (mut answer, mut writer) = (head.to_vec(), RecordWriter::default());
     RecordWriter::begin(&mut answer);
-    let top = ManifestEntry { name: Vec::new(), kind: kind.clone(), meta };
+    let top = ManifestEntry {
+        name: Vec::new(),
+        kind: kind.clone(),
+        meta,
+        xattrs: EntryXattrs::default(),
+    };
     writer.entry(&mut answer, &top);
     writer.group(&mut answer, &GroupFilter::NotRequested);
     for n in 0..COUNT {
         let name = format!("{n:08}{}", "x".repeat(32)).into_bytes();
-        writer.entry(&mut answer, &ManifestEntry { name, kind: kind.clone(), meta });
+        writer.entry(
+            &mut answer,
+            &ManifestEntry { name, kind: kind.clone(), meta, xattrs: EntryXattrs::default() },
+        );
     }
     (0..COUNT).for_each(|_| writer.group(&mut answer, &GroupFilter::NotRequested));
     // The totals lie, so that all is read and nothing is made.

@@ -3,9 +3,12 @@
 use clap::{Args, Command, FromArgMatches};
 use std::{ffi::OsString, path::PathBuf, time::Duration};
 use thalweg_core::quantity::{parse_duration, parse_rate, parse_some_bytes};
-use thalweg_serve::client::Connections;
+use thalweg_serve::{client::Connections, manifest::ListRequest};
 
-use crate::args::{FsyncArgs, MethodArgs, ProgressArgs, SelectionArgs, flag};
+use crate::{
+    args::{FsyncArgs, MethodArgs, ProgressArgs, SelectionArgs, flag},
+    exit::CommandFailure,
+};
 
 /// Fetch files from web servers
 ///
@@ -177,6 +180,12 @@ impl FetchArgs {
     /// Returns `true` if the URL names a directory.
     pub fn is_of_trees(&self) -> bool {
         self.recursive || self.archive
+    }
+
+    /// Returns the request for a list. `is_stream`: `true` if the server is at the other end of a byte stream.
+    pub fn list_request(&self, is_stream: bool) -> Result<ListRequest, CommandFailure> {
+        let list = self.chosen.list(self.encoded)?;
+        Ok(ListRequest { xattrs: self.archive && is_stream, ..list })
     }
 
     /// Splits the arguments into URLs and destination.

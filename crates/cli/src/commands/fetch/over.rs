@@ -10,6 +10,7 @@ use std::{
 use thalweg_core::atomic_file::{Destination, Until};
 use thalweg_serve::{
     client::{Channels, FetchOptions, FetchUrl, PeerRoot, Proxies, report_end, root_of},
+    manifest::ListRequest,
     remote::decode,
 };
 use thalweg_tree::{ExcludePatterns, Filter};
@@ -74,9 +75,10 @@ pub fn fetch_over(args: &FetchArgs, over: &OverStream<'_>) -> Result<Exit, Comma
     let files = files(args, over)?;
     let target = FetchUrl::of_stream(over.from);
     let what = format!("'{}': ", thalweg_core::shown(over.from));
-    let root = root_of(&target, &files, &interrupt::check);
+    let list = args.list_request(true)?;
+    let root = root_of(&target, &list, &files, &interrupt::check);
     let root = root.map_err(|error| failure(&error, &what))?;
-    if is_excluded(args, over, &root)? {
+    if is_excluded(&list, over, &root) {
         note(&format!("{what}excluded"));
         return Ok(Exit::Done);
     }
@@ -102,16 +104,11 @@ pub fn fetch_over(args: &FetchArgs, over: &OverStream<'_>) -> Result<Exit, Comma
 }
 
 /// Returns `true` if the filters exclude the source itself, by its name.
-fn is_excluded(
-    args: &FetchArgs,
-    over: &OverStream<'_>,
-    root: &PeerRoot,
-) -> Result<bool, CommandFailure> {
-    let Some(name) = over.into else { return Ok(false) };
+fn is_excluded(list: &ListRequest, over: &OverStream<'_>, root: &PeerRoot) -> bool {
+    let Some(name) = over.into else { return false };
     let mut patterns = ExcludePatterns::default();
-    let list = args.chosen.list(args.encoded)?;
     list.exclude.iter().for_each(|pattern| patterns.add(pattern.as_bytes()));
-    Ok(patterns.leaves_out(&Path::new("..").join(name), *root == PeerRoot::Directory))
+    patterns.leaves_out(&Path::new("..").join(name), *root == PeerRoot::Directory)
 }
 
 /// Returns the path that receives the copy.

@@ -66,16 +66,16 @@ pub fn fetch_into(
     files: FetchOptions,
 ) -> Result<Exit, CommandFailure> {
     let options = TreeOptions {
-        files,
         jobs: args.jobs.map_or(0, |jobs| jobs as usize),
         owner: args.archive,
         hard_links: args.archive,
         all_links: args.all_links,
         by_hash: args.hash,
         most_list: args.max_list,
-        list: args.chosen.list(args.encoded)?,
+        list: args.list_request(files.channels.is_some())?,
         limits: args.chosen.limits,
         sync: args.sync.then(|| sync(args, path)),
+        files,
     };
     let begun = |error: FetchError| begun(&error, target, path);
     let place = TreeDestination::open(path).map_err(begun)?;

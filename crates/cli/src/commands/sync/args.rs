@@ -29,8 +29,7 @@ const SPEED: &str = "Speed";
 /// on another file system than at the last --delete, or if more than --max-delete entries would be deleted. --force
 /// overrides this, except below a directory that cannot be listed.
 ///
-/// SRC or DST may be on another machine, as HOST:PATH. thalweg then connects with ssh, and keeps neither ACLs nor extended
-/// attributes.
+/// SRC or DST may be on another machine, as HOST:PATH. thalweg then connects with ssh.
 ///
 /// A directory is replaced by a file only with --delete. With several SRC, --delete deletes only inside their copies.
 #[derive(Args, Debug, Default)]

@@ -13,10 +13,13 @@ use crate::{
 };
 
 /// The fields of [`SyncArgs`] that a sync between machines uses.
-const SUPPORTED: [&str; 17] = [
+const SUPPORTED: [&str; 20] = [
     "paths",
     "archive",
     "recursive",
+    "hard_links",
+    "acls",
+    "xattrs",
     "checksum",
     "itemize",
     "verbose",

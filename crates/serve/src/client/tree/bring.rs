@@ -138,6 +138,7 @@ fn comparison_policy(options: &TreeOptions) -> InstallPolicy {
         hard_links: options.hard_links,
         all_links: options.all_links,
         by_hash: options.by_hash && !options.sync.as_ref().is_some_and(|sync| sync.dry_run),
+        xattrs: options.list.xattrs,
         is_synced_whole: false,
         fsync: Fsync::Never,
         close_may_fail: false,
@@ -152,7 +153,10 @@ fn publish(
     fsync: Fsync,
 ) -> Result<(), FetchError> {
     match list.directories.entries().next_entry()? {
-        Some(top) => root.publish(&install.attributes(&top.entry.meta), whole, fsync),
+        Some(top) => {
+            let attributes = install.attributes(&top.entry.meta, &top.entry.xattrs);
+            root.publish(&attributes, whole, fsync)
+        }
         None => Err(FetchError::broken("the list is empty")),
     }
 }
@@ -167,6 +171,7 @@ fn install_policy(root: &TreeRoot, options: &TreeOptions, is_synced_whole: bool)
         hard_links: options.hard_links,
         all_links: options.all_links,
         by_hash: options.by_hash,
+        xattrs: options.list.xattrs,
         is_synced_whole,
         fsync: if is_synced_later { Fsync::Never } else { options.files.fsync },
         close_may_fail: may_fail_at_close(root.fd()).unwrap_or(true),
@@ -381,7 +386,7 @@ impl TreeBuild<'_> {
                 if has_leftovers {
                     remove_leftovers(fd)?;
                 }
-                install.attributes(&entry.meta).give(fd)?;
+                install.attributes(&entry.meta, &entry.xattrs).give(fd)?;
                 // If one syncfs(2) call follows at the end, it covers these names too.
                 if install.fsync == Fsync::Always && !install.is_synced_whole {
                     io::sync(fd).map_err(failed("fsync"))?;

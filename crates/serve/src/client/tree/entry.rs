@@ -3,6 +3,7 @@
 use std::ffi::{CStr, CString};
 
 use thalweg_core::atomic_file::name::is_reserved;
+use thalweg_tree::install::EntryXattrs;
 
 use crate::manifest::{ManifestEntry, ManifestKind, Meta};
 
@@ -13,6 +14,7 @@ pub struct ListedEntry {
     pub path: Vec<u8>,
     pub kind: ManifestKind,
     pub meta: Meta,
+    pub xattrs: EntryXattrs,
 }
 
 /// Longest path, in bytes.
@@ -21,12 +23,12 @@ pub const LONGEST_PATH: usize = (64 << 10) - 1;
 impl ListedEntry {
     /// Returns the entry of a directory. Fails if its path is too long.
     pub fn of(directory: &[u8], entry: ManifestEntry) -> Result<Self, &'static str> {
-        let ManifestEntry { name, kind, meta } = entry;
+        let ManifestEntry { name, kind, meta, xattrs } = entry;
         let path = if directory.is_empty() { name } else { [directory, b"/", &name].concat() };
         if path.len() > LONGEST_PATH {
             return Err("a path is longer than 65535 bytes");
         }
-        Ok(Self { path, kind, meta })
+        Ok(Self { path, kind, meta, xattrs })
     }
 
     /// Returns the path of the directory that contains the entry.

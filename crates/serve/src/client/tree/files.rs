@@ -16,7 +16,9 @@ use thalweg_core::atomic_file::{
 use thalweg_sys::{Errno, io};
 use thalweg_tree::{
     AttributeDifferences,
-    install::{EntryAttributes, InheritFrom, inherit_from_replaced, replace_by_symlink},
+    install::{
+        EntryAttributes, EntryXattrs, InheritFrom, inherit_from_replaced, replace_by_symlink,
+    },
 };
 
 use super::{
@@ -44,6 +46,8 @@ pub struct InstallPolicy {
     pub all_links: bool,
     /// `true` to compare files of equal size by their hashes.
     pub by_hash: bool,
+    /// `true` to make extended attributes and ACLs those of the list.
+    pub xattrs: bool,
     /// The part of each file that is synced before it receives its name.
     pub fsync: Fsync,
     /// `true` if one syncfs(2) call at the end syncs all names.
@@ -93,12 +97,13 @@ pub fn compare(
     size: u64,
     attributes: &EntryAttributes,
     directory: &TreeDirectory,
+    name: &CStr,
 ) -> AttributeDifferences {
-    let EntryAttributes { mode, owner, mtime } = *attributes;
+    let EntryAttributes { mode, owner, mtime, ref xattrs } = *attributes;
     // A file of another user does not count as fetched by an earlier run.
     let is_own =
         owner.is_some_and(|(uid, _)| uid == there.st_uid) || is_own(directory.fd.as_fd(), there);
-    AttributeDifferences {
+    let mut differs = AttributeDifferences {
         kind: FileType::from_raw_mode(there.st_mode) != FileType::RegularFile,
         content: !is_own,
         size: there.st_size as u64 != size,
@@ -107,12 +112,16 @@ pub fn compare(
         owner: owner.is_some_and(|(uid, _)| uid != there.st_uid),
         group: owner.is_some_and(|(_, gid)| gid != there.st_gid),
         ..AttributeDifferences::default()
+    };
+    if let Some(xattrs) = xattrs.as_ref().filter(|_| !has_other_bytes(differs, true)) {
+        (differs.acl, differs.xattrs) = xattrs.differ_from(directory.fd.as_fd(), name);
     }
+    differs
 }
 
 /// Returns `true` if an existing entry has these attributes.
 pub fn has_attributes(there: &Stat, attributes: &EntryAttributes) -> bool {
-    let EntryAttributes { mode, owner, mtime } = *attributes;
+    let EntryAttributes { mode, owner, mtime, .. } = *attributes;
     there.st_mode & 0o7777 == mode
         && (there.st_mtime, there.st_mtime_nsec as u32) == mtime
         && owner.is_none_or(|owner| owner == (there.st_uid, there.st_gid))
@@ -126,9 +135,10 @@ pub enum FileSink<'a> {
 
 impl InstallPolicy {
     /// Returns the final attributes of an entry.
-    pub fn attributes(self, meta: &Meta) -> EntryAttributes {
+    pub fn attributes(self, meta: &Meta, xattrs: &EntryXattrs) -> EntryAttributes {
         let owner = self.owner.then_some((meta.uid, meta.gid));
-        EntryAttributes { mode: meta.mode, owner, mtime: (meta.mtime, meta.nanos) }
+        let xattrs = self.xattrs.then(|| xattrs.clone().settable());
+        EntryAttributes { mode: meta.mode, owner, mtime: (meta.mtime, meta.nanos), xattrs }
     }
 
     /// Decides whether the file must be fetched. A file that is already present receives its attributes now.
@@ -138,7 +148,7 @@ impl InstallPolicy {
         file: &FileTag,
         directory: Rc<TreeDirectory>,
     ) -> Result<FileDecision, FetchError> {
-        let (name, attributes) = (entry.name(), self.attributes(&entry.meta));
+        let (name, attributes) = (entry.name(), self.attributes(&entry.meta, &entry.xattrs));
         let (size, Meta { mtime, nanos, .. }) = (file.size, entry.meta);
         let there = if self.is_fresh { None } else { directory.look(&name)? };
         let mut needs_hash_check = false;
@@ -147,7 +157,7 @@ impl InstallPolicy {
             if FileType::from_raw_mode(there.st_mode) == FileType::Directory {
                 return Err(FetchError::listed(OVER_DIRECTORY));
             }
-            let differs = compare(there, size, &attributes, &directory);
+            let differs = compare(there, size, &attributes, &directory, &name);
             needs_hash_check = self.by_hash && !has_other_bytes(differs, false);
             if !self.by_hash && !has_other_bytes(differs, true) {
                 if !differs.any() {
@@ -182,7 +192,7 @@ impl InstallPolicy {
         if !self.all_links && !stays_inside(entry.directory(), target) {
             return Err(FetchError::listed("the symbolic link may point outside the directory"));
         }
-        let (name, attributes) = (entry.name(), self.attributes(&entry.meta));
+        let (name, attributes) = (entry.name(), self.attributes(&entry.meta, &entry.xattrs));
         let there = if self.is_fresh { None } else { directory.look(&name)? };
         let fd = directory.fd.as_fd();
         let kind = there.map(|there| FileType::from_raw_mode(there.st_mode));

@@ -127,7 +127,13 @@ fn preview_name(
     let Ok(from) = root.open(first.directory()) else { return Ok(Some(change)) };
     let Ok(Some(copy)) = from.look(&first.name()) else { return Ok(Some(change)) };
     // A first name with other bytes is replaced by a new file.
-    let differs = compare(&copy, first.size(), &install.attributes(&first.meta), &from);
+    let differs = compare(
+        &copy,
+        first.size(),
+        &install.attributes(&first.meta, &first.xattrs),
+        &from,
+        &first.name(),
+    );
     let is_linked = there.is_some_and(|there| id(&there) == id(&copy));
     Ok((!is_linked || has_other_bytes(differs, true)).then_some(change))
 }
@@ -163,8 +169,8 @@ impl NamePair<'_> {
             return Ok(HardLinkOutcome::Refused);
         };
         let Some(copy) = from.look(&first)? else { return Ok(HardLinkOutcome::Refused) };
-        let attributes = self.install.attributes(&self.first.meta);
-        let differs = compare(&copy, self.first.size(), &attributes, &from);
+        let attributes = self.install.attributes(&self.first.meta, &self.first.xattrs);
+        let differs = compare(&copy, self.first.size(), &attributes, &from, &first);
         if has_other_bytes(differs, true) {
             return Ok(HardLinkOutcome::Refused);
         }

@@ -84,7 +84,13 @@ fn change_of(
         }
         (_, FileType::Directory) => Err(FetchError::listed(OVER_DIRECTORY)),
         (ManifestKind::File(file), _) => {
-            let differs = compare(&there, file.size, &install.attributes(&entry.meta), &directory);
+            let differs = compare(
+                &there,
+                file.size,
+                &install.attributes(&entry.meta, &entry.xattrs),
+                &directory,
+                &name,
+            );
             Ok(if has_other_bytes(differs, true) {
                 Some(EntryChange::replaced(differs))
             } else {

@@ -11,7 +11,7 @@ use thalweg_sys::io;
 use super::{entry::ListedEntry, list::unnamed};
 use crate::{
     client::FetchError,
-    manifest::{FieldError, FileTag, ListFields, ManifestKind, Meta, put},
+    manifest::{FieldError, FileTag, ListFields, ManifestKind, Meta, put, put_xattrs, take_xattrs},
 };
 
 /// Entries on disk. Whether a file has other names is not stored. A record is the length of its payload, the payload, and the length again, so that it can be read in both
@@ -233,7 +233,7 @@ fn changed() -> FetchError {
 }
 
 fn write(entry: &ListedEntry, out: &mut Vec<u8>) {
-    let ListedEntry { path, kind, meta } = entry;
+    let ListedEntry { path, kind, meta, xattrs } = entry;
     out.push(match kind {
         ManifestKind::File(_) => FILE,
         ManifestKind::Directory { is_unread: false } => DIRECTORY,
@@ -258,6 +258,7 @@ fn write(entry: &ListedEntry, out: &mut Vec<u8>) {
         }
         ManifestKind::Directory { .. } => {}
     }
+    put_xattrs(out, xattrs);
     out.extend_from_slice(path);
 }
 
@@ -280,7 +281,8 @@ fn read(payload: &[u8], at: u64) -> Result<StoredEntry, FetchError> {
             }
             kind => ManifestKind::Directory { is_unread: kind == UNREAD },
         };
-        let entry = ListedEntry { path: fields.0.to_owned(), kind, meta };
+        let xattrs = take_xattrs(&mut fields)?;
+        let entry = ListedEntry { path: fields.0.to_owned(), kind, meta, xattrs };
         Ok(StoredEntry { entry, state, at })
     };
     read().map_err(|_| changed())
@@ -295,6 +297,7 @@ fn seconds(fields: &mut ListFields<'_>) -> Result<i64, FieldError> {
 mod tests {
     use super::*;
     use std::fs::File;
+    use thalweg_tree::install::EntryXattrs;
 
     #[test]
     fn entries_are_read_in_both_directions_whatever_their_length() {
@@ -313,7 +316,10 @@ mod tests {
                 1 => ManifestKind::Directory { is_unread: n.is_multiple_of(2) },
                 _ => ManifestKind::Link(CString::new("t".repeat((n * 331) % 60_000)).unwrap()),
             };
-            ListedEntry { path: "x".repeat((n * 977) % 65_535).into_bytes(), kind, meta }
+            let value = vec![0; (n * 641) % 65_535];
+            let pairs = n.is_multiple_of(4).then(|| (CString::new("user.x").unwrap(), value));
+            let xattrs = EntryXattrs::of_pairs(pairs.into_iter().collect());
+            ListedEntry { path: "x".repeat((n * 977) % 65_535).into_bytes(), kind, meta, xattrs }
         };
         for n in 0..300 {
             store.push(&entry(n), StoredState(n as u8 % 8)).unwrap();

@@ -1,7 +1,11 @@
 //! Compares the entries of a list with the destination while the list is received. Nothing is changed. The directories and the
 //! entries that differ are stored: most entries of a repeated fetch are unchanged, and need no more work.
 
-use std::{os::fd::BorrowedFd, rc::Rc};
+use std::{
+    ffi::CString,
+    os::fd::{AsFd, BorrowedFd},
+    rc::Rc,
+};
 
 use rustix::fs::{FileType, Stat, readlinkat};
 use thalweg_tree::{Total, install::EntryAttributes};
@@ -170,7 +174,7 @@ impl<'a> TreeSurvey<'a> {
         let is_reserved = !is_excluded && is_reserved_name(&entry.name);
         let is_skipped = is_below_skipped || is_excluded || is_reserved;
         let there = self.group.opened.as_ref().and_then(|directory| {
-            let name = std::ffi::CString::new(&*entry.name).ok()?;
+            let name = CString::new(&*entry.name).ok()?;
             directory.look(&name).ok()?
         });
         self.found.reserved += u64::from(is_reserved);
@@ -252,17 +256,30 @@ impl<'a> TreeSurvey<'a> {
         if FileType::from_raw_mode(there.st_mode) != FileType::Directory {
             return StoredState::default();
         }
-        let attributes = self.install.attributes(&entry.meta);
-        if has_attributes(there, &attributes) { StoredState::SAME } else { StoredState::PRESENT }
+        let attributes = self.install.attributes(&entry.meta, &entry.xattrs);
+        let has_xattrs = || {
+            let (Some(group), Some(xattrs)) = (&self.group.opened, &attributes.xattrs) else {
+                return true;
+            };
+            let name = CString::new(&*entry.name).unwrap_or_default();
+            xattrs.differ_from(group.fd.as_fd(), &name) == (false, false)
+        };
+        if has_attributes(there, &attributes) && has_xattrs() {
+            StoredState::SAME
+        } else {
+            StoredState::PRESENT
+        }
     }
 
     /// Returns `true` if the existing entry is the listed one.
     fn is_unchanged(&self, entry: &ManifestEntry, there: &Stat) -> bool {
         let Some(directory) = &self.group.opened else { return false };
-        let attributes = self.install.attributes(&entry.meta);
+        let attributes = self.install.attributes(&entry.meta, &entry.xattrs);
+        let name = CString::new(&*entry.name).unwrap_or_default();
         match &entry.kind {
             ManifestKind::File(file) => {
-                !self.install.by_hash && !compare(there, file.size, &attributes, directory).any()
+                !self.install.by_hash
+                    && !compare(there, file.size, &attributes, directory, &name).any()
             }
             ManifestKind::Link(target) => {
                 let is_link = FileType::from_raw_mode(there.st_mode) == FileType::Symlink;

@@ -6,6 +6,7 @@ use thalweg_serve::{
     blocks::{BlockRequest, MEDIA_TYPE, RollingSum},
     manifest::{FileTag, GroupFilter, ListTotals, ManifestEntry, ManifestKind, Meta, RecordWriter},
 };
+use thalweg_tree::install::EntryXattrs;
 
 use super::support::{
     get_over,
@@ -60,7 +61,12 @@ fn list() -> Vec<u8> {
     let meta = Meta { mode: 0o644, uid: 0, gid: 0, mtime: 1, nanos: 2 };
     let tag = FileTag { size: LEN as u64, inode: 10, changed: (1, 3), linked_on: None };
     assert_eq!(tag.etag(meta.mtime, meta.nanos), ETAG);
-    let entry = |name: &str, kind| ManifestEntry { name: name.into(), kind, meta };
+    let entry = |name: &str, kind| ManifestEntry {
+        name: name.into(),
+        kind,
+        meta,
+        xattrs: EntryXattrs::default(),
+    };
     let (mut out, mut writer) = (Vec::new(), RecordWriter::default());
     RecordWriter::begin(&mut out);
     writer.entry(&mut out, &entry("", ManifestKind::Directory { is_unread: false }));

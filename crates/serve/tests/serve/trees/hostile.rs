@@ -12,7 +12,7 @@ use thalweg_serve::{
         RecordWriter,
     },
 };
-use thalweg_tree::sync::DeleteOptions;
+use thalweg_tree::{install::EntryXattrs, sync::DeleteOptions};
 
 use super::support::{
     get_over,
@@ -33,7 +33,7 @@ fn etag(size: u64) -> String {
 
 /// An entry whose name is its whole path.
 fn entry(path: &str, kind: ManifestKind) -> ManifestEntry {
-    ManifestEntry { name: path.into(), kind, meta: META }
+    ManifestEntry { name: path.into(), kind, meta: META, xattrs: EntryXattrs::default() }
 }
 
 fn file(path: &str, size: u64) -> ManifestEntry {
