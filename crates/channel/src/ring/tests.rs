@@ -1,10 +1,10 @@
 #![allow(clippy::unwrap_used, clippy::unnecessary_wraps)]
 use super::*;
-use crate::shared::liveness::RECHECK;
 use proptest::prelude::*;
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
+use thalweg_core::cadence::LIVENESS;
 use thalweg_sys::futex;
 
 fn small(capacity: u64) -> Options {
@@ -189,7 +189,7 @@ fn a_sleeper_wakes_for_a_message_for_room_and_for_a_goodbye() {
     }
 }
 
-/// A sleeper whose wake-up is lost looks again after [`RECHECK`]: all bytes arrive, but late.
+/// A sleeper whose wake-up is lost looks again after [`LIVENESS`]: all bytes arrive, but late.
 #[test]
 fn no_wake_up_is_lost_in_a_hundred_sleeps_of_either_end() {
     for is_producer_slow in [true, false] {
@@ -217,7 +217,7 @@ fn late_messages(is_producer_slow: bool) -> usize {
             pause(!is_producer_slow);
             let begun = Instant::now();
             drop(consumer.receive().unwrap());
-            begun.elapsed() > RECHECK / 2
+            begun.elapsed() > LIVENESS / 2
         };
         let late = (0..128).filter(is_late).take(2).count();
         drop(consumer);
