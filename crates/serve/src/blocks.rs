@@ -13,6 +13,8 @@ pub const MEDIA_TYPE: &str = "application/vnd.thalweg.blocks";
 pub const SUM_BYTES: usize = 12;
 /// Bytes of the BLAKE3 digest of the whole file, which follows the sums.
 pub const DIGEST_BYTES: usize = 32;
+/// A client fetches a smaller file whole, in bytes.
+pub const LEAST_DELTA: u64 = 64 << 10;
 const SMALLEST: u64 = 1 << 10;
 const LARGEST: u64 = 64 << 20;
 /// Maximum number of blocks of a file.

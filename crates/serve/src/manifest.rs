@@ -100,6 +100,8 @@ pub struct FileTag {
     pub changed: (i64, u32),
     /// The device, if the file has several names.
     pub linked_on: Option<u64>,
+    /// `true` if the file has holes: it occupies less than its size.
+    pub is_sparse: bool,
 }
 
 /// Metadata of every entry.

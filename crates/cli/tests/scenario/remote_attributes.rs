@@ -1,12 +1,12 @@
 //! Extended attributes, access control lists and holes between machines.
 
-use std::{fs, path::Path};
+use std::{fs, os::unix::fs::MetadataExt, path::Path, process::Command, thread, time::Duration};
 
 use rustix::fs::{XattrFlags, setxattr};
 
 use crate::{
     remote_syncs::{BothWays, lines},
-    support::{Scratch, bytes, run, shell, skip::skip, sshd::OtherMachine},
+    support::{Running, Scratch, bytes, names, run, shell, skip::skip, sshd::OtherMachine},
     sync_trees::record,
 };
 
@@ -101,4 +101,75 @@ fn a_copy_keeps_attributes_with_a_only() {
             assert_eq!(found.count(), count, "{words:?}, push: {is_push}");
         }
     }
+}
+
+const LONG: u64 = 60 << 20;
+
+fn on_disk(path: &Path) -> u64 {
+    fs::metadata(path).unwrap().blocks() * 512
+}
+
+/// Makes a file with little data.
+fn make_sparse(path: &Path, len: u64) {
+    fs::File::create(path).unwrap().set_len(len).unwrap();
+    for (n, at) in [len / 3, len / 2 + 1].into_iter().enumerate() {
+        bytes::write_at(path, n as u64, at, 30_000);
+    }
+}
+
+#[test]
+fn holes_of_the_source_are_not_filled() {
+    let scratch = Scratch::new();
+    let machine = OtherMachine::by_script(scratch.path());
+    for is_push in [false, true] {
+        let source = scratch.folder(&format!("source{is_push}"));
+        let dst = scratch.join(&format!("dst{is_push}"));
+        make_sparse(&source.join("long"), LONG);
+        make_sparse(&source.join("short"), 3_000_000);
+        fs::File::create(source.join("empty")).unwrap().set_len(LONG + 77).unwrap();
+        let both = BothWays { machine: &machine, source: source.clone(), is_push };
+        both.sync(&[], &dst).expect(0);
+        let is_same = |name: &str| {
+            run(Command::new("cmp").args([source.join(name), dst.join(name)])).expect(0);
+            let most = on_disk(&source.join(name)) + (2 << 20);
+            assert!(on_disk(&dst.join(name)) <= most, "{name}, push: {is_push}");
+        };
+        ["long", "short", "empty"].into_iter().for_each(is_same);
+        // A changed file has other blocks, and the holes stay.
+        bytes::write_at(&source.join("long"), 9, LONG / 4, 100_000);
+        assert_eq!(lines(&both.sync(&["-i"], &dst).expect(0)), [">f..t...... long"]);
+        is_same("long");
+        assert!(lines(&both.sync(&["-i"], &dst).expect(0)).is_empty());
+    }
+    let (one, copy) = (scratch.join("one"), scratch.join("copy"));
+    make_sparse(&one, LONG);
+    run(machine.copy(&[]).arg(machine.at(&one)).arg(&copy)).expect(0);
+    run(Command::new("cmp").args([&one, &copy])).expect(0);
+    assert!(on_disk(&copy) <= on_disk(&one) + (2 << 20));
+}
+
+#[test]
+fn a_sparse_file_continues_after_a_kill() {
+    let scratch = Scratch::new();
+    let machine = OtherMachine::by_script(scratch.path());
+    let (source, dst) = (scratch.folder("source"), scratch.folder("dst"));
+    make_sparse(&source.join("long"), LONG);
+    bytes::write_at(&source.join("long"), 5, 7_000_000, 20_000_000);
+    let both = BothWays { machine: &machine, source: source.clone(), is_push: false };
+    let mut running = Running::start(&mut both.command(&["--limit=6M"], &dst));
+    let partial = || {
+        fs::read_dir(&dst)
+            .unwrap()
+            .map(|entry| entry.unwrap().path())
+            .find(|path| on_disk(path) > 8 << 20)
+    };
+    while partial().is_none() {
+        thread::sleep(Duration::from_millis(10));
+    }
+    drop(running.child().kill());
+    drop(running.finish());
+    both.sync(&["-v"], &dst).expect(0);
+    run(Command::new("cmp").args([source.join("long"), dst.join("long")])).expect(0);
+    assert!(on_disk(&dst.join("long")) <= on_disk(&source.join("long")) + (2 << 20));
+    assert_eq!(names(&dst), ["long"]);
 }

@@ -26,7 +26,7 @@ pub struct BothWays<'a> {
 }
 
 impl BothWays<'_> {
-    fn command(&self, words: &[&str], dst: &Path) -> Command {
+    pub fn command(&self, words: &[&str], dst: &Path) -> Command {
         let mut command = self.machine.run("sync", words);
         if self.is_push {
             command.arg(&self.source).arg(self.machine.at(dst));

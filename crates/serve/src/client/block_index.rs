@@ -93,6 +93,33 @@ impl BlockIndex {
         begin..self.sums.partition_point(|sum| sum.rolling <= rolling)
     }
 
+    /// Passes on the blocks that consist of zeros.
+    pub fn find_zeros(&self, take: &mut BlockSink<'_>) -> Result<(), FetchError> {
+        let Ok(block) = usize::try_from(self.request.size) else { return Ok(()) };
+        let zeros = vec![0; block];
+        let sum = RollingSum::of(&zeros);
+        self.search().take(sum, &zeros, take)?;
+        let len = self.len % self.request.size;
+        let last = &zeros[..len as usize];
+        if self.last.is_some_and(|sum| self.is_sum_of(sum, last)) {
+            take(self.len - len, last)?;
+        }
+        Ok(())
+    }
+
+    fn is_sum_of(&self, sum: BlockSum, bytes: &[u8]) -> bool {
+        RollingSum::of(bytes) == sum.rolling && self.request.digest(bytes) == sum.digest
+    }
+
+    fn search(&self) -> BlockSearch<'_> {
+        BlockSearch {
+            index: self,
+            is_taken: vec![false; self.sums.len()],
+            misses: 0,
+            most_misses: (self.sums.len() as u64).saturating_mul(MOST_MISSES) + 1024,
+        }
+    }
+
     /// Finds blocks in the first `size` bytes of an older file. `take` gets each block of the server's file at most
     /// once. A read error ends the search.
     pub fn find_in(
@@ -104,12 +131,7 @@ impl BlockIndex {
     ) -> Result<(), FetchError> {
         self.find_last(older, size, take)?;
         let Ok(block) = usize::try_from(self.request.size) else { return Ok(()) };
-        let mut search = BlockSearch {
-            index: self,
-            is_taken: vec![false; self.sums.len()],
-            misses: 0,
-            most_misses: (self.sums.len() as u64).saturating_mul(MOST_MISSES) + 1024,
-        };
+        let mut search = self.search();
         let mut window =
             OlderWindow { older, buffer: vec![0; block + PIECE], at: 0, have: 0, next: 0 };
         while search.misses <= search.most_misses && window.holds(block, check)? {
@@ -153,10 +175,7 @@ impl BlockIndex {
         let mut bytes = vec![0; usize::try_from(len).unwrap_or(0)];
         for at in [Some(own), size.checked_sub(len)].into_iter().flatten() {
             let is_read = io::pread_full(older, &mut bytes, at).is_ok_and(|got| got == bytes.len());
-            if is_read
-                && RollingSum::of(&bytes) == last.rolling
-                && self.request.digest(&bytes) == last.digest
-            {
+            if is_read && self.is_sum_of(last, &bytes) {
                 return take(own, &bytes);
             }
         }

@@ -69,6 +69,8 @@ pub struct ListedFile<'a> {
     pub size: u64,
     pub etag: &'a str,
     pub attributes: &'a EntryAttributes,
+    /// `true` if the file on the server has holes.
+    pub is_sparse: bool,
 }
 
 impl ListedFile<'_> {

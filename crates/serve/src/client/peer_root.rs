@@ -32,6 +32,7 @@ pub enum PeerRoot {
 pub struct PeerFile {
     url: FetchUrl,
     size: u64,
+    is_sparse: bool,
     etag: String,
     meta: Meta,
     /// `None` if they were not requested.
@@ -52,7 +53,8 @@ impl PeerFile {
         let xattrs = self.xattrs.clone().map(EntryXattrs::settable);
         let attributes = EntryAttributes { mode, owner, mtime: (mtime, nanos), xattrs };
         let (size, etag) = (self.size, &*self.etag);
-        let listed = ListedFile { size, etag, attributes: &attributes };
+        let is_sparse = self.is_sparse;
+        let listed = ListedFile { size, etag, attributes: &attributes, is_sparse };
         fetch_listed(&self.url, destination, options, watcher, Some(&listed))
     }
 }
@@ -113,7 +115,8 @@ pub fn root_of(
                     }
                     let etag = file.etag(meta.mtime, meta.nanos);
                     let xattrs = list.xattrs.then_some(xattrs);
-                    let file = PeerFile { url, size: file.size, etag, meta, xattrs };
+                    let (size, is_sparse) = (file.size, file.is_sparse);
+                    let file = PeerFile { url, size, is_sparse, etag, meta, xattrs };
                     Ok(PeerRoot::File(Box::new(file)))
                 }
                 _ => Err(FetchError::broken("the server did not describe its file")),

@@ -22,6 +22,8 @@ const KINDS: u8 = 7;
 pub const REPEATED: u8 = 8;
 /// The server may not read the directory.
 pub const UNREAD: u8 = 16;
+/// The file has holes.
+pub const SPARSE: u8 = 16;
 /// The time of the last change is the modification time.
 pub const CHANGED: u8 = 32;
 /// The file has several names.
@@ -52,7 +54,7 @@ impl RecordParser {
         let mut fields = ListFields(bytes);
         let tag = fields.byte()?;
         let allowed = match tag & KINDS {
-            FILE => REPEATED | CHANGED | LINKED | XATTRS,
+            FILE => REPEATED | SPARSE | CHANGED | LINKED | XATTRS,
             DIRECTORY => REPEATED | UNREAD | XATTRS,
             LINK => REPEATED,
             GROUP => FILTERED,
@@ -104,7 +106,8 @@ impl RecordParser {
                     (meta.mtime.wrapping_add(fields.signed()?), fields.nanos()?)
                 };
                 let linked_on = if tag & LINKED != 0 { Some(fields.number()?) } else { None };
-                ManifestKind::File(FileTag { size, inode, changed, linked_on })
+                let is_sparse = tag & SPARSE != 0;
+                ManifestKind::File(FileTag { size, inode, changed, linked_on, is_sparse })
             }
             DIRECTORY => ManifestKind::Directory { is_unread: tag & UNREAD != 0 },
             _ => ManifestKind::Link(target(fields)?),
@@ -165,8 +168,13 @@ mod tests {
     use proptest::prelude::*;
 
     fn file(name: &[u8]) -> ManifestEntry {
-        let kind =
-            ManifestKind::File(FileTag { size: 3, inode: 7, changed: (1, 2), linked_on: None });
+        let kind = ManifestKind::File(FileTag {
+            size: 3,
+            inode: 7,
+            changed: (1, 2),
+            linked_on: None,
+            is_sparse: false,
+        });
         let meta = Meta { mode: 0o644, uid: 0, gid: 0, mtime: 1, nanos: 2 };
         ManifestEntry { name: name.to_owned(), kind, meta, xattrs: EntryXattrs::default() }
     }
@@ -211,7 +219,7 @@ mod tests {
             let bytes = [&[tag, 0, 1, b'a'][..], &[0; 64]].concat();
             let flags = tag & !KINDS;
             let is_known = match tag & KINDS {
-                FILE => flags & UNREAD == 0,
+                FILE => true,
                 DIRECTORY => flags & (CHANGED | LINKED) == 0,
                 LINK | GROUP | END => flags & !REPEATED == 0,
                 _ => false,
@@ -235,6 +243,7 @@ mod tests {
                         inode,
                         changed: (changed, nanos),
                         linked_on,
+                        is_sparse: inode.is_multiple_of(2),
                     })
                 }
             ),

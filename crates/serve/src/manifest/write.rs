@@ -4,8 +4,8 @@ use super::{
     FORMAT, GroupFilter, ListTotals, MAGIC, ManifestEntry, ManifestKind, Meta,
     fields::{put, put_signed},
     parse::{
-        CHANGED, DIRECTORY, END, EXCLUDING, FILE, FILTERED, GROUP, LINK, LINKED, REPEATED, UNREAD,
-        XATTRS,
+        CHANGED, DIRECTORY, END, EXCLUDING, FILE, FILTERED, GROUP, LINK, LINKED, REPEATED, SPARSE,
+        UNREAD, XATTRS,
     },
     xattrs::put_xattrs,
 };
@@ -35,6 +35,7 @@ impl RecordWriter {
                 let is_changed = file.changed == (meta.mtime, meta.nanos);
                 FILE | if is_changed { CHANGED } else { 0 }
                     | if file.linked_on.is_some() { LINKED } else { 0 }
+                    | if file.is_sparse { SPARSE } else { 0 }
             }
             ManifestKind::Directory { is_unread } => {
                 DIRECTORY | if *is_unread { UNREAD } else { 0 }

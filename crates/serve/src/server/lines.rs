@@ -80,7 +80,9 @@ impl ManifestLines {
 
 fn tag(stat: &Stat) -> FileTag {
     let linked_on = (stat.st_nlink > 1).then_some(stat.st_dev);
-    FileTag { linked_on, ..FileVersion::of(stat).tag() }
+    // st_blocks counts units of 512 bytes (stat(2)).
+    let is_sparse = stat.st_blocks.saturating_mul(512) < stat.st_size;
+    FileTag { linked_on, is_sparse, ..FileVersion::of(stat).tag() }
 }
 
 fn meta(stat: &Stat) -> Meta {

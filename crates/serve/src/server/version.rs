@@ -73,7 +73,8 @@ impl FileVersion {
     /// Returns the version as in a list, without the other names of the file.
     pub fn tag(&self) -> FileTag {
         let changed = (self.changed.seconds, self.changed.nanos);
-        FileTag { size: self.size, inode: self.inode, changed, linked_on: None }
+        let (linked_on, is_sparse) = (None, false);
+        FileTag { size: self.size, inode: self.inode, changed, linked_on, is_sparse }
     }
 
     /// Returns `true` if any later change must produce other timestamps: the clock tick has passed.

@@ -2,7 +2,7 @@
 
 use std::os::fd::AsFd;
 
-use thalweg_core::{Side, mechanisms::LAST_RESORT};
+use thalweg_core::{Side, atomic_file::failed, mechanisms::LAST_RESORT};
 use thalweg_sys::io;
 use thalweg_tree::{Hash, Ranges, hashing::Digest, journal::Remote};
 
@@ -21,10 +21,8 @@ use super::{
     },
     FileFetch, ListedFile,
 };
-use crate::blocks::{BlockRequest, DIGEST_BYTES, MEDIA_TYPE, SUM_BYTES};
+use crate::blocks::{BlockRequest, DIGEST_BYTES, LEAST_DELTA, MEDIA_TYPE, SUM_BYTES};
 
-/// A smaller file is fetched whole.
-const LEAST_DELTA: u64 = 64 << 10;
 /// Maximum number of ranges that are requested. With more of them, short ranges are fetched although they are here.
 const MOST_GAPS: usize = 4096;
 /// Bytes of requests that are sent before their answers are read. A pipe holds them, so neither side waits for the
@@ -38,7 +36,7 @@ struct ServerBlocks {
 }
 
 impl FileFetch<'_> {
-    /// Fills the new file with the blocks that the replaced file has. Does nothing if the server's sums cannot be used:
+    /// Fills the new file with the blocks that the replaced file has, and leaves holes for blocks of zeros. Does nothing if the server's sums cannot be used:
     /// then the whole file is fetched.
     pub(super) fn begin_delta(&mut self) -> Result<(), FetchError> {
         let listed = self.listed.filter(|listed| listed.size >= LEAST_DELTA);
@@ -46,12 +44,12 @@ impl FileFetch<'_> {
         let Some(listed) = listed.filter(|_| may_use && self.download.is_rewindable()) else {
             return Ok(());
         };
-        let Some(replaced) = self.download.replaced() else { return Ok(()) };
-        if replaced.size < LEAST_DELTA {
+        let replaced = self.download.replaced().filter(|replaced| replaced.size >= LEAST_DELTA);
+        if replaced.is_none() && !listed.is_sparse {
             return Ok(());
         }
         match self.ask_for_blocks(listed) {
-            Ok(Some(blocks)) => self.use_blocks(&replaced, blocks),
+            Ok(Some(blocks)) => self.use_blocks(replaced.as_ref(), blocks),
             Ok(None) => Ok(()),
             Err(error) if error.is_passing() || matches!(error, FetchError::Cancelled) => {
                 // The retry asks for the sums again.
@@ -91,24 +89,36 @@ impl FileFetch<'_> {
         Ok(Some(ServerBlocks { index, remote }))
     }
 
-    /// Copies the blocks that are here.
+    /// Copies the blocks that are here. Blocks of zeros become holes if the server's file has holes.
     fn use_blocks(
         &mut self,
-        replaced: &ReplacedFile,
+        replaced: Option<&ReplacedFile>,
         ServerBlocks { index, remote }: ServerBlocks,
     ) -> Result<(), FetchError> {
         let sink = self.download.descriptor()?;
+        let is_sparse = self.listed.is_some_and(|listed| listed.is_sparse);
+        io::ftruncate(&sink, remote.size).map_err(failed("ftruncate"))?;
         let mut here = Ranges::default();
-        let mut take = |at: u64, bytes: &[u8]| {
-            io::pwrite_all(&sink, bytes, at).map_err(|end| {
-                let info = LAST_RESORT.info();
-                FetchError::Moved(info.error("pwrite", Side::Sink, end.errno, end.at))
+        if is_sparse {
+            index.find_zeros(&mut |at, bytes| {
+                here.add(at, at + bytes.len() as u64);
+                Ok(())
             })?;
+        }
+        let mut take = |at: u64, bytes: &[u8]| {
+            if !is_sparse || bytes.iter().any(|byte| *byte != 0) {
+                io::pwrite_all(&sink, bytes, at).map_err(|end| {
+                    let info = LAST_RESORT.info();
+                    FetchError::Moved(info.error("pwrite", Side::Sink, end.errno, end.at))
+                })?;
+            }
             here.add(at, at + bytes.len() as u64);
             Ok(())
         };
         let check = || self.watcher.check_cancelled();
-        index.find_in(replaced.fd.as_fd(), replaced.size, &mut take, &check)?;
+        if let Some(replaced) = replaced {
+            index.find_in(replaced.fd.as_fd(), replaced.size, &mut take, &check)?;
+        }
         self.download.begin(&remote)?;
         self.size = Some(remote.size);
         for (from, to) in longest(&here, MOST_GAPS) {

@@ -62,6 +62,8 @@ pub struct WantedFile {
     pub directory: Rc<TreeDirectory>,
     pub name: CString,
     pub size: u64,
+    /// `true` if the file on the server has holes.
+    pub is_sparse: bool,
     pub etag: String,
     pub attributes: EntryAttributes,
     /// The change that the file makes.
@@ -173,6 +175,7 @@ impl InstallPolicy {
             directory,
             name,
             size,
+            is_sparse: file.is_sparse,
             etag: file.etag(mtime, nanos),
             attributes,
             replaces: there.is_some(),
@@ -271,7 +274,8 @@ pub fn destination(wanted: &WantedFile) -> Result<Destination, FetchError> {
 impl WantedFile {
     /// Returns the list's description of the file.
     pub fn listed(&self) -> ListedFile<'_> {
-        ListedFile { size: self.size, etag: &self.etag, attributes: &self.attributes }
+        let Self { size, is_sparse, ref etag, ref attributes, .. } = *self;
+        ListedFile { size, etag, attributes, is_sparse }
     }
 
     /// Keeps the local file, which is the listed one, and sets its attributes.

@@ -45,6 +45,7 @@ const FILE: u8 = 0;
 const DIRECTORY: u8 = 1;
 const UNREAD: u8 = 2;
 const LINK: u8 = 3;
+const SPARSE_FILE: u8 = 4;
 
 impl StoredState {
     /// The directory exists.
@@ -235,6 +236,7 @@ fn changed() -> FetchError {
 fn write(entry: &ListedEntry, out: &mut Vec<u8>) {
     let ListedEntry { path, kind, meta, xattrs } = entry;
     out.push(match kind {
+        ManifestKind::File(file) if file.is_sparse => SPARSE_FILE,
         ManifestKind::File(_) => FILE,
         ManifestKind::Directory { is_unread: false } => DIRECTORY,
         ManifestKind::Directory { is_unread: true } => UNREAD,
@@ -269,10 +271,12 @@ fn read(payload: &[u8], at: u64) -> Result<StoredEntry, FetchError> {
         let (mode, uid, gid) = (fields.small()?, fields.small()?, fields.small()?);
         let meta = Meta { mode, uid, gid, nanos: fields.small()?, mtime: seconds(&mut fields)? };
         let kind = match kind {
-            FILE => {
+            FILE | SPARSE_FILE => {
+                let is_sparse = kind == SPARSE_FILE;
                 let (size, inode, nanos) = (fields.number()?, fields.number()?, fields.small()?);
                 let changed = (seconds(&mut fields)?, nanos);
-                ManifestKind::File(FileTag { size, inode, changed, linked_on: None })
+                let linked_on = None;
+                ManifestKind::File(FileTag { size, inode, changed, linked_on, is_sparse })
             }
             LINK => {
                 let length = fields.number()? as usize;
@@ -312,6 +316,7 @@ mod tests {
                     inode: 9,
                     changed: (i64::MIN, 7),
                     linked_on: None,
+                    is_sparse: n.is_multiple_of(2),
                 }),
                 1 => ManifestKind::Directory { is_unread: n.is_multiple_of(2) },
                 _ => ManifestKind::Link(CString::new("t".repeat((n * 331) % 60_000)).unwrap()),

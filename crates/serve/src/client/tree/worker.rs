@@ -25,6 +25,7 @@ use super::{
     naming::Naming,
 };
 use crate::{
+    blocks::LEAST_DELTA,
     client::{
         FetchError, FetchProgress, FetchWatcher,
         body::{ResponseBody, book},
@@ -289,7 +290,10 @@ impl<'a> TreeWorker<'a> {
     }
 
     fn want(&mut self, wanted: WantedFile) {
-        if wanted.size > LARGE {
+        // Its holes are found by the sums of its blocks, which need a request of their own.
+        let is_sparse =
+            wanted.is_sparse && wanted.size >= LEAST_DELTA && self.job.options.channels.is_some();
+        if wanted.size > LARGE || is_sparse {
             self.large.push(wanted);
         } else {
             self.wanted.push_back(wanted);

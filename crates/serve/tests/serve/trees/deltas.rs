@@ -59,7 +59,8 @@ const ETAG: &str = "\"a-1100000-3b9aca02-3b9aca03\"";
 /// Returns a list with the newer file.
 fn list() -> Vec<u8> {
     let meta = Meta { mode: 0o644, uid: 0, gid: 0, mtime: 1, nanos: 2 };
-    let tag = FileTag { size: LEN as u64, inode: 10, changed: (1, 3), linked_on: None };
+    let tag =
+        FileTag { size: LEN as u64, inode: 10, changed: (1, 3), linked_on: None, is_sparse: false };
     assert_eq!(tag.etag(meta.mtime, meta.nanos), ETAG);
     let entry = |name: &str, kind| ManifestEntry {
         name: name.into(),

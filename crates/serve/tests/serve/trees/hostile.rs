@@ -23,7 +23,7 @@ use super::support::{
 const META: Meta = Meta { mode: 0o644, uid: 0, gid: 0, mtime: 1, nanos: 2 };
 
 fn tag(size: u64) -> FileTag {
-    FileTag { size, inode: 10, changed: (1, 3), linked_on: None }
+    FileTag { size, inode: 10, changed: (1, 3), linked_on: None, is_sparse: false }
 }
 
 /// The header of a file of this size, as the list has it.
