@@ -21,6 +21,6 @@ impl Preset {
     pub const STANDARD: Self =
         Self { name: "standard", sessions: 6, rounds: 15, pause: Duration::from_secs(15) };
     /// For small differences, and if sessions disagree.
-    pub const STRICT: Self =
-        Self { name: "strict", sessions: 12, rounds: 20, pause: Duration::from_secs(45) };
+    pub const FULL: Self =
+        Self { name: "full", sessions: 12, rounds: 20, pause: Duration::from_secs(45) };
 }

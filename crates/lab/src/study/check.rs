@@ -135,8 +135,8 @@ impl StudyFile {
         for size in &cell.sizes {
             parse_some_bytes(size)?;
         }
-        if let Some(size) = cell.strict_sizes.iter().find(|size| !cell.sizes.contains(size)) {
-            return Err(format!("strict size {size:?} is not among its sizes"));
+        if let Some(size) = cell.full_sizes.iter().find(|size| !cell.sizes.contains(size)) {
+            return Err(format!("full size {size:?} is not among its sizes"));
         }
         match cell.quick_sizes.iter().flatten().find(|size| !cell.sizes.contains(size)) {
             Some(size) => Err(format!("quick size {size:?} is not among its sizes")),

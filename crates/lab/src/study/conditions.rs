@@ -43,7 +43,7 @@ fn sizes<'c>(cell: &'c StudyCell, wanted: &SizeSelection) -> Vec<&'c String> {
     match wanted {
         SizeSelection::All => cell.sizes.iter().collect(),
         SizeSelection::Standard => {
-            cell.sizes.iter().filter(|size| !cell.strict_sizes.contains(size)).collect()
+            cell.sizes.iter().filter(|size| !cell.full_sizes.contains(size)).collect()
         }
         SizeSelection::Quick => cell.quick_sizes.as_ref().unwrap_or(&cell.sizes).iter().collect(),
         SizeSelection::These(sizes) => {

@@ -136,9 +136,9 @@ pub struct StudyCell {
     pub sizes: Vec<String>,
     /// The sizes of a quick run; `None` means all sizes. An empty list excludes the cell from quick runs.
     pub quick_sizes: Option<Vec<String>>,
-    /// Sizes that only a strict run measures: expensive ones that are not needed for most verdicts.
+    /// Sizes that only a full run measures: expensive ones that are not needed for most verdicts.
     #[serde(default)]
-    pub strict_sizes: Vec<String>,
+    pub full_sizes: Vec<String>,
     /// Upper limit for the rounds of a session, for operations that take minutes.
     pub rounds: Option<usize>,
     /// The background loads under which the arms run.

@@ -99,7 +99,7 @@ pub struct ProbeSession {
 /// The parameters of the measurement.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Protocol {
-    /// quick, standard, strict, or custom.
+    /// quick, standard, full, or custom.
     pub preset: String,
     /// The number of sessions, each in a fresh process.
     pub sessions: usize,

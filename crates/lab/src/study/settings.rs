@@ -28,7 +28,7 @@ pub struct Settings {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SizeSelection {
     All,
-    /// All sizes except those that the study reserves for strict runs.
+    /// All sizes except those that the study reserves for full runs.
     Standard,
     /// The study's selection for quick runs.
     Quick,

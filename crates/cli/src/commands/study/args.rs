@@ -19,11 +19,11 @@ pub struct StudyArgs {
     #[arg(value_name = "STUDY")]
     pub studies: Vec<String>,
     /// Run 3 processes of 10 rounds with few sizes
-    #[arg(long, conflicts_with = "strict")]
+    #[arg(long, conflicts_with = "full")]
     pub quick: bool,
-    /// Run 12 processes of 20 rounds instead of 6 of 15
+    /// Run 12 processes of 20 rounds instead of 6 of 15, with all sizes of the articles
     #[arg(long)]
-    pub strict: bool,
+    pub full: bool,
     /// Run this many processes
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub sessions: Option<u32>,

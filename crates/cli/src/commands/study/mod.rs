@@ -204,9 +204,9 @@ fn by_id(name: &str, folder: &Path) -> Result<Vec<Loaded>, CommandFailure> {
 }
 
 fn settings(args: &StudyArgs) -> Result<Settings, CommandFailure> {
-    let preset = match (args.quick, args.strict) {
+    let preset = match (args.quick, args.full) {
         (true, _) => Preset::QUICK,
-        (_, true) => Preset::STRICT,
+        (_, true) => Preset::FULL,
         _ => Preset::STANDARD,
     };
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();

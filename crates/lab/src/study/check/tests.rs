@@ -115,7 +115,7 @@ fn every_wrong_name_is_refused_with_what_there_is() {
         ),
         ("sizes = [\"64KiB\", \"1GiB\"]", "sizes = [\"64 heaps\", \"1GiB\"]", "is not a size"),
         ("quick_sizes = [\"64KiB\"]", "quick_sizes = [\"4KiB\"]", "not among its sizes"),
-        ("quick_sizes = [\"64KiB\"]", "strict_sizes = [\"4KiB\"]", "not among its sizes"),
+        ("quick_sizes = [\"64KiB\"]", "full_sizes = [\"4KiB\"]", "not among its sizes"),
         ("loads = [\"idle\", \"busy\"]", "loads = [\"lazy\"]", "line 25"),
         ("loads = [\"idle\", \"busy\"]", "loads = []", "needs arms, sizes and loads"),
         ("within = [-inf, 0.5]", "within = [2.0, 0.5]", "not a range"),
