@@ -46,7 +46,8 @@ pub fn held_out(
     };
     let settings = settings(plan, &loaded.study);
     let at = std::env::temp_dir();
-    let mut stage = RunStage { program, at: &at, stop: plan.stop, watch: &mut |_| () };
+    let mut stage =
+        RunStage { program, at: &at, stop: plan.stop, watch: &mut |_| (), unfinished: None };
     let found = run::run(&[loaded], &settings, &mut stage).into_iter().next();
     match found {
         Some(Ok(result)) => Ok(scored(&result, metric_of(prefer))),

@@ -22,3 +22,4 @@ pub(crate) mod session;
 pub mod settings;
 pub mod store;
 pub mod tally;
+pub mod unfinished;

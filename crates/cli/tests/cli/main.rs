@@ -9,6 +9,7 @@ mod pipe;
 mod report;
 mod serve;
 mod study;
+mod study_unfinished;
 mod support;
 mod trial;
 mod trial_programs;

@@ -1,6 +1,23 @@
 //! Estimates the remaining time of a run from the duration of its places so far.
 
 use std::time::{Duration, Instant};
+use thalweg_core::quantity::parse_some_bytes;
+
+use super::{file::StudyCell, result::Condition, settings::Settings};
+
+/// Rounds that set-up, warm-up, calibration and verification of a place cost in addition.
+const SET_UP_ROUNDS: usize = 3;
+
+/// Returns the expected wall time of one session in a place, in seconds. Each arm runs once per round, and one of them
+/// twice.
+pub fn guess(cell: &StudyCell, place: &Condition, settings: &Settings) -> f64 {
+    let rounds = settings.rounds.min(cell.rounds.unwrap_or(usize::MAX)) + SET_UP_ROUNDS;
+    let sizes = cell.sizes.iter().filter_map(|size| parse_some_bytes(size).ok());
+    let share = place.bytes as f64 / sizes.max().unwrap_or(1).max(1) as f64;
+    let operation = cell.operation_seconds.unwrap_or(0.0) * share;
+    let sample = settings.sample.as_secs_f64().max(operation);
+    (cell.arms.len() + 1) as f64 * sample * rounds as f64
+}
 
 /// The sessions of one study: seconds for each place, estimated until it has run once.
 #[derive(Clone, Debug)]

@@ -141,6 +141,9 @@ pub struct StudyCell {
     pub full_sizes: Vec<String>,
     /// Upper limit for the rounds of a session, for operations that take minutes.
     pub rounds: Option<usize>,
+    /// Expected wall time of one operation at the largest size, in seconds, averaged over the arms. The estimate of a
+    /// run's duration uses it. Not needed for operations that are shorter than a sample.
+    pub operation_seconds: Option<f64>,
     /// The background loads under which the arms run.
     #[serde(default = "idle_only")]
     pub loads: Vec<BackgroundLoad>,

@@ -60,6 +60,13 @@ pub struct SessionLog {
     pub probes: Vec<ProbeResult>,
 }
 
+impl SessionLog {
+    /// Returns the wall time of a place, in seconds; 0 if the session has no such place.
+    pub fn seconds_of(&self, place: &Condition) -> f64 {
+        self.places.iter().find(|log| log.place == *place).map_or(0.0, |log| log.seconds)
+    }
+}
+
 /// The results of one session in one place.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct ConditionLog {

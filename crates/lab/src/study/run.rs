@@ -9,12 +9,13 @@ use thalweg_core::{Cancelled, cadence::CANCEL_CHECK};
 
 use super::{
     conditions::conditions_of,
-    eta::Eta,
+    eta::{Eta, guess},
     evaluation,
     messages::{SessionEvent, SessionJob, SessionLog},
     result::{Condition, Protocol, StudyResult, StudyText},
     settings::Settings,
     store::Loaded,
+    unfinished::{SavedSession, UnfinishedRun},
 };
 use crate::arms::volume::Volume;
 use thalweg_measure::{
@@ -35,6 +36,8 @@ pub struct RunStage<'s> {
     /// Called several times per second.
     pub stop: &'s dyn Fn() -> Result<(), Cancelled>,
     pub watch: &'s mut dyn FnMut(&StudyProgress<'_>),
+    /// The directory in which sessions are saved until the run is finished; `None` to save nothing.
+    pub unfinished: Option<&'s Path>,
 }
 
 /// The progress of a run.
@@ -92,16 +95,20 @@ pub fn run(
     settings: &Settings,
     stage: &mut RunStage<'_>,
 ) -> Vec<Result<StudyResult, RunError>> {
-    let courses = studies.iter().map(|loaded| Course::new(loaded, settings, stage.at)).collect();
+    let courses = studies.iter().map(|loaded| Course::new(loaded, settings, stage)).collect();
     let mut run = StudyRun { courses, settings, stage, began: Instant::now() };
     for session in 0..settings.sessions {
         for number in 0..run.courses.len() {
-            if run.courses[number].failed.is_some() {
+            let course = &run.courses[number];
+            if course.failed.is_some() || session < course.logs.len() {
                 continue;
             }
             let done = run.wait(number).and_then(|()| run.session(number, session));
             let Err(error) = done else { continue };
             let stopped = matches!(error, RunError::Cancelled(_));
+            if matches!(error, RunError::Wrong { .. }) {
+                run.courses[number].discard_sessions();
+            }
             run.courses[number].failed = Some(error);
             for course in run.courses.iter_mut().filter(|_| stopped) {
                 course.failed.get_or_insert(Cancelled.into());
@@ -144,8 +151,7 @@ impl StudyRun<'_, '_> {
         let scratch = ScratchFolder::named(at, "study");
         let scratch = scratch.map_err(|e| broken(format!("{}: {e}", at.display())))?;
         if course.first.is_none() {
-            (course.began, course.first) = (conditions::now(), Some(Instant::now()));
-            course.conditions = Conditions::now(&[at]);
+            course.start(at);
         }
         let job = SessionJob {
             session,
@@ -185,6 +191,7 @@ impl StudyRun<'_, '_> {
         course.ended = Some(Instant::now());
         let done = done.or_else(|failure: SampleFailure| Err(broken(failure.unfit()?.reason)))?;
         course.logs.push(done?);
+        course.save_session(settings);
         Ok(())
     }
 
@@ -234,50 +241,107 @@ struct Course<'c> {
     eta: Eta,
     random: Random,
     began: String,
+    /// The start of this command's first session.
     first: Option<Instant>,
     /// The end of its last session.
     ended: Option<Instant>,
-    conditions: Conditions,
+    conditions: serde_json::Value,
+    /// Wall time of earlier commands whose sessions this run continues, in seconds.
+    earlier_seconds: f64,
+    unfinished: Option<UnfinishedRun>,
     logs: Vec<SessionLog>,
     failed: Option<RunError>,
 }
 
 impl<'c> Course<'c> {
-    fn new(loaded: &'c Loaded, settings: &Settings, at: &Path) -> Self {
+    fn new(loaded: &'c Loaded, settings: &Settings, stage: &RunStage<'_>) -> Self {
         let (places, failed) = match conditions_of(&loaded.study, settings) {
             Ok(places) => (places, None),
             Err(reason) => (Vec::new(), Some(RunError::Settings(reason))),
         };
-        let guess = |place: &Condition| {
-            let arms = loaded.study.cell(&place.cell).map_or(0, |cell| cell.arms.len());
-            // Each arm, one of them twice, and about two more rounds for set-up.
-            (arms + 1) as f64 * settings.sample.as_secs_f64() * (settings.rounds + 2) as f64
-        };
+        let unfinished = stage
+            .unfinished
+            .map(|root| UnfinishedRun::of(root, loaded, settings, stage.program, stage.at));
+        let saved = unfinished.as_ref().map(|run| run.sessions(Some(settings.seed)));
+        let mut saved = saved.unwrap_or_default();
+        saved.truncate(settings.sessions);
         // Studies with the same seed should still have different random orders.
         let mix = |sum: u64, byte| sum.wrapping_mul(31).wrapping_add(u64::from(byte));
         let name = loaded.study.id.bytes().fold(0, mix);
-        Self {
-            eta: Eta::new(places.iter().map(guess).collect(), settings.sessions),
+        let mut random = Random::new(settings.seed ^ name);
+        // The remaining sessions use the seeds that they would have used without the interruption.
+        for _ in &saved {
+            random.bits();
+        }
+        let guesses = places.iter().map(|place| match saved.last() {
+            Some(last) => last.log.seconds_of(place),
+            None => loaded.study.cell(&place.cell).map_or(0.0, |cell| guess(cell, place, settings)),
+        });
+        let mut course = Self {
+            eta: Eta::new(guesses.collect(), settings.sessions - saved.len()),
             places,
             loaded,
-            random: Random::new(settings.seed ^ name),
+            random,
             began: conditions::now(),
             first: None,
             ended: None,
-            conditions: Conditions::now(&[at]),
+            conditions: serde_json::Value::Null,
+            earlier_seconds: 0.0,
+            unfinished,
             logs: Vec::new(),
             failed,
+        };
+        for session in saved {
+            (course.began, course.conditions) = (session.began, session.conditions);
+            course.earlier_seconds = session.took_seconds;
+            course.logs.push(session.log);
         }
+        course
+    }
+
+    /// Records the start of the first session of this command.
+    fn start(&mut self, at: &Path) {
+        self.first = Some(Instant::now());
+        if self.logs.is_empty() {
+            self.began = conditions::now();
+            self.conditions = serde_json::to_value(Conditions::now(&[at])).unwrap_or_default();
+        }
+    }
+
+    /// Returns the wall time of all sessions and the pauses between them, in seconds.
+    fn took_seconds(&self) -> f64 {
+        let now =
+            self.first.zip(self.ended).map_or(0.0, |(first, end)| (end - first).as_secs_f64());
+        self.earlier_seconds + now
+    }
+
+    /// Removes the saved sessions: after wrong bytes, no session of this run may become part of a result.
+    fn discard_sessions(&self) {
+        if let Some(unfinished) = &self.unfinished {
+            // The next run would find the bytes wrong again.
+            let _ = unfinished.remove();
+        }
+    }
+
+    /// Saves the last session for a command that continues the run. If that fails, no such command is possible, but
+    /// the run itself is not affected.
+    fn save_session(&mut self, settings: &Settings) {
+        let (Some(unfinished), Some(log)) = (&self.unfinished, self.logs.last()) else { return };
+        let saved = unfinished.save(&SavedSession {
+            began: self.began.clone(),
+            seed: settings.seed,
+            conditions: self.conditions.clone(),
+            took_seconds: self.took_seconds(),
+            log: log.clone(),
+        });
+        self.unfinished = self.unfinished.take().filter(|_| saved.is_ok());
     }
 
     fn result(self, settings: &Settings) -> Result<StudyResult, RunError> {
         if let Some(error) = self.failed {
             return Err(error);
         }
-        let took = match (self.first, self.ended) {
-            (Some(first), Some(ended)) => (ended - first).as_secs_f64(),
-            _ => 0.0,
-        };
+        let took = self.took_seconds();
         let protocol = Protocol {
             preset: settings.preset.clone(),
             sessions: settings.sessions,
@@ -290,9 +354,9 @@ impl<'c> Course<'c> {
             began: self.began,
             took_seconds: took,
         };
-        let conditions = serde_json::to_value(&self.conditions).unwrap_or_default();
         let hash = self.loaded.hash();
-        let result = evaluation::result_of(&self.loaded.study, self.logs, protocol, conditions);
+        let result =
+            evaluation::result_of(&self.loaded.study, self.logs, protocol, self.conditions);
         Ok(StudyResult {
             text: Some(StudyText { ran: Some(hash.clone()), judged: hash }),
             ..result

@@ -29,7 +29,7 @@ use crate::arms::Catalogue;
 /// Maximum size of a study file, in bytes.
 const LARGEST_STUDY: u64 = 4 << 20;
 /// Maximum size of a result file and of its samples, in bytes.
-const LARGEST_RESULT: u64 = 1 << 30;
+pub(super) const LARGEST_RESULT: u64 = 1 << 30;
 
 /// A study file that was read and parsed.
 #[derive(Clone, Debug)]
@@ -145,10 +145,19 @@ pub fn studies_folder() -> Result<PathBuf, String> {
 /// Returns the default directory for results: `thalweg/studies` below the XDG state directory. `None` if no home
 /// directory is known.
 pub fn results_folder() -> Option<PathBuf> {
+    Some(state_folder()?.join("studies"))
+}
+
+/// Returns the directory for unfinished runs; `None` if no home directory is known.
+pub fn unfinished_folder() -> Option<PathBuf> {
+    Some(state_folder()?.join("unfinished-studies"))
+}
+
+fn state_folder() -> Option<PathBuf> {
     let env = |name| std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
     let state = env("XDG_STATE_HOME").filter(|path| path.is_absolute());
     let state = state.or_else(|| env("HOME").map(|home| home.join(".local/state")))?;
-    Some(state.join("thalweg/studies"))
+    Some(state.join("thalweg"))
 }
 
 /// Returns the reason not to use the results in a directory that the user did not name: another user can write to it.

@@ -247,7 +247,7 @@ fn a_pause_without_end_can_be_asked_for_and_stopped() {
         left = progress.left;
     };
     let (program, at) = (Path::new(PROGRAM), folder.path());
-    let mut stage = RunStage { program, at, stop: &stop, watch: &mut watch };
+    let mut stage = RunStage { program, at, stop: &stop, watch: &mut watch, unfinished: None };
     let stopped = run(&[loaded], &endless, &mut stage).remove(0).unwrap_err();
     assert!(matches!(stopped, RunError::Cancelled(_)), "{stopped}");
     assert_eq!(left, Duration::MAX);

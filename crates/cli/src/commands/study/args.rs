@@ -21,9 +21,12 @@ pub struct StudyArgs {
     /// Run 3 processes of 10 rounds with few sizes
     #[arg(long, conflicts_with = "full")]
     pub quick: bool,
-    /// Run 12 processes of 20 rounds instead of 6 of 15, with all sizes of the articles
+    /// Run 6 processes of 5 rounds with all sizes of the articles
     #[arg(long)]
     pub full: bool,
+    /// Start over instead of continuing an unfinished run
+    #[arg(long)]
+    pub fresh: bool,
     /// Run this many processes
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub sessions: Option<u32>,
@@ -85,6 +88,7 @@ Examples:
   thalweg study                      list the studies, with results
   thalweg study 002 --quick          run one
   thalweg study all                  run all
+  thalweg study all --full           run all sizes of the articles; continue if it was interrupted
   thalweg study ./mine.toml --csv samples.csv
   thalweg study --new mine           write a template
   thalweg study --check ./mine.toml  check a study
@@ -94,6 +98,9 @@ A claim has two verdicts: as published, with the programs, sizes and memory stat
 the article, and under modern conditions. A claim is reproduced \
 if the whole interval supports it by more than the noise of the run, and contradicted if \
 the whole interval is against it by more than the noise. Otherwise it is undecided.
+
+An interrupted run keeps its finished processes, and the same command continues it. \
+--no-save keeps nothing.
 
 Exit status:
   0  success

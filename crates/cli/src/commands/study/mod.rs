@@ -6,6 +6,7 @@ mod list;
 mod live;
 mod rejudge;
 mod tables;
+mod unfinished;
 
 use serde_json::json;
 use std::{
@@ -28,6 +29,7 @@ use thalweg_lab::{
 use thalweg_measure::preset::Preset;
 
 pub use args::StudyArgs;
+use unfinished::{RunPlace, UnfinishedStudies};
 
 use super::Subcommand;
 use crate::{
@@ -59,10 +61,13 @@ impl Subcommand for StudyArgs {
             return list::list(self, color);
         }
         let studies = chosen(&self.studies)?;
-        let settings = settings(self)?;
+        let mut settings = settings(self)?;
         let program =
             env::current_exe().map_err(|e| CommandFailure::of_io("find", "this program", &e))?;
         let at = self.at.clone().unwrap_or_else(scratch);
+        let place = RunPlace { program: &program, at: &at };
+        let unfinished = UnfinishedStudies::open(self, &studies, &mut settings, place);
+        settings.command = command(self, &settings);
         interrupt::catch();
         let mut live = live::Live::new();
         let answers = run::run(
@@ -73,6 +78,7 @@ impl Subcommand for StudyArgs {
                 at: &at,
                 stop: &interrupt::check,
                 watch: &mut |progress| live.show(progress),
+                unfinished: unfinished.root(),
             },
         );
         live.finish();
@@ -84,11 +90,15 @@ impl Subcommand for StudyArgs {
                 Err(error) => exit = worse(exit, report(&error)),
             }
         }
+        if exit != Exit::Done {
+            unfinished.hint(&settings);
+        }
         if let Some(line) = live::slowest(&results).filter(|_| self.verbose) {
             note(&line);
         }
         // A result that cannot be saved is still shown.
-        let kept = results.iter().map(|result| keep(self, result));
+        let kept =
+            results.iter().map(|result| keep(self, result).map(|()| unfinished.remove(result)));
         let csv = self.csv.iter().map(|path| csv(&results, path));
         let mut problems: Vec<CommandFailure> = kept.chain(csv).filter_map(Result::err).collect();
         problems.extend(show(self, &results, color).err());
@@ -204,11 +214,7 @@ fn by_id(name: &str, folder: &Path) -> Result<Vec<Loaded>, CommandFailure> {
 }
 
 fn settings(args: &StudyArgs) -> Result<Settings, CommandFailure> {
-    let preset = match (args.quick, args.full) {
-        (true, _) => Preset::QUICK,
-        (_, true) => Preset::FULL,
-        _ => Preset::STANDARD,
-    };
+    let preset = preset(args);
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let seed = args.seed.unwrap_or(now.as_nanos() as u64 % 1_000_000);
     let mut settings = Settings::of(preset, seed);
@@ -229,12 +235,20 @@ fn settings(args: &StudyArgs) -> Result<Settings, CommandFailure> {
     if changed || args.pause.is_some() {
         "custom".clone_into(&mut settings.preset);
     }
-    settings.command = command(args, &settings, preset);
     Ok(settings)
 }
 
+fn preset(args: &StudyArgs) -> Preset {
+    match (args.quick, args.full) {
+        (true, _) => Preset::QUICK,
+        (_, true) => Preset::FULL,
+        _ => Preset::STANDARD,
+    }
+}
+
 /// Returns the shell command that repeats the run.
-fn command(args: &StudyArgs, settings: &Settings, preset: Preset) -> String {
+fn command(args: &StudyArgs, settings: &Settings) -> String {
+    let preset = preset(args);
     let quoted =
         |word: &str| shlex::try_quote(word).map_or_else(|_| word.to_owned(), Cow::into_owned);
     let mut words = vec!["thalweg study".to_owned()];

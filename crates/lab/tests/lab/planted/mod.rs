@@ -83,7 +83,8 @@ fn in_folder(
 ) -> Result<StudyResult, RunError> {
     let loaded =
         Loaded { study: study(text), text: text.to_owned(), path: folder.join("test.toml") };
-    let mut stage = RunStage { program, at: folder, stop: &|| Ok(()), watch: &mut |_| {} };
+    let mut stage =
+        RunStage { program, at: folder, stop: &|| Ok(()), watch: &mut |_| {}, unfinished: None };
     let answer = run(&[loaded], settings, &mut stage).pop().expect("one answer");
     let left: Vec<_> = fs::read_dir(folder).expect("it is there").collect();
     assert!(left.is_empty(), "left behind: {left:?}");

@@ -1,0 +1,111 @@
+//! Runs that were interrupted: the same command continues them.
+
+use std::path::{Path, PathBuf};
+use thalweg_core::trusted_file::check_place;
+use thalweg_lab::study::{
+    result::StudyResult,
+    settings::Settings,
+    store::{self, Loaded},
+    unfinished::UnfinishedRun,
+};
+
+use super::StudyArgs;
+use crate::output::{
+    quantity,
+    text::{self, complain, note},
+};
+
+/// The binary that runs the sessions, and the directory under test.
+#[derive(Clone, Copy)]
+pub struct RunPlace<'p> {
+    pub program: &'p Path,
+    pub at: &'p Path,
+}
+
+/// The unfinished runs of the studies of a command.
+pub struct UnfinishedStudies {
+    /// `None` if no session is saved.
+    root: Option<PathBuf>,
+    runs: Vec<StudyRun>,
+}
+
+struct StudyRun {
+    study: String,
+    run: UnfinishedRun,
+}
+
+impl UnfinishedStudies {
+    /// Finds the unfinished runs, and reports those that this command continues. Without `--seed`, `settings` gets the
+    /// seed of the first one. With `--fresh`, removes them all.
+    pub fn open(
+        args: &StudyArgs,
+        studies: &[Loaded],
+        settings: &mut Settings,
+        place: RunPlace<'_>,
+    ) -> Self {
+        let root = store::unfinished_folder().filter(|_| !args.no_save);
+        let usable = root.as_ref().map(|root| check_place(&root.join("run")));
+        if let Some(Err(error)) = usable {
+            complain(&format!("warning: an interrupted run cannot be continued: {error}"));
+            return Self { root: None, runs: Vec::new() };
+        }
+        let runs = studies.iter().flat_map(|loaded| {
+            let root = root.as_ref()?;
+            let run = UnfinishedRun::of(root, loaded, settings, place.program, place.at);
+            Some(StudyRun { study: loaded.study.id.clone(), run })
+        });
+        let found = Self { runs: runs.collect(), root };
+        if args.fresh {
+            found.runs.iter().for_each(StudyRun::remove);
+        }
+        if args.seed.is_none() {
+            let first = found.runs.iter().find_map(|one| one.run.sessions(None).into_iter().next());
+            settings.seed = first.map_or(settings.seed, |first| first.seed);
+        }
+        for StudyRun { study, run } in &found.runs {
+            let sessions = run.sessions(Some(settings.seed));
+            if let Some(first) = sessions.first() {
+                note(&format!(
+                    "{study}: continuing the run of {}: {} of {} sessions done",
+                    first.began,
+                    sessions.len(),
+                    settings.sessions
+                ));
+            }
+        }
+        found
+    }
+
+    /// Returns the directory of all unfinished runs.
+    pub fn root(&self) -> Option<&Path> {
+        self.root.as_deref()
+    }
+
+    /// Removes the sessions of a run whose result is saved.
+    pub fn remove(&self, result: &StudyResult) {
+        self.runs.iter().filter(|one| one.study == result.study).for_each(StudyRun::remove);
+    }
+
+    /// Prints the number of sessions that the same command would continue with.
+    pub fn hint(&self, settings: &Settings) {
+        let saved = self.runs.iter().map(|one| one.run.sessions(Some(settings.seed)).len());
+        let saved: usize = saved.sum();
+        if saved > 0 {
+            let sessions = quantity::count(saved as u64, "session is", "sessions are");
+            text::hint(&format!(
+                "{sessions} kept; the same command continues, --fresh starts over"
+            ));
+        }
+    }
+}
+
+impl StudyRun {
+    fn remove(&self) {
+        if let Err(error) = self.run.remove() {
+            complain(&format!(
+                "warning: cannot remove an unfinished run of {}: {error}",
+                self.study
+            ));
+        }
+    }
+}
