@@ -210,6 +210,28 @@ fn filters_limits_and_given_attributes() {
 }
 
 #[test]
+fn a_dry_run_lists_the_deletions_that_a_sync_refuses() {
+    let scratch = Scratch::new();
+    let line = "mkdir s; cd s; seq 200 | xargs touch; cp -a . ../t; ls | head -150 | xargs rm";
+    shell(scratch.path(), line).expect(0);
+    let sync = |words: &[&str]| {
+        let mut command = thalweg();
+        command.arg("sync").args(words).args(["--delete", "s", "t"]).current_dir(scratch.path());
+        run(&mut command).expect(1)
+    };
+    let deletions = |words, mark| {
+        let ran = sync(words);
+        String::from_utf8_lossy(&ran.stdout).lines().filter(|line| line.contains(mark)).count()
+    };
+    assert_eq!(deletions(&["-n"], "*deleting   "), 150);
+    assert_eq!(deletions(&["-n", "--json"], r#""change":"delete""#), 150);
+    assert_eq!(deletions(&["-i"], "*deleting"), 0, "a sync lists only what it did");
+    let refused = "'t': nothing was deleted: 150 of 200 entries would be deleted, more than 100";
+    sync(&["-n"]).expect_said(refused);
+    assert_eq!(fs::read_dir(scratch.join("t")).unwrap().count(), 200);
+}
+
+#[test]
 fn a_renamed_file_is_linked_before_its_old_name_goes() {
     let scratch = Scratch::new();
     let line = "mkdir -p s/d; head -c 100000 /dev/urandom >s/d/big; head -c 100000 /dev/urandom >s/other; \

@@ -88,6 +88,9 @@ pub fn delete_extra(
         };
         report.refused = refusal(&plan, options, outcome, is_elsewhere);
         if report.refused.is_some() {
+            if options.dry_run && plan.list(events).is_err() {
+                report.halted = Some(Halt::Cancelled);
+            }
             return Ok(report);
         }
     }
@@ -207,6 +210,29 @@ const FEW: u64 = 100;
 /// Returns `true` if an entry may be removed. Receives its path below the directory, and its attributes.
 pub(super) type RemovalCheck<'c> = dyn Fn(&[u8], &Stat) -> bool + 'c;
 
+impl DeletePlan {
+    /// Reports all entries to delete.
+    fn list(&self, events: &dyn Events) -> Result<(), Cancelled> {
+        for doomed in &self.doomed {
+            events.go_on()?;
+            self.report(doomed, events);
+        }
+        Ok(())
+    }
+
+    fn report(&self, doomed: &DoomedEntry, events: &dyn Events) {
+        let path = below(&self.directories[doomed.parent].path, &doomed.name);
+        events.event(&Event::Sync(&SyncChange {
+            path: Path::new(os_bytes(&path)),
+            action: ChangeAction::Delete,
+            kind: doomed.kind,
+            is_linked: false,
+            size: 0,
+            differs: AttributeDifferences::default(),
+        }));
+    }
+}
+
 /// Carries out a plan.
 struct Deletion<'d> {
     beneath: &'d Beneath<OwnedFd>,
@@ -233,7 +259,9 @@ impl Deletion<'_> {
             match removed {
                 Ok(true) => {
                     report.deleted += 1;
-                    self.tell(doomed);
+                    if self.check.is_none() {
+                        self.plan.report(doomed, self.events);
+                    }
                 }
                 // Another process removed it.
                 Ok(false) => {}
@@ -320,21 +348,6 @@ impl Deletion<'_> {
             io::sync(&fd).map_err(failed("fsync"))?;
         }
         Ok(())
-    }
-
-    fn tell(&self, doomed: &DoomedEntry) {
-        if self.check.is_some() {
-            return;
-        }
-        let path = below(&self.plan.directories[doomed.parent].path, &doomed.name);
-        self.events.event(&Event::Sync(&SyncChange {
-            path: Path::new(os_bytes(&path)),
-            action: ChangeAction::Delete,
-            kind: doomed.kind,
-            is_linked: false,
-            size: 0,
-            differs: AttributeDifferences::default(),
-        }));
     }
 
     fn path_of(&self, doomed: &DoomedEntry) -> std::path::PathBuf {
