@@ -48,7 +48,7 @@ pub struct PipeArgs {
     /// Stop after the number of bytes that --size gives
     #[arg(short = 'S', long, requires = "size", conflicts_with = "tee")]
     pub stop_at_size: bool,
-    /// Label the progress line
+    /// Label the progress line; the field `name` of --progress=json
     #[arg(long, value_name = "NAME")]
     pub name: Option<String>,
     /// Limit the rate, in bytes per second

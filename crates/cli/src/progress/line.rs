@@ -5,7 +5,10 @@ use rustix::termios::tcgetwinsize;
 use std::time::Duration;
 
 use super::state::MeterState;
-use crate::output::quantity;
+use crate::output::{
+    quantity,
+    summary_words::{count, grouped},
+};
 
 /// Returns the width of the terminal on standard error, minus the last column: a cursor there may wrap.
 pub fn width() -> usize {
@@ -63,12 +66,11 @@ fn parts(state: &MeterState) -> Vec<LinePart> {
     }
     if let Some(tree) = &state.tree {
         let done = tree.settled.files;
-        part(
-            tree.total.map_or(quantity::count(done, "file", "files"), |all| {
-                format!("{done}/{} files", all.files)
-            }),
-            6,
-        );
+        let files = match tree.counted() {
+            Some(all) => format!("{}/{}", grouped(done), count(all, "file", "files")),
+            None => count(done, "file", "files"),
+        };
+        part(files, 6);
     }
     parts
 }
@@ -145,7 +147,7 @@ mod tests {
         let line = of(&tree("usr/share/doc/a-package/copyright"), 39);
         assert!(line.starts_with(" 42% 400.0 MiB ") && line.contains("left "), "{line}");
         let wide = of(&tree("usr/share/doc/a-package/copyright"), 119);
-        assert!(wide.contains("1234/49920 files") && wide.ends_with("copyright"), "{wide}");
+        assert!(wide.contains("1,234/49,920 files") && wide.ends_with("copyright"), "{wide}");
     }
 
     proptest! {

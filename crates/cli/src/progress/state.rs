@@ -9,7 +9,10 @@ use std::{
 };
 use thalweg_tree::{Progress, Total};
 
-use crate::output::{quantity, summary_words::RATED};
+use crate::output::{
+    quantity,
+    summary_words::{RATED, count, grouped},
+};
 
 /// Period over which the current rate is averaged.
 const WINDOW: Duration = Duration::from_secs(3);
@@ -44,6 +47,13 @@ pub struct TreeState {
     pub counting: bool,
     /// The current source file.
     pub current: String,
+}
+
+impl TreeState {
+    /// Returns the number of all files. `None` if it is unknown, or if more files were processed than counted.
+    pub fn counted(&self) -> Option<u64> {
+        self.total.map(|total| total.files).filter(|all| *all >= self.settled.files)
+    }
 }
 
 impl MeterState {
@@ -101,14 +111,24 @@ impl MeterState {
         }
     }
 
-    /// Returns the completed percentage, at most 100; `None` without a total.
+    /// Returns the completed percentage; `None` without a total. A tree has 100 % only if all files are processed: the
+    /// last ones may be empty, or the first ones may have grown.
     pub fn percent(&self) -> Option<u64> {
         let (done, total) = self.part();
-        let total = total?;
+        let files =
+            self.tree.as_ref().and_then(|tree| Some((tree.settled.files, tree.total?.files)));
+        let most = match files {
+            Some((done, all)) if done < all && !self.over => 99,
+            _ => 100,
+        };
+        let (done, total) = match (total?, files) {
+            (0, Some((done, all))) => (done, all),
+            (total, _) => (done, total),
+        };
         if total == 0 {
             return Some(100);
         }
-        Some((u128::from(done.min(total)) * 100 / u128::from(total)) as u64)
+        Some(((u128::from(done.min(total)) * 100 / u128::from(total)) as u64).min(most))
     }
 
     /// Returns the remaining time, if the average rate continues.
@@ -138,25 +158,23 @@ impl MeterState {
     /// Returns text such as `1.2 GiB in 4.0 s, 312.4 MiB/s, 42 %, left 8.0 s, 12 of 99 files, at 'name'`.
     pub fn sentence(&self) -> String {
         let took = quantity::duration(self.elapsed());
-        let mut text = format!("{} in {took}", quantity::bytes(self.moved));
+        let label = if self.label.is_empty() { String::new() } else { format!("{}: ", self.label) };
+        let mut text = format!("{label}{} in {took}", quantity::bytes(self.moved));
         if self.moved >= RATED {
             let _ = write!(text, ", {}", self.rate());
         }
         if let Some(percent) = self.percent() {
             let _ = write!(text, ", {percent} %");
         }
-        if let Some(left) = self.left() {
+        if let Some(left) = self.left().filter(|left| !left.is_zero() && !self.over) {
             let _ = write!(text, ", left {}", quantity::duration(left));
         }
         let Some(tree) = &self.tree else { return text };
-        match tree.total {
-            Some(total) => {
-                let _ = write!(text, ", {} of {} files", tree.settled.files, total.files);
-            }
-            None => {
-                let _ = write!(text, ", {}", quantity::count(tree.settled.files, "file", "files"));
-            }
-        }
+        let done = tree.settled.files;
+        let _ = match tree.counted() {
+            Some(all) => write!(text, ", {} of {}", grouped(done), count(all, "file", "files")),
+            None => write!(text, ", {}", count(done, "file", "files")),
+        };
         if tree.counting {
             text.push_str(", counting");
         }
@@ -175,6 +193,9 @@ impl MeterState {
             "bytes_per_second": self.moved as f64 / seconds.max(1e-9),
             "eta_seconds": self.left().map(|left| left.as_secs_f64()), "done": self.over,
         });
+        if !self.label.is_empty() {
+            progress["name"] = json!(self.label);
+        }
         if let Some(tree) = &self.tree {
             progress["settled_bytes"] = json!(tree.settled.bytes);
             progress["files"] = json!(tree.settled.files);
@@ -192,6 +213,18 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_line_begins_with_its_label_and_ends_without_time_left() {
+        let mut state = MeterState::new(Some("disk"), Some(10));
+        state.advance(5);
+        assert!(state.sentence().starts_with("disk: 5 B in "), "{}", state.sentence());
+        assert!(state.sentence().contains(", 50 %, left "), "{}", state.sentence());
+        assert_eq!(state.json()["progress"]["name"], "disk");
+        state.advance(10);
+        assert!(state.sentence().ends_with(", 100 %"), "{}", state.sentence());
+        assert_eq!(MeterState::new(None, None).json()["progress"].get("name"), None);
+    }
+
+    #[test]
     fn a_tree_has_a_part_only_once_it_is_counted_and_never_more_than_all() {
         let mut state = MeterState::new(None, None);
         let settled = Total { files: 3, bytes: 900 };
@@ -201,7 +234,14 @@ mod tests {
         state.tree.as_mut().unwrap().total = Some(Total { files: 4, bytes: 1000 });
         assert_eq!(state.percent(), Some(90));
         assert!(state.sentence().contains("3 of 4 files"), "{}", state.sentence());
+        state.tree.as_mut().unwrap().total = Some(Total { files: 4, bytes: 900 });
+        assert_eq!(state.percent(), Some(99), "a file is left");
+        state.tree.as_mut().unwrap().total = Some(Total { files: 6, bytes: 0 });
+        assert_eq!(state.percent(), Some(50), "all files are empty");
         state.tree.as_mut().unwrap().total = Some(Total { files: 1, bytes: 10 });
         assert_eq!(state.percent(), Some(100));
+        assert!(state.sentence().contains(", 3 files"), "{}", state.sentence());
+        state.tree.as_mut().unwrap().total = Some(Total { files: 4005, bytes: 1000 });
+        assert!(state.sentence().contains(", 3 of 4,005 files"), "{}", state.sentence());
     }
 }

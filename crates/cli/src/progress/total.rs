@@ -9,7 +9,7 @@ use std::{
     thread,
 };
 use thalweg_core::Cancelled;
-use thalweg_tree::{CopyOptions, count};
+use thalweg_tree::{CopyOptions, count, sync::SyncOptions};
 
 use super::ProgressMeter;
 
@@ -26,6 +26,20 @@ impl Counting {
     pub fn of(sources: &[PathBuf], options: &CopyOptions) -> Self {
         let (sources, options) = (sources.to_vec(), options.clone());
         Self { sources, options, begun: false, stop: Arc::default() }
+    }
+
+    /// Creates the count of the files that such a sync processes.
+    pub fn of_sync(sources: &[PathBuf], options: &SyncOptions) -> Self {
+        // The rules of filter files are known only while the sync runs.
+        if options.filter_file.is_some() {
+            return Self::none();
+        }
+        let copy = CopyOptions { recursive: true, ..options.copy.clone() };
+        match sources {
+            // The slash follows a symbolic link to the directory, as the sync does.
+            [source] if source.is_dir() => Self::of(&[source.join("")], &copy),
+            _ => Self::of(sources, &copy),
+        }
     }
 
     /// Creates an empty count, for a worker of a sharded copy, which cannot know its share beforehand.

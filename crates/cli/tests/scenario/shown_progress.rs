@@ -172,6 +172,30 @@ fn lines_of_json_have_the_totals_of_a_tree_once_it_is_counted() {
 }
 
 #[test]
+fn lines_of_a_sync_have_its_totals_and_100_percent_at_the_end_only() {
+    let here = Scratch::new();
+    tree(&here.join("tree"));
+    let sync = |progress: &str, copy: &str| {
+        let mut command = thalweg();
+        command.args(["sync", "--jobs=1", "--limit=400kB/s", progress]);
+        run(command.arg(here.join("tree")).arg(here.join(copy))).expect(0)
+    };
+    let ran = sync("--progress=json", "one");
+    let lines: Vec<Value> =
+        ran.stderr.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+    let totals = |line: &Value| {
+        let progress = &line["progress"];
+        (progress["total"].as_u64(), progress["total_files"].as_u64())
+    };
+    let all = (Some(FILES * EACH), Some(FILES));
+    assert!(lines.iter().all(|line| [(None, None), all].contains(&totals(line))), "{lines:#?}");
+    assert_eq!(lines.last().map(totals), Some(all), "{lines:#?}");
+    let said = sync("--progress=always", "two").stderr;
+    let full: Vec<&str> = said.lines().filter(|line| line.contains("100 %")).collect();
+    assert!(full.len() == 1 && full[0].ends_with(", 100 %, 40 of 40 files"), "{said}");
+}
+
+#[test]
 fn what_compares_or_hashes_says_which_part_is_done_once_it_is_counted() {
     const LEN: u64 = 64 << 30;
     let here = Scratch::new();

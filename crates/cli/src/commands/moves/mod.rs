@@ -76,7 +76,7 @@ impl Subcommand for MoveArgs {
         let options = self.options();
         let copied = CopyArgs { dry_run: self.dry_run, shown: self.shown, ..CopyArgs::default() };
         let meter = ProgressMeter::new(self.shown, None, None);
-        let watcher = CopyWatcher::new(&copied, meter, Counting::of(&sources, &options.copy));
+        let watcher = CopyWatcher::new(&copied, meter, Counting::of_sync(&sources, &options));
         let printed = SyncArgs {
             itemize: self.verbose,
             dry_run: self.dry_run,

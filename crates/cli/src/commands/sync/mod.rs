@@ -54,7 +54,7 @@ impl Subcommand for SyncArgs {
             ..CopyArgs::default()
         };
         let meter = ProgressMeter::new(self.shown, None, None);
-        let watcher = CopyWatcher::new(&copied, meter, Counting::of(&sources, &options.copy));
+        let watcher = CopyWatcher::new(&copied, meter, Counting::of_sync(&sources, &options));
         let watcher = SyncWatcher::new(self, watcher)?;
         let synced = sync(&sources, &destination, &options, &watcher);
         watcher.finish(synced.as_ref().map_or(0, |report| report.tree.bytes));
