@@ -12,7 +12,7 @@ pub struct SyncChange<'a> {
     pub action: ChangeAction,
     /// The type of the source, or of the deleted entry.
     pub kind: FileType,
-    /// `true` if the source file has several names, which are linked in the destination too.
+    /// `true` if the entry is a hard link: the source file has several names, or an earlier snapshot has an equal file.
     pub is_linked: bool,
     /// The size of the source, for files with contents.
     pub size: u64,
@@ -100,6 +100,8 @@ impl AttributeDifferences {
 pub struct SyncCounts {
     /// Entries that did not exist.
     pub created: u64,
+    /// Those of them that are links to files of an earlier snapshot.
+    pub linked: u64,
     /// Entries that were replaced or linked, or got other attributes.
     pub changed: u64,
     /// Deleted entries.
@@ -122,6 +124,7 @@ impl SyncCounts {
 
     pub(crate) fn add(&mut self, other: Self) {
         self.created += other.created;
+        self.linked += other.linked;
         self.changed += other.changed;
         self.deleted += other.deleted;
         self.unchanged += other.unchanged;

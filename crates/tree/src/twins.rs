@@ -7,6 +7,10 @@ use std::{ffi::CString, os::fd::OwnedFd, path::Path};
 pub trait Twins: std::fmt::Debug + Send + Sync {
     /// Returns a file that may be equal to this source. `below`: the path of the new file below the destination.
     fn candidate(&self, below: &Path, source: &Stat) -> Option<TwinFile>;
+
+    /// Returns `true` if the files lose their old names. Such a file must have only one name, and all its bytes are
+    /// compared.
+    fn are_moved(&self) -> bool;
 }
 
 /// A file that may be equal to a source.
@@ -16,6 +20,4 @@ pub struct TwinFile {
     pub dir: OwnedFd,
     /// Its name.
     pub name: CString,
-    /// `true` if the file must have only this name, and all bytes are compared.
-    pub is_moved: bool,
 }

@@ -98,6 +98,8 @@ pub struct SyncAnswer {
     pub created: u64,
     pub changed: u64,
     pub deleted: u64,
+    /// New entries that are links to files of `--reference`; part of `created`.
+    pub linked: u64,
     pub unchanged: u64,
     pub failed: u64,
     /// The reason why nothing was deleted.

@@ -269,7 +269,23 @@ fn a_snapshot_shares_what_did_not_change() {
     shell(scratch.path(), "mkdir -p s/d b; echo 1 >s/d/f; echo 2 >s/g; echo 3 >s/h").expect(0);
     sync("s b/1");
     shell(scratch.path(), "echo 22 >s/g; chmod 600 s/h").expect(0);
-    sync("--reference b/1 s b/2");
+    let lines = |words: &str| {
+        let ran = sync(words);
+        let mut lines: Vec<String> =
+            String::from_utf8_lossy(&ran.stdout).lines().map(str::to_owned).collect();
+        lines.sort();
+        (lines, ran.stderr)
+    };
+    let (foreseen, said) = lines("-n --reference b/1 s b/2");
+    assert!(said.contains("4 new, 1 linked, 0 changed, 0 deleted"), "{said}");
+    let (printed, said) = lines("-i --reference b/1 s b/2");
+    assert!(said.contains("4 new, 1 linked, 0 changed, 0 deleted"), "{said}");
+    assert_eq!(foreseen, printed);
+    let expected =
+        ["cd+++++++++ ./", "cd+++++++++ d/", ">f+++++++++ g", ">f+++++++++ h", "hf+++++++++ d/f"];
+    let mut expected = expected.map(str::to_owned);
+    expected.sort();
+    assert_eq!(printed, expected);
     let line = "diff -r s b/2 && test b/1/d/f -ef b/2/d/f && ! test b/1/g -ef b/2/g && ! test b/1/h -ef b/2/h \
                 && test $(cat b/1/g) = 2 && test $(stat -c %a b/1/h) != 600";
     shell(scratch.path(), line).expect(0);

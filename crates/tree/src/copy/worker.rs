@@ -59,6 +59,13 @@ pub(crate) struct CopyWorker<'r> {
     pub is_by_itself: bool,
 }
 
+/// A change of an entry, as a line reports it.
+struct ReportedChange {
+    action: ChangeAction,
+    is_linked: bool,
+    differs: AttributeDifferences,
+}
+
 impl<'r> CopyWorker<'r> {
     /// Adds a file to the manifest, if there is one.
     pub fn list_file(&mut self, entry: &CopyEntry<'_>) {
@@ -267,15 +274,33 @@ impl<'r> CopyWorker<'r> {
             return;
         }
         self.tally.sync.count(action);
+        let is_directory = kind(source) == FileType::Directory;
+        let is_linked = !is_directory && self.run.options.links_names(false, source.st_nlink);
+        self.report_change(entry, source, ReportedChange { action, is_linked, differs });
+    }
+
+    /// Counts and reports a new file that is a link to a file of an earlier snapshot.
+    pub fn note_linked(&mut self, entry: &CopyEntry<'_>, source: &Stat) {
+        if self.run.options.sync.is_none() {
+            return;
+        }
+        let action = ChangeAction::Create;
+        self.tally.sync.count(action);
+        self.tally.sync.linked += 1;
+        let differs = AttributeDifferences::default();
+        self.report_change(entry, source, ReportedChange { action, is_linked: true, differs });
+    }
+
+    fn report_change(&self, entry: &CopyEntry<'_>, source: &Stat, change: ReportedChange) {
         if !self.run.options.verbose {
             return;
         }
-        let is_directory = kind(source) == FileType::Directory;
+        let ReportedChange { action, is_linked, differs } = change;
         self.run.events.event(&Event::Sync(&SyncChange {
             path: &entry.path_below(self.run.options),
             action,
             kind: kind(source),
-            is_linked: !is_directory && self.run.options.links_names(false, source.st_nlink),
+            is_linked,
             size: size(source),
             differs,
         }));

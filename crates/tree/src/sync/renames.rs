@@ -105,7 +105,11 @@ impl Twins for RenameCandidates {
         let RenamedFile { directory, name, .. } = alike.swap_remove(found_at);
         drop(files);
         let dir = found.beneath.open(&directory, DIRECTORY).ok()?;
-        Some(TwinFile { dir, name, is_moved: true })
+        Some(TwinFile { dir, name })
+    }
+
+    fn are_moved(&self) -> bool {
+        true
     }
 }
 
@@ -129,6 +133,10 @@ impl Twins for Reference {
         let directory = below.parent().unwrap_or(Path::new(""));
         let dir = self.beneath.open(directory.as_os_str().as_bytes(), DIRECTORY).ok()?;
         let name = CString::new(below.file_name()?.as_bytes()).ok()?;
-        Some(TwinFile { dir, name, is_moved: false })
+        Some(TwinFile { dir, name })
+    }
+
+    fn are_moved(&self) -> bool {
+        false
     }
 }

@@ -259,6 +259,7 @@ fn sync_answer(fetched: &TreeFetched) -> SyncAnswer {
         changed: fetched.changed,
         deleted: deletion.map_or(0, |deletion| deletion.deleted),
         unchanged: fetched.unchanged,
+        linked: 0,
         failed: fetched.missed_count,
         refused: refused.map(ToString::to_string),
     }

@@ -111,14 +111,16 @@ fn options(args: &SyncArgs) -> Result<SyncOptions, CommandFailure> {
 fn summary(report: &SyncReport, dry_run: bool) -> String {
     let counts = report.tree.sync;
     let always = [
-        (counts.created, "new"),
+        (counts.created - counts.linked, "new"),
         (counts.changed, "changed"),
         (counts.deleted, "deleted"),
         (counts.unchanged, "unchanged"),
     ];
+    let linked = Some((counts.linked, "linked")).filter(|(linked, _)| *linked > 0);
     let problems = [(report.tree.left_out, "excluded"), (report.tree.error_count, "failed")];
     let problems = problems.into_iter().filter(|(number, _)| *number > 0);
-    let all = always.into_iter().chain(problems);
+    let all = always[..1].iter().copied().chain(linked).chain(always[1..].iter().copied());
+    let all = all.chain(problems);
     let parts: Vec<String> =
         all.map(|(number, what)| format!("{} {what}", grouped(number))).collect();
     let text = parts.join(", ");
@@ -138,6 +140,7 @@ fn answer(report: &SyncReport) -> JsonAnswer {
     answer.error = answer.error.or_else(|| refused.map(|why| format!("nothing deleted: {why}")));
     answer.sync = Some(SyncAnswer {
         created: counts.created,
+        linked: counts.linked,
         changed: counts.changed,
         deleted: counts.deleted,
         unchanged: counts.unchanged,

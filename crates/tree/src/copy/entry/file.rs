@@ -21,7 +21,7 @@ use crate::{
         },
         entry::{
             hardlink::{LeftName, LinkOutcome, leave_name, link_name, wake_for},
-            twin::link_to_twin,
+            twin::{foresee_twin, link_to_twin},
         },
         file_copy::copy_file,
         links::{LinkClaim, id_of},
@@ -146,12 +146,20 @@ fn would_copy(worker: &mut CopyWorker<'_>, entry: &CopyEntry<'_>) -> Attempt<()>
     worker.run.options.given.apply(&mut stat);
     accessat(entry.from.open()?, entry.source, Access::READ_OK, AtFlags::EACCESS)
         .map_err(at_source("faccessat2 R_OK"))?;
-    let verdict = match entry.directory.open()? {
+    let dir = entry.directory.open()?;
+    let verdict = match &dir {
         Some(dir) if !entry.directory.is_fresh => {
             resolve_conflict(worker.run, entry, dir.as_fd(), &stat)?
         }
         _ => DestinationVerdict::New,
     };
+    let has_names = worker.run.options.links_names(entry.named_by_caller(), stat.st_nlink);
+    if matches!(verdict, DestinationVerdict::New) && !has_names {
+        let device = dir.as_ref().and_then(|dir| Some(fstat(dir).ok()?.st_dev));
+        if foresee_twin(worker, entry, &stat, device)? {
+            return Ok(());
+        }
+    }
     let verdict = foresee(worker, entry, &stat, verdict)?;
     if let DestinationVerdict::Skip(reason, there) = verdict {
         worker.skip(entry, reason);
@@ -161,7 +169,7 @@ fn would_copy(worker: &mut CopyWorker<'_>, entry: &CopyEntry<'_>) -> Attempt<()>
         let there =
             if let DestinationVerdict::Replace(there) = &verdict { Some(there) } else { None };
         worker.report_removed(entry, there, &stat);
-        if worker.run.options.links_names(entry.named_by_caller(), stat.st_nlink) {
+        if has_names {
             worker.foresee_name(&stat, None);
         }
         worker.note_copied(entry, &stat, there.map(|there| &there.stat));

@@ -1,6 +1,6 @@
 //! Creates a new file as a link to an existing file with equal contents and attributes.
 
-use rustix::fs::{FileType, Mode, OFlags, fstat, openat};
+use rustix::fs::{FileType, Mode, OFlags, Stat, fstat, openat};
 use std::os::fd::AsFd;
 use thalweg_core::atomic_file::unlink;
 use thalweg_sys::io;
@@ -16,7 +16,7 @@ use crate::{
         source_file::SourceFile,
         worker::CopyWorker,
     },
-    error::Attempt,
+    error::{Attempt, at_source},
     identity::{Id, kind, size},
     twins::TwinFile,
     xattrs::Holder,
@@ -38,7 +38,11 @@ pub(crate) fn link_to_twin(
     let Some(twin) = twins.candidate(&entry.path_below(options), source.stat) else {
         return Ok(false);
     };
-    let Some(copy) = equal_twin(worker, source, at, &twin)? else { return Ok(false) };
+    let are_moved = twins.are_moved();
+    let device = fstat(at.dir).map_or(0, |stat| stat.st_dev);
+    let Some(copy) = equal_twin(worker, source, &twin, TwinRules { device, are_moved })? else {
+        return Ok(false);
+    };
     if io::link(twin.dir.as_fd(), &*twin.name, at.dir, entry.name).is_err() {
         return Ok(false);
     }
@@ -50,16 +54,63 @@ pub(crate) fn link_to_twin(
     worker.tally.links += 1;
     worker.finished_file();
     worker.list_file(entry);
-    worker.note_copied(entry, source.stat, None);
+    if are_moved {
+        worker.note_copied(entry, source.stat, None);
+    } else {
+        worker.note_linked(entry, source.stat);
+    }
     Ok(true)
+}
+
+/// In a dry run, returns `true` if a new file would be a link to one of an earlier snapshot, and counts it. The source
+/// may be a FIFO by now, so it is opened without a wait. `device`: the device of the destination, if it exists.
+pub(crate) fn foresee_twin(
+    worker: &mut CopyWorker<'_>,
+    entry: &CopyEntry<'_>,
+    stat: &Stat,
+    device: Option<u64>,
+) -> Attempt<bool> {
+    let options = worker.run.options;
+    let twins = options.twins.as_ref().filter(|twins| !twins.are_moved());
+    if kind(stat) != FileType::RegularFile {
+        return Ok(false);
+    }
+    let below = entry.path_below(options);
+    let Some(twin) = twins.and_then(|twins| twins.candidate(&below, stat)) else {
+        return Ok(false);
+    };
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOCTTY;
+    let source = openat(entry.from.open()?, entry.source, flags, Mode::empty());
+    let fd = source.map_err(at_source("openat"))?;
+    let device = match device {
+        Some(device) => device,
+        // A new destination is on the file system of the snapshot, as far as a dry run knows.
+        None => fstat(&twin.dir).map_or(0, |stat| stat.st_dev),
+    };
+    let rules = TwinRules { device, are_moved: false };
+    let is_linked = equal_twin(worker, SourceFile { fd: &fd, stat }, &twin, rules)?.is_some();
+    if is_linked {
+        worker.tally.links += 1;
+        worker.finished_file();
+        worker.note_linked(entry, stat);
+    }
+    Ok(is_linked)
+}
+
+/// The conditions for a twin besides equality.
+struct TwinRules {
+    /// The device of the destination.
+    device: u64,
+    /// `true` if the twin must have only one name, and all bytes are compared.
+    are_moved: bool,
 }
 
 /// Returns the identity of the twin if it is equal to the source.
 fn equal_twin(
     worker: &mut CopyWorker<'_>,
     source: SourceFile<'_>,
-    at: CopyPlacement<'_>,
     twin: &TwinFile,
+    rules: TwinRules,
 ) -> Attempt<Option<Id>> {
     let run = worker.run;
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
@@ -67,8 +118,8 @@ fn equal_twin(
     let Ok(own) = fstat(&copy) else { return Ok(None) };
     let is_usable = kind(&own) == FileType::RegularFile
         && own.st_size == source.stat.st_size
-        && own.st_dev == fstat(at.dir).map_or(0, |stat| stat.st_dev)
-        && !(twin.is_moved && own.st_nlink != 1);
+        && own.st_dev == rules.device
+        && !(rules.are_moved && own.st_nlink != 1);
     if !is_usable {
         return Ok(None);
     }
@@ -77,7 +128,7 @@ fn equal_twin(
     if differs.any() {
         return Ok(None);
     }
-    if twin.is_moved || run.options.verify.is_some() || run.options.compares_bytes() {
+    if rules.are_moved || run.options.verify.is_some() || run.options.compares_bytes() {
         worker.make_room();
         let ends = ReadEnds { source: source.fd.as_fd(), copy: copy.as_fd() };
         let len = size(source.stat);
