@@ -35,6 +35,8 @@ pub struct JsonAnswer {
     pub looks: Vec<ContestResult>,
     /// Extended attributes that the destination refused.
     pub attributes_dropped: u64,
+    /// Bytes of these files that an earlier run had moved.
+    pub resumed: u64,
     /// Results of the verification.
     pub verified: VerifiedCounts,
     /// Results of a tree fetch, in addition to the files.
@@ -96,10 +98,10 @@ pub struct TreeAnswer {
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct SyncAnswer {
     pub created: u64,
-    pub changed: u64,
-    pub deleted: u64,
     /// New entries that are links to files of `--reference`; part of `created`.
     pub linked: u64,
+    pub changed: u64,
+    pub deleted: u64,
     pub unchanged: u64,
     pub failed: u64,
     /// The reason why nothing was deleted.

@@ -97,6 +97,30 @@ fn an_interrupted_file_leaves_nothing_and_says_so() {
 }
 
 #[test]
+fn an_interrupted_file_that_a_resume_continues_is_named_with_its_journal() {
+    let scratch = Scratch::new();
+    tree(&scratch);
+    let mut copy = thalweg();
+    copy.current_dir(scratch.path());
+    copy.args(["copy", "--resume", "--progress=always", "--limit=1M", "tree/big", "new"]);
+    let mut running = Running::start(&mut copy);
+    let part = scratch.join(".new.thalweg-part");
+    while fs::metadata(&part).map_or(0, |meta| meta.len()) < 1 << 20 {
+        assert!(!running.has_ended(), "over before it had begun");
+        thread::sleep(Duration::from_millis(1));
+    }
+    running.signal(Signal::INT);
+    let ran = running.finish().expect(130);
+    ran.expect_said("no file copied completely, ");
+    ran.expect_said("the file was not copied completely; unfinished: '.new.thalweg-part'");
+    let left = names(scratch.path());
+    let unnamed: Vec<&String> =
+        left.iter().filter(|name| *name != "tree" && !ran.stderr.contains(*name)).collect();
+    assert_eq!(unnamed, [""; 0], "{}", ran.stderr);
+    assert!(left.contains(&".new.thalweg-journal".to_owned()), "{left:?}");
+}
+
+#[test]
 fn one_file_that_cannot_be_read_fails_the_command_and_the_rest_of_the_tree_is_published() {
     let test =
         "one_file_that_cannot_be_read_fails_the_command_and_the_rest_of_the_tree_is_published";

@@ -27,6 +27,8 @@ pub struct TreeReport {
     pub cloned: u64,
     /// Bytes that an earlier run had moved, so that this one did not move them.
     pub resumed: u64,
+    /// The part of `resumed` in files that this run continued. The rest is in files that were already complete.
+    pub continued: u64,
     /// Existing files that were skipped.
     pub skipped: u64,
     /// Files and directories that [`CopyOptions::filter`](crate::CopyOptions::filter) excluded. Entries of an
@@ -176,6 +178,7 @@ impl TreeReport {
         self.bytes += tally.bytes;
         self.cloned += tally.cloned;
         self.resumed += tally.resumed;
+        self.continued += tally.continued;
         self.skipped += tally.skipped;
         self.left_out += tally.left_out;
         self.changed += tally.changed;
@@ -223,6 +226,7 @@ impl TreeReport {
         self.bytes += later.bytes;
         self.cloned += later.cloned;
         self.resumed += later.resumed;
+        self.continued += later.continued;
         self.skipped += later.skipped;
         self.left_out += later.left_out;
         self.changed += later.changed;
@@ -250,6 +254,7 @@ pub(crate) struct WorkerTally {
     pub bytes: u64,
     pub cloned: u64,
     pub resumed: u64,
+    pub continued: u64,
     pub skipped: u64,
     pub left_out: u64,
     pub changed: u64,

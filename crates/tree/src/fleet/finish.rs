@@ -93,7 +93,7 @@ pub(crate) fn finish(
     }
     // Existing files were copied by the tasks and are already in the reports of the workers, except for the names of
     // large files.
-    (report.resumed, report.skipped) = (0, 0);
+    (report.resumed, report.continued, report.skipped) = (0, 0, 0);
     // `report.files` counts files that belonged to no task. It also counts files that a task had copied and that had
     // to be copied again.
     let planned = plan.index.iter().map(|task| u64::from(task.files)).sum::<u64>() + large;

@@ -68,6 +68,7 @@ fn a_part_with_its_journal_is_gone_on_with() {
     interrupted(at, boot_id());
     let report = copy(&at.join("src"), &at.join("to"), &resume());
     assert_eq!((report.resumed, report.bytes), (DONE as u64, (LEN - DONE) as u64));
+    assert_eq!(report.continued, report.resumed);
     is_whole(at);
 }
 
@@ -320,7 +321,8 @@ fn a_done_file_gets_the_attributes_it_lacks_and_is_not_touched_otherwise() {
     copy(&source, &done, &options);
     let changed = |meta: &fs::Metadata| (meta.ctime(), meta.ctime_nsec());
     let before = fs::metadata(&done).unwrap();
-    assert_eq!(copy(&source, &done, &options).resumed, 5000);
+    let again = copy(&source, &done, &options);
+    assert_eq!((again.resumed, again.continued), (5000, 0), "nothing was left to continue");
     assert_eq!(changed(&before), changed(&fs::metadata(&done).unwrap()));
     fs::set_permissions(&done, fs::Permissions::from_mode(0o600)).unwrap();
     fs::set_permissions(&source, fs::Permissions::from_mode(0o640)).unwrap();

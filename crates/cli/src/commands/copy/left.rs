@@ -1,7 +1,15 @@
 //! Describes what an interrupted or failed copy leaves behind, and how to resume or remove it.
 
-use std::{fmt::Write, path::PathBuf};
-use thalweg_core::shown;
+use std::{
+    ffi::OsStr,
+    fmt::Write,
+    os::unix::ffi::OsStrExt,
+    path::{Path, PathBuf},
+};
+use thalweg_core::{
+    atomic_file::name::{JOURNAL, PART},
+    shown,
+};
 use thalweg_tree::TreeReport;
 
 use crate::{exit::Exit, output::quantity};
@@ -9,15 +17,29 @@ use crate::{exit::Exit, output::quantity};
 /// Longest list of paths; further ones are only counted.
 const SHOWN: usize = 3;
 
+/// The copy that the user asked for.
+pub struct WantedCopy {
+    /// `true` if the source is one file.
+    pub is_single_file: bool,
+    /// `true` if `--resume` was given.
+    pub resumes: bool,
+    /// `true` if the destination was to become a new directory.
+    pub makes_folder: bool,
+}
+
 pub struct CopyLeftovers<'r> {
     /// Files that keep their temporary name.
     unfinished: &'r [PathBuf],
+    /// The journals beside them.
+    journals: Vec<PathBuf>,
     /// Existing files that were written in part.
     torn: &'r [PathBuf],
     /// Bytes written.
     bytes: u64,
     /// `true` if at least one file has its final name.
     has_copied: bool,
+    /// `true` if the source is one file.
+    is_single_file: bool,
     /// `true` if `--resume` was given.
     resumes: bool,
     /// `true` if a new directory has its final name: a repeated command would copy into it.
@@ -25,12 +47,19 @@ pub struct CopyLeftovers<'r> {
 }
 
 impl<'r> CopyLeftovers<'r> {
-    /// Extracts the leftovers from `report`. `makes_folder`: `true` if the destination was to become a new directory.
-    pub fn of(report: &'r TreeReport, resumes: bool, makes_folder: bool) -> Self {
+    /// Extracts the leftovers from `report`.
+    pub fn of(report: &'r TreeReport, wanted: &WantedCopy) -> Self {
         let has_copied = report.files + report.links + report.specials > 0;
-        let made_folder = makes_folder && report.halted.is_none();
-        let (unfinished, torn) = (&report.unfinished[..], &report.torn[..]);
-        Self { unfinished, torn, bytes: report.bytes, has_copied, resumes, made_folder }
+        Self {
+            unfinished: &report.unfinished,
+            journals: report.unfinished.iter().filter_map(|path| journal(path)).collect(),
+            torn: &report.torn,
+            bytes: report.bytes,
+            has_copied,
+            is_single_file: wanted.is_single_file,
+            resumes: wanted.resumes,
+            made_folder: wanted.makes_folder && report.halted.is_none(),
+        }
     }
 
     /// Returns `true` if the same command with `--resume` continues.
@@ -46,7 +75,12 @@ impl<'r> CopyLeftovers<'r> {
     /// Describes the leftovers.
     pub fn state(&self) -> String {
         let mut text = if !self.unfinished.is_empty() {
-            format!("some files were not copied; unfinished: {}", listed(self.unfinished))
+            let missed = if self.is_single_file {
+                "the file was not copied completely"
+            } else {
+                "some files were not copied"
+            };
+            format!("{missed}; unfinished: {}", listed(self.unfinished))
         } else if self.has_copied {
             "some files were not copied".to_owned()
         } else if self.torn.is_empty() {
@@ -72,7 +106,11 @@ impl<'r> CopyLeftovers<'r> {
             (false, false) => "run the same command with --resume to continue",
         };
         let mut hint = if !self.unfinished.is_empty() {
-            format!("{again}, or remove the unfinished copy with `rm -r`")
+            let journals = match self.journals.is_empty() {
+                true => String::new(),
+                false => format!(", and also {}", listed(&self.journals)),
+            };
+            format!("{again}, or remove the unfinished copy with `rm -r`{journals}")
         } else if self.has_copied {
             again.to_owned()
         } else {
@@ -84,6 +122,13 @@ impl<'r> CopyLeftovers<'r> {
         }
         hint
     }
+}
+
+/// Returns the journal beside an unfinished file, if it has one.
+fn journal(part: &Path) -> Option<PathBuf> {
+    let name = part.file_name()?.as_bytes().strip_suffix(PART)?;
+    let journal = part.with_file_name(OsStr::from_bytes(&[name, JOURNAL].concat()));
+    journal.symlink_metadata().is_ok().then_some(journal)
 }
 
 /// Returns the first paths, and the number of further ones.

@@ -40,7 +40,7 @@ mod watcher;
 pub use args::CopyArgs;
 use chosen::SourceSelection;
 pub use fleet::of_worker;
-use left::CopyLeftovers;
+use left::{CopyLeftovers, WantedCopy};
 use streams::{from_standard_input, to_standard_output};
 pub use watcher::CopyWatcher;
 
@@ -315,7 +315,13 @@ impl<'r> CopyCommand<'r> {
     }
 
     fn exit(&self, report: &TreeReport) -> Result<Exit, CommandFailure> {
-        let left = CopyLeftovers::of(report, self.args.resume, self.makes_folder);
+        let is_single_file = matches!(self.sources, [source] if !source.is_dir());
+        let wanted = WantedCopy {
+            is_single_file,
+            resumes: self.args.resume,
+            makes_folder: self.makes_folder,
+        };
+        let left = CopyLeftovers::of(report, &wanted);
         match report.halted {
             Some(Halt::Cancelled) => {
                 return Err(interrupt::failure(&left.state()).hint(left.hint()));

@@ -19,7 +19,8 @@ pub fn line(report: &TreeReport, names_method: bool) -> String {
     let mut line = match things(report) {
         Some(things) if report.files == 0 && report.bytes == 0 => format!("{things} copied"),
         Some(things) => format!("{things} copied ({})", quantity::bytes(report.bytes)),
-        None => "nothing copied".to_owned(),
+        // A rate is meaningless if no file is complete.
+        None => return incomplete(report) + "\n",
     };
     let is_rated = report.bytes >= RATED;
     let took = Duration::try_from_secs_f64(report.seconds).unwrap_or_default();
@@ -34,6 +35,19 @@ pub fn line(report: &TreeReport, names_method: bool) -> String {
     }
     add_counts(&mut line, report);
     line + "\n"
+}
+
+/// Describes a copy that completed nothing: `nothing copied, 4,005 unchanged`, or `no file copied completely, 98.0 MiB
+/// written`.
+fn incomplete(report: &TreeReport) -> String {
+    let is_left = !report.unfinished.is_empty() || !report.torn.is_empty();
+    let mut line = if is_left && report.bytes > 0 {
+        format!("no file copied completely, {} written", quantity::bytes(report.bytes))
+    } else {
+        "nothing copied".to_owned()
+    };
+    add_counts(&mut line, report);
+    line
 }
 
 /// Returns text such as `3 files would be copied, 5 excluded`.
@@ -70,9 +84,8 @@ fn things(report: &TreeReport) -> Option<String> {
 
 /// Appends the counts that are not zero.
 fn add_counts(line: &mut String, report: &TreeReport) {
-    // Unchanged files count as moved by an earlier run, although they may come from another command.
-    let continued = if report.skipped == 0 { report.resumed } else { 0 };
-    for (number, what) in [(report.cloned, "cloned"), (continued, "moved by an earlier run")] {
+    for (number, what) in [(report.cloned, "cloned"), (report.continued, "moved by an earlier run")]
+    {
         if number > 0 {
             let _ = write!(line, ", {} {what}", quantity::bytes(number));
         }
@@ -155,6 +168,7 @@ pub fn answer(
         steps_down: report.steps_down.iter().map(FallbackStep::from).collect(),
         looks: report.looks.clone(),
         attributes_dropped: report.attributes_dropped,
+        resumed: report.continued,
         verified: verified(report, verify),
         tree: None,
         sync: None,
@@ -222,12 +236,28 @@ mod tests {
         let update =
             TreeReport { files: 1, dirs: 44, bytes: 4, skipped: 4005, seconds: 1.0, ..none };
         assert_eq!(line(&update, false), "1 file copied (4 B), 4,005 unchanged\n");
-        let same = TreeReport { files: 0, bytes: 0, resumed: 12, ..update };
+        let same = TreeReport { files: 0, bytes: 0, resumed: 12, continued: 0, ..update };
         assert_eq!(line(&same, false), "nothing copied, 4,005 unchanged\n");
-        let whole = TreeReport { files: 2, links: 1, skipped: 0, bytes: 3 << 30, ..same };
+        let whole =
+            TreeReport { files: 2, links: 1, skipped: 0, bytes: 3 << 30, continued: 12, ..same };
         let rated =
             "2 files, 1 link copied (3.0 GiB) in 1.0 s, 3.0 GiB/s, 12 B moved by an earlier run\n";
         assert_eq!(line(&whole, false), rated);
+        let none = TreeReport::default();
+        let resumed = TreeReport { files: 1, bytes: 4, skipped: 1, continued: 12, ..none };
+        assert_eq!(
+            line(&resumed, false),
+            "1 file copied (4 B), 12 B moved by an earlier run, 1 unchanged\n"
+        );
+        let unfinished = vec!["x".into()];
+        let left = TreeReport {
+            files: 0,
+            bytes: 98 << 20,
+            skipped: 0,
+            unfinished,
+            ..TreeReport::default()
+        };
+        assert_eq!(line(&left, true), "no file copied completely, 98.0 MiB written\n");
         let dirs = TreeReport { dirs: 2, ..TreeReport::default() };
         assert_eq!(line(&dirs, false), "2 directories copied\n");
         assert_eq!(dry_run_line(&dirs), "2 directories would be copied\n");

@@ -317,7 +317,7 @@ fn answer(fetched: &Fetched) -> JsonAnswer {
         hash: fetched.checked.first().copied(),
         ..VerifiedCounts::default()
     };
-    JsonAnswer { verified, ..JsonAnswer::of(&fetched.report) }
+    JsonAnswer { verified, resumed: fetched.resumed, ..JsonAnswer::of(&fetched.report) }
 }
 
 /// Formats the error of one file: URL or path, reason, offset, and advice.

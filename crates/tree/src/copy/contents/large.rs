@@ -89,6 +89,7 @@ pub(crate) fn adopt(
     keeper.note(from);
     keeper.write();
     worker.tally.resumed += from;
+    worker.tally.continued += from;
     Ok(from)
 }
 
