@@ -111,7 +111,11 @@ impl StreamCopy<'_> {
 
     /// Reports the outcome.
     pub fn finish(&self, end: Finished) -> Result<Exit, CommandFailure> {
-        let Finished { report, mut failures, .. } = end;
+        let Finished { mut report, mut failures, .. } = end;
+        if end.abandoned {
+            // A reader that has closed the pipe is not the fault of a mechanism.
+            report.steps_down.retain(|step| step.errno != "EPIPE");
+        }
         if report.lost > 0 && !stdio::put_back(&self.source, report.lost) && !end.abandoned {
             let lost = quantity::exact(report.lost);
             let message = format!("{lost} read from {} were lost", self.source_name);

@@ -117,6 +117,7 @@ fn nonsense_is_a_usage_error_before_anything_runs() {
     let scratch = Scratch::new();
     for (args, says) in [
         (&["--", "touch ran"][..], "a single command"),
+        (&["--", "true", "touch ran"], "write `--` between two commands"),
         (&["--"], "required"),
         (&["--", "touch ran", "no-such-command-here x"], "not found in PATH"),
         (&["--scan", "n=1", "--", "touch ran", "true"], "no command contains {n}"),

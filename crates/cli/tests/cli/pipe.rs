@@ -71,6 +71,9 @@ fn a_reader_that_leaves_ends_it_without_a_word() {
         let line = format!("yes | $T pipe {options} | head -n 1; echo ${{PIPESTATUS[*]}}");
         let ran = scratch.shell(&line).ended(0);
         assert_eq!((ran.text().as_str(), ran.err.as_str()), ("y\n141 141 0\n", ""), "{options}");
+        let line = format!("yes | $T pipe -v {options} | head -n 1");
+        let ran = scratch.shell(&line).ended(0);
+        assert!(ran.err.contains("CPU time") && !ran.err.contains("EPIPE"), "{}", ran.err);
     }
 }
 

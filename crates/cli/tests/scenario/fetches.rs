@@ -270,7 +270,9 @@ fn exit_codes_say_what_went_wrong() {
     let fetch =
         |words: &[&str]| run(thalweg().arg("fetch").args(words).current_dir(scratch.path()));
     let (yes, no) = (server.url("yes"), server.url("no"));
-    assert_eq!(fetch(&[&yes, "-"]).expect(0).stdout, b"ab");
+    let printed = fetch(&[&yes, "-"]).expect(0);
+    assert_eq!(printed.stdout, b"ab");
+    printed.expect_said("fetched to standard output (2 B)");
     fetch(&[&no]).expect(1).expect_said("404");
     fetch(&["host/x"]).expect(2).expect_said("http://");
     fetch(&["gopher://host/x"]).expect(4).expect_said("gopher");

@@ -40,6 +40,8 @@ fn a_move_within_a_file_system_is_a_rename() {
     assert!(!scratch.join("c").exists());
     let ran = moved(scratch.path(), &[Path::new("into"), Path::new("into/b/x")]).expect(1);
     ran.expect_said("overlaps the destination");
+    let renamed = moved(scratch.path(), &[Path::new("inode"), Path::new("new")]).expect(2);
+    renamed.expect_said("hint: use `mv` to give a file another name");
 }
 
 #[test]

@@ -82,7 +82,8 @@ fn commands(args: &CompareArgs) -> Result<Vec<GivenCommand>, CommandFailure> {
         return Err(usage("no command after --"));
     }
     if commands.len() == 1 && args.scan.is_empty() {
-        return Err(usage("a single command").hint("add a second one after `--`, or use --scan"));
+        let hint = "write `--` between two commands: `-- COMMAND1 -- COMMAND2`; or use --scan";
+        return Err(usage("a single command").hint(hint));
     }
     Ok(commands)
 }

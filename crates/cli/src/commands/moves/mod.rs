@@ -86,7 +86,7 @@ impl Subcommand for MoveArgs {
         let watcher = SyncWatcher::new(&printed, watcher)?;
         let moved = move_all(&sources, &destination, &options, &watcher);
         watcher.finish(moved.as_ref().map_or(0, |report| report.tree.bytes));
-        let report = moved.map_err(|error| not_started(&error))?;
+        let report = moved.map_err(|error| not_started(&error, &sources))?;
         if self.shown.json {
             print(&(JsonAnswer::line(&answer_of(&report.tree)) + "\n"))?;
         } else if (self.shown.is_watched() || self.verbose || self.dry_run) && !self.shown.quiet {
@@ -145,9 +145,15 @@ fn exit(report: &MoveReport) -> Result<Exit, CommandFailure> {
 }
 
 /// Returns the failure of a move that did not start.
-fn not_started(error: &Error) -> CommandFailure {
-    let exit = if matches!(error, Error::Usage(_)) { Exit::Usage } else { Exit::Failed };
-    CommandFailure::new(exit, error.to_string())
+fn not_started(error: &Error, sources: &[PathBuf]) -> CommandFailure {
+    if !matches!(error, Error::Usage(_)) {
+        return CommandFailure::new(Exit::Failed, error.to_string());
+    }
+    let failure = CommandFailure::new(Exit::Usage, error.to_string());
+    match sources {
+        [source] if !source.is_dir() => failure.hint("use `mv` to give a file another name"),
+        _ => failure,
+    }
 }
 
 const EXAMPLES: &str = "\
