@@ -63,7 +63,7 @@ pub(crate) fn link_to_twin(
 }
 
 /// In a dry run, returns `true` if a new file would be a link to one of an earlier snapshot, and counts it. The source
-/// may be a FIFO by now, so it is opened without a wait. `device`: the device of the destination, if it exists.
+/// may be a FIFO or a link by now, so it is opened without a wait and not followed. `device`: the device of the destination, if it exists.
 pub(crate) fn foresee_twin(
     worker: &mut CopyWorker<'_>,
     entry: &CopyEntry<'_>,
@@ -79,7 +79,10 @@ pub(crate) fn foresee_twin(
     let Some(twin) = twins.and_then(|twins| twins.candidate(&below, stat)) else {
         return Ok(false);
     };
-    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOCTTY;
+    let mut flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOCTTY;
+    if !options.follows(entry.named_by_caller()) {
+        flags |= OFlags::NOFOLLOW;
+    }
     let source = openat(entry.from.open()?, entry.source, flags, Mode::empty());
     let fd = source.map_err(at_source("openat"))?;
     let device = match device {
