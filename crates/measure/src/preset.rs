@@ -20,8 +20,8 @@ impl Preset {
     /// For results that are quoted.
     pub const STANDARD: Self =
         Self { name: "standard", sessions: 6, rounds: 15, pause: Duration::from_secs(15) };
-    /// For published articles at all their sizes. Intervals are computed over sessions, so long operations cost rounds
-    /// rather than sessions.
+    /// Runs published articles at all their sizes. Intervals are computed over sessions; long operations reduce rounds
+    /// and not sessions.
     pub const FULL: Self =
         Self { name: "full", sessions: 6, rounds: 5, pause: Duration::from_secs(15) };
 }

@@ -100,7 +100,7 @@ impl AttributeDifferences {
 pub struct SyncCounts {
     /// Entries that did not exist.
     pub created: u64,
-    /// Those of them that are links to files of an earlier snapshot.
+    /// New entries that are links to files of an earlier snapshot.
     pub linked: u64,
     /// Entries that were replaced or linked, or got other attributes.
     pub changed: u64,

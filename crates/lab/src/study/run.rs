@@ -246,7 +246,7 @@ struct Course<'c> {
     /// The end of its last session.
     ended: Option<Instant>,
     conditions: serde_json::Value,
-    /// Wall time of earlier commands whose sessions this run continues, in seconds.
+    /// Wall time of the earlier commands that this run continues, in seconds.
     earlier_seconds: f64,
     unfinished: Option<UnfinishedRun>,
     logs: Vec<SessionLog>,

@@ -114,7 +114,11 @@ fn identity(loaded: &Loaded, settings: &Settings, program: &Path, at: &Path) -> 
     let at = at.canonicalize().unwrap_or_else(|_| at.to_owned());
     let Settings { sessions, rounds, pause, sample, pinned, only, sizes, .. } = settings;
     let settings = (sessions, rounds, pause, sample, pinned, only, sizes);
-    format!("{}\n{sources:?}\n{settings:?}\n{binary:?}\n{machine:?}\n{at:?}", loaded.hash())
+    format!(
+        "{}\n{sources:?}\n{settings:?}\n{binary:?}\n{machine:?}\n{}",
+        loaded.hash(),
+        at.display()
+    )
 }
 
 #[cfg(test)]

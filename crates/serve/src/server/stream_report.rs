@@ -1,4 +1,4 @@
-//! What the client at the other end of a byte stream has reported.
+//! The report of the client at the other end of a byte stream.
 
 use std::sync::{Mutex, PoisonError};
 

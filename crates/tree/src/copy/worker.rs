@@ -60,6 +60,7 @@ pub(crate) struct CopyWorker<'r> {
 }
 
 /// A change of an entry, as a line reports it.
+#[derive(Clone, Copy)]
 struct ReportedChange {
     action: ChangeAction,
     is_linked: bool,

@@ -106,9 +106,10 @@ impl<'r> CopyLeftovers<'r> {
             (false, false) => "run the same command with --resume to continue",
         };
         let mut hint = if !self.unfinished.is_empty() {
-            let journals = match self.journals.is_empty() {
-                true => String::new(),
-                false => format!(", and also {}", listed(&self.journals)),
+            let journals = if self.journals.is_empty() {
+                String::new()
+            } else {
+                format!(", and also {}", listed(&self.journals))
             };
             format!("{again}, or remove the unfinished copy with `rm -r`{journals}")
         } else if self.has_copied {

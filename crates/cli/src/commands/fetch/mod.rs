@@ -273,9 +273,10 @@ impl FetchArgs {
     /// Returns text such as `'big.iso' fetched (1.2 GiB) in 4.0 s, 300.0 MiB/s, 200.0 MiB from an earlier run`.
     fn words(&self, fetched: &Fetched, path: &Path) -> String {
         let report = &fetched.report;
-        let fetched_to = match path.as_os_str() == "-" {
-            true => format!("fetched to {OUTPUT}"),
-            false => format!("{} fetched", quoted(path)),
+        let fetched_to = if path.as_os_str() == "-" {
+            format!("fetched to {OUTPUT}")
+        } else {
+            format!("{} fetched", quoted(path))
         };
         let mut text = format!(
             "{fetched_to} ({}){}",

@@ -26,10 +26,10 @@ pub struct RunPlace<'p> {
 pub struct UnfinishedStudies {
     /// `None` if no session is saved.
     root: Option<PathBuf>,
-    runs: Vec<StudyRun>,
+    runs: Vec<KeptStudy>,
 }
 
-struct StudyRun {
+struct KeptStudy {
     study: String,
     run: UnfinishedRun,
 }
@@ -49,20 +49,20 @@ impl UnfinishedStudies {
             complain(&format!("warning: an interrupted run cannot be continued: {error}"));
             return Self { root: None, runs: Vec::new() };
         }
-        let runs = studies.iter().flat_map(|loaded| {
+        let runs = studies.iter().filter_map(|loaded| {
             let root = root.as_ref()?;
             let run = UnfinishedRun::of(root, loaded, settings, place.program, place.at);
-            Some(StudyRun { study: loaded.study.id.clone(), run })
+            Some(KeptStudy { study: loaded.study.id.clone(), run })
         });
         let found = Self { runs: runs.collect(), root };
         if args.fresh {
-            found.runs.iter().for_each(StudyRun::remove);
+            found.runs.iter().for_each(KeptStudy::remove);
         }
         if args.seed.is_none() {
             let first = found.runs.iter().find_map(|one| one.run.sessions(None).into_iter().next());
             settings.seed = first.map_or(settings.seed, |first| first.seed);
         }
-        for StudyRun { study, run } in &found.runs {
+        for KeptStudy { study, run } in &found.runs {
             let sessions = run.sessions(Some(settings.seed));
             if let Some(first) = sessions.first() {
                 note(&format!(
@@ -81,9 +81,9 @@ impl UnfinishedStudies {
         self.root.as_deref()
     }
 
-    /// Removes the sessions of a run whose result is saved.
+    /// Removes the sessions of a run after its result is saved.
     pub fn remove(&self, result: &StudyResult) {
-        self.runs.iter().filter(|one| one.study == result.study).for_each(StudyRun::remove);
+        self.runs.iter().filter(|one| one.study == result.study).for_each(KeptStudy::remove);
     }
 
     /// Prints the number of sessions that the same command would continue with.
@@ -99,7 +99,7 @@ impl UnfinishedStudies {
     }
 }
 
-impl StudyRun {
+impl KeptStudy {
     fn remove(&self) {
         if let Err(error) = self.run.remove() {
             complain(&format!(

@@ -44,7 +44,9 @@ impl Bench {
 fn sessions_are_continued_without_a_gap_and_with_one_seed() {
     let bench = Bench::new();
     assert!(bench.run().sessions(None).is_empty());
-    [(0, 7), (1, 7), (3, 7)].into_iter().for_each(|(session, seed)| bench.save(session, seed));
+    for session in [0, 1, 3] {
+        bench.save(session, 7);
+    }
     assert_eq!(bench.run().sessions(None).len(), 2, "session 2 is missing");
     bench.save(2, 8);
     assert_eq!(bench.run().sessions(Some(7)).len(), 2, "session 2 has another seed");

@@ -101,6 +101,7 @@ pub(crate) fn foresee_twin(
 }
 
 /// The conditions for a twin besides equality.
+#[derive(Clone, Copy)]
 struct TwinRules {
     /// The device of the destination.
     device: u64,
