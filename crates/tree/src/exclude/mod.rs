@@ -37,7 +37,9 @@ impl ExcludePatterns {
     pub fn in_file(text: &[u8]) -> impl Iterator<Item = &[u8]> {
         let text = text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text);
         let lines = text.split(|byte| *byte == b'\n');
-        lines.filter_map(|line| Self::in_line(line.strip_suffix(b"\r").unwrap_or(line)))
+        let patterns =
+            lines.filter_map(|line| Self::in_line(line.strip_suffix(b"\r").unwrap_or(line)));
+        patterns.filter(|pattern| !pattern.is_empty())
     }
 
     /// Returns the decision of the last pattern that matches, `true` to exclude; `None` if none matches.

@@ -40,7 +40,7 @@ impl Arena {
         fs::create_dir(own.join("web")).unwrap();
         write(&own.join("web/install.sh"), &HONEST.repeat(40_000), 0o644);
         plant_tree(&own.join("web/tree"), false);
-        fs::create_dir(own.join("home")).unwrap();
+        fs::create_dir_all(own.join("home/.local/state/thalweg")).unwrap();
         fs::create_dir(own.join("studies")).unwrap();
         write(&own.join("studies/900-null.toml"), STUDY, 0o644);
         let server = Served::on(&own.join("web"));
