@@ -186,7 +186,7 @@ pub fn advice_on_refusal(refused: &DeleteRefusal) -> &'static str {
         DeleteRefusal::Vanished => "run the command again; --force deletes anyway",
         DeleteRefusal::ContainsSource(_) => "exclude that directory, or use another destination",
         DeleteRefusal::TooMany { .. } => {
-            "-n lists them; raise --max-delete, or use --force to delete them"
+            "raise --max-delete, or use --force to delete them; a dry run lists them"
         }
     }
 }

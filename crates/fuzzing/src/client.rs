@@ -8,8 +8,7 @@ use thalweg_serve::client::{
     Connections, DigestList, Expected, FetchOptions, FetchUrl, TlsTrust, fetch, header,
     tree::{TreeDestination, TreeOptions, fetch_tree},
 };
-use thalweg_serve::manifest::ListRequest;
-use thalweg_tree::{FileLimits, Hash};
+use thalweg_tree::Hash;
 
 use crate::{
     scripted::{CERTIFICATE, Scripted},
@@ -96,18 +95,9 @@ fn file(target: &FetchUrl, place: &Path, options: &FetchOptions) {
 fn tree(target: &FetchUrl, place: &Path, options: &FetchOptions) {
     let path = place.join("tree");
     let before = path.exists();
-    let options = TreeOptions {
-        files: options.clone(),
-        jobs: 2,
-        all_links: false,
-        sync: None,
-        owner: false,
- hard_links: false,
-        by_hash: options.verify,
-        most_list: 1 << 20,
-        list: ListRequest::default(),
-        limits: FileLimits::default(),
-    };
+    let by_hash = options.verify;
+    let options =
+        TreeOptions { jobs: 2, by_hash, most_list: 1 << 20, ..TreeOptions::new(options.clone()) };
     let Ok(to) = TreeDestination::open(&path) else { return };
     let fetched = fetch_tree(&target.as_directory(), to, &options, &Watched);
     let is_complete = fetched.is_ok_and(|fetched| fetched.halted.is_none());

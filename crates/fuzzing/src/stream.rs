@@ -5,7 +5,7 @@ use std::{
     fs,
     io::{Read, Write},
     os::unix::{fs::symlink, net::UnixStream},
-    path::Path,
+    path::{Path, PathBuf},
     sync::Arc,
     thread,
     time::{Duration, UNIX_EPOCH},
@@ -20,7 +20,7 @@ use thalweg_serve::{
     },
     manifest::ListRequest,
 };
-use thalweg_tree::{FileLimits, sync::DeleteOptions};
+use thalweg_tree::sync::DeleteOptions;
 
 use crate::{
     scripted::PATIENCE,
@@ -66,29 +66,7 @@ pub fn run(bytes: &[u8]) {
         assert_eq!(snapshot(&place.join("outside")), outside);
         return expect_names(place, &["to", "outside", "answers"], ".to.");
     }
-    let deletion = DeleteOptions { force: is_set(FORCE), ..DeleteOptions::default() };
-    let sync = TreeSync {
-        delete: is_set(DELETE).then_some(deletion),
-        dry_run: is_set(DRY_RUN),
-        path: place.join("to"),
-    };
-    let is_sync = is_set(DELETE) || is_set(DRY_RUN);
-    let options = TreeOptions {
-        files,
-        jobs: 2,
-        all_links: true,
-        sync: is_sync.then_some(sync),
-        owner: is_set(OWNER),
-        hard_links: is_set(OWNER),
-        by_hash: is_set(BY_HASH),
-        most_list: 1 << 20,
-        list: ListRequest {
-            exclude: vec![PROTECTED.into()],
-            xattrs: is_set(OWNER),
-            filter_file: (is_set(BY_HASH) && is_set(OWNER)).then(|| ".f".into()),
-        },
-        limits: FileLimits::default(),
-    };
+    let options = tree_options(is_set, files, place.join("to"));
     let destination = TreeDestination::open(&place.join("to")).expect("a directory");
     let fetched = fetch_tree(&target.as_directory(), destination, &options, &Watched);
     assert_eq!(snapshot(&place.join("outside")), outside);
@@ -108,6 +86,29 @@ pub fn run(bytes: &[u8]) {
     match fetched {
         Ok(fetched) => fetched.missed.iter().for_each(|missed| drop(missed.error.to_string())),
         Err(error) => drop(error.to_string()),
+    }
+}
+
+/// Returns the options of a tree fetch into `path`.
+fn tree_options(is_set: impl Fn(u8) -> bool, files: FetchOptions, path: PathBuf) -> TreeOptions {
+    let deletion = DeleteOptions { force: is_set(FORCE), ..DeleteOptions::default() };
+    let delete = is_set(DELETE).then_some(deletion);
+    let sync = TreeSync { delete, dry_run: is_set(DRY_RUN), path };
+    let is_sync = is_set(DELETE) || is_set(DRY_RUN);
+    TreeOptions {
+        jobs: 2,
+        all_links: true,
+        sync: is_sync.then_some(sync),
+        owner: is_set(OWNER),
+        hard_links: is_set(OWNER),
+        by_hash: is_set(BY_HASH),
+        most_list: 1 << 20,
+        list: ListRequest {
+            exclude: vec![PROTECTED.into()],
+            xattrs: is_set(OWNER),
+            filter_file: (is_set(BY_HASH) && is_set(OWNER)).then(|| ".f".into()),
+        },
+        ..TreeOptions::new(files)
     }
 }
 

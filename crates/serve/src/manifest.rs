@@ -15,6 +15,7 @@ mod xattrs;
 use std::{ffi::CString, os::unix::ffi::OsStrExt, path::Path};
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
+use rustix::fs::FileType;
 use thalweg_tree::install::EntryXattrs;
 
 pub use check::ListCheck;
@@ -88,6 +89,17 @@ pub enum ManifestKind {
     },
     /// A symbolic link and its target.
     Link(CString),
+}
+
+impl ManifestKind {
+    /// Returns the type as the file system names it.
+    pub fn file_type(&self) -> FileType {
+        match self {
+            Self::File(_) => FileType::RegularFile,
+            Self::Directory { .. } => FileType::Directory,
+            Self::Link(_) => FileType::Symlink,
+        }
+    }
 }
 
 /// Size and version of a file.

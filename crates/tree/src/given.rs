@@ -31,20 +31,30 @@ pub struct ModeChange {
 impl GivenAttributes {
     /// Changes the attributes of a source.
     pub(crate) fn apply(&self, stat: &mut Stat) {
-        stat.st_uid = self.uid.unwrap_or(stat.st_uid);
-        stat.st_gid = self.gid.unwrap_or(stat.st_gid);
-        let is_directory = kind(stat) == FileType::Directory;
-        if kind(stat) == FileType::Symlink {
-            return;
+        (stat.st_uid, stat.st_gid) = self.owner(stat.st_uid, stat.st_gid);
+        stat.st_mode = stat.st_mode & !0o7777 | self.mode(kind(stat), stat.st_mode & 0o7777);
+    }
+
+    /// Returns the user and the group of a copy, in place of those of the source.
+    pub fn owner(&self, uid: u32, gid: u32) -> (u32, u32) {
+        (self.uid.unwrap_or(uid), self.gid.unwrap_or(gid))
+    }
+
+    /// Returns the permission bits of a copy. `mode`: those of the source. Symbolic links keep theirs.
+    pub fn mode(&self, kind: FileType, mut mode: u32) -> u32 {
+        if kind == FileType::Symlink {
+            return mode;
         }
+        let is_directory = kind == FileType::Directory;
         let changes = self.modes.iter();
         for change in
             changes.filter(|change| change.directories.is_none_or(|only| only == is_directory))
         {
-            let is_executable = is_directory || stat.st_mode & 0o111 != 0;
+            let is_executable = is_directory || mode & 0o111 != 0;
             let more = if is_executable { change.set_if_executable } else { 0 };
-            stat.st_mode = stat.st_mode & !(change.clear & 0o7777) | (change.set | more) & 0o7777;
+            mode = mode & !change.clear | (change.set | more) & 0o7777;
         }
+        mode
     }
 }
 

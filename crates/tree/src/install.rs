@@ -95,16 +95,17 @@ impl RemoteStage {
 
     /// Renames the directory to its final name, which must be free. Before that, its attributes are set and it is
     /// synced as requested. `whole` is the file system of the tree, if one call can sync it. It must have been opened
-    /// before anything was written. If that sync fails, the staging directory is removed.
+    /// before anything was written. If that sync fails, the staging directory is removed. Returns the number of extended
+    /// attributes that the file system refused.
     pub fn publish(
         self,
         attributes: &EntryAttributes,
         whole: Option<&WholeSync>,
         fsync: Fsync,
-    ) -> Result<(), CallFailed> {
+    ) -> Result<u64, CallFailed> {
         // The journal is removed before the times are set, because removing it changes them.
         unlink(self.fd.as_fd(), OWN_JOURNAL).map_err(failed("unlinkat"))?;
-        attributes.give(self.fd.as_fd())?;
+        let refused = attributes.give(self.fd.as_fd())?;
         if let Some(Err(error)) = whole.map(WholeSync::sync) {
             // `syncfs` does not report the files that lost bytes.
             let _ = self.discard();
@@ -112,7 +113,10 @@ impl RemoteStage {
         }
         let name_at = NameAt { dir: self.above.as_fd(), name: &self.name };
         self.staged.publish(name_at).map_err(|failure| of_failure(&failure))?;
-        if fsync == Fsync::Always { sync_directory(name_at.dir, self.fd.as_fd()) } else { Ok(()) }
+        if fsync == Fsync::Always {
+            sync_directory(name_at.dir, self.fd.as_fd())?;
+        }
+        Ok(refused)
     }
 }
 
@@ -209,21 +213,23 @@ pub struct EntryAttributes {
 
 impl EntryAttributes {
     /// Sets the attributes of an open file or directory, in an order in which no step undoes an earlier one. If the
-    /// owner cannot be set, set-id bits are cleared, because they are only valid for that owner.
-    pub fn give(&self, fd: BorrowedFd<'_>) -> Result<(), CallFailed> {
+    /// owner cannot be set, set-id bits are cleared, because they are only valid for that owner. Returns the number of
+    /// extended attributes that the file system refused.
+    pub fn give(&self, fd: BorrowedFd<'_>) -> Result<u64, CallFailed> {
         let has = fstat(fd).map_err(failed("fstat"))?;
         // A file created by this owner with this mode already has both.
         let is_own = self.owner == Some((has.st_uid, has.st_gid));
         let has_owner = is_own || self.give_owner(|u, g| fchown(fd, u, g))?;
-        let xattrs = self.xattrs.as_ref().map(|xattrs| xattrs.give(fd, has.st_mode & 0o7777));
-        let allowed = xattrs.transpose()?.flatten();
+        let given = self.xattrs.as_ref().map(|xattrs| xattrs.give(fd, has.st_mode & 0o7777));
+        let given = given.transpose()?.flatten();
         let mode = self.mode & if has_owner { !0 } else { !SPECIAL };
-        let mode = mode & (SPECIAL | allowed.unwrap_or(!0));
+        let mode = mode & (SPECIAL | given.as_ref().map_or(!0, |given| given.allowed));
         // A change of owner clears set-id bits, and an ACL changes the mode.
-        if has.st_mode & 0o7777 != mode || has_owner && !is_own || allowed.is_some() {
+        if has.st_mode & 0o7777 != mode || has_owner && !is_own || given.is_some() {
             fchmod(fd, Mode::from_raw_mode(mode)).map_err(failed("fchmod"))?;
         }
-        futimens(fd, &self.times()).map_err(failed("utimensat"))
+        futimens(fd, &self.times()).map_err(failed("utimensat"))?;
+        Ok(given.map_or(0, |given| given.refused))
     }
 
     /// Sets the attributes of a symbolic link, which has no mode. Fails if another process replaced the link.

@@ -3,10 +3,16 @@
 use std::{fs, os::unix::fs::MetadataExt, path::Path, process::Command, thread, time::Duration};
 
 use rustix::fs::{XattrFlags, setxattr};
+use thalweg_testing::script;
 
 use crate::{
     remote_syncs::{BothWays, lines},
-    support::{Running, Scratch, bytes, names, run, shell, skip::skip, sshd::OtherMachine},
+    support::{
+        Ran, Running, Scratch, bytes, names, run, shell,
+        skip::{has_tools, is_root, skip},
+        sshd::OtherMachine,
+        thalweg,
+    },
     sync_trees::record,
 };
 
@@ -100,6 +106,130 @@ fn a_copy_keeps_attributes_with_a_only() {
                 .filter(|name| name.starts_with(b"user."));
             assert_eq!(found.count(), count, "{words:?}, push: {is_push}");
         }
+    }
+}
+
+/// Runs a line of shell beside `s`, a file with one attribute, and `ram`, which has no attributes. `$E` reaches the "other" machine.
+fn beside_ram(test: &str, line: &str) -> Option<Ran> {
+    if !is_root(test) || !has_tools(test, &["unshare", "setfattr"]) {
+        return None;
+    }
+    let scratch = Scratch::new();
+    script(&scratch.join("rsh"), "#!/bin/sh\nshift\nexec \"$@\"\n");
+    let setup = "mkdir -p s/d ram; echo 1 >s/f; setfattr -n user.k -v 1 s/f; setfattr -n user.k -v 1 s/d; \
+                 mount -t ramfs ram ram; E=\"-e ./rsh --remote-program $T\"";
+    let line = format!("unshare --mount --propagation=slave bash -c '{setup}; {line}'");
+    Some(shell(scratch.path(), &line))
+}
+
+#[test]
+fn attributes_that_the_destination_refuses_are_reported() {
+    let test = "attributes_that_the_destination_refuses_are_reported";
+    for line in [
+        "$T sync $E s h:$PWD/ram/d",
+        "$T sync $E h:$PWD/s ram/d",
+        "mkdir ram/d; $T sync $E h:$PWD/s ram/d",
+    ] {
+        let Some(ran) = beside_ram(test, line) else { return };
+        ran.expect(0)
+            .expect_said("the file system refused 2 extended attributes; copied without them");
+    }
+    let Some(ran) = beside_ram(test, "$T copy -a --json $E h:$PWD/s/f ram/f") else { return };
+    assert_eq!(ran.expect(0).json()["attributes_dropped"], 1);
+}
+
+/// A server that may not read the attributes of a file must not make the other side remove them.
+#[test]
+fn attributes_that_the_sender_cannot_read_stay_in_the_destination() {
+    let test = "attributes_that_the_sender_cannot_read_stay_in_the_destination";
+    if !is_root(test) || !has_tools(test, &["setpriv", "setfattr", "getfattr"]) {
+        return;
+    }
+    let scratch = Scratch::new();
+    let rsh = "#!/bin/sh\nshift\nexec setpriv --reuid=54321 --regid=54321 --clear-groups \"$@\"\n";
+    script(&scratch.join("rsh"), rsh);
+    let line = "chmod 755 .; mkdir s; echo 1 >s/f; echo 2 >s/g; setfattr -n user.k -v 1 s/f; chmod 600 s/f; cp -a s d; cp $T t; \
+                $T sync -q -e ./rsh --remote-program $PWD/t h:$PWD/s d; echo $?; getfattr --only-values -n user.k d/f";
+    let ran = shell(scratch.path(), line);
+    assert_eq!(String::from_utf8_lossy(&ran.stdout), "1\n1", "{}", ran.said());
+}
+
+/// The receiving side resolves names and applies both options, as a local sync does.
+#[test]
+fn owners_and_modes_can_be_given() {
+    let scratch = Scratch::new();
+    let machine = OtherMachine::by_script(scratch.path());
+    let source = scratch.folder("source");
+    shell(
+        &source,
+        "mkdir d; echo 1 >f; echo 2 >d/g; ln -s f l; chmod 640 f; chmod 755 d/g; chmod 750 d .",
+    )
+    .expect(0);
+    let mut given = vec!["--chmod=D2711,Fgo-w,u+X,o=r"];
+    if is_root("owners_and_modes_can_be_given") {
+        given.push("--chown=daemon:3");
+    }
+    let local = scratch.join("local");
+    run(thalweg().args(["sync"]).args(&given).arg(&source).arg(&local)).expect(0);
+    for is_push in [false, true] {
+        let both = BothWays { machine: &machine, source: source.clone(), is_push };
+        let dst = scratch.join(&format!("dst{is_push}"));
+        let sync = |words: &[&str]| both.sync(&[&given[..], words].concat(), &dst);
+        let planned = lines(&sync(&["-n"]).expect(0));
+        assert_eq!(lines(&sync(&["-i"]).expect(0)), planned);
+        assert_eq!(record(&dst), record(&local));
+        assert!(lines(&sync(&["-i"]).expect(0)).is_empty());
+        for (word, why) in
+            [("--chown=no:such", "unknown user 'no'"), ("--chmod=9", "expected a mode")]
+        {
+            sync(&[word]).expect(2).expect_said(why);
+        }
+    }
+    run(thalweg().args(["fetch", "--chmod=F600", "http://127.0.0.1:9/f"])).expect(2);
+}
+
+/// Lines and trees are those of a local sync with `--reference`.
+#[test]
+fn files_of_an_earlier_snapshot_are_linked() {
+    let scratch = Scratch::new();
+    let machine = OtherMachine::by_script(scratch.path());
+    let source = scratch.folder("source");
+    let setup = "mkdir -p d/e; for name in same changed touched mode d/e/deep; do echo $name >$name; done; ln -s same link";
+    shell(&source, setup).expect(0);
+    shell(scratch.path(), "cp -a source one; ln -s one/d one/d/e/out").expect(0);
+    shell(&source, "echo CHANGED >changed; touch touched; chmod 600 mode; echo new >new; rm -r d/e; mkdir d/e; cp -a ../one/d/e/deep d/e")
+        .expect(0);
+    let reference = format!("--reference={}", scratch.join("one").display());
+    let local = scratch.join("local");
+    let sync = |words: &[&str]| {
+        lines(&run(thalweg().arg("sync").args(words).arg(&source).arg(&local)).expect(0))
+    };
+    let mut expected = sync(&["-i", &reference]);
+    expected.retain(|line| line != "cd+++++++++ ./");
+    assert!(expected.iter().any(|line| line == "hf+++++++++ same"), "{expected:#?}");
+    for is_push in [false, true] {
+        let both = BothWays { machine: &machine, source: source.clone(), is_push };
+        let dst = scratch.join(&format!("dst{is_push}"));
+        assert_eq!(lines(&both.sync(&["-n", &reference], &dst).expect(0)), expected);
+        assert_eq!(lines(&both.sync(&["-i", &reference], &dst).expect(0)), expected);
+        assert_eq!(record(&dst), record(&local));
+        let inode = |root: &Path, name: &str| fs::metadata(root.join(name)).unwrap().ino();
+        for (name, is_linked) in [
+            ("same", true),
+            ("d/e/deep", true),
+            ("changed", false),
+            ("touched", false),
+            ("mode", false),
+        ] {
+            let is_equal = inode(&dst, name) == inode(&scratch.join("one"), name);
+            assert_eq!(is_equal, is_linked, "{name}, push: {is_push}");
+        }
+        // A file that is in DST already does not become a link.
+        fs::remove_file(dst.join("same")).unwrap();
+        shell(scratch.path(), &format!("cp -p source/same {}", dst.display())).expect(0);
+        both.sync(&[&reference], &dst).expect(0);
+        assert_ne!(inode(&dst, "same"), inode(&scratch.join("one"), "same"));
+        both.sync(&["--reference=no/such", "-n"], &dst).expect(2).expect_said("no/such");
     }
 }
 

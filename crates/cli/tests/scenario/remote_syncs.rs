@@ -9,7 +9,7 @@ use std::{
     time::{Duration, UNIX_EPOCH},
 };
 
-use thalweg_testing::{Dice, sample_share};
+use thalweg_testing::{Dice, sample_share, script};
 
 use crate::{
     fetch_trees::are_equal,
@@ -144,6 +144,49 @@ fn files_with_several_names_are_linked_as_by_a_local_sync() {
 }
 
 #[test]
+fn state_files_of_earlier_syncs_are_not_copied() {
+    let scratch = Scratch::new();
+    let machine = OtherMachine::by_script(scratch.path());
+    for is_push in [false, true] {
+        let source = scratch.folder(&format!("source{is_push}"));
+        let dst = scratch.folder(&format!("dst{is_push}"));
+        fs::create_dir(source.join("d")).unwrap();
+        fs::write(source.join("d/f"), "x").unwrap();
+        for folder in [source.clone(), source.join("d")] {
+            fs::write(folder.join(".thalweg-sync"), "thalweg sync 1\nsource 1-2\n").unwrap();
+        }
+        fs::write(dst.join(".thalweg-sync"), "own").unwrap();
+        let both = BothWays { machine: &machine, source, is_push };
+        both.sync(&["--delete"], &dst).expect(0);
+        assert_eq!(fs::read(dst.join(".thalweg-sync")).unwrap(), b"own", "push: {is_push}");
+        assert_eq!(names(&dst.join("d")), ["f"]);
+        assert!(lines(&both.sync(&["-i", "--delete"], &dst).expect(0)).is_empty());
+    }
+}
+
+#[test]
+fn a_command_whose_first_process_waits_for_more_input_ends() {
+    let scratch = Scratch::new();
+    let rsh = scratch.join("through-tee");
+    script(&rsh, "#!/bin/sh\nshift\ntee sent | \"$@\" | tee received\n");
+    let (source, dst) = (scratch.folder("source"), scratch.join("dst"));
+    bytes::write(&source.join("f"), 1, 100_000);
+    for is_push in [true, false] {
+        let mut command = thalweg();
+        command.current_dir(scratch.path()).args(["sync", "-e"]).arg(&rsh);
+        command.args(["--remote-program", env!("CARGO_BIN_EXE_thalweg")]);
+        let far = |path: &Path| format!("h:{}", path.display());
+        if is_push {
+            command.arg(&source).arg(far(&dst));
+        } else {
+            command.arg(far(&source)).arg(scratch.join("pulled"));
+        }
+        run(&mut command).expect(0);
+    }
+    are_equal(&source, &dst);
+}
+
+#[test]
 fn nothing_is_deleted_if_there_is_a_reason_not_to() {
     let scratch = Scratch::new();
     let machine = OtherMachine::by_script(scratch.path());
@@ -208,7 +251,7 @@ fn no_option_is_ignored_between_machines() {
     let machine = OtherMachine::by_script(scratch.path());
     let source = scratch.folder("source");
     fs::write(source.join("f"), "x").unwrap();
-    let words = "--trash=trash --reference=other --chown=1 --chmod=700 --verify --log=log --no-detect-renames -x -L";
+    let words = "--trash=trash --verify --log=log --no-detect-renames -x -L";
     for is_push in [false, true] {
         let dst = scratch.join(&format!("dst{is_push}"));
         let both = BothWays { machine: &machine, source: source.clone(), is_push };

@@ -9,7 +9,7 @@ use rustix::fs::{FileType, Mode, OFlags, fstat, openat};
 use thalweg_core::{
     End, Kind,
     atomic_file::{
-        Destination, DestinationError, Fsync, failed,
+        Destination, Fsync, failed,
         ownership::{LeftAlone, remove_own},
     },
 };
@@ -180,20 +180,22 @@ impl Download {
         self.is_rewindable().then(|| self.destination.fd())
     }
 
-    /// Sets the attributes and publishes the file under its name.
+    /// Sets the attributes and publishes the file under its name. Returns the number of extended attributes that the file
+    /// system refused.
     pub fn publish(
         mut self,
         attributes: Option<&EntryAttributes>,
         fsync: Fsync,
-    ) -> Result<(), FetchError> {
+    ) -> Result<u64, FetchError> {
         // In a tree, a later run does not accept files of other users as fetched and would fetch them every time.
         let from = if attributes.is_some() { InheritFrom::Own } else { InheritFrom::Anyone };
         inherit(&mut self.destination, from);
+        let mut refused = 0;
         if let Destination::Whole { file, mode, .. } = &mut self.destination {
             // After a restart the file may be longer than the new version.
             io::ftruncate(&file.fd, self.done.end()).map_err(failed("ftruncate"))?;
             if let Some(attributes) = attributes {
-                attributes.give(file.fd.as_fd())?;
+                refused = attributes.give(file.fd.as_fd())?;
                 *mode = None;
             }
         }
@@ -207,7 +209,8 @@ impl Download {
             }
         }
         self.forget()?;
-        self.destination.publish_synced(fsync).map_err(|error: DestinationError| error.into())
+        self.destination.publish_synced(fsync)?;
+        Ok(refused)
     }
 
     /// Keeps the partial file if a later run can resume it. Returns `true` if so.

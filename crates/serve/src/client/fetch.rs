@@ -35,6 +35,8 @@ pub struct Fetched {
     pub bytes: u64,
     /// Bytes that an earlier run had moved.
     pub resumed: u64,
+    /// Extended attributes that the file system of the destination refused.
+    pub refused_xattrs: u64,
     /// Bytes moved by each mechanism.
     pub report: Report,
     /// Hashes that were compared.
@@ -418,7 +420,9 @@ impl FileFetch<'_> {
             |error, kept, report| Box::new(FetchFailure { error, there, size, kept, report });
         match result {
             Ok(()) => match download.publish(listed.map(|listed| listed.attributes), fsync) {
-                Ok(()) => Ok(Fetched { bytes: there, resumed, report, checked }),
+                Ok(refused_xattrs) => {
+                    Ok(Fetched { bytes: there, resumed, refused_xattrs, report, checked })
+                }
                 Err(error) => Err(failed(error, false, report)),
             },
             Err(error) if error.spoils_what_is_here() => {

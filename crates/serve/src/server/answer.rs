@@ -120,7 +120,9 @@ impl AnswerContext<'_> {
             return Ok(self.text("text/plain; version=0.0.4", text));
         }
         if site.is_stream && site.stream_reports.note_end(target.query.as_deref()) {
-            return Ok(self.text("text/plain; charset=utf-8", Vec::new()));
+            // Nothing follows, and the end of the connection ends a command that waits for more input.
+            let last = AnswerContext { keep_alive: false, ..*self };
+            return Ok(last.text("text/plain; charset=utf-8", Vec::new()));
         }
         if target.is_hidden() && !site.hidden {
             return Err(HttpStatus::NOT_FOUND);

@@ -190,12 +190,8 @@ impl TreeWalk {
                 open.cursor.after.clear();
                 open.cursor.after.extend_from_slice(name);
                 let name = OsStr::from_bytes(name);
-                if self
-                    .options
-                    .filter
-                    .as_ref()
-                    .is_some_and(|filter| open.is_excluded(filter, name, kind))
-                {
+                let filter = self.options.filter.as_ref();
+                if filter.is_some_and(|filter| open.is_excluded(filter, name, kind)) {
                     return Ok(WalkStep::Excluded);
                 }
                 let entry = open.entry(name, self.options.xattrs);
@@ -291,11 +287,7 @@ impl OpenDirectory {
 
     fn xattrs(&self, name: &OsStr) -> Result<EntryXattrs, Errno> {
         let name = CString::new(name.as_bytes()).unwrap_or_default();
-        match EntryXattrs::of_entry(self.directory.as_fd(), &name) {
-            // The contents of the entry cannot be read either.
-            Err(Errno::ACCESS | Errno::PERM) => Ok(EntryXattrs::default()),
-            read => read,
-        }
+        EntryXattrs::of_entry(self.directory.as_fd(), &name)
     }
 }
 

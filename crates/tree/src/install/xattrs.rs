@@ -68,13 +68,20 @@ impl EntryXattrs {
         let has = SourceXattrs::from(&there, KEPT).map(|has| has.settable_by(me()).sorted());
         match has {
             Ok(has) if has != self.0 && there.may_have_any() => self.0.differs_from(&has),
-            _ => (false, false),
+            // Without /proc the attributes of a name cannot be read.
+            Ok(_) | Err(CopyFailure::Source(_, Errno::NOENT)) => (false, false),
+            // Setting the attributes fails for the same reason, and reports it.
+            Err(_) => (false, true),
         }
     }
 
-    /// Gives an open file or directory exactly these attributes. `mode`: its current permission bits. Returns the
-    /// permission bits that are safe if an ACL was refused; `None` if nothing was changed.
-    pub(super) fn give(&self, fd: BorrowedFd<'_>, mode: u32) -> Result<Option<u32>, CallFailed> {
+    /// Gives an open file or directory exactly these attributes. `mode`: its current permission bits. `None` if nothing
+    /// had to be changed.
+    pub(super) fn give(
+        &self,
+        fd: BorrowedFd<'_>,
+        mode: u32,
+    ) -> Result<Option<GivenXattrs>, CallFailed> {
         let sink = Holder::Fd(fd);
         let has = SourceXattrs::from(&sink, KEPT).map_err(|failure| of_failure(&failure))?;
         let has = has.settable_by(me()).sorted();
@@ -88,8 +95,16 @@ impl EntryXattrs {
         self.0.remove_others(&has, &sink).map_err(|failure| of_failure(&failure))?;
         let given = self.0.give(&sink, KEPT, false);
         given.answer.map_err(|failure| of_failure(&failure))?;
-        Ok(Some(given.allowed))
+        Ok(Some(GivenXattrs { allowed: given.allowed, refused: given.dropped.len() as u64 }))
     }
+}
+
+/// The result of setting attributes.
+pub(super) struct GivenXattrs {
+    /// Permission bits that are safe if an ACL was refused.
+    pub allowed: u32,
+    /// Number of attributes that the file system refused.
+    pub refused: u64,
 }
 
 fn me() -> u32 {

@@ -24,3 +24,4 @@ pub use moved::{MoveReport, move_all};
 pub use plan::DeleteOptions;
 pub use refusal::DeleteRefusal;
 pub use run::{SyncOptions, SyncReport, sync};
+pub use state::is_state_file;

@@ -23,6 +23,11 @@ const HEAD: &str = "thalweg sync 1\n";
 /// Largest state file, in bytes.
 const LARGEST: usize = 4096;
 
+/// Returns `true` for the name of a state file. Syncs do not copy or delete such files.
+pub fn is_state_file(name: &[u8]) -> bool {
+    name == STATE_FILE.to_bytes()
+}
+
 /// Returns the identity that the last run recorded; `None` without a trustworthy record.
 pub(super) fn recorded(destination: BorrowedFd<'_>) -> Option<String> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;

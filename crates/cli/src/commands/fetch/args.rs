@@ -6,7 +6,7 @@ use thalweg_core::quantity::{parse_duration, parse_rate, parse_some_bytes};
 use thalweg_serve::{client::Connections, manifest::ListRequest};
 
 use crate::{
-    args::{FsyncArgs, MethodArgs, ProgressArgs, SelectionArgs, flag},
+    args::{FsyncArgs, GivenArgs, MethodArgs, ProgressArgs, SelectionArgs, flag},
     exit::CommandFailure,
 };
 
@@ -69,6 +69,9 @@ pub struct FetchArgs {
     /// Change nothing, and report what would change (--sync)
     #[arg(long, requires = "sync")]
     pub dry_run: bool,
+    /// Link new files to equal files of this earlier copy of the source (--sync)
+    #[arg(long, value_name = "DIR", requires = "sync", conflicts_with = "hash")]
+    pub reference: Option<PathBuf>,
     /// Also create symbolic links that may point outside DST (-r)
     #[arg(long)]
     pub all_links: bool,
@@ -96,6 +99,8 @@ pub struct FetchArgs {
     pub verify: bool,
     #[command(flatten)]
     pub chosen: SelectionArgs,
+    #[command(flatten)]
+    pub given: GivenArgs,
     #[command(flatten)]
     pub durable: FsyncArgs,
     /// For https: trust the certificates in this PEM file instead of those of the system

@@ -25,8 +25,8 @@ use crate::{
     output::{
         answer::{JsonAnswer, VerifiedCounts},
         quantity,
-        summary_words::time_and_rate,
-        text::{answer_beside, keep, note, print, report},
+        summary_words::{count, time_and_rate},
+        text::{answer_beside, complain, keep, note, print, report},
     },
     profile::{Moves, SavedProfile},
     remote, stdio,
@@ -68,6 +68,9 @@ impl Subcommand for FetchArgs {
         if !self.chosen.is_empty() {
             let why = "--exclude and other filters require -r";
             return Err(CommandFailure::new(Exit::Usage, why));
+        }
+        if !self.given.is_empty() {
+            return Err(CommandFailure::new(Exit::Usage, "--chown and --chmod require -r"));
         }
         if self.hash {
             let why = "--hash requires -r; for single files use --sha256, --blake3 or --verify";
@@ -234,6 +237,7 @@ impl FetchArgs {
         let (report, answer, end) = match ended {
             Ok(fetched) => {
                 watcher.finish(fetched.report.bytes);
+                warn_of_refused(fetched.refused_xattrs, &path);
                 let answer = answer(&fetched);
                 if !self.no_summary && !self.shown.quiet && (self.verbose || !self.shown.json) {
                     note(&self.words(&fetched, &path));
@@ -321,7 +325,18 @@ fn answer(fetched: &Fetched) -> JsonAnswer {
         hash: fetched.checked.first().copied(),
         ..VerifiedCounts::default()
     };
-    JsonAnswer { verified, resumed: fetched.resumed, ..JsonAnswer::of(&fetched.report) }
+    let attributes_dropped = fetched.refused_xattrs;
+    let (resumed, answer) = (fetched.resumed, JsonAnswer::of(&fetched.report));
+    JsonAnswer { attributes_dropped, resumed, verified, ..answer }
+}
+
+/// Prints a warning if the destination refused extended attributes.
+fn warn_of_refused(number: u64, path: &Path) {
+    if number > 0 {
+        let attributes = count(number, "extended attribute", "extended attributes");
+        let what = format!("the file system refused {attributes}; copied without them");
+        complain(&format!("warning: {}: {what}", quoted(path)));
+    }
 }
 
 /// Formats the error of one file: URL or path, reason, offset, and advice.

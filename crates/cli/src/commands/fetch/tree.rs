@@ -15,8 +15,9 @@ use thalweg_serve::client::{
 };
 use thalweg_tree::{Progress, SyncChange, Total, sync::DeleteOptions};
 
-use super::{AGAIN, FetchArgs, by, failure, with_next};
+use super::{AGAIN, FetchArgs, by, failure, warn_of_refused, with_next};
 use crate::{
+    commands::serve::stdio::decoded,
     exit::{CommandFailure, Exit, advice, advice_on_refusal},
     interrupt,
     output::{
@@ -74,6 +75,11 @@ pub fn fetch_into(
         most_list: args.max_list,
         list: args.list_request(files.channels.is_some())?,
         limits: args.chosen.limits,
+        given: args.given.attributes(args.encoded)?,
+        reference: args
+            .reference
+            .as_ref()
+            .map(|path| if args.encoded { decoded(path.as_os_str()) } else { path.clone() }),
         sync: args.sync.then(|| sync(args, path)),
         files,
     };
@@ -135,6 +141,7 @@ fn ended(args: &FetchArgs, path: &Path, fetched: &TreeFetched) -> Result<Exit, C
         };
         complain(&message);
     }
+    warn_of_refused(fetched.refused_xattrs, path);
     let failure = left(path, fetched);
     let error = failure.as_ref().map(CommandFailure::one_line);
     if args.shown.json {
@@ -146,7 +153,15 @@ fn ended(args: &FetchArgs, path: &Path, fetched: &TreeFetched) -> Result<Exit, C
         };
         let answer = JsonAnswer::of(&fetched.report);
         let sync = args.sync.then(|| sync_answer(fetched));
-        let answer = JsonAnswer { files: fetched.files, tree: Some(tree), sync, error, ..answer };
+        let attributes_dropped = fetched.refused_xattrs;
+        let answer = JsonAnswer {
+            files: fetched.files,
+            attributes_dropped,
+            tree: Some(tree),
+            sync,
+            error,
+            ..answer
+        };
         show(args, &answer);
     }
     if fetched.halted.is_none()
@@ -238,11 +253,7 @@ fn sync_words(fetched: &TreeFetched, dry_run: bool) -> String {
     let counts =
         [(created, "new"), (changed, "changed"), (deleted, "deleted"), (unchanged, "unchanged")];
     let mut text = counts.map(|(number, what)| format!("{} {what}", grouped(number))).join(", ");
-    for (number, what) in [(fetched.excluded, "excluded"), (failed, "failed")] {
-        if number > 0 {
-            let _ = write!(text, ", {} {what}", grouped(number));
-        }
-    }
+    add_counts(&mut text, &[(fetched.excluded, "excluded"), (failed, "failed")]);
     if dry_run {
         return text + " (dry run)";
     }
@@ -282,15 +293,18 @@ fn words(fetched: &TreeFetched, path: &Path, is_verbose: bool) -> String {
     if fetched.resumed > 0 {
         let _ = write!(text, ", {} from an earlier run", quantity::bytes(fetched.resumed));
     }
-    for (number, what) in [(fetched.unchanged, "unchanged"), (fetched.excluded, "excluded")] {
-        if number > 0 {
-            let _ = write!(text, ", {} {what}", grouped(number));
-        }
-    }
+    add_counts(&mut text, &[(fetched.unchanged, "unchanged"), (fetched.excluded, "excluded")]);
     if is_verbose {
         text += &by(report);
     }
     text
+}
+
+/// Appends the counts that are not zero.
+fn add_counts(text: &mut String, counts: &[(u64, &str)]) {
+    for (number, what) in counts.iter().filter(|(number, _)| *number > 0) {
+        let _ = write!(text, ", {} {what}", grouped(*number));
+    }
 }
 
 fn files(number: u64) -> String {

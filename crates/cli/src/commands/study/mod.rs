@@ -60,18 +60,24 @@ impl Subcommand for StudyArgs {
         if self.studies.is_empty() {
             return list::list(self, color);
         }
-        let studies = chosen(&self.studies)?;
+        self.measure(&chosen(&self.studies)?, color)
+    }
+}
+
+impl StudyArgs {
+    /// Runs the studies, and saves and shows their results.
+    fn measure(&self, studies: &[Loaded], color: bool) -> Result<Exit, CommandFailure> {
         let mut settings = settings(self)?;
         let program =
             env::current_exe().map_err(|e| CommandFailure::of_io("find", "this program", &e))?;
         let at = self.at.clone().unwrap_or_else(scratch);
         let place = RunPlace { program: &program, at: &at };
-        let unfinished = UnfinishedStudies::open(self, &studies, &mut settings, place);
+        let unfinished = UnfinishedStudies::open(self, studies, &mut settings, place);
         settings.command = command(self, &settings);
         interrupt::catch();
         let mut live = live::Live::new();
         let answers = run::run(
-            &studies,
+            studies,
             &settings,
             &mut RunStage {
                 program: &program,

@@ -4,14 +4,12 @@ use clap::{ArgAction, Args};
 use std::path::PathBuf;
 use thalweg_core::quantity::parse_rate;
 
-use super::given::{GivenModes, GivenOwner, parse_modes, parse_owner};
 use crate::{
-    args::{FsyncArgs, ProgressArgs, SelectionArgs},
+    args::{FsyncArgs, GivenArgs, ProgressArgs, SelectionArgs},
     remote::RemoteArgs,
 };
 
 const DELETION: &str = "Deletion";
-const ATTRIBUTES: &str = "Attributes";
 const SAFETY: &str = "Safety";
 const SPEED: &str = "Speed";
 
@@ -111,12 +109,8 @@ pub struct SyncArgs {
     #[command(flatten)]
     pub chosen: SelectionArgs,
 
-    /// Give entries of DST this owner and group: USER, USER:GROUP or :GROUP
-    #[arg(long, value_name = "OWNER", value_parser = parse_owner, help_heading = ATTRIBUTES)]
-    pub chown: Option<GivenOwner>,
-    /// Change modes, as chmod does; D for directories and F for files, such as D755,F644
-    #[arg(long, value_name = "MODES", value_parser = parse_modes, help_heading = ATTRIBUTES)]
-    pub chmod: Option<GivenModes>,
+    #[command(flatten)]
+    pub given: GivenArgs,
     // Numbers are always kept.
     #[arg(long, hide = true)]
     pub numeric_ids: bool,

@@ -24,7 +24,6 @@ use crate::{
 };
 
 mod args;
-mod given;
 mod remote;
 mod watcher;
 
@@ -84,7 +83,7 @@ fn options(args: &SyncArgs) -> Result<SyncOptions, CommandFailure> {
         fsync: args.durable.wanted(),
         limit: args.limit.filter(|limit| *limit > 0),
         dry_run: args.dry_run,
-        given: given::attributes(args.chown, args.chmod.as_ref()),
+        given: args.given.attributes(false)?,
         limits: args.chosen.limits,
         profile: saved.current.map(Arc::new),
         ..CopyOptions::default()

@@ -13,7 +13,7 @@ use crate::{
 };
 
 /// The fields of [`SyncArgs`] that a sync between machines uses.
-const SUPPORTED: [&str; 20] = [
+const SUPPORTED: [&str; 23] = [
     "paths",
     "archive",
     "recursive",
@@ -27,6 +27,9 @@ const SUPPORTED: [&str; 20] = [
     "delete",
     "delete_excluded",
     "chosen",
+    "given",
+    "reference",
+    "numeric_ids",
     "max_delete",
     "force",
     "durable",
@@ -50,6 +53,10 @@ pub fn run(args: &SyncArgs) -> Result<Option<Exit>, CommandFailure> {
     };
     if let Some(option) = unsupported(args, &SyncArgs::default(), &SUPPORTED) {
         return Err(usage(format!("{option} cannot be used with another machine")));
+    }
+    if args.reference.is_some() && args.checksum {
+        let why = "--reference and --checksum cannot be used together with another machine";
+        return Err(usage(why.to_owned()));
     }
     let chosen = args.chosen.resolved()?;
     match (from, to) {
@@ -80,6 +87,8 @@ fn pull(
         delete: args.deletes(),
         delete_excluded: args.delete_excluded,
         chosen: chosen.clone(),
+        given: args.given.clone(),
+        reference: args.reference.clone(),
         max_delete: args.max_delete,
         force: args.force,
         itemize: args.prints_changes(),
@@ -128,6 +137,9 @@ fn push_to(
     ];
     words.extend(given.into_iter().filter(|(_, is)| *is).map(|(word, _)| word.to_owned()));
     words.extend(chosen.words()?);
+    words.extend(args.given.words());
+    let reference = args.reference.iter().map(|path| encode(path.as_os_str()));
+    words.extend(reference.map(|path| format!("--reference={path}")));
     words.extend(args.max_delete.map(|most| format!("--max-delete={most}")));
     words.extend(args.jobs.map(|jobs| format!("--jobs={jobs}")));
     words.push(format!("--fsync={}", args.durable.name()));

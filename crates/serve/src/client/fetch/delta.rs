@@ -36,8 +36,8 @@ struct ServerBlocks {
 }
 
 impl FileFetch<'_> {
-    /// Fills the new file with the blocks that the replaced file has, and leaves holes for blocks of zeros. Does nothing if the server's sums cannot be used:
-    /// then the whole file is fetched.
+    /// Fills the new file with the blocks that the replaced file has, and leaves holes for blocks of zeros. Does nothing
+    /// if the server's sums cannot be used: then the whole file is fetched.
     pub(super) fn begin_delta(&mut self) -> Result<(), FetchError> {
         let listed = self.listed.filter(|listed| listed.size >= LEAST_DELTA);
         let may_use = self.options.channels.is_some() && self.known.is_none();
@@ -97,7 +97,10 @@ impl FileFetch<'_> {
     ) -> Result<(), FetchError> {
         let sink = self.download.descriptor()?;
         let is_sparse = self.listed.is_some_and(|listed| listed.is_sparse);
-        io::ftruncate(&sink, remote.size).map_err(failed("ftruncate"))?;
+        // Bytes of an earlier attempt must not remain where a hole belongs.
+        for size in [0, remote.size] {
+            io::ftruncate(&sink, size).map_err(failed("ftruncate"))?;
+        }
         let mut here = Ranges::default();
         if is_sparse {
             index.find_zeros(&mut |at, bytes| {

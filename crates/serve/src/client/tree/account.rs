@@ -43,6 +43,7 @@ pub struct FetchCounters<'a> {
     pub unchanged: AtomicU64,
     created: AtomicU64,
     changed: AtomicU64,
+    refused_xattrs: AtomicU64,
     /// `true` if the watcher receives each change.
     is_sync: bool,
     inner: Mutex<Inner>,
@@ -80,6 +81,7 @@ impl<'a> FetchCounters<'a> {
             unchanged: AtomicU64::new(0),
             created: AtomicU64::new(0),
             changed: AtomicU64::new(0),
+            refused_xattrs: AtomicU64::new(0),
             is_sync,
             inner: Mutex::new(inner),
         }
@@ -170,6 +172,11 @@ impl<'a> FetchCounters<'a> {
         }
     }
 
+    /// Adds extended attributes that the file system of the destination refused.
+    pub fn refused_xattrs(&self, number: u64) {
+        self.refused_xattrs.fetch_add(number, Ordering::Relaxed);
+    }
+
     /// Records an entry that failed. An error that would affect every other entry stops the fetch.
     pub fn missed(&self, path: &[u8], error: FetchError) {
         if stops_all(&error) { self.halt(error) } else { self.missed_alone(path, error) }
@@ -206,6 +213,7 @@ impl<'a> FetchCounters<'a> {
             unchanged: self.unchanged.into_inner(),
             created: self.created.into_inner(),
             changed: self.changed.into_inner(),
+            refused_xattrs: self.refused_xattrs.into_inner(),
             missed: inner.missed,
             missed_count: inner.missed_count,
             later: inner.later,

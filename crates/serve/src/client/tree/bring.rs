@@ -1,6 +1,10 @@
 //! The steps of a tree fetch, in order.
 
-use std::{sync::Mutex, time::Instant};
+use std::{
+    os::fd::{AsFd, BorrowedFd},
+    sync::Mutex,
+    time::Instant,
+};
 
 use rustix::fs::FileType;
 use thalweg_core::{
@@ -24,11 +28,11 @@ use super::{
     hard_links::link_names,
     job::TreeJob,
     list::EntryList,
-    listed_filter::ListedFilter,
     options::{TreeOptions, TreeWatcher},
     outcome::TreeFetched,
     place::{TreeDestination, TreeRoot},
-    preview::preview,
+    preview::{PreviewRoots, preview},
+    reference,
     store::{EntryStore, StoredEntry, StoredState},
     survey::{SurveyedList, TreeSurvey},
     worker::TreeWorker,
@@ -68,13 +72,20 @@ fn bring(
     options: &TreeOptions,
     watcher: &dyn TreeWatcher,
 ) -> Result<TreeFetched, FetchError> {
+    let reference = options.reference.as_deref().map(reference::open).transpose()?;
+    let reference = reference.as_ref().map(AsFd::as_fd);
     let list = ReceivedList::take_in(target, &place, options, watcher)?;
     let ReceivedList { found, base, .. } = &list;
     let totals = found.check.totals;
     let files = found.check.files - found.skipped.files;
     watcher.total(Total { files, bytes: totals.bytes - found.skipped.bytes });
     if let Some(sync) = options.sync.as_ref().filter(|sync| sync.dry_run) {
-        let mut fetched = only_look(found, &place, options, watcher)?;
+        let mut fetched = only_look(
+            found,
+            PreviewRoots { destination: place.existing(), reference },
+            options,
+            watcher,
+        )?;
         found.count_missing(&mut fetched);
         if place.existing().is_some() {
             fetched.deletion =
@@ -94,7 +105,7 @@ fn bring(
     let (whole, counters) = (whole.as_ref(), &account);
     counters.unchanged(found.unchanged);
     found.filter.report(counters);
-    let build = TreeBuild { list: found, root: &root, install, whole, counters };
+    let build = TreeBuild { list: found, root: &root, reference, install, whole, counters };
     if let Err(error) = build.run(base, target, options) {
         account.halt(error);
     }
@@ -108,8 +119,11 @@ fn bring(
     }
     if fetched.halted.is_some() {
         fetched.kept = root.leave()?;
-    } else if let Err(error) = publish(root, found, install, whole, options.files.fsync) {
-        fetched.halted = Some(error);
+    } else {
+        match publish(root, found, install, whole, options.files.fsync) {
+            Ok(refused) => fetched.refused_xattrs += refused,
+            Err(error) => fetched.halted = Some(error),
+        }
     }
     Ok(fetched)
 }
@@ -117,7 +131,7 @@ fn bring(
 /// Reports the changes of a sync.
 fn only_look(
     list: &SurveyedList,
-    place: &TreeDestination,
+    roots: PreviewRoots<'_>,
     options: &TreeOptions,
     watcher: &dyn TreeWatcher,
 ) -> Result<TreeFetched, FetchError> {
@@ -125,7 +139,7 @@ fn only_look(
     account.unchanged(list.unchanged);
     list.filter.report(&account);
     let install = comparison_policy(options);
-    preview(list, place.existing(), install, &account)?;
+    preview(list, roots, install, &account)?;
     Ok(account.sum())
 }
 
@@ -151,7 +165,7 @@ fn publish(
     install: InstallPolicy,
     whole: Option<&WholeSync>,
     fsync: Fsync,
-) -> Result<(), FetchError> {
+) -> Result<u64, FetchError> {
     match list.directories.entries().next_entry()? {
         Some(top) => {
             let attributes = install.attributes(&top.entry.meta, &top.entry.xattrs);
@@ -221,9 +235,7 @@ impl ReceivedList {
         let (mut connection, head, from) = ask_for_list(target, options, &check)?;
         let list = EntryList::create(place.beside())?;
         let (most, install) = (options.most_list, comparison_policy(options));
-        let filter = ListedFilter::of(options);
-        let mut survey =
-            TreeSurvey::of(&list, place.beside(), place.existing(), install, filter, most)?;
+        let mut survey = TreeSurvey::of(&list, place.beside(), place.existing(), install, options)?;
         let end = End { at: Some(0), ..End::of(list.fd()).map_err(failed("fstat"))? };
         let mut refused = None;
         let mut note = |moved: u64| -> Result<(), Cancelled> {
@@ -297,6 +309,7 @@ fn no_list(target: &FetchUrl, why: &str) -> FetchError {
 struct TreeBuild<'a> {
     list: &'a SurveyedList,
     root: &'a TreeRoot,
+    reference: Option<BorrowedFd<'a>>,
     install: InstallPolicy,
     /// The file system of the directory, if one syncfs(2) call syncs it.
     whole: Option<&'a WholeSync>,
@@ -324,6 +337,7 @@ impl TreeBuild<'_> {
                 options: &files,
                 install: self.install,
                 root: self.root.fd(),
+                reference: self.reference,
                 entries: Mutex::new(entries.entries()),
                 account: self.counters,
                 whole: self.whole,
@@ -382,11 +396,12 @@ impl TreeBuild<'_> {
             }
             self.counters.check_cancelled()?;
             let finished = directories.open_itself(&entry.path).and_then(|fd| {
-                let fd = std::os::fd::AsFd::as_fd(&fd);
+                let fd = fd.as_fd();
                 if has_leftovers {
                     remove_leftovers(fd)?;
                 }
-                install.attributes(&entry.meta, &entry.xattrs).give(fd)?;
+                let refused = install.attributes(&entry.meta, &entry.xattrs).give(fd)?;
+                self.counters.refused_xattrs(refused);
                 // If one syncfs(2) call follows at the end, it covers these names too.
                 if install.fsync == Fsync::Always && !install.is_synced_whole {
                     io::sync(fd).map_err(failed("fsync"))?;

@@ -81,7 +81,10 @@ pub enum FileDecision {
     /// The file exists as listed.
     Unchanged,
     /// The file existed, and has received other attributes.
-    Adjusted(EntryChange),
+    Adjusted {
+        change: EntryChange,
+        refused_xattrs: u64,
+    },
     Wanted(WantedFile),
 }
 
@@ -165,8 +168,9 @@ impl InstallPolicy {
                 if !differs.any() {
                     return Ok(FileDecision::Unchanged);
                 }
-                give(&directory, &name, &attributes)?;
-                return Ok(FileDecision::Adjusted(EntryChange::adjusted(differs)));
+                let refused = give(&directory, &name, &attributes)?;
+                let change = EntryChange::adjusted(differs);
+                return Ok(FileDecision::Adjusted { change, refused_xattrs: refused });
             }
             change = EntryChange::replaced(differs);
         }
@@ -278,10 +282,19 @@ impl WantedFile {
         ListedFile { size, etag, attributes, is_sparse }
     }
 
-    /// Keeps the local file, which is the listed one, and sets its attributes.
-    pub fn keep(&self) -> Result<(), FetchError> {
+    /// Keeps the local file, which is the listed one, and sets its attributes. Returns the number of extended attributes
+    /// that the file system refused.
+    pub fn keep(&self) -> Result<u64, FetchError> {
         give(&self.directory, &self.name, &self.attributes)
     }
+}
+
+/// A file that received its attributes and its name.
+pub struct PublishedFile {
+    /// The file, if it waits for its name.
+    pub parked: Option<Parked>,
+    /// Extended attributes that the file system refused.
+    pub refused_xattrs: u64,
 }
 
 impl FileSink<'_> {
@@ -299,11 +312,11 @@ impl FileSink<'_> {
         attributes: &EntryAttributes,
         install: InstallPolicy,
         waits: bool,
-    ) -> Result<Option<Parked>, FetchError> {
+    ) -> Result<PublishedFile, FetchError> {
         if let Self::Hidden(file, true) = &self {
             inherit_from_replaced(file, InheritFrom::Own);
         }
-        attributes.give(self.fd())?;
+        let refused_xattrs = attributes.give(self.fd())?;
         if install.close_may_fail {
             io::flush(self.fd()).map_err(failed("close"))?;
         }
@@ -320,7 +333,7 @@ impl FileSink<'_> {
             }
             Self::Hidden(..) | Self::Own(_) => {}
         }
-        Ok(parked)
+        Ok(PublishedFile { parked, refused_xattrs })
     }
 }
 
@@ -328,7 +341,7 @@ fn give(
     directory: &TreeDirectory,
     name: &CStr,
     attributes: &EntryAttributes,
-) -> Result<(), FetchError> {
+) -> Result<u64, FetchError> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let fd = openat(&directory.fd, name, flags, Mode::empty()).map_err(failed("openat"))?;
     Ok(attributes.give(fd.as_fd())?)

@@ -2,6 +2,7 @@
 
 use std::{
     collections::HashMap,
+    ffi::CStr,
     os::fd::{AsFd, BorrowedFd},
 };
 
@@ -12,7 +13,7 @@ use thalweg_sys::io;
 use super::{
     account::FetchCounters,
     change::EntryChange,
-    directories::DirectoryCache,
+    directories::{DirectoryCache, TreeDirectory},
     entry::ListedEntry,
     files::{InstallPolicy, OVER_DIRECTORY, compare, has_other_bytes},
     store::{EntryStore, StoredState},
@@ -181,27 +182,51 @@ impl NamePair<'_> {
             Some(there) if id(there) == id(&copy) => return Ok(HardLinkOutcome::Unchanged),
             _ => {}
         }
-        let temporary = unique(&name);
-        if io::link(&from.fd, &*first, &to.fd, &*temporary).is_err() {
+        let existing = ExistingFile { directory: &from, name: &first, stat: copy };
+        if !existing.link(&to, &name, true)? {
             return Ok(HardLinkOutcome::Refused);
-        }
-        // Another process may have replaced the first name since it was compared.
-        let linked = statat(&to.fd, &*temporary, AtFlags::SYMLINK_NOFOLLOW);
-        if !linked.is_ok_and(|linked| id(&linked) == id(&copy)) {
-            let _ = unlink(to.fd.as_fd(), &temporary);
-            return Ok(HardLinkOutcome::Refused);
-        }
-        if let Err(errno) = rename(to.fd.as_fd(), &temporary, &name, false) {
-            let _ = unlink(to.fd.as_fd(), &temporary);
-            return Err(failed("renameat2")(errno).into());
         }
         Ok(HardLinkOutcome::Linked(EntryChange::linked(there.is_some())))
     }
 }
 
+/// A file that exists.
+pub struct ExistingFile<'a> {
+    pub directory: &'a TreeDirectory,
+    pub name: &'a CStr,
+    pub stat: Stat,
+}
+
+impl ExistingFile<'_> {
+    /// Gives the file another name, in the directory `to`. Returns `false` if the file system refuses, or if another process
+    /// replaced the file. `replaces`: replaces the entry with the new name; otherwise an existing entry is an error.
+    pub fn link(
+        &self,
+        to: &TreeDirectory,
+        name: &CStr,
+        replaces: bool,
+    ) -> Result<bool, FetchError> {
+        let temporary = unique(name);
+        if io::link(&self.directory.fd, self.name, &to.fd, &*temporary).is_err() {
+            return Ok(false);
+        }
+        // Another process may have replaced the file since the caller compared it.
+        let linked = statat(&to.fd, &*temporary, AtFlags::SYMLINK_NOFOLLOW);
+        if !linked.is_ok_and(|linked| id(&linked) == id(&self.stat)) {
+            let _ = unlink(to.fd.as_fd(), &temporary);
+            return Ok(false);
+        }
+        if let Err(errno) = rename(to.fd.as_fd(), &temporary, name, !replaces) {
+            let _ = unlink(to.fd.as_fd(), &temporary);
+            return Err(failed("renameat2")(errno).into());
+        }
+        Ok(true)
+    }
+}
+
 impl ListedEntry {
     /// Returns the size of a file.
-    fn size(&self) -> u64 {
+    pub fn size(&self) -> u64 {
         match &self.kind {
             ManifestKind::File(file) => file.size,
             _ => 0,

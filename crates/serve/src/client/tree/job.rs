@@ -23,6 +23,8 @@ pub struct TreeJob<'a> {
     pub options: &'a FetchOptions,
     pub install: InstallPolicy,
     pub root: BorrowedFd<'a>,
+    /// An earlier snapshot.
+    pub reference: Option<BorrowedFd<'a>>,
     pub entries: Mutex<StoredEntries<'a>>,
     pub account: &'a FetchCounters<'a>,
     /// The file system of the directory, if one syncfs(2) call syncs it.

@@ -2,7 +2,10 @@
 
 use std::{ffi::OsStr, os::unix::ffi::OsStrExt, path::Path, sync::Arc};
 
-use thalweg_tree::{ExcludePatterns, FileLimits, Filter, sync::DirectoryFilter};
+use thalweg_tree::{
+    ExcludePatterns, FileLimits, Filter,
+    sync::{DirectoryFilter, is_state_file},
+};
 
 use super::{account::FetchCounters, list::broken, options::TreeOptions};
 use crate::{
@@ -14,6 +17,8 @@ use crate::{
 pub struct ListedFilter {
     filter: Option<Arc<DirectoryFilter>>,
     limits: FileLimits,
+    /// `true` for a sync, which leaves state files alone.
+    is_sync: bool,
     /// The name of the filter files, if they are requested.
     name: Option<Vec<u8>>,
     /// Bytes of the filter files.
@@ -34,7 +39,8 @@ impl ListedFilter {
         let name = list.filter_file.as_ref().map(|name| name.as_bytes().to_vec());
         let filter = (!patterns.is_empty() || name.is_some())
             .then(|| Arc::new(DirectoryFilter::received(Some(Arc::new(patterns)))));
-        Self { filter, limits: options.limits, name, held: 0, unreadable: Vec::new() }
+        let (limits, is_sync) = (options.limits, options.sync.is_some());
+        Self { filter, limits, is_sync, name, held: 0, unreadable: Vec::new() }
     }
 
     /// Adds the filter file of a listed directory.
@@ -64,7 +70,12 @@ impl ListedFilter {
         Ok(())
     }
 
-    /// Returns `true` if an entry of `directory` is not fetched.
+    /// Returns `true` for the state file that an earlier sync left in the source.
+    pub fn is_state(&self, entry: &ManifestEntry) -> bool {
+        self.is_sync && is_state_file(&entry.name)
+    }
+
+    /// Returns `true` if the filters exclude an entry of `directory`.
     pub fn excludes(&self, directory: &[u8], entry: &ManifestEntry) -> bool {
         if entry.name.is_empty() {
             return false;

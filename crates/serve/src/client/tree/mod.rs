@@ -24,6 +24,7 @@ mod options;
 mod outcome;
 mod place;
 mod preview;
+mod reference;
 mod store;
 mod survey;
 mod worker;

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use thalweg_core::Cancelled;
-use thalweg_tree::{FileLimits, Progress, SyncChange, Total, sync::DeleteOptions};
+use thalweg_tree::{FileLimits, GivenAttributes, Progress, SyncChange, Total, sync::DeleteOptions};
 
 use crate::{client::FetchOptions, manifest::ListRequest};
 
@@ -28,8 +28,35 @@ pub struct TreeOptions {
     pub list: ListRequest,
     /// Limits of size and age. Files beyond them are skipped.
     pub limits: FileLimits,
+    /// Attributes in place of those of the list.
+    pub given: GivenAttributes,
+    /// An earlier snapshot: new files become links to its equal files.
+    pub reference: Option<PathBuf>,
     /// The rules of a sync.
     pub sync: Option<TreeSync>,
+}
+
+impl TreeOptions {
+    /// Largest size of a list, in bytes, unless the user sets another one.
+    pub const MOST_LIST: u64 = 4 << 30;
+
+    /// Returns the options that keep neither owners nor hard links, and leave nothing out.
+    pub fn new(files: FetchOptions) -> Self {
+        Self {
+            files,
+            jobs: 0,
+            owner: false,
+            hard_links: false,
+            all_links: false,
+            by_hash: false,
+            most_list: Self::MOST_LIST,
+            list: ListRequest::default(),
+            limits: FileLimits::default(),
+            given: GivenAttributes::default(),
+            reference: None,
+            sync: None,
+        }
+    }
 }
 
 /// Rules of a tree fetch that makes the destination equal to the source.

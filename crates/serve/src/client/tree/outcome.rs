@@ -34,6 +34,8 @@ pub struct TreeFetched {
     pub left_out: u64,
     /// Entries that the filters exclude, and files beyond the limits.
     pub excluded: u64,
+    /// Extended attributes that the file system of the destination refused.
+    pub refused_xattrs: u64,
     /// Why the fetch stopped early. `None`: every entry that did not fail is present.
     pub halted: Option<FetchError>,
     /// Entries that were created or changed, including attributes.

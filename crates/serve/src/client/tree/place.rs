@@ -104,27 +104,28 @@ impl TreeRoot {
         matches!(self, Self::Stage(stage) if !stage.is_adopted())
     }
 
-    /// Completes the tree. `whole`: its file system, if one syncfs(2) call syncs it.
+    /// Completes the tree. `whole`: its file system, if one syncfs(2) call syncs it. Returns the number of extended
+    /// attributes that the file system refused.
     pub fn publish(
         self,
         attributes: &EntryAttributes,
         whole: Option<&WholeSync>,
         fsync: Fsync,
-    ) -> Result<(), FetchError> {
+    ) -> Result<u64, FetchError> {
         match self {
             Self::There(fd) => {
-                attributes.give(fd.as_fd())?;
+                let refused = attributes.give(fd.as_fd())?;
                 match whole.filter(|_| fsync == Fsync::Always) {
                     Some(whole) => whole.sync()?,
                     None if fsync == Fsync::Always => io::sync(&fd).map_err(failed("fsync"))?,
                     None => {}
                 }
+                Ok(refused)
             }
             Self::Stage(stage) => {
-                stage.publish(attributes, whole.filter(|_| fsync != Fsync::Never), fsync)?;
+                Ok(stage.publish(attributes, whole.filter(|_| fsync != Fsync::Never), fsync)?)
             }
         }
-        Ok(())
     }
 
     /// Keeps the staging directory for a later run, and returns its name.

@@ -14,19 +14,30 @@ use super::{
     entry::ListedEntry,
     files::{InstallPolicy, OVER_DIRECTORY, compare, has_other_bytes},
     hard_links::preview_names,
+    reference::ReferenceTree,
     store::StoredState,
     survey::SurveyedList,
 };
 use crate::{client::FetchError, manifest::ManifestKind};
 
-/// Compares each stored entry with the existing one. `root`: the destination, if it exists.
+/// The directories that a preview compares.
+#[derive(Clone, Copy)]
+pub struct PreviewRoots<'a> {
+    /// The destination, if it exists.
+    pub destination: Option<BorrowedFd<'a>>,
+    /// An earlier snapshot.
+    pub reference: Option<BorrowedFd<'a>>,
+}
+
+/// Compares each stored entry with the existing one.
 pub fn preview(
     list: &SurveyedList,
-    root: Option<BorrowedFd<'_>>,
+    roots: PreviewRoots<'_>,
     install: InstallPolicy,
     counters: &FetchCounters<'_>,
 ) -> Result<(), FetchError> {
-    let mut directories = root.map(DirectoryCache::below);
+    let mut directories = roots.destination.map(DirectoryCache::below);
+    let mut reference = roots.reference.map(ReferenceTree::below);
     for store in [&list.directories, &list.entries] {
         let mut entries = store.entries();
         while let Some(stored) = entries.next_entry()? {
@@ -39,6 +50,13 @@ pub fn preview(
                 Some(directories) => change_of(&entry, directories, install),
                 None => Ok(Some(EntryChange::created())),
             };
+            let is_linked =
+                change.as_ref().is_ok_and(|change| *change == Some(EntryChange::created()))
+                    && entry.kind.file_type() == FileType::RegularFile
+                    && reference.as_mut().is_some_and(|reference| {
+                        reference.has_equal(&entry, &install.attributes(&entry.meta, &entry.xattrs))
+                    });
+            let change = if is_linked { Ok(Some(EntryChange::linked(false))) } else { change };
             report(&entry, change, counters);
         }
     }
@@ -50,11 +68,7 @@ fn report(
     change: Result<Option<EntryChange>, FetchError>,
     counters: &FetchCounters<'_>,
 ) {
-    let (kind, size) = match &entry.kind {
-        ManifestKind::File(file) => (FileType::RegularFile, file.size),
-        ManifestKind::Directory { .. } => (FileType::Directory, 0),
-        ManifestKind::Link(_) => (FileType::Symlink, 0),
-    };
+    let (kind, size) = (entry.kind.file_type(), entry.size());
     match change {
         Ok(Some(change)) => counters.changed(&entry.path, kind, size, change),
         Ok(None) if kind == FileType::RegularFile => counters.settled(size, false),

@@ -17,6 +17,7 @@ use super::{
     hard_links::{FirstName, FirstNames, id},
     list::{EntryList, ListRecords, broken},
     listed_filter::ListedFilter,
+    options::TreeOptions,
     outcome::TreeFetched,
     store::{EntryStore, StoreCursor, StoredState},
 };
@@ -64,8 +65,7 @@ pub struct TreeSurvey<'a> {
     /// The destination, if it exists.
     existing: Option<DirectoryCache<'a>>,
     install: InstallPolicy,
-    /// Largest size of the stored entries, in bytes.
-    most: u64,
+    options: &'a TreeOptions,
 }
 
 /// The directory of the current group.
@@ -86,8 +86,7 @@ impl<'a> TreeSurvey<'a> {
         beside: BorrowedFd<'_>,
         existing: Option<BorrowedFd<'a>>,
         install: InstallPolicy,
-        filter: ListedFilter,
-        most: u64,
+        options: &'a TreeOptions,
     ) -> Result<Self, FetchError> {
         let found = SurveyedList {
             directories: EntryStore::create(beside, c"directories".to_owned())?,
@@ -95,7 +94,7 @@ impl<'a> TreeSurvey<'a> {
             links: EntryStore::create(beside, c"links".to_owned())?,
             check: ListCheck::default(),
             reserved: 0,
-            filter,
+            filter: ListedFilter::of(options),
             excluded: 0,
             skipped: Total::default(),
             unchanged: Total::default(),
@@ -108,11 +107,12 @@ impl<'a> TreeSurvey<'a> {
             first_names: FirstNames::default(),
             existing: existing.map(DirectoryCache::below),
             install,
-            most,
+            options,
         })
     }
 
-    /// Compares the entries that were received since the last call. Returns `false` if the stored entries are too large.
+    /// Compares the entries that were received since the last call. Returns `false` if the stored entries are larger than
+    /// the list may be.
     pub fn advance(&mut self) -> Result<bool, FetchError> {
         while let Some(record) = self.records.next_record()? {
             self.found.check.add(&record).map_err(broken)?;
@@ -125,7 +125,7 @@ impl<'a> TreeSurvey<'a> {
                 ListRecord::End(_) => {}
             }
             let SurveyedList { directories, entries, links, .. } = &self.found;
-            if directories.bytes() + entries.bytes() + links.bytes() > self.most {
+            if directories.bytes() + entries.bytes() + links.bytes() > self.options.most_list {
                 return Ok(false);
             }
         }
@@ -168,11 +168,15 @@ impl<'a> TreeSurvey<'a> {
         }
     }
 
-    fn entry(&mut self, entry: ManifestEntry) -> Result<(), FetchError> {
+    fn entry(&mut self, mut entry: ManifestEntry) -> Result<(), FetchError> {
+        let (meta, given) = (&mut entry.meta, &self.options.given);
+        (meta.uid, meta.gid) = given.owner(meta.uid, meta.gid);
+        meta.mode = given.mode(entry.kind.file_type(), meta.mode);
         let is_below_skipped = self.group.state.is(StoredState::SKIPPED);
         let is_excluded = !is_below_skipped && self.found.filter.excludes(&self.group.path, &entry);
         let is_reserved = !is_excluded && is_reserved_name(&entry.name);
-        let is_skipped = is_below_skipped || is_excluded || is_reserved;
+        let is_state = self.found.filter.is_state(&entry);
+        let is_skipped = is_below_skipped || is_excluded || is_reserved || is_state;
         let there = self.group.opened.as_ref().and_then(|directory| {
             let name = CString::new(&*entry.name).ok()?;
             directory.look(&name).ok()?

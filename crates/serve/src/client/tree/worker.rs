@@ -17,12 +17,14 @@ use thalweg_sys::Errno;
 use super::{
     account::FetchCounters,
     asking::{self, Asking},
+    change::EntryChange,
     directories::DirectoryCache,
     entry::ListedEntry,
     files::{FileDecision, FileSink, WantedFile, destination},
     hash_checks::HashChecks,
     job::{TreeJob, check_listed},
     naming::Naming,
+    reference::{ReferenceTree, link},
 };
 use crate::{
     blocks::LEAST_DELTA,
@@ -55,6 +57,7 @@ const SPARES: buffer_pool::Most = buffer_pool::Most { bytes: 2 << 20, pipes: 2 }
 pub struct TreeWorker<'a> {
     job: &'a TreeJob<'a>,
     directories: DirectoryCache<'a>,
+    reference: Option<ReferenceTree<'a>>,
     connection: Option<FetchConnection>,
     /// `true` if a file was received on this connection: a server may close a connection after some number of files.
     has_served: bool,
@@ -78,6 +81,7 @@ impl<'a> TreeWorker<'a> {
         Self {
             job,
             directories: DirectoryCache::below(job.root),
+            reference: job.reference.map(ReferenceTree::below),
             connection: None,
             has_served: false,
             wanted: VecDeque::new(),
@@ -163,11 +167,12 @@ impl<'a> TreeWorker<'a> {
         };
         *tries = 0;
         let Some(first) = self.hash_checks.pop() else { return Ok(()) };
-        match is_same
-            .and_then(|is_same| if is_same { first.keep().map(|()| true) } else { Ok(false) })
-        {
-            Ok(true) => account.settled(first.size, false),
-            Ok(false) => self.want(first),
+        match is_same.and_then(|is_same| is_same.then(|| first.keep()).transpose()) {
+            Ok(Some(refused)) => {
+                account.refused_xattrs(refused);
+                account.settled(first.size, false);
+            }
+            Ok(None) => self.want(first),
             Err(error) => account.missed(&first.path, error),
         }
         Ok(())
@@ -276,12 +281,16 @@ impl<'a> TreeWorker<'a> {
             }
             ManifestKind::File(file) => match job.install.wanted(entry, file, directory)? {
                 FileDecision::Unchanged => account.settled(file.size, false),
-                FileDecision::Adjusted(change) => {
+                FileDecision::Adjusted { change, refused_xattrs } => {
+                    account.refused_xattrs(refused_xattrs);
                     account.settled(file.size, false);
                     account.changed(&entry.path, FileType::RegularFile, file.size, change);
                 }
                 FileDecision::Wanted(wanted) if wanted.needs_hash_check => {
                     self.hash_checks.push(wanted);
+                }
+                FileDecision::Wanted(wanted) if link(&mut self.reference, entry, &wanted)? => {
+                    account.linked(&entry.path, file.size, EntryChange::linked(false));
                 }
                 FileDecision::Wanted(wanted) => self.want(wanted),
             },
@@ -365,6 +374,7 @@ impl<'a> TreeWorker<'a> {
             Ok(fetched) => {
                 account.fetched(wanted);
                 self.resumed += fetched.resumed;
+                self.job.account.refused_xattrs(fetched.refused_xattrs);
                 self.sick = 0;
                 book(&mut self.report, fetched.report);
                 Ok(())
@@ -436,7 +446,11 @@ impl FileResponse<'_, '_> {
         match published {
             // The body was received, so the next response follows.
             Err(error @ FetchError::Destination(_)) if is_channel => Ok(Err(error)),
-            ended => ended.map(Ok),
+            Err(error) => Err(error),
+            Ok(published) => {
+                job.account.refused_xattrs(published.refused_xattrs);
+                Ok(Ok(published.parked))
+            }
         }
     }
 

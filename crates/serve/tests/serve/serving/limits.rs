@@ -169,13 +169,18 @@ fn listings_without_a_reader_are_truncated_before_memory_is_used_up() {
         options.memory = 512 << 10;
     });
     let long = "n".repeat(200);
-    for number in 0..2000 {
-        File::create(place.file("d/x", "").with_file_name(format!("{long}{number}"))).unwrap();
+    for (directory, files) in [("d", 2000), ("short", 50)] {
+        let x = place.file(&format!("{directory}/x"), "");
+        for number in 0..files {
+            File::create(x.with_file_name(format!("{long}{number}"))).unwrap();
+        }
     }
     let unread: Vec<Client> = (0..40)
-        .map(|_| {
+        .map(|number| {
             let mut client = place.connect();
-            // Several answers are more than the buffers of a connection.
+            // Several answers are more than the buffers of a connection. The short answers differ in number, so that the buffers
+            // are not all full exactly at the end of an answer.
+            client.send("GET /short/?json HTTP/1.1\r\nHost: a\r\n\r\n".repeat(number));
             client.send("GET /d/?json HTTP/1.1\r\nHost: a\r\n\r\n".repeat(20));
             client
         })

@@ -14,10 +14,9 @@ use thalweg_serve::{
         Channels, FetchError, FetchUrl, RemoteCommand,
         tree::{TreeDestination, TreeFetched, TreeOptions, TreeWatcher, fetch_tree},
     },
-    manifest::ListRequest,
     server::{RunningServer, ServeOptions},
 };
-use thalweg_tree::{FileLimits, Progress, Total};
+use thalweg_tree::{Progress, Total};
 
 pub use crate::support::{fetch, liar, serve as serving};
 
@@ -49,18 +48,7 @@ impl TreeWatcher for QuietTreeWatcher {
 }
 
 pub fn options() -> TreeOptions {
-    TreeOptions {
-        files: fetch::options(),
-        jobs: 3,
-        owner: false,
-        hard_links: false,
-        all_links: false,
-        sync: None,
-        by_hash: false,
-        most_list: 1 << 30,
-        list: ListRequest::default(),
-        limits: FileLimits::default(),
-    }
+    TreeOptions { jobs: 3, most_list: 1 << 30, ..TreeOptions::new(fetch::options()) }
 }
 
 pub fn get(url: &str, path: &Path, options: &TreeOptions) -> Result<TreeFetched, FetchError> {

@@ -1,31 +1,68 @@
 //! `--chown` and `--chmod`: attributes in place of those of the source.
 
+use clap::Args;
 use rustix::fs::Mode;
+use std::ffi::OsStr;
+use thalweg_serve::remote::{decode, encode};
 use thalweg_sys::user::{User, group_id};
 use thalweg_tree::{GivenAttributes, ModeChange};
 
+use crate::exit::{CommandFailure, Exit};
+
+/// Attributes in place of those of the source.
+#[derive(Args, Clone, Debug, Default)]
+pub struct GivenArgs {
+    /// Give entries of DST this owner and group: USER, USER:GROUP or :GROUP
+    #[arg(long, value_name = "OWNER", help_heading = "Attributes")]
+    chown: Option<String>,
+    /// Change modes, as chmod does; D for directories and F for files, such as D755,F644
+    #[arg(long, value_name = "MODES", help_heading = "Attributes")]
+    chmod: Option<String>,
+}
+
 /// Owner and group of `--chown`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct GivenOwner {
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct GivenOwner {
     uid: Option<u32>,
     gid: Option<u32>,
 }
 
-/// The changes of `--chmod`.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct GivenModes(Vec<ModeChange>);
+impl GivenArgs {
+    /// Returns `true` if neither option is given.
+    pub fn is_empty(&self) -> bool {
+        self.chown.is_none() && self.chmod.is_none()
+    }
 
-/// Combines both options.
-pub fn attributes(owner: Option<GivenOwner>, modes: Option<&GivenModes>) -> GivenAttributes {
-    GivenAttributes {
-        uid: owner.and_then(|owner| owner.uid),
-        gid: owner.and_then(|owner| owner.gid),
-        modes: modes.map(|modes| modes.0.clone()).unwrap_or_default(),
+    /// Resolves the names of the owner on this machine. `is_encoded`: `true` if another thalweg made the options by
+    /// [`words`](Self::words).
+    pub fn attributes(&self, is_encoded: bool) -> Result<GivenAttributes, CommandFailure> {
+        let plain = |text: &String| {
+            if is_encoded {
+                decode(OsStr::new(text), None).display().to_string()
+            } else {
+                text.clone()
+            }
+        };
+        let usage = |option: &str, why: String| {
+            CommandFailure::new(Exit::Usage, format!("{option}: {why}"))
+        };
+        let owner = self.chown.as_ref().map(|text| parse_owner(&plain(text)));
+        let owner = owner.transpose().map_err(|why| usage("--chown", why))?.unwrap_or_default();
+        let modes = self.chmod.as_ref().map(|text| parse_modes(&plain(text)));
+        let modes = modes.transpose().map_err(|why| usage("--chmod", why))?.unwrap_or_default();
+        Ok(GivenAttributes { uid: owner.uid, gid: owner.gid, modes })
+    }
+
+    /// Returns these options as words that no shell changes. The other machine resolves the names.
+    pub fn words(&self) -> impl Iterator<Item = String> {
+        let options = [("--chown", &self.chown), ("--chmod", &self.chmod)];
+        let given = options.into_iter().filter_map(|(name, text)| Some((name, text.as_ref()?)));
+        given.map(|(name, text)| format!("{name}={}", encode(OsStr::new(text))))
     }
 }
 
 /// Parses `USER`, `USER:GROUP` or `:GROUP`, each as a name or a number.
-pub fn parse_owner(text: &str) -> Result<GivenOwner, String> {
+fn parse_owner(text: &str) -> Result<GivenOwner, String> {
     let (user, group) = text.split_once(':').map_or((text, ""), |(user, group)| (user, group));
     // The kernel takes the largest number for "unchanged".
     let number = |name: &str| name.parse::<u32>().ok().filter(|number| *number != u32::MAX);
@@ -51,8 +88,8 @@ pub fn parse_owner(text: &str) -> Result<GivenOwner, String> {
 
 /// Parses changes such as `D755,F644` or `Du=rwx,go-w`: those of chmod, with D for directories and F for other
 /// entries.
-pub fn parse_modes(text: &str) -> Result<GivenModes, String> {
-    text.split(',').map(parse_mode).collect::<Result<_, _>>().map(GivenModes)
+fn parse_modes(text: &str) -> Result<Vec<ModeChange>, String> {
+    text.split(',').map(parse_mode).collect()
 }
 
 fn parse_mode(text: &str) -> Result<ModeChange, String> {
@@ -111,7 +148,7 @@ fn parse_mode(text: &str) -> Result<ModeChange, String> {
     })
 }
 
-/// Returns the mode bits that new files do not get. Arguments are parsed before other threads start, so none sees the change.
+/// Returns the mode bits that new files do not get. No other thread runs yet, so none sees the change.
 fn umask() -> u32 {
     let mask = rustix::process::umask(Mode::empty());
     rustix::process::umask(mask);
