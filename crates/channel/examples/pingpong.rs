@@ -1,17 +1,17 @@
-//! A message to another process and one back, over two rings: for measuring, on a quiet machine.
-//! The other process may be `PingPong` of `java/src/test` (docs/reference/java.md).
+//! Measures the round trip of a message to another process and back, over two rings. Run it on an idle machine. The other process may be
+//! `PingPong` of `java/src/test` (docs/reference/java.md).
 //!
 //! `cargo run --release -p thalweg-channel --example pingpong ping|pong DIR [spin|hybrid|block] [ROUNDS] [BATCHES] [BYTES]`
 //!
-//! `pong` listens and answers until `ping`, which prints the nanoseconds of a round trip: the
-//! median over the batches, the smallest and the largest.
+//! `pong` listens and answers until `ping` closes its ring. `ping` prints the nanoseconds of a round trip: the median over the batches, the
+//! smallest and the largest.
 
 use std::error::Error;
 use std::path::Path;
 use std::time::{Duration, Instant};
 use thalweg_channel::{Address, Consumer, Link, Listener, Options, Producer, Wait};
 
-/// How long the other process may take to come.
+/// Time limit for the other process to connect.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 struct Told {
@@ -57,7 +57,7 @@ fn ping(place: &Path, options: &Options, told: &Told) -> Result<(), Box<dyn Erro
         }
         Ok(begin.elapsed().as_nanos() as f64 / told.rounds as f64)
     };
-    // The first warms both sides up; a JVM compiles meanwhile.
+    // The first batch warms both sides up, and gives a JVM time to compile.
     batch()?;
     let mut times = (0..told.batches).map(|_| batch()).collect::<Result<Vec<_>, _>>()?;
     times.sort_by(f64::total_cmp);
@@ -66,7 +66,7 @@ fn ping(place: &Path, options: &Options, told: &Told) -> Result<(), Box<dyn Erro
     Ok(())
 }
 
-/// Tries again while the other process does not listen yet.
+/// Connects, and retries while no process listens yet.
 fn join(path: &Path) -> thalweg_channel::error::Result<Link> {
     let end = Instant::now() + PATIENCE;
     loop {

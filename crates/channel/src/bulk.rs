@@ -1,9 +1,9 @@
 //! Bulk transfer: moves large buffers from one process to another.
 //!
-//! A [`Sender`] and a [`Receiver`] connect over a [`Link`](crate::Link), agree on one of the
-//! [`MECHANISMS`] that work between them, and move one buffer after another. A buffer either arrives
-//! completely, or [`Error::PeerDied`](crate::Error::PeerDied) reports the length of the valid part. If
-//! a mechanism is refused, another replaces it and the reason is recorded.
+//! A [`Sender`] and a [`Receiver`] connect over a [`Link`](crate::Link), agree on one of the [`MECHANISMS`] that work
+//! between them, and move one buffer after another. A buffer either arrives completely, or
+//! [`Error::PeerDied`](crate::Error::PeerDied) reports the length of the valid part. If one side refuses a mechanism,
+//! another replaces it and the reason is recorded.
 
 mod accept;
 mod choice;

@@ -38,7 +38,7 @@ pub enum Error {
         /// The invalid value, its position, and the allowed values.
         what: String,
     },
-    /// The operation is not allowed: another user, a second consumer, memory without its seals.
+    /// The operation is not allowed. Examples: another user, a second consumer, memory without its seals.
     #[error("not permitted: {}", shown(.why))]
     NotPermitted {
         /// The process or object, the refused operation, and the rule.

@@ -24,8 +24,8 @@ pub const ALIGN: u64 = 64;
 /// Size of a frame header in bytes.
 pub const FRAME_HEADER: usize = 32;
 
-/// The largest ring, in bytes. Within this limit, positions modulo 2^32 still distinguish two moments.
-/// The sleep protocol of other implementations may need that.
+/// The largest ring, in bytes. The low 32 bits of a position then identify any position of the ring. Other
+/// implementations may need that in order to sleep on a 32-bit futex.
 pub const MOST_CAPACITY: u64 = 1 << 30;
 
 /// Describes invalid bytes that a peer wrote: position, value found, values allowed.

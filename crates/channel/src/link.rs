@@ -81,9 +81,8 @@ impl Link {
         }
     }
 
-    /// Connects to the process that listens at `address`, which must belong to the same user. Waits
-    /// while its queue is full. Returns [`Error::Meeting`] with ENOENT or ECONNREFUSED if no process
-    /// listens there.
+    /// Connects to the process that listens at `address`, which must belong to the same user. Waits while the
+    /// listener's queue is full. Returns [`Error::Meeting`] with ENOENT or ECONNREFUSED if no process listens there.
     pub fn connect(address: &Address) -> Result<Self> {
         Self::connect_with(address, Admit::SameUser, None)
     }
@@ -94,7 +93,7 @@ impl Link {
         admit: Admit,
         deadline: Option<Instant>,
     ) -> Result<Self> {
-        // A listener gives its socket the final name only once it listens, so a refusal is final.
+        // A listener gives its socket the final name only once it listens, so ECONNREFUSED is final.
         let socket = peer::connect(address.path(), left(deadline));
         let socket = socket.map_err(|errno| match errno {
             Errno::AGAIN => Error::Timeout,
@@ -103,8 +102,8 @@ impl Link {
         Self::joined(socket, admit)
     }
 
-    /// Creates a link from a socket that was just connected or accepted. The process that `SO_PEERCRED`
-    /// reports was present at that time.
+    /// Creates a link from a socket that was just connected or accepted. Also opens a pidfd for the process that
+    /// `SO_PEERCRED` reports, because that process was at the other end a moment ago.
     pub(super) fn joined(socket: OwnedFd, admit: Admit) -> Result<Self> {
         let mut link = Self::over(socket, admit)?;
         link.watch_first_peer();
@@ -214,8 +213,8 @@ impl Link {
     /// earlier message came from another process.
     pub(crate) fn learn(&mut self, sender: Option<Credentials>) -> Result<()> {
         let Some(sender) = sender else {
-            // An older peer sent this before our end requested credentials: fall back to the first
-            // peer.
+            // The message is older than our request for credentials. Fall back to the process that `SO_PEERCRED`
+            // reports.
             if self.peer.pidfd.is_none() {
                 self.watch_first_peer();
             }
@@ -237,9 +236,8 @@ impl Link {
         &self.peer
     }
 
-    /// Returns `true` if the peer lives and its end is open. A stopped process counts as alive. Without
-    /// a pidfd, only the state of the link is checked, and a child of the peer may be what keeps it
-    /// open.
+    /// Returns `true` if the peer lives and its end is open. A stopped process counts as alive. Without a pidfd, checks
+    /// only if the link is open, and a child of the peer may keep it open.
     pub fn peer_is_alive(&self) -> bool {
         !self.peer_has_ended() && !self.is_hung_up()
     }
@@ -318,7 +316,7 @@ impl Link {
         let _ = rustix::net::shutdown(&*self.socket, rustix::net::Shutdown::Both);
     }
 
-    /// Returns `true` if a receive call would not wait. The end of the link counts as well.
+    /// Returns `true` if a receive call would return at once, with a message or because the link has ended.
     pub(crate) fn has_message(&self) -> bool {
         io::wait_readable(&*self.socket, Some(Duration::ZERO)) == Ok(true)
     }

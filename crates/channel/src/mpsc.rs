@@ -115,9 +115,8 @@ impl Mpsc {
         }
         self.next = at + 1;
         let source = &mut self.sources[at];
-        // The scan found it ready, and no other thread receives from it. Its message may still be
-        // corrupt. In that case the scan of the next call finds the ring broken and reports its
-        // departure.
+        // `scan` found that this ring is ready, and no other thread receives from it. Its message may still be corrupt.
+        // In that case the next call finds the ring broken and reports the departure of its producer.
         let sample = source.consumer.receive()?;
         self.received += 1;
         Ok(Arrival::Message { from: source.id, sample })
@@ -141,7 +140,7 @@ impl Mpsc {
     /// receive when one is ready. `false`: a message or event is already available, or no producer
     /// exists.
     pub fn arm(&mut self) -> bool {
-        // The scan finds an error here again, and handles it.
+        // An error counts as an event: the next scan finds it again and handles it.
         let is_quiet = |source: &mut MpscSource| source.consumer.arm().unwrap_or(false);
         !self.sources.is_empty() && self.sources.iter_mut().all(is_quiet)
     }

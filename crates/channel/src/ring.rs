@@ -47,9 +47,9 @@ pub use write::{Batch, DetachedLoan, Loan};
 /// Configuration of a ring. Each end has its own; fields that only the peer decides are ignored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// Capacity for unread messages, in bytes: each message needs 32 bytes more than its payload,
-    /// rounded up to 64. The capacity is rounded up to a power of two of at least one page, and
-    /// allocated at once. The producer decides.
+    /// Capacity for unread messages, in bytes. Each message needs its payload and 32 bytes, rounded up to a multiple of
+    /// 64. The capacity is rounded up to a power of two of at least one page, and allocated at once. The producer
+    /// decides.
     pub capacity: u64,
     /// Method of waiting for the peer.
     pub wait: Wait,

@@ -1,7 +1,6 @@
-//! Common parts of the message ring and of bulk transfer: two memory files, each written by one side only; their
-//! exchange; sleeping until the peer has written something; and detecting that the peer has closed or died.
-//! docs/reference/formats.md describes the words. `wait/steps` defines the order of every load and store, which loom
-//! checks.
+//! Parts that the message ring and bulk transfer share: two memory files, each written by one side only; the handshake
+//! that exchanges them; waiting for the peer; and detecting that the peer has closed or died. docs/reference/formats.md
+//! specifies the shared words. `wait/steps` defines the order of every load and store, and loom checks that order.
 
 pub(crate) mod end;
 pub(crate) mod handshake;

@@ -14,8 +14,8 @@ pub enum Choice {
     Asked,
     /// The measurements in the options favored the mechanism.
     Measured(Cited),
-    /// No measurements exist for the mechanism under these facts. The choice follows the order of the
-    /// list and what is known without measuring.
+    /// No measurements exist for the mechanism under these facts. The choice then follows the order
+    /// of the list and general knowledge, such as the cost of a page fault.
     Unmeasured,
 }
 

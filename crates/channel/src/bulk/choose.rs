@@ -1,7 +1,6 @@
-//! Chooses the mechanism. Relevant facts, in the order of their effect: whether the destination is
-//! resident, huge pages, whether the source is lent, whether process_vm is allowed, the size, a free
-//! core. Their effect is measured elsewhere and passed in as a profile. Without a profile, the order of
-//! the list decides.
+//! Chooses the mechanism. The facts that matter, most important first: whether the destination is resident, huge pages,
+//! whether the source is lent, whether process_vm is allowed, the size, a free core. A profile contains measurements of
+//! their effect. Without a profile, the order of the list decides.
 
 use super::facts::{Destination, Facts};
 use super::measured::known;
@@ -31,12 +30,11 @@ pub struct Options {
     pub will_loan: bool,
     /// Size of most buffers, in bytes.
     pub size: Option<u64>,
-    /// `true` if the peer, provided it belongs to the same user, may read and write this process's
-    /// memory.
+    /// `true` if the peer may read and write this process's memory. This applies only to a peer of the same user.
     pub trust: bool,
     /// Method of waiting for the peer.
     pub wait: Wait,
-    /// Called periodically during waits; `true` aborts the operation, for interrupts.
+    /// Called periodically during waits. `true` aborts the operation, for example after a signal.
     pub stop: Option<fn() -> bool>,
     /// Reasons against mechanisms, found by probing.
     pub unfit: HashMap<&'static str, Unfit>,
@@ -70,8 +68,8 @@ impl Options {
     }
 }
 
-/// Returns a verdict for every mechanism, or only for the one in `options.only`. No mechanism is tried
-/// here; [`Mechanism::probe`] and the negotiation of the two ends do that.
+/// Returns a verdict for every mechanism, or only for the one in `options.only`. Does not try any mechanism;
+/// [`Mechanism::probe`] and the negotiation of the two ends do that.
 pub fn choose(facts: &Facts, options: &Options, profile: Option<&Profile>) -> Plan {
     let known = profile.map(|profile| known(profile, facts));
     let candidate = |mechanism: &dyn Mechanism| {
@@ -105,9 +103,9 @@ fn guess(mechanism: &dyn Mechanism, facts: &Facts) -> u8 {
     let wants_loan = mechanism.info().nature.wants_loan;
     let is_new = facts.destination == Destination::Fresh;
     match () {
-        // The page faults of a new destination cost more than a copy, and two cores finish them sooner.
+        // The page faults of a new destination cost more than a copy. Two cores handle them faster than one.
         () if is_new && facts.free_core && mechanism.shares_faults(facts.size) => 0,
-        // A loan saves a copy. A mechanism that expects loans pays extra without one.
+        // A loan saves a copy. A mechanism that expects a loan has to make an extra copy without one.
         () if wants_loan == facts.will_loan => 1,
         () => u8::from(wants_loan) + 2,
     }

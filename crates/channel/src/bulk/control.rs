@@ -31,11 +31,11 @@ pub(crate) enum Say {
     Begin = 1,
     /// Receiver: the address of the destination, for mechanisms that need it.
     Ready = 2,
-    /// Sender: its part is complete.
+    /// Sender: has done its part of the buffer.
     Finished = 3,
     /// Receiver: the whole buffer has arrived.
     Done = 4,
-    /// Receiver: cannot receive by this mechanism; word 1 is the errno.
+    /// Receiver: cannot receive by this mechanism. Word 1 is the errno.
     Refused = 5,
     /// Sender: an offer of another mechanism follows over the link.
     StepDown = 6,
@@ -154,7 +154,7 @@ impl BulkControl {
         Ok(())
     }
 
-    /// Sends a note without waking the peer; the next note or announcement wakes it.
+    /// Sends a note without waking the peer. The next note or announcement wakes it.
     pub fn tell_quietly(&mut self, note: Note) -> Result<(), WaitStop> {
         let mut words = [note.say as u64; NOTE];
         words[1..].copy_from_slice(&note.words);
@@ -175,8 +175,8 @@ impl BulkControl {
         let ControlDoor::Shared { end, heard, .. } = &mut self.door else {
             return self.hear_over_link();
         };
-        // The note itself is read after the wait. As the result of the wait it would be copied through
-        // every layer, which costs more than the wait.
+        // Read the note after the wait. If the wait returned the note, every layer would copy it, which costs more than
+        // the wait.
         wait_for(end, self.limits, |theirs| has_published(theirs, *heard))?;
         let place = &end.peer.words().notes.0[(*heard % UNREAD) as usize];
         *heard += 1;
@@ -227,8 +227,8 @@ impl BulkControl {
         }
     }
 
-    /// Returns the time limit of the next wait on the link. From the second wait on, a watcher thread
-    /// reports the peer's death at once. It is not started earlier, because most waits end before that.
+    /// Returns the time limit of the next wait on the link. Most waits end at the first attempt. The second wait starts
+    /// a watcher thread, which reports the peer's death at once.
     fn patience(&mut self, waits: &mut u64) -> Duration {
         *waits += 1;
         match &mut self.door {
@@ -276,8 +276,8 @@ impl BulkControl {
                 return Err(stop);
             }
             match self.check() {
-                // The poll detects a death too. The limit is needed to call the caller's `stop`
-                // function.
+                // The poll also ends at the peer's death. The time limit only ensures that `stop` of the caller is
+                // called.
                 Ok(()) => {
                     let limit = self.patience(&mut waits);
                     self.link().await_news(Some(limit)).map_err(of_link)?;
@@ -288,15 +288,14 @@ impl BulkControl {
         }
     }
 
-    /// Waits until a descriptor of a mechanism is ready, or until the peer's state should be checked.
-    /// While a child of the peer holds the mechanism's descriptors open, they do not show the peer's
-    /// death.
+    /// Waits until a descriptor of a mechanism is ready, or until the caller should check if the peer lives. The
+    /// descriptor alone does not show the peer's death while a child of the peer holds it open.
     pub fn await_ready(&self, fd: BorrowedFd<'_>, events: PollFlags) -> Result<(), WaitStop> {
         let limit = self.limits.left_of(LIVENESS);
         self.link().await_beside(fd, events, limit).map_err(of_link)
     }
 
-    /// From now on, the peer's death ends [`BulkControl::await_ready`], and calls on `fd` if it is a
+    /// From now on, the peer's death ends [`BulkControl::await_ready`]. It also ends system calls on `fd` if that is a
     /// socket.
     pub fn watch_with(&mut self, fd: &Arc<OwnedFd>) {
         if let ControlDoor::Shared { end, .. } = &mut self.door {
@@ -318,7 +317,7 @@ impl BulkControl {
         }
     }
 
-    /// Advances our slot count. With `quietly` the peer is not woken, because it does not wait for this
+    /// Advances our slot count. If `quietly` is `true`, does not wake the peer, because the peer does not wait for this
     /// slot.
     pub fn publish_slots(&mut self, to: u64, quietly: bool) {
         if let ControlDoor::Shared { end, .. } = &mut self.door {
@@ -326,7 +325,7 @@ impl BulkControl {
         }
     }
 
-    /// Wakes the peer after a change to a mechanism's memory that it may wait for.
+    /// Wakes the peer if it sleeps. Must follow a change to a mechanism's memory that the peer may wait for.
     pub fn announce(&mut self) {
         if let ControlDoor::Shared { end, .. } = &mut self.door {
             end.announce();
@@ -351,8 +350,8 @@ impl BulkControl {
         }
     }
 
-    /// Returns an error if the peer has died or given up. If it returns `Ok`, all earlier reads of the
-    /// peer's memory are valid: a sender gives up before its caller may change that memory.
+    /// Returns an error if the peer has died or given up. If it returns `Ok`, all earlier reads of the peer's memory
+    /// are valid, because a sender gives up before its caller may change that memory.
     pub fn check_peer(&mut self) -> Result<(), WaitStop> {
         let gone = match &mut self.door {
             ControlDoor::Shared { end, .. } => end.gone(true),
@@ -361,8 +360,7 @@ impl BulkControl {
         gone.map_or(Ok(()), |gone| Err(WaitStop::Gone(gone)))
     }
 
-    /// Ends the communication. The peer, which may be in the middle of a buffer, is notified at once
-    /// rather than when this end is dropped.
+    /// Ends the communication and notifies the peer at once, because the peer may be in the middle of a buffer.
     pub fn close(&mut self) {
         if let ControlDoor::Shared { end, .. } = &mut self.door {
             end.close();
@@ -372,18 +370,18 @@ impl BulkControl {
         }
     }
 
-    /// Waits until all threads of the peer have ended, so that the peer cannot write any more. The kernel marks the
-    /// death earlier than that.
+    /// Waits until all threads of the peer have ended, so that the peer cannot write any more. The mark of the kernel
+    /// is not enough, because the kernel sets it earlier.
     pub fn outlive(&self) {
         while !self.link().peer_has_ended() && !self.peer_has_hung_up() {
             self.link().await_end(LIVENESS);
         }
     }
 
-    /// Returns `true` if the peer itself closed the link, rather than our watcher that shuts it down
-    /// after the mark.
+    /// Returns `true` if the peer itself closed the link. After the kernel's mark, our own watcher shuts the link down;
+    /// that does not count.
     fn peer_has_hung_up(&self) -> bool {
-        // The order matters: the watcher shuts the link down after the mark.
+        // Read the link first: the watcher shuts the link down only after the mark.
         let is_hung_up = self.link().is_hung_up();
         is_hung_up
             && !matches!(&self.door, ControlDoor::Shared { end, .. } if end.peer.words().has_died())

@@ -1,4 +1,4 @@
-//! Messages of a bulk transfer over the link. All kinds have this format, and the parser checks every
+//! Messages of a bulk transfer over the link. All kinds have this format. The parser checks every
 //! length.
 //!
 //! ```text
@@ -17,7 +17,7 @@ pub(crate) const LONGEST: usize = 16 << 10;
 const MAGIC: u32 = u32::from_le_bytes(*b"TWBK");
 const VERSION: u16 = BULK_VERSION as u16;
 const HEADER: usize = 16;
-/// Messages have few words: addresses, lengths, counts.
+/// Maximum number of words. Messages have few of them: addresses, lengths, counts.
 const MOST_WORDS: usize = 32;
 const MOST_KNOBS: usize = 32;
 
@@ -27,24 +27,24 @@ const MOST_KNOBS: usize = 32;
 pub(crate) enum ControlKind {
     /// The sender proposes the mechanism named by the text.
     Offer = 1,
-    /// The receiver is ready to use it.
+    /// The receiver is ready to use the offered mechanism.
     Accept = 2,
-    /// The receiver cannot use it; the text is the reason.
+    /// The receiver cannot use the offered mechanism; the text is the reason.
     Refuse = 3,
-    /// The sender is ready too; the mechanism is now in use.
+    /// The sender is ready too, and the mechanism is now in use.
     Agreed = 4,
     /// The sender cannot use the mechanism that it offered; another offer follows.
     Withdraw = 5,
     /// No mechanism is left; the text is the reason.
     GiveUp = 6,
-    /// A note, if no memory is shared.
+    /// A [`Note`](super::control::Note), sent over the link because no memory is shared.
     Note = 7,
-    /// Memory that a later note refers to.
+    /// Carries the descriptor of memory that a later note refers to.
     Memory = 8,
-    /// The receiver's reply to the head or the tail of a file. If it is negative, the text is the
-    /// reason.
+    /// The receiver's reply to the head or the tail of a file. If the reply is negative, the text
+    /// is the reason.
     Answer = 9,
-    /// From the sender: the open file itself, instead of its bytes.
+    /// From the sender: the descriptor of the open file, instead of the file's bytes.
     File = 10,
 }
 
@@ -94,7 +94,7 @@ impl ControlMessage {
         self.words.get(n).copied().unwrap_or(0)
     }
 
-    /// Encodes the message. A text that would make it too long is truncated.
+    /// Encodes the message. Truncates a text that would make the message longer than [`LONGEST`].
     pub fn to_bytes(&self) -> Vec<u8> {
         let words = &self.words[..self.words.len().min(MOST_WORDS)];
         let fit = |(name, _): &(&str, u64)| u8::try_from(name.len()).is_ok();

@@ -28,7 +28,7 @@ pub struct Handed {
     pub bytes: u64,
     /// Failures, each with the name of the file.
     pub problems: Vec<(OsString, Problem)>,
-    /// Number of files that were announced but never started; only the sender knows the reason.
+    /// Number of files that were announced but never sent. Only the sender knows the reason.
     pub missing: u64,
     /// The part that the receiver copied from files that the sender had open.
     pub from_open: FromOpen,
@@ -39,7 +39,7 @@ pub struct Handed {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Problem {
-    /// The sender could not read it.
+    /// The sender could not read the file.
     #[error("the sender gave up: {}", shown(.why))]
     GivenUp {
         /// The sender's message.
@@ -78,8 +78,8 @@ impl Announced {
         self.total.is_some_and(|total| self.number.saturating_add(1) >= total)
     }
 
-    /// Returns the number of announced files that were not started. `begun` files were, and this is the
-    /// last of them.
+    /// Returns the number of announced files that were not sent. This file is the last of the
+    /// `begun` files that were.
     fn missing(&self, begun: u64) -> u64 {
         let announced = self.total.unwrap_or(0).max(self.number.saturating_add(1));
         announced.saturating_sub(begun)
@@ -220,10 +220,10 @@ const OPEN: u64 = 2;
 const TAKEN: u64 = 0;
 const NOT_TAKEN: u64 = 1;
 const DIFFERS: u64 = 2;
-/// Reply to the tail of an open file: send its bytes instead.
+/// Reply to the tail of an open file: the sender must send the bytes instead.
 const BYTES: u64 = 3;
-/// Progress reply to the tail of an open file: word 1 is the number of bytes copied; the final reply
-/// follows.
+/// Progress reply to the tail of an open file. Word 1 is the number of bytes copied. The final
+/// reply follows.
 const SO_FAR: u64 = 4;
 /// Word 1 of the reply to a head: the receiver accepts the open file.
 const TAKES_OPEN: u64 = 1;

@@ -23,8 +23,7 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 use thalweg_core::{Info, Judgement, Tuning, Unfit};
 
-/// Maximum number of rejected mechanisms that a receiver records; larger than the number of mechanisms
-/// in any build.
+/// Maximum number of rejected mechanisms that a receiver records. Every build has fewer mechanisms than that.
 const MOST_SKIPPED: usize = 64;
 
 /// A mechanism that is not used, and the reason.
@@ -105,7 +104,7 @@ impl MetPeer {
 
     pub fn skip(&mut self, mechanism: &str, reason: impl Into<String>) {
         let skipped = Skipped { mechanism: mechanism.to_owned(), reason: reason.into() };
-        // Each of several files may fail for this reason.
+        // Add the reason only once, although each of several files may fail for it.
         if !self.skipped.contains(&skipped) {
             self.skipped.push(skipped);
         }
@@ -197,7 +196,7 @@ impl MetPeer {
             let ReceivedControl { message: offer, fds } = self.control.message()?;
             match offer.kind {
                 ControlKind::Offer => {}
-                // Belongs to a buffer that the previous mechanism did not deliver.
+                // This message belongs to a buffer that the previous mechanism did not deliver.
                 ControlKind::Memory => continue,
                 ControlKind::GiveUp => return Err(WaitStop::Refused(Unfit::because(offer.text))),
                 other => {
@@ -274,7 +273,7 @@ fn trusted(link: &Link, we: bool, they: bool) -> Result<(), Unfit> {
     Err(Unfit::because(why))
 }
 
-/// Runs the handshake. A failed system call becomes a refusal, as in a mechanism.
+/// Runs the handshake. Converts a failed system call into a refusal, like a mechanism does.
 fn shake_hands(party: Party) -> Result<MetSides, WaitStop> {
     let shaken = if party.role == Role::Sender {
         let geometry = Geometry {
@@ -294,9 +293,9 @@ fn shake_hands(party: Party) -> Result<MetSides, WaitStop> {
     })
 }
 
-/// Returns an unguessable word at a fixed address: a process that reads it from this process has opened
-/// the right process. It contains the process id, because a forked child inherits the word at this
-/// address and must not pass for its parent.
+/// Returns an unguessable word at a fixed address. A process that reads this word at that address has opened the right
+/// process. The word contains the process id. Otherwise a forked child, which inherits the word, could be taken for its
+/// parent.
 fn token() -> &'static PeerToken {
     static TOKEN: PeerToken = PeerToken::new(0);
     /// Process ids are below 2^22 (proc(5), pid_max).
@@ -305,8 +304,8 @@ fn token() -> &'static PeerToken {
     let us = u64::from(std::process::id()) & PROCESS;
     if now & PROCESS != us {
         let fresh = RandomState::new().build_hasher().finish() & !PROCESS | us;
-        // Relaxed: no other data depends on it. If another thread was first, its value serves equally
-        // well.
+        // Relaxed, because no other data depends on the word. If another thread was first, its value is as good as
+        // ours.
         let _ = TOKEN.compare_exchange(now, fresh, Ordering::Relaxed, Ordering::Relaxed);
     }
     &TOKEN

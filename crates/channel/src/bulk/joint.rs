@@ -29,8 +29,8 @@ impl Joint {
         Ok((Self(region), fd))
     }
 
-    /// Maps memory that the peer created. Returns EACCES if the peer could shrink it, or if it has
-    /// holes, because this process would pay for their pages.
+    /// Maps memory that the peer created. Returns EACCES if the peer could shrink the memory. Returns EACCES also if it
+    /// has holes, because this process would pay for the pages of the holes.
     pub fn adopt(fd: impl AsFd, len: usize) -> Result<Self, Errno> {
         if !is_sealed(&fd, SealFlags::SHRINK, len as u64) || !memfd::is_whole(&fd) {
             return Err(Errno::ACCESS);

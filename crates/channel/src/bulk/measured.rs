@@ -15,8 +15,8 @@ pub const HUGE: &str = "process:huge";
 /// Source and sink of a cell, and the previous state of the sink.
 type CellEnds<'c> = (&'c str, &'c str, SinkState);
 
-/// Returns the profile's cells for these facts, measured on an idle machine. All ratios of one source
-/// and sink refer to a common reference.
+/// Returns the profile's cells for these facts, measured on an idle machine. For one source and sink, all ratios refer
+/// to a common reference.
 pub fn known<'p>(profile: &'p Profile, facts: &Facts) -> MatchingCells<'p> {
     let source = if facts.will_loan { LOAN } else { PROCESS };
     let (sink, state) = match facts.destination {
@@ -33,7 +33,7 @@ pub fn words(known: &MatchingCells<'_>, evidence: &Evidence, facts: &Facts) -> S
     format!("{}, {}", evidence.cited(reference(known).unwrap_or("the reference")), facts.ends())
 }
 
-/// Returns the saved profile of this machine. The error explains why it has no data on mechanisms.
+/// Returns the saved profile of this machine. The error explains why no measurements of mechanisms exist.
 pub fn saved_profile() -> Result<Profile, Unfit> {
     let path = Profile::default_path();
     let path = path.ok_or_else(|| Unfit::because("no directory for a profile"))?;
@@ -84,8 +84,8 @@ fn is_sound(cell: &Cell) -> bool {
     sound(cell.wall.ratio) && sound(cell.ns_per_byte) && cell.size > 0
 }
 
-/// Returns `true` if all knobs and values exist in the mechanism. This matters because they determine
-/// how much memory is allocated.
+/// Returns `true` if the mechanism has all these knobs and values. The check matters because knobs determine how much
+/// memory is allocated.
 fn can_be(cell: &Cell) -> bool {
     by_name(&cell.mechanism).is_some_and(|mechanism| {
         cell.tuning.iter().all(|(name, value)| {

@@ -24,8 +24,8 @@ pub trait Mechanism: Sync {
         false
     }
 
-    /// Returns `true` if the receiver keeps a loan permanently. The next loan is then new memory,
-    /// and the sender takes its page faults.
+    /// Returns `true` if the receiver keeps a loan permanently. The sender's next loan is then new
+    /// memory, and its page faults happen at the sender.
     fn keeps_loans(&self) -> bool {
         false
     }
@@ -38,8 +38,8 @@ pub trait Mechanism: Sync {
         ends: &TransferEnds,
     ) -> Result<(Box<dyn Outgoing>, Parcel), Unfit>;
 
-    /// Creates the receiver's end from the sender's parcel. The peer may have sent anything, so
-    /// everything used is checked.
+    /// Creates the receiver's end from the sender's parcel. Must check all values in it, because
+    /// the peer may have sent anything.
     #[doc(hidden)]
     fn accept(
         &self,
@@ -66,10 +66,10 @@ pub struct TransferEnds {
     pub shares: Result<(), Unfit>,
     /// Process id of the peer.
     pub pid: i32,
-    /// Address and value of a random word in the peer's memory. A process in which this word can be
-    /// read is the right process.
+    /// Address and value of a random word in the peer's memory. If the word is found there, the
+    /// process that was opened is the peer.
     pub token: (u64, u64),
-    /// Our own word.
+    /// Our own word, which the peer looks for.
     pub own_token: &'static PeerToken,
 }
 
@@ -102,7 +102,7 @@ impl Parcel {
 /// The sender's end of a mechanism in use.
 #[doc(hidden)]
 pub trait Outgoing: Send {
-    /// Processes the receiver's parcel; the receiver is ready.
+    /// Processes the receiver's parcel. The receiver is ready when it sends that parcel.
     fn agreed(&mut self, parcel: Parcel, ends: &TransferEnds) -> Result<(), Unfit> {
         let _ = (parcel, ends);
         Ok(())
@@ -112,16 +112,16 @@ pub trait Outgoing: Send {
     #[allow(private_interfaces)]
     fn send(&mut self, bytes: &[u8], control: &mut BulkControl) -> Result<(), WaitStop>;
 
-    /// Allocates memory that this mechanism can send without a copy. `None` if the mechanism does not
-    /// support that.
+    /// Allocates memory that this mechanism can send without a copy. Returns `None` if the
+    /// mechanism cannot do that.
     #[allow(private_interfaces)]
     fn lend(&mut self, len: usize) -> Option<Result<LentRegion, Unfit>> {
         let _ = len;
         None
     }
 
-    /// Sends lent memory. Returns the memory unless the receiver keeps it. After a failure it is always
-    /// returned, for another mechanism.
+    /// Sends lent memory. Returns the memory unless the receiver keeps it. After a failure, always
+    /// returns it, so that another mechanism can send it.
     #[allow(private_interfaces)]
     fn send_lent(
         &mut self,
@@ -151,8 +151,8 @@ impl From<WaitStop> for Broken {
 /// The receiver's end of a mechanism in use.
 #[doc(hidden)]
 pub trait Incoming: Send {
-    /// Fills `into` with the buffer that `begin` announced; `into` has its length and is not empty. The
-    /// caller then sends the final confirmation.
+    /// Fills `into` with the buffer that `begin` announced. `into` has the length of that buffer
+    /// and is not empty. The caller then sends the final confirmation.
     #[allow(private_interfaces)]
     fn receive(
         &mut self,
@@ -161,8 +161,8 @@ pub trait Incoming: Send {
         control: &mut BulkControl,
     ) -> Result<(), Broken>;
 
-    /// Receives the buffer as separate memory. `None` for mechanisms that can only fill existing
-    /// memory.
+    /// Receives the buffer as separate memory. Returns `None` if the mechanism can only fill
+    /// existing memory.
     #[allow(private_interfaces)]
     fn receive_as_memory(
         &mut self,

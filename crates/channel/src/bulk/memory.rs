@@ -21,7 +21,7 @@ use crate::shared::stop::unfit;
 pub(crate) enum Stores {
     /// The C library's memcpy.
     Plain,
-    /// Non-temporal stores: the destination is not read first, and the cache contents stay.
+    /// Non-temporal stores: they do not read the destination first, and do not evict data from the cache.
     Streaming,
 }
 
@@ -96,13 +96,13 @@ impl MappedBytes {
     pub fn fresh(len: usize, pages: Pages) -> Result<Self, Errno> {
         let memory = Self::untouched(len, pages)?;
         match memory.region.as_ref().map_or(Ok(()), Region::populate) {
-            // Older kernel: each page is allocated when it is first written.
+            // EINVAL: the Linux kernel is too old to populate. Each page is then allocated when it is first written.
             Ok(()) | Err(Errno::INVAL) => Ok(memory),
             Err(errno) => Err(errno),
         }
     }
 
-    /// Allocates without making any page resident, for a length that the peer claims.
+    /// Allocates without making any page resident. Intended for a length that the peer claims.
     pub fn untouched(len: usize, pages: Pages) -> Result<Self, Errno> {
         let region = if len == 0 { None } else { Some(Region::anonymous(len, pages)?) };
         Ok(Self { region, len })
@@ -166,11 +166,11 @@ pub fn buffer(len: usize) -> Result<Buffer, Errno> {
 /// Method of passing lent memory on.
 #[derive(Debug)]
 pub(crate) enum Handing {
-    /// Repeatedly; the number identifies the memory among those of its sender.
+    /// Any number of times. The number identifies the memory among those of its sender.
     Shared(OwnedFd, u64),
-    /// Once; it is sealed then.
+    /// Only once. The memory is sealed at that time.
     Sealable(OwnedFd),
-    /// Cannot be passed on.
+    /// Never.
     None,
 }
 
@@ -195,7 +195,7 @@ impl LentRegion {
         Ok(Self { region: Some(region), handing: Handing::Shared(fd, id), len })
     }
 
-    /// Creates a memfd that is sealed permanently when it is sent.
+    /// Creates a memfd that can be sent only once, because sending seals it permanently.
     pub fn sealable(len: usize) -> Result<Self, Unfit> {
         let fd =
             memfd::create(NAME, len as u64).map_err(|failed| unfit(failed.call, failed.errno))?;
@@ -203,7 +203,7 @@ impl LentRegion {
         Ok(Self { region: Some(region), handing: Handing::Sealable(fd), len })
     }
 
-    /// Allocates ordinary memory, for mechanisms that need nothing else.
+    /// Allocates ordinary memory, for mechanisms that do not pass memory on.
     pub fn ordinary(len: usize) -> Result<Self, Unfit> {
         let region = match len {
             0 => None,
@@ -212,7 +212,7 @@ impl LentRegion {
         Ok(Self { region, handing: Handing::None, len })
     }
 
-    /// Maps memory privately that was sealed but not sent in the end.
+    /// Maps memory that was sealed for sending but not sent. The mapping is private.
     pub fn of_sealed(fd: &OwnedFd, len: usize) -> Option<Self> {
         let region = Region::of_file(fd, len, Sharing::Private).ok()?;
         Some(Self { region: Some(region), handing: Handing::None, len })

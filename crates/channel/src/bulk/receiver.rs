@@ -19,7 +19,7 @@ pub struct Receiver {
     meeting: MetPeer,
     chosen: ChosenMechanism,
     incoming: Box<dyn Incoming>,
-    /// An announced buffer that was not received yet.
+    /// A buffer that the sender announced and that was not received yet.
     pending: Option<Note>,
     end: Option<ReceiverState>,
 }
@@ -89,13 +89,12 @@ impl Receiver {
         Ok(self.begin()?.map(|note| note.words[0]))
     }
 
-    /// Receives the next buffer into the start of `into`, and returns its length. An error reports how
-    /// much of an incomplete buffer is valid.
+    /// Receives the next buffer into the start of `into`, and returns its length. If the buffer is incomplete, the
+    /// error reports how much of it is valid.
     ///
     /// Returns [`Error::Closed`] after the end of the transfer and [`Error::Forked`] in a forked child.
-    /// [`Error::TooLarge`] consumes nothing: call again with more room. [`Error::PeerDied`] contains
-    /// the number of valid bytes from the start. After any other error, the contents of `into` are
-    /// undefined.
+    /// [`Error::TooLarge`] consumes nothing: call again with more room. [`Error::PeerDied`] contains the number of
+    /// valid bytes from the start. After any other error, the contents of `into` are undefined.
     pub fn recv_into(&mut self, into: &mut [u8]) -> Result<usize> {
         self.recv_into_until(into, None)
     }
@@ -124,8 +123,8 @@ impl Receiver {
         }
     }
 
-    /// Receives the next buffer into newly allocated memory. The memory is on huge pages if the kernel
-    /// provides them, and resident before the copy, unless the mechanism has a better method.
+    /// Receives the next buffer into newly allocated memory. The memory is on huge pages if the kernel provides them.
+    /// It is resident before the copy, unless the mechanism has a better method.
     ///
     /// Errors: see [`recv_into`](Self::recv_into). Also returns [`Error::TooLarge`] if the buffer
     /// exceeds the available memory of this machine.
@@ -151,8 +150,7 @@ impl Receiver {
                     }
                 }
             }
-            // A peer can claim any length; allocating memory that does not exist would get the process
-            // killed.
+            // A peer can claim any length. If this process used more memory than exists, the kernel would kill it.
             let most = host::memory_available().unwrap_or(u64::MAX);
             let whole = usize::try_from(len).ok().filter(|_| len <= most);
             let whole = whole.ok_or(Error::TooLarge { len, most, instead: None })?;
@@ -162,7 +160,7 @@ impl Receiver {
             if got == whole {
                 return Ok(Buffer(memory));
             }
-            // After a fall-back the sender may only repeat the announced buffer.
+            // After a fall-back, the sender must repeat the announced buffer and may send no other.
             let what = "not the announced buffer".to_owned();
             return Err(self.broken(WaitStop::corrupt(what), 0));
         }
@@ -192,25 +190,26 @@ impl Receiver {
         Ok(self.pending)
     }
 
-    /// Confirms or refuses a buffer. Returns `true` if the buffer has arrived. If `false`, the sender
-    /// repeats it by another mechanism.
+    /// Confirms or refuses a buffer. Returns `true` if the buffer has arrived, or `false` if the sender repeats it by
+    /// another mechanism.
     fn settle(&mut self, outcome: std::result::Result<(), Broken>) -> Result<bool> {
         let control = &mut self.meeting.control;
         let Err(Broken { delivered, stop }) = outcome else {
-            // If the sender has died, this buffer is complete nevertheless, and the next call detects the death.
+            // Errors are ignored: if the sender has died, this buffer is complete nevertheless, and the next call
+            // detects the death.
             let _ = control.tell(Note::new(Say::Done, &[]));
             return Ok(true);
         };
         let next = match stop {
             WaitStop::Refused(why) => {
-                // Closed first, because the sender may be waiting on resources of the mechanism.
+                // Close the mechanism first, because the sender may be waiting on its resources.
                 self.incoming = Box::new(NoIncoming);
                 let errno = why.errno.map_or(0, |errno| errno.raw_os_error() as u64);
                 let mechanism = self.chosen.info.name.to_owned();
                 self.meeting.skipped.push(Skipped { mechanism, reason: why.reason });
                 self.refuse(errno)
             }
-            // The mechanism's pipe has ended. A living sender sends a note next.
+            // The stream of the mechanism has ended. A sender that lives sends a note next.
             WaitStop::Gone(_) => self.hear_step_down(),
             other => Err(other),
         };
@@ -274,7 +273,7 @@ impl Receiver {
     }
 }
 
-/// Placeholder between two mechanisms.
+/// Placeholder while no mechanism is in use.
 struct NoIncoming;
 
 impl Incoming for NoIncoming {

@@ -71,14 +71,12 @@ impl Sender {
         &self.meeting.skipped
     }
 
-    /// Sends a buffer and waits until all of it has arrived. If the mechanism refuses, the next one
-    /// replaces it and starts again at the buffer's first byte. [`skipped`](Self::skipped) records
-    /// this.
+    /// Sends a buffer and waits until all of it has arrived. If the mechanism refuses, the next one replaces it and
+    /// sends the buffer again from its first byte. [`skipped`](Self::skipped) records this.
     ///
-    /// After any error except [`Error::Forked`], nothing more can be sent. The receiver, which may be
-    /// in the middle of the buffer, is notified, so it does not take later changes of the buffer for
-    /// sent data. After [`Error::PeerDied`] the amount received is unknown. [`Error::Forked`] is
-    /// returned in a forked child; its parent can continue.
+    /// After any error except [`Error::Forked`], nothing more can be sent. The receiver is notified, so that it does
+    /// not use later changes of an incomplete buffer as sent data. After [`Error::PeerDied`] the amount received is
+    /// unknown. [`Error::Forked`] is returned in a forked child; its parent can continue.
     pub fn send_from(&mut self, bytes: &[u8]) -> Result<()> {
         self.send_from_until(bytes, None)
     }
@@ -93,8 +91,8 @@ impl Sender {
         )
     }
 
-    /// Allocates memory for data to be sent with [`send_loan`](Self::send_loan). Mechanisms that can
-    /// pass it on save a copy; for others it is ordinary memory.
+    /// Allocates memory for data to be sent with [`send_loan`](Self::send_loan). A mechanism that can pass this memory
+    /// on saves a copy. For other mechanisms it is ordinary memory.
     pub fn alloc(&mut self, len: usize) -> Result<Loan> {
         let lent = match self.outgoing.lend(len).filter(|_| len > 0) {
             Some(lent) => lent,
@@ -191,7 +189,7 @@ impl Sender {
 
     /// Falls back to another mechanism and agrees on it with the receiver.
     fn step_down(&mut self, why: Unfit) -> std::result::Result<(), WaitStop> {
-        // The old mechanism's resources are closed first: the receiver may be waiting on them.
+        // Close the old mechanism's resources first: the receiver may be waiting on them.
         self.outgoing = Box::new(NoOutgoing);
         let mechanism = self.chosen.info.name.to_owned();
         self.meeting.skipped.push(Skipped { mechanism, reason: why.reason });
@@ -205,13 +203,13 @@ impl Drop for Sender {
     fn drop(&mut self) {
         if !self.broken && self.meeting.control.check_here().is_ok() {
             self.meeting.control.until(None);
-            // The error is ignored: the receiver may be gone.
+            // Errors are ignored: the receiver may be gone.
             let _ = self.meeting.control.tell(Note::new(Say::Bye, &[]));
         }
     }
 }
 
-/// Placeholder between two mechanisms.
+/// Placeholder while no mechanism is in use.
 struct NoOutgoing;
 
 impl Outgoing for NoOutgoing {

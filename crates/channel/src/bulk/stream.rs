@@ -1,5 +1,5 @@
-//! Common code of the mechanisms that use a pipe or a socket. Its calls never block for long: an open
-//! end does not prove that the peer lives, because a forked child of the peer may hold it open.
+//! Common code of the mechanisms that use a pipe or a socket. No call blocks for long, because an open end does not
+//! prove that the peer lives: a forked child of the peer may hold it open.
 
 use rustix::event::PollFlags;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -27,7 +27,7 @@ pub struct StreamMechanism {
     pub(crate) shares_pages: bool,
 }
 
-/// Returns EAGAIN after a while.
+/// Writes to the stream. Fails with EAGAIN instead of blocking for long.
 type Write = fn(BorrowedFd<'_>, &[u8]) -> Result<usize, Errno>;
 type Read = fn(BorrowedFd<'_>, &mut [u8]) -> Result<usize, Errno>;
 
@@ -110,7 +110,7 @@ impl Outgoing for StreamSender {
     }
 }
 
-/// Handles a closed end: the receiver is gone, or it has refused and sent a note.
+/// Returns the reason for a closed end: the receiver is gone, or it has refused and sent a note.
 pub(crate) fn deserted(control: &mut BulkControl) -> WaitStop {
     match control.expect(Say::Done) {
         Err(stop) => stop,
@@ -158,8 +158,8 @@ impl Incoming for StreamReceiver {
         if !self.shares_pages {
             return filled;
         }
-        // A sender that gave up may have changed its pages before they were read. Then the number of
-        // valid bytes is unknown.
+        // If the sender gave up, it may have changed its pages before they were read. The number of valid bytes is then
+        // unknown.
         filled.map_err(|broken| broken.stop)?;
         control.check_peer().map_err(Broken::from)
     }

@@ -1,5 +1,5 @@
-//! A memcpy made of vmsplice: into a pipe by reference and out of it by a copy, in one process. It is
-//! slower than any other copy here, and kept only to reproduce the article's experiment.
+//! A memcpy made of vmsplice. In one process, bytes enter a pipe by reference and leave it by a copy. It is slower than
+//! any other copy here, and kept only to reproduce the article's experiment.
 
 use thalweg_sys::{
     Errno,
@@ -18,8 +18,8 @@ pub fn vmsplice_memcpy(dst: &mut [u8], src: &[u8], piece: usize) -> Result<(), E
     if dst.len() != src.len() || piece == 0 {
         return Err(Errno::INVAL);
     }
-    // The pipe is as large as a piece if the kernel allows it. Bytes that do not fit would wait for a
-    // reader, which is this thread, so no call here may block.
+    // The pipe is as large as a piece if the kernel allows it. No call may block: if bytes do not fit, the only reader
+    // that could make room is this thread.
     let pipe = Pipe::new(if piece > PIPE_BUF { piece } else { 0 })?;
     let mut done = 0;
     while done < src.len() {

@@ -22,9 +22,9 @@ pub const fn occupied(len: u64) -> u64 {
 }
 
 impl Frame {
-    /// Returns the header as four words. The header is stored to and loaded from shared memory in whole
-    /// words. If smaller stores assembled a word, loading it would have to wait for the processor's
-    /// store buffer: those stores and the payload stores before them must leave it first.
+    /// Returns the header as four words. The header is stored to and loaded from shared memory in whole words. A load
+    /// of a word that smaller stores assembled would have to wait until the store buffer has drained, including the
+    /// earlier stores of the payload.
     #[inline]
     pub const fn to_words(self) -> [u64; FRAME_HEADER / 8] {
         let (flags, crc) = match self.crc {

@@ -29,7 +29,7 @@ pub(crate) struct SideWords {
     pub wake: CacheLines<AtomicU32>,
     /// Offset 384: if and how the owner sleeps.
     pub waiting: CacheLines<AtomicU32>,
-    /// Offset 512.
+    /// Offset 512: the words that show if the owner lives and if its end is open.
     pub alive: CacheLines<Alive>,
     /// Offset 640: in a bulk transfer, the number of slots filled or emptied; 0 on a ring.
     pub slots: CacheLines<AtomicU64>,

@@ -19,8 +19,8 @@ use thalweg_sys::{Errno, io, peer};
 pub struct Listener {
     pub(super) socket: OwnedFd,
     path: PathBuf,
-    /// The socket file. It is held open so that its inode number cannot be reused: this identifies the
-    /// file when the listener is dropped.
+    /// The socket file. It is held open so that its inode number cannot be reused. When the listener is dropped, that
+    /// number shows if the path still names this file.
     file: OwnedFd,
     /// Id of the process that bound the socket; a forked child does not remove the file.
     owner: u32,
@@ -28,8 +28,8 @@ pub struct Listener {
 }
 
 impl Listener {
-    /// Time limit for the first messages of a connecting process, because others may be waiting behind
-    /// it. A slower process is disconnected but not treated as dead: it can connect again.
+    /// Time limit for the first messages of a connecting process, because other processes may wait behind it. A slower
+    /// process is disconnected but not treated as dead: it can connect again.
     pub const PATIENCE: Duration = Duration::from_secs(5);
 
     /// Listens at `address` for processes of the same user. Returns [`Error::Meeting`] with EADDRINUSE

@@ -47,7 +47,7 @@ impl<'a> SocketPlace<'a> {
         peer::check_path(self.path).map_err(Error::at("bind", self.path))?;
         let fresh = OsStr::from_bytes(fresh.to_bytes());
         let answer = match peer::listen(&self.path.with_file_name(fresh), mode) {
-            // The path through /proc/self/fd is short.
+            // The path with the unique name is too long for a socket address. The path through /proc/self/fd is short.
             Err(Errno::NAMETOOLONG) => {
                 let short = format!("/proc/self/fd/{}", self.directory.as_raw_fd());
                 peer::listen(&Path::new(&short).join(fresh), mode)

@@ -60,7 +60,7 @@ fn a_message_that_does_not_fit_is_refused_and_its_descriptors_closed() {
     drop(writer);
     let refused = far.receive(&mut [0; 4]).unwrap_err();
     assert!(matches!(refused, Error::Corrupt { .. }), "{refused}");
-    // All writers are closed, including the one in the message.
+    // All descriptors of the writing end are closed, including the one in the refused message.
     assert_eq!(io::read(&reader, &mut [0; 1]), Ok(0));
 }
 

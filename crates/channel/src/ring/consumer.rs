@@ -114,10 +114,10 @@ impl Consumer {
         self.keeper.held()
     }
 
-    /// Returns `true` if the producer waits for room, or in
-    /// [`Producer::drained_until`](super::Producer::drained_until), while no message is available. In that case neither
-    /// end makes progress until a held message is dropped. Intended for a consumer after a wait that timed out. The
-    /// result is `false` until the producer has checked twice, so call this function after each of several waits.
+    /// Returns `true` if no message is available while the producer waits, either for room or in
+    /// [`Producer::drained_until`](super::Producer::drained_until). In that case neither end makes progress until a
+    /// held message is dropped. Intended for a consumer after a wait that timed out. The result is `false` until the
+    /// producer has checked twice, so call this function after each of several waits.
     pub fn holds_up(&mut self) -> Result<bool> {
         self.check()?;
         Ok(self.keeper.holds_up() && !self.data(WaitPatience::None)?)
@@ -217,8 +217,8 @@ impl Consumer {
     /// Returns the payload of the frame that `open_frame` checked last.
     pub(super) fn payload(&self, at: u64, len: usize) -> &[u8] {
         if self.trusted {
-            // SAFETY: `open_frame` found `len` within the committed bytes. A trusted producer does not
-            // write there before the tail has passed, which takes `&mut self`.
+            // SAFETY: `open_frame` found `len` within the committed bytes. A trusted producer does not write there
+            // before the tail has passed, and moving the tail takes `&mut self`.
             unsafe { self.end.peer.payload(at, len) }
         } else {
             &self.scratch[..len]
@@ -265,9 +265,9 @@ impl Consumer {
 }
 
 impl AsFd for Consumer {
-    /// Returns the descriptor to poll: readable if a message may be available, or if the producer is
-    /// gone. It is the link, on which the producer sends a byte. An eventfd would not signal a death,
-    /// and the peer shares its flags, which could make our writes block.
+    /// Returns the descriptor to poll: readable if a message may be available, or if the producer is gone. It is the
+    /// link, on which the producer sends a byte. An eventfd would not signal a death. The peer could also change its
+    /// flags and so make our writes block.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.end.line.link.as_fd()
     }
@@ -298,7 +298,7 @@ impl Sample<'_> {
         self.consumer.largest()
     }
 
-    /// Keeps the message while later ones are received. It counts as received.
+    /// Keeps the message while later ones are received. A held message counts as received.
     pub fn hold(self) -> Held {
         let (at, len) = (self.consumer.tail, self.len);
         // Dropping the sample passes the message, but the tail stays before it.

@@ -63,7 +63,7 @@ impl SideMemory {
         std::hint::black_box(into.as_mut_ptr());
     }
 
-    /// Writes a header to our own memory, behind the head, where no consumer reads.
+    /// Writes a header to our own memory, after the head, where no consumer reads.
     #[inline]
     pub(crate) fn write_header(&mut self, position: u64, header: FrameWords) {
         let to = self.at(position).cast::<FrameWords>();

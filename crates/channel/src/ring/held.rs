@@ -1,5 +1,5 @@
 //! Messages that a consumer keeps while it receives others, and gives back in any order, from any thread. A consumer
-//! that never holds a message has no extra cost, because it publishes its tail itself until its first hold.
+//! that never holds a message has no extra cost: until the first hold, it publishes its tail itself, without a lock.
 
 use crate::error::{Error, Result};
 use crate::shared::end::ChannelEnd;
@@ -85,7 +85,7 @@ struct Book {
     holds: Holds,
     /// `None` after the consumer is dropped: it has closed its end, so no more room is published.
     publisher: Option<Publisher>,
-    /// The published tail, and the producer's `waiting` word read after that.
+    /// Set by `holds_up`: the published tail, and the producer's `waiting` word read after that.
     asked: Option<(u64, u32)>,
 }
 
@@ -96,9 +96,8 @@ impl HoldState {
         self.mark.is_here().then(|| self.book.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Changes the set of held messages, and publishes the new tail. PAIRS WITH: the lock orders one
-    /// thread's reads of its message before the store of the tail by another thread; that store is a
-    /// release.
+    /// Changes the set of held messages, and publishes the new tail. PAIRS WITH: the lock orders a thread's reads of
+    /// its message before another thread's store of the tail. That store is a release.
     fn change(&self, change: impl FnOnce(&mut Holds) -> Option<u64>) {
         let Some(mut book) = self.book() else { return };
         let moved = change(&mut book.holds);
@@ -126,8 +125,8 @@ impl HoldKeeper {
         let Some(holding) = &self.0 else { return Ok(()) };
         holding.change(|holds| holds.pass(to));
         let Some(book) = holding.book() else { return Ok(()) };
-        // `head` may be older than the current tail. Comparing it with the newer tail is then less
-        // strict than the limit that the producer obeyed.
+        // `head` may have been read before the tail moved. The limit is then higher than the one that the producer had
+        // to obey, so no honest producer fails this check.
         let most = book.holds.tail().saturating_add(holding.peer.geometry.capacity);
         if head <= most {
             return Ok(());
@@ -189,7 +188,7 @@ impl HoldKeeper {
 }
 
 impl Drop for HoldKeeper {
-    /// Runs before the end closes: afterwards no other thread writes our words.
+    /// Drops the publisher before the end closes, so that no other thread writes our words afterwards.
     fn drop(&mut self) {
         let book = self.0.as_ref().and_then(|holding| holding.book());
         let publisher = book.and_then(|mut book| book.publisher.take());

@@ -18,7 +18,7 @@ const COMPARED_FROM: u32 = 32;
 const ENOUGH: u64 = 16;
 /// Number of messages per check above which the pause delays messages unnecessarily.
 const MANY: u64 = 64;
-/// Number of epochs before a new attempt after an unsuccessful one; doubled after each failure.
+/// Number of epochs to wait after an unsuccessful attempt at pausing; doubled after each failure.
 const REST: u32 = 16;
 const MOST_FAILURES: u32 = 8;
 
@@ -66,14 +66,14 @@ impl PollPace {
                 None => self.stay_away(SHORTEST, came),
             }
         } else if self.pauses >= COMPARED_FROM && came < before + before / 8 {
-            // Twice the pause without more messages: the producer waits for us.
+            // A pause of twice the length found no more messages: the producer waits for us.
             (self.pauses, self.rest) = (0, REST << self.failures);
             self.failures = (self.failures + 1).min(MOST_FAILURES);
         } else if came < ENOUGH * EPOCH {
             if self.pauses < LONGEST {
                 self.stay_away(2 * self.pauses, came);
             } else {
-                // The longest pause must prove its benefit again.
+                // Return to half of the longest pause, so that the next decisions test the longest one again.
                 self.pauses = LONGEST / 2;
             }
         } else {

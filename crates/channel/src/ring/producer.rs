@@ -67,11 +67,11 @@ impl Producer {
         let producer = loop {
             match meet() {
                 Ok(producer) => break producer,
-                // Local failures, not the peer's: the next attempt would fail as well.
+                // These failures are local, not the peer's: the next attempt would fail as well.
                 Err(
                     error @ (Error::System { .. } | Error::Meeting { .. } | Error::TooLarge { .. }),
                 ) => return Err(error),
-                // Checked after quick failures too: they could continue without end.
+                // The deadline is checked after quick failures too, because they could continue without end.
                 Err(_) if is_over() => return Err(Error::Timeout),
                 Err(_) => {}
             }
@@ -118,8 +118,8 @@ impl Producer {
         Ok(())
     }
 
-    /// Waits for room for `len` bytes of payload at `head` (our own, or that of a batch). Returns
-    /// `false` only with [`WaitPatience::None`].
+    /// Waits for room for `len` bytes of payload at `head`, which is our own head or that of a batch. Returns `false`
+    /// only with [`WaitPatience::None`].
     pub(super) fn room(&mut self, head: u64, len: usize, patience: WaitPatience) -> Result<bool> {
         self.check()?;
         self.check_len(len)?;

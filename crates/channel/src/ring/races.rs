@@ -40,7 +40,7 @@ fn at_one_mapping(options: &Options, body: impl FnOnce(Producer, Consumer)) {
         options,
     );
     body(producer, consumer);
-    // The counters own the registrations of both ends, so they are dropped after all users.
+    // `head` and `tail` own the robust-list registrations of both ends, so they are dropped after all users.
     drop((head, tail));
 }
 
@@ -153,7 +153,7 @@ fn an_event_loop_beside_a_producer_of_another_thread() {
     });
 }
 
-/// Two messages of three are held, and two other threads give them back, in any order.
+/// The consumer holds two of three messages. Two other threads give them back, in any order.
 #[test]
 fn held_messages_are_given_back_by_other_threads() {
     for options in every_kind() {

@@ -189,7 +189,7 @@ fn a_sleeper_wakes_for_a_message_for_room_and_for_a_goodbye() {
     }
 }
 
-/// A sleeper whose wake-up is lost looks again after [`LIVENESS`]: all bytes arrive, but late.
+/// A sleeper checks again after [`LIVENESS`]. After a lost wake-up, all bytes therefore arrive, but late.
 #[test]
 fn no_wake_up_is_lost_in_a_hundred_sleeps_of_either_end() {
     for is_producer_slow in [true, false] {
@@ -200,7 +200,7 @@ fn no_wake_up_is_lost_in_a_hundred_sleeps_of_either_end() {
     }
 }
 
-/// Returns how many of 128 messages come so late that a wake-up was lost; at most 2.
+/// Returns how many of 128 messages came so late that a wake-up must have been lost. Stops counting at 2.
 fn late_messages(is_producer_slow: bool) -> usize {
     let options = Options { wait: Wait::Block, ..small(4096) };
     let (mut producer, mut consumer) = pair(&options).unwrap();
@@ -209,7 +209,7 @@ fn late_messages(is_producer_slow: bool) -> usize {
         scope.spawn(move || {
             for _ in 0..128 {
                 pause(is_producer_slow);
-                // The consumer ends early if it has seen enough.
+                // The consumer is dropped early if it has seen enough late messages.
                 let Ok(()) = producer.send(&[7; 3000]) else { break };
             }
         });
@@ -369,7 +369,7 @@ fn a_series_of_failing_callers_does_not_outlast_the_deadline() {
     let options = Options::default();
     let late = Producer::accept_each(&listener, &options, now, Duration::from_secs(600));
     assert_eq!(late.unwrap_err(), Error::Timeout);
-    // The deadline ended it: other processes are still waiting.
+    // The deadline ended the call: other processes are still waiting.
     let next = listener.accept_until(now).unwrap();
     drop(next);
     // A ring that cannot be created is reported before all waiting processes are refused.

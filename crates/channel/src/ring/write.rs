@@ -53,9 +53,9 @@ impl Producer {
     /// Returns the loan that was detached, for writing or committing it. The room is still reserved and
     /// keeps its bytes.
     ///
-    /// Returns [`Error::NotPermitted`] if the loan is of another producer, or if a message was committed
-    /// since. Returns [`Error::Corrupt`] if the consumer violated the protocol, so that its room is
-    /// lost. Other errors: see [`Producer::loan`].
+    /// Returns [`Error::NotPermitted`] if the loan is of another producer, or if a message was committed since. Returns
+    /// [`Error::Corrupt`] if the consumer violated the protocol and the loan has lost its room. Other errors: see
+    /// [`Producer::loan`].
     #[allow(
         clippy::needless_pass_by_value,
         reason = "the loan was already committed: a second commit would publish other bytes"
@@ -92,7 +92,7 @@ impl<'p> Loan<'p> {
         Self { producer, len }
     }
 
-    /// Shortens the message to `len` bytes; has no effect if it is not longer.
+    /// Shortens the message to `len` bytes. Does nothing if the message is not longer than that.
     pub fn truncate(&mut self, len: usize) {
         self.len = self.len.min(len);
     }

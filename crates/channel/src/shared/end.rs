@@ -31,7 +31,7 @@ pub(crate) struct ChannelEnd {
     pub(crate) own: SideMemory,
     pub(crate) peer: SideMemory,
     pub(crate) line: LinkLine,
-    /// The configured wait method; `next_wait` is the one that the next wait uses.
+    /// The configured wait method. `next_wait` is the method of the next wait, as `habit` adapted it.
     wait: Wait,
     next_wait: Wait,
     habit: Habit,
@@ -44,7 +44,7 @@ pub(crate) struct ChannelEnd {
     alone: bool,
     /// `true` if the caller polls the link.
     armed: bool,
-    /// Sockets to shut down when the kernel marks the peer's death: the link first, or empty.
+    /// Sockets to shut down when the kernel marks the peer's death. The link comes first. Empty if nothing is watched.
     watched: Vec<Weak<OwnedFd>>,
     gone: Option<Gone>,
 }
@@ -83,7 +83,7 @@ impl ChannelEnd {
         }
     }
 
-    /// Advances our slot count. With `quietly` the peer is not woken, because it does not wait for this
+    /// Advances our slot count. If `quietly` is `true`, does not wake the peer, because the peer does not wait for this
     /// slot.
     #[inline]
     pub(crate) fn publish_slots(&mut self, to: u64, quietly: bool) {
@@ -93,7 +93,7 @@ impl ChannelEnd {
         }
     }
 
-    /// Wakes the peer if it sleeps, after a store to a word that the peer may wait for.
+    /// Wakes the peer if it sleeps. Must follow a store to a word that the peer may wait for.
     #[inline]
     pub(crate) fn announce(&mut self) {
         let waiting = steps::announce::<AtomicU64>(&self.peer.words().waiting.0);
@@ -131,7 +131,7 @@ impl ChannelEnd {
         self.gone
     }
 
-    /// Looks once without waiting. Available data takes precedence over the end of the channel.
+    /// Checks for data once, without waiting. Available data takes precedence over the end of the channel.
     pub(crate) fn look<T>(
         &mut self,
         look: &mut dyn FnMut(&Self) -> Result<Option<T>>,
@@ -159,7 +159,7 @@ impl ChannelEnd {
         waits && !self.alone && matches!(self.next_wait, Wait::Hybrid { spin } if !spin.is_zero())
     }
 
-    /// Returns the result of `look`, waiting up to `patience`. `None` only with [`WaitPatience::None`].
+    /// Returns the result of `look`, waiting up to `patience`. Returns `None` only with [`WaitPatience::None`].
     #[inline]
     pub(crate) fn find<T>(
         &mut self,
@@ -174,8 +174,8 @@ impl ChannelEnd {
         }
     }
 
-    /// Waits until `look` returns a result, the peer has ended without leaving anything, or a limit is reached. Only
-    /// the code for a short wait is inlined here; it completes before the rest would be needed.
+    /// Waits until `look` returns a result, the peer has ended and left no data, or a limit is reached. Only the code
+    /// of a short wait is inlined: such a wait ends before it needs the rest.
     #[inline]
     pub(crate) fn wait_for<T>(
         &mut self,
@@ -236,16 +236,16 @@ impl ChannelEnd {
         Ok(quiet)
     }
 
-    /// Makes the peer's death visible to pollers of the link as soon as the kernel has marked it. If
-    /// that is not available, the link hangs up only once the kernel has freed the peer's memory.
+    /// Shuts the link down as soon as the kernel marks the peer's death, so that pollers of the link see it. Without a
+    /// futex or a mark, the link hangs up only once the kernel has freed the peer's memory.
     pub(crate) fn watch(&mut self) {
         if self.watched.is_empty() {
             self.hang_up_with(&[]);
         }
     }
 
-    /// Like [`ChannelEnd::watch`], and also shuts down `socket` for a caller that blocks in a call on it.
-    /// Replaces a socket given before.
+    /// Like [`ChannelEnd::watch`], and also shuts down `socket`, for a caller that blocks in a system call on it.
+    /// Replaces the socket of an earlier call.
     pub(crate) fn watch_with(&mut self, socket: &Arc<OwnedFd>) {
         let is_it = |watched: &Weak<OwnedFd>| watched.as_ptr() == Arc::as_ptr(socket);
         if !self.watched.iter().any(is_it) {
@@ -265,15 +265,15 @@ impl ChannelEnd {
         steps::announce_sleep::<AtomicU64>(&own.waiting.0, how, &others.wake.0)
     }
 
-    /// Sleeps once, unless `look` returns a result first. The caller checks again, whatever ended the sleep. This
-    /// function returns the result of `look`, because `look` may consume it (a lock, for example).
+    /// Sleeps once, unless `look` returns a result first. The caller must check again, whatever ended the sleep.
+    /// Returns the result of `look`, because `look` may have consumed it (a lock, for example).
     fn sleep<T>(
         &mut self,
         limits: WaitLimits,
         look: &mut dyn FnMut(&Self) -> Result<Option<T>>,
     ) -> std::result::Result<Option<T>, WaitStop> {
         let alive = self.peer.words().life();
-        // If the kernel will not mark the peer's memory on its death, the link is watched instead.
+        // If the kernel will not mark the peer's memory at its death, sleep on the link, which then hangs up.
         let how = if self.futex && alive != 0 { ON_FUTEX } else { ON_LINK };
         let wake = self.announce_sleep(how);
         // Check again after the announcement. If something has changed since the last check, this side does not sleep.

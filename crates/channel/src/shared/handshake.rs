@@ -1,7 +1,6 @@
-//! The handshake that sets up shared memory: Offer with the file of the producer or sender, Ask, Accept
-//! with the file of the other side, Ready. Each side checks the received file before it agrees. A
-//! refusal carries a reason and ends the handshake. A ring requires the memory; a bulk transfer can
-//! continue without it.
+//! The handshake that sets up shared memory. The messages are Offer (with the file of the producer or sender), Ask,
+//! Accept (with the file of the other side) and Ready. Each side checks the received file before it agrees. A refusal
+//! carries a reason and ends the handshake. A ring requires the shared memory; a bulk transfer can continue without it.
 
 use super::liveness::Gone;
 use super::memory::{SideMemory, Sides};
@@ -50,7 +49,7 @@ pub(crate) struct Accepted {
 #[derive(Debug)]
 pub(crate) struct MetSides {
     pub link: Link,
-    /// [`Unfit`] is possible in a bulk transfer only.
+    /// `Err` is possible only in a bulk transfer, which then continues without shared memory.
     pub memory: std::result::Result<Sides, Unfit>,
     pub peer: Option<Introduction>,
 }
@@ -104,8 +103,7 @@ impl Party {
         }
     }
 
-    /// Sends the first message. If the peer has hung up, its reason may still be readable from the
-    /// link.
+    /// Sends the first message. Ignores a closed link: the peer's reason for closing may still be readable from it.
     fn greet(&self, kind: HelloKind, epoch: u64, fd: Option<&OwnedFd>) -> StopResult<()> {
         match self.say(kind, epoch, fd.is_some(), fd) {
             Err(WaitStop::Gone(_)) => Ok(()),

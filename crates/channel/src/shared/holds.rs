@@ -20,7 +20,7 @@ impl Holds {
         Self { held: BTreeSet::new(), passed: tail, told: tail }
     }
 
-    /// Keeps the room of the message that begins at `at`. It must not have been given back.
+    /// Keeps the room of the message that begins at `at`. That message must not have been given back.
     pub fn hold(&mut self, at: u64) {
         self.held.insert(at);
     }
@@ -48,7 +48,7 @@ impl Holds {
     }
 
     fn moved(&mut self) -> Option<u64> {
-        // A held message may lie behind `passed`: one of a batch that is still being read.
+        // `passed` may be before a held message, if the message is from a batch that is still being read.
         let oldest = self.held.first().map_or(self.passed, |oldest| self.passed.min(*oldest));
         (oldest > self.told).then(|| {
             self.told = oldest;

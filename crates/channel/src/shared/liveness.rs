@@ -4,14 +4,15 @@ use crate::layout::SideWords;
 use crate::link::Link;
 use std::time::Duration;
 
-/// Maximum time to wait, after the kernel has marked a peer as dead, until its last thread has stopped:
-/// until then, another thread could still commit. The wait is bounded because unmapping much memory can
-/// keep a dead process around for long. This time does not delay the detection of the death.
+/// Maximum time to wait for the last thread of a peer to stop, after the kernel has marked the peer as dead. Until
+/// then, another thread of the peer could still commit. The wait is bounded because unmapping much memory can keep a
+/// dead process around for long. This time does not delay the detection of the death.
 pub(crate) const EXIT_GRACE: Duration = Duration::from_millis(5);
 
 /// Number of checks after which a spinning side also asks the kernel if the peer lives. A sleeping side asks after
-/// [`LIVENESS`](thalweg_core::cadence::LIVENESS). For an honest peer this is not needed, because the kernel marks its
-/// word. It detects a peer that lies, or has a robust list that the kernel could not read, out of memory.
+/// [`LIVENESS`](thalweg_core::cadence::LIVENESS). An honest peer does not need this, because the kernel marks its
+/// word. The check finds the death of a peer that wrote false words, or whose robust list the kernel could not read
+/// (out of memory).
 pub(crate) const LOOKS_BEFORE_RECHECK: u32 = 1 << 16;
 
 /// The end of the peer: its process died, or it closed its end.

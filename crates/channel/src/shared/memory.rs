@@ -19,8 +19,7 @@ pub(crate) struct SideMemory {
     /// before the unmapping: the word must be off the list by then.
     #[allow(dead_code, reason = "its drop is its use")]
     enlisted: Option<Enlisted>,
-    /// Registration of a watch on the peer's word. Held only for its drop, before the unmapping as
-    /// well.
+    /// Registration of a watch on the peer's word. Held only for its drop, which must also happen before the unmapping.
     #[allow(dead_code, reason = "its drop is its use")]
     watched: Option<WatchedWord>,
     pub(crate) mirror: Mirror,
@@ -50,14 +49,13 @@ impl SideMemory {
         }
         let mirror = Mirror::map(&fd, header, data, Access::Write);
         let mirror = mirror.map_err(Error::system("mmap of a memory file"))?;
-        // Only avoids page faults in the first round; older kernels do not support it.
+        // Errors are ignored: this only avoids page faults in the first round, and older kernels do not support it.
         let _ = mirror.populate(Access::Write);
         memfd::seal_for_one_writer(&fd).map_err(Error::system("fcntl(F_ADD_SEALS)"))?;
         let mut memory = Self { enlisted: None, watched: None, mirror, geometry };
         let node = NonNull::from(&memory.words().alive.0.node);
-        // SAFETY: The node stays mapped until after `enlisted` is dropped, is new, and is sealed against
-        // other writers. If no thread can be started, the word stays 0 and the peer watches the link
-        // instead.
+        // SAFETY: The node stays mapped until after `enlisted` is dropped, is new, and is sealed against other writers.
+        // If `enlist` cannot start its thread, the word stays 0 and the peer watches the link instead.
         memory.enlisted = unsafe { robust::enlist(node) }.ok();
         Ok((memory, fd))
     }
@@ -123,7 +121,7 @@ impl SideMemory {
 /// opened for reading.
 fn unusable(call: &'static str, errno: Errno) -> Error {
     match errno {
-        // EPERM is excluded: a seccomp filter returns it.
+        // EPERM is not the peer's fault: a seccomp filter returns it.
         Errno::BADF | Errno::ACCESS => {
             Error::not_permitted(format!("{call}: {}", thalweg_core::error::errno_name(errno)))
         }

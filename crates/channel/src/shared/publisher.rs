@@ -45,7 +45,7 @@ pub(super) fn wake(own: &SideWords, sleeper: &mut Sleeper, waiting: u32, link: i
             let _ = futex::wake_one(&own.wake.0);
         }
         ON_LINK => {
-            // A full queue wakes the peer just as well; a closed one has no sleeper.
+            // Errors are ignored: a full queue already wakes the peer, and a closed link has no sleeper.
             let _ = peer::send(link, b"!", &[]);
         }
         _ => {}

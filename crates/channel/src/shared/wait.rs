@@ -23,8 +23,8 @@ pub enum Wait {
 }
 
 impl Wait {
-    /// Polls for about as long as a sleep and a wake-up take. With this limit, polling first costs at most twice as
-    /// much as the better choice. If both ends share a single processor, neither polls.
+    /// Polls for about as long as a sleep and a wake-up take. With this limit, a wait costs at most twice as much as
+    /// the better of polling and sleeping at once. If both ends share a single processor, neither polls.
     pub const HYBRID: Self = Self::Hybrid { spin: Duration::from_micros(50) };
 }
 

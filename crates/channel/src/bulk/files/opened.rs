@@ -1,6 +1,6 @@
-//! Passes files that the sender has open over the link as descriptors. The receiver copies the bytes
-//! itself: by cloning, or like any copy between two files. Both sides must trust each other. Otherwise
-//! the bytes are sent as for any file, and the reason is recorded.
+//! Passes files that the sender has open over the link, as descriptors. The receiver copies the bytes itself, like any
+//! copy between two files (by cloning, if possible). Both sides must trust each other. Otherwise the sender sends the
+//! bytes, and the reason is recorded.
 
 use rustix::fs::{FileType, OFlags, Stat, fcntl_getfl, fstat};
 use std::os::fd::BorrowedFd;
@@ -27,11 +27,11 @@ impl FromOpen {
 /// Reason why a file was not copied from an open one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NotMoved {
-    /// The copy is not possible, and no bytes were copied. The sender has to send them.
+    /// The copy is not possible. No bytes were copied, so the sender has to send them.
     Refused(String),
     /// The file cannot be received at all.
     Failed(String),
-    /// The progress callback requested the end.
+    /// The progress callback requested to stop.
     Stopped,
 }
 

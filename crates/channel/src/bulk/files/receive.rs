@@ -37,9 +37,8 @@ pub trait Sink {
         false
     }
 
-    /// Copies `size` bytes from the start of an open file, which is known to be a regular one. `watch`
-    /// receives the number of bytes copied and decides when to stop. Returns the name of the mechanism
-    /// used.
+    /// Copies `size` bytes from the start of an open file, which is known to be a regular one. Calls `watch` with the
+    /// number of bytes copied; an error of `watch` stops the copy. Returns the name of the mechanism used.
     fn move_open(
         &mut self,
         from: BorrowedFd<'_>,
@@ -51,28 +50,27 @@ pub trait Sink {
     }
 }
 
-/// Called for every file that begins, and with the number of bytes moved so far.
+/// Called when a file begins, and during its transfer, with the number of bytes moved so far.
 pub type Watch<'w> = dyn FnMut(&Announced, u64) + 'w;
 
 /// Outcome of the data of one file.
 enum Data {
     Whole,
-    /// Complete, copied from the open file by the mechanism named here.
+    /// Complete. The receiver copied the open file, by the mechanism named here.
     Moved(String),
     Failed(Problem),
-    /// The rest of the transfer is useless: the last file or a stream failed.
+    /// Receiving more is useless, because the last file or a stream failed.
     Enough(Problem),
 }
 
 impl Receiver {
-    /// Receives everything that a sender [sends](crate::bulk::Sender::send_all), until the end of the
-    /// transfer. A problem with one file does not stop the others. If the last file or a stream cannot
-    /// be received any more, returns without waiting for the rest of it. The received data is compared
-    /// with the announcement: a file of another size is a problem, and one that never began counts as
-    /// [`missing`](Handed::missing).
+    /// Receives everything that a sender [sends](crate::bulk::Sender::send_all), until the end of the transfer. A
+    /// problem with one file does not stop the others. If the sink fails for the last file or a stream, returns without
+    /// waiting for the rest of the data. Compares the received data with the announcement: a file of another size is a
+    /// problem, and a file that never began counts as [`missing`](Handed::missing).
     ///
-    /// `watch` is called for every file that begins and with the number of bytes moved so far. Errors:
-    /// see [`recv_into`](Self::recv_into); the current file is then discarded.
+    /// Calls `watch` when a file begins, and during its transfer, with the number of bytes moved so far. Errors: see
+    /// [`recv_into`](Self::recv_into); the current file is then discarded.
     pub fn recv_all(&mut self, sink: &mut dyn Sink, watch: &mut Watch<'_>) -> Result<Handed> {
         let mut handed = Handed::default();
         let (mut memory, mut begun) = (None, 0);
@@ -100,7 +98,7 @@ impl Receiver {
             });
             let mut by = None;
             let problem = match data {
-                // After `publish`, successful or not, the file must not be abandoned.
+                // After `publish`, successful or not, `abandon` must not be called for the file.
                 Ok(Data::Whole) => published(sink),
                 Ok(Data::Moved(name)) => {
                     by = Some(name);
@@ -224,7 +222,7 @@ impl Receiver {
         Ok(bytes)
     }
 
-    /// Replies to a refused head, or to a tail. `by` names the mechanism that copied an open file.
+    /// Replies to a head that is refused, or to a tail. `by` names the mechanism that copied an open file.
     fn reply(&mut self, problem: Option<&Problem>, by: &str) -> Result<()> {
         let (code, why) = match problem {
             None => (TAKEN, by),
@@ -281,12 +279,12 @@ fn room(memory: &mut Option<MappedBytes>, len: u64) -> Result<()> {
         return Ok(());
     }
     *memory = None;
-    // A peer can claim any length; allocating memory that does not exist would get the process killed.
+    // A peer can claim any length. If this process used more memory than exists, the kernel would kill it.
     let most = host::memory_available().unwrap_or(u64::MAX);
     let whole = usize::try_from(len).ok().filter(|_| len <= most);
     let instead = Some("send with a smaller buffer");
     let whole = whole.ok_or(Error::TooLarge { len, most, instead })?;
-    // Allocated once: repeated receiving makes it resident, up to the size actually received.
+    // Allocated once and reused. The pages become resident when data arrives, up to the size actually received.
     let made = MappedBytes::untouched(whole, Pages::Transparent);
     *memory = Some(made.map_err(Error::system("mmap"))?);
     Ok(())

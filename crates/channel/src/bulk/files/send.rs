@@ -25,14 +25,15 @@ mod open;
 pub struct Item<R> {
     /// File name at the receiver, without a directory; `None` for a stream.
     pub name: Option<OsString>,
-    /// Size in bytes, if known. Buffers are then filled before they are sent, and it is an error if `source`
-    /// yields a different number of bytes.
+    /// Size in bytes, if known. Each buffer is then filled before it is sent, and it is an error if
+    /// `source` yields a different number of bytes.
     pub size: Option<u64>,
     /// Source of the bytes.
     pub source: R,
-    /// The file that `source` reads from its start, open for reading only, if the receiver may have it.
-    /// If both sides trust each other, the receiver may then copy the bytes itself, and no checksum is
-    /// compared. Otherwise, or without a `size`, the bytes are read from `source`.
+    /// The file that `source` reads from its start, open for reading only. Set only if the receiver
+    /// may have this descriptor. If both sides trust each other, the receiver may then copy the
+    /// bytes itself, and no checksum is compared. Otherwise, or without a `size`, the bytes are
+    /// read from `source`.
     pub file: Option<OwnedFd>,
 }
 
@@ -147,7 +148,7 @@ impl Sender {
             *moved += count as u64;
             (pace.watch)(*moved);
             if size.is_some_and(|size| bytes > size) {
-                // The file has grown: the rest may have no end.
+                // The file has grown. Stop here, because it may grow without end.
                 break None;
             }
         };
@@ -192,13 +193,13 @@ impl Sender {
 /// A reply to a head or a tail.
 struct FileAnswer {
     problem: Option<Problem>,
-    /// `true` if the receiver also accepts the open file.
+    /// `true` if the receiver accepts an open file in place of the bytes.
     takes_open: bool,
 }
 
 /// Outcome of offering an open file.
 enum OpenOffer {
-    /// The bytes have to be sent after all.
+    /// The sender must send the bytes.
     Refused,
     /// The receiver's final reply.
     Answered(Option<Problem>),

@@ -13,8 +13,7 @@ fn geometry() -> Geometry {
     Geometry { header: Geometry::header_len(), capacity: 0, checksums: false, epoch, process }
 }
 
-/// The peer's last message is already queued in our link, so our reply is the first call that finds it
-/// gone.
+/// The peer's last message is already in our queue. Therefore our reply is the first call that finds the peer gone.
 #[test]
 fn a_sender_that_offers_and_goes_is_dead() {
     let (near, far) = Link::pair().unwrap();

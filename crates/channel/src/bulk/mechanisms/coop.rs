@@ -32,8 +32,8 @@ static INFO: Info = Info {
     nature: Nature { wants_trust: true, ..Nature::PLAIN },
 };
 
-/// Offset of the word that counts the pieces taken: from the front in the low half, from the back in
-/// the high half.
+/// Offset of the word that counts the pieces taken. The low half counts those from the front, the high half those from
+/// the back.
 const TAKEN: usize = 0;
 
 struct CoopSender {
@@ -53,7 +53,7 @@ enum CoopSource {
     Back,
 }
 
-/// Takes a piece from one end; `None` once both ends have met. The number counts from that end.
+/// Takes a piece from one end and returns its number, counted from that end. Returns `None` if all pieces are taken.
 fn take(taken: &AtomicU64, pieces: u64, from: &CoopSource) -> Option<u64> {
     let mut now = taken.load(Ordering::Acquire);
     loop {
@@ -88,14 +88,14 @@ impl Mechanism for Coop {
         callable()?;
         let (mut place, word) = (0_u64, 7_u64.to_ne_bytes());
         let (pid, at) = (std::process::id() as i32, (&raw mut place) as u64);
-        // SAFETY: `place` belongs to this function, and nothing refers to it until the call is over.
+        // SAFETY: `place` belongs to this function, and no reference to it exists until the call has returned.
         let answer = unsafe { remote::write(pid, at, &word) };
         answer.map_err(|errno| unfit("process_vm_writev", errno))?;
         Joint::create(PAGE).map(drop).map_err(|failed| unfit(failed.call, failed.errno))
     }
 
     fn shares_faults(&self, size: Option<u64>) -> bool {
-        // A single piece is copied by only one side.
+        // A buffer of one piece is copied by only one side.
         size.is_none_or(|size| size > INFO.knob(&Tuning::default(), "piece"))
     }
 
@@ -129,7 +129,7 @@ impl Mechanism for Coop {
 impl Outgoing for CoopSender {
     fn agreed(&mut self, parcel: Parcel, ends: &TransferEnds) -> Result<(), Unfit> {
         readable(ends)?;
-        // Writes the current value of the word. This does not change the word, but shows that writing is allowed.
+        // Write the current value of the word. This changes nothing, but shows that writing is allowed.
         let (at, word) = (parcel.word(0), parcel.word(1));
         // SAFETY: The peer keeps this word for this purpose, and reads it only as an atomic.
         let answer = unsafe { remote::write(self.pid, at, &word.to_ne_bytes()) };
@@ -151,7 +151,7 @@ impl Outgoing for CoopSender {
                 break;
             }
         }
-        // This note is sent even after a failure, because the receiver waits until no process writes to its memory.
+        // Send this note even after a failure, because the receiver waits until no process writes to its memory.
         control.tell(Note::new(Say::Finished, &[failed as u64]))?;
         control.expect(Say::Done).map(drop)
     }
@@ -209,15 +209,15 @@ impl Incoming for CoopReceiver {
         control.tell(Note::new(Say::Ready, &[into.as_mut_ptr() as u64]))?;
         let outcome = self.read(begin.words[1], into, control);
         if outcome.is_err() {
-            // Leaves no piece for the sender to take.
+            // Take all pieces, so that none is left for the sender.
             self.page.u64(TAKEN).fetch_or(0xffff_ffff, Ordering::AcqRel);
         }
         let own = match &outcome {
             Ok(()) => self.page.u64(TAKEN).load(Ordering::Acquire) & 0xffff_ffff,
             Err(_) => 0,
         };
-        // The sender may write to `into` until it has finished or ended. This function must not return before the
-        // sender has finished or ended, whatever else happens.
+        // The sender may write to `into` until it has finished or ended. Until then this function must not return,
+        // whatever else happens.
         let finished = loop {
             match control.hear() {
                 Err(WaitStop::Interrupted | WaitStop::Late) if control.link().peer_is_alive() => {

@@ -1,5 +1,5 @@
-//! A Unix stream socket through io_uring with registered buffers: one buffer is in flight while the
-//! next is filled. Needs two more copies than a plain send; included for measurements.
+//! A Unix stream socket through io_uring with registered buffers. One buffer is in flight while the
+//! next is filled. Needs two more copies than a plain send; included only for measurements.
 
 use rustix::event::PollFlags;
 use rustix::fd::{AsFd, OwnedFd};
@@ -66,7 +66,7 @@ impl UringEnd {
         let mut silent = control.is_timed();
         loop {
             if silent {
-                // The peer may have written and then died: poll after checking the peer.
+                // Check the peer before polling: the peer may have written its data and then died.
                 let going = control.check();
                 let news = io::wait_readable(self.ring.as_fd(), Some(Duration::ZERO));
                 if !news.map_err(|errno| WaitStop::refused("poll", errno))? {
@@ -82,7 +82,8 @@ impl UringEnd {
                         .map(|count| count as usize)
                         .map_err(|errno| WaitStop::refused("io_uring", errno));
                 }
-                // A signal, or no completion for a while: from now on the peer is watched as well.
+                // A signal arrived, or nothing completed for a while. From now on, also check the
+                // peer.
                 Err(Errno::INTR) => silent = true,
                 Err(errno) => return Err(WaitStop::refused("io_uring_enter", errno)),
             }
@@ -188,7 +189,8 @@ impl UringEnd {
             let busy = || WaitStop::refused("io_uring", Errno::BUSY);
             let buffer = self.ring.buffer_mut(slot).ok_or_else(busy)?;
             buffer[..piece.len()].copy_from_slice(piece);
-            // Only one write at a time: two writes to a stream may overtake each other.
+            // Have only one write in flight, because two writes to a stream may overtake each
+            // other.
             if let Some((slot, len)) = under_way.take() {
                 self.settle(slot, len, control)?;
             }

@@ -1,8 +1,8 @@
 //! The list of mechanisms: one file and one line each.
 //!
-//! The list is written by hand, in the order in which mechanisms are tried without measurements; the
-//! earlier one wins a tie. The manual, `thalweg list`, the choice, the studies and the conformance
-//! tests read it.
+//! The list is written by hand, in the order in which mechanisms are tried if no measurements
+//! exist. In a tie the earlier one wins. The manual, `thalweg list`, the choice, the studies and
+//! the conformance tests read the list.
 
 use super::Mechanism;
 

@@ -58,8 +58,8 @@ pub(super) fn made(info: &Info, tuning: &Tuning) -> Result<(OwnedFd, OwnedFd), U
     Ok((without_waiting(made.writer)?, made.reader))
 }
 
-/// Checks the end that the peer sent and makes it nonblocking. It must be a pipe, because other files
-/// may ignore that flag.
+/// Checks the end that the peer sent and makes it nonblocking. Accepts only a pipe, because other files may ignore that
+/// flag.
 pub(super) fn taken(fd: OwnedFd) -> Result<OwnedFd, Unfit> {
     let found = fstat(&fd).map_err(|errno| unfit("fstat", errno))?;
     if FileType::from_raw_mode(found.st_mode) != FileType::Fifo {
@@ -68,8 +68,8 @@ pub(super) fn taken(fd: OwnedFd) -> Result<OwnedFd, Unfit> {
     without_waiting(fd)
 }
 
-/// Makes the descriptor nonblocking: its calls return EAGAIN, and the waiting happens where the peer is
-/// watched as well.
+/// Makes the descriptor nonblocking. Its calls then return EAGAIN, and the caller waits in a poll that watches the peer
+/// too.
 fn without_waiting(fd: OwnedFd) -> Result<OwnedFd, Unfit> {
     rustix::io::ioctl_fionbio(&fd, true).map_err(|errno| unfit("FIONBIO", errno))?;
     Ok(fd)

@@ -47,7 +47,7 @@ pub(super) fn readable(ends: &TransferEnds) -> Result<(), Unfit> {
     }
 }
 
-/// Tries the call on our own memory: a seccomp filter that forbids it also forbids this.
+/// Tries the call on our own memory. A seccomp filter that forbids the call fails here too.
 pub(super) fn callable() -> Result<(), Unfit> {
     let (word, mut found) = (7_u64, [0; 8]);
     let pid = std::process::id() as i32;
@@ -55,8 +55,8 @@ pub(super) fn callable() -> Result<(), Unfit> {
     answer.map(drop).map_err(|errno| unfit("process_vm_readv", errno))
 }
 
-/// Reads the sender's memory piece by piece. The data is valid if the sender still lives afterwards,
-/// because its pid cannot have been reused then.
+/// Reads the sender's memory piece by piece. The data is valid if the sender still lives afterwards, because its pid
+/// was then not reused.
 pub(super) fn read_all(
     pid: i32,
     at: u64,

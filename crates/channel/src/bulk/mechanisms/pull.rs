@@ -1,5 +1,5 @@
-//! The sender writes its data directly into memory that can be passed on; the receiver maps it and
-//! copies once. This takes half the CPU time of two copies. Data in other memory is first copied there.
+//! The sender writes its data directly into memory that can be passed on. The receiver maps that memory and copies
+//! once, which takes half the CPU time of two copies. Data in other memory is first copied into such memory.
 
 use rustix::fd::AsFd;
 use thalweg_core::{BETWEEN_PROCESSES, Info, Nature, Role, Tuning, Unfit};
@@ -39,8 +39,7 @@ struct PullReceiver {
     known: Vec<(u64, Region)>,
 }
 
-/// Number of mappings that a receiver keeps. The oldest is dropped first; a sender must not rely on
-/// more.
+/// Number of mappings that a receiver keeps. It drops the oldest first. A sender must not rely on more.
 const KEPT: usize = 8;
 
 impl Mechanism for PullMechanism {
@@ -76,7 +75,7 @@ impl PullSender {
         LentRegion::shared(len, self.made)
     }
 
-    /// Sends the descriptor of lent memory, once, and announces the buffer in it.
+    /// Announces a buffer in lent memory. Sends the descriptor of that memory first, unless the receiver has it.
     fn push(
         &mut self,
         lent: &LentRegion,
@@ -136,7 +135,7 @@ impl PullReceiver {
         let fd = fds.pop().filter(|_| message.kind == ControlKind::Memory);
         let fd =
             fd.ok_or_else(|| WaitStop::corrupt("the peer announced memory but passed none"))?;
-        // The pages of holes would be allocated at our expense, all at once by `populate`.
+        // `populate` would allocate the pages of all holes at once, at our expense.
         if len == 0 || !is_sealed(&fd, SealFlags::SHRINK, len) || !memfd::is_whole(&fd) {
             let what = "the passed memory could shrink, or is not allocated";
             return Err(WaitStop::corrupt(what));
@@ -144,7 +143,7 @@ impl PullReceiver {
         let len = usize::try_from(len).map_err(|_| WaitStop::corrupt("too much memory"))?;
         let region = Region::of_file(&fd, len, Sharing::Read);
         let region = region.map_err(|errno| WaitStop::refused("mmap", errno))?;
-        // Optional; only saves page faults.
+        // Errors are ignored: this only saves page faults.
         let _ = region.populate();
         if self.known.len() >= KEPT {
             self.known.remove(0);

@@ -1,5 +1,5 @@
-//! Pipelined slots in shared memory: the sender fills one while the receiver empties another. Both
-//! cores copy at once, and the data of the first copy stays in the cache. Two copies.
+//! Pipelined slots in shared memory: the sender fills one while the receiver empties another. Both cores copy at once,
+//! and the data of the first copy stays in the cache. Each byte is copied twice.
 
 use rustix::fd::OwnedFd;
 use rustix::io::fcntl_dupfd_cloexec;
@@ -44,7 +44,7 @@ static INFO: Info = Info {
     nature: Nature::PLAIN,
 };
 
-/// Bit of the receiver's word in its Accept: it reads the number of bytes per slot from the Begin note.
+/// Bit of the receiver's word in its Accept: the receiver reads the number of bytes per slot from the Begin note.
 const SHARES: u64 = 1;
 
 /// Maximum memory, in bytes, that a peer can make us map.
@@ -68,7 +68,7 @@ impl Slots {
         len.div_ceil(self.number as usize).next_multiple_of(page).min(self.slot)
     }
 
-    /// Checks the share that the sender announced; 0 comes from a sender that fills every slot.
+    /// Checks the share that the sender announced. A sender that fills every slot announces 0.
     fn told(&self, share: u64) -> Result<usize, WaitStop> {
         match share {
             0 => Ok(self.slot),
@@ -77,9 +77,9 @@ impl Slots {
         }
     }
 
-    /// Returns the address of a piece of at most `share` bytes in slot number `n`. Each round of the
-    /// ring uses the next share of the slot. The bytes overwritten are then those read longest ago,
-    /// which have left the reader's caches.
+    /// Returns the address of a piece of at most `share` bytes in slot number `n`. Each round of the ring uses the next
+    /// share of the slot. It therefore overwrites the bytes that were read longest ago, which have left the reader's
+    /// caches.
     fn place(&self, n: u64, share: usize) -> *mut u8 {
         let (slot, round) = (n % self.number, n / self.number);
         let within = round % (self.slot / share) as u64;
@@ -92,10 +92,10 @@ impl Slots {
 
 struct SlotSender {
     slots: Slots,
-    /// Number of slots known to be emptied. The receiver's own count is read only if these are not
-    /// enough, because its cache line then comes from the receiver's processor.
+    /// Number of slots known to be emptied. The receiver's own count is read only if these are not enough, because that
+    /// read fetches a cache line from the receiver's processor.
     emptied: u64,
-    /// Present until it is sealed.
+    /// The memory file; `None` after it was sealed.
     file: Option<OwnedFd>,
     /// `true` if the receiver accepts partly filled slots.
     shares: bool,
@@ -140,11 +140,11 @@ fn made(bytes: usize) -> Result<(Region, OwnedFd), Unfit> {
     Ok((region, fd))
 }
 
-/// Seals the file. Afterwards only processes that already have it mapped can write to it, and none can
+/// Seals the file. Afterwards only processes that already have the file mapped can write to it, and no process can
 /// remove its pages.
 fn seal_mapped(fd: &OwnedFd) -> Result<(), Unfit> {
     memfd::seal_for_one_writer(fd).map_err(|errno| unfit("F_ADD_SEALS", errno))?;
-    // Before the seal, the receiver could punch holes; their pages would be allocated at our expense.
+    // Before the seal, the receiver could have punched holes, whose pages would be allocated at our expense.
     if memfd::is_whole(fd) {
         Ok(())
     } else {
@@ -152,11 +152,11 @@ fn seal_mapped(fd: &OwnedFd) -> Result<(), Unfit> {
     }
 }
 
-/// Maps the sender's memory. It is only read, but mapped for writing if the sender allows it: some
-/// processors (AMD Zen 4) then fetch lines written by another core faster. If a receiver writes there,
-/// it harms only itself, because the sender never reads this memory.
+/// Maps the sender's memory. This process only reads it. The mapping is writable if the sender allows that, because
+/// some processors (AMD Zen 4) then fetch lines written by another core faster. A receiver that writes there harms only
+/// itself, because the sender never reads this memory.
 fn taken(fd: &OwnedFd, bytes: usize) -> Result<Region, Unfit> {
-    // The pages of holes would be allocated at our expense, all at once by `populate`.
+    // `populate` would allocate the pages of all holes at once, at our expense.
     if !is_sealed(fd, SealFlags::SHRINK, bytes as u64) || !memfd::is_whole(fd) {
         return Err(Unfit::because("the sender's memory could shrink, or is not allocated"));
     }
@@ -182,7 +182,7 @@ impl Mechanism for RingMechanism {
         ends.shares.clone()?;
         let size = SlotSize::of(tuning)?;
         let (region, fd) = made(size.bytes)?;
-        // Optional; only saves page faults.
+        // Errors are ignored: this only saves page faults.
         let _ = region.populate();
         let kept = fcntl_dupfd_cloexec(&fd, 0).map_err(|errno| unfit("F_DUPFD_CLOEXEC", errno))?;
         let slots = size.slots(region);
@@ -199,7 +199,7 @@ impl Mechanism for RingMechanism {
         ends.shares.clone()?;
         let size = SlotSize::of(tuning)?;
         let region = taken(&parcel.fd()?, size.bytes)?;
-        // Optional; only saves page faults.
+        // Errors are ignored: this only saves page faults.
         let _ = region.populate();
         let stream = INFO.knob(tuning, STREAM.name);
         let receiver = SlotReceiver { slots: size.slots(region), stream };
@@ -219,8 +219,8 @@ impl Outgoing for SlotSender {
         if control.has_free_core() {
             control.tell(begin)?;
         } else {
-            // The receiver is not woken before the first slot is full: it would only take processor
-            // time from us.
+            // Do not wake the receiver before the first slot is full: until then it would only take processor time from
+            // us.
             control.tell_quietly(begin)?;
         }
         let ring = &mut self.slots;
@@ -236,8 +236,8 @@ impl Outgoing for SlotSender {
                     }
                 })?;
             }
-            // SAFETY: The slot has room for a chunk, and the receiver has reported that it is done with
-            // it. If that was false, the receiver only reads other bytes.
+            // SAFETY: The slot has room for a chunk, and the receiver has reported that it has emptied it. A receiver
+            // that reported this too early only reads wrong bytes.
             unsafe { copy_in(ring.place(ring.count, share), piece) };
             ring.count += 1;
             control.publish_slots(ring.count, false);
@@ -273,8 +273,8 @@ impl Incoming for SlotReceiver {
             // writes there now. The bytes are then wrong, which harms only that sender's own data.
             unsafe { copy_out(piece, ring.place(ring.count, share), stores) };
             ring.count += 1;
-            // The sender waits for a slot only while it has more pieces than fit. For the last pieces
-            // it waits for a note.
+            // The sender waits for an empty slot only if more pieces remain than the ring has slots. For the last
+            // pieces it waits for the Done note instead.
             control.publish_slots(ring.count, ring.count + ring.number > end);
             delivered += piece.len() as u64;
         }

@@ -1,9 +1,9 @@
-//! The common approach: copy the buffer into shared memory under a lock, unlock, and let the other
-//! process copy it out under that lock. One side waits while the other copies. The shared memory is as
-//! large as the buffer, unless the buffer is split into chunks.
+//! The common approach: copy the buffer into shared memory under a lock, unlock, and let the other process copy it out
+//! under that lock. One side waits while the other copies. The shared memory is as large as the buffer, unless the
+//! buffer is split into chunks.
 //!
-//! The lock is robust: if its owner is dead, the other side takes it over. It contains no pointers, so
-//! a hostile peer can corrupt the bytes but not this process.
+//! The lock is robust: if its owner is dead, the other side takes the lock over. The lock contains no pointers, so a
+//! hostile peer can corrupt the bytes but not this process.
 
 use rustix::fd::{AsFd, OwnedFd};
 use std::sync::atomic::Ordering;
@@ -110,8 +110,8 @@ impl Mechanism for ShmLocked {
     }
 }
 
-/// Returns `true` if System V segments are used. This requires a trusted peer, because it can send any
-/// segment id, and the words at the start are written.
+/// Returns `true` if System V segments are used. They require a trusted peer, because the peer can send the id of any
+/// segment, and this process writes words at its start.
 fn has_segment(tuning: &Tuning, ends: &TransferEnds) -> Result<bool, Unfit> {
     let wanted = INFO.knob(tuning, "sysv") > 0;
     if wanted { ends.trusted.clone().map(|()| true) } else { Ok(false) }
@@ -124,11 +124,11 @@ enum ShmHandle {
 }
 
 impl ShmHandle {
-    /// Removes a segment, which would otherwise outlive the process. The kernel frees it when the last
-    /// process detaches.
+    /// Removes a segment, which would otherwise outlive the process. The kernel frees the segment when the last process
+    /// detaches.
     fn discard(self) {
         if let Self::Segment(segment) = self {
-            // An error means that it is already removed.
+            // Errors are ignored: the segment is already removed.
             let _ = segment.remove();
         }
     }
@@ -141,8 +141,8 @@ fn made(sysv: bool, len: usize) -> Result<(Joint, ShmHandle), Unfit> {
     }
     let segment = Segment::create(len).map_err(|errno| unfit("shmget", errno))?;
     let region = Region::of_segment(segment, len);
-    // Removed at once: the segment exists as long as a process is attached, and until then Linux lets
-    // other processes attach by its id (shmctl(2)). Therefore a killed process leaves nothing behind.
+    // Remove the segment at once. It exists as long as a process is attached, and until then Linux lets other processes
+    // attach by its id (shmctl(2)). Therefore a killed process leaves no segment behind.
     let removed = segment.remove();
     let region = region.map_err(|errno| unfit("shmat", errno))?;
     removed.map_err(|errno| unfit("shmctl", errno))?;
@@ -155,7 +155,7 @@ impl ShmState {
         unsafe { self.page.as_ptr().add(PAGE) }
     }
 
-    /// Waits for our turn and takes the lock. Takes it over if the owner has died.
+    /// Waits for our turn and takes the lock. If the owner of the lock has died, takes the lock from it.
     fn enter(&self, me: u32, control: &mut BulkControl) -> Result<(), WaitStop> {
         let turn = self.page.u32(TURN);
         // PAIRS WITH: `leave`: everything copied before the change of turn is visible.
@@ -166,8 +166,8 @@ impl ShmState {
             free.is_ok().then_some(())
         };
         match control.wait(|_| Ok(take())) {
-            // The peer died between passing the turn and releasing the lock. It had finished copying,
-            // because it passes the turn last.
+            // The peer died after it had passed the turn and before it released the lock. Its copy is complete, because
+            // a side passes the turn only after its copy.
             Err(WaitStop::Gone(_)) => {
                 lock.store(me, Ordering::Release);
                 Ok(())
@@ -184,8 +184,8 @@ impl ShmState {
 }
 
 impl ShmSender {
-    /// Provides shared memory of at least `room` bytes, and announces new memory to the receiver.
-    /// Returns `true` if it is new.
+    /// Provides shared memory of at least `room` bytes, and announces new memory to the receiver. Returns `true` if the
+    /// memory is new.
     fn prepare(
         &mut self,
         room: usize,

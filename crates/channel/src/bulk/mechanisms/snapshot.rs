@@ -1,6 +1,6 @@
-//! A memfd that is sealed against all writes and mapped copy-on-write by the receiver. The receiver is
-//! independent of the sender at once, and only pages that it writes later are copied. Faster if new
-//! memory is wanted.
+//! A memfd that is sealed against all writes and that the receiver maps copy-on-write. The receiver
+//! is independent of the sender at once, and only pages that it writes later are copied. This is
+//! faster if the receiver wants new memory.
 
 use rustix::fd::AsFd;
 use thalweg_core::{BETWEEN_PROCESSES, Info, Nature, Role, Tuning, Unfit};
@@ -104,7 +104,7 @@ impl Outgoing for SnapshotSender {
             let outcome = self.send(lent.bytes(), control);
             return (Some(lent), outcome);
         };
-        // Our own mapping is removed too: afterwards no process can write.
+        // Remove our own mapping too: afterwards no process can write.
         drop(lent.region);
         let outcome = give(&fd, len, control);
         let again = outcome.is_err().then(|| LentRegion::of_sealed(&fd, len)).flatten();
@@ -118,7 +118,7 @@ fn taken(len: u64, control: &mut BulkControl) -> Result<(rustix::fd::OwnedFd, us
     let ReceivedControl { message, mut fds } = control.message()?;
     let fd = fds.pop().filter(|_| message.kind == ControlKind::Memory && message.word(0) == len);
     let fd = fd.ok_or_else(|| WaitStop::corrupt("the peer announced memory but passed none"))?;
-    // The write seal also prevents new holes; their pages would be allocated at our expense.
+    // The write seal also prevents new holes, whose pages would be allocated at our expense.
     if !is_sealed(&fd, SealFlags::WRITE | SealFlags::SHRINK, len) || !memfd::is_whole(&fd) {
         let what = "the passed memory could change, or is not allocated";
         return Err(WaitStop::corrupt(what));
@@ -137,7 +137,7 @@ impl Incoming for SnapshotReceiver {
         let (fd, len) = taken(begin.words[0], control)?;
         let region = Region::of_file(&fd, len, Sharing::Read);
         let region = region.map_err(|errno| WaitStop::refused("mmap", errno))?;
-        // Optional; only saves page faults.
+        // Errors are ignored: this only saves page faults.
         let _ = region.populate();
         let stores = Stores::of(self.0, into.len());
         // SAFETY: `len` bytes are mapped, which is the length of `into`, and the file is sealed: no
@@ -154,7 +154,7 @@ impl Incoming for SnapshotReceiver {
         let memory = taken(begin.words[0], control).and_then(|(fd, len)| {
             let region = Region::of_file(&fd, len, Sharing::Private);
             let region = region.map_err(|errno| WaitStop::refused("mmap", errno))?;
-            // Private pages of a sealed file: no other process shares them.
+            // The pages of a private mapping of a sealed file: no other process can change them.
             Ok(MappedBytes::over(region, len))
         });
         Some(memory.map_err(Broken::from))

@@ -43,8 +43,8 @@ fn probe() -> Result<(), Unfit> {
     io::read(&far, &mut [0]).map(drop).map_err(|errno| unfit("read", errno))
 }
 
-/// A packet that does not fit would be truncated silently, and a short one would leave a gap. Therefore
-/// both sides split the buffer at identical positions, and a short packet is an error.
+/// Reads exactly one packet. Both sides split the buffer at identical positions, because a packet that does not fit
+/// would be truncated silently. A short packet is an error, because it would leave a gap.
 fn read_whole(fd: BorrowedFd<'_>, part: &mut [u8]) -> Result<usize, Errno> {
     match io::read(fd, part) {
         Ok(count) if count > 0 && count < part.len() => Err(Errno::BADMSG),

@@ -79,8 +79,7 @@ pub(super) fn taken(fd: OwnedFd) -> Result<OwnedFd, Unfit> {
     waiting_a_while(fd, Timeout::Recv)
 }
 
-/// Sets a timeout: calls block in the kernel, which wakes them fastest, and return EAGAIN after
-/// [`CANCEL_CHECK`].
+/// Sets a timeout. Calls then block in the kernel, which wakes them fastest, and return EAGAIN after [`CANCEL_CHECK`].
 fn waiting_a_while(socket: OwnedFd, way: Timeout) -> Result<OwnedFd, Unfit> {
     let set = set_socket_timeout(&socket, way, Some(CANCEL_CHECK));
     set.map(|()| socket).map_err(|errno| unfit("SO_SNDTIMEO, SO_RCVTIMEO", errno))

@@ -1,6 +1,6 @@
-//! vmsplice into a pipe and vmsplice out of it. The sender's pages enter by reference. The kernel
-//! copies them out, although the well-known article calls that step a mapping. With pieces of 4 KiB and
-//! the default pipe, this is the article's program.
+//! vmsplice into a pipe and vmsplice out of it. The sender's pages enter the pipe by reference. The
+//! kernel copies them out, although the well-known article calls that step a mapping. With pieces
+//! of 4 KiB and the default pipe, this mechanism is the article's program.
 
 use rustix::fd::OwnedFd;
 use thalweg_core::{BETWEEN_PROCESSES, Info, Knob, Nature, Role, Tuning, Unfit, Unit};
@@ -14,8 +14,8 @@ static INFO: Info = Info {
     name: "vmsplice-both",
     summary: "vmsplice pages of the source into a pipe and vmsplice from it",
     calls: &["vmsplice"],
-    // The pipe contains the sender's own pages, but the receiver has copied them before it confirms
-    // their arrival.
+    // The pipe contains the sender's own pages. The receiver confirms their arrival only after it
+    // has copied them.
     pairs: BETWEEN_PROCESSES,
     knobs: &[
         pipe::PIPE,

@@ -13,7 +13,7 @@ static INFO: Info = Info {
     name: "vmsplice-read",
     summary: "vmsplice pages of the source into a pipe and read from it",
     calls: &["vmsplice", "read"],
-    // As in `vmsplice-both`: the receiver copies before it confirms.
+    // As in `vmsplice-both`: the receiver confirms only after it has copied.
     pairs: BETWEEN_PROCESSES,
     knobs: &[
         pipe::PIPE,

@@ -35,7 +35,7 @@ fn messages_are_held_while_others_come_and_go_and_are_given_back_in_any_order() 
         assert_eq!(*consumer.receive().unwrap(), pattern(900, 1)[..]);
         let third = consumer.receive().unwrap().hold();
         assert_eq!((consumer.held(), consumer.received()), (2, 3));
-        // The second was released, but lies behind the first, which is held.
+        // The second message was released, but the first is held, and the tail stays before it.
         assert!(producer.try_loan(900).unwrap().is_none());
         drop(third);
         assert!(producer.try_loan(900).unwrap().is_none());
@@ -60,13 +60,14 @@ fn some_of_a_batch_are_held() {
         assert_eq!(samples.next().unwrap().unwrap(), pattern(500, 0));
         let second = samples.hold().unwrap().unwrap();
         assert_eq!(samples.next().unwrap().unwrap(), pattern(500, 2));
-        // Given back while the batch is still being read.
+        // This message is given back while the batch is still being read.
         drop(samples.hold().unwrap().unwrap());
         drop(samples);
         assert_eq!(consumer.received(), 4);
         assert_eq!(producer.drained_until(Some(Instant::now())).err(), Some(Error::Timeout));
         assert_eq!(*consumer.receive().unwrap(), pattern(500, 4)[..]);
-        // The first has been given back; the second and everything behind it have not.
+        // The first message has been given back. The second is held, so the room from there on is
+        // still occupied.
         let mut rest = producer.batch();
         assert_eq!((0..9).take_while(|_| rest.loan(500).unwrap().is_some()).count(), 3);
         assert_eq!(*second, pattern(500, 1)[..]);
@@ -168,7 +169,7 @@ fn two_that_wait_for_each_other_are_found_out() {
     let held = consumer.receive().unwrap().hold();
     let second = consumer.receive().unwrap().hold();
     drop(held);
-    // Repeated calls make no difference: the producer has room, but has not looked again.
+    // Repeated calls make no difference: the producer has room, but has not checked again.
     for _ in 0..10 {
         assert!(!consumer.holds_up().unwrap());
     }
@@ -211,7 +212,8 @@ fn a_head_over_a_held_message_is_corrupt() {
     producer.send(&[2; 1000]).unwrap();
     let held = consumer.receive().unwrap().hold();
     drop(consumer.receive().unwrap());
-    // Held frames of 1088 bytes, then two of 2048, which would fit if none were held.
+    // The first two frames take 1088 bytes each, and the first is held. Two frames of 2048 bytes
+    // follow, which would fit only if none were held.
     for (at, seq) in [(2176, 2), (2176 + 2048, 3)] {
         let frame = Frame { len: 2000, seq, crc: None };
         producer.end.own.write_header(at, frame.to_words());

@@ -1,13 +1,13 @@
-//! Adapts the polling time of an end to the outcome of its last waits. If messages are rare, or more
-//! ends than processors wait for each other, polling ends in a sleep anyway. It then only takes the
-//! processor from other threads, and one of them may be the peer.
+//! Adapts the polling time of an end to the outcome of its last waits. If messages are rare, or more ends than
+//! processors wait for each other, polling ends in a sleep anyway. Polling then only takes the processor from other
+//! threads, and one of them may be the peer.
 
 use super::Wait;
 use std::time::{Duration, Instant};
 
 /// Number of consecutive long sleeps after which the polling time is halved.
 const LONG_SLEEPS: u32 = 8;
-/// Maximum number of halvings: a short poll costs almost nothing, and detects when messages arrive
+/// Maximum number of halvings. The short poll that remains costs almost nothing, and detects when messages arrive
 /// quickly again.
 const HALVINGS: u32 = 4;
 /// Number of sleeps per measurement: first with polling, then with sleeping at once.
@@ -18,12 +18,12 @@ const KEPT: u32 = 16 * TRIAL;
 /// Behavior of an end before it sleeps, and the state of the measurement.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum HabitPhase {
-    /// Polls, and the time is measured.
+    /// Polls before it sleeps, and measures the time per wait.
     #[default]
     Looking,
-    /// Sleeps at once, and the time is measured.
+    /// Sleeps at once, and measures the time per wait.
     Sleeping,
-    /// Uses the variant that took less time.
+    /// Uses the variant that took less time; `looks` is `true` if that is polling.
     Keeping { looks: bool },
 }
 
@@ -56,8 +56,8 @@ impl Habit {
     pub fn after_sleep(&mut self, wait: Wait, begin: Instant, end: Instant, waits: u64) -> Wait {
         let Wait::Hybrid { spin } = wait else { return wait };
         if self.phase.looks() {
-            // A short sleep: slightly more polling would have avoided it. Part of the time is the
-            // wake-up itself.
+            // Slightly more polling would have avoided a short sleep. The limit is twice `spin`, because part of a
+            // sleep is the wake-up itself.
             let is_short = end - begin < spin.saturating_mul(2);
             self.in_vain =
                 if is_short { 0 } else { (self.in_vain + 1).min(LONG_SLEEPS * HALVINGS) };
@@ -79,13 +79,13 @@ impl Habit {
         let waits = u32::try_from(waits - self.waits_before).unwrap_or(u32::MAX);
         let each = self.time / waits.max(self.sleeps);
         match self.phase {
-            // Polling ends most waits.
+            // Polling ends most waits without a sleep, so there is nothing to compare.
             HabitPhase::Looking if waits / 2 > self.sleeps => HabitPhase::Looking,
             HabitPhase::Looking => {
                 self.looking = each;
                 HabitPhase::Sleeping
             }
-            // Without a clear gain, poll: an idle processor wakes up late.
+            // Sleep at once only if that is clearly faster: an idle processor wakes up late.
             HabitPhase::Sleeping => HabitPhase::Keeping { looks: each * 5 > self.looking * 4 },
             HabitPhase::Keeping { .. } => HabitPhase::Looking,
         }

@@ -10,9 +10,8 @@ use std::time::{Duration, Instant};
 /// Number of reads of the data word between two checks of the clock and of the peer's state, which cost more.
 const STRIDE: u32 = 64;
 
-/// Returns `true` if this process and the peer share a single processor, so the peer runs only when
-/// this process does not. If each is pinned to a different processor, there are two, although each
-/// process sees only its own.
+/// Returns `true` if this process and the peer share a single processor, so the peer runs only when this process does
+/// not. Two processes that are pinned to different processors do not share one, although each sees only its own.
 pub(crate) fn is_alone_with(peer: &Peer) -> bool {
     if std::thread::available_parallelism().is_ok_and(|processors| processors.get() > 1) {
         return false;
@@ -20,7 +19,8 @@ pub(crate) fn is_alone_with(peer: &Peer) -> bool {
     let theirs = i32::try_from(peer.pid).ok().and_then(Pid::from_raw);
     let theirs = theirs.and_then(|pid| sched_getaffinity(Some(pid)).ok());
     match (sched_getaffinity(None), theirs) {
-        // With a quota of one processor (cgroup), polling takes time from the peer, wherever it runs.
+        // A mask of several processors with a parallelism of 1 means a quota (cgroup). Polling then takes time from the
+        // peer, wherever it runs.
         (Ok(ours), Some(theirs)) => ours.count() > 1 || is_one(&ours, &theirs),
         _ => true,
     }
@@ -50,7 +50,7 @@ pub(crate) enum SpinTurn {
 pub(crate) struct Spinner {
     /// Polling time; `None` polls without limit.
     spin: Option<Duration>,
-    /// Time of the sleep, set when the clock is first read: most waits end before that.
+    /// End of the polling time. Set when the clock is first read, because most waits end before that.
     until: Option<Instant>,
     alone: bool,
     turns: u32,

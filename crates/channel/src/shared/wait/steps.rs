@@ -33,8 +33,8 @@ pub(crate) trait Cursor {
     fn store(&self, value: u64, order: Ordering);
     fn fence(order: Ordering);
 
-    /// Advances the cursor without a wake-up, for a step that the peer does not wait for before the
-    /// next [`publish`].
+    /// Advances the cursor without a wake-up. Only for a step that the peer does not wait for; the next [`publish`]
+    /// wakes the peer.
     #[inline]
     fn publish_quietly(&self, to: u64) {
         // PAIRS WITH: `seen` (Acquire): the bytes are visible before the cursor.
@@ -84,7 +84,7 @@ pub(crate) fn announce<C: Cursor>(others_waiting: &impl WaitWord) -> u32 {
     others_waiting.load(Relaxed)
 }
 
-/// Returns the peer's cursor. Everything written before that store is visible afterwards.
+/// Returns the peer's cursor. Everything that the peer wrote before it stored this value is visible afterwards.
 #[inline]
 pub(crate) fn seen(others: &impl Cursor) -> u64 {
     others.load(Acquire)
@@ -97,10 +97,9 @@ pub(crate) struct Sleeper {
 }
 
 impl Sleeper {
-    /// Returns the method to wake the peer, or [`AWAKE`] if no wake-up is needed. Each sleep is ended
-    /// once. A side that announces a sleep has read the `wake` word before. Therefore one change of
-    /// that word, followed by one call, ends the sleep at any stage. Further calls would have no
-    /// effect.
+    /// Returns the method to wake the peer, or [`AWAKE`] if no wake-up is needed. Ends each sleep only once. A side
+    /// reads the `wake` word before it announces a sleep. Therefore one change of that word and one system call end the
+    /// sleep at any stage. Further calls would have no effect.
     #[inline]
     pub(crate) fn due(&mut self, waiting: u32, own_wake: &impl WaitWord) -> u32 {
         if is_awake(waiting) || waiting == self.ended {
@@ -121,7 +120,7 @@ pub(crate) fn announce_sleep<C: Cursor>(
     how: u32,
     others_wake: &impl WaitWord,
 ) -> u32 {
-    // Must be read first: a later wake-up changes the word, and the futex call returns at once.
+    // `wake` must be read before the announcement. A later wake-up then changes it, and the futex call returns at once.
     let value = others_wake.load(Acquire);
     let sleeps = (own_waiting.load(Relaxed) & !HOW).wrapping_add(ONE_SLEEP);
     own_waiting.store(sleeps | how, Relaxed);
@@ -140,7 +139,7 @@ pub(crate) fn is_awake(waiting: u32) -> bool {
     waiting & HOW == AWAKE
 }
 
-/// Ends a sleep or an announcement of one.
+/// Ends the owner's sleep, or withdraws its announcement.
 pub(crate) fn wake_up(own_waiting: &impl WaitWord) {
     own_waiting.store((own_waiting.load(Relaxed) & !HOW) | AWAKE, Relaxed);
 }

@@ -12,13 +12,13 @@ use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 use thalweg_core::{Cancelled, changed::changed};
 
-/// Interval of progress reports to the sender. Each is a message, so it is longer than
-/// [`PROGRESS_FLUSH`](thalweg_core::cadence::PROGRESS_FLUSH).
+/// Interval of progress reports to the sender. It is longer than
+/// [`PROGRESS_FLUSH`](thalweg_core::cadence::PROGRESS_FLUSH), because each report is a message.
 const PROGRESS_REPORT: Duration = Duration::from_millis(100);
 
 impl Receiver {
-    /// Copies a file that the sender has open. Returns `None` if the sender was asked for the bytes
-    /// instead.
+    /// Copies a file that the sender has open. Returns `None` if the copy is not possible, after
+    /// asking the sender for the bytes.
     pub(super) fn recv_open(
         &mut self,
         head: &FileHead,
@@ -55,7 +55,8 @@ impl Receiver {
             });
         match (outcome, before) {
             (Ok(by), Ok(before)) => {
-                // If the sender has ended during the copy, this is reported as for a normal transfer.
+                // The sender may have ended during the copy. This is an error, as in a transfer of
+                // bytes.
                 self.control().check().map_err(|stop| self.stopped(stop))?;
                 *moved += size;
                 watch(&head.announced, *moved);

@@ -33,7 +33,7 @@ impl Sender {
         let packet = ControlMessage::new(ControlKind::File).words(&[size]);
         match self.control().send(&packet, &[file]) {
             Ok(()) => {}
-            // A security module may forbid passing the descriptor; no message was sent yet.
+            // A security module may forbid passing the descriptor. In that case no message was sent.
             Err(WaitStop::Refused(why)) => {
                 self.skip(WAY, why.reason);
                 return Ok(OpenOffer::Refused);

@@ -30,15 +30,14 @@ impl Cursor for Model64 {
     }
 }
 
-/// Two slots of one word, a cursor for each side, a second cursor of the producer, and the words to
-/// sleep on.
+/// Two slots of one word, a cursor for each side, a second cursor of the producer, and the words to sleep on.
 struct ModelWords {
     slots: [UnsafeCell<u64>; 2],
     head: Model64,
-    /// In a bulk transfer: the slot count, in addition to the note count.
+    /// The slot count of a bulk transfer; `head` is its note count.
     second: Model64,
     tail: Model64,
-    /// A word of a mechanism that both sides write.
+    /// A word of a mechanism, which both sides write.
     turn: Model32,
     producer_wake: Model32,
     producer_waiting: Model32,
@@ -70,7 +69,7 @@ impl ModelWords {
         })
     }
 
-    /// `futex_waitv`: sleeps while `wake` and `alive` have these values, compared under the bucket's lock.
+    /// Models `futex_waitv`: sleeps while `wake` and `alive` have these values, compared under the bucket's lock.
     fn wait(&self, wake: &Model32, wake_before: u32, alive_before: u32) {
         let guard = self.bucket.lock().expect("no panic holds it");
         if wake.load(Acquire) == wake_before && self.alive.load(Acquire) == alive_before {
@@ -78,7 +77,7 @@ impl ModelWords {
         }
     }
 
-    /// `FUTEX_WAKE`.
+    /// Models `FUTEX_WAKE`.
     fn wake_sleepers(&self) {
         let _guard = self.bucket.lock().expect("no panic holds it");
         self.woken.notify_all();
@@ -99,7 +98,7 @@ impl ModelWords {
         }
     }
 
-    /// The producer's second half of publishing any word.
+    /// Second half of publishing, after the producer has stored to any word.
     fn announce(&self, sleeper: &mut Sleeper) {
         let waiting = announce::<Model64>(&self.consumer_waiting);
         if sleeper.due(waiting, &self.producer_wake) == ON_FUTEX {
@@ -236,10 +235,10 @@ fn a_death_wakes_the_sleeper_and_leaves_what_was_committed() {
         let writer = thread::spawn(move || {
             let mut sleeper = Sleeper::default();
             producer.put(&mut sleeper, 0, 5);
-            // Dies in the middle of the next: payload written, head not moved.
-            // SAFETY: as above; the consumer never reads it.
+            // The producer dies in the middle of the next message: it has written the payload, but not moved the head.
+            // SAFETY: as above; the consumer never reads this slot.
             producer.slots[1].with_mut(|slot| unsafe { *slot = 99 });
-            // The kernel stores this bit in the word of a robust list.
+            // When a thread dies, the kernel sets this bit in each word on its robust list.
             producer.alive.store(OWNER_DIED, Release);
             producer.wake_sleepers();
         });

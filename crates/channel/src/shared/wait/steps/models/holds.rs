@@ -8,7 +8,7 @@ use crate::shared::holds::Holds;
 struct ModelHolding(Mutex<(Holds, Sleeper)>);
 
 impl ModelHolding {
-    /// Both slots are held and received.
+    /// The consumer has received and holds the messages of both slots.
     fn of_two() -> Arc<Self> {
         let mut holds = Holds::new(0);
         for at in 0..2 {
@@ -39,7 +39,7 @@ impl ModelHolding {
     }
 }
 
-/// Fills both slots, then runs `meanwhile` concurrently with a producer that needs both again.
+/// Fills both slots, then runs `meanwhile` concurrently with a producer that needs both slots again.
 fn full_and_held(meanwhile: impl Fn(&Arc<ModelWords>, &Arc<ModelHolding>) + Send + Sync + 'static) {
     // For three threads, a model with one more preemption runs a hundred times as long.
     model_of(2, move || {
