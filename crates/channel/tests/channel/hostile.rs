@@ -1,5 +1,5 @@
-//! A peer that does not keep to the protocol: every lie is an error, none is a crash, and nothing
-//! outside the ring is read by it. The liar writes the format with its own hands.
+//! A peer that violates the protocol. Every lie must lead to an error, never to a crash or a read
+//! outside the ring. The tests write the format by hand.
 
 use proptest::prelude::*;
 use rustix::fd::{AsFd, OwnedFd};
@@ -17,7 +17,7 @@ fn geometry() -> Geometry {
     Geometry { header, capacity, checksums: false, epoch: 7, process: 1 }
 }
 
-/// Memory as its owner could make it.
+/// Memory with contents that only a dishonest owner would write.
 struct LyingSide {
     fd: OwnedFd,
     map: Map,
@@ -45,14 +45,14 @@ impl LyingSide {
         Self::new(Role::Consumer, geometry, u64::from(geometry.header)).sealed()
     }
 
-    /// Puts a frame at a position of the data and moves the head.
+    /// Writes a frame at a position of the data and moves the head.
     fn frame(&mut self, at: u64, header: &[u8], head: u64) {
         poke(&mut self.map, u64::from(geometry().header) + at, header);
         poke(&mut self.map, 128, &head.to_le_bytes());
     }
 }
 
-/// Writes through a mapping that was there before the seals.
+/// Writes through a mapping that was made before the seals.
 fn poke(map: &mut Map, at: u64, bytes: &[u8]) {
     let (reader, writer) = rustix::pipe::pipe().unwrap();
     assert_eq!(io::write(&writer, bytes), Ok(bytes.len()));
@@ -69,12 +69,12 @@ fn soon() -> Instant {
     Instant::now() + std::time::Duration::from_millis(200)
 }
 
-/// For what is there already, however slow the machine is.
+/// Deadline for an event that must happen, generous for slow machines.
 fn in_time() -> Instant {
     Instant::now() + std::time::Duration::from_secs(60)
 }
 
-/// What a consumer answers to these descriptors, and what it told the liar.
+/// Offers these descriptors to a consumer. Returns its error, and the last message that it sent.
 fn offered(fds: &[&OwnedFd]) -> (Error, Option<HelloKind>) {
     let (near, far) = Link::pair().unwrap();
     say(&far, HelloKind::Offer, fds);
@@ -87,7 +87,7 @@ fn offered(fds: &[&OwnedFd]) -> (Error, Option<HelloKind>) {
     (error, told)
 }
 
-/// A consumer that took the liar's ring.
+/// Opens a consumer on this ring.
 fn consumer_of(side: &LyingSide, trusted: bool) -> (Consumer, Link) {
     let (near, far) = Link::pair().unwrap();
     say(&far, HelloKind::Offer, &[&side.fd]);
@@ -103,7 +103,7 @@ fn memory_that_is_not_what_was_agreed_is_refused() {
     let (error, told) = offered(&[&unsealed.fd]);
     assert!(matches!(&error, Error::NotPermitted { why } if why.contains("fixed size")), "{error}");
     assert_eq!(told, Some(HelloKind::Refuse(Refusal::Memory)));
-    // It could shrink now, and reading it would be SIGBUS: nobody maps it.
+    // The file has shrunk, and reading its memory would raise SIGBUS. The consumer must not map it.
     io::ftruncate(&unsealed.fd, 0).unwrap();
     assert!(matches!(offered(&[&unsealed.fd]).0, Error::NotPermitted { .. }));
 
@@ -160,11 +160,11 @@ fn a_head_that_cannot_be_is_corrupt_for_good() {
                     "{error}"
                 );
             }
-            // Also when it would be true again.
+            // The consumer stays broken, even if the head becomes valid again.
             side.frame(0, &[], 64);
             assert!(matches!(consumer.try_receive(), Err(Error::Corrupt { .. })));
         }
-        // Back behind what was seen already.
+        // The head moves back before a position that the consumer has already seen.
         let mut side = LyingSide::producer();
         let (mut consumer, _far) = consumer_of(&side, trusted);
         side.frame(0, &Frame { len: 5, seq: 0, crc: None }.to_bytes(), 64);
@@ -248,7 +248,7 @@ fn noise_in_the_handshake_is_refused() {
         let error = Consumer::open_until(near, &Options::default(), Some(in_time())).unwrap_err();
         assert!(matches!(error, Error::Corrupt { .. }), "{error}");
     }
-    // The right words in the wrong order, another version, a refusal of a kind not yet known.
+    // Valid messages in the wrong order, another version, and an unknown kind of refusal.
     let (near, far) = Link::pair().unwrap();
     say(&far, HelloKind::Ready, &[]);
     let error = Consumer::open(near, &Options::default()).unwrap_err();
@@ -308,7 +308,8 @@ fn a_peer_without_an_alive_word_is_watched_through_the_link() {
     }
 }
 
-/// A word that says "alive" and is on no list: the kernel never marks it, and is asked after a while.
+/// The word says "alive" but is on no robust list. The kernel never marks it, so the consumer has
+/// to ask the kernel after a while.
 #[test]
 fn a_peer_that_lies_about_its_life_is_found_out() {
     for wait in [Wait::Block, Wait::Spin] {
@@ -331,7 +332,7 @@ fn a_peer_that_lies_about_its_life_is_found_out() {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(128))]
-    /// Frames as a liar would write them: mostly true, so that the lie comes late.
+    /// Random frames, mostly valid, so that the lie comes late.
     #[test]
     fn no_frames_crash_a_consumer_or_show_it_more_than_the_ring(
         trusted: bool,
@@ -355,7 +356,7 @@ proptest! {
         let mut shown = 0;
         while let Ok(Some(sample)) = consumer.try_receive() {
             prop_assert!(sample.len() <= DATA as usize - 32);
-            // Reads all of it: a mapping too short would be a signal.
+            // Read the whole message: if the mapping were too short, this would raise a signal.
             prop_assert!(sample.iter().map(|byte| u64::from(*byte)).sum::<u64>() < u64::MAX);
             shown += 1;
         }

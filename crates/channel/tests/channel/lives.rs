@@ -1,5 +1,5 @@
-//! What is a death and what is not: stopped processes, threads that end, forks, other programs,
-//! machines that refuse a call. And many messages with everybody asleep at odd moments.
+//! Checks which events count as a death: stopped processes, ending threads, forks, exec, refused
+//! system calls. Also sends many messages while both ends sleep at random moments.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -18,7 +18,7 @@ fn in_a_while(millis: u64) -> Option<Instant> {
     Instant::now().checked_add(Duration::from_millis(millis))
 }
 
-/// The other process: says one message, then does as it was told.
+/// The other process: sends one message, then does what the test says.
 #[test]
 fn other() {
     let Ok(told) = std::env::var(CHILD) else { return };
@@ -69,8 +69,8 @@ fn leaving_is_a_goodbye_and_vanishing_is_a_death() {
     let (mut child, mut consumer) = start("leave");
     assert_eq!(consumer.receive().err(), Some(Error::Closed { delivered: 1 }));
     child.wait().unwrap();
-    // Without a goodbye, however politely: exit runs no destructors of the stack, and another
-    // program has not even the memory.
+    // These processes end without closing the channel: exit runs no destructors of the stack, and
+    // exec replaces the memory.
     for what in ["exit", "exec"] {
         let (mut child, mut consumer) = start(what);
         let error = consumer.receive().err();
@@ -106,7 +106,7 @@ fn a_new_ring_after_a_death_has_new_memory_and_another_epoch() {
 fn the_peer_of_a_pair_is_the_process_that_uses_the_other_end() {
     let (near, far) = Link::pair().unwrap();
     let us = std::process::id();
-    // SAFETY: the child returns through _exit, and takes locks of its own only.
+    // SAFETY: the child ends with _exit, and takes only locks of its own.
     let child = unsafe { libc::fork() };
     if child == 0 {
         drop(near);
@@ -116,7 +116,7 @@ fn the_peer_of_a_pair_is_the_process_that_uses_the_other_end() {
                 && consumer.peer().pidfd.is_some()
                 && consumer.receive().is_ok()
         });
-        // SAFETY: ends the child at once.
+        // SAFETY: _exit ends the child at once.
         unsafe { libc::_exit(i32::from(!fine)) };
     }
     drop(far);
@@ -134,7 +134,7 @@ fn the_peer_of_a_pair_is_the_process_that_uses_the_other_end() {
 fn a_forked_child_owns_nothing_and_disturbs_nothing() {
     let (mut producer, mut consumer) = pair(&small(Wait::Block)).unwrap();
     producer.send(b"before").unwrap();
-    // SAFETY: the child returns through _exit, and takes locks of its own only.
+    // SAFETY: the child ends with _exit, and takes only locks of its own.
     let child = unsafe { libc::fork() };
     if child == 0 {
         let owner = std::os::unix::process::parent_id();
@@ -144,13 +144,13 @@ fn a_forked_child_owns_nothing_and_disturbs_nothing() {
             && consumer.arm().err() == Some(Error::Forked { owner });
         drop(producer);
         drop(consumer);
-        // It may have a ring of its own, with a thread of its own behind it.
+        // The child may open a ring of its own, which starts its own thread for the robust list.
         let fresh = pair(&small(Wait::Block)).and_then(|(mut producer, mut consumer)| {
             producer.send(b"mine")?;
             Ok(&*consumer.receive()? == b"mine")
         });
         let fine = refused && fresh == Ok(true);
-        // SAFETY: ends the child at once.
+        // SAFETY: _exit ends the child at once.
         unsafe { libc::_exit(i32::from(!fine)) };
     }
     let mut status = 0;
@@ -169,13 +169,13 @@ fn a_forked_child_gives_back_nothing_that_its_parent_holds() {
     producer.send(b"held").unwrap();
     producer.send(b"next").unwrap();
     let held = consumer.receive().unwrap().hold();
-    // SAFETY: the child returns through _exit, and takes no lock.
+    // SAFETY: the child ends with _exit, and takes no lock.
     let child = unsafe { libc::fork() };
     if child == 0 {
         let fine = &*held == b"held" && consumer.held() == 0;
         drop(held);
         drop(consumer);
-        // SAFETY: ends the child at once.
+        // SAFETY: _exit ends the child at once.
         unsafe { libc::_exit(i32::from(!fine)) };
     }
     let mut status = 0;
@@ -229,19 +229,20 @@ fn a_signal_does_not_end_the_allocation_of_memory() {
 
 extern "C" fn handler(_: libc::c_int) {}
 
-/// Signals whose handler runs during a wait, without SA_RESTART: the wait neither ends early nor loses its message.
+/// A signal handler without SA_RESTART runs during a wait. The wait neither ends early nor loses
+/// its message.
 #[test]
 fn a_handler_that_runs_during_a_wait_does_not_end_it() {
     // SAFETY: all bytes zero are a valid action.
     let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
     action.sa_sigaction = handler as *const () as libc::sighandler_t;
-    // SAFETY: the action is valid, and its handler does nothing.
+    // SAFETY: the action is valid, and the handler does nothing.
     let set = unsafe { libc::sigaction(libc::SIGUSR1, &raw const action, std::ptr::null_mut()) };
     assert_eq!(set, 0);
     let (sent, threads) = std::sync::mpsc::channel();
     let (mut producer, mut consumer) = pair(&small(Wait::Block)).unwrap();
     let waiting = std::thread::spawn(move || {
-        // SAFETY: returns this thread's own id.
+        // SAFETY: the call only returns this thread's own id.
         sent.send(unsafe { libc::pthread_self() }).unwrap();
         let begin = Instant::now();
         assert_eq!(consumer.receive_until(in_a_while(200)).err(), Some(Error::Timeout));
@@ -258,7 +259,7 @@ fn a_handler_that_runs_during_a_wait_does_not_end_it() {
     assert_eq!(waiting.join().unwrap(), b"after the signals");
 }
 
-/// A million messages of all sizes, with both sides asleep at random moments.
+/// Sends `messages` messages of all sizes, while both sides sleep at random moments.
 fn sequence(messages: u64, wait: Wait) {
     let mut dice = Dice::new(module_path!());
     let seeds = [dice.below(1 << 30), dice.below(1 << 30)];
@@ -268,7 +269,7 @@ fn sequence(messages: u64, wait: Wait) {
             std::thread::sleep(Duration::from_micros(dice.below(300)));
         }
     };
-    // Made once: the point is the order and the wake-ups, not the making.
+    // Build the messages only once, because the test is about order and wake-ups.
     let made: Vec<Vec<u8>> = (0..997)
         .map(|seq| {
             let mut bytes = Vec::new();
@@ -299,7 +300,7 @@ fn sequence(messages: u64, wait: Wait) {
     });
 }
 
-/// Both ends on the same processor: whoever waits lets the other run.
+/// Both ends run on one processor: an end that waits must let the other run.
 #[test]
 fn one_processor_is_enough() {
     use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
@@ -308,7 +309,7 @@ fn one_processor_is_enough() {
         let first = (0..CpuSet::MAX_CPU).find(|cpu| allowed.is_set(*cpu)).unwrap();
         let mut one = CpuSet::new();
         one.set(first);
-        // This thread's alone, and of what it starts.
+        // The mask applies to this thread and to what it starts.
         sched_setaffinity(None, &one).unwrap();
         for (wait, messages) in [(Wait::Block, 20_000), (Wait::HYBRID, 20_000), (Wait::Spin, 500)] {
             sequence(messages, wait);

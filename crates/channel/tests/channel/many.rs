@@ -1,4 +1,4 @@
-//! Several rings put together: broadcast and many-to-one.
+//! Combinations of several rings: broadcast and many-to-one.
 
 use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
@@ -78,7 +78,7 @@ fn the_oldest_are_dropped_and_counted_on_both_sides() {
     let mut broadcast = Broadcast::new(Slow::DropOldest { backlog: 3 });
     let (slow, mut subscription) = subscribe(&mut broadcast, small(Wait::Block));
     let (quick, mut other) = subscribe(&mut broadcast, small(Wait::Block));
-    // Two of 2000 bytes fill the ring, three wait here, five are dropped.
+    // Two messages of 2000 bytes fill the ring, three wait in the backlog, and five are dropped.
     for number in 0..10u8 {
         broadcast.publish(&[number; 2000]).unwrap();
         assert_eq!(other.receive().unwrap()[0], number);
@@ -95,7 +95,8 @@ fn the_oldest_are_dropped_and_counted_on_both_sides() {
     }
     assert_eq!(seen, [(0, 0), (1, 0), (7, 5), (8, 0), (9, 0)]);
     assert_eq!((subscription.missed(), other.missed()), (5, 0));
-    // One that is not released comes again, and misses nothing twice.
+    // A message that was not released is received again, and its dropped predecessors are not
+    // counted twice.
     for number in 10..15u8 {
         broadcast.publish(&[number; 2000]).unwrap();
         drop(other.receive().unwrap());

@@ -1,6 +1,6 @@
-//! The golden vectors in `tests/vectors/`: Rust writes them, byte for byte, and reads them; so do
-//! programs in Python that were written from docs/reference/formats.md alone. `THALWEG_BLESS=1` writes the
-//! files anew.
+//! The golden vectors in `tests/vectors/`. Rust writes them, byte for byte, and reads them. Python
+//! programs that were written only from docs/reference/formats.md do so too. `THALWEG_BLESS=1`
+//! writes the files again.
 
 use rustix::fd::{AsFd, OwnedFd};
 use serde_json::{Value, json};
@@ -21,7 +21,7 @@ fn directory() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/vectors")
 }
 
-/// A ring whose memory the test can look into, because it stood between the two in the handshake.
+/// A ring whose memory files the test can read, because it relayed the handshake.
 struct Seen {
     producer: Producer,
     consumer: Consumer,
@@ -51,12 +51,12 @@ impl Seen {
         Self { producer, consumer, memory: [offered, accepted], _between: (left, right) }
     }
 
-    /// The bytes of both files, as they are.
+    /// Returns the bytes of both files, unchanged.
     fn live(&self) -> [Vec<u8>; 2] {
         self.memory.each_ref().map(dump)
     }
 
-    /// The same without what differs from run to run.
+    /// Returns the bytes of both files without the parts that differ from run to run.
     fn golden(&self) -> [Vec<u8>; 2] {
         self.live().map(without_chance)
     }
@@ -68,7 +68,8 @@ fn dump(fd: &OwnedFd) -> Vec<u8> {
     bytes
 }
 
-/// Without the epoch, the process and the word that the kernel marks, which differ from run to run.
+/// Replaces the epoch, the process id and the word that the kernel marks, which differ from run to
+/// run.
 fn without_chance(mut bytes: Vec<u8>) -> Vec<u8> {
     bytes[32..40].copy_from_slice(&EPOCH.to_le_bytes());
     bytes[40..44].fill(0);
@@ -80,7 +81,7 @@ fn payload(number: usize, len: usize) -> Vec<u8> {
     (0..len).map(|at| (number * 17 + at) as u8).collect()
 }
 
-/// A ring as it begins, and one in mid-life whose messages wrap, with checksums.
+/// Returns two rings: a new one, and one with checksums whose messages wrap around.
 fn rings() -> [(&'static str, Seen); 2] {
     let mut fresh = Seen::new(false);
     for (number, len) in [0, 5, 32, 33, 300].into_iter().enumerate() {
@@ -111,15 +112,15 @@ fn hellos() -> Vec<Hello> {
     kinds.map(|kind| Hello::of_ring(kind, epoch(kind))).to_vec()
 }
 
-/// What went over the link of a bulk transfer, in one direction.
+/// The messages that one side of a bulk transfer sent over the link.
 #[derive(Default)]
 struct Said {
     messages: Vec<Vec<u8>>,
-    /// The first is the memory file of the side that spoke.
+    /// The descriptors sent. The first is the memory file of that side.
     fds: Vec<OwnedFd>,
 }
 
-/// Passes everything on until one side has ended.
+/// Relays messages until one side has closed the link.
 fn forward(from: &Link, to: &Link) -> Said {
     let mut said = Said::default();
     let mut bytes = vec![0; 16 << 10];
@@ -130,7 +131,7 @@ fn forward(from: &Link, to: &Link) -> Said {
             Err(error) => panic!("{error}"),
         };
         let lent: Vec<_> = fds.iter().map(AsFd::as_fd).collect();
-        // A side that has closed its end needs no more.
+        // Errors are ignored: the receiving side has closed its end and needs no more messages.
         let _ = to.send(&bytes[..len], &lent);
         // One byte is a wake-up.
         if len > 1 {
@@ -140,7 +141,8 @@ fn forward(from: &Link, to: &Link) -> Said {
     }
 }
 
-/// A bulk transfer through two slots, of a buffer of one slot and one of two.
+/// Runs a bulk transfer through a ring of two slots. The first buffer fills one slot, the second
+/// fills two.
 fn bulk_transfer() -> [Said; 2] {
     let tuning = Tuning::of("slot", 4096).with("slots", 2).with("stream", 0);
     let options = bulk::Options { trust: false, ..bulk::Options::only("ring", tuning) };
@@ -166,7 +168,8 @@ fn bulk_transfer() -> [Said; 2] {
     })
 }
 
-/// The handshake of a bulk transfer: the sender trusts, the receiver wants its bytes in fresh memory.
+/// Returns the handshake of a bulk transfer. The sender trusts its peer, and the receiver wants its
+/// bytes in fresh memory.
 fn introductions() -> Vec<Hello> {
     let sender =
         Introduction { trusts: true, shares: true, token_at: 0x1000, token: 7, destination: 0 };
@@ -190,7 +193,7 @@ fn a_bulk_transfer_is_the_golden_vectors() {
     let said = bulk_transfer();
     for (name, said) in ["sender", "receiver"].into_iter().zip(&said) {
         let mut bytes = without_chance(dump(&said.fds[0]));
-        // How often a side slept is chance.
+        // Clear the counts of sleeps and wake-ups, which depend on chance.
         bytes[256..260].fill(0);
         bytes[384..388].fill(0);
         check(&format!("bulk.{name}.hex"), &to_hex(&bytes));
@@ -198,7 +201,8 @@ fn a_bulk_transfer_is_the_golden_vectors() {
         let geometry = Geometry::parse(&bytes, role).unwrap();
         assert_eq!((geometry.epoch, geometry.capacity), (EPOCH, 0));
     }
-    // Two messages of the handshake each; then Offer and Agreed, and Accept between them.
+    // The first two messages of each side are the handshake. Then the sender sends Offer and
+    // Agreed, and the receiver sends Accept between them.
     let messages = [&said[0].messages[2], &said[1].messages[2], &said[0].messages[3]];
     let bytes: Vec<u8> = messages.into_iter().flatten().copied().collect();
     check("bulk-messages.hex", &to_hex(&bytes));
@@ -270,7 +274,7 @@ fn what_is_written_is_the_golden_vectors() {
     check("expected.json", &(serde_json::to_string_pretty(&expected).unwrap() + "\n"));
 }
 
-/// What a reader must find, as the real consumer finds it.
+/// Returns the state that a reader must find, read by the real consumer.
 fn describe(ring: &mut Seen) -> Value {
     let [producer, consumer] = ring.golden();
     let cursor = |bytes: &[u8]| u64::from_le_bytes(bytes[128..136].try_into().unwrap());
@@ -324,7 +328,7 @@ fn the_golden_vectors_are_read_frame_by_frame() {
     }
 }
 
-/// Runs a program there; `None`, counted as a skip, without Python 3.10.
+/// Runs a program of `tests/vectors/`. Without Python 3.10, counts a skip and returns `None`.
 fn python(test: &str, program: &str, arguments: &[&str]) -> Option<Value> {
     let probe = ["-c", "import sys; sys.exit(sys.version_info < (3, 10))"];
     if !Command::new("python3").args(probe).status().is_ok_and(|status| status.success()) {

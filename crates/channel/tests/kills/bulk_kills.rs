@@ -1,7 +1,7 @@
-//! The campaign of kills for bulk transfer: SIGKILL of either side at a random instant, mechanism
-//! by mechanism. The survivor is told, what it was told is there is true, and nothing is left
-//! behind. `THALWEG_KILLS` sets how many, `THALWEG_HOLDS` how many bytes of memory every second victim
-//! has beside; `THALWEG_SEED`, which a run prints, repeats one.
+//! Kills one side of a bulk transfer with SIGKILL at a random instant, for each mechanism. The
+//! survivor gets an error, the bytes reported as valid are valid, and no resources remain.
+//! `THALWEG_KILLS` sets the number of kills. `THALWEG_HOLDS` sets the extra memory, in bytes, of
+//! every second victim. A run prints `THALWEG_SEED`, with which it can be repeated.
 
 use crate::peer;
 use std::{
@@ -20,10 +20,11 @@ use thalweg_testing::{Dice, from_env, open_files};
 
 use peer::{Peer, Script, difference, fill};
 
-/// Long enough that a kill lands in the middle now and then.
+/// Large enough that some kills happen in the middle of a buffer.
 const LEN: usize = 3 << 20;
 
-/// Every mechanism that works here, and then their other tunings.
+/// Returns every mechanism that works here with its default tuning, and then with its other
+/// tunings.
 fn scripts() -> Vec<Script> {
     let mut scripts = Vec::new();
     for mechanism in MECHANISMS.iter().filter(|mechanism| mechanism.probe().is_ok()) {
@@ -37,7 +38,8 @@ fn scripts() -> Vec<Script> {
     scripts.into_iter().map(|(_, script)| script).collect()
 }
 
-/// Named shared memory of ours: there must never be any. What tells that another process made it is not ours.
+/// Returns our named shared memory, of which there must never be any. Names that contain the id of
+/// an unrelated process are not ours.
 fn litter(peer: u32) -> BTreeSet<String> {
     let ours = |name: &String| {
         let maker = name.split('-').find_map(|word| word.parse().ok());
@@ -48,7 +50,7 @@ fn litter(peer: u32) -> BTreeSet<String> {
     names.filter(|name| name.contains("thalweg") && ours(name)).collect()
 }
 
-/// Segments that are there, by their numbers, with who made them.
+/// Returns the existing System V segments: id and creator.
 fn segments() -> BTreeMap<u64, u32> {
     let table = fs::read_to_string("/proc/sysvipc/shm").unwrap_or_default();
     let parse = |line: &str| {
@@ -58,26 +60,26 @@ fn segments() -> BTreeMap<u64, u32> {
     table.lines().skip(1).filter_map(parse).collect()
 }
 
-/// How soon a survivor knew.
+/// How soon a survivor noticed the death.
 struct Told {
     mechanism: String,
     sender_died: bool,
-    /// The victim did nothing any more, so the survivor slept.
+    /// `true` if the victim was idle, so that the survivor slept.
     quiet: bool,
-    /// The victim had much memory.
+    /// `true` if the victim had much memory.
     held: bool,
-    /// It waited for the victim when that was killed.
+    /// `true` if the survivor was already waiting for the victim at the kill.
     waited: bool,
-    /// It was told before the kernel had given back the victim's memory.
+    /// `true` if the survivor got the error before the kernel had freed the victim's memory.
     early: bool,
-    /// Since just before the kill, or since it asked, if that was later.
+    /// Time since just before the kill, or since the survivor's call, if that was later.
     after: Duration,
 }
 
-/// When the survivor made the call that told it, and when it was told.
+/// Start of the survivor's call that returned the error, and the time of that error.
 type Asked = (Instant, Instant);
 
-/// One kill.
+/// Kills one victim.
 fn round(number: u64, dice: &mut Dice, scripts: &[Script], holds: usize) -> Told {
     let sender_dies = number.is_multiple_of(2);
     let quiet = number / 2 % 3 == 2;
@@ -86,7 +88,7 @@ fn round(number: u64, dice: &mut Dice, scripts: &[Script], holds: usize) -> Told
     let mut script =
         Script { sends: sender_dies, forever: !quiet, lingers: quiet, holds, ..script.clone() };
     if quiet && !sender_dies {
-        // A receiver that takes nothing.
+        // The other process opens a receiver, but receives no buffer.
         script.buffers.clear();
     }
     let before = segments();
@@ -101,7 +103,8 @@ fn round(number: u64, dice: &mut Dice, scripts: &[Script], holds: usize) -> Told
             let asked = survive(link, &script, &has_met);
             (asked, ended_within(&process, Some(Duration::ZERO)) == Ok(false))
         });
-        // In the handshake no memory is shared yet: the kernel tells of a death when it has given it back.
+        // Wait for the end of the handshake. Before it, no memory is shared, and the survivor
+        // notices a death only after the kernel has freed the memory.
         while holds > 0 && !has_met.load(Ordering::Acquire) && began.elapsed() < peer::GUARD {
             thread::sleep(Duration::from_micros(200));
         }
@@ -112,7 +115,7 @@ fn round(number: u64, dice: &mut Dice, scripts: &[Script], holds: usize) -> Told
         (asked <= killed, early, told.saturating_duration_since(killed.max(asked)))
     });
     assert_eq!(litter(pid), BTreeSet::new());
-    // A process number may be used again, so what was there before does not count.
+    // Process ids are reused, so segments that existed before do not count.
     let mut left = segments();
     left.retain(|id, maker| !before.contains_key(id) && [pid, std::process::id()].contains(maker));
     assert!(left.is_empty(), "{script:?}: segments left behind: {left:?}");
@@ -183,7 +186,8 @@ fn kills_tear_nothing_and_leave_nothing() {
     let (mut dice, scripts) = (Dice::new(module_path!()), scripts());
     let kills = from_env("THALWEG_KILLS", 8);
     let holds = from_env("THALWEG_HOLDS", 8 << 20) as usize;
-    // The first round starts the thread that lives as long as this process.
+    // The first round starts a thread that lives as long as this process, so count open files only
+    // afterwards.
     let mut told = vec![round(0, &mut dice, &scripts, holds)];
     let files = open_files();
     told.extend((1..kills).map(|number| round(number, &mut dice, &scripts, holds)));
@@ -193,7 +197,7 @@ fn kills_tear_nothing_and_leave_nothing() {
     report(&told);
 }
 
-/// Printed, never judged: how fast depends on what else the machine does.
+/// Prints the times without judging them, because they depend on the load of the machine.
 fn report(told: &[Told]) {
     let line = |name: &str, of: &dyn Fn(&Told) -> bool| {
         let of: Vec<_> = told.iter().filter(|t| of(t)).collect();

@@ -1,5 +1,5 @@
-//! Messages that a consumer holds while a real process at the other end is killed: what is held stays
-//! whole until it is given back, and the producer counts as delivered what was given back.
+//! A consumer holds messages while the process at one end is killed. Held messages stay whole until
+//! they are given back. The producer counts only messages that were given back as delivered.
 
 use std::collections::VecDeque;
 use std::os::unix::process::ExitStatusExt;
@@ -10,10 +10,10 @@ use thalweg_channel::{Address, Consumer, Error, Held, Link, Listener, Options, P
 use thalweg_testing::{Dice, again, message};
 
 const CHILD: &str = "THALWEG_HELD_CHILD";
-/// Not a promise of speed: whoever is still there after this long hangs.
+/// A process that still runs after this time hangs. This is not a speed limit.
 const GUARD: Duration = Duration::from_secs(120);
 const KINDS: [(bool, bool); 3] = [(true, false), (true, true), (false, true)];
-/// Messages that the killed consumer has released before the oldest that it holds.
+/// Number of messages that the killed consumer has released before the oldest held one.
 const GIVEN_BACK: u64 = 5;
 
 fn options(kind: usize) -> Options {
@@ -21,7 +21,7 @@ fn options(kind: usize) -> Options {
     Options { capacity: 65536, trusted, checksums, ..Options::default() }
 }
 
-/// The one who will be killed; a test of its own only so that this binary can be run again.
+/// The process to be killed. It is a test only so that this binary can be started again.
 #[test]
 fn victim() {
     let Ok(told) = std::env::var(CHILD) else { return };
@@ -43,11 +43,11 @@ fn victim() {
         drop(consumer.receive().unwrap().hold());
     }
     let oldest = consumer.receive().unwrap().hold();
-    // Released and given back, but behind one that is held.
+    // These messages are released and given back, but they come after a held one.
     drop(consumer.receive().unwrap());
     drop(consumer.receive().unwrap().hold());
     std::fs::write(place.join("holds"), b"").unwrap();
-    // Until the ring is full and the producer waits: no more than that comes.
+    // Receive until the ring is full and the producer waits. Afterwards no more messages come.
     while consumer.receive().is_ok() {}
     drop(oldest);
 }
@@ -79,7 +79,7 @@ fn held_messages_outlive_a_killed_process_and_are_reported() {
         return;
     }
     let _alone = thalweg_testing::alone();
-    // One after the other: each looks at the maps of this process.
+    // Run the kinds one after another, because each checks the mappings of this process.
     for kind in 0..KINDS.len() {
         held_when_the_producer_is_killed(kind);
         assert!(!mapped());
@@ -101,7 +101,7 @@ fn held_when_the_producer_is_killed(kind: usize) {
             if dice.below(3) > 0 {
                 held.push_back((seq, sample.hold()));
             }
-            // In random order, but none for so long that the ring is full behind it.
+            // Give messages back in random order, but keep none so long that it fills the ring.
             while held.len() > 4 || held.iter().any(|(old, _)| seq - old > 8) {
                 let oldest = held.iter().map(|(old, _)| *old).min().unwrap();
                 let random = held[dice.below(held.len() as u64) as usize].0;
@@ -127,7 +127,7 @@ fn held_when_the_producer_is_killed(kind: usize) {
     }
     drop(consumer);
     assert!(mapped() || half.is_empty());
-    // The last of it, on another thread, when nothing else of the channel is left.
+    // Read the last messages on another thread, when all other parts of the channel are dropped.
     let last = std::thread::spawn(move || {
         for (seq, one) in half {
             is_message(&one, seq);
@@ -143,7 +143,7 @@ fn holding_when_it_is_killed(kind: usize) {
     let mut bytes = Vec::new();
     let began = Instant::now();
     let holds = place.path().join("holds");
-    // Fills the ring behind what is held.
+    // Fill the ring up to the oldest held message.
     let mut victim = Some(victim);
     let error = loop {
         message(producer.sent(), &mut bytes);
@@ -155,7 +155,8 @@ fn holding_when_it_is_killed(kind: usize) {
             }
             Err(Error::Timeout) => {
                 assert!(began.elapsed() < GUARD);
-                // Full, and it holds: nothing but its death can end the next wait.
+                // The ring is full and the victim holds a message, so only the victim's death can
+                // end the next wait.
                 if let Some(victim) = victim.take_if(|_| holds.exists()) {
                     kill(victim);
                 }

@@ -1,6 +1,5 @@
-//! The campaign of kills: a real process at one end of a ring is killed at a random instant, and
-//! the other end must find every committed message whole, then the death. `THALWEG_KILLS` sets how
-//! many.
+//! Kills the process at one end of a ring at a random instant. The other end must receive every
+//! committed message whole, and then report the death. `THALWEG_KILLS` sets the number of kills.
 
 use std::fs::{self, File};
 use std::os::unix::process::ExitStatusExt;
@@ -13,7 +12,7 @@ use thalweg_testing::{Dice, again, from_env, message, open_files};
 
 const CHILD: &str = "THALWEG_KILL_CHILD";
 const CAPACITY: u64 = 16384;
-/// Not a promise of speed: whoever is still there after this long hangs.
+/// A process that still runs after this time hangs. This is not a speed limit.
 const GUARD: Duration = Duration::from_secs(120);
 
 fn options(wait: Wait, round: u64) -> Options {
@@ -21,7 +20,7 @@ fn options(wait: Wait, round: u64) -> Options {
     Options { capacity: CAPACITY, wait, trusted, checksums }
 }
 
-/// A count in a file that outlives who wrote it.
+/// A count in a file, which outlives the process that wrote it.
 struct Record(File);
 
 impl Record {
@@ -42,7 +41,7 @@ impl Record {
     }
 }
 
-/// The one who will be killed; a test of its own only so that this binary can be run again.
+/// The process to be killed. It is a test only so that this binary can be started again.
 #[test]
 fn victim() {
     let Ok(told) = std::env::var(CHILD) else { return };
@@ -52,7 +51,8 @@ fn victim() {
     let record = Record::at(&place);
     let link = Link::connect(&Address::at(place.join("ring"))).unwrap();
     let options = options(Wait::HYBRID, round);
-    // The liveness word belongs to the process: the thread that opens the ring ends at once.
+    // The liveness word must belong to the process, not the thread: the thread that opens the ring
+    // ends at once.
     if role == "producer" {
         let opening = std::thread::spawn(move || Producer::open(link, &options).unwrap());
         produce(opening.join().unwrap(), &record, &mut Dice::seeded(round + 77));
@@ -89,7 +89,7 @@ fn consume(mut consumer: Consumer, record: &Record, dice: &mut Dice) {
     }
 }
 
-/// Now and then long enough that the other side goes to sleep.
+/// Sometimes pauses long enough for the other side to go to sleep.
 fn pause(dice: &mut Dice) {
     match dice.below(40) {
         0 => std::thread::sleep(Duration::from_micros(1500)),
@@ -98,14 +98,14 @@ fn pause(dice: &mut Dice) {
     }
 }
 
-/// What became of one round.
+/// Result of one round.
 struct Outcome {
-    /// The kill came before the ring was open.
+    /// `true` if the kill happened before the ring was open.
     early: bool,
     delivered: u64,
-    /// The survivor sleeps while it waits.
+    /// `true` if the survivor sleeps while it waits.
     sleeps: bool,
-    /// From just before the kill to the survivor's knowledge of it.
+    /// Time from just before the kill until the survivor noticed it.
     told_after: Duration,
 }
 
@@ -118,7 +118,8 @@ fn round(number: u64, dice: &mut Dice, place: &Path) -> Outcome {
     let mut victim = again("kills::victim", CHILD, &format!("{role} {number} {}", place.display()));
     let link = listener.accept_until(Some(Instant::now() + GUARD)).unwrap();
     let wait = [Wait::Block, Wait::HYBRID, Wait::Spin][(number / 2 % 3) as usize];
-    // Within the handshake now and then, else a few messages after the first, however slow the machine is.
+    // Some kills happen during the handshake. The others wait for the first message, so that a slow
+    // machine also gets some.
     let in_handshake = number > 0 && dice.below(8) == 0;
     let delay = Duration::from_micros(dice.below(if in_handshake { 3000 } else { 9000 }));
     let pid = rustix::process::Pid::from_raw(victim.id() as i32).unwrap();
@@ -134,7 +135,7 @@ fn round(number: u64, dice: &mut Dice, place: &Path) -> Outcome {
         at
     });
     let options = options(wait, number);
-    // Every fourth round as on a kernel, or under a filter, that has no futex_waitv.
+    // In every fourth round futex_waitv fails, as on an older kernel or under a filter.
     let rules = match number / 2 % 4 {
         3 => vec![Rule::always(Call::FutexWaitv, Effect::Errno(Errno::NOSYS))],
         _ => Vec::new(),
@@ -156,7 +157,7 @@ fn round(number: u64, dice: &mut Dice, place: &Path) -> Outcome {
         return Outcome { early: true, delivered: 0, sleeps, told_after };
     };
     assert_eq!(error, Error::PeerDied { delivered, partial: 0 }, "round {number}");
-    // The victim may have died between a commit or release and writing it down.
+    // The victim may have died after a commit or release and before recording it.
     assert!(
         (recorded..=recorded + 1).contains(&delivered),
         "round {number}, {role} killed after {delay:?}: {recorded} recorded, {delivered} delivered"
@@ -164,7 +165,8 @@ fn round(number: u64, dice: &mut Dice, place: &Path) -> Outcome {
     Outcome { early: false, delivered, sleeps, told_after }
 }
 
-/// Receives until the end. No count: the ring never opened.
+/// Receives until the end. Returns the error and the number of messages, or `None` if the ring
+/// never opened.
 fn drain(link: Link, options: &Options, expected: &mut Vec<u8>) -> (Error, Option<u64>) {
     let mut consumer = match Consumer::open(link, options) {
         Ok(consumer) => consumer,
@@ -185,7 +187,7 @@ fn drain(link: Link, options: &Options, expected: &mut Vec<u8>) -> (Error, Optio
     unreachable!("the victim is killed")
 }
 
-/// Sends until the end; the count is of the messages that the victim released.
+/// Sends until the end. Returns the error and the number of messages that the victim released.
 fn fill(link: Link, options: &Options) -> (Error, Option<u64>) {
     let mut producer = match Producer::open(link, options) {
         Ok(producer) => producer,
@@ -216,7 +218,8 @@ fn kills_tear_nothing_lose_nothing_and_leave_nothing() {
     let kills = from_env("THALWEG_KILLS", 12);
     let place = tempfile::tempdir().unwrap();
     let mut dice = Dice::new(module_path!());
-    // The first round starts the thread that lives as long as this process.
+    // The first round starts a thread that lives as long as this process, so count open files only
+    // afterwards.
     let mut outcomes = vec![round(0, &mut dice, place.path())];
     let files = open_files();
     for number in 1..kills {
@@ -240,7 +243,7 @@ fn kills_tear_nothing_lose_nothing_and_leave_nothing() {
         let median = told.get(told.len() / 2).copied().unwrap_or_default();
         (median, told.last().copied().unwrap_or_default())
     };
-    // Printed, never judged: how fast depends on what else the machine does.
+    // Print the times without judging them, because they depend on the load of the machine.
     eprintln!(
         "{kills} kills, {early} of them in the handshake; {messages} messages, 0 torn, 0 lost; \
          told after (median, longest): sleepers {:?}, spinners {:?}",

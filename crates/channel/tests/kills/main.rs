@@ -1,5 +1,4 @@
-//! Ends of rings and of bulk transfers that are killed. What they leave is counted in the whole process, so that these tests
-//! are not in one with others.
+//! Kills ends of rings and of bulk transfers. The tests count the resources of the whole process, so they have a test binary of their own.
 #![allow(clippy::unwrap_used)]
 
 mod bulk_kills;

@@ -1,5 +1,6 @@
-//! Every mechanism, between two processes: the same bytes, whatever the length and the place; what
-//! the sender writes later does not show.
+//! Every mechanism delivers the same bytes between two processes, whatever the length and the
+//! position in memory. What the sender writes to its buffer afterwards does not change the received
+//! bytes.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use thalweg_channel::bulk::{MECHANISMS, Mechanism, Receiver, Sender};
@@ -20,7 +21,8 @@ pub fn working() -> Vec<&'static dyn Mechanism> {
     MECHANISMS.iter().filter(works).copied().collect()
 }
 
-/// Lengths around everything that a mechanism may cut at, and places off every alignment.
+/// Returns lengths around every size at which a mechanism may split a buffer, each with an
+/// unaligned start.
 fn buffers(tuning: &Tuning, mechanism: &dyn Mechanism) -> Vec<(usize, usize)> {
     let mut all = vec![(0, 0), (1, 0), (4095, 1), (4097, 3), (65536, 0), (65537, 63)];
     for knob in mechanism.info().knobs {
@@ -41,7 +43,8 @@ fn script(mechanism: &dyn Mechanism, tuning: &Tuning, buffers: Vec<(usize, usize
     }
 }
 
-/// The other process sends; each buffer is looked at when it came, and again after all have.
+/// The other process sends. This process checks each buffer when it has arrived, and all of them
+/// again at the end.
 #[track_caller]
 fn receive_all(script: &Script) {
     let script = Script { sends: true, ..script.clone() };
@@ -63,7 +66,7 @@ fn receive_all(script: &Script) {
     }
 }
 
-/// The other process receives and checks; what it got is ours to write to afterwards.
+/// The other process receives and checks. This process overwrites each buffer after sending it.
 #[track_caller]
 fn send_all(script: &Script) {
     let (peer, link) = Peer::start(script);
@@ -114,7 +117,7 @@ fn every_mechanism_delivers_large_buffers_one_after_the_other() {
     }
 }
 
-/// Loans, and new memory at the receiver, which is its own to write to.
+/// Sends loans. The receiver gets new memory, to which it can write.
 #[test]
 fn every_mechanism_moves_loans_into_new_memory() {
     for mechanism in working() {
@@ -153,7 +156,7 @@ fn every_mechanism_moves_loans_into_new_memory() {
     }
 }
 
-/// Threads of one process instead of two processes: the mechanisms do not care.
+/// Runs both ends in two threads of one process instead of in two processes.
 #[test]
 fn two_threads_are_served_like_two_processes() {
     for mechanism in working() {
@@ -182,7 +185,7 @@ fn two_threads_are_served_like_two_processes() {
     }
 }
 
-/// More than any call takes at once, and more than 32 bits count.
+/// Moves more bytes than one call can take, and more than 31 bits can count.
 #[test]
 fn over_two_gibibytes_arrive_whole() {
     let test = "over_two_gibibytes_arrive_whole";

@@ -1,4 +1,4 @@
-//! Several files over one link: each whole or not at all, whatever becomes of the others.
+//! Several files over one link: each arrives whole or not at all, even if others fail.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -15,7 +15,7 @@ use super::peer::fill;
 
 const BUFFER: usize = 5000;
 
-/// A folder in memory. Refuses what is named so.
+/// A directory in memory. It fails for the file names `unwanted`, `full` and `unpublished`.
 #[derive(Default)]
 struct Folder {
     under_way: Option<(OsString, Vec<u8>)>,
@@ -55,7 +55,7 @@ impl Sink for Folder {
     }
 }
 
-/// Fails when so much of it was read.
+/// A source that fails after this many bytes.
 struct Breaks(Cursor<Vec<u8>>, u64);
 
 impl Read for Breaks {
@@ -74,10 +74,10 @@ fn data(seed: u64, len: usize) -> Vec<u8> {
     bytes
 }
 
-/// One file: its name, its length, whether the length is told, where it breaks.
+/// Name, length, `true` if the length is announced, and the position at which reading fails.
 type File = (&'static str, usize, bool, Option<u64>);
 
-/// Hands these over, by one mechanism; what both sides say of it, and the folder.
+/// Sends these files by one mechanism. Returns the results of both sides, and the directory.
 fn hand_over(options: &Options, files: &[File]) -> (Handed, Handed, Folder) {
     let (near, far) = Link::pair().unwrap();
     std::thread::scope(|scope| {
@@ -160,7 +160,7 @@ fn a_name_with_a_way_in_it_is_not_sent_and_not_taken() {
     let (sent, received, _) = hand_over(&Options::default(), &[("../up", 1, true, None)]);
     assert!(matches!(&sent.problems[..], [(_, Problem::GivenUp { .. })]), "{sent:?}");
     assert_eq!(received, Handed::default());
-    // By hand, as an honest sender would not.
+    // Build the head by hand, because an honest sender would not send it.
     let mut head = b"THALWEGF\x01\0\0\0\x05\0\0\0".to_vec();
     head.extend([1_u64, 1, 0, 1].iter().flat_map(|word| word.to_le_bytes()));
     for (words, part) in [(b"../up".as_slice(), "invalid name"), (b"a".as_slice(), "length")] {
@@ -210,7 +210,7 @@ fn another_number_of_bytes_or_files_than_announced_is_an_error_on_both_sides() {
     });
 }
 
-/// A sender of another make, which does not look at what it announced.
+/// Another implementation of a sender, whose data does not match its announcement.
 #[test]
 fn a_sender_that_announces_something_else_is_found_out() {
     let head = |size: u64, number: u64| {
@@ -223,7 +223,8 @@ fn a_sender_that_announces_something_else_is_found_out() {
     tail.extend(0_u64.to_le_bytes());
     for again in [true, false] {
         let (near, far) = Link::pair().unwrap();
-        // It hears no answer, and its end must not be gone before the last is given.
+        // This sender reads no replies. Its end must stay open until the receiver has sent the last
+        // one.
         let _open = near.as_fd().try_clone_to_owned().unwrap();
         std::thread::scope(|scope| {
             scope.spawn(|| {
@@ -253,14 +254,15 @@ fn a_sender_that_announces_something_else_is_found_out() {
     }
 }
 
-/// A sender says how long its buffers are, and need not send one.
+/// The head claims a buffer size, but the sender sends far less.
 #[test]
 fn a_buffer_that_is_only_claimed_takes_no_memory() {
     let resident = || {
         let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
         statm.split(' ').nth(1).unwrap().parse::<u64>().unwrap() * rustix::param::page_size() as u64
     };
-    // So much that it is seen, and not so much that others on this machine could take it away meanwhile.
+    // Large enough to show in the resident size, but not so large that other processes could use it
+    // up during the test.
     let claimed = thalweg_sys::host::memory_available().unwrap_or(4 << 30).min(8 << 30) / 4;
     let mut head = b"THALWEGF\x01\0\0\0\x01\0\0\0".to_vec();
     head.extend([u64::MAX, claimed, 0, 1].iter().flat_map(|word| word.to_le_bytes()));
@@ -279,12 +281,12 @@ fn a_buffer_that_is_only_claimed_takes_no_memory() {
             most = if moved > 0 { resident() } else { 0 };
         });
         assert!(matches!(received, Err(Error::Closed { .. })), "{received:?}");
-        // Other tests take memory too, but not so much.
+        // Other tests also allocate memory, but less than that.
         assert!(most > 0 && most < before + claimed / 2, "{before}, {claimed} claimed: {most}");
     });
 }
 
-/// Interrupted in the middle of a file: both sides end, and nothing of it is kept.
+/// Stops in the middle of a file: both sides end, and no part of the file is kept.
 #[test]
 fn a_receiver_may_stop_between_two_buffers() {
     static ENOUGH: AtomicBool = AtomicBool::new(false);

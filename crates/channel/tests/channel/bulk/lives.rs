@@ -1,5 +1,5 @@
-//! What is a death and what is not, and machines that give less: one processor, few descriptors,
-//! little memory.
+//! Checks which events count as a death. Also runs with few resources: one processor, few
+//! descriptors, little memory.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -16,7 +16,7 @@ use thalweg_testing::skip;
 
 const LEN: usize = 3 << 20;
 
-/// A process that is stopped is not dead: nothing is given up, and nothing is lost.
+/// A stopped process is not dead: no end gives up, and no data is lost.
 #[test]
 fn a_stopped_sender_is_waited_for() {
     use rustix::process::{Pid, Signal, kill_process};
@@ -79,7 +79,7 @@ fn the_threads_that_opened_the_ends_may_end() {
     expect_whole(&mut sender, &mut receiver);
 }
 
-/// A child that the dead process had forked keeps its ends of pipes and sockets open, so that no end of file tells.
+/// A child of the dead process keeps its pipes and sockets open: the other end sees no EOF.
 #[test]
 fn a_death_is_noticed_although_a_child_keeps_the_ends_open() {
     for (mechanism, sends) in
@@ -89,7 +89,7 @@ fn a_death_is_noticed_although_a_child_keeps_the_ends_open() {
         let script = Script {
             sends,
             mechanism: Some(name.to_owned()),
-            // A receiver that takes nothing.
+            // The other process opens a receiver, but receives no buffer.
             buffers: if sends { vec![(LEN, 0)] } else { Vec::new() },
             lingers: true,
             forks: true,
@@ -108,7 +108,7 @@ fn a_death_is_noticed_although_a_child_keeps_the_ends_open() {
             if let Err(Error::PeerDied { delivered, .. }) = outcome {
                 assert_eq!(difference(0, &memory[..delivered as usize]), None, "{name}");
             } else if outcome.is_ok() {
-                // All of it was in the pipe already.
+                // The whole buffer was already in the pipe.
                 assert_eq!(difference(0, &memory), None, "{name}");
             }
             outcome.map(drop).and_then(|()| receiver.next_len().map(drop))
@@ -127,7 +127,7 @@ fn a_death_is_noticed_although_a_child_keeps_the_ends_open() {
     }
 }
 
-/// One who sleeps is woken by the other's end, with no process dying.
+/// A sleeping end wakes up when the other end is dropped, although no process dies.
 #[test]
 fn an_end_that_is_dropped_is_a_goodbye_or_a_death() {
     let (sender, mut receiver) = ends();
@@ -143,8 +143,8 @@ fn an_end_that_is_dropped_is_a_goodbye_or_a_death() {
     assert!(matches!(died, Err(Error::PeerDied { .. })), "{died:?}");
 }
 
-/// Who gives up in the middle of a buffer says so at once, although it keeps its end; what it does to its memory then is
-/// not taken for what it sent.
+/// A sender that gives up in the middle of a buffer says so at once, although its end stays open.
+/// The receiver must not take what it writes to its memory afterwards for data.
 #[test]
 fn a_sender_that_gave_up_is_not_believed() {
     static ENOUGH: AtomicBool = AtomicBool::new(false);
@@ -221,18 +221,18 @@ fn a_buffer_that_times_out_is_given_up_and_the_receiver_gets_an_error() {
             receiver
         });
         let mut memory = vec![0; LEN];
-        // By some mechanisms all of it was there before.
+        // Some mechanisms had already passed the whole buffer.
         let outcome = receiver.recv_into(&mut memory).map(|len| assert_eq!(len, LEN));
         let told = outcome.and_then(|()| receiver.next_len().map(drop));
         assert!(matches!(told, Err(Error::PeerDied { .. })), "{name}: {told:?}");
     }
 }
 
-/// A stopped process is not dead, and nobody has to wait for it.
+/// A stopped process is not dead, but a receiver with a deadline need not wait for it.
 #[test]
 fn a_stopped_sender_need_not_be_waited_for() {
     use rustix::process::{Pid, Signal, kill_process};
-    // One that may be writing here itself has to be waited for.
+    // A trusted sender may be writing to our memory, so the receiver would have to wait.
     for mechanism in working().into_iter().filter(|mechanism| !mechanism.info().nature.wants_trust)
     {
         let name = mechanism.info().name;
@@ -249,7 +249,7 @@ fn a_stopped_sender_need_not_be_waited_for() {
         kill_process(Pid::from_child(&peer.child), Signal::STOP).unwrap();
         let mut memory = vec![0; LEN];
         match receiver.recv_into_until(&mut memory, soon()) {
-            // All of it was there before.
+            // The whole buffer had already arrived.
             Ok(len) => assert_eq!((len, difference(0, &memory)), (LEN, None), "{name}"),
             Err(Error::Timeout) => {
                 assert_eq!(receiver.next_len(), Err(Error::Closed { delivered: 0 }), "{name}");
@@ -263,17 +263,17 @@ fn a_stopped_sender_need_not_be_waited_for() {
 fn a_forked_child_owns_nothing_and_disturbs_nothing() {
     let (mut sender, mut receiver) = ends();
     let mut few = [0; 8];
-    // SAFETY: the child returns through _exit, and takes locks of its own only.
+    // SAFETY: the child ends with _exit, and takes only locks of its own.
     let child = unsafe { libc::fork() };
     if child == 0 {
         let owner = std::os::unix::process::parent_id();
         let refused = sender.send_from(&[1]) == Err(Error::Forked { owner })
             && receiver.next_len() == Err(Error::Forked { owner })
             && receiver.recv_into(&mut few) == Err(Error::Forked { owner });
-        // No goodbye for the parent.
+        // Dropping the child's copies must not close the parent's ends.
         drop(sender);
         drop(receiver);
-        // SAFETY: ends the child at once.
+        // SAFETY: _exit ends the child at once.
         unsafe { libc::_exit(i32::from(!refused)) };
     }
     let mut status = 0;
@@ -285,23 +285,24 @@ fn a_forked_child_owns_nothing_and_disturbs_nothing() {
     assert_eq!(receiver.next_len(), Ok(None));
 }
 
-/// A child made by fork has what its parent has, at the same addresses, and `SO_PEERCRED` of an end that it inherited names the
-/// parent. The child is known by its messages: its own memory is read, not the parent's.
+/// A forked child has its parent's memory at the same addresses, and `SO_PEERCRED` of an inherited
+/// end names the parent. The receiver must identify the child by its messages and read the child's
+/// memory, not the parent's.
 #[test]
 fn a_forked_peer_is_not_taken_for_its_parent() {
-    // This process has introduced itself before, so its child inherits what it said.
+    // This process has already set its token, so the child inherits it.
     drop(ends());
     let mut bytes = vec![1; 100_000];
     for mechanism in working().into_iter().filter(|mechanism| mechanism.info().nature.wants_trust) {
         let options = Options::only(mechanism.info().name, Tuning::default());
         let (near, far) = Link::pair().unwrap();
-        // SAFETY: the child returns through _exit, and takes locks of its own only.
+        // SAFETY: the child ends with _exit, and takes only locks of its own.
         let child = unsafe { libc::fork() };
         if child == 0 {
             drop(near);
             bytes.fill(2);
             let sent = Sender::over(far, options).and_then(|mut sender| sender.send_from(&bytes));
-            // SAFETY: ends the child at once.
+            // SAFETY: _exit ends the child at once.
             unsafe { libc::_exit(i32::from(sent.is_err())) };
         }
         drop(far);
@@ -317,7 +318,7 @@ fn a_forked_peer_is_not_taken_for_its_parent() {
     }
 }
 
-/// Both on the same processor: whoever waits lets the other run.
+/// Both ends run on one processor: an end that waits must let the other run.
 #[test]
 fn one_processor_is_enough_for_every_mechanism() {
     use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
@@ -326,7 +327,7 @@ fn one_processor_is_enough_for_every_mechanism() {
         let first = (0..CpuSet::MAX_CPU).find(|cpu| allowed.is_set(*cpu)).unwrap();
         let mut one = CpuSet::new();
         one.set(first);
-        // This thread's alone, and of what it starts.
+        // The mask applies to this thread and to what it starts.
         sched_setaffinity(None, &one).unwrap();
         for mechanism in working() {
             let name = mechanism.info().name;
@@ -349,7 +350,7 @@ fn one_processor_is_enough_for_every_mechanism() {
     pinned.join().unwrap();
 }
 
-/// Every number of free descriptors, from none on: the same bytes, or an error on both sides.
+/// Limits the free descriptors: the same bytes arrive, or both sides get an error.
 #[test]
 fn too_few_descriptors_are_an_error_and_a_few_are_enough() {
     let mut whole = 0;
@@ -397,8 +398,8 @@ fn too_few_descriptors_are_an_error_and_a_few_are_enough() {
     assert!(whole >= 4, "only {whole} were enough");
 }
 
-/// A limit on memory, from almost nothing on: the same bytes, by another mechanism where the first
-/// needs too much and with the reason, or an error on both sides.
+/// Limits memory, from almost nothing upwards. Either the same bytes arrive, with another mechanism
+/// and a reason if the first needs too much memory, or both sides get an error.
 #[test]
 fn too_little_memory_for_one_mechanism_may_be_enough_for_another() {
     let mut stepped = 0;
@@ -430,7 +431,7 @@ fn too_little_memory_for_one_mechanism_may_be_enough_for_another() {
     assert!(stepped > 0, "no limit led to another mechanism");
 }
 
-/// A memory control group that goes when the test does; `Err` says why there is none.
+/// A memory control group, removed when dropped. `Err` is the reason why none can be created.
 struct Group(std::path::PathBuf);
 
 impl Group {
@@ -461,8 +462,8 @@ impl Drop for Group {
     }
 }
 
-/// In a group that allows 48 MiB: buffers of any number pass, and one that would not fit is an error
-/// of the receiver and not its death.
+/// Runs in a group that allows 48 MiB. Any number of small buffers pass. A buffer that does not fit
+/// gives the receiver an error instead of killing it.
 #[test]
 fn a_control_group_limits_what_is_taken() {
     let test = "a_control_group_limits_what_is_taken";
@@ -489,7 +490,7 @@ fn a_control_group_limits_what_is_taken() {
             assert_eq!((sent, ended.success()), (Ok(()), true));
         } else {
             assert!(matches!(sent, Err(Error::PeerDied { .. })), "{sent:?}");
-            // It said why and ended; the kernel did not end it.
+            // The receiver reported an error and exited; the kernel did not kill it.
             assert!(ended.code().is_some(), "{ended}");
         }
     }

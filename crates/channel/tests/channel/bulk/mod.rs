@@ -1,5 +1,5 @@
-//! Bulk transfer between real processes: what arrives, what is promised, who lives, what is
-//! refused. Written against the list of mechanisms, with no mechanism's name inside.
+//! Bulk transfer between real processes: data, guarantees, deaths and refusals. The tests use the
+//! list of mechanisms, and almost no mechanism by name.
 
 mod conformance;
 mod files;

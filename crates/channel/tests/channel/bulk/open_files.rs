@@ -1,4 +1,5 @@
-//! Open files in place of their bytes: moved, refused, changed, and by a sender that lies.
+//! Passes open files instead of their bytes. The file is moved, refused or changed, or the sender
+//! lies.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -15,19 +16,19 @@ use super::peer::fill;
 
 const LEN: usize = 70_000;
 
-/// What a folder does with an open file.
+/// Reaction of the sink to an open file.
 #[derive(Clone, Copy, PartialEq)]
 enum Mood {
     Moves,
     Refuses,
     Fails,
-    /// Moves it while somebody writes to the source.
+    /// Moves the file, while its source is written to.
     Disturbed,
-    /// Never takes one.
+    /// Never accepts an open file.
     WantsBytes,
 }
 
-/// One file, in memory.
+/// A sink that keeps one file in memory.
 struct Folder {
     mood: Mood,
     source: PathBuf,
@@ -84,7 +85,8 @@ impl Sink for Folder {
     }
 }
 
-/// Its bytes, which are not to be read if the file itself is taken.
+/// A source that fails the test if it is read while the flag is `false`: the open file must be used
+/// instead.
 struct Bytes(File, bool);
 
 impl Read for Bytes {
@@ -195,7 +197,7 @@ fn a_file_that_fails_or_changes_meanwhile_is_not_published() {
     }
 }
 
-/// A sender of another make.
+/// Another implementation of a sender.
 #[test]
 fn an_open_file_that_is_none_or_was_not_asked_for_is_refused() {
     let mut head = b"THALWEGF\x01\0\0\0\x01\0\0\0".to_vec();
@@ -214,9 +216,10 @@ fn an_open_file_that_is_none_or_was_not_asked_for_is_refused() {
                 for words in [&head[..], b"", tail] {
                     sender.send_from(words).expect("it is only bytes so far");
                 }
-                // Instead of the file: a message that is none.
+                // Send an invalid message instead of the file.
                 let _ = rustix::net::send(&spoken, b"no", rustix::net::SendFlags::NOSIGNAL);
-                // Where nothing was asked for, once more the same.
+                // If the receiver did not ask for the file, send the end of the data and the tail
+                // again.
                 let again = [&b""[..], tail];
                 let _ = again.iter().try_for_each(|words| sender.send_from(words));
             });

@@ -1,4 +1,4 @@
-//! The other process: this test program again, told by its environment what to send or to receive.
+//! The other process: this test program started again, with a script in its environment.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::{
@@ -13,45 +13,45 @@ use thalweg_channel::{
 };
 use thalweg_core::Tuning;
 
-/// Not a promise of speed: whoever is still there after this long hangs.
+/// A process that still runs after this time hangs. This is not a speed limit.
 pub const GUARD: Duration = Duration::from_secs(120);
 
 const ROLE: &str = "THALWEG_BULK_PEER";
-/// What a forked child leaves that waited in vain.
+/// File that a forked child creates if it has waited too long.
 const TIRED: &str = "tired";
-/// What is there once it has forked.
+/// File that exists once the other process has forked.
 const FORKED: &str = "forked";
 
-/// What the other process does.
+/// Script of the other process.
 #[derive(Clone, Debug, Default)]
 pub struct Script {
-    /// It sends; else it receives.
+    /// `true` if the process sends, `false` if it receives.
     pub sends: bool,
     pub mechanism: Option<String>,
     pub tuning: Tuning,
-    /// Length of each buffer, and where in its memory it starts.
+    /// Length of each buffer, and its offset in the allocated memory.
     pub buffers: Vec<(usize, usize)>,
     /// Sends loans.
     pub loans: bool,
-    /// Goes on with the last buffer until it is killed.
+    /// Repeats the last buffer until the process is killed.
     pub forever: bool,
-    /// Stays after the last buffer, and does nothing.
+    /// Stays idle after the last buffer.
     pub lingers: bool,
-    /// Has a child that has all it has, and outlives it.
+    /// Forks a child that inherits all descriptors and outlives the process.
     pub forks: bool,
-    /// May open so many files more than it has.
+    /// Number of descriptors that the process may open in addition to those it has.
     pub files: Option<u64>,
-    /// May map so many bytes more than it has.
+    /// Number of bytes that the process may map in addition to those it has.
     pub memory: Option<u64>,
     /// Receives into new memory.
     pub fresh: bool,
-    /// Has so many bytes of memory that the kernel must give back when it dies.
+    /// Size of extra memory in bytes, which the kernel must free at the process's death.
     pub holds: usize,
-    /// The control group it joins.
+    /// The control group that the process joins.
     pub group: Option<PathBuf>,
 }
 
-/// Fills a buffer with the bytes of this number.
+/// Fills a buffer with the test bytes of number `seed`.
 pub fn fill(seed: u64, into: &mut [u8]) {
     for (n, chunk) in into.chunks_mut(8).enumerate() {
         let word = (n as u64).wrapping_add(seed << 40).wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -62,7 +62,7 @@ pub fn fill(seed: u64, into: &mut [u8]) {
     }
 }
 
-/// The first place where a buffer differs from what it should hold.
+/// Returns the first position at which a buffer differs from its test bytes.
 pub fn difference(seed: u64, bytes: &[u8]) -> Option<usize> {
     let mut own = vec![0; bytes.len()];
     fill(seed, &mut own);
@@ -125,7 +125,7 @@ impl Script {
         }
     }
 
-    /// How an end is opened for this script.
+    /// Returns the options for opening an end by this script.
     pub fn options(&self) -> Options {
         Options {
             only: self.mechanism.clone(),
@@ -135,7 +135,7 @@ impl Script {
         }
     }
 
-    /// Limits of this process alone, from what it has now.
+    /// Limits this process. The limits are relative to its current use.
     fn limit(&self) {
         if let Some(group) = &self.group {
             std::fs::write(group.join("cgroup.procs"), "0").unwrap();
@@ -147,7 +147,7 @@ impl Script {
         if let Some(more) = self.files {
             let open = std::fs::read_dir("/proc/self/fd").unwrap();
             let numbers = open.filter_map(|fd| fd.ok()?.file_name().to_str()?.parse::<u64>().ok());
-            // The listing has one of its own, which is free again.
+            // Do not count the descriptor of the directory listing itself, which is closed again.
             let used = numbers.count() as u64 - 1;
             limit(Resource::Nofile, used + more);
         }
@@ -178,7 +178,7 @@ impl Script {
             let mut memory = vec![0; at + len];
             fill(seed as u64, &mut memory[at..]);
             sender.send_from(&memory[at..]).expect("a transfer");
-            // What is written now must not show at the other side.
+            // The other side must not see what is written now.
             memory.fill(0xee);
             std::hint::black_box(&memory);
         }
@@ -193,7 +193,8 @@ impl Script {
         }
     }
 
-    /// Leaves a child until the folder is gone; one that has waited in vain says so there.
+    /// Forks a child that waits until the directory is removed. If it has waited too long, it
+    /// creates a file there.
     fn fork(&self, folder: &Path) {
         use std::{ffi::CString, os::unix::ffi::OsStrExt};
         let name = |path: &Path| CString::new(path.as_os_str().as_bytes()).unwrap();
@@ -201,23 +202,23 @@ impl Script {
         if !self.forks {
             return;
         }
-        // SAFETY: the child makes system calls only.
+        // SAFETY: the child makes only system calls.
         if unsafe { libc::fork() } != 0 {
             std::fs::write(folder.join(FORKED), "").unwrap();
             return;
         }
         for _ in 0..GUARD.as_secs() * 20 {
-            // SAFETY: a C string made before the fork.
+            // SAFETY: the C string was made before the fork.
             if unsafe { libc::access(place.as_ptr(), libc::F_OK) } != 0 {
-                // SAFETY: ends the child at once.
+                // SAFETY: _exit ends the child at once.
                 unsafe { libc::_exit(0) };
             }
-            // SAFETY: no pointers.
+            // SAFETY: the call takes no pointers.
             unsafe { libc::usleep(50_000) };
         }
-        // SAFETY: a C string made before the fork.
+        // SAFETY: the C string was made before the fork.
         unsafe { libc::open(tired.as_ptr(), libc::O_CREAT | libc::O_WRONLY, 0o600) };
-        // SAFETY: ends the child at once.
+        // SAFETY: _exit ends the child at once.
         unsafe { libc::_exit(1) };
     }
 
@@ -246,7 +247,7 @@ impl Script {
     }
 }
 
-/// The other process starts here; in an ordinary run there is nothing to do.
+/// The other process starts here. In an ordinary test run this test does nothing.
 #[test]
 fn the_other_process() {
     let Ok(role) = env::var(ROLE) else { return };
@@ -258,14 +259,14 @@ fn the_other_process() {
     script.play(link, Path::new(path).parent().unwrap());
 }
 
-/// The other process, and a link to it. It does not outlive the test.
+/// The other process. Dropping it kills the process.
 pub struct Peer {
     pub child: Child,
     folder: tempfile::TempDir,
 }
 
 impl Peer {
-    /// Starts it and waits until it has called.
+    /// Starts the other process and waits until it has connected.
     pub fn start(script: &Script) -> (Self, Link) {
         let (folder, path, listener) = listening();
         let child = Self::command(&path, script).spawn().unwrap();
@@ -274,7 +275,8 @@ impl Peer {
     }
 
     fn command(path: &Path, script: &Script) -> Command {
-        // The path of the test below: this module is part of two test binaries, and the crate's name is not in it.
+        // Name of the test above. This module is part of two test binaries, and test names do not
+        // contain the crate's name.
         let module = module_path!().split_once("::").unwrap().1;
         let test = format!("{module}::the_other_process");
         let mut command = Command::new(env::current_exe().unwrap());
@@ -284,7 +286,7 @@ impl Peer {
         command
     }
 
-    /// Waits for a good end.
+    /// Waits for the process to exit with success.
     #[allow(dead_code, reason = "each test binary uses its part")]
     #[track_caller]
     pub fn finish(mut self) {
@@ -299,13 +301,13 @@ impl Peer {
         assert!(status.success(), "the other process failed: {status}");
     }
 
-    /// Waits for its end, good or not.
+    /// Waits for the process to end, and returns its status.
     #[allow(dead_code, reason = "each test binary uses its part")]
     pub fn end(&mut self) -> std::process::ExitStatus {
         self.child.wait().unwrap()
     }
 
-    /// Waits until it has forked.
+    /// Waits until the process has forked.
     #[allow(dead_code, reason = "each test binary uses its part")]
     pub fn await_fork(&self) {
         let (began, sign) = (Instant::now(), self.folder.path().join(FORKED));
@@ -315,13 +317,13 @@ impl Peer {
         }
     }
 
-    /// Whether the child it forked has not given up waiting.
+    /// Returns `true` unless the forked child has waited too long.
     #[allow(dead_code, reason = "each test binary uses its part")]
     pub fn child_waits(&self) -> bool {
         !self.folder.path().join(TIRED).exists()
     }
 
-    /// SIGKILL, and its end.
+    /// Kills the process with SIGKILL and waits for its end.
     pub fn kill(&mut self) {
         drop(self.child.kill());
         drop(self.child.wait());

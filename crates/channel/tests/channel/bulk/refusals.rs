@@ -1,5 +1,5 @@
-//! Calls that are refused, as containers do: the same bytes by another mechanism, and the reason
-//! kept.
+//! Refuses system calls, as containers do: the same bytes arrive by another mechanism, and the
+//! reason is recorded.
 
 use proptest::prelude::*;
 use seccompiler::{BpfProgram, SeccompAction, SeccompFilter};
@@ -21,7 +21,7 @@ use super::conformance::working;
 use super::peer::{Peer, Script, difference, fill};
 use thalweg_testing::skip;
 
-/// What a container's filter may refuse.
+/// System calls that the filter of a container may refuse.
 const REFUSED: [(&str, i64); 8] = [
     ("memfd_create", libc::SYS_memfd_create),
     ("process_vm_readv", libc::SYS_process_vm_readv),
@@ -33,7 +33,7 @@ const REFUSED: [(&str, i64); 8] = [
     ("futex_waitv", libc::SYS_futex_waitv),
 ];
 
-/// Runs `body` on a thread whose calls of these are refused, and those of all it starts.
+/// Runs `body` on a thread with these calls refused. Threads and processes inherit this.
 fn without<T: Send>(
     calls: &[i64],
     errno: i32,
@@ -55,7 +55,7 @@ fn without<T: Send>(
 
 const LEN: usize = 200_001;
 
-/// The other process sends; answers the mechanism and what was passed over, or the error.
+/// Receives from the other process. Returns the mechanism and the skipped ones, or the error.
 fn receive(link: Link, options: &Options) -> Result<(&'static str, Vec<Skipped>), Error> {
     let mut receiver = Receiver::over(link, options)?;
     let mut memory = vec![0; LEN];
@@ -77,7 +77,7 @@ fn a_sender_without_the_refused_calls_sends_the_same_bytes() {
     for calls in ones.chain([all]) {
         for errno in [libc::EPERM, libc::ENOSYS] {
             let script = script();
-            // Only the other process is under the filter: it starts on the filtered thread.
+            // The filter applies only to the other process, which the filtered thread starts.
             let started = match without(&calls, errno, || Peer::start(&script)) {
                 Ok(started) => started,
                 Err(why) => return skip("refused calls", &format!("no seccomp: {why}")),
@@ -109,7 +109,7 @@ fn a_receiver_without_the_refused_calls_gets_the_same_bytes_and_says_why() {
     }
 }
 
-/// A mechanism that was asked for by name is used or refused, never replaced.
+/// A mechanism that the caller named is used or refused, never replaced.
 #[test]
 fn a_mechanism_asked_for_by_name_is_refused_with_the_reason() {
     for way in working() {
@@ -148,8 +148,8 @@ fn a_mechanism_asked_for_by_name_is_refused_with_the_reason() {
     }
 }
 
-/// A call that begins to fail under way: the buffer comes by another mechanism, from its first
-/// byte.
+/// A system call begins to fail during the transfer. Another mechanism then sends the buffer from
+/// its first byte.
 #[test]
 fn a_refusal_under_way_is_stepped_over_and_recorded() {
     let last_resort = MECHANISMS.iter().rev().find(|way| way.probe().is_ok()).unwrap().info();
@@ -161,7 +161,7 @@ fn a_refusal_under_way_is_stepped_over_and_recorded() {
             if last_resort.calls.contains(&call.name()) {
                 continue;
             }
-            // Of the two mechanisms that are left the first gets into trouble.
+            // Only two mechanisms are left, and the first of them fails.
             let others = MECHANISMS.iter().map(|way| way.info().name);
             let others = others.filter(|name| ![info.name, last_resort.name].contains(name));
             let options =
@@ -223,7 +223,7 @@ fn a_peer_that_is_not_trusted_keeps_its_memory_to_itself() {
     }
 }
 
-/// Whoever connects may say anything: an error, in time, and no panic.
+/// A connecting process can send anything. The result must be an error in time, without a panic.
 #[test]
 fn a_peer_that_talks_nonsense_is_an_error() {
     let nonsense: [&[u8]; 4] =
@@ -247,7 +247,7 @@ fn a_peer_that_talks_nonsense_is_an_error() {
     }
 }
 
-/// A message as the protocol has it: magic, version, kind, counts, words, one knob at most, text.
+/// Builds a message of the protocol: magic, version, kind, counts, words, at most one knob, text.
 fn message(kind: u16, words: &[u64], knob: Option<(&str, u64)>, text: &str) -> Vec<u8> {
     let mut bytes = b"TWBK\x03\x00".to_vec();
     bytes.extend(kind.to_le_bytes());
@@ -270,16 +270,16 @@ const REFUSE: u16 = 3;
 const AGREED: u16 = 4;
 const NOTE: u16 = 7;
 const MEMORY: u16 = 8;
-/// The first word of a note: a buffer begins; the receiver cannot take it.
+/// First words of notes: a buffer begins; the receiver cannot take it.
 const BEGIN: u64 = 1;
 const CANNOT: u64 = 5;
 
-/// A message of the handshake, of a side that shares no memory unless told so.
+/// Builds a handshake message. `Introduction::default()` stands for a side that shares no memory.
 fn hello(kind: HelloKind, introduction: Introduction) -> [u8; Hello::LEN] {
     Hello { kind, epoch: 0, introduction: Some(introduction) }.to_bytes()
 }
 
-/// Plays a sender until the handshake is over: it trusts, and notes go over the link.
+/// Plays a sender through the whole handshake. It trusts the peer and sends notes over the link.
 fn shake_hands(link: &Link) {
     let own = Introduction { trusts: true, token_at: 1, token: 2, ..Introduction::default() };
     link.send(&hello(HelloKind::Offer, own), &[]).unwrap();
@@ -291,7 +291,7 @@ fn shake_hands(link: &Link) {
     link.send(&hello(HelloKind::Ready, own), &[]).unwrap();
 }
 
-/// Memory that its owner could shrink would kill whoever reads it.
+/// If the owner shrank its memory, reading it would raise SIGBUS, so it must be refused.
 #[test]
 fn memory_that_can_shrink_is_refused() {
     let fd = match thalweg_sys::memfd::create("test", 4096) {
@@ -308,7 +308,8 @@ fn memory_that_can_shrink_is_refused() {
     });
 }
 
-/// The same of memory that a buffer lies in, and of memory that is not there: whoever reads it would pay for it.
+/// The memory of a buffer must not be able to shrink. It must not have holes either, because the
+/// reader would pay for their pages.
 #[test]
 fn a_buffer_in_memory_that_can_shrink_or_is_not_there_is_refused() {
     use thalweg_sys::region::{SealFlags, seal};
@@ -335,7 +336,7 @@ fn a_buffer_in_memory_that_can_shrink_or_is_not_there_is_refused() {
             near.receive(&mut answer).unwrap();
             assert_eq!(answer[6..8], ACCEPT.to_le_bytes(), "{}", way.info().name);
             say(AGREED, &[], "", &[]);
-            // Its number, where the mechanism numbers its memories, is the same as its length.
+            // Mechanisms that number their memories get the length as the number.
             say(MEMORY, &[len, len], "", &[fd.as_fd()]);
             say(NOTE, &[BEGIN, len, len, 0, 0, 0], "", &[]);
             let error = end.join().unwrap().unwrap_err();
@@ -344,7 +345,7 @@ fn a_buffer_in_memory_that_can_shrink_or_is_not_there_is_refused() {
     }
 }
 
-/// What the sender names a receiver does not lock in its memory, however much it is.
+/// A receiver must not lock memory of any size that the sender names.
 #[test]
 fn an_offer_of_very_large_pieces_is_refused() {
     let Some(way) = working().into_iter().find(|way| way.info().name == "io-uring") else {
@@ -367,7 +368,7 @@ fn an_offer_of_very_large_pieces_is_refused() {
     });
 }
 
-/// What is kept of refused offers has an end, however many come.
+/// The record of refused offers must stay bounded, however many offers arrive.
 #[test]
 fn offers_without_end_are_an_error() {
     let (near, far) = Link::pair().unwrap();
@@ -389,7 +390,7 @@ fn offers_without_end_are_an_error() {
     });
 }
 
-/// A receiver may say any number where an errno is due.
+/// A receiver can send any number in place of an errno.
 #[test]
 fn a_refusal_with_a_number_that_is_no_errno_is_a_refusal() {
     for number in [0, 4096, 4097, 1 << 32, u64::MAX] {
@@ -420,8 +421,8 @@ fn a_refusal_with_a_number_that_is_no_errno_is_a_refusal() {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(96))]
-    /// What a peer may say: mostly true, so that the lie comes late. Without trust, for the peer
-    /// would be this process, and would be believed about its own memory.
+    /// Random conversations, mostly valid, so that the lie comes late. There is no trust: the peer
+    /// is this process, and its claims about its memory would be accepted.
     #[test]
     fn no_conversation_crashes_an_end_or_keeps_it(
         to_sender: bool,
@@ -443,7 +444,7 @@ proptest! {
         for (kind, words, name, hands_over) in said {
             let name = MECHANISMS.get(name).map_or("nonsense", |way| way.info().name);
             let fds: Vec<_> = hands_over.then(|| fd.as_fd()).into_iter().collect();
-            // A full queue is as good an end as any.
+            // A full queue also ends the conversation.
             let _ = far.send_until(&message(kind, &words, None, name), &fds, Some(Instant::now()));
         }
         drop(far);
@@ -464,8 +465,8 @@ proptest! {
     }
 }
 
-/// A sender that offers every mechanism with absurd knobs and nothing to go with it: refused one by
-/// one.
+/// A sender offers every mechanism with absurd knobs and without descriptors. The receiver refuses
+/// each offer.
 #[test]
 fn offers_that_make_no_sense_are_refused_and_the_next_is_heard() {
     let (near, far) = Link::pair().unwrap();

@@ -1,4 +1,5 @@
-//! SIGKILL of either side: the other language is told, and everything committed is whole.
+//! Kills either side with SIGKILL. The side in the other language gets an error, and every
+//! committed message is whole.
 
 use super::jvm::Jvm;
 use super::messages::{in_a_while, meet, options};
@@ -11,7 +12,7 @@ use thalweg_testing::{Dice, again, from_env, message};
 const CHILD: &str = "THALWEG_JAVA_VICTIM";
 const WAITS: [Wait; 3] = [Wait::Block, Wait::HYBRID, Wait::Spin];
 
-/// Receives what is there, each message whole, until the end.
+/// Receives and checks messages until the end, and returns the error.
 fn drain(consumer: &mut Consumer, from: u64) -> Error {
     let mut expected = Vec::new();
     for seq in from.. {
@@ -24,7 +25,7 @@ fn drain(consumer: &mut Consumer, from: u64) -> Error {
     unreachable!("the other side is killed")
 }
 
-/// Sends until the end.
+/// Sends until the end, and returns the error.
 fn fill(producer: &mut Producer) -> Error {
     let mut bytes = Vec::new();
     for seq in 0.. {
@@ -36,7 +37,7 @@ fn fill(producer: &mut Producer) -> Error {
     unreachable!("the other side is killed")
 }
 
-/// Kills it at a random moment from now.
+/// Kills the JVM after a random delay.
 fn kill_soon(jvm: &Jvm, dice: &mut Dice) -> std::thread::JoinHandle<()> {
     let (pid, delay) = (jvm.pid(), Duration::from_micros(dice.below(30_000)));
     std::thread::spawn(move || {
@@ -85,13 +86,13 @@ fn a_jvm_that_exits_without_closing_has_died() {
     assert_eq!(jvm.finish(), "open");
 }
 
-/// The one who will be killed; a test of its own only so that this binary can be run again.
+/// The process to be killed. It is a test only so that this binary can be started again.
 #[test]
 fn victim() {
     let Ok(told) = std::env::var(CHILD) else { return };
     let (role, place) = told.split_once(' ').unwrap();
     let link = Link::connect(&Address::at(PathBuf::from(place).join("ring"))).unwrap();
-    // An error means that the test has ended.
+    // An error means that the test has ended, so it is ignored.
     if role == "produce" {
         fill(&mut Producer::open(link, &options(Wait::HYBRID)).unwrap());
     } else {

@@ -1,11 +1,11 @@
-//! Java programs, run.
+//! Runs Java programs.
 
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use thalweg_testing::jdk;
 
-/// A running JVM, ended when dropped.
+/// A running JVM. Dropping it kills the JVM.
 pub struct Jvm {
     child: Child,
     out: BufReader<ChildStdout>,
@@ -13,7 +13,8 @@ pub struct Jvm {
 }
 
 impl Jvm {
-    /// The peer of `java/src/test`, with its words; `None`, counted as a skip, without a JDK.
+    /// Starts the peer of `java/src/test` with these words. Without a JDK, counts a skip and
+    /// returns `None`.
     pub fn peer(test: &str, words: &str, place: &Path) -> Option<Self> {
         let many = |word: &str| word.parse::<u64>().is_ok_and(|count| count > 50_000);
         let Some(mut command) = jdk::peer(!words.split(' ').any(many)) else {
@@ -37,19 +38,20 @@ impl Jvm {
         Self { child, out, input }
     }
 
-    /// The next line that it writes. It ends by itself if nothing happens for long.
+    /// Returns the next line that the JVM writes. The JVM ends by itself if nothing happens for
+    /// long.
     pub fn line(&mut self) -> String {
         let mut line = String::new();
         self.out.read_line(&mut line).unwrap();
         line.trim_end().to_owned()
     }
 
-    /// Writes a line for it to read.
+    /// Writes a line for the JVM to read.
     pub fn tell(&mut self, line: &str) {
         thalweg_sys::io::write(&self.input, format!("{line}\n").as_bytes()).unwrap();
     }
 
-    /// Its last line, once it has ended well.
+    /// Waits for the JVM to exit with success, and returns its last line.
     pub fn finish(mut self) -> String {
         let mut last = String::new();
         for line in self.out.by_ref().lines() {
@@ -67,7 +69,7 @@ impl Jvm {
 
 impl Drop for Jvm {
     fn drop(&mut self) {
-        // One that has ended already is no error.
+        // Errors are ignored: the JVM may have ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

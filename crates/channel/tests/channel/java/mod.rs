@@ -1,5 +1,6 @@
-//! Rings between Rust and Java, in real processes: every message whole, every death told. Java is
-//! compiled here from `java/`; without a JDK that is new enough the tests skip and say so.
+//! Rings between Rust and Java, in real processes: every message is whole, and every death is
+//! reported. The tests compile Java from `java/`. Without a recent JDK they skip and print the
+//! reason.
 
 mod deaths;
 mod jvm;
