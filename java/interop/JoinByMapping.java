@@ -17,9 +17,9 @@ import java.util.zip.CRC32C;
  *
  * <pre>{@code java JoinByMapping.java produce|consume OWN COUNT EPOCH CAPACITY CHECKSUMS}</pre>
  *
- * <p>Maps OWN for writing, writes its page and prints {@code mapped}. The helper may then seal it, and answers with the
- * path of the other side's file. Sends or checks COUNT messages. The other side must spin, because this program cannot
- * wake it.
+ * <p>Maps OWN for writing, writes its page and prints {@code mapped}. The helper may then seal the file, and answers
+ * with the path of the other side's file. Sends or checks COUNT messages. The other side must spin, because this
+ * program cannot wake it.
  */
 public final class JoinByMapping {
     private static final int CURSOR = 128;
@@ -124,7 +124,7 @@ public final class JoinByMapping {
         }
     }
 
-    /** Copies bytes into or out of the data; data that begins before its end continues at its beginning. */
+    /** Copies bytes into or out of the ring's data. Bytes after the end of the data continue at its beginning. */
     private void move(ByteBuffer side, long position, byte[] bytes, boolean in) {
         int from = (int) (position % capacity);
         int first = Math.min(bytes.length, capacity - from);
@@ -148,7 +148,7 @@ public final class JoinByMapping {
         }
     }
 
-    /** The messages of crates/channel/tests/support. */
+    /** Returns message {@code seq} of the tests, as {@code message} in crates/testing. */
     private static byte[] message(long seq) {
         long[] state = {(seq + 1) * 0x9e3779b97f4a7c15L | 1};
         long at = below(state, 20);

@@ -17,7 +17,7 @@ final class HugePages {
 
     private HugePages() {}
 
-    /** Default size in bytes. */
+    /** Returns the default size of a huge page in bytes. */
     static long usual() {
         try {
             for (String line : Files.readAllLines(Path.of("/proc/meminfo"))) {
@@ -26,7 +26,7 @@ final class HugePages {
                 }
             }
         } catch (IOException | NumberFormatException unknown) {
-            // Treated as if the file named none.
+            // An unreadable file is treated like one that does not contain the size.
         }
         throw new UnsupportedOperationException("this kernel does not support huge pages: /proc/meminfo does not contain " + USUAL);
     }
@@ -48,7 +48,7 @@ final class HugePages {
         }
     }
 
-    /** Returns the failure with the number of pages and advice. */
+    /** Returns the failure with the number of pages and advice for the user. */
     static SystemCallException explained(SystemCallException refused, SharedMemory.Kind kind, long size, long page) {
         String pages = size / page + " huge pages of " + (page >> 10) + " KiB";
         String advice = switch (refused.errno()) {

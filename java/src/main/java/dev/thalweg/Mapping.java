@@ -8,8 +8,8 @@ import java.util.concurrent.atomic.AtomicBoolean;
 import dev.thalweg.internal.Libc;
 
 /**
- * The kernel resources of one {@link SharedMemory}, and their release. It must not refer to the memory's segment: a
- * cleaner holds it until the segment is unreachable.
+ * The kernel resources of one {@link SharedMemory}, and their release. This record must not refer to the memory's
+ * segment, because a cleaner holds the record until the segment is unreachable.
  *
  * @param fd      its descriptor; System V segments have none
  * @param created true if its name is removed with it

@@ -3,14 +3,16 @@ package dev.thalweg;
 /**
  * Configuration of new {@link SharedMemory}.
  *
- * @param permissions permission bits of chmod(2) for reading and writing, which include both of the owner; the umask
- *                    does not apply
+ * @param permissions permission bits of chmod(2) for reading and writing. Both bits of the owner are required. The
+ *                    umask does not apply
  * @param hugePage    size of the huge pages in bytes, a power of two; 0 for ordinary pages
- * @param written     true if zeros are written to all of it at creation
+ * @param written     true if zeros are written to the whole memory at creation
  */
 public record MemoryOptions(int permissions, long hugePage, boolean written) {
     static final int OWNER_ONLY = 0600;
-    /** From this bit on, the flags of both calls contain the size of a huge page, as its binary logarithm. */
+    /**
+     * The flags of memfd_create and shmget contain the size of a huge page from this bit on, as its binary logarithm.
+     */
     private static final int HUGE_SHIFT = 26;
 
     /** Accessible by its owner only, with ordinary pages that are allocated at first access. */
@@ -42,8 +44,8 @@ public record MemoryOptions(int permissions, long hugePage, boolean written) {
     }
 
     /**
-     * Returns a copy with huge pages of this machine's default size, for {@code MEMFD} and {@code SYSV}. They are taken
-     * at creation from those that an administrator has reserved ({@code /sys/kernel/mm/hugepages}). {@link
+     * Returns a copy with huge pages of this machine's default size, for {@code MEMFD} and {@code SYSV}. The memory
+     * takes them at creation from those that an administrator has reserved ({@code /sys/kernel/mm/hugepages}). {@link
      * SharedMemory#preferHugePages()} needs no reserved pages.
      *
      * @return the options
@@ -64,10 +66,10 @@ public record MemoryOptions(int permissions, long hugePage, boolean written) {
     }
 
     /**
-     * Returns a copy that writes zeros to the whole memory at creation. Its file then has every block, and no later
-     * store finds the file system full. For {@code FILE}, {@code POSIX} and {@code MEMFD} with ordinary pages. A
-     * copy-on-write file system (btrfs) may still be full later. {@link SharedMemory#populate()} maps the pages
-     * instead, so that no later access waits.
+     * Returns a copy that writes zeros to the whole memory at creation. Its file then has every block, so later stores
+     * cannot fail because the file system is full. Supported for {@code FILE}, {@code POSIX} and {@code MEMFD} with
+     * ordinary pages. A copy-on-write file system (btrfs) may still be full later. {@link SharedMemory#populate()} maps
+     * the pages instead, so that no later access waits.
      *
      * @return the options
      */

@@ -74,14 +74,14 @@ public final class SharedMemory implements AutoCloseable {
     /** Releases the resources once; further calls have no effect. */
     final Cleaner.Cleanable cleanable;
     private boolean closed;
-    /** Once true it stays true: a seal cannot be removed. */
+    /** True once no process can take pages away. It then stays true, because a seal cannot be removed. */
     private volatile boolean keepsItsPages;
 
     private SharedMemory(Mapping mapping) {
         this.mapping = mapping;
         this.segment = MemorySegment.ofAddress(mapping.address()).reinterpret(mapping.size(), arena, null);
         // Every slice and buffer refers to the scope. The scope is therefore reachable as long as any code can access
-        // the memory. If slices had scopes of their own in a JDK, this would be wrong: nothing is cleaned there.
+        // the memory. In a JDK whose slices have scopes of their own this would be wrong, so nothing is cleaned there.
         var scope = segment.scope();
         boolean shared = scope == arena.scope() && scope == segment.asSlice(0, 1).scope();
         this.cleanable = CLEANER.register(shared ? scope : SharedMemory.class, mapping);
@@ -199,7 +199,7 @@ public final class SharedMemory implements AutoCloseable {
         try {
             return MemorySegment.ofAddress(mapping.address()).reinterpret(mapping.size());
         } finally {
-            // The cleaner must not run before the flag is set.
+            // Keeps the segment reachable until the flag is set, because the cleaner must not run before.
             Reference.reachabilityFence(segment);
         }
     }
@@ -246,7 +246,7 @@ public final class SharedMemory implements AutoCloseable {
         }
     }
 
-    /** Returns true if no access can raise SIGBUS, which would end the JVM inside of a downcall. */
+    /** Returns true if no access can raise SIGBUS. In a downcall that signal would end the JVM. */
     private boolean keepsItsPages() {
         if (kind() == Kind.SYSV || keepsItsPages) {
             return true;
@@ -255,7 +255,7 @@ public final class SharedMemory implements AutoCloseable {
             if (kind() == Kind.MEMFD && !closed) {
                 long seals = Libc.FCNTL.attempt(mapping.fd(), F_GET_SEALS, 0);
                 long end = Libc.LSEEK.attempt(mapping.fd(), 0L, SEEK_END);
-                // It may have been truncated before it was sealed.
+                // The memory may have been truncated before it was sealed.
                 keepsItsPages = seals >= 0 && (seals & SEAL_SHRINK) != 0 && end >= size();
             }
         }
@@ -342,7 +342,7 @@ public final class SharedMemory implements AutoCloseable {
 
     private static SharedMemory filled(Kind kind, String name, int fd, long size, MemoryOptions options) throws IOException {
         try {
-            // A memory file is created with all permissions, and a umask may have removed some for others.
+            // A memory file is created with all permissions. For other kinds the umask may have removed some of them.
             if (kind == Kind.MEMFD || options.permissions() != OWNER_ONLY) {
                 Libc.FCHMOD.on(name, fd, options.permissions());
             }

@@ -35,7 +35,7 @@ public final class SystemCallException extends IOException {
     }
 
     /**
-     * The errno.
+     * Returns the errno.
      *
      * @return an errno, as in {@code <errno.h>}
      */

@@ -20,8 +20,8 @@ final class Zeros {
      * @throws IOException if there is not enough room, or the disk fails
      */
     static void write(String name, int fd, long size) throws IOException {
-        // A full file system fails here, before anything is written. Preallocated blocks are no guarantee on every file
-        // system, so zeros are written too. Some file systems do not support preallocation.
+        // If the file system is full, preallocation fails before anything is written. Some file systems do not support
+        // preallocation, and on others it guarantees no blocks. Therefore zeros are written too.
         long aside = Libc.FALLOCATE.attempt(fd, 0, 0L, size);
         if (aside < 0 && aside != -EOPNOTSUPP && aside != -ENOSYS && aside != -EINVAL) {
             throw Libc.failure("fallocate", size + " bytes for " + name, (int) -aside);

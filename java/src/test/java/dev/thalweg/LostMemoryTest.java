@@ -107,7 +107,7 @@ class LostMemoryTest {
         }
     }
 
-    /** Segments are listed by number, everything else by the name or label at the end of the line. */
+    /** A System V segment is found by its number. Other memory is found by its name or label at the end of the line. */
     private static boolean isMapped(SharedMemory memory, String label) throws IOException {
         return memory.kind() == Kind.SYSV
                 ? maps().anyMatch(line -> line.contains("/SYSV") && line.split("\\s+")[4].equals(memory.name()))
@@ -129,7 +129,7 @@ class LostMemoryTest {
                 try {
                     count += Files.readSymbolicLink(each).toString().contains(label) ? 1 : 0;
                 } catch (IOException closed) {
-                    // The stream that listed them.
+                    // This descriptor belonged to the stream of the listing, which is closed.
                 }
             }
         }

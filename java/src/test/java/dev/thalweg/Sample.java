@@ -5,7 +5,7 @@ import java.util.Collections;
 import java.util.List;
 import java.util.Random;
 
-/** A random part of a test's cases: {@code make test} runs one in so many, {@code THALWEG_SAMPLE=1} all of them. */
+/** A random part of a test's cases. {@code make test} runs one in {@code share} cases, {@code THALWEG_SAMPLE=1} all. */
 public final class Sample {
     private Sample() {}
 

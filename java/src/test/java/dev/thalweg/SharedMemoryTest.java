@@ -58,7 +58,7 @@ class SharedMemoryTest {
             }
             assertThrows(InternalError.class, memory::clear);
             if (kind == Kind.MEMFD) {
-                // Sealed too late: its pages are lost.
+                // The seal comes too late: the pages are already lost.
                 memory.seal();
                 assertThrows(InternalError.class, memory::clear);
             }
@@ -215,7 +215,7 @@ class SharedMemoryTest {
         assertTrue(seen.get() instanceof IllegalStateException, String.valueOf(seen.get()));
     }
 
-    /** Closing fails while a thread is inside a bulk operation; then it is repeated. */
+    /** Closes the memory. Repeats the call while it fails because a thread is inside a bulk operation. */
     private static void closeWhenPossible(SharedMemory memory) throws InterruptedException {
         for (int attempt = 0; attempt < 60_000; attempt++) {
             try {

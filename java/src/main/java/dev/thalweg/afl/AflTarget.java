@@ -34,7 +34,7 @@ public final class AflTarget {
     @FunctionalInterface
     public interface Input {
         /**
-         * Runs it once. Static state persists between runs: a target whose state grows should reset it.
+         * Runs the code once. Static state persists between runs: a target whose state grows should reset it.
          *
          * @param bytes the test case, 0 bytes or more; the array belongs to this run
          * @throws Throwable a crash according to the options, or an exception that is expected for invalid input
@@ -153,13 +153,14 @@ public final class AflTarget {
         return System.getenv("__AFL_SHM_ID") != null;
     }
 
-    /** Ends in the way that the observer expects: by a signal if only the wait status is checked. */
+    /** Ends this process with a crash. A tool that checks only the wait status requires a signal. */
     private static void end() {
         if (isWatched()) {
-            // Not kill(2): its signal may go to another thread, and the exit below may run before that thread wakes.
+            // Not kill(2), because another thread may get the signal. The exit below may then run before that thread
+            // wakes.
             Libc.ABORT.attempt();
         }
-        // As a shell reports that signal: other exit values belong to the input.
+        // A shell reports the signal by this exit value. Other exit values belong to the input.
         Runtime.getRuntime().halt(128 + SIGABRT);
     }
 }

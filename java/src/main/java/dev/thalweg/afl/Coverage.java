@@ -41,7 +41,7 @@ public final class Coverage {
         previous = 0;
     }
 
-    /** Counts repeatedly in a map that is not observed yet, and restores it. */
+    /** Counts repeatedly in a map that the fuzzer does not read yet, and then restores the map. */
     static void warmUp(int times) {
         byte before = MAP.get(ValueLayout.JAVA_BYTE, 0);
         for (int turn = 0; turn < times; turn++) {

@@ -30,8 +30,8 @@ final class Descriptor {
     private static final short POLLIN = 1;
 
     /**
-     * Separate method handles, because Libc's calls box and allocate, which matters for two words and a read in each
-     * run. A supervisor links none while its worker lives.
+     * Method handles of their own, because the calls of Libc box and allocate. That cost would matter for the few words
+     * of each run. A supervisor links no function while its worker lives.
      */
     private static final class Handles {
         static final MethodHandle READ = of("read");
@@ -66,17 +66,17 @@ final class Descriptor {
         }
     }
 
-    /** Returns true if this process has it open. */
+    /** Returns true if this process has the descriptor open. */
     static boolean isOpen(int fd) {
         return Files.exists(Path.of("/proc/self/fd", Integer.toString(fd)), LinkOption.NOFOLLOW_LINKS);
     }
 
-    /** Reads the next word; null at the end. */
+    /** Reads the next word; returns null at the end. */
     Integer read() {
         return transfer(Handles.READ) ? word.get(JAVA_INT, 0) : null;
     }
 
-    /** Writes a word; false if it has no reader any more. */
+    /** Writes a word; returns false if the pipe has no reader any more. */
     boolean write(int value) {
         word.set(JAVA_INT, 0, value);
         return transfer(Handles.WRITE);

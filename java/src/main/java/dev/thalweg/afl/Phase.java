@@ -57,7 +57,7 @@ final class Phase {
         return in(SharedMemory.open(SharedMemory.Kind.MEMFD, name));
     }
 
-    /** Creates a phase that is not observed. */
+    /** Creates a phase that no supervisor reads. */
     static Phase unseen() {
         return new Phase(null, Arena.global().allocate(BYTES));
     }
@@ -86,7 +86,7 @@ final class Phase {
         return (int) WORD.getAcquire(segment, 0L);
     }
 
-    // Stored with release semantics before the system call that it announces. A killed process loses no earlier store.
+    // Stores with release semantics before the announced system call, so a killed process loses no earlier store.
     void set(int phase) {
         WORD.setRelease(segment, 0L, phase);
     }

@@ -21,7 +21,7 @@ final class Supervisor {
     /** Signals that end a JVM without its shutdown hooks: ILL, ABRT, BUS, FPE, KILL, SEGV, SYS. */
     private static final Set<Integer> DEADLY = Set.of(4, 6, 7, 8, 9, 11, 31);
 
-    /** Maximum time in which a fuzzer that has its status requests the next run. */
+    /** Maximum time that a fuzzer takes to request the next run after it has received the status. */
     private static final int NEXT_RUN_MS = 1000;
     /** Maximum number of workers that die before their first run. */
     private static final int MOST_EARLY_DEATHS = 3;
@@ -91,7 +91,7 @@ final class Supervisor {
         }
     }
 
-    /** Sends the missing messages of a dead worker; false if the fuzzer is gone. */
+    /** Sends the missing messages of a dead worker; returns false if the fuzzer is gone. */
     private boolean speakFor(int owed, int exit) {
         return switch (owed) {
             case Phase.OWES_PID -> sayPid() && status.write(waitStatus(exit));
@@ -102,7 +102,8 @@ final class Supervisor {
         };
     }
 
-    // Our own process id, because the worker is dead. The status follows at once, so that the fuzzer kills no process.
+    // Sends our own process id, because the worker is dead. The status follows at once, so that the fuzzer kills no
+    // process.
     private boolean sayPid() {
         return status.write((int) ProcessHandle.current().pid());
     }

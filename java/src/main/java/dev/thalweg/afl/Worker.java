@@ -18,7 +18,8 @@ final class Worker {
     private static final int PR_SET_PDEATHSIG = 1;
     private static final long SIGKILL = 9;
     /**
-     * More calls than the thresholds of the JVM's second compiler (Tier4InvocationThreshold, Tier4CompileThreshold).
+     * Number of warm-up runs. It exceeds the thresholds of the JVM's second compiler (Tier4InvocationThreshold,
+     * Tier4CompileThreshold).
      */
     private static final int WARM_TURNS = 20_000;
     private static final int WARM_CASE = 64;
@@ -48,7 +49,7 @@ final class Worker {
         var control = Descriptor.ofProcess(supervisor, Supervisor.CONTROL, true);
         var status = Descriptor.ofProcess(supervisor, Supervisor.STATUS, false);
         var phase = Phase.open(System.getenv(Supervisor.PHASE));
-        // System.exit(130) and a death by signal 2 have equal exit values.
+        // The hook distinguishes System.exit(130) from a death by signal 2, because both have equal exit values.
         Runtime.getRuntime().addShutdownHook(new Thread(() -> phase.setExits(true)));
         var talk = new Conversation(control, status, phase);
         if (phase.get() == Phase.STARTS) {
@@ -68,9 +69,9 @@ final class Worker {
     }
 
     /**
-     * Executes everything of a run except the input, whose state must not change, until it is compiled. Otherwise the
-     * fuzzer would attribute the cost of the first runs to the target. A replacement worker skips this, because the
-     * fuzzer waits for its first run.
+     * Repeats the code around a run until the JVM has compiled it. The input is left out, because its state must not
+     * change. Without the warm-up, the fuzzer would attribute the cost of the first runs to the target. A replacement
+     * worker skips the warm-up, because the fuzzer waits for its first run.
      */
     private void warmUp() throws IOException {
         var nobody = new Conversation(
@@ -108,7 +109,7 @@ final class Worker {
         return () -> whole(standardInput);
     }
 
-    /** A length of four bytes, then the test case. */
+    /** Returns a test case from shared memory: a length of four bytes, then the bytes. */
     private static byte[] shared(MemorySegment region) {
         int told = region.get(ValueLayout.JAVA_INT, 0);
         long length = Math.clamp(told, 0, region.byteSize() - Integer.BYTES);

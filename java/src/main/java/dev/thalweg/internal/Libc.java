@@ -32,7 +32,7 @@ public final class Libc {
     public static final int EINTR = 4;
     /** The call would have to wait. */
     public static final int EAGAIN = 11;
-    /** A critical call delays every thread that waits for a safepoint, so this is the maximum size of one. */
+    /** Maximum number of bytes of a critical call. Such a call delays every thread that waits for a safepoint. */
     private static final long SHORT = 1 << 20;
 
     /** Linked at the first use. */
@@ -44,8 +44,8 @@ public final class Libc {
     }
 
     /**
-     * A function that sets errno. It is linked at its first call, because linking is expensive and a program calls few
-     * of them.
+     * A function that sets errno. It is linked at its first call, because linking is expensive and a program uses only
+     * a few functions.
      */
     public static final class Call {
         private final String name;
@@ -59,7 +59,7 @@ public final class Libc {
             this(name, true, descriptor, options);
         }
 
-        /** True if a call that a signal interrupted has had no effect and is repeated. */
+        /** {@code again} is true if a call that a signal interrupted has had no effect and is repeated. */
         private Call(String name, boolean again, FunctionDescriptor descriptor, Linker.Option... options) {
             this.name = name;
             this.again = again;
@@ -144,7 +144,7 @@ public final class Libc {
             "open", FunctionDescriptor.of(JAVA_INT, ADDRESS, JAVA_INT, JAVA_INT), Linker.Option.firstVariadicArg(2));
     /**
      * {@code int close(int fd)}. After EINTR the descriptor is closed (close(2)), and another thread may have reused
-     * its number. A second call would close that one.
+     * its number. A second call would close the descriptor of that thread.
      */
     public static final Call CLOSE = new Call("close", false, FunctionDescriptor.of(JAVA_INT, JAVA_INT));
     /** {@code ssize_t read(int fd, void *buffer, size_t count)}. */
@@ -271,7 +271,7 @@ public final class Libc {
      * @param arena its memory
      * @param text  a name or a path
      * @return its bytes in UTF-8, and a NUL
-     * @throws IllegalArgumentException C would read another string: it holds a NUL, or half of a surrogate pair
+     * @throws IllegalArgumentException if C would read another string: the text contains a NUL or half a surrogate pair
      */
     public static MemorySegment text(Arena arena, String text) {
         if (text.indexOf('\0') >= 0 || !StandardCharsets.UTF_8.newEncoder().canEncode(text)) {

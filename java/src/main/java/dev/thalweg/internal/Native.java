@@ -23,7 +23,7 @@ import java.nio.file.StandardCopyOption;
  * the classifier of this platform, then in the loader's path.
  */
 public final class Native {
-    /** The version of these layouts. All libraries with the major and minor version have them. */
+    /** Version of the layouts below. All libraries with this major and minor version have these layouts. */
     private static final String VERSION = "0.1.0";
     private static final String SERIES = VERSION.substring(0, VERSION.lastIndexOf('.'));
     private static final String SONAME = "libthalweg.so.0";
@@ -190,7 +190,7 @@ public final class Native {
         return new Found(new Native(library, from), null);
     }
 
-    /** After loading, the file is no longer needed under its name. */
+    /** Copies the library to a temporary file, loads it, and deletes the file, which is then no longer needed. */
     private static SymbolLookup unpacked(InputStream carried) throws IOException {
         Path file = Files.createTempFile("libthalweg", ".so");
         try {

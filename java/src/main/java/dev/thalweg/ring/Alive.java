@@ -15,12 +15,12 @@ import dev.thalweg.internal.Libc;
  * Words that the kernel marks when this JVM ends, whatever the reason (docs/decisions/005).
  *
  * <p>The kernel keeps a <em>robust list</em> for each thread and marks the words on it when the thread ends. The words
- * are on the list of a daemon thread that only lives: the JVM ends daemon threads only with the process. The thread has
- * its own list head instead of that of the C library. It locks no mutex that would need the original, and other threads
- * keep theirs.
+ * are on the list of a daemon thread that does nothing else: the JVM ends daemon threads only with the process. The
+ * thread replaces the list head of the C library with its own. That is safe because this thread locks no robust mutex.
+ * Other threads keep their list heads.
  */
 final class Alive {
-    /** The kernel stops after 2048 entries (ROBUST_LIST_LIMIT); then another thread is needed. */
+    /** Maximum number of words per thread. The kernel stops after 2048 entries of a list (ROBUST_LIST_LIMIT). */
     private static final int MOST_WORDS = 1024;
     /**
      * Size of struct robust_list_head: address of the first entry, offset from an entry to its word, pending entry.
@@ -29,7 +29,7 @@ final class Alive {
 
     private static final List<Keeper> KEEPERS = new ArrayList<>();
 
-    /** A thread, and the pages on its list in the order in which they were added, which is the reverse of the list. */
+    /** A thread, and the pages on its list, oldest first. The list itself begins with the newest page. */
     private record Keeper(MemorySegment head, int thread, List<MemorySegment> pages) {}
 
     private Keeper keeper;
@@ -49,7 +49,7 @@ final class Alive {
                 }
                 KEEPERS.add(keeper);
             }
-            // Outside of any arena: the word is removed when the arena of the ring is already closed.
+            // This segment belongs to no arena, because {@link #end()} uses it after the arena of the ring was closed.
             page = MemorySegment.ofAddress(mapped.address()).reinterpret(Page.LENGTH);
             // The list must be valid at every moment, because a kill can happen at any time: complete the entry first.
             Page.LONG.setOpaque(page, Page.NODE, (long) Page.LONG.getOpaque(keeper.head, 0L));
@@ -105,7 +105,7 @@ final class Alive {
         }
         while (refused == 0) {
             LockSupport.park(KEEPERS);
-            // Otherwise the thread would not park again.
+            // Clears the interrupt status, because a thread with that status does not park.
             Thread.interrupted();
         }
     }

@@ -224,7 +224,7 @@ public final class Consumer implements AutoCloseable {
     /**
      * Returns true if the producer waits for room while no message is available. In that case neither end makes
      * progress until a held message is released. Intended for a consumer after a wait that timed out. The result is
-     * false until the producer has looked twice, so call it after each of several waits.
+     * false until the producer has looked twice, so call this method after each of several waits.
      *
      * @return true if it waits
      * @throws IOException see {@link #tryReceive()}
@@ -337,7 +337,7 @@ public final class Consumer implements AutoCloseable {
         }
     }
 
-    /** Called under the monitor of the end, so that no other thread closes it. */
+    /** Publishes the tail. The caller must hold the monitor of the end, so that no other thread closes the end. */
     private void move(long to) {
         if (to != Holds.STAYS && !end.isClosing()) {
             end.publish(to);
@@ -411,8 +411,8 @@ public final class Consumer implements AutoCloseable {
     /** Returns the producer's head after a plausibility check, if it is new. */
     private long lookForNews() throws RingException.Corrupt {
         long seen = end.seen();
-        // Held messages must not be overwritten. Checked after reading the head, which the producer advanced according
-        // to an earlier tail.
+        // The producer must not overwrite held messages. The held tail is read after the head, because the producer
+        // advanced the head according to an earlier tail.
         long kept = holds == null ? tail : holds.tail();
         // In this order, no subtraction overflows: head >= kept >= 0.
         if (seen < head || seen - kept > capacity || seen % Geometry.ALIGN != 0) {

@@ -20,14 +20,14 @@ final class End implements Runnable {
         CLOSED
     }
 
-    /** Checks for news; returns the result, or {@link #NOTHING}. */
+    /** Checks for a change by the peer. Returns the result, or {@link #NOTHING}. */
     interface Look {
         long at() throws RingException.Corrupt;
     }
 
-    /** No news. */
+    /** The look found nothing. */
     static final long NOTHING = -1;
-    /** No news, and none will come. */
+    /** The look found nothing, and the peer is gone. */
     static final long GONE = -2;
 
     /** Low bits of the word {@code waiting}: how the owner sleeps; 0 while it is awake. */
@@ -38,15 +38,15 @@ final class End implements Runnable {
     private static final int ONE_SLEEP = 4;
 
     /**
-     * Time to wait for the end of the peer's last thread after the kernel has marked its death. Another thread could
-     * still commit in that moment (docs/decisions/005).
+     * Time to wait for the end of the peer's last thread after the kernel has marked the peer's death. Until then,
+     * another thread of the peer could still commit (docs/decisions/005).
      */
     private static final Duration LAST_BREATH = Duration.ofMillis(5);
 
     /**
-     * Interval after which a waiting side also asks the kernel if the peer lives. It delays nothing for an honest peer,
-     * whose word the kernel marks. It detects a peer that lies, or whose robust list the kernel could not read because
-     * it was out of memory.
+     * Interval after which a waiting side also asks the kernel if the peer lives. An honest peer does not need this,
+     * because the kernel marks its word. The check finds the death of a peer that wrote false words, or whose robust
+     * list the kernel could not read (out of memory).
      */
     private static final Duration DOUBT = Duration.ofSeconds(1);
     /** Number of looks after which a spinning side asks the kernel. */
@@ -56,7 +56,7 @@ final class End implements Runnable {
     final Memory peer;
     final Link link;
 
-    /** The configured wait method, and the one that the next wait uses. */
+    /** The configured wait method. {@code nextWait} is the method of the next wait. */
     private final Wait wait;
 
     private Wait nextWait;
@@ -100,7 +100,10 @@ final class End implements Runnable {
         }
     }
 
-    /** Begins a call of this end; {@link #leave} ends it. Two threads inside would overwrite each other's messages. */
+    /**
+     * Begins a call of this end; {@link #leave} ends it. Throws if another thread is inside, because both would write
+     * at one position.
+     */
     void enter() {
         if (!tryEnter()) {
             throw new IllegalStateException(
@@ -129,17 +132,17 @@ final class End implements Runnable {
     void publish(long to) {
         // Pairs with seen(): the bytes are visible before the cursor.
         Page.LONG.setRelease(own.bytes, Page.CURSOR, to);
-        // Pairs with the fence in lieDown: either the sleeper sees the news, or we see the sleeper.
+        // Pairs with the fence in lieDown: either the sleeper sees the new cursor, or we see that it sleeps.
         VarHandle.fullFence();
         int waiting = waiting();
-        // Each sleep is ended once; further system calls would be wasted.
+        // One wake-up ends a sleep. Further system calls would be wasted.
         if (!isAwake(waiting) && waiting != endedSleep) {
             endedSleep = waiting;
             rouse(waiting, false);
         }
     }
 
-    /** Returns the peer's word that tells how it sleeps, and how often it has slept. */
+    /** Returns the peer's word {@code waiting}: how the peer sleeps, and how often it has slept. */
     int waiting() {
         return (int) Page.INT.getOpaque(peer.bytes, Page.WAITING);
     }
@@ -238,7 +241,9 @@ final class End implements Runnable {
         }
     }
 
-    /** Like {@link #waitFor}, for a virtual thread: it never blocks in the kernel, and the peer need not wake it. */
+    /**
+     * Like {@link #waitFor}, for a virtual thread: the thread never blocks in the kernel, so the peer need not wake it.
+     */
     private long parkFor(Look look, Deadline deadline) throws IOException {
         var pause = new VirtualPause();
         Deadline doubt = Deadline.in(DOUBT);
@@ -265,12 +270,12 @@ final class End implements Runnable {
             throw new RingException.TimedOut();
         }
         int marked = (int) Page.INT.getAcquire(peer.bytes, Page.ALIVE);
-        // If the kernel will not mark the peer's memory, the link is watched instead.
+        // If the kernel will not mark the peer's memory at its death, sleep on the link instead.
         int how = Futex.allowed && marked != 0 ? ON_FUTEX : ON_LINK;
         futex.expect(1, marked);
         futex.expect(2, (int) Page.INT.getAcquire(stop, 0L));
         lieDown(how);
-        // News since the last look prevents the sleep.
+        // A change since the last look prevents the sleep.
         boolean quiet = !closing && look.at() == NOTHING && gone(how == ON_LINK) == null;
         if (quiet && how == ON_FUTEX) {
             Deadline doubt = Deadline.in(DOUBT);
@@ -291,7 +296,7 @@ final class End implements Runnable {
     }
 
     private void lieDown(int how) {
-        // Read first: a wake-up after this changes the word and prevents the sleep.
+        // WAKE must be read before the announcement: a later wake-up then changes the word and prevents the sleep.
         futex.expect(0, (int) Page.INT.getAcquire(peer.bytes, Page.WAKE));
         int waiting = (int) Page.INT.getOpaque(own.bytes, Page.WAITING);
         Page.INT.setOpaque(own.bytes, Page.WAITING, (waiting & ~HOW) + ONE_SLEEP | how);
@@ -312,7 +317,7 @@ final class End implements Runnable {
         }
         if (!closing) {
             closing = true;
-            // Pairs with saidGoodbye(): everything published is visible before it.
+            // Pairs with saidGoodbye(): everything published is visible before CLOSED.
             Page.INT.setRelease(own.bytes, Page.CLOSED, 1);
             VarHandle.fullFence();
             rouse(waiting(), true);

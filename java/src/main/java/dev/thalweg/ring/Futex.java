@@ -23,7 +23,7 @@ import dev.thalweg.internal.Libc;
 final class Futex {
     /** Set by the kernel in a word on a thread's robust list when the thread ends. */
     static final int OWNER_DIED = 0x4000_0000;
-    /** Must be set in such a word, otherwise the kernel wakes no sleeper. */
+    /** Must be set in a word on a robust list, otherwise the kernel wakes no sleeper when it marks the word. */
     static final int WAITERS = 0x8000_0000;
 
     private static final long FUTEX_WAKE = 1;
@@ -71,8 +71,9 @@ final class Futex {
     }
 
     /**
-     * Calls {@code futex_waitv(2)} (Linux 5.16): sleeps while every word has its expected value. Returns when woken on
-     * any of them, at once if one differs, and also after a signal or at the deadline: the caller must look again.
+     * Calls {@code futex_waitv(2)} (Linux 5.16): sleeps while every word has its expected value. Returns when a word
+     * differs or a process wakes one of them. It also returns after a signal or at the deadline, so the caller must
+     * look again.
      */
     void sleep(Deadline deadline) throws SystemCallException {
         int errno = attempt(deadline.isForEver() ? MemorySegment.NULL : momentIn(deadline.left()));

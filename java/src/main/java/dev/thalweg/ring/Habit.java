@@ -4,7 +4,8 @@ import java.time.Duration;
 
 /**
  * Adapts the polling time of an end to its recent waits. If messages are rare, or more ends than processors wait for
- * each other, polling ends in a sleep anyway, and takes processor time from threads that the end may wait for.
+ * each other, polling ends in a sleep anyway. Polling then only takes processor time from threads that the end may wait
+ * for.
  */
 final class Habit {
     /** Number of consecutive long sleeps that halve the polling time, and the maximum number of halvings. */
@@ -19,7 +20,7 @@ final class Habit {
     /** Upper limit of the polling time, so that nanoseconds do not overflow. */
     private static final Duration LONGEST = Duration.ofHours(1);
 
-    /** What an end does before it sleeps, and whether that is being measured. */
+    /** What an end does before it sleeps, and if the time is being measured. */
     private enum Phase {
         LOOKING(TRIAL, true),
         SLEEPING(TRIAL, false),
@@ -61,10 +62,11 @@ final class Habit {
         }
         long spin = whole.compareTo(LONGEST) > 0 ? LONGEST.toNanos() : whole.toNanos();
         if (phase.looks) {
-            // Slightly more polling would have avoided the sleep. Part of the time is the wake-up itself.
+            // Slightly more polling would have avoided a short sleep. The limit is twice spin, because a sleep includes
+            // the wake-up.
             inVain = end - begin < 2 * spin ? 0 : Math.min(inVain + 1, WAITS * HALVINGS);
         }
-        // A pause between messages says nothing about either variant.
+        // A long pause between messages shows no difference between the variants, so the time is capped.
         time += slept ? Math.min(end - last, 16 * spin) : 0;
         last = end;
         slept = true;
@@ -81,14 +83,14 @@ final class Habit {
         long each = time / Math.max(waits, sleeps);
         return switch (phase) {
             case LOOKING -> {
-                // Polling ends most waits.
+                // Polling ends most waits without a sleep, so there is nothing to compare.
                 if (waits / 2 > sleeps) {
                     yield Phase.LOOKING;
                 }
                 looking = each;
                 yield Phase.SLEEPING;
             }
-            // Without a clear gain, poll: an idle processor wakes up late.
+            // Sleep at once only if that is clearly faster: an idle processor wakes up late.
             case SLEEPING -> each * 5 > looking * 4 ? Phase.KEEP_LOOKING : Phase.KEEP_SLEEPING;
             case KEEP_LOOKING, KEEP_SLEEPING -> Phase.LOOKING;
         };

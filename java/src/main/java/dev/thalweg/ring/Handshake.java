@@ -6,15 +6,16 @@ import java.security.SecureRandom;
 import dev.thalweg.internal.Libc;
 
 /**
- * The handshake that sets up shared memory: Offer with the producer's file, Ask, Accept with the consumer's file,
- * Ready. Each side checks the received file before it agrees. A refusal carries a reason and ends the handshake.
+ * The handshake that sets up shared memory. The messages are Offer (with the producer's file), Ask, Accept (with the
+ * consumer's file) and Ready. Each side checks the received file before it agrees. A refusal carries a reason and ends
+ * the handshake.
  */
 final class Handshake {
     private static final SecureRandom RANDOM = new SecureRandom();
 
     private Handshake() {}
 
-    /** The producer's part; closes the link if it fails. */
+    /** Performs the producer's part of the handshake. Closes the link on failure. */
     static End offer(Link link, Options options, Deadline deadline) throws IOException {
         return orClose(link, () -> {
             Geometry geometry = Geometry.of(options, RANDOM.nextLong());
@@ -34,7 +35,7 @@ final class Handshake {
         });
     }
 
-    /** The consumer's part; closes the link if it fails. */
+    /** Performs the consumer's part of the handshake. Closes the link on failure. */
     static End accept(Link link, Options options, Deadline deadline) throws IOException {
         return orClose(link, () -> {
             greet(link, new Hello(Hello.Kind.ASK, 0), -1);
@@ -127,12 +128,12 @@ final class Handshake {
         link.send(hello.toBytes(), descriptor, Deadline.NOW);
     }
 
-    /** Sends the first message. If the peer has hung up, its reason may still be readable from the link. */
+    /** Sends the first message. Ignores a closed link: the peer's reason for closing may still be readable from it. */
     private static void greet(Link link, Hello hello, int descriptor) throws IOException {
         try {
             say(link, hello, descriptor);
         } catch (RingException.Closed hungUp) {
-            // A message that the peer left is read next.
+            // The next read returns a message that the peer left.
         }
     }
 

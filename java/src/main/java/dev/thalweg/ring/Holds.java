@@ -51,8 +51,8 @@ final class Holds {
     }
 
     /**
-     * Returns true if a producer, given its word {@code waiting}, sleeps again although it was woken at this tail. It
-     * may begin one sleep before it sees the tail, but not two.
+     * Returns true if the producer, whose word is {@code waiting}, has slept twice since the first query at this tail.
+     * The producer may begin one sleep before it sees the tail, but not two.
      */
     boolean sleepsOn(int waiting) {
         if (askedAt != told) {

@@ -32,10 +32,10 @@ final class Link {
     private static final short POLLOUT = 4;
     /** Size of struct pollfd: int descriptor, short events, short revents. */
     private static final int POLLED = 8;
-    /** Number of attempts, a millisecond apart, of closing while a thread is inside. */
+    /** Number of attempts to close while a thread is inside. They are a millisecond apart. */
     private static final int CLOSE_TRIES = 2000;
 
-    /** The value has no meaning. */
+    /** Contents of a wake-up message; the value has no meaning. */
     private static final byte[] WAKE_UP = {'!'};
 
     /** The arena of everything that the two processes share. */
@@ -60,7 +60,7 @@ final class Link {
             if (type != SEQPACKET) {
                 throw new RingException.NotPermitted("a link needs a socket of type SOCK_SEQPACKET, not " + type);
             }
-            // From now on each message carries its sender: the other end may have been inherited.
+            // From now on each message carries its sender. The other end may have been inherited by another process.
             Libc.SETSOCKOPT.attempt(socket, SOL_SOCKET, SO_PASSCRED, arena.allocateFrom(JAVA_INT, 1), 4);
             // struct ucred: pid, uid, gid.
             MemorySegment peer = option(SO_PEERCRED, "SO_PEERCRED", 12);
@@ -132,7 +132,9 @@ final class Link {
         }
     }
 
-    /** Sends a message that wakes the peer. A full queue wakes it as well, and a closed one has no sleeper. */
+    /**
+     * Sends a wake-up message. Ignores errors: a full queue already wakes the peer, and a closed link has no sleeper.
+     */
     void ring(boolean goodbye) {
         // The closing message uses its own memory, because any thread may send it.
         (goodbye ? last : out).send(socket, WAKE_UP, -1);
@@ -157,7 +159,7 @@ final class Link {
                     }
                     return got;
                 }
-                // The error is reported once, before messages that are still queued.
+                // ECONNRESET is reported once, before messages that are still queued.
                 case ECONNRESET -> {}
                 case Libc.EAGAIN -> await(POLLIN, deadline);
                 default -> throw Libc.failure("recvmsg", toString(), errno);
@@ -166,8 +168,8 @@ final class Link {
     }
 
     /**
-     * Reads the wake-up messages from the link: slightly more than an honest peer can have sent. A dishonest one only
-     * keeps itself busy.
+     * Reads wake-up messages from the link, at most slightly more than an honest peer can have sent. A peer that sends
+     * more cannot keep this process busy for ever.
      */
     void drain() {
         for (int message = 0; message < 64; message++) {
@@ -205,7 +207,7 @@ final class Link {
         poll(socket, (short) 0, pidfd, deadline);
     }
 
-    /** Ends every wait on it, here and in the peer. */
+    /** Shuts the link down, which ends every wait on it, here and in the peer. */
     void shutDown() {
         Libc.SHUTDOWN.attempt(socket, SHUT_RDWR);
     }

@@ -22,15 +22,15 @@ import dev.thalweg.internal.Libc;
 
 /**
  * Listens at a socket file. The permissions of its directory control access, and only processes of our own user are
- * admitted. Closing the listener removes the file. The next listener replaces a file that a killed process left behind,
- * but never one behind which a process still listens. For one thread at a time.
+ * admitted. Closing the listener removes the file. The next listener replaces the file of a killed process, but never a
+ * file at which a process still listens. For one thread at a time.
  */
 public final class Listener implements AutoCloseable {
     /** Closes ends that are no longer reachable. */
     static final Cleaner CLEANER = Cleaner.create();
 
     /**
-     * Time limit for the first messages of a connecting process, because others may be waiting behind it. A slower
+     * Time limit for the first messages of a connecting process, because other processes may wait behind it. A slower
      * process is disconnected but not treated as dead: it can connect again.
      */
     static final Duration PATIENCE = Duration.ofSeconds(5);
@@ -49,7 +49,10 @@ public final class Listener implements AutoCloseable {
 
     private final Path path;
     private final int socket;
-    /** The socket file. It is kept open so that its inode number is not reused and identifies it. */
+    /**
+     * The socket file, kept open so that its inode number is not reused. The number shows if the path still names this
+     * file.
+     */
     private final int file;
     private final Object key;
     private boolean closed;
@@ -138,10 +141,10 @@ public final class Listener implements AutoCloseable {
                 Link link = accept(deadline);
                 return meeting.with(link, deadline.orIn(patience));
             } catch (RingException.TooLarge ours) {
-                // A local failure: the next attempt would fail too.
+                // This failure is local, not the peer's: the next attempt would fail too.
                 throw ours;
             } catch (RingException visitors) {
-                // Checked after quick failures too: they could continue without end.
+                // The deadline is checked after quick failures too, because they could continue without end.
                 if (deadline.isOver()) {
                     throw new RingException.TimedOut();
                 }
@@ -182,7 +185,7 @@ public final class Listener implements AutoCloseable {
             } catch (RingException.TimedOut nobody) {
                 return;
             } catch (RingException.NotPermitted stranger) {
-                // Closed already.
+                // Its link is closed already.
             }
         }
     }
@@ -199,7 +202,9 @@ public final class Listener implements AutoCloseable {
         }
     }
 
-    /** Listens under a temporary name. Clients use the final name, so the length of this one does not matter. */
+    /**
+     * Listens under a temporary name. Clients use the final name, so the temporary one may be too long for a socket.
+     */
     private static int listen(Path fresh) throws IOException {
         if (Sockets.fits(fresh)) {
             return Sockets.listen(fresh);
@@ -228,7 +233,7 @@ public final class Listener implements AutoCloseable {
         throw Libc.failure("bind", path.toString(), Sockets.EADDRINUSE);
     }
 
-    /** Removes a socket file of this user behind which no process listens. Anything else there is an error. */
+    /** Removes a socket file of this user at which no process listens. Throws if the path names anything else. */
     private static void removeStale(Path path, Object user) throws IOException {
         Path aside = unique(path);
         try {
@@ -253,14 +258,16 @@ public final class Listener implements AutoCloseable {
     }
 
     /**
-     * Checks for a socket without a listener. Only a file that is neither regular, a directory nor a link can be one.
+     * Returns true for a socket at which no process listens. Regular files, directories and links are not sockets.
      */
     private static boolean isStale(Path path) throws IOException {
         var known = Files.readAttributes(path, BasicFileAttributes.class, LinkOption.NOFOLLOW_LINKS);
         return known.isOther() && !Sockets.isBound(path);
     }
 
-    /** Returns a short unused name beside a path, which copies of the directory omit. */
+    /**
+     * Returns a short unused name in the directory of a path. thalweg skips such names when it copies the directory.
+     */
     private static Path unique(Path path) {
         long process = ProcessHandle.current().pid();
         return path.resolveSibling(

@@ -110,7 +110,7 @@ final class Memory {
     private static int create() throws IOException {
         try (Arena scratch = Arena.ofConfined()) {
             MemorySegment label = scratch.allocateFrom("thalweg-ring");
-            // vm.memfd_noexec = 2 requires this flag; before Linux 6.3 it does not exist.
+            // vm.memfd_noexec = 2 requires MFD_NOEXEC_SEAL. Before Linux 6.3 the flag does not exist.
             long fd = Libc.MEMFD_CREATE.attempt(label, MFD_CLOEXEC_ALLOW_SEALING | MFD_NOEXEC_SEAL);
             return (int) (fd >= 0 ? fd : Libc.MEMFD_CREATE.on("a ring", label, MFD_CLOEXEC_ALLOW_SEALING));
         }
@@ -126,7 +126,7 @@ final class Memory {
             Libc.FSTATFS.on("the peer's memory", fd, system);
             boolean fixed = (seals & SEAL_SHRINK_GROW) == SEAL_SHRINK_GROW;
             boolean alone = (seals & (SEAL_WRITE | SEAL_FUTURE_WRITE)) != 0;
-            // Huge pages may be exhausted when they are first accessed.
+            // Only ordinary pages are accepted: huge pages may be exhausted when they are first accessed.
             boolean ordinary = system.get(JAVA_LONG, 0) == TMPFS_MAGIC;
             if (!(fixed && alone && ordinary)) {
                 throw new RingException.NotPermitted("the peer's memory must be of fixed size (" + fixed
@@ -150,7 +150,7 @@ final class Memory {
             MemorySegment fixed = scratch.allocate(Geometry.LENGTH);
             long got = Libc.PREAD.attempt(fd, fixed, fixed.byteSize(), 0L);
             if (got < 0) {
-                // Not open for reading.
+                // The descriptor is not open for reading.
                 throw new RingException.NotPermitted("the peer's memory cannot be read: errno " + -got);
             }
             return fixed.asSlice(0, got).toArray(JAVA_BYTE);
@@ -172,7 +172,7 @@ final class Memory {
         if (data > 0) {
             Libc.MMAP.on("a memory file", base + header + data, data, protection, MAP_SHARED_FIXED, fd, header);
         }
-        // Only avoids page faults in the first round; older kernels do not support it.
+        // Errors are ignored: this only avoids page faults in the first round, and older kernels do not support it.
         boolean ours = protection == PROT_READ_WRITE;
         Libc.MADVISE.attempt(base, whole, ours ? MADV_POPULATE_WRITE : MADV_POPULATE_READ);
         return new Memory(ours ? bytes : bytes.asReadOnly(), geometry, alive);

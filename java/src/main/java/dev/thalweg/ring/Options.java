@@ -3,9 +3,9 @@ package dev.thalweg.ring;
 /**
  * Configuration of a ring. Each end has its own; fields that only the peer decides are ignored.
  *
- * @param capacity  capacity for unread messages in bytes: each message needs 32 bytes more than its payload, rounded up
- *                  to 64. Rounded up to a power of two of at least one page, and allocated at once. The producer
- *                  decides
+ * @param capacity  capacity for unread messages in bytes. Each message needs its payload and 32 bytes, rounded up to
+ *                  a multiple of 64. The capacity is rounded up to a power of two of at least one page, and allocated
+ *                  at once. The producer decides
  * @param waiting   method of waiting for the peer
  * @param trusted   true if the peer follows the protocol. If false, the consumer copies each message out of the shared
  *                  memory before it reads it, so that the message cannot change during the read

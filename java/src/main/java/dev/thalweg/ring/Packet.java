@@ -38,7 +38,7 @@ final class Packet {
     /** Size of struct cmsghdr: length including itself, level, type. */
     private static final int HEADING = 16;
     private static final long RIGHTS_ROOM = HEADING + 4 * MOST_DESCRIPTORS;
-    /** Followed by a struct ucred: process, user, group. */
+    /** Size of the control messages: the descriptors, then a struct ucred (process, user, group). */
     private static final long CONTROL_ROOM = RIGHTS_ROOM + HEADING + 16;
     private static final int UCRED = 12;
 
@@ -83,7 +83,9 @@ final class Packet {
         return (int) -Math.min(Libc.SENDMSG.attempt(socket, room, MSG_NOSIGNAL | MSG_DONTWAIT), 0);
     }
 
-    /** Calls {@code recvmsg(2)} without waiting; returns the errno, or 0 and then {@link #received()}. */
+    /**
+     * Calls {@code recvmsg(2)} without waiting. Returns the errno; after 0, {@link #received()} returns the message.
+     */
     int receive(int socket) {
         prepare(LONGEST, CONTROL_ROOM);
         length = (int) Libc.RECVMSG.attempt(socket, room, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);

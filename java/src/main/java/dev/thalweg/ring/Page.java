@@ -5,13 +5,13 @@ import static java.lang.foreign.ValueLayout.JAVA_LONG;
 
 import java.lang.invoke.VarHandle;
 
-/** Offsets of the changing words in a page, and access to them. Only the owner of the memory writes each of them. */
+/** Offsets of the changing words in a page, and access to them. Only the owner of the memory writes the words. */
 final class Page {
     /** Head or tail, in bytes since the beginning. */
     static final long CURSOR = 128;
     /** Counts the wake-ups for the peer, which sleeps on this word. */
     static final long WAKE = 256;
-    /** Tells if and how the owner sleeps. */
+    /** Shows if and how the owner sleeps. */
     static final long WAITING = 384;
     /** The word that the kernel marks when the owner ends. */
     static final long ALIVE = 512;

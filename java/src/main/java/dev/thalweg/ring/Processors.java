@@ -17,7 +17,7 @@ final class Processors {
 
     /**
      * Returns true if this process and another one share a single processor: the other runs only while this one does
-     * not. Two processes pinned to different processors have two, although each sees only its own.
+     * not. Two processes that are pinned to different processors do not share one, although each sees only its own.
      */
     static boolean isAloneWith(int process) {
         if (Runtime.getRuntime().availableProcessors() > 1) {
@@ -25,7 +25,8 @@ final class Processors {
         }
         BitSet ours = allowed(0);
         BitSet theirs = process > 0 ? allowed(process) : new BitSet();
-        // With a cgroup quota of one processor, polling takes time from the peer on any processor.
+        // A mask of several processors with a parallelism of 1 means a cgroup quota. Polling then takes time from the
+        // peer.
         return ours.cardinality() != 1 || theirs.isEmpty() || isOne(ours, theirs);
     }
 

@@ -123,7 +123,7 @@ public final class Producer implements AutoCloseable {
             } catch (RingException.TimedOut | RingException.TooLarge ours) {
                 throw ours;
             } catch (RingException notHim) {
-                // Wait for the next one, but check the deadline: failures may continue without end.
+                // Wait for the next process. The deadline is checked here because failures may continue without end.
                 if (deadline.isOver()) {
                     throw new RingException.TimedOut();
                 }
@@ -316,7 +316,7 @@ public final class Producer implements AutoCloseable {
             if (!roomAt(at, length, null)) {
                 return null;
             }
-            // The commit finds the frames by their lengths.
+            // Write the length now, because the commit finds the frames by their lengths.
             end.own.bytes.set(JAVA_LONG, end.own.at(at), Frame.firstWord((int) length, checksums));
             return payloadAt(at, length);
         } finally {
@@ -500,7 +500,7 @@ public final class Producer implements AutoCloseable {
         try {
             at = seenTail();
         } catch (RingException.Corrupt lie) {
-            // An invalid tail: use the last valid one.
+            // The peer's tail is invalid: use the last valid one.
         }
         long count = 0;
         while (at < head) {

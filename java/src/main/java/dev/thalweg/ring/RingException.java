@@ -107,7 +107,7 @@ public abstract sealed class RingException extends IOException {
         private static final long serialVersionUID = 1;
         /** Requested number of bytes. */
         private final long length;
-        /** Returns the largest possible number of bytes. */
+        /** The largest possible number of bytes. */
         private final long most;
 
         TooLarge(long length, long most) {

@@ -39,9 +39,10 @@ public final class Sample implements AutoCloseable {
     }
 
     /**
-     * Keeps the message while later ones are received, as many as the ring has room for. It counts as received, and the
-     * sample is closed. If the ring is full, the producer waits until the oldest held message is released. A consumer
-     * that holds the whole ring waits in vain ({@link Consumer#holdsUp()}).
+     * Keeps the message while later ones are received, as many as the ring has room for. The message counts as
+     * received, and the sample is closed. If the ring is full, the producer waits until the oldest held message is
+     * released. A consumer that holds the whole ring waits for messages that cannot arrive ({@link
+     * Consumer#holdsUp()}).
      *
      * @return the message, which must be closed when it is no longer needed
      * @throws IllegalStateException if the sample or the consumer is closed

@@ -138,8 +138,8 @@ final class Sockets {
     }
 
     /**
-     * Returns true if the socket of a socket file exists. Connects with another socket type, which is refused in any
-     * case, so that a listener is not disturbed.
+     * Returns true if a process still has the socket of a socket file open. Connects with another socket type. The
+     * kernel refuses that in any case, so a listener is not disturbed, and the errno shows if the socket exists.
      */
     static boolean isBound(Path path) throws IOException {
         try (Arena arena = Arena.ofConfined()) {

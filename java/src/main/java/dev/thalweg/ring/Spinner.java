@@ -21,7 +21,7 @@ final class Spinner {
     private final boolean alone;
     private int turns;
 
-    /** True if the peer runs only while we do not. */
+    /** {@code alone} is true if the peer runs only while this process does not. */
     Spinner(Wait wait, boolean alone) {
         this.alone = alone;
         until = switch (wait) {

@@ -19,8 +19,8 @@ import dev.thalweg.transfer.FileChannels.Choice;
 import dev.thalweg.transfer.FileChannels.Way;
 
 /**
- * Chooses between transferTo and a buffer. A channel hides its descriptor, so the plan is made for ends of equal kinds.
- * The mechanism that transferTo uses is compared with {@code read-write}.
+ * Chooses between transferTo and a buffer. A channel hides its descriptor, so the plan is made for temporary ends of
+ * the same kinds. It compares the mechanism that transferTo uses with {@code read-write}.
  */
 final class ChannelPlanner {
     private static final String BY_BUFFER = "read-write";
@@ -30,7 +30,7 @@ final class ChannelPlanner {
     private static final Pattern BUFFER = Pattern.compile("\"buffer\":(\\d+)");
     private static final Set<String> MEASURED = Set.of("chosen", "tie", "slower");
 
-    /** The inputs of a plan: measured sizes are powers of two. */
+    /** The inputs of a plan. The size is a power of two, as in the measurements. */
     private record Job(Sink sink, int magnitude) {}
 
     private static final Map<Job, Choice> CHOSEN = new ConcurrentHashMap<>();
@@ -98,7 +98,7 @@ final class ChannelPlanner {
         }
     }
 
-    /** The plan's verdicts on both methods. */
+    /** Returns the choice that follows from the plan's verdicts on both methods. */
     static Choice judged(Sink sink, String plan) {
         boolean transferToFirst = false;
         int known = 0;
@@ -110,7 +110,7 @@ final class ChannelPlanner {
             if (!MEASURED.contains(verdict.group(3)) || !byBuffer && !mechanism.equals(sink.mechanism)) {
                 continue;
             }
-            // Best first. A choice without a measurement has no measured value.
+            // The verdicts are sorted, best first. Verdicts without a measurement are skipped above.
             transferToFirst |= known++ == 0 && !byBuffer;
             Matcher knob = BUFFER.matcher(verdict.group(2));
             if (byBuffer && knob.find()) {
@@ -125,7 +125,7 @@ final class ChannelPlanner {
         return new Choice(transferToFirst ? Way.TRANSFER_TO : Way.BUFFER, buffer, why);
     }
 
-    /** The safe method: a copy within the kernel, or by the C library. */
+    /** Returns the choice without measurements: a copy within the kernel for files, otherwise a buffer. */
     private static Choice unmeasured(Sink sink, String reason) {
         String why = "not measured: " + reason;
         return sink == Sink.FILE ? new Choice(Way.TRANSFER_TO, Plain.BUFFER, why) : buffered(why);

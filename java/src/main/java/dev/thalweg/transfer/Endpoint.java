@@ -91,7 +91,7 @@ public sealed class Endpoint implements AutoCloseable permits Socket {
      * Writes all bytes.
      *
      * @param bytes native memory
-     * @throws IOException if the write fails; some bytes may have been written. An interrupt ends it as {@link #read}
+     * @throws IOException if the write fails; some bytes may have been written. After an interrupt: see {@link #read}
      */
     public void write(MemorySegment bytes) throws IOException {
         using(fd -> {

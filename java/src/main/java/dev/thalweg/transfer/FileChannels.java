@@ -152,7 +152,7 @@ public final class FileChannels {
             }
         }
 
-        /** Returns false if nothing was moved. */
+        /** Moves bytes by transferTo. Returns false if nothing was moved. */
         private boolean handOn() throws IOException {
             long size = source.size();
             try {
@@ -162,7 +162,7 @@ public final class FileChannels {
                 return got > 0;
             } catch (IOException failure) {
                 // If the file is truncated, the pages that the JDK has mapped are lost (EFAULT). The JDK throws only if
-                // nothing was moved, so a read can find out what is left.
+                // nothing was moved, so read the file to find out what is left.
                 if (source.isOpen() && sink.isOpen() && source.size() < size) {
                     return false;
                 }
@@ -170,7 +170,10 @@ public final class FileChannels {
             }
         }
 
-        /** Returns false if the file has ended, or if the sink did not accept all bytes; they are read again later. */
+        /**
+         * Moves bytes through a buffer. Returns false if the file has ended, or if the sink did not accept all bytes;
+         * they are read again later.
+         */
         private boolean copy() throws IOException {
             if (buffer == null) {
                 buffer = arena.allocate(Math.min(choice.buffer(), count - moved), Long.BYTES).asByteBuffer();

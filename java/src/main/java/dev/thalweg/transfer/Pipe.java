@@ -9,7 +9,7 @@ import dev.thalweg.internal.Libc;
 /**
  * A pipe with both ends.
  *
- * @param source the reading end; at the end of file after {@code sink} is closed
+ * @param source the reading end; it reports the end of file after {@code sink} is closed
  * @param sink   the writing end
  */
 public record Pipe(Endpoint source, Endpoint sink) implements AutoCloseable {

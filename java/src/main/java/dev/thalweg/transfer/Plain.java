@@ -19,7 +19,9 @@ final class Plain implements Transfer.Mover {
     private static final int SPLICE_F_MORE = 4;
     private static final int SPLICE_FLAGS = SPLICE_F_NONBLOCK | SPLICE_F_MORE;
     private static final int SEEK_CUR = 1;
-    /** Small enough to notice interrupts soon, and large enough to make the cost of calls negligible. */
+    /**
+     * Size of one call: small enough to notice interrupts soon, and large enough to make the cost of calls negligible.
+     */
     private static final long PIECE = 1 << 20;
     static final int BUFFER = 256 << 10;
 
@@ -62,12 +64,15 @@ final class Plain implements Transfer.Mover {
             this.options = options;
         }
 
-        /** Returns false if the kernel does not support these ends; nothing was moved. */
+        /**
+         * Moves all bytes by one mechanism. Returns false, without moving any, if the kernel does not support these
+         * ends for it.
+         */
         boolean by(String name, Step step) throws IOException {
             while (left() > 0) {
                 long got = step.move(left());
                 if (got == -Libc.EAGAIN) {
-                    // The errno of a call on both ends does not tell which of them must be waited for.
+                    // EAGAIN of a call on both ends does not show which end is not ready.
                     boolean full = Libc.isReady(source, Waiting.POLLIN, 0);
                     Waiting.until(full ? sink : source, full ? Waiting.POLLOUT : Waiting.POLLIN, this::look);
                     continue;

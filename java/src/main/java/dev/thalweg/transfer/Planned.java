@@ -124,7 +124,7 @@ final class Planned implements Transfer.Mover {
         return told;
     }
 
-    /** A watcher as called from C. An exception must not pass through C, so it is stored until C has returned. */
+    /** A watcher that C calls. An exception must not pass through C, so it is stored until C has returned. */
     private static final class Watched {
         private final LongPredicate watcher;
         private Throwable thrown;
@@ -146,7 +146,7 @@ final class Planned implements Transfer.Mover {
         }
     }
 
-    /** A profile of another machine or kernel is ignored, as in the command. */
+    /** Returns the machine's profile. Ignores a profile of another machine or kernel, as {@code thalweg} does. */
     private static synchronized MemorySegment profile(Native library) {
         if (profile == null) {
             try (Arena arena = Arena.ofConfined()) {

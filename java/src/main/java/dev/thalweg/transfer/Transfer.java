@@ -18,9 +18,9 @@ import dev.thalweg.internal.Native;
  * }
  * }</pre>
  *
- * <p>With the native library, it plans by this machine's profile, as {@code thalweg} does. Without it, {@code read} and
- * {@code write} move the bytes. If nothing is {@linkplain #needing needed} and the kernel supports the ends,
- * {@code splice} and {@code sendfile} do.
+ * <p>With the native library, a transfer is planned by this machine's profile, as in {@code thalweg}. Without the
+ * library, {@code read} and {@code write} move the bytes. {@code splice} and {@code sendfile} do so if the transfer
+ * {@linkplain #needing needs} no guarantees and the kernel supports the ends.
  *
  * <p>The offsets of the ends advance by the bytes moved. A transfer ends at the end of its source, after its length, or
  * by an interrupt of its thread, also while it waits for a silent source or a full sink. Unlike with the JDK's
@@ -134,10 +134,8 @@ public final class Transfer {
      *
      * @return the result; a source that ends early is not a failure
      * @throws TransferException             if it fails, is stopped or interrupted; contains the number of bytes moved.
-     *                                       After an interrupt its cause is a
-     * {@link                                       java.nio.channels.ClosedByInterruptException}, the thread's
-     * interrupt
-     *                                       status stays set and both ends stay open
+     *                                       After an interrupt its cause is a {@code ClosedByInterruptException}, the
+     *                                       thread's interrupt status stays set and both ends stay open
      * @throws IOException                   if an end is closed
      * @throws UnsupportedOperationException if a mechanism was named or {@link Guarantee#DURABLE} was requested, and
      *                                       the native library was not found
@@ -175,7 +173,7 @@ public final class Transfer {
         boolean moves();
     }
 
-    /** An end without an offset rejects this; it has advanced by itself. */
+    /** Advances the offsets of both ends. An end without an offset rejects the call, and needs no change. */
     private static void forward(Mover mover, int source, int sink, long moved) {
         if (!mover.moves() && moved > 0) {
             Libc.LSEEK.attempt(source, moved, SEEK_CUR);

@@ -24,7 +24,7 @@ public final class TransferException extends IOException {
         this.errno = 0;
     }
 
-    /** Returns the exception for an interrupt, as of the JDK's channels, but with both ends open. */
+    /** Returns the exception for an interrupt. Unlike in the JDK's channels, both ends stay open. */
     static TransferException interrupted(long moved) {
         return new TransferException("interrupted after " + moved + " bytes", moved, new ClosedByInterruptException());
     }

@@ -7,8 +7,9 @@ import java.util.function.LongSupplier;
 import dev.thalweg.internal.Libc;
 
 /**
- * Waits for pipes, sockets and terminals in short steps. A thread inside a blocking call cannot notice an interrupt.
- * Therefore no call of this package blocks on such an end: it fails with EAGAIN, and poll waits for a while.
+ * Waits for pipes, sockets and terminals in short steps, because a thread inside a blocking call cannot notice an
+ * interrupt. No call of this package blocks on such an end: the call fails with EAGAIN, and poll then waits for a
+ * while.
  */
 final class Waiting {
     static final short POLLIN = 1;
@@ -43,7 +44,7 @@ final class Waiting {
         }
     }
 
-    /** Waits until the end is ready, or has an error for the next call to return. */
+    /** Waits until the end is ready, or has an error that the next call will return. */
     static void until(int fd, short events, Look look) throws IOException {
         boolean ready;
         do {

@@ -39,7 +39,7 @@ class AflTargetTest {
     /** Time limit in milliseconds for a run that does not hang, on the busiest machine. */
     private static final int GENEROUS = 60_000;
 
-    /** Returns the output of afl-showmap for a run. */
+    /** Output of afl-showmap for a run that hangs. */
     private static final String HUNG = "+++ Program timed off +++";
 
     private static final String CRASHED = "+++ Program killed by signal 6 +++";
@@ -107,7 +107,7 @@ class AflTargetTest {
             Arguments.of("nothing", 0), Arguments.of("thread", -1), Arguments.of("virtual", -1), Arguments.of("throw", -1)), 4);
     }
 
-    /** Through the fork server, in a single run under a tool, and without a tool. */
+    /** Runs each input through the fork server, in a single run under a tool, and without a tool. */
     @ParameterizedTest
     @MethodSource("verdicts")
     void aRunHasOneVerdict(String input, int exit) throws Exception {
@@ -136,7 +136,7 @@ class AflTargetTest {
     void aCrashEndsByItsSignalWhateverBecomesOfTheSignal() throws Exception {
         var fuzzer = new Fuzzer(folder);
         Files.writeString(folder.resolve("input"), "deep");
-        // A blocked signal stays pending, like one for a thread that was not scheduled yet.
+        // A blocked SIGABRT stays pending, like a signal for a thread that was not scheduled yet.
         for (String fate : List.of("--default-signal=ABRT", "--block-signal=ABRT", "--ignore-signal=ABRT")) {
             try (var map = SharedMemory.create(SharedMemory.Kind.SYSV, "", Coverage.USUAL_SIZE)) {
                 var command = new ArrayList<>(List.of("env", fate));
@@ -270,7 +270,7 @@ class AflTargetTest {
                 .count();
     }
 
-    /** The complete command line: ProcessHandle truncates long ones. */
+    /** Returns the complete command line, because ProcessHandle truncates long ones. */
     private static String commandLine(long pid) {
         try {
             return Files.readString(Path.of("/proc", Long.toString(pid), "cmdline"), StandardCharsets.ISO_8859_1);

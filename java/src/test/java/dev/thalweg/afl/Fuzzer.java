@@ -19,7 +19,7 @@ import dev.thalweg.Skips;
 
 /** Debian's unmodified AFL++ in a private directory. */
 final class Fuzzer {
-    /** Not a speed limit: longer means a hang. */
+    /** A tool that runs longer than this hangs. It is not a speed limit. */
     private static final int MOST_SECONDS = 600;
 
     /** The exit status and the output of a tool. */
@@ -52,7 +52,7 @@ final class Fuzzer {
     List<String> java(Class<?> target, List<String> flags) throws IOException {
         var command = new ArrayList<String>();
         command.add(Path.of(System.getProperty("java.home"), "bin", "java").toString());
-        // Most of these virtual machines live for a second, half of which the second compiler would use.
+        // Most of these virtual machines live for a second. The second compiler would use half of it.
         command.addAll(List.of("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx64m"));
         command.addAll(List.of("--enable-native-access=ALL-UNNAMED", markOf(folder)));
         command.addAll(flags);
@@ -60,7 +60,9 @@ final class Fuzzer {
         return command;
     }
 
-    /** Returns the flag that counts the edges of classes with a prefix; its jar contains a manifest only. */
+    /**
+     * Returns the flag that counts the edges of classes with a prefix. The jar of the agent contains only a manifest.
+     */
     String agent(String prefix) throws IOException {
         Path jar = folder.resolve("agent.jar");
         var manifest = new Manifest();

@@ -10,7 +10,9 @@ import java.nio.file.Path;
 import java.util.HexFormat;
 import java.util.List;
 
-/** Dumps of memory files: "offset  bytes" lines, lines of zeros left out, the last line the length alone. */
+/**
+ * Dumps of memory files: lines of offset and bytes. Lines of zeros are left out, and the last line is the length alone.
+ */
 final class Dump {
     /** Directory of the golden vectors; the tests run in {@code java/}. */
     static final Path VECTORS = Path.of("../tests/vectors");

@@ -12,7 +12,7 @@ final class Endings {
         var producer = connect(Path.of(told[1]));
         producer.send(new byte[] {1});
         if (told[0].equals("thread")) {
-            // The main thread returns; the JVM waits for this one.
+            // The main thread returns, and the JVM waits for this thread.
             Thread.ofPlatform().start(() -> finish(producer));
             return;
         }

@@ -17,7 +17,7 @@ import org.junit.jupiter.api.io.TempDir;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
 
-/** The ways in which a JVM can wait and end: without its main thread, by a shutdown hook, by a signal, with an interrupt. */
+/** A JVM that waits or ends without its main thread, by a shutdown hook, by a signal, or with an interrupt. */
 class EndingsTest {
     private static final Duration PATIENCE = Duration.ofSeconds(120);
 

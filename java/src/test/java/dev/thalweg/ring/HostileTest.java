@@ -25,14 +25,14 @@ import org.junit.jupiter.api.io.TempDir;
 
 import dev.thalweg.internal.Libc;
 
-/** A peer that violates the protocol: every violation is an exception, none ends the JVM. */
+/** A peer that violates the protocol: every violation leads to an exception, and none ends the JVM. */
 class HostileTest {
     private static final long DATA = 8192;
     private static final int EPOCH = 7;
     private static final int F_ADD_SEALS = 1033;
     private static final int ALL_BUT_WRITE = 7;
     private static final int FOR_ONE_WRITER = 0x17;
-    /** Time limit of all tests together. Not a speed limit: longer means a hang. */
+    /** Time limit of all tests together. Tests that take longer hang; this is not a speed limit. */
     private static final Deadline SOON = Deadline.in(Duration.ofMinutes(10));
 
     @TempDir
@@ -315,7 +315,7 @@ class HostileTest {
     @Test
     void aFloodOfWakeUpsOnlyKeepsTheSenderBusy() throws IOException {
         try (var taken = Taken.of(Options.USUAL.withWait(Wait.BLOCK))) {
-            // Its memory is not marked, so the link is watched.
+            // The kernel does not mark the peer's memory, so the link is watched.
             Page.INT.setRelease(taken.lies, Page.ALIVE, 0);
             boolean full = false;
             while (!full) {
@@ -332,7 +332,10 @@ class HostileTest {
         }
     }
 
-    /** A word that claims "alive" but is not the peer's: the kernel never marks it, and is asked after a while. */
+    /**
+     * A word that claims "alive" but is on no robust list. The kernel never marks it, so the consumer asks after a
+     * while.
+     */
     @Test
     void aPeerThatLiesAboutItsLifeIsFoundOut() throws IOException {
         for (Wait wait : new Wait[] {Wait.BLOCK, Wait.HYBRID, Wait.SPIN}) {

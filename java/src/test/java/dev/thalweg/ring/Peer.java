@@ -14,10 +14,10 @@ import java.util.concurrent.locks.LockSupport;
  *
  * <pre>{@code Peer produce|consume host|connect PATH COUNT WORD...}</pre>
  *
- * <p>Sends or checks COUNT {@link Messages}; -1 means no end. Words: {@code spin}, {@code block} (otherwise hybrid),
- * {@code untrusted}, {@code checksums}, {@code link} (as without futex_waitv). A producer does after its last message:
- * {@code stay}, {@code exit} (without closing), otherwise it closes. It prints its progress: {@code ready} when it
- * listens, {@code open}, and its end. It exits by itself after a long time.
+ * <p>Sends or checks COUNT {@link Messages}; -1 means without end. Words: {@code spin} or {@code block} (otherwise
+ * hybrid), {@code untrusted}, {@code checksums}, {@code link} (works as if futex_waitv did not exist). After its last
+ * message, a producer stays ({@code stay}), exits without closing ({@code exit}), or else closes. It prints its
+ * progress: {@code ready} when it listens, {@code open}, and its end. It exits by itself after a long time.
  */
 final class Peer {
     private static final Duration PATIENCE = Duration.ofSeconds(60);

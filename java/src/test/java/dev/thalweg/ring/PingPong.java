@@ -14,8 +14,8 @@ import dev.thalweg.SystemCallException;
  *
  * <pre>{@code PingPong ping|pong DIR [spin|hybrid|block] [ROUNDS] [BATCHES] [BYTES]}</pre>
  *
- * <p>{@code pong} listens and answers until {@code ping} leaves. {@code ping} prints the nanoseconds of a round trip:
- * the median over the batches, the smallest and the largest.
+ * <p>{@code pong} listens and answers until {@code ping} closes its ring. {@code ping} prints the nanoseconds of a
+ * round trip: the median over the batches, the smallest and the largest.
  */
 final class PingPong {
     private static final Duration PATIENCE = Duration.ofSeconds(60);
@@ -66,7 +66,7 @@ final class PingPong {
         T open() throws IOException;
     }
 
-    /** Retries until the other process listens. */
+    /** Connects, and retries while no process listens yet. */
     private static <T> T patiently(Opening<T> opening) throws IOException {
         Deadline end = Deadline.in(PATIENCE);
         while (true) {

@@ -112,7 +112,7 @@ class RingTest {
         assertThrows(RingException.TooLarge.class, () -> Geometry.of(SMALL.withCapacity(Long.MAX_VALUE), 1));
     }
 
-    /** Each thread sends its name: a message written by two threads would contain both. */
+    /** Each thread sends its name: a message that two threads wrote would contain both. */
     @Test
     void severalThreadsAtOneEndAreToldAndTheRingStaysWhole() throws Exception {
         try (var ring = Pair.of(SMALL)) {
@@ -154,7 +154,7 @@ class RingTest {
                         try {
                             ring.producer().send(message, SOON);
                         } catch (IllegalStateException | RingException.TimedOut refused) {
-                            // Another thread is inside, or has just filled the ring.
+                            // Another thread is inside, or it has just filled the ring.
                         }
                     }
                     return null;
@@ -206,7 +206,7 @@ class RingTest {
         for (int turn = 0; turn < 5; turn++) {
             rings.add(Pair.of(SMALL));
         }
-        // In any order: the others stay on the list.
+        // Close them in an arbitrary order: the words of the other ends stay on the list.
         for (int at : new int[] {2, 0, 2, 1, 0}) {
             for (Pair ring : rings) {
                 for (End end : new End[] {ring.producing(), ring.consuming()}) {
@@ -366,7 +366,7 @@ class RingTest {
         Path path = folder.resolve("socket");
         try (var listener = Listener.bind(path)) {
             Link silent = Link.connect(path, Deadline.NEVER);
-            // On a busy machine the valid process may be too slow itself, and connects again.
+            // On a busy machine the valid process may itself be too slow, and connects again.
             var consuming = CompletableFuture.supplyAsync(() -> {
                 for (var until = Deadline.in(LONG); ; ) {
                     try {
@@ -411,7 +411,10 @@ class RingTest {
         }
     }
 
-    /** A process that another test starts has the descriptor of the dead listener until it runs its program. */
+    /**
+     * Binds again after a listener died. Retries, because a starting process holds copies of its descriptors until
+     * exec.
+     */
     private static Listener bindAfterDeath(Path path) throws IOException {
         long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(10);
         while (true) {

@@ -14,7 +14,7 @@ final class VirtualThreads {
     private static final Duration PATIENCE = Duration.ofSeconds(120);
 
     public static void main(String[] told) throws Exception {
-        // Calls that never wait would keep the carrier; these wait.
+        // Calls that never wait would occupy the carrier thread. The calls below wait.
         var tasks = new ArrayList<FutureTask<Boolean>>();
         for (int ring = 0; ring < 2; ring++) {
             Path path = Path.of(told[0] + ring);
@@ -37,7 +37,7 @@ final class VirtualThreads {
     private static boolean consume(Listener listener) throws Exception {
         try (listener;
                 var consumer = Consumer.accept(listener, Options.USUAL, PATIENCE)) {
-            // An interrupt does not end a wait, and does not turn it into a busy one.
+            // An interrupt does not end a wait, and does not turn it into a busy wait.
             Thread.currentThread().interrupt();
             for (int number = 0; number < MESSAGES; number++) {
                 try (var sample = number % 2 == 0 ? consumer.receive() : consumer.receive(PATIENCE)) {

@@ -70,7 +70,7 @@ class FileChannelsTest {
         }
     }
 
-    /** A sink and the place where its bytes arrive; files and memory are checked afterwards. */
+    /** A sink, and the source from which its bytes are read. Files and memory are checked afterwards. */
     private record Ends(WritableByteChannel sink, ReadableByteChannel source) implements AutoCloseable {
         @Override
         public void close() throws IOException {
@@ -249,7 +249,7 @@ class FileChannelsTest {
         }
     }
 
-    /** They have no size, and transferTo reports no bytes. */
+    /** Files in /proc report a size of 0, and transferTo reports no bytes for them. */
     @ParameterizedTest
     @EnumSource
     void filesOfTheKernelAreReadToTheirEnd(Way way) throws Exception {
@@ -345,7 +345,7 @@ class FileChannelsTest {
             case FIFO -> {
                 Path fifo = folder.resolve("fifo");
                 assertEquals(0, new ProcessBuilder("mkfifo", fifo.toString()).start().waitFor());
-                // Opening one end waits for the other; opening both does not.
+                // Opening one end of a FIFO waits for the other end. Opening it for both does not wait.
                 try (var both = FileChannel.open(fifo, StandardOpenOption.READ, StandardOpenOption.WRITE)) {
                     assertTrue(both.isOpen());
                     var sink = FileChannel.open(fifo, StandardOpenOption.WRITE);

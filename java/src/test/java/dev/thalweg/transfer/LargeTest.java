@@ -24,8 +24,8 @@ import org.junit.jupiter.params.provider.EnumSource;
 import dev.thalweg.SharedMemory;
 
 /**
- * More than any call moves (0x7ffff000 bytes) and more than 32 bits can count, from a sparse memory file that occupies
- * a few pages. Its marks are checked, and a byte at both ends of every buffer.
+ * Moves more bytes than any call moves (0x7ffff000) and more than 32 bits can count. The source is a sparse memory file
+ * that occupies a few pages. The tests check its marks, and the first and last byte of every buffer.
  */
 @Timeout(600)
 class LargeTest {
@@ -59,7 +59,7 @@ class LargeTest {
     @EnumSource
     void aChannelGoesOnWhereOneCallEnds(FileChannels.Way way) throws IOException {
         try (var source = FileChannel.open(Path.of(large.name()));
-                // The kernel moves the maximum amount at once for it.
+                // For /dev/null, one call of the kernel moves the maximum number of bytes.
                 var nowhere = FileChannel.open(Path.of("/dev/null"), StandardOpenOption.WRITE)) {
             var choice = new FileChannels.Choice(way, BUFFER, "the test wants it");
             assertEquals(SIZE, FileChannels.transfer(source, 0, Long.MAX_VALUE, nowhere, choice));
@@ -101,12 +101,12 @@ class LargeTest {
         }
     }
 
-    /** Reads into memory; returns the number of bytes, 0 or less at the end. */
+    /** Reads into memory; returns the number of bytes, or 0 or less at the end. */
     private interface Source {
         long read(MemorySegment buffer) throws IOException;
     }
 
-    /** Returns the number of bytes; the checked ones are in their places. */
+    /** Checks the marks, and both ends of every buffer. Returns the number of bytes. */
     private static long checked(Source source) throws IOException {
         try (Arena arena = Arena.ofConfined()) {
             var buffer = arena.allocate(BUFFER);

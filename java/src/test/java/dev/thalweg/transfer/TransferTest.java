@@ -63,7 +63,7 @@ class TransferTest {
         }
     }
 
-    /** Returns the mechanism that moves bytes from a file to a file. */
+    /** The channel between two files: nothing, a pipe, a socket pair or TCP. */
     enum Through {
         NOTHING,
         PIPE,
@@ -358,7 +358,7 @@ class TransferTest {
         Future<Long> reading = others.submit(() -> moved(Way.PLAIN, pair[0], Endpoint.writing(Path.of("/dev/null")), true));
         pair[0].close();
         if (!reading.isDone()) {
-            // Woken by the close, or not started.
+            // The close woke the transfer, or the transfer had not started.
             try {
                 assertEquals(0, reading.get());
             } catch (java.util.concurrent.ExecutionException closed) {

@@ -9,7 +9,7 @@ public final class Numbered {
 
     private Numbered() {}
 
-    /** The program. {@code numbered.stillborn} is a variable of workers only, with which it exits at once. */
+    /** Runs the target. In a worker, which has the variable that {@code numbered.stillborn} names, it exits at once. */
     public static void main(String[] arguments) {
         String variable = System.getProperty("numbered.stillborn");
         if (variable != null && System.getenv(variable) != null) {
