@@ -11,8 +11,8 @@ pub(crate) const EXIT_GRACE: Duration = Duration::from_millis(5);
 
 /// Number of checks after which a spinning side also asks the kernel if the peer lives. A sleeping side asks after
 /// [`LIVENESS`](thalweg_core::cadence::LIVENESS). An honest peer does not need this, because the kernel marks its
-/// word. The check finds the death of a peer that wrote false words, or whose robust list the kernel could not read
-/// (out of memory).
+/// word. The check finds the death of a peer that wrote false words. It also finds a death if the kernel could not read
+/// the peer's robust list (out of memory).
 pub(crate) const LOOKS_BEFORE_RECHECK: u32 = 1 << 16;
 
 /// The end of the peer: its process died, or it closed its end.

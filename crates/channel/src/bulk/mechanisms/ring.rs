@@ -144,7 +144,7 @@ fn made(bytes: usize) -> Result<(Region, OwnedFd), Unfit> {
 /// remove its pages.
 fn seal_mapped(fd: &OwnedFd) -> Result<(), Unfit> {
     memfd::seal_for_one_writer(fd).map_err(|errno| unfit("F_ADD_SEALS", errno))?;
-    // Before the seal, the receiver could have punched holes, whose pages would be allocated at our expense.
+    // Before the seal, the receiver could punch holes. Their pages would be allocated at our expense.
     if memfd::is_whole(fd) {
         Ok(())
     } else {

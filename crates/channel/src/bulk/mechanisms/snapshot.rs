@@ -118,7 +118,7 @@ fn taken(len: u64, control: &mut BulkControl) -> Result<(rustix::fd::OwnedFd, us
     let ReceivedControl { message, mut fds } = control.message()?;
     let fd = fds.pop().filter(|_| message.kind == ControlKind::Memory && message.word(0) == len);
     let fd = fd.ok_or_else(|| WaitStop::corrupt("the peer announced memory but passed none"))?;
-    // The write seal also prevents new holes, whose pages would be allocated at our expense.
+    // The write seal also prevents new holes. Their pages would be allocated at our expense.
     if !is_sealed(&fd, SealFlags::WRITE | SealFlags::SHRINK, len) || !memfd::is_whole(&fd) {
         let what = "the passed memory could change, or is not allocated";
         return Err(WaitStop::corrupt(what));

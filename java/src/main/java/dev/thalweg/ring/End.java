@@ -45,8 +45,8 @@ final class End implements Runnable {
 
     /**
      * Interval after which a waiting side also asks the kernel if the peer lives. An honest peer does not need this,
-     * because the kernel marks its word. The check finds the death of a peer that wrote false words, or whose robust
-     * list the kernel could not read (out of memory).
+     * because the kernel marks its word. The check finds the death of a peer that wrote false words. It also finds a
+     * death if the kernel could not read the peer's robust list (out of memory).
      */
     private static final Duration DOUBT = Duration.ofSeconds(1);
     /** Number of looks after which a spinning side asks the kernel. */
