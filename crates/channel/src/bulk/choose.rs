@@ -1,6 +1,6 @@
-//! Chooses the mechanism. The facts that matter, most important first: whether the destination is resident, huge pages,
-//! whether the source is lent, whether process_vm is allowed, the size, a free core. A profile contains measurements of
-//! their effect. Without a profile, the order of the list decides.
+//! Chooses the mechanism. The facts that matter, most important first: a resident destination, huge pages, a lent
+//! source, permission for process_vm, the size, a free core. A profile contains measurements of their effect. Without a
+//! profile, the order of the list decides.
 
 use super::facts::{Destination, Facts};
 use super::measured::known;

@@ -37,7 +37,7 @@ pub(crate) enum ControlKind {
     Withdraw = 5,
     /// No mechanism is left; the text is the reason.
     GiveUp = 6,
-    /// A [`Note`](super::control::Note), sent over the link because no memory is shared.
+    /// A note (`control::Note`) that goes over the link because no memory is shared.
     Note = 7,
     /// Carries the descriptor of memory that a later note refers to.
     Memory = 8,

@@ -2,8 +2,8 @@
 //! checksum, or not at all. A failure of one file does not stop the others. `docs/reference/formats.md` specifies
 //! the format.
 //!
-//! A file consists of a head, the reply to it, the data, an empty buffer, a tail, and the reply to
-//! that. All parts except the replies are buffers of the transfer; the replies go back over the link. A
+//! A file consists of a head, the reply to the head, the data, an empty buffer, a tail, and the reply
+//! to the tail. The replies go back over the link. The other parts are buffers of the transfer. A
 //! receiver may get the open file instead of the data ([`opened`]).
 
 use std::ffi::{OsStr, OsString};
@@ -78,8 +78,8 @@ impl Announced {
         self.total.is_some_and(|total| self.number.saturating_add(1) >= total)
     }
 
-    /// Returns the number of announced files that were not sent. This file is the last of the
-    /// `begun` files that were.
+    /// Returns the number of announced files that were not sent. `begun` files were sent, and
+    /// this file is the last of them.
     fn missing(&self, begun: u64) -> u64 {
         let announced = self.total.unwrap_or(0).max(self.number.saturating_add(1));
         announced.saturating_sub(begun)

@@ -8,13 +8,13 @@ use std::fmt;
 use thalweg_core::{Info, Tuning, Unfit};
 
 /// A mechanism that moves buffers between two processes. To add one, write a file in `mechanisms/` and
-/// add a line to its list.
+/// add a line to the list in `mechanisms/mod.rs`.
 pub trait Mechanism: Sync {
     /// Returns static facts, used by the manual, the command line and the studies.
     fn info(&self) -> &'static Info;
 
-    /// Tries the real calls with a tiny buffer, in this process alone. The negotiation between two
-    /// processes shows if they also work there.
+    /// Tries the real calls with a tiny buffer, in this process alone. The negotiation shows
+    /// if the calls also work between two processes.
     fn probe(&self) -> Result<(), Unfit>;
 
     /// Returns `true` if, for buffers of this size, both processes share the page faults of a new

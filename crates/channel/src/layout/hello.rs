@@ -101,7 +101,7 @@ pub struct Hello {
     pub kind: HelloKind,
     /// Epoch of the channel; 0 in an Ask, and if no channel exists yet.
     pub epoch: u64,
-    /// `None` on a ring.
+    /// Self-description of the side that sends the message, in a bulk transfer; `None` on a ring.
     pub introduction: Option<Introduction>,
 }
 

@@ -1,5 +1,5 @@
-//! The address of a listener: a socket file. Its directory controls access. Any user could take an
-//! abstract socket name first.
+//! The address of a listener: a socket file. Its directory controls access. Abstract
+//! socket names are not used, because any user could take such a name first.
 
 use crate::error::{Error, Result};
 use rustix::fs::{Mode, OFlags};

@@ -1,5 +1,5 @@
 //! The listening side. Dropping the listener removes its socket file. A new listener replaces the file
-//! of a killed process, but never one at which a process still listens.
+//! of a killed process, but never the file of a process that still listens.
 
 use super::{
     Address, Admit, Link, left,

@@ -43,7 +43,7 @@ impl<'a> SocketPlace<'a> {
 
     /// Listens under the name `fresh`.
     pub fn listen(&self, fresh: &CStr, mode: Mode) -> Result<OwnedFd> {
-        // The final name must fit too: clients use it.
+        // The final path must fit into a socket address too, because clients use it.
         peer::check_path(self.path).map_err(Error::at("bind", self.path))?;
         let fresh = OsStr::from_bytes(fresh.to_bytes());
         let answer = match peer::listen(&self.path.with_file_name(fresh), mode) {
@@ -82,7 +82,7 @@ impl<'a> SocketPlace<'a> {
     fn remove_stale(&self) -> Result<()> {
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let there = match openat(&self.directory, &*self.name, flags, Mode::empty()) {
-            // The owning process has removed it.
+            // The owning process has removed the file.
             Err(Errno::NOENT) => return Ok(()),
             there => there.map_err(Error::at("open", self.path))?,
         };

@@ -15,7 +15,7 @@ use std::time::Instant;
 /// The reading end of a ring. Dropping it closes the channel: the producer then gets [`Error::Closed`].
 #[derive(Debug)]
 pub struct Consumer {
-    /// Must be dropped before `end`.
+    /// Declared before `end`, because it must be dropped first.
     keeper: HoldKeeper,
     pub(super) end: ChannelEnd,
     /// Bytes received since the beginning. Equals the published tail, unless a message is held.

@@ -236,8 +236,8 @@ impl ChannelEnd {
         Ok(quiet)
     }
 
-    /// Shuts the link down as soon as the kernel marks the peer's death, so that pollers of the link see it. Without a
-    /// futex or a mark, the link hangs up only once the kernel has freed the peer's memory.
+    /// Shuts the link down as soon as the kernel marks the peer's death, so that pollers of the link see it. If this
+    /// process has no futexes or the kernel sets no mark, the link hangs up only once the peer's memory has been freed.
     pub(crate) fn watch(&mut self) {
         if self.watched.is_empty() {
             self.hang_up_with(&[]);

@@ -19,7 +19,7 @@ use thalweg_sys::Errno;
 pub(crate) struct Party {
     pub link: Link,
     pub role: Role,
-    /// `None` on a ring.
+    /// Self-description of this side in a bulk transfer; `None` on a ring.
     pub introduction: Option<Introduction>,
     pub limits: WaitLimits,
 }

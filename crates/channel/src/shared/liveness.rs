@@ -6,7 +6,7 @@ use std::time::Duration;
 
 /// Maximum time to wait for the last thread of a peer to stop, after the kernel has marked the peer as dead. Until
 /// then, another thread of the peer could still commit. The wait is bounded because unmapping much memory can keep a
-/// dead process around for long. This time does not delay the detection of the death.
+/// dead process around for long. The wait delays the report of the death by this time at most.
 pub(crate) const EXIT_GRACE: Duration = Duration::from_millis(5);
 
 /// Number of checks after which a spinning side also asks the kernel if the peer lives. A sleeping side asks after

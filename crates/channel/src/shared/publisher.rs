@@ -27,7 +27,7 @@ impl Publisher {
         Self { own, peer, socket, sleeper }
     }
 
-    /// Publishes like [`ChannelEnd::publish`](super::end::End::publish). Must not be called in a forked child.
+    /// Publishes like [`ChannelEnd::publish`](super::end::ChannelEnd::publish). Must not be called in a forked child.
     pub(crate) fn publish(&mut self, to: u64) {
         let own = self.own.words();
         let waiting = steps::publish(&own.cursor.0, to, &self.peer.words().waiting.0);

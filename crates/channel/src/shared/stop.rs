@@ -12,7 +12,7 @@ pub(crate) enum WaitStop {
     Late,
     /// The caller's `stop` function requested the end of the wait.
     Interrupted,
-    /// This mechanism does not work here or for this buffer; another may.
+    /// The mechanism does not work here or for this buffer. Another mechanism may work.
     Refused(Unfit),
     Failed(Error),
 }

@@ -24,7 +24,7 @@ impl FromOpen {
     }
 }
 
-/// Reason why a file was not copied from an open one.
+/// Reason why the receiver did not copy an open file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NotMoved {
     /// The copy is not possible. No bytes were copied, so the sender has to send them.

@@ -25,7 +25,7 @@ pub trait Sink {
     /// Appends bytes to the file.
     fn write(&mut self, bytes: &[u8]) -> std::result::Result<(), String>;
 
-    /// Makes the file visible. It is complete and its checksum is correct.
+    /// Makes the file visible. Called only if the file is complete and its checksum is correct.
     fn publish(&mut self) -> std::result::Result<(), String>;
 
     /// Discards the incomplete file. Not called after an error of [`publish`](Self::publish) or

@@ -1,4 +1,4 @@
-//! Both sides copy at once through the kernel: the receiver reads pieces from the front, the sender
+//! Both sides copy simultaneously through the kernel: the receiver reads pieces from the front, the sender
 //! writes pieces from the back, until they meet. This spreads the page faults of a fresh destination
 //! over two cores. Requires mutual trust.
 

@@ -1,5 +1,5 @@
-//! Pipelined slots in shared memory: the sender fills one while the receiver empties another. Both cores copy at once,
-//! and the data of the first copy stays in the cache. Each byte is copied twice.
+//! Pipelined slots in shared memory: the sender fills one while the receiver empties another. Both cores copy
+//! simultaneously, and the data of the first copy stays in the cache. Each byte is copied twice.
 
 use rustix::fd::OwnedFd;
 use rustix::io::fcntl_dupfd_cloexec;
@@ -62,7 +62,7 @@ struct Slots {
 
 impl Slots {
     /// Returns the number of bytes per slot for a buffer of this length. All slots get a share, so that
-    /// both sides copy at once. Smaller shares stay in a faster cache.
+    /// both sides copy simultaneously. Smaller shares stay in a faster cache.
     fn share(&self, len: usize) -> usize {
         let page = page_size();
         len.div_ceil(self.number as usize).next_multiple_of(page).min(self.slot)

@@ -154,7 +154,7 @@ impl Incoming for SnapshotReceiver {
         let memory = taken(begin.words[0], control).and_then(|(fd, len)| {
             let region = Region::of_file(&fd, len, Sharing::Private);
             let region = region.map_err(|errno| WaitStop::refused("mmap", errno))?;
-            // The pages of a private mapping of a sealed file: no other process can change them.
+            // The file is sealed and the mapping is private, so no other process can change these pages.
             Ok(MappedBytes::over(region, len))
         });
         Some(memory.map_err(Broken::from))
