@@ -219,17 +219,17 @@ impl SubscriberSeat {
 #[derive(Debug)]
 pub struct Subscription {
     consumer: Consumer,
-    /// The last message received; if it was not released, it is received again.
+    /// The last message received. A message that was not released is received again.
     last: Option<Last>,
     missed: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Last {
-    /// Number of messages received before it.
+    /// Number of messages received before this one.
     before: u64,
     number: u64,
-    /// Number of messages dropped directly before it.
+    /// Number of messages dropped directly before this one.
     missed: u64,
 }
 
@@ -245,7 +245,7 @@ impl Subscription {
         Ok(Self { consumer, last: None, missed: 0 })
     }
 
-    /// Returns the number of dropped messages between those received.
+    /// Returns the total number of messages dropped between the received ones.
     pub fn missed(&self) -> u64 {
         self.missed
     }
@@ -296,7 +296,7 @@ impl Subscription {
 }
 
 impl AsFd for Subscription {
-    /// See [`Consumer`].
+    /// Returns the descriptor to poll, which is that of the [`Consumer`].
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.consumer.as_fd()
     }

@@ -43,9 +43,9 @@ pub struct Peer {
     pub uid: u32,
     /// Effective group id.
     pub gid: u32,
-    /// Identifies the process permanently, while a pid may be reused. `None` if the kernel provides
-    /// none (seccomp, a foreign pid namespace, Linux before 5.3). Also `None` before a channel is
-    /// open, if the end may have been inherited.
+    /// Identifies the process permanently, while a pid may be reused. `None` if the kernel provides no pidfd (seccomp,
+    /// a foreign pid namespace, Linux before 5.3). Also `None` before a channel is open, if the end may have been
+    /// inherited.
     pub pidfd: Option<OwnedFd>,
 }
 

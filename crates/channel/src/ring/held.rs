@@ -16,16 +16,16 @@ use thalweg_sys::fork::ForkMark;
 /// dropped, even if its consumer is dropped, the producer dies, or the channel ends. Dropping it, on
 /// any thread, gives its room back to the producer.
 ///
-/// A ring holds as many messages as it has room for; each takes at least 64 bytes. While a message is
-/// held, its room and all room behind it stay occupied. If the ring is full, the producer waits or acts
-/// according to [`crate::Slow`]. If the consumer is dropped, the oldest held message and everything
-/// after it do not count as delivered to the producer.
+/// A ring holds as many messages as it has room for; each takes at least 64 bytes. While a message is held, its room
+/// and the room of all later messages stay occupied. If the ring is full, the producer waits or acts according to
+/// [`crate::Slow`]. If the consumer is dropped, the oldest held message and everything after it do not count as
+/// delivered to the producer.
 #[derive(Debug)]
 pub struct Held {
     holding: Arc<HoldState>,
     at: u64,
     bytes: Bytes,
-    /// Number of bytes before the payload.
+    /// Number of bytes to skip at the start of the message.
     skip: usize,
 }
 

@@ -135,7 +135,7 @@ fn a_waiting_producer_is_woken_by_any_thread_that_releases() {
         for round in 0..20 {
             let held = consumer.receive().unwrap().hold();
             thread::scope(|scope| {
-                // The consumer's own thread waits for a message at that time.
+                // The consumer's own thread waits for a message while these two threads run.
                 scope.spawn(|| producer.send(&[round; 4000]).unwrap());
                 scope.spawn(move || drop(held));
                 assert!(consumer.receive().unwrap().iter().all(|byte| *byte == round));
