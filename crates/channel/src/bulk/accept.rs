@@ -11,9 +11,9 @@ use std::time::Instant;
 use thalweg_core::cadence::REACTION;
 
 impl Receiver {
-    /// Waits for the first valid sender. For every other connecting process, calls `refused` with its process id, and
-    /// closes its link. Such a process is silent for [`Listener::PATIENCE`], disconnects, violates the format, or also
-    /// wants to receive.
+    /// Waits for the first valid sender. Refuses a process that is silent for [`Listener::PATIENCE`], disconnects,
+    /// violates the format, or also wants to receive. For each such process, calls `refused` with its process id, and
+    /// closes its link.
     ///
     /// Returns [`Error::Timeout`] at the deadline, [`Error::NotPermitted`] if no mechanism works with a
     /// sender, and [`Error::System`] with EINTR if `options.stop` requests it.

@@ -336,7 +336,7 @@ fn a_buffer_in_memory_that_can_shrink_or_is_not_there_is_refused() {
             near.receive(&mut answer).unwrap();
             assert_eq!(answer[6..8], ACCEPT.to_le_bytes(), "{}", way.info().name);
             say(AGREED, &[], "", &[]);
-            // Mechanisms that number their memories read the length as the number too.
+            // For mechanisms that number their memories, the number equals the length.
             say(MEMORY, &[len, len], "", &[fd.as_fd()]);
             say(NOTE, &[BEGIN, len, len, 0, 0, 0], "", &[]);
             let error = end.join().unwrap().unwrap_err();
