@@ -1,7 +1,8 @@
-//! Every mechanism of the list against the same questions; no mechanism is named here.
+//! Runs the same tests on every mechanism of the list. No test names a mechanism.
 //!
-//! The oracle is what was put into the source. Through the driver, with a ladder of the mechanism
-//! and the last resort: what the report says must be in the sink, byte for byte and no more.
+//! Each test moves bytes through the driver, which falls back from the mechanism to the last
+//! resort. Exactly the bytes that the report counts must be in the sink, equal to those of the
+//! source.
 #![allow(clippy::unwrap_used)]
 
 #[path = "conformance/case.rs"]

@@ -1,4 +1,4 @@
-//! One transfer by one mechanism, and what must hold after any.
+//! One transfer by one mechanism, and the checks that follow every transfer.
 
 use std::path::PathBuf;
 
@@ -14,20 +14,20 @@ use crate::{
 };
 use thalweg_testing::skip;
 
-/// How many bytes are asked for, of a source of a certain size.
+/// The requested length, compared with the size of the source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ask {
-    /// As many as there are.
+    /// The size of the source.
     Exactly,
-    /// Until the source ends.
+    /// No length: the transfer ends when the source ends.
     All,
-    /// More than there are: a short source.
+    /// More bytes than the source has.
     More,
-    /// All but the last few: the source goes on.
+    /// Fewer bytes than the source has, so that some remain in it.
     Fewer,
 }
 
-/// One transfer.
+/// The settings of one transfer.
 #[derive(Clone)]
 pub struct Case {
     pub mechanism: &'static dyn Mechanism,
@@ -40,15 +40,16 @@ pub struct Case {
     pub room: Room,
     pub folder: PathBuf,
     pub streams: Streams,
-    /// The source is a file that gives each byte once.
+    /// `true` if the source is a file opened with `O_APPEND`, from which each byte can be read only
+    /// once.
     pub once: bool,
-    /// The watcher stops the transfer the first time it is asked.
+    /// `true` if the watcher cancels the transfer at its first call.
     pub stop: bool,
-    /// It takes turns with this one and the last resort.
+    /// A second mechanism, which takes turns with `mechanism` and the last resort.
     pub beside: Option<&'static dyn Mechanism>,
 }
 
-/// What became of it.
+/// The result of a case.
 pub struct Done {
     pub outcome: Outcome,
     pub calls: CallCounts,
@@ -56,7 +57,7 @@ pub struct Done {
     pub due: u64,
 }
 
-/// A plan of one mechanism; the driver adds the last resort.
+/// Returns a plan with one mechanism. The driver adds the last resort.
 pub fn plan_of(mechanism: &'static dyn Mechanism, tuning: &Tuning) -> Plan {
     let verdict = Verdict {
         mechanism: mechanism.info().name,
@@ -67,23 +68,25 @@ pub fn plan_of(mechanism: &'static dyn Mechanism, tuning: &Tuning) -> Plan {
     Plan { verdicts: vec![verdict], impossible: None, turns: None }
 }
 
-/// Bytes of a turn: several of each one, and something left for who goes on.
+/// Bytes of a turn. Each mechanism has several turns, and some bytes remain for the chosen one.
 const TURN: u64 = 16 << 10;
 
-/// Every mechanism that moves bytes.
+/// Returns every mechanism that moves bytes.
 pub fn movers() -> impl Iterator<Item = &'static dyn Mechanism> {
     MECHANISMS.iter().copied().filter(|m| m.info().role != Role::Harness)
 }
 
-/// What `THALWEG_MOUNTS="xfs=/path:btrfs=/path"` names: more file systems to try, and one named
-/// `small8` that is easily filled, and a block device to write over, `block`.
+/// Returns the names and paths in `THALWEG_MOUNTS="xfs=/path:btrfs=/path"`: additional file systems
+/// to test. The name `small8` means a small file system that a test fills, and `block` a block
+/// device that a test overwrites.
 pub fn mounts() -> Vec<(String, PathBuf)> {
     let mounts = std::env::var("THALWEG_MOUNTS").unwrap_or_default();
     let mounts = mounts.split(':').filter_map(|mount| mount.split_once('='));
     mounts.map(|(name, path)| (name.to_owned(), path.into())).collect()
 }
 
-/// The folders files are made in: the temporary one, one in memory, and those on mounts.
+/// Returns the directories for test files: the temporary directory, one in memory, and those of
+/// `THALWEG_MOUNTS`.
 pub fn folders() -> Vec<PathBuf> {
     let mounts = mounts();
     if mounts.is_empty() {
@@ -105,8 +108,8 @@ pub fn folders() -> Vec<PathBuf> {
 }
 
 impl Case {
-    /// A small transfer over fresh ends, if the mechanism takes such ends at all; else `None`, and
-    /// the reason is noted.
+    /// Creates a small transfer between new endpoints. If the mechanism does not serve such
+    /// endpoints, reports the reason as a skipped test and returns `None`.
     pub fn fitting(mechanism: &'static dyn Mechanism, pair: Pair, folder: PathBuf) -> Option<Self> {
         let mut case = Self {
             mechanism,
@@ -133,7 +136,8 @@ impl Case {
         None
     }
 
-    /// The same in both forms of the engine, where the mechanism has both.
+    /// Returns this case run by [`Driver::run`], and run step by step if no step of the mechanism
+    /// waits.
     pub fn in_both_forms(&self) -> impl Iterator<Item = Self> {
         let by_hand = Streams { by_hand: true, ..self.streams };
         let by_steps = Self { streams: by_hand, ..self.clone() };
@@ -141,21 +145,22 @@ impl Case {
         [Some(self.clone()), (!sleeps).then_some(by_steps)].into_iter().flatten()
     }
 
-    /// The same by turns with the next mechanism of the list, where both move such ends.
+    /// Returns this case with turns between its mechanism and the next one of the list that serves
+    /// these endpoints. `None` if they are not two files.
     pub fn by_turns(&self) -> Option<Self> {
         let Pair { source, sink, .. } = self.pair;
         let own = self.mechanism.info().name;
         let last = LAST_RESORT.info().name;
         let following = movers().skip_while(|m| m.info().name != own).skip(1).chain(movers());
         let mut others = following.filter(|m| m.info().name != own && m.info().name != last);
-        // In steps those that wait are left, and said to be.
+        // A stepwise run excludes mechanisms that wait, and lists them in `steps_down`.
         let serves = |info: &Info| info.pair(source, sink).is_some() && info.nature.waits.is_none();
         let beside = others.find(|m| serves(m.info()));
         let both_are_files = (source, sink) == (Kind::File, Kind::File);
         both_are_files.then(|| Self { beside, ..self.clone() })
     }
 
-    /// Who may move bytes without anything having gone wrong.
+    /// Returns `true` if the mechanism of this name may move bytes although no call failed.
     pub fn may_move(&self, name: &str) -> bool {
         name == self.mechanism.info().name
             || self.beside.is_some_and(|beside| beside.info().name == name)
@@ -189,7 +194,7 @@ impl Case {
         (from, Basin::new(self.pair.sink, self.size, place, folder, streams))
     }
 
-    /// What is asked for; an endless source must be asked for a certain length.
+    /// Returns the requested length. An endless source always needs one.
     fn len(&self) -> Option<u64> {
         let size = self.size as u64;
         let endless = self.pair.source == Kind::Device && self.pair.sink != Kind::Memory;
@@ -202,7 +207,7 @@ impl Case {
         }
     }
 
-    /// The name of the case, for whoever has to repeat it.
+    /// Returns a name with all settings, to repeat the case after a failure.
     pub fn name(&self) -> String {
         format!(
             "{} {} -> {} [{}] size {} {:?} at {} -> {} {:?} in {}{}",
@@ -224,7 +229,7 @@ impl Case {
         )
     }
 
-    /// Runs it under a script of faults, and checks what must hold whatever happens.
+    /// Runs the case under a script of faults, and makes the checks that every outcome must pass.
     pub fn run(&self, script: &Script) -> Done {
         let (mut from, mut to) = self.ends();
         let len = self.len();

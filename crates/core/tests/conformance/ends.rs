@@ -1,4 +1,5 @@
-//! Real ends of every kind, of any size: a thread feeds what a pipe cannot hold, another drains it.
+//! Real endpoints of every kind and size. One thread writes into a source pipe, and another reads
+//! from a sink pipe, because a pipe cannot hold all bytes.
 
 use std::{
     fs::{File, OpenOptions},
@@ -18,12 +19,13 @@ use rustix::{
 };
 use thalweg_core::{End, Kind, Sink, Source};
 
-/// What stands round the bytes of a transfer and must not change.
+/// The value of the bytes around the transferred range, which must not change.
 pub const GUARD: u8 = 0xa5;
-/// How much of it stands behind.
+/// Number of guard bytes after the range.
 const BEHIND: usize = 5000;
 
-/// Bytes whose neighbours, pages and 64 KiB blocks all differ.
+/// Returns `len` bytes, at most 1 MiB + 1, in which neighbouring bytes, pages and 64 KiB blocks
+/// differ.
 pub fn pattern(len: usize) -> Vec<u8> {
     static LONGEST: LazyLock<Vec<u8>> = LazyLock::new(|| {
         let byte = |at: u64| (at.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 53) as u8;
@@ -32,25 +34,27 @@ pub fn pattern(len: usize) -> Vec<u8> {
     LONGEST[..len].to_vec()
 }
 
-/// Where in a sink file the bytes go.
+/// Position of the bytes in a sink file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Room {
-    /// At the end of the file, which grows.
+    /// At the end of the file, so that it grows.
     AtTheEnd,
-    /// In the midst of other bytes.
+    /// Between other bytes.
     Within,
 }
 
-/// How pipes and sockets are made.
+/// The properties of pipes and sockets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Streams {
-    /// Sockets are those of the internet.
+    /// `true` for TCP sockets, `false` for unix sockets.
     pub internet: bool,
-    /// They never block, and the test moves their other sides; else threads do.
+    /// `true` if they never block, and the test itself reads and writes their other sides. `false`
+    /// if threads do that.
     pub by_hand: bool,
 }
 
-/// The other side of an end, in the hands of the test: what it is to feed, or what it has got.
+/// The other side of a stream, which the test reads or writes itself. `bytes` holds the bytes to
+/// write, or those read so far.
 pub struct Hand {
     far: Option<File>,
     bytes: Vec<u8>,
@@ -63,7 +67,7 @@ impl Hand {
         Self { far: Some(far.into()), bytes: bytes.to_vec(), fed: 0 }
     }
 
-    /// Feeds up to `most` bytes, and closes once there are no more.
+    /// Writes up to `most` bytes, and closes the stream after the last one.
     pub fn feed(&mut self, most: usize) {
         let until = self.bytes.len().min(self.fed + most);
         let put =
@@ -74,14 +78,14 @@ impl Hand {
         }
     }
 
-    /// Takes up to `most` bytes of what has come.
+    /// Reads up to `most` bytes of those that have arrived.
     pub fn take(&mut self, most: usize) {
-        // An error: nothing has come.
+        // EAGAIN: no byte has arrived.
         let _ = self.far.as_ref().unwrap().take(most as u64).read_to_end(&mut self.bytes);
     }
 }
 
-/// Makes an end that could make one wait refuse to, with as little room as the kernel gives.
+/// Makes a stream non-blocking, and its buffer as small as the kernel allows. Changes no file.
 fn no_waiting(fd: Option<&OwnedFd>, kind: Kind) {
     let Some(fd) = fd.filter(|_| kind != Kind::File) else { return };
     ioctl_fionbio(fd, true).unwrap();
@@ -89,20 +93,20 @@ fn no_waiting(fd: Option<&OwnedFd>, kind: Kind) {
     let _ = set_socket_send_buffer_size(fd, 4096);
 }
 
-/// A source with its bytes.
+/// A source endpoint, and the bytes that it supplies.
 pub struct Feed {
     kind: Kind,
     bytes: Vec<u8>,
     fd: Option<OwnedFd>,
     at: u64,
-    // A stream of the descriptor's own: what was read from it is gone.
+    // `true` if each byte can be read only once, because the descriptor's own offset is used.
     once: bool,
     feeder: Option<JoinHandle<()>>,
-    /// What the test does by hand; taken while it does.
+    /// The other side, if the test reads or writes it. `None` while the test does so.
     pub hand: Option<Hand>,
 }
 
-/// A sink, and whoever empties it.
+/// A sink endpoint, and the thread or the [`Hand`] that reads its other side.
 pub struct Basin {
     kind: Kind,
     memory: Vec<u8>,
@@ -111,16 +115,16 @@ pub struct Basin {
     at: u64,
     room: usize,
     drainer: Option<JoinHandle<Vec<u8>>>,
-    /// What the test does by hand; taken while it does.
+    /// The other side, if the test reads or writes it. `None` while the test does so.
     pub hand: Option<Hand>,
 }
 
-/// A nameless file in a folder.
+/// Creates a file without a name in a directory.
 pub fn file_in(folder: &Path) -> File {
     tempfile::tempfile_in(folder).unwrap()
 }
 
-/// Two connected stream sockets: (reading, writing).
+/// Returns two connected stream sockets: (reading, writing).
 fn sockets(internet: bool) -> (OwnedFd, OwnedFd) {
     if !internet {
         let (near, far) = UnixStream::pair().unwrap();
@@ -143,7 +147,8 @@ fn stream(kind: Kind, internet: bool) -> (OwnedFd, OwnedFd) {
 }
 
 impl Feed {
-    /// A source of this kind that gives `bytes`; a file has `at` other bytes before them.
+    /// Creates a source of this kind that supplies `bytes`. In a file, `at` guard bytes precede
+    /// them.
     pub fn new(kind: Kind, bytes: Vec<u8>, at: u64, folder: &Path, streams: Streams) -> Self {
         let mut from = Self { kind, bytes, fd: None, at, once: false, feeder: None, hand: None };
         from.open(folder, streams);
@@ -171,7 +176,8 @@ impl Feed {
                     return;
                 }
                 let (bytes, mut far) = (self.bytes.clone(), File::from(far));
-                // An error: the test has gone, and says so elsewhere.
+                // An error means that the transfer has closed its end. The test then fails
+                // elsewhere.
                 self.feeder = Some(std::thread::spawn(move || drop(far.write_all(&bytes))));
                 self.fd = Some(near);
             }
@@ -186,7 +192,8 @@ impl Feed {
         }
     }
 
-    /// The same file opened to append: it has no offsets for us, and gives each byte once.
+    /// Reopens the file with `O_APPEND`. Mechanisms then use no offsets, and each byte can be read
+    /// only once.
     pub fn once(mut self) -> Self {
         let fd = self.fd.take().unwrap();
         let path = format!("/proc/self/fd/{}", fd.as_raw_fd());
@@ -196,12 +203,12 @@ impl Feed {
         self
     }
 
-    /// What it gives, from the first byte to the last.
+    /// Returns the bytes that the source supplies.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// As one end of a transfer.
+    /// Returns the endpoint for a transfer.
     pub fn source(&self) -> Source<'_> {
         let Some(fd) = &self.fd else { return Source::Memory(&self.bytes) };
         let end = End::of(fd.as_fd()).unwrap();
@@ -209,7 +216,7 @@ impl Feed {
         Source::Fd(if end.at.is_some() { end.at(self.at) } else { end })
     }
 
-    /// What a stream still holds; `None` for ends that can be read again.
+    /// Returns the bytes that are left in a stream. `None` for a source that can be read again.
     pub fn left(mut self) -> Option<Vec<u8>> {
         let (feeder, hand) = (self.feeder.take(), self.hand.take());
         if feeder.is_none() && hand.is_none() && !self.once {
@@ -227,7 +234,8 @@ impl Feed {
 }
 
 impl Basin {
-    /// A sink of this kind for up to `room` bytes; a file has `at` other bytes before them.
+    /// Creates a sink of this kind for up to `room` bytes. In a file, `at` guard bytes precede
+    /// them.
     pub fn new(
         kind: Kind,
         room: usize,
@@ -269,13 +277,13 @@ impl Basin {
                 }));
                 self.fd = Some(near);
             }
-            // It takes everything, as /dev/null does, and is another device.
+            // `/dev/zero` accepts all bytes like `/dev/null`, but is of the kind `Device`.
             Kind::Device => self.fd = Some(writable("/dev/zero").into()),
             Kind::Null => self.fd = Some(writable("/dev/null").into()),
         }
     }
 
-    /// As one end of a transfer.
+    /// Returns the endpoint for a transfer.
     pub fn sink(&mut self) -> Sink<'_> {
         let Some(fd) = &self.fd else { return Sink::Memory(&mut self.memory) };
         let end = End::of(fd.as_fd()).unwrap();
@@ -283,8 +291,8 @@ impl Basin {
         Sink::Fd(if end.at.is_some() { end.at(self.at) } else { end })
     }
 
-    /// Checks that the sink holds the first `moved` of `bytes` and nothing else. After a failure
-    /// bytes *inside* a file may already be new ones: pieces may end in any order.
+    /// Checks that the sink holds the first `moved` of `bytes` and nothing else. After a failure, a
+    /// file may also contain later bytes of the source, because pieces may end in any order.
     pub fn check(mut self, bytes: &[u8], moved: usize, failed: bool) -> Result<(), String> {
         self.fd = None;
         let bytes = &bytes[..bytes.len().min(self.room)];

@@ -1,5 +1,5 @@
-//! Through the fault seam: every call a mechanism makes comes back short, interrupted, empty or
-//! with an errno. No byte may be lost, torn or counted twice.
+//! Injects faults: every call of a mechanism returns a short count, 0, EINTR or another errno. No byte may be lost,
+//! changed or counted twice.
 
 use thalweg_core::{Error, Kind, Mechanism, Side, Tuning, Unit};
 use thalweg_sys::{
@@ -10,7 +10,7 @@ use thalweg_sys::{
 use crate::case::{Ask, Case, Done, movers};
 use thalweg_testing::Sample;
 
-/// Several calls of every mechanism: what a call moves is cut to `CUT`.
+/// Large enough for several calls of every mechanism, as no call moves more than `CUT` bytes.
 const SIZE: usize = 300_001;
 const CUT: usize = 64 << 10;
 
@@ -35,7 +35,7 @@ const REFUSALS: [Errno; 17] = [
 ];
 const FAILURES: [Errno; 3] = [Errno::IO, Errno::NOSPC, Errno::DQUOT];
 
-/// The calls of the last resort: what they say is final.
+/// The calls of the last resort. Their errors end the transfer.
 const PLAIN: [Call; 4] = [Call::Read, Call::Pread, Call::Write, Call::Pwrite];
 
 #[test]
@@ -46,7 +46,7 @@ fn the_refusals_tried_are_those_the_driver_steps_down_on() {
     }
 }
 
-/// The smallest buffers and windows, so that there is more than one.
+/// Returns the smallest buffers and windows, so that a transfer needs several.
 fn smallest(mechanism: &dyn Mechanism) -> Tuning {
     let knobs = mechanism.info().knobs.iter().filter(|knob| knob.unit == Unit::Bytes);
     knobs.fold(Tuning::default(), |tuning, knob| {
@@ -55,14 +55,15 @@ fn smallest(mechanism: &dyn Mechanism) -> Tuning {
     })
 }
 
-/// A script in which every call is cut, but for what `rules` say.
+/// Returns a script in which every call moves at most `CUT` bytes, unless `rules` contains another effect for it.
 fn script(mut rules: Vec<Rule>) -> Script {
     let counted = Call::ALL.into_iter().filter(|call| call.counts_bytes());
     rules.extend(counted.map(|call| Rule::always(call, Effect::Short(CUT))));
     Script::new(rules)
 }
 
-/// Every case of every mechanism, with each of the calls it makes. `make test` runs every third, chosen at random.
+/// Calls `of` for every case of every mechanism, with each system call that the case makes. `make test` runs a third of
+/// them, chosen at random.
 fn each_call(of: impl Fn(&Case, Call) + Sync) {
     std::thread::scope(|scope| {
         for mechanism in movers() {
@@ -117,7 +118,7 @@ fn short_counts_lose_nothing() {
             let what = format!("{rules:?}");
             let done = case.run(&script(rules));
             whole(case, &done, &what);
-            // Nor are they a reason to leave, beyond those the kernel has here.
+            // Short counts cause no fallback. Only an errno of this kernel may cause one.
             for step in &done.outcome.report.steps_down {
                 assert!(!step.errno.is_empty(), "{what}: {}: {step:?}", case.name());
             }
@@ -131,7 +132,7 @@ fn an_interruption_or_a_wait_costs_only_time() {
         for (errno, nth) in
             [(Errno::INTR, 1), (Errno::INTR, 3), (Errno::AGAIN, 1), (Errno::AGAIN, 3)]
         {
-            // Calls that move no bytes do not wait: the kernel gives them other errno values.
+            // Calls that move no bytes do not wait, so the kernel does not return EINTR or EAGAIN for them.
             if !call.counts_bytes() {
                 continue;
             }
@@ -154,7 +155,7 @@ fn a_cancelled_transfer_reports_exactly_how_far_it_came() {
         for nth in [1, 3] {
             let case = Case { stop: true, ..case.clone() };
             let script = script(vec![Rule::once(call, nth, Effect::Errno(Errno::INTR))]);
-            // The checks that follow every run are the test.
+            // `run` makes the checks itself.
             case.run(&script);
         }
     });
@@ -165,7 +166,7 @@ fn a_zero_is_the_end_only_when_a_read_says_so() {
     each_call(|case, call| {
         for nth in [1, 3] {
             let done = case.run(&script(vec![Rule::once(call, nth, Effect::Zero)]));
-            // A read that gives nothing *is* the end; a write that takes nothing is an error.
+            // A read that returns 0 is the end of the source. A write that returns 0 is an error.
             if PLAIN.contains(&call) {
                 let error = done.outcome.error.map(|error| error.errno);
                 assert!(matches!(error, None | Some(Errno::IO)), "{}: {error:?}", case.name());
@@ -176,7 +177,7 @@ fn a_zero_is_the_end_only_when_a_read_says_so() {
     });
 }
 
-/// Faults of one call: the driver goes on by plain calls, unless it was one of those that failed.
+/// Injects one fault. The driver continues with plain calls, unless the failed call was a plain one.
 fn once(case: &Case, call: Call, errno: Errno, nth: u64) {
     let done = case.run(&script(vec![Rule::once(call, nth, Effect::Errno(errno))]));
     let what = format!("{} {errno} at {nth}", call.name());
@@ -186,7 +187,7 @@ fn once(case: &Case, call: Call, errno: Errno, nth: u64) {
         }
         _ => whole(case, &done, &what),
     }
-    // What was tried must be said, unless the mechanism itself had a way to go on.
+    // The report must mention the failure, unless the mechanism itself could continue.
     let mut moved = done.outcome.report.shares.iter().map(|share| share.mechanism);
     let alone = moved.all(|name| case.may_move(name));
     let said = !done.outcome.report.steps_down.is_empty() || done.outcome.error.is_some();
@@ -224,7 +225,7 @@ fn a_lasting_failure_is_reported_with_its_errno_and_the_true_prefix() {
                 let (outcome, name) = (&done.outcome, case.name());
                 match &outcome.error {
                     Some(error) => assert_eq!(error.errno, errno, "{name}: {outcome:?}"),
-                    // Memory is written without a call, and a late fault may find nothing to hit.
+                    // A memory sink is written without a system call, and the third call may never be made.
                     None => assert_eq!(outcome.report.bytes, done.due, "{name}: {outcome:?}"),
                 }
                 let plain = matches!(case.pair.sink, Kind::Memory);

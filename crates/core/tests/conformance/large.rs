@@ -1,5 +1,5 @@
-//! More than 2 GiB: no length passes through 31 bits. The source is sparse, so most of it is holes
-//! until a mechanism maps it.
+//! Moves more than 2 GiB, to find lengths that are truncated to 31 bits. The source is sparse, so it takes little
+//! memory until a mechanism maps it.
 
 use std::{
     fs::{File, OpenOptions},
@@ -17,17 +17,17 @@ use thalweg_testing::{Sample, skip};
 
 const SIZE: u64 = (2 << 30) + (5 << 20) + 77;
 
-/// The sink is as long as this before each transfer, with the pages of the last one: to give 2 GiB of
-/// pages back and take them again is most of what this would cost. The rest grows past 2 GiB anew.
+/// The length of the sink before each transfer. It keeps the pages of the previous transfer, because freeing and
+/// allocating 2 GiB of pages would take most of the test's time. Each transfer still grows the file past 2 GiB.
 const KEPT: u64 = (2 << 30) - 4096;
 
-/// Where the source has bytes.
+/// Offsets at which the source has data.
 const MARKS: [u64; 4] = [0, (1 << 30) + 3, (2 << 30) - 2000, SIZE - 4096];
 
-/// Where it has none, among them.
+/// An offset between the marks at which the source has a hole.
 const HOLE: u64 = (1 << 30) + (1 << 20) + 5;
 
-/// Other bytes where the test looks: nothing that it finds is left of an earlier transfer.
+/// Overwrites the places that the test checks, so that no bytes of an earlier transfer remain there.
 fn estrange(sink: &File) {
     for place in MARKS.into_iter().chain([HOLE]) {
         sink.write_all_at(&[GUARD; 4096], place).unwrap();
@@ -53,7 +53,7 @@ fn sparse(folder: &Path) -> File {
 #[test]
 fn more_than_two_gib_arrive_whole() {
     let folder = Path::new("/dev/shm");
-    // For the one sink, and for the one source: a mapping fills its holes with pages.
+    // Room for the sink, and for the source, because a mapping fills its holes with pages.
     let room = rustix::fs::statvfs(folder).map_or(0, |fs| fs.f_bavail * fs.f_frsize);
     if room < 2 * SIZE + (256 << 20) {
         return skip("large", "no room for twice 2 GiB in /dev/shm");

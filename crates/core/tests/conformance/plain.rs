@@ -1,5 +1,6 @@
-//! Without faults: every pair a mechanism claims, every tuning, sizes round the page and the
-//! buffer, offsets, ends that come early. And every promise, by trying to break it.
+//! Transfers without faults: every pair and tuning of each mechanism, sizes near those of a page
+//! and a buffer, offsets, and sources that end early. The last test overwrites the source
+//! afterwards, to check the guarantee `stable`.
 
 use std::path::Path;
 
@@ -18,10 +19,12 @@ use thalweg_testing::{Sample, skip};
 
 const SIZES: [usize; 6] = [0, 1, 4095, 4096, 4097, (1 << 20) + 1];
 
-/// (source, sink): aligned, both odd alike, both odd in different ways.
+/// (source, sink): both aligned, both unaligned by the same distance, and unaligned by different
+/// distances.
 const OFFSETS: [(u64, u64); 4] = [(0, 0), (4097, 1), (3, 8190), (0, 4096)];
 
-/// A mechanism that was refused by the kernel was not tried; the driver has moved the bytes.
+/// Reports a mechanism as skipped if the kernel refused its call. The driver moved the bytes by
+/// another one.
 fn note_refusals(case: &Case, steps: &[StepDown]) {
     for step in steps {
         assert!(!step.errno.is_empty(), "{}: {step:?}", case.name());
@@ -62,7 +65,7 @@ fn every_variant(case: &Case, sample: &mut Sample) {
     }
 }
 
-/// One variant in so many runs in `make test`: the others differ in their size, offsets or form.
+/// `make test` runs one variant of this many. The variants differ in size, offsets or form.
 const SHARE: u64 = 3;
 
 fn every_tuning(mechanism: &'static dyn Mechanism, folder: &Path, only: Option<(Kind, Kind)>) {
@@ -74,7 +77,8 @@ fn every_tuning(mechanism: &'static dyn Mechanism, folder: &Path, only: Option<(
         let Some(case) = Case::fitting(mechanism, *pair, folder.to_path_buf()) else { continue };
         for tuning in mechanism.info().tunings() {
             let case = Case { tuning, ..case.clone() };
-            // The forms differ in how they wait for an end, which no file lets them do.
+            // The forms of the engine differ only in how they wait. No transfer between files
+            // waits, so one form is enough.
             let forms = if only.is_some() { 1 } else { 2 };
             case.in_both_forms().take(forms).for_each(|case| every_variant(&case, &mut sample));
         }

@@ -1,5 +1,5 @@
-//! The engine by steps that never sleep: the test is the only thread, and so the other side of every
-//! end. A step that slept would sleep for ever.
+//! The engine as steps that never sleep. The only thread of the test also serves the other side of every endpoint, so a
+//! step that slept would hang.
 
 use std::{
     os::unix::net::UnixStream,
@@ -17,19 +17,19 @@ use crate::{
     ends::Hand,
 };
 
-/// The other sides of a transfer's ends, where they are pipes or sockets.
+/// The other sides of those endpoints of a transfer that are pipes or sockets.
 pub struct Hands<'a> {
     pub feeding: Option<&'a mut Hand>,
     pub taking: Option<&'a mut Hand>,
 }
 
-/// Bytes that a hand moves in one turn: fewer than a page, a page and a bit, many.
+/// Bytes that a hand moves in one turn: less than a page, a little more than a page, and several pages.
 const FEW: [usize; 3] = [77, 4099, 30_000];
-/// No machine needs that long for a turn.
+/// Longer than any machine needs for a turn.
 const FOR_EVER: Duration = Duration::from_secs(120);
 
-/// Drives a transfer as an event loop does. An end moves only when the engine says that it waits for
-/// it, so that a wrong word would stop everything.
+/// Drives a transfer like an event loop. The test serves an endpoint only when the engine reports it as blocked, so a
+/// wrong report would stop the transfer.
 pub fn step_through(
     transfer: Transfer<'_>,
     plan: &Plan,
@@ -53,7 +53,7 @@ pub fn step_through(
             (Step::Done | Step::Failed(_), _) => break,
             (Step::Blocked(Side::Source), Hands { feeding: Some(hand), .. }) => hand.feed(few),
             (Step::Blocked(Side::Sink), Hands { taking: Some(hand), .. }) => hand.take(few),
-            // A device is blocked only by a fault, and ready again.
+            // Only an injected fault can block a device, and the next call succeeds.
             (Step::Moved | Step::Blocked(_), _) => {}
         }
         if stop {
@@ -81,7 +81,7 @@ fn a_mechanism_that_waits_inside_a_step_is_left_out_with_the_reason() {
         let verdict = plan.verdicts.iter().find(|v| v.mechanism == info.name).unwrap();
         let told = Judgement::Unfit { reason: why.to_owned() };
         assert!(info.pair(Kind::File, Kind::Socket).is_none() || verdict.judgement == told);
-        // Nor is it used by a plan that was made for others.
+        // A plan that was not made for steps contains the mechanism, but the run does not use it.
         let plan = plan_of(mechanism, &Tuning::default());
         let mut run = TransferRun::start(transfer, &plan).unwrap();
         assert!(matches!(run.advance(1), Step::Done));
