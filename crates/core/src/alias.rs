@@ -1,6 +1,6 @@
 //! Tests whether a change of the source after a transfer shows in the sink.
 //!
-//! The answer is found by experiment, because kernels change the behaviour of splice and vmsplice.
+//! The test moves real bytes, because splice and vmsplice behave differently in different kernel versions.
 
 use serde::Serialize;
 

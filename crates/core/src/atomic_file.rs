@@ -31,7 +31,7 @@ use lock::{Id, Leftover, is_ours, leftover};
 use name::{JOURNAL, PART, beside, short, unique};
 use ownership::{LeftAlone, distrust_name, remove_own};
 
-/// A system call on a destination that failed.
+/// A failed system call on a destination.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}", Failed { what: "the destination", call, errno: *errno, moved: 0 })]
 pub struct CallFailed {
@@ -47,9 +47,9 @@ pub fn failed(call: &'static str) -> impl Fn(Errno) -> CallFailed {
 /// Handling of an unfinished file that a dead process left under the wanted name.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Leftovers {
-    /// `true` to resume it, `false` to remove it.
+    /// `true` to resume the unfinished file, `false` to remove it.
     pub resume: bool,
-    /// A file that is neither resumed nor removed: the source, if it has such a name.
+    /// A file that is neither resumed nor removed. It is the source, which may have the name of a partial file.
     pub spare: Id,
 }
 
@@ -71,21 +71,21 @@ pub struct AtomicFile<D: AsFd, N: AsRef<CStr>> {
 #[derive(Debug)]
 struct PartialName {
     name: CString,
-    /// `true` for the name under which a later run finds the file. Another name is used while a living process has
-    /// that.
+    /// `true` for the usual name, under which a later run finds the file. While a living process uses that name, this
+    /// is a unique one.
     is_usual: bool,
 }
 
-/// The mode of a partial file. No other user can read or change it before owner and mode are final. A later run can
-/// distinguish it from a file of another user ([`ownership`]).
+/// The mode of a partial file. It keeps other users from reading or changing the file before owner and mode are final.
+/// By this mode, a later run also distinguishes the file from one that another user created ([`ownership`]).
 const PART_MODE: u32 = 0o600;
 // The kernel closes the files of a killed process's io_uring some time after the process is gone, and only then
 // releases the lock. Without this wait, a resume would start a new file beside the partial file that it should resume.
 const LOCK_RELEASE: Duration = Duration::from_secs(1);
 
 impl<D: AsFd, N: AsRef<CStr>> AtomicFile<D, N> {
-    /// Creates a file that will be `name` in `dir`. It has no name until then if the file system supports `O_TMPFILE`.
-    /// Otherwise it is a partial file ([`Self::is_part`]) of mode 0600, whatever `mode` is.
+    /// Creates a file to be published as `name` in `dir`. If the file system supports `O_TMPFILE`, the file has no name
+    /// until then. Otherwise it is a partial file ([`Self::is_part`]) of mode 0600, whatever `mode` is.
     pub fn create(dir: D, name: N, mode: u32) -> Result<Self, CallFailed> {
         match open_nameless(dir.as_fd(), OFlags::RDWR, mode)? {
             Some(fd) => Ok(Self::new(fd, dir, name, None)),
@@ -255,7 +255,7 @@ fn open_nameless(
     let flags = access | OFlags::TMPFILE | OFlags::CLOEXEC;
     match openat(dir, c".", flags, Mode::from_raw_mode(mode)) {
         Ok(fd) => Ok(Some(fd)),
-        // Kernels without O_TMPFILE (before 3.11) see O_DIRECTORY only.
+        // Kernels before 3.11 do not know O_TMPFILE. They see O_DIRECTORY only, and return EISDIR.
         Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::NOENT | Errno::INVAL) => Ok(None),
         Err(errno) => Err(CallFailed { call: "openat", errno }),
     }
@@ -324,8 +324,8 @@ fn open_part(
                 Leftover::Free(fd) if is(&fd, leftovers.spare)? => part = another(),
                 // A partial file under another name has no journal, so it is restarted.
                 Leftover::Free(fd) if leftovers.resume && part.is_usual => {
-                    // A process killed just before the rename has set the final mode already. A file system without
-                    // modes refuses the call.
+                    // A process that was killed just before the rename has already set the final mode. Errors are
+                    // ignored, because a file system without modes refuses fchmod.
                     let _ = fchmod(&fd, Mode::from_raw_mode(PART_MODE));
                     return Ok(OpenPart { fd, part, adopted: true, left_alone });
                 }

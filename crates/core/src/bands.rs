@@ -1,8 +1,9 @@
-//! Kernels for copying and filling memory, by size: turns measured cells into the bands of `tuned`.
+//! Chooses the kernel that copies or fills memory, by size. It converts measured cells to bands for
+//! `thalweg_kernels::tuned`: ranges of sizes that share one kernel.
 //!
 //! A kernel must beat the C library by more than the noise to begin a band; otherwise the C library is used. All short
-//! copies share one kernel, because programs mix short sizes. A band continues while its kernel is not shown to lose,
-//! and does not lose by more than the noise or a few percent.
+//! copies share one kernel, because programs mix short sizes. A band ends before the first size at which its kernel
+//! loses: it is shown to be slower than the C library, or its median is slower by more than the noise or a few percent.
 //!
 //! Two further measurements count if they exist. In copies between uncached memory, the kernel must not lose either. A
 //! branch predictor learns short copies of a single repeated size better than a mixture. In those copies, the kernel
@@ -26,7 +27,7 @@ use longest::{AtSize, Beside, give_up_least, halfway, longest};
 
 const MEMORY: &str = "memory";
 
-/// The work that bands are about.
+/// The work of a kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum KernelWork {
     Copy,
@@ -34,7 +35,7 @@ enum KernelWork {
 }
 
 impl KernelWork {
-    /// Returns the source of the cells of this work.
+    /// Returns the value of [`Cell::source`] for this work.
     fn source(self) -> &'static str {
         match self {
             Self::Copy => MEMORY,
@@ -42,7 +43,7 @@ impl KernelWork {
         }
     }
 
-    /// Returns the number of bytes in the caches per byte of work.
+    /// Returns the number of bytes that occupy the caches per byte of work.
     fn touches(self) -> u64 {
         match self {
             Self::Copy => 2,
@@ -65,7 +66,7 @@ pub struct Band {
     /// Its time divided by the C library's: the smallest gain among the measured sizes of the band. Exactly 1 for the C
     /// library itself.
     pub ratio: Ratio,
-    /// Sessions behind the ratio.
+    /// Number of measurement sessions behind the ratio.
     pub sessions: u32,
     /// The date of the measurement.
     pub at: String,
@@ -161,7 +162,7 @@ impl Profile {
 
     /// Makes the rest of the process copy and fill memory with the kernels that were measured best on the idle machine.
     /// The first profile with such measurements decides; later calls have no effect. `stale` is the result of
-    /// [`Profile::stale`]. If a difference in it influences memory, the call has no effect.
+    /// [`Profile::stale`]. If it contains a difference that influences memory, the call has no effect.
     pub fn install_kernels(&self, stale: &[Stale]) {
         if stale.iter().any(Stale::touches_memory) {
             return;

@@ -54,8 +54,9 @@ pub fn sizes(listed: &[u64]) -> &'static [u64] {
     Box::leak(sizes.into_boxed_slice())
 }
 
-/// Returns the index of the largest size that fits the cache. The buffer takes a quarter of it. As
-/// much of either file passes through the cache, and the rest is left for other data.
+/// Returns the index of the largest size that fits the cache. The buffer takes at most a quarter of
+/// the cache. The same amount of each file passes through the cache, and a quarter is left for
+/// other data.
 fn fitting(sizes: &[u64], cache: u64) -> usize {
     const SHARES: u64 = 4;
     let all = || sizes.iter().enumerate();

@@ -27,7 +27,7 @@ pub const GRACE: Duration = Duration::from_secs(2);
 /// Time without a reaction after which a process, a lock or a call counts as hung, although it normally reacts at once.
 pub const HANG: Duration = Duration::from_secs(10);
 
-/// Longest wait for a reaction that takes work of another process, such as a start. A busy machine may delay it.
+/// Longest wait for a reaction that needs some work by another process, such as its start. A busy machine may delay it.
 pub const REACTION: Duration = Duration::from_secs(60);
 
 /// A point in time at which a wait ends, or none.

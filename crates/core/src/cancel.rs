@@ -1,5 +1,5 @@
-//! Cancellation of work. Between its steps, the worker calls a function that returns `Ok(())` or
-//! [`Cancelled`]. It returns [`Cancelled`] to its own caller.
+//! Cancellation of work. Between its steps, a worker calls a function of its caller, which returns
+//! `Ok(())` or [`Cancelled`]. On [`Cancelled`], the worker stops and returns it.
 
 /// The caller cancelled the work. Completed steps are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

@@ -198,7 +198,7 @@ impl<'a> Transfer<'a> {
         Ok(Self { source, sink, len: None, needs: Guarantees::default() })
     }
 
-    /// Returns this transfer for as long as the borrow lasts.
+    /// Returns a transfer that borrows the endpoints of this one.
     pub fn reborrow(&mut self) -> Transfer<'_> {
         Transfer {
             source: match &self.source {

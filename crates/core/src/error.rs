@@ -12,7 +12,7 @@ pub enum Side {
     Sink,
     /// The call uses both endpoints and does not report which of them failed.
     Either,
-    /// Neither of the two, but a pipe, a ring or a mapping of the mechanism.
+    /// Neither endpoint, but a pipe, a ring or a mapping that belongs to the mechanism.
     Own,
 }
 
@@ -56,8 +56,8 @@ impl Error {
     pub fn is_refusal(&self) -> bool {
         // GNU cp's list for copy_file_range, plus five groups. EFBIG: sendfile and copy_file_range
         // have their own limits. ENOMEM and EMFILE: the ring or pipe is ours, not the caller's.
-        // ESPIPE. ENODEV: mmap of a file that cannot be mapped. EFAULT: a mapped source that
-        // shrank.
+        // ESPIPE: the call needs an offset, and the endpoint has none. ENODEV: mmap of a file that
+        // cannot be mapped. EFAULT: a mapped source that shrank.
         matches!(
             self.errno,
             Errno::NOSYS

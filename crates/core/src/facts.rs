@@ -41,7 +41,7 @@ pub struct EndFacts {
     pub unchanging: bool,
     /// `true` for an internet socket, `false` for a unix socket.
     pub internet: bool,
-    /// `true` for a file that holds bytes from its offset on. The pages of such a sink may be in memory already.
+    /// `true` if the file has bytes after the endpoint's offset. The pages of such a sink may be in memory already.
     pub filled: bool,
 }
 

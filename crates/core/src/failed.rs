@@ -18,7 +18,7 @@ pub struct Failed<'a> {
     pub call: &'a str,
     /// The kernel's error.
     pub errno: Errno,
-    /// Bytes that had been moved.
+    /// Bytes moved before the failure.
     pub moved: u64,
 }
 
@@ -46,7 +46,7 @@ impl fmt::Display for Undone<'_> {
     }
 }
 
-/// Formats an error of the standard library like [`Failed`]. Such an error may not come from a system call.
+/// Formats an error of the standard library like [`Failed`]. Not every such error comes from a system call.
 pub fn of_io(what: &str, call: &str, error: &std::io::Error) -> String {
     match Errno::from_io_error(error) {
         Some(errno) => Failed { what, call, errno, moved: 0 }.to_string(),

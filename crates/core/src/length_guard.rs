@@ -2,8 +2,8 @@
 //! out of order.
 //!
 //! These mechanisms set the size before the data (`fallocate` before a mapping is written). After a power failure such
-//! a file may have its size and times but none of its bytes. Callers therefore trust size and times only within one
-//! boot.
+//! a file may have its size and times but none of its bytes. Callers therefore do not trust size and times after a
+//! reboot.
 
 use rustix::fs::fstat;
 use thalweg_sys::{Errno, io};

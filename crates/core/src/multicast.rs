@@ -13,7 +13,7 @@ use crate::{
 
 mod shared;
 
-/// The settings of a fan.
+/// The settings of a fan: a copy of one source to several sinks.
 #[derive(Clone, Debug, Default)]
 pub struct Multicast {
     /// The maximum rate, in bytes per second.
@@ -71,8 +71,8 @@ impl Multicast {
         let end = end.and_then(|()| ride.run());
         let delivered = ride.delivered();
         let mut report = ride.report;
-        // A turn with shared pages that was cut short has delivered bytes that are still in the
-        // source.
+        // After an interrupted turn with shared pages, some delivered bytes are still in the
+        // source. Then `taken` is less than `delivered`.
         report.lost = ride.taken.saturating_sub(delivered);
         report.bytes = delivered;
         report.wall = began.elapsed();

@@ -210,7 +210,7 @@ fn is_pair_likely(mechanism: &dyn Mechanism, facts: &Facts) -> bool {
 }
 
 /// Returns `true` if the mechanism gives fewer guarantees than a copy, and so does less work. A request that waives a
-/// guarantee asks for that.
+/// guarantee asks for such a mechanism.
 fn uses_what_was_given_up(mechanism: &dyn Mechanism, facts: &Facts) -> bool {
     let pair = mechanism.info().pair(facts.source.kind, facts.sink.kind);
     pair.is_some_and(|pair| !pair.gives.cover(Guarantees::COPIED))
@@ -307,7 +307,7 @@ mod tests {
         assert!(turns(&between_files(least, |_| ()), &one).is_none());
         let memory = Request { prefer: Prefer::Memory, ..Request::default() };
         assert!(turns(&between_files(least, |_| ()), &memory).is_none());
-        // Between two file systems, the kernel copies nothing without user space.
+        // Between two file systems, only mechanisms that give each file its own blocks take part.
         let elsewhere = between_files(least, |end| end.fs.as_mut().unwrap().dev = 7);
         let apart = turns(&elsewhere, &plain).expect("long enough").among;
         let blocks = |name: &&str| by_name(name).unwrap().info().nature.blocks;

@@ -30,7 +30,7 @@ pub const SHORT: u64 = 4096;
 pub const COLD: &str = "cold";
 /// The sink of cells that repeat short copies or fills of one size, which the branch predictor learns.
 pub const REPEATED: &str = "repeated";
-/// Suffix of the key of a sink. Its reader asks for 1 MiB per call instead of the usual 64 KiB.
+/// Suffix of a sink's key: the reader at its other end requests 1 MiB per call instead of the usual 64 KiB.
 pub const LARGE_READS: &str = ":1M";
 /// The version of the file format.
 pub const SCHEMA: u32 = 1;

@@ -133,7 +133,8 @@ pub fn exact(count: u64) -> String {
     }
 }
 
-/// A size for display: `256K`, `1M`, `4097`. In the largest power of 1024 that divides it, or in plain bytes.
+/// A size for display: `256K`, `1M`, `4097`. The unit is the largest power of 1024 that divides the size; otherwise
+/// plain bytes are used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Size(pub u64);
 
@@ -149,7 +150,7 @@ impl fmt::Display for Size {
 }
 
 impl<'de> Deserialize<'de> for Size {
-    /// Deserializes a number, which may be 0, or a text, which may not.
+    /// Deserializes a number, or a text such as `64K`. A number may be 0, a text may not.
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         #[derive(Deserialize)]
         #[serde(untagged, expecting = "a size is a number or a text such as 64KiB")]

@@ -17,7 +17,7 @@ pub struct RateLimit {
 
 /// The amount that may be sent at once after a pause, as a time: one step.
 const SLACK: Duration = Duration::from_millis(100);
-/// The longest debt, which must fit an `Instant`.
+/// Upper bound of one wait, so that its sum with an `Instant` cannot overflow.
 const LONGEST: Duration = Duration::from_secs(u32::MAX as u64);
 
 impl RateLimit {

@@ -12,7 +12,8 @@ use crate::End;
 /// than the caller's descriptor has. This check is necessary because /proc checks only the file's
 /// mode, and would allow writing through a descriptor for reading.
 ///
-/// Closing it later releases the POSIX record locks this process holds on the file (fcntl(2)).
+/// Closing the new descriptor later releases the POSIX record locks this process holds on the file
+/// (fcntl(2)).
 pub fn reopen(end: &End<'_>, flags: OFlags) -> Result<OwnedFd, Errno> {
     let has = fcntl_getfl(end.fd)?;
     let (may, wants) = (has & OFlags::RWMODE, flags & OFlags::RWMODE);

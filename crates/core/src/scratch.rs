@@ -260,8 +260,8 @@ fn tcp_pair() -> std::io::Result<(OwnedFd, OwnedFd)> {
         if peer == near.local_addr()? {
             near.write_all(b"!")?;
             far.read_exact(&mut [0])?;
-            // Like servers do. Without it, the last bytes of a transfer wait for a delayed acknowledgement of the other
-            // side.
+            // Servers set TCP_NODELAY too. Without it, the last bytes of a transfer wait for a delayed acknowledgement
+            // from the other side.
             near.set_nodelay(true)?;
             far.set_nodelay(true)?;
             return Ok((near.into(), far.into()));

@@ -3,15 +3,15 @@
 //!
 //! Candidates are listed in the order of their safety. A candidate that gives less than the required guarantees is
 //! unfit and never chosen. If measurements show no difference between candidates, the earlier one is preferred. Beyond
-//! the measured sizes, the evidence of the nearest size applies ([`Known`](crate::profile::Known)).
+//! the measured sizes, the evidence of the nearest size applies ([`MatchingCells`](crate::profile::MatchingCells)).
 
 use serde::Serialize;
 use std::cmp::Ordering;
 
 use crate::{Prefer, Tuning, Unfit, profile::Evidence};
 
-/// The largest loss of time, as a share, for which the safer of two candidates is preferred if measurements cannot
-/// distinguish them. If the noise of the run is larger, the better median decides.
+/// The largest loss of time, as a share, that is accepted for the safer of two candidates that measurements cannot
+/// distinguish. If the loss is larger, the better median decides, even if the noise of the run is larger still.
 pub const GIVEN_UP_FOR_SAFETY: f64 = 0.05;
 
 /// A candidate for a job.
@@ -65,7 +65,7 @@ pub struct Verdict<N = &'static str> {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "verdict", rename_all = "lowercase")]
 pub enum Judgement {
-    /// It does the job.
+    /// The candidate to use.
     Chosen {
         /// The reason, such as `fastest measured`, `least memory measured` or `asked for`.
         why: String,
@@ -116,8 +116,8 @@ impl Evidence {
 #[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
 struct RankKey {
     class: RankClass,
-    /// The cost of candidates that are shown to be slower. If the fastest candidate depends on the reader, the CPU time
-    /// of the best ones. Otherwise 0.
+    /// For candidates that are shown to be slower: their cost. For the best ones, if the fastest depends on the reader:
+    /// their CPU time. Otherwise 0.
     cost: f64,
     /// The guess for candidates that measurements cannot distinguish; otherwise 0.
     guess: u8,
@@ -132,8 +132,8 @@ enum RankClass {
 }
 
 impl Evidence {
-    /// Returns `true` if a choice may treat it as the best: little would be lost, or the better of the two depends on
-    /// the reader at the other end.
+    /// Returns `true` if a choice may treat this candidate like the best: little would be lost, or the faster of the
+    /// two depends on the reader at the other end.
     fn is_near(&self, best: &Self, prefer: Prefer) -> bool {
         self.ties_with(best.score(prefer), prefer, GIVEN_UP_FOR_SAFETY)
             || prefer == Prefer::Wall && self.is_as_good_for_some_reader(best, GIVEN_UP_FOR_SAFETY)
@@ -145,7 +145,7 @@ impl RankKey {
         let guess = candidate.prior.guess;
         let by_guess = |class| Self { class, cost: 0.0, guess };
         match (&candidate.evidence, best) {
-            // The reader is unknown, so CPU time decides.
+            // The faster candidate depends on the reader, which is unknown. CPU time decides.
             (Some(e), Some(best)) if e.is_near(best, prefer) && !best.by_reader.is_empty() => {
                 let cost = if prefer == Prefer::Wall { e.cpu.ratio } else { 0.0 };
                 Self { class: RankClass::Best, cost, guess }

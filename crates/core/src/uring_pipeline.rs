@@ -126,7 +126,7 @@ impl<'a> UringPipeline<'a> {
             }
             match self.ring.wait() {
                 Ok(done) => self.handle(job, done, &mut furthest)?,
-                // No request may stay in flight, and calls on files end without help.
+                // Waits again, because no request may stay in flight. Calls on files always end.
                 Err(Errno::INTR) => {}
                 Err(errno) => return Err(self.broken(errno)),
             }
@@ -177,7 +177,7 @@ impl<'a> UringPipeline<'a> {
         let slot = done.slot as usize;
         let Some(mut piece) = self.pieces[slot] else { return Ok(()) };
         if done.op == Op::Read {
-            // The linked write completes as well, possibly as cancelled.
+            // The linked write completes later, possibly as cancelled. That completion continues the piece.
             piece.read = Some(done.result);
             self.pieces[slot] = Some(piece);
             return Ok(());

@@ -84,7 +84,7 @@ pub fn write_file(path: &Path, bytes: &[u8]) -> Result<(), DestinationError> {
 /// The state of a file until it is published.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Until {
-    /// It has no name if the file system supports that. A process that is killed leaves nothing.
+    /// It has no name if the file system supports that. A killed process then leaves no file.
     Nameless,
     /// It is a partial file. If an earlier run left one, this run resumes it.
     Part,
@@ -100,7 +100,7 @@ impl Destination {
     pub fn open_until(path: &Path, until: Until) -> Result<Self, DestinationError> {
         let found = match stat(path) {
             Ok(found) => Some(found),
-            // Otherwise the error would appear only after everything has been written.
+            // Without this check, the error would appear only after all bytes were written.
             Err(Errno::NOENT) if path.as_os_str().as_bytes().ends_with(b"/") => {
                 return Err(DestinationError::NoFolder);
             }
@@ -244,17 +244,18 @@ impl Destination {
         }
     }
 
-    /// Gives a file its final name. For other destinations, returns pending write errors of regular files. If the file
-    /// replaces another, its data is on stable storage first.
+    /// Reports pending write errors of a regular file, and gives an atomic file its final name. If it replaces another
+    /// file, its data is on stable storage first.
     pub fn publish(self) -> Result<(), DestinationError> {
         self.publish_synced(Fsync::Auto)
     }
 
-    /// Like [`publish`](Self::publish), with a choice of how much is on stable storage.
+    /// Like [`publish`](Self::publish), but `fsync` chooses which data is on stable storage afterwards.
     pub fn publish_synced(self, fsync: Fsync) -> Result<(), DestinationError> {
         let kind = FileType::from_raw_mode(fstat(self.fd()).map_err(failed("fstat"))?.st_mode);
         if let Self::Whole { file, mode: Some(mode), .. } = &self {
-            // Before the file gets its name and before it is flushed. A file system without modes refuses the call.
+            // The mode is set before the file is flushed and gets its name. Errors are ignored, because a file system
+            // without modes refuses fchmod.
             let _ = fchmod(&file.fd, Mode::from_raw_mode(*mode));
         }
         // Network file systems report ENOSPC and EDQUOT when a file is closed.
@@ -304,7 +305,7 @@ pub fn open_in_place(path: &Path, flags: OFlags) -> Result<OwnedFd, DestinationE
     let Some((dir, name)) = resolve(path)? else {
         return Ok(openat(CWD, path, flags, mode).map_err(failed("open"))?);
     };
-    // Opening a FIFO without a reader would block before its owner is known.
+    // This check comes before the open, because opening a FIFO without a reader blocks.
     if is_trap_at(&dir, &name).map_err(failed("stat"))? {
         return Err(DestinationError::Trap);
     }

@@ -1,5 +1,5 @@
-//! Locks of unfinished files and directories. The owner is the process that holds the lock while the entry has its
-//! name.
+//! Locks of unfinished files and directories. A process owns an entry if it holds the lock and the entry still has the
+//! name under which the process opened it.
 
 use rustix::fs::{
     AtFlags, FileType, FlockOperation, Mode, OFlags, Stat, flock, fstat, openat, statat,
@@ -58,8 +58,8 @@ fn lock(fd: &OwnedFd) -> Lock {
             Ok(()) => Lock::Ours,
             Err(Errno::WOULDBLOCK) => Lock::Theirs,
             Err(Errno::INTR) => continue,
-            // ENOLCK and EIO of network file systems, ENOSYS and EPERM of seccomp filters: leftovers are not touched
-            // then.
+            // Network file systems return ENOLCK and EIO, seccomp filters ENOSYS and EPERM. Leftovers are then not
+            // touched.
             Err(_) => Lock::Unknown,
         };
     }
@@ -98,7 +98,8 @@ pub fn claim(dir: BorrowedFd<'_>, name: &CStr, access: OFlags) -> Result<Leftove
         Err(errno) => return Err(CallFailed { call: "openat", errno }),
     };
     let check = || Ok(distrust(dir, &fstat(&fd).map_err(failed("fstat"))?, kind));
-    // Checked before the lock, which another user may hold on their own file.
+    // The check comes before the lock. Another user may hold the lock on their own file, which would then look like the
+    // file of a living run.
     if let Some(why) = check()? {
         return Ok(Leftover::Foreign(why));
     }

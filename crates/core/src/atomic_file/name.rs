@@ -21,7 +21,7 @@ pub const FLEET: &[u8] = b".thalweg-fleet";
 /// Name of the journal inside an unfinished directory. It records the source of the copy.
 pub const OWN_JOURNAL: &CStr = c".thalweg-journal";
 
-// NAME_MAX of every common file system. If a file system has less, the caller uses the short form.
+// NAME_MAX of every common file system. If a file system has a lower limit, the caller uses the short form.
 const NAME_MAX: usize = 255;
 
 /// Returns `.NAMEsuffix`, or the short form with a hash of the name if that is too long.
@@ -39,7 +39,8 @@ pub fn short(name: &CStr, suffix: &[u8]) -> CString {
 /// Returns a partial name that no other process uses, for the case that a living process has the usual one.
 pub fn unique(name: &CStr) -> CString {
     static NEXT: AtomicU64 = AtomicU64::new(0);
-    // Process ids are reused; in containers, the first few are always the same.
+    // The start time is part of the name, because process ids are reused. In containers, the first few ids are always
+    // the same.
     static BEGAN: OnceLock<u128> = OnceLock::new();
     let began = BEGAN.get_or_init(|| {
         let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);

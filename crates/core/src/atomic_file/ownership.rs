@@ -50,7 +50,7 @@ pub struct LeftAlone {
     pub why: Distrust,
 }
 
-/// Returns why the entry `stat` of the directory `dir` is not used as a leftover; `None` if it may be.
+/// Returns the reason not to use the entry `stat` of the directory `dir` as a leftover. `None` if it may be used.
 ///
 /// `stat` must come from `fstat` of the open and locked descriptor, so that no other entry can replace it.
 pub fn distrust(dir: BorrowedFd<'_>, stat: &Stat, kind: FileType) -> Option<Distrust> {
@@ -58,7 +58,7 @@ pub fn distrust(dir: BorrowedFd<'_>, stat: &Stat, kind: FileType) -> Option<Dist
     if !matches!(found, Distrust::Owner(_) | Distrust::Mode(_)) {
         return Some(found);
     }
-    // NFS (root_squash), FAT and FUSE choose owner and mode themselves. A newly created entry shows which.
+    // NFS (root_squash), FAT and FUSE choose owner and mode themselves. A newly created entry shows their choice.
     let born = if kind == FileType::Directory { dir_birth(dir) } else { birth(dir, 0o600) };
     let Some(born) = born else { return Some(found) };
     judge(stat, kind, born.st_uid, born.st_mode & WRITABLE)
@@ -85,7 +85,8 @@ pub fn is_own(dir: BorrowedFd<'_>, stat: &Stat) -> bool {
     stat.st_uid == geteuid().as_raw() || born()
 }
 
-/// Like [`distrust`], by name: for a report, or for an entry that is not used in any case. `None` if it does not exist.
+/// Like [`distrust`], but by name. Another entry may have the name after this check, so the result must not lead to
+/// opening the entry without a further check. `None` if the entry does not exist.
 pub fn distrust_name(dir: BorrowedFd<'_>, name: &CStr, kind: FileType) -> Option<Distrust> {
     let stat = statat(dir, name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
     distrust(dir, &stat, kind)
@@ -105,7 +106,8 @@ pub fn open_own(
 
 /// Removes a file that an earlier run left. A file that another user may have created is kept.
 pub fn remove_own(dir: BorrowedFd<'_>, name: &CStr) -> Result<(), Errno> {
-    // Must not remove directories: another user may create one under this name after the check.
+    // Uses a call that does not remove directories, because another user may create one under this name after the
+    // check.
     let stat = match statat(dir, name, AtFlags::SYMLINK_NOFOLLOW) {
         Err(Errno::NOENT) => return Ok(()),
         stat => stat?,
@@ -141,9 +143,9 @@ pub fn birth_mode(dir: BorrowedFd<'_>, mode: u32) -> u32 {
     birth(dir, mode).map_or(0o600, |stat| stat.st_mode & 0o7777)
 }
 
-/// Returns `true` if another user may have placed `there` in the directory `dir` to have it written to or followed.
-/// This is the rule of `fs.protected_symlinks`, `fs.protected_fifos` and `fs.protected_regular`, which are off in many
-/// containers.
+/// Returns `true` if another user may have placed `there` in the directory `dir` so that this process writes to it or
+/// follows it. This is the rule of `fs.protected_symlinks`, `fs.protected_fifos` and `fs.protected_regular`, which are
+/// off in many containers.
 pub fn is_trap(dir: &Stat, there: &Stat) -> bool {
     dir.st_mode & 0o1002 == 0o1002
         && there.st_uid != geteuid().as_raw()

@@ -16,10 +16,10 @@ pub(super) struct AtSize<'c> {
     cold: Vec<KernelEvidence<'c>>,
     /// Measurements of copies of one repeated size, at this and other sizes.
     repeated: Vec<KernelEvidence<'c>>,
-    /// The points at which a band may begin, fastest first: the chosen kernel and those that are not shown to be
-    /// slower. Only the C library if no kernel is surely faster.
+    /// Indices in `points` of the kernels that may begin a band here, fastest first: the chosen kernel and those that
+    /// are not shown to be slower. Only the C library if no kernel is surely faster.
     best: Vec<usize>,
-    /// The kernels that are surely faster than the C library, fastest first.
+    /// Indices of the kernels that are surely faster than the C library, fastest first.
     faster: Vec<usize>,
 }
 
@@ -27,11 +27,11 @@ pub(super) struct AtSize<'c> {
 pub(super) struct Beside<'c> {
     /// Between uncached memory.
     pub cold: Vec<&'c Cell>,
-    /// Copies of one repeated size: at this size and at the sizes between the previous one and it, in rising order.
+    /// Copies of one repeated size: this size and those between the previous size and this one, in rising order.
     pub repeated: Vec<&'c Cell>,
 }
 
-/// The evidence for a kernel at one size.
+/// The evidence for a kernel at one size, called a point in this module.
 struct KernelEvidence<'c> {
     kernel: &'c str,
     evidence: Evidence,
@@ -63,8 +63,8 @@ impl<'c> AtSize<'c> {
         self.faster.iter().filter_map(|n| self.points.get(*n))
     }
 
-    /// Returns the point of a kernel if its band may include this size: it may begin a band here, or it is as good as
-    /// the C library and no kernel is surely faster.
+    /// Returns the point of a kernel if its band may include this size: the kernel may begin a band here, or it does
+    /// not lose to the C library and no kernel is surely faster.
     fn may_go_on(&self, kernel: &str) -> Option<&KernelEvidence<'c>> {
         let same = self.may_begin().find(|point| point.kernel == kernel);
         let nobody = self.may_begin().all(|point| point.kernel == LIBC);
@@ -77,7 +77,7 @@ impl<'c> AtSize<'c> {
         own.filter(|point| !point.loses(self.prefer) && !self.loses_beside(point))
     }
 
-    /// Returns `true` if it loses to the C library with uncached memory or with a repeated size.
+    /// Returns `true` if the kernel loses to the C library with uncached memory or with a repeated size.
     fn loses_beside(&self, point: &KernelEvidence<'_>) -> bool {
         self.loses_cold(point.kernel) || self.loses_repeated(point)
     }
@@ -87,7 +87,7 @@ impl<'c> AtSize<'c> {
         cold.is_some_and(|point| point.loses(self.prefer))
     }
 
-    /// Returns `true` if it loses more with a repeated size than it gains with mixed sizes, or more than
+    /// Returns `true` if the kernel loses more with a repeated size than it gains with mixed sizes, or more than
     /// [`GIVEN_UP_FOR_SAFETY`].
     fn loses_repeated(&self, point: &KernelEvidence<'_>) -> bool {
         let same = self.repeated.iter().filter(|repeated| repeated.kernel == point.kernel);
@@ -109,8 +109,8 @@ impl<'c> AtSize<'c> {
 }
 
 impl KernelEvidence<'_> {
-    /// Returns `true` if it is shown to be slower than the C library, or its ratio exceeds 1 by more than the noise.
-    /// The tolerated noise is at most [`GIVEN_UP_FOR_SAFETY`].
+    /// Returns `true` if the kernel is shown to be slower than the C library, or its ratio exceeds 1 by more than the
+    /// noise. The tolerated noise is at most [`GIVEN_UP_FOR_SAFETY`].
     fn loses(&self, prefer: Prefer) -> bool {
         self.evidence.counted(prefer).lo > 1.0
             || !self.evidence.ties_with(1.0, prefer, GIVEN_UP_FOR_SAFETY)
@@ -135,7 +135,7 @@ fn points_of<'c>(
 
 impl AtSize<'_> {
     /// Returns the kernels that are surely faster than the C library, and do not lose with uncached memory or a
-    /// repeated size. The profile guarantees that no kernel loses to the C library.
+    /// repeated size. Other kernels are not used, because bands must never make a copy slower than the C library.
     fn find_faster(&self) -> Vec<usize> {
         let prefer = self.prefer;
         let surely =
@@ -168,7 +168,8 @@ impl AtSize<'_> {
         let measured = verdicts.iter().filter(|verdict| verdict.judgement.is_usable());
         let scores = measured.filter_map(|verdict| Some(verdict.evidence.as_ref()?.score(prefer)));
         let least = scores.min_by(f64::total_cmp).unwrap_or(f64::INFINITY);
-        // Compared by medians: a band uses the kernels with the best medians, not all that might be as good.
+        // Compares medians within the noise. A kernel whose interval merely overlaps that of the best is not among the
+        // best.
         let is_near = |evidence: &Evidence| evidence.ties_with(least, prefer, f64::MAX);
         let is_as_good = |verdict: &&Verdict<usize>| {
             let is_chosen = matches!(verdict.judgement, Judgement::Chosen { .. });
@@ -192,11 +193,10 @@ pub(super) fn halfway(lower: u64, upper: u64) -> u64 {
 /// are equally long, returns that of the best kernel at the first size.
 ///
 /// All short sizes share one kernel, because a choice between several would be an unpredictable branch. The kernel is
-/// chosen at the largest short size, where it was measured as the only one. It must not be slower than the C library at
-/// any short size.
+/// chosen by the measurements at the largest short size. It must not be slower than the C library at any short size.
 ///
-/// If all kernels are slower somewhere, the C library serves all short sizes but the largest, at which another kernel
-/// may begin. A branch after the first band costs more than a shorter copy gains.
+/// If every kernel is slower at some short size, the C library serves all short sizes except the largest. There,
+/// another kernel may begin a band. A branch after the first band costs more than a shorter copy gains.
 pub(super) fn longest<'s, 'c>(sizes: &'s [AtSize<'c>]) -> Option<(Band, &'s [AtSize<'c>])> {
     let short = sizes.iter().take_while(|size| size.bytes <= SHORT).count();
     let largest = short.saturating_sub(1);
@@ -233,7 +233,7 @@ fn from<'s, 'c: 's, I: Iterator<Item = &'s KernelEvidence<'c>>>(
     best
 }
 
-/// Returns the C library's points at the first `count` sizes, and at those after them where its band continues.
+/// Returns the C library's points at the first `count` sizes, and at the following sizes as long as its band continues.
 fn by_libc<'s, 'c>(sizes: &'s [AtSize<'c>], count: usize) -> Option<Vec<&'s KernelEvidence<'c>>> {
     let (own, others) = sizes.split_at_checked(count)?;
     let own = own.iter().filter_map(|size| size.points.first());

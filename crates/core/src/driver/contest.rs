@@ -85,7 +85,7 @@ impl PieceCost {
 }
 
 enum ContestPhase {
-    /// The contenders that still have their turn in this round, the next one last.
+    /// The contenders that have not had their turn in this round. The last element is the next one.
     Trying { left: Vec<usize>, piece: ContestPiece },
     /// The chosen mechanism runs, and has moved `since` bytes so far.
     Settled {
@@ -111,7 +111,7 @@ struct ContestPiece {
 const ROUNDS: usize = 2;
 /// The comparison is abandoned after this many rounds, if pieces from the disk and from the cache kept alternating.
 const MOST_ROUNDS: usize = 4;
-/// The reciprocal of the share of a piece that is not timed: it fills pipes and touches buffers for the first time.
+/// The first 1/`WARM_UP` of a piece is not timed, because it fills pipes and touches buffers for the first time.
 const WARM_UP: u64 = 4;
 /// A mechanism that takes this many times as long as the best in the first round does not run again.
 const HOPELESS: f64 = 1.5;
@@ -211,7 +211,7 @@ impl MechanismContest {
         }
     }
 
-    /// Stops comparing the rate with the measured one. A transfer with a rate limit does not show how fast a mechanism
+    /// Stops comparing the rate with the profile's. A transfer with a rate limit does not show how fast a mechanism
     /// could be.
     pub fn trust(&mut self) {
         if self.turns.promise.is_some() {
@@ -304,7 +304,7 @@ impl MechanismContest {
             cells().filter(|_| is_usual).filter_map(|cell| costs.seen(cell)).collect()
         };
         if !from_disk {
-            // Each comparison replaces the findings of the one before: a burst may be over.
+            // Each comparison replaces the cells of the previous one, whose conditions may have been temporary.
             self.looks.iter_mut().for_each(|look| (look.seen, look.holds) = (Vec::new(), None));
         }
         self.looks.push(ContestResult { at, from_disk, tried, chosen, seen, holds });
@@ -329,7 +329,7 @@ impl MechanismContest {
         };
         let Some(PieceCost { wall: now, from_disk, .. }) = piece.sample() else { return };
         *piece = ContestPiece::default();
-        // A measured rate holds for bytes in the page cache. A higher rate than measured is not a reason to compare.
+        // The profile's rate applies to bytes in the page cache only. A rate above it is not a reason to compare.
         let is_promise = self.turns.promise.is_some() && self.looks.is_empty();
         if is_promise && from_disk {
             return;
@@ -363,7 +363,7 @@ impl<'c> ComparedCosts<'c> {
         costs
     }
 
-    /// Returns the minimum, because interruptions only increase a cost.
+    /// Returns the contender's smallest cost, because interruptions only increase a cost.
     fn best(&self, contender: &ContestMechanism, cost: fn(&PieceCost) -> f64) -> Option<f64> {
         let samples = self.rounds.iter().filter_map(|n| contender.pieces[*n].as_ref());
         samples.map(cost).min_by(f64::total_cmp)
@@ -378,7 +378,7 @@ impl<'c> ComparedCosts<'c> {
         Some(as_evidence(wall, self.ratio(contender, |sample| sample.cpu)?))
     }
 
-    /// Returns the cell that a profile would hold for the mechanism of `cell`.
+    /// Returns `cell` with the ratios that this comparison found for its mechanism.
     fn seen(&self, cell: &Cell) -> Option<Cell> {
         let of = self.contenders.iter().find(|contender| contender.name == cell.mechanism)?;
         let about = |ratio: f64| {
@@ -398,7 +398,8 @@ fn as_evidence(wall: f64, cpu: f64) -> Evidence {
     Evidence::of_this_run(exactly(wall), exactly(cpu), ROUNDS as u32)
 }
 
-/// Returns `true` if this contender cost far more in the first round than the best with a piece of the same kind.
+/// Returns `true` if this contender cost far more in the first round than the best contender with a piece of the same
+/// kind (disk or cache).
 fn is_hopeless(contenders: &[ContestMechanism], n: usize, prefer: Prefer) -> bool {
     let first = |contender: &ContestMechanism| contender.pieces.first().copied().flatten();
     let Some(own) = first(&contenders[n]) else { return false };
@@ -408,7 +409,8 @@ fn is_hopeless(contenders: &[ContestMechanism], n: usize, prefer: Prefer) -> boo
     best.is_some_and(|best| own.counted(prefer) > best * HOPELESS)
 }
 
-/// Returns the rounds with pieces of a single kind (disk or cache): the kind of the last such round.
+/// Returns the rounds whose pieces were all of one kind (disk or cache). If both kinds of rounds exist, the kind of the
+/// last one counts.
 fn comparable(contenders: &[ContestMechanism]) -> Vec<usize> {
     let rounds = contenders.first().map_or(0, |contender| contender.pieces.len());
     let kind = |round: usize| {
@@ -434,7 +436,8 @@ impl ContestPiece {
         (self.timed > 0).then(|| PieceCost {
             wall: a_byte(self.cost.wall),
             cpu: a_byte(self.cost.cpu),
-            // Even for cached bytes, the file system may read a block of its own metadata from the disk.
+            // Even for cached bytes, the file system may read a little of its own metadata from the disk. The threshold
+            // ignores that.
             from_disk: self.cost.read > self.timed / 2,
         })
     }

@@ -22,7 +22,7 @@ impl<'a> EngineEnds<'a> {
         let source = if let Source::Fd(end) = &transfer.source { Some(*end) } else { None };
         let sink = if let Sink::Fd(end) = &transfer.sink { Some(*end) } else { None };
         let rewindable = source.is_none_or(|end| end.at.is_some());
-        // An endpoint with offsets is on a disk, for which no call waits in the sense of poll.
+        // An endpoint with offsets is on a disk, which poll always reports as ready.
         let streams = |end: &End<'a>| end.at.is_none() && end.kind != Kind::Null;
         let is_addressed = |end: Option<End<'_>>| end.is_some_and(|end| end.at.is_some());
         let addressed = is_addressed(source) && is_addressed(sink);
@@ -44,7 +44,7 @@ impl<'a> EngineEnds<'a> {
         if self.source.as_ref().is_some_and(for_source) {
             return Some(Side::Source);
         }
-        // If the sink has got room since, poll returns at once.
+        // If the sink has become writable since the call, poll returns at once.
         self.sink.filter(|_| side != Side::Source).map(|_| Side::Sink)
     }
 

@@ -17,7 +17,7 @@ type LadderStep = (&'static dyn Mechanism, Tuning);
 pub(super) struct Ladder {
     steps: Vec<LadderStep>,
     at: usize,
-    // Some mechanisms take turns, once the ladder has reached one of them.
+    // Compares the mechanisms that take turns. It begins when the ladder reaches one of them.
     contest: Option<MechanismContest>,
     takes_turns: bool,
 }
@@ -35,7 +35,7 @@ impl Ladder {
                 && !steps.iter().any(|step| name(step) == *among)
             {
                 match turns.and_then(|turns| turns.promise.as_ref()) {
-                    // Measured as slower than the last resort: it runs only in its turn.
+                    // This mechanism was measured as slower than the last resort, so it runs only in its turn.
                     Some(promise) => steps.push((mechanism, promise.tuning(among))),
                     None => steps.insert(0, (mechanism, Tuning::default())),
                 }
@@ -52,7 +52,8 @@ impl Ladder {
         (*mechanism, tuning)
     }
 
-    /// Removes the mechanisms that wait inside a step. Returns those that would have gone first.
+    /// Removes the mechanisms that wait inside a step. Returns a record for each one that precedes the first remaining
+    /// mechanism.
     pub fn never_sleep(&mut self) -> Vec<StepDown> {
         let waits = |step: &LadderStep| step.0.info().nature.waits;
         if let Some(contest) = &mut self.contest {
@@ -73,7 +74,7 @@ impl Ladder {
         told
     }
 
-    /// Assumes that the first mechanism is as fast as it was measured.
+    /// Stops comparing the first mechanism's rate with the profile's.
     pub fn trust(&mut self) {
         if let Some(contest) = &mut self.contest {
             contest.trust();
@@ -93,7 +94,7 @@ impl Ladder {
         self.steps.iter().rposition(is_last).unwrap_or(0)
     }
 
-    /// Moves to the mechanism that has the turn. Returns `true` if that is a different one.
+    /// Moves to the mechanism that has the turn. Returns `true` if that is another mechanism than before.
     fn take_turn(&mut self) -> bool {
         let Some(turn) = self.contest().and_then(|contest| contest.turn()) else { return false };
         let before = self.at;

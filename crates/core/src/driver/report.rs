@@ -31,7 +31,8 @@ impl Outcome {
 pub struct Report {
     /// Bytes of the source, from its start, that are in the sink.
     pub bytes: u64,
-    /// Bytes taken from a source that cannot be rewound and that did not reach the sink.
+    /// Bytes that did not reach the sink and cannot be read again, because the source cannot be
+    /// rewound.
     pub lost: u64,
     /// The bytes that each mechanism moved, in order of last use.
     pub shares: Vec<Share>,

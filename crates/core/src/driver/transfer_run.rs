@@ -56,14 +56,14 @@ use crate::{Error, Kind, Mover, Plan, Side, Transfer, Tuning, Unfit, mechanisms:
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// If it is dropped or ended before it is done, the sink keeps the bytes moved so far.
+/// If the run is dropped or ended before it is done, the sink keeps the bytes moved so far.
 pub struct TransferRun<'a> {
     transfer: Transfer<'a>,
     ends: EngineEnds<'a>,
     limit: Option<u64>,
     ladder: Ladder,
     state: EngineState<'a>,
-    // A mechanism holds the memory that is to be filled, and it cannot be taken back.
+    // `true` if a mechanism holds the memory to fill. The engine cannot take it back for another mechanism.
     memory_is_given: bool,
     report: Report,
 }
@@ -88,7 +88,7 @@ enum EngineState<'a> {
     /// The mechanism of this step is not open.
     Closed,
     Moving(OpenMover<'a>),
-    /// The mechanism is left for this reason as soon as the bytes it took are delivered.
+    /// The engine leaves the mechanism, for this reason, as soon as the bytes that it took are delivered.
     Draining(OpenMover<'a>, Error),
     /// A mechanism reported the end of the source. A plain read of one byte verifies it.
     Confirming(OpenMover<'a>),
@@ -228,7 +228,7 @@ impl<'a> TransferRun<'a> {
     }
 
     /// Records the bytes that a step moved. If mechanisms take turns, another one may be next. Both endpoints are then
-    /// addressed by offset, so bytes that this one took and did not deliver are read again.
+    /// addressed by offset, so the next mechanism reads again the bytes that this one took and did not deliver.
     fn go_on(&mut self, mover: OpenMover<'a>, moved: u64, clock: Option<CostClock>) {
         self.report.moved(moved);
         if clock.is_some_and(|clock| self.ladder.moved(moved, clock.stop())) {
@@ -263,8 +263,8 @@ impl<'a> TransferRun<'a> {
             }
             Err(error) => {
                 self.report.moved(error.moved);
-                // Bytes already taken wait for the sink. Bytes that the sink has already seen (tee) are now removed
-                // from the source, and wait for it.
+                // Bytes in flight usually wait for the sink. After tee, they are already in the sink and are only
+                // removed from the source, so the call waits for the source.
                 let side = if error.side == Side::Source { Side::Source } else { Side::Sink };
                 let pause = self.pause(&Error { side, ..error });
                 if pause.is_some() {
@@ -278,8 +278,8 @@ impl<'a> TransferRun<'a> {
         self.failed(error)
     }
 
-    /// Verifies a return value of 0 with a plain read, as it need not mean the end. If the read returns data, that is
-    /// delivered and the mechanism is left.
+    /// Verifies the end of the source with a plain read, because a mechanism may return 0 earlier. If the read returns
+    /// data, the engine delivers it and leaves the mechanism.
     fn begin_to_confirm(&mut self, mover: OpenMover<'a>) -> Option<Step> {
         self.leave(mover);
         let mut rest = self.transfer.rest(self.report.bytes);

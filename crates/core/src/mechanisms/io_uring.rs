@@ -41,8 +41,8 @@ static INFO: Info = Info {
 };
 
 struct IoUringMover<'a> {
-    // Dropped first, so that requests in flight end before the rest is touched. `None` once it is
-    // broken.
+    // Dropped before the other fields, so that no request in flight uses them. `None` after an
+    // error of the ring.
     lanes: Option<UringPipeline<'a>>,
     source: End<'a>,
     sink: End<'a>,

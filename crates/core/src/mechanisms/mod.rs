@@ -1,8 +1,8 @@
 //! The list of mechanisms: one file each, one line each.
 //!
-//! The list is written by hand, safest first. Without measurements the order decides, after pairs that are
-//! [`likely`](crate::Pair::likely), and the earlier mechanism wins a tie. The manual, `thalweg list`, the planner, the
-//! lab and the conformance tests read it.
+//! The list is written by hand, safest first. Without measurements, the earlier mechanism is preferred, but
+//! [`likely`](crate::Pair::likely) pairs come first. In a tie of measurements, the same order decides. The manual,
+//! `thalweg list`, the planner, the lab and the conformance tests read it.
 
 use crate::{Blocks, Mechanism};
 

@@ -232,7 +232,8 @@ impl ZerocopyBuffers<'_> {
 }
 
 impl Drop for MsgZerocopyMover<'_> {
-    /// Only an aborted transfer has outstanding sends here, and its peer may never read them.
+    /// Abandons outstanding sends instead of waiting for them. Only an aborted transfer has any,
+    /// and its peer may never read them.
     fn drop(&mut self) {
         if let Some(sends) = self.sends.take() {
             sends.abandon();

@@ -12,8 +12,8 @@ use crate::{
     pipe_buffer::chunk,
 };
 
-/// Smallest buffer for a file, in bytes. The allocator writes zeros to each page of a small buffer, which costs a page
-/// fault per page.
+/// Size of the first buffer for a file that reports a smaller size, in bytes. It is small because the allocator writes
+/// zeros to each page of a small buffer, which costs a page fault per page.
 const FIRST: usize = 8 << 10;
 
 /// Calls `read` into a buffer and `write` from it.
@@ -139,7 +139,7 @@ impl ReadWriteMover<'_> {
             }
             (Source::Fd(end), Sink::Fd(_)) => {
                 if self.sent == self.filled {
-                    // The first full read may be the whole file.
+                    // The buffer grows only after a second full read, because the first may have read the whole file.
                     if self.full_reads > 1 && self.buffer.len() < self.wished {
                         self.buffer = buffer_pool::buffer(self.wished);
                     }

@@ -91,8 +91,8 @@ impl ReflinkMover<'_> {
     }
 }
 
-/// Returns `true` if the kernel might clone between the two. The subvolumes of one btrfs have
-/// different device numbers, so only the kernel can decide there.
+/// Returns `true` if the kernel might clone between the two endpoints. The subvolumes of one btrfs
+/// have different device numbers, so only the kernel can decide there.
 fn one_clone_domain(facts: &Facts) -> bool {
     let btrfs = |end: &crate::EndFacts| end.fs.as_ref().is_some_and(|fs| fs.name == "btrfs");
     facts.one_file_system() || (btrfs(&facts.source) && btrfs(&facts.sink))

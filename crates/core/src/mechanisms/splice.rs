@@ -24,8 +24,8 @@ static INFO: Info = Info {
         Pair::new(Kind::File, Kind::Socket, Guarantees::SHARED),
         Pair::new(Kind::File, Kind::Null, Guarantees::COPIED),
         Pair::new(Kind::Pipe, Kind::File, Guarantees::COPIED),
-        // The kernel moves the buffers of one pipe to the other, as if both were one longer pipe. They are shared only if the
-        // writer of the first pipe shared them (splice, vmsplice), with which every reader of that pipe must live.
+        // The kernel moves the buffers of one pipe to the other, as if both were one longer pipe. The buffers are shared only
+        // if the writer of the first pipe shared them (splice, vmsplice). This concerns every reader of that pipe.
         Pair::new(Kind::Pipe, Kind::Pipe, Guarantees::COPIED).likely(),
         Pair::new(Kind::Pipe, Kind::Socket, Guarantees::COPIED),
         Pair::new(Kind::Pipe, Kind::Null, Guarantees::COPIED),
@@ -41,7 +41,8 @@ static INFO: Info = Info {
         name: "pipe",
         summary: "requested capacity of the pipe; the granted capacity is the chunk size",
         unit: Unit::Bytes,
-        // A larger default made copies several times slower when other copies ran beside them (docs/benchmarks/planner.md).
+        // A larger default made copies several times slower when other copies ran at the same time
+        // (docs/benchmarks/planner.md).
         values: &[512 << 10, 64 << 10, 256 << 10, 1 << 20],
     }],
     role: Role::Mover,

@@ -1,6 +1,6 @@
-//! Two threads around one pipe: one splices in, the other out. Every pipeful wakes a thread, which
-//! costs more than it gains on most machines. It exists because a published measurement found
-//! otherwise. The filling thread takes only as many bytes as one step allows.
+//! Two threads around one pipe: one splices in, the other out. Every pipeful wakes a thread, which costs more than it
+//! gains on most machines. It exists because a published measurement found the opposite. The filling thread takes only
+//! as many bytes as one step allows.
 
 use std::{
     os::fd::OwnedFd,
@@ -52,7 +52,7 @@ struct SpliceThreadedMover<'a> {
     sink: End<'a>,
     // `None` only during drop: closing the pipe's reading end wakes the filling thread.
     through: Option<PipeBuffer>,
-    // Bytes known to have been put in by the filling thread, since the beginning.
+    // Bytes that the filling thread is known to have put into the pipe, since the beginning.
     seen: u64,
     shared: Arc<FillShared>,
     thread: Option<JoinHandle<()>>,
@@ -133,7 +133,7 @@ impl Mover for SpliceThreadedMover<'_> {
         self.shared.allow((self.seen - self.in_flight()) + budget);
         let answer = advance_by_steps(budget, |_| self.step());
         if !matches!(answer, Ok(moved) if moved == budget) {
-            // After this, no more bytes are taken, and the number taken is final.
+            // After `halt`, the thread takes no more bytes, so the number is final.
             let taken = self.shared.halt();
             self.learn(taken);
         }

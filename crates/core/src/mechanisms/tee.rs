@@ -87,7 +87,8 @@ impl TeeMover<'_> {
             self.shown = shown as u64;
         }
         let mut taken = 0;
-        // No return before the end: it would leave the bytes both in the source and in the sink.
+        // The loop must not return early, because that would leave bytes both in the source and in
+        // the sink.
         while self.shown > 0 {
             match self.take() {
                 Ok(0) => return Err(INFO.error("splice", Side::Source, Errno::INVAL, taken)),

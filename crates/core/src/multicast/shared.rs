@@ -1,4 +1,5 @@
-//! The fan of a pipe by tee and splice: every sink receives the pages without a copy in user space.
+//! Copies one pipe to several sinks by tee and splice. Every sink receives the pages without a copy
+//! in user space.
 //!
 //! A turn tees the same bytes into a separate pipe for each sink, empties those pipes, and only
 //! then removes the bytes from the source. If a call is refused, plain read and write replace it.
@@ -91,7 +92,8 @@ fn show(ride: &mut Ride<'_, '_>, lanes: &mut [SinkPipe]) -> Result<Option<TeeTur
                 step_down(ride, &INFO.error("tee", Side::Either, errno, 0));
                 return Ok(None);
             }
-            // `take` reads the bytes from the source, and writes them to this sink.
+            // This sink got nothing by tee. `take` reads the bytes from the source and writes them
+            // to it.
             Err(_) => {}
         }
         if turn.len == 0 {

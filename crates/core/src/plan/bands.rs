@@ -69,7 +69,8 @@ pub fn bands(
 }
 
 /// Returns the sizes around this one for which every comparison of measurements has the same result. Between two
-/// corners every line is straight on a logarithmic scale, so each comparison changes at most once.
+/// corners (measured sizes), each interpolated ratio is a straight line on a logarithmic scale, so each comparison
+/// changes at most once.
 fn band(
     len: u64,
     facts: &Facts,
@@ -93,7 +94,7 @@ fn band(
     edge(len, first, &is_as_here)..=edge(len, last, &is_as_here)
 }
 
-/// Returns all comparisons that the choice makes between two of them.
+/// Returns the results of all comparisons that the choice makes between two candidates.
 fn compare(a: &Evidence, b: &Evidence, request: &Request) -> [bool; 5] {
     let (own, other) = (a.score(request.prefer), b.score(request.prefer));
     [

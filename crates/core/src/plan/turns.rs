@@ -35,7 +35,8 @@ pub struct Turns {
 pub struct Promise {
     /// Nanoseconds per byte, with the source in the page cache.
     pub ns_per_byte: f64,
-    /// The cell that a profile would hold for each mechanism that may take a turn, without the costs.
+    /// A cell for each mechanism that may take a turn, as a profile stores it. The costs are filled in after the
+    /// comparison.
     #[serde(skip)]
     pub(crate) cells: Vec<Cell>,
 }
@@ -50,7 +51,8 @@ impl Promise {
 
 /// A turn is at most 1/64 of a transfer, so that slow mechanisms cost a small part of it.
 pub(super) const FEWEST_TURNS: u64 = 64;
-/// A turn is a multiple of this, in bytes. Shorter turns do not show a difference, so a shorter transfer has no turns.
+/// A turn is a multiple of this, in bytes. Shorter turns do not show a difference, so a transfer that is too short for
+/// them has no turns.
 pub(super) const LEAST_TURN: u64 = 1 << 20;
 /// The largest turn, in bytes. Longer turns do not give more information.
 const MOST_TURN: u64 = 16 << 20;
@@ -76,7 +78,8 @@ impl Turns {
         let usable = verdicts.iter().filter(|verdict| verdict.judgement.is_usable());
         let movers = usable.clone().filter_map(|verdict| by_name(verdict.mechanism));
         let last = LAST_RESORT.info().name;
-        // Between two file systems the kernel refuses copy_file_range, so only mechanisms with own blocks take part.
+        // Between two file systems the kernel refuses copy_file_range, so only mechanisms that give each file its own
+        // blocks take part.
         let may_take_part = |mechanism: &&'static dyn Mechanism| {
             let is_near = facts.one_file_system();
             is_pair_likely(*mechanism, facts)
@@ -108,7 +111,7 @@ fn best_measured(verdicts: &[Verdict]) -> Option<&Verdict> {
 }
 
 impl Verdict {
-    /// Returns the cell that a profile would hold for it under the conditions of `evidence`.
+    /// Returns a cell for this mechanism under the conditions of `evidence`, without costs.
     fn as_seen(&self, evidence: &Evidence, facts: &Facts, size: u64) -> Cell {
         Cell {
             source: facts.source.key(),

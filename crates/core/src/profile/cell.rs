@@ -86,7 +86,7 @@ pub struct Cell {
     pub wall: Ratio,
     /// Ratio of CPU time.
     pub cpu: Ratio,
-    /// The noise floor of the run, from its A/A pair, as a fraction.
+    /// The noise floor of the run, as a fraction: the difference between two measurements of one variant (A/A).
     pub noise: f64,
     /// Nanoseconds of wall time per byte: an estimate for display. Choices use the ratio only.
     pub ns_per_byte: f64,
@@ -178,8 +178,8 @@ impl Cell {
         self.sink.strip_suffix(LARGE_READS).unwrap_or(&self.sink)
     }
 
-    /// Returns `true` if the cell applies to transfers of this size. A burst seen by one copy does not apply to all
-    /// sizes.
+    /// Returns `true` if the cell applies to transfers of this size. A provisional cell applies only to similar sizes,
+    /// because one copy observed it.
     pub(super) fn reaches(&self, size: Option<u64>) -> bool {
         const NEAR: u64 = 2;
         let is_near = |size: u64| {

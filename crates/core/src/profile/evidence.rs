@@ -28,7 +28,7 @@ pub struct Evidence {
     pub rounds: u32,
     /// The load of the machine. It differs from the requested load if only the other was measured.
     pub load: Load,
-    /// The state of the sink before. It differs from the requested one if only the other was measured.
+    /// The state of the sink before the transfer. It differs from the requested one if only the other was measured.
     pub sink_state: SinkState,
     /// The evidence of each reader, if two readers at the other end were measured. The ratios above are then the middle
     /// of both, and the intervals contain both.
@@ -85,14 +85,14 @@ impl Evidence {
         }
     }
 
-    /// Returns `true` if for at least one reader this is not shown to cost more than `other`.
+    /// Returns `true` if this candidate is not shown to cost more than `other` with at least one reader.
     pub(crate) fn is_as_good_for_some_reader(&self, other: &Self, most: f64) -> bool {
         let both = self.by_reader.iter().zip(&other.by_reader);
         let mut ties = both.map(|(own, other)| own.ties_with(other.wall.ratio, Prefer::Wall, most));
         ties.any(|is_tie| is_tie)
     }
 
-    /// Returns `true` if one reader sees this ahead of `other`, and another reader sees it behind.
+    /// Returns `true` if this candidate is faster than `other` with one reader, and slower with another reader.
     pub(crate) fn flips_with(&self, other: &Self) -> bool {
         let both = || self.by_reader.iter().zip(&other.by_reader);
         both().any(|(own, other)| own.wall.ratio < other.wall.ratio)
@@ -214,7 +214,7 @@ impl<'p> MatchingCells<'p> {
             };
             let own = interpolate(line, self.size);
             match lines.iter().find(is_other) {
-                // The line of the usual reader contains the combination.
+                // This line is of the second reader. The line of the usual reader contains both.
                 Some(_) if line[0].sink != line[0].sink() => None,
                 Some(other) => Some(Evidence::of_readers(own, interpolate(other, self.size))),
                 None => Some(own),
@@ -349,7 +349,7 @@ mod tests {
         assert!((both.wall.ratio - 1.0).abs() < 1e-9);
         assert!(both.wall.lo < 0.5 && both.wall.hi > 2.0);
         assert!(both.cited("read-write").ends_with("idle, readers of 64K and of 1M"));
-        // A profile with one reader only is like those from before two readers were measured.
+        // A profile with cells of one reader only has no evidence by reader.
         profile.cells.retain(|cell| cell.sink == "pipe");
         let one = of_splice(&profile, Some(1 << 15), Load::Idle);
         assert!(one.by_reader.is_empty() && (one.wall.ratio - 0.5).abs() < 1e-9);

@@ -70,7 +70,8 @@ impl Profile {
     pub fn check_place(path: &Path) -> Result<(), ProfileError> {
         match trusted_file::check_place(path) {
             Err(error @ TrustError::Untrusted { .. }) => Err(unusable(path, error)),
-            // The write fails for the same reason later, after the measurement was shown.
+            // Other errors are not reported here. The write fails for the same reason later, after the measurement was
+            // shown.
             Ok(()) | Err(TrustError::Io { .. }) => Ok(()),
         }
     }

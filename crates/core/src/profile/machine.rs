@@ -54,12 +54,12 @@ impl Machine {
         self.0.insert(key.to_owned(), value.to_owned());
     }
 
-    /// The keys and values.
+    /// Returns the keys and values.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
         self.0.iter().map(|(k, v)| (k.as_str(), v.as_str()))
     }
 
-    /// Returns the keys of `self` that have a different value in `now`, or none.
+    /// Returns the keys of `self` that have no value or a different value in `now`.
     pub fn differences(&self, now: &Self) -> Vec<Stale> {
         let differing = self.0.iter().filter(|(key, was)| now.0.get(*key) != Some(was));
         differing

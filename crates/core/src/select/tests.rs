@@ -63,7 +63,7 @@ fn candidates_with_overlapping_intervals_are_not_called_slower() {
         .into_iter()
         .map(|verdict| (verdict.mechanism, verdict.judgement))
         .collect();
-    // The order of trying uses the medians, and does not imply a difference.
+    // The order uses the medians, even if no difference was shown.
     assert_eq!(said[1], ("c", Judgement::Slower { by: 2.0 }));
     assert_eq!(said[2], ("b", Judgement::Tie));
 }

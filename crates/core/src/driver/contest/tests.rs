@@ -231,7 +231,7 @@ fn a_mechanism_as_fast_as_measured_is_not_compared() {
 
 #[test]
 fn a_mechanism_much_slower_than_measured_is_replaced_and_the_profile_updated() {
-    // Slow from the start, or only later.
+    // The mechanism is slow from the start, or only later.
     for from in [0, 20 * MIB] {
         let world = |name: &str, at: u64| {
             let is_first = name == names()[0];
