@@ -7,7 +7,7 @@ const LINE: usize = 64;
 
 /// Zeroed bytes, aligned to 64. Their pages are not touched before they are used. The allocator guarantees an alignment
 /// of 16 only, and places large blocks 16 bytes into a page. On some processors, `rep movsb` is slow at such addresses,
-/// and the kernel copies with it (docs/benchmarks/planner.md).
+/// and the Linux kernel copies with that instruction (docs/benchmarks/planner.md).
 #[derive(Debug, Default)]
 pub struct Buffer {
     bytes: Vec<u8>,

@@ -1,4 +1,4 @@
-//! The fault seam. It is consulted before every call of this crate that moves data, accepts connections or waits for
+//! The fault seam: a hook that runs before every call of this crate that moves data, accepts connections or waits for
 //! them.
 //!
 //! With the feature `faults`, a test can script short counts, errno values and zeros. Without it, the seam compiles to
@@ -133,8 +133,8 @@ impl Call {
         }
     }
 
-    /// Returns `true` if the call returns a count, of bytes or of events. Other calls can be made to fail, but not to
-    /// return short or 0. Rules with these effects ignore them.
+    /// Returns `true` if the call returns a count, of bytes or of events. A rule can make other calls fail, but it has
+    /// no effect on them if it asks for a short count or 0.
     pub const fn counts_bytes(self) -> bool {
         !matches!(
             self,
@@ -153,8 +153,8 @@ impl Call {
     }
 }
 
-/// The script of the thread that created this, if any, and the counter for its calls. Carried into a thread that it
-/// starts.
+/// The script of the thread that created this, if any, and the counter for its calls. The creating thread passes it to
+/// each thread that it starts.
 #[derive(Clone, Debug)]
 pub struct Inherited {
     starter: Arc<AtomicU64>,
@@ -162,7 +162,7 @@ pub struct Inherited {
     state: script::Installed,
 }
 
-/// Captures the state that a new thread is to inherit. A mechanism that starts a thread calls this before, and
+/// Captures the state that a new thread is to inherit. A mechanism calls this before it starts a thread, and
 /// [`Inherited::enter`] inside the thread. Otherwise faults do not reach the thread, and its calls are not counted.
 #[inline]
 pub fn inherit() -> Inherited {
@@ -175,7 +175,7 @@ pub fn inherit() -> Inherited {
 
 impl Inherited {
     /// Runs `body` under the inherited script, which shares its counts with the starting thread. At the end, adds the
-    /// number of calls made to that thread's count.
+    /// number of calls that `body` made to the starting thread's count.
     #[inline]
     pub fn enter<R>(self, body: impl FnOnce() -> R) -> R {
         #[cfg(feature = "faults")]

@@ -11,7 +11,8 @@ use std::time::Duration;
 
 /// Set by the kernel in a word on a thread's robust list when the thread ends.
 pub const OWNER_DIED: u32 = futex::OWNER_DIED;
-/// Must be set in such a word; otherwise the kernel does not wake any waiter.
+/// Must be set in a word on a robust list. Otherwise the kernel wakes no waiter when the thread
+/// ends.
 pub const WAITERS: u32 = futex::WAITERS;
 
 /// `futex_waitv(2)` (Linux 5.16): sleeps while every word has the given value. Returns after a wake
@@ -89,7 +90,7 @@ mod tests {
         let words = [AtomicU32::new(5), AtomicU32::new(6)];
         let both = [(&words[0], 5), (&words[1], 6)];
         match wait_any(both, Some(Duration::from_millis(1))) {
-            // Older than 5.16, or forbidden: there is nothing to test.
+            // ENOSYS before Linux 5.16, EPERM from a seccomp filter: there is nothing to test.
             Err(Errno::NOSYS | Errno::PERM) => return,
             answer => assert_eq!(answer, Err(Errno::TIMEDOUT)),
         }
@@ -100,8 +101,8 @@ mod tests {
                 scope.spawn(|| {
                     let before = word.load(Ordering::Relaxed);
                     word.store(before + 1, Ordering::Release);
-                    // If this comes too early, no thread sleeps. It then does not need to be woken,
-                    // as the value has changed.
+                    // If the wake comes too early, the other thread does not sleep yet. It then
+                    // never sleeps, because the value has changed.
                     wake_one(word).unwrap();
                 });
                 assert_eq!(wait_any(both, None), Ok(()));

@@ -4,7 +4,7 @@ use crate::Errno;
 use crate::io::last_errno;
 use rustix::fd::{FromRawFd, OwnedFd, RawFd};
 
-// By convention, they follow the three standard descriptors.
+// By convention, the passed descriptors follow the three standard ones.
 const FIRST: RawFd = 3;
 /// Maximum number of descriptors that are taken over.
 pub const MOST: RawFd = 1000;

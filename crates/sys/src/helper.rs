@@ -41,7 +41,7 @@ pub(crate) fn outlive_the_program() -> ! {
     loop {
         std::thread::sleep(INTERVAL);
         if has_ended(main) && is_alone(main).unwrap_or(false) {
-            // Exit handlers may take long, so a signal may end the process from here on.
+            // Exit handlers may take long, so the signals that end the process are unblocked first.
             mask_signals(libc::SIG_UNBLOCK);
             std::process::exit(0);
         }
@@ -69,7 +69,7 @@ fn is_alone(main: u32) -> io::Result<bool> {
 /// mounted.
 fn has_ended(thread: u32) -> bool {
     let Ok(stat) = fs::read(format!("/proc/self/task/{thread}/stat")) else { return false };
-    // The thread's name may contain parentheses, so the last one ends it.
+    // The thread's name may contain parentheses, so the last `)` of the line ends it.
     let behind_name = stat.rsplit(|byte| *byte == b')').next();
     matches!(behind_name, Some([b' ', b'Z' | b'X', ..]))
 }

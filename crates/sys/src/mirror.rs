@@ -56,7 +56,7 @@ impl Mirror {
         let base = unsafe {
             rustix::mm::mmap_anonymous(none, whole, ProtFlags::empty(), MapFlags::PRIVATE)
         }?;
-        // From here on, dropping it unmaps everything, including replaced parts.
+        // From here on, dropping `mapping` unmaps everything, including replaced parts.
         let base = NonNull::new(base.cast()).ok_or(Errno::NOMEM)?;
         let mapping = Arc::new(Mapping { base, len: whole });
         let mirror = Self { base, header, data, mapping };

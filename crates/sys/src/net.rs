@@ -56,12 +56,12 @@ pub fn enable_zerocopy(fd: impl AsFd) -> Result<(), Errno> {
 
 /// `send(2)` with MSG_ZEROCOPY: the kernel keeps the pages of `from`, and may read them *after* this returns, until it
 /// reports completion on the error queue. Until then, changes to the memory may be sent. [`ZerocopySends`] keeps the
-/// memory borrowed for that time; use this function only if other code does. Memory safety does not depend on it, since
-/// the kernel holds the pages.
+/// memory borrowed for that time; use this function only if other code keeps the memory borrowed. Memory safety does
+/// not depend on it, since the kernel holds the pages.
 ///
 /// ENOBUFS: too many sends are outstanding (net.core.optmem_max), or more bytes are pinned than the user's memory-lock
-/// limit. A send larger than that limit never succeeds. Without [`enable_zerocopy`] the flag is ignored and the bytes
-/// are copied.
+/// limit allows. A send larger than that limit never succeeds. Without [`enable_zerocopy`] the flag is ignored and the
+/// bytes are copied.
 pub fn send_zerocopy(fd: impl AsFd, from: &[u8]) -> Result<usize, Errno> {
     let flags = libc::MSG_ZEROCOPY | libc::MSG_NOSIGNAL;
     counted(Call::SendZerocopy, from.len(), |len| {

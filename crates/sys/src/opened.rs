@@ -22,7 +22,8 @@ pub fn chmod_opened(fd: impl AsFd, mode: u32) -> Result<(), Errno> {
 
 /// Sets the times of the file behind `fd`, which may be a symbolic link.
 ///
-/// Makes up to two calls: `AT_EMPTY_PATH` is supported here since Linux 5.8. The fallback goes through `/proc/self/fd`.
+/// Makes up to two calls: `utimensat(2)` supports `AT_EMPTY_PATH` since Linux 5.8. The fallback goes through
+/// `/proc/self/fd`.
 pub fn set_times_opened(fd: impl AsFd, times: &Timestamps) -> Result<(), Errno> {
     let fd = fd.as_fd();
     match utimensat(fd, c"", times, AtFlags::EMPTY_PATH) {

@@ -98,8 +98,8 @@ pub fn connect(path: &Path, timeout: Option<Duration>) -> Result<OwnedFd, Errno>
     Ok(socket)
 }
 
-/// Returns `true` if the socket file at `path` belongs to an existing socket. Tests this with another type of socket,
-/// which is refused in either case, so that a listener is not disturbed.
+/// Returns `true` if the socket file at `path` belongs to an existing socket. Connects a datagram socket, which a
+/// SEQPACKET listener refuses with EPROTOTYPE and does not notice.
 pub fn is_bound(path: &Path) -> Result<bool, Errno> {
     let address = SocketAddrUnix::new(path)?;
     let asking = rustix::net::socket_with(AddressFamily::UNIX, SocketType::DGRAM, FLAGS, None)?;

@@ -22,8 +22,8 @@ pub struct Pipe {
 impl Pipe {
     /// Creates a pipe with a capacity of `wanted` bytes, or the nearest that the kernel grants. 0 keeps the default.
     ///
-    /// Makes several calls: the wish is halved while the kernel returns EPERM (above pipe-max-size, or the user's pipe
-    /// pages are used up), EBUSY or ENOMEM. The kernel may also grant more, as it rounds up.
+    /// Makes several calls: the request is halved while the kernel returns EPERM (above pipe-max-size, or the user's
+    /// pipe pages are used up), EBUSY or ENOMEM. The kernel may also grant more, as it rounds up.
     pub fn new(wanted: usize) -> Result<Self, Errno> {
         let (reader, writer) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
         let mut wish = wanted;
@@ -56,8 +56,8 @@ pub fn size(fd: impl AsFd) -> Result<usize, Errno> {
     rustix::pipe::fcntl_getpipe_size(fd)
 }
 
-/// Determines whether a call may wait for the pipe. The other descriptor is not affected: the call waits for that
-/// unless it was opened with O_NONBLOCK.
+/// Determines whether a call may wait for the pipe. The mode does not affect the other descriptor: the call waits for
+/// it unless it was opened with O_NONBLOCK.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SpliceMode {
     /// Wait while the pipe is empty or full.
@@ -108,13 +108,13 @@ pub fn tee(
 
 /// `vmsplice(2)`: puts the pages of `memory` into a pipe. SPLICE_F_GIFT is never used.
 ///
-/// The pages stay shared until they are read *and* nothing downstream holds them. Until then, the reader sees later
-/// writes to this memory. Only memory that is never written again satisfies the guarantee `stable`. Memory safety does
-/// not depend on it, since the kernel holds the pages.
+/// The pages stay shared until they are read *and* no other pipe or socket holds them any more. Until then, the reader
+/// sees later writes to this memory. Only memory that is never written again satisfies the guarantee `stable`. Memory
+/// safety does not depend on it, since the kernel holds the pages.
 ///
-/// Makes two calls. For the *read* end the kernel would write into `memory`, so the end is checked first by F_GETFL,
-/// and a wrong one is EBADF. Unlike for splice and write, the kernel ignores O_NONBLOCK here, so this function checks
-/// it as well.
+/// Makes two calls. For the *read* end the kernel would write into `memory`, so this function first checks the end with
+/// F_GETFL, and returns EBADF for the wrong one. Unlike for splice and write, the kernel ignores O_NONBLOCK here, so
+/// this function checks it as well.
 pub fn vmsplice(fd: impl AsFd, memory: &[u8], mode: SpliceMode) -> Result<usize, Errno> {
     counted(Call::Vmsplice, memory.len(), |len| {
         let fd = fd.as_fd();
@@ -132,8 +132,8 @@ pub fn vmsplice(fd: impl AsFd, memory: &[u8], mode: SpliceMode) -> Result<usize,
 
 /// `vmsplice(2)` in the other direction: fills `memory` from a pipe. The kernel copies the bytes, despite the name.
 ///
-/// Makes two calls. For the *write* end the kernel would put `memory` into the pipe, so the end is checked first by
-/// F_GETFL, and a wrong one is EBADF.
+/// Makes two calls. For the *write* end the kernel would put `memory` into the pipe, so this function first checks the
+/// end with F_GETFL, and returns EBADF for the wrong one.
 pub fn vmsplice_out(fd: impl AsFd, memory: &mut [u8], mode: SpliceMode) -> Result<usize, Errno> {
     counted(Call::Vmsplice, memory.len(), |len| {
         let fd = fd.as_fd();

@@ -40,8 +40,8 @@ pub struct Ended {
     pub status: ExitStatus,
     /// The resources used.
     pub used: Usage,
-    /// The largest resident memory of any one of these processes, in bytes. The kernel starts with the value of this
-    /// process at the start of the child, so smaller values do not show.
+    /// The largest resident memory of any one of these processes, in bytes. When a child starts, the kernel initializes
+    /// the value with that of this process, so smaller values do not show.
     pub max_resident: u64,
 }
 

@@ -29,12 +29,13 @@ pub fn interrupted() -> bool {
     WHICH.load(Ordering::Relaxed) != 0
 }
 
-/// Returns the number of these signals. A second one means that the user insists.
+/// Returns the number of SIGINT, SIGTERM and SIGHUP that arrived since [`catch_interrupts`]. After a second one, the
+/// user wants to stop at once.
 pub fn times() -> u32 {
     TIMES.load(Ordering::Relaxed)
 }
 
-/// Returns the first of these signals.
+/// Returns the first SIGINT, SIGTERM or SIGHUP that arrived.
 pub fn which() -> Option<i32> {
     match WHICH.load(Ordering::Relaxed) {
         0 => None,
@@ -42,9 +43,9 @@ pub fn which() -> Option<i32> {
     }
 }
 
-/// Makes SIGINT, SIGTERM and SIGHUP set the flag. Blocking calls of the calling thread then return
-/// EINTR, once a second until the process ends; SA_RESTART is not set. A further SIGINT kills, as
-/// by default. Uses SIGALRM.
+/// Makes SIGINT, SIGTERM and SIGHUP set the flag. Blocking calls of the calling thread then return EINTR, once a second
+/// until the process ends; SA_RESTART is not set. A further SIGINT kills the process, as it does without a handler.
+/// Uses SIGALRM.
 ///
 /// A SIGINT or SIGHUP that was ignored stays ignored: shells protect background jobs in that way,
 /// and `nohup` its command.

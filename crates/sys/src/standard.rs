@@ -1,7 +1,8 @@
 //! Detects standard descriptors that were closed when the process was started.
 //!
-//! Rust's start-up code opens `/dev/null` in place of each closed one before `main`. Writes to a closed standard output
-//! would then be lost without an error. So this module checks before the start-up code.
+//! Rust's start-up code opens `/dev/null` in place of each closed standard descriptor before `main`. Writes to a closed
+//! standard output would then be lost without an error. This module therefore checks the descriptors before the
+//! start-up code runs.
 
 use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicU8, Ordering};

@@ -1,9 +1,9 @@
 //! Reads and writes through io_uring, with its own buffers.
 //!
 //! Each slot has one buffer. While an operation is in flight, it owns the buffer, and the bytes are
-//! not accessible. The kernel may access a buffer as long as an operation runs. So dropping the
-//! ring cancels and waits. If it cannot wait, it leaks the buffers rather than free them while the
-//! kernel uses them.
+//! not accessible. The kernel may access a buffer as long as an operation runs. Dropping the ring
+//! therefore cancels the operations and waits for their end. If it cannot wait, it leaks the
+//! buffers rather than free them while the kernel uses them.
 
 use crate::Errno;
 use crate::fault::Call;
@@ -89,7 +89,7 @@ pub struct Uring<'fd> {
     area: Area,
     slots: Vec<UringSlot>,
     ready: VecDeque<Completion>,
-    /// Pushed entries without a completion taken off the ring so far.
+    /// Number of pushed entries whose completions have not been taken off the ring.
     pushed: usize,
     registered: bool,
     /// `true` if the kernel took only part of the queued entries. A pair may be split, so nothing
@@ -267,7 +267,8 @@ impl<'fd> Uring<'fd> {
     }
 
     /// Returns the next completion. If the call waits, it also submits queued operations. EINTR: a
-    /// signal arrived first, or nothing for a while; call again. EINVAL: nothing is in flight.
+    /// signal arrived first, or no completion arrived for a while; call again. EINVAL: nothing is
+    /// in flight.
     pub fn wait(&mut self) -> Result<Completion, Errno> {
         if let Some(done) = self.next_ready() {
             return Ok(done);
@@ -358,8 +359,8 @@ impl Drop for Uring<'_> {
         let queued = self.ring.submission().len();
         while self.reap() {}
         if self.pushed > queued {
-            // Needs Linux 6.0. On older kernels only the wait below remains. "Not found" means that
-            // all are complete.
+            // Cancelling needs Linux 6.0. On older kernels, the loop below waits until the
+            // operations end by themselves. ENOENT means that all are complete.
             while self.cancel_all() == Err(Errno::INTR) {}
         }
         while self.pushed > queued {

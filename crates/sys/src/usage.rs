@@ -161,7 +161,7 @@ mod tests {
     #[test]
     fn what_is_allocated_shows_until_it_is_freed() {
         let Some(before) = Heap::now() else { return };
-        // Much more than the other tests of this process allocate and free at the same time.
+        // 64 MiB are much more than the other tests of this process allocate and free at the same time.
         let held = std::hint::black_box(vec![1_u8; 64 << 20]);
         assert!(Heap::now().unwrap().grown_since(before) >= 32 << 20);
         drop(held);

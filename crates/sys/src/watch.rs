@@ -1,7 +1,7 @@
-//! Notifies pollers of a process's death that the kernel has marked (see [`crate::robust`]). The process's sockets, and
-//! a pidfd, report the death only when its memory has been freed. The more memory it had, the longer that takes; the
-//! mark comes earlier. A helper thread sleeps on the marks and shuts the sockets down, which wakes threads that poll
-//! them or wait in a call on them.
+//! Wakes pollers as soon as the kernel has marked the death of a process (see [`crate::robust`]). The process's sockets
+//! and a pidfd report the death only after the kernel has freed its memory. The more memory it had, the longer that
+//! takes. The mark comes earlier. A helper thread sleeps on the marks and shuts the sockets down, which wakes threads
+//! that poll them or wait in a call on them.
 
 use crate::Errno;
 use crate::futex::{self, MOST_WORDS, OWNER_DIED};
@@ -127,8 +127,8 @@ impl WatchThread {
             self.has_heard.notify_all();
             let mut words = vec![(&self.bell, list.heard)];
             for entry in &mut list.entries {
-                // SAFETY: the entry is in the list, so its word is mapped. The thread that removes it waits, before it
-                // unmaps the word, until this thread is here again.
+                // SAFETY: the entry is in the list, so its word is mapped. The thread that removes an entry unmaps the
+                // word only after this thread has come here again.
                 let word = unsafe { entry.word.as_ref() };
                 match word.load(Ordering::Acquire) {
                     life if life & OWNER_DIED != 0 => entry.hang_up(word),
@@ -150,7 +150,8 @@ impl WatchEntry {
         if std::mem::replace(&mut self.is_hung_up, true) {
             return;
         }
-        // The kernel wakes only one waiter, which was this thread. The other waiters are woken first.
+        // The kernel woke only one waiter of the word: this thread. So it wakes the others, before it shuts the sockets
+        // down.
         let _ = futex::wake_all(word);
         for socket in self.sockets.iter().filter_map(Weak::upgrade) {
             // ENOTCONN if the other side is gone already, ENOTSOCK if it is not a socket.
@@ -180,7 +181,7 @@ mod tests {
         let watched = unsafe { watch(NonNull::from(word), vec![Arc::downgrade(&near)]) };
         match watched {
             Ok(watched) => Some((watched, near, far)),
-            // Older than 5.16, or forbidden: there is nothing to test.
+            // ENOSYS before Linux 5.16, EPERM from a seccomp filter: there is nothing to test.
             Err(Errno::NOSYS | Errno::PERM) => None,
             Err(errno) => panic!("{errno}"),
         }

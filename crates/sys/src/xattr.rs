@@ -38,7 +38,7 @@ pub fn list_at(
                 IS_MISSING.store(true, Ordering::Relaxed);
                 None
             }
-            // Older seccomp filters return it; no file system does.
+            // Older seccomp filters return EPERM; no file system does.
             Errno::PERM => None,
             errno => Some(Err(errno)),
         },

@@ -63,7 +63,8 @@ mod x86 {
     pub(super) fn install() -> Result<(), Errno> {
         static INSTALLED: OnceLock<Result<(), Errno>> = OnceLock::new();
         *INSTALLED.get_or_init(|| {
-            // Stored before the handler can run, because the handler must not wait for it.
+            // The previous action is stored before the handler can run, because the handler must
+            // not wait for it.
             PREVIOUS.get_or_init(|| action(None));
             let mut ours = action(None);
             ours.sa_sigaction = on_sigbus as *const () as usize;

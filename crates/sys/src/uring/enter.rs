@@ -3,8 +3,8 @@
 //! Linux 6.18 was observed to leave linked writes to ext4 queued for its workers (io-wq) with no
 //! worker running and none started, so the ring waited for ever. Another operation that needs a
 //! worker starts one, which then processes the whole queue. So if a wait returns nothing for a
-//! second, such a nudge is submitted. Further nudges follow at growing intervals, because a slow
-//! device looks alike.
+//! second, this module submits such an operation (a nudge). Further nudges follow at growing
+//! intervals, because a slow device causes the same silence.
 
 use super::{Uring, entry};
 use crate::Errno;

@@ -8,7 +8,8 @@ use io_uring::squeue::{Entry, Flags};
 use io_uring::types::Fd;
 use rustix::fd::RawFd;
 
-/// An operation after the seam: real, with its permitted length, or replaced by a result.
+/// The fault seam's decision about an operation: make it with the permitted length, or replace it
+/// by a result.
 pub(super) enum Leg {
     Real(u32),
     Made(Result<u32, Errno>),

@@ -127,7 +127,8 @@ fn a_ring_that_is_silent_is_nudged_and_nothing_is_invented() {
     ring.nudges.first = std::time::Duration::from_millis(1);
     ring.nudges.restart();
     ring.read(0, reader.as_fd(), CURRENT, 64).unwrap();
-    // The first call only submits, and some of these are completions of nudges.
+    // Every wait returns EINTR: after submitting, after a time limit, or after the completion of a
+    // nudge.
     for _ in 0..6 {
         assert_eq!(ring.wait(), Err(Errno::INTR));
         assert_eq!(ring.in_flight(), 1);
