@@ -1,11 +1,11 @@
-//! For humans: every row's time against the C library's, size by size, on this machine now.
+//! Prints the time of every row relative to the C library's, by size, on this machine.
 //!
 //! `cargo run --release -p thalweg-kernels --example sweep [copy|calls|fill|crc|xxh3] [ROUNDS]`
 //!
-//! Rows take turns, round by round, and a cell is the median over the rounds of the ratio within a
-//! round; above 1 the row is faster. One buffer pair, hot as far as the caches hold it. This is a
-//! look, not a study: the lab's protocol decides. `calls` has the same copy made so often in one loop, as
-//! callers compile it: what lies between them and the loop shows.
+//! Every round runs all rows. A cell is the median of the ratios of all rounds; above 1, the row is faster. All samples
+//! use one pair of buffers, which stays in the caches if it fits. The result is only a first impression; the lab's
+//! protocol decides. `calls` repeats one copy in a loop, inlined as in any caller, so it shows the overhead between the
+//! caller and the copy loop.
 
 use std::hint::black_box;
 use std::sync::atomic::{Ordering, compiler_fence};
@@ -14,7 +14,7 @@ use std::time::Instant;
 use thalweg_kernels::{CHECKSUMS, Checksum, FILLS, Fill, HASHES, Hash, KERNELS, Kernel};
 
 const MOST: usize = 64 << 20;
-/// Bytes moved per sample and row: enough to outlast the clock.
+/// Bytes moved per sample and row: enough for the resolution of the clock.
 const VOLUME: usize = 1 << 20;
 const CALLS: usize = 4000;
 
@@ -35,7 +35,7 @@ fn main() {
             std::process::exit(2);
         }
     };
-    // Room to misalign; touched, so that no sample pays for page faults.
+    // There is room for misalignment. All pages are touched here, so that no sample includes page faults.
     let mut source = vec![1; MOST + 4096];
     let mut sink = vec![2; MOST + 4096];
     for misaligned in [0, 1] {
@@ -69,14 +69,14 @@ fn row(arms: &[Arm], sink: &mut [u8], source: &[u8], rounds: usize) {
     for round in 0..=rounds {
         shuffle(&mut order, &mut seed);
         for &arm in &order {
-            // Untimed: what the arm before left in the caches is not this one's doing.
+            // The first run is not timed, because the previous arm has changed the caches.
             arms[arm].1(black_box(&mut *sink), black_box(source));
             let begun = Instant::now();
             for _ in 0..calls {
                 arms[arm].1(black_box(&mut *sink), black_box(source));
             }
             let spent = begun.elapsed().as_nanos() as f64 / calls as f64;
-            // The first round warms up.
+            // The first round only warms up.
             if round > 0 {
                 times[arm].push(spent);
             }
@@ -89,7 +89,7 @@ fn row(arms: &[Arm], sink: &mut [u8], source: &[u8], rounds: usize) {
     println!();
 }
 
-/// Another order every round: no row always has the same one before it.
+/// Shuffles the order, so that a row does not always follow the same other row.
 fn shuffle(order: &mut [usize], seed: &mut u64) {
     for last in (1..order.len()).rev() {
         *seed ^= *seed << 13;
@@ -104,7 +104,7 @@ fn median(mut samples: Vec<f64>) -> f64 {
     samples[samples.len() / 2]
 }
 
-/// libc first: the others are compared with it. Again at the end: what the noise alone shows.
+/// Returns libc first, as the reference of the others, and again last: the ratio of the two shows the noise.
 fn copies() -> Vec<Arm> {
     let mut ready: Vec<_> = KERNELS.iter().filter_map(Kernel::ready).collect();
     ready.sort_by_key(|ready| ready.kernel().name != "libc");
@@ -115,20 +115,21 @@ fn copies() -> Vec<Arm> {
     ready.into_iter().map(arm).collect()
 }
 
-/// Copies in one loop.
+/// Number of copies in one loop.
 const AT_ONCE: usize = 256;
 const UNROLLED: usize = 4;
 
-/// Rust's own call of memcpy first, and again at the end; both ways inlined as in any caller.
+/// Returns Rust's own call of memcpy first and again last, and the crate's `copy` between them. All are inlined as in
+/// any caller.
 fn calls() -> Vec<Arm> {
     fn looped(name: &'static str, copy: impl Fn(&mut [u8], &[u8]) + 'static) -> Arm {
         let run = move |sink: &mut [u8], source: &[u8]| {
-            // Unrolled alike: the compiler would do so to the one way only.
+            // Both are unrolled by hand, because the compiler would unroll only one of them.
             let mut left = AT_ONCE / UNROLLED;
             while left > 0 {
                 for _ in 0..UNROLLED {
                     copy(sink, source);
-                    // Else all copies but the last are none.
+                    // Without the fence, the compiler would remove all copies but the last.
                     compiler_fence(Ordering::SeqCst);
                 }
                 left = black_box(left - 1);
@@ -150,7 +151,7 @@ fn fills() -> Vec<Arm> {
     ready.into_iter().map(arm).collect()
 }
 
-/// The opponent copies with libc, then sums the source with the first row.
+/// The reference copies with libc, and then sums the source with the first available row.
 fn checksums() -> Vec<Arm> {
     let best = CHECKSUMS.iter().find_map(Checksum::ready).expect("the software row");
     let libc = thalweg_kernels::by_name("libc").and_then(Kernel::ready).expect("the C library");
@@ -170,7 +171,7 @@ fn checksums() -> Vec<Arm> {
     std::iter::once(apart).chain(fused).collect()
 }
 
-/// As [`checksums`].
+/// Like [`checksums`], for hashes.
 fn hashes() -> Vec<Arm> {
     let best = HASHES.iter().find_map(Hash::ready).expect("the portable row");
     let libc = thalweg_kernels::by_name("libc").and_then(Kernel::ready).expect("the C library");

@@ -171,7 +171,7 @@ mod tests {
     use super::*;
     use crate::table::KERNELS;
 
-    /// A caller is not sent past a function to reach an equal one.
+    /// If neighbouring bands have one function, the first band includes the sizes of both.
     #[test]
     fn the_first_band_goes_as_far_as_its_function() {
         let row = |name: &str| KERNELS.iter().find(|row| row.name == name).unwrap();

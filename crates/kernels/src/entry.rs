@@ -32,7 +32,8 @@ impl EntryBand {
 
     fn publish(&self, upto: usize, run: *mut ()) {
         self.run.store(run, Ordering::Relaxed);
-        // PAIRS WITH: the fence in `Once::get` in `installed`. A caller that is sent beyond this band sees the other bands.
+        // PAIRS WITH: the fence in `Once::get` in `installed`. A caller that reads this value and continues beyond the band sees the other
+        // bands.
         self.upto.store(upto, Ordering::Release);
     }
 

@@ -19,7 +19,7 @@ const TAKEN: u8 = 1;
 const PUBLISHED: u8 = 2;
 
 // SAFETY: only the caller of `put` that wins the exchange writes the cell. It does so before it publishes the end of a first band
-// with Release, and only that leads a reader to `get`.
+// with Release. A reader reaches `get` only after it has read such an end.
 unsafe impl Sync for Once {}
 
 impl Once {
@@ -46,7 +46,8 @@ impl Once {
 
     #[inline(always)]
     pub(crate) fn get(&self) -> &Bands {
-        // PAIRS WITH: the last store of `First::publish` in `entry`, which sent the caller here.
+        // PAIRS WITH: the last store of `EntryBand::publish` in `entry`. A caller gets here only after it has read the stored
+        // value.
         fence(Ordering::Acquire);
         // SAFETY: callers get here only beyond the end of a first band, which is published after the only write.
         unsafe { &*self.bands.get() }

@@ -18,7 +18,8 @@ pub fn same_length(dst: &[u8], src: &[u8]) {
     }
 }
 
-/// Returns the start and length of a range. Panics unless it lies inside `len` bytes, both at its start and at `to`.
+/// Returns the start and length of a range. Panics unless both this range and a range of equal length at `to` lie inside `len`
+/// bytes.
 #[track_caller]
 pub fn part(len: usize, src: &impl RangeBounds<usize>, to: usize) -> (usize, usize) {
     let start = match src.start_bound() {

@@ -55,7 +55,7 @@ integers!(u8, u16, u32, u64, u128);
 
 macro_rules! vectors {
     ($($vector:ty: $half:ty),*) => {$(
-        // SAFETY: a vector register is its bytes.
+        // SAFETY: a vector register has no padding, and every bit pattern is a value.
         unsafe impl Word for $vector {
             #[inline(always)]
             fn splat(byte: u8) -> Self {
@@ -202,8 +202,8 @@ pub unsafe fn load<W: Word, const N: usize>(src: *const u8, at: usize) -> [W; N]
 
 /// Writes `N <= 4` words to `dst + at`.
 ///
-/// One by one and in this order. In a function with wider vectors, the compiler would otherwise combine two stores into one,
-/// which can cross a cache line although the narrower ones do not.
+/// The words are written one by one and in this order. In a function with wider vectors, the compiler would otherwise combine two
+/// stores into one, which can cross a cache line although the narrower ones do not.
 ///
 /// # Safety
 /// All of it is writable.

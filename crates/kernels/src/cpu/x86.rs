@@ -42,7 +42,7 @@ static KNOWN: AtomicU32 = AtomicU32::new(0);
 /// Returns `true` if all features in `wanted` may be used.
 #[inline]
 pub fn has(wanted: u32) -> bool {
-    // Relaxed: the word is the whole message, and a second detection gives an equal result.
+    // Relaxed is sufficient: no other data depends on the word, and a second detection gives an equal result.
     let known = KNOWN.load(Ordering::Relaxed);
     let known = if known & ASKED == 0 { ask() } else { known };
     known & wanted == wanted
@@ -110,7 +110,7 @@ fn detect() -> u32 {
     let [_, ebx, ecx, _] = leaf(7);
     if state & 0x06 == 0x06 {
         found |= given(ebx, 5, AVX2_ALONE) | given(ebx, 8, BMI2);
-        // Zen 3 and Alder Lake support it for 32-byte vectors, without AVX-512.
+        // Zen 3 and Alder Lake support VPCLMULQDQ for 32-byte vectors, without AVX-512.
         found |= given(ecx, 10, VPCLMULQDQ);
     }
     if state & 0xe6 == 0xe6 {

@@ -13,8 +13,9 @@
 //! }
 //! ```
 //!
-//! A wider type is correct but slow, because the compiler splits it. The kernel uses no masks: the header is read back
-//! immediately, and a load directly after a masked store must wait. It does not check for overlap.
+//! A wider type is correct but slow, because the compiler splits it. The kernel uses no masks, because callers read the
+//! header of a packet right after the copy, and a load directly after a masked store must wait. It does not check for
+//! overlap.
 
 use crate::row::{ALWAYS, Kernel};
 use crate::word::{Vector, ends, load, opaque, store};

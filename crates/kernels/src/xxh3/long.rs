@@ -76,7 +76,7 @@ pub unsafe fn run<L: HashLanes, const N: usize, const COPY: bool>(
         sums = unsafe { stripes::<L, N, COPY>(sums, dst, src, at, STRIPES) };
         // SAFETY: the last stripe of the secret.
         let last = ordered(unsafe { load(SECRET.as_ptr(), SECRET.len() - STRIPE) });
-        // SAFETY: the instruction set is there.
+        // SAFETY: the caller guarantees the instruction set.
         sums = unsafe { scrambled::<L, N>(sums, last) };
         at += BLOCK;
     }
@@ -93,15 +93,15 @@ pub unsafe fn run<L: HashLanes, const N: usize, const COPY: bool>(
     let data = ordered(unsafe { load::<L, N>(from, n - STRIPE) });
     // SAFETY: a stripe that ends seven bytes before the secret does.
     let last = ordered(unsafe { load(SECRET.as_ptr(), SECRET.len() - STRIPE - 7) });
-    // SAFETY: the instruction set is there.
+    // SAFETY: the caller guarantees the instruction set.
     sums = unsafe { plus::<L, N>(sums, data, last) };
     merged(sums, n)
 }
 
 /// Accumulates `count` stripes from `at` on, and copies them if `COPY`.
 ///
-/// # Safety
-/// They lie inside source and sink of `run`, whose contract applies otherwise; at most a block.
+/// # Safety The stripes lie inside source and sink of `run`, and are at most a block. The rest of the contract of `run`
+/// applies.
 #[inline(always)]
 unsafe fn stripes<L: HashLanes, const N: usize, const COPY: bool>(
     mut sums: [L; N],
@@ -122,7 +122,7 @@ unsafe fn stripes<L: HashLanes, const N: usize, const COPY: bool>(
         }
         // SAFETY: `stripe < STRIPES`, and the secret has room for one more stripe after the last one.
         let key = ordered(unsafe { load(SECRET.as_ptr(), stripe * STEP) });
-        // SAFETY: the instruction set is there.
+        // SAFETY: the caller guarantees the instruction set.
         sums = unsafe { plus::<L, N>(sums, ordered(data), key) };
         stripe += 1;
     }

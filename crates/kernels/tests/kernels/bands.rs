@@ -1,4 +1,5 @@
-//! The composition by size, in a process of its own: bands are installed once.
+//! Bands by size. The tests run in a separate process, because a process can install bands only
+//! once.
 
 use crate::support;
 
@@ -6,7 +7,8 @@ use support::kernels;
 use thalweg_kernels::tuned::{MOST, Unfit};
 use thalweg_kernels::{Bands, CopyFn, FILLS, KERNELS, Kernel, by_name};
 
-/// Every row that runs here except `tuned`, each up to its own size; the last beyond all.
+/// Returns the first rows, at most [`MOST`], each as a band that ends at 2.5 times the size of the
+/// previous one.
 fn staircase<R>(rows: impl Iterator<Item = R>) -> Vec<(usize, R)> {
     let mut upto = 11;
     let bands = rows.take(MOST).map(|row| {
@@ -38,16 +40,17 @@ fn what_is_installed_is_what_tuned_runs_and_only_the_first_counts() {
     assert_eq!(bands.install(), Err(Unfit::Installed));
 }
 
-/// A row that can be told from others by what it leaves behind.
+/// Returns a row that writes a recognizable byte instead of copying.
 fn marking(name: &'static str, copy: CopyFn) -> Kernel {
-    // SAFETY: the two below write exactly `n` bytes; that they copy nothing is what is looked for.
+    // SAFETY: the two functions below write exactly `n` bytes. They do not copy on purpose: the
+    // test looks for their bytes.
     unsafe { Kernel::new(name, || true, copy, None) }
 }
 
 /// # Safety
 /// The contract of [`Kernel::copy`].
 unsafe extern "C" fn ones(dst: *mut u8, _: *const u8, n: usize) -> *mut u8 {
-    // SAFETY: writable for `n` bytes, says the caller.
+    // SAFETY: the caller guarantees that `n` bytes are writable.
     unsafe { dst.write_bytes(1, n) };
     dst
 }
@@ -55,7 +58,7 @@ unsafe extern "C" fn ones(dst: *mut u8, _: *const u8, n: usize) -> *mut u8 {
 /// # Safety
 /// The contract of [`Kernel::copy`].
 unsafe extern "C" fn twos(dst: *mut u8, _: *const u8, n: usize) -> *mut u8 {
-    // SAFETY: writable for `n` bytes, says the caller.
+    // SAFETY: the caller guarantees that `n` bytes are writable.
     unsafe { dst.write_bytes(2, n) };
     dst
 }
@@ -81,7 +84,7 @@ fn bands_that_cannot_be_are_refused_with_the_reason() {
     let many: Vec<_> = (0..=MOST).map(|n| (n, first)).collect();
     assert_eq!(refusal(&many), Unfit::TooMany);
 
-    // SAFETY: it is never available.
+    // SAFETY: the row is never available, so its functions are not called.
     let absent = unsafe { Kernel::new("absent", || false, first.copy, None) };
     assert_eq!(refusal(&[(9, &absent)]), Unfit::Unavailable("absent"));
     assert!(Unfit::Unavailable("absent").to_string().contains("absent"));

@@ -1,4 +1,4 @@
-//! Every row of every table against the naive oracle, with no row's name inside.
+//! Compares every row of every table with a naive loop. No test names a row.
 
 use crate::support;
 
@@ -43,7 +43,7 @@ fn every_fill_writes_every_size_at_every_misalignment() {
 #[test]
 fn every_checksum_copies_and_sums_like_the_definition() {
     let most = if cfg!(miri) { 80 } else { 20_000 };
-    // One pass: the sum of every prefix.
+    // Computes the sums of all prefixes in one pass.
     let source = pattern(most + 512);
     let mut prefix = vec![0; most + 1];
     for n in 0..most {

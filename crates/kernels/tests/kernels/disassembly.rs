@@ -1,5 +1,5 @@
-//! What the compiler made of the loops: a kernel that calls memcpy never returns where it *is*
-//! memcpy, and one whose vectors were split measures another kernel under its name.
+//! Checks the compiled loops. A kernel that calls memcpy would never return in a program where it
+//! replaces memcpy. A kernel whose vectors were split would be measured under the wrong name.
 
 use crate::support;
 
@@ -11,7 +11,8 @@ struct Function {
     text: String,
 }
 
-/// The functions of this crate as an optimised build has them, or why they cannot be had.
+/// Returns the disassembled functions of an optimised build of this crate, or the reason that they
+/// are not available.
 fn functions(object: &str) -> Result<Vec<Function>, String> {
     let object = Path::new(env!("CARGO_TARGET_TMPDIR")).join(object);
     let rustc = std::env::var_os("RUSTC").map_or_else(|| PathBuf::from("rustc"), PathBuf::from);
@@ -80,7 +81,8 @@ fn every_vector_is_moved_whole_and_in_registers() {
             assert!(found.peek().is_some(), "no function {path}");
             for function in found {
                 assert!(function.text.contains(register), "{path} without {register}");
-                // Blocks that are kept in memory between their load and their store.
+                // A stack access would mean that blocks are in memory between their load and their
+                // store.
                 assert!(!function.text.contains("(%rsp)"), "{path} goes through the stack");
             }
         }
@@ -137,7 +139,8 @@ fn tuned_is_a_comparison_and_one_jump_through_a_pointer() {
         let mut found = all.iter().filter(|function| function.name.ends_with(&path)).peekable();
         assert!(found.peek().is_some(), "no function {path}");
         for Function { text, .. } in found {
-            // The one to the bands beyond goes through a table only as long as nothing is linked.
+            // Counts the jumps through a register. The jump to the larger bands goes through a
+            // table instead, but only in an unlinked object.
             let jumps = text.lines().filter(|line| line.contains("jmp    *%"));
             assert_eq!(jumps.count(), 1, "{path} has one jump through a pointer:\n{text}");
             let others = text.lines().filter(|line| line.contains("\tj") && !line.contains("jmp"));

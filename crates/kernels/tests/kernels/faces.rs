@@ -1,4 +1,4 @@
-//! The safe functions refuse what does not fit, and do what they say otherwise.
+//! The safe functions copy and fill correctly, and panic if lengths or ranges do not fit.
 
 use std::panic::catch_unwind;
 

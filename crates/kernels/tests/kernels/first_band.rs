@@ -1,4 +1,5 @@
-//! `tuned` with each row as its first band, each in a process of its own: bands are installed once.
+//! Tests `tuned` with each row as its first band. Each row needs a separate process, because a
+//! process can install bands only once.
 
 use crate::support;
 
@@ -8,9 +9,9 @@ use support::guarded::{Guarded, ROOM};
 use support::{Bench, edges, kernels, pattern};
 use thalweg_kernels::{Bands, KERNELS, Kernel, Ready, by_name};
 
-/// Names the row to the process that tries it.
+/// The environment variable that passes the row's name to the separate process.
 const FIRST: &str = "THALWEG_TEST_FIRST_BAND";
-/// Where the bands of the test end; behind them is the C library.
+/// Ends of the test's bands. The C library serves larger sizes.
 const ENDS: [usize; 2] = [700, 5000];
 
 #[test]
@@ -35,7 +36,7 @@ fn the_row_that_is_named_is_a_first_band() {
     let row = by_name(&name).expect("a row of this name");
     let tuned = by_name("tuned").expect("the row tuned");
     let before = tuned.ready().expect("it is always available");
-    // Another row behind it, one that copies by other instructions.
+    // The second band is a row that copies with other instructions.
     let next = KERNELS.iter().find(|next| next.name == "simple").expect("the byte loop");
     Bands::of(&[(ENDS[0], row), (ENDS[1], next)]).unwrap().install().unwrap();
     for ready in [tuned.ready().unwrap(), before] {
@@ -45,7 +46,7 @@ fn the_row_that_is_named_is_a_first_band() {
     }
 }
 
-/// All sizes of the first band, some beyond, and around both ends.
+/// Returns all sizes of the first band, some larger ones, and those near both ends.
 fn sizes() -> impl Iterator<Item = usize> {
     let around = ENDS.into_iter().flat_map(|end| end - 2..end + 3);
     (0..=ENDS[0]).chain(edges()).chain(around).chain([1000, 3000, 4095, 4097, 9000, 70_001])

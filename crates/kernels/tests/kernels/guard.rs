@@ -1,4 +1,4 @@
-//! Every row between pages that may not be touched: a read or write one byte too far is a fault.
+//! Runs every row between inaccessible pages, so that a read or write one byte too far faults.
 
 use crate::support;
 
@@ -12,14 +12,14 @@ fn lengths() -> impl Iterator<Item = usize> {
     (0..=600).chain(edges()).chain((601..ROOM - 64).step_by(97)).chain([PAGE - 1, PAGE, PAGE + 1])
 }
 
-/// Only one test at a time says whose fault it would be.
+/// Held by the running test: only one row at a time can be named as the cause of a fault.
 static TURN: Mutex<()> = Mutex::new(());
 static LINE: AtomicPtr<u8> = AtomicPtr::new(std::ptr::null_mut());
 static LINE_LEN: AtomicUsize = AtomicUsize::new(0);
 
-/// From here on a fault is the fault of this row.
+/// Makes the signal handler report this row as the cause of a fault from now on.
 fn blame(name: &str) {
-    // Made beforehand: a signal handler may do next to nothing.
+    // The line is formatted in advance, because a signal handler must not allocate.
     let line = format!("touched a guard page: {name}\n").leak();
     LINE.store(line.as_mut_ptr(), Ordering::Relaxed);
     LINE_LEN.store(line.len(), Ordering::Relaxed);
@@ -123,7 +123,7 @@ fn no_hash_touches_a_byte_beside_source_or_sink() {
     for row in hashes("no_hash_touches_a_byte_beside_source_or_sink") {
         blame(row.name);
         let ready = row.ready().unwrap();
-        // Around the ends of blocks, of 1024 bytes, besides.
+        // Also tests sizes near the ends of blocks of 1024 bytes.
         let blocks = (1..=8).flat_map(|block| 1024 * block - 66..1024 * block + 66);
         for n in lengths().chain(blocks) {
             for (source_at_end, sink_at_end) in

@@ -1,19 +1,19 @@
-//! Every row of the hashes against another implementation of XXH3.
+//! Compares every hash row with another implementation of XXH3.
 
 use crate::support;
 
 use support::{Bench, edges, hashes, pattern};
 use xxhash_rust::xxh3::xxh3_64;
 
-/// After so many bytes the sums are scrambled.
+/// Number of bytes after which XXH3 scrambles its sums.
 const BLOCK: usize = 1024;
-/// Blocks whose ends are looked at.
+/// Number of blocks whose ends are tested.
 const BLOCKS: usize = if cfg!(miri) { 2 } else { 20 };
 
 #[test]
 fn every_hash_copies_and_hashes_every_size() {
     let dense = if cfg!(miri) { 300 } else { 2 * BLOCK };
-    // Those of the standard that anybody can look up: nothing at all.
+    // The published hash of empty input.
     assert_eq!(xxh3_64(b""), 0x2d06_8005_38d3_94c2);
     let around = (2..=BLOCKS).map(|block| block * BLOCK);
     let reach = if cfg!(miri) { 1 } else { 66 };

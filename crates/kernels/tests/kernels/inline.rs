@@ -1,4 +1,5 @@
-//! The inlined kernel at every width, each inside a function that has the instruction set.
+//! Tests the inlined kernel at every width, each inside a function that enables its instruction
+//! set.
 
 use crate::support;
 
@@ -21,7 +22,8 @@ macro_rules! width {
             }
 
             pub static ROW: Kernel = {
-                // SAFETY: copies exactly `n` bytes, where the features of `copy` are there.
+                // SAFETY: `copy` copies exactly `n` bytes, and the row is available only if the CPU
+                // has its features.
                 unsafe { Kernel::new(stringify!($name), $is_available, copy, None) }
             };
         }
@@ -35,7 +37,8 @@ width!(sixteen, core::arch::x86_64::__m128i, || true);
 width!(thirty_two, core::arch::x86_64::__m256i, || cpu::has(cpu::AVX2), "avx2");
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 width!(sixty_four, core::arch::x86_64::__m512i, || cpu::has(cpu::AVX512), "avx512f");
-// Wider than its function's registers: split, and still right.
+// The vector is wider than the registers that the function may use. The compiler splits it, and the
+// result is still correct.
 #[cfg(target_arch = "x86_64")]
 width!(split, core::arch::x86_64::__m512i, || true);
 #[cfg(target_arch = "aarch64")]

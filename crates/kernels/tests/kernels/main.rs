@@ -1,4 +1,4 @@
-//! Every row of the tables against a naive loop.
+//! Compares every row of the tables with a naive loop.
 #![allow(clippy::unwrap_used)]
 
 mod bands;

@@ -1,4 +1,4 @@
-//! Random sizes, places and cuts, over every row.
+//! Tests every row with random sizes, offsets and splits.
 
 use crate::support;
 
@@ -8,7 +8,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 const MOST: usize = 40_000;
 
-/// Mostly short, as real copies are, and sometimes long.
+/// Returns sizes that are mostly short, like those of real copies, and sometimes long.
 fn size() -> impl Strategy<Value = usize> {
     prop_oneof![0..300usize, 300..5000usize, 5000..MOST]
 }

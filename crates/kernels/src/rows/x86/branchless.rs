@@ -1,6 +1,6 @@
 //! No branches below 16 bytes: words of 8, 4, 2 and 1 bytes are copied if the length has the corresponding bit; otherwise the
 //! word is read from and written to a dummy buffer. Up to 64 bytes, four overlapping moves of 16 bytes. Intended for
-//! unpredictable lengths, without masks. For repeated lengths it costs more than halving.
+//! unpredictable lengths, without masks. For repeated lengths it costs more than tests that halve the range of lengths.
 
 use core::arch::asm;
 use core::arch::x86_64::{__m128i, __m256i};
@@ -53,7 +53,7 @@ unsafe fn by_bits(dst: *mut u8, src: *const u8, n: usize) {
     // branches.
     // SAFETY: the asm contains no instruction.
     unsafe { asm!("/* {0} */", inout(reg) nowhere, options(nostack, preserves_flags)) };
-    // SAFETY: bytes of the region or of the array. This holds for the calls below as well.
+    // SAFETY: it accesses only bytes of the region or of the dummy buffer. This holds for the calls below as well.
     let eight_bytes = unsafe { bit::<u64>(src, n, nowhere) };
     // SAFETY: as above.
     let four_bytes = unsafe { bit::<u32>(src, n, nowhere) };
@@ -73,7 +73,8 @@ unsafe fn by_bits(dst: *mut u8, src: *const u8, n: usize) {
     unsafe { put(dst, n, one_byte, nowhere) };
 }
 
-/// Returns the address of the word of this size if `n` has its bit: after the larger words. Otherwise returns `nowhere`.
+/// If `n` has the bit of this word size, returns the address of that word, which follows the larger words. Otherwise returns
+/// `nowhere`.
 #[inline(always)]
 fn place<W>(from: *const u8, n: usize, nowhere: *const u8) -> *const u8 {
     let behind = n & !(2 * size_of::<W>() - 1);

@@ -1,7 +1,7 @@
 //! Non-temporal stores in one stream: the sink bypasses the caches and is not read first. For data that is larger than the caches
 //! or will not be read again soon.
 //!
-//! No `memmove`: if sink and source overlap, the sink is about to be read.
+//! This kernel has no `memmove`, because the sink of an overlapping move is usually read soon.
 
 use core::arch::x86_64::{
     __m128i, __m256i, __m512i, _MM_HINT_T0, _mm_prefetch, _mm_sfence, _mm_stream_si128,

@@ -1,5 +1,5 @@
-//! What every row must do, written once; the tests hand in the tables.
-// Each test binary uses its part.
+//! The checks that every row must pass. The tests pass rows of the tables to them.
+// Each test binary uses only some of these functions.
 #![allow(dead_code)]
 
 #[cfg(not(miri))]
@@ -7,26 +7,26 @@ pub mod guarded;
 
 use thalweg_kernels::{CHECKSUMS, Checksum, FILLS, Fill, HASHES, Hash, KERNELS, Kernel};
 
-/// Bytes kept around a sink, to see a write that goes too far.
+/// Number of bytes around a sink that are checked for writes beyond it.
 pub const MARGIN: usize = 128;
 const CLEAN: u8 = 0xa5;
 
-/// The rows this machine runs; the others are counted as skipped.
+/// Returns the copy kernels that this machine can run. The others are reported as skipped.
 pub fn kernels(test: &str) -> impl Iterator<Item = &'static Kernel> {
     runnable(test, KERNELS, |row| (row.name, row.is_available))
 }
 
-/// As [`kernels`].
+/// Like [`kernels`], for another table.
 pub fn fills(test: &str) -> impl Iterator<Item = &'static Fill> {
     runnable(test, FILLS, |row| (row.name, row.is_available))
 }
 
-/// As [`kernels`].
+/// Like [`kernels`], for another table.
 pub fn checksums(test: &str) -> impl Iterator<Item = &'static Checksum> {
     runnable(test, CHECKSUMS, |row| (row.name, row.is_available))
 }
 
-/// As [`kernels`].
+/// Like [`kernels`], for another table.
 pub fn hashes(test: &str) -> impl Iterator<Item = &'static Hash> {
     runnable(test, HASHES, |row| (row.name, row.is_available))
 }
@@ -49,12 +49,12 @@ fn runnable<R>(
 
 use thalweg_testing::Sample;
 pub use thalweg_testing::skip;
-/// Bytes that repeat only after 251, so that nothing a power of two away is equal.
+/// Returns bytes with a period that is not a power of two. An offset that is wrong by a power of two therefore shows.
 pub fn pattern(len: usize) -> Vec<u8> {
     (0..len).map(|i| (i % 251) as u8 ^ (i / 251) as u8).collect()
 }
 
-/// Every size up to `dense`, then around the powers of two and a few odd ones up to `most`.
+/// Returns every size up to `dense`, and then sizes near the powers of two up to `most`.
 pub fn sizes(dense: usize, most: usize) -> Vec<usize> {
     let mut sizes: Vec<usize> = (0..=dense).collect();
     let mut edge = 4096;
@@ -66,7 +66,7 @@ pub fn sizes(dense: usize, most: usize) -> Vec<usize> {
     sizes
 }
 
-/// Where the shape of a loop changes: around the multiples of every vector width.
+/// Returns the sizes near multiples of every vector width, at which loops take other branches.
 pub fn edges() -> Vec<usize> {
     let mut edges = Vec::new();
     for width in [1, 2, 4, 8, 16, 32, 64] {
@@ -80,7 +80,7 @@ pub fn edges() -> Vec<usize> {
     edges
 }
 
-/// A sink with margins and a source, both 64-byte aligned at offset 0, reused from copy to copy.
+/// A sink with margins and a source, reused by all copies. Offset 0 of both is aligned to 64 bytes.
 pub struct Bench {
     source: Vec<u8>,
     sink: Vec<u8>,
@@ -97,7 +97,7 @@ impl Bench {
         Bench { source, sink, source_base, sink_base }
     }
 
-    /// One copy of `n` bytes between places misaligned as told, with everything around checked.
+    /// Copies `n` bytes between the offsets `from` and `to`, and checks the sink and its margins.
     pub fn copy(
         &mut self,
         n: usize,
@@ -112,7 +112,7 @@ impl Bench {
         self.margins(start, n);
     }
 
-    /// One fill, checked alike.
+    /// Fills `n` bytes at offset `to`, and checks the sink and its margins.
     pub fn fill(&mut self, n: usize, to: usize, run: impl FnOnce(&mut [u8], u8)) {
         let start = self.sink_base + to;
         self.sink[start - MARGIN..start + n + MARGIN].fill(CLEAN);
@@ -129,13 +129,13 @@ impl Bench {
     }
 }
 
-/// The sink's misalignment beside this one of the source: over 64 sizes in a row every pair comes up, and
-/// at each size every distance between the two, modulo 64.
+/// Returns the sink's misalignment for this misalignment of the source. 64 consecutive sizes cover every pair of
+/// misalignments. Each size covers every distance between the two, modulo 64.
 pub fn beside(from: usize, n: usize) -> usize {
     (6 * from + n) % 64
 }
 
-/// A copy kernel over all sizes and misalignments.
+/// Checks a copy kernel with all sizes and misalignments.
 pub fn copies_like_the_oracle(row: &'static Kernel) {
     let ready = row.ready().expect("an available row");
     let (dense, most) = if cfg!(miri) {
@@ -147,10 +147,11 @@ pub fn copies_like_the_oracle(row: &'static Kernel) {
     };
     let step = if cfg!(miri) { 31 } else { 1 };
     let mut bench = Bench::new(most + 512);
-    // Miri has no clock for the seed, and only small sizes.
+    // Under Miri, there is no clock for the seed, and only small sizes are tested.
     let mut sample = (!cfg!(miri)).then(|| Sample::new(row.name, 3));
     for n in sizes(dense, most) {
-        // Loops change their shape at small sizes and at edges, which all run: of the others a third.
+        // Loops take other branches at small sizes and at edges, so those are always tested. Of the other sizes, a
+        // third is.
         let always = n < 1024 || n > dense;
         if !always && !sample.as_mut().is_none_or(Sample::takes) {
             continue;
@@ -168,7 +169,7 @@ pub fn copies_like_the_oracle(row: &'static Kernel) {
     }
 }
 
-/// A kernel that can move, over all overlaps.
+/// Checks a kernel that supports overlapping regions with all kinds of overlap.
 pub fn moves_like_the_oracle(row: &'static Kernel) {
     let ready = row.ready().expect("an available row");
     if row.move_.is_none() {
@@ -194,7 +195,7 @@ pub fn moves_like_the_oracle(row: &'static Kernel) {
         }
     }
     if !cfg!(miri) {
-        // Apart in memory and yet a page and a little apart: the way up and the way down differ.
+        // Distances near a multiple of a page (4K aliasing), in both directions.
         for n in [600, 3000, 9000] {
             for gap in [4096 - 48, 4096 - 1, 4096, 4096 + 1, 4096 + 48, 8192 + 16] {
                 moved(ready, n, 0, gap);
@@ -212,7 +213,7 @@ fn moved(ready: thalweg_kernels::Ready, n: usize, from: usize, to: usize) {
     assert!(bytes == expected, "{n} bytes moved from {from} to {to}");
 }
 
-/// A fill over all sizes and misalignments.
+/// Checks a fill with all sizes and misalignments.
 pub fn fills_like_the_oracle(row: &'static Fill) {
     let ready = row.ready().expect("an available row");
     let (dense, most) = if cfg!(miri) { (70, 70) } else { (8192, 1 << 17) };
@@ -230,7 +231,7 @@ pub fn fills_like_the_oracle(row: &'static Fill) {
     }
 }
 
-/// CRC32C a bit at a time, from its definition.
+/// Computes the CRC32C bit by bit, from its definition.
 pub fn crc32c(bytes: &[u8], crc: u32) -> u32 {
     let mut crc = !crc;
     for &byte in bytes {
