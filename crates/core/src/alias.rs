@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::{Kind, Mechanism, Pair, Unfit, probe, scratch::ScratchSite};
 
-/// The bytes found in the sink.
+/// The result of the test: the bytes that the sink holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Alias {

@@ -3,7 +3,8 @@
 //!
 //! A kernel must beat the C library by more than the noise to begin a band; otherwise the C library is used. All short
 //! copies share one kernel, because programs mix short sizes. A band ends before the first size at which its kernel
-//! loses: it is shown to be slower than the C library, or its median is slower by more than the noise or a few percent.
+//! loses. A kernel loses if it is shown to be slower than the C library, or if its median is slower by more than the
+//! noise (at most a few percent).
 //!
 //! Two further measurements count if they exist. In copies between uncached memory, the kernel must not lose either. A
 //! branch predictor learns short copies of a single repeated size better than a mixture. In those copies, the kernel

@@ -1,5 +1,5 @@
-//! All intervals and limits of waits: how often a wait is interrupted for checks, how often progress is published, and
-//! how often an attempt is repeated.
+//! All intervals and limits of waits. They determine how often a wait is interrupted for checks, how often progress is
+//! published, and how often an attempt is repeated.
 //!
 //! Waits for the same reason share one constant. A module that needs another value declares it beside its use, with the
 //! reason for the difference.

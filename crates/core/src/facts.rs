@@ -36,8 +36,8 @@ pub struct EndFacts {
     pub addressed: bool,
     /// `true` if the endpoint was opened with `O_APPEND`.
     pub append: bool,
-    /// `true` if no byte of it can ever change: a memfd sealed against writing, shrinking and growing, a file with
-    /// fs-verity, or a file on a read-only file system format.
+    /// `true` if no byte of the endpoint can ever change. This holds for a memfd sealed against writing, shrinking and
+    /// growing, a file with fs-verity, and a file on a read-only file system format.
     pub unchanging: bool,
     /// `true` for an internet socket, `false` for a unix socket.
     pub internet: bool,
@@ -81,8 +81,8 @@ impl EndFacts {
         (facts, left)
     }
 
-    /// Returns the facts that hold for every file of the file system. An unchanging file says nothing about other
-    /// files, unless the kernel cannot write to the file system at all.
+    /// Returns the facts that hold for every file of the file system. Other files are unchanging only if the kernel
+    /// cannot write to the file system at all.
     #[must_use]
     pub fn of_any_file(self) -> Self {
         let unchanging = self.unchanging && self.fs.as_ref().is_some_and(is_read_only);

@@ -1,5 +1,5 @@
-//! Formats failed system calls for error messages: the action and the file, the bytes moved, the reason, and last the
-//! call and the errno for reference.
+//! Formats failed system calls for error messages. A message contains the action and the file, the bytes moved, the
+//! reason, and finally the call and the errno.
 
 use std::fmt;
 use thalweg_sys::Errno;

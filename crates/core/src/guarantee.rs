@@ -20,8 +20,8 @@ pub struct Guarantees {
 
 impl Guarantees {
     /// The guarantees of a copy: the sink is independent of the source. A clone (copy on write)
-    /// gives them too, and so does moving bytes out of a pipe or socket, which no process can write
-    /// any more.
+    /// gives them too. So does moving bytes out of a pipe or socket, because no process can write
+    /// to those bytes any more.
     pub const COPIED: Self = Self { stable: true, private: true, durable: false };
     /// Pages remain shared with a source that may still be written. A later write shows in the
     /// sink.

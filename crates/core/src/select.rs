@@ -132,8 +132,8 @@ enum RankClass {
 }
 
 impl Evidence {
-    /// Returns `true` if a choice may treat this candidate like the best: little would be lost, or the faster of the
-    /// two depends on the reader at the other end.
+    /// Returns `true` if a choice may treat this candidate like the best. Either little would be lost, or the faster of
+    /// the two depends on the reader at the other end.
     fn is_near(&self, best: &Self, prefer: Prefer) -> bool {
         self.ties_with(best.score(prefer), prefer, GIVEN_UP_FOR_SAFETY)
             || prefer == Prefer::Wall && self.is_as_good_for_some_reader(best, GIVEN_UP_FOR_SAFETY)
@@ -158,14 +158,14 @@ impl RankKey {
     }
 }
 
-/// Returns a verdict for every candidate: the chosen one, the other usable ones in the order in which to try them, then
-/// the unfit ones in list order.
+/// Returns a verdict for every candidate. The chosen one is first, followed by the other usable ones in the order in
+/// which to try them, and the unfit ones in list order.
 pub fn rank<N>(candidates: Vec<Candidate<N>>, prefer: Prefer) -> Vec<Verdict<N>> {
     let (mut usable, unfit): (Vec<_>, Vec<_>) =
         candidates.into_iter().partition(|candidate| candidate.fits.is_ok());
     let evidence = usable.iter().filter_map(|candidate| candidate.evidence.as_ref());
     let best = evidence.min_by(|a, b| a.score(prefer).total_cmp(&b.score(prefer))).cloned();
-    // The sort is stable: if nothing else decides, the order of the list does.
+    // The sort is stable, so candidates with equal keys stay in the order of the list.
     usable.sort_by(|a, b| {
         let (a, b) = (RankKey::of(a, best.as_ref(), prefer), RankKey::of(b, best.as_ref(), prefer));
         a.partial_cmp(&b).unwrap_or(Ordering::Equal)

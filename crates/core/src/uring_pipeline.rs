@@ -1,5 +1,5 @@
-//! Several reads and writes in flight through io_uring, each piece of the job on its own lane. Pieces end in any order.
-//! Only the front, up to which all bytes are delivered, is reported.
+//! Several reads and writes in flight through io_uring. Each piece of the job has its own lane: a slot of the ring with
+//! a buffer. Pieces end in any order. Only the front, up to which all bytes are delivered, is reported.
 
 use thalweg_sys::{
     Errno,
@@ -41,7 +41,7 @@ pub enum PipelineStop {
 
 /// Returns an error for endpoints that the kernel handles incorrectly through io_uring.
 ///
-/// If a direct read or write of FUSE (`FOPEN_DIRECT_IO`) through io_uring is short, the kernel does not advance the
+/// After a short direct read or write of FUSE (`FOPEN_DIRECT_IO`) through io_uring, the kernel does not advance the
 /// offset, and io_uring continues at the old one. These bytes are then repeated, and the end of the file is always
 /// short. Observed on Linux 6.18. The affected mounts cannot be detected, so all FUSE mounts and virtiofs are excluded.
 pub fn fits(facts: &Facts) -> Result<(), Unfit> {

@@ -1,9 +1,9 @@
 //! Entry points of `tuned`: the caller's code compares the size with the end of the first band, and calls that band's function
 //! through one pointer.
 //!
-//! Most copies are short, so any overhead between the caller and the loop would cost more than a kernel gains. The inlined code
-//! is therefore a call of memcpy as Rust compiles it (through a pointer in memory), preceded by a comparison. docs/benchmarks/kernels.md has
-//! the measured cost.
+//! Most copies are short, so any overhead between the caller and the loop would cost more than a kernel gains. The inlined code is
+//! therefore one comparison, followed by a call through a pointer in memory, as Rust also compiles a call of memcpy.
+//! docs/benchmarks/kernels.md has the measured cost.
 // The empty asm block only passes an address through and reads nothing.
 #![allow(clippy::pointers_in_nomem_asm_block)]
 

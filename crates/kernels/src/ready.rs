@@ -6,8 +6,8 @@ use crate::lengths::{part, same_length};
 use crate::row::{Checksum, CopyFn, Fill, FillFn, Hash, Kernel};
 use crate::tuned;
 
-/// A copy kernel that this machine can run. It keeps the state at the time of the request: a `Ready` of `tuned` that was obtained
-/// before bands were installed needs one more comparison to reach them.
+/// A copy kernel that this machine can run. It keeps the function of the time at which it was obtained. A `Ready` of `tuned` that
+/// is older than the installed bands needs one more comparison to reach them.
 #[derive(Debug, Clone, Copy)]
 pub struct Ready {
     row: &'static Kernel,

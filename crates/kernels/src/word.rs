@@ -202,8 +202,8 @@ pub unsafe fn load<W: Word, const N: usize>(src: *const u8, at: usize) -> [W; N]
 
 /// Writes `N <= 4` words to `dst + at`.
 ///
-/// The words are written one by one and in this order. In a function with wider vectors, the compiler would otherwise combine two
-/// stores into one, which can cross a cache line although the narrower ones do not.
+/// The words are written one by one and in this order. Otherwise, in a function with wider vectors, the compiler would combine
+/// two stores into one. The wide store can cross a cache line although the narrower ones do not.
 ///
 /// # Safety
 /// All of it is writable.

@@ -1,5 +1,5 @@
-//! Values shared by the threads of a process. A forked child gets new ones, because its parent's threads do not exist
-//! there, and a lock may have been held at the moment of the fork.
+//! Values shared by the threads of a process. A forked child gets new ones: its parent's threads do not exist there,
+//! and another thread may have held a lock at the moment of the fork.
 
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};

@@ -112,9 +112,9 @@ pub fn tee(
 /// sees later writes to this memory. Only memory that is never written again satisfies the guarantee `stable`. Memory
 /// safety does not depend on it, since the kernel holds the pages.
 ///
-/// Makes two calls. For the *read* end the kernel would write into `memory`, so this function first checks the end with
-/// F_GETFL, and returns EBADF for the wrong one. Unlike for splice and write, the kernel ignores O_NONBLOCK here, so
-/// this function checks it as well.
+/// Makes two calls. For the *read* end, the kernel would write into `memory`. This function therefore checks the end
+/// with F_GETFL first, and returns EBADF for the wrong one. The kernel ignores O_NONBLOCK here, unlike for splice and
+/// write, so this function also checks that flag.
 pub fn vmsplice(fd: impl AsFd, memory: &[u8], mode: SpliceMode) -> Result<usize, Errno> {
     counted(Call::Vmsplice, memory.len(), |len| {
         let fd = fd.as_fd();
@@ -132,8 +132,8 @@ pub fn vmsplice(fd: impl AsFd, memory: &[u8], mode: SpliceMode) -> Result<usize,
 
 /// `vmsplice(2)` in the other direction: fills `memory` from a pipe. The kernel copies the bytes, despite the name.
 ///
-/// Makes two calls. For the *write* end the kernel would put `memory` into the pipe, so this function first checks the
-/// end with F_GETFL, and returns EBADF for the wrong one.
+/// Makes two calls. For the *write* end, the kernel would put `memory` into the pipe. This function therefore checks
+/// the end with F_GETFL first, and returns EBADF for the wrong one.
 pub fn vmsplice_out(fd: impl AsFd, memory: &mut [u8], mode: SpliceMode) -> Result<usize, Errno> {
     counted(Call::Vmsplice, memory.len(), |len| {
         let fd = fd.as_fd();
@@ -141,8 +141,8 @@ pub fn vmsplice_out(fd: impl AsFd, memory: &mut [u8], mode: SpliceMode) -> Resul
             return Err(Errno::BADF);
         }
         let slices = [IoSliceRaw::from_slice_mut(&mut memory[..len])];
-        // SAFETY: the fd can be read and not written (checked above), so the kernel fills memory that is mutably
-        // borrowed during the call, and keeps no page of it.
+        // SAFETY: the fd can be read and not written (checked above), so the kernel fills the memory and keeps no page
+        // of it. The memory is mutably borrowed during the call.
         unsafe { rustix::pipe::vmsplice(fd, &slices, mode.flags()) }
     })
 }

@@ -1,5 +1,5 @@
-//! Memory that is shared with other processes, or allocated as a buffer: mapped descriptors, System V segments, and
-//! anonymous memory on small, transparent or explicit huge pages.
+//! Memory that is shared with other processes, or allocated as a buffer. The kinds are mapped descriptors, System V
+//! segments, and anonymous memory on small, transparent or explicit huge pages.
 //!
 //! A region returns a raw pointer only: code that shares memory must justify each load and store. A region never grows,
 //! shrinks or moves.

@@ -343,9 +343,9 @@ impl<'fd> Uring<'fd> {
 
     /// Pushes all entries or none.
     fn push(&mut self, entries: &[Entry]) -> Result<(), Errno> {
-        // SAFETY: each entry's buffer is a part of `area`, checked by `check` and kept by Drop
-        // until the kernel no longer uses it; each fd lives for 'fd, which outlives self, or is in
-        // `kept`.
+        // SAFETY: each entry's buffer is a part of `area`: `check` has checked its bounds, and Drop
+        // keeps it until the kernel no longer uses it. Each fd lives for 'fd, which outlives self,
+        // or is in `kept`.
         unsafe { self.ring.submission().push_multiple(entries) }.map_err(|_| Errno::BUSY)?;
         self.pushed += entries.len();
         Ok(())

@@ -14,7 +14,7 @@ const LISTXATTRAT: libc::c_long = 465;
 /// Set after the first ENOSYS, so that an older kernel costs one call per process.
 static IS_MISSING: AtomicBool = AtomicBool::new(false);
 
-/// Writes the names of the extended attributes of `name` in `dir` to `buffer`, each with a NUL at its end, and returns
+/// Writes the names of the extended attributes of `name` in `dir` to `buffer`, each with a NUL at its end. Returns
 /// their length in bytes. `follows`: `true` to follow a symbolic link at the end of `name`. ERANGE if `buffer` is too
 /// small, ENOTSUP if the file system has no attributes. `None` if the kernel, or a seccomp filter, refuses the call.
 pub fn list_at(

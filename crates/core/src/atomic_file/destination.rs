@@ -1,5 +1,5 @@
-//! The output of a command: a file that appears under its name only when it is complete, or a device, a FIFO or an open
-//! stream that is written directly.
+//! The output of a command. A file appears under its name only when it is complete. A device, a FIFO or an open stream
+//! is written directly.
 
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, Stat, fchmod, fstat, openat, stat, statat};
 use std::{

@@ -16,8 +16,8 @@ pub(super) struct AtSize<'c> {
     cold: Vec<KernelEvidence<'c>>,
     /// Measurements of copies of one repeated size, at this and other sizes.
     repeated: Vec<KernelEvidence<'c>>,
-    /// Indices in `points` of the kernels that may begin a band here, fastest first: the chosen kernel and those that
-    /// are not shown to be slower. Only the C library if no kernel is surely faster.
+    /// Indices in `points` of the kernels that may begin a band here, fastest first. They are the chosen kernel and
+    /// those that are not shown to be slower. Only the C library if no kernel is surely faster.
     best: Vec<usize>,
     /// Indices of the kernels that are surely faster than the C library, fastest first.
     faster: Vec<usize>,
@@ -63,8 +63,8 @@ impl<'c> AtSize<'c> {
         self.faster.iter().filter_map(|n| self.points.get(*n))
     }
 
-    /// Returns the point of a kernel if its band may include this size: the kernel may begin a band here, or it does
-    /// not lose to the C library and no kernel is surely faster.
+    /// Returns the point of a kernel if its band may include this size. That is so if the kernel may begin a band here.
+    /// It is also so if no kernel is surely faster than the C library, and this one does not lose to it.
     fn may_go_on(&self, kernel: &str) -> Option<&KernelEvidence<'c>> {
         let same = self.may_begin().find(|point| point.kernel == kernel);
         let nobody = self.may_begin().all(|point| point.kernel == LIBC);

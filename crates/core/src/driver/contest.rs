@@ -398,8 +398,8 @@ fn as_evidence(wall: f64, cpu: f64) -> Evidence {
     Evidence::of_this_run(exactly(wall), exactly(cpu), ROUNDS as u32)
 }
 
-/// Returns `true` if this contender cost far more in the first round than the best contender with a piece of the same
-/// kind (disk or cache).
+/// Returns `true` if this contender cost far more in the first round than the best one with a piece of the same kind
+/// (disk or cache).
 fn is_hopeless(contenders: &[ContestMechanism], n: usize, prefer: Prefer) -> bool {
     let first = |contender: &ContestMechanism| contender.pieces.first().copied().flatten();
     let Some(own) = first(&contenders[n]) else { return false };

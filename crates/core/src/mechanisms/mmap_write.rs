@@ -1,7 +1,7 @@
-//! Maps a window of the source and writes from the mapping: one copy, and a page fault for every
-//! page or folio that is not mapped yet. Only the kernel reads the mapping, so a source that
-//! shrinks causes an errno instead of a signal. If a page is truncated while it is written, its
-//! bytes read as zeros.
+//! Maps a window of the source and writes from the mapping. This costs one copy, and a page fault
+//! for every page or folio that is not mapped yet. Only the kernel reads the mapping, so a source
+//! that shrinks causes an errno instead of a signal. If a page is truncated while it is written,
+//! its bytes read as zeros.
 
 use thalweg_sys::{
     Errno,

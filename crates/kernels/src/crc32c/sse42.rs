@@ -19,7 +19,7 @@ pub const ROW: Checksum = Checksum {
     sum,
 };
 
-/// Bytes per stream: long enough to hide the cost of combining, and short enough that the three streams of source and sink fit in
+/// Bytes per stream. They are enough to hide the cost of combining, and few enough that three streams of source and sink fit in
 /// the L1 cache.
 const LONG: usize = 512;
 /// Bytes per stream for the remaining bytes.

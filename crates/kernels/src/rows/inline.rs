@@ -8,14 +8,13 @@
 //! #[target_feature(enable = "avx2")]
 //! unsafe fn enqueue(sink: *mut u8, packet: *const u8, len: usize) {
 //!     use core::arch::x86_64::__m256i;
-//!     // SAFETY: the caller of enqueue vouches for both buffers.
+//! // SAFETY: the caller of enqueue guarantees that both buffers are valid.
 //!     unsafe { thalweg_kernels::inline::copy::<__m256i>(sink, packet, len) };
 //! }
 //! ```
 //!
-//! A wider type is correct but slow, because the compiler splits it. The kernel uses no masks, because callers read the
-//! header of a packet right after the copy, and a load directly after a masked store must wait. It does not check for
-//! overlap.
+//! A wider type is correct but slow, because the compiler splits it. The kernel uses no masks. Callers read the header of a
+//! packet right after the copy, and a load directly after a masked store must wait. It does not check for overlap.
 
 use crate::row::{ALWAYS, Kernel};
 use crate::word::{Vector, ends, load, opaque, store};

@@ -1,5 +1,5 @@
 //! The loop of the kernels of every width. Short sizes use overlapping ends. Longer ones use a head, an aligned main loop of four
-//! vectors, and a tail that overlaps the loop, so that no branch depends on the remainder. Generic and inlined: each row
+//! vectors, and a tail. The tail overlaps the loop, so no branch depends on the remainder. Generic and inlined: each row
 //! instantiates it for its own instruction set.
 
 use crate::word::{Vector, Word, ends, fill_ends, load, opaque, store};

@@ -31,9 +31,9 @@ pub fn second_cache() -> Option<u64> {
 }
 
 /// Returns the size of the data cache of a level, from 1 on. For the first two levels, the C library read the
-/// processor's own values when the process began, which avoids a dozen calls for sysfs. For the third level, the C
-/// library scales the size by its estimate of the processors that share the cache, and reports ten times the size to
-/// some guests. That size therefore comes from sysfs.
+/// processor's own values when the process began, which avoids a dozen calls for sysfs. The size of the third level
+/// comes from sysfs. The C library scales it by its estimate of the processors that share the cache, and reports ten
+/// times the size to some guests.
 pub fn cache_size(level: u32) -> Option<u64> {
     // <bits/confname.h> of glibc. Other libraries return -1.
     const SC_LEVEL1_DCACHE_SIZE: libc::c_int = 188;

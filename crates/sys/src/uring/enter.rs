@@ -1,7 +1,7 @@
 //! `io_uring_enter(2)`, and a workaround for completions that do not arrive.
 //!
-//! Linux 6.18 was observed to leave linked writes to ext4 queued for its workers (io-wq) with no
-//! worker running and none started, so the ring waited for ever. Another operation that needs a
+//! Linux 6.18 was observed to leave linked writes to ext4 queued for its workers (io-wq). No worker
+//! was running and none was started, so the ring waited for ever. Another operation that needs a
 //! worker starts one, which then processes the whole queue. So if a wait returns nothing for a
 //! second, this module submits such an operation (a nudge). Further nudges follow at growing
 //! intervals, because a slow device causes the same silence.

@@ -1,5 +1,5 @@
-//! One branch for 16 to 64 bytes, with four overlapping moves of 16 bytes; below that, a sequence of tests for 8, 4, 2 and 1. For
-//! CPUs without masks. For unpredictable lengths it saves one misprediction; for repeated lengths it loses little.
+//! One branch for 16 to 64 bytes, with four overlapping moves of 16 bytes. Shorter sizes take a sequence of tests for 8, 4, 2 and
+//! 1. For CPUs without masks. For unpredictable lengths it saves one misprediction; for repeated lengths it loses little.
 
 use core::arch::x86_64::__m128i;
 #[cfg(not(miri))]

@@ -1,8 +1,9 @@
 //! Short sizes in one masked load and one masked store, regardless of the size: no branch can be mispredicted.
 //!
-//! This has two costs. First, a masked access to an unmapped or unwritable page is correct, but it takes a fault assist of
-//! hundreds of cycles even if the lanes there are masked off. A guard avoids that. Second, a load directly after a masked store
-//! waits for it. A whole vector, which needs no mask, has no such delay. Longer sizes use the loops of avx2 and avx512.
+//! This has two costs. First, a masked access may reach into an unmapped or unwritable page if the lanes there are masked off.
+//! It then takes a fault assist of hundreds of cycles. This kernel therefore uses a mask only if no page boundary is near.
+//! Second, a load directly after a masked store waits for it. A whole vector, which needs no mask, has no such delay. Longer
+//! sizes use the loops of avx2 and avx512.
 
 use core::arch::x86_64::{
     __m128i, __m256i, __m512i, _bzhi_u32, _bzhi_u64, _mm_mask_storeu_epi8, _mm_maskz_loadu_epi8,
