@@ -28,7 +28,7 @@ use longest::{AtSize, Beside, give_up_least, halfway, longest};
 
 const MEMORY: &str = "memory";
 
-/// The work of a kernel.
+/// The work of a kernel: copying or filling.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum KernelWork {
     Copy,
@@ -162,7 +162,7 @@ impl Profile {
     }
 
     /// Makes the rest of the process copy and fill memory with the kernels that were measured best on the idle machine.
-    /// The first profile with such measurements decides; later calls have no effect. `stale` is the result of
+    /// The first profile with measured kernels decides; later calls have no effect. `stale` is the result of
     /// [`Profile::stale`]. If it contains a difference that influences memory, the call has no effect.
     pub fn install_kernels(&self, stale: &[Stale]) {
         if stale.iter().any(Stale::touches_memory) {

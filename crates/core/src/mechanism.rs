@@ -87,8 +87,8 @@ pub struct Info {
 pub struct Nature {
     /// Sharing of disk blocks between two files after the transfer.
     pub blocks: Blocks,
-    /// `true` if the sender writes its data directly into memory that the channel lends. All other data is first copied
-    /// there.
+    /// `true` if it transfers data in memory that the channel lends. The sender should write its data directly there,
+    /// because all other data is first copied there.
     pub wants_loan: bool,
     /// `true` if it accesses the other process's memory. It is used only between processes that trust each other.
     pub wants_trust: bool,
@@ -134,8 +134,8 @@ pub struct Pair {
     pub sink: Kind,
     /// The guarantees once the transfer has returned.
     pub gives: Guarantees,
-    /// `true` if the mechanism is preferred when nothing was measured. Wherever it was measured between such endpoints,
-    /// it cost little (docs/benchmarks/planner.md).
+    /// `true` if the mechanism is preferred when nothing was measured. Wherever it was measured between endpoints of
+    /// these kinds, it cost little (docs/benchmarks/planner.md).
     pub likely: bool,
 }
 

@@ -176,7 +176,7 @@ fn fitness(mechanism: &dyn Mechanism, facts: &Facts, request: &Request) -> Resul
     request.unfit.get(info.name).map_or(Ok(()), |unfit| Err(unfit.clone()))
 }
 
-/// Returns the expectation for a mechanism that was not measured between such endpoints.
+/// Returns the expectation for a mechanism that was not measured between endpoints of these kinds.
 fn prior(mechanism: &dyn Mechanism, facts: &Facts) -> Prior {
     if mechanism.saves_work(facts) {
         let why = "not measured: avoids the copy if it works";

@@ -77,7 +77,7 @@ pub enum Judgement {
         /// Its time divided by that of the chosen candidate.
         by: f64,
     },
-    /// It can do the job, but was not measured between such endpoints.
+    /// It can do the job, but was not measured between endpoints of these kinds.
     Unmeasured,
     /// It cannot or may not do this job.
     Unfit {

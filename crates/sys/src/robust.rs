@@ -117,7 +117,7 @@ impl Drop for Enlisted {
     }
 }
 
-/// Returns the entry address in the kernel's sense: that of the node's `next`.
+/// Returns the address that the kernel uses for an entry: the address of the node's `next`.
 fn entry_of(node: NonNull<RobustNode>) -> *mut RobustNode {
     node.as_ptr().wrapping_byte_add(std::mem::offset_of!(RobustNode, next))
 }

@@ -84,9 +84,9 @@ pub fn write_file(path: &Path, bytes: &[u8]) -> Result<(), DestinationError> {
 /// The state of a file until it is published.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Until {
-    /// It has no name if the file system supports that. A killed process then leaves no file.
+    /// The file has no name if the file system supports `O_TMPFILE`. A killed process then leaves no file.
     Nameless,
-    /// It is a partial file. If an earlier run left one, this run resumes it.
+    /// The file is a partial file. If an earlier run left one, this run resumes it.
     Part,
 }
 

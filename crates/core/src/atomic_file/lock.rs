@@ -67,13 +67,13 @@ fn lock(fd: &OwnedFd) -> Lock {
 
 /// State of an unfinished file or directory under the name that a command wants to use.
 pub enum Leftover {
-    /// It vanished before it was locked.
+    /// The entry vanished before it was locked.
     Gone,
-    /// A living process works on it.
+    /// A living process works on the entry.
     Alive,
-    /// Its process is dead. It is now locked by this process.
+    /// The process that created the entry is dead. This process has locked it.
     Free(OwnedFd),
-    /// Another user may have created it, or can change it.
+    /// Another user may have created the entry, or can change it.
     Foreign(Distrust),
 }
 

@@ -22,7 +22,7 @@ impl<'a> EngineEnds<'a> {
         let source = if let Source::Fd(end) = &transfer.source { Some(*end) } else { None };
         let sink = if let Sink::Fd(end) = &transfer.sink { Some(*end) } else { None };
         let rewindable = source.is_none_or(|end| end.at.is_some());
-        // An endpoint with offsets is on a disk, which poll always reports as ready.
+        // An endpoint with offsets is a file or a block device. Poll always reports it as ready.
         let streams = |end: &End<'a>| end.at.is_none() && end.kind != Kind::Null;
         let is_addressed = |end: Option<End<'_>>| end.is_some_and(|end| end.at.is_some());
         let addressed = is_addressed(source) && is_addressed(sink);

@@ -32,7 +32,7 @@ use crate::{Error, Kind, Mover, Plan, Side, Transfer, Tuning, Unfit, mechanisms:
 /// let plan = Plan::make(&Facts::of(&transfer), &request, None);
 /// let mut run = TransferRun::start(transfer, &plan)?;
 ///
-/// // One of many: an event loop has one run per connection, and this number identifies it.
+/// // An event loop has one run per connection. This number identifies the connection.
 /// let loop_ = epoll::create(epoll::CreateFlags::CLOEXEC)?;
 /// epoll::add(&loop_, &socket, epoll::EventData::new_u64(7), epoll::EventFlags::OUT)?;
 /// let outcome = 'events: loop {

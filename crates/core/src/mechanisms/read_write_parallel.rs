@@ -1,6 +1,6 @@
-//! Plain pread and pwrite on several threads, the caller's among them. Each takes one buffer's worth of the file at a
-//! time, so that one reads while another writes. The CPU time is that of plain read and write; the wall time is shorter
-//! if a core is free. The writes are not in order.
+//! Plain pread and pwrite on several threads, the caller's among them. Each thread takes one buffer's worth of the file
+//! at a time, so that one thread reads while another writes. The CPU time is that of plain read and write; the wall
+//! time is shorter if a core is free. The writes are not in order.
 
 use std::{
     sync::{

@@ -19,8 +19,8 @@ pub struct SizeBands(Vec<(RangeInclusive<u64>, Arc<Plan>)>);
 const MOST: usize = 1024;
 
 impl SizeBands {
-    /// Returns the plan of the band that contains `len`. Its ladder is that of [`Plan::make`] for exactly this size.
-    /// Its evidence is that of the first size requested in the band.
+    /// Returns the plan of the band that contains `len`. The plan's ladder is the one that [`Plan::make`] returns for
+    /// exactly this size. The plan's evidence is that of the first size requested in the band.
     pub fn at(
         &mut self,
         len: u64,
@@ -69,8 +69,8 @@ pub fn bands(
 }
 
 /// Returns the sizes around this one for which every comparison of measurements has the same result. Between two
-/// corners (measured sizes), each interpolated ratio is a straight line on a logarithmic scale, so each comparison
-/// changes at most once.
+/// corners (sizes at which the evidence changes), each interpolated ratio is a straight line on a logarithmic scale, so
+/// each comparison changes at most once.
 fn band(
     len: u64,
     facts: &Facts,

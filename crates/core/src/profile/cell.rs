@@ -195,7 +195,7 @@ impl Cell {
         near.into_iter().flatten().chain([self.size])
     }
 
-    /// Returns `true` if the cell was measured between such endpoints.
+    /// Returns `true` if the cell was measured between endpoints of these kinds.
     pub(crate) fn speaks_of(&self, facts: &Facts) -> bool {
         let matches = |key: &str, options: &str, end: &EndFacts| {
             end.key() == key && end.fs.as_ref().is_none_or(|fs| fs.options() == options)

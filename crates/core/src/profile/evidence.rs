@@ -145,8 +145,8 @@ pub fn day(at: &str) -> &str {
 }
 
 impl Profile {
-    /// Returns the measurements for such endpoints. Cells of another load or sink state are used only if there are none
-    /// for the requested one.
+    /// Returns the measurements between endpoints of these kinds. Cells of another load or sink state are used only if
+    /// there are none for the requested one.
     pub fn known(&self, facts: &Facts, load: Load) -> MatchingCells<'_> {
         let mut cells = self.nearest(facts, load);
         // A copy's recent observation of a mechanism at about this size replaces all earlier measurements of it.
@@ -164,7 +164,7 @@ impl Profile {
         is_displaced.then(|| MatchingCells::among(cells, facts.len))
     }
 
-    /// Returns the cells for such endpoints with the nearest conditions, as far as they apply to this size.
+    /// Returns the cells for endpoints of these kinds with the nearest conditions, as far as they apply to this size.
     fn nearest(&self, facts: &Facts, load: Load) -> Vec<&Cell> {
         let mut cells: Vec<&Cell> = self.cells.iter().filter(|c| c.speaks_of(facts)).collect();
         let state = if facts.sink.filled { SinkState::Resident } else { SinkState::Fresh };
@@ -190,7 +190,7 @@ impl<'p> MatchingCells<'p> {
 
     /// Returns the best tuning of a mechanism and its ratios at the size of the transfer. Another tuning replaces the
     /// default only if it is better by more than [`LEAST_NOISE`], because among many similar tunings one always looks
-    /// best. `None` if the mechanism was never measured between such endpoints.
+    /// best. `None` if the mechanism was never measured between endpoints of these kinds.
     pub fn evidence(&self, mechanism: &str, prefer: Prefer) -> Option<Evidence> {
         let lines: Vec<Evidence> = self.joined(mechanism).collect();
         let best = lines.iter().min_by(|a, b| {

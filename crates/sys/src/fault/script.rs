@@ -39,7 +39,7 @@ impl Rule {
         Self { call, nth, effect, repeat: false }
     }
 
-    /// Creates a fault of every such call.
+    /// Creates a fault of every call of this kind.
     pub const fn always(call: Call, effect: Effect) -> Self {
         Self { call, nth: 1, effect, repeat: true }
     }
@@ -113,8 +113,9 @@ impl Script {
         Self { rules, rivals: Vec::new() }
     }
 
-    /// Runs `act` right before the `nth` such call, even if a rule stops that call. This makes the
-    /// outcome of a race deterministic. Calls made by `act` are not subject to the script.
+    /// Runs `act` right before the `nth` call of this kind, even if a rule stops that call. This
+    /// makes the outcome of a race deterministic. Calls made by `act` are not subject to the
+    /// script.
     #[must_use]
     pub fn meanwhile(
         mut self,
