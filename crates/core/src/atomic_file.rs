@@ -273,8 +273,8 @@ struct OpenPart {
 pub fn remove_leftover(dir: BorrowedFd<'_>, target: &CStr, spare: Id) -> Result<(), CallFailed> {
     let part = PartialName { name: beside(target, PART), is_usual: true };
     match leftover(dir, &part.name)? {
-        // The lock is held until the name is removed, so that a process that just created the name does not start
-        // writing to the file.
+        // The lock is held until the name is removed. A process that has just created the file then finds it locked,
+        // and does not write to it.
         Leftover::Free(locked) if !is(&locked, spare)? => remove_part(dir, target, &part),
         _ => Ok(()),
     }

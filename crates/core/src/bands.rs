@@ -59,8 +59,8 @@ pub struct Band {
     /// The largest size in bytes. It is halfway, in octaves, between the last size at which this kernel
     /// was measured best and the first size of the next band.
     pub upto: u64,
-    /// `true` if the band serves all larger sizes too, although these were not measured. This applies only to the last
-    /// band, and only if its memory did not fit the caches at that size.
+    /// `true` if the band serves all larger sizes too, although these were not measured. Only the last band can be
+    /// extrapolated, and only if the memory of its largest measured size exceeds the caches.
     pub extrapolated: bool,
     /// The kernel.
     pub kernel: String,

@@ -45,8 +45,8 @@ pub struct ReceivedDatagram {
     pub len: usize,
     /// The descriptors received with it, closed on exec.
     pub fds: Vec<OwnedFd>,
-    /// The process that sent it. `None` if neither end had requested that ([`pass_credentials`]) when it was sent, or
-    /// if the sender is not visible in our pid namespace.
+    /// The process that sent it. `None` if the sender is not visible in our pid namespace, or if the message was sent
+    /// before an end called [`pass_credentials`].
     pub sender: Option<Credentials>,
     /// `true` if bytes or descriptors did not fit and are lost.
     pub truncated: bool,

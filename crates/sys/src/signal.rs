@@ -75,9 +75,8 @@ pub fn hangups() -> u32 {
 /// Blocks SIGINT, SIGTERM and SIGHUP in the calling thread and those it starts. The other existing
 /// threads handle them.
 ///
-/// The kernel prefers the main thread unless the signal is blocked there. It does so even while that
-/// thread sleeps where no handler can run, such as in a page fault that a FUSE server never serves.
-/// The signal would then have no effect.
+/// The kernel prefers the main thread unless the signal is blocked there, even if that thread cannot run a handler. An
+/// example is a sleep in a page fault that a FUSE server never serves. The signal would then have no effect.
 pub fn leave_interrupts_to_others() -> Result<(), Errno> {
     block(&[libc::SIGINT, libc::SIGTERM, libc::SIGHUP])
 }

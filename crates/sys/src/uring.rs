@@ -354,8 +354,7 @@ impl<'fd> Uring<'fd> {
 
 impl Drop for Uring<'_> {
     fn drop(&mut self) {
-        // Entries that were queued and never submitted are not submitted now: a dropped ring writes
-        // nothing more.
+        // Queued entries are not submitted now, because a dropped ring must write nothing more.
         let queued = self.ring.submission().len();
         while self.reap() {}
         if self.pushed > queued {

@@ -21,7 +21,7 @@ pub struct Turns {
     pub len: u64,
     /// The measure of the best mechanism.
     pub prefer: Prefer,
-    /// The measurement of the first mechanism. It runs alone as long as it is as fast as measured.
+    /// The measurement of the first mechanism, which runs alone while it is as fast as measured.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub promise: Option<Promise>,
     /// The mechanism that a survey measured as the best, if an earlier copy contradicted that. The turns then start at

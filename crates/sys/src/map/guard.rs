@@ -36,7 +36,7 @@ mod x86 {
     use std::mem::MaybeUninit;
     use std::sync::OnceLock;
 
-    /// Length of `rep movsb`, which is written as bytes so that its length is certain.
+    /// Length of `rep movsb`. The instruction is written as bytes, so its length is certain.
     const MOVE_LEN: i64 = 2;
 
     /// Copies, and returns the bytes NOT copied. The fourth argument of this ABI is rcx, the
