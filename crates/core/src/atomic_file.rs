@@ -1,9 +1,9 @@
 //! Files that appear under their name only when they are complete.
 //!
 //! Until it is published, an [`AtomicFile`] has no name (`O_TMPFILE`), or it is a locked partial file under a reserved
-//! name ([`name`]). Every command recognizes these names after a process was killed. A file that was not published is
-//! removed when the value is dropped. A [`Destination`] is an output that a user named: an atomic file, or a device or
-//! stream that is written directly.
+//! name ([`name`]). After a process was killed, every command recognizes its partial file by this name. A file that was
+//! not published is removed when the value is dropped. A [`Destination`] is an output that a user named: an atomic
+//! file, or a device or stream that is written directly.
 
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, fchmod, fstat, openat, statat, unlinkat};
 use std::{
@@ -189,7 +189,8 @@ impl<D: AsFd, N: AsRef<CStr>> AtomicFile<D, N> {
     }
 }
 
-/// An unfinished file without its directory and final name. It keeps its lock, and is not removed when it is dropped.
+/// An unfinished file, detached from its directory and final name. It stays locked, and is not removed when this value
+/// is dropped.
 #[derive(Debug)]
 pub struct Parked {
     fd: OwnedFd,
@@ -197,14 +198,14 @@ pub struct Parked {
 }
 
 impl Parked {
-    /// Restores the file. `dir` and `name` must be those it had before.
+    /// Restores the file. `dir` and `name` must be those that the file had before.
     pub fn unpark<D: AsFd, N: AsRef<CStr>>(self, dir: D, name: N) -> AtomicFile<D, N> {
         AtomicFile::new(self.fd, dir, name, self.part)
     }
 }
 
 impl<D: AsFd, N: AsRef<CStr>> AtomicFile<D, N> {
-    /// Detaches the file from this value, which must not be used any more. `None` if the descriptor cannot be
+    /// Detaches the file from this value, which must not be used afterwards. `None` if the descriptor cannot be
     /// duplicated.
     pub fn park(&mut self) -> Option<Parked> {
         // The duplicate shares the lock (flock).
@@ -217,7 +218,7 @@ impl<D: AsFd, N: AsRef<CStr>> AtomicFile<D, N> {
 impl<D: AsFd, N: AsRef<CStr>> Drop for AtomicFile<D, N> {
     fn drop(&mut self) {
         if let Some(part) = self.part.as_ref().filter(|_| !self.settled) {
-            // The lock is still held, so the name is still ours. The error cannot be reported from here.
+            // The lock is still held, so no other process has taken the name. An error cannot be reported from drop.
             let _ = unlink(self.dir.as_fd(), &part.name);
         }
     }

@@ -6,13 +6,14 @@
 //! loses. A kernel loses if it is shown to be slower than the C library, or if its median is slower by more than the
 //! noise (at most a few percent).
 //!
-//! Two further measurements count if they exist. In copies between uncached memory, the kernel must not lose either. A
-//! branch predictor learns short copies of a single repeated size better than a mixture. In those copies, the kernel
-//! may lose a few percent at most, and less than it gains elsewhere.
+//! Two further kinds of measurements count if they exist. A kernel must not lose in copies between uncached memory. In
+//! short copies of one repeated size, which a branch predictor learns, it may lose a few percent at most, and less than
+//! it gains elsewhere.
 //!
 //! If several kernels may begin a band, the kernel with the longest band is chosen: fewer bands are fewer branches to
-//! mispredict. The gap between two bands was not measured, so each gets half of its octaves. Above the cache sizes the
-//! kernels do not change their behaviour, so the last band continues without limit if it was measured there.
+//! mispredict. Sizes between two bands were not measured, so each band gets half of this gap, in octaves. Above the
+//! cache sizes the kernels do not change their behaviour, so the last band continues without limit if it was measured
+//! there.
 
 mod longest;
 
@@ -64,8 +65,8 @@ pub struct Band {
     pub extrapolated: bool,
     /// The kernel.
     pub kernel: String,
-    /// Its time divided by the C library's: the smallest gain among the measured sizes of the band. Exactly 1 for the C
-    /// library itself.
+    /// The kernel's time divided by the C library's, at the measured size of the band with the smallest gain. Exactly 1
+    /// for the C library itself.
     pub ratio: Ratio,
     /// Number of measurement sessions behind the ratio.
     pub sessions: u32,
@@ -137,8 +138,8 @@ impl Profile {
         bands
     }
 
-    /// Returns the cells of a work with this sink, by rising size. If nothing was measured under that load, cells of
-    /// any load are used.
+    /// Returns the cells for this work and sink, by rising size. If nothing was measured under that load, cells of any
+    /// load are used.
     fn cells_of(&self, work: KernelWork, sink: &str, load: Load) -> Vec<&Cell> {
         let of_work = |cell: &&Cell| cell.source == work.source() && cell.sink == sink;
         let any = self.cells.iter().filter(of_work).any(|cell| cell.load == load);

@@ -77,7 +77,7 @@ pub(crate) fn give_pipe(wished: usize, pipe: Pipe) {
     });
 }
 
-/// Runs `act` on the thread's spares. `None` if the thread is ending and has destroyed them.
+/// Runs `act` on the resources that the thread keeps. `None` if the thread is ending and has destroyed them.
 fn with<T>(act: impl FnOnce(&mut ThreadBuffers) -> T) -> Option<T> {
     SPARES.try_with(|spares| act(&mut spares.borrow_mut())).ok()
 }

@@ -30,7 +30,7 @@ pub const HANG: Duration = Duration::from_secs(10);
 /// Longest wait for a reaction that needs some work by another process, such as its start. A busy machine may delay it.
 pub const REACTION: Duration = Duration::from_secs(60);
 
-/// A point in time at which a wait ends, or none.
+/// A point in time at which a wait ends; `None` if it never ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Deadline(Option<Instant>);
 
@@ -38,13 +38,13 @@ impl Deadline {
     /// A wait without a time limit.
     pub const NEVER: Self = Self(None);
 
-    /// A wait that ends `limit` from now. A `limit` beyond what the clock can represent never ends.
+    /// A wait that ends `limit` from now. If the clock cannot represent that time, the wait never ends.
     #[must_use]
     pub fn after(limit: Duration) -> Self {
         Self(Instant::now().checked_add(limit))
     }
 
-    /// Returns the time left, zero if the deadline passed, [`Duration::MAX`] if there is none.
+    /// Returns the time left, zero if the deadline passed, [`Duration::MAX`] if there is no deadline.
     #[must_use]
     pub fn remaining(self) -> Duration {
         self.0.map_or(Duration::MAX, |at| at.saturating_duration_since(Instant::now()))

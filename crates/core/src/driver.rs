@@ -48,7 +48,7 @@ impl<F: FnMut(u64) -> Result<(), Cancelled>> Watch for F {
     }
 }
 
-/// Drives transfers. Its settings come from the user, and belong to no mechanism.
+/// Drives transfers. Its settings come from the user, and apply to every mechanism.
 #[derive(Clone, Debug, Default)]
 pub struct Driver {
     /// The maximum rate, in bytes per second.

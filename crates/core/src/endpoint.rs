@@ -183,7 +183,7 @@ pub struct Transfer<'a> {
     pub source: Source<'a>,
     /// The sink.
     pub sink: Sink<'a>,
-    /// The number of bytes to move; `None` until the source ends.
+    /// The number of bytes to move. `None` means all bytes up to the end of the source.
     pub len: Option<u64>,
     /// The guarantees that must hold afterwards.
     pub needs: Guarantees,

@@ -106,8 +106,8 @@ impl fmt::Display for Side {
 pub fn errno_name(errno: Errno) -> String {
     let text = std::io::Error::from(errno).to_string();
     let text = text.split(" (os error").next().unwrap_or_default();
-    // `Errno` prints only through Debug, and rustix's constants lack the leading E. Hence the table
-    // in `symbol`.
+    // `Errno` prints only through Debug, and rustix's constants lack the leading E. The table in
+    // `symbol` therefore supplies the names.
     let symbol = symbol(errno);
     if symbol.is_empty() {
         format!("errno {} ({text})", errno.raw_os_error())
@@ -215,8 +215,8 @@ fn code(errno: Errno) -> String {
     }
 }
 
-/// The reason that a mechanism is not used for a transfer, in words for users. This is an answer,
-/// not an error.
+/// The reason that a mechanism is not used for a transfer, in words for users. This is an expected
+/// result, not an error.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{reason}")]
 pub struct Unfit {

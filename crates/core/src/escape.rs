@@ -71,7 +71,7 @@ pub fn csv(text: &str) -> Cow<'_, str> {
 }
 
 /// Returns `true` for control characters including C1, Unicode line breaks, and bidirectional controls, which can make
-/// a name read as another.
+/// one name look like another.
 fn steers(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')

@@ -65,8 +65,8 @@ pub fn run_exact(mover: &mut dyn Mover, total: u64, how: &mut Exactly<'_>) -> Re
             Err(error) if error.is_interruption() => moved += error.moved,
             Err(error) if error.is_would_block() && progress.elapsed() < how.patience => {
                 moved += error.moved;
-                // A mechanism that waits for a thread or a peer has waited already. No descriptor can be polled for its
-                // completion.
+                // The mechanism may wait for a thread or a peer, so there is no descriptor to poll. Such a mechanism
+                // has already waited inside its step, so a short pause is enough.
                 std::thread::sleep(Duration::from_millis(1));
             }
             Err(error) => {

@@ -99,14 +99,14 @@ impl EndFacts {
         }
     }
 
-    /// Returns the mount options of its file system, which are part of the key in a profile. Empty if the endpoint is
-    /// not a file.
+    /// Returns the mount options of the endpoint's file system, which are part of the key in a profile. Empty if the
+    /// endpoint is not a file.
     pub fn options(&self) -> String {
         self.fs.as_ref().map_or_else(String::new, |fs| fs.options().to_owned())
     }
 
-    /// Returns the endpoint with this key and these mount options in a profile, as far as the key describes it. `None`
-    /// if the key is invalid.
+    /// Returns the facts of an endpoint with this key and these mount options of a profile, as far as the key
+    /// determines them. `None` if the key is invalid.
     pub fn of_key(key: &str, options: &str) -> Option<Self> {
         let (kind, more) = key.split_once(':').unwrap_or((key, ""));
         let kind = Kind::ALL.into_iter().find(|known| known.name() == kind)?;

@@ -41,7 +41,7 @@ impl Default for Guarantees {
     }
 }
 
-/// The measure by which a plan chooses.
+/// The cost that a plan minimizes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Prefer {

@@ -20,7 +20,7 @@ pub use turns::{Promise, Turns};
 /// The user's wishes beyond the guarantees in the facts.
 #[derive(Clone, Debug, Default)]
 pub struct Request {
-    /// The measure of the best mechanism.
+    /// The cost to minimize.
     pub prefer: Prefer,
     /// The expected load of the machine.
     pub load: Load,
@@ -103,9 +103,9 @@ impl Plan {
         self.verdicts.first().filter(|verdict| verdict.judgement.is_usable())
     }
 
-    /// Returns the nanoseconds per byte that a verdict predicts: the figure of the first measured verdict, times the
-    /// ratio of both. The verdict's own figure may come from other sessions and contradict the order. `None` if nothing
-    /// was measured, or no difference was shown.
+    /// Returns the nanoseconds per byte that a verdict predicts: the figure of the first measured verdict, scaled by the
+    /// ratios of the two. The verdict's own figure may come from other sessions and contradict the order. `None` if
+    /// nothing was measured, or no difference was shown.
     pub fn expected(&self, verdict: &Verdict) -> Option<f64> {
         let first = self.verdicts.iter().find(|verdict| verdict.evidence.is_some())?;
         let (own, of) = (verdict.evidence.as_ref()?, first.evidence.as_ref()?);
@@ -196,7 +196,7 @@ fn prior(mechanism: &dyn Mechanism, facts: &Facts) -> Prior {
     }
 }
 
-/// Returns `true` if the mechanism is expected to cost little on every machine. The measurements behind that are between
+/// Returns `true` if the mechanism is expected to cost little on every machine. This is based on measurements between
 /// pipes, and within one file system.
 fn is_likely(mechanism: &dyn Mechanism, facts: &Facts) -> bool {
     let between_pipes = (facts.source.kind, facts.sink.kind) == (Kind::Pipe, Kind::Pipe);

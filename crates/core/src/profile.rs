@@ -1,4 +1,6 @@
-//! Measurements of this machine: ratios to `read-write`, with the conditions under which they hold.
+//! Measurements of this machine: ratios to `read-write`, with the conditions under which they hold. Each measurement is
+//! a cell. A survey (`thalweg tune`) records cells, and a copy records provisional ones if a survey's prediction was
+//! wrong.
 //!
 //! FFTW calls such a file wisdom. Unlike wisdom, a profile records the machine it was measured on. If kernel, CPU or
 //! limits differ, the profile is stale, and [`Profile::stale`] reports which of them changed.
@@ -19,7 +21,7 @@ pub use evidence::{Evidence, MatchingCells, day};
 pub use machine::{Machine, Stale};
 pub use turn::ProfileLock;
 
-/// The memory kernel that the others are compared with. It is the default without evidence for another.
+/// The memory kernel that the others are compared with. It is used unless there is evidence for another.
 pub const LIBC: &str = "libc";
 /// The source of cells that measure setting memory to a byte value.
 pub const FILL: &str = "fill";

@@ -15,7 +15,7 @@ pub struct RateLimit {
     due: Mutex<Option<Instant>>,
 }
 
-/// The amount that may be sent at once after a pause, as a time: one step.
+/// After a pause, the bytes of this time (one step) may be sent at once.
 const SLACK: Duration = Duration::from_millis(100);
 /// Upper bound of one wait, so that its sum with an `Instant` cannot overflow.
 const LONGEST: Duration = Duration::from_secs(u32::MAX as u64);

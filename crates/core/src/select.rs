@@ -19,7 +19,7 @@ pub const GIVEN_UP_FOR_SAFETY: f64 = 0.05;
 pub struct Candidate<N = &'static str> {
     /// Its name.
     pub name: N,
-    /// The reason for which it cannot or may not do the job, if there is one.
+    /// An error with the reason if it cannot or must not do the job.
     pub fits: Result<(), Unfit>,
     /// The expectation without measurements.
     pub prior: Prior,
@@ -79,7 +79,7 @@ pub enum Judgement {
     },
     /// It can do the job, but was not measured between endpoints of these kinds.
     Unmeasured,
-    /// It cannot or may not do this job.
+    /// It cannot or must not do this job.
     Unfit {
         /// The reason.
         reason: String,

@@ -1,4 +1,4 @@
-//! Opens and writes the files that steer thalweg: the profile, saved results, cached programs and `.netrc`.
+//! Opens and writes the files that control thalweg: the profile, saved results, cached programs and `.netrc`.
 //!
 //! Such a file is used only if it belongs to this user or to root and no other user can write it. `sudo` keeps HOME,
 //! and in a directory such as `/tmp` another user may have created the name first. Files that a user names as data are

@@ -51,7 +51,7 @@ fn bits_of(list: &[u8]) -> Result<u32, &[u8]> {
     Ok(bits)
 }
 
-// A comparison of slices would call `memcmp`, which the preloaded object must not do.
+// A comparison of slices would call `memcmp`, which the object for LD_PRELOAD must not do.
 fn is_hidden_by(word: &[u8], name: &[u8]) -> bool {
     let Some((b'-', hidden)) = word.split_first() else { return false };
     hidden.len() == name.len() && hidden.iter().zip(name).all(|(a, b)| a == b)

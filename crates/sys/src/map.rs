@@ -275,8 +275,8 @@ impl Drop for Map {
 }
 
 /// Copies `range` of one map to offset `at` of another, with a copy loop that survives a file that shrinks during the
-/// copy. The error then contains the bytes copied. The first use in a process installs a SIGBUS handler; later uses
-/// make no system call. Other faults are forwarded to the previous handler.
+/// copy. The error then contains the number of bytes copied. The first use in a process installs a SIGBUS handler;
+/// later uses make no system call. Other faults are forwarded to the previous handler.
 pub fn copy_between(
     source: &Map,
     range: Range<usize>,

@@ -1,4 +1,4 @@
-//! Interrupts as a flag, and the default action of SIGPIPE.
+//! Turns interrupts (SIGINT, SIGTERM, SIGHUP) into a flag, and sets the actions of SIGPIPE and SIGXFSZ.
 //!
 //! If a signal arrives after the flag was checked and before a call blocks, the call does not
 //! notice it. So once the process is interrupted, it gets SIGALRM every second: a blocking call

@@ -13,7 +13,7 @@ pub struct User {
     pub gid: u32,
 }
 
-// Space for the strings of one entry. Some have long lists of names.
+// Space for the strings of one entry. Some groups have long lists of members.
 const ROOM: usize = 64 << 10;
 
 impl User {

@@ -122,7 +122,8 @@ impl WatchThread {
     fn run(&self) {
         loop {
             let mut list = self.lock();
-            // Read under the lock, under which every change is made: the list includes this change.
+            // Every change of the list is made under the lock, so the list includes all changes that this number
+            // counts.
             list.heard = self.bell.load(Ordering::Relaxed);
             self.has_heard.notify_all();
             let mut words = vec![(&self.bell, list.heard)];

@@ -216,7 +216,7 @@ impl Destination {
     ) -> Result<(), CallFailed> {
         while !bytes.is_empty() {
             let (call, errno) = match io::write(self.fd(), bytes) {
-                // A repeated call would return 0 for ever.
+                // Repeating a write that returned 0 could loop for ever.
                 Ok(0) => ("write", Errno::IO),
                 Ok(count) => {
                     bytes = &bytes[count..];
@@ -236,7 +236,7 @@ impl Destination {
     }
 
     /// Keeps a partial file for a later run. Returns `false` if the destination is not a partial file, or if no later
-    /// run would find it; it is then removed.
+    /// run would find the file. In the second case, the file is removed.
     pub fn leave(self) -> bool {
         match self {
             Self::Direct(_) => false,

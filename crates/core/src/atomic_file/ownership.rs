@@ -52,7 +52,7 @@ pub struct LeftAlone {
 
 /// Returns the reason not to use the entry `stat` of the directory `dir` as a leftover. `None` if it may be used.
 ///
-/// `stat` must come from `fstat` of the open and locked descriptor, so that no other entry can replace it.
+/// `stat` must come from `fstat` of the open and locked descriptor, so that it describes the entry that will be used.
 pub fn distrust(dir: BorrowedFd<'_>, stat: &Stat, kind: FileType) -> Option<Distrust> {
     let found = judge(stat, kind, geteuid().as_raw(), 0)?;
     if !matches!(found, Distrust::Owner(_) | Distrust::Mode(_)) {

@@ -117,7 +117,8 @@ impl KernelEvidence<'_> {
     }
 }
 
-/// Returns the points of all kernels in these cells. The C library's is first, as it is the safest; `None` without it.
+/// Returns the points of all kernels in these cells. The C library's is first, as it is the safest. `None` if the C
+/// library was not measured.
 fn points_of<'c>(
     cells: &[&'c Cell],
     bytes: u64,
@@ -240,7 +241,7 @@ fn by_libc<'s, 'c>(sizes: &'s [AtSize<'c>], count: usize) -> Option<Vec<&'s Kern
     Some(own.chain(others.iter().map_while(|size| size.may_go_on(LIBC))).collect())
 }
 
-/// Gives the band with the smallest gain to the C library, and merges neighbouring bands with the same kernel.
+/// Makes the C library serve the band with the smallest gain, and merges neighbouring bands with the same kernel.
 pub(super) fn give_up_least(bands: &mut Vec<Band>) {
     let gains = |band: &Band| band.kernel != LIBC;
     let least = bands.iter_mut().filter(|band| gains(band));

@@ -30,8 +30,8 @@ pub struct ContestResult {
     /// Cells that a profile can add ([`Profile::learn`](crate::Profile::learn)).
     #[serde(skip)]
     pub seen: Vec<Cell>,
-    /// Conditions under which the survey's measurements apply again, although an earlier copy had contradicted them
-    /// ([`Profile::forget`](crate::Profile::forget)).
+    /// A cell with the conditions under which a survey's measurements apply again, after an earlier copy had
+    /// contradicted them ([`Profile::forget`](crate::Profile::forget)).
     #[serde(skip)]
     pub holds: Option<Cell>,
 }

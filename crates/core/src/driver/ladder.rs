@@ -127,9 +127,9 @@ impl Ladder {
 
     /// Falls back to another mechanism, `at` bytes into the transfer; `None` if no mechanism is left.
     ///
-    /// After a refusal, the next step follows, and the mechanism that refused is not tried again. Any other errno leads
-    /// to the last resort at once. A plain read and write of the same range either works or fails with the true errno
-    /// on the true side.
+    /// If the kernel refused the call, the next mechanism of the ladder follows, and the refused one is not tried
+    /// again. Any other errno leads to the last resort at once. A plain read and write of the same range either works
+    /// or fails with the true errno on the true side.
     pub fn step_down(&mut self, error: &Error, at: u64) -> Option<StepDown> {
         let last = self.last();
         if self.at == last || error.mechanism == LAST_RESORT.info().name {

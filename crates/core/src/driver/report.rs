@@ -9,7 +9,7 @@ use crate::{Error, Tuning};
 /// The result of a transfer.
 #[derive(Debug)]
 pub struct Outcome {
-    /// The report up to the end of the transfer, including a failed one.
+    /// The report up to the end of the transfer, even if the transfer failed.
     pub report: Report,
     /// `true` if the watcher asked to stop.
     pub stopped: bool,

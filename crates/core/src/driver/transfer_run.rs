@@ -85,7 +85,7 @@ pub enum Step {
 type OpenMover<'a> = Box<dyn Mover + 'a>;
 
 enum EngineState<'a> {
-    /// The mechanism of this step is not open.
+    /// No mechanism is open. The next call of `advance` opens one.
     Closed,
     Moving(OpenMover<'a>),
     /// The engine leaves the mechanism, for this reason, as soon as the bytes that it took are delivered.
@@ -122,7 +122,7 @@ impl<'a> TransferRun<'a> {
         }
     }
 
-    /// Disables the comparison of the rate with the measured one.
+    /// Disables the comparison of the rate with the profile's.
     pub(super) fn trust(&mut self) {
         self.ladder.trust();
     }

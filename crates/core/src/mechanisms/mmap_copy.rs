@@ -1,6 +1,6 @@
-//! Maps both files and copies between the mappings: no system call per byte, but a page fault on
-//! each side for every page or folio. Space is allocated first, so that a full disk is reported as
-//! an errno. Allocated space that was not filled is truncated.
+//! Maps both files and copies between the mappings. Only a new window takes system calls, but every
+//! page or folio takes a page fault on each side. Space is allocated first, so that a full disk is
+//! reported as an errno. Allocated space that was not filled is truncated.
 
 use thalweg_sys::{
     Errno, io,

@@ -1,4 +1,4 @@
-//! The list of mechanisms: one file each, one line each.
+//! The list of mechanisms. Each mechanism has one file, and one line in the list.
 //!
 //! The list is written by hand, safest first. Without measurements, the earlier mechanism is preferred, but
 //! [`likely`](crate::Pair::likely) pairs come first. In a tie of measurements, the same order decides. The manual,

@@ -50,7 +50,7 @@ struct MsgZerocopyMover<'a> {
     feed: Feed<'a>,
     sink: End<'a>,
     buffer: usize,
-    // Bytes sent and not acknowledged. They reach the peer in any case.
+    // Bytes sent and not acknowledged. The kernel delivers them even if the transfer is aborted.
     pending: u64,
     calls: u64,
 }
@@ -60,8 +60,8 @@ enum Feed<'a> {
     File(ZerocopyBuffers<'a>),
 }
 
-/// Buffers for the bytes of a file. A buffer is filled at most once between two moments at which
-/// nothing is outstanding.
+/// Buffers for the bytes of a file. A buffer is filled again only after all outstanding sends are
+/// complete.
 struct ZerocopyBuffers<'a> {
     source: End<'a>,
     buffers: Vec<Map>,

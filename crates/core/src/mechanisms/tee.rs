@@ -23,7 +23,7 @@ pub(crate) static INFO: Info = Info {
     name: "tee",
     summary: "duplicate the data of one pipe into another, then consume it",
     calls: &["tee", "splice"],
-    // The pages in a pipe are not written any more.
+    // No process writes to the pages in a pipe any more.
     pairs: &[Pair::new(Kind::Pipe, Kind::Pipe, Guarantees::COPIED)],
     knobs: &[],
     role: Role::Mover,
@@ -61,7 +61,7 @@ impl Mover for TeeMover<'_> {
         self.shown
     }
 
-    /// Removes the bytes that the sink already has from the source, by plain read.
+    /// Removes from the source, by plain read, the bytes that the sink already has.
     fn drain(&mut self) -> Result<u64, Error> {
         let mut buffer = Buffer::new(chunk(self.shown.min(64 << 10)));
         let mut taken = 0;

@@ -29,8 +29,8 @@ struct SinkPipe {
     splices: bool,
 }
 
-/// Takes turns until the source seems to end or tee is refused. The plain loop then continues, and
-/// detects a real end.
+/// Runs turn after turn until the source seems to end or tee is refused. The plain loop then
+/// continues, and detects a real end.
 pub(super) fn run(ride: &mut Ride<'_, '_>) -> Result<(), TransferStop> {
     let wished = host::pipe_max_size().map_or(0, chunk);
     let lanes = ride

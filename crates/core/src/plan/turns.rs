@@ -19,7 +19,7 @@ pub struct Turns {
     pub piece: u64,
     /// Bytes of the whole transfer, as far as known.
     pub len: u64,
-    /// The measure of the best mechanism.
+    /// The cost to minimize.
     pub prefer: Prefer,
     /// The measurement of the first mechanism, which runs alone while it is as fast as measured.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -20,7 +20,7 @@ impl Profile {
     pub fn turn(path: &Path) -> Result<ProfileLock, ProfileError> {
         let folder = path.parent().unwrap_or(Path::new("."));
         make_directory(folder).map_err(|error| unusable(path, error))?;
-        // A separate lock file, as every writer replaces the profile's file.
+        // The lock is on a separate file, because every writer replaces the profile's file.
         let mut name = OsString::from(".");
         name.push(path.file_name().unwrap_or_default());
         name.push(".lock");
@@ -50,7 +50,7 @@ mod tests {
     const EACH: u64 = 30;
     const PLACE: &str = "THALWEG_TEST_TURN";
 
-    /// The work of each process, with sizes that no other process uses.
+    /// Adds cells to the profile, with sizes that no other process of the test uses.
     fn learn(path: &Path, first: u64) {
         for n in first..first + EACH {
             let _turn = Profile::turn(path).unwrap();

@@ -89,7 +89,7 @@ unsafe fn three<const COPY: bool, const STREAM: usize>(
     _mm_crc32_u64(0, early) as u32 ^ c as u32
 }
 
-/// Advances a sum over the zeros that `factor` represents. The crc32 instruction must reduce the 64-bit result.
+/// Advances a sum over the zeros that `factor` represents. The caller must reduce the 64-bit result with the crc32 instruction.
 #[target_feature(enable = "sse4.2,pclmulqdq")]
 #[inline]
 fn moved(crc: u64, factor: u64) -> u64 {

@@ -1,4 +1,4 @@
-//! Inputs of up to 240 bytes, which need no state: a few products of the input. Also code that is shared with longer inputs.
+//! Hashes inputs of up to 240 bytes, which need no state, only a few products. Also contains code that longer inputs share.
 
 use crate::word::load;
 

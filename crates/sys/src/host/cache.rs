@@ -13,8 +13,8 @@ pub struct Cache {
 
 const LISTED: &str = "/sys/devices/system/cpu/cpu0/cache";
 
-/// Returns the caches, nearest first. Empty if the kernel does not list them. The result is cached, as it takes a dozen
-/// files.
+/// Returns the caches, nearest first. Empty if the kernel does not list them. The result is cached, because it takes
+/// reading a dozen files.
 pub fn caches() -> &'static [Cache] {
     static FOUND: OnceLock<Vec<Cache>> = OnceLock::new();
     FOUND.get_or_init(|| caches_in(Path::new(LISTED)))

@@ -25,9 +25,9 @@ const TWO: CgroupVersion = CgroupVersion {
     reclaimable: "inactive_file",
 };
 
-/// Returns the bytes that the limits of this process's groups leave; reclaimable page cache counts
-/// as free. `None` if no limit is visible. The set of groups with limits is determined at the first
-/// call.
+/// Returns the bytes that this process may still allocate under the limits of its groups.
+/// Reclaimable page cache counts as free. `None` if no limit is visible. The set of groups with
+/// limits is determined at the first call.
 pub(super) fn memory_left() -> Option<u64> {
     static LIMITED: OnceLock<Vec<(PathBuf, &'static CgroupVersion)>> = OnceLock::new();
     let limited = LIMITED.get_or_init(|| {

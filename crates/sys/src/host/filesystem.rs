@@ -86,7 +86,7 @@ pub fn may_fail_at_close(fd: impl AsFd) -> Result<bool, Errno> {
 /// Reads the mount table. The kernel reports no size for it, and returns at most a page per call.
 fn mount_table() -> std::io::Result<Vec<u8>> {
     let table = File::open("/proc/self/mountinfo")?;
-    // Allocated in advance. Otherwise it would be read in pieces of 32 bytes, then 64, and so on.
+    // The buffer is allocated in advance. Otherwise, the table would be read in pieces of 32 bytes, then 64, and so on.
     let mut bytes = Vec::with_capacity(16 * rustix::param::page_size());
     table.take(u64::MAX).read_to_end(&mut bytes)?;
     Ok(bytes)

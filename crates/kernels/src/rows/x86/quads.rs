@@ -1,5 +1,6 @@
-//! 4 to 15 bytes in four overlapping moves of 4, and 16 to 64 bytes by halving as in glibc. For unpredictable lengths it saves
-//! two mispredictions. For repeated lengths it loses nothing, apart from effects of code layout.
+//! Copies 4 to 15 bytes in four overlapping moves of 4. From 16 to 64 bytes, tests halve the range of lengths, as in glibc.
+//! For unpredictable lengths it saves two mispredictions. For repeated lengths it loses nothing, apart from effects of code
+//! layout.
 
 use core::arch::x86_64::{__m128i, __m256i};
 
