@@ -41,7 +41,7 @@ pub(crate) fn outlive_the_program() -> ! {
     loop {
         std::thread::sleep(INTERVAL);
         if has_ended(main) && is_alone(main).unwrap_or(false) {
-            // Exit handlers may take long, so the signals that end the process are unblocked first.
+            // Exit handlers may take long, so signals are unblocked first. A signal can then end the process.
             mask_signals(libc::SIG_UNBLOCK);
             std::process::exit(0);
         }

@@ -85,8 +85,8 @@ pub fn is_own(dir: BorrowedFd<'_>, stat: &Stat) -> bool {
     stat.st_uid == geteuid().as_raw() || born()
 }
 
-/// Like [`distrust`], but by name. Another entry may have the name after this check, so the result must not lead to
-/// opening the entry without a further check. `None` if the entry does not exist.
+/// Like [`distrust`], but by name. The name may lead to another entry after this check, so check again before opening
+/// it. `None` if the entry does not exist.
 pub fn distrust_name(dir: BorrowedFd<'_>, name: &CStr, kind: FileType) -> Option<Distrust> {
     let stat = statat(dir, name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
     distrust(dir, &stat, kind)

@@ -136,8 +136,8 @@ impl Case {
         None
     }
 
-    /// Returns this case run by [`Driver::run`], and run step by step if no step of the mechanism
-    /// waits.
+    /// Returns two variants of this case: one for [`Driver::run`], and one for a run by steps. The
+    /// second is omitted if a step of the mechanism waits.
     pub fn in_both_forms(&self) -> impl Iterator<Item = Self> {
         let by_hand = Streams { by_hand: true, ..self.streams };
         let by_steps = Self { streams: by_hand, ..self.clone() };
