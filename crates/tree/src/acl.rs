@@ -1,5 +1,5 @@
-//! Decodes POSIX ACLs in the form of their extended attributes (acl(5), linux/posix_acl_xattr.h). They are only read,
-//! to determine safe permission bits for a copy without an ACL.
+//! Decodes POSIX ACLs from their extended attributes (acl(5), linux/posix_acl_xattr.h). A copy without an ACL uses
+//! them to determine safe permission bits.
 
 const VERSION: u32 = 2;
 const OWNER: u16 = 0x01;
@@ -15,16 +15,16 @@ pub(crate) fn is_trivial(list: &[u8]) -> bool {
         .is_some_and(|mut all| all.all(|(tag, _)| [OWNER, OWNING_GROUP, OTHER].contains(&tag)))
 }
 
-/// Returns permission bits for a copy without the ACL, which grant no user more than the ACL does. The group bits of
-/// a file with an ACL are its mask, not the permissions of the owning group.
+/// Returns permission bits for a copy that has no ACL. They grant no user more than the ACL does. The group bits of a
+/// file with an ACL are its mask, not the permissions of the owning group.
 pub(crate) fn allowed_without(list: &[u8]) -> u32 {
     let Some(all) = entries(list) else { return 0o700 };
     let all: Vec<_> = all.collect();
     let least = |tags: &[u16]| {
         all.iter().filter(|(tag, _)| tags.contains(tag)).fold(0o7, |least, (_, may)| least & may)
     };
-    // Without the ACL, a named user is treated as a member of the owning group or as one of the others. A member of a
-    // named group is one of the others. The mask limits named entries and the owning group, but not the others.
+    // Without the ACL, the kernel treats a named user as a member of the owning group or as other. It treats a member
+    // of a named group as other. The mask limits named entries and the owning group, but not other users.
     let group = least(&[OWNING_GROUP, USER, MASK]);
     let is_named = all.iter().any(|(tag, _)| [USER, GROUP].contains(tag));
     let other = least(if is_named { &[OTHER, USER, GROUP, MASK] } else { &[OTHER] });
@@ -81,7 +81,7 @@ mod tests {
             let all = [&base[..], named].concat();
             assert_eq!(allowed_without(&list(&all)), allowed, "{named:?}");
         }
-        // An empty mask limits named entries and the owning group, but not the others.
+        // An empty mask limits named entries and the owning group, but not other users.
         let masked = [(OWNER, 7), (OWNING_GROUP, 7), (MASK, 0), (OTHER, 5)];
         assert_eq!(allowed_without(&list(&masked)), 0o705);
         assert_eq!(allowed_without(&list(&[&masked[..], &[(USER, 7)]].concat())), 0o700);

@@ -28,8 +28,8 @@ use crate::{
 /// Maximum depth of the count: each level holds a descriptor.
 const DEEPEST: u64 = 1024;
 
-/// Counts the files that a copy of `sources` with these options meets. Returns `None` if it is cancelled, or if the
-/// tree needs too many descriptors: no total is better than a wrong one.
+/// Counts the files that a copy of `sources` with these options meets. Returns `None` if the count is cancelled, or
+/// if the tree needs too many descriptors, because a wrong total would mislead the user.
 pub fn count(
     sources: &[PathBuf],
     options: &CopyOptions,
@@ -70,7 +70,7 @@ struct TreeCount<'c> {
     buffer: Vec<MaybeUninit<u8>>,
 }
 
-/// A directory whose files are counted, and whose subdirectories from `next` on are not.
+/// A directory in which all files are counted. Its subdirectories from `next` on are not counted yet.
 struct CountLevel {
     fd: OwnedFd,
     id: Id,

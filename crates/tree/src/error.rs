@@ -92,8 +92,8 @@ pub enum Refusal {
     /// The destination is a dangling symbolic link.
     #[error("not writing through dangling symbolic link")]
     Dangling,
-    /// The file belongs to another user and is in a directory that every user may write, as for
-    /// `fs.protected_symlinks` and `fs.protected_regular`.
+    /// The file belongs to another user and is in a directory that every user may write. The kernel refuses such
+    /// files with `fs.protected_symlinks` and `fs.protected_regular`.
     #[error("belongs to another user in a world-writable directory; not followed, not written")]
     Trap,
     /// A temporary name of this program is taken by a file that another user may have created.
@@ -143,7 +143,7 @@ pub enum Refusal {
     /// The source of a move changed after it was copied.
     #[error("changed after it was copied; kept")]
     ChangedSince,
-    /// The file with patterns cannot be one.
+    /// The path of a filter file is not a regular file, or the file is too large.
     #[error("cannot be a filter file: {0}")]
     NoFilterFile(&'static str),
     /// Another file system is mounted on a directory that a sync would delete.

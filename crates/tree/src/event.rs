@@ -125,7 +125,7 @@ pub enum Event<'a> {
     LeftAlone {
         /// The leftover.
         path: &'a Path,
-        /// The difference from leftovers of this user.
+        /// The reason why the leftover is not trusted.
         why: Distrust,
     },
     /// A sync changed an entry, or would change it in a dry run. Only with `verbose`.
@@ -139,7 +139,8 @@ pub enum Event<'a> {
         /// The source.
         source: &'a Path,
     },
-    /// By size and times an earlier run had finished this file, but it differs from the source. It is copied again.
+    /// Size and times indicate that an earlier run finished this file, but it differs from the source. It is copied
+    /// again.
     Again {
         /// The copy.
         destination: &'a Path,

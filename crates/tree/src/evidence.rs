@@ -18,7 +18,7 @@ use crate::{
 /// The evidence that files which an earlier run left in a directory are complete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct WriteEvidence {
-    /// `true` if the page cache counts for files that were changed in this boot.
+    /// `true` if data in the page cache is evidence for files that were changed in this boot.
     is_of_this_boot: bool,
     /// Every file that was last changed before this moment is on stable storage.
     synced_before: Option<ChangeTime>,

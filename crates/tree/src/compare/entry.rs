@@ -156,7 +156,7 @@ impl ComparisonWalk<'_> {
         let pair = FilePair::open(at)?;
         if self.options.cold {
             for (side, fd) in pair.fds.iter().enumerate() {
-                // If pages cannot be dropped, the file is read from memory.
+                // If the kernel keeps the pages in the cache, the file is read from memory.
                 drop_cached(fd.as_fd()).map_err(|errno| (side, "fdatasync", errno))?;
             }
         }

@@ -21,10 +21,10 @@ use crate::{
 /// Compares every source with its copy. If it returns an error, nothing was compared. A missing source or copy is an
 /// error in the returned [`Comparison`].
 ///
-/// With one source, the destination normally is its copy. If the destination is a directory, the copy may also be in
-/// it, under the name of the source. This is assumed if the source is not a directory. It is also assumed if the
-/// destination has a directory with the name of the source, and the source has no entry of that name. With several
-/// sources, the copies are in the destination.
+/// With one source, its copy normally is the destination itself. If the destination is a directory, the copy may
+/// also be an entry of it, under the name of the source. `compare` assumes this if the source is not a directory. It
+/// also assumes this if the destination has a subdirectory with the name of the source, and the source has no entry
+/// of that name. With several sources, the copies are in the destination.
 pub fn compare(
     sources: &[PathBuf],
     destination: &Path,

@@ -58,7 +58,7 @@ impl<'r> CompareRun<'r> {
         }
     }
 
-    /// Returns an error if the comparison is cancelled. After that it always does.
+    /// Returns an error if the comparison is cancelled. Every later call then returns an error too.
     pub fn go_on(&self) -> Result<(), Cancelled> {
         if self.stopped.load(Ordering::Relaxed) {
             return Err(Cancelled);

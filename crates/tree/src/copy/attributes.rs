@@ -34,7 +34,7 @@ pub(crate) struct WantedAttributes {
 }
 
 impl WantedAttributes {
-    /// Returns `true` if a file with these attributes has the wanted mode and owner.
+    /// Returns `true` if a file with the attributes `there` has the wanted mode and owner.
     pub fn is_had_by(&self, there: &Stat) -> bool {
         self.mode.is_none_or(|mode| mode == there.st_mode & 0o7777)
             && self.owner.is_none_or(|owner| owner == (there.st_uid, there.st_gid))
@@ -51,7 +51,7 @@ pub(crate) struct Births {
 }
 
 impl Births {
-    /// Determines them for an existing directory.
+    /// Determines these attributes for an existing directory.
     pub fn of(run: &CopyRun<'_>, dir: BorrowedFd<'_>, stat: &Stat) -> Self {
         let acl = xattrs::has_default_list(dir);
         let group = if stat.st_mode & 0o2000 == 0 { run.me.gid } else { stat.st_gid };
@@ -59,7 +59,8 @@ impl Births {
         Self { owner, acl }
     }
 
-    /// Determines them for a new subdirectory: the kernel passes on the default ACL and the set-group-id bit.
+    /// Determines these attributes for a new subdirectory. The kernel passes on the default ACL and the set-group-id
+    /// bit.
     pub fn inside(self, own: &Stat) -> Self {
         let group = if own.st_mode & 0o2000 == 0 { None } else { Some(own.st_gid) };
         let owner = self.owner.map(|(uid, gid)| (uid, group.unwrap_or(gid)));
@@ -145,7 +146,7 @@ pub(crate) fn own(
     match chown(Some(Uid::from_raw(uid)), Some(Gid::from_raw(gid))) {
         Ok(()) => Ok(true),
         Err(Errno::PERM | Errno::INVAL) if me != 0 => {
-            // A user may still set a group that they belong to.
+            // A user that cannot change the owner may still set a group of which it is a member.
             let _ = chown(None, Some(Gid::from_raw(gid)));
             Ok(false)
         }

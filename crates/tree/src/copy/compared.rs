@@ -14,7 +14,7 @@ use crate::{
     xattrs::{Holder, SourceXattrs},
 };
 
-/// Returns the differences that both `stat` results show. Only attributes that the copy preserves, and that this user
+/// Returns the differences between two `stat` results. Only attributes that the copy preserves, and that this user
 /// may set, are compared.
 pub(crate) fn of_stats(
     run: &CopyRun<'_>,
@@ -31,7 +31,7 @@ pub(crate) fn of_stats(
     let owner = keep.owner && run.me.uid == 0 && source.st_uid != there.st_uid;
     let group = keep.owner && source.st_gid != there.st_gid && run.me.may_give_to(source.st_gid);
     let mode = keep.mode && kind(source) != FileType::Symlink && {
-        // Set-id bits are dropped if the owner cannot be kept.
+        // A copy drops the set-id bits if it cannot keep the owner.
         let keeps_owner =
             [source.st_uid, source.st_gid] == [there.st_uid, there.st_gid] || run.me.uid == 0;
         let bits = if keeps_owner || !keep.owner { 0o7777 } else { 0o777 };

@@ -80,7 +80,7 @@ pub(crate) fn copy_file(
             Err(CopyStop::LookAgain) => {
                 rewind(source)?;
                 match resolve_conflict(worker.run, entry, dir, source.stat)? {
-                    // The file is copied again and not compared, because another process is writing it.
+                    // Another process is writing this file, so it is copied again instead of being compared.
                     DestinationVerdict::Skip(Skip::Done, there) if there.is_doubted => {
                         destination = FileDestination::of(DestinationVerdict::Replace(there));
                     }
@@ -101,7 +101,8 @@ pub(crate) fn copy_file(
         }) else {
             return Err(failure);
         };
-        // `cp` writes into the existing file without a first attempt to replace it.
+        // The copy is repeated and writes into the existing file. `cp` does this without trying to replace the file
+        // first.
         rewind(source)?;
         existing.keeps_inode = true;
         (worker.tally.verified, worker.tally.changed) = counts;
@@ -206,7 +207,7 @@ impl<'c> FileCopy<'c, '_> {
         let mut has_changed = is_regular && changed(stat, &look()?);
         let can_be_read_again = is_regular && existing.is_none_or(Existing::can_be_read_again);
         worker.tally.verified.not_read += u64::from(options.verify.is_some() && !can_be_read_again);
-        // A device may be larger than the number of bytes written to it.
+        // A device may be larger than the written data, so the comparison ends at the end of the source.
         let is_special = existing.is_some_and(Existing::is_special);
         let end = if is_special { SinkEnd::OfSource } else { SinkEnd::Own };
         if let Some(hash) = options.verify.filter(|_| can_be_read_again)

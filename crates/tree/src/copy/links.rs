@@ -1,6 +1,6 @@
-//! Table of files with several names in the source. The first name met is copied. Names met while that copy runs are
-//! queued without blocking a thread. Names met later are linked to the copy. A file is removed from the table when
-//! all its names were met, so the table holds only files with names still to come.
+//! Table of files with several names in the source. The first name of a file that a worker meets is copied. Names met
+//! during that copy are queued and block no thread. Names met later are linked to the copy. A file is removed from
+//! the table when all its names were met, so the table holds only files with names still to come.
 
 use rustix::fs::{AtFlags, OFlags, Stat, statat};
 use std::{
@@ -83,7 +83,7 @@ impl LinkTable {
         let mut table = self.lock();
         let id = Id::of(stat);
         let Some(record) = table.get_mut(&id) else {
-            // Half of the range, because waiting names are added to it later without overflow.
+            // Half of the range, so that waiting names can be added later without overflow.
             let left = if self.keeps_all { u64::MAX / 2 } else { stat.st_nlink.saturating_sub(1) };
             table.insert(id, LinkEntry { left, state: LinkState::Making(Vec::new()) });
             return LinkClaim::First;
@@ -135,8 +135,8 @@ impl LinkTable {
         }
     }
 
-    /// Restores one expected name of a file after a link failed. The name may be claimed again, because a shortage of
-    /// descriptors leads to a retry.
+    /// Adds one to the expected names of a file after a link failed. A shortage of descriptors leads to a retry,
+    /// which claims the name again.
     pub fn claim_again(&self, stat: &Stat, copy: &Name) {
         let mut table = self.lock();
         let made = || LinkEntry { left: 0, state: LinkState::Made(copy.clone()) };

@@ -23,7 +23,7 @@ pub struct TreeReport {
     pub attributes_dropped: u64,
     /// Bytes moved or cloned.
     pub bytes: u64,
-    /// Bytes of these that share their blocks with the source, or with the file that a sync replaced.
+    /// The part of `bytes` that shares its blocks with the source, or with the file that a sync replaced.
     pub cloned: u64,
     /// Bytes that an earlier run had moved, so that this one did not move them.
     pub resumed: u64,
@@ -60,7 +60,7 @@ pub struct TreeReport {
     pub errors: Vec<Error>,
     /// Total number of errors.
     pub error_count: u64,
-    /// Number of these errors that are copies which differ from their source.
+    /// Number of errors for copies that differ from their source.
     pub differing: u64,
     /// The reason why the copy ended early, if it did.
     pub halted: Option<Halt>,
@@ -101,7 +101,8 @@ impl DirectoryCensus {
 pub struct Verified {
     /// Files whose copy is equal to its source.
     pub same: u64,
-    /// Files that an earlier run seemed to have finished but that differed. They were copied again.
+    /// Files that an earlier run seemed to have finished but that differed from their source. They were copied
+    /// again.
     pub again: u64,
     /// Files that were not read: pipes and devices cannot be read back, and a dry run reads nothing.
     pub not_read: u64,
@@ -265,13 +266,14 @@ pub(crate) struct WorkerTally {
     pub listed: Vec<Vec<u8>>,
     pub steps_down: Vec<StepDown>,
     pub looks: Vec<ContestResult>,
-    // One entry per mechanism, so only a handful. `last` is the index of the one that moved last; it is tried first.
+    // One entry per mechanism. `last` is the index of the mechanism that moved bytes last; the search tries it
+    // first.
     shares: Vec<MechanismShare>,
     last: usize,
 }
 
 impl WorkerTally {
-    /// Attributes bytes to a mechanism.
+    /// Adds bytes to the share of a mechanism.
     pub fn book(&mut self, mechanism: &'static str, tuning: &Tuning, bytes: u64) {
         self.bytes += bytes;
         let is_its = |share: &MechanismShare| share.mechanism == mechanism;

@@ -1,4 +1,4 @@
-//! Free space of the destination: what a dry run compares with the files that it would copy.
+//! Free space of the destination. A dry run compares it with the size of the files that it would copy.
 
 use rustix::{
     fs::{FileType, Stat, fstatvfs},
@@ -39,7 +39,8 @@ impl FreeSpace {
         })
     }
 
-    /// Counts a file of the directory `from` that would replace `there`. What may become a clone takes no space.
+    /// Counts a file of the directory `from` that would replace `there`. A file that may be cloned takes no
+    /// space.
     pub fn count(
         &self,
         options: &CopyOptions,
@@ -62,7 +63,8 @@ impl FreeSpace {
         self.needed.fetch_add(needed.saturating_sub(freed), Ordering::Relaxed);
     }
 
-    /// Subvolumes of one btrfs have device numbers of their own.
+    /// Returns `true` if the file may be cloned. Clones also work between subvolumes of one btrfs, which have
+    /// different device numbers.
     fn may_clone(&self, from: BorrowedFd<'_>, stat: &Stat) -> bool {
         let is_btrfs = |system: &FileSystem| system.name == "btrfs";
         !self.system.is_known_without_clones()

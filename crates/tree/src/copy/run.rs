@@ -43,8 +43,9 @@ pub(crate) enum Concurrency {
     Workers,
     /// Workers of a fleet were requested to stop, but may not have noticed it yet.
     Stragglers,
-    /// Workers of a fleet link second names to files of its complete tree, possibly two at once. The tree stays in
-    /// place, so no staging directories are used. Leftovers of a killed worker are recognized by their names.
+    /// Workers of a fleet link files of its complete tree into the destination, possibly two workers at once. The
+    /// tree stays in place, so no staging directories are used. Temporary names of a killed worker are recognized by
+    /// their form.
     Linkers,
 }
 
@@ -59,7 +60,7 @@ pub(crate) struct CopyRun<'r> {
     pub concurrency: Concurrency,
     /// In a dry run, the free space of the destination.
     pub room: Option<FreeSpace>,
-    /// Names of sources that the caller named and that map to the destination name of an earlier source.
+    /// Source names from the caller that map to the destination name of an earlier source.
     pub second: HashSet<CString>,
     /// The file system of the destination, if one call can sync it. Set only for trees that are to be synced.
     pub whole: Option<WholeSync>,
@@ -162,7 +163,7 @@ impl Me {
     /// Returns the mode bits that the kernel clears for new files, if they can be determined.
     pub fn umask(&self) -> Option<u32> {
         *self.umask.get_or_init(|| {
-            // umask(2) cannot read the mask without setting it, for every thread of the process.
+            // umask(2) returns the mask only while it sets a new one, for all threads of the process.
             let mut start = [0; 256];
             let file = std::fs::File::open("/proc/self/status").ok()?;
             // The mask is on the second line, so the rest of the file is not read.
@@ -295,7 +296,7 @@ impl<'r> CopyRun<'r> {
         }
     }
 
-    /// Reports a leftover of an earlier run to this path that was not used.
+    /// Reports a partial file or directory that an earlier run left for this path and that was not used.
     pub fn left_alone(&self, destination: impl FnOnce() -> PathBuf, left: &LeftAlone) {
         let path = destination().with_file_name(os(&left.name));
         self.events.event(&Event::LeftAlone { path: &path, why: left.why });

@@ -34,8 +34,8 @@ impl<'r> CopyShared<'r> {
         Self { run, queue, links, pairs, contests, first_names }
     }
 
-    /// Returns the outcome for a name of this source, and records `there` if it is the first. `there`: the existing
-    /// file of the name; `None` if it will be new.
+    /// Returns the outcome for a name of this source, and records `there` if the name is the first. `there`: the
+    /// existing file of the name; `None` if the name would be a new file.
     pub fn foresee(&self, source: Id, there: Option<Id>) -> ForeseenName {
         let mut names = self.first_names.lock().unwrap_or_else(PoisonError::into_inner);
         match names.entry(source) {

@@ -37,7 +37,7 @@ use crate::{
 ///
 /// From its creation until it is complete, it belongs to our user and has mode 0700. A leftover is adopted or removed
 /// only if `fstat` shows this owner and no write permission for other users. Therefore no other user can have created
-/// anything in it, and its contents need no such check.
+/// anything in it, and the entries inside need no such check.
 pub(crate) struct StagedDir {
     /// Its temporary name.
     pub name: CString,
@@ -99,8 +99,8 @@ impl StagedDir {
                         let found = Self { name, adopted: true, left_alone, evidence, is_usual };
                         return Ok((fd, found));
                     }
-                    // The lock is held until the name is removed, so that the process that created it a moment ago
-                    // cannot start to use it.
+                    // The lock is held until the name is removed. Otherwise a process that just created the directory
+                    // could start to use it.
                     Leftover::Free(locked) => {
                         remove_contents(reopen(&locked)?)?;
                         unlinkat(name_at.dir, &name, AtFlags::REMOVEDIR)
@@ -132,8 +132,8 @@ impl StagedDir {
 
     /// Removes the directory, open as `fd`, and all its contents.
     pub fn discard(&self, name_at: NameAt<'_>, fd: &OwnedFd) -> Attempt<()> {
-        // It may have its final owner and mode already. Resetting both first ensures that no other user can move
-        // anything in while it is emptied.
+        // The directory may already have its final owner and mode. Resetting both first ensures that no other user
+        // can move anything in while it is emptied.
         let _ = fchown(fd, Some(geteuid()), None).and_then(|()| fchmod(fd, Mode::RWXU));
         remove_contents(reopen(fd)?)?;
         unlinkat(name_at.dir, &*self.name, AtFlags::REMOVEDIR).map_err(at_sink("unlinkat"))
@@ -191,7 +191,8 @@ fn take_over(stage: BorrowedFd<'_>, origin: StageSource<'_>) -> WriteEvidence {
     let earlier = keeper.earlier().and_then(Result::ok);
     let is_of_this_boot = earlier.as_ref().is_some_and(Journal::is_of_this_boot);
     let evidence = WriteEvidence::of_stage(earlier.as_ref());
-    // The source of a local staging directory is confirmed to match the journal only from here on.
+    // `is_of_another` has already matched a local source with the old journal. The new journal has the current boot
+    // and device number.
     if !is_of_this_boot && matches!(origin, StageSource::Folder(..)) {
         if let Some(moment) = earlier.and_then(|earlier| earlier.synced_before) {
             keeper.note_synced_before(moment);
@@ -234,7 +235,7 @@ fn is_of_another(leftover: &OwnedFd, origin: StageSource<'_>) -> bool {
 }
 
 /// Returns `true` if the leftover is the source of this copy or an ancestor of it. The user may be copying a leftover
-/// to its final name, and it must not be removed.
+/// to its final name, so the leftover must not be removed.
 fn holds(leftover: &OwnedFd, origin: StageSource<'_>) -> Attempt<bool> {
     let StageSource::Folder(source, _) = origin else { return Ok(false) };
     let leftover = Id::of(&fstat(leftover).map_err(at_sink("fstat"))?);

@@ -181,7 +181,7 @@ fn threads(options: &CopyOptions, sources: usize, has_trees: bool) -> usize {
     if has_trees { wanted } else { wanted.min(sources) }
 }
 
-/// Copies one wave of sources, which all have different names.
+/// Copies sources that all have different destination names.
 fn sail(shared: &CopyShared<'_>, wave: Vec<SourceBelow>, threads: usize) -> Vec<WorkerTally> {
     // The queue is last in, first out. Pushing in reverse order makes the first source the first task.
     for SourceBelow { directory, from, source, name } in wave.into_iter().rev() {

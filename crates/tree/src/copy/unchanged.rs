@@ -1,4 +1,4 @@
-//! The shortest path of a sync: a file that has an equal copy.
+//! The fast path of a sync, for a file that has an equal copy.
 
 use rustix::fs::{AtFlags, FileType, Stat, statat};
 use std::os::fd::AsFd;
@@ -9,7 +9,7 @@ use crate::{
     identity::{kind, size},
 };
 
-/// Returns `true` if a regular file has an equal copy, and counts it. Opens neither of them. Also returns `false` for
+/// Returns `true` if a regular file has an equal copy, and counts it. Opens neither file. Also returns `false` for
 /// files that need further checks.
 pub(crate) fn is_unchanged(worker: &mut CopyWorker<'_>, entry: &CopyEntry<'_>) -> Attempt<bool> {
     let run = worker.run;

@@ -8,9 +8,9 @@ use crate::copy::{
     copy_entry::SourceDirectory, dest::existing::Existing, directory::Directory, durable::FileSync,
 };
 
-/// A complete file that waits for its name.
+/// A complete file that waits for a sync before it gets its name.
 pub(crate) struct WaitingFile {
-    /// Its pending count is released only when the file has its name.
+    /// The destination directory. The file holds one of its pending counts until it has its name.
     pub directory: Arc<Directory>,
     pub from: SourceDirectory,
     pub source: CString,
@@ -23,7 +23,7 @@ pub(crate) struct WaitingFile {
 
 /// A file that could not be named after a sync. It is copied again, separately.
 pub(crate) struct Repeat {
-    /// Its pending count is released only when the file is copied.
+    /// The destination directory. The file holds one of its pending counts until it is copied.
     pub directory: Arc<Directory>,
     pub from: SourceDirectory,
     pub source: CString,

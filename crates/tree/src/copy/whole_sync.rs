@@ -15,8 +15,8 @@ use crate::{fs::list::DIRECTORY, identity::Id};
 pub struct WholeSync {
     fd: OwnedFd,
     device: u64,
-    // The kernel reports a failed write-back only once for this descriptor. The failure concerns everything written
-    // until then.
+    // The errno of the first failed sync. The kernel reports a failed write-back only once for this descriptor, and
+    // the failure concerns everything written before.
     failed: OnceLock<Errno>,
 }
 

@@ -59,7 +59,7 @@ pub(crate) struct CopyWorker<'r> {
     pub is_by_itself: bool,
 }
 
-/// A change of an entry, as a line reports it.
+/// A change of an entry that is reported as an event.
 #[derive(Clone, Copy)]
 struct ReportedChange {
     action: ChangeAction,
@@ -166,7 +166,7 @@ impl<'r> CopyWorker<'r> {
         }
     }
 
-    /// Counts moved bytes, and waits as the rate limit demands.
+    /// Counts moved bytes, and sleeps to keep the rate limit.
     pub fn moved(&mut self, bytes: u64) {
         self.unreported.bytes += bytes;
         self.unreported.settled.bytes += bytes;
@@ -203,7 +203,8 @@ impl<'r> CopyWorker<'r> {
     /// Marks a source file as processed. Its bytes that were not moved count towards the total.
     pub fn settle(&mut self, size: u64) {
         self.unreported.settled.files += 1;
-        // A file that grew has counted more than its size, and the total does not include the excess.
+        // The worker counted more bytes than the old size of a file that grew. The total does not include the
+        // excess.
         self.unreported.settled.bytes += size.saturating_sub(self.of_file);
         self.of_file = 0;
     }
@@ -252,7 +253,7 @@ impl<'r> CopyWorker<'r> {
             return;
         }
         if entry.directory.is_staged {
-            // An earlier run left it in a directory that is not visible yet.
+            // An earlier run left the entry in a directory that is not visible yet, so it counts as new.
             let none = AttributeDifferences::default();
             return self.note_change(entry, ChangeAction::Create, source, none);
         }

@@ -53,8 +53,8 @@ impl Pattern {
         self.negated
     }
 
-    /// Returns `true` if the pattern matches a path below the source. `../NAME` is the source itself, which has a
-    /// name but no path.
+    /// Returns `true` if the pattern matches a path below the source. `../NAME` stands for the source itself, which
+    /// has a name but no path.
     pub fn matches(&self, path: &[u8], is_directory: bool) -> bool {
         if self.directories_only && !is_directory {
             return false;

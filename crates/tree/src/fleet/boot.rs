@@ -1,7 +1,8 @@
-//! The boot of a worker's machine, as a line of its journal. It applies to the task lines that follow.
+//! The boot of a worker's machine, as a line of the worker's journal. The line applies to the task lines that follow
+//! it.
 //!
-//! When a machine loses power, data that its workers wrote may be lost even if it was recorded in their journals. A
-//! worker of that machine with another boot shows that the machine was restarted. Tasks recorded before the restart
+//! When a machine loses power, data that its workers wrote may be lost even if it was recorded in their journals. If
+//! a later worker of that machine records another boot, the machine was restarted. Tasks recorded before the restart
 //! count only if they were synced.
 
 use std::time::SystemTime;
@@ -30,7 +31,8 @@ impl WorkerBoot {
     /// Returns the boot of this process.
     pub fn of_this(is_synced: bool) -> Self {
         let mut machine = rustix::system::uname().nodename().to_bytes().to_vec();
-        // Not every machine has a machine-id, and several machines may have one host name.
+        // The hash covers both, because some machines have no machine-id, and several machines may have one host
+        // name.
         machine.extend(std::fs::read("/etc/machine-id").unwrap_or_default());
         let id = boot_id();
         let boot = if id.is_empty() { 0 } else { xxh3_64(id.as_bytes()) };

@@ -25,7 +25,7 @@ use crate::{
 };
 
 /// Maximum time that a worker waits for the fleet's directory if the destination has the modification time of the
-/// source. Most likely the fleet has already finished. If not, rank 0 only has one helper less.
+/// source. In this case the fleet has probably finished. If it has not, the fleet only has one worker less.
 const LATE: Duration = Duration::from_secs(10);
 
 /// Returns the fleet's directory. Rank 0 creates it, and the other workers wait for it, because an existing

@@ -91,8 +91,8 @@ pub(crate) fn finish(
         let _ = place.flag(SYNC_FAILED);
         return Err(report.errors.swap_remove(lost));
     }
-    // Existing files were copied by the tasks and are already in the reports of the workers, except for the names of
-    // large files.
+    // The tasks copied the existing files, and the reports of the workers count them. Only the names of large files
+    // are not counted there.
     (report.resumed, report.continued, report.skipped) = (0, 0, 0);
     // `report.files` counts files that belonged to no task. It also counts files that a task had copied and that had
     // to be copied again.
@@ -126,7 +126,7 @@ fn link_into_existing(
     events: &FleetWatch<'_>,
     report: &mut TreeReport,
 ) -> Result<(), Error> {
-    // The files replace others: after a power failure each name must have either the old or the new contents.
+    // Links replace existing files. After a power failure each name must have either the old or the new contents.
     if let Some(whole) = WholeSync::of(place.tree.as_fd()).filter(|_| options.fsync == Fsync::Auto)
     {
         whole.sync().map_err(|error| failed(&place.path, error.call)(error.errno))?;
@@ -198,7 +198,7 @@ impl FinishCheck<'_> {
             Ok(None) => {
                 self.has_changed(entry);
                 let forgotten = self.grounds.forget_part(file);
-                // A worker that finished earlier may have given it its name.
+                // An earlier finisher may have given the file its name.
                 forgotten.map_err(at_sink("unlinkat")).and_then(|()| remove(&mut ways.there, entry))
             }
             Err(_) => Ok(()),
@@ -234,8 +234,8 @@ impl FinishCheck<'_> {
         let folder = folder.open().map_err(at_sink("openat"))?;
         if let Ok(placed) = statat(&*folder, &*entry.name, AtFlags::SYMLINK_NOFOLLOW) {
             let part = fstat(&part).map_err(at_sink("fstat"))?;
-            // Either another finisher has just renamed it, or an earlier one has and a slow worker started a new
-            // partial file with holes.
+            // Another finisher has just renamed this partial file. Or an earlier finisher renamed the first one, and a
+            // slow worker then started this one, which has holes.
             if Id::of(&placed) != Id::of(&part) {
                 self.grounds.forget_part(file).map_err(at_sink("unlinkat"))?;
                 if (size(&placed), mtime(&placed)) != (size(&part), mtime(&part)) {

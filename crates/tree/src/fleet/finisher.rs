@@ -1,5 +1,5 @@
-//! Selects the worker that finishes the tree. It writes to its file at intervals as a sign of life. A lock would
-//! reveal a dead worker sooner, but locks are not available everywhere, and a lock of another machine may be
+//! Selects the worker that finishes the tree. That worker writes to its file at intervals as a sign of life. A lock
+//! would reveal a dead worker sooner, but some file systems have no locks. A lock that another machine holds may be
 //! invisible here.
 
 use rustix::fs::{FlockOperation, OFlags, flock};
@@ -26,7 +26,7 @@ use super::{
 };
 use crate::{Error, Event, Events, Progress};
 
-/// Upper bound of the size of its file.
+/// Maximum size of the finisher's file in bytes.
 const MOST: usize = 512;
 const FINISH: &str = "finish";
 
@@ -41,7 +41,7 @@ pub(crate) struct Finisher<'f> {
 }
 
 impl<'f> Finisher<'f> {
-    /// Takes the right to finish. Returns `None` if a live process has it. The right of a dead process is taken over.
+    /// Takes the right to finish. Returns `None` if a live process has it. Takes over the right of a dead process.
     pub fn claim(
         place: &FleetDirectory,
         name: &'f WorkerName,
@@ -63,7 +63,7 @@ impl<'f> Finisher<'f> {
             return Ok(Some(finisher));
         }
         place.take_away(&own)?;
-        // Measured by the clock of the waiting worker, so clocks need not be synchronized.
+        // The waiting worker measures the time with its own clock, so clocks need not be synchronized.
         let deadline = Deadline::after(HANG);
         let mut seen = None;
         while events.go_on().is_ok() {

@@ -73,14 +73,14 @@ pub(crate) struct FleetDirectory {
     pub is_there: bool,
 }
 
-/// The way in which the tree becomes the destination.
+/// How the tree becomes the destination.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FleetTarget {
-    /// It is renamed to the destination, which must not exist.
+    /// The tree is renamed to the destination, which must not exist.
     New,
     /// Like `New`, but the fleet's directory was created by another worker.
     Open,
-    /// Its files are linked into the destination, an existing directory.
+    /// The files of the tree are linked into the destination, an existing directory.
     Into,
     /// Like `Into`, but another worker creates the fleet's directory.
     Join,
@@ -353,7 +353,7 @@ fn folder(above: BorrowedFd<'_>, name: &CStr) -> Result<OwnedFd, Errno> {
 }
 
 fn remove(above: BorrowedFd<'_>, own: &CStr, fd: &OwnedFd) -> Attempt<()> {
-    // Without these files no worker can start while the directory is emptied.
+    // These files are removed first, so that no worker can start while the directory is emptied.
     for name in [EPOCH, PLAN] {
         unlink(fd.as_fd(), name).map_err(at_sink("unlinkat"))?;
     }
@@ -380,7 +380,8 @@ fn remove(above: BorrowedFd<'_>, own: &CStr, fd: &OwnedFd) -> Attempt<()> {
             .and_then(|()| unlinkat(above, own, AtFlags::REMOVEDIR).map_err(at_sink("unlinkat")));
         match removed {
             Err(CopyFailure::Sink(_, Errno::NOENT, _)) if !has(above, own) => return Ok(()),
-            // A worker that ends now writes its report here, and a late worker also removes the directory.
+            // A worker that ends now writes its report here. A late worker also removes the directory. The loop tries
+            // again.
             Err(CopyFailure::Sink(_, Errno::NOENT | Errno::NOTEMPTY | Errno::EXIST, _))
                 if tries.next().is_some() => {}
             answer => return answer,
@@ -416,7 +417,7 @@ mod tests {
         assert!(refused.contains("exists"), "{refused}");
         fs::write(src.join("file"), "").unwrap();
         fs::File::open(&src).unwrap().set_modified(time).unwrap();
-        // Only the modification time matches: not recognized as the fleet's result.
+        // Only the modification time matches, so the directory is not recognized as the fleet's result.
         assert!(make(here.path()).is_err());
         fs::write(dst.join("file"), "").unwrap();
         fs::File::open(&dst).unwrap().set_modified(time).unwrap();

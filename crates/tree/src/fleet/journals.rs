@@ -103,7 +103,7 @@ impl Journals {
                 grew: 0.0,
             };
             let reading = self.workers.entry(file).or_insert_with(fresh);
-            // A worker writes at most one line per task, plus one torn line.
+            // A worker writes at most one line per task, the boot lines, and one torn line.
             let most = (index.len() as u64 + 1 + MOST_BOOTS) * LINE as u64;
             let stat = fstat(&fd)?;
             let end = size(&stat).min(most);
@@ -151,8 +151,8 @@ impl Journals {
         self.names_at_work(folder, me).count()
     }
 
-    /// Returns the place of this worker among those of its rank that may be working, by name; `None` if it is alone.
-    /// An engine may run a part of the work twice, or give a rank to a new worker while the old one still has it.
+    /// Returns the position of this worker, by name, among those of its rank that may be working; `None` if no other
+    /// one is. A scheduler may start one rank twice, or give a rank to a new worker while the old one still has it.
     pub fn place_in_rank(&self, folder: BorrowedFd<'_>, me: &WorkerName) -> Option<u32> {
         let of_rank = || self.names_at_work(folder, me).filter(|name| name.rank == me.rank);
         let before = of_rank().filter(|name| *name < me).count();

@@ -1,7 +1,7 @@
-//! Small files of a tree that must be synced before they get their names: many of them wait for one sync.
+//! Publishes small files of a tree in batches if they must be synced before they get their names.
 //!
-//! A separate sync of each file costs one flush of the disk each. Instead, the files keep their temporary names until
-//! one syncfs(2) covers all of them. The old files keep their names until then.
+//! A separate sync of each file costs one flush of the disk each. Instead, the new files keep their temporary names
+//! until one syncfs(2) covers all of them. The files that they replace keep their names until then.
 
 use rustix::fs::Stat;
 use std::{os::fd::AsFd, sync::Arc};
@@ -25,10 +25,11 @@ use crate::{
     identity::size,
 };
 
-/// Maximum number of files that are synced one by one: syncfs(2) may have to wait for data of other processes.
+/// Maximum number of files that are synced one by one. For so few, syncfs(2) may cost more, because it may have to
+/// write data of other processes.
 const FEW: usize = 4;
 
-/// Returns `true` if a small file of this directory may wait for its name.
+/// Returns `true` if a small file of this directory may wait for the next common sync.
 pub(crate) fn may_wait(
     worker: &CopyWorker<'_>,
     entry: &CopyEntry<'_>,
@@ -41,11 +42,11 @@ pub(crate) fn may_wait(
         && entry.directory.is_synced_whole
         && !entry.named_by_caller()
         && !worker.is_by_itself
-        // Other names wait to be linked to it.
+        // Other names of the source wait until they can be linked to this file.
         && !has_links
 }
 
-/// Queues a file that gets its name after the next sync. Returns `false` if it cannot wait.
+/// Queues a file that gets its name after the next common sync. Returns `false` if the file cannot wait.
 pub(crate) fn let_wait(
     worker: &mut CopyWorker<'_>,
     entry: &CopyEntry<'_>,
@@ -99,7 +100,7 @@ pub(crate) fn name_waiting(worker: &mut CopyWorker<'_>) {
     }
 }
 
-/// Returns `false` if the file did not get its name.
+/// Syncs and publishes one file. Returns `false` if the file could not be published.
 fn name_one(
     worker: &mut CopyWorker<'_>,
     entry: &CopyEntry<'_>,

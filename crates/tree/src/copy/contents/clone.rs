@@ -32,7 +32,7 @@ pub(crate) enum Cloning {
 }
 
 /// Returns how a new large file in `dir` is cloned into an `O_TMPFILE` file. Such a file needs no partial file, no
-/// lock and no journal. Returns `None` if it is not cloned.
+/// lock and no journal. Returns `None` if the file is not to be cloned.
 pub(crate) fn cloning(
     worker: &CopyWorker<'_>,
     dir: BorrowedFd<'_>,
@@ -72,7 +72,8 @@ pub(crate) fn plan_of_clone(
     };
     let pair = worker.shared.pairs.of(Devices { source: stat.st_dev, sink: own.st_dev }, facts);
     if pair.is_known_without_clones() {
-        // The driver still tries one clone, in the file that is to receive the bytes. That costs one call.
+        // Clones are not expected to work on this file system. The driver still tries one clone in the
+        // ordinary new file, which costs one call.
         return None;
     }
     let plan = pair.plan(options, options.needs, Some(size(stat)));

@@ -1,7 +1,7 @@
-//! Replaces a file by a clone of it, in which only the blocks that differ from the source are written.
+//! Replaces a file by a clone of itself, into which only the blocks that differ from the source are written.
 //!
-//! The clone is the partial file of the copy. The replaced file is never written, and it may change at any time:
-//! its clone is private.
+//! The clone is the partial file of the copy. The copy never writes the replaced file. Other processes may change that
+//! file at any time, because the clone is private.
 
 use rustix::fs::{FileType, fstat};
 use std::{
@@ -35,10 +35,10 @@ use crate::{
     read,
 };
 
-/// Number of bytes after which the comparison ends if no block was equal: the files have nothing in common.
+/// Number of bytes after which the comparison ends if no block was equal, because the files have nothing in common.
 const TRIAL: u64 = 8 << 20;
 
-/// The file that is replaced, and the plan that begins with its clone.
+/// The file that is replaced, and the plan that begins with a clone of this file.
 pub(crate) struct DeltaBase {
     replaced: OwnedFd,
     planned: PlannedMethod,
@@ -64,7 +64,7 @@ pub(crate) fn delta_base(
     if !is_wanted || plan_of_clone(worker, name_at.dir, source).is_some() {
         return None;
     }
-    // A file that cannot be read is replaced by a whole copy.
+    // If the existing file cannot be read, a whole copy replaces it.
     let replaced = read::open(name_at.dir, name_at.name, false).ok()?;
     let stat = fstat(&replaced).ok()?;
     if Id::of(&stat) != Id::of(&existing.stat) {
@@ -186,7 +186,7 @@ impl DeltaRun<'_> {
         Ok(extent.map_or(end..end, |(from, to)| from..to))
     }
 
-    /// Makes the sink read as zeros up to this offset, as the source has a hole there.
+    /// Makes the sink read as zeros up to this offset, because the source has a hole there.
     fn clear(&mut self, end: u64) -> Attempt<()> {
         match io::punch_hole(self.job.sink, self.at, end - self.at) {
             Ok(()) => {}
@@ -215,7 +215,8 @@ impl DeltaRun<'_> {
         let got = io::pread_full(self.job.source, &mut theirs[..half.min(most)], self.at)
             .map_err(|errno| CopyFailure::Source("pread", errno))?;
         let theirs = &theirs[..got];
-        // The blocks of the replaced file may be damaged. A whole copy does not need them.
+        // This read fails if blocks of the replaced file are damaged. The caller then makes a whole copy, which does
+        // not need these blocks.
         let Ok(have) = io::pread_full(self.job.sink, &mut ours[..got], self.at) else {
             return Ok(None);
         };

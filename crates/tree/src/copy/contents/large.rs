@@ -1,4 +1,5 @@
-//! Transfers files that do not fit one buffer: planned from facts, moved by the driver.
+//! Transfers files that do not fit one buffer. The plan is based on facts about both endpoints, and the driver
+//! moves the bytes.
 
 use rustix::fs::{FileType, Stat, fstat};
 use std::{
@@ -59,7 +60,8 @@ pub(crate) fn move_large(
         return move_without_zeros(worker, job, from, keeper);
     }
     if head > from as usize {
-        // The source reported a wrong size. Such a source may not be readable twice.
+        // The source reported a wrong size. The bytes in the buffer are used, because such a source may not be
+        // readable twice.
         write_single(worker, job.sink, head)?;
         from = head as u64;
     }
@@ -70,7 +72,7 @@ pub(crate) fn move_large(
 }
 
 /// Keeps the valid start of a partial file of an earlier run, in multiples of `unit` bytes, and truncates the rest.
-/// Returns its length.
+/// Returns the length that it kept.
 pub(crate) fn adopt(
     worker: &mut CopyWorker<'_>,
     job: &ContentsJob<'_>,
@@ -83,7 +85,7 @@ pub(crate) fn adopt(
     let run = worker.run;
     let valid = prefix(job, earlier, &mut worker.buffer, || run.go_on())?;
     let from = valid - valid % unit;
-    // The journal may be about another source, or about more bytes than are still there.
+    // The journal may describe another source, or more bytes than the partial file still has.
     keeper.forget().map_err(at_sink("unlinkat"))?;
     io::ftruncate(job.sink, from).map_err(at_sink("ftruncate"))?;
     keeper.note(from);
@@ -228,7 +230,7 @@ fn clones_first(worker: &mut CopyWorker<'_>, job: &ContentsJob<'_>) -> Attempt<b
     Ok(false)
 }
 
-/// Reads everything and writes all blocks except zeros.
+/// Reads the whole source and writes all blocks except those that contain only zeros.
 fn move_without_zeros(
     worker: &mut CopyWorker<'_>,
     job: &ContentsJob<'_>,

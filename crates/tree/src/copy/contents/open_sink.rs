@@ -29,7 +29,8 @@ pub(crate) fn write_target(
     match there {
         Some(there) if there.is_written_into(options) => WriteTarget::Existing,
         None if options.inplace => WriteTarget::Own,
-        // An append-only directory accepts a link of an unnamed file, but neither renames nor removes a partial file.
+        // An append-only directory accepts a link of an unnamed file. It does not allow a partial file to be renamed or
+        // removed.
         None if entry.directory.is_append_only() => {
             if worker.no_tmpfile {
                 WriteTarget::Own
@@ -73,7 +74,7 @@ pub(crate) fn open_sink<'a>(
 ) -> Attempt<DestinationFile<'a>> {
     let SinkRequest { name_at, target, there, mode, is_single, source } = *request;
     let options = worker.run.options;
-    // If a pipe were opened for reading too, the call would not wait for a reader, and the written bytes would be lost.
+    // If a pipe were also opened for reading, `open` would not wait for a reader, and the written bytes would be lost.
     let reads = options.verify.is_some() && there.is_none_or(Existing::can_be_read_again);
     let access = if reads { OFlags::RDWR } else { OFlags::WRONLY };
     match target {
@@ -82,7 +83,7 @@ pub(crate) fn open_sink<'a>(
             Err(CopyFailure::Sink(_, Errno::EXIST, _)) if entry.directory.is_fresh => {
                 Err(CopyFailure::Refused(Refusal::JustCreated))
             }
-            // An earlier run left it unfinished in a directory that is not visible.
+            // An earlier run left this file unfinished in a directory that is not visible.
             Err(CopyFailure::Sink(_, Errno::EXIST, _)) if entry.directory.is_staged => {
                 let _ = rustix::fs::unlinkat(name_at.dir, name_at.name, AtFlags::empty());
                 DestinationFile::own(name_at, access, mode)

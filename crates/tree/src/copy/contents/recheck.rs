@@ -1,5 +1,5 @@
-//! Compares a file that the copy would skip with its source. With `--verify`, because the copy guarantees its
-//! contents. With `--resume`, if there is no evidence that the data of an earlier run is intact.
+//! Compares a file that the copy would skip with its source. `--verify` requires this, because the copy guarantees the
+//! contents. `--resume` requires it if there is no evidence that the data of an earlier run is intact.
 
 use rustix::fs::{FileType, Mode, OFlags, fstat, openat, readlinkat};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -22,9 +22,9 @@ use crate::{
     read::drop_cached,
 };
 
-/// Compares a file that would be skipped with its source, if the caller requested it or its data may not be intact. A
-/// file that an earlier run seemed to have finished is replaced if it differs. A file that the caller wants to keep is
-/// kept, and a difference is an error.
+/// Compares a file that would be skipped with its source, if the caller requested it or the data of the file may not
+/// be intact. If a file that an earlier run seemed to have finished differs, it is replaced. If a file that the caller
+/// wants to keep differs, it is kept and the difference is an error.
 pub(crate) fn is_to_be_replaced(
     worker: &mut CopyWorker<'_>,
     entry: &CopyEntry<'_>,
@@ -67,7 +67,7 @@ pub(crate) fn is_to_be_replaced(
     Ok(true)
 }
 
-/// Compares by this hash; `None`: byte by byte, up to the first difference.
+/// Compares an existing file with its source by this hash. `None`: byte by byte, up to the first difference.
 fn is_equal_to_what_is_there(
     worker: &mut CopyWorker<'_>,
     SourceFile { fd: source, stat }: SourceFile<'_>,

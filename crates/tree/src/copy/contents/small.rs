@@ -19,7 +19,7 @@ use crate::{
     identity::{kind, size},
 };
 
-/// Returns `true` if a file is to be read and written whole: according to its size it fits the worker's buffer.
+/// Returns `true` if the reported size of a file fits the worker's buffer. The file is then read and written whole.
 pub(crate) fn is_small(options: &CopyOptions, stat: &Stat) -> bool {
     kind(stat) == FileType::RegularFile
         && size(stat) <= single() as u64
@@ -90,11 +90,11 @@ pub(crate) fn write_single(worker: &mut CopyWorker<'_>, sink: &OwnedFd, len: usi
     answer.map_err(|errno| CopyFailure::Sink("write", errno, done))
 }
 
-/// Moves the whole of a small file as planned. Bytes that are appended during the copy are not copied; the change is
-/// reported as usual.
+/// Moves the whole of a small file as planned. Bytes that are appended during the copy are not copied. The copy then
+/// reports that the source changed.
 ///
-/// The first mechanism of the plan gets one step. If that does not move the whole file, the driver starts again at
-/// the first byte.
+/// The first mechanism of the plan is called once. If that call does not move the whole file, the driver starts
+/// again at the first byte.
 pub(crate) fn move_small(
     worker: &mut CopyWorker<'_>,
     source: &OwnedFd,

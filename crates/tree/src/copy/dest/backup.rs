@@ -25,8 +25,8 @@ use crate::{
     sources::NamedSource,
 };
 
-/// Links the file at `name_at` to the name of its backup. A rename over `name_at` then loses nothing, and the name
-/// always exists. Returns the name of the backup, `None` if no backup is needed.
+/// Links the file at `name_at` to the name of its backup. A later rename over `name_at` then loses no file, and
+/// `name_at` exists at every moment. Returns the name of the backup; `None` if no backup is needed.
 pub(crate) fn set_aside(
     options: &CopyOptions,
     name_at: NameAt<'_>,
@@ -59,7 +59,7 @@ pub(crate) fn set_aside(
 }
 
 /// Returns `true` if `entry` is read through the name of the backup, or through a symbolic link that may lead to it.
-/// A hard link elsewhere keeps the contents when that name is replaced.
+/// Another hard link is safe: it keeps the contents when the backup name is replaced.
 fn is_read_by(entry: &CopyEntry<'_>, backup: &CStr) -> bool {
     let is_named_alike = Path::new(os(entry.source)).file_name() == Some(os(backup));
     let is_link = entry.from.open().is_ok_and(|from| {
@@ -124,7 +124,7 @@ fn give_away(name_at: NameAt<'_>, name: &CStr, keep: bool) -> Attempt<()> {
         return Err(CopyFailure::Refused(Refusal::OverDirectory));
     }
     match rename(name_at.dir, name_at.name, name, keep) {
-        // Reported as `linkat` would report it: another process removed the file.
+        // Another process removed the file. The caller expects this error from `linkat`.
         Err(Errno::NOENT) => Err(CopyFailure::Sink("linkat", Errno::NOENT, 0)),
         answer => answer.map_err(at_sink("renameat2")),
     }

@@ -22,8 +22,8 @@ use crate::{
     times,
 };
 
-/// Examines the name of a copy. For a regular source, a symbolic link there is followed, as in GNU `cp`; other
-/// sources replace the link.
+/// Examines the name of a copy. If the source is a regular file, a symbolic link with this name is followed, as in GNU
+/// `cp`. Any other source replaces the link.
 pub(crate) fn resolve_conflict(
     run: &CopyRun<'_>,
     entry: &CopyEntry<'_>,
@@ -95,13 +95,13 @@ impl Conflict<'_> {
                     .map(DestinationEntry::DanglingLink)
                     .ok_or(CopyFailure::Refused(Refusal::Dangling));
             }
-            // A cycle of links leads nowhere. With -f it is removed.
+            // `stat` fails with ELOOP if links form a cycle. With -f the link is removed.
             Err(Errno::LOOP) if options.force => return Ok(unfollowed),
             Err(errno) => return Err(CopyFailure::Sink("newfstatat", errno, 0)),
         };
         let through = link_target(dir, name)?;
-        // The link may have changed since it was followed. The decision is about the file at the location where the copy
-        // goes.
+        // The link may have changed since `stat` followed it. The decision must be about the file that the copy will
+        // replace.
         let stat = match &through {
             Some(SymlinkTarget { dir, name }) => {
                 let there = statat(dir, &**name, AtFlags::SYMLINK_NOFOLLOW);
@@ -130,11 +130,11 @@ impl Conflict<'_> {
         if !is_regular {
             through = None;
         }
-        // A file that becomes a backup does not keep its name either.
+        // A file that becomes a backup loses this name, like a file that is removed first.
         let is_kept = options.backup != Backup::None && is_regular;
-        // The replacement of a file that another user planted inherits nothing from it: not its owner, mode or ACL.
+        // The replacement of a file that another user planted does not inherit the owner, mode or ACL of that file.
         let mut is_removed = options.remove_destination || is_kept || is_trap;
-        // As in GNU `cp`, a file that cannot be opened is removed, or the link to it.
+        // As in GNU `cp`, a file that cannot be opened is removed. If a link led to the file, the link is removed.
         if options.force
             && self.as_content
             && !(is_removed || options.attributes_only)
@@ -188,8 +188,8 @@ impl Conflict<'_> {
         Ok(DestinationVerdict::Replace(there))
     }
 
-    /// Returns `true` if new attributes of an equal file would also change names that the source does not link. A new
-    /// file then replaces it.
+    /// Returns `true` if an equal file has other names that the source does not link, and new attributes would change
+    /// them too. A new file then replaces the equal one.
     fn shares_other_names(&self, there: &Existing) -> Attempt<bool> {
         let (run, source) = (self.run, self.source);
         if run.options.sync.is_none() || there.stat.st_nlink <= source.st_nlink {
@@ -234,7 +234,7 @@ impl Conflict<'_> {
     }
 }
 
-/// Returns `true` if another user may have created the existing entry so that this process writes into it.
+/// Returns `true` if another user may have created the existing entry to make this process write into it.
 fn is_trap(run: &CopyRun<'_>, place: NameAt<'_>, there: &Stat) -> Attempt<bool> {
     let is_placed =
         there.st_uid != run.me.uid && matches!(kind(there), FileType::RegularFile | FileType::Fifo);

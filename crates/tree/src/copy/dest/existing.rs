@@ -61,7 +61,7 @@ impl FileDestination {
         self.existing.as_ref().map_or(free, |existing| existing.name_at(here))
     }
 
-    /// `true` if the destination is reached through a symbolic link, possibly in another directory.
+    /// Returns `true` if the destination is reached through a symbolic link, possibly in another directory.
     pub fn is_elsewhere(&self) -> bool {
         self.link_target.is_some() || self.existing.as_ref().is_some_and(Existing::is_behind_link)
     }

@@ -32,8 +32,8 @@ struct MadeDirectory {
     is_new: bool,
     /// `true` if the directory replaces an entry of another type.
     is_replacement: bool,
-    /// The mode that the kernel gives to such a directory. Set only if it cannot be computed and the staging
-    /// directory has another mode.
+    /// The mode that the kernel gives to a new directory with this name. Set only if the mode cannot be computed and
+    /// the staging directory has another one.
     born: Option<u32>,
 }
 
@@ -68,7 +68,8 @@ pub(crate) fn enter(
         let mut own = fstat(fd).map_err(at_sink("fstat"))?;
         let born = own.st_mode & 0o7777;
         if made.is_new && born & 0o700 != 0o700 {
-            // A default ACL of the parent directory may have denied access to the owner.
+            // A default ACL of the parent directory may have denied access to the owner, who must fill the
+            // directory.
             let open = Mode::from_raw_mode(born | 0o700);
             fchmod(fd, open).map_err(at_sink("fchmod"))?;
             own.st_mode |= 0o700;
@@ -130,7 +131,7 @@ fn make(
         match statat(dir, entry.name, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(there) if kind(&there) == FileType::Directory => return merge(name_at, false),
             Ok(there) if keeps_link(run.options, name_at, &there) => return merge(name_at, true),
-            // A sync removes the other entry when the directory is complete.
+            // A sync removes the replaced entry when the new directory is complete.
             Ok(_) if run.options.sync.is_some() => is_replaced = true,
             Ok(_) => return Err(CopyFailure::Refused(Refusal::OverNonDirectory)),
             Err(Errno::NOENT) => {}

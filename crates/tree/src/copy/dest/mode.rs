@@ -33,12 +33,12 @@ pub(crate) fn modes(
         has_owner: births.owner,
         born_with_acl: births.acl,
     };
-    // The resulting mode, if only the umask affects it.
+    // Returns the resulting mode, if only the umask affects it.
     let born = |mode: u32| run.me.umask().filter(|_| !births.acl).map(|umask| mode & !umask);
     match (write_target, there) {
         (WriteTarget::Existing, Some(there)) => {
             wanted.has_owner = Some((there.stat.st_uid, there.stat.st_gid));
-            // Used if the existing file cannot be opened and a new file replaces it.
+            // This mode is used if the existing file cannot be opened and a new file replaces it.
             (full & 0o777, wanted)
         }
         (_, Some(there)) if !keep.mode || !keep.owner => {
@@ -89,7 +89,7 @@ pub(crate) fn look_at(
 }
 
 /// Returns the mode of a file after user `uid` has written into it. For users other than root the kernel clears the
-/// set-id bits on write. A file that replaces another one has new contents as well, so the bits are cleared too.
+/// set-id bits on write. A file that replaces another one also has new contents, so its bits are cleared too.
 pub(crate) fn as_written(uid: u32, mode: u32) -> u32 {
     match mode {
         _ if uid == 0 => mode,

@@ -1,6 +1,6 @@
 //! Detects that two files with different device or inode numbers are one file. Overlayfs and FUSE show files under
-//! numbers of their own, and so does a file server that is mounted on itself. Truncating the destination would then
-//! empty the source.
+//! their own numbers. A network file system that is mounted on its own server does this too. Truncating the
+//! destination would then empty the source.
 
 use rustix::fs::{
     AtFlags, FileType, Stat, StatxFlags, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, fstat,
@@ -44,7 +44,7 @@ pub(super) fn is_one(source: &OwnedFd, sink: &OwnedFd, own: &Stat) -> Attempt<bo
     .map_err(at_sink("futimens"))?;
     let is_one = modified_now(source)? != before;
     if is_one {
-        // This may fail if another user owns the file. It then keeps the time of this attempt.
+        // This call may fail if another user owns the file. The file then keeps the time of this attempt.
         let _ = futimens(sink, &modified(own.st_mtime, own.st_mtime_nsec as _));
     }
     Ok(is_one)

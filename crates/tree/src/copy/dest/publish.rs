@@ -110,7 +110,7 @@ impl<'a> DestinationFile<'a> {
         matches!(self, Self::Hidden(file) if file.is_part())
     }
 
-    /// Returns the leftover that was not used because another user may have created it.
+    /// Returns the partial file of an earlier run that was not used because another user may have created it.
     pub fn left_alone(&self) -> Option<&LeftAlone> {
         match self {
             Self::Hidden(file) => file.left_alone.as_ref(),
@@ -167,8 +167,8 @@ pub(crate) fn publish(
         return sink.publish(false).map(|()| PublishOutcome::Named(None));
     }
     if there.is_none() {
-        // The name was free before. It may have been taken since then, either by another process or by this copy. In
-        // a new directory, the file system may treat two names of this copy as equal.
+        // The name was free before. Since then, another process or this copy may have taken it. In a new directory,
+        // the file system may treat two names of this copy as equal.
         let is_fresh = entry.directory.is_fresh;
         let is_wanted = is_fresh || options.replaces_nothing() || options.backup != Backup::None;
         match sink.publish(is_wanted) {

@@ -51,7 +51,7 @@ pub(crate) fn relation(
     }
     let itself = AtFlags::SYMLINK_NOFOLLOW;
     let from = entry.from.open()?;
-    // If links are not followed, the examined entry is the name itself.
+    // If links are not followed, `source` already has the attributes of the name itself.
     let source_name = if follows { statat(&from, entry.source, itself) } else { Ok(*source) };
     let there_name = there_name.map_or_else(|| statat(dir, entry.name, itself), |stat| Ok(*stat));
     let (Ok(source), Ok(there)) = (source_name, there_name) else { return Ok(Relation::Apart) };

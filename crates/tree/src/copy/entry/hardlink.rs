@@ -48,7 +48,7 @@ enum Linked {
     Refused(Errno),
 }
 
-/// The outcome for a further name of a file.
+/// The outcome for a second or later name of a file.
 pub(crate) enum LinkOutcome {
     /// The name exists or was skipped.
     Done,
@@ -72,7 +72,7 @@ fn link(
         answer => answer?,
     };
     let is_copy = |new: &CStr| name.is_copy(dir, new);
-    // In a visible directory the link gets its final name only after it was checked to be the copy.
+    // In a visible directory, the link gets its final name only after a check that it is a name of the copy.
     let is_hidden = entry.directory.is_fresh;
     if !is_hidden && is_copy(entry.name)? {
         return Ok(Linked::Done(None));
@@ -114,7 +114,7 @@ fn link(
     }
 }
 
-/// Links a further name to a copy, and reports it.
+/// Links a second or later name to a copy, and reports it.
 pub(crate) fn link_name(
     worker: &mut CopyWorker<'_>,
     entry: &CopyEntry<'_>,
@@ -181,7 +181,8 @@ pub(crate) fn leave_name(
     }
 }
 
-/// Lets the waiting names be linked to the copy. If there is no copy, one of them is copied.
+/// Queues the names that waited for a copy, so that they are linked to it. If no copy exists, one of them is
+/// copied.
 pub(crate) fn wake_for(
     worker: &CopyWorker<'_>,
     entry: &CopyEntry<'_>,
@@ -198,7 +199,7 @@ pub(crate) fn wake_for(
     copy.map(drop)
 }
 
-/// Queues names again that waited for a copy.
+/// Queues the names that waited for a copy.
 pub(crate) fn requeue(worker: &CopyWorker<'_>, waiting: Vec<WaitingLink>) {
     for WaitingLink { directory, from, source, name } in waiting {
         worker.shared.queue.push(match from {

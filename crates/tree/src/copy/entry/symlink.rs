@@ -50,7 +50,7 @@ const NODE: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC)
 struct NewNode<'a> {
     dir: BorrowedFd<'a>,
     name: &'a CStr,
-    /// The entry, opened with `O_PATH`: through its name, another entry could be changed. `None` for a symbolic link
+    /// The entry, opened with `O_PATH`. A call with its name could change another entry. `None` for a symbolic link
     /// in a staging directory, which no other user can enter.
     fd: Option<OwnedFd>,
     /// User and group, if known.
@@ -291,7 +291,8 @@ fn make_with_attributes(
                 backup = name;
                 io::rename(dir, &*temporary, dir, entry.name, false).map_err(at_sink("renameat2"))
             });
-            // If both names refer to one file, rename does nothing: another linker was faster.
+            // If both names already refer to one file, because another linker was faster, `rename` does nothing and
+            // leaves both.
             if renamed.is_err() || worker.run.concurrency == Concurrency::Linkers {
                 ignore(unlink(dir, &temporary));
             }

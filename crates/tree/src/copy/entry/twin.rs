@@ -62,8 +62,8 @@ pub(crate) fn link_to_twin(
     Ok(true)
 }
 
-/// In a dry run, returns `true` if a new file would be a link to one of an earlier snapshot, and counts it. The source
-/// may be a FIFO or a link by now, so it is opened without a wait and not followed. `device`: the device of the destination, if it exists.
+/// In a dry run, returns `true` if a new file would be a link to a file of an earlier snapshot, and counts it. The source may be a FIFO or
+/// a link by now, so `open` neither waits nor follows links. `device`: the device of the destination, if the destination exists.
 pub(crate) fn foresee_twin(
     worker: &mut CopyWorker<'_>,
     entry: &CopyEntry<'_>,
@@ -87,7 +87,7 @@ pub(crate) fn foresee_twin(
     let fd = source.map_err(at_source("openat"))?;
     let device = match device {
         Some(device) => device,
-        // A new destination is on the file system of the snapshot, as far as a dry run knows.
+        // A dry run assumes that a new destination is on the file system of the snapshot.
         None => fstat(&twin.dir).map_or(0, |stat| stat.st_dev),
     };
     let rules = TwinRules { device, are_moved: false };

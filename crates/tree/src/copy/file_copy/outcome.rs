@@ -37,7 +37,8 @@ impl FileCopy<'_, '_> {
                 return Ok(None);
             }
         };
-        // Small files of a tree never had a partial file, and one call for each would be expensive.
+        // A partial file of an earlier run may exist only for these files. For other small files, the call to remove
+        // it would be expensive.
         let is_clone = matches!(file.choice.method, FileMethod::Clone(_));
         let may_have_part = is_clone || entry.named_by_caller();
         let is_nameless = file.target == WriteTarget::Nameless;
@@ -61,7 +62,7 @@ impl FileCopy<'_, '_> {
     ) -> Result<(), CopyStop> {
         let CopyStop::Failed(failure) = stopped else { return Err(stopped) };
         let (options, existing) = (self.worker.run.options, self.existing());
-        // If the next attempt writes into the old file, the partial file is not needed.
+        // The next attempt may write into the existing file, which does not need a partial file.
         let is_given_up = existing
             .is_some_and(|there| can_be_written_into(options, there, self.source.stat, &failure));
         let is_left = options.resume && failure.may_be_resumed() && !is_given_up;
@@ -72,7 +73,8 @@ impl FileCopy<'_, '_> {
             }
             // The partial file is removed, and `failure` is the error to report.
             Some(journal) => drop(journal.forget()),
-            // A regular file was truncated before the first byte. A device lost the bytes that were overwritten.
+            // The contents of a regular file are lost, because it was truncated first. A device lost only the
+            // overwritten bytes.
             None if file.target == WriteTarget::Existing
                 && existing.is_some_and(|there| !there.is_special() || self.worker.of_file > 0) =>
             {

@@ -49,7 +49,7 @@ pub(super) enum FileMethod {
 pub(super) struct MethodChoice {
     pub method: FileMethod,
     pub contents: Contents,
-    /// If this file is timed, the time it took to read it.
+    /// The time it took to read the file, if this file is timed.
     pub reading: Option<Duration>,
 }
 

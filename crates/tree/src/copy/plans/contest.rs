@@ -1,10 +1,10 @@
 //! Measures whether small files are copied faster by read and write or by a mechanism that keeps the bytes in the
-//! kernel. A profile cannot contain this, because the cost of opening both files is part of it. Files of the copy
-//! itself are timed, and both methods alternate. Then the general selection rule decides for files of about that size.
-//! If files can be cloned, nothing is timed.
+//! kernel. A profile cannot contain this result, because the cost of opening both files is part of it. The copy
+//! therefore times some of its own files, with both methods in turn. Then the general selection rule selects a method
+//! for files of about that size. If files can be cloned, nothing is timed.
 //!
-//! Nothing is stored for the next run: a new measurement only means that a few hundred files are copied by the slower
-//! method.
+//! The result is not stored for the next run, because a new measurement costs little: the slower method copies a few
+//! hundred files.
 
 use rustix::fs::Stat;
 use std::{
@@ -29,7 +29,7 @@ use crate::{
     identity::size,
 };
 
-/// Measurements shared by all workers of a copy, on the pair of file systems met last.
+/// Measurements shared by all workers of a copy. They apply to the pair of file systems that was used last.
 #[derive(Debug, Default)]
 pub(crate) struct Contests {
     seen: AtomicU32,
@@ -64,7 +64,7 @@ struct ContestState {
     classes: [SizeClass; CLASSES],
 }
 
-/// A plan for a small file, as an alternative to read and write.
+/// A plan for one file, as an alternative to read and write.
 #[derive(Clone, Debug)]
 pub(crate) struct PlannedMethod {
     pub plan: Arc<Plan>,
@@ -100,9 +100,9 @@ pub(crate) struct SmallFileEnds<'a> {
     pub device: u64,
 }
 
-/// Number of files before anything is queried: a copy of a few files does not need it.
+/// Number of files that are copied before the copy queries facts about the file systems. A small copy needs no facts.
 const PRELUDE: u32 = 32;
-/// Number of files before a comparison starts: in a smaller tree the result would come too late.
+/// Number of files before a comparison starts. In a smaller tree the result would come too late.
 const LARGE: u32 = 1000;
 // Number of size classes. Sizes with an equal number of hexadecimal digits form a class, because the cost of
 // mechanisms grows differently with size.
@@ -120,7 +120,7 @@ enum SizeClass {
 #[derive(Clone, Copy, Debug, Default)]
 struct CostSamples {
     count: u32,
-    /// Sum of the logarithms of the costs, so that one interrupted file does not decide.
+    /// Sum of the logarithms of the costs, which limits the influence of one interrupted file.
     sum: f64,
 }
 
@@ -132,7 +132,8 @@ impl Default for SizeClass {
 
 /// Number of samples of each method. They scatter by about a third, so the mean is known to about 3 %.
 const SAMPLES: u32 = 128;
-// Makes sizes comparable: the fixed cost of a call is about the cost of one page.
+// Added to a file's size to make costs of different sizes comparable. The fixed cost of a call is about that of one
+// page.
 const CALL: f64 = 4096.0;
 
 impl Contests {
@@ -145,7 +146,7 @@ impl Contests {
         pairs: &DevicePairs,
     ) -> Option<Arc<PlannedMethod>> {
         let stat = places.stat;
-        // Across file systems no other mechanism is cheaper, and an empty file may report a wrong size.
+        // Across file systems no other mechanism is cheaper, and a file that reports size 0 may not be empty.
         if stat.st_dev != places.device || stat.st_size == 0 {
             return None;
         }

@@ -28,8 +28,8 @@ pub(crate) struct DevicePair {
     unfit: Mutex<HashMap<&'static str, Unfit>>,
 }
 
-// Errors that mean that the kernel or the file system does not support a mechanism at all. Other errors may concern
-// one file.
+// Errors that mean that the kernel or the file system does not support a mechanism. Other errors may concern only one
+// file.
 const FOR_GOOD: [&str; 6] = ["ENOSYS", "EOPNOTSUPP", "EXDEV", "ENOTTY", "EINVAL", "EPERM"];
 
 impl DevicePairs {
@@ -59,8 +59,8 @@ impl DevicePair {
         Plan::make(&facts, &request, options.profile.as_deref())
     }
 
-    /// Returns `true` if this file system is known not to support clones. A clone is still tried, because the running
-    /// kernel may be newer than this knowledge.
+    /// Returns `true` if file systems of this type are known not to support clones. A clone is still tried, because
+    /// the running kernel may be newer than this knowledge.
     pub fn is_known_without_clones(&self) -> bool {
         self.facts.sink.fs.as_ref().is_some_and(FileSystem::is_known_without_clones)
     }
