@@ -22,9 +22,9 @@ pub struct ModeChange {
     pub directories: Option<bool>,
     /// Bits that are cleared first.
     pub clear: u32,
-    /// Bits that are set then.
+    /// Bits that are set after that.
     pub set: u32,
-    /// Bits that are set then if the entry is a directory or any execute bit is set (`X`).
+    /// Bits that are also set if the entry is a directory or any execute bit is set (`X`).
     pub set_if_executable: u32,
 }
 

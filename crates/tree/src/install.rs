@@ -70,7 +70,7 @@ impl RemoteStage {
         self.staged.left_alone.as_ref()
     }
 
-    /// Returns `true` if an earlier run left it.
+    /// Returns `true` if an earlier run left the directory.
     pub fn is_adopted(&self) -> bool {
         self.staged.adopted
     }
@@ -145,7 +145,7 @@ pub fn inherit(destination: &mut Destination, from: InheritFrom) {
     }
 }
 
-/// The owners whose files pass on attributes to their replacement.
+/// Selects the existing files that pass on attributes to their replacement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InheritFrom {
     /// Only files of this user.
@@ -155,8 +155,8 @@ pub enum InheritFrom {
 }
 
 /// Gives `file` the owner, extended attributes, ACL and mode of the regular file with its name. Returns `false` if no
-/// such file exists, if its owner cannot be set, or if another user may have planted it. In that case nothing is
-/// changed, except possibly the group.
+/// such file exists, if its owner cannot be set, or if another user may have planted it. In that case `file` stays
+/// unchanged, except possibly its group.
 pub fn inherit_from_replaced<D: AsFd, N: AsRef<CStr>>(
     file: &AtomicFile<D, N>,
     from: InheritFrom,

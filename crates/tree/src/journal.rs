@@ -50,7 +50,7 @@ struct Text {
     source: JournalSource,
     done: Done,
     boot_id: String,
-    // Absent in journals of earlier versions, which ignore it.
+    // Journals of earlier versions do not have this field, and these versions ignore it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     synced_before: Option<(i64, u32)>,
 }
@@ -82,7 +82,7 @@ pub struct Remote {
     pub validator: String,
     /// The weak ETag that accompanied a Last-Modified header. A response with another weak ETag is of another
     /// version.
-    // Absent in journals of earlier versions, which ignore it.
+    // Journals of earlier versions do not have this field, and these versions ignore it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub weak: Option<String>,
     /// Size in bytes.

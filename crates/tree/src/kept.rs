@@ -1,7 +1,7 @@
 //! A directory that keeps the entries which a sync replaces or deletes (`--trash`).
 //!
-//! A kept entry has the same path below the directory of kept entries as in the destination. If that name is taken, it
-//! gets a number: an entry that was kept earlier is never replaced.
+//! A kept entry has the same path below the directory of kept entries as in the destination. If that name is taken,
+//! the name of the entry gets a number. An entry that was kept earlier is never replaced.
 
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, fstat, mkdirat, openat, statat, unlinkat};
 use std::{
@@ -63,13 +63,14 @@ impl KeptEntries {
         &self.root
     }
 
-    /// Returns `true` if this is the directory.
+    /// Returns `true` if `id` identifies this directory.
     pub(crate) fn is(&self, id: Id) -> bool {
         self.id == id
     }
 
-    /// Keeps a file that a rename is about to replace. Its name stays, if the file systems allow a link. The disk has
-    /// the kept name before this returns: on btrfs, the rename could otherwise reach it first.
+    /// Keeps a file that a rename is about to replace. If a hard link is possible, the file keeps its name until the
+    /// rename. Unless `fsync` is `Never`, the kept name is on stable storage before this function returns. On btrfs,
+    /// the rename could otherwise reach the disk first.
     pub(crate) fn keep_replaced(
         &self,
         dir: BorrowedFd<'_>,
@@ -86,7 +87,7 @@ impl KeptEntries {
         self.sync(&parent)
     }
 
-    /// Moves an entry here that is not a directory.
+    /// Moves an entry that is not a directory into this directory.
     pub(crate) fn take(&self, dir: BorrowedFd<'_>, name: &CStr, below: &Path) -> Attempt<()> {
         self.move_here(dir, name, below).map(drop)
     }
@@ -111,24 +112,25 @@ impl KeptEntries {
         }
     }
 
-    /// Copies an entry here from another file system.
+    /// Copies an entry from another file system into this directory.
     fn copy_and_place(&self, dir: BorrowedFd<'_>, name: &CStr, below: &Path) -> Attempt<OwnedFd> {
         let (parent, last) = self.parent_of(below)?;
         let temporary = unique(&last);
         let path = |dir: BorrowedFd<'_>, name: &CStr| {
             PathBuf::from(format!("/proc/self/fd/{}", dir.as_raw_fd())).join(os(name))
         };
-        // The copier gets paths, and both directories stay open. It rejects reserved names.
+        // The copy function takes paths, so the open directories are passed as paths in /proc. It rejects reserved
+        // names, so the temporary name must not have their form.
         let plain = CString::new([b"kept-", temporary.to_bytes(), b"-new"].concat());
         let plain = plain.unwrap_or_default();
-        // The original is about to go.
+        // The caller deletes or replaces the original next, so the copy must be on stable storage.
         let fsync = if self.fsync == Fsync::Never { Fsync::Never } else { Fsync::Always };
         let copied = (self.copy)(&path(dir, name), &path(parent.as_fd(), &plain), fsync);
         copied.map_err(at_sink("write"))?;
         self.put(below, |to, new| io::rename_new(parent.as_fd(), &*plain, to, new))
     }
 
-    /// Calls `place` with a free name for the path, until it succeeds. Returns the directory.
+    /// Calls `place` with the name for the path, and with numbered names while the name exists. Returns the directory.
     fn put(
         &self,
         below: &Path,
@@ -146,7 +148,8 @@ impl KeptEntries {
         Err(CopyFailure::Sink("renameat2", Errno::EXIST, 0))
     }
 
-    /// Opens the directory for a path, and creates it. A name that is not a directory there gets a number.
+    /// Opens the directory that receives a path, and creates missing directories. If an entry of another type has the
+    /// name of a directory, the directory gets a number.
     fn parent_of(&self, below: &Path) -> Attempt<(OwnedFd, CString)> {
         let name = below.file_name().unwrap_or_default();
         let name = c_string(name).map_err(|_| CopyFailure::Sink("openat", Errno::INVAL, 0))?;

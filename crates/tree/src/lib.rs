@@ -1,4 +1,4 @@
-//! Copies files and trees: walk, publish, attributes, sparse, resume, verify.
+//! Copies, moves, syncs and compares files and directory trees.
 //!
 //! [`copy`] behaves like `cp` with equal options, with three additional guarantees. A file or directory gets its
 //! final name only when it is complete (unless [`CopyOptions::inplace`]). An interrupted copy can be resumed. The

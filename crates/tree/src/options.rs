@@ -99,11 +99,13 @@ pub enum OverDirectory {
 /// The rules by which a sync compares existing entries with their sources.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SyncRules {
-    /// Compare the bytes of files with equal sizes. Otherwise files with equal size and modification time are equal.
+    /// Compare the bytes of files with equal sizes. Otherwise files with equal size and modification time count as
+    /// equal.
     pub checksum: bool,
     /// Existing directories that a file or a link replaces.
     pub over_directory: OverDirectory,
-    /// `true` if the sources are entries of the destination; `false` if the content of one source is its content.
+    /// `true` if the sources become entries of the destination; `false` if the destination gets the content of the
+    /// one source.
     pub has_entries: bool,
 }
 
@@ -143,7 +145,7 @@ pub struct Preserve {
     pub acl: bool,
     /// The SELinux label.
     pub context: bool,
-    /// `true` if an extended attribute that the destination refuses is an error. A refused ACL always is.
+    /// `true` if an extended attribute that the destination refuses is an error. A refused ACL is always an error.
     pub strict: bool,
 }
 
@@ -187,7 +189,7 @@ pub struct CopyOptions {
     /// `--no-preserve=mode`, and for pipes, because the mode of a pipe is unrelated to its data. New directories also
     /// get search permission. `None` uses the bits of the source, as `cp` does.
     pub new_mode: Option<u32>,
-    /// Holes: only those of the source, for all blocks of zeros, or none.
+    /// Holes of the copy: those of the source, one for each block of zeros, or none.
     pub sparse: When,
     /// Clones that share blocks: if possible, required, or never.
     pub reflink: When,
@@ -214,7 +216,7 @@ pub struct CopyOptions {
     pub keep_directory_symlink: bool,
     /// Keep the directories of the source paths, below the destination (`--parents`).
     pub parents: bool,
-    /// The directory that the sources are relative to. They keep their paths below the destination.
+    /// The directory that the sources are relative to. The sources keep their paths below the destination.
     pub inside: Option<PathBuf>,
     /// The filter that excludes entries.
     pub filter: Option<Arc<dyn Filter>>,

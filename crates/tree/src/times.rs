@@ -1,7 +1,7 @@
 //! Compares modification times at the resolution that the destination file system stores.
 //!
-//! A copy that was given the time of its source has the latest storable time that is not later. The resolution is
-//! derived from the change time, which the kernel takes from a nanosecond clock and no program can set.
+//! If a copy gets the time of its source, the file system stores the latest possible time that is not later. The
+//! resolution is derived from the change time, which the kernel takes from a nanosecond clock and no program can set.
 
 use rustix::fs::{Stat, StatFs};
 use std::cmp::Ordering;
@@ -58,7 +58,7 @@ impl Resolution {
             FAT => Some(Self { step: 2 * SECOND, is_fat: true }),
             EXFAT => Some(Self { step: 10_000_000, is_fat: true }),
             EXT | NFS | HFS_PLUS | NTFS => Some(proven),
-            // Other file systems may report a modification time that a program has set.
+            // Other file systems may report as change time a modification time that a program has set.
             _ => None,
         }
     }

@@ -8,8 +8,8 @@ pub trait Twins: std::fmt::Debug + Send + Sync {
     /// Returns a file that may be equal to this source. `below`: the path of the new file below the destination.
     fn candidate(&self, below: &Path, source: &Stat) -> Option<TwinFile>;
 
-    /// Returns `true` if the files lose their old names. Such a file must have only one name, and all its bytes are
-    /// compared.
+    /// Returns `true` if the files will lose their old names. Such a file must have only one name, and all its
+    /// bytes are compared.
     fn are_moved(&self) -> bool;
 }
 

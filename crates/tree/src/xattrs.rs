@@ -199,7 +199,7 @@ impl SourceXattrs {
         if self == other { (false, false) } else { (differs(true), differs(false)) }
     }
 
-    /// Removes from `sink` the attributes that it has (`there`) and these do not contain.
+    /// Removes the attributes of `sink` that are not in `self`. `there`: the current attributes of `sink`.
     pub fn remove_others(&self, there: &Self, sink: &Holder<'_>) -> Attempt<()> {
         let mut first = Ok(());
         for (name, _) in &there.0 {
@@ -288,9 +288,9 @@ fn is_kept(name: &CStr, keep: Preserve) -> bool {
     if is_list(name) {
         return keep.acl;
     }
-    // Other views of data that is preserved by other means are excluded: everything in `system.`, and the XFS form of
-    // ACLs. The SELinux label of a new file is set by policy, unless the caller requests the label of the source. The
-    // EVM attribute is set by the kernel.
+    // Attributes that only show data which is preserved in another form are excluded: everything in `system.`, and
+    // the XFS form of ACLs. The SELinux label of a new file is set by policy, unless the caller requests the label of
+    // the source. The kernel sets the EVM attribute.
     let name = name.to_bytes();
     if name == b"security.selinux" {
         return keep.context;

@@ -1,5 +1,5 @@
-//! A line of a worker's journal, which records a completed task. All lines have one length, so that a torn line is
-//! recognized, and only the last line can be torn.
+//! A line of a worker's journal, which records a completed task. All lines have one length, so a torn line is
+//! recognized. Only the last line can be torn.
 
 use xxhash_rust::xxh3::xxh3_64;
 

@@ -4,22 +4,24 @@ use std::time::Duration;
 
 use super::fleet_directory::FleetTarget;
 
-/// Default number of bytes of a task: large compared to the overhead of a task, and small enough to be done twice.
+/// Default number of bytes of a task. The overhead of a task is small compared to it, and doing a task twice costs
+/// little.
 pub const TASK_BYTES: u64 = 128 << 20;
-/// Maximum number of files of a task: the cost of small files depends on their number.
+/// Maximum number of files of a task. The cost of small files depends on their number and not on their bytes.
 pub const TASK_FILES: u32 = 1000;
-/// Ranges of large files start at multiples of this.
+/// Ranges of large files start at multiples of this number of bytes.
 const ALIGNED: u64 = 64 << 10;
 
 /// The part of the work that a worker does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Duty {
-    /// Everything: the plan if it has rank 0, the tasks, and the completion of the tree if all tasks are done.
+    /// Everything: create the plan if the worker has rank 0, do tasks, and complete the tree if all tasks are done.
     All,
     /// Create the plan if it does not exist, and prepare the fleet's directory for other workers (remove `full`,
     /// create `epoch`).
     Plan,
-    /// Do tasks of this plan, and start none after a time limit. Missing directories and plans are not created.
+    /// Do tasks of this plan, and start no task after a time limit. The worker does not create missing directories
+    /// or plans.
     Move {
         /// The ID of the plan.
         plan: u64,
@@ -34,8 +36,8 @@ pub enum Duty {
 #[derive(Clone, Debug)]
 pub struct Member {
     /// The number of the worker, from 0. Two workers with one number repeat each other's tasks, which is harmless.
-    /// Number 0 creates the plan. A worker with a number of `size` or more has no own tasks and does tasks of other
-    /// workers.
+    /// Number 0 creates the plan. A worker with a number of `size` or more has no tasks of its own and does tasks
+    /// of other workers.
     pub rank: u32,
     /// Number of workers. If fewer are running, the copy only takes longer.
     pub size: u32,

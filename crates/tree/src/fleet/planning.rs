@@ -55,7 +55,7 @@ impl Assignment<'_> {
         let written = survey(self.source, device, options, task_bytes, events, writer)?;
         let sync = |file: OwnedFd| match self.options.fsync {
             Fsync::Never => Ok(()),
-            // The plan is only one file, but without it no later run can continue.
+            // Syncing one file is cheap, and without the plan no later run can continue.
             Fsync::Auto | Fsync::Always => io::sync(&file),
         };
         let trouble = match written.and_then(|file| sync(file).map_err(Trouble::Write)) {

@@ -1,4 +1,4 @@
-//! Destinations that exist already: a tree that another worker has published, or something else.
+//! Examines a destination that exists already: a tree that another worker has published, or something else.
 
 use rustix::fs::{AtFlags, CWD, FileType, Mode, fstatfs, openat, stat, statat};
 use std::{
@@ -23,7 +23,8 @@ pub(crate) enum There {
     Nothing,
     /// A directory with the modification time and the names of the source: only a copy creates such a directory.
     Copy,
-    /// Like `Copy`, but last changed before this boot. Its name and times may have outlived its data.
+    /// Like `Copy`, but last changed before this boot. A power failure may have preserved its name and times but
+    /// lost its data.
     EarlierCopy,
     SomethingElse,
 }

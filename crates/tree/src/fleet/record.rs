@@ -11,7 +11,7 @@ use crate::TreeReport;
 
 /// Maximum size of a report that is read.
 pub(crate) const MOST: usize = 64 << 10;
-/// Maximum length of a host name; the rest is cut off.
+/// Maximum length of a host name; longer names are truncated.
 const LONGEST_HOST: usize = 64;
 
 /// The unique name of a worker, as used in its file names.

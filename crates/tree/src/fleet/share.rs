@@ -1,6 +1,6 @@
-//! Determines the order of tasks for a worker. It starts with its own share, the largest tasks first. Then it takes
-//! open tasks of the other workers, from the opposite end of their shares. Tasks are not claimed, so no worker waits
-//! for another.
+//! Determines the order of tasks for a worker. The worker starts with its own share, the largest tasks first. Then
+//! it takes open tasks of the other workers, from the opposite end of their shares. Tasks are not claimed, so no
+//! worker waits for another.
 
 use std::cmp::Reverse;
 
@@ -18,9 +18,9 @@ pub(crate) struct TaskShare {
     rank: usize,
     size: usize,
     taken: Bits,
-    // The index in `order` of its next own task.
+    // The index in `order` of the next task in the worker's own share.
     own: usize,
-    // The worker that it helps, relative to its own rank, and the index of the next task there.
+    // The rank that the worker helps, relative to its own rank, and the index of the next task of that rank.
     helped: usize,
     place: Option<usize>,
 }
@@ -43,15 +43,16 @@ impl TaskShare {
         share
     }
 
-    /// Creates the order for a worker that has this place among others of its rank; `None` if it is alone. Two that
-    /// follow one order would do each task at the same time. Therefore it has no own tasks: it helps from the end.
+    /// Creates the order for a worker that may share its rank with other workers. `place`: its position among them;
+    /// `None` if it is alone. Two workers with one order would do each task at the same time. Therefore a worker
+    /// with a place has no tasks of its own and only helps, from the end.
     pub fn beside(index: &[Indexed], rank: u32, size: u32, place: Option<u32>) -> Self {
         let Some(place) = place else { return Self::new(index, rank, size) };
         let size = size.max(1);
         Self::new(index, size.saturating_add(rank.saturating_add(place) % size), size)
     }
 
-    /// Returns `true` if all its own tasks are processed.
+    /// Returns `true` if all tasks of the worker's own share are processed.
     pub fn helps(&self) -> bool {
         self.own >= self.order.len()
     }
@@ -72,14 +73,14 @@ impl TaskShare {
                 }
             }
             self.helped = self.next_helped();
-            // After all other ranks this is its own rank again, where no tasks are left.
+            // After all other ranks, this is the worker's own rank again, where no tasks are left.
             self.place = self.last_of((self.rank + self.helped) % self.size);
         }
         None
     }
 
-    /// Returns the next rank to help, relative to its own: ascending ranks, continued at 0, without ranks that have
-    /// no tasks.
+    /// Returns the next rank to help, relative to the worker's own rank. Ranks ascend and continue at 0. Ranks
+    /// without tasks are skipped.
     fn next_helped(&self) -> usize {
         let helped = self.helped + 1;
         match self.rank + helped {
@@ -120,7 +121,7 @@ mod tests {
     fn a_worker_does_its_own_from_the_front_and_helps_from_the_end() {
         assert_eq!(all(7, 1, 3), [1, 4, 5, 2, 6, 3, 0]);
         assert_eq!(all(3, 0, 1), [0, 1, 2]);
-        // A worker beyond the fleet size has no own tasks.
+        // A worker beyond the fleet size has no tasks of its own.
         assert_eq!(all(7, 4, 3), [4, 1, 5, 2, 6, 3, 0]);
         assert_eq!(all(3, 1, 1), [2, 1, 0]);
     }

@@ -85,7 +85,8 @@ pub fn status(path: &Path) -> Result<Option<FleetStatus>, Error> {
     };
     let has = |name| fleet_directory::has(fd.as_fd(), name);
     let Some(FleetProgress { plan, journals }) = FleetProgress::of(fd.as_fd(), &folder)? else {
-        // A worker that removes the directory removes the plan first, and the tree before the flags.
+        // A worker that removes the directory removes the plan first, and the tree before the flags. In both
+        // cases the fleet is over.
         let is_over = has(FINISHER) || !has(TREE);
         return Ok((!is_over).then_some(status));
     };

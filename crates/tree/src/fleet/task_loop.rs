@@ -60,12 +60,12 @@ impl Assignment<'_> {
             _ => (None, false),
         };
         let watch = FleetWatch::new(self.events, place.fd.as_fd(), EPOCH);
-        // Existing files are verified by the finisher, if requested.
+        // The finisher verifies the files, if requested.
         let options = CopyOptions { resume: true, verify: None, ..self.options.clone() };
         let mut run = CopyRun::new(&options, &watch, Me::looking_at(&place.tree, &options));
         run.concurrency = Concurrency::Workers;
         let copy = CopyShared::new(run);
-        // If the journals cannot be read now, some tasks are only done twice.
+        // If the journals cannot be read now, the only effect is that some tasks are done twice.
         let _ = journals.refresh(place.fd.as_fd(), &plan.index);
         let beside = journals.place_in_rank(place.fd.as_fd(), &self.name);
         let share = TaskShare::beside(&plan.index, self.member.rank, self.member.size, beside);
@@ -135,7 +135,8 @@ impl<'m> TaskLoop<'m> {
             let failure = match runner.perform(&task) {
                 Ok(()) => {
                     let bytes = runner.worker.tally.bytes - before;
-                    // Tasks that are not recorded are done again. A task that ended too late must not be recorded.
+                    // A task that is not recorded is done again. A task that ended after the fleet was stopped must
+                    // not be recorded.
                     match self.watch.look().map(|()| self.note(n, bytes)) {
                         Ok(Ok(())) => continue,
                         Ok(Err(errno)) => (at_sink("write")(errno), self.place.path.clone()),
@@ -145,7 +146,7 @@ impl<'m> TaskLoop<'m> {
                 Err((CopyFailure::Cancelled, _)) => break,
                 Err(failure) => failure,
             };
-            // If the fleet's directory was removed, that is the cause of the failure, and it is not reported.
+            // If the fleet's directory was removed, the failure is not reported, because the removal is its cause.
             if run.go_on().is_err() {
                 break;
             }
@@ -177,7 +178,7 @@ impl<'m> TaskLoop<'m> {
         // While the worker does its own tasks, it reads the journals only at intervals. Before it takes a task of
         // another worker, it must check that the task is still open.
         if shared.share.helps() || shared.looked.elapsed() >= CANCEL_CHECK {
-            // If a journal cannot be read now, some tasks are only done twice.
+            // If a journal cannot be read now, the only effect is that some tasks are done twice.
             let _ = shared.journals.refresh(self.place.fd.as_fd(), &self.plan.index);
             shared.looked = Instant::now();
         }

@@ -193,9 +193,9 @@ impl<'m> TaskRunner<'m> {
         let run = self.worker.run;
         run.events.current(&FleetPaths::path_of(self.grounds.source_path, entry));
         let part = self.open_part(file, entry).map_err(at_sink("openat"))?;
-        // The partial file has its full length from the start, because a mechanism that allocates space would
-        // truncate data that other workers wrote after it. Therefore its size proves nothing. The journals record the
-        // completed ranges, which are valid for this boot or with --fsync.
+        // The partial file has its full length from the start. Otherwise a mechanism that allocates space could
+        // truncate data that other workers wrote behind this range. So the size proves nothing. The journals record
+        // the completed ranges, which are valid for this boot or with --fsync.
         if size(&fstat(&part).map_err(at_sink("fstat"))?) < entry.seen.size {
             io::ftruncate(&part, entry.seen.size).map_err(at_sink("ftruncate"))?;
         }
@@ -209,7 +209,7 @@ impl<'m> TaskRunner<'m> {
         move_piece(&mut self.worker, &job, range.clone())?;
         // A file with its final name in the tree is recognized as complete by its times.
         futimens(&part, &times(&stat)).map_err(at_sink("utimensat"))?;
-        // Network file systems report write errors here, and other machines see the bytes only from now on.
+        // Network file systems report write errors at close(2), and other machines see the bytes only after it.
         io::flush(&part).map_err(at_sink("close"))?;
         if run.options.fsync == Fsync::Always {
             io::sync_data(&part).map_err(at_sink("fdatasync"))?;
@@ -222,10 +222,10 @@ impl<'m> TaskRunner<'m> {
 impl TaskRunner<'_> {
     /// Opens or creates the partial file of a large file.
     ///
-    /// A finisher may already have renamed it into the tree. This happens if a power failure lost the journal line of
-    /// one of its tasks. It also happens if a slow worker starts a task that another worker has completed. The
-    /// renamed file contains the ranges of the other tasks, while a new partial file would have holes. So the range
-    /// is written into the renamed file.
+    /// A finisher may already have renamed the partial file into the tree. This happens if a power failure lost the
+    /// journal line of one of its tasks. It also happens if a slow worker starts a task that another worker has
+    /// completed. The renamed file contains the ranges of the other tasks, while a new partial file would have holes.
+    /// So the range is written into the renamed file.
     fn open_part(&mut self, file: u64, entry: &PlanEntry) -> Result<OwnedFd, Errno> {
         let name = self.grounds.part(file);
         let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
@@ -243,8 +243,8 @@ impl TaskRunner<'_> {
             return openat(self.grounds.parts, &*name, flags | OFlags::CREATE, owner);
         };
         match openat(&*folder, &*entry.name, flags, Mode::empty()) {
-            // It has the mode of the source, which may deny write permission to the owner. No other user can enter
-            // the directory.
+            // The renamed file has the mode of the source, which may deny write permission to the owner. No other
+            // user can enter the directory.
             Err(Errno::ACCESS) => {
                 let mode = Mode::from_raw_mode(placed.st_mode);
                 chmodat(&*folder, &*entry.name, mode | owner, AtFlags::empty())?;
@@ -257,7 +257,8 @@ impl TaskRunner<'_> {
     }
 }
 
-/// Returns `true` if a failure concerns one source, or would happen on every machine.
+/// Returns `true` if a failure concerns one source, or would happen on every machine. The finisher then copies the
+/// file.
 fn is_for_the_finisher(failure: &CopyFailure) -> bool {
     // Other machines may still reach the file server of the source.
     let is_lost = |errno: Errno| {

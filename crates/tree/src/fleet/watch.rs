@@ -23,7 +23,7 @@ pub(crate) enum FleetStop {
     /// Other workers have found all tasks done, so the data that this worker is about to write already exists. Or a
     /// sync has failed, and the fleet's work will be discarded.
     Over,
-    /// The destination is full, as another worker found.
+    /// Another worker found that the destination is full.
     Full,
 }
 
@@ -31,7 +31,7 @@ pub(crate) enum FleetStop {
 pub(crate) struct FleetWatch<'w> {
     events: &'w dyn Events,
     folder: BorrowedFd<'w>,
-    // The file that must exist.
+    // The worker continues only while this file exists.
     sign: &'w CStr,
     began: Instant,
     // Time of the next check, in milliseconds.
@@ -83,7 +83,7 @@ impl Events for FleetWatch<'_> {
         if self.events.go_on().is_err() {
             return self.because(FleetStop::Cancelled);
         }
-        // A worker that was suspended for a long time checks immediately, because the time has passed.
+        // After a long suspension, the time of the next check has passed, so the worker checks immediately.
         let now = self.began.elapsed().as_millis() as u64;
         if now < self.due.load(Ordering::Relaxed) {
             return Ok(());

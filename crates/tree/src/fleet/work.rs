@@ -34,7 +34,7 @@ use crate::{
     identity::kind, threads::or_processors,
 };
 
-/// Maximum time that other workers get to stop when all tasks are done: a few steps of theirs.
+/// Maximum time that the other workers get to stop when all tasks are done. It is enough for a few steps of a worker.
 const PATIENCE: Duration = Duration::from_secs(3);
 /// Maximum time for which a file system may show outdated attributes.
 const BELIEVED: Duration = Duration::from_secs(10);
@@ -44,7 +44,7 @@ const BELIEVED: Duration = Duration::from_secs(10);
 pub enum FleetEnd {
     /// It has finished and published the tree.
     Finished,
-    /// No work was left for it: another worker finishes or has finished the tree.
+    /// No work was left for this worker: another worker finishes or has finished the tree.
     Others,
     /// The destination already existed when it started, with the modification time of the source.
     There,
@@ -114,7 +114,7 @@ pub fn work(
         report.folder.clone_from(&place.path);
         let worker = Assignment { source, place: &place, options, member, events, name };
         match worker.run(&mut report) {
-            // The directory was removed while it was read.
+            // Another process removed the fleet's directory while this worker read it.
             Err(error) if error.errno() == Some(Errno::NOENT) && place.is_published(source) => {
                 report.end = FleetEnd::Others;
             }
@@ -191,7 +191,7 @@ impl Assignment<'_> {
         self.expect_surveyed(&plan, &source)?;
         report.end = FleetEnd::Unfinished;
         if self.member.makes() {
-            // A caller that starts a worker has freed space.
+            // The flag is outdated, because a caller starts a worker only after it has freed space.
             place.take_away(FULL)?;
         }
         if self.member.duty == Duty::Plan {
@@ -262,7 +262,7 @@ impl Assignment<'_> {
             }
             return Ok(());
         };
-        // Workers that are still moving data stop.
+        // Workers that still move data stop when this file is missing.
         place.take_away(EPOCH)?;
         self.wait_for_others(plan, journals);
         self.finish(plan, journals, grounds, report, &finisher)
@@ -294,8 +294,8 @@ impl Assignment<'_> {
         Ok(())
     }
 
-    /// Reads the journals until all tasks are done. The worker that removed the `epoch` file has seen all tasks
-    /// recorded. If a file system caches attributes, this worker may see that later.
+    /// Reads the journals. If another worker removed the `epoch` file, that worker saw all tasks recorded. This
+    /// worker then reads the journals until it sees them too, because the file system may cache attributes.
     fn see_all_done(&self, plan: &FleetPlan, journals: &mut Journals) -> Result<(), Errno> {
         let (deadline, place) = (Deadline::after(BELIEVED), self.place);
         let mut pauses = Pauses::new();
@@ -310,8 +310,9 @@ impl Assignment<'_> {
         }
     }
 
-    /// Gives the other workers some time to stop. The files that they write are complete, but they change the times
-    /// of their directories. After that time, the remaining workers are ignored, because they may hang.
+    /// Gives the other workers some time to stop. The files that they still write are already complete in the tree,
+    /// but writing them changes the times of their directories. Afterwards, the remaining workers are ignored,
+    /// because they may hang.
     fn wait_for_others(&self, plan: &FleetPlan, journals: &mut Journals) {
         let (deadline, folder) = (Deadline::after(PATIENCE), self.place.fd.as_fd());
         while !deadline.passed() && self.events.go_on().is_ok() {
@@ -334,7 +335,7 @@ impl Assignment<'_> {
     ) -> Result<(), Error> {
         let place = self.place;
         let finished = match finish(self.source, place, plan, grounds, self.options, finisher) {
-            // Another worker considered this one dead, and was faster.
+            // Another worker considered this one dead and published the tree first.
             Err(error) if !error.loses_written_bytes() && place.is_published(self.source) => {
                 return Ok(());
             }
@@ -379,8 +380,8 @@ impl Assignment<'_> {
         )))
     }
 
-    /// Writes the report for the finisher and for observers. If this fails, less is known about this worker, without
-    /// further effect.
+    /// Writes the report for the finisher and for observers. If this fails, they know less about this worker, without
+    /// any other effect.
     fn say(&self, record: &WorkerRecord) {
         let text = serde_json::to_vec(record).unwrap_or_default();
         if let Ok(file) = self.place.create(&self.name.file(REPORT), OFlags::WRONLY) {

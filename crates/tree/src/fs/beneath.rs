@@ -1,5 +1,5 @@
-//! Opens paths beneath a directory. The result is never outside of it, whatever other processes rename or replace
-//! during the call.
+//! Opens paths beneath a directory. The result is never outside of the directory, even if other processes rename or
+//! replace entries during the call.
 
 use rustix::{
     fs::{FileType, Mode, OFlags, ResolveFlags, fstat, openat, openat2},
@@ -159,7 +159,7 @@ fn open_by_names(root: BorrowedFd<'_>, path: &[u8], flags: OFlags) -> Result<Own
         here = Some(openat(dir, name, flags, Mode::empty())?);
     }
     let opened = here.ok_or(Errno::NOENT)?;
-    // With `O_PATH | O_NOFOLLOW` a link itself can be opened.
+    // `O_PATH | O_NOFOLLOW` opens a symbolic link itself. A caller without `O_NOFOLLOW` must get ELOOP instead.
     let may_be_link = flags.contains(OFlags::PATH) && !flags.contains(OFlags::NOFOLLOW);
     if may_be_link && kind(&fstat(&opened)?) == FileType::Symlink {
         return Err(Errno::LOOP);

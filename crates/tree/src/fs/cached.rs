@@ -34,7 +34,7 @@ struct OpenOrder {
 #[derive(Debug)]
 struct CacheSlot {
     fd: Mutex<Option<Arc<OwnedFd>>>,
-    // Its key in `Line::slots`.
+    // The key of this slot in `OpenOrder::slots`.
     number: AtomicU64,
 }
 
@@ -55,19 +55,19 @@ impl CacheSlot {
 }
 
 impl DirectoryCache {
-    /// Creates a set that keeps `most` directories open.
+    /// Creates a cache that keeps `most` directories open.
     pub fn new(most: usize) -> Arc<Self> {
         Arc::new(Self { most, open: Mutex::default() })
     }
 
-    /// Returns how many of them the workers may use at a time, besides the two that each worker works in.
+    /// Returns how many cached directories the workers may use at a time, besides the two that each worker works in.
     pub fn to_use(&self) -> usize {
         self.most / 8
     }
 
-    /// Returns how many of the directories on a reopened path are kept open, because the next one needed is probably
-    /// among them. It is not all of them: source and destination directories of several workers would evict each
-    /// other.
+    /// Returns how many of the directories on a reopened path are kept open. The next directory needed is probably
+    /// among them. Not all of them are kept, because source and destination directories of several workers would
+    /// evict each other.
     fn on_one_way(&self) -> usize {
         (self.most / 4).max(1)
     }
@@ -179,7 +179,7 @@ impl CachedDirectory {
         let own = self.slot.lock().clone();
         if let Some(own) = own
             && above.slot.lock().is_none()
-            // If it was moved or may not be read, it is opened by name when it is needed.
+            // If the parent was moved or cannot be read, it is opened by name when it is needed.
             && let Ok(fd) = openat(&*own, c"..", above.flags, Mode::empty())
             && let Ok(fd) = above.recognised(fd)
         {

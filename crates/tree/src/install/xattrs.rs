@@ -61,8 +61,8 @@ impl EntryXattrs {
         if self.is_empty() { self } else { Self(self.0.kept_by(KEPT).settable_by(me())) }
     }
 
-    /// Returns whether the ACLs of an existing entry differ, and whether its other attributes do. They do not if the file
-    /// system supports none.
+    /// Returns whether the ACLs of an existing entry differ, and whether its other attributes do. Both are `false` if the
+    /// file system supports no attributes.
     pub fn differ_from(&self, directory: BorrowedFd<'_>, name: &CStr) -> (bool, bool) {
         let there = Holder::Entry { dir: directory, name, follows: false };
         let has = SourceXattrs::from(&there, KEPT).map(|has| has.settable_by(me()).sorted());

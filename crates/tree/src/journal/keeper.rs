@@ -33,7 +33,7 @@ const INTERVAL: Duration = Duration::from_millis(100);
 impl<D: std::os::fd::AsFd> JournalKeeper<D> {
     /// Creates a keeper without writing anything. `exists`: an earlier run may have left a journal.
     pub fn new(dir: D, name: CString, source: JournalSource, exists: bool) -> Self {
-        // Few transfers take long enough to write a journal, so the boot ID is read only when it is written.
+        // Few transfers take long enough to write a journal, so the boot ID is read only when a journal is written.
         let (done, boot_id) = (Ranges::default(), String::new());
         let journal = Journal { source, done, boot_id, synced_before: None };
         Self { dir, name, journal, file: None, exists, due: Instant::now() + INTERVAL }
@@ -147,7 +147,7 @@ mod tests {
         fs::remove_file(at("journal")).unwrap();
         keeper().write();
         assert!(keeper().earlier().is_some());
-        // Another process may have opened the file since then and may write to it under another name.
+        // A journal with a second hard link is not used, because another process may write to it under that name.
         fs::hard_link(at("journal"), at("victim")).unwrap();
         let text = fs::read(at("victim")).unwrap();
         let mut later = keeper();

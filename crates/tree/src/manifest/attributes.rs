@@ -158,8 +158,8 @@ impl TreeAttributes {
         Err(wrong(1, "the last line is missing"))
     }
 
-    /// Reports how `here`, the attributes of `destination`, differs, and counts the differences in `found`. Files
-    /// that exist on one side only are left to the comparison of hashes.
+    /// Reports the differences of `here`, the attributes of `destination`, and counts them in `found`. Files that
+    /// exist on one side only are left to the comparison of hashes.
     pub fn check(
         &self,
         here: &Self,

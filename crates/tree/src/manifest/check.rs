@@ -21,7 +21,7 @@ use crate::{
 /// Options of a comparison with a manifest.
 #[derive(Clone, Debug, Default)]
 pub struct CheckOptions {
-    /// The hash of lines that do not name theirs.
+    /// The hash for lines that do not name a hash.
     pub hash: Option<Hash>,
     /// Do not report files that are missing from the manifest.
     pub ignore_extra: bool,

@@ -30,7 +30,8 @@ pub(crate) struct ManifestCheck<'c> {
     manifest: Cow<'c, Manifest>,
     names: HashMap<Vec<u8>, usize>,
     hash: Option<Hash>,
-    /// The hash of lines with 64 digits, once a file has matched: an index into [`ALIKE`] plus one; 0 while unknown.
+    /// The hash for lines with 64 digits, set when a file has matched: an index into [`ALIKE`] plus one; 0 while
+    /// unknown.
     shown: AtomicU8,
     place: FilesLocation,
 }
@@ -65,7 +66,7 @@ impl FilesLocation {
 }
 
 impl<'c> ManifestCheck<'c> {
-    /// Prepares a comparison with the files at `destination`. `hash` is the hash of lines that do not name theirs.
+    /// Prepares a comparison with the files at `destination`. `hash` is the hash for lines that do not name a hash.
     pub fn new(
         manifest: &'c Manifest,
         destination: &Path,

@@ -10,10 +10,10 @@ pub struct Stated {
     pub name: Vec<u8>,
     /// Its hash.
     pub digest: Digest,
-    /// The hash, if the line determines it: two hashes have 64 digits.
+    /// The hash function, if the line determines it. Two hash functions produce 64 digits.
     pub hash: Option<Hash>,
-    /// `true` if the line names its hash. Without a name the hash can be ambiguous: MD5 and XXH128, for example, both
-    /// have 32 digits.
+    /// `true` if the line names its hash function. Otherwise the function can be ambiguous: MD5 and XXH128, for
+    /// example, both produce 32 digits.
     pub is_tagged: bool,
 }
 

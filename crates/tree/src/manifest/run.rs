@@ -79,7 +79,7 @@ impl Visit for Hashing<'_> {
 }
 
 impl Hashing<'_> {
-    /// Hashes a file that a walk found, for its line.
+    /// Hashes a file that a walk found, for a new line of the manifest.
     fn list(
         &self,
         crew: &WalkShared<'_, Self>,
@@ -97,7 +97,7 @@ impl Hashing<'_> {
         Ok(())
     }
 
-    /// Hashes a file of the list, for its line.
+    /// Hashes a file of the list, for a new line of the manifest.
     fn listed(
         &self,
         crew: &WalkShared<'_, Self>,
@@ -121,7 +121,7 @@ impl Hashing<'_> {
                 let (what, path) = (LineTarget::Name(name.clone()), list.path(index));
                 self.hash(crew, hand, FileToHash { fd, stat, what, path });
             }
-            // The copy may have been written to a device.
+            // The caller may have copied to a device, which a manifest does not name.
             Ok(_) => hand.run.found.not_named += 1,
             Err((call, errno)) => self.run.failed(failed_call(list.path(index), call, errno)),
         }

@@ -19,8 +19,8 @@ pub struct Manifest {
 }
 
 impl Manifest {
-    /// Parses all lines, with or without a byte order mark. If all lines end in CR LF, the CR is taken for a part of
-    /// the line end; [`Self::is_of`] accepts both readings. Otherwise it belongs to the name.
+    /// Parses all lines, with or without a byte order mark. If all lines end in CR LF, the CR is taken for a part of the
+    /// line end; [`Self::is_of`] accepts both readings. Otherwise each CR belongs to the name before it.
     pub fn parse(text: &[u8]) -> Self {
         let mut manifest = Self::default();
         if text.starts_with(b"\xff\xfe") || text.starts_with(b"\xfe\xff") {
@@ -34,7 +34,7 @@ impl Manifest {
             let whole = line;
             let line = line.strip_suffix(b"\r").filter(|_| is_crlf).unwrap_or(line);
             let parsed = match Stated::parse(line) {
-                // The name is a carriage return and nothing more.
+                // The name consists only of a carriage return.
                 Err(Malformed::Name) if is_crlf => Stated::parse(whole),
                 parsed => parsed,
             };

@@ -118,8 +118,8 @@ pub fn delete_extra(
     Ok(report)
 }
 
-/// Deletes the contents of a directory, as far as `check` allows. It receives the path below the directory. `shown`: the
-/// path of the directory, for messages.
+/// Deletes the contents of a directory, as far as `check` allows. `check` receives the path below the directory.
+/// `shown`: the path of the directory, for messages.
 pub(super) fn remove_all(
     above: BorrowedFd<'_>,
     name: &CStr,
@@ -242,7 +242,8 @@ struct Deletion<'d> {
     plan: &'d DeletePlan,
     /// The condition for each removal, if there is one.
     check: Option<&'d RemovalCheck<'d>>,
-    /// The attributes that directories of both sides had before.
+    /// Attributes of the directories that both sides have, as they were before the deletion changed them. The key is the
+    /// index of the directory in the plan.
     before: HashMap<usize, Stat>,
 }
 
@@ -263,7 +264,7 @@ impl Deletion<'_> {
                         self.plan.report(doomed, self.events);
                     }
                 }
-                // Another process removed it.
+                // Another process removed the entry.
                 Ok(false) => {}
                 Err(error) => report.fail(error, self.events),
             }

@@ -1,4 +1,4 @@
-//! Sources with one name would replace each other, or delete entries of each other.
+//! Refuses two sources with one name, because they would replace each other or delete entries of each other.
 
 use std::{
     collections::{HashMap, hash_map::Entry},

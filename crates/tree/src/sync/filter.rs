@@ -1,4 +1,4 @@
-//! Filter files: patterns that a directory of the source has for its own entries, as `.gitignore`.
+//! Filter files: patterns that a directory of the source has for its own entries, like `.gitignore`.
 
 use rustix::fs::{CWD, FileType, Mode, OFlags, fstat, openat};
 use std::{
@@ -126,7 +126,7 @@ impl DirectoryFilter {
     }
 }
 
-/// Returns `true` for a name that files with patterns may have: one without a slash.
+/// Returns `true` if filter files may have this name. It must not contain a slash.
 pub fn is_filter_name(name: &OsStr) -> bool {
     let first = Path::new(name).components().next();
     matches!(first, Some(Component::Normal(only)) if only == name)

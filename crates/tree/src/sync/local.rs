@@ -24,7 +24,7 @@ use crate::{
     names::os_bytes,
 };
 
-/// A source, open since the start of the sync. A mounted file system is then not unmounted before the end.
+/// A source, open since the start of the sync. Therefore its file system cannot be unmounted before the end.
 #[derive(Debug)]
 pub(super) struct LocalSource {
     /// The name in the destination; empty if the content of the source is the content of the destination.
@@ -97,7 +97,7 @@ impl LocalSource {
                 }
                 known => Ok(known),
             };
-            // The name exists, whatever it is.
+            // The name counts as existing even if its type cannot be determined.
             let is_directory = kind.unwrap_or(FileType::Unknown) == FileType::Directory;
             listed.insert(entry.file_name().to_bytes().into(), is_directory);
             true

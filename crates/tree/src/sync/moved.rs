@@ -36,7 +36,7 @@ use crate::{
 pub struct MoveReport {
     /// Sources that were moved by a rename.
     pub renamed: u64,
-    /// The report of the copy of the others, with all errors.
+    /// The report of the copy of the other sources, with all errors.
     pub tree: TreeReport,
     /// Entries of the sources that were deleted after they were copied.
     pub removed: u64,
@@ -160,8 +160,8 @@ fn remove_source(
             cut.map_or((&b""[..], path), |cut| (&path[..cut], &path[cut + 1..]));
         let Ok(name) = CString::new(name) else { return false };
         let Ok(dir) = copy.open(directory, DIRECTORY) else { return false };
-        // On a file system that ignores case, one entry may be the copy of two. Then some name is missing there, and
-        // nothing in the directory is deleted.
+        // On a file system that ignores case, one entry may be the copy of two source entries. Then the destination
+        // lacks a name, and nothing in this source directory is deleted.
         let mut names = names.lock().unwrap_or_else(PoisonError::into_inner);
         if names.0 != directory || names.1.is_empty() {
             let Ok(mut listed) = list(&dir) else { return false };

@@ -29,7 +29,7 @@ pub(super) fn overlapping<'s>(
         let path = || source.path.clone();
         let own = ancestors(beneath.root().as_fd())
             .map_err(|errno| failed_call(path(), "openat", errno))?;
-        // Several sources are compared with their copies only: a source may lie beside its copy.
+        // Each of several sources is compared only with its own copy, because a source may lie beside its copy.
         let copy = if has_entries {
             let name = os(&source.name);
             stat(destination.join(name)).ok().map(|stat| Id::of(&stat))

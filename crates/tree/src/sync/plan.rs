@@ -30,9 +30,10 @@ use thalweg_core::{Cancelled, atomic_file::name::is_reserved};
 pub struct DeleteOptions {
     /// Delete also entries that the filter excludes; otherwise they are protected.
     pub excluded: bool,
-    /// The largest number of entries to delete. `None` allows half of the destination; up to 100 entries, all of it.
+    /// The largest number of entries to delete. `None` allows half of the entries of the destination, or all of them if
+    /// it has at most 100.
     pub most: Option<u64>,
-    /// Delete although there is a reason not to.
+    /// Delete even if there is a reason to refuse the deletion.
     pub force: bool,
     /// Report what would be deleted, and delete nothing.
     pub dry_run: bool,
@@ -63,9 +64,9 @@ pub(super) struct PlannedDirectory {
     pub path: Vec<u8>,
     /// Major and minor device number, and inode number.
     pub id: PlannedId,
-    /// `true` if it has an entry that stays, so that it stays too.
+    /// `true` if the directory has an entry that stays, so that the directory stays too.
     pub keeps_some: bool,
-    /// `true` if the source has it.
+    /// `true` if the source has this directory too.
     pub is_common: bool,
 }
 
@@ -102,7 +103,7 @@ pub(super) struct DeletePlan {
     pub unlisted: Vec<Error>,
     /// Errors in the destination.
     pub errors: Vec<Error>,
-    /// A directory of the destination that is the source.
+    /// The source, if it is a directory of the destination.
     pub contains_source: Option<PathBuf>,
 }
 
@@ -193,8 +194,7 @@ impl<'p> DeletePlanner<'p> {
         self.judge(own, &listing, entries, &folded);
     }
 
-    /// Decides about each entry of a directory that exists on both sides. `folded`: the names in the source of entries
-    /// that have another name in the destination, by inode number.
+    /// Decides about each entry of a directory that exists on both sides. `folded`: the result of [`folded`].
     fn judge(
         &mut self,
         own: usize,
@@ -341,8 +341,8 @@ impl<'p> DeletePlanner<'p> {
     }
 }
 
-/// Returns the names of the source that lead to an entry with another name, as on file systems that ignore case. The key
-/// is the inode number of the entry.
+/// Returns the names of the source that lead to a destination entry with another spelling, as on file systems that
+/// ignore case. The key is the inode number of that entry.
 fn folded(
     fd: &OwnedFd,
     listing: &SourceListing,

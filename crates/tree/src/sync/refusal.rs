@@ -7,7 +7,7 @@ use thalweg_core::failed::quoted;
 /// [`DeleteOptions::force`](super::DeleteOptions::force).
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DeleteRefusal {
-    /// The source has no entries, as a file system that is not mounted.
+    /// The source has no entries. It may be the mount point of a file system that is not mounted.
     #[error("the source is empty")]
     EmptySource,
     /// Entries could not be copied.
@@ -22,7 +22,7 @@ pub enum DeleteRefusal {
     /// The state file in the destination names another file system.
     #[error("the source is on another file system than at the last sync")]
     OtherDevice,
-    /// A directory of the destination is the source.
+    /// The source is a directory of the destination.
     #[error("the destination contains the source, at {}", quoted(.0))]
     ContainsSource(PathBuf),
     /// Too many entries would be deleted.

@@ -98,7 +98,7 @@ impl Twins for RenameCandidates {
         let mut files = found.files.lock().unwrap_or_else(PoisonError::into_inner);
         let alike = files.get_mut(&(size(source), source.st_mtime))?;
         let has_time = |file: &RenamedFile| {
-            // A destination may store no nanoseconds, only multiples of 100 of them.
+            // Some destinations store times only in multiples of 100 ns.
             file.nanoseconds == source.st_mtime_nsec || file.nanoseconds.is_multiple_of(100)
         };
         let found_at = alike.iter().position(has_time)?;
@@ -113,7 +113,7 @@ impl Twins for RenameCandidates {
     }
 }
 
-/// An earlier snapshot (`--reference`), with files under the paths of the new ones.
+/// An earlier snapshot (`--reference`). Its files have the paths of the new files.
 #[derive(Debug)]
 pub(super) struct Reference {
     beneath: Beneath<OwnedFd>,

@@ -105,7 +105,8 @@ impl<'s> LocalSync<'s> {
             return Err(Error::Usage(why));
         }
         if has_entries && options.delete.is_some() {
-            // The deletion would remove what only one of two sources has. The copy reports repetitions.
+            // If two sources had one name, the deletion would remove entries that only one of them has. The copy
+            // reports repetitions.
             distinct(sources, &())?;
         }
         let met = overlapping(&names.sources, &destination, has_entries)?;
@@ -177,7 +178,8 @@ impl<'s> LocalSync<'s> {
     fn delete(&self, report: &mut SyncReport) -> Result<(), Error> {
         let Some(options) = &self.delete else { return Ok(()) };
         let tree = &mut report.tree;
-        // In a dry run, new directories of the source have no counterpart in the destination.
+        // In a dry run, the deletion does not find new directories of the source in the destination, so the counts
+        // would differ.
         let census = (!options.dry_run).then_some(tree.seen);
         let outcome = CopyOutcome { errors: tree.error_count, created: tree.sync.created, census };
         let mut deletion =
@@ -301,7 +303,7 @@ fn open_kept(
         let above = ancestors(dir).map_err(failed)?;
         Ok(names.sources.iter().find(|source| above.contains(&source.id)))
     };
-    // A directory that is refused is not created, either.
+    // This check comes first, so that a refused directory is not created.
     let parent = cut(path).0;
     let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
     if let Ok(parent) = openat(CWD, parent, ROOT, Mode::empty())
@@ -332,7 +334,7 @@ fn final_destination(destination: &Path, has_entries: bool) -> Result<PathBuf, E
     Ok(destination.to_owned())
 }
 
-/// Opens the sources. One that cannot be opened fails again when it is copied.
+/// Opens the sources. If one of several sources cannot be opened, the copy reports the error.
 fn names_of(
     sources: &[PathBuf],
     has_entries: bool,
@@ -357,7 +359,7 @@ fn names_of(
     })
 }
 
-/// Passes on the events of deferred entries only. The others were reported before.
+/// Passes on only the events of deferred entries. The first copy already reported the other events.
 struct DeferredOnly<'e> {
     events: &'e dyn Events,
     verbose: bool,

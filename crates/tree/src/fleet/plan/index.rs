@@ -58,8 +58,9 @@ impl Surveyed {
         Self { ino: stat.st_ino, mtime: (seconds, nanoseconds as u32) }
     }
 
-    /// Returns `true` if this may be the surveyed directory. The directory may have changed, and some file systems
-    /// assign other inode numbers on each machine. But an unmounted or wrong directory differs in both values.
+    /// Returns `true` if this may be the surveyed directory. One equal value is enough: a change of the directory
+    /// changes its time, and some file systems assign other inode numbers on each machine. An unmounted or wrong
+    /// directory differs in both values.
     pub fn may_be(self, other: Self) -> bool {
         self.ino == other.ino || self.mtime == other.mtime
     }

@@ -1,4 +1,5 @@
-//! The plan of a fleet: numbered tasks, each with some files or a range of one. docs/reference/formats.md describes the format.
+//! The plan of a fleet: numbered tasks, each with some files or a range of one file. docs/reference/formats.md
+//! describes the format.
 
 mod bytes;
 mod error;

@@ -17,10 +17,10 @@ pub const MOST_RECORD: usize = 64 << 20;
 const LONGEST_NAME: usize = 255;
 const FILES: u8 = 1;
 const STRETCH: u8 = 2;
-/// Value in place of a path length: the directory is that of the previous file.
+/// Value in place of a path length. It means that the directory is that of the previous file.
 const SAME: u16 = u16::MAX;
 
-/// A source at the time of the survey. Any difference means that it changed.
+/// The state of a source file at the time of the survey. If any value differs later, the file has changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SourceStamp {
     /// Size in bytes.
@@ -240,7 +240,7 @@ mod tests {
             assert!(FleetTask::parse(&task.to_bytes()).is_err(), "{folder:?} {name:?}");
         }
         let long = "x".repeat(256);
-        // The length does not fit, so the record is parsed as a different one.
+        // A name of 256 bytes does not fit its length field, so the parser reads a different record and rejects it.
         assert!(FleetTask::parse(&FleetTask::Files(vec![file("", &long)]).to_bytes()).is_err());
     }
 
