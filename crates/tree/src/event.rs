@@ -139,8 +139,7 @@ pub enum Event<'a> {
         /// The source.
         source: &'a Path,
     },
-    /// Size and times indicate that an earlier run finished this file, but it differs from the source. It is copied
-    /// again.
+    /// Size and times indicate that an earlier run finished this file, but it differs from the source. It is copied again.
     Again {
         /// The copy.
         destination: &'a Path,

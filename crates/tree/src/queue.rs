@@ -76,8 +76,7 @@ struct QueueState<T> {
     busy: usize,
 }
 
-/// Marks a worker as busy with a task. While such a value exists, the worker may add tasks, so the run does not
-/// end.
+/// Marks a worker as busy with a task. While such a value exists, the worker may add tasks, so the run does not end.
 pub(crate) struct BusyWorker<'q, T>(&'q TaskQueue<T>);
 
 impl<T> Default for TaskQueue<T> {

@@ -59,8 +59,7 @@ impl Births {
         Self { owner, acl }
     }
 
-    /// Determines these attributes for a new subdirectory. The kernel passes on the default ACL and the set-group-id
-    /// bit.
+    /// Determines these attributes for a new subdirectory. The kernel passes on the default ACL and the set-group-id bit.
     pub fn inside(self, own: &Stat) -> Self {
         let group = if own.st_mode & 0o2000 == 0 { None } else { Some(own.st_gid) };
         let owner = self.owner.map(|(uid, gid)| (uid, group.unwrap_or(gid)));

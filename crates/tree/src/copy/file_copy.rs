@@ -101,8 +101,7 @@ pub(crate) fn copy_file(
         }) else {
             return Err(failure);
         };
-        // The copy is repeated and writes into the existing file. `cp` does this without trying to replace the file
-        // first.
+        // The copy is repeated and writes into the existing file. `cp` does this without trying to replace the file first.
         rewind(source)?;
         existing.keeps_inode = true;
         (worker.tally.verified, worker.tally.changed) = counts;

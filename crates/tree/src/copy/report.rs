@@ -101,8 +101,7 @@ impl DirectoryCensus {
 pub struct Verified {
     /// Files whose copy is equal to its source.
     pub same: u64,
-    /// Files that an earlier run seemed to have finished but that differed from their source. They were copied
-    /// again.
+    /// Files that an earlier run seemed to have finished but that differed from their source. They were copied again.
     pub again: u64,
     /// Files that were not read: pipes and devices cannot be read back, and a dry run reads nothing.
     pub not_read: u64,
@@ -266,8 +265,7 @@ pub(crate) struct WorkerTally {
     pub listed: Vec<Vec<u8>>,
     pub steps_down: Vec<StepDown>,
     pub looks: Vec<ContestResult>,
-    // One entry per mechanism. `last` is the index of the mechanism that moved bytes last; the search tries it
-    // first.
+    // One entry per mechanism. `last` is the index of the mechanism that moved bytes last; the search tries it first.
     shares: Vec<MechanismShare>,
     last: usize,
 }

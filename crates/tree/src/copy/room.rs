@@ -39,8 +39,7 @@ impl FreeSpace {
         })
     }
 
-    /// Counts a file of the directory `from` that would replace `there`. A file that may be cloned takes no
-    /// space.
+    /// Counts a file of the directory `from` that would replace `there`. A file that may be cloned takes no space.
     pub fn count(
         &self,
         options: &CopyOptions,

@@ -203,8 +203,7 @@ impl<'r> CopyWorker<'r> {
     /// Marks a source file as processed. Its bytes that were not moved count towards the total.
     pub fn settle(&mut self, size: u64) {
         self.unreported.settled.files += 1;
-        // The worker counted more bytes than the old size of a file that grew. The total does not include the
-        // excess.
+        // The worker counted more bytes than the old size of a file that grew. The total does not include the excess.
         self.unreported.settled.bytes += size.saturating_sub(self.of_file);
         self.of_file = 0;
     }

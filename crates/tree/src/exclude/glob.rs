@@ -1,5 +1,4 @@
-//! Globs with the syntax of git: `?`, `*`, `**` between slashes, bracket expressions, and `\` before an ordinary
-//! character.
+//! Globs with the syntax of git: `?`, `*`, `**` between slashes, bracket expressions, and `\` before an ordinary character.
 //!
 //! A glob is compiled to tokens. The matcher follows all possible positions at once, so its time is bounded by
 //! pattern length times text length.

@@ -4,8 +4,7 @@ use std::time::Duration;
 
 use super::fleet_directory::FleetTarget;
 
-/// Default number of bytes of a task. The overhead of a task is small compared to it, and doing a task twice costs
-/// little.
+/// Default number of bytes of a task. The overhead of a task is small compared to it, and doing a task twice costs little.
 pub const TASK_BYTES: u64 = 128 << 20;
 /// Maximum number of files of a task. The cost of small files depends on their number and not on their bytes.
 pub const TASK_FILES: u32 = 1000;
@@ -20,8 +19,7 @@ pub enum Duty {
     /// Create the plan if it does not exist, and prepare the fleet's directory for other workers (remove `full`,
     /// create `epoch`).
     Plan,
-    /// Do tasks of this plan, and start no task after a time limit. The worker does not create missing directories
-    /// or plans.
+    /// Do tasks of this plan, and start no task after a time limit. The worker does not create missing directories or plans.
     Move {
         /// The ID of the plan.
         plan: u64,

@@ -13,8 +13,7 @@ use crate::{
 };
 
 /// Returns an error if the destination is not a directory or contains the source. Also returns an
-/// error if it is on another file system than its parent directory, because files beside it could not
-/// be linked into it.
+/// error if it is on another file system than its parent directory, because files beside it could not be linked into it.
 pub(crate) fn expect_room(
     NameAt { dir: above, name }: NameAt<'_>,
     source: &Path,

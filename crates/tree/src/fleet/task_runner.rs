@@ -257,8 +257,7 @@ impl TaskRunner<'_> {
     }
 }
 
-/// Returns `true` if a failure concerns one source, or would happen on every machine. The finisher then copies the
-/// file.
+/// Returns `true` if a failure concerns one source, or would happen on every machine. The finisher then copies the file.
 fn is_for_the_finisher(failure: &CopyFailure) -> bool {
     // Other machines may still reach the file server of the source.
     let is_lost = |errno: Errno| {

@@ -265,8 +265,7 @@ impl<V: Visit> TreeWalker<'_, V> {
         }
     }
 
-    /// Visits the entries of a directory that exists on one side while the directory is listed. Its names need not
-    /// be stored.
+    /// Visits the entries of a directory that exists on one side while the directory is listed. Its names need not be stored.
     fn stream(&mut self, root: &Arc<WalkRoot>, paths: Arc<DirectoryPaths<()>>, side: usize) {
         let fd = match root.open_below(&paths, side) {
             Ok(fd) => Arc::new(fd),

@@ -30,8 +30,7 @@ pub(crate) struct ManifestCheck<'c> {
     manifest: Cow<'c, Manifest>,
     names: HashMap<Vec<u8>, usize>,
     hash: Option<Hash>,
-    /// The hash for lines with 64 digits, set when a file has matched: an index into [`ALIKE`] plus one; 0 while
-    /// unknown.
+    /// The hash for lines with 64 digits, set when a file has matched: an index into [`ALIKE`] plus one; 0 while unknown.
     shown: AtomicU8,
     place: FilesLocation,
 }

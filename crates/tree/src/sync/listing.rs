@@ -10,8 +10,7 @@ pub trait SourceNames: Sync {
     /// the source itself. An error means that the names are unknown.
     fn list(&self, directory: &[u8]) -> Result<SourceListing, Error>;
 
-    /// Returns a text that identifies the file system of the source and is equal in every run. `None` if no such text
-    /// exists.
+    /// Returns a text that identifies the file system of the source and is equal in every run. `None` if no such text exists.
     fn identity(&self) -> Option<String>;
 
     /// Returns `true` if this directory of the destination belongs to the source: device and inode number.
@@ -26,8 +25,7 @@ pub trait SourceNames: Sync {
 pub struct SourceListing {
     /// All names, and whether each is a directory after links were followed as the options demand.
     pub names: HashMap<Box<[u8]>, bool>,
-    /// `true` if entries of the destination that are not among the names stay, because they do not belong to the
-    /// sync.
+    /// `true` if entries of the destination that are not among the names stay, because they do not belong to the sync.
     pub keeps_others: bool,
     /// `true` if a filter excludes entries of the source, which are not among the names.
     pub has_excluded: bool,

@@ -1,4 +1,4 @@
-//! How much memory a survey takes. Alone in its process, as the peak belongs to all of it.
+//! Tests the memory that a survey needs. The test runs alone in its process, because it reads the peak of the whole process.
 
 use std::{fs, path::PathBuf, time::Duration};
 use thalweg_core::Cancelled;
@@ -8,7 +8,7 @@ use thalweg_tree::{
     fleet::{Member, status, work},
 };
 
-/// Stops a worker when there is a plan.
+/// Stops a worker as soon as the plan exists.
 struct UntilPlanned(PathBuf);
 
 impl Events for UntilPlanned {
@@ -39,8 +39,8 @@ fn a_survey_streams_what_it_finds() {
         let grown = peak_resident().saturating_sub(before);
         let found = status(&dst).unwrap().unwrap();
         assert!((60..=64).contains(&found.tasks), "{} tasks", found.tasks);
-        // Stacks, a task for each thread, some names and pages of code take up to 5 MiB; 60,000 entries with their names
-        // would be 6 MB more.
+        // Stacks, a task for each thread, some names and pages of code take up to 5 MiB. To hold 60,000 entries with
+        // their names would take 6 MB more.
         assert!(grown < 7 << 20, "{folders} folders: grew by {grown} bytes");
     }
 }

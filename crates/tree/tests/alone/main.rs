@@ -1,4 +1,4 @@
-//! Tests of what belongs to the whole process: its umask, and the most memory that it has had.
+//! Tests of properties that belong to the whole process: its umask and its peak memory.
 #![allow(clippy::unwrap_used)]
 
 mod fleet_memory;

@@ -1,4 +1,5 @@
-//! How much memory a large directory takes. Alone in its process, as the peak belongs to all of it.
+//! Tests the memory that a large directory needs. The test runs alone in its process, because it
+//! reads the peak of the whole process.
 
 use crate::support::{copy, recursive};
 use std::fs;
@@ -19,6 +20,6 @@ fn a_flat_directory_is_streamed() {
     let grown = peak_resident().saturating_sub(before);
     assert_eq!((report.files, report.error_count), (20_000, 0));
     assert_eq!(fs::read_dir(&to).unwrap().count(), 20_000);
-    // Four buffers of 256 KiB, stacks and a queue; 20,000 names alone would be 1 MB.
+    // The copy needs four buffers of 256 KiB, stacks and a queue. 20,000 names alone would take 1 MB.
     assert!(grown < 16 << 20, "grew by {grown} bytes");
 }

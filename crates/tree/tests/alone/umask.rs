@@ -1,4 +1,5 @@
-//! Modes under other masks. Alone in its process, as the mask belongs to all of it.
+//! Tests the modes of copies with several umasks. The test runs alone in its process, because all
+//! threads share the umask.
 
 use crate::support;
 

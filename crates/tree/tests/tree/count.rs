@@ -1,4 +1,4 @@
-//! The count beside a run agrees with what the run deals with in the end.
+//! Tests that the total of `count` is the total that a copy reports as settled.
 
 use std::{
     fs,
@@ -38,7 +38,7 @@ fn what_was_counted_is_what_a_run_has_settled_whatever_became_of_each_file() {
     let options = CopyOptions::archive();
     let total = counted(at, &options).unwrap();
     assert_eq!(total, Total { files: 4, bytes: 2000 + (3 << 20) + (5 << 20) });
-    // Copied, and then left as they are.
+    // The first run copies the files, and the second run skips them.
     for update in [Update::All, Update::Older] {
         let options =
             CopyOptions { update, target: thalweg_tree::Target::Exact, ..options.clone() };
@@ -49,7 +49,7 @@ fn what_was_counted_is_what_a_run_has_settled_whatever_became_of_each_file() {
     }
 }
 
-/// Two workers that meet two names of one file at the same time: the second name waits and is visited twice.
+/// If two workers meet two names of one file at the same time, the second name waits and is visited twice.
 #[test]
 fn a_name_that_waits_for_the_copy_of_another_is_counted_once() {
     let here = tempfile::tempdir().unwrap();
@@ -88,7 +88,7 @@ fn a_count_that_is_stopped_or_leads_too_deep_gives_no_total() {
     assert_eq!(counted(at, &flat), Some(Total::default()));
 }
 
-/// Leaves out `out/`, wherever it is, and `/not`.
+/// Excludes directories named `out`, and the entry `not` at the top.
 #[derive(Debug)]
 struct Outs;
 
@@ -112,7 +112,7 @@ fn what_a_filter_leaves_out_is_not_counted_of_trees_and_of_names_in_one() {
     let tree = CopyOptions { filter, ..CopyOptions::archive() };
     let inside = CopyOptions { inside: Some(at.join("src")), ..tree.clone() };
     let named = ["out/a", "deep", "not", "d"].map(Into::into);
-    // Of the tree deep/not, deep/c and d; of the names the same.
+    // In both cases deep/not, deep/c and d remain.
     for (sources, options) in [(&[at.join("src")][..], &tree), (&named, &inside)] {
         let last = Last::default();
         let total = count(sources, options, &|| Ok(()));

@@ -31,7 +31,7 @@ fn a_directory_that_fails_to_be_listed_after_the_copy_loses_nothing() {
     for name in ["d/kept", "extra"] {
         fs::write(root.join(name), "x").unwrap();
     }
-    // The copy before it had no failure.
+    // The copy before the deletion reported no failure.
     let delete = |force| {
         let options = DeleteOptions { force, ..DeleteOptions::default() };
         delete_extra(root, &HalfListed, &options, &CopyOutcome::default(), &()).unwrap()

@@ -1,4 +1,4 @@
-//! Exclude patterns mean what they mean to git.
+//! Tests that exclude patterns have the meaning that they have in git.
 
 use crate::support;
 use thalweg_testing::{Dice, from_env};
@@ -13,7 +13,7 @@ use std::{
 };
 use thalweg_tree::{ExcludePatterns, Filter};
 
-/// Pieces of patterns and of names; the names are made of the ordinary ones.
+/// Pieces of random patterns.
 const PIECES: [&str; 36] = [
     "a",
     "b",
@@ -53,7 +53,7 @@ const PIECES: [&str; 36] = [
     "\\a",
 ];
 
-/// A list of patterns.
+/// Returns a random list of patterns.
 pub fn list(dice: &mut Dice) -> Vec<u8> {
     let mut list = Vec::new();
     for _ in 0..=dice.below(4) {
@@ -96,7 +96,7 @@ pub fn init_git(root: &Path) -> bool {
     git.output().is_ok_and(|output| output.status.success())
 }
 
-/// What git does not exclude.
+/// Returns the files that git does not exclude.
 fn kept_by_git(root: &Path, list: &Path) -> BTreeSet<PathBuf> {
     let mut git = Command::new("git");
     git.args(["ls-files", "-z", "-o", "--exclude-from"]).arg(list).current_dir(root);
@@ -106,7 +106,7 @@ fn kept_by_git(root: &Path, list: &Path) -> BTreeSet<PathBuf> {
     names.map(|name| PathBuf::from(OsStr::from_bytes(name))).collect()
 }
 
-/// What a copy does not exclude: a directory that is left out hides all below it.
+/// Returns the files that a copy does not exclude. An excluded directory hides everything below it.
 fn kept_by_us(paths: &[PathBuf], patterns: &ExcludePatterns) -> BTreeSet<PathBuf> {
     let is_kept = |path: &&PathBuf| {
         let mut above = path.ancestors().skip(1).filter(|above| !above.as_os_str().is_empty());
@@ -115,7 +115,7 @@ fn kept_by_us(paths: &[PathBuf], patterns: &ExcludePatterns) -> BTreeSet<PathBuf
     paths.iter().filter(is_kept).cloned().collect()
 }
 
-/// `THALWEG_CASES` random lists; `THALWEG_SEED` repeats those of another run.
+/// Tests `THALWEG_CASES` random lists. `THALWEG_SEED` repeats the lists of another run.
 #[test]
 fn random_pattern_lists_exclude_what_git_excludes() {
     let test = "random_pattern_lists_exclude_what_git_excludes";

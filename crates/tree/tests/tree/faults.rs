@@ -1,4 +1,5 @@
-//! Calls that fail, come short or are stopped: what has its name is whole, what is not is gone.
+//! Tests calls that fail, move too few bytes or are cancelled. A file with its final name must be
+//! complete, and an incomplete file must be removed.
 
 use crate::support;
 
@@ -23,7 +24,7 @@ fn run(
     Script::new(rules).run(|| support::copy(source, destination, options))
 }
 
-/// Two directories with small and large files.
+/// Creates two directories with small and large files.
 fn sample(at: &Path) -> PathBuf {
     let src = at.join("src");
     fs::create_dir_all(src.join("sub")).unwrap();
@@ -34,10 +35,11 @@ fn sample(at: &Path) -> PathBuf {
     src
 }
 
-/// Every file of the copy is one of the source, whole; nothing else is there.
+/// Checks that every file of the copy equals a file of the source, and that no other entry exists.
+/// Returns the number of files.
 fn only_whole_files(src: &Path, to: &Path) -> usize {
     let (truth, mut copy) = (contents(src), contents(to));
-    // A directory that keeps its temporary name says whose copy it is.
+    // A staging directory contains a journal that names its source.
     copy.remove(&b".thalweg-journal"[..]);
     for (path, entry) in &copy {
         assert_eq!(truth.get(path), Some(entry), "{}", String::from_utf8_lossy(path));
@@ -74,7 +76,7 @@ fn a_kernel_that_refuses_to_copy_costs_nothing_but_time() {
     for (effect, nth) in effects.flat_map(|effect| [(effect, 1), (effect, 3)]) {
         let place = tempfile::tempdir().unwrap();
         let src = sample(place.path());
-        // A call that is interrupted is made again, for as long as it is interrupted.
+        // The copy repeats an interrupted call, so the test must not interrupt every call.
         let repeat = !matches!(effect, Effect::Errno(Errno::INTR));
         let rule = Rule { call: Call::CopyFileRange, nth, effect, repeat };
         let report = run(vec![rule], &src, &place.path().join("to"), &recursive()).value;
@@ -176,7 +178,7 @@ fn a_copy_that_differs_is_not_published() {
         let report = support::copy(&src, &to, &options);
         assert_eq!((report.verified.same, report.error_count), (2, 0), "{}", problems(&report));
         fs::remove_dir_all(&to).unwrap();
-        // The first read of the check answers "the end": the copy seems empty.
+        // The first read of the verification returns 0 bytes, so the copy seems to be empty.
         let plain = CopyOptions { verify: None, ..options.clone() };
         let reads = run(Vec::new(), &src.join("small"), &place.path().join("x"), &plain);
         let rule = Rule::once(Call::Pread, reads.calls[Call::Pread] + 1, Effect::Zero);
@@ -196,19 +198,19 @@ fn what_was_asked_to_be_synced_and_could_not_be_is_not_published() {
     let outcome = run(vec![rule], &place.path().join("f"), &place.path().join("g"), &options);
     assert!(problems(&outcome.value).contains("fsync: EIO"), "{}", problems(&outcome.value));
     assert_eq!(names(place.path()), ["f"]);
-    // An interrupted one has said nothing: it is asked again.
+    // An `fsync` that was interrupted is repeated.
     let rules = (1..4).map(|nth| Rule::once(Call::Fsync, nth, Effect::Errno(Errno::INTR)));
     let (from, to) = (place.path().join("f"), place.path().join("g"));
     let outcome = run(rules.collect(), &from, &to, &options);
-    // The file, and the directory with its name.
+    // Three interrupted calls, one call for the file, and one for the directory with its name.
     assert_eq!((outcome.value.error_count, outcome.calls[Call::Fsync]), (0, 5));
     fs::remove_file(to).unwrap();
-    // A new tree is synced whole: before it gets its name, and with its name.
+    // One syncfs(2) covers a new tree before it gets its name. Another one covers everything at the end.
     let all = CopyOptions { fsync: Fsync::Always, ..recursive() };
     let (src, to) = (sample(place.path()), place.path().join("to"));
     let outcome = run(Vec::new(), &src, &to, &all);
     assert_eq!((outcome.calls[Call::Syncfs], outcome.calls[Call::Fsync]), (2, 1));
-    // Into a tree that is there: no file gets its name before it is synced.
+    // In an existing tree, no file gets its name before it is synced.
     let merge = CopyOptions { target: Target::Exact, ..all };
     let outcome = run(Vec::new(), &src, &to, &merge);
     assert!(outcome.calls[Call::Syncfs] >= 1 && outcome.calls[Call::Fsync] >= 8, "8 are large");
@@ -221,7 +223,7 @@ fn a_tree_with_a_failed_sync_is_not_published_and_leaves_nothing() {
     let rule = Rule::once(Call::Syncfs, 1, Effect::Errno(Errno::IO));
     let outcome = run(vec![rule], &sample(place.path()), &place.path().join("to"), &options);
     assert!(problems(&outcome.value).contains("syncfs: EIO"), "{}", problems(&outcome.value));
-    // The second call would succeed: it proves nothing.
+    // A second syncfs(2) would succeed, but it would not prove that the data is safe.
     assert_eq!(outcome.value.ending(), Ending::Partial);
     assert_eq!(names(place.path()), ["src"]);
 }
@@ -282,7 +284,7 @@ fn where_there_are_no_hard_links_every_name_is_a_copy_and_they_are_counted() {
         assert_eq!((report.error_count, report.unlinked), (0, 7), "{}", problems(&report));
         assert_eq!((report.files, report.links), (8, 2));
         assert_eq!(contents(&src), contents(&to), "{errno}");
-        // Into what is there: the same, and no name of another run is left.
+        // In an existing tree the result is equal, and no temporary name is left.
         let exact = CopyOptions { target: Target::Exact, ..CopyOptions::archive() };
         let report = run(refused(), &src, &to, &exact).value;
         assert_eq!((report.error_count, report.unlinked), (0, 7), "{}", problems(&report));
@@ -310,7 +312,7 @@ fn where_nothing_can_be_renamed_a_file_is_written_into_and_a_tree_keeps_its_temp
         assert_eq!(report.unfinished, std::slice::from_ref(&stage), "{}", problems(&report));
         assert_eq!(only_whole_files(&src, &stage), 16);
         assert_eq!(names(place.path()), [".to.thalweg-part", "old", "src"]);
-        // Only renameat2 is refused, the older call is not: nothing is lost but one call.
+        // Only renameat2(2) fails. The copy falls back to the older call and loses nothing.
         let once = |nth| Rule::once(Call::Rename, nth, Effect::Errno(errno));
         let options = CopyOptions { resume: true, ..recursive() };
         let report = run(vec![once(1)], &src, &place.path().join("to"), &options).value;
@@ -319,7 +321,7 @@ fn where_nothing_can_be_renamed_a_file_is_written_into_and_a_tree_keeps_its_temp
     }
 }
 
-/// Enough small files of one size that the rival of read and write has its turns.
+/// Creates enough small files of one size to measure the rival of read and write.
 fn many_small(at: &Path) -> PathBuf {
     let src = at.join("src");
     fs::create_dir_all(&src).unwrap();
@@ -346,7 +348,7 @@ fn a_small_file_whose_mechanism_is_refused_leaves_a_step_down() {
         );
         return;
     }
-    // It is not tried again.
+    // The copy does not try the refused mechanism again.
     let steps = &outcome.value.steps_down;
     let [step] = &steps[..] else { panic!("{steps:?}") };
     assert_eq!((step.from, step.to, step.at), ("copy-file-range", "read-write", 0));
@@ -378,7 +380,7 @@ fn a_name_that_is_linked_at_its_second_try_leaves_the_others_names_of_one_file()
             fs::hard_link(src.join("a"), src.join(name)).unwrap();
         }
         let options = CopyOptions { jobs: 1, target: Target::Exact, ..CopyOptions::archive() };
-        // Into a new folder, and over copies that are apart.
+        // The first copy goes into a new directory. The second one replaces files that are not links.
         for _ in 0..2 {
             let rule = Rule { call: Call::Link, nth, effect, repeat: false };
             let report = run(vec![rule], &src, &to, &options).value;
@@ -409,7 +411,7 @@ fn a_link_that_cannot_be_made_although_the_copy_is_there_is_a_copy_that_is_count
 
 #[test]
 fn what_is_verified_on_the_device_is_synced_and_read_from_there() {
-    // A directory on a disk: the temporary one may be in memory.
+    // The default temporary directory may be in memory, so this directory is on a disk.
     let place = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let (src, to) = (place.path().join("src"), place.path().join("to"));
     fs::write(&src, noise(large(), 1)).unwrap();
@@ -418,7 +420,7 @@ fn what_is_verified_on_the_device_is_synced_and_read_from_there() {
     let outcome = run(Vec::new(), &src, &to, &options);
     let verified = outcome.value.verified;
     assert_eq!((verified.same, outcome.calls[Call::Fsync]), (1, 1), "{}", problems(&outcome.value));
-    // A disk that fails to take the bytes is found; the copy is not kept.
+    // A disk that does not accept the bytes is detected, and the copy is removed.
     fs::remove_file(&to).unwrap();
     let rule = Rule::once(Call::Fsync, 1, Effect::Errno(Errno::IO));
     let failed = run(vec![rule], &src, &to, &options).value;
@@ -426,7 +428,7 @@ fn what_is_verified_on_the_device_is_synced_and_read_from_there() {
     assert!(!to.exists());
 }
 
-/// A tree of small files and an older copy of it; both, and what replaces the copy.
+/// Creates a tree of small files and an older copy of it. Returns both paths, and the options that replace the copy.
 fn many_replaced(at: &Path, files: usize) -> (PathBuf, PathBuf, CopyOptions) {
     let (src, to) = (at.join("src"), at.join("to"));
     fs::create_dir_all(src.join("sub")).unwrap();
@@ -475,7 +477,7 @@ fn a_file_that_waited_and_cannot_be_replaced_is_written_into() {
     let rule = Rule::once(Call::Rename, 3, Effect::Errno(Errno::BUSY));
     let outcome = run(vec![rule], &src, &to, &options);
     let report = outcome.value;
-    // Copied once more, it can be replaced.
+    // The file is copied again, and this time it can be replaced.
     assert_eq!((report.files, report.error_count), (20, 0), "{}", problems(&report));
     assert_eq!(contents(&src), contents(&to));
 }

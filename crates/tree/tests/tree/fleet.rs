@@ -1,5 +1,5 @@
-//! Trees that many workers copy: here threads of one process, which share nothing but the two trees. What they make is
-//! compared by a walker that knows nothing of the copier.
+//! Tests trees that many workers copy. The workers are threads of one process that share nothing but the two trees. A
+//! walker that shares no code with the copier compares the trees.
 
 use crate::support;
 
@@ -33,7 +33,7 @@ use thalweg_tree::{
     },
 };
 
-/// Small enough for files of some hundred thousand bytes to be cut.
+/// Number of bytes of a task. It is small enough to split files of some hundred thousand bytes.
 const TASK: u64 = 64 << 10;
 
 fn member(rank: u32, size: u32) -> Member {
@@ -48,7 +48,7 @@ fn one(place: &Path, options: &CopyOptions, events: &dyn Events) -> Result<Fleet
     work(&place.join("src"), &place.join("dst"), options, &member(0, 1), events)
 }
 
-/// So many workers at once.
+/// Runs `size` workers at once.
 fn fleet(place: &Path, options: &CopyOptions, size: u32) -> Vec<FleetReport> {
     let worker = |rank| {
         let worked =
@@ -62,7 +62,7 @@ fn fleet(place: &Path, options: &CopyOptions, size: u32) -> Vec<FleetReport> {
     })
 }
 
-/// A listener that stops a worker after so many questions once there is a plan.
+/// Cancels a worker. Once the plan exists, `left` is the number of calls of `go_on` that still succeed.
 struct Stops {
     plan: PathBuf,
     left: AtomicU64,
@@ -91,7 +91,7 @@ impl Events for Stops {
     }
 }
 
-/// Small files, large ones, one with holes, links of both kinds.
+/// Creates small files, large files, a file with holes, and links of both kinds.
 fn sample(place: &Path) {
     let src = place.join("src");
     fs::create_dir_all(src.join("sub/deep")).unwrap();
@@ -159,7 +159,7 @@ fn a_worker_that_was_stopped_is_followed_by_any_number_that_move_only_what_is_mi
         expect_finished(place.path());
         let noted: u64 = reports.iter().flat_map(|r| &r.workers).map(|w| w.tasks).sum();
         let done: u64 = reports.iter().map(|report| report.done).sum::<u64>() + stopped.done;
-        // Two workers may have done one task, and the second of them may note it after the finisher has read the journals.
+        // Two workers may have done one task, and the second may record it after the finisher has read the journals.
         assert!((stopped.tasks..=done).contains(&noted), "{noted} noted, {done} done: {stopped:?}");
     }
 }
@@ -230,7 +230,7 @@ fn every_failed_sync_ends_a_durable_fleet_and_the_next_one_starts_again() {
     }
 }
 
-/// What is needed to write a line into a journal.
+/// Returns the plan, which contains the values that a journal line needs.
 fn plan(place: &Path) -> FleetPlan {
     FleetPlan::read(fs::File::open(place.join(".dst.thalweg-fleet/plan")).unwrap().into()).unwrap()
 }
@@ -251,7 +251,7 @@ fn a_journal_that_lies_is_found_out_by_verify() {
         for n in 0..plan.index.len() {
             let line = JournalLine { task: n as u32, bytes: 1, what: plan.index[n].hash, at: 0 };
             journal(place.path(), "journal.liar-1-9-1", &line.to_bytes(plan.id));
-            // A part of the right length is all there is of a large file.
+            // For a large file, only a partial file of the right length without data exists.
             if let FleetTask::Stretch { file, entry, .. } = plan.task(n).unwrap() {
                 let part =
                     place.path().join(format!(".dst.thalweg-fleet/parts/{:x}-{file:x}", plan.id));
@@ -264,7 +264,7 @@ fn a_journal_that_lies_is_found_out_by_verify() {
             assert_eq!(report.tree.verified.again, 5, "four large ones, and one with a hole");
             expect_finished(place.path());
         } else {
-            // What is not there at all is noticed without.
+            // Without verification, only missing files are noticed.
             let (src, dst) = (walk(&place.path().join("src")), walk(&place.path().join("dst")));
             let differ: Vec<_> = src.iter().filter(|(name, entry)| dst[*name] != **entry).collect();
             assert_eq!(differ.len(), 5);
@@ -320,7 +320,7 @@ fn what_is_there_is_left_alone_unless_it_is_what_was_made() {
     assert_eq!(names(place.path()), ["dst", "src"]);
     fs::remove_dir(place.path().join("dst")).unwrap();
     one(place.path(), &options(), &()).unwrap();
-    // A worker that comes late.
+    // A worker that starts after the tree was published.
     let report = one(place.path(), &options(), &()).unwrap();
     assert_eq!((report.end, report.tree.bytes), (FleetEnd::There, 0));
     expect_finished(place.path());

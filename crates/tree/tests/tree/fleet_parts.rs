@@ -1,4 +1,4 @@
-//! A fleet whose workers do a part of the work at a time, handed out by one that makes the plan and finishes.
+//! Tests a fleet with separate steps: one worker creates the plan, others do a part of the tasks each, and one finishes.
 
 use crate::support;
 
@@ -15,7 +15,7 @@ fn options() -> CopyOptions {
     CopyOptions { jobs: 2, ..CopyOptions::archive() }
 }
 
-/// 22 files in 30 tasks or so, and a name more.
+/// Creates 22 files for about 30 tasks, and a second name of one of them.
 fn sample(place: &Path) {
     let src = place.join("src");
     fs::create_dir_all(src.join("sub")).unwrap();
@@ -129,7 +129,7 @@ fn a_supervisor_stops_a_fleet_and_reports_the_rest() {
     stop(&dst).unwrap();
     let stopped = does(place, Duty::Move { plan, within: LONG }, None).unwrap();
     assert_eq!((stopped.end, stopped.done), (FleetEnd::Unfinished, 0));
-    // Who plans makes room for others again.
+    // A worker that creates the plan lets other workers start again after `stop`.
     assert_eq!(does(place, Duty::Plan, None).unwrap().plan, plan);
     let report = does(place, Duty::Move { plan, within: LONG }, None).unwrap();
     assert_eq!(report.end, FleetEnd::Others);

@@ -1,5 +1,5 @@
-//! Another user has put something under a name that a copy uses: nothing of it is adopted, followed, written to or
-//! removed, and the copy is what it would have been without it.
+//! Tests entries that another user has put under a name that a copy uses. The copy must not adopt, follow, write
+//! or remove them, and its result must be that of a copy without them.
 
 use crate::support;
 
@@ -19,10 +19,10 @@ use support::{Listener, large, noise, problems, scratch, skip};
 use thalweg_tree::{CopyOptions, TreeReport};
 
 const OTHER: u32 = 65534;
-/// A copy of this size takes far less.
+/// Time after which a copy counts as hanging. It needs far less.
 const HANGS: Duration = Duration::from_secs(60);
 
-/// Whether files can be given to another user; a test that needs it is skipped without.
+/// Returns `true` if this process can give files to another user. Otherwise reports that the test `what` is skipped.
 fn is_root(what: &str) -> bool {
     let is_root = rustix::process::geteuid().is_root();
     if !is_root {
@@ -51,7 +51,7 @@ fn resuming() -> CopyOptions {
     CopyOptions { resume: true, ..CopyOptions::archive() }
 }
 
-/// Copies `src` to `to`, and returns the report and what was reported of leftovers. Fails if the copy hangs.
+/// Copies `src` to `to`. Returns the report, and the events about leftovers that were not used. Fails if the copy hangs.
 fn copied(at: &Path, options: &CopyOptions, stop_after: Option<u64>) -> (TreeReport, String) {
     let (sender, receiver) = mpsc::channel();
     let (src, to, options) = (at.join("src"), at.join("to"), options.clone());
@@ -65,7 +65,7 @@ fn copied(at: &Path, options: &CopyOptions, stop_after: Option<u64>) -> (TreeRep
     receiver.recv_timeout(HANGS).expect("the copy hangs")
 }
 
-/// A source directory, and a planted staging directory whose files pass for copies by size and time.
+/// Creates a source directory and a planted staging directory. By size and time, the planted files look like complete copies.
 fn plant_stage(at: &Path) {
     for (top, text) in [("src", "ours"), (".to.thalweg-part", "evil")] {
         fs::create_dir_all(at.join(top).join("bin")).unwrap();
@@ -285,7 +285,7 @@ fn the_mode_of_a_fifo_never_goes_to_the_file_behind_a_link_that_is_swapped_in() 
     thread::scope(|scope| {
         scope.spawn(|| {
             while !is_over.load(Ordering::Relaxed) {
-                // One call, so that it fits between the making of the FIFO and the change of its mode.
+                // A single call can happen between the creation of the FIFO and the change of its mode.
                 let swapped = renameat_with(CWD, &link, CWD, &here, RenameFlags::EXCHANGE);
                 if swapped.is_ok() {
                     let _ = fs::remove_file(&link);

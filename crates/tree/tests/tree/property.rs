@@ -1,4 +1,4 @@
-//! Random trees, copied and compared by a walker that shares no code with the copier.
+//! Tests random trees: a walker that shares no code with the copier compares each copy with its source.
 
 use crate::support;
 
@@ -57,7 +57,7 @@ proptest! {
         if let Ok(diff) = Command::new("diff").args(["-r", "--no-dereference"]).arg(&src).arg(&to).output() {
             prop_assert!(diff.status.success(), "{}", String::from_utf8_lossy(&diff.stdout));
         }
-        // Again over the finished copy.
+        // Copies again over the complete copy.
         let exact = CopyOptions { target: Target::Exact, force: true, ..options };
         let report = copy(&src, &to, &exact);
         prop_assert_eq!(report.error_count, 0, "{}", problems(&report));

@@ -1,4 +1,4 @@
-//! Going on where an earlier run was interrupted.
+//! Tests that a copy continues where an earlier run was interrupted.
 
 use crate::support;
 
@@ -37,11 +37,11 @@ fn identity(path: &Path) -> Identity {
     }
 }
 
-/// A source, and the part and journal that a killed run would have left for `to`.
+/// Creates a source, and the partial file and journal that a killed run would have left for `to`.
 fn interrupted(at: &Path, boot_id: String) -> Journal {
     let bytes = noise(LEN, 1);
     fs::write(at.join("src"), &bytes).unwrap();
-    // Beyond what the journal counts lies what nobody may trust.
+    // The bytes after the range that the journal records are wrong.
     let mut part = bytes[..DONE].to_vec();
     part.extend_from_slice(&noise(1000, 99));
     fs::write(at.join(".to.thalweg-part"), part).unwrap();
@@ -111,7 +111,7 @@ fn a_part_of_another_source_or_a_lying_journal_is_not_built_upon() {
     assert_eq!(report.resumed, 0);
     is_whole(at);
     fs::remove_file(at.join("to")).unwrap();
-    // More than the part holds.
+    // The journal records more bytes than the partial file has.
     interrupted(at, boot_id());
     journal.source = JournalSource::Local(identity(&at.join("src")));
     journal.done = Ranges::up_to(LEN as u64);
@@ -142,8 +142,8 @@ fn without_resume_a_leftover_is_removed_and_a_living_part_is_not() {
 fn an_error_leaves_a_part_that_the_next_run_goes_on_with() {
     let request = Request { only: Some("read-write".to_owned()), ..Request::default() };
     let options = CopyOptions { request, ..resume() };
-    // The source fails: the journal says how far it came. The destination is full: not even the
-    // journal fits, and the part is compared.
+    // If the source fails, the journal records how many bytes are complete. If the destination is full, not even the
+    // journal can be written, so the next run compares the partial file with the source.
     for (call, errno) in [(Call::Pread, Errno::IO), (Call::Pwrite, Errno::NOSPC)] {
         let place = tempfile::tempdir().unwrap();
         let at = place.path();
@@ -163,7 +163,7 @@ fn an_error_leaves_a_part_that_the_next_run_goes_on_with() {
         let second = copy(&at.join("src"), &at.join("to"), &options);
         assert_eq!((second.resumed, second.bytes), (done, LEN as u64 - done));
         is_whole(at);
-        // Without --resume an error gives the space back.
+        // Without --resume, a failed copy removes its partial file.
         fs::remove_file(at.join("to")).unwrap();
         let plain = CopyOptions { resume: false, ..options.clone() };
         script.run(|| copy(&at.join("src"), &at.join("to"), &plain));
@@ -205,7 +205,7 @@ fn a_stopped_tree_is_gone_on_with_and_done_files_are_skipped() {
             let len = if n % 10 == 0 { large() } else { n * 100 };
             fs::write(src.join(dir).join(format!("f{n}")), noise(len, n as u64)).unwrap();
         }
-        // Without times, only a copy younger than its source counts as done.
+        // If times are not preserved, only a copy that is newer than its source counts as complete.
         std::thread::sleep(std::time::Duration::from_millis(20));
         let options = CopyOptions { recursive: true, preserve, ..resume() };
         let listener = Listener { stop_after: Some(25), ..Listener::default() };
@@ -218,15 +218,15 @@ fn a_stopped_tree_is_gone_on_with_and_done_files_are_skipped() {
         assert!(second.skipped > 0 && second.skipped + second.files == 40, "{second:?}");
         assert_eq!(contents(&src), contents(&at.join("to")));
         is_named(at);
-        // Once more, into the finished one: nothing moves.
+        // Another copy into the complete tree moves no bytes.
         let exact = CopyOptions { target: Target::Exact, ..options };
         let third = copy(&src, &at.join("to"), &exact);
         assert_eq!((third.skipped, third.bytes), (40, 0));
     }
 }
 
-/// A tree that was stopped with these files whole in its stage, one of which lost its data and kept size and time: what a
-/// power cut leaves where only the file system's journal reached the disk.
+/// Creates a stopped copy with these files in its staging directory. Two of them have lost their data but kept size and
+/// time. A power failure can have this effect if only the file system's journal reached the disk.
 fn cut_off(at: &Path, journal: impl FnOnce(&mut Journal)) {
     let (src, stage) = (at.join("src"), at.join(".to.thalweg-part"));
     fs::create_dir_all(src.join("sub")).unwrap();
@@ -269,7 +269,7 @@ fn after_a_restart_the_files_of_a_stage_are_compared() {
 fn what_was_synced_before_a_restart_is_not_read_again() {
     let place = tempfile::tempdir().unwrap();
     let at = place.path();
-    // The loss cannot be: it shows that no byte is read.
+    // According to the journal, all files were synced. If the copy read a file, it would notice the lost data.
     cut_off(at, |journal| {
         ANOTHER_BOOT.clone_into(&mut journal.boot_id);
         journal.synced_before = Some((i64::MAX, 0));
@@ -348,7 +348,7 @@ fn a_journal_is_gone_before_the_bytes_it_counts_are_and_before_its_part_has_its_
         if is_left_alone {
             fs::remove_file(at.join(".to.thalweg-part")).unwrap();
         }
-        // The first byte of the other source comes after this.
+        // Before this call, the copy has not written any byte of the other source.
         let first = if is_left_alone { Call::Pwrite } else { Call::Ftruncate };
         let script = Script::new(Vec::new()).meanwhile(first, 1, is_gone());
         let script = script.meanwhile(Call::Rename, 1, is_gone());

@@ -1,4 +1,5 @@
-//! Somebody else acts between two steps of a copy: nothing of theirs is lost, and nothing torn.
+//! Tests another process (the rival) that acts between two steps of a copy. No file of the rival may be lost, and no
+//! file may be torn.
 
 use crate::support;
 
@@ -13,7 +14,7 @@ use thalweg_sys::{
 };
 use thalweg_tree::{Backup, CopyOptions, Preserve, TreeReport};
 
-/// Copies `src` to `to` while a rival does something right before the `nth` call.
+/// Copies `src` to `to`. Calls `rival` right before the `nth` call of this kind.
 fn raced(
     at: &Path,
     options: &CopyOptions,
@@ -33,7 +34,7 @@ fn backups(backup: Backup) -> CopyOptions {
     CopyOptions { backup, ..CopyOptions::default() }
 }
 
-/// Beginning with a line that says whose it is, and too large for one write.
+/// Returns contents that start with `first` and are too large for one write.
 fn much(first: &str) -> Vec<u8> {
     [first.as_bytes(), &noise(large(), 3)].concat()
 }
@@ -44,7 +45,7 @@ fn a_numbered_backup_does_not_replace_that_of_another_run() {
     let at = place.path();
     fs::write(at.join("src"), "mine").unwrap();
     fs::write(at.join("to"), "the original").unwrap();
-    // Both found 1 to be the next number; the rival was the first to take it.
+    // Both processes found that 1 is the next number, and the rival took it first.
     let rival = |at: &Path| {
         if !at.join("to.~1~").exists() {
             fs::rename(at.join("to"), at.join("to.~1~")).unwrap();
@@ -112,7 +113,7 @@ fn a_copy_in_place_removes_nothing_of_a_rivals() {
     let ran = script.run(|| copy(&at.join("src"), &at.join("to"), &inplace));
     assert_eq!((ran.value.error_count, read(at.join("to"))), (1, "the rival's".into()));
 
-    // It comes between the look at the name and the making of the file.
+    // The rival acts between the check of the name and the creation of the file.
     fs::remove_file(at.join("to")).unwrap();
     let shy = CopyOptions { no_clobber: true, ..inplace.clone() };
     let report = raced(at, &shy, (Call::Read, 1), rival);
@@ -125,7 +126,7 @@ fn a_copy_in_place_removes_nothing_of_a_rivals() {
     };
     let report = raced(at, &inplace, (Call::Read, 1), kept);
     assert_eq!(report.error_count, 0, "{}", problems(&report));
-    // Written into, as if it had been there from the start.
+    // The copy writes into the rival's file as if it had existed from the start.
     assert_eq!((read(at.join("to")), read(at.join("kept"))), ("mine".into(), "mine".into()));
 }
 
@@ -139,8 +140,8 @@ fn a_copy_in_place_cannot_keep_a_backup_and_says_so() {
     assert!(refused.unwrap_err().to_string().contains("backup"));
 }
 
-/// A name of a new tree is taken although nobody knows the tree: as where letters that differ only in
-/// case are one.
+/// A name in a new tree can be taken although no other process knows the tree. This happens on a file
+/// system that ignores case.
 #[test]
 fn what_a_new_tree_holds_already_is_not_replaced() {
     for (contents, call) in [(b"mine".to_vec(), Call::Read), (much("mine"), Call::Rename)] {
@@ -167,7 +168,7 @@ fn a_name_is_linked_to_the_copy_of_its_source_and_to_nothing_else() {
     fs::create_dir_all(at.join("to/src")).unwrap();
     fs::write(at.join("src/a"), "mine").unwrap();
     fs::hard_link(at.join("src/a"), at.join("src/b")).unwrap();
-    // The first link gives the copy its name, the next is that of its second name.
+    // The first linkat(2) gives the copy its name, and the next one creates the second name.
     let rival = |at: &Path| {
         for name in
             ["a", "b"].map(|name| at.join("to/src").join(name)).iter().filter(|n| n.exists())

@@ -1,4 +1,4 @@
-//! What `cp` does, this does: names, existing files, links, refusals.
+//! Tests that a copy does what `cp` does with names, existing files, links and refusals.
 
 use crate::support;
 
@@ -109,7 +109,8 @@ fn directories_need_recursion_and_do_not_go_into_themselves() {
     symlink(at.join("d"), at.join("link")).unwrap();
     let report = copy(&at.join("d"), &at.join("link/x"), &recursive());
     assert!(problems(&report).contains("into itself"));
-    // Each of the four copied what there was before it, and nothing of itself: `cp -r` of coreutils 9.1 leaves the same.
+    // Each of the four copies contains the entries that existed before it, but not itself. `cp -r` of coreutils 9.1
+    // creates an equal tree.
     assert_eq!(walk(&at.join("d")).len(), 32);
     let exact = CopyOptions { target: Target::Exact, ..recursive() };
     let report = copy(&at.join("d"), &at.join("d"), &exact);
@@ -184,7 +185,7 @@ fn links_are_followed_as_asked() {
     let report = copy(&at.join("root"), &at.join("l"), &with(Dereference::Always));
     assert!(kind("l/link").is_file() && fs::symlink_metadata(at.join("l/dangling")).is_err());
     assert!(problems(&report).contains("dangling"), "{}", problems(&report));
-    // Without -r a link is followed, with it not.
+    // Without -r a symbolic link is followed. With -r it is copied as a link.
     copy(&at.join("src/link"), &at.join("f"), &CopyOptions::default());
     assert!(kind("f").is_file());
     copy(&at.join("src/link"), &at.join("g"), &recursive());
@@ -326,7 +327,7 @@ fn special_files_are_made_and_read_as_asked() {
     let kind = |name: &str| fs::symlink_metadata(at.join("to").join(name)).unwrap().file_type();
     assert!(kind("fifo").is_fifo() && kind("socket").is_socket());
     drop(socket);
-    // Nothing is put in the place of a device.
+    // A device is not replaced by a file.
     fs::write(at.join("f"), "into the void").unwrap();
     let report = copy(&at.join("f"), Path::new("/dev/null"), &CopyOptions::default());
     assert_eq!(report.error_count, 0, "{}", problems(&report));
@@ -344,7 +345,7 @@ fn files_that_lie_about_their_size_are_copied_to_their_end() {
             CopyOptions { sparse: When::Always, ..CopyOptions::default() },
             CopyOptions { sparse: When::Never, ..CopyOptions::default() },
         ] {
-            // The first copy may be read-only, as its source is.
+            // The first copy may be read-only like its source, so replacing it needs `force`.
             let options = CopyOptions { force: true, ..options };
             let report = copy(Path::new(path), &at.join("copy"), &options);
             assert_eq!(report.error_count, 0, "{}", problems(&report));
@@ -353,7 +354,7 @@ fn files_that_lie_about_their_size_are_copied_to_their_end() {
             if path.contains("self") {
                 assert!(!copied.is_empty());
             } else if path.contains("cpuinfo") {
-                // A clock speed changes from one read to the next, and so may the number of its digits.
+                // A clock speed may change between two reads, and so may its number of digits.
                 assert_eq!(lines(&copied), lines(&truth), "{path}");
             } else {
                 assert!(copied == truth, "{path}");
@@ -416,7 +417,7 @@ fn set_id_bits_come_only_with_the_mode_and_the_sticky_bit_always() {
     assert_eq!((mode("kept"), mode("kept/f")), (0o1755, 0o4755));
 }
 
-/// Changes the source when it asks whether to go on, as often as told.
+/// Appends to the source in the `left`-th call of `go_on`.
 struct Meddler {
     path: PathBuf,
     left: std::sync::atomic::AtomicU32,
@@ -438,7 +439,7 @@ impl thalweg_tree::Events for Meddler {
 fn a_source_that_changes_is_copied_and_reported() {
     let (_keep, at) = place();
     fs::write(at.join("f"), noise(2_000_000, 1)).unwrap();
-    // Asked once before the file is opened, then while it moves.
+    // The first call of `go_on` comes before the file is opened. The second one comes while its bytes are moved.
     let meddler = Meddler { path: at.join("f"), left: 2.into() };
     let sources = [at.join("f")];
     let options = CopyOptions { verify: Some(thalweg_tree::Hash::Xxh3), ..CopyOptions::default() };

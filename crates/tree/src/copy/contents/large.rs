@@ -60,8 +60,7 @@ pub(crate) fn move_large(
         return move_without_zeros(worker, job, from, keeper);
     }
     if head > from as usize {
-        // The source reported a wrong size. The bytes in the buffer are used, because such a source may not be
-        // readable twice.
+        // The source reported a wrong size. The bytes in the buffer are used, because such a source may not be readable twice.
         write_single(worker, job.sink, head)?;
         from = head as u64;
     }

@@ -9,8 +9,7 @@ use crate::{
     identity::size,
 };
 
-/// Returns `true` if a file has at least one block less than its size needs. Only the holes of such a file are
-/// searched.
+/// Returns `true` if a file has at least one block less than its size needs. Only the holes of such a file are searched.
 pub(crate) fn seems_sparse(stat: &Stat) -> bool {
     let allocated = u64::try_from(stat.st_blocks).unwrap_or(0).saturating_mul(512);
     size(stat).saturating_sub(allocated) >= BLOCK as u64

@@ -181,8 +181,7 @@ pub(crate) fn leave_name(
     }
 }
 
-/// Queues the names that waited for a copy, so that they are linked to it. If no copy exists, one of them is
-/// copied.
+/// Queues the names that waited for a copy, so that they are linked to it. If no copy exists, one of them is copied.
 pub(crate) fn wake_for(
     worker: &CopyWorker<'_>,
     entry: &CopyEntry<'_>,

@@ -28,8 +28,7 @@ pub(crate) struct DevicePair {
     unfit: Mutex<HashMap<&'static str, Unfit>>,
 }
 
-// Errors that mean that the kernel or the file system does not support a mechanism. Other errors may concern only one
-// file.
+// Errors that mean that the kernel or the file system does not support a mechanism. Other errors may concern only one file.
 const FOR_GOOD: [&str; 6] = ["ENOSYS", "EOPNOTSUPP", "EXDEV", "ENOTTY", "EINVAL", "EPERM"];
 
 impl DevicePairs {

@@ -1,5 +1,5 @@
-//! What the tests share: a walker of its own that knows nothing of the code under test, and short
-//! ways to make files and to copy.
+//! Helpers of the tests: a walker that shares no code with the code under test, and short functions
+//! that create and copy files.
 #![allow(dead_code, clippy::unwrap_used)]
 
 pub mod trees;
@@ -22,17 +22,17 @@ use std::{
 use thalweg_core::{Cancelled, Tuning, mechanisms::LAST_RESORT};
 use thalweg_tree::{CopyOptions, Event, Events, Progress, TreeReport};
 
-/// The largest file that is read into one buffer. It follows the processor's cache.
+/// Returns the size of the largest file that is read into one buffer. It depends on the processor's cache.
 pub fn largest_small() -> usize {
     LAST_RESORT.info().bytes(&Tuning::default(), "buffer")
 }
 
-/// A file of so many bytes is not small.
+/// Returns the size of a file that is not small.
 pub fn large() -> usize {
     largest_small() + 44_321
 }
 
-/// One entry of a tree as anybody can see it.
+/// The visible properties of one entry of a tree.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
     pub kind: char,
@@ -43,7 +43,7 @@ pub struct Entry {
     pub same_as: Option<Vec<u8>>,
 }
 
-/// All entries under `root`, by their path relative to it.
+/// Returns all entries under `root`, by their path relative to it.
 pub fn walk(root: &Path) -> BTreeMap<Vec<u8>, Entry> {
     let mut entries = BTreeMap::new();
     let mut paths = vec![PathBuf::new()];
@@ -85,17 +85,17 @@ pub fn walk(root: &Path) -> BTreeMap<Vec<u8>, Entry> {
     entries
 }
 
-/// Everything below, without what the copy was not asked to keep.
+/// Returns the types and contents of all entries under `root`, without their other attributes.
 pub fn contents(root: &Path) -> BTreeMap<Vec<u8>, (char, Vec<u8>)> {
     walk(root).into_iter().map(|(path, e)| (path, (e.kind, e.contents))).collect()
 }
 
-/// A directory for many files: in memory where that is possible.
+/// Creates a directory for many files, in memory if possible.
 pub fn scratch() -> tempfile::TempDir {
     tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
 }
 
-/// Names in a directory, sorted.
+/// Returns the names in a directory, sorted.
 pub fn names(dir: &Path) -> Vec<String> {
     let mut names: Vec<_> = fs::read_dir(dir)
         .unwrap()
@@ -105,7 +105,7 @@ pub fn names(dir: &Path) -> Vec<String> {
     names
 }
 
-/// Bytes that differ from place to place, so that a shifted copy shows.
+/// Returns pseudo-random bytes, so that a test detects bytes at a wrong offset.
 pub fn noise(len: usize, seed: u64) -> Vec<u8> {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let mut next = || {
@@ -119,22 +119,23 @@ pub fn noise(len: usize, seed: u64) -> Vec<u8> {
     bytes
 }
 
-/// Copies one source without listening.
+/// Copies one source and ignores all events.
 pub fn copy(source: &Path, destination: &Path, options: &CopyOptions) -> TreeReport {
     thalweg_tree::copy(&[source.to_owned()], destination, options, &()).unwrap()
 }
 
-/// Recursive, nothing else.
+/// Returns options that only set `recursive`.
 pub fn recursive() -> CopyOptions {
     CopyOptions { recursive: true, ..CopyOptions::default() }
 }
 
-/// The texts of all problems.
+/// Returns the messages of all errors.
 pub fn problems(report: &TreeReport) -> String {
     report.errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
 }
 
-/// Listens, answers, and stops a run after some bytes.
+/// Records events, answers questions, and cancels a run. `stop_after`: the number of complete files
+/// and calls of `go_on` before that.
 #[derive(Default)]
 pub struct Listener {
     pub told: Mutex<Vec<String>>,
@@ -173,7 +174,7 @@ impl Events for Listener {
     }
 }
 
-/// Another name for a symbolic link itself.
+/// Creates another name for a symbolic link itself.
 pub fn hard_link_of_link(link: &Path, name: &Path) {
     let (cwd, flags) = (rustix::fs::CWD, rustix::fs::AtFlags::empty());
     rustix::fs::linkat(cwd, link, cwd, name, flags).unwrap();

@@ -1,4 +1,4 @@
-//! Random trees, as plain data that can be shrunk and printed, and how they are built.
+//! Generates random trees as plain data that proptest can shrink and print, and creates them on disk.
 #![allow(dead_code, clippy::unwrap_used)]
 
 use proptest::prelude::*;
