@@ -45,7 +45,7 @@ pub enum Error {
         /// The reason.
         reason: Refusal,
     },
-    /// The copy, read back, differs from its source. It was not published.
+    /// The copy was read back and differs from its source. It was not published.
     #[error(
         "{}: verification failed: the copy differs from its source and was discarded",
         quoted(path)
@@ -215,9 +215,9 @@ pub(crate) enum CopyFailure {
     LeftDiffering,
     /// A walk met the destination directory of a source inside that source. Contains the source and the destination.
     IntoItself(PathBuf, PathBuf),
-    /// This is not a failure of this file, because the whole copy is being stopped.
+    /// The whole copy is being stopped; the file itself did not fail.
     Cancelled,
-    /// This is not a failure yet, because the file replaces a directory that a sync removes later.
+    /// The file replaces a directory that a sync removes later. The file has not failed yet.
     Deferred,
 }
 

@@ -94,9 +94,9 @@ impl RemoteStage {
     }
 
     /// Renames the directory to its final name, which must be free. Before that, its attributes are set and it is
-    /// synced as requested. `whole` is the file system of the tree, if one call can sync it. It must have been opened
-    /// before anything was written. If that sync fails, the staging directory is removed. Returns the number of extended
-    /// attributes that the file system refused.
+    /// synced as requested. `whole` is the file system of the tree, if one call can sync it. The caller must have
+    /// opened `whole` before anything was written. If that sync fails, the staging directory is removed. Returns
+    /// the number of extended attributes that the file system refused.
     pub fn publish(
         self,
         attributes: &EntryAttributes,
@@ -182,7 +182,7 @@ pub fn inherit_from_replaced<D: AsFd, N: AsRef<CStr>>(
     fchmod(&file.fd, Mode::from_raw_mode(mode)).is_ok()
 }
 
-/// Creates a symbolic link with these attributes. It replaces the entry with its name atomically.
+/// Creates a symbolic link with these attributes. The link replaces the entry with its name atomically.
 pub fn replace_by_symlink(
     folder: BorrowedFd<'_>,
     name: &CStr,

@@ -22,7 +22,7 @@ pub(crate) fn open(dir: impl AsFd, name: &CStr, follow: bool) -> Result<OwnedFd,
 
 /// Asks the kernel to drop the cached pages of a file, so that the next read comes from the device.
 pub fn forget_cached(fd: impl AsFd) {
-    // This is only advice, so an error is ignored.
+    // posix_fadvise(2) only gives advice, so an error is ignored.
     let _ = fadvise(fd, 0, None, Advice::DontNeed);
 }
 
@@ -32,8 +32,8 @@ const STRIDE: u64 = 64 << 10;
 const MOST_PLACES: u64 = 1024;
 
 /// Syncs a file and drops its clean pages from the page cache, so that the next read comes from the device. Returns
-/// `false` if the file may still be read from memory. This happens if another process has it mapped, the file system
-/// has no device, or the kernel cannot report cached pages.
+/// `false` if the file may still be read from memory. That is so if another process has mapped the file, the file
+/// system has no device, or the kernel cannot report cached pages.
 pub fn drop_cached(fd: BorrowedFd<'_>) -> Result<bool, Errno> {
     io::sync_data(fd)?;
     forget_cached(fd);

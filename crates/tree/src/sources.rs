@@ -148,8 +148,8 @@ fn open(path: &Path) -> Result<Base, Error> {
 }
 
 /// Splits the sources into waves in the given order. A new wave starts when a name repeats, because two sources with
-/// one destination name must not be copied concurrently. If a destination is a symbolic link (`is_link`), its source is
-/// copied in a separate wave, because the link may lead to the copy of another source.
+/// one destination name must not be copied concurrently. A source with a symbolic link as destination (`is_link`) gets
+/// a separate wave, because the link may lead to the copy of another source.
 pub(crate) fn waves(
     named: Vec<NamedSource>,
     is_link: impl Fn(&CStr) -> bool,
@@ -246,7 +246,7 @@ pub(crate) fn inspect(named: Vec<NamedSource>, base: &Base, options: &CopyOption
     found
 }
 
-/// Returns the directory and the name of a source. They are equal for `a` and `./a`. If the directory cannot be
+/// Returns the directory and the name of a source. The result is equal for `a` and `./a`. If the directory cannot be
 /// examined, its path is used.
 fn place(source: &CStr) -> (Result<Id, PathBuf>, OsString) {
     let (above, name) = cut(Path::new(os(source)));

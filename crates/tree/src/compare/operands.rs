@@ -83,7 +83,7 @@ fn task<W>(source: &Path, copy: &Path) -> Result<WalkTask<W>, Error> {
     };
     let itself = AtFlags::SYMLINK_NOFOLLOW;
     let mut kinds = [look(0, itself)?, look(1, itself)?];
-    // Two symbolic links are compared as links. If only one side is a symbolic link, it is followed.
+    // Two symbolic links are compared as links. A symbolic link on only one side is followed.
     if kinds.contains(&FileType::Symlink) && kinds != [FileType::Symlink; 2] {
         kinds = [look(0, AtFlags::empty())?, look(1, AtFlags::empty())?];
     }

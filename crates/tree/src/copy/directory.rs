@@ -144,8 +144,8 @@ impl Directory {
         }))
     }
 
-    /// Adds an entered directory below `parent`. It counts as one piece of pending work of `parent`. The new directory
-    /// starts with one piece of pending work, which the caller holds while it lists the entries.
+    /// Adds an entered directory below `parent`. The directory counts as one piece of pending work of `parent`. The new
+    /// directory starts with one piece of pending work, which the caller holds while it lists the entries.
     pub fn below(run: &CopyRun<'_>, parent: &Arc<Self>, entered: Entered) -> Arc<Self> {
         let Entered { paths, fd, stage, is_new, own, births, may_fail_at_close, .. } = entered;
         parent.expect_one_more();
@@ -242,8 +242,8 @@ impl Directory {
         self.pending.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Completes one piece of pending work of this directory. The last one closes the directory, which may complete
-    /// its parent in turn. This is a loop, not a recursion, because trees can be deep.
+    /// Completes one piece of pending work of this directory. The last piece closes the directory, which may complete
+    /// its parent in turn. The function is a loop, not a recursion, because trees can be deep.
     pub fn done(run: &CopyRun<'_>, directory: Arc<Self>) {
         let mut next = Some(directory);
         while let Some(directory) = next {
@@ -285,7 +285,7 @@ impl Directory {
             }
             return;
         }
-        // This must happen before the times of the directory are set.
+        // The journal is removed before the times of the directory are set, because its removal changes them.
         if stage.is_some()
             && let Err(errno) = unlink(fd.as_fd(), OWN_JOURNAL)
         {

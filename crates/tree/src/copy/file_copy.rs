@@ -233,8 +233,7 @@ impl<'c> FileCopy<'c, '_> {
     /// refuses.
     fn apply_attributes(&self, file: &Prepared<'_>) {
         if file.inherits_acl {
-            // This is not done before the bytes are written, because the ACL of the old file may let other users read
-            // and write the new one.
+            // The ACL is inherited only after the bytes are written, because it may let other users access the new file.
             attributes::inherit(file.name_at, file.sink.fd().as_fd());
         }
         if self.existing().is_some_and(Existing::is_special) {

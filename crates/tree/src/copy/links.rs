@@ -176,7 +176,7 @@ impl Name {
         Ok(id_of(dir, other)? == Some(self.id))
     }
 
-    /// Returns the directory of this name. If it is closed, it is opened again from its nearest open ancestor.
+    /// Returns the directory of this name. A closed directory is opened again from its nearest open ancestor.
     pub fn directory(&self) -> Attempt<Arc<OwnedFd>> {
         let alive =
             |paths: &DirectoryPaths<Directory>| paths.here.get().and_then(std::sync::Weak::upgrade);

@@ -35,9 +35,9 @@ use crate::{
 
 /// A directory under its temporary name. It is locked while it is open.
 ///
-/// From its creation until it is complete, it belongs to our user and has mode 0700. A leftover is adopted or removed
-/// only if `fstat` shows this owner and no write permission for other users. Therefore no other user can have created
-/// anything in it, and the entries inside need no such check.
+/// From its creation until it is complete, the directory belongs to our user and has mode 0700. A leftover is adopted
+/// or removed only if `fstat` shows this owner and no write permission for other users. Therefore no other user can
+/// have created anything in it, and the entries inside need no such check.
 pub(crate) struct StagedDir {
     /// Its temporary name.
     pub name: CString,

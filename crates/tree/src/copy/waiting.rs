@@ -21,7 +21,7 @@ pub(crate) struct WaitingFile {
     pub sync: FileSync,
 }
 
-/// A file that could not be named after a sync. It is copied again, separately.
+/// A file that could not get its name after a sync. The file is copied again, separately.
 pub(crate) struct Repeat {
     /// The destination directory. The file holds one of its pending counts until it is copied.
     pub directory: Arc<Directory>,

@@ -37,10 +37,10 @@ use crate::{
 
 /// Names handed to an idle worker at a time.
 const BATCH: usize = 64;
-// Number of queued directories above which a worker enters a directory immediately. This bounds memory for a
+// Number of queued directories above which a worker enters a directory immediately. The limit bounds memory for a
 // directory with a million subdirectories.
 const MOST_WAITING: usize = 1 << 12;
-// Maximum nesting of immediately entered directories. This bounds the stack.
+// Maximum nesting of immediately entered directories. The limit bounds the stack.
 const MOST_NESTED: usize = 32;
 
 /// A worker that walks the tree.

@@ -21,8 +21,8 @@ pub struct WholeSync {
 }
 
 impl WholeSync {
-    /// Opens the file system of a directory. This must happen before anything is written. Returns `None` if syncfs(2)
-    /// does not reach the device: FUSE and network file servers receive only fsync(2).
+    /// Opens the file system of a directory. The caller must do this before it writes anything. Returns `None` if
+    /// syncfs(2) does not reach the device: FUSE and network file servers receive only fsync(2).
     pub fn of(dir: BorrowedFd<'_>) -> Option<Self> {
         let found = filesystem(dir).ok().filter(|found| !found.remote)?;
         let fd = openat(dir, c".", DIRECTORY, Mode::empty()).ok()?;

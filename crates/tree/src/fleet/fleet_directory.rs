@@ -1,5 +1,5 @@
-//! The fleet's directory beside the destination: `.NAME.thalweg-fleet`. It contains the plan, the journals and
-//! reports of the workers, partial files, and in `tree` the future destination.
+//! The fleet's directory beside the destination: `.NAME.thalweg-fleet`. The directory contains the plan, the journals
+//! and reports of the workers, and partial files. Its subdirectory `tree` becomes the destination.
 //!
 //! It is not named `.NAME.thalweg-part`, because an ordinary copy removes or adopts such a directory if it sees no
 //! lock.

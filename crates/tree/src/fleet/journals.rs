@@ -74,7 +74,7 @@ impl Journals {
     }
 
     /// Reads the lines appended since the last call. A task counts as done if it was synced before it was recorded.
-    /// It also counts if its machine is not known to have been restarted since then.
+    /// Otherwise it counts only while no restart of its machine is known since then.
     pub fn refresh(&mut self, folder: BorrowedFd<'_>, index: &[Indexed]) -> Result<(), Errno> {
         // If a machine turns out to have been restarted, some of its tasks no longer count. All journals are then
         // read again.

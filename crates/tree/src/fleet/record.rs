@@ -21,7 +21,7 @@ pub(crate) struct WorkerName {
     pub pid: u32,
     pub rank: u32,
     // Start time, or the number that the caller chose. It makes the name unique, because process IDs are reused. In a
-    // container, they always start at the lowest numbers. It is never compared with a clock.
+    // container, process IDs always start at the lowest numbers. The start time is never compared with a clock.
     began: u64,
 }
 

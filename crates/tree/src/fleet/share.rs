@@ -12,8 +12,7 @@ const FILE: u64 = 4096;
 /// The order in which one worker processes the tasks.
 #[derive(Debug)]
 pub(crate) struct TaskShare {
-    // All tasks, the largest first. They are dealt to the ranks in turn: the first to rank 0, the second to rank 1,
-    // ...
+    // All tasks, the largest first. The ranks get the tasks in turn: rank 0 the first, rank 1 the second, and so on.
     order: Vec<u32>,
     rank: usize,
     size: usize,

@@ -42,7 +42,7 @@ const BELIEVED: Duration = Duration::from_secs(10);
 /// The outcome of a worker's run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FleetEnd {
-    /// It has finished and published the tree.
+    /// The worker has finished and published the tree.
     Finished,
     /// No work was left for this worker: another worker finishes or has finished the tree.
     Others,
@@ -180,7 +180,7 @@ impl Assignment<'_> {
             let is_there = place.is_published(self.source);
             report.end = if is_there { FleetEnd::Others } else { FleetEnd::Unfinished };
             report.tree.halted = (!is_there).then_some(Halt::Cancelled);
-            // This worker recreated the directory after it had been removed.
+            // This worker created the directory again after another worker had removed it.
             return if is_there { place.remove() } else { Ok(()) };
         };
         (report.plan, report.tasks) = (plan.id, plan.index.len() as u64);

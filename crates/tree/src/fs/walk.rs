@@ -1,4 +1,4 @@
-//! Walks through one tree, or through two trees in parallel, with several threads. It changes nothing.
+//! Walks through one tree, or through two trees in parallel, with several threads. A walk changes nothing.
 //!
 //! Queued directories are stored as names and opened by their path from the root. Therefore neither descriptors nor
 //! the stack limit the depth of a tree. The order of visits depends on the threads.
@@ -79,7 +79,7 @@ pub(crate) struct VisitedEntry<'a> {
 pub(crate) enum WalkTask<W> {
     /// A tree to walk.
     Tree(Arc<WalkRoot>),
-    /// An entry that the caller named. If it is a symbolic link, it is followed.
+    /// An entry that the caller named. A symbolic link is followed.
     Named([CString; 2], Kinds),
     /// Subdirectories of a directory, from position `at` in the packed names.
     Folders {
@@ -157,7 +157,7 @@ impl WalkRoot {
         root.open(&names.join(&b'/'), DIRECTORY)
     }
 
-    /// Opens a path for reading that starts at the root. It is a path of the caller, so symbolic links are followed.
+    /// Opens for reading a path that starts at the root. The caller gave the path, so symbolic links are followed.
     pub fn open_path(&self, side: usize, path: &[u8]) -> Result<OwnedFd, Errno> {
         let root = self.sides[side].as_ref().ok_or(Errno::NOENT)?;
         open_anywhere(root.root().as_fd(), path, TO_READ)

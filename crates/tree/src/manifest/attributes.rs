@@ -1,6 +1,6 @@
 //! The attributes file beside a manifest. It has one line of JSON for every entry below a directory, with the
-//! attributes that a copy can preserve. They are in a separate file because the tools that read the hashes do not
-//! tolerate other lines (`b3sum` 1.2).
+//! attributes that a copy can preserve. The attributes are in a separate file, because tools that read the hashes do
+//! not tolerate other lines (`b3sum` 1.2).
 
 use rustix::fs::{AtFlags, FileType, fstatfs, major, minor, readlinkat, statat};
 use serde::{Deserialize, Serialize};

@@ -1,4 +1,4 @@
-//! Hashes a large file in pieces on all idle threads. This works only for BLAKE3, which is a tree hash.
+//! Hashes a large file in pieces on all idle threads. Only BLAKE3 supports this, because it is a tree hash.
 
 use std::{
     ops::Range,

@@ -30,7 +30,7 @@ const LEAST: u64 = 16 << 10;
 /// Size and seconds of the modification time.
 type FileKey = (u64, i64);
 
-/// The files that the deletion would remove. They are listed when the first new file is met.
+/// The files that the deletion would remove. The destination is listed for them when the copy meets the first new file.
 #[derive(Debug)]
 pub(super) struct RenameCandidates {
     destination: PathBuf,

@@ -1,7 +1,7 @@
 //! The state file in the destination, which records the file system of the source.
 //!
-//! Other users may be able to write in the destination, so the file is used only if it is a small regular file of this
-//! user. Its text is only compared and never printed.
+//! Other users may be able to write in the destination. The file is therefore used only if it is a small regular file
+//! of this user. Its text is only compared and never printed.
 
 use rustix::fs::{FileType, Mode, OFlags, Timestamps, fstat, futimens, openat};
 use std::{

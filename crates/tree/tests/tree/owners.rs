@@ -19,7 +19,7 @@ use support::{Listener, large, noise, problems, scratch, skip};
 use thalweg_tree::{CopyOptions, TreeReport};
 
 const OTHER: u32 = 65534;
-/// Time after which a copy counts as hanging. It needs far less.
+/// Time after which a copy counts as hanging. A copy of this size takes far less.
 const HANGS: Duration = Duration::from_secs(60);
 
 /// Returns `true` if this process can give files to another user. Otherwise reports that the test `what` is skipped.

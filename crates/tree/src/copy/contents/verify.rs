@@ -1,9 +1,9 @@
 //! Reads a copy and its source again and compares them by a hash.
 //!
-//! This proves that both files read as equal now. It finds errors of the copying code, torn writes, and a source that
-//! changed. Clean pages are dropped from the page cache first (`POSIX_FADV_DONTNEED`), but dirty pages are not, so a
-//! fresh copy is mostly read from memory. [`CopyOptions::verify_device`](crate::CopyOptions::verify_device) syncs it
-//! first.
+//! The comparison proves that both files read as equal now. It finds errors of the copying code, torn writes, and a
+//! source that changed. Clean pages are dropped from the page cache first (`POSIX_FADV_DONTNEED`), but dirty pages are
+//! not, so a fresh copy is mostly read from memory. [`CopyOptions::verify_device`](crate::CopyOptions::verify_device)
+//! syncs the copy first.
 
 use std::os::fd::BorrowedFd;
 use thalweg_core::Cancelled;

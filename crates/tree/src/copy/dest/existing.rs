@@ -77,8 +77,8 @@ pub(crate) struct Existing {
     pub keeps_inode: bool,
     /// `true` if the entry is removed, and the copy inherits nothing from it.
     pub is_removed: bool,
-    /// `true` if size and times indicate that an earlier run finished it, but there is no evidence that its data is
-    /// intact. It must be compared with the source.
+    /// `true` if size and times indicate that an earlier run finished the file, but there is no evidence that its data
+    /// is intact. The file must then be compared with the source.
     pub is_doubted: bool,
 }
 
@@ -120,8 +120,8 @@ impl Existing {
         !self.is_taken_away() && options.backup == Backup::None
     }
 
-    /// Returns `true` if the copy inherits nothing from the entry: it is a symbolic link that is not followed, or the
-    /// caller requested its removal.
+    /// Returns `true` if the copy inherits nothing from the entry. Either the entry is a symbolic link that is not
+    /// followed, or the caller requested its removal.
     pub fn is_taken_away(&self) -> bool {
         self.is_removed || self.is_link()
     }

@@ -52,8 +52,8 @@ pub(crate) fn enter(
     stat: &Stat,
 ) -> Attempt<Arc<Directory>> {
     let parent = entry.directory;
-    // Attributes are read now, so that the source need not stay open. They are set last, because a default ACL would
-    // affect the entries created inside.
+    // Attributes are read now, so that the source need not stay open. Attributes are set last, because a default ACL
+    // would affect the entries created inside.
     let xattrs =
         SourceXattrs::from(&Holder::Fd(source), run.options.preserve).unwrap_or_else(|e| {
             run.incomplete(entry.error(e));
@@ -209,7 +209,7 @@ fn merge(NameAt { dir, name }: NameAt<'_>, follow: bool) -> Attempt<MadeDirector
     })
 }
 
-/// Returns the mode with which a directory is created. It includes full access for the owner.
+/// Returns the mode with which a directory is created. The mode includes full access for the owner.
 fn first_mode(run: &CopyRun<'_>, stat: &Stat) -> u32 {
     run.options.directory_mode(stat.st_mode) | 0o700
 }

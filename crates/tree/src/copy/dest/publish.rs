@@ -136,8 +136,8 @@ impl<'a> DestinationFile<'a> {
         Ok(())
     }
 
-    /// Leaves the partial file for a later run and returns its name. Returns `None` if no later run would find it;
-    /// it is then removed on drop.
+    /// Leaves the partial file for a later run and returns its name. Returns `None` if no later run would find the
+    /// file; it is then removed on drop.
     pub fn leave(&mut self) -> Option<&CStr> {
         match self {
             Self::Hidden(file) => file.leave(),

@@ -45,8 +45,8 @@ pub(crate) fn can_be_written_into(
         && !existing.is_taken_away()
 }
 
-/// Returns `true` if the errno means that a directory accepts no new file. It may lack write permission, be mounted
-/// read-only, or be part of `/proc` or `/sys`. An existing file in it may still be writable.
+/// Returns `true` if the errno means that a directory accepts no new file. The directory may lack write permission, be
+/// mounted read-only, or be part of `/proc` or `/sys`. An existing file in it may still be writable.
 fn cannot_be_made(errno: Errno) -> bool {
     matches!(
         errno,

@@ -20,7 +20,7 @@ use crate::{
     sources::NamedSource,
 };
 
-/// The directories created or entered so far. They are complete after all sources are copied.
+/// The directories created or entered so far. The directories are complete after all sources are copied.
 pub(crate) struct Parents<'r> {
     shared: &'r CopyShared<'r>,
     base: Arc<Directory>,

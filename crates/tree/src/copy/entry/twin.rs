@@ -62,8 +62,9 @@ pub(crate) fn link_to_twin(
     Ok(true)
 }
 
-/// In a dry run, returns `true` if a new file would be a link to a file of an earlier snapshot, and counts it. The source may be a FIFO or
-/// a link by now, so `open` neither waits nor follows links. `device`: the device of the destination, if the destination exists.
+/// In a dry run, returns `true` if a new file would be a link to a file of an earlier snapshot, and counts it. The
+/// source may be a FIFO or a link by now, so `open` neither waits nor follows links. `device`: the device of the
+/// destination, if the destination exists.
 pub(crate) fn foresee_twin(
     worker: &mut CopyWorker<'_>,
     entry: &CopyEntry<'_>,

@@ -130,7 +130,7 @@ impl Default for SizeClass {
     }
 }
 
-/// Number of samples of each method. They scatter by about a third, so the mean is known to about 3 %.
+/// Number of samples of each method. Samples scatter by about a third, so the error of the mean is about 3 %.
 const SAMPLES: u32 = 128;
 // Added to a file's size to make costs of different sizes comparable. The fixed cost of a call is about that of one page.
 const CALL: f64 = 4096.0;

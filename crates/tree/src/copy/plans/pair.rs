@@ -1,5 +1,5 @@
-//! Facts about copying from one file system to another. They are queried once. Mechanisms that failed for good are
-//! not tried again.
+//! Facts about copying from one file system to another. The copy queries them once. It does not try a mechanism again
+//! that the file systems do not support.
 
 use std::{
     collections::HashMap,
