@@ -111,8 +111,8 @@ pub enum Refusal {
     /// The file exists, and nothing may be replaced (`--update=none-fail`).
     #[error("not replacing existing file")]
     NotReplaced,
-    /// A relative symbolic link can only be created in the current directory, because it would lead elsewhere from
-    /// any other.
+    /// A relative symbolic link can only be created in the current directory. Its path would lead elsewhere from any
+    /// other directory.
     #[error("can make relative symbolic links only in current directory")]
     RelativeLink,
     /// The manifest would replace a file that it lists.

@@ -309,7 +309,7 @@ impl CopyOptions {
         !self.recursive || self.copy_contents
     }
 
-    /// Returns `true` if the destination name itself is examined, not the target of a symbolic link there.
+    /// Returns `true` if the destination name itself is examined, and not the target of a symbolic link with this name.
     pub(crate) fn replaces_links(&self) -> bool {
         self.backup != Backup::None || self.remove_destination || self.becomes != Becomes::Copy
     }

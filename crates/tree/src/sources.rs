@@ -234,7 +234,7 @@ pub(crate) fn inspect(named: Vec<NamedSource>, base: &Base, options: &CopyOption
                 continue;
             }
             let above = above.get_or_insert_with(|| ancestors(base.fd.as_fd()).unwrap_or_default());
-            // The walk of a single source meets nothing in the destination except its own copy.
+            // A single source needs no check, because its walk meets nothing in the destination except its own copy.
             if count > 1 && above.contains(&id) && source.name.as_c_str() != c"." {
                 let into = base.path.join(os(&source.name));
                 found.refused.push((source, Refusal::IntoItself(into)));

@@ -153,7 +153,7 @@ mod tests {
     fn the_resolution_is_the_one_that_the_change_time_shows() {
         use Ordering::{Equal, Greater, Less};
         for (modified, changed, wanted, magic, order) in [
-            // Nanoseconds: a whole second is earlier.
+            // The change time proves that nanoseconds are stored, so a whole second is earlier.
             ((5, 0), (9, 123_456_789), (5, 1), EXT, Less),
             ((5, 0), (5, 0), (5, 1), 0, Less),
             ((5, 100), (9, 700), (5, 101), EXT, Equal),

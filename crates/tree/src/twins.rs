@@ -1,4 +1,4 @@
-//! Existing files that may be equal to a new file of a copy, which is then a link to one of them.
+//! Finds existing files that may be equal to a new file of a copy. The new file is then created as a link to one of them.
 
 use rustix::fs::Stat;
 use std::{ffi::CString, os::fd::OwnedFd, path::Path};

@@ -39,7 +39,7 @@ pub(crate) struct Directory {
     pub paths: Arc<DirectoryPaths<Directory>>,
     /// `true` if nothing in it is visible under its final path yet.
     pub is_staged: bool,
-    /// `true` if it contains only entries that this copy created: names can be created without a check.
+    /// `true` if it contains only entries that this copy created, so that names can be created without a check.
     pub is_fresh: bool,
     /// `true` if the directory replaces an entry of another type, in a sync.
     replaces_entry: bool,
@@ -163,7 +163,8 @@ impl Directory {
             Self {
                 paths,
                 is_staged: parent.is_staged || stage.is_some(),
-                // Two source names may be equal here (case folding). Both are then entries of this copy.
+                // The destination may treat two source names as equal (case folding). This copy then created the
+                // existing directory too.
                 is_new,
                 replaces_entry: entered.differs.kind,
                 is_fresh: (is_new || parent.is_fresh) && !adopted,
@@ -317,7 +318,7 @@ impl Directory {
         }
     }
 
-    /// Removes the entry that this directory replaces, unless it is a directory.
+    /// Removes the entry that this directory replaces, unless that entry is a directory.
     fn remove_replaced(&self, run: &CopyRun<'_>, name_at: NameAt<'_>) -> Attempt<()> {
         let there = statat(name_at.dir, name_at.name, AtFlags::SYMLINK_NOFOLLOW);
         if there.is_ok_and(|there| kind(&there) == FileType::Directory) {

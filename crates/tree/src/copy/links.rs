@@ -64,7 +64,7 @@ pub(crate) struct WaitingLink {
 
 /// The action for one name of a file.
 pub(crate) enum LinkClaim {
-    /// Copy the file, then call [`Links::made`] or [`Links::failed`].
+    /// Copy the file, then call [`LinkTable::made`] or [`LinkTable::failed`].
     First,
     /// Link the name to this copy.
     Again(Name),

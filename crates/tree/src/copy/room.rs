@@ -81,7 +81,7 @@ impl FreeSpace {
     }
 }
 
-/// Bytes of a file that are neither holes nor compressed away.
+/// Returns the bytes that a file occupies: without holes, and after compression.
 fn allocated(stat: &Stat) -> u64 {
     size(stat).min((stat.st_blocks as u64).saturating_mul(512))
 }

@@ -140,7 +140,7 @@ impl StagedDir {
     }
 }
 
-/// Returns `true` if no other user can have created this directory or can write to it.
+/// Returns `true` if no other user can have created this directory, and no other user can write to it.
 pub(crate) fn is_own(above: BorrowedFd<'_>, fd: &OwnedFd) -> Attempt<bool> {
     let stat = fstat(fd).map_err(at_sink("fstat"))?;
     Ok(distrust(above, &stat, FileType::Directory).is_none())

@@ -177,7 +177,7 @@ fn bracket(text: &[u8], mut at: usize) -> Option<(Box<[bool; 256]>, usize)> {
     Some((set, at + 1))
 }
 
-/// Returns the byte at `at`, or the byte after a backslash there, and the position of the next one.
+/// Returns the byte at `at`, and the position after it. If the byte is a backslash, returns the byte that follows instead.
 fn escaped(text: &[u8], at: usize) -> Option<(u8, usize)> {
     match *text.get(at)? {
         b'\\' => Some((*text.get(at + 1)?, at + 2)),

@@ -90,7 +90,7 @@ pub(crate) enum FleetTarget {
 pub(crate) enum FoundFleet {
     /// The fleet's directory.
     Place(Box<FleetDirectory>),
-    /// The fleet's directory does not exist, or not yet.
+    /// The fleet's directory does not exist. Another worker may still create it.
     Nothing,
     /// The destination exists with the modification time of the source: another worker has finished it.
     Published,
@@ -251,8 +251,8 @@ impl FleetDirectory {
         };
         renamed.map_err(failed("renameat2"))?;
         if sync && let Err(error) = sync_directory(self.above.as_fd(), self.tree.as_fd()) {
-            // The name may be lost, and a second sync need not report that. Therefore neither the tree nor this fleet
-            // is trusted.
+            // The name may be lost, and a second sync may not report that again. Therefore neither the tree nor this
+            // fleet is trusted.
             let _ = io::rename_new(&self.above, &*self.name, &self.fd, TREE);
             let _ = self.flag(SYNC_FAILED);
             return Err(failed(error.call)(error.errno));

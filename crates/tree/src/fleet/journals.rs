@@ -85,7 +85,7 @@ impl Journals {
         Ok(())
     }
 
-    /// Reads appended lines. Returns `true` if a machine has another boot than was known before.
+    /// Reads appended lines. Returns `true` if a machine has another boot than the journals showed before.
     fn read_on(&mut self, folder: BorrowedFd<'_>, index: &[Indexed]) -> Result<bool, Errno> {
         let mut is_restarted = false;
         for file in files(folder, JOURNAL)? {

@@ -39,7 +39,7 @@ impl Assignment<'_> {
         }
     }
 
-    /// Creates the plan, unless another worker is faster. Returns `false` if it was cancelled.
+    /// Creates the plan, unless another worker creates it first. Returns `false` if this worker was cancelled.
     fn make_plan(&self) -> Result<bool, Error> {
         let place = self.place;
         let temporary = self.name.file("survey");

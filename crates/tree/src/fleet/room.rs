@@ -12,8 +12,8 @@ use crate::{
     names::c_string,
 };
 
-/// Returns an error if the destination is not a directory or contains the source. Also returns an
-/// error if it is on another file system than its parent directory, because files beside it could not be linked into it.
+/// Returns an error if the destination is not a directory, contains the source, or is on another file system than its
+/// parent directory. In the last case, files beside the destination could not be linked into it.
 pub(crate) fn expect_room(
     NameAt { dir: above, name }: NameAt<'_>,
     source: &Path,

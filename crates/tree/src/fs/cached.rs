@@ -115,7 +115,7 @@ pub(crate) struct CachedDirectory {
     kept: Option<Arc<DirectoryCache>>,
     /// The identity of the directory.
     pub id: Id,
-    // Its name in its parent, or its path if it has no parent here.
+    // The name in the parent, or the path if `above` is `None`.
     name: CString,
     above: Option<Arc<CachedDirectory>>,
     flags: OFlags,

@@ -29,7 +29,7 @@ pub(crate) fn remove_contents(top: OwnedFd) -> Attempt<()> {
     let folder = |fd: OwnedFd, name: &CStr, above: Option<&Arc<CachedDirectory>>| -> Attempt<_> {
         let id = Id::of(&fstat(&fd).map_err(at_sink("fstat"))?);
         let address = ReopenAddress { above, name, flags: DIRECTORY };
-        // The top directory cannot be opened again, because it has no name here.
+        // The top directory cannot be opened again, because its name is not known here.
         Ok(CachedDirectory::new(fd, id, &address, above.map(|_| &kept)))
     };
     // The directories from the top to the current one, each with its name in its parent.

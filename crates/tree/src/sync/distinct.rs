@@ -9,8 +9,8 @@ use thalweg_core::shown;
 
 use crate::{Error, Event, Events, identity::Id, names::cut};
 
-/// Returns the sources that become entries of a destination, without repetitions. Returns an error if two sources that
-/// are not the same entry have one name.
+/// Returns the sources that become entries of a destination, without repetitions. Returns an error if two different
+/// entries have one name.
 pub(super) fn distinct(sources: &[PathBuf], events: &dyn Events) -> Result<Vec<PathBuf>, Error> {
     let mut first: HashMap<OsString, (Option<Id>, &Path)> = HashMap::new();
     let mut found = Vec::new();

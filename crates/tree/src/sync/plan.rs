@@ -1,7 +1,7 @@
 //! Lists the entries of the destination that the source does not have. Changes nothing.
 //!
 //! The plan contains every entry to delete, with its inode number. An entry that appears after the plan was made is
-//! never deleted, whatever its name.
+//! never deleted, even if it has a name in the plan.
 
 use rustix::fs::{AtFlags, FileType, OFlags, StatxAttributes, StatxFlags, makedev, statat, statx};
 use std::{
@@ -118,7 +118,7 @@ struct DestinationName {
 enum PlanStep {
     /// A directory that exists on both sides.
     Merge(Vec<u8>),
-    /// A directory that the source does not have: its contents, then itself.
+    /// A directory that the source does not have. Its contents are planned before the directory itself.
     Enter {
         path: Vec<u8>,
         parent: usize,
@@ -194,7 +194,7 @@ impl<'p> DeletePlanner<'p> {
         self.judge(own, &listing, entries, &folded);
     }
 
-    /// Decides about each entry of a directory that exists on both sides. `folded`: the result of [`folded`].
+    /// Decides about each entry of a directory that exists on both sides. `folded`: the source names that [`folded`] found.
     fn judge(
         &mut self,
         own: usize,

@@ -1,6 +1,6 @@
 //! Publishes small files of a tree in batches if they must be synced before they get their names.
 //!
-//! A separate sync of each file costs one flush of the disk each. Instead, the new files keep their temporary names
+//! A separate sync of each file would flush the disk once per file. Instead, the new files keep their temporary names
 //! until one syncfs(2) covers all of them. The files that they replace keep their names until then.
 
 use rustix::fs::Stat;
@@ -79,7 +79,7 @@ pub(crate) fn let_wait(
 }
 
 /// Syncs the files that wait and gives them their names. A copy that is being stopped also does this, because the files
-/// are complete. Files that cannot be named are added to [`Worker::to_repeat`].
+/// are complete. Files that cannot be named are added to [`CopyWorker::to_repeat`].
 pub(crate) fn name_waiting(worker: &mut CopyWorker<'_>) {
     let waiting = std::mem::take(&mut worker.waiting);
     let whole = worker.run.whole.as_ref().filter(|_| waiting.len() > FEW);

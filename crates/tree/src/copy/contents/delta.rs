@@ -147,7 +147,7 @@ struct DeltaRun<'j> {
 }
 
 impl DeltaRun<'_> {
-    /// Makes the sink equal to the source, up to the end of one of them.
+    /// Makes the sink equal to the source until one of them ends.
     fn compare(
         &mut self,
         worker: &mut CopyWorker<'_>,

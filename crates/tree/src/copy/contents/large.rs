@@ -129,7 +129,7 @@ fn move_extents(
         at = to;
     }
     if at < end {
-        // The size is set last, after the data. The kernel may still commit the size first; `Evidence` takes this
+        // The size is set last, after the data. The kernel may still commit the size first; `WriteEvidence` takes this
         // into account.
         io::ftruncate(job.sink, end).map_err(at_sink("ftruncate"))?;
     }

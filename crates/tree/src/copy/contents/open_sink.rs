@@ -79,7 +79,7 @@ pub(crate) fn open_sink<'a>(
     let access = if reads { OFlags::RDWR } else { OFlags::WRONLY };
     match target {
         WriteTarget::Own => match DestinationFile::own(name_at, access, mode) {
-            // Different source names may be equal here (case folding).
+            // The destination may treat different source names as equal (case folding).
             Err(CopyFailure::Sink(_, Errno::EXIST, _)) if entry.directory.is_fresh => {
                 Err(CopyFailure::Refused(Refusal::JustCreated))
             }

@@ -59,7 +59,7 @@ enum DestinationEntry {
     Nothing,
     /// A symbolic link to a free name, where the copy is created.
     DanglingLink(SymlinkTarget),
-    /// `through`: the place of the file if a link led to it, unless that is a link of `/proc`.
+    /// `through`: the directory and name of the file, if a symbolic link led to it. `None` for a link of `/proc`.
     File {
         stat: Stat,
         through: Option<SymlinkTarget>,
@@ -294,8 +294,8 @@ fn is_own(run: &CopyRun<'_>, entry: &CopyEntry<'_>, source: &Stat, there: &Stat)
     owner.is_none_or(|(uid, _)| there.st_uid == uid) || is_as_kept
 }
 
-/// Returns `true` if size and times indicate that an earlier run finished this file. Times are set last, so equal
-/// times mean that all bytes were written; [`Evidence`](crate::evidence::Evidence) decides whether they are still
+/// Returns `true` if size and times indicate that an earlier run finished this file. Times are set last, so equal times
+/// mean that all bytes were written; [`WriteEvidence`](crate::evidence::WriteEvidence) decides whether they are still
 /// intact. If times are not preserved, the file must be newer than the last change of the source.
 fn is_done(
     options: &CopyOptions,

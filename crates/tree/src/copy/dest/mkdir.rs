@@ -164,7 +164,7 @@ fn make(
                     born: None,
                 })
             }
-            // Different source names may be equal here (case folding).
+            // The destination may treat different source names as equal (case folding).
             Err(Errno::EXIST) => merge(name_at, false),
             Err(errno) => Err(CopyFailure::Sink("mkdirat", errno, 0)),
         };

@@ -17,7 +17,8 @@ use crate::{
 /// Upper bound of the resolution of file times: the clock ticks at least a hundred times a second.
 const TICK: Duration = Duration::from_millis(20);
 
-/// Returns `true` if the two may be one file: numbers are unique within a file system, and one file has one size.
+/// Returns `true` if both may be one file: their sizes are equal and their device numbers differ. Within one file
+/// system, inode numbers already identify a file.
 pub(super) fn may_be_one(source: &Stat, sink: &Stat) -> bool {
     let are_files = [source, sink].map(kind) == [FileType::RegularFile; 2];
     are_files && source.st_dev != sink.st_dev && size(sink) > 0 && size(source) == size(sink)

@@ -34,7 +34,7 @@ use crate::{
 
 /// An open destination file.
 pub(crate) enum DestinationFile<'a> {
-    /// Written under its own name, either because that is not visible yet or because the caller requested it.
+    /// Written under its own name, either because the directory is not visible yet or because the caller requested it.
     Own { fd: OwnedFd, name_at: NameAt<'a>, published: bool },
     /// An existing file that is written into.
     Existing(OwnedFd),

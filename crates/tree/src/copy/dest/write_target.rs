@@ -71,7 +71,7 @@ fn cannot_be_replaced(errno: Errno) -> bool {
     )
 }
 
-/// Returns `true` if a file without a name cannot be linked here: older kernels need /proc for that, and it may be
+/// Returns `true` if a file without a name cannot be linked here. Older kernels need /proc for that, and /proc may be
 /// missing.
 pub(crate) fn cannot_be_named(failure: &CopyFailure) -> bool {
     let errnos = [Errno::NOENT, Errno::ACCESS];

@@ -45,7 +45,7 @@ enum NameOutcome {
     Waiting,
 }
 
-/// Copies a file with contents: a regular file, or without `-r` anything readable.
+/// Copies a file with contents: a regular file, or, without `-r`, any file that can be read.
 pub(crate) fn copy_file_entry(worker: &mut CopyWorker<'_>, entry: &CopyEntry<'_>) -> Attempt<()> {
     if is_unchanged(worker, entry)? {
         return Ok(());

@@ -25,8 +25,8 @@ use crate::{
 
 /// The outcome for an existing name that is not copied again.
 pub(crate) enum LeftName {
-    /// The name stays unchanged, and other names are linked to it. The caller must call [`Links::made`] or
-    /// [`Links::failed`].
+    /// The name stays unchanged, and other names are linked to it. The caller must call `LinkTable::made` or
+    /// `LinkTable::failed`.
     First,
     /// The name stays unchanged.
     Stays,
@@ -52,7 +52,7 @@ enum Linked {
 pub(crate) enum LinkOutcome {
     /// The name exists or was skipped.
     Done,
-    /// The copy to link to was replaced under its name: another copy must be made.
+    /// Another process replaced the copy to link to, so another copy must be made.
     Lost,
     /// The name must become a separate copy.
     Refused,

@@ -25,7 +25,7 @@ pub(crate) struct Parents<'r> {
     shared: &'r CopyShared<'r>,
     base: Arc<Directory>,
     entered: HashMap<Vec<u8>, (Arc<Directory>, SourceDirectory)>,
-    // In the order of entry: each directory comes after its parent.
+    // In the order in which they were entered, so each directory comes after its parent.
     order: Vec<Arc<Directory>>,
 }
 
