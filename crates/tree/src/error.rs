@@ -92,8 +92,8 @@ pub enum Refusal {
     /// The destination is a dangling symbolic link.
     #[error("not writing through dangling symbolic link")]
     Dangling,
-    /// The file belongs to another user and is in a directory that every user may write. The kernel refuses such
-    /// files with `fs.protected_symlinks` and `fs.protected_regular`.
+    /// The file belongs to another user and is in a directory that every user may write. If `fs.protected_symlinks` and
+    /// `fs.protected_regular` are set, the kernel refuses such files too.
     #[error("belongs to another user in a world-writable directory; not followed, not written")]
     Trap,
     /// A temporary name of this program is taken by a file that another user may have created.

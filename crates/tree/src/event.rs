@@ -51,8 +51,8 @@ pub struct Progress {
     pub files: u64,
     /// Bytes moved, including those of incomplete files.
     pub bytes: u64,
-    /// Source files that were processed (copied, linked, cloned or skipped) and their sizes. At the end it equals the
-    /// total that [`count`](crate::count()) returns.
+    /// Source files that were processed (copied, linked, cloned or skipped) and their sizes. At the end, this total
+    /// equals the one that [`count`](crate::count()) returns.
     pub settled: Total,
 }
 

@@ -37,7 +37,7 @@ const MOST_PLACES: u64 = 1024;
 pub fn drop_cached(fd: BorrowedFd<'_>) -> Result<bool, Errno> {
     io::sync_data(fd)?;
     forget_cached(fd);
-    // Without this, the first probe would start read-ahead, and the next one would find those pages.
+    // Without this advice, the first probe would start read-ahead, and the next probe would find those pages in memory.
     let _ = fadvise(fd, 0, None, Advice::Random);
     let is_dropped = is_nothing_cached(fd);
     let _ = fadvise(fd, 0, None, Advice::Normal);

@@ -309,7 +309,7 @@ impl<'r> CopyRun<'r> {
     }
 
     /// Reports attributes that the destination refused, and counts them. As with `cp`, attributes that only root may
-    /// set count only if the user is root.
+    /// set are counted only if the user is root.
     pub fn dropped(&self, path: &dyn Fn() -> PathBuf, attributes: &[(CString, Errno)]) {
         let is_roots = |name: &CStr| {
             name.to_bytes().starts_with(b"security.") || name.to_bytes().starts_with(b"trusted.")

@@ -1,8 +1,7 @@
 //! The fleet's directory beside the destination: `.NAME.thalweg-fleet`. The directory contains the plan, the journals
 //! and reports of the workers, and partial files. Its subdirectory `tree` becomes the destination.
 //!
-//! It is not named `.NAME.thalweg-part`, because an ordinary copy removes or adopts such a directory if it sees no
-//! lock.
+//! The name is not `.NAME.thalweg-part`, because an ordinary copy removes or adopts such a directory if it sees no lock.
 
 use rustix::fs::{
     AtFlags, CWD, FileType, Mode, OFlags, fchmod, fstat, mkdirat, openat, stat, statat, unlinkat,

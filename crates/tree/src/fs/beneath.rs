@@ -21,7 +21,7 @@ use crate::identity::kind;
 pub enum FollowLinks {
     /// No links: the path fails with ELOOP.
     Never,
-    /// Links that do not leave the root at any step. Without `openat2(2)`, no links.
+    /// Links that do not leave the root at any step. Without `openat2(2)`, no links are followed.
     #[default]
     Inside,
     /// All links. The result may be outside of the root.

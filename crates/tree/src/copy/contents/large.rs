@@ -123,7 +123,7 @@ fn move_extents(
         let stretch = FileRange { from, len: Some(len) };
         let moved = move_stretch(worker, job, stretch, keeper.as_deref_mut())?;
         if moved < len {
-            // The source was truncated during the copy. The rest of it is missing and not a hole.
+            // The source was truncated during the copy. The rest of this range is missing data and not a hole.
             return Ok(());
         }
         at = to;

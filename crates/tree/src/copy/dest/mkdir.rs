@@ -152,7 +152,7 @@ fn make(
         return match mkdirat(dir, entry.name, mode) {
             Ok(()) => {
                 let fd = open_new(name_at).map_err(|errno| {
-                    // Removed, because a retry would not treat the existing directory as new.
+                    // The directory is removed, because a retry would not treat an existing directory as new.
                     let _ = unlinkat(dir, entry.name, AtFlags::REMOVEDIR);
                     CopyFailure::Sink("openat", errno, 0)
                 })?;
@@ -175,7 +175,7 @@ fn make(
         run.left_alone(|| entry.destination_path(), left);
     }
     // No other user may read a staging directory, because its entries get owner and mode step by step. If the final
-    // mode cannot be computed, the kernel determines it.
+    // mode cannot be computed, `birth_mode` asks the kernel for it.
     let reckoned =
         run.options.preserve.mode || (run.me.umask().is_some() && !entry.directory.births.acl);
     let first = first_mode(run, stat);

@@ -308,7 +308,7 @@ fn rivals(
     (Some(RivalMethod { name, planned: planned(&[name]) }), clones)
 }
 
-/// Returns the plan that follows from the cost of the rival, as a ratio to that of read and write.
+/// Returns the plan for a measured `ratio`, which is the cost of the rival divided by that of read and write.
 fn decide(rival: &'static str, ratio: f64) -> Plan {
     let plain = candidate(LAST_RESORT.info().name, Some(1.0));
     Plan::of(vec![plain, candidate(rival, Some(ratio))], Prefer::Wall)
