@@ -265,7 +265,8 @@ pub(crate) struct WorkerTally {
     pub listed: Vec<Vec<u8>>,
     pub steps_down: Vec<StepDown>,
     pub looks: Vec<ContestResult>,
-    // One entry per mechanism. `last` is the index of the mechanism that moved bytes last; the search tries it first.
+    // Contains one entry per mechanism. `last` is the index of the mechanism that moved bytes last; the search tries it
+    // first.
     shares: Vec<MechanismShare>,
     last: usize,
 }

@@ -72,7 +72,7 @@ pub(crate) struct FleetDirectory {
     pub is_there: bool,
 }
 
-/// How the tree becomes the destination.
+/// The method by which the tree becomes the destination.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FleetTarget {
     /// The tree is renamed to the destination, which must not exist.

@@ -194,8 +194,8 @@ impl<'m> TaskRunner<'m> {
         run.events.current(&FleetPaths::path_of(self.grounds.source_path, entry));
         let part = self.open_part(file, entry).map_err(at_sink("openat"))?;
         // The partial file has its full length from the start. Otherwise a mechanism that allocates space could
-        // truncate data that other workers wrote behind this range. So the size proves nothing. The journals record
-        // the completed ranges, which are valid for this boot or with --fsync.
+        // truncate data that other workers wrote behind this range. The size therefore proves nothing. The journals
+        // record the completed ranges, which are valid for this boot or with --fsync.
         if size(&fstat(&part).map_err(at_sink("fstat"))?) < entry.seen.size {
             io::ftruncate(&part, entry.seen.size).map_err(at_sink("ftruncate"))?;
         }
@@ -225,7 +225,7 @@ impl TaskRunner<'_> {
     /// A finisher may already have renamed the partial file into the tree. This happens if a power failure lost the
     /// journal line of one of its tasks. It also happens if a slow worker starts a task that another worker has
     /// completed. The renamed file contains the ranges of the other tasks, while a new partial file would have holes.
-    /// So the range is written into the renamed file.
+    /// The range is therefore written into the renamed file.
     fn open_part(&mut self, file: u64, entry: &PlanEntry) -> Result<OwnedFd, Errno> {
         let name = self.grounds.part(file);
         let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;

@@ -205,7 +205,7 @@ fn what_was_asked_to_be_synced_and_could_not_be_is_not_published() {
     // Three interrupted calls, one call for the file, and one for the directory with its name.
     assert_eq!((outcome.value.error_count, outcome.calls[Call::Fsync]), (0, 5));
     fs::remove_file(to).unwrap();
-    // One syncfs(2) covers a new tree before it gets its name. Another one covers everything at the end.
+    // The first syncfs(2) covers a new tree before it gets its name. The second one covers everything at the end.
     let all = CopyOptions { fsync: Fsync::Always, ..recursive() };
     let (src, to) = (sample(place.path()), place.path().join("to"));
     let outcome = run(Vec::new(), &src, &to, &all);
