@@ -14,7 +14,7 @@ use crate::{
     sources::NamedSource,
 };
 
-/// An entry of a directory whose type may still be unknown.
+/// An entry of a directory. Its type may still be unknown.
 pub(crate) struct UntypedEntry<'a> {
     pub at: BorrowedFd<'a>,
     pub name: &'a CStr,

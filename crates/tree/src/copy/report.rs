@@ -99,7 +99,7 @@ impl DirectoryCensus {
 /// Result of verification. Files that differ are errors: [`TreeReport::differing`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Verified {
-    /// Files whose copy is equal to its source.
+    /// Files with a copy that is equal to the source.
     pub same: u64,
     /// Files that an earlier run seemed to have finished but that differed from their source. They were copied again.
     pub again: u64,

@@ -1,6 +1,6 @@
 //! Makes the content of one directory equal to that of another.
 //!
-//! [`sync`] runs [`copy`](crate::copy()) with [`CopyOptions::sync`], which compares each existing entry with its source.
+//! [`sync`] runs [`copy`](crate::copy()) with [`CopyOptions::sync`](crate::CopyOptions::sync), which compares each existing entry with its source.
 //! It then deletes the entries that the source does not have, if the caller requests that and nothing failed. The
 //! names of the source come from [`SourceNames`], so that the source may also be on another machine.
 
