@@ -78,13 +78,13 @@ impl PacketQueue {
         self.lens[number as usize % ENTRIES].store(len as u32, Relaxed);
     }
 
-    /// Returns the number of buffers handed to the switch so far. PAIRS WITH [`Queue::PacketQueue`].
+    /// Returns the number of buffers handed to the switch so far. PAIRS WITH [`PacketQueue`].
     #[inline(always)]
     pub fn posted(&self) -> u64 {
         self.posted.0.load(Acquire)
     }
 
-    /// Returns the number of buffers returned by the switch so far. PAIRS WITH [`Queue::PacketQueue`].
+    /// Returns the number of buffers returned by the switch so far. PAIRS WITH [`PacketQueue`].
     #[inline(always)]
     pub fn done(&self) -> u64 {
         self.done.0.load(Acquire)
