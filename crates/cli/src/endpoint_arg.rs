@@ -113,8 +113,8 @@ impl EndpointArg {
         }
         let end = End::of(fd.as_fd())?;
         let file = end.kind == Kind::File;
-        // An `O_PATH` descriptor cannot be read and has no offset; a descriptor opened for reading would have one.
-        // Existing contents are never overwritten in place: `copy` creates a new file, and `>` truncates.
+        // This `O_PATH` descriptor has no offset, but the one that a command opens will have one. The sink counts as
+        // empty, because `copy` creates a new file, and `>` truncates the existing one.
         let facts =
             EndFacts { addressed: file, append: false, filled: false, ..EndFacts::of(&end) };
         let size = u64::try_from(stat.st_size).ok().filter(|size| *size > 0 && file);

@@ -1,7 +1,7 @@
 //! Interrupts: SIGINT and similar signals cancel a command, and end a command that cannot be cancelled.
 //!
-//! A system call on a file on an unresponsive server or disk cannot be interrupted, only killed. Unfinished files
-//! then have a temporary name or none, as after any kill.
+//! A signal cannot interrupt a system call that waits for an unresponsive server or disk; only the end of the process
+//! stops it. Unfinished files then have a temporary name or no name, as after a kill.
 
 use std::{
     sync::{
@@ -28,7 +28,7 @@ const BRIEF: Duration = Duration::from_millis(50);
 static POSTPONED: AtomicBool = AtomicBool::new(false);
 static DUE: OnceLock<Instant> = OnceLock::new();
 
-/// Catches interrupts from now on. If the process does not end soon after one, this module ends it.
+/// Catches interrupts from now on. If the process has not ended [`EXIT_DELAY`] after an interrupt, this module ends it.
 pub fn catch() {
     // These calls fail only for invalid signal numbers. SIGUSR1 requests the status and must not end the process. It
     // is blocked before the first thread starts, because the kernel may deliver it to any thread.
@@ -40,9 +40,9 @@ pub fn catch() {
     }
 }
 
-/// Catches interrupts like [`catch`], but only from the first [`check`] after [`BRIEF`]. Until then the kernel ends
-/// the process at an interrupt, even in a blocked system call. Use it for work of one thread that takes less time
-/// than starting another thread. A later command must remove the leftovers of a kill.
+/// Catches interrupts like [`catch`], but only from the first [`check`] after [`BRIEF`]. Until then the kernel ends the
+/// process at an interrupt, even in a blocked system call. Use it for work of one thread that takes less time than
+/// starting another thread. A kill may leave partial files behind, so a later command must remove them.
 pub fn catch_if_it_lasts() {
     let _ = signal::hold_status_requests();
     DUE.get_or_init(|| Instant::now() + BRIEF);

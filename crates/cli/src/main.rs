@@ -80,7 +80,7 @@ fn help_or_usage(error: &clap::Error) -> Result<Exit, CommandFailure> {
     written.map(|()| Exit::Done).map_err(|e| CommandFailure::of_io("write", OUTPUT, &e))
 }
 
-/// Returns a hint if a command to measure was given without the `--` that has to precede it.
+/// Returns a hint if `--` is missing before the command to measure.
 fn hint_of_dashes(error: &clap::Error) -> Option<String> {
     let name =
         words().get(1)?.to_str().filter(|name| matches!(*name, "compare" | "trial"))?.to_owned();
@@ -91,8 +91,8 @@ fn hint_of_dashes(error: &clap::Error) -> Option<String> {
         .then(|| format!("hint: write `--` before the command to measure: thalweg {name} -- ..."))
 }
 
-/// Parses the command line: a plain one without clap, otherwise with the parser of one command, or of the version, if
-/// the first word requests it.
+/// Parses the command line: a plain one without clap, all others with the parser of the command that the first word
+/// names. If that parser fails, uses the parser of all commands.
 fn parsed(words: &[OsString]) -> Result<Cli, clap::Error> {
     if let Some(cli) = Cli::of_plain(words) {
         return Ok(cli);
@@ -192,7 +192,7 @@ mod tests {
                 format!("thalweg {line}").split(' ').map(Into::into).collect();
             let mut matches = command().try_get_matches_from(&words).unwrap();
             let parsed = Cli::from_arg_matches_mut(&mut matches).unwrap();
-            // A variable of the environment may forbid the short way.
+            // `of_plain` returns `None` if the environment has a variable of thalweg.
             if let Some(plain) = Cli::of_plain(&words) {
                 assert_eq!(format!("{plain:?}"), format!("{parsed:?}"), "{line}");
             }

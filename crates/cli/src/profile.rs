@@ -105,7 +105,7 @@ impl SavedProfile {
     }
 
     /// Saves which mechanisms were much slower in this copy than in their measurement. Removes such observations of
-    /// earlier copies that no longer hold.
+    /// earlier copies that this copy contradicts.
     pub fn learn(&self, looks: &[ContestResult]) {
         let Some(path) = self.path.as_ref().filter(|_| looks.iter().any(ContestResult::teaches))
         else {
@@ -169,8 +169,8 @@ impl SavedProfile {
     }
 }
 
-/// Returns `false` for a profile below a home directory that this user may not enter, or that is not a directory. Such
-/// a path does not show whether a profile exists.
+/// Returns `false` if the default path cannot be examined, for example because this user may not enter the home
+/// directory. No warning is then printed, because a profile may not exist.
 fn is_expected(path: &Path) -> bool {
     env::var_os("THALWEG_PROFILE").is_some() || fs::symlink_metadata(path).is_ok()
 }

@@ -109,7 +109,8 @@ impl MethodArgs {
         self.method.is_some() || self.direct || self.zero_copy
     }
 
-    /// Returns the mechanisms that are used only with a flag, if that flag was given.
+    /// Returns the mechanisms that thalweg uses only with `--direct` or `--zero-copy`, for each of these flags that was
+    /// given.
     fn asked_for(&self) -> Vec<String> {
         let given = [("--direct", self.direct), ("--zero-copy", self.zero_copy)];
         let is_asked_for =

@@ -64,7 +64,7 @@ impl GivenArgs {
 /// Parses `USER`, `USER:GROUP` or `:GROUP`, each as a name or a number.
 fn parse_owner(text: &str) -> Result<GivenOwner, String> {
     let (user, group) = text.split_once(':').map_or((text, ""), |(user, group)| (user, group));
-    // The kernel takes the largest number for "unchanged".
+    // To chown(2), the largest number means "unchanged".
     let number = |name: &str| name.parse::<u32>().ok().filter(|number| *number != u32::MAX);
     let find_user = |name: &str| {
         let found = User::find(name).map_err(|errno| format!("user '{name}': {errno}"))?;
@@ -116,7 +116,7 @@ fn parse_mode(text: &str) -> Result<ModeChange, String> {
             _ => return Err(invalid()),
         };
     }
-    // Without a class, the umask keeps its bits from changes, as in chmod and rsync.
+    // Without a class (u, g, o or a), bits of the umask do not change, as in chmod and rsync.
     let (class, cleared) = match class {
         0 => (0o7777 & !umask(), 0o777),
         class => (class, class & 0o777),
@@ -148,7 +148,8 @@ fn parse_mode(text: &str) -> Result<ModeChange, String> {
     })
 }
 
-/// Returns the mode bits that new files do not get. No other thread runs yet, so none sees the change.
+/// Returns the mode bits that new files do not get. umask(2) can only be read by setting it. No other thread runs yet,
+/// so the change has no effect.
 fn umask() -> u32 {
     let mask = rustix::process::umask(Mode::empty());
     rustix::process::umask(mask);

@@ -1,4 +1,4 @@
-//! Lines of a list file.
+//! Reads the files of options such as `--files-from`, and splits them into lines.
 
 use std::{
     fs::File,

@@ -1,4 +1,4 @@
-//! Metrics by which programs are compared, and parsing of their commands: for `trial` and `compare`.
+//! Options that `trial` and `compare` share: the metric by which programs are compared, and the commands to run.
 
 use clap::{Args, ValueEnum};
 use std::ffi::OsString;

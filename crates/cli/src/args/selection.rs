@@ -31,7 +31,7 @@ pub struct SelectionArgs {
     pub limits: FileLimits,
 }
 
-/// A flag of the command line.
+/// One `--exclude`, `--include` or `--exclude-from` of the command line.
 #[derive(Clone, Debug)]
 enum SelectionRule {
     Exclude(OsString),
@@ -77,7 +77,8 @@ impl SelectionArgs {
         self.rules.is_empty() && self.filter_file.is_none() && self.limits.is_empty()
     }
 
-    /// Returns the patterns of --exclude, --include and --exclude-from. The last one that matches decides.
+    /// Returns the patterns of --exclude, --include and --exclude-from in reverse order: in this list, the last match
+    /// decides, as in .gitignore.
     pub fn patterns(&self) -> Result<Vec<OsString>, CommandFailure> {
         let mut patterns = Vec::new();
         for rule in self.rules.iter().rev() {
@@ -96,7 +97,8 @@ impl SelectionArgs {
         Ok(patterns)
     }
 
-    /// Returns flags that have this meaning on another machine, which has none of the files of --exclude-from.
+    /// Returns equivalent flags for another machine. They contain the patterns themselves, because the other machine
+    /// does not have the files of --exclude-from.
     pub fn resolved(&self) -> Result<Self, CommandFailure> {
         let (filter_file, limits) = (self.filter_file.clone(), self.limits);
         if let Some(name) = filter_file.as_ref().filter(|name| !is_filter_name(name)) {
@@ -106,7 +108,7 @@ impl SelectionArgs {
         Ok(Self { filter_file, limits, ..Self::of_patterns(self.patterns()?)? })
     }
 
-    /// Returns flags for another machine. The last pattern that matches decides.
+    /// Returns flags for another machine with these patterns, of which the last match decides.
     pub fn of_patterns(patterns: Vec<OsString>) -> Result<Self, CommandFailure> {
         let rules = patterns.into_iter().rev().map(SelectionRule::Exclude).collect();
         let resolved = Self { rules, ..Self::default() };
@@ -121,7 +123,7 @@ impl SelectionArgs {
         Ok(resolved)
     }
 
-    /// Returns these flags as words that no shell changes.
+    /// Returns these flags as words without characters that a shell interprets.
     pub fn words(&self) -> Result<Vec<String>, CommandFailure> {
         let ListRequest { exclude, filter_file, .. } = self.list(false)?;
         let FileLimits { largest, smallest, newer_than } = self.limits;
@@ -134,8 +136,8 @@ impl SelectionArgs {
         Ok(all.map(|(name, value)| format!("--{name}={value}")).collect())
     }
 
-    /// Returns what a server leaves out of its list. `is_encoded`: `true` if another thalweg made the flags by
-    /// [`words`](Self::words).
+    /// Returns a request for a list without the excluded entries. `is_encoded`: `true` if another thalweg process
+    /// encoded the flags with [`words`](Self::words).
     pub fn list(&self, is_encoded: bool) -> Result<ListRequest, CommandFailure> {
         let plain = |word: OsString| {
             if is_encoded { decode(&word, None).into_os_string() } else { word }

@@ -29,7 +29,8 @@ impl Subcommand for CompletionsArgs {
         let mut command = with_studies(Cli::command());
         clap_complete::generate(self.shell, &mut command, "thalweg", &mut script);
         if self.shell == Shell::Fish {
-            // clap generates no values for positional arguments in fish.
+            // For fish, clap generates no values of positional arguments, so this code adds the identifiers of the
+            // studies.
             let ids: Vec<&str> = study_ids().collect();
             if !ids.is_empty() {
                 let line = format!(

@@ -85,9 +85,9 @@ macro_rules! commands {
             $($(#[$how])* $name(Box<$args>),)*
         }
 
-        /// Returns the parser of one command, by its full name, or of `--version`. It suffices for a valid command line,
-        /// and is cheaper than building the options of all commands. If it fails for another reason than a request for
-        /// the version, the caller uses the complete parser, which reports the error.
+        /// Returns the parser of one command, by its full name, or of `--version`. It parses every valid command line
+        /// of this command, and is cheaper than the parser of all commands. After an error, the caller uses the parser
+        /// of all commands to report it. A request for the version is not an error.
         pub fn parser_of(name: &str) -> Option<clap::Command> {
             let root = Common::augment_args(clap::Command::new("thalweg"));
             if name == "--version" || name == "-V" {
@@ -150,7 +150,7 @@ impl Cli {
             "pipe" if words.is_empty() => Command::Pipe(Box::default()),
             _ => return None,
         };
-        // A variable may set an option.
+        // An environment variable may set an option, which only clap reads.
         let is_plain = !environ::has_name_with("THALWEG_");
         is_plain.then(|| Self { common: Common::default(), command })
     }

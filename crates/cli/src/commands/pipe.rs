@@ -64,7 +64,7 @@ pub struct PipeArgs {
     pub shown: ProgressArgs,
 }
 
-/// Largest rest of a file, in bytes, that a pipe of default capacity takes at once.
+/// Largest remainder of a file, in bytes, that fits into a pipe of default capacity.
 const SHORT: u64 = 64 << 10;
 
 const EXAMPLES: &str = "\
@@ -108,7 +108,8 @@ impl Subcommand for PipeArgs {
 }
 
 impl PipeArgs {
-    /// Returns `true` if a short file is moved without waiting for another process, and an interrupt reports nothing.
+    /// Returns `true` if a short file is moved without waiting for another process, and the command prints neither
+    /// progress nor a summary.
     fn is_brief(&self, left: Option<u64>, sink: &End<'_>) -> bool {
         let is_reported = self.verbose || self.shown.reports();
         let is_short = left.is_some_and(|left| left <= SHORT);
@@ -158,7 +159,7 @@ fn fan_out(args: &PipeArgs, stream: &StreamCopy<'_>) -> Result<Exit, CommandFail
     })
 }
 
-/// Opens a file of `--tee`. It is truncated only after it is known not to be an end of this pipe.
+/// Opens a file of `--tee`. Truncates the file only after checking that it is neither the source nor the sink.
 fn open(path: &Path, append: bool, stream: &StreamCopy<'_>) -> Result<OwnedFd, CommandFailure> {
     let name = shown(path).to_string();
     let appending = if append { OFlags::APPEND } else { OFlags::empty() };

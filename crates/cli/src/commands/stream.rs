@@ -113,7 +113,7 @@ impl StreamCopy<'_> {
     pub fn finish(&self, end: Finished) -> Result<Exit, CommandFailure> {
         let Finished { mut report, mut failures, .. } = end;
         if end.abandoned {
-            // A reader that has closed the pipe is not the fault of a mechanism.
+            // EPIPE means that the reader has closed the pipe. It is not a failure of the mechanism.
             report.steps_down.retain(|step| step.errno != "EPIPE");
         }
         if report.lost > 0 && !stdio::put_back(&self.source, report.lost) && !end.abandoned {
@@ -145,7 +145,8 @@ impl StreamCopy<'_> {
     }
 }
 
-/// Returns the failure that closing the sink would report: network file systems may report write errors only then.
+/// Returns the error that close(2) would report for the sink. Network file systems may report write errors only at
+/// close.
 pub fn close_failure(sink: &End<'_>, name: &str) -> Option<CommandFailure> {
     let errno = io::flush(sink.fd).err()?;
     Some(CommandFailure::of_call("close", name, errno))
@@ -182,7 +183,7 @@ fn summary(report: &Report) -> String {
     text
 }
 
-/// Formats every change of mechanism, and every trial in which mechanisms took turns.
+/// Formats every change of mechanism, and every trial that compared mechanisms.
 pub fn events(report: &Report) -> impl Iterator<Item = String> {
     let steps = report.steps_down.iter().map(|step| {
         format!(

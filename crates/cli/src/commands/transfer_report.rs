@@ -89,7 +89,7 @@ pub struct SoFar {
     pub size: Option<u64>,
     /// Bytes of the complete files.
     pub whole: u64,
-    /// The part that was moved from open files.
+    /// Files and bytes that the receiver copied from open descriptors.
     pub from_open: FromOpen,
 }
 
@@ -111,7 +111,7 @@ pub struct TransferCounts {
     /// Files that are complete at the receiver.
     pub files: u64,
     pub bytes: u64,
-    /// The part that the receiver moved from open files.
+    /// Files and bytes that the receiver copied from open descriptors.
     pub from_open: FromOpen,
     /// Bytes of the complete files.
     whole: u64,
@@ -145,12 +145,13 @@ impl TransferCounts {
         counts
     }
 
-    /// Returns the number of files that were available, as far as this side knows.
+    /// Returns the number of files that arrived or failed, as far as this side knows.
     pub fn seen(&self) -> usize {
         self.files as usize + self.failures.len()
     }
 
-    /// Returns the results of comparing checksums. The receiver compares those of all files that arrived as bytes.
+    /// Returns the results of comparing checksums. The receiver compares the checksum of each file that arrived as
+    /// bytes.
     pub fn verified(&self) -> VerifiedCounts {
         let differ = self.failures.iter().filter(|failure| failure.exit == Exit::Differ).count();
         let moved = &self.from_open;

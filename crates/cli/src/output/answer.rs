@@ -31,11 +31,11 @@ pub struct JsonAnswer {
     pub choice: Option<ChoiceEvidence>,
     /// Every change of mechanism during the transfer.
     pub steps_down: Vec<FallbackStep>,
-    /// Results of trials in which mechanisms took turns on the first bytes.
+    /// Results of trials that compared mechanisms on the first bytes.
     pub looks: Vec<ContestResult>,
     /// Extended attributes that the destination refused.
     pub attributes_dropped: u64,
-    /// Bytes of these files that an earlier run had moved.
+    /// Bytes of the copied files that an earlier run had moved.
     pub resumed: u64,
     /// Results of the verification.
     pub verified: VerifiedCounts,
@@ -90,7 +90,7 @@ pub struct TreeAnswer {
     pub unchanged: u64,
     /// Entries that failed.
     pub failed: u64,
-    /// Entries that the server has and does not list.
+    /// Entries that the server has but leaves out of its list.
     pub left_out: u64,
 }
 

@@ -13,7 +13,7 @@ use super::{
     ticking::{new_bar, style},
 };
 
-/// Shorter series need no line.
+/// A shorter series of runs prints no line.
 const LONG: Duration = Duration::from_secs(2);
 
 pub struct Runs {
@@ -41,7 +41,7 @@ impl Runs {
             let bar = self.bar.get_or_init(|| new_bar(Some(all as u64), look()));
             bar.set_position(done as u64);
         } else if done == 2 && self.speaks && began.elapsed() * (all as u32) > LONG {
-            // The duration of the first run is unknown: this function is first called after it.
+            // The clock starts when the first run is complete, so it has measured only the second one.
             let about = began.elapsed() * (all as u32).saturating_sub(2);
             note(&format!("{all} runs, about {}", quantity::duration(about)));
         }

@@ -82,8 +82,8 @@ pub fn note_json(line: &str) {
     let _ = writeln!(stderr, "{line}");
 }
 
-/// Prints the JSON answer of a command that writes data to standard output. Unlike a note it is a result: see
-/// [`keep`].
+/// Prints the JSON answer of a command that writes data to standard output. The answer is a result, so [`keep`] stores
+/// a write error.
 pub fn answer_beside(line: &str) {
     let written = || {
         expect_open(2, ERRORS)?;

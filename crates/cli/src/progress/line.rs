@@ -97,7 +97,7 @@ fn filler(state: &MeterState, room: usize) -> String {
     format!("[{}{arrow:<1$}]", "=".repeat(done), steps - done)
 }
 
-/// Shortens a long name to its end, which differs from its neighbours' more often than the start.
+/// Shortens a long name to its end, because consecutive names differ more often at the end than at the start.
 fn cut(name: &str, room: usize) -> String {
     if columns(name) <= room {
         return name.to_owned();

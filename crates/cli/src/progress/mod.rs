@@ -31,7 +31,7 @@ use state::MeterState;
 
 /// Running time after which progress is useful; a shorter job is over before a user reads it.
 const WONDER: Duration = Duration::from_millis(100);
-/// Interval of progress lines. A line stays in a log, so it is longer than [`PROGRESS_FLUSH`].
+/// Interval of progress lines. It is longer than [`PROGRESS_FLUSH`], because every line stays in a log.
 ///
 /// [`PROGRESS_FLUSH`]: thalweg_core::cadence::PROGRESS_FLUSH
 const BETWEEN_LINES: Duration = Duration::from_millis(500);

@@ -87,7 +87,7 @@ impl MeterState {
     /// Records the progress of a tree copy.
     pub fn advance_tree(&mut self, progress: Progress) {
         let tree = self.tree.get_or_insert_default();
-        // Several workers report progress, and not in order.
+        // The reports of several workers may arrive out of order.
         if progress.settled.files >= tree.settled.files {
             tree.settled.files = progress.settled.files;
         }

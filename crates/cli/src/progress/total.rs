@@ -30,7 +30,7 @@ impl Counting {
 
     /// Creates the count of the files that such a sync processes.
     pub fn of_sync(sources: &[PathBuf], options: &SyncOptions) -> Self {
-        // The rules of filter files are known only while the sync runs.
+        // The files cannot be counted beforehand, because the sync reads the filter files only while it runs.
         if options.filter_file.is_some() {
             return Self::none();
         }

@@ -22,8 +22,9 @@ const LARGEST: u64 = 256 << 20;
 /// Size of the pieces in which the program is sent, in bytes.
 const PIECE: usize = 64 << 10;
 
-/// The script that runs there. It is one compound command: a shell that reads its input in blocks has read all of it before
-/// `head` reads the program. `KEY`, `SIZE` and `SHA256` are replaced. The program must run before it gets its name.
+/// The script that runs on the other machine. It is one compound command, so the shell has read all of it before `head`
+/// reads the program from the same input. `KEY`, `SIZE`, `SHA256` and `SYSTEM` are replaced. The script runs the new
+/// program once before it renames it to its final name.
 const SCRIPT: &str = r#"{
 set -e; umask 077; d="${HOME:-.}/.cache/thalweg/KEY"; p="$d/thalweg"
 if [ -x "$p" ] && [ -O "$p" ]; then echo "there $p"; exit; fi
@@ -67,7 +68,8 @@ pub fn install(host: &str, connection: &[OsString]) -> Result<String, CommandFai
     let script = script(&sha256, bytes.len());
     let [connect, words @ ..] = connection else { return Err(failed("no command")) };
     let mut command = Command::new(connect);
-    // `sh -s` is the same for a shell that interprets the words and for a program that does not.
+    // The connecting command may pass these words to a shell or execute them directly; `sh -s` means the same in both
+    // cases.
     command.args(words).args(["sh", "-s"]).stderr(Stdio::null());
     let spawned = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
     let mut child = spawned.map_err(by_io)?;
@@ -78,7 +80,7 @@ pub fn install(host: &str, connection: &[OsString]) -> Result<String, CommandFai
     let _ = child.wait();
     let answer = answer.map_err(by_io)?;
     match answer.split_once(' ') {
-        // A shell there interprets the path again.
+        // A shell on the other machine will interpret the path, so it must not contain special characters.
         Some(("there", path)) if path.bytes().all(is_quiet) => Ok(path.to_owned()),
         Some(("there", _)) => {
             Err(failed("the path of the home directory there contains unusual characters"))

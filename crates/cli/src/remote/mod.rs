@@ -46,7 +46,7 @@ pub struct RemoteArgs {
 
 /// Options of ssh for a connection that carries data: no terminal, no forwarding.
 const SSH: [&str; 4] = ["ssh", "-Tx", "-oClearAllForwardings=yes", "-oPermitLocalCommand=no"];
-/// Precedes each changed entry that the other side reports on standard error.
+/// Prefix of each line in which the other side reports a changed entry on standard error.
 pub const CHANGE: &str = "= ";
 /// The program on the other machine.
 const PROGRAM: &str = "thalweg";
@@ -133,7 +133,8 @@ impl RemoteArgs {
         Ok(command)
     }
 
-    /// Returns the connections to a server that serves `name` on the other machine. `hash`: the server sends hashes.
+    /// Returns the connections to a server that serves `name` on the other machine. `hash`: `true` if the server must
+    /// send hashes.
     pub fn channels(&self, name: &RemoteName, hash: bool) -> Result<Arc<Channels>, CommandFailure> {
         let words = ["serve", "--stdio", "--hidden", "--follow=none", "--encoded"];
         let mut words = words.map(str::to_owned).to_vec();

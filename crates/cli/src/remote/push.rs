@@ -45,7 +45,7 @@ pub fn push(
         let why = "before its first request; login scripts must print nothing";
         return Err(failed(format!("{}: printed '{}' {why}", shown(host), shown(noise))));
     }
-    // The command may hide the status of thalweg, or end without starting it.
+    // The connecting command may exit with 0 although thalweg on the other machine failed or never started.
     let code =
         status.code().map(|code| if code == 0 { report.status.map(i32::from) } else { Some(code) });
     if code == Some(None) {

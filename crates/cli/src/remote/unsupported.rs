@@ -2,8 +2,8 @@
 
 use std::{fmt::Debug, iter};
 
-/// Returns the first given option that is not among the supported fields. `usual`: the arguments without options. The printed
-/// fields are compared, so that no new option is forgotten.
+/// Returns the first given option that is not among the supported fields. `usual`: the arguments without options.
+/// Compares the `Debug` output of all fields, so that a new option cannot be forgotten.
 pub fn unsupported(given: &impl Debug, usual: &impl Debug, supported: &[&str]) -> Option<String> {
     let (given, usual) = (format!("{given:#?}"), format!("{usual:#?}"));
     let pairs = iter::zip(fields(&given), fields(&usual));

@@ -12,11 +12,11 @@ use crate::{
     exit::{CommandFailure, Exit},
 };
 
-/// A value of each scan, in order.
+/// One value for each `--scan`, in the order of the options.
 type Values<'s> = Vec<(&'s Scan, &'s str)>;
 
-/// Returns the commands. Several commands are compared with the first one at equal values. A single command is
-/// compared with itself at the first values.
+/// Returns one entry for each command and combination of scan values. With several commands, an entry is compared with
+/// the first command at the same values. With a single command, it is compared with the first combination.
 pub fn read(args: &CompareArgs) -> Result<Vec<ComparedCommand>, CommandFailure> {
     let commands = commands(args)?;
     let option = |option, text: &Option<String>| {
@@ -56,8 +56,8 @@ struct GivenCommand {
     written: Vec<OsString>,
 }
 
-/// Splits the arguments at `--` into commands. If the first word of a group is a whole command in quotes, every word
-/// of the group is one; otherwise the group is one command.
+/// Splits the arguments at `--` into groups. If the first word of a group contains spaces and is not the name of a
+/// program, each word of the group is a command. Otherwise the group is one command.
 fn commands(args: &CompareArgs) -> Result<Vec<GivenCommand>, CommandFailure> {
     let mut commands = Vec::new();
     for group in args.commands.split(|word| word == "--").filter(|group| !group.is_empty()) {
@@ -88,7 +88,7 @@ fn commands(args: &CompareArgs) -> Result<Vec<GivenCommand>, CommandFailure> {
     Ok(commands)
 }
 
-/// Joins words as a user would write them. A single word is already a whole command.
+/// Joins words as a user would write them. A single word is a whole command already, so it is returned without quotes.
 fn joined(words: &[OsString]) -> String {
     let texts = words.iter().map(|word| word.to_string_lossy());
     let texts: Vec<_> = texts.collect();
@@ -100,7 +100,7 @@ fn joined(words: &[OsString]) -> String {
     }
 }
 
-/// Returns the words of a command that is given as text: for a shell, or split here.
+/// Returns the words of a command that is given as text: `SHELL -c TEXT` with `--shell`, otherwise the split text.
 fn in_shell(args: &CompareArgs, option: &str, text: &str) -> Result<Vec<OsString>, CommandFailure> {
     match &args.shell {
         Some(shell) => Ok(vec![shell.into(), "-c".into(), text.into()]),

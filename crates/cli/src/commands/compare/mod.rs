@@ -30,8 +30,8 @@ use crate::{
 impl Subcommand for CompareArgs {
     fn run(&self, color: bool) -> Result<Exit, CommandFailure> {
         let contenders = contenders::read(self)?;
-        // `interrupt::catch` would block signals in this thread, and a child started with SIGTERM blocked could not
-        // be ended by it. The call fails only for an invalid signal number.
+        // Not `interrupt::catch`: it blocks signals in this thread, and children would inherit the blocked SIGTERM,
+        // which could then not end them. This call fails only for an invalid signal number.
         let _ = signal::catch_interrupts();
         let metric = self.metric.get();
         let runs = Runs::new(!self.json);

@@ -38,7 +38,7 @@ const SPEED: &str = "Speed";
 #[command(after_help = EXAMPLES, args_override_self = true, infer_long_args = true)]
 pub struct CopyArgs {
     /// Sources, then the destination
-    // An empty name is accepted here, because a missing file is a separate error, reported later.
+    // Accepts an empty path, which clap's own parser would reject: the copy reports it as a missing file.
     #[arg(required_unless_present = "shard", num_args = 1.., value_name = "SRC... DST")]
     #[arg(value_parser = OsStringValueParser::new().map(PathBuf::from))]
     pub paths: Vec<PathBuf>,
@@ -74,7 +74,7 @@ pub struct CopyArgs {
     #[arg(short, long)]
     pub force: bool,
     /// Remove each existing destination file before copying
-    // The aliases are abbreviations that `--remote-program` would make ambiguous.
+    // cp accepts these abbreviations. Without the aliases, `--remote-program` would make them ambiguous.
     #[arg(long, aliases = ["rem", "remo"])]
     pub remove_destination: bool,
     /// Make a backup of each file that is overwritten
@@ -184,12 +184,12 @@ pub struct CopyArgs {
 }
 
 impl CopyArgs {
-    /// Returns `true` if each copied file should be named.
+    /// Returns `true` if the command prints the name of each copied file.
     pub fn is_verbose(&self) -> bool {
         self.verbose > 0 || self.debug
     }
 
-    /// Returns `true` if each skipped file should be named.
+    /// Returns `true` if the command prints the name of each skipped file.
     pub fn names_skipped(&self) -> bool {
         self.verbose > 1 || self.debug
     }
@@ -316,7 +316,7 @@ mod tests {
     fn a_beginning_counts_where_it_means_one_thing() {
         assert_eq!(find("num"), Some(BackupControl::Numbered));
         assert_eq!(find("t"), Some(BackupControl::Numbered));
-        // none, numbered, never, nil
+        // Ambiguous: none, numbered, never, nil.
         assert_eq!(find::<BackupControl>("n"), None);
         assert_eq!(find::<BackupControl>("x"), None);
     }

@@ -100,7 +100,7 @@ fn refused(error: &Error) -> CommandFailure {
     }
 }
 
-/// Prints the JSON object, or the lines.
+/// Prints the result, as a JSON object or as lines of text.
 fn report_end(
     args: &CopyArgs,
     Rank { rank, size }: Rank,
@@ -189,7 +189,7 @@ fn exit(report: &FleetReport) -> Result<Exit, CommandFailure> {
     match (report.end, report.tree.halted) {
         (_, Some(Halt::Cancelled)) => return Err(interrupt::failure(&state).hint(hint)),
         (_, Some(Halt::Full)) => return incomplete(format!("the destination is full; {state}")),
-        // The worker that finishes the copy also meets this worker's errors, and reports them.
+        // The worker that finishes the copy meets the errors of this worker too, and reports them.
         (FleetEnd::Others | FleetEnd::There, None) => return Ok(Exit::Done),
         (FleetEnd::Unfinished, None) => return incomplete(state),
         (FleetEnd::Finished, None) => {}

@@ -47,7 +47,7 @@ pub struct CopyLeftovers<'r> {
 }
 
 impl<'r> CopyLeftovers<'r> {
-    /// Extracts the leftovers from `report`.
+    /// Extracts from `report` what the copy left behind.
     pub fn of(report: &'r TreeReport, wanted: &WantedCopy) -> Self {
         let has_copied = report.files + report.links + report.specials > 0;
         Self {
@@ -72,7 +72,7 @@ impl<'r> CopyLeftovers<'r> {
         if self.is_resumable() { Exit::Incomplete } else { Exit::Failed }
     }
 
-    /// Describes the leftovers.
+    /// Describes what the copy left behind.
     pub fn state(&self) -> String {
         let mut text = if !self.unfinished.is_empty() {
             let missed = if self.is_single_file {
@@ -89,7 +89,7 @@ impl<'r> CopyLeftovers<'r> {
             "no file was copied completely".to_owned()
         };
         if !self.torn.is_empty() {
-            // For several files only the total is known.
+            // `bytes` is the total of all files, so it is printed only if it belongs to a single file.
             let is_alone = self.torn.len() == 1 && !self.has_copied;
             let written =
                 if is_alone { format!(", {}", quantity::exact(self.bytes)) } else { String::new() };

@@ -44,7 +44,7 @@ use left::{CopyLeftovers, WantedCopy};
 use streams::{from_standard_input, to_standard_output};
 pub use watcher::CopyWatcher;
 
-/// Largest file, in bytes, that is usually copied in a moment.
+/// Largest file, in bytes, whose copy usually ends before a user would interrupt it.
 const SHORT: u64 = 64 << 20;
 
 impl Subcommand for CopyArgs {
@@ -60,7 +60,7 @@ impl Subcommand for CopyArgs {
         if let Some(copy) = remote::RemoteCopy::of(self, &sources, &destination)? {
             return copy.run();
         }
-        // Runs before interrupts are caught, so that Ctrl-C ends the process while it waits for a list.
+        // Runs before interrupts are caught, so that Ctrl-C ends a process that reads a list from standard input.
         let choice = SourceSelection::of(self, &sources, &destination)?;
         if is_brief(self, &sources, &destination) {
             interrupt::catch_if_it_lasts();
@@ -83,7 +83,8 @@ impl Subcommand for CopyArgs {
 fn is_brief(args: &CopyArgs, sources: &[PathBuf], destination: &Path) -> bool {
     let [source] = sources else { return false };
     let is_stream = is_dash(source) || is_dash(destination);
-    // With these options the user expects a message about leftovers. With `--parents` the name is a different one.
+    // With these options the user expects a message about partial files after an interrupt. With `--parents`, the copy
+    // has another path than those tested below.
     let words = [args.interactive, args.inplace, args.parents, args.resume, args.tune];
     let asks_for_more = args.limit.is_some() || words.contains(&true);
     let is_short = |meta: Metadata| meta.is_file() && (1..=SHORT).contains(&meta.len());
@@ -190,7 +191,7 @@ impl<'r> CopyCommand<'r> {
             }
             None => exit,
         };
-        // cp behaves this way since coreutils 9.2.
+        // A declined `-i` makes the command fail, as in cp since coreutils 9.2.
         exit.map(|exit| match exit {
             Exit::Done if watcher.has_declined() => Exit::Failed,
             exit => exit,
@@ -244,7 +245,7 @@ impl<'r> CopyCommand<'r> {
                 Err(error) => complain(&format!("cannot save the measurement: {error}")),
             }
         }
-        // This copy uses only this measurement, because it is recent and about the same data.
+        // This copy ignores the saved profile, because the new measurement is about the same data.
         let mut fresh = Profile::new();
         result.teach(&mut fresh, &mut options.request);
         options.profile = Some(Arc::new(fresh));
@@ -294,8 +295,8 @@ impl<'r> CopyCommand<'r> {
         if args.dry_run {
             return print(&line);
         }
-        // Scripts read the lines of -v, and expect no output otherwise. The summary line is the result of --verify
-        // and --resume.
+        // Without a terminal, scripts expect no output except the lines of -v. With --verify and --resume, the summary
+        // is the requested result.
         let is_watched =
             args.shown.is_watched() || args.verify.is_some() || args.resume || args.debug;
         if is_watched {

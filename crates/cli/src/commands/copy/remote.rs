@@ -53,7 +53,7 @@ const SUPPORTED: [&str; 16] = [
 ];
 
 impl<'a> RemoteCopy<'a> {
-    /// Returns the copy if a name is remote.
+    /// Returns the copy, or `None` if all paths are on this machine.
     pub fn of(
         args: &'a CopyArgs,
         sources: &'a [PathBuf],
@@ -181,7 +181,8 @@ impl<'a> RemoteCopy<'a> {
     }
 }
 
-/// Copies each source. Continues after an error, and returns the failure of a single one.
+/// Copies each source. With several sources, prints each failure and continues. With a single source, returns its
+/// failure.
 fn one_by_one<T>(
     all: &[T],
     copy: impl Fn(&T) -> Result<Exit, CommandFailure>,

@@ -28,11 +28,13 @@ struct Scheduler {
     name: &'static str,
     rank: &'static str,
     size: &'static str,
-    /// Variable with the number of processes on this machine, if any; Slurm lists all machines.
+    /// Variable with the number of processes on this machine, if the scheduler sets one. Slurm's variable lists the
+    /// numbers of all machines.
     here: Option<&'static str>,
 }
 
-/// Schedulers that may have started this process, in order of precedence: MPI may run under Slurm.
+/// Schedulers that may have started this process, in order of precedence. MPI precedes Slurm, because Slurm may have
+/// started mpirun.
 const SCHEDULERS: [Scheduler; 4] = [
     Scheduler {
         name: "Open MPI",
@@ -61,7 +63,7 @@ const SCHEDULERS: [Scheduler; 4] = [
     },
 ];
 
-/// Returns the share of each rank if `ranks` ranks share `processors` CPUs.
+/// Returns the number of threads for each rank if `ranks` ranks share `processors` CPUs.
 fn share(ranks: u32, processors: u64) -> usize {
     usize::try_from(processors.div_ceil(u64::from(ranks.max(1)))).unwrap_or(usize::MAX)
 }
@@ -74,7 +76,7 @@ fn ranks_here(look: Variables<'_>) -> Option<u32> {
     list.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()
 }
 
-/// A Slurm array is a list of jobs. Each job may have several processes, as above.
+/// Variables of a Slurm job array. Each job of the array may have several ranks, in the variables above.
 const ARRAY: [&str; 4] = [
     "SLURM_ARRAY_TASK_ID",
     "SLURM_ARRAY_TASK_COUNT",
@@ -82,7 +84,7 @@ const ARRAY: [&str; 4] = [
     "SLURM_ARRAY_TASK_STEP",
 ];
 
-/// A larger number of processes is taken for a mistake.
+/// Largest accepted number of ranks; a larger one is probably a mistake.
 const MOST: u32 = 1 << 20;
 
 type Variables<'l> = &'l dyn Fn(&str) -> Option<String>;
@@ -112,13 +114,13 @@ impl Shard {
         }
     }
 
-    /// Returns this rank's share of the machine in threads; 0 if the machine is not divided. If the scheduler binds
-    /// the rank to some CPUs, that binding is its share.
+    /// Returns the number of threads that are this rank's share of the machine. Returns 0 if the rank does not share
+    /// the machine, or if the scheduler has bound it to some of the CPUs.
     pub fn threads(self) -> usize {
         let ranks = ranks_here(&|name| env::var(name).ok());
         match (self, ranks, cores_online(), ThreadStatus::now().allowed()) {
             (Self::Auto, Some(ranks), Some(all), Some(allowed)) if allowed >= all => {
-                // At most as many as the cgroup limit allows.
+                // The cgroup may allow fewer CPUs than this share.
                 let most = thread::available_parallelism().map_or(1, NonZero::get);
                 share(ranks, all).min(most)
             }
@@ -148,7 +150,7 @@ fn detect(look: Variables<'_>) -> Result<(Rank, String), String> {
         Some(one) => {
             let rank = number(look, one.rank)?.unwrap_or_default();
             let size = number(look, one.size)?;
-            // A Slurm step with a single process need not set the size.
+            // Slurm may not set the size for a job of an array that has a single process.
             let size = size.or((array && rank == 0).then_some(1));
             let size = size.ok_or_else(|| {
                 format!("{} is {rank}, but {} is not set; use --shard {rank}/N", one.rank, one.size)

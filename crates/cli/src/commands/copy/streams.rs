@@ -64,7 +64,7 @@ pub fn to_standard_output(args: &CopyArgs, sources: &[PathBuf]) -> Result<Exit, 
     stream.run()
 }
 
-/// Executes `copy - FILE`. Standard input is opened by name, like any other source.
+/// Executes `copy - FILE`. Opens standard input again by its path, and copies it like any other source.
 pub fn from_standard_input(
     args: &CopyArgs,
     options: CopyOptions,

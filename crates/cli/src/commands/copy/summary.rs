@@ -14,7 +14,7 @@ use crate::output::{
 };
 
 /// Returns text such as `1 file copied (4 B), 4,005 unchanged`. Time, rate and method follow for at least [`RATED`]
-/// bytes; `names_method`: always name the method.
+/// bytes; `names_method`: `true` to always print the method.
 pub fn line(report: &TreeReport, names_method: bool) -> String {
     let mut line = match things(report) {
         Some(things) if report.files == 0 && report.bytes == 0 => format!("{things} copied"),
@@ -123,8 +123,8 @@ fn others(report: &TreeReport, main: &MechanismShare) -> String {
 
 /// Formats a line for every fallback to another mechanism. Fallbacks of several files for the same reason share one line.
 ///
-/// Some mechanisms are tried because only the kernel knows whether they work, and fail before they move a byte (a
-/// clone on a file system without clones). These fallbacks are included only if `all` is `true`.
+/// Some mechanisms, such as a clone, can be tested only by a try, and fail before they move a byte. These fallbacks are
+/// included only if `all` is `true`.
 pub fn fallbacks(report: &TreeReport, all: bool) -> String {
     let mut text = String::new();
     let mut printed: Vec<String> = Vec::new();
@@ -140,7 +140,7 @@ pub fn fallbacks(report: &TreeReport, all: bool) -> String {
     text
 }
 
-/// Formats a line for every trial in which mechanisms took turns.
+/// Formats a line for every trial that compared mechanisms during the copy.
 pub fn looks(report: &TreeReport) -> String {
     report.looks.iter().map(|look| describe_look(look) + "\n").collect()
 }

@@ -23,7 +23,8 @@ use crate::{
     },
 };
 
-/// Time that users accept without a progress display. The engine uses less for a shorter copy.
+/// Longest measurement: users accept this time without a progress display. The measurement before a short copy takes
+/// less time.
 const BUDGET: Duration = Duration::from_secs(3);
 
 /// Measures on the user's own data.
@@ -111,7 +112,7 @@ fn effort(tuned: &TuneResult, TuneEnd { copied, kept }: &TuneEnd<'_>) -> String 
     text
 }
 
-/// Describes other work, if the machine was not idle. This copy uses the measurement nevertheless.
+/// Describes the other work on the machine, if it was not idle. This copy uses the measurement nevertheless.
 fn other_work(tuned: &TuneResult) -> String {
     match (&tuned.busy, tuned.kept_as()) {
         (Some(busy), load) if load != Some(Load::Idle) && busy.is_crowded() => {
@@ -135,7 +136,7 @@ fn jobs_reason(tuned: &TuneResult, jobs: usize) -> String {
     }
 }
 
-/// Explains why the chosen mechanism is not the first in the table, if so.
+/// If the chosen mechanism is not the first in the table, explains why.
 fn why_not_the_first(tuned: &TuneResult) -> String {
     let ranked = ranked(tuned);
     let Some(winner) = &tuned.winner else { return String::new() };

@@ -1,4 +1,4 @@
-//! Output during a copy. The copier calls from several threads.
+//! Output during a copy. The copier calls the functions of this module from several threads.
 
 use std::{
     ffi::OsStr,
@@ -24,7 +24,7 @@ use crate::{
     progress::{Counting, ProgressMeter},
 };
 
-/// Longest part of an answer that is kept; the rest is read and discarded.
+/// Number of bytes of an answer that are kept; the rest of the line is read and discarded.
 const LONGEST: usize = 64;
 
 /// Prints problems (all events with `-v`), shows progress, and asks the user.
@@ -37,7 +37,7 @@ pub struct CopyWatcher<'w> {
     /// `true` if the user answered no to `-i` at least once.
     has_declined: AtomicBool,
     counting: Mutex<Counting>,
-    /// The hints that were printed: many files may fail for one reason.
+    /// The hints that were printed. Each is printed once, because many files may fail for one reason.
     hints: Mutex<Vec<&'static str>>,
 }
 
@@ -81,7 +81,8 @@ impl<'w> CopyWatcher<'w> {
         });
     }
 
-    /// Prints one message per kind of problem, or all of them with `-v`; the summary has their number.
+    /// Prints the first message of a kind of problem, or all messages with `-v`. The summary contains the number of
+    /// problems.
     fn complain_once(&self, was_printed: &AtomicBool, message: impl FnOnce() -> String) {
         if self.args.is_verbose() || !was_printed.swap(true, Ordering::Relaxed) {
             self.complain(&message());
@@ -111,7 +112,7 @@ impl<'w> CopyWatcher<'w> {
         }
     }
 
-    /// Prints a message about a copy that is not as it was asked for.
+    /// Prints a message about a copy that failed or differs from the request.
     fn warn(&self, event: &Event<'_>) {
         match event {
             Event::NotLinked { destination, errno } => {
@@ -199,7 +200,7 @@ impl Events for CopyWatcher<'_> {
                     Skip::Declined => "declined",
                     Skip::Done => "already copied",
                 };
-                // Lines on standard output name copied files only.
+                // This line goes to standard error, because standard output lists only copied files.
                 self.remark(&format!("skipped '{}': {reason}", shown(*destination)));
             }
             Event::LeftOut { source } => {
@@ -217,7 +218,7 @@ impl Events for CopyWatcher<'_> {
 
     fn progress(&self, progress: Progress) {
         self.with_meter(|meter| {
-            // A short copy needs no threads, because its progress is never shown.
+            // A short copy ends before its progress is shown, so it needs no threads for progress.
             if meter.is_lasting() {
                 meter.listen();
                 self.counting.lock().unwrap_or_else(PoisonError::into_inner).begin(meter);
@@ -253,8 +254,8 @@ impl Events for CopyWatcher<'_> {
     }
 }
 
-/// Reads a line from standard input, until its end or an interrupt. The standard library would continue to read after
-/// an interrupt.
+/// Reads a line from standard input. Stops at the end of the line or of the input, or at an interrupt. The standard
+/// library would retry after EINTR.
 fn answer() -> Vec<u8> {
     let (stdin, mut line, mut byte) = (rustix::stdio::stdin(), Vec::new(), [0_u8]);
     while !interrupt::is_interrupted() {

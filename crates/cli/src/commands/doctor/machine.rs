@@ -34,7 +34,7 @@ impl Fact {
     }
 }
 
-/// Returns the keys of the profile, then limits and permissions.
+/// Returns the facts by which a profile identifies its machine, then limits and permissions.
 pub fn facts() -> Vec<Fact> {
     let machine = Machine::this();
     let keys = machine.iter().map(|(key, value)| match (key, value.parse::<u64>()) {
@@ -71,7 +71,7 @@ pub fn facts() -> Vec<Fact> {
     facts
 }
 
-/// Tries to create a ring.
+/// Tries to create an io_uring instance.
 fn io_uring() -> Fact {
     let setting = match host::io_uring_disabled() {
         Some(1) => "kernel.io_uring_disabled = 1: permitted for one group",
@@ -84,8 +84,8 @@ fn io_uring() -> Fact {
     }
 }
 
-/// Returns `none`, `all`, or the number of capabilities, and whether CAP_SYS_RESOURCE is missing: with it, pipes may
-/// exceed the limit of unprivileged users.
+/// Returns `none`, `all`, or the number of capabilities, and whether CAP_SYS_RESOURCE is missing. With
+/// CAP_SYS_RESOURCE, pipes may exceed the limit of unprivileged users.
 fn capabilities(hex: &str) -> String {
     // linux/capability.h
     const SYS_RESOURCE: u32 = 24;

@@ -26,7 +26,8 @@ pub struct TriedMechanism {
 struct Works {
     source: Kind,
     sink: Kind,
-    // Null if the question does not apply: the source no longer exists, or the sink cannot be inspected.
+    // Whether the sink shares pages with the source. Null if this cannot be tested: the source no longer exists, or the
+    // sink cannot be inspected.
     alias: Option<Alias>,
     // `true` if the sink shows later changes of the source although the mechanism guarantees a stable copy.
     broken_promise: bool,
@@ -100,7 +101,7 @@ pub fn printed(tried: &[TriedMechanism]) -> String {
     render(&rows)
 }
 
-/// Formats the pairs on which each mechanism was tested for sharing, by result.
+/// Formats the pairs on which each mechanism copied, and those on which it shared pages with the source.
 pub fn aliases_printed(tried: &[TriedMechanism]) -> String {
     let mut rows = table(&[]);
     for mechanism in tried {

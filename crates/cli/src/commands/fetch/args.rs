@@ -175,19 +175,20 @@ Exit status:
   4  not supported, such as an unknown URL scheme";
 
 impl FetchArgs {
-    /// Returns the options that no option sets.
+    /// Returns the default values of all options.
     pub fn defaults() -> Self {
         let parser = Self::augment_args(Command::new("fetch"));
         let matches = parser.get_matches_from(["fetch", "DST"]);
         Self::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
     }
 
-    /// Returns `true` if the URL names a directory.
+    /// Returns `true` for `-r` or `-a`, with which the URL is a directory.
     pub fn is_of_trees(&self) -> bool {
         self.recursive || self.archive
     }
 
-    /// Returns the request for a list. `is_stream`: `true` if the server is at the other end of a byte stream.
+    /// Returns the request for the server's list of files. `is_stream`: `true` if the server is at the other end of a
+    /// byte stream.
     pub fn list_request(&self, is_stream: bool) -> Result<ListRequest, CommandFailure> {
         let list = self.chosen.list(self.encoded)?;
         Ok(ListRequest { xattrs: self.archive && is_stream, ..list })

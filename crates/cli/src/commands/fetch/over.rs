@@ -29,7 +29,7 @@ pub struct OverStream<'a> {
     /// Name of the source, for messages and to continue an interrupted fetch.
     pub from: &'a str,
     pub dst: &'a Path,
-    /// If `dst` is a directory, the entry of it that is fetched.
+    /// Name of the new entry in `dst`, if `dst` is a directory.
     pub into: Option<&'a OsStr>,
 }
 
@@ -52,7 +52,7 @@ pub fn run(args: &FetchArgs) -> Result<Exit, CommandFailure> {
     let over = OverStream { channels, from: &from, dst: &dst, into };
     let ended = fetch_over(args, &over);
     let status = ended.as_ref().map_or_else(|failure| failure.exit, |exit| *exit).code();
-    // If the connection is lost, the other side fails because it has no report.
+    // An error is ignored here: after a lost connection, the other side fails because it received no exit status.
     let _ =
         report_end(&FetchUrl::of_stream(&from), &files(args, &over)?, status, &interrupt::check);
     ended
@@ -63,13 +63,13 @@ fn files(args: &FetchArgs, over: &OverStream<'_>) -> Result<FetchOptions, Comman
     Ok(FetchOptions {
         channels: Some(Arc::clone(&over.channels)),
         proxies: Proxies::default(),
-        // The other side of standard input and output may be stopped and continued by its user.
+        // No timeout: the user may stop the process at the other end (SIGSTOP), and continue it later.
         stall: if args.stdio { Duration::MAX } else { args.stall },
         ..options(args)?
     })
 }
 
-/// Fetches what the server serves.
+/// Fetches the file or directory that the server serves.
 pub fn fetch_over(args: &FetchArgs, over: &OverStream<'_>) -> Result<Exit, CommandFailure> {
     interrupt::catch();
     let files = files(args, over)?;

@@ -98,8 +98,8 @@ fn small_file_note(facts: &Facts, request: &Request) -> String {
     format!("`thalweg copy` copies files of up to {most} with one read and one write.\n")
 }
 
-/// Returns the kernels by size for copies within memory, which need no system call: those that copy, and those that
-/// fill.
+/// Returns the copy kernels and the fill kernels by size, if both endpoints are memory. Such copies need no system
+/// call.
 fn kernels(facts: &Facts, request: &Request, saved: &SavedProfile) -> [Vec<Band>; 2] {
     match (&saved.of_memory, facts.source.kind, facts.sink.kind) {
         (Some(profile), Kind::Memory, Kind::Memory) => [
@@ -145,8 +145,8 @@ fn kernels_text(title: &str, bands: &[Band], size: Option<u64>) -> String {
     if bands.is_empty() { String::new() } else { format!("\n{}", render(&rows)) }
 }
 
-/// Tries every mechanism on such ends and adds those that fail to the request. The error is the reason why nothing
-/// could be tried.
+/// Tries every mechanism between endpoints of these kinds, and records failures in `request.unfit`. Returns an error if
+/// nothing could be tried.
 fn try_all(source: &EndpointArg, sink: &EndpointArg, request: &mut Request) -> Result<(), Unfit> {
     let pair_of = |info: &'static thalweg_core::Info| info.pair(source.facts.kind, sink.facts.kind);
     let site = ScratchSite::between(source.folder.clone(), sink.folder.clone());
@@ -154,7 +154,7 @@ fn try_all(source: &EndpointArg, sink: &EndpointArg, request: &mut Request) -> R
     let Some(plain) = pair_of(LAST_RESORT.info()).copied() else { return Ok(()) };
     let site = match works(&site, plain) {
         Ok(()) => site,
-        // The source's directory may not be writable. Any directory on its file system serves as well.
+        // If the source's directory is not writable, the sink's directory on the same file system serves as well.
         Err(_)
             if same_file_system(source, sink)
                 && works(&ScratchSite::at(&sink.folder), plain).is_ok() =>

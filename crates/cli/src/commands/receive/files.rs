@@ -25,7 +25,7 @@ struct IncomingFile {
     path: PathBuf,
     /// Bytes received so far.
     bytes: u64,
-    /// The mechanism that moved them, if the sender handed over an open file.
+    /// The mechanism that moved the bytes, if the sender passed an open descriptor.
     opened: Option<String>,
 }
 
@@ -46,7 +46,7 @@ pub struct Receiving<'a> {
     current: Option<IncomingFile>,
     in_folder: bool,
     pub so_far: SoFar,
-    /// The profile, loaded for the first open file.
+    /// The profile, loaded when the first open descriptor arrives.
     saved: Option<SavedProfile>,
     /// Messages from the drivers of open files.
     pub notes: Vec<String>,

@@ -90,7 +90,8 @@ impl Subcommand for ReceiveArgs {
 }
 
 impl ReceiveArgs {
-    /// Returns the failure if files are missing: `seen` arrived or failed, `missing` were not sent.
+    /// Returns the failure if files are missing. `seen`: number of files that arrived or failed; `missing`: number of
+    /// files that were not sent.
     fn incomplete(&self, seen: usize, missing: u64) -> Option<CommandFailure> {
         let why = match (seen, missing) {
             (0, _) => "the sender sent nothing".to_owned(),
@@ -104,7 +105,7 @@ impl ReceiveArgs {
     }
 }
 
-/// Waits for a sender of the same user. The clock starts when it has connected.
+/// Waits for a sender of the same user. The clock starts when the sender has connected.
 fn called(
     args: &ReceiveArgs,
     address: &Address,

@@ -43,9 +43,9 @@ const SYSFS_MAGIC: u64 = 0x6265_6572;
 struct SendSource {
     name: String,
     fd: OwnedFd,
-    /// Remaining bytes, if it is a regular file.
+    /// Remaining bytes, if the source is a regular file of known size.
     size: Option<u64>,
-    /// `true` if this process opened it.
+    /// `true` if this process opened the file; `false` for standard input.
     is_own: bool,
 }
 
@@ -60,7 +60,7 @@ impl Subcommand for SendArgs {
         options.measured = saved.current.clone().map(Arc::new);
         let address = transfer_report::address(&self.to)?;
         let names = names(self)?;
-        // A single file is opened before the call, so that no receiver is called if it does not exist.
+        // Opens a single file before connecting, so that a missing file does not use up the receiver.
         let mut first = match &self.files[..] {
             [only] => Some(SendSource::open(only)?),
             _ => None,
@@ -116,7 +116,7 @@ impl Subcommand for SendArgs {
 }
 
 impl SendArgs {
-    /// Returns a descriptor of the file for the receiver, if it may be handed over open.
+    /// Returns a descriptor of the file for the receiver, if this command may pass one.
     fn handed_over(&self, source: &SendSource) -> Option<OwnedFd> {
         // Standard input is shared with other processes, which may move its offset.
         let may = source.is_own && !self.as_bytes && self.method.is_none();
@@ -197,8 +197,8 @@ fn expected(args: &SendArgs, first: Option<&SendSource>) -> Option<u64> {
     sizes.sum()
 }
 
-/// Connects until a receiver accepts the call. A receiver that has accepted another sender closes the connections of
-/// the remaining callers. They then wait for the next receiver, up to the deadline.
+/// Connects repeatedly until a receiver accepts this sender. A receiver that has accepted another sender closes all
+/// other connections. Their senders then wait for the next receiver, up to the deadline.
 fn call(
     args: &SendArgs,
     address: &Address,
@@ -280,7 +280,7 @@ impl SendSource {
 }
 
 impl Read for SendSource {
-    /// Returns the available bytes, and waits until at least one is available.
+    /// Waits until at least one byte is available, and returns the available bytes.
     fn read(&mut self, into: &mut [u8]) -> std_io::Result<usize> {
         loop {
             match io::read(self.fd.as_fd(), into) {

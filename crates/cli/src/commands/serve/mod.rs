@@ -28,7 +28,8 @@ use terminal::Terminal;
 /// Duration of the measurement before serving.
 const TUNING: Duration = Duration::from_secs(3);
 
-/// A signal ends the sleep. A signal that arrives just before it is noticed after the sleep.
+/// Duration of one sleep. A signal ends a sleep early. If the signal arrives just before the sleep begins, the server
+/// notices it after the sleep.
 const NAP: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
 
 impl Subcommand for ServeArgs {
@@ -46,8 +47,8 @@ impl Subcommand for ServeArgs {
         if self.tune {
             self.measure()?;
         }
-        // Examined before SIGHUP is only counted, so that no hangup occurs between this state and the one compared
-        // later.
+        // Must precede `count_hangups`. Until that call, SIGHUP ends the process, so no hangup of this terminal can go
+        // unnoticed.
         let terminal = Terminal::now();
         let saved = SavedProfile::use_if_current(!self.choice.no_profile, Moves::Streams);
         // The workers block signals, so that this thread receives them.
@@ -121,7 +122,7 @@ impl ServeArgs {
         })
     }
 
-    /// Waits for the end. On SIGHUP it loads the profile again, unless the terminal has hung up.
+    /// Waits for an interrupt, or until the terminal has hung up. Loads the profile again on any other SIGHUP.
     fn wait(&self, server: &RunningServer, terminal: &Terminal) {
         let mut hangups = 0;
         while !signal::interrupted() {

@@ -9,7 +9,7 @@ pub fn reachable(address: SocketAddr) -> Vec<String> {
         return vec![address.to_string()];
     }
     let mut hosts = vec![rustix::system::uname().nodename().to_string_lossy().into_owned()];
-    // If the query fails, the name remains.
+    // If the query fails, only the host name is returned.
     let interfaces = if_addrs::get_if_addrs().unwrap_or_default();
     hosts.extend(hosts_of(address.ip(), interfaces.iter().map(if_addrs::Interface::ip)));
     hosts.iter().map(|host| format!("{host}:{}", address.port())).collect()

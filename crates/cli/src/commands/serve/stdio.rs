@@ -32,7 +32,7 @@ pub fn run(args: &ServeArgs) -> Result<Exit, CommandFailure> {
     Ok(Exit::Done)
 }
 
-/// Returns standard input and output as a stream, unless a user types there.
+/// Returns standard input and output as one byte stream. Fails if standard input is a terminal.
 pub fn stream() -> Result<(ByteStream, thalweg_serve::RestoredFlags), CommandFailure> {
     expect_open(0, INPUT)?;
     expect_open(1, OUTPUT)?;

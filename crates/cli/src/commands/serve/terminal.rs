@@ -8,7 +8,8 @@ use std::io::{stderr, stdin, stdout};
 
 /// The terminals at the start of the server.
 pub struct Terminal {
-    /// `true` if there is a controlling terminal, which sends signals regardless of the three descriptors.
+    /// `true` if the process has a controlling terminal. It sends signals even if none of the three standard
+    /// descriptors is a terminal.
     controls: bool,
     stdio: [bool; 3],
 }

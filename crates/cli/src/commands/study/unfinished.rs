@@ -24,7 +24,7 @@ pub struct RunPlace<'p> {
 
 /// The unfinished runs of the studies of a command.
 pub struct UnfinishedStudies {
-    /// `None` if no session is saved.
+    /// The directory of all unfinished runs; `None` if sessions cannot or must not be saved.
     root: Option<PathBuf>,
     runs: Vec<KeptStudy>,
 }
@@ -35,8 +35,8 @@ struct KeptStudy {
 }
 
 impl UnfinishedStudies {
-    /// Finds the unfinished runs, and reports those that this command continues. Without `--seed`, `settings` gets the
-    /// seed of the first one. With `--fresh`, removes them all.
+    /// Finds the unfinished runs, and reports those that this command continues. Without `--seed`, stores the seed of
+    /// the first unfinished run in `settings`. With `--fresh`, removes them all.
     pub fn open(
         args: &StudyArgs,
         studies: &[Loaded],
@@ -86,7 +86,7 @@ impl UnfinishedStudies {
         self.runs.iter().filter(|one| one.study == result.study).for_each(KeptStudy::remove);
     }
 
-    /// Prints the number of sessions that the same command would continue with.
+    /// Prints how many finished sessions are saved, and that the same command continues.
     pub fn hint(&self, settings: &Settings) {
         let saved = self.runs.iter().map(|one| one.run.sessions(Some(settings.seed)).len());
         let saved: usize = saved.sum();

@@ -40,7 +40,7 @@ pub struct SyncArgs {
     /// Has no effect: thalweg always keeps what -a of rsync keeps
     #[arg(short, long)]
     pub archive: bool,
-    // The options of rsync for what is kept anyway.
+    // Options of rsync without an effect here, because thalweg always keeps these attributes.
     #[arg(short = 'r', long, hide = true)]
     pub recursive: bool,
     #[arg(short = 'H', long, hide = true)]
@@ -93,7 +93,7 @@ pub struct SyncArgs {
     /// deleted.
     #[arg(long, help_heading = DELETION)]
     pub no_detect_renames: bool,
-    // The default.
+    // The default; it overrides `--no-detect-renames`.
     #[arg(long, hide = true, overrides_with = "no_detect_renames")]
     pub detect_renames: bool,
     /// Move deleted and replaced entries to this directory
@@ -111,7 +111,7 @@ pub struct SyncArgs {
 
     #[command(flatten)]
     pub given: GivenArgs,
-    // Numbers are always kept.
+    // Has no effect: thalweg always keeps numeric owners and groups.
     #[arg(long, hide = true)]
     pub numeric_ids: bool,
 

@@ -33,8 +33,8 @@ impl Subcommand for TrialArgs {
         let metric = self.metric.get();
         let server = server(self)?;
         let tunables = tunables(&self.tunables)?;
-        // `interrupt::catch` would block signals in this thread, and a child started with SIGTERM blocked could not
-        // be ended by it. The call fails only for an invalid signal number.
+        // Not `interrupt::catch`: it blocks signals in this thread, and children would inherit the blocked SIGTERM,
+        // which could then not end them. This call fails only for an invalid signal number.
         let _ = signal::catch_interrupts();
         if !self.json {
             note("running each variant once to estimate the time");
@@ -98,12 +98,12 @@ fn server(args: &TrialArgs) -> Result<Option<Server>, CommandFailure> {
     let ready = match (&args.ready, args.port) {
         (Some(ready), _) => ServerReady::Command(words("--ready", ready)?),
         (None, Some(port)) => ServerReady::Port(port),
-        // The parser requires one of them.
+        // Not reached: the parser requires one of the two options.
         (None, None) => {
             return Err(CommandFailure::new(Exit::Usage, "--server needs --ready or --port"));
         }
     };
-    // A run that may take less than this limits the start too.
+    // A `--timeout` shorter than this also limits the start of the server.
     let within = REACTION.min(Duration::from_secs(args.timeout));
     Ok(Some(Server { command, ready, within }))
 }

@@ -85,8 +85,8 @@ fn head(found: &TrialResult) -> String {
     text
 }
 
-/// Formats every kernel relative to the preloaded object with libc's functions: the effect beyond that of the
-/// interposition.
+/// Formats the ratio of every kernel to a preloaded object that calls libc's functions. The ratio excludes the cost of
+/// the interposition itself.
 fn beyond(found: &TrialResult, color: bool) -> String {
     let rows = found.rows.iter().filter_map(|row| Some((row, row.beyond_object?)));
     let mut text = String::new();
@@ -155,7 +155,7 @@ fn through(reached: &Reached) -> String {
 }
 
 fn band_line(band: &ReachedBand, all: u64) -> String {
-    // The upper end of the last range is not useful.
+    // The last range has no upper limit.
     let size = match (band.from, band.upto) {
         (from, u64::MAX) => format!("{} and up", quantity::bytes(from)),
         (from, upto) if upto < 1024 => format!("{from}-{upto} B"),

@@ -245,7 +245,7 @@ fn held_out(
     thalweg_lab::held_out::held_out(plan, Path::new("/proc/self/exe"), prefer)
 }
 
-/// The distributions are part of the lab.
+/// Returns nothing: the distributions are part of the lab, which this build lacks.
 #[cfg(not(feature = "lab"))]
 fn held_out(_: &SurveyPlan<'_>, _: Prefer) -> Result<Result<Vec<HeldOut>, String>, Cancelled> {
     Ok(Ok(Vec::new()))

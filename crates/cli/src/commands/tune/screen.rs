@@ -199,8 +199,8 @@ pub fn sentinel(looks: &[SentinelLook]) -> String {
     }
 }
 
-/// Formats the mean, 95th percentile and worst regret for each pair. For comparison: the unavoidable regret, and the
-/// regret of always using one mechanism.
+/// Formats the mean, 95th percentile and worst regret for each pair. For comparison, also formats the unavoidable
+/// regret, and the regret of always using one mechanism.
 pub fn regret(checked: &SurveyCheck) -> String {
     let mut rows = table(&["  PAIR", "SIZES", "MEAN", "P95", "WORST", "AT", "CHOSEN THERE"]);
     let percent = |x: f64| format!("{:+.1} %", x * 100.0);

@@ -53,7 +53,7 @@ pub struct VerifyArgs {
     pub shown: ProgressArgs,
 }
 
-/// SRC is missing if --manifest is set.
+/// Two forms, because a command line with --manifest has no SRC.
 const USAGE: &str = "\
 thalweg verify [OPTIONS] <SRC>... <DST>
        thalweg verify [OPTIONS] --manifest <FILE> <DST>";

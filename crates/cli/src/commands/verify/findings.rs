@@ -1,4 +1,4 @@
-//! Output while files are compared or hashed. The library calls from several threads.
+//! Output while files are compared or hashed. The library calls the functions of this module from several threads.
 
 use rustix::fs::FileType;
 use serde_json::{Value, json};
@@ -64,8 +64,8 @@ impl Unsorted {
 }
 
 impl Findings {
-    /// Creates the output for a command that reads the files below these paths. They are counted if the command takes
-    /// long.
+    /// Creates the output for a command that reads the files below these paths. The files are counted if the command
+    /// takes long.
     pub fn of(shown: ProgressArgs, below: &[PathBuf]) -> Self {
         let options = CopyOptions { recursive: true, ..CopyOptions::default() };
         let counting = Some(Mutex::new(Counting::of(below, &options)));

@@ -16,7 +16,7 @@ pub mod patterns;
 /// The combined meaning of `--exclude`, `--exclude-from` and `--files-from`.
 pub struct SourceSelection {
     filter: Option<Arc<dyn Filter>>,
-    /// The single SRC, and the names in it.
+    /// With `--files-from`: the single SRC, and the listed paths below it.
     names: Option<(PathBuf, Vec<PathBuf>)>,
 }
 

@@ -45,8 +45,8 @@ pub fn of(list: &Path, args: &CopyArgs, folder: &Path) -> Result<Vec<PathBuf>, C
     Ok(names.into_iter().map(all).collect())
 }
 
-/// Normalizes a path inside the directory; empty for the directory itself. The error is the reason why it is not
-/// inside.
+/// Normalizes the path of a line, relative to the directory; empty for the directory itself. Returns the reason as an
+/// error if the path may lead out of the directory.
 fn inside(line: &[u8]) -> Result<PathBuf, &'static str> {
     if line.contains(&0) {
         return Err("contains NUL (use -0 for lines that end with NUL); expected a path in");
