@@ -1,4 +1,4 @@
-//! `thalweg copy` with the real command: flags, streams, messages, exit codes.
+//! Runs `thalweg copy`: flags, streams, messages, exit codes.
 
 use crate::support;
 
@@ -11,7 +11,7 @@ use std::{
 
 use support::{Ran, Scratch, bytes};
 
-/// Stays beside a profile: whoever changes that holds it.
+/// The lock file of a profile. Processes lock it while they change the profile, and never remove it.
 const LOCK: &str = ".profile.json.lock";
 
 #[test]
@@ -150,20 +150,20 @@ fn tuning_measures_moves_and_shows_why() {
     let text = tune(&["from", "to"]);
     assert!(scratch.read("to") == data);
     assert!(text.starts_with("1 file copied") && text.contains("measured in"), "{text}");
-    // What the screen calls chosen is what moved the bytes.
+    // The method that the table marks as chosen is the one that moved the bytes.
     let (_, used) = text.lines().next().unwrap().split_once(" by ").unwrap();
     let used = used.split([' ', ',', '\n']).next().unwrap();
     let chosen = text.lines().find_map(|line| line.strip_prefix("* "));
     assert!(chosen.is_some_and(|line| line.starts_with(used)), "{text}");
     assert_eq!(scratch.names(), [LOCK, "from", "profile.json", "to"]);
-    // What of it is kept goes by what else the machine did meanwhile.
+    // Other work on the machine decides whether the measurement is saved.
     let kept = ["saved for later copies", "nothing saved for later copies"];
     assert!(text.lines().any(|line| kept.iter().any(|words| line.starts_with(words))), "{text}");
     let json: serde_json::Value = serde_json::from_str(&tune(&["--json", "from", "to"])).unwrap();
     let arms = json["tune"]["arms"].as_array().unwrap();
     assert!(arms.iter().any(|arm| arm["name"].as_str().unwrap().starts_with("cp")));
     assert!(arms.iter().all(|arm| arm["ratio_to_cp"].as_f64().is_none_or(|ratio| ratio > 0.0)));
-    // What was measured is what the plan now goes by.
+    // The plan now uses the saved measurement.
     let mut plan = scratch.thalweg(["plan", "-v", "from", "to"]);
     let output = plan.env("THALWEG_PROFILE", scratch.path("profile.json")).output().unwrap();
     let plan = String::from_utf8(output.stdout).unwrap();
@@ -190,7 +190,7 @@ fn a_folder_without_r_is_refused_before_anything_is_measured() {
     );
     assert!(refused["tune"].is_null(), "{refused}");
     assert_eq!(scratch.names(), ["folder", "from"], "no profile: nothing was measured");
-    // Beside a file, the file alone is measured and copied.
+    // If a file and a directory are given, only the file is measured and copied.
     std::fs::create_dir(scratch.path("into")).unwrap();
     let both = tune(&["folder", "from", "into"]).ended(1);
     assert!(both.json()["tune"]["arms"].is_array(), "{}", both.err);
@@ -209,8 +209,7 @@ fn a_tuned_tree_gets_one_answer_and_says_what_is_kept_of_it() {
     let number: String = threads.chars().take_while(char::is_ascii_digit).collect();
     let marked: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix("* ")).collect();
     assert!(marked.iter().any(|line| line.starts_with(&format!("{number} thread"))), "{text}");
-    // Nothing in it is long enough to be measured by itself, and so small a tree is copied faster
-    // than measured.
+    // No file is large enough to be measured by itself, and copying this small tree takes less time than measuring it.
     assert!(text.contains("nothing saved for later copies"), "{text}");
     assert!(text.contains("--tune does not pay off for such short copies"), "{text}");
 }
@@ -241,7 +240,7 @@ fn an_interrupt_leaves_no_half_file_and_a_resume_finishes() {
     let scratch = Scratch::new();
     let data = bytes(3 << 20);
     scratch.file("from", &data);
-    // So slow that it is far from its end when it is interrupted, and that is once it has noted what it did.
+    // The limit makes the copy so slow that it is far from its end when the journal exists and the test interrupts it.
     let mut command = scratch.thalweg(["copy", "--resume", "--limit", "64K", "from", "to"]);
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let journal = scratch.path(".to.thalweg-journal");
@@ -268,7 +267,7 @@ fn an_interrupt_at_the_question_is_an_answer() {
     let mut command = scratch.thalweg(["copy", "-i", "new", "old"]);
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
-    // Neither an answer nor its end comes.
+    // Standard input stays open, and receives no answer.
     let silent = child.stdin.take();
     let mut asked = [0];
     while asked != *b"?" {

@@ -1,4 +1,4 @@
-//! The commands that look and explain: list, plan, doctor, completions, man, and the usage.
+//! The commands that print information: list, plan, doctor, completions, man, and the usage.
 
 use crate::support;
 
@@ -318,7 +318,7 @@ fn plan_doctor_and_list_answer_in_a_line_before_the_evidence() {
     assert!(!answer.is_empty() && !text.contains("no: "), "{text}");
     let (_, all) = first(&["plan", "-v", "from", "to"]);
     assert!(text.contains("hint: -v ") && all.contains("no: "), "{text}{all}");
-    // Such a file is copied without a plan, and the output says so.
+    // The output notes that a small file is copied without a plan.
     let note = "one read and one write";
     let (_, large) = first(&["plan", "--size", "1G", "from", "to"]);
     assert!(text.contains(note) && !large.contains(note), "{text}{large}");
@@ -375,7 +375,7 @@ fn a_reader_that_leaves_is_no_reason_to_panic() {
     assert!(full.err.contains("ENOSPC"), "{}", full.err);
 }
 
-/// Features that are not there are hidden all the same.
+/// THALWEG_CPU accepts features that this CPU does not have.
 #[test]
 #[cfg(target_arch = "x86_64")]
 fn hidden_features_of_the_processor_are_said_and_make_it_another_machine() {

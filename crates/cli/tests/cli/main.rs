@@ -1,4 +1,4 @@
-//! The command, each subcommand by itself.
+//! Tests of each subcommand by itself.
 #![allow(clippy::unwrap_used)]
 
 mod compare;

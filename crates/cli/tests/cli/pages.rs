@@ -1,5 +1,5 @@
-//! Commands that README.md and the pages of docs print, taken from there and run. Programs in C, Rust and Java have
-//! tests beside their crates.
+//! Takes commands from README.md and the pages of docs, and runs them. The crates of the C, Rust and Java bindings test
+//! the programs in those languages.
 
 mod links;
 
@@ -22,7 +22,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// The lines of the block that begins so.
+/// Returns the lines of the code block that begins with `begins`.
 fn block(page: &str, begins: &str) -> Vec<String> {
     let text = fs::read_to_string(root().join(page)).unwrap();
     let (_, rest) = text.split_once(&format!("```\n{begins}")).expect(begins);
@@ -30,7 +30,7 @@ fn block(page: &str, begins: &str) -> Vec<String> {
     format!("{begins}{block}").lines().map(str::to_owned).collect()
 }
 
-/// A folder like a checkout, as far as these lines look at one; what they write stays in it.
+/// Makes a directory with the files of a checkout that these commands read. The commands write only there.
 fn checkout() -> Scratch {
     let scratch = Scratch::new();
     scratch.file("java/pom.xml", fs::read(root().join("java/pom.xml")).unwrap());
@@ -39,7 +39,7 @@ fn checkout() -> Scratch {
     scratch
 }
 
-/// Shell lines in that folder, with this JDK's programs before all others.
+/// Returns a command that runs shell lines in that directory, with this JDK first in PATH.
 fn shell(scratch: &Scratch, jdk: &Path, lines: &[String]) -> Command {
     let mut path = OsString::from(jdk.join("bin"));
     path.push(":");
@@ -63,14 +63,14 @@ fn is_installed(program: &str) -> bool {
     env::split_paths(&path).any(|folder| folder.join(program).is_file())
 }
 
-/// The blocks of shell that a page marks as ones to be run: those that begin with `sh`.
+/// Returns the blocks that a page marks as runnable with the language `sh`.
 fn runnable(page: &Path) -> Vec<String> {
     let text = fs::read_to_string(page).unwrap();
     let blocks = text.split("```sh\n").skip(1);
     blocks.map(|rest| rest.split_once("\n```").expect("its end").0.to_owned()).collect()
 }
 
-/// README.md and every page below docs.
+/// Returns README.md and every page below docs.
 fn pages() -> Vec<PathBuf> {
     let mut pages = vec![root().join("README.md")];
     let mut directories = vec![root().join("docs")];
@@ -115,7 +115,7 @@ fn every_block_of_shell_that_is_marked_runs_as_it_stands() {
     assert!(count > 0, "no page has a block that begins with sh");
 }
 
-/// The sources of all tests, in one text.
+/// Appends the sources of all tests to `all`.
 fn test_sources(folder: &Path, all: &mut String) {
     for entry in fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
         let extension = entry.extension().unwrap_or_default();
@@ -179,10 +179,11 @@ fn five_lines_of_the_guide_fuzz_a_java_parser() {
     }
     let Some(jdk) = jdk(test) else { return };
     let scratch = checkout();
-    // Of its own accord it never ends: after so many executions, or when it hangs.
+    // By itself, afl-fuzz never ends. These options end it after 5000 executions, or after an hour if it hangs.
     lines[4] = lines[4].replacen("afl-fuzz ", "afl-fuzz -E 5000 -V 3600 ", 1);
     let ran = shell(&scratch, &jdk, &lines)
-        // It has no screen here, and neither the processors nor the core files to itself.
+        // The test has no terminal, shares the CPUs with other tests, and cannot change where the kernel writes core
+        // files.
         .env("AFL_NO_UI", "1")
         .env("AFL_NO_AFFINITY", "1")
         .env("AFL_SKIP_CPUFREQ", "1")
@@ -195,18 +196,18 @@ fn five_lines_of_the_guide_fuzz_a_java_parser() {
     assert!(found.iter().any(|name| name.contains("orig:one")), "{found:?}");
     let new = found.iter().filter(|name| name.contains("+cov")).count();
     assert!(new > 3, "{found:?}: {said}");
-    // Its exceptions at wrong input are expected, and most inputs are wrong.
+    // Most inputs are invalid. The exceptions that the parser throws for them do not count as crashes.
     assert!(inputs(&scratch.path("out/default/crashes")).is_empty(), "{said}");
 }
 
-/// The names of a fuzzer's inputs.
+/// Returns the names of the inputs in a directory of the fuzzer.
 fn inputs(folder: &Path) -> Vec<String> {
     let names = fs::read_dir(folder).unwrap().map(|e| e.unwrap().file_name());
     let names = names.map(|name| name.to_string_lossy().into_owned());
     names.filter(|name| name.starts_with("id:")).collect()
 }
 
-/// Ends with the test.
+/// A process that is killed at the end of the test.
 struct Ending(Child);
 
 impl Drop for Ending {
@@ -230,7 +231,7 @@ fn the_guides_programs_of_study_003_send_a_file() {
     assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
     scratch.file("sent", vec![7; 3_000_001]);
     for way in ["transferto", "traditional"] {
-        // Any port that is free, in the foreground.
+        // Changes the line so that the server takes any free port and runs in the foreground.
         let server = server.replace("transferto", way).replace("port=2000", "port=0");
         let server = [format!("exec {}", server.strip_suffix(" &").unwrap())];
         let mut server =

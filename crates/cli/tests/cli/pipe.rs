@@ -1,4 +1,4 @@
-//! `thalweg pipe` among the programs of a shell.
+//! `thalweg pipe` in command lines of a shell.
 
 use crate::support;
 
@@ -44,7 +44,7 @@ fn offsets_of_shared_descriptors_end_where_they_should() {
     let line = "{ head -c 10; $T pipe; cat; } < from > to";
     scratch.shell(line).ended(0);
     assert!(scratch.read("to") == data);
-    // Two writers of one file, one after the other and appending.
+    // Two commands append to one file, one after the other.
     scratch.shell("{ echo a; echo b | $T pipe; echo c; } > log; echo d | $T pipe >> log").ended(0);
     assert_eq!(scratch.read("log"), b"a\nb\nc\nd\n");
     scratch.shell("{ dd bs=1 count=3 status=none; $T pipe --tee t; } < from > to").ended(0);
@@ -55,7 +55,7 @@ fn offsets_of_shared_descriptors_end_where_they_should() {
 fn what_a_reader_did_not_take_is_put_back() {
     let scratch = Scratch::new();
     scratch.file("from", bytes(8 << 20));
-    // Whatever was not delivered is still there for the next reader.
+    // The bytes that the reader did not take stay in the source for the next reader.
     let line =
         "{ $T pipe | { head -c 100000 > head; }; echo ${PIPESTATUS[0]} >&2; cat > rest; } < from";
     let ran = scratch.shell(line).ended(0);
@@ -234,7 +234,7 @@ fn an_interrupt_ends_it_the_way_shells_expect() {
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
-        // A slow source shows progress all the same, and an interrupt is noticed while it waits.
+        // thalweg shows progress although the source is slow, and notices an interrupt while it waits for data.
         let mut stdin = child.stdin.take().unwrap();
         let mut said = BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap);
         let over = AtomicBool::new(false);

@@ -1,4 +1,4 @@
-//! `thalweg report`: a page, Markdown, and clear words where there is none.
+//! `thalweg report`: a page, Markdown, and clear messages if there are no results.
 
 use crate::support;
 
@@ -71,7 +71,7 @@ fn without_a_name_everything_saved_here_is_reported() {
         "{nothing}"
     );
     scratch.file("state/thalweg/studies/m/1/900.json", fs::read(result()).expect("the result"));
-    // The same run, kept beside the studies too, is one run.
+    // A second copy of the same result, in `studies/results`, does not count as a second run.
     scratch.file("studies/results/m/1/900.json", fs::read(result()).expect("the result"));
     let (code, text, _) = run();
     assert!(code == Some(0) && text.starts_with("## 900: ") && !text.contains("2 runs"), "{text}");

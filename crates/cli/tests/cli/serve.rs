@@ -1,4 +1,4 @@
-//! `thalweg serve` as people start it, and the clients they use.
+//! `thalweg serve` with typical options and clients.
 
 use crate::support;
 
@@ -37,7 +37,7 @@ impl Server {
         kill_process(Pid::from_child(&self.child), signal).unwrap();
     }
 
-    /// Ends it, and gives its exit code and what it said.
+    /// Sends a signal to the server, and returns its exit code and its standard error.
     fn end(mut self, signal: Signal) -> (Option<i32>, String) {
         self.signal(signal);
         let mut said = String::new();
@@ -156,7 +156,7 @@ fn a_hangup_has_the_profile_read_again_and_cuts_nothing() {
     client.write_all(b"GET /file HTTP/1.0\r\n\r\n").unwrap();
     client.read_exact(&mut [0; 1000]).unwrap();
     let mut said = BufReader::new(server.child.stderr.take().unwrap());
-    // Which machines can connect, and the methods.
+    // The first line lists the machines that can connect, the second one the methods.
     for _ in 0..2 {
         said.read_line(&mut String::new()).unwrap();
     }
@@ -211,7 +211,7 @@ fn options_are_tried_without_serving() {
     assert_eq!((ran.code, &*ran.out), (0, &b""[..]));
     let ran = scratch.run(&["serve", "none", "--check"]);
     assert!(ran.code == 1 && ran.err.contains("cannot open 'none'"), "{}", ran.err);
-    // Whose writer would be waited for.
+    // Opening a FIFO without O_NONBLOCK would block until another process opens it for writing.
     rustix::fs::mkfifoat(rustix::fs::CWD, scratch.path("fifo"), 0o600.into()).unwrap();
     let ran = scratch.run(&["serve", "fifo", "--check"]);
     assert!(ran.code == 1 && ran.out.is_empty(), "{}", ran.err);
@@ -255,7 +255,7 @@ fn a_socket_of_the_service_manager_is_served_and_stays() {
     command.arg("-l").arg(&name).arg(env!("CARGO_BIN_EXE_thalweg")).args(["serve", "dir"]);
     command.current_dir(scratch.path(".")).stdout(Stdio::piped()).stderr(Stdio::null());
     let mut manager = command.spawn().unwrap();
-    // It starts the server at the first connection.
+    // The manager starts the server at the first connection.
     let mut client = loop {
         match UnixStream::connect(&name) {
             Ok(client) => break client,
@@ -266,7 +266,7 @@ fn a_socket_of_the_service_manager_is_served_and_stays() {
     let mut answer = String::new();
     client.read_to_string(&mut answer).unwrap();
     assert!(answer.ends_with("\r\n\r\ntext"), "{answer}");
-    // It has become the server.
+    // systemd-socket-activate has replaced itself with the server by execve(2), so the server has its process ID.
     kill_process(Pid::from_child(&manager), Signal::TERM).unwrap();
     assert!(manager.wait().unwrap().success() && name.exists());
 }
@@ -317,7 +317,7 @@ fn root_becomes_the_requested_user_before_it_serves() {
     };
     assert!(get("open").ends_with("\r\n\r\ntext"));
     assert!(get("closed").starts_with("HTTP/1.1 403 "));
-    // Every thread is somebody else, in every sense, and for good.
+    // No thread has user ID 0 (real, effective, saved or file system) or group 0 any more.
     let mut threads = 0;
     for task in fs::read_dir(format!("/proc/{}/task", server.child.id())).unwrap() {
         let status = fs::read_to_string(task.unwrap().path().join("status")).unwrap();
@@ -361,7 +361,7 @@ fn a_request_forges_no_field_of_a_line_of_the_log() {
         assert_eq!(line.matches('"').count(), 2, "{line}");
         let request = line.split('"').nth(1).unwrap();
         assert!(request.is_ascii(), "{request}");
-        // A backslash begins an escape of a byte, and nothing else.
+        // Every backslash begins an escape of a byte.
         for escape in request.split('\\').skip(1) {
             let digits = escape.strip_prefix('x').and_then(|rest| rest.get(..2));
             assert!(digits.is_some_and(|d| u8::from_str_radix(d, 16).is_ok()), "{request}");
@@ -385,7 +385,7 @@ fn the_unit_of_systemd_is_confined_and_its_memory_limited() {
     };
     let said = String::from_utf8_lossy(&ran.stdout).into_owned();
     let Some(line) = said.lines().find(|line| line.contains("Overall exposure level")) else {
-        // --offline came with version 250.
+        // systemd-analyze has the option --offline since version 250.
         let why = String::from_utf8_lossy(&ran.stderr).into_owned();
         return skip(test, &format!("systemd-analyze does not look at a file: {}", why.trim()));
     };

@@ -1,4 +1,4 @@
-//! `thalweg study`: lists, checks, runs, keeps; and what it says of files that are wrong.
+//! `thalweg study`: listing, checking, running and saving studies, and errors in study files.
 
 use crate::support;
 
@@ -48,7 +48,7 @@ fn scratch() -> Scratch {
     scratch
 }
 
-/// A run that is over soon and keeps nothing at home.
+/// Runs a short study, and saves nothing in the home directory.
 fn short(scratch: &Scratch, more: &[&str]) -> Ran {
     let few = ["--sessions", "3", "--rounds", "3", "--sample", "1ms", "--pause", "0s", "--at", "."];
     let mut words = vec!["study", "900", "--quick"];
@@ -116,13 +116,13 @@ fn json_and_csv_have_every_sample() {
         let sessions = arm["sessions"].as_array().expect("sessions").iter();
         sessions.map(|s| s["samples"].as_array().map_or(0, Vec::len)).sum::<usize>()
     };
-    // Three rounds of two arms, one of them twice, in three sessions.
+    // Three sessions of three rounds. Each round runs two arms, one of them twice.
     assert_eq!(arms.iter().map(samples).sum::<usize>(), 27);
     let csv = String::from_utf8(scratch.read("all.csv")).expect("text");
     assert_eq!(csv.lines().count(), 28);
     let columns = |line: &str| line.split(',').count();
     assert!(csv.lines().all(|line| columns(line) == columns(csv.lines().next().expect("a head"))));
-    // What was kept has them too, in the file beside it.
+    // The saved result has all samples, too, in the file beside it.
     let report = scratch.run(&["report", "kept"]).ended(0).text();
     assert!(report.contains("27; "), "the number of samples");
 }
@@ -220,7 +220,7 @@ fn wrong_files_and_names_are_reported_with_the_valid_ones() {
     assert!(ran.err.contains("line 2"), "{}", ran.err);
 }
 
-/// The command in a folder with nothing in it, at home in another one.
+/// Runs the command in the scratch directory, with other directories for its state and its cache.
 fn at_home(scratch: &Scratch, words: &[&str]) -> Ran {
     let mut command = scratch.thalweg(words);
     command.env_remove("HOME").env("XDG_CACHE_HOME", scratch.path("cache"));
@@ -243,7 +243,7 @@ fn the_binary_carries_the_studies_of_the_articles_and_their_programs() {
     }
     let checked = at_home(&scratch, &["study", "--check", "002", "--at", "."]).ended(0);
     assert!(checked.text().contains("002-splice.toml: valid: "), "{}", checked.text());
-    // A folder of one's own stands before them, and does not hide them.
+    // A directory `studies` takes precedence in the list. The built-in studies can still be run.
     scratch.file("studies/900-null.toml", STUDY);
     let listed = at_home(&scratch, &["study"]).ended(0).text();
     assert!(listed.contains("900  ") && !listed.contains("002  "), "{listed}");
@@ -295,7 +295,7 @@ fn a_new_study_checks_and_runs_as_it_is() {
     assert!(json["claims"][0]["measured"].is_number() && json["claims"][0]["wider"].is_object());
 }
 
-/// The blocks of a page in this language.
+/// Returns the code blocks of a page in this language.
 fn blocks(page: &str, language: &str) -> Vec<String> {
     let begins = format!("\n```{language}\n");
     let blocks = page.split(&begins).skip(1);
@@ -381,7 +381,7 @@ fn an_arm_that_did_not_run_is_an_incomplete_run_unless_that_was_allowed() {
     assert!(ran.err.contains("1 variant cannot run here"), "{}", ran.err);
     assert!(ran.text().contains("900.1 as published: not runnable"), "{}", ran.text());
     short(&scratch, &["--no-save", "--allow-missing"]).ended(0);
-    // A check says so too, before anything is measured.
+    // `--check` reports it, too, without a measurement.
     let ran = scratch.run(&["study", "--check", "900", "--at", "."]).ended(3);
     let told = "cannot run here: cell \"nothing\", arm \"b\": ";
     assert!(ran.err.contains(told) && ran.err.contains("gone.c"), "{}", ran.err);
@@ -400,7 +400,7 @@ fn helpers_are_hidden_and_refuse_what_they_do_not_know() {
 #[test]
 fn an_interrupt_ends_the_run_and_leaves_nothing() {
     let scratch = scratch();
-    // A pause that nobody waits for: it is not over when it is interrupted.
+    // The test interrupts the command during this pause.
     let words = ["study", "900", "--save", "kept", "--at", ".", "--sessions", "2", "--pause", "1h"];
     let started = || scratch.names().iter().any(|name| name.starts_with(".study.thalweg-part"));
     interrupt(scratch.thalweg(words), &started);
@@ -423,7 +423,7 @@ with = { command = ["sh", "-c", "cp $0 $1; : >busy; exec sleep 10", "{source}", 
     assert!(left.is_empty(), "{left:?}");
 }
 
-/// Once it has started, the command alone: what it has started hears nothing.
+/// Starts the command and interrupts it once `started` returns `true`. Its child processes do not receive the signal.
 fn interrupt(mut command: std::process::Command, started: &dyn Fn() -> bool) {
     let child = command
         .stdout(std::process::Stdio::piped())

@@ -1,4 +1,4 @@
-//! `thalweg study`: an interrupted run is continued by the same command.
+//! `thalweg study`: the same command continues an interrupted run.
 
 use crate::support;
 
@@ -61,7 +61,7 @@ fn unfinished(scratch: &Scratch) -> Vec<PathBuf> {
     names.filter(|path| path.extension().is_some_and(|end| end == "json")).collect()
 }
 
-/// Starts the study, sends a signal after its first session, and returns that session.
+/// Starts the study, sends a signal after its first session, and returns the output and that session.
 fn cut(scratch: &Scratch, signal: rustix::process::Signal) -> (Ran, Value) {
     let child = start(scratch, &[]);
     for _ in 0..2400 {

@@ -1,4 +1,4 @@
-//! `thalweg trial` on programs whose copies are known, and on those it cannot serve.
+//! `thalweg trial` on programs with known copies, and on programs that it does not support.
 
 use crate::support;
 
@@ -10,7 +10,7 @@ use support::{
     trial::{reaches, row},
 };
 
-/// A program of calls that are known: COUNT times SIZE bytes by memcpy, and one line that says so.
+/// A program with known calls: COUNT calls of memcpy for SIZE bytes each, and one line of output.
 const COPIES: &str = r#"
 #include <stdio.h>
 #include <string.h>
@@ -26,7 +26,7 @@ int main(void) {
 }
 "#;
 
-/// Compiles a C program so that no call of memcpy is put in line; `None`, counted, where it cannot be.
+/// Compiles a C program without inlining memcpy. If that fails, records a skip and returns `None`.
 fn compiled(scratch: &Scratch, test: &str, source: &str, flags: &[&str]) -> Option<PathBuf> {
     let file = scratch.file("program.c", source);
     let program = scratch.path("program");
@@ -64,7 +64,7 @@ fn a_kernel_is_reached_and_its_calls_are_counted() {
     assert_eq!(json["reached"]["processes"], 1, "{json}");
     let bands = json["reached"]["bands"].as_array().unwrap();
     let band = bands.iter().find(|band| band["from"] == 4096).expect("a band of 4 to 16 KiB");
-    // The loader's own start has no copy of this size through the object.
+    // The dynamic loader itself makes no copy of this size through the preloaded object.
     assert_eq!((&band["memcpy"], &band["bytes"]), (&700.into(), &3_500_000.into()), "{band}");
     assert_eq!(row(&json, "libc")["kind"], "plain");
     let simple = row(&json, "simple");
@@ -101,7 +101,8 @@ fn a_program_without_calls_is_reported_as_out_of_reach() {
 fn a_deliberately_bad_kernel_is_seen_to_hurt() {
     let test = "a_deliberately_bad_kernel_is_seen_to_hurt";
     let scratch = Scratch::new();
-    // Copies inside the caches and hardly anything else: a byte at a time takes many times as long.
+    // The program hardly does anything but copy inside the caches, so a loop that copies bytes takes many times as
+    // long.
     let flags = ["-DSIZE=65536", "-DCOUNT=20000"];
     let Some(_) = compiled(&scratch, test, COPIES, &flags).filter(|_| reaches(&scratch, test))
     else {
@@ -121,7 +122,7 @@ fn a_rate_that_is_printed_is_read_and_turned_the_right_way() {
     if !reaches(&scratch, test) {
         return;
     }
-    // Its number is twice as large under a kernel.
+    // The script prints a larger number if THALWEG_KERNEL is set.
     let script = "echo rate ${THALWEG_KERNEL:+2}0 per s";
     let args = ["trial", "-n", "4", "-k", "simple", "--tunables", "none", "--json"];
     for (better, effect) in [("higher", "helps"), ("lower", "hurts")] {
@@ -145,7 +146,7 @@ fn a_static_program_is_explained_and_not_measured() {
     let ran = scratch.run(&["trial", "--", "./program"]).ended(4);
     assert!(ran.err.contains("program is linked statically: it starts without"), "{}", ran.err);
     assert!(ran.err.contains("nothing was measured") && ran.out.is_empty(), "{}", ran.err);
-    // Also behind a script.
+    // A script whose interpreter is a static program.
     let script = scratch.file("script", format!("#!{}\n", scratch.path("program").display()));
     Command::new("chmod").arg("+x").arg(&script).status().unwrap();
     let ran = scratch.run(&["trial", "--json", "--", "./script"]).ended(4);
@@ -164,7 +165,7 @@ fn a_folder_that_no_object_can_be_loaded_from_is_named() {
     assert!(ran.err.contains("blanks or colons in a path"), "{}", ran.err);
     let ran = scratch.shell(&format!("TMPDIR=no/such {trial}")).ended(1);
     assert!(ran.err.contains("no/such: No such file"), "{}", ran.err);
-    // In a mount namespace of its own: nobody else sees the file system.
+    // Mounts in a new mount namespace, so that no other process sees the file system.
     let inside =
         "mkdir n && unshare -m --propagation=slave sh -c 'mount -t tmpfs -o noexec none n && ";
     if scratch.shell(&format!("{inside} true'")).code != 0 {
@@ -305,7 +306,7 @@ fn what_a_program_over_its_limit_has_started_ends_with_it() {
         return;
     }
     let script = "sleep 600 & echo $! > pid.new; mv pid.new pid; wait";
-    // On a busy machine it may have started nothing within a second.
+    // On a busy machine, the shell may not have started `sleep` within one second.
     for limit in ["1", "10", "100"] {
         let ran = scratch.run(&["trial", "--timeout", limit, "--", "sh", "-c", script]).ended(1);
         assert!(ran.err.contains(&format!("still running after {limit} s")), "{}", ran.err);
@@ -314,12 +315,12 @@ fn what_a_program_over_its_limit_has_started_ends_with_it() {
         }
     }
     let sleeper = String::from_utf8(scratch.read("pid")).unwrap();
-    // Whoever takes in orphans may not have asked how it ended yet.
+    // A zombie has ended, but the process that inherits orphans has not waited for it yet.
     let runs = || {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", sleeper.trim()));
         stat.is_ok_and(|stat| !stat.rsplit(')').next().unwrap_or_default().contains('Z'))
     };
-    // One that was killed ends when it gets a processor.
+    // A killed process ends only when the kernel schedules it.
     for _ in 0..6000 {
         if !runs() {
             return;
@@ -335,8 +336,8 @@ fn a_server_is_asked_to_end_and_can_hear_it() {
     if !reaches(&scratch, "a_server_is_asked_to_end_and_can_hear_it") {
         return;
     }
-    // A blocked SIGTERM would be inherited, and SIGKILL would leave the sign behind: then the next
-    // start is refused. It takes the shell alone to take it away, which is soon done on a busy machine too.
+    // The server must receive SIGTERM, so that its trap empties `up`. If it inherited a blocked SIGTERM, SIGKILL would
+    // end it and leave `up` behind, and the next start would be refused.
     let serve = "sh -c 'trap \": > up; exit\" TERM; echo up > up; sleep 600 & wait'";
     let args = ["trial", "-n", "2", "-k", "simple", "--tunables", "none", "--server", serve];
     let ran = scratch.run(&[&args[..], &["--ready", "test -s up", "--", "true"]].concat()).ended(0);

@@ -1,5 +1,5 @@
-//! `thalweg trial` on programs that people use: each gives a table, and copying a byte at a time is seen
-//! to hurt. Those that are not installed are left out by name.
+//! `thalweg trial` on common programs: each run gives a table, and the kernel that copies single bytes is slower. Tests
+//! of programs that are not installed are skipped.
 
 use crate::support;
 
@@ -18,10 +18,10 @@ use support::{
     trial::{reaches, row},
 };
 
-/// Where tests/setup/nginx puts it.
+/// The directory into which tests/setup/nginx unpacks nginx.
 const UNPACKED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../.tools/nginx/usr/sbin");
 
-/// Where a program lies; servers are often outside of a user's PATH.
+/// Returns the path of a program. Servers are often in directories outside of a user's PATH.
 fn installed(name: &str) -> Option<PathBuf> {
     let path = env::var_os("PATH").unwrap_or_default();
     let more = ["/usr/sbin", "/usr/local/sbin", UNPACKED].map(PathBuf::from);
@@ -29,7 +29,7 @@ fn installed(name: &str) -> Option<PathBuf> {
     folders.map(|folder| folder.join(name)).find(|file| file.is_file())
 }
 
-/// All of them, or none and a skip that names those that are not there.
+/// Returns the paths of all programs. If any is missing, records a skip with its name and returns `None`.
 fn all_installed(test: &str, names: &[&str]) -> Option<Vec<PathBuf>> {
     let missing: Vec<&str> = names.iter().copied().filter(|n| installed(n).is_none()).collect();
     if !missing.is_empty() {
@@ -39,8 +39,8 @@ fn all_installed(test: &str, names: &[&str]) -> Option<Vec<PathBuf>> {
     names.iter().map(|name| installed(name)).collect()
 }
 
-/// A port of 127.0.0.1 that nobody else is given. A socket is bound to it and never listens: the kernel lets a server
-/// that asks for it by its number in beside it, as both allow it (SO_REUSEADDR).
+/// A reserved port of 127.0.0.1. A socket is bound to it and never listens, so the kernel gives it to no other process.
+/// A server can bind it by its number, because both sockets set SO_REUSEADDR.
 struct Port {
     _held: OwnedFd,
     number: String,
@@ -56,7 +56,7 @@ impl Port {
     }
 }
 
-/// A short trial: it ends well, calls were reached, and every arm has a number.
+/// Runs a short trial. Checks that it succeeds, that it reached calls, and that every arm has a number.
 fn table(scratch: &Scratch, options: &[&str], command: &[&str]) -> Value {
     let few = ["trial", "-n", "2", "-k", "simple,vector-inline", "--json"];
     let json = scratch.run(&[&few[..], options, &["--"], command].concat()).ended(0).json();
@@ -104,8 +104,8 @@ fn a_real_program_that_copies_is_seen_to_be_hurt_by_the_byte_loop() {
     if all_installed(test, &["python3"]).is_none() || !reaches(&scratch, test) {
         return;
     }
-    // Hardly anything but copies inside the caches: a byte at a time takes several times as long,
-    // whatever else the machine does.
+    // The program hardly does anything but copy inside the caches. A loop that copies bytes takes several times as
+    // long, also on a busy machine.
     let copy = "b = bytearray(1 << 18)\nfor i in range(4000): c = bytes(b)";
     let args = ["trial", "-n", "5", "-k", "simple", "--tunables", "none", "-m", "cpu", "--json"];
     let json = scratch.run(&[&args[..], &["--", "python3", "-c", copy]].concat()).ended(0).json();
@@ -115,7 +115,8 @@ fn a_real_program_that_copies_is_seen_to_be_hurt_by_the_byte_loop() {
     assert!(json["reached"]["bytes"].as_u64().unwrap() >= 4000 << 18, "{json}");
 }
 
-/// Its own copies are made at run time and not reached; those of the machine that runs it are.
+/// The Java virtual machine compiles the copies of this program at run time, so the object does not reach them. It
+/// reaches the copies of the virtual machine itself.
 const COPIES: &str = "
 public class Copies {
     public static void main(String[] arguments) {
@@ -161,8 +162,8 @@ fn a_virtual_machine_gives_a_table() {
     assert!(json["program"]["files"][0].as_str().unwrap().ends_with("java"), "{json}");
 }
 
-/// Debian's server is the checker of its dumps under another name, and the package of the tools has
-/// that without a service that starts by itself.
+/// In Debian, redis-server and redis-check-rdb are one program under two names. The package redis-tools has the second
+/// name, and starts no service.
 fn redis_server(scratch: &Scratch) -> Option<PathBuf> {
     installed("redis-server").or_else(|| {
         let link = scratch.path("redis-server");
@@ -195,7 +196,7 @@ fn a_server_is_tried_by_what_its_client_prints() {
     assert!(json["program"]["files"][0].as_str().unwrap().ends_with("redis-server"));
 }
 
-/// One process that stays in the foreground, and nothing outside of the folder it is started in.
+/// Configures nginx as one process in the foreground that writes only into its directory.
 const WEB: &str = "
 daemon off;
 master_process off;

@@ -1,4 +1,4 @@
-//! `thalweg tune`: what it measures ends up in plans, and what it does not finish changes nothing.
+//! `thalweg tune`: plans use its measurements, and an unfinished run changes nothing.
 
 use crate::support;
 
@@ -34,13 +34,13 @@ fn json(text: &str) -> Value {
     serde_json::from_str(text).unwrap_or_else(|e| panic!("{e}: {text}"))
 }
 
-/// What it says when it measures quickly, within so many seconds, or within as many more as that takes on a busy
-/// machine.
+/// Returns the output of a quick measurement with this budget. Repeats it with larger budgets, which a busy machine may
+/// need.
 fn tuned(command: impl Fn() -> Command, seconds: u32, is_enough: impl Fn(&str) -> bool) -> String {
     let mut last = String::new();
     for factor in [1, 4, 16, 64] {
         let mut command = command();
-        // What else the machine does while tests run is not what they are about.
+        // Other tests run at the same time, and must not mark the machine as busy.
         command.args(["--assume-idle", "--quick", "--budget", &format!("{}s", seconds * factor)]);
         let (code, text, err) = ran(command);
         if code == 0 && is_enough(&text) {
@@ -53,7 +53,7 @@ fn tuned(command: impl Fn() -> Command, seconds: u32, is_enough: impl Fn(&str) -
 
 const FILES: [&str; 3] = ["--json", "--pair", "file:file@files"];
 
-/// Whether a list in the JSON that was printed has something in it.
+/// Returns `true` if this list in the JSON output is not empty.
 fn has_some(text: &str, list: &str) -> bool {
     json(text)[list].as_array().is_some_and(|list| !list.is_empty())
 }
@@ -74,7 +74,7 @@ fn what_cannot_be_kept_is_shown_all_the_same() {
         command.env("THALWEG_PROFILE", scratch.path("taken/profile.json"));
         ran(command)
     };
-    // A busy machine may measure nothing in so short a time.
+    // On a busy machine, a short budget may be too short for any measurement.
     let mut tries = ["2s", "8s", "32s", "128s"].into_iter().map(measured);
     let (code, text, err) = tries.find(|(_, _, err)| err.contains("taken")).expect("a measurement");
     assert_eq!(code, 1, "{err}");
@@ -100,7 +100,7 @@ fn options_set_in_the_environment_do_not_stop_the_sessions() {
 #[test]
 fn what_was_measured_is_cited_by_the_plan_and_can_be_checked() {
     let scratch = with_files();
-    // On a busy machine the time may be over before anything was measured without a load of our own.
+    // On a busy machine, the budget may be used up before the measurement with idle cores.
     let is_enough = |text: &str| {
         let cells = &json(text)["cells"];
         let idle = cells.as_array().is_some_and(|all| all.iter().any(|c| c["load"] == "idle"));
@@ -132,7 +132,7 @@ fn what_was_measured_is_cited_by_the_plan_and_can_be_checked() {
     let mut plan = scratch.thalweg(["plan", "--load", "loaded", "files/from", "files/to"]);
     plan.env("THALWEG_PROFILE", scratch.path("profile.json")).env("COLUMNS", "400");
     let (_, text, _) = ran(plan);
-    // A ratio is printed only if enough rounds were possible: other tests run beside this one.
+    // The ratio may be missing: other tests run at the same time, so there may be too few rounds.
     assert!(text.contains("reason: fastest measured; "), "{text}");
 
     let before = scratch.read("profile.json");
@@ -154,7 +154,7 @@ fn ways_between_processes_are_measured_cited_and_checked() {
     let scratch = Scratch::new();
     let pair = ["--pair", "loan:process"];
     let states = ["resident", "fresh"];
-    // As large as what is planned below, and more than the reference.
+    // Requires sizes as large as in the plans below, and another method than the reference.
     let compared = |text: &str| {
         let found = json(text);
         let large = |cell: &&Value| cell["size"].as_u64() >= Some(64 << 10);
@@ -249,7 +249,7 @@ fn an_interrupt_leaves_the_old_profile_and_no_files() {
     old.save(&scratch.path("profile.json")).unwrap();
     let before = scratch.read("profile.json");
     let mut command = tune(&scratch, &["--pair", "file:file@files", "--budget", "10m"]);
-    // A group of its own, as a shell gives it: Ctrl-C reaches the sessions too.
+    // The command gets its own process group, as from a shell, so that the interrupt also reaches its sessions.
     command.process_group(0).stdout(Stdio::piped()).stderr(Stdio::piped());
     let child = command.spawn().expect("the command starts");
     let busy = || std::fs::read_dir(scratch.path("files")).unwrap().count() > 1;
@@ -269,14 +269,14 @@ fn an_interrupt_leaves_the_old_profile_and_no_files() {
 #[ignore = "measures for real, for long: the audit suite `whole`"]
 fn an_ordinary_user_can_measure() {
     if !rustix::process::geteuid().is_root() {
-        // Then every other test here has shown it.
+        // Without root, every other test of this file runs as an ordinary user.
         return;
     }
     let scratch = with_files();
     std::fs::set_permissions(scratch.path(""), std::fs::Permissions::from_mode(0o777)).unwrap();
-    // A directory that every user may write keeps no profile.
+    // thalweg saves no profile in a directory that every user may write, so the profile is in `files`.
     std::os::unix::fs::chown(scratch.path("files"), Some(65534), Some(65534)).unwrap();
-    // The command may lie where only root can look.
+    // Copies the program, because only root may have access to its directory.
     let binary = scratch.path("thalweg");
     executable(Path::new(env!("CARGO_BIN_EXE_thalweg")), &binary);
     let command = || {
@@ -311,7 +311,7 @@ fn cell(way: (&str, Option<(&str, u64)>), size: u64, ratio: f64) -> Cell {
     }
 }
 
-/// Thresholds for files into pipes, and copy kernels.
+/// Saves a profile with measurements from files to pipes, and of copy kernels.
 fn saved(scratch: &Scratch) {
     let mut profile = Profile::new();
     for (size, ratio) in [(4096, 2.0), (65536, 1.5), (1 << 20, 0.5)] {
@@ -381,7 +381,7 @@ fn a_plan_calls_slower_only_beyond_the_interval_and_its_times_follow_its_order()
             cell
         };
         let mut profile = Profile::new();
-        // The times are of different sessions, and say the opposite of the ratios.
+        // The times per byte come from different sessions, and contradict the ratios.
         profile.merge(vec![
             between_pipes("splice", Ratio { ratio: 0.5, lo: 0.48, hi: 0.52 }, 10.0),
             between_pipes("read-write", Ratio { ratio: 1.0, lo, hi }, 0.5),

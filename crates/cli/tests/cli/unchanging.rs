@@ -1,4 +1,4 @@
-//! A source that can never change: its pages are handed over without a flag, by the real command.
+//! A source that can never change: the command passes its pages by reference without `--zero-copy`.
 
 use crate::support;
 
@@ -21,7 +21,7 @@ use support::{Ran, Scratch, bytes, skip};
 
 const EVERY: [SealFlags; 3] = [SealFlags::WRITE, SealFlags::SHRINK, SealFlags::GROW];
 
-/// A memfd that holds these bytes, sealed.
+/// Returns a memfd with these bytes and seals.
 fn sealed(bytes: &[u8], seals: SealFlags) -> File {
     let mut file = File::from(memfd_create("source", MemfdFlags::ALLOW_SEALING).unwrap());
     file.write_all(bytes).unwrap();
@@ -30,7 +30,8 @@ fn sealed(bytes: &[u8], seals: SealFlags) -> File {
     file
 }
 
-/// What `thalweg pipe` gave that moved this source into a pipe or a socket; all of it must arrive.
+/// Moves the source into a pipe or a socket with `thalweg pipe`. Checks the bytes, and returns the guarantees of the
+/// mechanism that it used.
 fn gives(scratch: &Scratch, source: File, data: &[u8], into: Kind) -> Guarantees {
     let (mut reader, writer): (File, OwnedFd) = if into == Kind::Socket {
         let (reader, writer) = UnixStream::pair().unwrap();
@@ -42,7 +43,7 @@ fn gives(scratch: &Scratch, source: File, data: &[u8], into: Kind) -> Guarantees
     let mut command = scratch.thalweg(["pipe", "--json", "--progress=never"]);
     command.stdin(source).stdout(writer).stderr(Stdio::piped());
     let child = command.spawn().unwrap();
-    // It holds the other end of what is read.
+    // The command object holds the writing end, without whose close the reader finds no end.
     drop(command);
     let mut arrived = Vec::new();
     reader.read_to_end(&mut arrived).unwrap();
@@ -84,7 +85,7 @@ fn the_plan_says_why_no_flag_is_needed() {
     assert!(!why(&partly).contains("shares"), "{}", why(&partly));
 }
 
-/// Unmounts at the end of a test, also of one that fails.
+/// Unmounts at the end of a test, also if the test fails.
 struct Mounted(PathBuf);
 
 impl Drop for Mounted {
@@ -93,7 +94,7 @@ impl Drop for Mounted {
     }
 }
 
-/// A squashfs with one file of these bytes, mounted at `at`; `None` where that cannot be.
+/// Mounts a squashfs with one file of these bytes at `at`. If that fails, records a skip and returns `None`.
 fn squashfs(test: &str, scratch: &Scratch, data: &[u8]) -> Option<Mounted> {
     let skip = |why: &str| {
         skip(test, why);
@@ -130,7 +131,8 @@ fn pages_of_a_squashfs_are_handed_over() {
     }
 }
 
-/// What one `thalweg serve` gave that moved these files of a folder, all of which must arrive.
+/// Fetches files from `thalweg serve`. Checks their bytes, and returns the guarantees of the mechanisms that served
+/// them.
 fn serving_gives(scratch: &Scratch, folder: &Path, names: &[&str], data: &[u8]) -> Vec<Guarantees> {
     let mut command =
         scratch.thalweg(["serve", "--listen", "0", "--log", "json", "--follow", "any"]);
@@ -149,7 +151,7 @@ fn serving_gives(scratch: &Scratch, folder: &Path, names: &[&str], data: &[u8]) 
     let pid = rustix::process::Pid::from_child(&server);
     rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
     let told = Ran::of_child(server).ended(0).err;
-    // Of several workers the lines come in any order.
+    // The log lines of several workers come in any order.
     let answers: Vec<Value> =
         told.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
     let gives = names.iter().map(|name| {

@@ -8,7 +8,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// A page without code blocks and without code in backquotes: brackets in there are no links.
+/// Returns a page without code blocks and inline code, because brackets in code are not links.
 fn without_code(text: &str) -> String {
     let mut kept = String::new();
     let mut is_code = false;
@@ -24,7 +24,7 @@ fn without_code(text: &str) -> String {
     kept
 }
 
-/// The targets of `[text](target)` and of `src="target"` and `srcset="target"`.
+/// Returns the targets of `[text](target)`, `src="target"` and `srcset="target"`.
 fn targets(text: &str) -> Vec<String> {
     let text = without_code(text);
     let mut found = Vec::new();
@@ -37,7 +37,7 @@ fn targets(text: &str) -> Vec<String> {
     found
 }
 
-/// A heading as GitHub shows it: the text of its links, without their targets.
+/// Returns a heading as GitHub shows it, with the text of its links but without their targets.
 fn shown(heading: &str) -> String {
     let mut text = heading.replace('`', "");
     while let Some(at) = text.find("](") {
@@ -47,14 +47,14 @@ fn shown(heading: &str) -> String {
     text.replace('[', "")
 }
 
-/// GitHub's anchor of a heading: lowercase, blanks become hyphens, punctuation is dropped.
+/// Returns GitHub's anchor of a heading: lowercase, hyphens instead of blanks, no punctuation.
 fn anchor(heading: &str) -> String {
     let lower = shown(heading).trim().to_lowercase();
     let kept = lower.chars().filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'));
     kept.map(|c| if c == ' ' { '-' } else { c }).collect()
 }
 
-/// The anchors of a page; a second heading of one name gets `-1`.
+/// Returns the anchors of a page. The second heading with the same text gets the suffix `-1`.
 fn anchors(page: &Path) -> Vec<String> {
     let text = fs::read_to_string(page).unwrap();
     let mut seen = HashMap::new();
@@ -76,7 +76,7 @@ fn anchors(page: &Path) -> Vec<String> {
     found
 }
 
-/// The reason why a link of this page is broken.
+/// Returns the reason why a link of this page is broken, or `None`.
 fn broken(page: &Path, target: &str) -> Option<&'static str> {
     if target.contains("://") || target.starts_with("mailto:") {
         return None;

@@ -1,4 +1,4 @@
-//! A scratch folder, the command in it, and the list of what could not be tested here.
+//! A scratch directory, the command in it, and the record of skipped tests.
 #![allow(dead_code)]
 
 use std::{
@@ -12,21 +12,21 @@ use tempfile::TempDir;
 pub mod trial;
 pub use thalweg_testing::{executable, skip};
 
-/// A folder of one test, removed at its end.
+/// A directory of one test, removed at the end of the test.
 pub struct Scratch(TempDir);
 
 impl Scratch {
-    /// A new one.
+    /// Creates a directory.
     pub fn new() -> Self {
         Self(tempfile::tempdir().expect("a scratch folder"))
     }
 
-    /// A path in it.
+    /// Returns a path in this directory.
     pub fn path(&self, name: impl AsRef<Path>) -> PathBuf {
         self.0.path().join(name)
     }
 
-    /// A file in it with these bytes.
+    /// Writes a file with these bytes.
     pub fn file(&self, name: &str, bytes: impl AsRef<[u8]>) -> PathBuf {
         let path = self.path(name);
         std::fs::create_dir_all(path.parent().expect("a folder")).expect("its folder");
@@ -34,12 +34,12 @@ impl Scratch {
         path
     }
 
-    /// What a file in it holds.
+    /// Returns the contents of a file.
     pub fn read(&self, name: &str) -> Vec<u8> {
         std::fs::read(self.path(name)).unwrap_or_else(|e| panic!("{name}: {e}"))
     }
 
-    /// The names in it, sorted.
+    /// Returns the names in this directory, sorted.
     pub fn names(&self) -> Vec<String> {
         let entries = std::fs::read_dir(self.0.path()).expect("the scratch folder");
         let names =
@@ -49,8 +49,8 @@ impl Scratch {
         names
     }
 
-    /// The command, at work in this folder, with no profile and nothing from our environment but what
-    /// it says of the processor.
+    /// Returns the command, which will run in this directory without a profile. It inherits THALWEG_CPU, but no other
+    /// variable of thalweg.
     pub fn thalweg<S: AsRef<std::ffi::OsStr>>(&self, args: impl IntoIterator<Item = S>) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_thalweg"));
         for (name, _) in std::env::vars_os() {
@@ -63,12 +63,12 @@ impl Scratch {
         command
     }
 
-    /// Runs it.
+    /// Runs the command.
     pub fn run(&self, args: &[&str]) -> Ran {
         Ran::of(self.thalweg(args).output().expect("the command starts"))
     }
 
-    /// Runs it with these bytes on its standard input, through a pipe.
+    /// Runs the command with these bytes on its standard input, through a pipe.
     pub fn feed(&self, args: &[&str], bytes: &[u8]) -> Ran {
         let mut command = self.thalweg(args);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -90,9 +90,9 @@ impl Scratch {
     }
 }
 
-/// What a run left behind.
+/// The result of a run.
 pub struct Ran {
-    /// The exit code; a signal counts 128 more, as in a shell.
+    /// The exit code; 128 plus the number of the signal after a death by signal, as in a shell.
     pub code: i32,
     /// Standard output.
     pub out: Vec<u8>,
@@ -109,7 +109,7 @@ impl Ran {
         Self { code, out: output.stdout, err }
     }
 
-    /// What a child leaves behind that has been told to end.
+    /// Waits for a child that will end, and returns its result.
     pub fn of_child(child: Child) -> Self {
         Self::of(child.wait_with_output().expect("its output"))
     }
@@ -119,7 +119,7 @@ impl Ran {
         String::from_utf8_lossy(&self.out).into_owned()
     }
 
-    /// The same, of a run that must have ended with this code.
+    /// Panics unless the run ended with this code.
     #[track_caller]
     pub fn ended(self, code: i32) -> Self {
         assert_eq!(self.code, code, "stdout: {}\nstderr: {}", self.text(), self.err);
@@ -140,7 +140,7 @@ impl Ran {
     }
 }
 
-/// Bytes without a pattern that a wrong offset could hide in.
+/// Returns pseudorandom bytes, so that a wrong offset cannot give equal bytes.
 pub fn bytes(count: usize) -> Vec<u8> {
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
     let mut next = || {

@@ -1,10 +1,10 @@
-//! What tests of `thalweg trial` ask first, and where they look.
+//! Helpers for the tests of `thalweg trial`.
 
 use serde_json::Value;
 
 use super::{Scratch, skip};
 
-/// Whether this build can reach programs at all; counted where it cannot.
+/// Returns `true` if this build has an object to preload; otherwise records a skip.
 pub fn reaches(scratch: &Scratch, test: &str) -> bool {
     let ran =
         scratch.run(&["trial", "-n", "2", "-k", "simple", "--tunables", "none", "--", "true"]);
@@ -16,7 +16,7 @@ pub fn reaches(scratch: &Scratch, test: &str) -> bool {
     true
 }
 
-/// The row of an arm.
+/// Returns the row of an arm.
 pub fn row<'j>(json: &'j Value, name: &str) -> &'j Value {
     let rows = json["rows"].as_array().expect("rows");
     rows.iter().find(|row| row["name"] == name).unwrap_or_else(|| panic!("no {name}: {json}"))
