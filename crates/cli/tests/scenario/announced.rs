@@ -1,4 +1,5 @@
-//! `thalweg receive` compares what came with what the sender announced, so that a script on either side sees the failure.
+//! `thalweg receive` compares the received files with those that the sender announced. If any is missing or short, both
+//! commands fail.
 
 use rustix::fs::{CWD, Mode, mkfifoat};
 use std::{
@@ -40,7 +41,8 @@ fn a_sender_killed_between_two_files_leaves_the_first_and_a_receiver_that_counts
     let receiving = Running::start(&mut place.receive(&["--json"]));
     let mut sending =
         Running::start(&mut place.send_many(&[], &[place.source.clone(), pipe.clone()]));
-    // Opens when the sender has come to its second file, which then has no end.
+    // This open(2) returns when the sender opens the FIFO, its second file. The FIFO has no end while the test holds it
+    // open.
     let mut writer = File::options().write(true).open(&pipe).unwrap();
     writer.write_all(b"some of it").unwrap();
     let began = Instant::now();
@@ -65,7 +67,7 @@ fn a_source_that_shrinks_under_way_is_a_failure_of_both_and_not_published() {
     receive.arg("receive").arg("--from").arg(&place.socket).arg("-");
     let mut receiving = receive.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let sending = Running::start(&mut place.send(&["--buffer=64K"]));
-    // Nobody reads on after this byte, so the sender waits far from the end.
+    // The test reads only one byte for now, so the sender blocks far from the end of the file.
     let mut out = receiving.stdout.take().unwrap();
     out.read_exact(&mut [0]).unwrap();
     File::options().write(true).open(&place.source).unwrap().set_len(LEN / 2).unwrap();
@@ -86,7 +88,7 @@ fn a_source_that_fails_under_way_is_a_failure_of_both_and_the_others_are_there()
     let Some(sick) = SickSource::mount(test, broken, 7, 3 << 20) else { return };
     let place = Place::new(LEN).with_folder();
     let good = place.more(&["good"]).remove(0);
-    // Who reads it says so: the sender, or the receiver that got the open file.
+    // The process that reads the source reports the error: the sender, or the receiver of the open descriptor.
     for (way, who) in
         [("--as-bytes", "the sender gave up"), ("--wait=30s", "rejected by the receiver: cannot")]
     {
@@ -102,7 +104,7 @@ fn a_source_that_fails_under_way_is_a_failure_of_both_and_the_others_are_there()
         assert_eq!(names(&place.copy), ["good"]);
         bytes::expect(&place.copy.join("good"), 2, LEN);
     }
-    // Alone, into a file that is there already: the old one stays.
+    // A single file whose destination exists: the old file stays.
     let place = Place::new(LEN);
     fs::write(&place.copy, "old").unwrap();
     let (received, sent) =

@@ -1,5 +1,5 @@
-//! Folders to which names can only be added (`chattr +a`): nothing in them can be renamed or removed, so a part
-//! would stay for ever and the copy never get its name.
+//! Append-only directories (`chattr +a`): no name in them can be renamed or removed. A partial file would stay for
+//! ever, and could never receive its final name.
 
 use std::{fs, path::Path, process::Command};
 
@@ -11,10 +11,10 @@ use crate::support::{
     thalweg,
 };
 
-/// Large enough for a part and a journal elsewhere.
+/// In other directories, a copy of this size has a partial file and a journal.
 const LARGE: u64 = 20 << 20;
 
-/// A folder that takes back the attribute when it goes.
+/// An append-only directory. Dropping it removes the attribute.
 struct Frozen<'p>(&'p Path);
 
 impl Frozen<'_> {
@@ -29,7 +29,7 @@ impl Drop for Frozen<'_> {
     }
 }
 
-/// Runs the test in such a folder on ext4, with a source beside it.
+/// Runs the test in an append-only directory on ext4, with a source beside it.
 fn in_one(test: &str, then: impl FnOnce(&Path, &Path)) {
     if !is_root(test) || !has_tools(test, &["chattr"]) {
         return;
@@ -82,7 +82,7 @@ fn a_file_that_is_there_is_written_into_where_names_can_only_be_added() {
 #[test]
 fn a_tree_gets_its_name_where_names_can_only_be_added() {
     in_one("a_tree_gets_its_name_where_names_can_only_be_added", |source, folder| {
-        // Once as a new folder, once into what is there, whose own times nobody can set.
+        // Copies to a new directory, then into the existing one, whose own times cannot be set.
         for (name, options) in [("new", "-aT"), (".", "-rT")] {
             let to = folder.join(name);
             run(thalweg().args(["copy", options]).arg(source).arg(&to)).expect(0);

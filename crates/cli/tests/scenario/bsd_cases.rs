@@ -1,4 +1,4 @@
-//! The situations that FreeBSD's own tests of `cp` cover, stated again as lines of shell for `thalweg copy`.
+//! The situations that FreeBSD's own tests of `cp` cover, rewritten as shell lines for `thalweg copy`.
 //!
 //! Where the results differ from FreeBSD's, `copy` does what GNU cp does, and the case says so.
 
@@ -102,7 +102,7 @@ const FILES: &[BsdCase] = &[
 
 /// Directories and what lies in them.
 const DIRECTORIES: &[BsdCase] = &[
-    // FreeBSD copies what was there before into foo/foo. GNU cp and thalweg refuse. Nothing recurses without end.
+    // FreeBSD copies the earlier content into foo/foo. GNU cp and thalweg refuse. No program recurses without end.
     case(
         "matching_srctgt",
         "mkdir d; echo 1 >d/a",
@@ -206,7 +206,7 @@ const DIRECTORIES: &[BsdCase] = &[
         1,
         "test -d d/a/b && test -d d/b/a && ! test -e d/a/b/a && ! test -e d/b/a/b",
     ),
-    // FreeBSD takes `-p` after a name for another name. GNU cp and thalweg take it for an option.
+    // After a name, `-p` is another name to FreeBSD, and an option to GNU cp and thalweg.
     case("nopermute", "mkdir s d", "$T copy -R s -p d", 0, "test -d d/s"),
 ];
 
@@ -233,7 +233,7 @@ fn directories() {
     hold(DIRECTORIES);
 }
 
-/// Three pieces of data, and holes before, between and behind them.
+/// Files with three pieces of data, and with holes before, between and after them.
 #[test]
 fn sparse_files() {
     let data = |at: &str| format!("truncate -s {at} a; seq -f%015g 65536 >>a;");
@@ -250,8 +250,8 @@ fn sparse_files() {
     }
 }
 
-/// Modes, flags and lists of access rights are copied with `-p` only. FreeBSD's `nodump` flag is one of chattr(1) here, and neither
-/// GNU cp nor thalweg copies it.
+/// Only `-p` copies modes and ACLs. FreeBSD's `nodump` flag corresponds to one of chattr(1), which neither GNU cp nor
+/// thalweg copies.
 #[test]
 fn access_lists() {
     let scratch = Scratch::new();
@@ -268,7 +268,7 @@ fn access_lists() {
     }
 }
 
-/// As another user: entries that it may not read, and a directory that it may not write.
+/// Entries that the user may not read, and a directory that the user may not write.
 #[test]
 fn unreadable_entries() {
     let scratch = Scratch::public();

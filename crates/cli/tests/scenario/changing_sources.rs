@@ -1,4 +1,5 @@
-//! Sources that change while they are copied: said, with exit status 3, and never a hang, a crash or a SIGBUS.
+//! Sources that change during the copy. The copy reports the change and exits with 3. It never hangs, crashes or
+//! receives SIGBUS.
 
 use std::{
     fs::{self, File},
@@ -13,7 +14,7 @@ use crate::support::{
 };
 
 const LEN: u64 = 16 << 20;
-/// Slow enough that a change lands inside: a third of a second, and where that is not enough three, and thirty.
+/// Limits with which the copy takes 0.3, 3 and 30 seconds. A slower one is tried if the change came too late.
 const LIMITS: [&str; 3] = ["--limit=48M", "--limit=5M", "--limit=512K"];
 
 /// A change of a file that is being read.
@@ -31,8 +32,8 @@ const CHANGES: [(&str, Change); 5] = [
     }),
 ];
 
-/// Starts a slow copy, of the source or of what it lies in, and changes the source under it. `None` if the copy was
-/// over before.
+/// Starts a slow copy of the source or of its directory, and changes the source during the copy. Returns `None` if the
+/// copy ended before the change.
 fn copy_while(source: &Path, copy: &mut Command, change: Change) -> Option<Ran> {
     let mut running = Running::start(copy);
     if !running.wait_until_open(|path| path == source) {
@@ -45,7 +46,7 @@ fn copy_while(source: &Path, copy: &mut Command, change: Change) -> Option<Ran> 
     (!over).then_some(ran)
 }
 
-/// One change under one kind of copy.
+/// Makes one change during one kind of copy. Returns `false` if the mechanism does not support the endpoints.
 #[track_caller]
 fn expect_said(what: &str, change: Change, options: &[&str]) -> bool {
     let scratch = Scratch::new();
@@ -57,11 +58,12 @@ fn expect_said(what: &str, change: Change, options: &[&str]) -> bool {
         let Some(ran) = copy_while(&source, &mut command, change) else { continue };
         let ran = ran.expect_no_panic();
         if ran.code() == 4 {
-            // Not a mechanism for these ends.
+            // The mechanism does not support these endpoints.
             return false;
         }
         if ran.code() == 0 && bytes::is(&copy, 20, LEN) {
-            // On a busy disk the change may wait until the copy has looked for the last time. Not for so long.
+            // On a busy disk, the change may be delayed until the copy has made its last check. The next limit is
+            // slower.
             continue;
         }
         assert_eq!(ran.code(), 3, "{what} {options:?}: {}", ran.said());
@@ -116,7 +118,7 @@ fn a_change_is_reported_for_a_file_in_a_tree_and_with_verification() {
     }
 }
 
-/// The change is made to the file; the copy is asked for the folder around it.
+/// Changes a file while its directory is copied.
 #[track_caller]
 fn expect_said_in_a_tree(what: &str, change: Change) {
     for limit in LIMITS {

@@ -1,4 +1,4 @@
-//! `--exclude`, `--exclude-from` and `--files-from`: what is left out is never opened, what is named is copied.
+//! `--exclude`, `--exclude-from` and `--files-from`: excluded entries are never opened, and listed entries are copied.
 
 use std::{
     fs,
@@ -7,13 +7,13 @@ use std::{
 
 use crate::support::{Scratch, shell, skip};
 
-/// What `find` lists below a folder, sorted.
+/// Returns the entries that `find` lists below a directory, sorted.
 fn found(scratch: &Scratch, folder: &str) -> String {
     let line = format!("cd {folder} && find . -mindepth 1 | LC_ALL=C sort | tr '\\n' ' '");
     String::from_utf8(shell(scratch.path(), &line).expect(0).stdout).unwrap()
 }
 
-/// A tree with files to leave out at several depths.
+/// Makes a tree with files to exclude at several depths.
 fn tree() -> Scratch {
     let scratch = Scratch::new();
     let made = "mkdir -p s/sub/build s/build s/keep; cd s
@@ -40,15 +40,15 @@ fn patterns_mean_what_they_mean_in_a_gitignore() {
         ("--exclude '!k.o' --exclude '*.o'", &["a.o", "keep/k.o", "sub/b.o"]),
         ("--exclude /build", &["build", "build/y"]),
         ("--exclude build/", &["build", "build/y", "sub/build", "sub/build/x"]),
-        // A link to a folder is no folder.
+        // A pattern with a slash at its end does not match a symbolic link to a directory.
         ("--exclude link/", &[]),
         ("--exclude link", &["link"]),
         ("--exclude '#odd' --exclude 'sp ace'", &["#odd", "sp ace"]),
         ("--exclude 'sub/*.o'", &["sub/b.o"]),
-        // Braces are ordinary characters to git, and a malformed pattern matches nothing.
+        // As in git, braces are ordinary characters. A malformed pattern matches nothing.
         ("--exclude '{a,b}.o' --exclude 'a[b' --exclude $'\\xff'", &[]),
         ("--exclude '**/build/x'", &["sub/build/x"]),
-        // Not even a pattern for what is in it brings a folder back.
+        // A pattern with `!` for a file does not include its excluded directory again.
         (
             "--exclude sub --exclude '!b.c'",
             &["sub", "sub/b.c", "sub/b.o", "sub/build", "sub/build/x"],
@@ -56,7 +56,7 @@ fn patterns_mean_what_they_mean_in_a_gitignore() {
         ("--exclude-from <(printf '# no o\\n\\n*.o\\n!k.o\\n')", &["a.o", "sub/b.o"]),
         ("--exclude-from <(printf '*.o\\0!k.o\\0') -0", &["a.o", "sub/b.o"]),
         ("--exclude-from - --exclude '!k.o' <<<'*.o'", &["a.o", "sub/b.o"]),
-        // The source itself is not in itself, and the last name alone is its own.
+        // Patterns are relative to the source, so `/s` does not match the source `s` itself.
         ("--exclude /s", &[]),
         ("--exclude gone", &[]),
     ] {
@@ -83,7 +83,7 @@ fn a_source_is_left_out_by_its_own_name_and_that_is_said() {
         nothing.stderr
     );
     assert!(!scratch.join("e").exists());
-    // Of `s/` the contents were named.
+    // `s/` means the contents of `s`, so its name is not compared with the pattern.
     shell(scratch.path(), "$T copy -r s/ e --exclude s").expect(0);
     assert!(scratch.join("e/a.c").exists());
 }
@@ -242,7 +242,7 @@ fn a_part_of_a_tree_is_resumed_verified_and_keeps_its_hard_links() {
         assert!(shell(scratch.path(), &format!("cmp s/sub/large {folder}/sub/large")).code() == 0);
         assert!(!scratch.join(folder).join("hard.o").exists());
     }
-    // What proves a part: a manifest of it.
+    // `--manifest` lists only the files that were copied, so it can verify a partial copy.
     shell(scratch.path(), "$T copy -a s f --exclude '*.o' --manifest m; $T verify --manifest m f")
         .expect(0);
 }

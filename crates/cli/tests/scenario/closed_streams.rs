@@ -1,4 +1,5 @@
-//! A standard input or output that is closed is an error, not an empty one. Results that cannot be written are an error.
+//! A closed standard input is an error, not an empty input. A closed standard output is an error, as are results that
+//! cannot be written.
 
 use std::fs;
 
@@ -123,7 +124,7 @@ fn a_copy_needs_no_standard_stream_and_none_of_its_files_becomes_one() {
     fs::write(scratch.join("d"), "data").unwrap();
     fs::create_dir(scratch.join("tree")).unwrap();
     fs::write(scratch.join("tree/f"), "f").unwrap();
-    // A file opened as 1 or 2 would get the summary or a complaint into it.
+    // If thalweg opened a file as descriptor 1 or 2, it would write the summary or a message into that file.
     for (streams, shown) in [("<&-", "-v"), (">&-", ""), ("2>&-", "-v"), ("<&- >&- 2>&-", "")] {
         let copy = format!(
             "rm -rf x y; $T copy {shown} d x {streams} && $T copy -r {shown} tree y {streams}"
@@ -134,7 +135,7 @@ fn a_copy_needs_no_standard_stream_and_none_of_its_files_becomes_one() {
         shell(scratch.path(), &format!("$T copy -v gone x {streams}")).expect(1);
         assert_eq!(fs::read(scratch.join("x")).unwrap(), b"data", "{streams}");
     }
-    // What was asked for is lost without a standard output; without a standard error nothing is.
+    // Without standard output, the requested JSON is lost. Without standard error, no result is lost.
     shell(scratch.path(), "$T copy --json d x >&-").expect(1).expect_said("is closed");
     let ran = shell(scratch.path(), "$T copy d - 2>&-").expect(0);
     assert_eq!(ran.stdout, b"data");

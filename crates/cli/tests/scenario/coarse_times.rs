@@ -1,17 +1,18 @@
-//! Times that the destination stores less precisely than the source: a copy that has what can be stored is up to date.
+//! Destinations that store times less precisely than the source. A copy is up to date if its times are as exact as
+//! possible.
 
 use std::{fs, path::Path, process::Command};
 
 use crate::support::{Scratch, loop_disk::MountedDisk, names, run, shell, skip, skip::has_tools};
 
-/// Whole seconds in 32 bits.
+/// With small inodes, ext4 stores whole seconds in 32 bits.
 const EXT4: (&str, &[&str]) = ("mkfs.ext4", &["-qF", "-I", "128"]);
-/// Even seconds from 1980 on; the change time is the modification time.
+/// FAT stores even seconds from 1980 on, and has no change time apart from the modification time.
 const FAT: (&str, &[&str]) = ("mkfs.vfat", &[]);
-/// Steps of 10 ms.
+/// exFAT stores multiples of 10 ms.
 const EXFAT: (&str, &[&str]) = ("mkfs.exfat", &[]);
 
-/// Mounts a fresh file system below `scratch`; its absence is a skip.
+/// Mounts a new file system below `scratch`. If that fails, records a skip and returns `None`.
 fn disk(test: &str, scratch: &Scratch, (maker, words): (&str, &[&str])) -> Option<MountedDisk> {
     if !rustix::process::geteuid().is_root() {
         skip(test, "needs root");
@@ -63,7 +64,7 @@ fn a_copy_with_whole_seconds_is_up_to_date() {
     expect_up_to_date(scratch.path(), &times);
     said(scratch.path(), "$T verify --attributes -T s disk/u && $T manifest -o m s --attributes");
     said(scratch.path(), "$T verify --attributes --manifest m disk/u");
-    // The file was changed after its copy was made.
+    // Changes the file after it was copied.
     said(scratch.path(), "echo new >s/0; touch -d '2024-01-01 00:00:01' s/0");
     said(scratch.path(), "$T copy -rpu s/. disk/u; cmp s/0 disk/u/0");
     shell(

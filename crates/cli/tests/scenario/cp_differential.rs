@@ -1,9 +1,9 @@
-//! `cp` as the oracle: the same random command on the same random tree, once by the system's `cp` and once by ours.
-//! Results, exit codes and the lines of `-v` are compared. The cases are the same every day; `THALWEG_CASES=2000` tries
+//! `cp` as the oracle: runs random commands on random trees with the system's `cp` and with `thalweg copy`. Compares
+//! the trees, the exit codes and the lines of `-v`. The cases are the same in each run; `THALWEG_CASES=2000` tries
 //! more, `THALWEG_SEED` others.
 //!
-//! Left out, with the reasons that docs/reference/cp.md gives: existing files with several names (they are replaced, not written
-//! into), and `-n` together with `-i` (`-n` always wins).
+//! Not tested, for the reasons in docs/reference/cp.md: existing files with several hard links (thalweg replaces them,
+//! cp writes into them), and `-n` with `-i` (in thalweg, `-n` always wins).
 
 use crate::support::{
     Scratch, run,
@@ -16,7 +16,7 @@ use std::{
 };
 use thalweg_testing::{Dice, from_env};
 
-/// Flags that may stand together in any number.
+/// Flags of which any number can be combined.
 const FLAGS: [&str; 27] = [
     "-r",
     "-R",
@@ -47,7 +47,7 @@ const FLAGS: [&str; 27] = [
     "--strip-trailing-slashes",
 ];
 
-/// What is copied to what.
+/// Sources and destinations.
 const ENDS: [&str; 19] = [
     "s/f d",
     "s/f d/f",
@@ -70,7 +70,7 @@ const ENDS: [&str; 19] = [
     "s/nothing s/f d",
 ];
 
-/// Things that a destination may hold.
+/// Commands that prepare the destination.
 const THERE: [&str; 12] = [
     "echo old >d/f; touch -d @50 d/f",
     "echo new >d/f; touch -d @5000 d/f",
@@ -90,7 +90,7 @@ const SOURCES: &str = "umask 022; mkdir -p s/dir/sub d; echo f >s/f; chmod 640 s
     ln -s gone s/lost; ln -s dir s/dl; echo g >s/dir/g; chmod 751 s/dir; ln -s g s/dir/gl; ln s/dir/g s/dir/sub/h
     touch -d @1000 s/f s/dir/g; touch -h -d @1000 s/l s/lost s/dl s/dir/gl; touch -d @1000 s/dir/sub s/dir";
 
-/// What was made just now has a time of its own, but the same in both trees.
+/// Gives the entries that were just created a fixed time, which is the same in both trees.
 const SETTLE: &str = "find s d -newermt @100000 -exec touch -h -d @3000 {} +";
 
 fn shell(folder: &Path, line: &str) -> Ran {
@@ -99,8 +99,8 @@ fn shell(folder: &Path, line: &str) -> Ran {
     run(command.arg("-c").arg(line).current_dir(folder).stdin(Stdio::null()))
 }
 
-/// Everything in the folder: type, mode, link target, time if it is an old one and was to be kept, which names are one
-/// file, contents.
+/// Lists everything in the directory: type, mode, link target, hard links and contents. `times`: `true` to include
+/// modification times, except for new files and directories.
 fn listing(folder: &Path, times: bool) -> String {
     let find = "find s d -printf '%p %y %m %T@ %i %l\\n' | sort";
     let time = if times { "if ($4 > 100000 || $1 == \"d\") $4 = \"now\"" } else { "$4 = \"\"" };
@@ -111,7 +111,7 @@ fn listing(folder: &Path, times: bool) -> String {
 }
 
 fn sorted(out: &[u8]) -> Vec<String> {
-    // cp quotes no folder that --parents makes.
+    // cp does not quote the directories that --parents makes.
     let text = String::from_utf8_lossy(out).replace('\'', "");
     let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
     lines.sort();
@@ -140,33 +140,36 @@ impl Case {
         Self { setup: setup.join("\n"), words }
     }
 
-    /// Whether it is one of the differences that docs/reference/cp.md tells of, or of cp 9.1's own mistakes.
+    /// Returns `true` if docs/reference/cp.md documents the difference, or if it is a bug of cp 9.1.
     fn is_accepted(&self) -> bool {
         let has = |word: &str| self.words.iter().any(|said| said.starts_with(word));
         let backs_up = has("-b") || has("-S") || has("--backup");
         let into_folder = self.words.last().is_some_and(|last| *last == "d" || *last == "d/");
-        // cp 9.1 makes no backup of what is inside a folder that was named.
+        // cp 9.1 makes no backups in a destination directory.
         (has("-n") && has("-i"))
             || (backs_up && into_folder)
-            // cp takes the file away, or sets it aside, before it finds that the link cannot be made.
+            // cp removes or renames the old file before it finds that it cannot make the link.
             || (has("-s")
                 && (backs_up
                     || has("--remove-destination")
                     || (has("s/l") && ["-P", "-d", "-r", "-R", "-a"].into_iter().any(has))))
-            // cp makes the second name a link to the link that the first was written through.
+            // If cp has written the first name through a symbolic link, it makes the second name a hard link to that
+            // symbolic link.
             || ((has("s/twin") || has("s/l") && self.setup.contains("ln -s f d/l"))
                 && (has("-d") || has("-a") || has("--preserve")))
-            // cp forgets the folders of --parents where a source is missing, and the times of those that two have.
+            // With --parents, cp does not make the directories of a missing source, and does not keep the times of
+            // directories that two sources share.
             || (has("--parents") && (has("s/nothing") || has("s/dir/g") || (has("s/f") && (has("s/l") || has("s/twin")))))
-            // cp makes the folders of --parents before it finds that -r is missing; with -r it cannot make the last one again.
+            // cp makes the directories of --parents before it finds that -r is missing. With -r, it fails because the
+            // last one then exists.
             || (has("--parents") && has("s/dir/."))
-            // cp takes a link away, or moves it away as its own backup, and then has nothing left to copy or to make a hard
-            // link to. With -u it finds out in time that nothing is to be done; we refuse that, too.
+            // cp removes a link, or renames it to its own backup, and then has no source to copy or link. With -u, cp
+            // finds in time that it need not copy. thalweg refuses this case, too.
             || (self.words.ends_with(&["d/f", "d/f"])
                 && (has("--remove-destination") || (backs_up && (has("-l") || has("-u")))))
     }
 
-    /// The tree, the exit code and the lines after the command.
+    /// Returns the tree, success or failure, and the output of the command.
     fn run(&self, program: &str) -> (String, bool, Vec<String>) {
         let scratch = Scratch::new();
         shell(scratch.path(), &self.setup);
@@ -174,9 +177,9 @@ impl Case {
         let ran = shell(scratch.path(), &line).expect_no_panic();
         let keeps = ["-a", "-p", "--preserve=links,timestamps"];
         let times = keeps.iter().any(|word| self.words.contains(word));
-        // coreutils 9.1 and earlier exit with 0 where `-i` is answered with no, later ones and ours with 1.
+        // After a declined `-i`, coreutils up to 9.1 exits with 0. Later versions and thalweg exit with 1.
         let is_done = ran.code() == 0 && !self.words.contains(&"-i");
-        // cp names a copy before it fails.
+        // cp prints the name of a copy before the copy fails, so the lines are compared only after success.
         let said = if is_done { sorted(&ran.stdout) } else { Vec::new() };
         (listing(scratch.path(), times), is_done, said)
     }

@@ -1,4 +1,4 @@
-//! The flags of `cp`, one by one, with the real command.
+//! The flags of `cp`, one by one.
 
 use crate::support::{
     Scratch, run,
@@ -24,7 +24,7 @@ fn no_clobber_wins_over_force_and_interactive_in_any_order() {
     }
 }
 
-/// A line of shell in a folder of its own, in which `$T` is the command.
+/// Runs a shell line in a new directory; `$T` is the command.
 pub fn after(setup: &str, line: &str) -> (Scratch, Ran) {
     let scratch = Scratch::new();
     let mut command = Command::new("sh");
@@ -35,7 +35,7 @@ pub fn after(setup: &str, line: &str) -> (Scratch, Ran) {
     (scratch, ran.expect_no_panic())
 }
 
-/// Runs `line`, which must end with `code`, and then `check`, which must hold.
+/// Runs `line`, which must exit with `code`, and then `check`, which must succeed.
 #[track_caller]
 pub fn holds(setup: &str, line: &str, code: i32, check: &str) {
     let (scratch, ran) = after(setup, line);
@@ -87,7 +87,8 @@ fn a_hard_link_to_a_link_replaces_what_is_there_as_with_cp() {
         }
     }
     holds(setup, "$T copy -Pl p b", 0, "test p -ef b");
-    // A file gives way by force alone, and so does what a link leads to.
+    // Only with `-f`, a hard link to a regular file replaces an existing file. With -L, this also holds for the target
+    // of a symbolic link.
     holds(setup, "$T copy -Pl a b", 1, "test $(cat b) = 2");
     holds(setup, "$T copy -Lls s1 b", 2, "test $(cat b) = 2");
     holds(setup, "$T copy -Ll s1 b", 1, "test $(cat b) = 2");
@@ -304,10 +305,10 @@ fn a_file_that_was_named_twice_is_copied_once_and_said() {
             holds(setup, &line, 0, "test $(cat d/a) = 1 && grep -q 'is given twice' said");
         }
     }
-    // Another file of that name would replace what was just made.
+    // The second source would replace the copy of the first one.
     holds(setup, "$T copy a x/a d", 1, "test $(cat d/a) = 1");
     holds(setup, "ln -f a x/a; $T copy a x/a d", 1, "test $(cat d/a) = 1");
-    // Unless every one keeps the one before it.
+    // With numbered backups, each copy keeps the one before it.
     let kept = "test $(cat d/a) = 2 && test $(cat d/a.~1~) = 1";
     holds(setup, "$T copy --backup=numbered a x/a d", 0, kept);
     holds(setup, "$T copy --backup=numbered a a d", 0, "test $(cat d/a d/a.~1~ | wc -l) = 2");
@@ -324,7 +325,7 @@ fn what_the_first_of_two_sources_became_is_kept() {
         ("-fu", 0),
         ("--update=none", 0),
         ("--update=none-fail", 1),
-        // The second one is newer than the copy of the first.
+        // The second source is newer than the copy of the first.
         ("-pu", 1),
         ("-b", 1),
         ("-bu", 1),
@@ -333,7 +334,7 @@ fn what_the_first_of_two_sources_became_is_kept() {
         holds(setup, &format!("$T copy {flags} a x/a d"), code, "test $(cat d/a) = 1");
     }
     holds(setup, "$T copy -pu x/a a d", 0, "test $(cat d/a) = 2");
-    // A yes is not enough.
+    // The copy of the first source is not replaced even if the user answers yes.
     holds(
         setup,
         "yes | $T copy -i a x/a d 2>said",
@@ -370,11 +371,11 @@ fn a_folder_goes_into_itself_but_for_what_it_becomes() {
     holds(setup, "cd s; $T copy -r . new", 1, &format!("cd s; {whole}"));
     holds(setup, "cd s; $T copy -r . x/new", 1, "cd s; test ! -e x/new/x/new; cat x/new/x/f");
     holds(setup, "cd s; $T copy -r --exclude /x . x/new", 0, "cd s; cmp a x/new/a");
-    // What others of the same command become would be met, or not.
+    // The copy of one source would contain the copy of another, depending on their order.
     holds(setup, "$T copy -r s s/x s/x", 1, "test ! -e s/x/s");
     let (_scratch, ran) = after(setup, "cd s; $T copy -r . new");
     assert!(ran.stderr.contains("into itself"), "{}", ran.said());
-    // By the names that the caller gave, and not by that of the hidden folder in which it is built.
+    // The message has the names that the user gave, not that of the staging directory.
     let (_scratch, ran) = after(setup, "$T copy -r s s/new");
     ran.expect_said("'s': cannot copy a directory into itself, 's/new'");
 }

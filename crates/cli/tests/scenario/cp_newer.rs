@@ -1,4 +1,4 @@
-//! Behaviour of `cp` that is newer than coreutils 9.1, and lines that `-v` prints.
+//! Behaviour that `cp` acquired after coreutils 9.1, and the lines that `-v` prints.
 
 use crate::cp_flags::{after, holds};
 

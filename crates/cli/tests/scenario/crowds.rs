@@ -1,4 +1,5 @@
-//! Many at once, as a user without rights: the kernel takes pipe memory away from him, and the bytes still arrive.
+//! Many pipes of one unprivileged user. At the user's limit of pipe memory, the kernel makes new pipes smaller; all
+//! bytes must still arrive.
 
 use std::{fs, process::Command};
 
@@ -11,7 +12,7 @@ use crate::support::{
 const PIPES: u64 = 200;
 const LEN: u64 = 1 << 20;
 
-/// Every pipe stands between two programs, so that both of its ends count against the limits of its user.
+/// Every thalweg runs between two pipes, so that both pipes count against the limits of the user.
 const CROWD: &str = r#"
 cd "$1" || exit 9
 for n in $(seq "$2"); do

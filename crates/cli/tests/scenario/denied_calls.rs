@@ -1,4 +1,5 @@
-//! Containers refuse calls, some by EPERM and some by ENOSYS: the copy steps down, says so, and is right.
+//! Containers refuse some system calls with EPERM and others with ENOSYS. The copy falls back to another mechanism,
+//! reports this, and is correct.
 
 use serde_json::Value;
 use std::{
@@ -21,7 +22,7 @@ use crate::support::{
 const LEN: u64 = 3 * 1024 * 1024 + 5;
 const ERRNOS: [(&str, i32); 2] = [("EPERM", libc::EPERM), ("ENOSYS", libc::ENOSYS)];
 
-/// One copy with calls refused; `None` if this machine lets nobody set a filter.
+/// Copies while the kernel refuses these calls. Returns `None` if this machine does not allow seccomp filters.
 fn copy_without(
     test: &str,
     calls: &[&Call],
@@ -46,7 +47,7 @@ fn copy_without(
     Some(ran)
 }
 
-/// Whether the account of a run tells that this mechanism could not be used or could not go on.
+/// Returns `true` if the JSON object reports that this mechanism could not be used or could not continue.
 fn mentions(account: &Value, mechanism: &str) -> bool {
     let list = |key: &str| account[key].as_array().cloned().unwrap_or_default();
     list("steps_down").iter().any(|step| step["from"] == mechanism)

@@ -1,4 +1,4 @@
-//! The JSON of every command is what docs/reference/schemas says, and docs/reference/json.md names every field of it.
+//! The JSON of every command matches docs/reference/schemas, and docs/reference/json.md documents all of its fields.
 
 use rustix::process::Signal;
 use serde_json::Value;

@@ -1,4 +1,4 @@
-//! A dry run opens no source, moves no byte and no offset, and says what would be copied.
+//! A dry run opens no source, moves no bytes and no file offset, and prints what would be copied.
 
 use std::fs;
 
@@ -27,7 +27,7 @@ fn a_dry_run_waits_for_no_pipe_and_changes_nothing() {
         assert_eq!(names(scratch.path()), before, "{line}");
         assert_eq!(names(&scratch.join("tree")), ["g", "h"]);
     }
-    // The next reader of the same standard input finds all of it.
+    // The dry run leaves all of standard input to the next reader.
     let ran = shell(scratch.path(), "{ $T copy -q --dry-run - x; cat; } <d").expect(0);
     assert!(String::from_utf8_lossy(&ran.stdout).ends_with("data"));
     shell(scratch.path(), "$T copy --dry-run gone x").expect(1).expect_said("ENOENT");
@@ -55,13 +55,13 @@ fn a_dry_run_warns_of_a_file_system_without_room_for_the_copy() {
         let ran = dry(words, "source", "copy");
         assert!(warned(&ran), "{words:?}: {}", ran.said());
     }
-    // Of one file with two names, all others, and a hole there is room for.
+    // The warning counts a file with two names once. A single file, a hole and symbolic links have enough space.
     assert!(dry(&["-a"], "source", "copy").stderr.contains("(9437184 bytes), but only "));
     for (words, from) in [(&[][..], "source/0"), (&[], "hole"), (&["-rs"], "source")] {
         let ran = dry(words, from, "copy");
         assert_eq!(ran.stderr, "", "{words:?} {from}");
     }
-    // What is replaced stays until the new file is complete, unless it is written into.
+    // The old file takes space until the new one is complete, except with --inplace.
     bytes::write(&place.join("old"), 7, 5 << 20);
     bytes::write(&scratch.join("new"), 8, 5 << 20);
     assert!(warned(&dry(&[], "new", "old")));

@@ -1,5 +1,5 @@
-//! What went wrong is said in words first, then by the call and its errno, and where there is
-//! something to do, a line with a hint follows. Names stand between quotes, the prefix stands once.
+//! An error message has words first, then the call and its errno. A line with a hint follows if the user can do
+//! something. Names are in quotes, and the prefix occurs once.
 
 use std::fs;
 

@@ -1,5 +1,5 @@
-//! Disks that fail below a mounted file system: a write or a flush that returns EIO, and a disk whose own store is full.
-//! A run with `--fsync` ends with exit status 0 only if the disk has everything, and no later run trusts what was lost.
+//! Disks that fail below a mounted file system: writes or flushes return EIO, or the storage behind the disk is full.
+//! With `--fsync`, exit status 0 means that the disk has all data, and no later run trusts lost data.
 //! `THALWEG_FAULTS=500` makes the campaign longer.
 
 use std::{fs, path::Path, time::Instant};
@@ -28,7 +28,7 @@ struct Tally {
     runs: u64,
     /// Runs that ended with exit status 0.
     successes: u64,
-    /// Disks that could not be mounted again after a run that had failed.
+    /// Disks that could not be mounted again after a failed run.
     unmountable: u64,
     /// Second runs that failed too.
     refused: u64,
@@ -48,8 +48,8 @@ impl<'a> FaultTrial<'a> {
         Self { case, system, place: Place::new(case, system), tally: Tally::default() }
     }
 
-    /// Runs the command on a disk with this fault, and leaves the image in `served.img`. Returns how it ended, and
-    /// how many requests it made.
+    /// Runs the command on a disk with this fault, and leaves the image in `served.img`. Returns the result and the
+    /// number of requests.
     fn run_with(&self, test: &str, fault: Option<DiskFault>) -> Option<(Ran, RequestCounts)> {
         let served = self.place.memory().join("served.img");
         copy_image(&self.place.base(), &served);
@@ -59,13 +59,13 @@ impl<'a> FaultTrial<'a> {
         fuse.set_fault(fault);
         let ran = self.case.run(&self.place, &[], same_command).expect_no_panic();
         let counts = fuse.counts();
-        // The unmount must not meet the fault: the command could not have reported it.
+        // Removes the fault before the unmount, because the command cannot report errors of the unmount.
         fuse.set_fault(None);
         drop(disk);
         Some((ran, counts))
     }
 
-    /// Looks at the disk that a run has left, then runs the command again on it.
+    /// Checks the disk after a run, then runs the command again on it.
     fn judge(&mut self, what: &str, ran: &Ran, image: &Path) {
         let (case, place, tally) = (self.case, &self.place, &mut self.tally);
         let label = format!("{} on {}, {what}", case.name, self.system.name);
@@ -111,7 +111,7 @@ impl<'a> FaultTrial<'a> {
     }
 }
 
-/// Tries these commands.
+/// Runs campaigns of these commands on the chosen file systems.
 #[track_caller]
 fn on_chosen_systems(
     test: &str,
@@ -134,7 +134,7 @@ fn on_chosen_systems(
     assert!(failures.is_empty(), "{} failures:\n{}", failures.len(), failures.join("\n"));
 }
 
-/// The n-th of the faults of a campaign: each kind in turn, at every place of a run and a little beyond.
+/// Returns the n-th fault of a campaign: each kind in turn, at a random request of a run or shortly after its last one.
 fn nth_fault(n: u64, counts: RequestCounts, dice: &mut Dice) -> DiskFault {
     let start = dice.within(0..1 << 20);
     let at = |count: u64| 1 + start % (count + 2);
@@ -189,13 +189,13 @@ fn a_disk_whose_own_store_is_full_is_never_called_a_success() {
             let small = MountedDisk::of_memory(&store, &format!("size={}k", base + free));
             copy_image(&trial.place.base(), &store.join("disk"));
             let (place, options) = (&trial.place, trial.system.options);
-            // Memory gives out page by page.
+            // tmpfs can run out of space at any page, so each request has the size of a page.
             let device = LoopDevice::attach(&store.join("disk")).with_requests_of(4);
-            // With very little room not even the mount can be written.
+            // With very little space, even the mount fails, because it writes to the disk.
             let Ok(disk) = MountedDisk::of_device(device, &place.disk(), options) else { continue };
             let ran = trial.case.run(place, &[], same_command).expect_no_panic();
-            // What the unmount writes needs room: the command could not have reported that there is none. ext4 writes blocks
-            // of its journal to their places only then.
+            // Enlarges the storage before the unmount, because the command cannot report errors of the unmount. ext4
+            // writes journalled blocks to their final places only then.
             small.resize_memory(&format!("{}k", base + free + (64 << 10)));
             drop(disk);
             copy_image(&store.join("disk"), &image);

@@ -1,5 +1,5 @@
-//! `thalweg fetch` onto what does not take it: full, read-only, or a limit on the size of files. What to do next is
-//! said, and nothing partial has the final name.
+//! `thalweg fetch` to a full or read-only disk, or with a limit on the size of files. It prints what to do next, and no
+//! partial file has the final name.
 
 use std::{
     fs,
@@ -22,7 +22,7 @@ use crate::{
 
 const MIB: u64 = 1 << 20;
 
-/// A folder with a file of 4 MiB, and a tree.
+/// Makes a directory with a file of 4 MiB, and a tree.
 fn shared(scratch: &Scratch) -> PathBuf {
     let root = scratch.folder("shared");
     bytes::write(&root.join("file"), 1, 4 * MIB);
@@ -42,7 +42,7 @@ fn fetch_tree(served: &Served, to: &Path) -> Ran {
     run(thalweg().args(["fetch", "-r", "--json", &served.at("tree/")]).arg(to))
 }
 
-/// Writes until nothing more fits.
+/// Writes until the disk is full.
 fn fill(path: &Path) {
     let mut file = fs::File::create(path).unwrap();
     let mut most = 1 << 20;
@@ -92,14 +92,14 @@ fn a_disk_that_is_full_takes_nothing_and_what_was_there_stays() {
     fill(&place.join("ballast"));
     for path in [&old, &place.join("new")] {
         let ran = fetch(&served.at("file"), path).expect_no_panic();
-        // Whether a byte had come before the first that had no room is the file system's affair.
+        // The exit status is 3 if the file system stored a byte before it was full, otherwise 1.
         assert!([1, 3].contains(&ran.code()), "{}", ran.said());
         ran.expect_said("ENOSPC");
         ran.expect_said("free some space there");
         assert!(!place.join("new").exists());
     }
     bytes::expect(&old, 3, 1000);
-    // Not even its list has room.
+    // Not even the list of the tree fits on the disk.
     let ran = fetch_tree(&served, &place.join("tree")).expect(1);
     ran.expect_said("/tree': no space left on device");
     ran.expect_said("free some space there");
@@ -127,7 +127,7 @@ fn a_tree_that_does_not_fit_waits_whole_file_by_whole_file_for_the_same_command(
         ran.expect_said("free some space there");
         ran.expect_said("run the same command again to continue");
         if is_there {
-            // What has its name is whole.
+            // Every file with its final name is complete.
             for name in names(&dst).into_iter().filter(|name| name != "below") {
                 let n = name.parse().expect("only files of the tree");
                 bytes::expect(&dst.join(&name), n, 500_000 + n);
@@ -146,7 +146,7 @@ fn a_tree_that_does_not_fit_waits_whole_file_by_whole_file_for_the_same_command(
     }
 }
 
-/// Runs the command where this folder is mounted read-only, for it alone.
+/// Runs the command in a mount namespace in which this directory is read-only.
 fn read_only(folder: &Path, words: &[&str], to: &Path) -> Ran {
     let line =
         "mount --bind \"$1\" \"$1\" && mount -o remount,bind,ro \"$1\" && shift && exec \"$@\"";
@@ -203,12 +203,12 @@ fn a_limit_on_file_sizes_holds_for_lists_streams_and_what_is_replaced() {
         let mut command = wrapped(&["prlimit", &format!("--fsize={bytes}"), "--"]);
         run(command.args(words).arg(to))
     };
-    // Its list is longer.
+    // The list of the tree is longer than the limit.
     let ran = limited(100, &["fetch", "-r", &served.at("tree/")], &place.join("new")).expect(1);
     ran.expect_said("EFBIG");
     ran.expect_said("ulimit -f");
     assert_eq!(names(&place), Vec::<String>::new());
-    // Not even a journal fits.
+    // Not even a journal fits within the limit.
     let ran = limited(0, &["fetch", &served.at("file")], &place.join("new")).expect(1);
     ran.expect_said("EFBIG");
     assert_eq!(names(&place), Vec::<String>::new());
@@ -220,7 +220,7 @@ fn a_limit_on_file_sizes_holds_for_lists_streams_and_what_is_replaced() {
     bytes::expect(&place.join("old"), 3, 1000);
     fetch(&served.at("file"), &place.join("old")).expect(0);
     bytes::expect(&place.join("old"), 1, 4 * MIB);
-    // The output is a file of whoever started it: only how it ends is ours.
+    // The shell opens the output file, so thalweg can only report the error.
     let line = "exec prlimit --fsize=1048576 \"$1\" fetch \"$2\" - >\"$3\"";
     let mut stream = Command::new("sh");
     stream.args(["-c", line, "sh", env!("CARGO_BIN_EXE_thalweg"), &served.at("file")]);

@@ -17,7 +17,7 @@ use crate::support::{Scratch, bytes, names, run, skip::has_tools, thalweg};
 
 const LEN: usize = 300_000;
 
-/// A proxy that hands on what it is sent, and keeps the heads of the requests. It ends with the process.
+/// A proxy that forwards all data and records the headers of the requests. It ends with the process.
 struct Proxy(u16, Arc<Mutex<Vec<String>>>);
 
 impl Proxy {
@@ -114,8 +114,8 @@ fn a_proxy_of_the_environment_is_asked_unless_the_server_is_excepted() {
     fetch("http://127.0.0.1:1", "localhost").expect(1).expect_said("the proxy 127.0.0.1:1");
 }
 
-/// `openssl s_server` for the files of a folder, with a certificate that is good for so many days. It ends when
-/// this is dropped.
+/// `openssl s_server` for the files of a directory, with a certificate that is valid for `days` days. Dropping this
+/// ends the server.
 struct Secure(Child, u16);
 
 impl Secure {
@@ -265,7 +265,7 @@ fn files_must_have_the_digests_of_a_list() {
     let file = scratch.join("sums");
     fetch(&["--force", "--sums", file.to_str().unwrap(), &a, &b]).expect(1);
     fetch(&["--sums", "none", &a]).expect(1).expect_said("none");
-    // As other systems and other tools write it.
+    // The list as other systems and tools write it: with a byte order mark, tabs and CRLF.
     let text = String::from_utf8(sums).unwrap();
     let windows = format!("\u{feff}{}", text.replace("  ", "\t").replace('\n', "\r\n"));
     fs::write(&file, windows).unwrap();

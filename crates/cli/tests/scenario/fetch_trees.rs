@@ -1,4 +1,4 @@
-//! `thalweg fetch -r` as it is run: killed, limited, and from servers that list no folder.
+//! `thalweg fetch -r`: killed, limited, and from servers that do not list directories.
 
 use std::{fs, os::unix::fs::symlink, path::Path, process::Command, thread, time::Duration};
 
@@ -7,7 +7,7 @@ use crate::support::{
     thalweg,
 };
 
-/// A tree with small files and one that is fetched by itself.
+/// Makes a tree of small files and one large file, which is fetched separately.
 pub fn shared(scratch: &Scratch) -> std::path::PathBuf {
     let root = scratch.folder("shared");
     for n in 0..200 {
@@ -48,7 +48,7 @@ fn after_a_kill_the_same_command_brings_the_rest_of_a_tree() {
             thread::sleep(Duration::from_millis(1));
         }
         thread::sleep(Duration::from_millis(100 + 97 * round % 350));
-        // It may have come to its end.
+        // The fetch may have ended already.
         drop(running.child().kill());
         drop(running.finish());
         let ended = dst.exists();
@@ -108,7 +108,7 @@ fn a_limit_on_file_sizes_leaves_one_file_out_and_says_so() {
     ran.expect_said("1 entry failed");
     assert!(!dst.join("large").exists() && dst.join("4/f199").exists());
     let second = run(&mut fetch(&served, &dst, &[])).expect(0).json();
-    // What had come of it is not moved again.
+    // The bytes that the first run received are not sent again.
     assert_eq!(second["bytes"], 19_000_000);
     are_equal(&root, &dst);
 }

@@ -1,4 +1,4 @@
-//! `thalweg fetch` as it is run: killed, limited, interrupted, and from servers that others wrote.
+//! `thalweg fetch`: killed, limited, interrupted, and from other servers.
 
 use std::{
     fs,
@@ -28,7 +28,7 @@ use liar::{LyingServer, honest, send};
 
 const LEN: usize = 3_000_000;
 
-/// Sends the second half so slowly that only a kill ends it, until it is told to hurry.
+/// Starts a server that sends the second half very slowly until `hurry` is `true`.
 fn slow(bytes: Vec<u8>, hurry: Arc<AtomicBool>) -> LyingServer {
     LyingServer::new(move |asked, stream| {
         let (head, body) = honest(asked, &bytes, "\"a\"");
@@ -69,7 +69,7 @@ fn after_a_kill_the_same_command_moves_only_what_is_missing() {
         hurry.store(false, Ordering::Relaxed);
         let mut running = Running::start(&mut fetch());
         assert!(running.wait_until_open(|path| path.ends_with(".f.thalweg-part")));
-        // Every other kill comes at any time, the rest when there is something to go on with.
+        // Every second kill waits until the journal records bytes to resume from. The others come at any time.
         let has_begun = round % 2 == 0;
         while has_begun && !is_written(&scratch.join(".f.thalweg-journal")) {
             assert!(!running.has_ended());
@@ -88,8 +88,8 @@ fn after_a_kill_the_same_command_moves_only_what_is_missing() {
     }
 }
 
-/// The first response ends early. All later ones are of another file of the same length, and say so in no header, or in
-/// another one than the first.
+/// The first response ends early. All later responses have another file of the same length. Their headers do not show
+/// this, or show it in another validator than that of the first response.
 #[test]
 fn bytes_of_two_files_are_never_joined_by_reconnecting_resuming_or_several_connections() {
     let dated = |day: u32| {
@@ -137,7 +137,7 @@ fn bytes_of_two_files_are_never_joined_by_reconnecting_resuming_or_several_conne
     }
 }
 
-/// Nothing listens on port 1.
+/// No process listens on port 1.
 #[test]
 fn a_server_that_cannot_be_reached_is_retried_only_if_that_is_asked_for() {
     let scratch = Scratch::new();
@@ -158,14 +158,15 @@ fn a_server_that_cannot_be_reached_is_retried_only_if_that_is_asked_for() {
         ran.expect_said("--retries 5 waits for a server that is starting");
         assert!(!ran.said().contains("retrying in"), "{words:?}: {}", ran.said());
         assert_eq!(names(scratch.path()), Vec::<String>::new(), "{words:?}");
-        // A list of digests is asked for once.
+        // thalweg requests a list of digests only once.
         if !words.contains(&"--sums") {
             fetch(&["--retries=1"]).expect_said("retrying in");
         }
     }
 }
 
-/// A file with an owner, a mode, an ACL and an extended attribute of its own, and what can be seen of them.
+/// Makes a file with an owner, a mode, an ACL and an extended attribute, and returns them as text. Returns `None` if
+/// that fails.
 fn attributed(path: &Path, owner: &str) -> Option<String> {
     let script = "echo old >\"$1\"; chown $2:100 \"$1\" && chmod 640 \"$1\" && \
                   setfacl -m u:65534:r \"$1\" && setfattr -n user.k -v v \"$1\"";
@@ -204,7 +205,7 @@ fn a_file_that_is_replaced_leaves_owner_mode_acl_and_extended_attributes_to_the_
     );
     fetch(&server.url("f"), &["--force"]);
     assert_eq!(attributes(&scratch.join("f")), before);
-    // A tree brings its own modes, here those of the list.
+    // A fetched tree gets the modes that the server lists.
     let shared = scratch.folder("shared");
     for name in ["small", "big"] {
         bytes::write(&shared.join(name), 4, if name == "small" { 100 } else { 20 << 20 });
@@ -391,7 +392,7 @@ fn over_tls_a_file_is_whole_and_a_server_that_proves_nothing_gets_no_request() {
     first.expect(3);
     assert_eq!(second.expect(0).json()["bytes"], LEN as u64 - 1_000_000);
     assert!(fs::read(&path).unwrap() == bytes);
-    // A machine without authorities says so instead.
+    // On a machine without certificates of authorities, thalweg reports this instead.
     assert!(matches!(unknown.code(), 1 | 4), "{}", unknown.said());
     misnamed.expect(1).expect_said("TLS connection to");
     away.expect(1).expect_said("not followed");

@@ -1,5 +1,5 @@
-//! Where no thread can be had beside the first, as under a limit on tasks, every command does its work with that one,
-//! or says what it lacks. Where the first one's stack is small, it makes itself one that is not.
+//! If a limit on tasks allows no second thread, every command works with the first one or reports the problem. If the
+//! stack of the first thread is small, the command runs in a new thread with a larger stack.
 
 use std::{
     fs,
@@ -16,7 +16,7 @@ use crate::support::{
     skip, thalweg,
 };
 
-/// A study that is over at once.
+/// A study that ends at once.
 pub const STUDY: &str = r#"
 schema = 1
 id = "900"
@@ -36,7 +36,7 @@ name = "b"
 work = "null"
 "#;
 
-/// Runs it without threads; `None` if this machine lets nobody set a filter.
+/// Runs a command that cannot create threads. Returns `None` if this machine does not allow seccomp filters.
 fn alone(test: &str, command: &mut Command) -> Option<Ran> {
     let ran = run_without_threads(command);
     let ran = ran.inspect_err(|reason| skip(test, &format!("no seccomp: {reason}"))).ok()?;

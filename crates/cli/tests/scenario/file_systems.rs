@@ -1,4 +1,4 @@
-//! Real file systems, and every pair of them: every mechanism copies or says why not; clones share their blocks.
+//! All pairs of real file systems: every mechanism copies or reports why it cannot, and clones share their blocks.
 
 use std::{fs, path::Path, process::Command};
 
@@ -10,12 +10,12 @@ use crate::support::{
     thalweg,
 };
 
-/// Odd on purpose: the last block is not full.
+/// Not a multiple of a block, so that the last block is not full.
 const LEN: u64 = 2 * 1024 * 1024 + 4097;
-/// What a clone saves is more than what the other tests use meanwhile.
+/// Large enough that a clone saves more space than other tests use at the same time.
 const BIG: u64 = 32 << 20;
 
-/// The mounted pairs, source first.
+/// Returns all pairs of mounted file systems, source first.
 fn pairs(test: &str) -> Vec<[(&'static str, &'static Path); 2]> {
     let here = |name| mounts().get(test, name).map(|path| (name, path));
     let there: Vec<_> = ROOMY.into_iter().filter_map(here).collect();
@@ -58,7 +58,7 @@ fn every_mechanism_copies_between_all_file_systems_or_says_why_not() {
     assert!(!ran_at_all || never_worked.is_empty(), "these worked nowhere: {never_worked:?}");
 }
 
-/// Whether every extent of a file is shared, as FIEMAP tells it.
+/// Returns `true` if FIEMAP reports every extent of a file as shared.
 fn is_shared(file: &Path) -> bool {
     let ran = run(Command::new("filefrag").args(["-s", "-v"]).arg(file)).expect(0);
     let text = String::from_utf8_lossy(&ran.stdout).into_owned();
@@ -112,7 +112,7 @@ fn a_clone_has_no_name_and_no_journal_before_it_has_its_own() {
             shell(scratch.path(), &line).expect(0);
             let trace = fs::read_to_string(scratch.join("trace")).unwrap();
             assert!(trace.contains("FICLONE"), "{trace}");
-            // That an earlier copy left nothing is looked at; nothing of the kind is made.
+            // The copy looks for partial files and journals of earlier copies (ENOENT), but makes none itself.
             let is_of_ours =
                 |line: &&str| line.contains("thalweg-part") || line.contains("-journal");
             let made = trace.lines().filter(is_of_ours).find(|line| !line.contains("ENOENT"));
@@ -144,7 +144,7 @@ fn small_files_of_a_tree_are_cloned_where_that_is_possible() {
             let all = (0..200).inspect(|n| bytes::expect(&copy.join(file(*n)), *n, 16384 + n));
             all.filter(|number| is_shared(&copy.join(file(*number)))).count()
         };
-        // The first few are not worth the question.
+        // The copy does not try to clone the first few small files.
         assert!(cloned(&[], "copy") >= 100, "{}", root.display());
         assert_eq!(cloned(&["--reflink=never"], "own"), 0, "{}", root.display());
     }

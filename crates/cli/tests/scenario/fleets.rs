@@ -1,5 +1,5 @@
-//! `copy --shard`: a tree that several processes copy together, killed, stopped and started again at random. What they
-//! make is judged by `diff` and `sha256sum`, never by the code that made it. `THALWEG_KILLS=50` makes the campaign longer.
+//! `copy --shard`: several processes copy one tree, and the tests kill, stop and restart them at random. `diff` and
+//! `sha256sum` compare the copies, without code of thalweg. `THALWEG_KILLS=50` makes the campaign longer.
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
@@ -38,7 +38,7 @@ fn two_ranks_copy_a_tree_and_one_of_them_finishes_it() {
     let workers = of_fleet(finisher, "workers");
     let tasks: u64 = workers.as_array().unwrap().iter().map(|one| number(&one["tasks"])).sum();
     assert!(tasks >= number(&of_fleet(finisher, "tasks")), "{workers}");
-    // A rank that comes when all is done has nothing to do.
+    // A rank that starts after the end has nothing to do.
     let late = run(&mut rank(scratch.path(), 1, 2, &[])).expect(0).json();
     assert_eq!(of_fleet(&late, "end"), "there");
     expect_copied(scratch.path());
@@ -57,7 +57,7 @@ fn ranks_that_are_killed_at_any_moment_are_followed_by_any_number_and_no_byte_is
         loop {
             let mut all = start_slowly(scratch.path(), dice.within(2..5), &[]);
             thread::sleep(Duration::from_millis(dice.within(0..500)));
-            // One of them, or all: a scheduler that loses one ends the others too.
+            // Kills one rank or all: a scheduler that loses one rank ends the others, too.
             let (which, end_all) = (dice.within(0..all.len() as u64), dice.within(0..2) == 0);
             for (n, one) in (0..).zip(&mut all) {
                 if (n == which || end_all) && !one.has_ended() {
@@ -86,13 +86,13 @@ fn ranks_that_are_killed_at_any_moment_are_followed_by_any_number_and_no_byte_is
             let moved: u64 = said.iter().map(|said| number(&said["bytes"])).sum();
             if let Some(before) = before.filter(|before| size == 1 && before["tasks"] != 0) {
                 let left = number(&before["bytes"]) - number(&before["done_bytes"]);
-                // Beside the tasks there is one file of two names; a task has less than 768 KiB.
+                // One file with two names (3500 bytes) is in no task. A task has less than 768 KiB.
                 let most = left + 3500 + in_a_row * (768 << 10);
                 assert!(moved <= most, "{moved} moved where {left} were left: {before}");
                 moved_less += u64::from(moved < number(&before["bytes"]));
             }
         } else if scratch.join(".copy.thalweg-fleet").exists() {
-            // Who published it was killed before it had removed this.
+            // The rank that published the copy was killed before it removed the directory of the fleet.
             fleet(scratch.path(), 1, &[]);
         }
         expect_copied(scratch.path());
@@ -120,7 +120,7 @@ fn a_rank_that_stood_still_while_the_others_finished_changes_nothing_when_it_wak
     assert_eq!(names(scratch.path()), ["copy", "tree"]);
 }
 
-/// A fleet whose only worker is interrupted as soon as there is a plan.
+/// Starts a fleet with one worker, interrupts it as soon as the plan exists, and returns the plan.
 fn interrupted(scratch: &Scratch) -> FleetPlan {
     let mut all = start_slowly(scratch.path(), 1, &[]);
     let one = all.remove(0);
@@ -215,7 +215,7 @@ fn a_full_disk_stops_a_fleet_and_with_room_the_same_command_goes_on() {
     assert!(!copy.exists());
     let found = run(thalweg().args(["fleet", "--json"]).arg(&copy)).expect(0).all_json();
     assert_eq!(found["phase"], "full", "{found}");
-    // Without room for the journal of a worker.
+    // Fills the disk, so that it has no space for the journal of a worker.
     let mut rest = fs::File::create(disk.join("rest")).unwrap();
     while rest.write_all(&[1; 512]).is_ok() {}
     ranks(1).into_iter().for_each(expect_full);
@@ -230,11 +230,11 @@ fn a_full_disk_stops_a_fleet_and_with_room_the_same_command_goes_on() {
     assert!(names(disk).iter().all(|name| !name.contains("thalweg")));
 }
 
-/// Two ranks under mpirun.
+/// Returns the command that runs two ranks under mpirun.
 fn mpirun(scratch: &Scratch, options: &[&str]) -> Command {
     let mut command = wrapped(&["mpirun", "-n", "2"]);
     command.args(["copy", "-a", "--shard", "auto", SHARD]).args(options).args(["tree", "copy"]);
-    // Open MPI refuses to run as root, and more processes than there are processors.
+    // By default, Open MPI refuses to run as root, and to start more processes than CPUs.
     for name in ["OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"] {
         command.env(name, "1");
     }
@@ -244,7 +244,7 @@ fn mpirun(scratch: &Scratch, options: &[&str]) -> Command {
     command
 }
 
-/// The process of some rank, by the name of its journal.
+/// Returns the process of some rank, whose number is in the name of its journal.
 fn process(scratch: &Scratch) -> Option<Pid> {
     let entries = fs::read_dir(scratch.join(".copy.thalweg-fleet")).ok()?;
     let mut names = entries.flatten().map(|entry| entry.file_name().into_string().unwrap());

@@ -1,4 +1,5 @@
-//! `copy -a -T --shard`: into a folder that is there. What `cp -a` makes of a twin of it is what has to come out.
+//! `copy -a -T --shard` into an existing directory. The result must equal that of `cp -a` into a copy of this
+//! directory.
 
 use rustix::process::Signal;
 use std::{fs, process::Command, thread, time::Duration};
@@ -10,7 +11,8 @@ use crate::support::{
 };
 use thalweg_testing::{Dice, from_env};
 
-/// A tree, an older and different copy of it, and what `cp -a` makes of that.
+/// Makes a tree, an older and different copy of it, and the expected result, which `cp -a` makes from a second such
+/// copy.
 fn plant_both() -> Scratch {
     let scratch = Scratch::new();
     plant(scratch.path());
@@ -30,13 +32,14 @@ fn plant_both() -> Scratch {
     fs::create_dir_all(copy.join("own/below")).unwrap();
     bytes::write(&copy.join("own/below/file"), 5, 5000);
     fs::write(copy.join("folder-0/own"), "of the copy").unwrap();
-    // One file of the copy has two names, of which the tree knows one.
+    // One file of the copy has two names, of which the tree has one.
     fs::remove_file(copy.join("folder-2/deeper/3")).unwrap();
     fs::hard_link(copy.join("folder-0/own"), copy.join("folder-2/deeper/3")).unwrap();
     fs::remove_file(copy.join("link")).unwrap();
     std::os::unix::fs::symlink("elsewhere", copy.join("link")).unwrap();
     cp("copy", "wanted");
-    // cp writes into what is there, through all of its names: this is what replaces it.
+    // cp would write into the existing file, and so change it under both names. thalweg replaces one name, so the other
+    // name is removed here first.
     fs::remove_file(scratch.join("wanted/folder-2/deeper/3")).unwrap();
     cp("tree", "wanted");
     scratch
@@ -55,7 +58,7 @@ fn what_is_there_is_replaced_file_by_file_and_what_is_not_of_the_tree_stays() {
     let finished = said.iter().filter(|said| of_fleet(said, "end") == "finished").count();
     assert_eq!(finished, 1, "{said:?}");
     expect_merged(&scratch);
-    // One that comes late waits for rank 0, and sees that it is too late.
+    // A rank that starts late waits for rank 0, and finds that the copy is complete.
     let late = run(&mut rank(scratch.path(), 1, 2, &["-T", "--wait=0s"])).expect(0).json();
     assert_eq!(of_fleet(&late, "end"), "there");
     expect_merged(&scratch);
@@ -76,7 +79,7 @@ fn until_the_end_nothing_in_it_changes_and_after_a_kill_at_any_moment_the_same_c
         let scratch = plant_both();
         let own = scratch.join("copy/own/below/file");
         let (before, size) = (fs::read(&own).unwrap(), dice.within(1..3));
-        // Half of them are killed while the tree is linked.
+        // Half of the kills come while the finisher links the files into the tree.
         let at_the_end = dice.within(0..2) == 0;
         let mut all = if at_the_end {
             (0..size).map(|n| Running::start(&mut rank(scratch.path(), n, size, &["-T"]))).collect()

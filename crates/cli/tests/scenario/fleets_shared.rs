@@ -1,5 +1,5 @@
-//! Ranks of `copy --shard` on file systems as they are shared by machines: without locks, O_TMPFILE and
-//! RENAME_NOREPLACE, with attributes that are believed for a while, and with clocks that differ.
+//! Ranks of `copy --shard` on file systems that machines share: without locks, O_TMPFILE and RENAME_NOREPLACE, with
+//! cached attributes, and with different clocks.
 
 use rustix::{
     fs::{FlockOperation, Mode, OFlags, RenameFlags, flock, openat, renameat_with},
@@ -22,7 +22,7 @@ use crate::support::{
 };
 use thalweg_testing::{Dice, from_env};
 
-/// A folder, and how some machines see it; a skip without FUSE.
+/// Makes a directory, and mounts it once for each machine. Records a skip without FUSE.
 fn machines(test: &str, count: usize) -> Option<(Scratch, Vec<SharedMount>)> {
     let shared = Scratch::new();
     plant(shared.path());
@@ -30,7 +30,7 @@ fn machines(test: &str, count: usize) -> Option<(Scratch, Vec<SharedMount>)> {
     Some((shared, mounts?))
 }
 
-/// A rank on each of these machines.
+/// Starts a rank on each of these machines.
 fn on_each(mounts: &[SharedMount], options: &[&str]) -> Vec<Running> {
     let size = mounts.len() as u64;
     let start = |(n, mount): (u64, &SharedMount)| {
@@ -39,7 +39,7 @@ fn on_each(mounts: &[SharedMount], options: &[&str]) -> Vec<Running> {
     (0..).zip(mounts).map(start).collect()
 }
 
-/// What is refused there.
+/// Checks that the file system refuses O_TMPFILE, locks and RENAME_NOREPLACE.
 fn expect_little(folder: &Path) {
     let dir = fs::File::open(folder).unwrap();
     let (flags, mode) = (OFlags::TMPFILE | OFlags::RDWR, Mode::from_raw_mode(0o600));
@@ -98,7 +98,7 @@ fn machines_that_die_over_such_a_folder_are_followed_and_no_byte_is_wrong() {
 fn a_dead_finisher_is_replaced_on_a_file_system_without_locks() {
     let test = "a_dead_finisher_is_replaced_on_a_file_system_without_locks";
     let Some((shared, mounts)) = machines(test, 2) else { return };
-    // All that two names have is left to who finishes, and takes it a while.
+    // The finisher copies files with several names. With this limit, a large one takes it a while.
     let large = shared.join("tree/folder-0/deeper/large");
     fs::hard_link(&large, shared.join("tree/folder-1/twin")).unwrap();
     let mut one = on_each(&mounts[..1], &["--limit=2M"]).remove(0);
@@ -122,7 +122,7 @@ fn clocks_an_hour_apart_change_nothing() {
     }
     let shifted = |by: &str| {
         let mut command = wrapped(&["faketime", "-f", by]);
-        // Only what the clock on the wall shows.
+        // Shifts only the wall clock, not the monotonic clock and not the times of files.
         command.env("FAKETIME_DONT_FAKE_MONOTONIC", "1").env("NO_FAKE_STAT", "1");
         command
     };
@@ -160,14 +160,14 @@ fn clocks_an_hour_apart_change_nothing() {
         for worker in status["workers"].as_array().unwrap() {
             let (seconds, silent) = (&worker["seconds"], &worker["silent"]);
             assert!(seconds.as_f64().is_some_and(|s| (0.0..600.0).contains(&s)), "{worker}");
-            // By the clock of who looks: one that is behind sees nobody silent.
+            // `silent` is measured by the clock of the observer. If that clock is behind, no worker seems silent.
             assert!(silent.as_f64().is_some_and(|s| (0.0..4200.0).contains(&s)), "{worker}");
         }
     }
     assert!(done > 0, "nobody looked while they worked");
 }
 
-/// Exports a folder to this machine, and mounts it again; why not, if that cannot be.
+/// Exports a directory with NFS, and mounts it on this machine. Returns the reason if that fails.
 fn mount_nfs(exported: &Path, at: &Path) -> Result<(), String> {
     let known = fs::read_to_string("/proc/filesystems").unwrap_or_default();
     let is_known = |name: &str| known.lines().any(|line| line.ends_with(&format!("\t{name}")));

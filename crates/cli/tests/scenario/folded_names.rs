@@ -1,4 +1,5 @@
-//! Destinations that ignore the case of names, as FAT and SMB do. Bug reports of rclone and Syncthing describe deleted files.
+//! Destinations that ignore the case of names, as FAT and SMB do. Bug reports of rclone and Syncthing describe files
+//! that were deleted in this case.
 
 use std::{fs, path::Path};
 

@@ -1,5 +1,5 @@
-//! Names of files and words of the other side that would steer a terminal, or pass for lines of ours: they are shown
-//! written out, wherever they come from.
+//! File names and messages of a peer that contain control characters, or lines that look like those of thalweg. All
+//! output shows them escaped.
 
 use std::{
     ffi::OsStr,
@@ -20,11 +20,11 @@ use crate::support::{
     thalweg,
 };
 
-/// Clears the screen, changes the title, writes a line, and is no UTF-8.
+/// A name that would clear the screen, change the title and print a line. It is not valid UTF-8.
 const NAME: &[u8] = b"a\x1b[2J\x1b]0;t\x07\nthalweg: sent\r\xff\xc2\x9b31m";
 const WRITTEN: &str = "a\\u{1b}[2J\\u{1b}]0;t\\u{7}\\nthalweg: sent\\r\\xff\\u{9b}31m";
 
-/// What a terminal would be sent, but for the ends of lines.
+/// Checks that the output has no control characters except newlines, and no forged line.
 #[track_caller]
 fn expect_harmless(ran: &Ran) {
     for said in [ran.stderr.as_str(), &String::from_utf8_lossy(&ran.stdout)] {
@@ -59,7 +59,7 @@ fn the_name_of_a_file_is_written_out_by_both_sides_of_a_handover() {
     expect_harmless(&ran);
 }
 
-/// A file that cannot be read, for a reason of its own.
+/// A file whose read error has control characters in its message.
 struct Liar;
 
 impl Read for Liar {

@@ -1,4 +1,5 @@
-//! A destination that runs full: the true errno, the right name, nothing left behind, the space given back.
+//! A destination that becomes full: the message has the true errno and the right name, no file stays, and the space is
+//! free again.
 
 use std::{
     fs,
@@ -18,15 +19,15 @@ use crate::support::{
 
 const TOO_BIG: u64 = 20 << 20;
 
-/// What is on a disk: its names and its free bytes.
+/// The names on a disk, and its free bytes.
 type Left = (Vec<String>, u64);
 
 fn left(disk: &Path) -> Left {
     (names(disk), free(disk))
 }
 
-/// Waits until a disk is as it was before. The kernel lets go of what a process had open when the process has ended,
-/// or soon after.
+/// Waits until a disk has its earlier names and free space. The kernel may release the open files of a process shortly
+/// after its end.
 #[track_caller]
 fn expect_left(disk: &Path, before: &Left, what: &str) {
     let began = Instant::now();
@@ -36,7 +37,7 @@ fn expect_left(disk: &Path, before: &Left, what: &str) {
     assert_eq!(&left(disk), before, "{what}: names and free bytes, now and before");
 }
 
-/// Copies what does not fit, and looks at what is left of the disk.
+/// Copies a file that does not fit, and checks that the disk is then as before.
 #[track_caller]
 fn copy_too_much(source: &Path, disk: &Path, options: &[&str]) -> Ran {
     let before = left(disk);
@@ -60,7 +61,7 @@ fn a_full_disk_is_named_with_its_true_errno_and_gets_its_space_back() {
     for way in ways {
         let ran = copy_too_much(&source, disk, &way);
         if ran.code() == 4 {
-            // A mechanism that cannot work there has said so.
+            // The mechanism does not work on this file system, and reported this.
             assert!(way.contains(&"--method"), "{way:?}: {}", ran.said());
             continue;
         }
@@ -126,7 +127,7 @@ fn a_tree_that_does_not_fit_keeps_its_whole_files_and_no_others() {
         let ran = run(&mut command).expect(3);
         ran.expect_said("ENOSPC");
         ran.expect_said("run the same command with --resume to continue");
-        // A new tree that is not whole has not got its name; one that was there has got whole files.
+        // An incomplete new tree does not have its final name. An existing directory has only complete files.
         let (there, left) = if already_there {
             (copy.clone(), vec![])
         } else {
