@@ -1,5 +1,5 @@
-//! `thalweg send` and `thalweg receive`: two processes, one file. It is there whole or not at all, whoever dies,
-//! whatever is refused.
+//! `thalweg send` and `thalweg receive`: the received file is complete or absent, even if a process dies or a system
+//! call is refused.
 
 use rustix::process::Signal;
 use std::{
@@ -23,7 +23,7 @@ use thalweg_testing::{Dice, from_env};
 
 pub const LEN: u64 = (20 << 20) + 17;
 
-/// One test's place: a source, a socket to meet at, a destination.
+/// The files of one test: a source, a socket and a destination.
 pub struct Place {
     pub scratch: Scratch,
     pub source: PathBuf,
@@ -33,7 +33,7 @@ pub struct Place {
 
 impl Place {
     pub fn new(len: u64) -> Self {
-        // The path of a socket must be short, and that of the build output may not be.
+        // The path of a socket must be short, and the path of the build output may be too long.
         let scratch = Scratch::public();
         let at = |name: &str| scratch.join(name);
         let (source, socket, copy) = (at("source"), at("socket"), at("copy"));
@@ -53,7 +53,7 @@ impl Place {
         command
     }
 
-    /// Further files beside the source, each of its length, with the seed its place gives.
+    /// Makes more files beside the source, with its length and with the seeds 2, 3 and so on.
     pub fn more(&self, names: &[&str]) -> Vec<PathBuf> {
         let make = |(seed, name): (u8, &&str)| {
             let path = self.scratch.join(name);
@@ -69,13 +69,13 @@ impl Place {
         command
     }
 
-    /// The copy is a folder.
+    /// Makes the destination a directory.
     pub fn with_folder(self) -> Self {
         fs::create_dir(&self.copy).unwrap();
         self
     }
 
-    /// Nothing but the source and what the test names.
+    /// Checks that only the source and these names exist.
     #[track_caller]
     pub fn expect_only(&self, more: &[&str]) {
         let mut expected = [&["source"], more].concat();
@@ -85,7 +85,7 @@ impl Place {
     }
 }
 
-/// Runs both to their ends.
+/// Runs both commands to their ends.
 pub fn both(receive: &mut Command, send: &mut Command) -> (Ran, Ran) {
     let receiving = Running::start(receive);
     let sent = Running::start(send).finish();
@@ -122,7 +122,7 @@ fn streams_and_small_files_arrive_too() {
         let place = Place::new(len);
         let mut send = thalweg();
         send.arg("send").arg("--to").arg(&place.socket).arg("-");
-        // A pipe: nobody knows how much will come.
+        // A pipe, whose length is unknown.
         let mut cat = Command::new("cat");
         let mut cat = cat.arg(&place.source).stdout(Stdio::piped()).spawn().unwrap();
         send.stdin(cat.stdout.take().unwrap());
@@ -154,7 +154,7 @@ fn the_sender_may_come_first_and_an_existing_file_is_replaced() {
     place.expect_only(&["copy"]);
 }
 
-/// Kills one side after a while; the other has to end by itself, with 3.
+/// Kills one side after a while; the other side must end by itself, with exit status 3.
 fn one_dies(place: &Place, way: &str, receiver_dies: bool, after: u64) -> bool {
     fs::write(&place.copy, "old").unwrap();
     let mut receiving = Running::start(&mut place.receive(&[]));
@@ -173,7 +173,7 @@ fn one_dies(place: &Place, way: &str, receiver_dies: bool, after: u64) -> bool {
         code => panic!("{code:?}: {}", survivor.said()),
     }
     survivor.expect_no_panic();
-    // A killed listener cannot take its socket away; the next one does.
+    // A killed listener leaves its socket behind; the next one removes it.
     let _ = fs::remove_file(&place.socket);
     place.expect_only(&["copy"]);
     landed
@@ -188,7 +188,7 @@ fn a_kill_of_either_side_leaves_the_old_file_and_the_other_reports_it() {
     for n in 0..kills {
         // The sender gives up waiting for a receiver that was killed before it could listen.
         let after = 20_000 + dice.within(0..60_000);
-        // As bytes, and as an open file.
+        // Sends an open descriptor, or bytes.
         let way = ["--buffer=1M", "--as-bytes"][(n / 2 % 2) as usize];
         landed += u64::from(one_dies(&place, way, n % 2 == 0, after));
     }
@@ -242,7 +242,7 @@ fn a_second_sender_waits_for_the_next_receiver() {
             Err(_) => thread::sleep(Duration::from_millis(20)),
         }
     };
-    // Both have called before the receiver takes either: it listens to the silent one.
+    // Both senders connect while the receiver still waits for the silent connection.
     let senders = [0, 1].map(|_| Running::start(&mut place.send(&["--wait=60s"])));
     thread::sleep(Duration::from_millis(500));
     drop(silent);
@@ -298,7 +298,7 @@ fn what_makes_no_sense_is_usage() {
     usage(&["send", "--to", "x", "--buffer=0"]);
     usage(&["receive", "--from", "x", "--wait=soon"]);
     usage(&["send", "--to", "x", "-"]);
-    // A folder that is not there is found out before anybody is waited for.
+    // The command reports a missing directory before it waits for a sender.
     let mut nowhere = thalweg();
     nowhere.args(["receive", "--wait=0", "--from"]).arg(&place.socket);
     nowhere.arg(place.scratch.join("folder/"));
@@ -321,7 +321,7 @@ fn a_link_to_nothing_is_left_alone() {
     place.expect_only(&["copy"]);
 }
 
-/// One plain line at the end, as of a copy, on both sides; a word for it not to be there.
+/// Both sides print one plain line at the end, like a copy; `-q` suppresses it.
 #[test]
 fn the_way_is_named_at_the_end() {
     let place = Place::new(LEN);
@@ -397,7 +397,7 @@ fn a_file_that_cannot_be_read_does_not_keep_back_the_others() {
     let place = Place::new(LEN).with_folder();
     let mut files = place.more(&["b"]);
     files.insert(0, place.scratch.join("missing"));
-    // Opens, and fails when it is read.
+    // open(2) succeeds for this file, and read(2) fails.
     files.push(PathBuf::from("/proc/self/mem"));
     files.push(place.source.clone());
     let (received, sent) = both(&mut place.receive(&[]), &mut place.send_many(&[], &files));
@@ -427,7 +427,7 @@ fn several_files_want_a_folder_and_a_folder_wants_names() {
     assert_eq!(names(&place.copy), <[&str; 0]>::default());
 }
 
-/// Two that may not touch each other's memory, asked for a way that does.
+/// A method that accesses the memory of the peer, although the receiver does not trust the sender.
 #[test]
 fn a_method_that_is_not_allowed_is_exit_4_on_both_sides() {
     let place = Place::new(10);

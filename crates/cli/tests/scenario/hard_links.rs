@@ -1,4 +1,4 @@
-//! A file with several names is one file in the copy too, whatever an earlier run left there.
+//! A file with several names is one file in the copy, too, whatever an earlier run left in the destination.
 
 use std::{
     fs,
@@ -10,7 +10,7 @@ use crate::support::{Scratch, bytes, shell};
 
 const NAMES: [&str; 3] = ["f1", "g1", "zz"];
 
-/// One file under three names, and in the destination copies apart from each other of some of them.
+/// Makes a file with three names, and in the destination a separate copy of each name in `there`.
 fn scratch_with(there: &[&str], len: u64) -> Scratch {
     let scratch = Scratch::new();
     fs::create_dir(scratch.join("from")).unwrap();
@@ -90,7 +90,7 @@ fn a_copy_stays_apart_where_nothing_may_be_replaced_or_links_are_not_kept() {
 
 #[test]
 fn links_and_special_files_of_an_earlier_run_become_names_of_one_too() {
-    // cp -dR made them as they are in the source; then some gave way to copies of their own.
+    // cp copies the links as they are. The test then replaces some names with separate entries.
     let setup = "mkdir from; ln -s nowhere from/l1; ln from/l1 from/l2; ln from/l1 from/l3
         mkfifo from/p1; ln from/p1 from/p2; cp -a from to";
     for options in ["-auT", "-aT --resume", "-auT --jobs 1", "-auT --verify"] {

@@ -1,5 +1,5 @@
-//! SIGKILL at random moments, then `--resume`: the final name is absent or whole at every moment, and what was moved
-//! once is not moved again. `THALWEG_KILLS=100` makes the campaign longer.
+//! SIGKILL at random moments, then `--resume`. At every moment, the final name does not exist or has a complete file. A
+//! resume does not move the same bytes again. `THALWEG_KILLS=100` makes the campaign longer.
 
 use std::{
     fs,
@@ -16,7 +16,7 @@ use crate::support::{
 use thalweg_testing::{Dice, from_env};
 
 const LEN: u64 = 32 << 20;
-/// With this limit an undisturbed copy takes a quarter of a second, and a kill within it lands inside.
+/// With this limit an undisturbed copy takes 250 ms, so a kill within this time usually comes during the copy.
 const LIMIT: &str = "--limit=128M";
 const WHILE_IT_RUNS: std::ops::Range<u64> = 0..260;
 
@@ -26,7 +26,7 @@ fn resumable(options: &[&str], source: &Path, copy: &Path) -> Command {
     command
 }
 
-/// Starts a copy and kills it some milliseconds after it has begun to write. Whether it was still at work then.
+/// Starts a copy and kills it some milliseconds after it has begun to write. Returns `true` if it was still running.
 fn kill_after(command: &mut Command, milliseconds: u64) -> bool {
     let mut running = Running::start(command);
     running.wait_until_open(|path| path.to_string_lossy().contains("thalweg-part"));
@@ -37,7 +37,7 @@ fn kill_after(command: &mut Command, milliseconds: u64) -> bool {
     ran.status.code().is_none()
 }
 
-/// Looks at a name all the time that `work` takes.
+/// Calls `look` repeatedly while `work` runs.
 fn watching<T>(look: impl Fn() + Sync, work: impl FnOnce() -> T) -> T {
     let over = AtomicBool::new(false);
     thread::scope(|scope| {
@@ -54,7 +54,7 @@ fn watching<T>(look: impl Fn() + Sync, work: impl FnOnce() -> T) -> T {
     })
 }
 
-/// What a resume can build on: the part that is there and true.
+/// Returns the number of correct bytes at the start of the partial file, which a resume can keep.
 fn begun(folder: &Path) -> u64 {
     let parts = unfinished(folder)
         .into_iter()
@@ -100,13 +100,13 @@ fn a_killed_copy_resumes_where_it_stopped_and_never_shows_a_part() {
     };
     while campaign.landed < kills {
         assert!(campaign.missed < 4 * kills + 20, "kills do not land: {campaign:?}");
-        // Some write ahead of what they have finished, so each has to show that its part can be built on; half of the
-        // time the choice is free.
+        // Some methods write beyond the bytes that they have completed. So each method must leave a usable partial
+        // file. In half of the runs, thalweg chooses the method.
         let method = &methods[dice.within(0..methods.len() as u64) as usize];
         let way = ["--method", method, LIMIT];
         let way = if dice.within(0..2) == 0 { &way[..] } else { &way[2..] };
         watching(absent_or_whole, || {
-            // Now and then the resume is killed too.
+            // Sometimes kills the resume, too.
             loop {
                 let when = dice.within(WHILE_IT_RUNS);
                 let landed = campaign.count(kill_after(&mut resumable(way, &source, &copy), when));
@@ -125,7 +125,7 @@ fn a_killed_copy_resumes_where_it_stopped_and_never_shows_a_part() {
             if moved < LEN {
                 campaign.moved_less += 1;
             } else {
-                // A journal behind by some megabytes is no mistake; one that is never used is.
+                // The journal may lag behind by some megabytes, but a resume must use it.
                 assert!(begun < LEN / 2, "{way:?}: {begun} bytes were there, all were moved again");
             }
         }
@@ -137,7 +137,7 @@ fn a_killed_copy_resumes_where_it_stopped_and_never_shows_a_part() {
     println!("file: {campaign:?}");
 }
 
-/// Small files, files of several steps, folders: 28 MiB in all.
+/// Makes directories with small files and files of several steps: 28 MiB in all.
 fn plant(tree: &Path) -> Vec<(PathBuf, u64, u64)> {
     let mut files = Vec::new();
     for folder in 0..6_u64 {
@@ -178,7 +178,7 @@ fn a_killed_tree_resumes_and_every_file_under_its_name_is_whole() {
     let mut campaign = Campaign::default();
     while campaign.landed < kills {
         assert!(campaign.missed < 4 * kills + 20, "kills do not land: {campaign:?}");
-        // A tree that is new is staged as a whole, one that is there is filled file by file.
+        // thalweg stages a new tree as a whole, and publishes file by file in an existing directory.
         let new = dice.within(0..2) == 0;
         if !new {
             fs::create_dir(&copy).unwrap();

@@ -1,5 +1,5 @@
-//! What a copy leaves when it does not come to its end: nothing under a final name, and the same command with
-//! `--resume` finishes it.
+//! What an interrupted copy leaves behind: nothing under a final name, and the same command with `--resume` completes
+//! it.
 
 use rustix::process::Signal;
 use std::{fs, os::unix::process::CommandExt, process::Command, thread, time::Duration};
@@ -144,7 +144,7 @@ fn what_a_killed_receive_leaves_is_not_copied_as_data() {
     bytes::write(&scratch.join("data"), 1, BIG);
     let mut receive = thalweg();
     receive.current_dir(scratch.path()).args(["receive", "--from", "./s", "into/copy"]);
-    // Where there is O_TMPFILE a killed one leaves nothing.
+    // With O_TMPFILE, a killed receiver leaves no file, so the test refuses it.
     let mut receiving = match start_without(&[&NAMELESS], libc::EOPNOTSUPP, &mut receive) {
         Ok(receiving) => receiving,
         Err(reason) => return skip(test, &format!("no seccomp: {reason}")),
@@ -158,7 +158,8 @@ fn what_a_killed_receive_leaves_is_not_copied_as_data() {
     drop(receiving.finish());
     sending.signal_group(Signal::KILL);
     drop(sending.finish());
-    // Without O_TMPFILE an empty file shows which mode a new file gets. A kill in that moment leaves it.
+    // Without O_TMPFILE, the receiver makes an empty file to learn the mode of new files. A kill may leave this file
+    // behind.
     let into = || {
         let all = names(&scratch.join("into")).into_iter();
         all.filter(|name| !name.starts_with(".new.thalweg-part.")).collect::<Vec<_>>()
@@ -167,7 +168,7 @@ fn what_a_killed_receive_leaves_is_not_copied_as_data() {
     let copied = shell(scratch.path(), "$T copy -r into again; ls -A again").expect(0);
     copied.expect_said("the name is reserved for partial files");
     assert_eq!(names(&scratch.join("again")), Vec::<String>::new());
-    // The next one for that name begins anew in its place.
+    // The next receiver with the same destination starts again, and replaces the partial file.
     let receiving = start_without(&[&NAMELESS], libc::EOPNOTSUPP, &mut receive).unwrap();
     shell(scratch.path(), "$T send --to ./s data").expect(0);
     receiving.finish().expect(0);
@@ -187,14 +188,14 @@ fn a_leftover_that_is_copied_to_its_final_name_is_not_taken_for_one() {
         copy("-r", ".new.thalweg-part", "new").expect(0);
         fs::rename(scratch.join(".new.thalweg-part"), scratch.join("tree")).unwrap();
         expect_same(&scratch, "new");
-        // What is copied lies in it.
+        // The source is inside a directory with a reserved name.
         fs::remove_dir_all(scratch.join("new")).unwrap();
         fs::create_dir(scratch.join(".new.thalweg-part")).unwrap();
         fs::rename(scratch.join("tree"), scratch.join(".new.thalweg-part/tree")).unwrap();
         copy("-r", ".new.thalweg-part/tree", "new").expect(0);
         fs::rename(scratch.join(".new.thalweg-part/tree"), scratch.join("tree")).unwrap();
         expect_same(&scratch, "new");
-        // A file, into which the limit lets nothing like it go.
+        // The source is a file with a reserved name. The limit makes its copy fail.
         fs::rename(scratch.join("tree/big"), scratch.join(".big.thalweg-part")).unwrap();
         let line = format!("ulimit -f 1000; $T copy -q {options} .big.thalweg-part big");
         assert_ne!(shell(scratch.path(), &line).code(), 0);
@@ -237,7 +238,7 @@ fn a_file_that_is_written_in_place_and_not_to_its_end_is_named() {
 #[test]
 fn a_part_of_a_killed_copy_goes_when_its_name_becomes_a_hard_link() {
     let scratch = Scratch::new();
-    // Of two names of one file the first one met is copied, and the other one is linked to it.
+    // thalweg copies the first name of a file that it meets, and links the second name to the copy.
     let line = "mkdir s d; echo old | tee d/one >d/two; echo text >s/one; ln s/one s/two; echo half | tee d/.one.thalweg-part >d/.two.thalweg-part; \
         $T copy -aT s d";
     shell(scratch.path(), line).expect(0);
@@ -251,7 +252,7 @@ fn a_part_of_a_killed_copy_goes_when_the_next_one_needs_none() {
     let setup = format!("head -c 3000000 /dev/urandom >big; echo s >small; mkdir d; {leave}");
     let copies = ["$T copy big small d", "$T copy big d/big; $T copy small d/small"];
     let test = "a_part_of_a_killed_copy_goes_when_the_next_one_needs_none";
-    // A clone is made without a part, where there are clones.
+    // On file systems with clones, a clone needs no partial file.
     for place in ["btrfs", "xfs", "ext4"] {
         let Some(root) = mounts().get(test, place) else { continue };
         for copy in copies {
@@ -259,13 +260,13 @@ fn a_part_of_a_killed_copy_goes_when_the_next_one_needs_none() {
             shell(scratch.path(), &format!("{setup}; {copy}; cmp big d/big")).expect(0);
             assert_eq!(names(&scratch.join("d")), ["big", "small"], "{place}: {copy}");
         }
-        // In a tree that goes into a folder that is there.
+        // A tree that is copied into an existing directory.
         let scratch = Scratch::within(root);
         shell(scratch.path(), &format!("{setup}; mkdir t; mv big t; $T copy -rT t d")).expect(0);
         let left = names(&scratch.join("d"));
         assert!(!left.iter().any(|name| name.starts_with(".big")), "{place}: {left:?}");
     }
-    // One that a living copy works on stays, and so does a source of that name.
+    // A partial file that a running copy has locked stays, and so does a source with such a name.
     let scratch = Scratch::new();
     let line = format!("{setup}; exec 9<d/.small.thalweg-part; flock 9; $T copy small d");
     shell(scratch.path(), &line).expect(0);

@@ -1,4 +1,4 @@
-//! What the system allows a process: file sizes, processors, rights, descriptors.
+//! Limits of a process: file sizes, CPUs, privileges, descriptors.
 
 use std::{
     fs,
@@ -37,7 +37,7 @@ fn a_file_over_the_size_limit_is_an_error_and_not_a_death() {
         if ran.code() == 4 {
             continue;
         }
-        // What --resume left can be gone on with.
+        // With --resume, exit status 3 means that the copy can be resumed.
         let ran = ran.expect(if way == ["--resume"] { 3 } else { 1 });
         assert!(ran.stderr.contains("EFBIG"), "{way:?}: {}", ran.stderr);
         assert!(ran.stderr.contains("/copy"), "{way:?} does not name it: {}", ran.stderr);
@@ -59,7 +59,7 @@ fn a_stream_over_the_size_limit_is_an_error_and_not_a_death() {
     let source = scratch.join("source");
     bytes::write(&source, 1, 4 * MIB);
     let out = scratch.join("out");
-    // The output is a file of whoever started it: only how it ends is ours.
+    // The shell opens the output file, so thalweg can only report the error.
     let shell = "exec prlimit --fsize=1048576 \"$1\" pipe <\"$2\" >\"$3\"";
     let mut pipe = Command::new("sh");
     pipe.args(["-c", shell, "sh", env!("CARGO_BIN_EXE_thalweg")]).args([&source, &out]);
@@ -166,7 +166,7 @@ fn a_deep_tree_raises_the_number_of_descriptors() {
     bytes::expect(&copy.join(inside).join("file"), 4, 100_000);
 }
 
-/// A chain of directories, each with a file and another directory beside the one that goes on.
+/// Makes a chain of nested directories. Each has a directory `side` with a file, and the next directory `d`.
 fn comb(top: &Path, depth: usize) {
     let open = |path: &Path| fs::File::open(path).unwrap();
     fs::create_dir(top).unwrap();
@@ -184,7 +184,7 @@ fn comb(top: &Path, depth: usize) {
     }
 }
 
-/// Compares two such chains level by level, and takes them away: their paths are too long for most tools.
+/// Compares two such chains level by level, and removes them. Most tools fail on their long paths.
 fn expect_combs(tops: [&Path; 2], depth: usize) {
     use rustix::fs::{AtFlags, Mode, OFlags, fstat, openat, unlinkat};
     let open = |at: &std::os::fd::OwnedFd, name: &str| {
@@ -205,7 +205,7 @@ fn expect_combs(tops: [&Path; 2], depth: usize) {
         assert_eq!(found[0].0, n.to_string().as_bytes());
         at = at.each_ref().map(|at| open(at, "d"));
     }
-    // From the bottom up: `remove_dir_all` would hold a descriptor for every level.
+    // Removes from the bottom up, because `remove_dir_all` would hold a descriptor for every level.
     for at in &mut at {
         for n in (0..=depth).rev() {
             if n < depth {
@@ -226,7 +226,7 @@ fn a_tree_far_deeper_than_there_are_descriptors_is_copied() {
     if !has_tools(test, &["prlimit"]) {
         return;
     }
-    // The time grows with the square of the depth.
+    // The time of the test grows with the square of the depth.
     let depth = from_env("THALWEG_DEPTH", 500) as usize;
     for limits in [
         &["prlimit", "--nofile=16:16"][..],
@@ -265,7 +265,7 @@ fn a_wide_tree_is_copied_by_many_workers_with_few_descriptors() {
     }
 }
 
-/// Few descriptors, for whatever is run.
+/// Returns the command with a limit on open files.
 fn with_descriptors(limit: u32) -> Command {
     wrapped(&["prlimit", &format!("--nofile={limit}:{limit}")])
 }
@@ -278,7 +278,7 @@ fn many_threads_compare_and_hash_with_few_descriptors() {
     }
     let scratch = Scratch::new();
     let (tree, copy, sums) = (scratch.folder("tree"), scratch.join("copy"), scratch.join("sums"));
-    // Deep and wide, so that every thread has a folder of its own.
+    // The tree is deep and wide, so that each thread works in another directory.
     for n in 0..8 {
         let deep = (0..60).fold(tree.join(n.to_string()), |at, level| at.join(level.to_string()));
         fs::create_dir_all(&deep).unwrap();
@@ -329,7 +329,7 @@ fn a_leftover_far_deeper_than_there_are_descriptors_is_removed() {
     let scratch = Scratch::new();
     let (from, to) = (scratch.folder("from"), scratch.join("to"));
     fs::write(from.join("file"), "new").unwrap();
-    // What a killed copy of another tree left: its path is longer than one call takes.
+    // A staging directory of a killed copy of another tree. Its paths are longer than PATH_MAX.
     comb(&scratch.join(".to.thalweg-part"), 3000);
     run(with_descriptors(16).args(["copy", "-aq"]).args([&from, &to])).expect(0);
     assert_eq!(fs::read_to_string(to.join("file")).unwrap(), "new");

@@ -1,4 +1,4 @@
-//! Syncs with `--delete` whose other side lies about its list: the destination keeps everything, whichever side connects.
+//! Syncs with `--delete` whose peer sends a false list. The destination keeps everything, whichever side connects.
 
 use std::{
     fs,
@@ -13,7 +13,8 @@ use crate::{
     sync_trees::record,
 };
 
-/// Answers each request for a list with one file and all others with another one. If `once` exists, it ends after the list.
+/// A server that sends the file `list` for each request for a list, and `file` for all others. If `once` exists, it
+/// ends after the list.
 const LIAR: &str = "#!/bin/sh
 while read -r request; do
     while read -r header && [ ${#header} -gt 1 ]; do :; done
@@ -30,7 +31,7 @@ const BEGINNING: usize = 9;
 /// Number of bytes of the end of a list: its type, and three numbers below 128.
 const END: usize = 4;
 
-/// The list that an honest server sends of a directory, and the header with its version.
+/// Returns the list that thalweg serves for a directory, and the header with its version.
 fn honest_list(source: &Path) -> (Vec<u8>, String) {
     let mut serve = thalweg();
     serve.args(["serve", "--stdio", "--hidden", "--follow=none"]).arg(source);
@@ -46,7 +47,7 @@ fn honest_list(source: &Path) -> (Vec<u8>, String) {
     (list, version.to_owned())
 }
 
-/// A lie about a list, as the bytes of an answer; its header has the version of a server.
+/// Returns a response with this list. `more` is added to the length in its header.
 fn answer(status: &str, version: &str, list: &[u8], more: usize) -> Vec<u8> {
     let length = list.len() + more;
     let head = format!(
@@ -55,8 +56,8 @@ fn answer(status: &str, version: &str, list: &[u8], more: usize) -> Vec<u8> {
     [head.as_bytes(), list].concat()
 }
 
-/// The lies, each with its name and whether the connection ends after it. `smaller`: the list of a source without one file.
-/// `empty`: that of an empty source.
+/// Returns the false responses, each with its name, and `true` if the connection ends after it. `smaller`: the list of
+/// a source without one file; `empty`: the list of an empty source.
 fn lies(
     honest: &[u8],
     smaller: &[u8],
@@ -85,7 +86,7 @@ fn lies(
     ]
 }
 
-/// A sync from the liar: by a connection that this side makes, or by one that the liar made.
+/// Returns a sync from the false server. `is_push`: `true` if the false server starts thalweg.
 fn sync_from(scratch: &Scratch, is_push: bool, copy: &Path) -> Command {
     let liar = scratch.join("liar");
     if !is_push {
@@ -135,7 +136,7 @@ fn a_peer_that_lies_about_its_list_deletes_nothing() {
             }
             let ran = run(&mut sync_from(&scratch, is_push, &copy)).expect_no_panic();
             assert_ne!(ran.status.code(), Some(0), "{lie}, push: {is_push}: {}", ran.said());
-            // The times of the directory itself may have been made equal.
+            // Compares the names only, because the sync may have changed the times of the directory itself.
             let after = record(&copy);
             assert!(
                 before.entries.keys().eq(after.entries.keys()),
@@ -143,7 +144,7 @@ fn a_peer_that_lies_about_its_list_deletes_nothing() {
                 ran.said()
             );
         }
-        // An honest list deletes.
+        // The correct list deletes the extra entry.
         let kept = scratch.join("kept");
         shell(scratch.path(), "rm -rf kept once; cp -a copy kept").expect(0);
         fs::write(scratch.join("list"), answer("200 OK", &version, &honest, 0)).unwrap();

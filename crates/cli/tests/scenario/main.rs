@@ -1,5 +1,6 @@
-//! The `thalweg` command in the weather it will meet: full and failing disks, refused calls, kills, sources that
-//! change, crowds, real file systems. Everything happens in scratch folders; what cannot run here skips and says why.
+//! The `thalweg` command under difficult conditions: full and failing disks, refused calls, kills, changing sources,
+//! many processes, real file systems. All tests work in scratch directories. A test that cannot run on this machine is
+//! skipped, and prints the reason.
 
 #![allow(clippy::unwrap_used)]
 

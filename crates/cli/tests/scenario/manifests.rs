@@ -1,4 +1,4 @@
-//! `thalweg manifest` and `thalweg verify --manifest`, beside the tools whose lines they share.
+//! `thalweg manifest` and `thalweg verify --manifest`, compared with the tools that use the same format.
 
 use std::{
     ffi::OsStr,
@@ -12,7 +12,7 @@ use std::{
 
 use crate::support::{Scratch, bytes, run, run::Ran, shell, skip, thalweg};
 
-/// A tool, its options for the hash, the name of that hash here, and names that it can list.
+/// A tool, its options for the hash, thalweg's name of this hash, and file names that the tool can list.
 struct Tool {
     program: &'static str,
     options: &'static [&'static str],
@@ -27,14 +27,14 @@ const TOOLS: [Tool; 3] = [
         hash: "sha256",
         names: &[b"new\nline", b"back\\slash", b"cr\r", b"\\\n", b"\xff\xfe"],
     },
-    // It stops at names that are no text.
+    // b3sum fails on names that are not valid UTF-8.
     Tool {
         program: "b3sum",
         options: &[],
         hash: "blake3",
         names: &[b"new\nline", b"back\\slash", b"cr\r", b"\\\n"],
     },
-    // Versions before 0.8.2 know no escapes.
+    // xxhsum before 0.8.2 does not escape names.
     Tool {
         program: "xxhsum",
         options: &["-H2"],
@@ -43,7 +43,7 @@ const TOOLS: [Tool; 3] = [
     },
 ];
 
-/// A tree with the names that all tools can list, and some more.
+/// Makes a tree with names that all tools can list, and with these names.
 fn tree(names: &[&[u8]]) -> Scratch {
     let scratch = Scratch::new();
     let folder = scratch.folder("tree");
@@ -55,7 +55,7 @@ fn tree(names: &[&[u8]]) -> Scratch {
         fs::write(folder.join("sub/folder").join(name), format!("below {n}")).unwrap();
     }
     fs::write(folder.join("empty"), "").unwrap();
-    // Larger than what one thread hashes alone, and no multiple of anything.
+    // Large enough to be hashed by several threads, and not a multiple of a block.
     bytes::write(&folder.join("large"), 1, (17 << 20) + 12_345);
     symlink("plain", folder.join("link")).unwrap();
     scratch
@@ -96,11 +96,11 @@ fn the_tools_accept_our_lines_and_we_accept_theirs() {
         assert_eq!(lines, 2 * (5 + names.len()) + 2, "{program}");
         let theirs = tool("-- * sub/folder/* 2>/dev/null");
         fs::write(scratch.join("theirs"), theirs.stdout).unwrap();
-        // The link was followed and the folder left out: its line is one more than ours.
+        // The tool follows the symbolic link, so it lists one file more than thalweg.
         let ran = thalweg_in(&scratch, &["verify", "--manifest", "theirs", "tree"]).expect(0);
         let said = String::from_utf8_lossy(&ran.stdout).into_owned();
         assert!(said.contains(" equal (") && !said.contains("extra '"), "{program}: {said}");
-        // Our own lines, whichever hash they hold, tell by themselves.
+        // The lines of thalweg's manifests show which hash they have.
         thalweg_in(&scratch, &["verify", "--manifest", "ours", "tree"]).expect(0);
     }
 }
@@ -136,11 +136,11 @@ fn carriage_returns_at_the_ends_of_all_names_are_not_line_ends() {
             }
             thalweg_in(&scratch, &["manifest", "--hash", hash, "-o", "list", "tree"]).expect(0);
             thalweg_in(&scratch, &["verify", "--manifest", "list", "tree"]).expect(0);
-            // A missing file is found as before.
+            // A missing file is still reported.
             fs::remove_file(folder.join(names[0])).unwrap();
             thalweg_in(&scratch, &["verify", "--manifest", "list", "tree"]).expect(1);
         }
-        // Line ends of Windows.
+        // A manifest with CRLF line ends.
         fs::remove_dir_all(&folder).unwrap();
         fs::create_dir(&folder).unwrap();
         fs::write(folder.join("a"), "").unwrap();
@@ -244,7 +244,7 @@ fn a_copy_writes_the_manifest_of_what_is_there_now() {
     let whole = thalweg_in(&scratch, &["manifest", "tree"]).expect(0).stdout;
     assert_eq!(fs::read(scratch.join("sums")).unwrap(), whole);
     thalweg_in(&scratch, &["verify", "--manifest", "sums", "copy"]).expect(0);
-    // Into a folder that is there, names begin with that of the source; what is skipped counts too.
+    // For a copy into an existing directory, the names begin with that of the source. Skipped files are listed, too.
     for _ in 0..2 {
         let again = ["copy", "-a", "-u", "--manifest", "more", "--manifest-hash=sha256"];
         thalweg_in(&scratch, &[&again[..], &["tree", "copy"]].concat()).expect(0);
@@ -280,13 +280,13 @@ fn a_manifest_never_takes_the_place_of_what_it_lists() {
     }
     let ran = shell(scratch.path(), "$T copy -r --manifest s/f s newer").expect(1);
     ran.expect_said("'s/f': the manifest would overwrite a source");
-    // What is left out is not copied, and may go.
+    // An excluded file is not a source of the copy, so the manifest may overwrite it.
     shell(scratch.path(), "echo >s/note; $T copy -r --exclude /note --manifest s/note s left")
         .expect(0);
     for (name, bytes) in [("s/f", "f\n"), ("z", "g\n"), ("d/f", "f\n"), ("newer/f", "f\n")] {
         assert_eq!(fs::read_to_string(scratch.join(name)).unwrap(), bytes, "{name}");
     }
-    // A manifest of an earlier run gives way.
+    // The manifest replaces that of an earlier run.
     for _ in 0..2 {
         shell(scratch.path(), "$T copy -aT --manifest d/m s d").expect(0);
         shell(scratch.path(), "$T verify --manifest d/m d").expect(0);
@@ -323,7 +323,7 @@ fn a_second_file_says_what_a_line_of_a_hash_has_no_room_for() {
     }
     let scratch = Scratch::new();
     shell(scratch.path(), setup).expect(0);
-    // In the tree itself they are no part of it, the second time either.
+    // A manifest inside the tree does not list itself or its attributes, not even when it exists already.
     for _ in 0..2 {
         shell(scratch.path(), "$T manifest --attributes -o s/m s").expect(0);
         shell(scratch.path(), "$T verify --manifest s/m --attributes s").expect(0);

@@ -1,4 +1,5 @@
-//! What a profile says and what comes of it: of the ways between two processes and between files; missing, broken, stale.
+//! The effect of a profile on the choice of a method, between processes and between files. Profiles may be missing,
+//! broken or stale.
 
 use std::{
     fs::{self, File},
@@ -34,7 +35,7 @@ fn measured(arm: &str, tuning: Tuning, ratio: f64) -> Cell {
     }
 }
 
-/// What was measured decides, and where nothing was the list does.
+/// A measurement decides the choice. Without one, the order of the list decides.
 #[test]
 fn a_profile_that_knows_the_ways_between_processes_chooses_the_way() {
     let place = Place::new(LEN);
@@ -76,8 +77,8 @@ fn a_profile_that_knows_the_ways_between_processes_chooses_the_way() {
     }
 }
 
-/// What nobody can keep: the mechanism is compared with others on the way, whoever wins, and what another one did better is
-/// kept for files about as large.
+/// No mechanism can be as fast as this profile claims. So thalweg compares it with others during the copy. If another
+/// one is faster, it saves this for files of about this size.
 #[test]
 fn a_mechanism_that_falls_behind_its_profile_is_compared_and_the_profile_learns_from_it() {
     let folder = Scratch::new();
@@ -109,7 +110,7 @@ fn a_mechanism_that_falls_behind_its_profile_is_compared_and_the_profile_learns_
     let lost = |look: &serde_json::Value| {
         look["tried"][0]["ratio"].is_number() && look["chosen"] != "splice"
     };
-    // Each finds anew what the one before had found: a burst may be over.
+    // Each comparison replaces the result of the one before, whose conditions may have been temporary.
     let last = looks.iter().rfind(|look| look["from_disk"] == false);
     let kept = Profile::load(&path).unwrap().unwrap();
     let has_learnt = kept.cells.iter().any(|cell| cell.provisional && cell.mechanism == "splice");

@@ -12,7 +12,7 @@ fn moved(place: &Path, words: &[&Path]) -> Ran {
     run(thalweg().arg("move").args(words).current_dir(place))
 }
 
-/// A directory on another file system than that of the tests.
+/// Makes a directory on another file system than that of the tests.
 fn elsewhere(test: &str, here: &Scratch) -> Option<Scratch> {
     let memory = Path::new("/dev/shm");
     let device = |path: &Path| fs::metadata(path).map_or(0, |meta| meta.dev());
@@ -33,7 +33,7 @@ fn a_move_within_a_file_system_is_a_rename() {
     moved(scratch.path(), &[Path::new("b"), Path::new("g"), Path::new("into")]).expect(0);
     assert_eq!(names(&scratch.join("into")), ["b", "g"]);
     assert_eq!(names(scratch.path()), ["inode", "into"]);
-    // An existing directory gets the content.
+    // The content of the source is added to an existing directory.
     shell(scratch.path(), "mkdir -p c/d; echo 3 >c/d/h").expect(0);
     moved(scratch.path(), &[Path::new("c"), Path::new("into/b")]).expect(0);
     assert_eq!(names(&scratch.join("into/b/d")), ["f", "h"]);
@@ -119,7 +119,7 @@ fn a_source_that_cannot_be_read_is_kept_with_all_others() {
     let test = "a_source_that_cannot_be_read_is_kept_with_all_others";
     let scratch = Scratch::new();
     let Some(other) = elsewhere(test, &scratch) else { return };
-    // The name is reserved, so the copy refuses it.
+    // thalweg reserves this name for partial files, so the copy refuses it.
     shell(scratch.path(), "mkdir source; echo 1 >source/a; echo 2 >source/.b.thalweg-part")
         .expect(0);
     let ran = moved(scratch.path(), &[Path::new("source"), &other.join("copy")]).expect(1);

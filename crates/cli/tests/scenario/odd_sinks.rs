@@ -1,5 +1,5 @@
-//! Sinks that are no regular file of ours: pipes, devices, open files by their descriptors, files that cannot be
-//! replaced. Every byte of the source must arrive there, the zeros of its holes among them.
+//! Sinks that thalweg cannot create or replace: pipes, devices, open files by their descriptors, protected files. All
+//! bytes of the source must arrive, including the zeros of its holes.
 
 use std::{
     fs::{self, File},
@@ -15,7 +15,7 @@ use crate::support::{
 
 const LEN: u64 = 3 << 20;
 
-/// Data, a hole, data: larger than one buffer, so that it is planned.
+/// Makes a file of data, a hole and data. It is larger than one buffer, so that the copy makes a plan.
 fn sparse(path: &Path) -> Vec<u8> {
     File::create(path).unwrap().set_len(LEN).unwrap();
     bytes::write_at(path, 1, 0, 5000);
@@ -49,7 +49,7 @@ fn a_source_with_holes_arrives_whole_in_what_cannot_have_holes() {
 #[test]
 fn a_file_of_proc_larger_than_the_buffer_goes_into_a_pipe() {
     let scratch = Scratch::new();
-    // It says that it has no bytes, and has more than one buffer holds.
+    // The file reports size 0, and has more bytes than one buffer.
     let line = "cat /proc/kallsyms | wc -c; $T copy -q /proc/kallsyms /dev/stdout | wc -c";
     let ran = shell(scratch.path(), &format!("set -o pipefail; {line}")).expect(0);
     let text = String::from_utf8(ran.stdout).unwrap();
@@ -67,7 +67,7 @@ impl Loop {
         if !is_root(test) || !has_tools(test, &["losetup"]) {
             return None;
         }
-        // Two that look for a free device at once find the same one.
+        // Two processes that search for a free device at the same time may find the same one.
         let _one = thalweg_testing::lock("losetup");
         let image = scratch.join("image");
         fs::write(&image, vec![0xaa; LEN as usize + (1 << 20)]).unwrap();
@@ -119,7 +119,7 @@ fn an_image_larger_than_its_device_is_written_in_part_and_the_part_is_said() {
     }
     let scratch = Scratch::new();
     bytes::write(&scratch.join("image"), 1, LEN);
-    // One write, and many.
+    // A copy with a single write, and one with many.
     for (size, len) in [(64 << 10, 200_000), (1 << 20, LEN)] {
         let (store, image) = (scratch.join("store"), scratch.join("image"));
         File::create(&store).unwrap().set_len(size).unwrap();
@@ -139,7 +139,7 @@ fn an_image_larger_than_its_device_is_written_in_part_and_the_part_is_said() {
                 assert_eq!((&answer["bytes"], answer["torn"][0].as_str()), (&size.into(), device));
             }
         }
-        // Nothing was written: the message stays.
+        // After a failed first write, the message does not mention partly written data.
         let mut copy = thalweg();
         copy.args(["copy", "--method", "splice"]).arg(&image).arg("/dev/full");
         assert!(!run(&mut copy).stderr.contains("partly written"));
@@ -194,7 +194,8 @@ fn an_open_file_named_by_its_descriptor_is_written_into_as_cp_does() {
     let scratch = Scratch::new();
     let truth = sparse(&scratch.join("s"));
     for name in ["/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"] {
-        // The shell goes on with the same open file: had another file got its name, the last line would be lost.
+        // The shell continues to write to the same open file. If thalweg had replaced that file, the last line would be
+        // lost.
         let line = format!("{{ $T copy -q s {name}; echo last; }} >>out");
         shell(scratch.path(), &line).expect(0);
         let expected = [&truth[..], b"last\n"].concat();
@@ -216,7 +217,7 @@ fn a_file_in_a_folder_that_takes_no_new_file_is_written_into_and_v_says_so() {
     let truth = sparse(&scratch.join("s"));
     let run_as = "setpriv --reuid=1234 --regid=1234 --clear-groups ./thalweg copy -v";
     fs::write(scratch.join("small"), "new").unwrap();
-    // No right to write the folder; another user's file in a sticky one.
+    // A directory that the user may not write, and a file of another user in a sticky directory.
     for (mode, owner) in [("755", "1234"), ("1777", "0")] {
         for (source, truth) in [("s", &truth[..]), ("small", &b"new"[..])] {
             let line = format!(
@@ -252,7 +253,7 @@ fn a_file_that_something_is_mounted_on_is_written_into() {
     let Some(root) = mounts().get(test, "ext4") else { return };
     let scratch = Scratch::within(root);
     let truth = sparse(&scratch.join("s"));
-    // As containers do with /etc/hosts. In a mount namespace of its own: nothing is left of it.
+    // A bind mount of a file, as containers use for /etc/hosts. It is in a new mount namespace, and ends with it.
     for option in ["--verify", "--resume"] {
         let line =
             "echo old >real; echo x >f; mount --bind real f && $T copy -q OPTION s f && cmp s f";

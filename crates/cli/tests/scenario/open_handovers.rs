@@ -1,4 +1,5 @@
-//! `thalweg send` hands an open file over, and `thalweg receive` copies it: named, noticed, told of.
+//! `thalweg send` passes an open descriptor, and `thalweg receive` copies the file. Both report the method and any
+//! failure.
 
 use std::{fs, os::fd::BorrowedFd, time::Duration};
 use thalweg_channel::{
@@ -45,7 +46,7 @@ fn several_files_are_copied_and_an_empty_one_and_a_stream_go_as_bytes() {
     bytes::expect(&place.copy.join("b"), 2, LEN);
 }
 
-/// Either side may refuse; then the bytes go, and the sender says why.
+/// Either side may refuse descriptors. The sender then sends the bytes, and reports why.
 #[test]
 fn a_receiver_that_refuses_open_files_gets_the_bytes_and_their_checksum() {
     let place = Place::new(LEN);
@@ -69,7 +70,7 @@ fn a_receiver_that_refuses_open_files_gets_the_bytes_and_their_checksum() {
     }
 }
 
-/// Takes an open file and is never done with it.
+/// A sink that takes an open descriptor and never finishes.
 struct Endless {
     sender: Option<Running>,
     abandoned: u64,

@@ -1,6 +1,7 @@
-//! Power cuts: a command runs on a disk whose writes and flushes are logged, and for moments of the log the disk that a
-//! cut would leave is made, mounted, and brought to its end by the same command after a boot. `THALWEG_CUTS=100` makes
-//! the campaign longer, `THALWEG_CUT_SYSTEM=all` tries every file system, `tests/setup/power-cut` runs a part of it.
+//! Power cuts: a command runs on a disk whose writes and flushes are logged. For some moments of the log, the test
+//! builds the disk that a cut would leave. It mounts this disk and runs the same command as after a reboot.
+//! `THALWEG_CUTS=100` makes the campaign longer, `THALWEG_CUT_SYSTEM=all` tries every file system,
+//! `tests/setup/power-cut` runs a part of it.
 
 use std::{fs::File, path::Path, process::Command};
 
@@ -45,7 +46,7 @@ pub fn is_wanted(name: &str, variable: &str) -> bool {
     std::env::var(variable).map_or(true, |wanted| wanted == "all" || wanted == name)
 }
 
-/// Returns the file systems for one command: those that `THALWEG_CUT_SYSTEM` names, `all` or one, or one by chance.
+/// Returns the file systems for one command: all or the one that `THALWEG_CUT_SYSTEM` names, otherwise a random one.
 pub fn chosen_systems(test: &str, case: &str) -> Vec<&'static DiskSystem> {
     if std::env::var_os("THALWEG_CUT_SYSTEM").is_none() {
         let mut dice = Dice::new(&format!("{test}: the file system for {case}"));
@@ -54,7 +55,7 @@ pub fn chosen_systems(test: &str, case: &str) -> Vec<&'static DiskSystem> {
     SYSTEMS.iter().filter(|system| is_wanted(system.name, "THALWEG_CUT_SYSTEM")).collect()
 }
 
-/// Cuts the power of these commands.
+/// Runs campaigns of power cuts for these commands.
 #[track_caller]
 fn cut(test: &str, cases: &[&str]) {
     if !may_cut(test) {
@@ -145,7 +146,7 @@ fn requests_of_a_loop_device_are_logged_in_their_order() {
         dd.args(["if=/dev/urandom", "bs=64K", "count=1", &format!("seek={block}")]).args(words);
         run(dd.arg(format!("of={}", device.path().display()))).expect(0);
     };
-    // A flush that follows a write, a write that is on the medium when it completes, and one that nothing flushes.
+    // A write with a later flush, a write with O_DSYNC, and a write without a flush.
     write("3", ["oflag=direct", "conv=fsync"]);
     write("5", ["oflag=direct,dsync", "conv=notrunc"]);
     write("7", ["oflag=direct", "conv=notrunc"]);
@@ -154,7 +155,7 @@ fn requests_of_a_loop_device_are_logged_in_their_order() {
         DiskEvent::Flush => "flush".to_owned(),
     };
     let mut log: Vec<_> = fuse.take_log().iter().map(label).collect();
-    // The kernel may flush once more than it was asked to, and does when it attaches the device.
+    // The kernel may send additional flushes, and sends one when it attaches the device.
     log.dedup();
     let first = log.iter().position(|label| label != "flush").unwrap_or(0);
     let expected = ["write 3 of 65536", "flush", "write 5 of 65536", "flush", "write 7 of 65536"];

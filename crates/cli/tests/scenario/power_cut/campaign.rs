@@ -15,7 +15,7 @@ use thalweg_testing::Dice;
 
 /// Number of cuts made from one recorded run.
 const CUTS_OF_A_RUN: u64 = 10;
-/// Failing cuts of one campaign that are kept: the first ones.
+/// Number of failing cuts of a campaign that are kept.
 const KEPT: usize = 3;
 
 /// All cuts of one command on one file system.
@@ -33,7 +33,7 @@ impl<'a> Campaign<'a> {
         Self { test, case, system, place, failures: Vec::new() }
     }
 
-    /// Makes so many cuts and returns the failures; `None` is a skip.
+    /// Makes this number of cuts and returns the failures; `None` if the test is skipped.
     pub fn run(mut self, cuts: u64) -> Option<Vec<String>> {
         let began = Instant::now();
         let what = format!("{} on {}", self.case.name, self.system.name);
@@ -71,7 +71,7 @@ impl<'a> Campaign<'a> {
         result
     }
 
-    /// Notes a failing cut, and how to repeat it.
+    /// Records a failing cut, and how to repeat it.
     fn note(&mut self, recording: &Recording, cut: &PowerCut, number: u64, reason: &str) {
         let (case, system) = (self.case.name, self.system.name);
         let when = if recording.had_ended(cut) { "after its end" } else { "while it ran" };

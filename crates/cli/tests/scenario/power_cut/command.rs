@@ -14,9 +14,9 @@ use thalweg_testing::Dice;
 /// The command that writes the destination.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CutCommand {
-    /// `copy -aT` of the tree, with these words.
+    /// `copy -aT` of the tree, with these options.
     CopyTree(&'static [&'static str]),
-    /// A worker of a fleet, which knows what is done without `--resume`.
+    /// A worker of a fleet, which continues an earlier run without `--resume`.
     Fleet,
     /// `send` and `receive` of the files of the tree.
     Receive,
@@ -71,12 +71,12 @@ impl CutCase {
         CASES.iter().find(|case| case.name == name).expect("a command of CASES")
     }
 
-    /// The destination is a copy of the whole tree, not only of its files.
+    /// Returns `true` if the destination is a copy of the whole tree, not only of its files.
     pub fn copies_tree(&self) -> bool {
         !matches!(self.command, Receive | Fetch)
     }
 
-    /// The destination has the attributes of the tree, and no other hard links than the tree.
+    /// Returns `true` if the destination has the attributes of the tree, and the same hard links.
     pub fn keeps_attributes(&self) -> bool {
         match self.command {
             Sync(kind) => !matches!(kind, SyncKind::Reference | SyncKind::Trash),
@@ -94,7 +94,7 @@ impl CutCase {
         i32::from(self.command == Move)
     }
 
-    /// The words that differ from run to run of one case.
+    /// Returns options that are chosen at random for each run of a case.
     pub fn chosen_words(&self, dice: &mut Dice) -> Vec<String> {
         let mut words = Vec::new();
         let mut chance = |word: &str, percent| {
@@ -115,7 +115,7 @@ impl CutCase {
         words
     }
 
-    /// Runs it to its end. `wrap` changes the command that writes to the disk.
+    /// Runs the command to its end. `wrap` changes the process that writes to the disk.
     pub fn run(&self, place: &Place, words: &[String], wrap: impl Fn(&Command) -> Command) -> Ran {
         let name = format!("thalweg-cut-{}-{}", std::process::id(), next_number());
         let sending = (self.command == Receive).then(|| {
@@ -128,7 +128,7 @@ impl CutCase {
         ran
     }
 
-    /// The command that writes to the disk.
+    /// Returns the command that writes to the disk.
     fn writer(&self, place: &Place, words: &[String], socket: &str) -> Command {
         let copy = place.copy();
         let mut command = thalweg();
@@ -181,12 +181,12 @@ fn next_number() -> u64 {
     NUMBER.fetch_add(1, Relaxed)
 }
 
-/// The sentence about a run that did not end well.
+/// Returns a message about a run that failed.
 pub fn unsuccessful(what: &str, ran: &Ran, folder: &Path) -> String {
     format!("{what} ended with {:?} on {}: {}", ran.status.code(), folder.display(), ran.said())
 }
 
-/// The command itself, for a run that nothing wraps.
+/// Returns the command unchanged, for a run without a wrapper.
 pub fn same_command(command: &Command) -> Command {
     with_environment(Command::new(command.get_program()), command, command.get_args())
 }

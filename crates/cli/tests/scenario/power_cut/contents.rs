@@ -9,7 +9,7 @@ pub type Hashes = BTreeMap<String, String>;
 
 const HASHES: &str =
     "find . -type f ! -path '*thalweg-*' -print0 | LC_ALL=C sort -z | xargs -0r sha256sum";
-/// The links and the size of a directory are its file system's own business. The state file of a sync is no copy.
+/// Omits the link count and the size of directories, which depend on the file system, and the state file of a sync.
 const ENTRIES: &str = r"find . ! -name .thalweg-sync \( -type d -printf '%p %y %m %T@\n' -o -printf '%p %y %m %T@ %n %l %s\n' \) | LC_ALL=C sort";
 const NAMES: &str = r"find . -printf '%p %y %l\n' | LC_ALL=C sort";
 

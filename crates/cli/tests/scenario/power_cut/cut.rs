@@ -6,19 +6,19 @@ use super::system::copy_image;
 use crate::support::fuse::disk::DiskEvent;
 use thalweg_testing::Dice;
 
-/// File systems rely on no larger unit that a disk writes whole.
+/// Number of bytes that a disk writes atomically. File systems rely on no larger unit.
 const ATOM: usize = 4096;
 
-/// The writes after the last flush that reached the disk.
+/// The choice of the unflushed writes that reached the disk.
 #[derive(Clone, Copy, Debug)]
 enum Kept {
-    /// Each with this chance, in percent.
+    /// Each write with this probability, in percent.
     Some(u64),
-    /// Each page of each with this chance.
+    /// Each page of each write with this probability, in percent.
     Torn(u64),
 }
 
-/// A moment, and the fate of the writes that were not flushed then.
+/// A moment, and the choice of the unflushed writes that reached the disk.
 #[derive(Debug)]
 pub struct PowerCut {
     /// Requests that had completed.
@@ -47,7 +47,7 @@ impl PowerCut {
         self
     }
 
-    /// Makes the image: everything up to the last flush, and a choice of what came after it.
+    /// Makes the image: all writes up to the last flush, and some of the writes after it.
     pub fn make_image(&self, base: &Path, log: &[DiskEvent], to: &Path) {
         copy_image(base, to);
         let image = File::options().write(true).open(to).unwrap();

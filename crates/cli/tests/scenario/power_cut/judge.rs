@@ -1,4 +1,4 @@
-//! Looks at the disk that a cut has left, runs the command again on it as after a boot, and looks again.
+//! Checks the disk that a cut has left, runs the command again on it as after a reboot, and checks the result.
 
 use std::{fs, path::Path};
 
@@ -16,14 +16,14 @@ pub struct CutRun<'a> {
     pub case: &'a CutCase,
     pub system: &'a DiskSystem,
     pub place: &'a Place,
-    /// Its words.
+    /// Its random options.
     pub words: &'a [String],
     /// `true` if it had ended before the cut.
     pub had_ended: bool,
 }
 
 impl CutRun<'_> {
-    /// Judges the disk in an image, which this changes.
+    /// Judges the disk in an image. This changes the image.
     pub fn judge(&self, image: &Path) -> Result<(), String> {
         let (case, place) = (self.case, self.place);
         let disk = MountedDisk::of_image(image, &place.disk(), self.system.options)?;
@@ -35,11 +35,12 @@ impl CutRun<'_> {
             place.judge_copy(case, &found).map_err(after_the_cut)?;
         }
         let mut ran = self.run_again(&[]);
-        // Size and time of a new file may have reached the disk without its bytes.
+        // Without --fsync, the size and time of a new file may have reached the disk without its bytes. Only --checksum
+        // finds this.
         if case.sync_kind().is_some() && !case.durable && ran.code() == 0 {
             ran = self.run_again(&["--checksum"]);
         }
-        // A fleet makes a new directory and refuses one that exists.
+        // A fleet only makes new directories, so it refuses a complete copy.
         if case.command == CutCommand::Fleet && is_published && ran.code() == 4 {
             return Ok(());
         }
@@ -67,7 +68,7 @@ impl CutRun<'_> {
     }
 }
 
-/// Names on the disk that no command of the tests is meant to leave.
+/// Returns the names on the disk that no command of the tests should leave.
 fn leftovers(disk: &Path) -> Vec<String> {
     let is_left = |name: &String| {
         !["copy", "lost+found", "other", "trash", "reference"].contains(&name.as_str())

@@ -50,7 +50,7 @@ struct Undertaker(Child);
 impl Undertaker {
     fn of(folder: &Path) -> Self {
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/setup/power-cut");
-        // In a process group of its own: Ctrl-C ends the tests, not the cleaning.
+        // A new process group, so that Ctrl-C ends the tests but not the clean-up.
         let child = Command::new("sh")
             .args(["-c", "trap '' HUP; read -r _; exec \"$1\" clean \"$2\"", "sh"])
             .args([&script, folder])
@@ -124,7 +124,7 @@ impl Place {
         self.memory.join("base.img")
     }
 
-    /// Memory that the image of the empty disk takes.
+    /// Returns the memory, in bytes, that the image of the empty disk uses.
     pub fn allocated_bytes(&self) -> u64 {
         fs::metadata(self.base()).unwrap().blocks() * 512
     }
@@ -198,7 +198,7 @@ impl Place {
     }
 }
 
-/// The mounted memory in which all the rest lies.
+/// The tmpfs with all images and mount points.
 struct Bare {
     undertaker: Undertaker,
     memory: PathBuf,

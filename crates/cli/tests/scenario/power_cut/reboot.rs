@@ -17,21 +17,21 @@ pub fn missing() -> Option<String> {
     (ran.code() != 0).then(|| format!("no namespace of mounts and time: {}", ran.stderr.trim()))
 }
 
-/// Seconds of the clock of the boot.
+/// Returns the seconds since boot (CLOCK_BOOTTIME).
 pub fn uptime() -> u64 {
     let uptime = fs::read_to_string("/proc/uptime").unwrap();
     uptime.split('.').next().and_then(|seconds| seconds.parse().ok()).expect("seconds")
 }
 
-/// Waits until a boot that `after_reboot` simulates is later than this moment. The kernel's offset of that clock is set in
-/// whole seconds, so the simulated boot is at the last full second.
+/// Waits until a boot that `after_reboot` simulates is later than this moment. Its clock offset has whole seconds, so
+/// the simulated boot is at the last full second.
 pub fn wait_for_reboot_after(moment: u64) {
     while uptime() <= moment {
         thread::sleep(Duration::from_millis(10));
     }
 }
 
-/// Wraps a command. `boot_id` is a file that stands in for the kernel's.
+/// Wraps a command. The file `boot_id` replaces the kernel's boot id.
 pub fn after_reboot(command: &Command, boot_id: &Path) -> Command {
     let mut wrapped = Command::new("unshare");
     wrapped.args(NAMESPACES).args([

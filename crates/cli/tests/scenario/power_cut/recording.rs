@@ -21,14 +21,14 @@ pub struct Recording {
     pub log: Vec<DiskEvent>,
     /// The requests while the command ran.
     command: Range<usize>,
-    /// The words that were chosen for this run.
+    /// The random options of this run.
     pub words: Vec<String>,
-    /// When the disk was unmounted: seconds of the clock of the boot.
+    /// Time of the unmount, in seconds since boot.
     pub ended: u64,
 }
 
 impl Recording {
-    /// Runs a command on a served disk on which another process writes and syncs. Without FUSE that is a skip.
+    /// Runs a command on a served disk while another process writes and syncs there. Records a skip without FUSE.
     pub fn make(
         test: &str,
         case: &CutCase,

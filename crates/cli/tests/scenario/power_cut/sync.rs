@@ -1,4 +1,4 @@
-//! Syncs that are cut: what they delete, keep in a trash or link, and what holds at any moment.
+//! Power cuts during syncs that delete entries, move them to a trash, or link to a reference.
 
 use std::{fs, path::Path, process::Command};
 
@@ -23,7 +23,7 @@ pub enum SyncKind {
 }
 
 impl SyncKind {
-    /// Extra entries of the destination are deleted.
+    /// Returns `true` if the sync deletes extra entries of the destination.
     pub fn deletes(self) -> bool {
         matches!(self, Self::Delete | Self::Trash)
     }
@@ -59,8 +59,9 @@ impl SyncKind {
         }
     }
 
-    /// Checks what holds after a cut at any moment: each old name has its old or its new content. An extra file is gone only
-    /// if that was asked for; with `--fsync`, only after all new files are on the disk. A trash has what is gone.
+    /// Checks what holds after a cut at any moment: each old name has its old or its new content. Extra files may be
+    /// missing only with `--delete`, and with `--fsync` only after all new files are on the disk. Missing files are in
+    /// the trash, if there is one.
     pub fn judge(self, case: &CutCase, place: &Place, found: &Hashes) -> Result<(), String> {
         let new = place.expected(case);
         let trash = hashes(&place.disk().join("trash"))?;

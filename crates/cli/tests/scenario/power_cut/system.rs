@@ -4,7 +4,7 @@ use std::{fs::File, path::Path, process::Command};
 
 use crate::support::run;
 
-/// A file system, and how it is made and mounted here.
+/// A file system, with the options to make and mount it.
 pub struct DiskSystem {
     pub name: &'static str,
     pub mkfs: &'static str,
@@ -14,7 +14,7 @@ pub struct DiskSystem {
     pub options: &'static str,
 }
 
-/// No discard: mkfs would punch holes into an image that has none.
+/// Without discard, because mkfs would punch holes into the image.
 pub const SYSTEMS: [DiskSystem; 3] = [
     DiskSystem {
         name: "ext4",
@@ -23,7 +23,7 @@ pub const SYSTEMS: [DiskSystem; 3] = [
         words: &["-q", "-F", "-b", "4096", "-E", "nodiscard"],
         options: "commit=1",
     },
-    // The least that mkfs.xfs makes. An image and its copy have one UUID.
+    // The smallest size that mkfs.xfs accepts. `nouuid` is needed because an image and its copy have the same UUID.
     DiskSystem {
         name: "xfs",
         mkfs: "mkfs.xfs",
@@ -52,8 +52,8 @@ impl DiskSystem {
     }
 }
 
-/// Copies an image to a new file: an old one of that name may still be written. Runs of zeros become holes, so that the next
-/// copy of it is fast.
+/// Copies an image to a new inode, because the kernel may still write to an old file of this name. Runs of zeros become
+/// holes, so that the next copy is fast.
 pub fn copy_image(from: &Path, to: &Path) {
     run(Command::new("cp").args(["--sparse=always", "--remove-destination"]).args([from, to]))
         .expect(0);
