@@ -1,4 +1,4 @@
-//! Random trees copied with `-a`, then compared by programs that know nothing of ours. `THALWEG_CASES=200` tries more.
+//! Copies random trees with `-a`, and compares them with independent programs. `THALWEG_CASES=200` tries more.
 
 use proptest::{
     prelude::ProptestConfig,
@@ -23,7 +23,7 @@ use thalweg_testing::from_env;
 
 const TOOLS: [&str; 4] = ["diff", "getfattr", "find", "rsync"];
 
-/// The sorted records of a listing of everything in `folder`.
+/// Returns the sorted records that a program lists for everything in `folder`.
 fn listing(folder: &Path, program: &str, words: &[&str], separator: &[u8]) -> Vec<String> {
     let mut command = Command::new(program);
     let ran = run(command.args(words).current_dir(folder).env("LC_ALL", "C")).expect(0);
@@ -39,16 +39,16 @@ fn listing(folder: &Path, program: &str, words: &[&str], separator: &[u8]) -> Ve
     records
 }
 
-/// What independent programs find different.
+/// Returns the differences that independent programs find.
 fn differences(tree: &Path, copy: &Path) -> Vec<String> {
     let mut found = Vec::new();
-    // diff calls two FIFOs different for being FIFOs.
+    // diff reports any two FIFOs as different.
     let words = ["-r", "--no-dereference", "-x", "*fifo"];
     let diff = run(Command::new("diff").args(words).args([tree, copy]));
     if diff.code() != 0 {
         found.push(format!("diff: {}", diff.said()));
     }
-    // Every file system has its own idea of the size of a folder and of the links to it.
+    // The size and the link count of a directory depend on the file system.
     let stat = "%P %y %m %U %G %T@ %l";
     let of_files = format!("{stat} %s %n\\0");
     let of_folders = format!("{stat}\\0");
@@ -69,7 +69,7 @@ fn differences(tree: &Path, copy: &Path) -> Vec<String> {
     });
     compare("getfattr", attributes, &mut found);
     let slashed = |path: &Path| path.join("");
-    // A filter of ours takes the place of rsync's own, which keeps users to what they can set.
+    // This filter replaces rsync's default filter, which omits attributes that an ordinary user cannot set.
     let filter = rustix::process::geteuid().is_root().then_some("--filter=-x trusted.SGI_*");
     let words = ["-anciHAX", "--delete"].into_iter().chain(filter);
     let rsync = run(Command::new("rsync").args(words).args([slashed(tree), slashed(copy)]));
@@ -84,7 +84,7 @@ fn is_xfs(path: &Path) -> bool {
     rustix::fs::statfs(path).is_ok_and(|found| found.f_type == XFS)
 }
 
-/// XFS shows every list once more under a name of its own.
+/// Removes the attributes under which XFS shows every ACL a second time.
 fn without_views(record: &str) -> String {
     let lines = record.split("\\n").filter(|line| !line.starts_with("trusted.SGI_"));
     lines.collect::<Vec<_>>().join("\\n")
@@ -100,22 +100,22 @@ fn compare(tool: &str, [tree, copy]: [Vec<String>; 2], found: &mut Vec<String>) 
     }
 }
 
-/// A folder that gives what is made in it a list and a group.
+/// Gives a directory a default ACL and set-group-ID, so that new entries inherit an ACL and a group.
 fn make_generous(folder: &Path) {
     use std::os::unix::fs::{PermissionsExt, chown};
-    // Without root the group is the user's own, and without lists there are none to give.
+    // Failures are ignored: without root the group stays, and some file systems have no ACLs.
     drop(chown(folder, None, Some(4321)));
     fs::set_permissions(folder, fs::Permissions::from_mode(0o2775)).unwrap();
     drop(Command::new("setfacl").args(["-d", "-m", "u:55:rwx"]).arg(folder).output());
 }
 
-/// Grows, copies and compares trees from one folder into another.
+/// Makes trees in one directory, copies them to another one, and compares them.
 fn try_trees(from: &Path, to: &Path, cases: u32, options: &[&str]) {
     let as_root = rustix::process::geteuid().is_root();
     let config = ProptestConfig {
         cases,
         failure_persistence: None,
-        // A try costs a second or more, and the fifteenth smaller tree tells as much as the thousandth.
+        // A shrink step takes a second or more, and 15 steps make the tree small enough.
         max_shrink_iters: 15,
         ..ProptestConfig::default()
     };
@@ -132,7 +132,7 @@ fn try_trees(from: &Path, to: &Path, cases: u32, options: &[&str]) {
         if names(here.path()) != ["copy"] && from != to {
             found.push(format!("left behind: {:?}", names(here.path())));
         }
-        // Again, onto what is there: nothing may get worse.
+        // A second copy onto the first one must leave it correct.
         let ran = run(thalweg().args(["copy", "-aT"]).args(options).args([&tree, &copy]));
         if ran.status.code() != Some(0) {
             found.push(format!("the second time {}: {}", ran.status, ran.said()));

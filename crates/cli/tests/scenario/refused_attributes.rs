@@ -1,5 +1,5 @@
-//! Extended attributes and access lists that the destination does not take: said, counted, and never
-//! a reason to let more users in.
+//! Extended attributes and ACLs that the destination refuses. thalweg reports and counts them, and never gives more
+//! users access.
 
 use std::fs;
 
@@ -13,16 +13,16 @@ use crate::support::{
     thalweg,
 };
 
-/// Two files and a folder with all there is to refuse. User 1234 may do what the owning group may not:
-/// the mask, which the group bits show, is wider than the group's own entry.
+/// Two files, a directory and a FIFO with ACLs. User 1234 has rights that the owning group lacks. The group bits of the
+/// mode show the mask, which is wider than the group's own entry.
 const LISTED: &str = "mkdir -p s/d; for f in 1 2; do echo $f >s/$f; chmod 640 s/$f; \
     setfacl -m u:1234:rwx s/$f; done; setfacl -d -m u:1234:rwx s/d; mkfifo -m 600 s/p; \
     setfacl -m g:1234:rw s/p";
 const ATTRIBUTED: &str = "mkdir s; for f in 1 2; do echo $f >s/$f; setfattr -n user.k -v v s/$f; \
     done; setfattr -n user.k -v v s";
 
-/// Runs a line beside `s` and `ram`, which has neither attributes nor lists, in a mount namespace of
-/// its own: nothing is left of it.
+/// Runs a line in a directory with `s` and `ram`, a ramfs without attributes and ACLs. The mount is in a new namespace,
+/// and ends with it.
 fn beside_ram(test: &str, setup: &str, line: &str) -> Option<Ran> {
     let root = mounts().get(test, "ext4")?;
     if !has_tools(test, &["setfacl", "setfattr", "unshare"]) {
@@ -43,14 +43,14 @@ fn a_list_that_cannot_be_kept_is_said_once_and_fails_the_copy_as_with_cp() {
         for existing in ["", "cp -r s ram/s; chmod 666 ram/s/1;"] {
             let look = "code=$?; cd ram/s; stat -c %a 1 2; stat -c %a d p >&2; exit $code";
             let line = format!("{existing} $T copy -q {flags} -T s ram/s; {look}");
-            // A FIFO is not read to make this folder.
+            // Copies only the files, because `cp -r` would block at the FIFO.
             let line = line.replace("cp -r s ram/s", "mkdir ram/s; cp s/1 s/2 ram/s");
             let Some(ran) = beside_ram(test, LISTED, &line) else { return };
             let ran = ran.expect(1);
             assert_eq!(ran.stderr.matches("cannot preserve the ACL").count(), 1, "{flags}");
             assert!(ran.stderr.contains("EOPNOTSUPP"), "{flags}: {}", ran.stderr);
             assert!(ran.stderr.contains("'ram/s/"), "{flags}: {}", ran.stderr);
-            // The mask was 7, the group's entry 4; the FIFO's mask 6, its group's entry 0.
+            // The mask of the files is 7 and the group's entry 4. The FIFO's mask is 6 and its group's entry 0.
             assert_eq!(String::from_utf8_lossy(&ran.stdout), "640\n640\n", "{flags}");
             assert!(ran.stderr.ends_with("755\n600\n"), "{flags}: {}", ran.stderr);
         }
@@ -106,7 +106,7 @@ fn user_attributes_that_were_asked_for_by_name_are_errors_if_they_cannot_be_kept
     }
 }
 
-/// Copies a file with an attribute where a call on attributes fails with `errno`.
+/// Copies a file with an attribute while a call for attributes fails with `errno`.
 fn copy_denied(test: &str, call: &Call, errno: i32, flags: &[&str]) -> Option<(Scratch, Ran)> {
     let scratch = Scratch::within(mounts().get(test, "ext4")?);
     if !has_tools(test, &["setfattr"]) {
@@ -199,7 +199,7 @@ fn an_attribute_that_is_too_long_for_the_destination_is_counted() {
     assert!(ran.stderr.contains("ENOSPC"), "{}", ran.said());
 }
 
-/// As a user without rights: these may be what the tests run as already.
+/// A shell function that runs a command without privileges, also if the tests run without them already.
 const AS_USER: &str = "as_user() { if test $(id -u) = 0; then \
     setpriv --reuid=1234 --regid=1234 --clear-groups \"$@\"; else \"$@\"; fi; }";
 
@@ -238,7 +238,7 @@ fn what_is_roots_to_set_is_left_out_for_a_plain_user_as_with_cp() {
     let scratch = Scratch::public();
     scratch.binary();
     fs::write(scratch.join("f"), "f").unwrap();
-    // cap_net_raw+ep.
+    // The value of cap_net_raw+ep.
     let setup = "setfattr -n security.capability -v 0x0100000200200000000000000000000000000000 f \
         && chmod 777 .";
     if shell(scratch.path(), setup).code() != 0 {

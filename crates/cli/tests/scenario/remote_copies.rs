@@ -194,7 +194,7 @@ fn a_connection_that_fails_names_the_command_and_its_last_message() {
     for ran in run_over("kill -9 $$") {
         ran.expect(1).expect_said("was killed by signal 9");
     }
-    // A terminal must not be controlled by the other machine.
+    // Output of the other machine must not control the terminal.
     for ran in run_over("printf '\\033[31mred\\n' >&2; exit 1") {
         let ran = ran.expect(1);
         assert!(!ran.stderr.contains('\x1b'), "{}", ran.stderr);
@@ -208,7 +208,7 @@ fn a_connection_that_fails_names_the_command_and_its_last_message() {
     noisy.args(["copy", "-a", "--remote-program", binary, "-e"]);
     noisy.arg(format!("{} at={{}}", rsh.display())).arg(&root).arg("h:x");
     run(&mut noisy).expect(1).expect_said("h: printed 'Welcome' before its first request");
-    // A command that never starts thalweg, or hides that it failed, is no success.
+    // The copy fails if the command never starts thalweg or hides its failure.
     for text in ["exit 0", "echo Welcome", "shift; \"$@\" <&- >&-; exit 0"] {
         for ran in run_over(text) {
             let ran = ran.expect(1);
@@ -266,7 +266,7 @@ fn after_a_kill_of_the_connection_the_same_command_brings_the_rest() {
             let second = run(&mut copy(&["-a", "--json"])).expect(0).json();
             assert!(second["bytes"].as_u64().unwrap() < all, "{second}");
         } else {
-            // The client connects again by itself.
+            // The client reconnects by itself.
             ran.expect(0).expect_said("retrying");
         }
         are_equal(&root, &dst);
@@ -313,7 +313,7 @@ fn a_server_on_standard_input_and_output_works_on_pipes_sockets_and_files() {
     shell(scratch.path(), "$T serve --stdio root </dev/null >out; test ! -s out").expect(0);
     shell(scratch.path(), "$T serve --stdio root <&- >out").expect(1);
     shell(scratch.path(), "$T serve --stdio --listen :0 root").expect(2);
-    // Nothing outside of the directory is served, whatever is asked.
+    // The server serves nothing outside of the directory, whatever the request is.
     fs::write(scratch.join("secret"), "mine").unwrap();
     symlink("../secret", root.join("link")).unwrap();
     for path in ["/../secret", "/%2e%2e/secret", "/link", "//etc/passwd"] {
@@ -332,7 +332,7 @@ fn a_machine_without_thalweg_receives_it_once_unless_that_is_forbidden() {
     over_each("a_machine_without_thalweg_receives_it_once", |scratch, machine| {
         let root = scratch.folder("src");
         bytes::write(&root.join("f"), 1, 10);
-        // The directory of the binary under test is not in the other side's path.
+        // Removes the directory of the tested binary from the PATH of the other side.
         let plain = scratch.join("plain");
         let text = fs::read_to_string(&machine.rsh).unwrap();
         let bin = Path::new(env!("CARGO_BIN_EXE_thalweg")).parent().unwrap();
@@ -354,11 +354,11 @@ fn a_machine_without_thalweg_receives_it_once_unless_that_is_forbidden() {
         assert_eq!(names(&cache.join(version)), ["thalweg"]);
         let mode = |path: &Path| path.metadata().unwrap().mode() & 0o777;
         assert_eq!((mode(&cache), mode(&cache.join(version).join("thalweg"))), (0o700, 0o700));
-        // The next one finds it.
+        // The next copy finds the installed program.
         let ran = run(copy(&["-a"]).arg(machine.at(&root)).arg(scratch.join("here"))).expect(0);
         assert!(!ran.stderr.contains("copying thalweg"), "{}", ran.stderr);
         are_equal(&root, &scratch.join("here"));
-        // A program that does not run there gets no name.
+        // If the program does not run on the other machine, no file keeps its name there.
         fs::remove_dir_all(&cache).unwrap();
         let text = fs::read_to_string(&plain).unwrap();
         script(&plain, &text.replace("#!/bin/sh\n", "#!/bin/sh\nulimit -f 100\n"));
@@ -376,7 +376,7 @@ fn the_host_is_placed_where_the_command_says() {
     let root = scratch.folder("src");
     bytes::write(&root.join("f"), 1, 10);
     let exec = scratch.join("exec");
-    // As `docker exec -i CONTAINER COMMAND...`, which runs no shell.
+    // A command like `docker exec -i CONTAINER COMMAND...`, which runs no shell.
     script(&exec, "#!/bin/sh\n[ \"$1 $2 $3\" = '-i box --' ] || exit 9\nshift 3\nexec \"$@\"\n");
     let copy = |rsh: String, from: &Path, to: &str| {
         let mut command = thalweg();
@@ -406,7 +406,7 @@ fn every_line_of_the_guide_to_other_machines_runs() {
         let bin = scratch.folder("bin");
         symlink(&machine.rsh, bin.join("ssh")).unwrap();
         symlink(env!("CARGO_BIN_EXE_thalweg"), bin.join("thalweg")).unwrap();
-        // Containers are this machine: the command follows the host.
+        // The container programs run the command, which follows the name of the container, on this machine.
         for (name, words) in [("docker", 3), ("podman", 3), ("kubectl", 4)] {
             let text = "#!/bin/sh\nshift N\nmkdir -p \"$GUIDE/tmp\"\n\
                         exec \"$@\"\n";

@@ -1,4 +1,4 @@
-//! A changed file over ssh: only the ranges that differ are sent, in both directions.
+//! Copies of a changed file over ssh, in both directions: thalweg sends only the ranges that differ.
 
 use std::{
     fs,
@@ -20,7 +20,7 @@ use crate::{
 
 const LEN: u64 = 64 << 20;
 
-/// A command that connects as `rsh` does, and counts the bytes in both directions.
+/// Makes a command that connects as `rsh` does, and counts the bytes in both directions.
 fn counting(scratch: &Scratch, rsh: &Path) -> PathBuf {
     let counting = scratch.join("counting");
     let (up, down) = (scratch.join("up"), scratch.join("down"));
@@ -34,7 +34,7 @@ fn counting(scratch: &Scratch, rsh: &Path) -> PathBuf {
     counting
 }
 
-/// Returns the number of bytes that were counted, and starts again.
+/// Returns the number of counted bytes, and resets it.
 fn counted(scratch: &Scratch) -> u64 {
     let files = ["up", "down"].map(|name| scratch.join(name));
     let bytes = files.iter().map(|file| fs::metadata(file).map_or(0, |file| file.len())).sum();
@@ -134,7 +134,7 @@ fn blocks_are_found_where_they_moved_and_the_new_file_is_right() {
             let mut pull = counted_machine.copy(&["-a"]);
             run(pull.arg(machine.at(source.join(""))).arg(&dst)).expect(0);
             assert!(fs::read(dst.join("file")).unwrap() == new, "pull: {what}");
-            // If a block was written to a wrong place, the whole file is sent after all.
+            // If a block had been written to a wrong offset, the whole file would have been sent.
             let sent = counted(scratch);
             assert!(sent < 1 << 20 || what == "nothing in common", "pull: {what}: {sent} bytes");
             let mode = fs::metadata(dst.join("file")).unwrap().permissions().mode();

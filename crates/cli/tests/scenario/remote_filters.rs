@@ -1,5 +1,5 @@
-//! Filters of `thalweg sync` and `copy` between machines: random trees, filter files and options give the trees and lines
-//! of a local sync.
+//! Filters of `thalweg sync` and `copy` between machines. With random trees, filter files and options, the trees and
+//! the printed lines must be those of a local sync.
 
 use std::{
     collections::BTreeSet,
@@ -91,7 +91,7 @@ fn filters(dice: &mut Dice, list: &Path) -> Vec<String> {
     words
 }
 
-/// The lines of `-i`, without those of directories and links of which only attributes differ.
+/// Returns the lines of `-i`, except those of directories and symbolic links whose attributes alone differ.
 fn changes(ran: &Ran) -> Vec<String> {
     lines(ran)
         .into_iter()
@@ -125,7 +125,8 @@ fn random_filters_have_the_meaning_that_they_have_locally() {
         assert_eq!(lines(&planned), lines(&done), "the dry run and the real run");
         assert_eq!(changes(&done), changes(&wanted.expect(0)), "the local sync");
         let (found, wanted) = (record(&dst).entries, record(&scratch.join("local")).entries);
-        // A directory that the source lacks stays if it has a protected entry, and has the time of its deletions.
+        // A directory that the source lacks stays if it has a protected entry. Its modification time is that of the
+        // last deletion in it.
         let is_extra = |path: &PathBuf| dst.join(path).is_dir() && !both.source.join(path).exists();
         let mut differ: BTreeSet<_> = found.keys().chain(wanted.keys()).collect();
         differ.retain(|path| found.get(*path) != wanted.get(*path) && !is_extra(path));
@@ -133,7 +134,7 @@ fn random_filters_have_the_meaning_that_they_have_locally() {
     }
 }
 
-/// A FIFO, a directory that cannot be listed, and a source with excluded entries only.
+/// The source has only excluded entries: a FIFO, and a directory that cannot be listed.
 #[test]
 fn excluded_entries_are_no_reason_to_fail_or_to_delete_nothing() {
     let scratch = Scratch::new();

@@ -1,4 +1,4 @@
-//! `--verify` of what an earlier run left: one byte is another, and size and times say nothing of it.
+//! `--verify` of an earlier copy in which one byte differs, although size and times are equal.
 
 use serde_json::{Value, json};
 use std::{
@@ -12,7 +12,7 @@ use crate::support::{Running, Scratch, bytes, run, scratch::open_to_all, skip, t
 
 const FILES: u64 = 30;
 
-/// A tree and its copy, in which one byte of `spoilt` is changed and nothing else.
+/// Makes a tree and its copy, in which one byte of a file differs. Returns the name of this file.
 fn spoilt_copy() -> (Scratch, String) {
     let scratch = Scratch::new();
     let source = scratch.folder("source");
@@ -24,7 +24,7 @@ fn spoilt_copy() -> (Scratch, String) {
     (scratch, "f7".to_owned())
 }
 
-/// Changes the first byte, and puts the times back.
+/// Changes the first byte, and restores the modification time.
 fn spoil(path: &Path) {
     let file = File::options().write(true).open(path).unwrap();
     let before = file.metadata().unwrap();

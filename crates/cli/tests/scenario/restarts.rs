@@ -1,5 +1,5 @@
-//! What is believed after a restart of the machine. Namespaces show the command a boot that began a moment ago, with a boot
-//! id of its own.
+//! Copies after a restart of the machine: thalweg must not trust data of earlier boots. Namespaces show the command a
+//! recent boot with another boot id.
 
 use std::{
     fs::{self, File},
@@ -21,10 +21,11 @@ use crate::support::{
 };
 
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
-/// A namespace that kept the mounts of other tests would keep their file systems alive after the unmount.
+/// With this option, unmounts of other tests also reach the namespace, which would otherwise keep their file systems
+/// mounted.
 const SLAVE: &str = "--propagation=slave";
 
-/// The command as a machine runs it that was started a second ago; `None` where there are no such namespaces.
+/// Returns the command as it runs on a machine that was started a second ago. Returns `None` without such namespaces.
 fn after_a_restart(scratch: &Scratch, test: &str) -> Option<Command> {
     if !is_root(test) || !has_tools(test, &["unshare"]) {
         return None;
@@ -44,7 +45,7 @@ fn after_a_restart(scratch: &Scratch, test: &str) -> Option<Command> {
     Some(wrapped(&words))
 }
 
-/// Takes the data of a file away and leaves its size and its time, as a power cut may.
+/// Replaces the data of a file with zeros, and keeps its size and time, as a power cut may.
 fn lose_data(path: &Path) {
     let file = File::options().write(true).open(path).expect("a copy");
     let meta = file.metadata().expect("fstat");
@@ -52,7 +53,7 @@ fn lose_data(path: &Path) {
     file.set_modified(meta.modified().expect("a time")).expect("futimens");
 }
 
-/// The boot of the next command begins after all that was written.
+/// Waits, so that the simulated boot of the next command is later than all writes.
 fn a_moment_passes() {
     thread::sleep(Duration::from_millis(2100));
 }
@@ -68,7 +69,7 @@ fn after_a_restart_files_of_earlier_boots_are_compared_with_their_sources() {
     lose_data(&copy.join("lost"));
     a_moment_passes();
     let words = ["copy", "-aT", "--resume", "--json"];
-    // In the boot in which it was written the page cache is believed: nobody reads it again.
+    // In the same boot, thalweg trusts the page cache and does not read the copy again.
     let account = run(thalweg().args(words).args([&source, &copy])).expect(0).json();
     assert_eq!(account["files"], 0);
     let test = "files of earlier boots are compared";
@@ -79,7 +80,7 @@ fn after_a_restart_files_of_earlier_boots_are_compared_with_their_sources() {
     run(Command::new("diff").arg("-r").args([&source, &copy])).expect(0);
 }
 
-/// Every file below a folder.
+/// Calls `each` for every file below a directory.
 fn files(folder: &Path, each: &mut dyn FnMut(&Path)) {
     for entry in fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("an entry")) {
         if entry.file_type().expect("a type").is_dir() {
@@ -90,7 +91,7 @@ fn files(folder: &Path, each: &mut dyn FnMut(&Path)) {
     }
 }
 
-/// Kills the only worker of a fleet that copies `tree` when it has noted three tasks; returns the fleet's directory.
+/// Kills the only worker of a fleet when its journal has three tasks. Returns the directory of the fleet.
 fn killed_after_three_tasks(scratch: &Scratch) -> PathBuf {
     let mut one = Running::start(rank(scratch.path(), 0, 1, &["--limit=1M"]).arg("--quiet"));
     let fleet = scratch.join(".copy.thalweg-fleet");
@@ -107,8 +108,8 @@ fn killed_after_three_tasks(scratch: &Scratch) -> PathBuf {
     fleet
 }
 
-/// A finisher gives a large file its name when all its tasks are noted. A power cut may take a note back, and not the name; a
-/// slow worker may have begun another partial file since, with holes.
+/// A finisher publishes a large file when the journals have all of its tasks. A power cut may undo a journal entry but
+/// not the rename. A slow worker may then have started another partial file, with holes.
 #[test]
 fn a_large_file_that_was_placed_is_completed_or_kept_and_not_replaced_by_a_part() {
     for is_whole in [false, true] {
@@ -125,7 +126,7 @@ fn a_large_file_that_was_placed_is_completed_or_kept_and_not_replaced_by_a_part(
         } else {
             fs::rename(fleet.join("parts").join(&parts[0]), &placed).expect("rename");
         }
-        // With the mode of a source that its owner may not write.
+        // The file has the mode of a source that its owner may not write.
         fs::set_permissions(&placed, fs::Permissions::from_mode(0o400)).expect("chmod");
         run(&mut rank(scratch.path(), 0, 1, &[])).expect(0);
         assert_eq!(manifest(&scratch.join("copy")), manifest(&scratch.join("tree")));

@@ -1,4 +1,4 @@
-//! What a resume finds need not be what a killed copy left: other sources, spoilt journals, traps.
+//! A resume may find other files than the killed copy left: changed sources, damaged journals, traps.
 
 use std::{
     fs::{self, File},
@@ -12,12 +12,12 @@ use std::{
 use crate::support::{Running, Scratch, bytes, names, run, thalweg};
 
 const LEN: u64 = 16 << 20;
-/// With this limit a copy is far from its end whenever the kill comes.
+/// With this limit, a copy is still far from its end at the kill.
 const LIMIT: &str = "--limit=512K";
-/// More than the tests spoil or cut off of what was done.
+/// More bytes than the tests damage or truncate in the partial file.
 const DONE: u64 = 100_000;
 
-/// A folder with a source and a copy that was killed on the way.
+/// A directory with a source and the partial file of a killed copy.
 struct Killed {
     scratch: Scratch,
     source: PathBuf,
@@ -34,7 +34,7 @@ impl Killed {
                 .map(|name| scratch.join(name));
         bytes::write(&source, 1, LEN);
         let mut running = Running::start(resume(&source, &copy).arg(LIMIT));
-        // The journal is written now and then: with it there is something to spoil.
+        // Waits until the copy has written its journal, which it does only at intervals.
         while done(&journal) < DONE {
             assert!(!running.has_ended(), "over before there was a journal");
             thread::sleep(Duration::from_millis(2));
@@ -45,7 +45,8 @@ impl Killed {
         Self { scratch, source, copy, part, journal }
     }
 
-    /// The resume delivers the source as it is now, and leaves nothing else.
+    /// Resumes the copy. Checks that it equals the current source, and that no other file is left. Returns the bytes
+    /// moved.
     #[track_caller]
     fn finishes(&self) -> u64 {
         let account = run(resume(&self.source, &self.copy).arg("--json")).expect(0).json();
@@ -55,7 +56,7 @@ impl Killed {
     }
 }
 
-/// What a journal says is done; 0 while there is none, or half of one.
+/// Returns the number of completed bytes in a journal; 0 if the journal is absent or incomplete.
 fn done(journal: &Path) -> u64 {
     let journal = fs::read_to_string(journal).ok().and_then(|text| json(&text));
     journal.and_then(|journal| journal["done"][0][1].as_u64()).unwrap_or(0)
@@ -98,7 +99,7 @@ fn a_spoilt_journal_is_not_believed() {
 
 #[test]
 fn a_part_is_compared_where_the_journal_may_have_outlived_it() {
-    // As after a power cut: the journal is of another start of the machine, and some of the part never reached the disk.
+    // Simulates a power cut: the journal has another boot id, and some bytes of the partial file are wrong.
     let killed = Killed::midway();
     let text = fs::read_to_string(&killed.journal).unwrap();
     let mut journal = json(&text).unwrap();
@@ -120,7 +121,7 @@ fn a_partial_file_is_replaced_without_resume() {
     let killed = Killed::midway();
     run(thalweg().arg("copy").args([&killed.source, &killed.copy])).expect(0);
     bytes::expect(&killed.copy, 1, LEN);
-    // Large files go by O_TMPFILE where there is such a thing, and then nobody has met the leftover.
+    // With O_TMPFILE, the copy needs no partial file, so it may not have found the old one.
     run(thalweg().args(["copy", "--resume", "-f"]).args([&killed.source, &killed.copy])).expect(0);
     bytes::expect(&killed.copy, 1, LEN);
     assert_eq!(names(killed.scratch.path()), ["copy", "source"]);

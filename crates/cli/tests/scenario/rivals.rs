@@ -1,4 +1,4 @@
-//! Copies that race for one name: the winner is one of them, whole.
+//! Copies that race for one name: the result is one complete copy.
 
 use std::{fs, sync::Barrier, thread};
 
@@ -6,7 +6,7 @@ use crate::support::{Scratch, bytes, names, run, thalweg};
 
 const LEN: u64 = 24 << 20;
 
-/// Runs these copies at once; each line of options is one of them.
+/// Copies these sources to one name at the same time, and returns the exit statuses.
 fn race(scratch: &Scratch, sources: &[&str], options: &[&str]) -> Vec<i32> {
     let barrier = Barrier::new(sources.len());
     thread::scope(|scope| {
@@ -27,7 +27,7 @@ fn race(scratch: &Scratch, sources: &[&str], options: &[&str]) -> Vec<i32> {
 #[test]
 fn of_two_copies_to_one_name_one_remains_whole() {
     let scratch = Scratch::new();
-    // Of different length: a mixture of both is seen even if it ends at a boundary.
+    // The lengths differ, so that a mixture is noticed even if it changes at a block boundary.
     bytes::write(&scratch.join("a"), 1, LEN);
     bytes::write(&scratch.join("b"), 2, LEN + 4096);
     let copy = scratch.join("copy");

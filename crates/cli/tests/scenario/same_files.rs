@@ -9,7 +9,7 @@ use crate::support::{
 };
 use thalweg_testing::Sample;
 
-/// One file with two names, links to it, a link to a link and a link with two names.
+/// One file with two names, symbolic links to it, a link to a link, and a link with two names.
 const FILES: &str = "echo x >a; ln a b; ln -s a s1; ln -s a s2; ln -s s1 s3; ln -s a t; ln -P t u";
 
 #[test]
@@ -52,7 +52,7 @@ fn with_a_backup_the_file_stays_under_another_name() {
 
 #[test]
 fn two_names_of_one_file_are_one_file_to_a_copy_as_to_cp() {
-    // For every pair of names and these options: where cp refuses, so does this; what is there afterwards is the same.
+    // For every pair of names and these options, thalweg refuses if cp refuses, and leaves the same files.
     let looks = "for n in a b s1 s2 s3 t u; do printf '%s ' $n; readlink $n || cat $n 2>&1; done";
     let names = ["a", "b", "s1", "s2", "s3", "t", "u"];
     let mut sample = Sample::new("two_names_of_one_file", 4);
@@ -60,7 +60,8 @@ fn two_names_of_one_file_are_one_file_to_a_copy_as_to_cp() {
         for from in names {
             for to in names {
                 if options != "-L" && matches!((from, to), ("t", "u") | ("u", "t")) {
-                    // Two names of one link: cp does nothing and is content, this does nothing and says so.
+                    // Two names of one symbolic link: cp succeeds and does nothing; thalweg does nothing and reports an
+                    // error.
                     continue;
                 }
                 if !sample.takes() {
@@ -91,7 +92,7 @@ fn a_file_seen_by_another_mount_is_itself() {
     assert_eq!(ran.stdout, b"x\n");
     let mut copy = thalweg();
     run(copy.arg("copy").arg("-r").args([scratch.join("d"), scratch.join("d/inside")])).expect(1);
-    // As with cp, all but what it becomes.
+    // As with cp, the copy has everything except itself.
     assert_eq!(crate::support::names(&scratch.join("d/inside")), ["f"]);
 }
 
@@ -115,28 +116,28 @@ fn a_file_that_an_overlay_shows_under_another_number_is_not_emptied_by_its_own_c
         return skip(test, "no overlay can be mounted on tmpfs here");
     }
     for (from, to) in [("all/f", "low/f"), ("all/g", "up/g"), ("up/g", "all/g")] {
-        // The copy of a file that is written through the overlay is in its upper layer.
+        // The overlay stores a written file in its upper layer.
         let line = "cp on/true on/all/g; touch -d @1000.5 on/TO; $T copy --inplace on/FROM on/TO;
             test $? = 1 && cmp on/FROM on/true && cmp on/TO on/true && test $(stat -c %Y on/TO) = 1000";
         in_mounts(&line.replace("FROM", from).replace("TO", to))
             .expect(0)
             .expect_said("is the same file as");
     }
-    // Who may write it and does not own it.
+    // A user who may write the file but does not own it.
     let line = "chmod 666 on/low/f; chmod 755 on; cd on; \
         setpriv --reuid=1000 --clear-groups $T copy --inplace all/f low/f; test $? = 1 && cmp low/f true";
     if has_tools(test, &["setpriv"]) {
         let line = line.replace("$T", &scratch.binary().to_string_lossy());
         in_mounts(&line).expect(0).expect_said("is the same file as");
     }
-    // Files of one size that are not one, and one that the overlay copies before it is written.
+    // Two different files of equal size, and a file that the overlay copies to its upper layer before the write.
     let line = "head -c 3000000 /dev/zero >on/z; mount -t tmpfs none on/u; cp on/z on/u/z; \
         $T copy -q --inplace on/low/f on/u/z && cmp on/u/z on/true && $T copy -q --inplace on/low/f on/all/f && \
         cmp on/all/f on/true";
     in_mounts(line).expect(0);
 }
 
-/// A destination may be a link to what another source becomes, which takes its time.
+/// A destination may be a symbolic link to the destination of another source, whose copy takes longer.
 #[test]
 fn sources_whose_destinations_lead_to_each_other_are_copied_in_the_order_given() {
     for (words, code, large, link) in

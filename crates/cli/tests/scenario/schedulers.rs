@@ -1,4 +1,4 @@
-//! `copy --shard auto` under what starts its ranks on a cluster. MPI is with the fleets.
+//! `copy --shard auto` under the schedulers that start ranks on a cluster. The tests with MPI are in `fleets`.
 
 use serde_json::Value;
 use std::{
@@ -18,7 +18,7 @@ use crate::support::{
     thalweg,
 };
 
-/// The blocks of a language on the page about fleets.
+/// Returns the code blocks of a language on the page about several machines.
 fn blocks(language: &str) -> Vec<String> {
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/guides/many-machines.md");
     let page = fs::read_to_string(page).unwrap();
@@ -26,7 +26,7 @@ fn blocks(language: &str) -> Vec<String> {
     page.split(&fence).skip(1).map(|rest| rest.split("```").next().unwrap().to_owned()).collect()
 }
 
-/// A YAML text, read by another parser than ours, as there is none of ours; a skip without it.
+/// Parses YAML with Python, because the workspace has no YAML parser. Records a skip without PyYAML.
 fn parsed(test: &str, text: &str) -> Option<Value> {
     let line = "import json, sys, yaml; json.dump(yaml.safe_load(sys.stdin), sys.stdout)";
     let mut python = Command::new("python3");
@@ -55,7 +55,7 @@ fn the_indexed_job_of_the_page_is_one_and_its_pods_copy_the_tree() {
     assert_eq!(spec["completionMode"], "Indexed");
     assert!(spec["backoffLimitPerIndex"].as_u64().is_some_and(|limit| limit > 0));
     let pod = &spec["template"]["spec"];
-    // With another policy the limit for each index is refused.
+    // With another policy, Kubernetes refuses `backoffLimitPerIndex`.
     assert_eq!(pod["restartPolicy"], "Never");
     let [container] = &pod["containers"].as_array().unwrap()[..] else { panic!("{pod}") };
     let volumes: Vec<_> = pod["volumes"].as_array().unwrap().iter().map(|v| &v["name"]).collect();

@@ -1,5 +1,5 @@
-//! `kill -9` of the server while `thalweg fetch` reads, and the server again: nothing partial has the final name, and
-//! what had come is not moved once more.
+//! Kills and restarts the server while `thalweg fetch` reads. No partial file has the final name, and no bytes are sent
+//! twice.
 
 use std::{
     fs,
@@ -27,7 +27,7 @@ fn fetch_one(served: &Served, to: &Path, words: &[&str]) -> Command {
     command
 }
 
-/// Waits until there is something to go on with, or all is there.
+/// Waits until the journal records bytes to resume from, or until the fetch ends.
 fn wait_for_some(running: &mut Running, place: &Path) {
     while !is_written(&place.join(".f.thalweg-journal")) && !running.has_ended() {
         thread::sleep(Duration::from_millis(1));
@@ -72,7 +72,7 @@ fn a_server_that_is_back_soon_is_gone_on_with_by_the_same_run() {
     let (root, place) = (scratch.folder("shared"), scratch.folder("place"));
     bytes::write(&root.join("file"), 2, LEN);
     let (mut served, path) = (Served::on(&root), place.join("f"));
-    // So many tries that it cannot give up meanwhile.
+    // Enough retries for the time until the server listens again.
     let words = ["--limit", "10M", "--retries", "20"];
     let mut running = Running::start(&mut fetch_one(&served, &path, &words));
     wait_for_some(&mut running, &place);

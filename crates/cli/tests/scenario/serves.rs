@@ -1,4 +1,4 @@
-//! `thalweg serve` on disks that do not answer, with thousands of clients, and behind another server.
+//! `thalweg serve` with disks that do not respond, with thousands of clients, and behind another server.
 
 use rustix::process::{Resource, getrlimit};
 use std::{
@@ -22,7 +22,7 @@ use crate::support::{
 /// A server that is killed with the test.
 struct Server {
     child: Child,
-    /// What it said behind `at`.
+    /// The address that the server printed.
     address: String,
 }
 
@@ -44,7 +44,7 @@ impl Server {
         stream
     }
 
-    /// Asks on a connection of its own; the answer is there to be read.
+    /// Sends a request on a new connection, from which the caller reads the response.
     fn ask(&self, path: &str) -> TcpStream {
         let mut stream = self.connect();
         stream.write_all(format!("GET {path} HTTP/1.0\r\n\r\n").as_bytes()).unwrap();
@@ -55,7 +55,7 @@ impl Server {
         text(self.ask(path))
     }
 
-    /// Memory that is resident, in bytes.
+    /// Returns the resident memory in bytes.
     fn resident(&self) -> u64 {
         let status = fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
         let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
@@ -72,7 +72,7 @@ impl Drop for Server {
 
 fn text(mut stream: impl Read) -> String {
     let mut answer = Vec::new();
-    // A reset ends it short.
+    // A reset ends the response early, so the error is ignored.
     let _ = stream.read_to_end(&mut answer);
     String::from_utf8_lossy(&answer).into_owned()
 }
@@ -88,7 +88,7 @@ fn until(what: &str, is_so: impl Fn() -> bool) {
 #[test]
 fn a_disk_that_does_not_answer_delays_no_other_client() {
     const LEN: u64 = 3 << 20;
-    // It answers nothing, or stops in the middle of what is moved.
+    // The disk never responds, or stops responding in the middle of the file.
     for silent_at in [0, 1 << 20] {
         let illness = Illness::SilentAt(silent_at);
         let test = "a_disk_that_does_not_answer_delays_no_other_client";
@@ -103,7 +103,7 @@ fn a_disk_that_does_not_answer_delays_no_other_client() {
         for _ in 0..100 {
             assert!(server.get("/well").ends_with("\r\n\r\ntext"));
         }
-        // What was asked for before it on the same connection comes.
+        // An earlier request on the same connection receives its response.
         let mut both = server.connect();
         let two =
             ["/well", name.as_str()].map(|path| format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n"));
@@ -116,7 +116,7 @@ fn a_disk_that_does_not_answer_delays_no_other_client() {
             came.extend_from_slice(&some[..count]);
         }
         assert!(sick.is_waited_for());
-        // Its reads end with it, and the disk is let go of.
+        // The reads of the server end with its process, so that the disk can be unmounted.
         drop((server, hanging));
     }
 }
@@ -196,11 +196,11 @@ fn ten_thousand_idle_clients_hold_little_memory_and_delay_no_other_client() {
     println!("{count} idle clients: {each} bytes each");
     assert!(each < 4096, "{each} bytes each");
     assert!(server.get("/file").ends_with("text"));
-    // All of them are still served.
+    // All idle connections are still served.
     idle.iter().rev().for_each(ask);
 }
 
-/// Debian's, from PATH or from where tests/setup/nginx unpacks it.
+/// Returns nginx from PATH, or from the directory into which tests/setup/nginx unpacks Debian's package.
 fn nginx() -> Option<PathBuf> {
     let unpacked = concat!(env!("CARGO_MANIFEST_DIR"), "/../../.tools/nginx/usr/sbin");
     let path = std::env::var_os("PATH").unwrap_or_default();
@@ -218,7 +218,7 @@ fn behind_nginx_as_the_manual_shows_it_files_resume_and_nothing_leaks() {
     let (socket, front) = (scratch.join("back.sock"), scratch.join("front.sock"));
     let back = socket.to_str().unwrap();
     let _server = Server::start(&[root.to_str().unwrap(), "--unix", back, "--log", "none"]);
-    // The manual's own words.
+    // Takes the configuration from the guide.
     let manual = fs::read_to_string(concat!(
         env!("CARGO_MANIFEST_DIR"),
         "/../../docs/guides/serve-behind-nginx.md"
@@ -261,7 +261,7 @@ fn behind_nginx_as_the_manual_shows_it_files_resume_and_nothing_leaks() {
     assert!(Path::new(back).exists());
 }
 
-/// As a service manager would, so that its workers end too.
+/// Ends the server with SIGTERM, as a service manager does, so that its workers end, too.
 fn end(child: &mut Child) {
     let pid = rustix::process::Pid::from_child(child);
     rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
@@ -292,7 +292,7 @@ fn the_worker_of_the_study_gets_the_bytes_from_every_server_or_says_why_not() {
         command.args(["connections=3", "bytes=200000"]).arg(format!("scratch={}", own.display()));
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let lines = b"hello\nwarm\ncheck\nrun 20\nmemory\nquit\n";
-        // One that says that it cannot work here is gone before it has read all.
+        // A worker that reports `unfit` ends before it has read all lines, so the error is ignored.
         let _ = child.stdin.take().unwrap().write_all(lines);
         let said = text(child.stdout.take().unwrap());
         child.wait().unwrap();

@@ -1,5 +1,5 @@
-//! What a person sees while a tree is copied: in a terminal of any width a line that fits it, with
-//! the part done, the time left and the file in hand; without one, a line whenever SIGUSR1 asks.
+//! The progress output of a tree copy. A terminal of any width shows a line that fits, with the completed part, the
+//! remaining time and the current file. Without a terminal, SIGUSR1 requests a line.
 
 use rustix::{
     fs::OFlags,
@@ -21,7 +21,7 @@ use crate::support::{Running, Scratch, run, run::ended_by, thalweg};
 const FILES: u64 = 40;
 const EACH: u64 = 40_000;
 
-/// A tree whose copy at 400 kB a second is watched for some seconds.
+/// Makes a tree whose copy takes some seconds at 400 kB/s.
 fn tree(at: &Path) {
     fs::create_dir(at).unwrap();
     for n in 0..FILES {
@@ -42,7 +42,7 @@ fn copy_by(here: &Scratch, limit: &str) -> Command {
     command
 }
 
-/// Everything a command wrote to a terminal of so many columns.
+/// Returns the output of a command to a terminal with this number of columns.
 fn on_terminal(columns: u16, command: &mut Command) -> String {
     let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
     grantpt(&master).unwrap();
@@ -54,16 +54,16 @@ fn on_terminal(columns: u16, command: &mut Command) -> String {
     command.env("TERM", "xterm").env_remove("COLUMNS").env_remove("NO_COLOR");
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::from(terminal));
     let mut child = command.spawn().unwrap();
-    // Ours are closed: the master ends when the command does.
+    // Closes the test's copy of the terminal, so that reading the master ends when the command ends.
     command.stderr(Stdio::null());
     let mut said = Vec::new();
-    // EIO is how a terminal without a holder ends.
+    // read(2) of the master fails with EIO after the last process has closed the terminal.
     let _ = File::from(master).read_to_end(&mut said);
     assert!(child.wait().unwrap().success(), "{}", String::from_utf8_lossy(&said));
     String::from_utf8_lossy(&said).into_owned()
 }
 
-/// The lines as they stood there, without what steers the terminal.
+/// Returns the lines that the terminal showed, without control sequences.
 fn pictures(said: &str) -> Vec<String> {
     let mut lines = vec![String::new()];
     let mut chars = said.chars();
@@ -86,7 +86,7 @@ fn the_line_of_a_tree_fits_every_terminal_and_has_the_part_done_and_the_time_lef
     ] {
         let here = Scratch::new();
         let said = on_terminal(columns, &mut slow_copy(&here));
-        // The line at the end stays, and may be longer.
+        // The final line stays on the terminal, and may be longer than its width.
         let mut lines = pictures(&said);
         lines.retain(|line| !line.contains(" copied"));
         for line in &lines {
@@ -97,7 +97,7 @@ fn the_line_of_a_tree_fits_every_terminal_and_has_the_part_done_and_the_time_lef
     }
 }
 
-/// The lines that a running command says on standard error, as they come.
+/// Returns the lines of standard error while the command runs.
 fn listen(child: &mut Child) -> impl Iterator<Item = String> + use<> {
     BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap)
 }
@@ -105,11 +105,11 @@ fn listen(child: &mut Child) -> impl Iterator<Item = String> + use<> {
 #[test]
 fn a_copy_without_a_terminal_answers_sigusr1_by_a_line_and_goes_on() {
     let here = Scratch::new();
-    // Slower than the others: what is asked of it must find it at work, on a machine that stands still too.
+    // Slower than the other copies, so that it still runs when the signals arrive, also on a busy machine.
     let mut command = copy_by(&here, "--limit=150kB/s");
     command.stdout(Stdio::null()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
-    // It is at work, and no longer to be killed by the signal.
+    // Waits until the copy has started. From then on, the signal does not kill it.
     let parts = || fs::read_dir(here.path()).unwrap().count();
     while parts() < 2 {
         assert!(child.try_wait().unwrap().is_none(), "it ended too soon");
@@ -120,7 +120,7 @@ fn a_copy_without_a_terminal_answers_sigusr1_by_a_line_and_goes_on() {
     rustix::process::kill_process(pid, Signal::USR1).unwrap();
     let first = lines.next().expect("a line");
     assert!(first.starts_with("thalweg: ") && first.contains("B in "), "{first}");
-    // From then on it counts: a later answer has the part done.
+    // The first SIGUSR1 starts the count of files, so that a later line has the percentage.
     rustix::process::kill_process(pid, Signal::USR1).unwrap();
     let mut later = lines.next().expect("another line");
     while !later.contains(" of 40 files") {
@@ -143,7 +143,7 @@ fn a_pipe_that_waits_for_its_source_answers_sigusr1_at_once() {
     source.write_all(b"some of it").unwrap();
     let mut sink = child.stdout.take().unwrap();
     sink.read_exact(&mut [0; 10]).unwrap();
-    // All that came has gone: it waits for more.
+    // The pipe has moved all data, and waits for more.
     let pid = rustix::process::Pid::from_child(&child);
     rustix::process::kill_process(pid, Signal::USR1).unwrap();
     let mut lines = listen(&mut child);
@@ -229,7 +229,7 @@ fn what_compares_or_hashes_says_which_part_is_done_once_it_is_counted() {
 #[test]
 fn a_reader_that_has_had_enough_ends_a_command_without_a_word() {
     for words in [&["list"][..], &["list", "--json"], &["--help"]] {
-        // The reader has left before the command begins: one that leaves later may find everything written.
+        // Closes the reading end before the command starts. Later, the command might have written everything already.
         let (_, nobody_reads) = std::io::pipe().unwrap();
         let mut command = thalweg();
         let child =

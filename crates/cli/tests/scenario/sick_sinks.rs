@@ -1,4 +1,4 @@
-//! Destinations that fail late, or take less than they are given: a FUSE file system that does it on purpose.
+//! Destinations that report errors late, or accept fewer bytes than given, simulated with FUSE.
 
 use std::{ffi::OsString, process::Command};
 
@@ -12,7 +12,7 @@ use crate::support::{
 
 const LEN: u64 = 1024 * 1024 + 77;
 
-/// Copies onto a sick folder by every mechanism, and as the planner likes.
+/// Copies to a faulty file system with every mechanism, and with the choice of the planner.
 fn by_every_way(test: &str, illness: Illness, judge: impl Fn(&[&str], i32, &str, &SickSink)) {
     let scratch = Scratch::new();
     let source = scratch.join("source");
@@ -50,7 +50,7 @@ fn a_server_that_is_full_is_named_and_keeps_nothing() {
             return;
         }
         let is_kept = |name: &OsString| name.to_string_lossy().contains("thalweg-");
-        // What is kept can be gone on with.
+        // If a partial file stays, the copy can be resumed (exit status 3).
         let expected = if sick.names().iter().any(is_kept) { 3 } else { 1 };
         assert_eq!(code, expected, "{way:?}: {said}");
         assert!(said.contains("ENOSPC") && said.contains("sick/copy"), "{way:?}: {said}");

@@ -1,4 +1,4 @@
-//! Sources that fail, dribble or fall silent: a FUSE file system that does it on purpose.
+//! Sources with read errors, short reads, or reads that never return, simulated with FUSE.
 
 use rustix::process::Signal;
 use std::{
@@ -19,7 +19,7 @@ use crate::support::{
 const LEN: u64 = 3 * 1024 * 1024 + 77;
 const BAD: u64 = 2 * 1024 * 1024 + 4096;
 
-/// The number in "after N bytes", in the digits and separators the message uses.
+/// Returns the number N in "after N bytes" of a message.
 fn bytes_said(text: &str) -> Option<u64> {
     let (_, rest) = text.split_once(" after ")?;
     let digits: String = rest.chars().take_while(|c| c.is_ascii_digit() || *c == ',').collect();
@@ -96,8 +96,8 @@ fn short_reads_lose_nothing() {
     let ways = methods.iter().map(|name| vec!["--method", name]).chain([vec![], vec!["--verify"]]);
     let mut whole = 0;
     for way in ways {
-        // Anew each time: calls that go through the page cache all the same make the kernel take the first short answer
-        // for the end of the file, and cut its idea of the size.
+        // Mounts a new file system for each method. Some calls use the page cache nevertheless: the kernel then treats
+        // a short read as the end of the file, and remembers a smaller size.
         let Some(sick) = SickSource::mount(test, Illness::ShortReads, 8, LEN) else { return };
         let scratch = Scratch::new();
         let copy = scratch.join("copy");
@@ -138,7 +138,7 @@ fn ctrl_c_ends_a_copy_whose_source_does_not_answer() {
             std::thread::sleep(Duration::from_millis(5));
         }
         running.signal(Signal::INT);
-        // Generous: a few seconds are what a person waits before the second Ctrl-C.
+        // A generous limit: a user would press Ctrl-C again after a few seconds.
         let ran = running.finish_within(began.elapsed() + Duration::from_secs(60));
         assert!(ended_by(ran.status, libc::SIGINT), "{}", ran.status);
         if way.is_empty() {
@@ -149,7 +149,7 @@ fn ctrl_c_ends_a_copy_whose_source_does_not_answer() {
     }
 }
 
-/// Whether the process waits for a disk, and did a moment ago.
+/// Returns `true` if the process has been waiting for a disk (state D) for 50 ms.
 fn waits_for_a_disk(pid: u32) -> bool {
     (0..5).all(|_| {
         std::thread::sleep(Duration::from_millis(10));
@@ -164,7 +164,7 @@ fn ctrl_c_ends_a_copy_whose_disk_gives_next_to_nothing() {
     let Some(root) = mounts().get(test, "ext4") else { return };
     let scratch = Scratch::within(root);
     let Some(slow) = SlowDisk::under(test, scratch.path(), 4096) else { return };
-    // The kernel ends the first by itself, a thread the second.
+    // In the first case the kernel ends the process at the signal, in the second a thread of thalweg.
     for (n, option) in ["--no-profile", "--resume"].into_iter().enumerate() {
         let (source, copy) = (scratch.join(&format!("source{n}")), scratch.join("copy"));
         write_to_disk(&source, &bytes::of(n as u64, LEN as usize));

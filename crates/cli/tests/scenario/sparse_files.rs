@@ -1,4 +1,4 @@
-//! Holes: kept, made or filled as asked, on every pair of file systems, and never a byte changed by it.
+//! Holes are kept, made or filled as requested, on every pair of file systems, and no byte changes.
 
 use std::{
     fs::{self, File},
@@ -10,14 +10,14 @@ use std::{
 use crate::support::{Scratch, bytes, file_methods, mounts, mounts::ROOMY, run, thalweg};
 
 const LEN: u64 = 24 << 20;
-/// What file systems may add of their own: a cluster at each end of each island, and their indexes.
+/// Space that a file system may use in addition: a cluster at each end of each piece of data, and its indexes.
 const SLACK: u64 = 1 << 20;
 
 fn on_disk(path: &Path) -> u64 {
     fs::metadata(path).unwrap().blocks() * 512
 }
 
-/// Islands of data at odd places, a hole at the end.
+/// Makes a file with pieces of data at odd offsets, and a hole at the end.
 fn archipelago(path: &Path) {
     File::create(path).unwrap().set_len(LEN).unwrap();
     for (n, at) in [4096, 3_000_001, 9 << 20, (16 << 20) - 1].into_iter().enumerate() {
@@ -97,7 +97,7 @@ fn zeros_become_holes_when_asked() {
 fn a_file_that_is_one_hole_keeps_its_length() {
     let scratch = Scratch::new();
     let (source, copy) = (scratch.join("source"), scratch.join("copy"));
-    // Larger than 32 bits can say, and cheap to copy only if the hole is skipped.
+    // A size that does not fit 32 bits. The copy is fast only if it skips the hole.
     File::create(&source).unwrap().set_len((5 << 30) + 1).unwrap();
     run(thalweg().arg("copy").args([&source, &copy])).expect(0);
     assert_eq!(fs::metadata(&copy).unwrap().len(), (5 << 30) + 1);

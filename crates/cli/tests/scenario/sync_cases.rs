@@ -1,8 +1,8 @@
-//! Syncs that other programs got wrong once, by hand from the issues of rclone and unison.
+//! Cases that other programs once synced wrongly, from issues of rclone and unison.
 
 use crate::support::{Scratch, run, shell, skip::is_root, thalweg};
 
-/// One case: the trees `s` and `t`, the options, the exit status, and what holds afterwards.
+/// One case: the trees `s` and `t`, the options, the exit status, and the shell line that must succeed afterwards.
 struct SyncCase {
     name: &'static str,
     trees: &'static str,
@@ -120,7 +120,7 @@ fn what_others_got_wrong_is_right() {
         assert_eq!(ran.code(), case.status, "{}: {}", case.name, ran.said());
         let held = shell(scratch.path(), case.holds);
         assert_eq!(held.code(), 0, "{}: {}", case.name, held.said());
-        // The next run finds nothing else.
+        // The next run has the same result.
         let again = sync();
         assert_eq!(again.code(), case.status, "{}: {}", case.name, again.said());
         let held = shell(scratch.path(), case.holds);
@@ -128,7 +128,7 @@ fn what_others_got_wrong_is_right() {
     }
 }
 
-/// rclone 1101: a directory that cannot be read keeps no other from being copied, and its counterpart loses nothing.
+/// Issue 1101 of rclone: a directory cannot be read. The others must be copied, and its counterpart must stay complete.
 #[test]
 fn an_unreadable_directory_keeps_no_other_from_being_copied() {
     if !is_root("an_unreadable_directory_keeps_no_other_from_being_copied") {

@@ -40,7 +40,7 @@ impl Pair {
         self.source.join("file")
     }
 
-    /// Writes the old file, and a second name that keeps its blocks allocated.
+    /// Writes the old file with a hard link that keeps its blocks allocated, and an equal source.
     fn begin(&self) {
         drop(fs::remove_dir_all(self.place.join("dst")));
         drop(fs::remove_file(self.place.join("kept")));
@@ -63,7 +63,7 @@ impl Pair {
         command
     }
 
-    /// Expects equal files, nothing beside them, and an unchanged old file under its second name.
+    /// Checks that the files are equal, that no other file exists, and that the second name has the unchanged old file.
     #[track_caller]
     fn expect_equal(&self, context: &str) {
         let cmp = run(Command::new("cmp").args([self.old(), self.source_file()]));
@@ -108,7 +108,7 @@ fn make_hole(path: &Path, at: u64, len: u64) {
 
 /// The bytes of a file in extents that it shares with another file, as FIEMAP reports them.
 fn shared_bytes(file: &Path) -> u64 {
-    // Delayed writes have no extents yet.
+    // Syncs the file first, because delayed writes have no extents yet.
     run(Command::new("sync").arg(file)).expect(0);
     let ran = run(Command::new("filefrag").args(["-s", "-v", "-b1024"]).arg(file)).expect(0);
     let text = String::from_utf8_lossy(&ran.stdout).into_owned();
@@ -192,7 +192,7 @@ fn a_source_that_changes_is_reported_as_in_a_copy() {
             let mut running = Running::start(&mut pair.command(&["--limit=16M"]));
             assert!(running.wait_until_open(|path| path == pair.source_file()), "{what}");
             thread::sleep(Duration::from_millis(60));
-            // A truncated source ends the run at once.
+            // Changes the source while the run continues. A truncated source ends the run at once.
             assert!(!running.has_ended(), "{what}");
             change(&pair.source_file());
             running.finish().expect(3);

@@ -1,6 +1,6 @@
-//! `rsync` as the oracle: a random tree and random edits, synced once by `rsync -aHAX --delete -i` and once by
-//! `thalweg sync --delete -i`. Trees are compared by a manifest, and the names that both print. A dry run prints the
-//! lines of the real run. The cases are the same every day; `THALWEG_CASES=10000` tries more, `THALWEG_SEED` others.
+//! `rsync` as the oracle: syncs random trees after random edits with `rsync -aHAX --delete -i` and with `thalweg sync
+//! --delete -i`. Compares the trees, and the names that both programs print. A dry run must print the lines of the real
+//! run. The cases are the same in each run; `THALWEG_CASES=10000` tries more, `THALWEG_SEED` others.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -15,7 +15,8 @@ use crate::{
     sync_trees::{STATE, TreeRecord, edit, record},
 };
 
-/// Lines of `-i` with their first eleven characters removed. Names of one file in the source count as one.
+/// Returns the names in the lines of `-i`, and `true` for deletions. All names of one source file count as its first
+/// name.
 fn names(ran: &Ran, source: &TreeRecord) -> BTreeSet<(bool, PathBuf)> {
     let groups: BTreeMap<&PathBuf, &PathBuf> =
         source.links.iter().flat_map(|all| all.iter().map(|name| (name, &all[0]))).collect();
@@ -63,7 +64,7 @@ fn compare(dice: &mut Dice, place: &Path) -> bool {
     let mut rsync = Command::new("rsync");
     rsync.args(["-aHAXi", "-@-1", "-8", "--delete"]);
     let oracle = run(rsync.arg(source.join("")).arg(&theirs));
-    // With several threads, the first name of a file met by both runs may differ.
+    // Both runs use one thread. With several threads, they may differ in the name of a file that they process first.
     let dry = sync(&["-n", "--jobs=1"], &source, &ours);
     let real = sync(&["-i", "--jobs=1"], &source, &ours);
     assert_eq!(lines(&dry), lines(&real), "the dry run and the real run");
@@ -97,7 +98,7 @@ fn random_edits_are_synced_and_named_as_by_rsync() {
     assert!(without_oracle <= 1 + cases / 100);
 }
 
-/// Found by case 3379 of 10,000: a link in a new directory was not remembered as the first name.
+/// Found by case 3379 of 10,000: the dry run did not record a link in a new directory as the first name.
 #[test]
 fn a_dry_run_foresees_that_an_existing_link_becomes_a_name_of_a_new_one() {
     let scratch = Scratch::new();

@@ -1,5 +1,5 @@
-//! Syncs whose calls fail at random, on either side and on either end of a connection: no entry that the source has
-//! disappears from the destination, and exit status 0 means that both are equal. `strace` makes the calls fail.
+//! Syncs in which `strace` makes random calls fail, locally or at either end of a connection. No entry of the source
+//! may disappear from the destination, and exit status 0 means that both are equal.
 
 use std::{
     collections::BTreeSet,
@@ -28,7 +28,7 @@ const CALLS: [&str; 10] = [
 ];
 const ERRORS: [&str; 5] = ["EIO", "EACCES", "ENOENT", "ESTALE", "ENOMEM"];
 
-/// The command under a tracer that makes one kind of call fail: once, or again and again.
+/// Returns the command under strace, which makes one kind of call fail once or repeatedly.
 fn failing(dice: &mut Dice, command: &Command) -> Command {
     let mut choose = |of: &[&str]| of[dice.below(of.len() as u64) as usize].to_owned();
     let (calls, error) = (choose(&CALLS), choose(&ERRORS));
@@ -47,7 +47,7 @@ fn failing(dice: &mut Dice, command: &Command) -> Command {
     traced
 }
 
-/// The way from the source to the destination.
+/// The connection between the source and the destination.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
     Local,

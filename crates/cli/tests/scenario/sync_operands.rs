@@ -1,5 +1,5 @@
-//! Operands of `thalweg sync` and `thalweg move` that public bug reports of cp, mv and rsync name: repetitions, equal
-//! names, and files that are not what their names promise.
+//! Operands of `thalweg sync` and `thalweg move` from public bug reports of cp, mv and rsync: repetitions, equal names,
+//! and names that suggest another file type.
 
 use thalweg_testing::{Dice, from_env};
 
@@ -94,7 +94,7 @@ fn letters(dice: &mut Dice, of: &str, count: u64) -> String {
     (0..count).map(pick).collect()
 }
 
-/// Changes of the bits for reading, writing and executing.
+/// Random changes of the read, write and execute bits.
 #[test]
 fn random_changes_of_modes_are_those_of_chmod() {
     let mut dice = Dice::new("random_changes_of_modes_are_those_of_chmod");

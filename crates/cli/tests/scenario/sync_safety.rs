@@ -35,7 +35,7 @@ fn set_mode(path: &Path, mode: u32) {
     fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
 }
 
-/// Lists, opens and stats fail at random, because the modes of the source refuse them.
+/// Random modes in the source make some opendir, open and stat calls fail.
 #[test]
 fn a_source_that_fails_at_random_costs_the_destination_nothing() {
     let test = "a_source_that_fails_at_random_costs_the_destination_nothing";
@@ -58,7 +58,7 @@ fn a_source_that_fails_at_random_costs_the_destination_nothing() {
             if meta.is_symlink() || dice.below(8) > 0 {
                 continue;
             }
-            // Without read permission a directory cannot be listed, without search permission no entry examined.
+            // A directory of mode 0400 can be listed, but its entries cannot be examined. Mode 0 permits neither.
             let modes = if meta.is_dir() { [0o000, 0o400] } else { [0o000, 0o200] };
             set_mode(path, modes[dice.below(2) as usize]);
         }
@@ -75,11 +75,11 @@ fn a_source_that_fails_at_random_costs_the_destination_nothing() {
         }
         let gone: Vec<_> =
             before.entries.keys().filter(|path| !after.entries.contains_key(*path)).collect();
-        // A directory of the source may have replaced a file. Nothing else goes.
+        // An entry may be missing only if a directory of the source replaced a file.
         let gone: Vec<_> = gone.into_iter().filter(|path| !copy.join(path).exists()).collect();
         let is_wrong = |path: &&&PathBuf| wanted.entries.contains_key(**path);
         assert_eq!(gone.iter().find(is_wrong), None, "case {case}: {}", ran.said());
-        // A deletion that began may fail at a directory of the destination, whose modes are random too.
+        // A started deletion may fail at a directory of the destination, because its modes are random, too.
         let has_begun = ran.stderr.contains("cannot remove");
         assert!(gone.is_empty() || has_begun, "case {case}: {gone:?}\n{}", ran.said());
     }
@@ -100,7 +100,7 @@ fn a_killed_run_deletes_only_what_the_source_does_not_have_and_the_next_one_ends
         thread::sleep(Duration::from_millis(dice.below(60)));
         drop(running.child().kill());
         drop(running.finish());
-        // The deletion begins when every file of the source is there.
+        // The deletion starts only after every file of the source was copied.
         let has_deleted = fs::read_dir(scratch.join("copy/old/e")).map_or(0, Iterator::count) < 300;
         let is_copied = (1..=300).all(|n| scratch.join("copy/d").join(n.to_string()).exists());
         assert!(!has_deleted || is_copied);
@@ -249,7 +249,8 @@ fn a_renamed_file_is_linked_before_its_old_name_goes() {
         lines
     };
     assert_eq!(lines("-n --delete s t"), lines("-i --delete s t"));
-    // One of two new files with these bytes may be the old one; two would be one file.
+    // Two new files have the bytes of a deleted one. Only one of them may become a hard link to it, otherwise both
+    // would be one file.
     let line = "diff -r -x .thalweg-sync s t && test $(stat -c %i t/new/moved) = $(cat inode) && \
                 test $(stat -c %h t/new/moved) = 1 && ! test t/twin -ef t/third";
     shell(scratch.path(), line).expect(0);

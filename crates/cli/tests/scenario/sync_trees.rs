@@ -1,4 +1,4 @@
-//! Random trees and random edits for the tests of `thalweg sync`, and a manifest that knows nothing of thalweg.
+//! Random trees and random edits for the tests of `thalweg sync`, and a record of trees without code of thalweg.
 
 use rustix::fs::{
     AtFlags, CWD, FileType, Gid, Mode, Timespec, Timestamps, Uid, XattrFlags, chmodat, chownat,
@@ -94,7 +94,7 @@ fn change(dice: &mut Dice, root: &Path, path: &Path) {
     }
 }
 
-/// Everything about one entry that a sync makes equal.
+/// The properties of one entry that a sync makes equal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EntryRecord {
     mode: u32,
@@ -104,7 +104,7 @@ pub struct EntryRecord {
     xattrs: Vec<(Vec<u8>, Vec<u8>)>,
 }
 
-/// The entries of a tree, and the groups of names that are one file.
+/// The entries of a tree, and the groups of hard links.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct TreeRecord {
     pub entries: BTreeMap<PathBuf, EntryRecord>,

@@ -17,7 +17,7 @@ fn lines(ran: &Ran) -> Vec<String> {
     lines
 }
 
-/// A source with a few entries, and a destination that was equal a moment ago.
+/// Makes a source with a few entries, and syncs it to a destination.
 fn pair() -> Scratch {
     let scratch = Scratch::new();
     let line = "mkdir -p src/d/e && echo 1 >src/a && echo 2 >src/d/b && ln -s a src/link && ln src/a src/a2";
@@ -55,7 +55,7 @@ fn each_change_is_one_line_and_a_dry_run_prints_the_lines_of_the_real_one() {
     for line in [">f.st...... d/b", ".L..t...... link", ">f+++++++++ new"] {
         assert!(has(line), "{line}: {real:#?}");
     }
-    // One of the two names of the file is named.
+    // Only one of the two names of the file is printed.
     assert!(has(".f...p..... a") != has(".f...p..... a2"), "{real:#?}");
     for line in ["*deleting   x/y", "*deleting   x/", "*deleting   d/e/"] {
         assert!(has(line), "{line}: {real:#?}");
@@ -64,8 +64,9 @@ fn each_change_is_one_line_and_a_dry_run_prints_the_lines_of_the_real_one() {
     assert_eq!(lines(&sync(scratch.path(), "-i --delete src dst").expect(0)), [""; 0]);
 }
 
-/// With several threads it is left to chance which name of a file is printed, so names of one file count as one. If names of
-/// different files are one in the destination, the lines depend on the threads, too; `--jobs=1` is compared with rsync.
+/// With several threads, any name of a file may be printed, so all names of a file count as one. If hard links in the
+/// destination are different files in the source, the lines also depend on the threads. Only runs with `--jobs=1` are
+/// compared with rsync.
 #[test]
 fn a_dry_run_with_several_threads_foresees_files_with_several_names() {
     let scratch = Scratch::new();
@@ -126,7 +127,7 @@ fn nothing_is_deleted_without_a_reason_to_trust_the_source() {
     refuses("--delete gone dst", "ENOENT");
     fs::write(scratch.join("dst/extra"), "").unwrap();
     refuses("--delete --max-delete 0 src dst", "1 of 7 entries would be deleted");
-    // A source on another file system than the last time: an unmounted disk.
+    // Simulates an unmounted disk: the source is on another file system than at the last sync.
     sync(scratch.path(), "--delete src dst").expect(0);
     assert!(!scratch.join("dst/extra").exists());
     fs::write(scratch.join("dst/.thalweg-sync"), "thalweg sync 1\nsource 1-2\n").unwrap();

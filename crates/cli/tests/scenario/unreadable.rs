@@ -1,4 +1,5 @@
-//! Files and folders that the server may not read: others are served, and whoever fetches them all is told.
+//! Files and directories that the server may not read. It serves all others, and a client that fetches the tree reports
+//! the missing ones.
 
 use std::{
     fs,
@@ -14,7 +15,7 @@ fn mode(path: &Path, mode: u32) {
     fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
 }
 
-/// Two files and a folder that can be read, and one of each that cannot.
+/// Makes two files and a directory that can be read, and a file and a directory that cannot.
 fn shared(scratch: &Scratch) -> PathBuf {
     let root = scratch.folder("shared");
     for folder in ["open", "shut"] {
@@ -32,7 +33,7 @@ fn shared(scratch: &Scratch) -> PathBuf {
     root
 }
 
-/// A server that is nobody, for root reads everything.
+/// Starts a server as the user nobody, because root can read everything.
 fn serve(root: &Path) -> Served {
     let is_root = rustix::process::geteuid().is_root();
     Served::with(root, if is_root { &["--user", "nobody"] } else { &[] })
@@ -45,7 +46,7 @@ fn get(served: &Served, path: &str) -> String {
     let request = format!("GET /{path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
     stream.write_all(request.as_bytes()).unwrap();
     let mut answer = Vec::new();
-    // A reset ends it short.
+    // A reset ends the response early, so the error is ignored.
     let _ = stream.read_to_end(&mut answer);
     String::from_utf8_lossy(&answer).into_owned()
 }
@@ -79,13 +80,14 @@ fn what_the_server_may_not_read_is_forbidden_and_its_name_is_in_the_folder_all_t
         assert!(page.contains("closed") && page.contains("shut"), "{page}");
     }
     let list = get(&served, "?manifest");
-    // The first byte of a record: a directory that is not read, with its own mode or that of the entry before.
+    // The first byte of each record marks a directory that was not read, with its own mode or that of the previous
+    // entry.
     let is_unread =
         ["\u{12}\0\u{4}shut", "\u{1a}\0\u{4}shut"].iter().any(|shut| list.contains(shut));
     assert!(list.contains("closed") && is_unread, "{list}");
-    // Nothing is left out, and the last chunk follows.
+    // The list counts no omitted entries, and its last chunk is present.
     assert!(list.ends_with("\0\r\n0\r\n\r\n"), "{list}");
-    // Its end is missing, so that nobody takes it for whole.
+    // The archive has no last chunk, so that clients notice that it is incomplete.
     for closed in [0, 0o644] {
         mode(&root.join("closed"), closed);
         let tar = get(&served, "?tar");
@@ -119,7 +121,7 @@ fn a_tree_with_a_file_that_may_not_be_read_comes_without_it_and_the_same_command
     mode(&root.join("closed"), 0o644);
     assert_eq!(fetch().expect(0).json()["files"], 1);
     bytes::expect(&dst.join("closed"), 1, 70_001);
-    // All that is below a folder that may not be read is unknown.
+    // The entries of an unreadable directory are unknown.
     mode(&root.join("shut"), 0);
     let dst = scratch.join("other");
     let ran = run(thalweg().args(["fetch", "-r", &served.url]).arg(&dst));

@@ -1,4 +1,4 @@
-//! `thalweg verify SRC DST`: every way in which a copy may not be its source is named.
+//! `thalweg verify SRC DST` reports every kind of difference between a copy and its source.
 
 use serde_json::{Value, json};
 use std::{
@@ -15,11 +15,11 @@ use std::{
 
 use crate::support::{Scratch, bytes, run, run::Ran, scratch::open_to_all, skip, thalweg};
 
-/// Names that a line, an argument or a terminal could stumble over.
+/// Names that are difficult in lines, arguments or terminals.
 const NAMES: [&[u8]; 8] =
     [b"plain", b"new\nline", b"back\\slash", b"\xff\xfe", b" lead", b"-dash", b"cr\r", b"#hash"];
 
-/// A tree with odd names, links, a FIFO, an empty folder, and its copy.
+/// Makes a tree with odd names, links, a FIFO and an empty directory, and copies it.
 fn trees() -> Scratch {
     let scratch = Scratch::new();
     let source = scratch.folder("source");
@@ -51,7 +51,7 @@ fn lines(ran: &Ran) -> Vec<Value> {
     text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
-/// Changes one byte, and puts the times back.
+/// Changes one byte, and restores the modification time.
 fn spoil(path: &Path, at: u64) {
     let file = File::options().write(true).open(path).unwrap();
     let modified = file.metadata().unwrap().modified().unwrap();
@@ -116,7 +116,7 @@ fn attributes_are_compared_on_request_and_each_is_named() {
     fs::set_permissions(copy.join("large"), fs::Permissions::from_mode(0o600)).unwrap();
     let old = FileTimes::new().set_modified(std::time::UNIX_EPOCH);
     File::open(copy.join("deep")).unwrap().set_times(old).unwrap();
-    // The same contents, but not the same file any more.
+    // Replaces a hard link with a separate file of equal contents.
     fs::remove_file(copy.join("twin")).unwrap();
     run(Command::new("cp").arg("-p").args([copy.join("plain"), copy.join("twin")])).expect(0);
     let xattr = Command::new("setfattr")
@@ -154,12 +154,13 @@ fn the_operands_of_the_copy_are_those_of_the_comparison() {
     verify(&scratch, &["source/f", "into/source/f"]).expect(0);
     let itself = verify(&scratch, &["-T", "source", "into"]).expect(1);
     assert!(String::from_utf8_lossy(&itself.stdout).contains("missing 'into/f'"));
-    // A folder that has one of its own name was not copied into it, for all one can see.
+    // If the source has a directory of its own name, `into/source` may be a copy of that one. So verify compares with
+    // `into` itself.
     fs::create_dir(source.join("source")).unwrap();
     verify(&scratch, &["source", "into"]).expect(1);
     verify(&scratch, &["source", "into", "into"]).expect(1);
     verify(&scratch, &["source"]).expect(2);
-    // One that is missing keeps nothing from comparing the others.
+    // A missing source does not prevent the comparison of the others.
     fs::write(scratch.join("into/f"), "x").unwrap();
     let gone = verify(&scratch, &["--json", "gone", "source/f", "into"]).expect(1);
     assert!(gone.stderr.contains("gone") && gone.stderr.contains("ENOENT"), "{}", gone.stderr);
@@ -220,7 +221,7 @@ fn a_tree_deeper_than_a_path_may_be_long_is_compared_with_few_descriptors() {
     assert!(said.contains("/end': first difference at byte 0"), "{said}");
 }
 
-/// The order of a directory is that of its file system: here one of creation or of hashes.
+/// readdir(3) returns names in an order that depends on the file system, here that of creation or of hashes.
 #[test]
 fn two_logs_of_the_same_findings_are_equal_whatever_the_order_of_directories_and_threads() {
     let scratch = Scratch::new();
@@ -240,7 +241,7 @@ fn two_logs_of_the_same_findings_are_equal_whatever_the_order_of_directories_and
         let ran = verify(&scratch, &[words, &[source, "copy"]].concat()).expect(1);
         let text = String::from_utf8(ran.stdout).unwrap();
         let lines: Vec<String> = text.lines().map(str::to_owned).collect();
-        // The last line has the time.
+        // Removes the last line, which contains the duration.
         lines[..lines.len() - 1].to_vec()
     };
     names.sort();

@@ -1,4 +1,4 @@
-//! `thalweg receive` while processes call that are no sender.
+//! `thalweg receive` while processes connect that are not senders.
 
 use std::{os::fd::AsFd, thread, time::Duration};
 use thalweg_channel::{
@@ -42,7 +42,7 @@ fn bad_visitors_are_refused_and_forgotten() {
             stay.extend(stays.then_some(link));
         }
     }
-    // Memory that is not what was agreed.
+    // Passes an ordinary file instead of the sealed memfd that the protocol requires.
     let unsealed = call();
     let file = tempfile::tempfile().unwrap();
     unsealed.send(&words[5], &[file.as_fd()]).unwrap();

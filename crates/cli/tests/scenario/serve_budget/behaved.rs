@@ -1,4 +1,4 @@
-//! A client that behaves, and how long it waits.
+//! A well-behaved client, and the times that it waits.
 
 use std::{
     fmt,
@@ -10,17 +10,17 @@ use std::{
 use super::{SMALL, hostile::connect_from};
 use crate::support::run::GUARD;
 
-/// Its address: no hostile client has it.
+/// The address of this client, which no hostile client uses.
 const OWN: Ipv4Addr = Ipv4Addr::new(127, 0, 1, 1);
 
-/// The client, with a connection that it keeps.
+/// The client, with a persistent connection.
 pub struct Behaved {
     to: SocketAddr,
     kept: TcpStream,
     report: Report,
 }
 
-/// What became of its requests.
+/// The results of the requests.
 #[derive(Default)]
 pub struct Report {
     times: Vec<Duration>,
@@ -29,7 +29,7 @@ pub struct Report {
 
 type Right = fn(&str, &[u8]) -> bool;
 
-/// A request, and whether an answer to it is right.
+/// Requests, each with the check of its response.
 const REQUESTS: [(&str, &str, Right); 5] = [
     ("GET /small", "", |head, body| head.starts_with("HTTP/1.1 200 ") && body == SMALL),
     ("GET /small", "Range: bytes=5-9\r\n", |head, body| {
@@ -49,7 +49,7 @@ impl Behaved {
         Self { to, kept: open(to).unwrap(), report: Report::default() }
     }
 
-    /// Every request once on a connection of its own, and once on the one that is kept.
+    /// Sends every request on a new connection, and on the persistent one.
     pub fn round(&mut self) {
         for (line, fields, is_right) in REQUESTS {
             let began = Instant::now();
@@ -83,7 +83,7 @@ impl Report {
         }
     }
 
-    /// So many of a hundred requests took no longer.
+    /// Returns this percentile of the response times.
     pub fn percentile(&self, percent: usize) -> Duration {
         let mut times = self.times.clone();
         times.sort_unstable();
@@ -113,13 +113,13 @@ fn open(to: SocketAddr) -> io::Result<TcpStream> {
     Ok(stream)
 }
 
-/// The body of a page, on a connection of its own.
+/// Returns the body of a page, over a new connection.
 pub fn get(to: SocketAddr, path: &str) -> String {
     let answer = open(to).and_then(|mut stream| ask(&mut stream, &format!("GET {path}"), ""));
     String::from_utf8(answer.unwrap().1).unwrap()
 }
 
-/// An answer whose length is said, or that comes in chunks.
+/// Sends a request and returns the response, with `Content-Length` or with chunks.
 fn ask(stream: &mut TcpStream, line: &str, fields: &str) -> io::Result<(String, Vec<u8>)> {
     stream.write_all(format!("{line} HTTP/1.1\r\nHost: a\r\n{fields}\r\n").as_bytes())?;
     let mut came = Vec::new();

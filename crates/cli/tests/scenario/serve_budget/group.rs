@@ -1,15 +1,15 @@
-//! A group of processes whose memory is limited (cgroups).
+//! A cgroup with a limit of memory.
 
 use std::{fs, path::PathBuf};
 
-/// A group. It is removed when this is dropped, once its processes have ended.
+/// A cgroup. Dropping this removes it after its processes have ended.
 pub struct MemoryGroup {
     path: PathBuf,
     peak: &'static str,
 }
 
 impl MemoryGroup {
-    /// One of at most this many bytes; `None` where none can be made.
+    /// Creates a cgroup with this limit in bytes. Returns `None` if that fails.
     pub fn new(bytes: u64) -> Option<Self> {
         let versions = [
             ("/sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.max_usage_in_bytes"),
@@ -21,7 +21,7 @@ impl MemoryGroup {
                 continue;
             }
             let group = Self { path, peak };
-            // `write` would create a file where a group has none of this name.
+            // Checks that the file exists, because `write` would create it.
             let file = group.path.join(limit);
             if file.exists() && fs::write(file, bytes.to_string()).is_ok() {
                 return Some(group);
@@ -30,12 +30,12 @@ impl MemoryGroup {
         None
     }
 
-    /// Moves a process into it.
+    /// Moves a process into the cgroup.
     pub fn add(&self, process: u32) {
         fs::write(self.path.join("cgroup.procs"), process.to_string()).unwrap();
     }
 
-    /// The most memory that it has had; 0 where the kernel does not say.
+    /// Returns the peak memory in bytes; 0 if the kernel does not report it.
     pub fn peak(&self) -> u64 {
         let text = fs::read_to_string(self.path.join(self.peak)).unwrap_or_default();
         text.trim().parse().unwrap_or(0)

@@ -1,4 +1,4 @@
-//! Clients that want to cost a server as much as they can.
+//! Clients that try to use as many resources of a server as possible.
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, connect, socket_with};
 use std::{
@@ -9,20 +9,20 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// What a client does.
+/// The behaviour of a client.
 #[derive(Clone, Copy, Debug)]
 pub enum Kind {
-    /// Asks and reads nothing.
+    /// Sends requests and reads nothing.
     Unread(&'static str),
-    /// Asks hundreds of times at once, and reads all.
+    /// Sends hundreds of requests at once, and reads all responses.
     Pipelined(&'static str),
-    /// Asks, and reads a little now and then.
+    /// Sends a request, and reads a few bytes at intervals.
     Slow(&'static str),
     /// Sends a request byte by byte, without an end.
     Head,
     /// Sends empty lines.
     EmptyLines,
-    /// Asks for the digest of a large file, and goes.
+    /// Requests the digest of a large file, and closes the connection.
     Digest,
 }
 
@@ -41,10 +41,10 @@ pub const KINDS: [Kind; 12] = [
     Kind::Pipelined("GET /few/?json"),
 ];
 
-/// How long a client waits between two things that it does.
+/// Pause of a client between two actions.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// One of them.
+/// A hostile client.
 pub struct Hostile<'t> {
     kind: Kind,
     number: u64,
@@ -63,22 +63,23 @@ pub fn connect_from(from: Ipv4Addr, to: SocketAddr) -> io::Result<TcpStream> {
 }
 
 impl<'t> Hostile<'t> {
-    /// The client of this number: half of them are at one address, the others at addresses of their own.
+    /// Returns the client with this number. Half of the clients share an address; the others use many addresses.
     pub fn new(number: u64, to: SocketAddr, is_over: &'t AtomicBool) -> Self {
         let kind = KINDS[number as usize % KINDS.len()];
         let host = if number.is_multiple_of(2) { 2 } else { 3 + number % 250 };
         Self { kind, number, from: Ipv4Addr::new(127, 0, 0, host as u8), to, is_over }
     }
 
-    /// Goes on until it is over, on a new connection whenever one ends. Returns the number of connections.
+    /// Attacks until `is_over` is set, and reconnects whenever a connection ends. Returns the number of connections.
     pub fn run(self) -> u64 {
-        // On a machine of their own they would not take the processors of the server and of the client that behaves.
+        // Real attackers use other machines, so these clients must not take CPU time from the server and the
+        // well-behaved client.
         let _ = rustix::process::nice(19);
         let mut connections = 0;
         while !self.is_over() {
             if let Ok(stream) = connect_from(self.from, self.to) {
                 connections += 1;
-                // A connection that ends is what a server does to such a client.
+                // Errors are ignored, because the server closes connections of such clients.
                 let _ = stream.set_read_timeout(Some(PAUSE));
                 let _ = stream.set_write_timeout(Some(PAUSE));
                 let _ = self.attack(stream);
@@ -143,7 +144,7 @@ impl<'t> Hostile<'t> {
     }
 }
 
-/// Reads some; nothing is an end only where the server has closed.
+/// Reads at most this many bytes. Fails if the server has closed the connection; a timeout is not an error.
 fn read(stream: &mut TcpStream, most: usize) -> io::Result<()> {
     let mut buffer = vec![0; most];
     match stream.read(&mut buffer) {

@@ -1,4 +1,4 @@
-//! `thalweg serve` under clients that want to cost as much as they can: its memory, and a client that behaves.
+//! `thalweg serve` under attack by hostile clients: checks its memory, and the response times of a well-behaved client.
 
 mod behaved;
 mod group;
@@ -20,11 +20,11 @@ use group::MemoryGroup;
 use hostile::{Hostile, KINDS};
 use thalweg_testing::from_env;
 
-/// The budget: resident memory of the server, in a group of twice as much.
+/// The budget of resident memory of the server. Its cgroup has a limit of twice as much.
 const RESIDENT: u64 = 128 << 20;
 const SMALL: [u8; 1024] = [b's'; 1024];
 
-/// A directory of many names, a file, and files that take long to hash.
+/// Makes a directory with many names, a small file, and files that take long to hash.
 fn tree(root: &Path, names: u64) {
     fs::create_dir(root.join("many")).unwrap();
     for name in 0..names {
@@ -40,11 +40,11 @@ fn tree(root: &Path, names: u64) {
     }
 }
 
-/// Room for all clients of the test.
+/// Raises the limit of open files for the clients of the test, and returns it.
 fn raise_open_files() -> u64 {
     let limit = getrlimit(Resource::Nofile);
     let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
-    // It fails only where it is as it was.
+    // If this fails, the limit is unchanged.
     let _ = setrlimit(Resource::Nofile, raised);
     limit.maximum.unwrap_or(u64::MAX)
 }
@@ -89,7 +89,7 @@ fn hostile_clients_cost_bounded_memory_and_no_request_of_others_fails() {
                 thread.spawn_scoped(scope, move || hostile.run()).unwrap()
             })
             .collect();
-        // The first ones have their connections.
+        // Lets the first clients connect.
         thread::sleep(Duration::from_secs(1));
         let mut behaved = Behaved::new(at);
         let began = Instant::now();

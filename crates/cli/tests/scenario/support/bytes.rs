@@ -1,5 +1,5 @@
-//! Bytes that show where they came from: every eight name their file and their place, so that a byte lost,
-//! repeated, moved or invented is seen, and so is one taken from another file.
+//! Bytes that show their origin. Every eight bytes depend on the file and the offset, so that lost, repeated, moved or
+//! wrong bytes are noticed, and bytes of another file, too.
 
 use std::{
     fs::File,
@@ -10,7 +10,7 @@ use std::{
 
 const BLOCK: usize = 1 << 20;
 
-/// The bytes of `seed` at `offset`.
+/// Fills the buffer with the bytes of `seed` from `offset` on.
 pub fn fill(seed: u64, offset: u64, buffer: &mut [u8]) {
     let first = (offset % 8) as usize;
     let (head, body) = buffer.split_at_mut(buffer.len().min((8 - first) % 8));
@@ -20,7 +20,7 @@ pub fn fill(seed: u64, offset: u64, buffer: &mut [u8]) {
     }
 }
 
-/// `splitmix64`: a bijection, so that no two places of a file hold the same word.
+/// `splitmix64`. It is a bijection, so each word of a file is different.
 fn word(seed: u64, n: u64) -> u64 {
     let mut z = n.wrapping_add(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -34,7 +34,7 @@ pub fn of(seed: u64, len: usize) -> Vec<u8> {
     bytes
 }
 
-/// Makes a file of `len` bytes.
+/// Makes a file of `len` bytes of `seed`.
 pub fn write(path: &Path, seed: u64, len: u64) {
     let mut file = File::create(path).unwrap();
     let mut buffer = vec![0; BLOCK];
@@ -47,14 +47,14 @@ pub fn write(path: &Path, seed: u64, len: u64) {
     }
 }
 
-/// Writes `len` bytes of `seed` into a file at `offset`, and leaves the rest.
+/// Writes `len` bytes of `seed` into a file at `offset`, and keeps the rest.
 pub fn write_at(path: &Path, seed: u64, offset: u64, len: usize) {
     let mut bytes = vec![0; len];
     fill(seed, offset, &mut bytes);
     File::options().write(true).open(path).unwrap().write_all_at(&bytes, offset).unwrap();
 }
 
-/// Panics with the first place where a file is not the first `len` bytes of `seed`.
+/// Panics with the first difference unless a file has exactly the first `len` bytes of `seed`.
 #[track_caller]
 pub fn expect(path: &Path, seed: u64, len: u64) {
     if let Err(difference) = compare(path, seed, len) {
@@ -62,12 +62,12 @@ pub fn expect(path: &Path, seed: u64, len: u64) {
     }
 }
 
-/// Whether a file is the first `len` bytes of `seed`.
+/// Returns `true` if a file has exactly the first `len` bytes of `seed`.
 pub fn is(path: &Path, seed: u64, len: u64) -> bool {
     compare(path, seed, len).is_ok()
 }
 
-/// How many bytes from the start of a file on are those of `seed`.
+/// Returns the number of bytes at the start of a file that are those of `seed`.
 pub fn prefix(path: &Path, seed: u64) -> u64 {
     let Ok(mut file) = File::open(path) else { return 0 };
     let (mut found, mut wanted) = (vec![0; BLOCK], vec![0; BLOCK]);

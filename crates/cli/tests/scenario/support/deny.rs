@@ -1,4 +1,4 @@
-//! Runs the binary where the kernel refuses some of its calls, as containers do.
+//! Runs the binary with a seccomp filter that refuses some system calls, as containers do.
 
 use seccompiler::{
     BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
@@ -8,13 +8,14 @@ use std::{collections::BTreeMap, process::Command, thread};
 
 use super::run::{Ran, Running};
 
-/// A call that may be refused, by the name the registry uses.
+/// A call that may be refused, with the name that the registry of mechanisms uses.
 pub struct Call {
     pub name: &'static str,
-    /// Mechanisms list the calls they move bytes by, not those that prepare: nothing works without this one.
+    /// The call that a mechanism lists. Mechanisms list only calls that move bytes, not those that prepare the
+    /// transfer.
     pub listed: &'static str,
     number: i64,
-    /// Only with these bits in this argument: a request of `ioctl`, a flag of `openat`.
+    /// Refuses the call only with these bits in this argument: a request of `ioctl`, or a flag of `openat`.
     only: Option<Argument>,
 }
 
@@ -32,7 +33,7 @@ const fn request(value: u64) -> Argument {
 const FICLONE: u64 = 0x4004_9409;
 const FICLONERANGE: u64 = 0x4020_940d;
 
-/// The calls a mechanism may be fast by.
+/// Calls that only some mechanisms need, to be fast.
 pub const FAST: [Call; 11] = [
     call("copy_file_range", libc::SYS_copy_file_range),
     call("sendfile", libc::SYS_sendfile),
@@ -47,21 +48,21 @@ pub const FAST: [Call; 11] = [
     call("io_uring_register", libc::SYS_io_uring_register),
 ];
 
-/// The calls by which two processes share or use memory.
+/// Calls with which two processes share memory.
 pub const SHARED: [Call; 3] = [
     call("memfd_create", libc::SYS_memfd_create),
     call("process_vm_readv", libc::SYS_process_vm_readv),
     call("process_vm_writev", libc::SYS_process_vm_writev),
 ];
 
-/// The call by which a run tells the living from the dead.
+/// The call with which a run finds out whether the process that made a partial file is still alive.
 pub const LOCK: Call = call("flock", libc::SYS_flock);
 
-/// The calls that give a file its name, or another one.
+/// The calls that name or rename a file.
 pub const RENAME: Call = call("renameat2", libc::SYS_renameat2);
 pub const LINK: Call = call("linkat", libc::SYS_linkat);
 
-/// The call that makes a file without a name.
+/// The call that makes an unnamed file (O_TMPFILE).
 const TMPFILE: u64 = 0o20_000_000;
 pub const NAMELESS: Call = Call {
     only: Some(Argument { index: 2, mask: TMPFILE, value: TMPFILE }),
@@ -70,7 +71,7 @@ pub const NAMELESS: Call = Call {
 
 /// The calls that list, read and set extended attributes of an open file.
 pub const LIST_ATTRIBUTES: Call = call("flistxattr", libc::SYS_flistxattr);
-/// The call that lists them by name, in Linux 6.13; libc has no constant for it.
+/// The call that lists extended attributes by path, since Linux 6.13. libc has no constant for it.
 pub const LIST_ATTRIBUTES_AT: Call = call("listxattrat", 465);
 pub const GET_ATTRIBUTE: Call = call("fgetxattr", libc::SYS_fgetxattr);
 pub const SET_ATTRIBUTE: Call = call("fsetxattr", libc::SYS_fsetxattr);
@@ -78,19 +79,19 @@ pub const SET_ATTRIBUTE: Call = call("fsetxattr", libc::SYS_fsetxattr);
 /// The call that opens a path beneath a directory.
 pub const OPEN_BENEATH: Call = call("openat2", libc::SYS_openat2);
 
-/// The call that makes a folder.
+/// The call that makes a directory.
 pub const FOLDER: Call = call("mkdirat", libc::SYS_mkdirat);
 
 const fn call(name: &'static str, number: i64) -> Call {
     Call { name, listed: name, number, only: None }
 }
 
-/// Runs a command whose calls of `calls` fail with `errno`; `Err` says why no filter can be set here.
+/// Runs a command for which these calls fail with `errno`. Returns the reason as an error if no filter can be set.
 pub fn run_without(calls: &[&Call], errno: i32, command: &mut Command) -> Result<Ran, String> {
     start_without(calls, errno, command).map(Running::finish)
 }
 
-/// Starts such a command.
+/// Starts such a command without waiting for it.
 pub fn start_without(
     calls: &[&Call],
     errno: i32,
@@ -100,7 +101,7 @@ pub fn start_without(
 }
 
 fn start_filtered(filters: &[BpfProgram], command: &mut Command) -> Result<Running, String> {
-    // A filter belongs to a thread and is inherited by what it starts: the rest of the tests never see it.
+    // A filter applies to one thread and its child processes, so a new thread sets it. Other tests are not affected.
     let set = |command: &mut Command| {
         thread::scope(|scope| {
             let spawned = scope.spawn(|| {
@@ -115,14 +116,14 @@ fn start_filtered(filters: &[BpfProgram], command: &mut Command) -> Result<Runni
     Running::start_by(command, set)
 }
 
-/// Runs a command that can start processes, but no thread beside its first: as under a limit on tasks.
+/// Runs a command that can start processes but no second thread, as under a limit on tasks.
 pub fn run_without_threads(command: &mut Command) -> Result<Ran, String> {
     let flag = libc::CLONE_THREAD as u64;
     let thread = Call {
         only: Some(Argument { index: 0, mask: flag, value: flag }),
         ..call("clone", libc::SYS_clone)
     };
-    // Its flags lie in memory, where no filter can look: where it is not there, clone is called.
+    // The flags of clone3 are in memory, which a filter cannot read. With ENOSYS, libc calls clone instead.
     let unseen = call("clone3", libc::SYS_clone3);
     let filters = [filter(&[&thread], libc::EAGAIN), filter(&[&unseen], libc::ENOSYS)];
     start_filtered(&filters, command).map(Running::finish)

@@ -1,5 +1,5 @@
-//! Trees that ranks of `copy --shard` copy together, and the judges of what they make: `diff`, `find` and `sha256sum`,
-//! never the code that made it.
+//! Trees that several ranks of `copy --shard` copy, and their comparison by `diff`, `find` and `sha256sum`, without
+//! code of thalweg.
 
 use serde_json::Value;
 use std::{fs, path::Path, process::Command, thread, time::Duration};
@@ -8,12 +8,12 @@ use super::{Running, bytes, names, run, thalweg};
 
 pub const SHARD: &str = "--shard-size=256K";
 
-/// A tree of 10 MiB, in `tree`.
+/// Makes a tree of 10 MiB in `tree`.
 pub fn plant(place: &Path) {
     plant_some(place, 4, 2 << 20);
 }
 
-/// Small files, files of several tasks, one with a hole, and what no task has.
+/// Makes small files, files of several tasks, a file with a hole, and entries that are in no task.
 pub fn plant_some(place: &Path, folders: u64, large: u64) {
     let tree = place.join("tree");
     fs::create_dir(&tree).unwrap();
@@ -33,7 +33,7 @@ pub fn plant_some(place: &Path, folders: u64, large: u64) {
     fs::create_dir(tree.join("empty")).unwrap();
 }
 
-/// A rank that copies `tree` to `copy`.
+/// Returns the command of a rank that copies `tree` to `copy`.
 pub fn rank(place: &Path, rank: u64, size: u64, options: &[&str]) -> Command {
     let mut command = thalweg();
     command.args(["copy", "-a", "--json", SHARD, "--shard", &format!("{rank}/{size}")]);
@@ -41,7 +41,7 @@ pub fn rank(place: &Path, rank: u64, size: u64, options: &[&str]) -> Command {
     command
 }
 
-/// Runs so many ranks to their end; what each said.
+/// Runs this number of ranks to their ends, and returns their JSON objects.
 #[track_caller]
 pub fn fleet(place: &Path, size: u64, options: &[&str]) -> Vec<Value> {
     let all: Vec<_> =
@@ -49,18 +49,18 @@ pub fn fleet(place: &Path, size: u64, options: &[&str]) -> Vec<Value> {
     all.into_iter().map(|one| one.finish().expect(0).json()).collect()
 }
 
-/// Every file of a folder and its hash, by sha256sum.
+/// Returns every file below a directory with its hash, by sha256sum.
 pub fn manifest(folder: &Path) -> String {
     let line = "find . -type f -print0 | LC_ALL=C sort -z | xargs -0 sha256sum";
     let ran = run(Command::new("bash").args(["-c", line]).current_dir(folder)).expect(0);
     String::from_utf8(ran.stdout).unwrap()
 }
 
-/// Everything in a folder with its kind, mode, time and size, by find.
+/// Returns every entry below a directory with its kind, mode, time and size, by find.
 pub fn listing(folder: &Path) -> String {
     let line = r"find . -printf '%p %y %m %T@ %n %l %s\n' | LC_ALL=C sort";
     let ran = run(Command::new("bash").args(["-c", line]).current_dir(folder)).expect(0);
-    // The size of a folder is its file system's own business.
+    // Removes the sizes of directories, which depend on the file system.
     let text = String::from_utf8(ran.stdout).unwrap();
     let cut = |line: &str| match line.split(' ').nth(1) {
         Some("d") => line.rsplit_once(' ').map_or("", |(head, _)| head).to_owned(),
@@ -69,7 +69,7 @@ pub fn listing(folder: &Path) -> String {
     text.lines().map(cut).collect::<Vec<_>>().join("\n")
 }
 
-/// Two trees are one to every judge.
+/// Checks that diff, sha256sum and find report two trees as equal.
 #[track_caller]
 pub fn expect_same(tree: &Path, copy: &Path) {
     run(Command::new("diff").args(["-r", "--no-dereference"]).args([tree, copy])).expect(0);
@@ -91,7 +91,7 @@ pub fn number(value: &Value) -> u64 {
     value.as_u64().unwrap_or_else(|| panic!("a number: {value}"))
 }
 
-/// What a fleet says of itself, from outside; `None` once there is none.
+/// Returns the output of `thalweg fleet --json`; `None` if no fleet exists.
 pub fn status(place: &Path) -> Option<Value> {
     let ran = run(thalweg().args(["fleet", "--json", "copy"]).current_dir(place));
     (ran.code() == 0).then(|| ran.all_json())
@@ -101,7 +101,7 @@ pub fn has_plan(place: &Path) -> bool {
     place.join(".copy.thalweg-fleet/plan").exists()
 }
 
-/// Starts ranks that are far from their end for a while, and waits until there is a plan.
+/// Starts ranks that copy slowly, and waits until the plan exists.
 pub fn start_slowly(place: &Path, size: u64, options: &[&str]) -> Vec<Running> {
     let options = [&["--limit=8M", "--jobs=2"], options].concat();
     let mut all: Vec<_> =

@@ -1,4 +1,4 @@
-//! Random trees: what they hold as plain data, so that a failing one can be shrunk and printed, and how they are grown.
+//! Random trees. Their description is plain data, so that a failing tree can be shrunk and printed.
 
 use proptest::{collection::vec, prelude::*, sample::Index};
 use rustix::fs::{AtFlags, FileType, Gid, Mode, Timespec, Timestamps, Uid, XattrFlags};
@@ -29,7 +29,7 @@ pub struct Entry {
 enum Kind {
     Folder,
     File(u64),
-    /// Its length and where its islands of data are.
+    /// The length, and the pieces of data between holes.
     Sparse(u64, Vec<(Index, u64)>),
     Symlink(Vec<u8>),
     HardLink(Index),
@@ -44,13 +44,13 @@ enum Attribute {
     Capability,
 }
 
-/// Up to forty entries.
+/// Generates up to 40 entries.
 pub fn entries() -> impl Strategy<Value = Vec<Entry>> {
     vec(entry(), 1..40)
 }
 
 fn entry() -> impl Strategy<Value = Entry> {
-    // Seconds before 1970 and after 2038 are where time stamps of 32 bits end.
+    // Includes times before 1970 and after 2038, which some formats of 32 bits cannot store.
     let mtime = (-1_000_000_000_i64..8_000_000_000, 0_i64..1_000_000_000);
     let owner = prop_oneof![3 => Just((0, 0)), 1 => (0_u32..70_000, 0_u32..70_000)];
     let mode = prop_oneof![3 => Just(0o644), 2 => 0_u32..0o10000];
@@ -68,7 +68,7 @@ fn entry() -> impl Strategy<Value = Entry> {
     })
 }
 
-/// Any bytes a name may hold, the ones that tempt programs most often.
+/// Generates names of any permitted bytes, most often of bytes that programs tend to misread.
 fn name() -> impl Strategy<Value = Vec<u8>> {
     let byte = prop_oneof![
         4 => b'a'..=b'z',
@@ -97,7 +97,7 @@ fn xattr() -> impl Strategy<Value = (Attribute, Vec<u8>)> {
     (prop::sample::select(vec![User, UserOdd, Trusted, Capability]), vec(any::<u8>(), 0..200))
 }
 
-/// Makes the tree in an empty folder. Without root it keeps to what the user may do.
+/// Makes the tree in an empty directory. Without root, omits what an ordinary user cannot do.
 pub fn grow(root: &Path, entries: &[Entry], as_root: bool) {
     let mut folders = vec![root.to_owned()];
     let mut files: Vec<PathBuf> = Vec::new();
@@ -135,7 +135,8 @@ pub fn grow(root: &Path, entries: &[Entry], as_root: bool) {
         }
         grown.push((entry, path));
     }
-    // From the leaves up: to make an entry changes the times of its folder, and the mode may forbid it.
+    // Sets attributes from the leaves up, because a new entry changes the times of its directory, and its mode may
+    // forbid new entries.
     for (entry, path) in grown.iter().rev() {
         entry.dress(path, as_root);
     }
@@ -143,7 +144,7 @@ pub fn grow(root: &Path, entries: &[Entry], as_root: bool) {
 
 impl Entry {
     fn file_name(&self, n: usize) -> OsString {
-        // A number makes it the only one of its name; FIFOs are known by theirs.
+        // A number makes each name unique. The names of FIFOs end with `fifo`, so that tools can exclude them.
         let kind = if matches!(self.kind, Kind::Fifo) { "fifo" } else { "" };
         let mut name = self.name.clone();
         name.extend(format!("{n}{kind}").bytes());
@@ -158,11 +159,11 @@ impl Entry {
             rustix::fs::chownat(rustix::fs::CWD, path, Some(uid), Some(gid), flags).unwrap();
         }
         if !is_link {
-            // Without root the owner must be able to read it back.
+            // Without root, the owner must be able to read the entry.
             let mode = if as_root { self.mode } else { self.mode | 0o700 };
             rustix::fs::chmod(path, Mode::from_raw_mode(mode)).unwrap();
             if let Some(acl) = self.acl {
-                // Where it is not installed, or not known to the file system, there is one attribute less to lose.
+                // If setfacl is not installed, or the file system has no ACLs, the entry has no ACL.
                 let mut set = Command::new("setfacl");
                 let birth = if matches!(self.kind, Kind::Folder) { ",d:u:77:rx" } else { "" };
                 drop(set.args(["-m", &format!("{acl}{birth}"), "--"]).arg(path).output());

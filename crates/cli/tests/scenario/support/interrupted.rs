@@ -1,12 +1,11 @@
-//! A copy that a signal ends when some of it is there.
+//! A copy that a signal ends after it has copied some data.
 
 use rustix::process::Signal;
 use std::{fs, path::Path, thread, time::Duration};
 
 use super::{Ran, Running, Scratch, thalweg};
 
-/// Starts a copy of `tree` to `new` that is far from its end for a long time, and interrupts it when some of
-/// it is there.
+/// Starts a slow copy of `tree` to `new`, and sends the signal after some entries exist.
 #[track_caller]
 pub fn interrupted(scratch: &Scratch, options: &[&str], signal: Signal) -> Ran {
     let mut copy = thalweg();
@@ -20,7 +19,7 @@ pub fn interrupted(scratch: &Scratch, options: &[&str], signal: Signal) -> Ran {
     running.finish().expect(128 + signal.as_raw())
 }
 
-/// Whether a file or folder of the source is in it.
+/// Returns `true` if the staging directory has an entry of the source.
 fn is_begun(stage: &Path) -> bool {
     let is_data = |entry: fs::DirEntry| entry.file_name() != ".thalweg-journal";
     fs::read_dir(stage).is_ok_and(|entries| entries.flatten().any(is_data))

@@ -21,7 +21,8 @@ pub struct MountedDisk {
 }
 
 impl LoopDevice {
-    /// Attaches any free device to a file; reads and writes go past the page cache of the file where it allows that.
+    /// Attaches any free device to a file. Reads and writes bypass the page cache of the file, if the file supports
+    /// this.
     pub fn attach(file: &Path) -> Self {
         Self::attach_at(file, None)
     }
@@ -40,8 +41,8 @@ impl LoopDevice {
         Self(PathBuf::from(String::from_utf8_lossy(&ran.stdout).trim()))
     }
 
-    /// Limits the size of a request. The loop driver of Linux 6.18 takes a write of which the file took a part for
-    /// complete; a request that the file takes whole or not at all has no such part.
+    /// Limits the size of a request. The loop driver of Linux 6.18 treats a short write to the file as complete. With
+    /// small requests, the file accepts each write completely or not at all.
     pub fn with_requests_of(self, kib: u64) -> Self {
         let name = self.0.file_name().unwrap_or_default();
         let limit = Path::new("/sys/block").join(name).join("queue/max_sectors_kb");
@@ -53,13 +54,13 @@ impl LoopDevice {
         &self.0
     }
 
-    /// The number in its name.
+    /// Returns the number in the name of the device.
     pub fn number(&self) -> u64 {
         let name = self.0.to_string_lossy();
         name.trim_start_matches("/dev/loop").parse().expect("/dev/loopN")
     }
 
-    /// Waits until the kernel has let go of the file; whether it did.
+    /// Detaches the device, and waits until the kernel has released the file. Returns `true` on success.
     fn detach(&self) -> bool {
         let name = self.0.file_name().unwrap_or_default();
         let backing = Path::new("/sys/block").join(name).join("loop/backing_file");
@@ -88,7 +89,7 @@ impl MountedDisk {
         Ok(Self { folder: folder.to_owned(), device: Some(device) })
     }
 
-    /// Mounts an image by a loop device that ends with the mount.
+    /// Mounts an image with a loop device that the kernel detaches at the unmount.
     pub fn of_image(image: &Path, folder: &Path, options: &str) -> Result<Self, String> {
         mount(image, folder, &format!("loop,{options}"))?;
         Ok(Self { folder: folder.to_owned(), device: None })
@@ -106,7 +107,7 @@ impl MountedDisk {
         run(Command::new("mount").args(["-o", &options]).arg(&self.folder)).expect(0);
     }
 
-    /// Unmounts, lazily if it stays busy. It runs while a test panics, so it must not panic itself.
+    /// Unmounts, lazily if it stays busy. This may run while a test panics, so it must not panic itself.
     fn unmount(&self) {
         let began = Instant::now();
         loop {
@@ -129,7 +130,7 @@ impl MountedDisk {
 impl Drop for MountedDisk {
     fn drop(&mut self) {
         self.unmount();
-        // After the unmount.
+        // Detaches the device after the unmount.
         self.device.take();
     }
 }

@@ -1,4 +1,4 @@
-//! The registry as the binary prints it; no mechanism is named in a test.
+//! The mechanisms, as the binary lists them, so that the tests need not name any.
 
 use serde_json::Value;
 use std::sync::LazyLock;
@@ -10,12 +10,12 @@ static LIST: LazyLock<Vec<Value>> = LazyLock::new(|| {
     list["mechanisms"].as_array().expect("a list of mechanisms").clone()
 });
 
-/// The mechanisms that claim to move bytes from a file to a file.
+/// Returns the mechanisms that support transfers from a file to a file.
 pub fn file_methods() -> Vec<String> {
     moving("file", "file").map(name).collect()
 }
 
-/// Those of them that make this system call.
+/// Returns those of these mechanisms that use this system call.
 pub fn methods_calling(call: &str) -> Vec<String> {
     let makes_it =
         |m: &&Value| m["calls"].as_array().is_some_and(|calls| calls.contains(&call.into()));

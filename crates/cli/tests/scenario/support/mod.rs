@@ -1,5 +1,4 @@
-//! What the scenarios share: running the binary, scratch folders, mounts, skips, bytes that show where they came
-//! from.
+//! Helpers of the scenarios: running the binary, scratch directories, mounts, skips, bytes that show their origin.
 
 pub mod bytes;
 pub mod deny;

@@ -11,22 +11,22 @@ use std::{
 
 use super::skip;
 
-/// What could be mounted and what could not.
+/// The mounted file systems, and the missing ones with the reasons.
 pub struct Mounts {
     mounted: Vec<(String, PathBuf)>,
     missing: Vec<(String, String)>,
-    /// Waits for the end of this process, however it comes, and unmounts: a static is never dropped, and nothing
-    /// in this process runs when it is killed.
+    /// A process that waits for the end of this one, and unmounts. This process cannot do it: a static is never
+    /// dropped, and a kill runs no code.
     _undertaker: Option<Child>,
 }
 
-/// The set; the first caller pays for it.
+/// Returns the set of mounts. The first call makes it.
 pub fn mounts() -> &'static Mounts {
     static MOUNTS: LazyLock<Mounts> = LazyLock::new(Mounts::up);
     &MOUNTS
 }
 
-/// The names of the file systems that have room.
+/// The names of the large file systems.
 pub const ROOMY: [&str; 4] = ["ext4", "xfs", "btrfs", "tmpfs"];
 
 impl Mounts {
@@ -37,8 +37,8 @@ impl Mounts {
         if !rustix::process::geteuid().is_root() {
             return Self::none("needs root", None);
         }
-        // In a group of its own: Ctrl-C at the terminal must end the tests, not the cleaning up after them. Nor must the
-        // SIGHUP that such a group gets if it stands still when this process ends.
+        // A new process group, so that Ctrl-C ends the tests but not the clean-up. The trap ignores SIGHUP, which a
+        // stopped group receives when this process ends.
         let undertaker = Command::new("sh")
             .args(["-c", "trap '' HUP; read -r _; exec \"$1\" down \"$2\"", "sh"])
             .args([&script, &folder])
@@ -70,7 +70,7 @@ impl Mounts {
         Self { mounted: vec![], missing, _undertaker: undertaker }
     }
 
-    /// The root of one of them; its absence is a skip of this test.
+    /// Returns the root of a file system. If it is missing, records a skip of this test.
     pub fn get(&self, test: &str, name: &str) -> Option<&Path> {
         let found = self.mounted.iter().find(|(mounted, _)| mounted == name);
         if found.is_none() {
@@ -81,15 +81,15 @@ impl Mounts {
         found.map(|(_, path)| &**path)
     }
 
-    /// The tiny disk, for one test at a time: each measures its free space.
+    /// Returns the tiny disk, locked for one test at a time, because the tests measure its free space.
     pub fn small(&self, test: &str) -> Option<(fs::File, &Path)> {
         let path = self.get(test, "small8")?;
-        // A test that failed has left its own folder only; the next one may still run.
+        // A failed test leaves only its own directory behind, so the next one can still run.
         Some((thalweg_testing::lock("small8"), path))
     }
 }
 
-/// Bytes that are free on the file system of `path`, after what is pending has been settled.
+/// Returns the free bytes of the file system of `path`, after a sync.
 pub fn free(path: &Path) -> u64 {
     let folder = fs::File::open(path).unwrap();
     rustix::fs::syncfs(&folder).unwrap();

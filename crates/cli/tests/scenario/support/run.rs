@@ -1,4 +1,4 @@
-//! Runs the binary under a guard against hanging, and reads what it says.
+//! Runs the binary with a guard against hangs, and collects its output.
 
 use serde_json::Value;
 use std::{
@@ -11,29 +11,29 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Not a promise of speed: whoever is still there after this long hangs.
+/// Time after which a command counts as hanging; not a requirement of speed.
 pub const GUARD: Duration = Duration::from_secs(120);
 
-/// The command under test, deaf to the settings of whoever runs the tests.
+/// Returns the command under test, without the settings of the user.
 pub fn thalweg() -> Command {
     configured(Path::new(env!("CARGO_BIN_EXE_thalweg")))
 }
 
-/// The same for a copy of the binary.
+/// Like [`thalweg`], but for a copy of the binary.
 pub fn configured(binary: impl AsRef<OsStr>) -> Command {
     let mut command = Command::new(binary);
     quiet_environment(&mut command);
     command
 }
 
-/// Takes the settings of whoever runs the tests away from a command that will start the binary.
+/// Removes the user's settings from the environment of a command that will start the binary.
 pub fn quiet_environment(command: &mut Command) {
     for (name, _) in std::env::vars_os() {
         if name.to_string_lossy().starts_with("THALWEG_") {
             command.env_remove(name);
         }
     }
-    // Nobody makes this folder: no value at all would mean the profile of whoever runs the tests.
+    // This directory does not exist. Without the variable, thalweg would use the profile of the user.
     let nowhere = concat!(env!("CARGO_TARGET_TMPDIR"), "/no-such-folder/profile.json");
     command.env("THALWEG_PROFILE", nowhere).env("LC_ALL", "C");
 }
@@ -55,7 +55,7 @@ pub fn shell(folder: &Path, line: &str) -> Ran {
     run(command.env("T", env!("CARGO_BIN_EXE_thalweg")))
 }
 
-/// How a run ended and what it said.
+/// The exit status and the output of a run.
 #[derive(Debug)]
 pub struct Ran {
     pub status: ExitStatus,
@@ -64,7 +64,7 @@ pub struct Ran {
 }
 
 impl Ran {
-    /// The exit code; a death by signal is a failure of the test.
+    /// Returns the exit code. Panics after a death by signal.
     #[track_caller]
     pub fn code(&self) -> i32 {
         self.status.code().unwrap_or_else(|| panic!("died of a signal: {self:?}"))
@@ -83,20 +83,20 @@ impl Ran {
         self
     }
 
-    /// The JSON object on the last line of standard output.
+    /// Returns the JSON object on the last line of standard output.
     #[track_caller]
     pub fn json(&self) -> Value {
         json(&String::from_utf8_lossy(&self.stdout))
     }
 
-    /// Standard output as one JSON object.
+    /// Parses standard output as one JSON object.
     #[track_caller]
     pub fn all_json(&self) -> Value {
         serde_json::from_slice(&self.stdout)
             .unwrap_or_else(|error| panic!("{error}: {}", self.said()))
     }
 
-    /// The same where standard output carries data.
+    /// Returns the JSON object on the last line of standard error, if standard output carries data.
     #[track_caller]
     pub fn json_on_stderr(&self) -> Value {
         json(&self.stderr)
@@ -119,7 +119,7 @@ fn json(text: &str) -> Value {
     serde_json::from_str(line).unwrap_or_else(|error| panic!("{error} in {line:?}"))
 }
 
-/// A started command. It does not outlive the test.
+/// A started command, which is killed at the end of the test.
 pub struct Running {
     child: Child,
     began: Instant,
@@ -128,7 +128,7 @@ pub struct Running {
     what: String,
 }
 
-/// Runs to the end.
+/// Runs a command to its end.
 #[track_caller]
 pub fn run(command: &mut Command) -> Ran {
     Running::start(command).finish()
@@ -141,7 +141,7 @@ impl Running {
         Self::start_by(command, spawn).expect("nothing but spawning can fail")
     }
 
-    /// As `start`, where the thread that spawns has to be made ready; `Err` says why it cannot be.
+    /// Like `start`, but with a function that spawns the command. Returns its error if it cannot prepare the thread.
     #[track_caller]
     pub fn start_by<E>(
         command: &mut Command,
@@ -155,7 +155,7 @@ impl Running {
         Ok(running)
     }
 
-    /// Of a command that was started already.
+    /// Takes over a command that was started already.
     pub fn of(mut child: Child) -> Self {
         let what = format!("process {}", child.id());
         let stdout = child.stdout.take().map(collect);
@@ -171,7 +171,7 @@ impl Running {
         self.child.try_wait().unwrap().is_some()
     }
 
-    /// Waits until it has a file open whose path satisfies `is_it`; false if it ends before.
+    /// Waits until the command has a file open whose path satisfies `is_it`. Returns `false` if it ends before.
     #[track_caller]
     pub fn wait_until_open(&mut self, is_it: impl Fn(&Path) -> bool) -> bool {
         let fds = format!("/proc/{}/fd", self.child.id());
@@ -191,17 +191,17 @@ impl Running {
 
     pub fn signal(&self, signal: rustix::process::Signal) {
         let pid = rustix::process::Pid::from_child(&self.child);
-        // Its end is not waited for before this, so the number still means this process.
+        // No other code has waited for the child, so its process ID cannot have been reused.
         rustix::process::kill_process(pid, signal).unwrap();
     }
 
-    /// To all of the process group that it leads.
+    /// Sends a signal to the process group of the command, which must lead it.
     pub fn signal_group(&self, signal: rustix::process::Signal) {
         let pid = rustix::process::Pid::from_child(&self.child);
         rustix::process::kill_process_group(pid, signal).unwrap();
     }
 
-    /// Waits, but not for ever.
+    /// Waits for the end, at most for [`GUARD`].
     #[track_caller]
     pub fn finish(self) -> Ran {
         self.finish_within(GUARD)
@@ -223,7 +223,7 @@ impl Running {
         Ran { status, stdout, stderr }
     }
 
-    /// Where each of its threads waits, for the message about a hang.
+    /// Describes where each thread of the command waits, for the message about a hang.
     fn where_it_is(&self) -> String {
         let tasks = format!("/proc/{}/task", self.child.id());
         let threads = std::fs::read_dir(tasks).into_iter().flatten().flatten();
@@ -251,7 +251,7 @@ fn collect(mut pipe: impl Read + Send + 'static) -> JoinHandle<Vec<u8>> {
     })
 }
 
-/// How a death by signal looks, whether the signal or the shell's way of saying it.
+/// Returns `true` for a death by this signal, also as an exit status of a shell (128 + signal).
 pub fn ended_by(status: ExitStatus, signal: i32) -> bool {
     status.signal() == Some(signal) || status.code() == Some(128 + signal)
 }

@@ -1,5 +1,5 @@
-//! As much of JSON Schema as docs/reference/schemas uses: type, enum, items, properties, required, and no
-//! properties besides. What it does not know it refuses.
+//! The part of JSON Schema that docs/reference/schemas uses: type, enum, items, properties, required and
+//! additionalProperties. Panics at any other keyword.
 
 use serde_json::Value;
 
@@ -15,7 +15,7 @@ const KNOWN: [&str; 9] = [
     "additionalProperties",
 ];
 
-/// Everything in which a value is not what the schema says, with the place.
+/// Returns all differences between a value and its schema, each with its path.
 pub fn faults(value: &Value, schema: &Value) -> Vec<String> {
     let mut found = Vec::new();
     check(value, schema, "", &mut found);

@@ -1,4 +1,4 @@
-//! Scratch folders that go away by themselves.
+//! Scratch directories, which are removed automatically.
 
 use std::{
     fs,
@@ -8,23 +8,23 @@ use tempfile::TempDir;
 
 use thalweg_testing::executable;
 
-/// A folder of one test.
+/// A directory of one test.
 pub struct Scratch(TempDir);
 
 impl Scratch {
-    /// On the file system of the build output: a disk on most machines.
+    /// Creates a directory on the file system of the build output, which is a disk on most machines.
     pub fn new() -> Self {
         Self::within(Path::new(env!("CARGO_TARGET_TMPDIR")))
     }
 
-    /// On the file system of `folder`, by the path that the kernel names: tests compare what a program
-    /// or /proc says with it, and the build output may be behind a symbolic link.
+    /// Creates a directory in `folder`. Resolves symbolic links in the path, because tests compare it with paths from
+    /// programs and /proc.
     pub fn within(folder: &Path) -> Self {
         let folder = folder.canonicalize().unwrap();
         Self(tempfile::Builder::new().prefix("scenario-").tempdir_in(folder).unwrap())
     }
 
-    /// Where a user without rights can get to, which the build output may not be.
+    /// Creates a directory that every user can enter; the build output may be private.
     pub fn public() -> Self {
         let scratch = Self::within(&std::env::temp_dir());
         open_to_all(scratch.path());
@@ -39,14 +39,14 @@ impl Scratch {
         self.0.path().join(name)
     }
 
-    /// A copy of the command, for users who cannot get to the build output.
+    /// Copies the binary into the directory, for users without access to the build output.
     pub fn binary(&self) -> PathBuf {
         let path = self.join("thalweg");
         executable(Path::new(env!("CARGO_BIN_EXE_thalweg")), &path);
         path
     }
 
-    /// A new folder inside.
+    /// Creates a directory inside.
     pub fn folder(&self, name: &str) -> PathBuf {
         let path = self.join(name);
         fs::create_dir(&path).unwrap();
@@ -54,13 +54,13 @@ impl Scratch {
     }
 }
 
-/// Lets every user read, write and enter.
+/// Permits every user to read, write and enter a directory.
 pub fn open_to_all(path: &Path) {
     use std::os::unix::fs::PermissionsExt;
     fs::set_permissions(path, fs::Permissions::from_mode(0o777)).unwrap();
 }
 
-/// Everything in a folder by name, sorted: what was left behind cannot hide.
+/// Returns all names in a directory, sorted, including hidden ones.
 pub fn names(folder: &Path) -> Vec<String> {
     let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name());
     let mut names: Vec<_> = entries.map(|name| name.to_string_lossy().into_owned()).collect();
@@ -68,7 +68,7 @@ pub fn names(folder: &Path) -> Vec<String> {
     names
 }
 
-/// The names anywhere below a folder that belong to unfinished work.
+/// Returns the paths below a directory that belong to unfinished work.
 pub fn unfinished(folder: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut folders = vec![folder.to_owned()];

@@ -1,4 +1,4 @@
-//! `thalweg serve` on a folder, in a process of its own.
+//! Runs `thalweg serve` for a directory.
 
 use std::{
     io::{BufRead, BufReader},
@@ -10,56 +10,56 @@ use std::{
 
 use super::run::{GUARD, thalweg};
 
-/// A server. It ends when this is dropped.
+/// A server process. Dropping this ends it.
 pub struct Served {
     child: Child,
     folder: PathBuf,
     words: Vec<String>,
-    /// Of the folder, with a slash at its end.
+    /// URL of the directory, with a slash at its end.
     pub url: String,
 }
 
 impl Served {
-    /// At a port of its own.
+    /// Starts a server at a free port.
     pub fn on(folder: &Path) -> Self {
         Self::with(folder, &[])
     }
 
-    /// The same, with these options.
+    /// Starts a server at a free port with these options.
     pub fn with(folder: &Path, words: &[&str]) -> Self {
         let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
         let (child, url) = start(folder, "127.0.0.1:0", &words).expect("no server at a free port");
         Self { child, folder: folder.to_owned(), words, url }
     }
 
-    /// At a given port, if it is free.
+    /// Starts a server at this port, or returns `None` if the port is in use.
     pub fn at_port(folder: &Path, port: &str) -> Option<Self> {
         let (child, url) = start(folder, &format!("127.0.0.1:{port}"), &[])?;
         Some(Self { child, folder: folder.to_owned(), words: vec![], url })
     }
 
-    /// The port in its address.
+    /// Returns the port of the server.
     pub fn port(&self) -> &str {
         self.url.trim_end_matches('/').rsplit(':').next().unwrap_or_default()
     }
 
-    /// The address of something in the folder.
+    /// Returns the URL of an entry of the directory.
     pub fn at(&self, name: &str) -> String {
         format!("{}{name}", self.url)
     }
 
-    /// The number of its process.
+    /// Returns the process ID of the server.
     pub fn id(&self) -> u32 {
         self.child.id()
     }
 
-    /// As by `kill -9`.
+    /// Kills the server with SIGKILL.
     pub fn kill(&mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
     }
 
-    /// Another one where a killed one was. Somebody may have got its port meanwhile, and will give it back.
+    /// Starts a new server at the port of the killed one. Retries if another process uses the port for a while.
     pub fn start_again(&mut self) {
         let port = self.url["http://".len()..].trim_end_matches('/').to_owned();
         let began = Instant::now();
@@ -82,7 +82,7 @@ impl Drop for Served {
     }
 }
 
-/// Nothing if it cannot listen there.
+/// Starts a server, or returns `None` if it cannot listen at this address.
 fn start(folder: &Path, at: &str, words: &[String]) -> Option<(Child, String)> {
     let mut command: Command = thalweg();
     command.args(["serve", "--listen", at]).args(words).arg(folder);

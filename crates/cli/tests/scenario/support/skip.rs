@@ -1,8 +1,8 @@
-//! Questions that lead to skips.
+//! Conditions of tests; if one does not hold, the test is skipped.
 
 pub use thalweg_testing::{has_tools, skip};
 
-/// Whether this may run as root does; if not, that is a skip.
+/// Returns `true` if the tests run as root; otherwise records a skip.
 pub fn is_root(test: &str) -> bool {
     let root = rustix::process::geteuid().is_root();
     if !root {

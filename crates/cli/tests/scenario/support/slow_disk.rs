@@ -1,4 +1,4 @@
-//! A disk that gives next to nothing to the processes of one control group.
+//! Limits the read rate of a disk for the processes of one cgroup.
 
 use rustix::fs::{Advice, fadvise, major, minor, stat};
 use std::{
@@ -13,14 +13,14 @@ use super::skip;
 const CONTROLLER: &str = "/sys/fs/cgroup/blkio";
 const LIMIT: &str = "blkio.throttle.read_bps_device";
 
-/// The group, with a limit for the disk of one folder, until it is dropped.
+/// A cgroup with a read limit for the disk of one directory. Dropping this removes it.
 pub struct SlowDisk {
     group: PathBuf,
     device: String,
 }
 
 impl SlowDisk {
-    /// Gives that disk so many bytes a second; skips where control groups cannot.
+    /// Limits the disk of `folder` to this rate. Records a skip if cgroups do not support this.
     pub fn under(test: &str, folder: &Path, bytes_a_second: u64) -> Option<Self> {
         let device = stat(folder).unwrap().st_dev;
         let group = Path::new(CONTROLLER).join(format!("thalweg-{}", std::process::id()));
@@ -37,7 +37,7 @@ impl SlowDisk {
         }
     }
 
-    /// The words of a command that runs another one in the group.
+    /// Returns the start of a command line that runs a command in the cgroup.
     pub fn words(&self) -> [&str; 4] {
         let group = self.group.to_str().unwrap();
         ["sh", "-c", "echo $$ >\"$0\"/cgroup.procs && exec \"$@\"", group]
@@ -46,13 +46,13 @@ impl SlowDisk {
 
 impl Drop for SlowDisk {
     fn drop(&mut self) {
-        // What waits is let through before the group goes.
+        // Removes the limit first, so that waiting reads complete before the cgroup is removed.
         let _ = fs::write(self.group.join(LIMIT), format!("{} 0", self.device));
         let _ = fs::remove_dir(&self.group);
     }
 }
 
-/// A file of which nothing is in memory.
+/// Writes a file, and removes its pages from the page cache.
 pub fn write_to_disk(path: &Path, bytes: &[u8]) {
     let mut file = File::create_new(path).unwrap();
     file.write_all(bytes).unwrap();

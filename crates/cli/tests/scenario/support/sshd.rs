@@ -1,4 +1,5 @@
-//! Other machines: a command that runs a shell here as ssh does elsewhere, and a real sshd on the loopback interface.
+//! Simulated other machines: a script that runs a shell locally as ssh does remotely, and a real sshd on the loopback
+//! interface.
 
 use std::{
     fs,
@@ -17,14 +18,14 @@ use thalweg_testing::script;
 pub struct OtherMachine {
     /// The value of `-e`.
     pub rsh: PathBuf,
-    /// The host, in the form of a name's beginning.
+    /// The host, as it precedes the colon of a name.
     pub host: &'static str,
     server: Option<Child>,
 }
 
 impl OtherMachine {
-    /// A script that drops the options and the host, and gives the rest to a shell, as sshd does. It writes its process number
-    /// into `pid` in `folder`. The home directory is `folder`.
+    /// Makes a script that drops the options and the host, and passes the other words to a shell, as sshd does. It
+    /// writes its process ID to `pid` in `folder`, which is also the home directory.
     pub fn by_script(folder: &Path) -> Self {
         let rsh = folder.join("rsh");
         let (home, pid) = (folder.display(), folder.join("pid"));
@@ -37,12 +38,12 @@ impl OtherMachine {
         Self { rsh, host: "elsewhere", server: None }
     }
 
-    /// This machine, reached by another command.
+    /// Returns the same machine with another command that connects.
     pub fn through(&self, rsh: PathBuf) -> Self {
         Self { rsh, host: self.host, server: None }
     }
 
-    /// An sshd of this test with keys of its own; a skip if it cannot run.
+    /// Starts an sshd with its own keys. Records a skip if it cannot run.
     pub fn by_sshd(test: &str, folder: &Path) -> Option<Self> {
         let (sshd, home) = (Path::new("/usr/sbin/sshd"), folder.display());
         let folder = folder.join("sshd");
@@ -77,7 +78,7 @@ impl OtherMachine {
         let server = command.stdin(Stdio::null()).stderr(log).spawn().unwrap();
         let rsh = folder.join("ssh");
         let bin = Path::new(env!("CARGO_BIN_EXE_thalweg")).parent().unwrap().display();
-        // The options of the command are passed on; port, key and directory there are of this test.
+        // The script passes on the options, except port and key, which are those of this test.
         let text = format!(
             "#!/bin/sh\noptions=\nwhile [ \"${{1#-}}\" != \"$1\" ]; do\n\
              case $1 in -p | -i) shift ;; *) options=\"$options $1\" ;; esac\nshift\ndone\nshift\n\
@@ -114,19 +115,19 @@ impl OtherMachine {
         }
     }
 
-    /// The name of a path there.
+    /// Returns the name `HOST:PATH` of a path on this machine.
     pub fn at(&self, path: impl AsRef<Path>) -> std::ffi::OsString {
         let mut name = std::ffi::OsString::from(format!("{}:", self.host));
         name.push(path.as_ref());
         name
     }
 
-    /// `thalweg copy` with this machine, and the binary under test at its other end.
+    /// Returns `thalweg copy` with this connection.
     pub fn copy(&self, words: &[&str]) -> Command {
         self.run("copy", words)
     }
 
-    /// The same for another command.
+    /// Returns this command of thalweg with this connection.
     pub fn run(&self, name: &str, words: &[&str]) -> Command {
         let mut command = super::thalweg();
         command.arg(name).arg("-e").arg(&self.rsh).args(words);

@@ -1,4 +1,4 @@
-//! The place of a two-user test: a directory that everybody may write, and root's files around it.
+//! The directories of a two-user test: one that every user may write, and root's files around it.
 
 use std::{
     fs::{self, Permissions},
@@ -13,17 +13,18 @@ use crate::support::{
     run::{quiet_environment, thalweg},
 };
 
-/// In every file of root's that the attacker must not read.
+/// Content of root's files that the attacker must not read.
 pub const SECRET: &str = "SECRET: for root's eyes only\n";
-/// In every file that the attacker plants.
+/// Content of files that the attacker makes.
 pub const EVIL: &str = "EVIL!! from the other user\n";
-/// In files that everybody may read.
+/// Content of files that every user may read.
 const HONEST: &str = "HONEST bytes of the source\n";
 
-/// Seconds after which a command counts as hanging. It ends by itself in well below one, but a machine may be busy.
+/// Seconds after which a command counts as hanging. Commands take less than one second, but the machine may be busy.
 const HANG: &str = "120";
 
-/// A place with `d`, `own` and `canary`: `d` has mode 1777, `own` holds the sources, `canary` what nothing may change.
+/// The directories `d`, `own` and `canary`: `d` has mode 1777, `own` has the sources, and no command may change
+/// `canary`.
 pub struct Arena {
     scratch: Scratch,
     server: Served,
@@ -61,7 +62,7 @@ impl Arena {
         self.scratch.join("canary")
     }
 
-    /// The address of a file of `own/web`.
+    /// Returns the URL of a file of `own/web`.
     pub fn url(&self, name: &str) -> String {
         self.server.at(name)
     }
@@ -81,8 +82,8 @@ impl Arena {
         write(&self.canary().join("folder/inside"), "root's file\n", 0o644);
     }
 
-    /// A line of bash. `$T` is the command under a guard against hanging, which makes its exit status 124, and
-    /// `$PROGRAM` the program.
+    /// Returns a command that runs a line of bash. `$PROGRAM` is the program, and `$T` is the program with a timeout,
+    /// whose exit status is 124.
     pub fn command(&self, line: &str) -> Command {
         let mut command = Command::new("bash");
         command.args(["-c", line]).current_dir(self.scratch.path()).stdin(Stdio::null());
@@ -105,7 +106,7 @@ impl Arena {
         self.start(line).finish()
     }
 
-    /// A saved result of a study, for reports.
+    /// Saves a result of a study, for reports.
     pub fn save_result(&self) {
         let mut study = thalweg();
         study.args(["study", "900", "--quick", "--sessions=3", "--rounds=3", "--sample=1ms"]);
@@ -125,13 +126,13 @@ pub fn chmod(path: &Path, mode: u32) {
     fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
 }
 
-/// A server gives a strong tag only to a file that was not modified just now.
+/// Makes a file look old, because a server gives strong ETags only to files that were not modified recently.
 fn age(path: &Path) {
     let hour_ago = SystemTime::now() - Duration::from_secs(3600);
     fs::File::open(path).unwrap().set_modified(hour_ago).unwrap();
 }
 
-/// A tree with a program that runs with its owner's rights, and with `secrets` files that only root may read.
+/// Makes a tree with a set-user-ID program and, if `secrets` is `true`, with files that only root may read.
 fn plant_tree(tree: &Path, secrets: bool) {
     for folder in ["", "bin", "deep", "deep/er"] {
         fs::create_dir(tree.join(folder)).unwrap();

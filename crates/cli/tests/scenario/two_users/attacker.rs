@@ -16,7 +16,7 @@ use std::{
     thread::{self, JoinHandle},
 };
 
-/// No account of the machine needs to have this number.
+/// User ID of the attacker; no account needs to have it.
 pub const UID: u32 = 54_321;
 
 /// Runs `task` as the attacker and returns its result.
@@ -81,8 +81,7 @@ impl Drop for Race {
     }
 }
 
-/// Gives up root for this thread, unless the thread that started it has. The groups go first: only root may change
-/// them.
+/// Drops root privileges of this thread, unless it has none. Drops the groups first, because only root may change them.
 fn drop_privileges() {
     if !geteuid().is_root() {
         return;

@@ -1,4 +1,4 @@
-//! The judge of a run: the file system as root and as the attacker see it. It uses no code of thalweg.
+//! Judges a run by the file system as root and the attacker see it, without code of thalweg.
 
 use std::{
     collections::BTreeMap,
@@ -16,7 +16,7 @@ use super::{
 };
 use crate::support::Ran;
 
-/// Every entry below some directories, with what must not change.
+/// Every entry below some directories, with the properties that must not change.
 pub type Snapshot = BTreeMap<PathBuf, String>;
 
 /// The entries of `d` before a command runs: inode and owner.
@@ -27,14 +27,14 @@ pub struct Case<'a> {
     pub row: &'a Row,
     pub before: Before,
     pub outside: Snapshot,
-    /// The trap's own entries change all the time.
+    /// `true` if the trap changes its entries while the command runs.
     pub races: bool,
-    /// The command may refuse to run.
+    /// `true` if the command may refuse to run.
     pub may_refuse: bool,
 }
 
 impl Case<'_> {
-    /// Everything that is wrong after the command.
+    /// Returns all problems after the command.
     pub fn problems(&self, ran: &Ran, held: &Held, lurker: Lurker) -> Vec<String> {
         let mut wrong = lurker.stop();
         wrong.extend(use_kept_descriptors(held));
@@ -76,7 +76,7 @@ impl Case<'_> {
         wrong
     }
 
-    /// A command that fails leaves what had the name, or nothing.
+    /// Returns a problem if a failed command has changed the entry with the target's name.
     fn untouched(&self, target: &Path) -> Option<String> {
         let is = fs::symlink_metadata(target).ok().map(|meta| (meta.ino(), meta.uid()));
         let was = self.before.get(target).copied();
@@ -96,7 +96,7 @@ impl Case<'_> {
         wrong
     }
 
-    /// Nothing is new but the target; the attacker's entries are still there.
+    /// Returns new entries except the target, and missing entries of the attacker.
     fn leftovers(&self) -> Vec<String> {
         let target = self.arena.d().join(self.row.target);
         let after = entries(&self.arena.d());
@@ -138,12 +138,12 @@ pub fn is_secret(file: &File) -> bool {
 }
 
 pub fn contains(bytes: &[u8], text: &str) -> bool {
-    // Enough of it to be recognised, also where it begins or ends in the middle.
+    // The first 16 bytes suffice, because the text is repeated and the file may start or end within it.
     let text = &text.as_bytes()[..16];
     bytes.windows(text.len()).any(|window| window == text)
 }
 
-/// A copy has the bytes of its source, root as its owner and the documented mode.
+/// Checks that a copy has the bytes of its source, root as its owner and the documented mode.
 pub fn compare(source: &Path, target: &Path, mode_bits: u32, wrong: &mut Vec<String>) {
     let name = target.display();
     let from = fs::symlink_metadata(source).unwrap();
@@ -218,7 +218,7 @@ fn texts(target: &Path, wrong: &mut Vec<String>) {
     }
 }
 
-/// The entries of a directory: inode and owner.
+/// Returns the entries of a directory, each with inode and owner.
 pub fn entries(folder: &Path) -> Before {
     let listed = fs::read_dir(folder).unwrap().flatten();
     let known = |entry: fs::DirEntry| {
@@ -228,7 +228,7 @@ pub fn entries(folder: &Path) -> Before {
     listed.filter_map(known).collect()
 }
 
-/// Root's files outside of `d`.
+/// Returns root's files outside of `d`.
 pub fn outside(arena: &Arena) -> Snapshot {
     let mut found = Snapshot::new();
     for folder in [arena.canary(), arena.own("")] {
@@ -238,7 +238,7 @@ pub fn outside(arena: &Arena) -> Snapshot {
 }
 
 fn note(path: &Path, found: &mut Snapshot) {
-    // A study keeps the sessions of an interrupted run in the home of its user.
+    // Ignores the sessions that an interrupted study saves in the home of its user.
     if path.ends_with("thalweg/unfinished-studies") {
         return;
     }
@@ -259,7 +259,7 @@ fn note(path: &Path, found: &mut Snapshot) {
     }
 }
 
-/// Enough to show in a message what became of a file.
+/// Returns the start of a file, to show in a message.
 fn start_of(path: &Path) -> String {
     let mut start = [0; 60];
     let len = File::open(path).and_then(|file| file.read_at(&mut start, 0)).unwrap_or(0);

@@ -1,6 +1,6 @@
-//! The commands of thalweg that create files, as root runs them in a directory that everybody may write.
+//! The commands of thalweg that create files, which root runs in a directory that every user may write.
 
-/// A command line and what it is to make.
+/// A command line and its expected result.
 pub struct Row {
     pub name: &'static str,
     /// A line of bash; see `Arena::command`.
@@ -8,18 +8,19 @@ pub struct Row {
     /// The entry of `$D` that the command makes.
     pub target: &'static str,
     pub makes: Makes,
-    /// Workers on other machines look for a fixed name, so a command may refuse where another user has it.
+    /// `true` if workers on other machines look for a fixed name. The command may then fail if another user has made an
+    /// entry with that name.
     pub has_fixed_name: bool,
 }
 
 /// The content of the target.
 #[derive(Clone, Copy)]
 pub enum Makes {
-    /// A copy of this entry of `own`; of the modes, these bits agree.
+    /// A copy of this entry of `own`, whose mode agrees in these bits.
     Copy { source: &'static str, mode_bits: u32 },
-    /// A text of thalweg's own.
+    /// A text that thalweg generates.
     Text,
-    /// A directory of texts.
+    /// A directory of such texts.
     Texts,
 }
 
@@ -113,7 +114,7 @@ pub const ROWS: &[Row] = &[
 ];
 
 impl Row {
-    /// The row of this name.
+    /// Returns the row with this name.
     pub fn named(name: &str) -> &'static Self {
         ROWS.iter().find(|row| row.name == name).unwrap()
     }

@@ -1,4 +1,4 @@
-//! The attacker looks at everything in the shared directory while a command runs.
+//! A thread of the attacker that tries to open all files in the shared directory while a command runs.
 
 use rustix::fs::{Mode, OFlags, fstat, open};
 use std::{
@@ -13,7 +13,7 @@ use super::{
     check::is_secret,
 };
 
-/// Enough for the files of one run; the limit on open files is for all tests of the process.
+/// Number of open files that are kept: enough for one run. All tests of the process share the limit on open files.
 const MOST_KEPT: usize = 100;
 const DEEPEST: usize = 4;
 
@@ -42,7 +42,7 @@ impl Lurker {
         Self { race, loot, folder: folder.to_owned() }
     }
 
-    /// Looks once more; returns what must not have been possible.
+    /// Checks a last time, and returns all accesses that must not have succeeded.
     pub fn stop(self) -> Vec<String> {
         self.race.stop();
         let mut loot =
@@ -68,12 +68,12 @@ fn look(folder: &Path, depth: usize, loot: &mut Loot) {
         if meta.is_dir() && depth < DEEPEST {
             look(&path, depth + 1, loot);
         }
-        // Opening a FIFO would help a command that waits for a reader.
+        // Opens regular files only: opening a FIFO would unblock a command that waits for a reader.
         if !meta.is_file() || meta.uid() != 0 {
             continue;
         }
         let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        // Another thread may have replaced the entry by one of the attacker.
+        // Checks the owner again, because another thread may have replaced the entry with one of the attacker.
         let opened = open(&path, flags | OFlags::RDWR, Mode::empty());
         if opened.is_ok_and(|fd| fstat(fd).is_ok_and(|stat| stat.st_uid == 0)) {
             loot.wrong.push(format!("the attacker may write {}", path.display()));

@@ -1,5 +1,5 @@
-//! Every command that creates files, with the traps of the other user. A run tries some of the traps with each
-//! command; they differ from run to run. `THALWEG_SAMPLE=1` tries all.
+//! Combines every command that creates files with the traps of the other user. Each run tries a random part of the
+//! traps with each command; `THALWEG_SAMPLE=1` tries all.
 
 use super::{
     arena::Arena,
@@ -18,11 +18,11 @@ use crate::support::{
 };
 use thalweg_testing::{Dice, sample_share};
 
-/// What the kernel offers to the command.
+/// Features of the kernel that the command can use.
 #[derive(Clone, Copy)]
 pub enum Kernel {
     Usual,
-    /// No files without a name (`O_TMPFILE`), as on NFS: every command writes a partial file.
+    /// Without O_TMPFILE, as on NFS: every command writes a partial file.
     NoTmpfile,
 }
 
@@ -65,7 +65,8 @@ fn every_command(test: &str, place: Place, kernel: Kernel, rows: impl Fn(&Row) -
     let arena = Arena::new();
     arena.save_result();
     let mut failed = Vec::new();
-    // One in so many pairs of a command and a trap, which meet each command and each trap.
+    // Tries every `step`-th trap of each command, with an offset that differs by command. So a run covers each command
+    // and each trap.
     let step = sample_share(6) as usize;
     let start = Dice::new(test).within(0..step as u64) as usize;
     let mut count = 0;
@@ -126,7 +127,7 @@ fn entries_that_are_swapped_while_a_command_runs_gain_nothing() {
 #[test]
 fn traps_gain_nothing_where_every_file_needs_a_name() {
     let test = "traps_gain_nothing_where_every_file_needs_a_name";
-    // The others have a partial file in any case.
+    // The other commands make a partial file in any case.
     let rows = ["copy", "copy -r", "copy -a tree", "receive into", "manifest", "study --csv"];
     every_command(test, Place::Hidden, Kernel::NoTmpfile, |row| rows.contains(&row.name));
 }

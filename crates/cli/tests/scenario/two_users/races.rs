@@ -21,14 +21,14 @@ use super::{
 use crate::support::{Scratch, run, skip::is_root, sshd::OtherMachine};
 use thalweg_testing::from_env;
 
-/// Rounds of each race in `make test`: a smoke test.
+/// Rounds of each race in `make test`, as a smoke test.
 const FEW: u64 = 3;
 
 fn rounds() -> u64 {
     from_env("THALWEG_RACES", FEW)
 }
 
-/// Runs the commands by turns against one swapping thread.
+/// Runs the commands in turn while a thread of the attacker swaps entries.
 fn race(test: &str, trap: &str, rows: &[&str]) {
     if !is_root(test) {
         return;
@@ -79,8 +79,8 @@ fn a_destination_that_becomes_a_symbolic_link_between_two_looks_gains_nothing() 
     );
 }
 
-/// Copies into a directory of the attacker's, who may replace every entry at any moment: root's files elsewhere must
-/// stay as they are, and secrets unreadable. What the directory holds in the end is the attacker's own affair.
+/// Copies into a directory of the attacker, who replaces entries at any moment. Root's files elsewhere must not change,
+/// and the attacker must not read secrets. The final content of the directory is not checked.
 fn copy_into_their_directory(
     test: &str,
     line: &str,
@@ -141,7 +141,7 @@ fn a_fifo_that_is_swapped_for_a_link_does_not_change_the_mode_of_a_file_of_root(
     });
 }
 
-/// FIFOs and devices of the tree that is copied.
+/// Number of FIFOs and devices in the source tree.
 const SPECIAL: u64 = 20;
 
 #[test]
@@ -156,9 +156,9 @@ fn a_copy_into_a_directory_of_another_user_changes_nothing_elsewhere() {
     });
 }
 
-/// Makes entries that a sync of root's tree deletes, and replaces every entry with a link.
+/// Makes extra entries, which a sync of root's tree deletes, and replaces every entry with a symbolic link.
 fn extra_entries_for_links(tree: PathBuf, arena: &Arena) -> Race {
-    // Names that root's directory has too would be deleted through a link.
+    // Root's directory has entries with these names, too, which a deletion through a link would remove.
     as_attacker(|| {
         for extra in 0..20 {
             let folder = tree.join(format!("extra{extra}"));
@@ -201,7 +201,7 @@ fn a_sync_over_a_connection_into_a_directory_of_another_user_changes_nothing_els
     }
 }
 
-/// A command that syncs with another machine, which is this one, and the directory of what it needs.
+/// Returns a command that syncs with a simulated other machine, and the directory of the script that connects.
 fn other_machine() -> (Scratch, String) {
     let scratch = Scratch::new();
     let machine = OtherMachine::by_script(scratch.path());
@@ -209,7 +209,8 @@ fn other_machine() -> (Scratch, String) {
     (scratch, line)
 }
 
-/// Reads a directory of the attacker's, who exchanges entries for links: nothing that a link leads to is copied or deleted.
+/// Copies from a directory of the attacker, who exchanges entries and symbolic links. Targets of the links must not be
+/// copied or deleted.
 fn read_their_directory(test: &str, line: &str, arena: &Arena) {
     let (mut swaps, rounds) = (0, rounds());
     let copy = Scratch::within(Path::new("/dev/shm"));

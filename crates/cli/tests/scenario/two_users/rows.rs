@@ -1,4 +1,4 @@
-//! The six ways by which another user's leftovers became root's files, each as its own test.
+//! Tests of the six cases in which files that another user had prepared became root's files.
 
 use super::{
     arena::Arena,
@@ -8,7 +8,7 @@ use super::{
 };
 use crate::support::skip::is_root;
 
-/// The command works in spite of the trap, or fails, and reports the leftover of this name once.
+/// Checks that the command succeeds or fails without harm, and reports the entry with this name once.
 fn expect_no_problem(test: &str, row: &str, trap: &str, leftover: &str) {
     if !is_root(test) {
         return;

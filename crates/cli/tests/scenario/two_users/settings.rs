@@ -1,5 +1,5 @@
-//! The files that steer thalweg, as another user may have left them: the profile, its lock, saved results, cached
-//! programs, `.netrc`, and the home of another user that `sudo` keeps.
+//! Files that influence thalweg and that another user may have prepared: the profile, its lock, saved results, cached
+//! programs and `.netrc`. `sudo` may keep the home directory of that user.
 
 use rustix::fs::{FlockOperation, flock};
 use serde_json::Value;
@@ -17,18 +17,18 @@ use super::{
 };
 use crate::support::{Ran, skip::is_root};
 
-/// A line with the profile of HOME instead of none.
+/// Start of a line that uses the profile in HOME.
 const AT_HOME: &str = "unset THALWEG_PROFILE XDG_STATE_HOME XDG_CACHE_HOME; export HOME=$D/home;";
 const TUNE: &str = "$T tune --assume-idle --quick --budget 1s --pair memory:memory";
 const STUDY: &str =
     "$T study 900 --quick --sessions=3 --rounds=3 --sample=1ms --pause=0s --at $OWN";
 
-/// Puts something with a text at the path of the profile.
+/// Makes an entry, with this text if it is a file, at the path of the profile.
 type LayProfile = fn(&Path, &str);
-/// Puts something at the path of the lock, and keeps it open; the second path is that of the canaries.
+/// Makes an entry at the path of the lock, and returns it if it stays open. The second path is the directory `canary`.
 type LayLock = fn(&Path, &Path) -> Option<fs::File>;
 
-/// The home directory of the attacker, in `d`; `sudo` without `-H` leaves it in root's environment.
+/// Makes the home directory of the attacker in `d`. `sudo` without `-H` keeps it in root's environment.
 fn home(arena: &Arena) -> PathBuf {
     let home = arena.d().join("home");
     let state = home.join(".local/state/thalweg");
@@ -43,12 +43,12 @@ fn profile(arena: &Arena) -> PathBuf {
     arena.d().join("home/.local/state/thalweg/profile.json")
 }
 
-/// The profile as `plan --json` reports it.
+/// Returns the state of the profile that `plan --json` reports.
 fn state(ran: &Ran) -> Value {
     ran.all_json()["profile"]["state"].clone()
 }
 
-/// Every file below a directory that does not belong to the attacker.
+/// Returns all files below a directory that do not belong to the attacker.
 fn of_root(folder: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder).unwrap() {
@@ -72,7 +72,7 @@ fn a_profile_of_another_user_is_reported_once_and_not_used() {
     }
     let arena = Arena::new();
     home(&arena);
-    // One that root measured, so that only its owner and mode speak against it.
+    // Uses a valid profile of root's, so that only its owner and mode can be reasons to reject it.
     arena.run(&format!("THALWEG_PROFILE=$OWN/profile.json {TUNE}")).expect(0);
     let text = fs::read_to_string(arena.own("profile.json")).unwrap();
     assert_eq!(fs::metadata(arena.own("profile.json")).unwrap().mode() & 0o7777, 0o644);
@@ -93,11 +93,11 @@ fn a_profile_of_another_user_is_reported_once_and_not_used() {
         })
         .unwrap();
     }
-    // A link to a file of root's that is none of this user's business.
+    // A symbolic link to a file of root's that the attacker may not read.
     as_attacker(|| symlink(arena.canary().join("secret"), profile(&arena)).unwrap());
     let ran = arena.run(&copy).expect(0);
     assert!(!ran.stderr.contains(&SECRET[..10]), "{}", ran.stderr);
-    // Root's own, that others can write.
+    // A profile of root's that other users can write.
     let line = format!(
         "export THALWEG_PROFILE=$OWN/profile.json; {}",
         "$T plan $OWN/secret $D/out --json"
@@ -138,7 +138,7 @@ fn tune_writes_nothing_into_the_home_of_another_user() {
         symlink(arena.canary().join("folder"), home.join(".local/state/thalweg")).unwrap();
     });
     refused();
-    // Nothing is there yet.
+    // The directory does not exist yet.
     as_attacker(|| fs::remove_dir_all(home.join(".local")).unwrap());
     refused();
     arena.run(&format!("{AT_HOME} export XDG_STATE_HOME=$OWN/state; {TUNE}")).expect(0);
@@ -193,7 +193,7 @@ fn results_are_neither_kept_in_nor_read_from_a_directory_of_another_user() {
     assert_eq!(ran.status.code(), Some(1), "{}", ran.said());
     assert!(ran.stderr.contains("belongs to user 54321"), "{}", ran.stderr);
     assert_eq!(of_root(&home), Vec::<PathBuf>::new());
-    // Results that the attacker has left where root's would be.
+    // Results of the attacker at the path of root's results.
     arena.save_result();
     let theirs = home.join(".local/state/thalweg/studies");
     arena.run("cp -r $OWN/results $D/home/.local/state/thalweg/studies").expect(0);

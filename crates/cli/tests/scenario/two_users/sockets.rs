@@ -1,4 +1,4 @@
-//! `receive --from D/sock` where another user has come first, and who may call at the socket.
+//! `receive --from D/sock` after another user has made an entry of this name, and the users who may connect.
 
 use rustix::{
     fs::{FlockOperation, flock},
@@ -23,7 +23,7 @@ use super::{
 };
 use crate::support::skip::is_root;
 
-/// Puts something at the path of the socket; the second path is that of the canaries.
+/// Makes an entry at the path of the socket. The second path is the directory `canary`.
 type LaySocket = fn(&Path, &Path);
 
 const RECEIVE: &str = "$T send --to $D/sock --wait 15s $OWN/public & \

@@ -13,14 +13,14 @@ use super::{
     victim::{Victim, evil, fifo, plant},
 };
 
-/// One name is by turns a file, a symbolic link to root's file, a directory, a FIFO and nothing.
+/// Makes one name in turn a file, a symbolic link to root's file, a directory, a FIFO and absent.
 pub fn kinds(v: &Victim, path: PathBuf) -> Race {
     let (secret, size) = (v.canary.join("secret"), v.size());
     let mut turn = 0;
     Race::start(move || {
         turn += 1;
         remove(&path);
-        // Root may have made the name in the moment before.
+        // Root may have made an entry with this name since the removal.
         if fs::symlink_metadata(&path).is_ok() {
             return;
         }
@@ -38,7 +38,7 @@ pub fn kinds(v: &Victim, path: PathBuf) -> Race {
     })
 }
 
-/// One name is by turns a planted tree with a journal and a symbolic link to root's directory.
+/// Makes one name in turn a tree of the attacker with a journal, and a symbolic link to root's directory.
 pub fn folders(v: &Victim, path: PathBuf) -> Race {
     let planted = v.d.join("planted");
     fs::create_dir(&planted).unwrap();
@@ -61,14 +61,14 @@ pub fn folders(v: &Victim, path: PathBuf) -> Race {
     })
 }
 
-/// One name is by turns the attacker's file and a symbolic link to root's file.
+/// Makes one name in turn the attacker's file and a symbolic link to root's file.
 pub fn file_and_link(v: &Victim, path: PathBuf) -> Race {
     let (file, lead) = (v.d.join("file"), v.d.join("lead"));
     plant(&file, "", 0o666);
     symlink(v.canary.join("config"), &lead).unwrap();
     let _ = fs::rename(&file, &path);
     Race::start(move || {
-        // Fails once root's file has the name.
+        // The exchange fails after root's file has the name.
         let _ = renameat_with(CWD, &lead, CWD, &path, RenameFlags::EXCHANGE);
         std::thread::yield_now();
     })
@@ -85,7 +85,7 @@ fn replace_entries(folder: &Path, canary: &Path) {
         let path = entry.path();
         let Ok(meta) = fs::symlink_metadata(&path) else { continue };
         if meta.is_dir() {
-            // A directory can be moved also when it is not empty.
+            // Renames the directory instead of removing it, because it may not be empty.
             let aside = path.with_file_name("aside");
             let _ = fs::rename(&path, &aside);
             let _ = symlink(canary.join("folder"), &path);
@@ -96,10 +96,10 @@ fn replace_entries(folder: &Path, canary: &Path) {
     }
 }
 
-/// A name, and one beside it for which it is exchanged.
+/// Two names that are exchanged with each other.
 pub type Pair = [PathBuf; 2];
 
-/// Plants files and directories, each beside a symbolic link to one of root's.
+/// Makes files and directories, each beside a symbolic link to one of root's.
 pub fn plant_pairs(tree: &Path, canary: &Path) -> Vec<Pair> {
     fs::create_dir(tree).unwrap();
     let mut pairs = Vec::new();
@@ -110,7 +110,7 @@ pub fn plant_pairs(tree: &Path, canary: &Path) -> Vec<Pair> {
             canary.join("secret")
         } else {
             fs::create_dir(&names[0]).unwrap();
-            // Names that root's directory has, too.
+            // Root's directory has an entry with this name, too.
             drop(plant(&names[0].join("inside"), EVIL, 0o644));
             canary.join("folder")
         };
@@ -120,7 +120,7 @@ pub fn plant_pairs(tree: &Path, canary: &Path) -> Vec<Pair> {
     pairs
 }
 
-/// Exchanges the names of each pair, again and again.
+/// Exchanges the names of each pair repeatedly.
 pub fn exchange_pairs(pairs: Vec<Pair>) -> Race {
     Race::start(move || {
         for [one, other] in &pairs {

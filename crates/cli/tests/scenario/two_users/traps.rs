@@ -1,5 +1,5 @@
-//! What the other user lays out before root's command runs. All of it is made with the attacker's credentials, so there
-//! is no device node: only root can create one.
+//! The entries that the other user prepares before root runs a command. They are made with the attacker's credentials,
+//! so there is no device node, which only root can create.
 
 use rustix::fs::{FlockOperation, flock};
 use std::{
@@ -16,7 +16,7 @@ use super::{
     victim::{Victim, evil, fifo, plant},
 };
 
-/// What the attacker keeps while the command runs.
+/// Files, threads and sockets that the attacker keeps while the command runs.
 #[derive(Default)]
 pub struct Held {
     /// Open files, some of them with a lock.
@@ -29,7 +29,7 @@ pub struct Held {
 pub enum Place {
     /// Under names that thalweg uses for unfinished work.
     Hidden,
-    /// Under the name that the command is to make.
+    /// Under the name of the command's result.
     Target,
     /// Entries that change while the command runs.
     Swapped,
@@ -111,12 +111,12 @@ pub const TRAPS: &[Trap] = &[
 ];
 
 impl Trap {
-    /// The trap of this name.
+    /// Returns the trap with this name.
     pub fn named(name: &str) -> &'static Self {
         TRAPS.iter().find(|trap| trap.name == name).unwrap()
     }
 
-    /// Whether the trap means anything for the command.
+    /// Returns `true` if the trap is useful for the command.
     pub fn fits(&self, row: &Row) -> bool {
         // A copy into a directory that exists is a different command: `cp` and `copy` make `tree/tree`.
         let is_merge = self.place == Place::Target
@@ -125,7 +125,7 @@ impl Trap {
         !is_merge
     }
 
-    /// Whether the command cannot do its work while the trap lies there.
+    /// Returns `true` if the command may fail because of the trap.
     pub fn may_block(&self, row: &Row) -> bool {
         let has_fleet = self.name.contains("fleet") || self.name.contains("hidden name");
         let is_dangling = self.name == "symbolic links to nothing";
@@ -178,7 +178,7 @@ fn lock(file: File, held: &mut Held) {
 }
 
 impl Victim {
-    /// A tree like the source; for a command that makes one file, a directory with a file in it.
+    /// Makes a tree like the source, or a directory with one file for a command that makes one file.
     fn plant_tree_or_folder(&self, path: &Path) {
         if self.makes_tree {
             return self.plant_tree(path);

@@ -1,4 +1,4 @@
-//! What the attacker knows before root runs a command, and the entries that are made from it.
+//! The attacker's knowledge of a command that root will run, and the entries that the attacker makes with it.
 
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use serde_json::{Value, json};
@@ -16,7 +16,7 @@ use super::{
     commands::Row,
 };
 
-/// Public facts of a command that root is about to run.
+/// Public facts of a command that root will run.
 pub struct Victim {
     pub d: PathBuf,
     pub target: &'static str,
@@ -88,12 +88,12 @@ impl Victim {
         self.d.join(format!(".{}.{suffix}", self.target))
     }
 
-    /// Bytes of the source, of which the attacker has as many.
+    /// Returns the size of the source, which the attacker's files have, too.
     pub fn size(&self) -> u64 {
         self.files[0].size
     }
 
-    /// Makes a journal that says that everything is done.
+    /// Makes a journal that records all bytes as complete.
     pub fn write_journal(&self, path: &Path) {
         let mut text = self.journal.to_string();
         let room = 4095 - text.len();
@@ -132,7 +132,7 @@ fn list(source: &Path, name: &Path, found: &mut Vec<Planned>) {
     }
 }
 
-/// The tag that a server gives to everybody who asks.
+/// Returns the ETag that the server sends to any client.
 fn etag(url: &str) -> String {
     let (host, path) = url.trim_start_matches("http://").split_once('/').unwrap();
     let mut server = TcpStream::connect(host).unwrap();
@@ -146,14 +146,14 @@ fn etag(url: &str) -> String {
     tag.unwrap_or_else(|| panic!("no tag in {answer}"))
 }
 
-/// So many bytes of the attacker's text.
+/// Returns this number of bytes of the attacker's text.
 pub fn evil(size: u64) -> String {
     let mut text = EVIL.repeat(size as usize / EVIL.len() + 1);
     text.truncate(size as usize);
     text
 }
 
-/// A file of the attacker's, open for reading and writing.
+/// Makes a file with this text and mode, and returns it open for reading and writing.
 pub fn plant(path: &Path, text: &str, mode: u32) -> File {
     let made = OpenOptions::new().read(true).write(true).create_new(true).open(path);
     let mut file = made.unwrap_or_else(|error| panic!("{}: {error}", path.display()));

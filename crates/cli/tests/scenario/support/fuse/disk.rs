@@ -21,7 +21,7 @@ const FILE: INodeNo = INodeNo(2);
 const NAME: &str = "disk";
 const FOR_LONG: Duration = Duration::from_secs(3600);
 const MAX_WRITE: u32 = 1 << 20;
-/// A request of the block layer that is no larger reaches the server as one.
+/// Size up to which a request of the block layer reaches the server as one request.
 pub const REQUEST_KIB: u64 = 64;
 
 /// A request that the disk has completed.
@@ -37,9 +37,9 @@ pub enum DiskFault {
     Write(u64),
     /// The n-th write and every later one fail.
     WritesFrom(u64),
-    /// The n-th flush fails, later flushes succeed. What was written before it is kept.
+    /// The n-th flush fails, later flushes succeed. All writes are kept.
     Flush(u64),
-    /// The n-th flush fails, and what was written since the flush before it is lost.
+    /// The n-th flush fails, and the writes since the previous flush are lost.
     FlushLosing(u64),
 }
 
@@ -61,14 +61,14 @@ struct DiskState {
     log: Vec<DiskEvent>,
     fault: Option<DiskFault>,
     counts: RequestCounts,
-    /// Old bytes of what was written since the last flush; kept for `FlushLosing` only.
+    /// The bytes that the writes since the last flush have overwritten; used by `FlushLosing` only.
     before: Vec<(u64, Vec<u8>)>,
 }
 
 struct ServedDisk(Arc<Mutex<DiskState>>);
 
 impl FuseDisk {
-    /// Serves an image below `folder`, an existing directory. Without FUSE that is a skip.
+    /// Serves an image below `folder`, an existing directory. Records a skip without FUSE.
     pub fn serve(test: &str, image: &Path, folder: &Path) -> Option<Self> {
         let image = File::options().read(true).write(true).open(image).unwrap();
         let state = DiskState {
@@ -84,7 +84,7 @@ impl FuseDisk {
         Some(Self { mounted, state })
     }
 
-    /// The file for a loop device.
+    /// Returns the path of the file for a loop device.
     pub fn file(&self) -> PathBuf {
         self.mounted.folder().join(NAME)
     }
@@ -99,13 +99,13 @@ impl FuseDisk {
         std::mem::take(&mut self.state.lock().unwrap().log)
     }
 
-    /// Makes requests fail from now on, or none.
+    /// Sets the fault of the following requests, or removes it.
     pub fn set_fault(&self, fault: Option<DiskFault>) {
         let mut state = self.state.lock().unwrap();
         (state.fault, state.counts) = (fault, RequestCounts::default());
     }
 
-    /// Requests since the fault was set, those that failed included.
+    /// Returns the requests since the fault was set, including failed ones.
     pub fn counts(&self) -> RequestCounts {
         self.state.lock().unwrap().counts
     }
@@ -185,7 +185,8 @@ impl Filesystem for ServedDisk {
     }
 
     fn open(&self, _: &Request, _: INodeNo, _: OpenFlags, reply: ReplyOpen) {
-        // Without the page cache every request of the block layer becomes a request to this server, in its order.
+        // Without the page cache, every request of the block layer becomes one request to this server, in the same
+        // order.
         reply.opened(FileHandle(0), FopenFlags::FOPEN_DIRECT_IO);
     }
 
@@ -237,7 +238,7 @@ impl Filesystem for ServedDisk {
         reply.ok();
     }
 
-    /// No discard: a hole in the image is not a state of a disk.
+    /// Refuses discard, because a real disk has no holes.
     fn fallocate(
         &self,
         _: &Request,

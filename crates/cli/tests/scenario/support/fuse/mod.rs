@@ -1,4 +1,4 @@
-//! File systems that misbehave as they are told, in this process.
+//! File systems with configurable faults, served by this process.
 
 use fuser::{BackgroundSession, Config, FileAttr, FileType, Filesystem, INodeNo, MountOption};
 use std::{
@@ -21,7 +21,7 @@ pub struct Mounted {
 }
 
 impl Mounted {
-    /// Without FUSE that is a skip.
+    /// Mounts the file system on a new directory. Records a skip without FUSE.
     fn new(test: &str, sick: impl Filesystem, access: MountOption) -> Option<Self> {
         let scratch = Scratch::new();
         let folder = scratch.folder("sick");
@@ -30,7 +30,7 @@ impl Mounted {
         Some(mounted)
     }
 
-    /// Mounts on an existing directory. Without FUSE that is a skip.
+    /// Mounts the file system on an existing directory. Records a skip without FUSE.
     fn at(test: &str, folder: PathBuf, sick: impl Filesystem, access: MountOption) -> Option<Self> {
         let mut config = Config::default();
         config.mount_options = vec![access, MountOption::FSName("thalweg-tests".to_owned())];
@@ -56,7 +56,7 @@ impl Drop for Mounted {
     }
 }
 
-/// The root folder if `len` is `None`, else a file of that length.
+/// Returns the attributes of the root directory if `len` is `None`, otherwise of a file of that length.
 fn attributes(ino: INodeNo, len: Option<u64>, perm: u16) -> FileAttr {
     FileAttr {
         ino,

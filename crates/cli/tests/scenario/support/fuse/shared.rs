@@ -1,5 +1,5 @@
-//! A folder as machines see one that they share over a network: each of them mounts it for itself. What a machine has
-//! seen of a name it believes for a second, and there is no O_TMPFILE, no RENAME_NOREPLACE and no lock.
+//! Simulates a directory that machines share over a network; each machine has its own mount. A mount caches names and
+//! attributes for a second. It supports no O_TMPFILE, no RENAME_NOREPLACE and no locks.
 
 use fuser::{
     BsdFileFlags, Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation,
@@ -28,14 +28,14 @@ use thalweg_sys::io;
 
 use super::Mounted;
 
-/// How long what was seen is believed.
+/// Time for which the kernel caches names and attributes.
 const BELIEVED: Duration = Duration::from_secs(1);
 
-/// The folder as one machine sees it.
+/// The mount of one machine.
 pub struct SharedMount(Mounted);
 
 impl SharedMount {
-    /// Without FUSE that is a skip.
+    /// Mounts the directory for one machine. Records a skip without FUSE.
     pub fn of(test: &str, folder: &Path) -> Option<Self> {
         Self::with(test, folder, false)
     }
@@ -65,14 +65,14 @@ mod state;
 
 impl Filesystem for Shared {
     fn init(&mut self, _: &Request, config: &mut KernelConfig) -> std::io::Result<()> {
-        // Only then locks are asked for here, and refused.
+        // Only with these flags, the kernel sends lock requests to this server, which refuses them.
         let locks = InitFlags::FUSE_FLOCK_LOCKS | InitFlags::FUSE_POSIX_LOCKS;
         config.add_capabilities(locks).map_err(|_| std::io::ErrorKind::Unsupported.into())
     }
 
     fn lookup(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
         match self.find(parent, name) {
-            // Number 0 says that there is nothing, and that this is to be believed.
+            // Inode number 0 means that the name does not exist, and that the kernel may cache this.
             Err(rustix::io::Errno::NOENT) => match self.node(INodeNo::ROOT) {
                 Ok(any) => match attributes(&any, Some(INodeNo(0))) {
                     Ok(nothing) => reply.entry(&BELIEVED, &nothing, Generation(0)),
@@ -204,7 +204,7 @@ impl Filesystem for Shared {
         }
         let dirs = self.node(parent).and_then(|from| Ok((from, self.node(newparent)?)));
         let name = self.stored(parent, name);
-        // The name of an entry may change in its case only.
+        // A rename may change only the case of a name.
         let stored = Some(self.stored(newparent, newname)).filter(|stored| *stored != name);
         let newname = stored.unwrap_or_else(|| newname.to_owned());
         empty(dirs.and_then(|(from, to)| renameat(&*from, &name, &*to, &newname)), reply);

@@ -1,4 +1,4 @@
-//! A folder that is hard to write to.
+//! A directory with faults in writing.
 
 use fuser::{
     BsdFileFlags, Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation,
@@ -15,14 +15,14 @@ use std::{
 
 use super::{Mounted, attributes};
 
-/// How writing goes wrong.
+/// The fault in writing.
 #[derive(Clone, Copy, Debug)]
 pub enum Illness {
-    /// ENOSPC from this byte of any file on.
+    /// Writes fail with ENOSPC from this offset of each file on.
     FullAt(u64),
-    /// A write takes less than it is given.
+    /// A write accepts fewer bytes than given.
     ShortWrites,
-    /// Everything is taken, and only the last `close` says that it could not be kept, as on a network disk.
+    /// Writes succeed, and only the last `close` reports that the data is lost, as on a network file system.
     LostAtClose,
 }
 
@@ -44,7 +44,7 @@ pub struct SickSink {
 }
 
 impl SickSink {
-    /// Mounts an empty folder; without FUSE that is a skip.
+    /// Mounts an empty directory. Records a skip without FUSE.
     pub fn mount(test: &str, illness: Illness) -> Option<Self> {
         let files = Arc::new(Mutex::new(Files::default()));
         let sick = Sick { illness, files: Arc::clone(&files) };
@@ -56,7 +56,7 @@ impl SickSink {
         self.mounted.folder()
     }
 
-    /// What is there under this name, past every cache.
+    /// Returns the stored bytes of the file with this name, without any cache.
     pub fn bytes(&self, name: &str) -> Option<Vec<u8>> {
         let files = self.files.lock().unwrap();
         let ino = files.names.get(OsStr::new(name))?;

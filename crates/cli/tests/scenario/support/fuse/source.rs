@@ -1,4 +1,4 @@
-//! One file that is hard to read.
+//! A file with faults in reading.
 
 use fuser::{
     Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo, LockOwner,
@@ -17,25 +17,25 @@ use std::{
 use super::{Mounted, attributes};
 use crate::support::bytes;
 
-/// How a read of the file goes wrong.
+/// The fault in reading.
 #[derive(Clone, Copy, Debug)]
 pub enum Illness {
-    /// EIO from this byte on.
+    /// Reads fail with EIO from this offset on.
     BrokenAt(u64),
-    /// Never as many bytes as asked for.
+    /// Reads return fewer bytes than requested.
     ShortReads,
-    /// No answer from this byte on.
+    /// Reads block from this offset on.
     SilentAt(u64),
-    /// EINTR for every second part of a listing.
+    /// Every second readdir request fails with EINTR.
     InterruptedListing,
 }
 
 const FILE: INodeNo = INodeNo(2);
-/// What the file is called.
+/// The name of the file.
 pub const NAME: &str = "source";
 const FOR_LONG: Duration = Duration::from_secs(3600);
 
-/// Reads nobody has answered yet.
+/// Reads without a reply.
 type Unanswered = Arc<Mutex<Vec<ReplyData>>>;
 
 struct Sick {
@@ -48,7 +48,7 @@ struct Sick {
 
 /// The mounted file system.
 pub struct SickSource {
-    // Dropped in this order: a reader that waits would keep the file system busy.
+    // Fields are dropped in this order, because blocked readers would keep the file system busy.
     unanswered: Answer,
     mounted: Mounted,
 }
@@ -64,7 +64,7 @@ impl Drop for Answer {
 }
 
 impl SickSource {
-    /// Mounts a file of `len` bytes of `seed`; without FUSE that is a skip.
+    /// Mounts a file of `len` bytes of `seed`. Records a skip without FUSE.
     pub fn mount(test: &str, illness: Illness, seed: u64, len: u64) -> Option<Self> {
         let unanswered = Unanswered::default();
         let listings = AtomicU64::new(0);
@@ -81,7 +81,7 @@ impl SickSource {
         self.folder().join(NAME)
     }
 
-    /// Whether somebody waits for an answer that does not come.
+    /// Returns `true` if a reader is blocked.
     pub fn is_waited_for(&self) -> bool {
         !self.unanswered.0.lock().unwrap().is_empty()
     }
@@ -111,7 +111,7 @@ impl Filesystem for Sick {
     }
 
     fn open(&self, _: &Request, _: INodeNo, _: OpenFlags, reply: ReplyOpen) {
-        // Through the page cache a short answer means the end of the file, not a short read.
+        // With the page cache, the kernel would treat a short reply as the end of the file, not as a short read.
         let flags = match self.illness {
             Illness::ShortReads => FopenFlags::FOPEN_DIRECT_IO,
             Illness::BrokenAt(_) | Illness::SilentAt(_) | Illness::InterruptedListing => {
@@ -138,7 +138,7 @@ impl Filesystem for Sick {
             Illness::SilentAt(end) if offset + left > end => {
                 return self.unanswered.lock().unwrap().push(reply);
             }
-            // Different every time, and 1 now and then.
+            // The number of bytes varies, and is sometimes 1.
             Illness::ShortReads => left.min(1 + offset.wrapping_mul(0x9e37_79b9) % 60_000),
             Illness::BrokenAt(_) | Illness::SilentAt(_) | Illness::InterruptedListing => left,
         };

@@ -1,4 +1,4 @@
-//! What the shared file system knows of its open files.
+//! The state of the shared file system: known and open files.
 
 use super::*;
 
@@ -10,7 +10,7 @@ pub(super) struct Shared {
 
 #[derive(Default)]
 pub(super) struct State {
-    // Files that the kernel knows, open as paths only, and how often it was told of each.
+    // Files that the kernel knows, each as an O_PATH descriptor, with its number of lookups.
     pub(super) nodes: HashMap<u64, (Arc<OwnedFd>, u64)>,
     pub(super) files: HashMap<u64, Arc<OwnedFd>>,
     pub(super) listings: HashMap<u64, Vec<(u64, FileType, OsString)>>,
@@ -23,7 +23,7 @@ pub(super) fn error(errno: rustix::io::Errno) -> Errno {
     Errno::from_i32(errno.raw_os_error())
 }
 
-/// The way to a file that is open as a path only.
+/// Returns a path to the file of an O_PATH descriptor.
 pub(super) fn way(fd: &OwnedFd) -> String {
     format!("/proc/self/fd/{}", fd.as_raw_fd())
 }
@@ -73,7 +73,7 @@ impl Shared {
         self.state().files.get(&handle.0).map(Arc::clone).ok_or(rustix::io::Errno::BADF)
     }
 
-    /// Returns the name that the directory has for `name`.
+    /// Returns the name as the directory stores it; its case may differ from `name`.
     pub(super) fn stored(&self, parent: INodeNo, name: &OsStr) -> OsString {
         let listed = self.node(parent).ok().filter(|_| self.folds);
         let listed = listed.and_then(|dir| fs::read_dir(way(&dir)).ok());
@@ -81,7 +81,7 @@ impl Shared {
         names.find(|stored| stored.eq_ignore_ascii_case(name)).unwrap_or_else(|| name.to_owned())
     }
 
-    /// What has a name, which the kernel knows from then on.
+    /// Looks up a name, and counts the lookup.
     pub(super) fn find(&self, parent: INodeNo, name: &OsStr) -> Answer<FileAttr> {
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let name = self.stored(parent, name);
