@@ -381,7 +381,7 @@ fn an_arm_that_did_not_run_is_an_incomplete_run_unless_that_was_allowed() {
     assert!(ran.err.contains("1 variant cannot run here"), "{}", ran.err);
     assert!(ran.text().contains("900.1 as published: not runnable"), "{}", ran.text());
     short(&scratch, &["--no-save", "--allow-missing"]).ended(0);
-    // `--check` reports it, too, without a measurement.
+    // `--check` also reports the variant that cannot run, without a measurement.
     let ran = scratch.run(&["study", "--check", "900", "--at", "."]).ended(3);
     let told = "cannot run here: cell \"nothing\", arm \"b\": ";
     assert!(ran.err.contains(told) && ran.err.contains("gone.c"), "{}", ran.err);

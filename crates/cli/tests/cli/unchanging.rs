@@ -43,7 +43,7 @@ fn gives(scratch: &Scratch, source: File, data: &[u8], into: Kind) -> Guarantees
     let mut command = scratch.thalweg(["pipe", "--json", "--progress=never"]);
     command.stdin(source).stdout(writer).stderr(Stdio::piped());
     let child = command.spawn().unwrap();
-    // The command object holds the writing end, without whose close the reader finds no end.
+    // Closes the writing end, which the command object holds. Otherwise the reader would never reach the end.
     drop(command);
     let mut arrived = Vec::new();
     reader.read_to_end(&mut arrived).unwrap();

@@ -26,7 +26,7 @@ const fn case(
     BsdCase { name, setup, line, code, check }
 }
 
-/// Files and links.
+/// Cases with files and links.
 const FILES: &[BsdCase] = &[
     case("basic", "echo 123 >a", "$T copy a b", 0, "test $(stat -c %s b) = 4"),
     case("basic_symlink", "echo 1 >a; ln -s a l", "$T copy l b", 0, "! test -L b && cmp a b"),
@@ -100,7 +100,7 @@ const FILES: &[BsdCase] = &[
     ),
 ];
 
-/// Directories and what lies in them.
+/// Cases with directories and their entries.
 const DIRECTORIES: &[BsdCase] = &[
     // FreeBSD copies the earlier content into foo/foo. GNU cp and thalweg refuse. No program recurses without end.
     case(

@@ -35,7 +35,7 @@ fn said(folder: &Path, line: &str) -> String {
     text
 }
 
-/// Copies a tree with these times twice, and compares it.
+/// Copies a tree with these times, and checks that later copies skip all files.
 fn expect_up_to_date(folder: &Path, times: &[&str]) {
     fs::create_dir(folder.join("s")).unwrap();
     for (number, time) in times.iter().enumerate() {

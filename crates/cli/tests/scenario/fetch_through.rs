@@ -1,4 +1,4 @@
-//! `thalweg fetch` through proxies, with users of ~/.netrc, and with lists of digests.
+//! `thalweg fetch` through proxies, with user names and passwords from ~/.netrc, and with lists of digests.
 
 use std::{
     fs,

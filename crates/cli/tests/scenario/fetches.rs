@@ -165,8 +165,8 @@ fn a_server_that_cannot_be_reached_is_retried_only_if_that_is_asked_for() {
     }
 }
 
-/// Makes a file with an owner, a mode, an ACL and an extended attribute, and returns them as text. Returns `None` if
-/// that fails.
+/// Makes a file with an owner, a mode, an ACL and an extended attribute, and returns these properties as text. Returns
+/// `None` if that fails.
 fn attributed(path: &Path, owner: &str) -> Option<String> {
     let script = "echo old >\"$1\"; chown $2:100 \"$1\" && chmod 640 \"$1\" && \
                   setfacl -m u:65534:r \"$1\" && setfattr -n user.k -v v \"$1\"";

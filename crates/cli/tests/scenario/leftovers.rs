@@ -1,5 +1,4 @@
-//! What an interrupted copy leaves behind: nothing under a final name, and the same command with `--resume` completes
-//! it.
+//! An interrupted copy leaves nothing under a final name, and the same command with `--resume` completes it.
 
 use rustix::process::Signal;
 use std::{fs, os::unix::process::CommandExt, process::Command, thread, time::Duration};
@@ -144,7 +143,7 @@ fn what_a_killed_receive_leaves_is_not_copied_as_data() {
     bytes::write(&scratch.join("data"), 1, BIG);
     let mut receive = thalweg();
     receive.current_dir(scratch.path()).args(["receive", "--from", "./s", "into/copy"]);
-    // With O_TMPFILE, a killed receiver leaves no file, so the test refuses it.
+    // With O_TMPFILE, a killed receiver leaves no file, so the test makes O_TMPFILE fail.
     let mut receiving = match start_without(&[&NAMELESS], libc::EOPNOTSUPP, &mut receive) {
         Ok(receiving) => receiving,
         Err(reason) => return skip(test, &format!("no seccomp: {reason}")),

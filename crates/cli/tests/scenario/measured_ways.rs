@@ -78,7 +78,7 @@ fn a_profile_that_knows_the_ways_between_processes_chooses_the_way() {
 }
 
 /// No mechanism can be as fast as this profile claims. So thalweg compares it with others during the copy. If another
-/// one is faster, it saves this for files of about this size.
+/// mechanism is faster, thalweg saves this result for files of about the same size.
 #[test]
 fn a_mechanism_that_falls_behind_its_profile_is_compared_and_the_profile_learns_from_it() {
     let folder = Scratch::new();

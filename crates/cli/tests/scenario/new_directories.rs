@@ -1,4 +1,5 @@
-//! The mode of a new directory, against that of `cp`: sticky, set-group-id of the parent, default lists, the umask.
+//! Compares the modes of new directories with those of `cp`: sticky bit, set-group-ID of the parent, default ACLs,
+//! umask.
 
 use crate::support::{Scratch, shell};
 

@@ -1,7 +1,7 @@
 //! Power cuts: a command runs on a disk whose writes and flushes are logged. For some moments of the log, the test
 //! builds the disk that a cut would leave. It mounts this disk and runs the same command as after a reboot.
 //! `THALWEG_CUTS=100` makes the campaign longer, `THALWEG_CUT_SYSTEM=all` tries every file system,
-//! `tests/setup/power-cut` runs a part of it.
+//! `tests/setup/power-cut` runs a part of the campaign.
 
 use std::{fs::File, path::Path, process::Command};
 
@@ -29,7 +29,7 @@ use campaign::Campaign;
 use command::CutCase;
 use system::{DiskSystem, SYSTEMS};
 
-/// Returns whether disks can be cut here; if not, counts a skip.
+/// Returns `true` if this machine can simulate power cuts; otherwise records a skip.
 pub fn may_cut(test: &str) -> bool {
     if !is_root(test) || !has_tools(test, &["losetup", "unshare", "sha256sum"]) {
         return false;

@@ -358,7 +358,7 @@ fn a_machine_without_thalweg_receives_it_once_unless_that_is_forbidden() {
         let ran = run(copy(&["-a"]).arg(machine.at(&root)).arg(scratch.join("here"))).expect(0);
         assert!(!ran.stderr.contains("copying thalweg"), "{}", ran.stderr);
         are_equal(&root, &scratch.join("here"));
-        // If the program does not run on the other machine, no file keeps its name there.
+        // If the program does not run on the other machine, it is not installed there.
         fs::remove_dir_all(&cache).unwrap();
         let text = fs::read_to_string(&plain).unwrap();
         script(&plain, &text.replace("#!/bin/sh\n", "#!/bin/sh\nulimit -f 100\n"));
@@ -406,7 +406,7 @@ fn every_line_of_the_guide_to_other_machines_runs() {
         let bin = scratch.folder("bin");
         symlink(&machine.rsh, bin.join("ssh")).unwrap();
         symlink(env!("CARGO_BIN_EXE_thalweg"), bin.join("thalweg")).unwrap();
-        // The container programs run the command, which follows the name of the container, on this machine.
+        // These scripts replace the container programs, and run the command on this machine.
         for (name, words) in [("docker", 3), ("podman", 3), ("kubectl", 4)] {
             let text = "#!/bin/sh\nshift N\nmkdir -p \"$GUIDE/tmp\"\n\
                         exec \"$@\"\n";

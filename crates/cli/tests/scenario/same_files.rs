@@ -92,7 +92,7 @@ fn a_file_seen_by_another_mount_is_itself() {
     assert_eq!(ran.stdout, b"x\n");
     let mut copy = thalweg();
     run(copy.arg("copy").arg("-r").args([scratch.join("d"), scratch.join("d/inside")])).expect(1);
-    // As with cp, the copy has everything except itself.
+    // As with cp, the copy contains everything except itself.
     assert_eq!(crate::support::names(&scratch.join("d/inside")), ["f"]);
 }
 

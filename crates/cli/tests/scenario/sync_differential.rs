@@ -70,8 +70,8 @@ fn compare(dice: &mut Dice, place: &Path) -> bool {
     assert_eq!(lines(&dry), lines(&real), "the dry run and the real run");
     let wanted = record(&source);
     assert_eq!(record(&ours), wanted);
-    // rsync fails if an entry that it replaces becomes a symbolic link while it reads ACLs. It also leaves files linked
-    // in the destination that are separate in the source, and so changes the time of both.
+    // rsync fails if an entry that it replaces becomes a symbolic link while it reads ACLs. It also keeps hard links of
+    // the destination between files that are separate in the source, and so changes the times of both.
     let has_oracle = oracle.status.code() == Some(0) && record(&theirs) == wanted;
     if has_oracle {
         assert_eq!(names(&real, &wanted), names(&oracle, &wanted));

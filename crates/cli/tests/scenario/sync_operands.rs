@@ -30,7 +30,7 @@ fn a_source_that_is_named_twice_is_moved_once() {
         holds("mkdir s d; echo 1 >s/a", &line, 0, "cat d/s/a s/a");
     }
     holds("mkdir d; echo 1 >a", "$T move a ./a d", 0, "cat d/a && ! test -e a");
-    // Two hard links are two names.
+    // Two hard links to one file are two operands, and both are moved.
     holds("mkdir d; echo 1 >a; ln a b", "$T move a b d", 0, "test d/a -ef d/b && ! test -e a");
 }
 

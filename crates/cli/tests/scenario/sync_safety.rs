@@ -1,5 +1,5 @@
-//! A sync deletes nothing that it should not: with sources that fail, when it is killed, and with entries that another
-//! process puts in place of others.
+//! A sync deletes nothing that it should not, even if the source fails, the sync is killed, or another process replaces
+//! entries.
 
 use std::{
     fs::{self, Permissions},
@@ -176,7 +176,7 @@ fn the_trash_keeps_what_goes_and_never_replaces_what_it_has() {
     shell(scratch.path(), "echo newest >>source/d/f").expect(0);
     sync("--delete --trash trash source copy");
     assert_eq!((read("d/f"), read("d/f.~1~")), ("old\n".into(), "newer\n".into()));
-    // Inside the destination it is neither deleted nor counted.
+    // A trash inside the destination is neither deleted nor counted.
     shell(scratch.path(), "echo x >copy/x").expect(0);
     sync("--delete --trash copy/trash source copy");
     sync("--delete --trash copy/trash source copy");

@@ -1,4 +1,4 @@
-//! The commands that are cut.
+//! The commands during which the power is cut.
 
 use std::{
     ffi::OsStr,
@@ -36,7 +36,7 @@ pub struct CutCase {
     pub command: CutCommand,
     /// `true` if the destination exists and holds old files.
     pub replaces: bool,
-    /// `true` if the command runs with `--fsync`: what it has finished must be on the disk.
+    /// `true` if the command runs with `--fsync`: completed files must be on the disk.
     pub durable: bool,
 }
 
@@ -153,8 +153,8 @@ impl CutCase {
         command
     }
 
-    /// Checks what holds after a cut at any moment. A replaced file has its old or its new content. A new file of `fetch`
-    /// is absent or complete.
+    /// Checks the conditions that hold after a cut at any moment. A replaced file has its old or its new content. A new
+    /// file of `fetch` is absent or complete.
     pub fn judge_names(&self, place: &Place, found: &Hashes) -> Result<(), String> {
         if let Some(kind) = self.sync_kind() {
             return kind.judge(self, place, found);

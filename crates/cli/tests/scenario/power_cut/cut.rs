@@ -40,7 +40,7 @@ impl PowerCut {
         Self { at, kept, seed: dice.within(1..u64::from(u32::MAX)) }
     }
 
-    /// Moves the cut to the last moment before the flush that follows it, where most writes are in danger.
+    /// Moves the cut to the last moment before the next flush, when most writes are unflushed.
     pub fn before_flush(mut self, log: &[DiskEvent]) -> Self {
         let is_flush = |event: &DiskEvent| matches!(event, DiskEvent::Flush);
         self.at += log[self.at..].iter().position(is_flush).unwrap_or(0);

@@ -101,7 +101,7 @@ impl Place {
         })
     }
 
-    /// Restores what a failing cut has left.
+    /// Restores the directories and images of a failing cut.
     pub fn restore(case: &CutCase, kept: &Path, former: &FormerPlace) -> Self {
         let bare = Bare::new();
         for name in ["source.img", "base.img"] {
@@ -142,7 +142,7 @@ impl Place {
         self.memory.join("source/tree")
     }
 
-    /// The regular files of the tree that are in no directory of it.
+    /// Returns the regular files directly in the tree, not those in its subdirectories.
     pub fn files(&self) -> Vec<PathBuf> {
         flat(&self.new).map(|path| self.tree().join(path)).collect()
     }

@@ -19,7 +19,7 @@ use thalweg_testing::Dice;
 /// The log of a disk.
 pub struct Recording {
     pub log: Vec<DiskEvent>,
-    /// The requests while the command ran.
+    /// The part of the log in which the command ran.
     command: Range<usize>,
     /// The random options of this run.
     pub words: Vec<String>,
@@ -28,7 +28,8 @@ pub struct Recording {
 }
 
 impl Recording {
-    /// Runs a command on a served disk while another process writes and syncs there. Records a skip without FUSE.
+    /// Runs a command on a disk that FUSE serves, while another process writes and syncs there. Records a skip without
+    /// FUSE.
     pub fn make(
         test: &str,
         case: &CutCase,

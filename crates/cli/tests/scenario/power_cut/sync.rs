@@ -59,9 +59,9 @@ impl SyncKind {
         }
     }
 
-    /// Checks what holds after a cut at any moment: each old name has its old or its new content. Extra files may be
-    /// missing only with `--delete`, and with `--fsync` only after all new files are on the disk. Missing files are in
-    /// the trash, if there is one.
+    /// Checks the conditions that hold after a cut at any moment. Each old name has its old or its new content. Extra
+    /// files may be missing only with `--delete`, and with `--fsync` only after all new files are on the disk. Missing
+    /// files are in the trash, if there is one.
     pub fn judge(self, case: &CutCase, place: &Place, found: &Hashes) -> Result<(), String> {
         let new = place.expected(case);
         let trash = hashes(&place.disk().join("trash"))?;

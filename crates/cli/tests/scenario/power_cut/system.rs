@@ -1,4 +1,4 @@
-//! The file systems that are cut, made small.
+//! The small file systems on which the power is cut.
 
 use std::{fs::File, path::Path, process::Command};
 

@@ -33,7 +33,7 @@ const fn request(value: u64) -> Argument {
 const FICLONE: u64 = 0x4004_9409;
 const FICLONERANGE: u64 = 0x4020_940d;
 
-/// Calls that only some mechanisms need, to be fast.
+/// Calls that only the fast mechanisms need.
 pub const FAST: [Call; 11] = [
     call("copy_file_range", libc::SYS_copy_file_range),
     call("sendfile", libc::SYS_sendfile),

@@ -46,7 +46,7 @@ pub fn wrapped(words: &[&str]) -> Command {
     command
 }
 
-/// Runs a line of bash in a folder. `$T` is the command.
+/// Runs a line of bash in a directory. `$T` is the command.
 #[track_caller]
 pub fn shell(folder: &Path, line: &str) -> Ran {
     let mut command = Command::new("bash");

@@ -60,7 +60,7 @@ impl Race {
         self.steps.load(Ordering::Relaxed)
     }
 
-    /// Waits for the end of the current step.
+    /// Stops the thread after its current step.
     pub fn stop(mut self) {
         self.end();
     }

@@ -1,5 +1,5 @@
 //! Root and another user of the same machine: root's commands in a directory of mode 1777 in which the other user has
-//! laid traps, before the command or while it runs. Needs root; what the other user does is done with its credentials.
+//! laid traps, before the command or while it runs. Needs root. The threads of the other user run with its credentials.
 
 mod arena;
 mod attacker;

@@ -1,5 +1,5 @@
-//! A file system with one file, the image of a disk. It logs every write and every flush in the order in which they
-//! complete, and fails those that a test names.
+//! A file system with one file, the image of a disk. It logs writes and flushes in the order of their completion, and
+//! fails the requests that a test selects.
 
 use fuser::{
     Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo,
@@ -233,7 +233,7 @@ impl Filesystem for ServedDisk {
         }
     }
 
-    /// Closing a file flushes nothing on a disk.
+    /// Does nothing: closing a file does not flush a disk.
     fn flush(&self, _: &Request, _: INodeNo, _: FileHandle, _: LockOwner, reply: ReplyEmpty) {
         reply.ok();
     }

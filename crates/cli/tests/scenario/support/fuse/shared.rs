@@ -204,7 +204,7 @@ impl Filesystem for Shared {
         }
         let dirs = self.node(parent).and_then(|from| Ok((from, self.node(newparent)?)));
         let name = self.stored(parent, name);
-        // A rename may change only the case of a name.
+        // Uses the stored spelling of the new name, unless the rename only changes the case of this entry's name.
         let stored = Some(self.stored(newparent, newname)).filter(|stored| *stored != name);
         let newname = stored.unwrap_or_else(|| newname.to_owned());
         empty(dirs.and_then(|(from, to)| renameat(&*from, &name, &*to, &newname)), reply);
