@@ -18,7 +18,7 @@ use crate::{
     stdio,
 };
 
-/// An end of a transfer that is planned but not executed.
+/// An endpoint of a transfer that is planned but not executed.
 #[derive(Debug)]
 pub struct EndpointArg {
     /// The path as given, or `standard input`.
@@ -28,7 +28,7 @@ pub struct EndpointArg {
     pub folder: PathBuf,
     /// Size in bytes, if known.
     pub size: Option<u64>,
-    /// An assumption, for messages: a directory, for example, represents the files in it.
+    /// An assumption, for messages: for example, that a directory stands for the files in it.
     pub assumed: Option<&'static str>,
 }
 
@@ -80,8 +80,8 @@ impl EndpointArg {
         }
     }
 
-    /// Returns an end that does not exist yet: `memory:`, `pipe:`, `unix:` and `tcp:`. An address may follow the last two
-    /// (`tcp:localhost:80`), if no file has that name.
+    /// Returns an endpoint that does not exist yet: `memory:`, `pipe:`, `unix:` or `tcp:`. An address may follow the
+    /// last two (`tcp:localhost:80`), if no file has that name.
     fn of_word(path: &Path) -> Option<Self> {
         let (word, address) = path.to_str()?.split_once(':')?;
         let key = match word {

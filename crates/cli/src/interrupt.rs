@@ -24,7 +24,7 @@ const EXIT_DELAY: Duration = Duration::from_secs(3);
 /// Running time of a usually short command after which its interrupts are caught.
 const BRIEF: Duration = Duration::from_millis(50);
 
-/// `true` while interrupts are not caught yet; `DUE` is the time when they should be.
+/// `true` while interrupts are not caught yet. [`check`] catches them from the time `DUE` on.
 static POSTPONED: AtomicBool = AtomicBool::new(false);
 static DUE: OnceLock<Instant> = OnceLock::new();
 

@@ -107,7 +107,7 @@ fn parsed(words: &[OsString]) -> Result<Cli, clap::Error> {
     match name.and_then(parser_of).map(parse) {
         Some(Ok(cli)) => Ok(cli),
         Some(Err(version)) if version.kind() == ErrorKind::DisplayVersion => Err(version),
-        // A request for help also ends here.
+        // A request for help also takes this path.
         Some(Err(_)) | None => parse(command()),
     }
 }
@@ -127,8 +127,8 @@ fn words() -> Vec<OsString> {
     words
 }
 
-/// Restores the default action of SIGPIPE, which Rust's start-up code ignores, so that thalweg ends as other tools
-/// do.
+/// Restores the default action of SIGPIPE, so that a closed pipe ends thalweg like other tools. Rust's start-up code
+/// ignores SIGPIPE.
 fn quiet_about_closed_pipes() {
     // This can fail only for an invalid signal number.
     let _ = signal::reset_sigpipe();

@@ -21,8 +21,8 @@ pub struct SavedProfile {
     pub path: Option<PathBuf>,
     /// The profile, if it matches the current state of this machine.
     pub current: Option<Profile>,
-    /// The profile, if its measurements of copies and fills in memory are valid. These do not depend on the CPUs that
-    /// the process may use.
+    /// The profile, if its measurements of copies and fills in memory are valid. These measurements do not depend on
+    /// the CPUs that the process may use.
     pub of_memory: Option<Profile>,
     /// Reasons why an existing profile is stale.
     pub stale: Vec<Stale>,

@@ -1,4 +1,4 @@
-//! Standard input and output as ends of a transfer.
+//! Standard input and output as endpoints of a transfer.
 
 use rustix::{
     event::epoll,
@@ -122,12 +122,13 @@ pub fn reopenable(input: &End<'_>) -> Option<PathBuf> {
 /// Moves the offset of a file to its end, because its bytes were read through another descriptor.
 pub fn skip_all(input: &End<'_>) {
     if input.kind == Kind::File {
-        // Without this a later reader would read the bytes twice. If it fails, nothing else can be done.
+        // Without this call, a later reader would read the bytes again. Its failure has no remedy, so the error is
+        // ignored.
         let _ = seek(input.fd, SeekFrom::End(0));
     }
 }
 
-/// Returns `true` if both ends are the same regular file.
+/// Returns `true` if both endpoints are the same regular file.
 pub fn same_file(a: &End<'_>, b: &End<'_>) -> bool {
     let regular = |stat: &Stat| FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
     match (fstat(a.fd), fstat(b.fd)) {
@@ -136,7 +137,7 @@ pub fn same_file(a: &End<'_>, b: &End<'_>) -> bool {
     }
 }
 
-/// Returns `true` if a transfer between two ends of one file would read bytes that it has written.
+/// Returns `true` if source and sink are one file, and the transfer would read bytes that it has written.
 pub fn feeds_itself(source: &End<'_>, sink: &End<'_>) -> bool {
     if !same_file(source, sink) {
         return false;

@@ -86,8 +86,8 @@ macro_rules! commands {
         }
 
         /// Returns the parser of one command, by its full name, or of `--version`. It parses every valid command line
-        /// of this command, and is cheaper than the parser of all commands. After an error, the caller uses the parser
-        /// of all commands to report it. A request for the version is not an error.
+        /// of this command, and is cheaper than the parser of all commands. After an error, the caller parses again
+        /// with the parser of all commands, which reports the error. A request for the version is not an error.
         pub fn parser_of(name: &str) -> Option<clap::Command> {
             let root = Common::augment_args(clap::Command::new("thalweg"));
             if name == "--version" || name == "-V" {

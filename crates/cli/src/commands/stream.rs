@@ -51,7 +51,7 @@ pub struct Finished {
 }
 
 impl StreamCopy<'_> {
-    /// Enlarges the pipes among the ends. Returns an error if the stream would never end.
+    /// Enlarges the source and the sink if they are pipes. Returns an error if the stream would never end.
     pub fn prepare(&self) -> Result<(), CommandFailure> {
         if stdio::feeds_itself(&self.source, &self.sink) {
             let message = format!(

@@ -37,7 +37,7 @@ pub fn failure(error: &Error, name: &str) -> CommandFailure {
     failure_after(error, name, &quantity::exact(0))
 }
 
-/// Converts an error between the two processes; `how_far` describes the progress.
+/// Converts an error of the connection between the two processes; `how_far` describes the progress.
 fn failure_after(error: &Error, name: &str, how_far: &str) -> CommandFailure {
     let name = &named(name);
     if interrupt::is_interrupted() {
@@ -106,7 +106,7 @@ impl SoFar {
     }
 }
 
-/// TransferCounts of transferred and failed files.
+/// Counts of transferred and failed files.
 pub struct TransferCounts {
     /// Files that are complete at the receiver.
     pub files: u64,
@@ -209,7 +209,7 @@ fn of_problem(file: &OsStr, problem: &Problem, name: &str) -> CommandFailure {
 pub struct UsedMethod {
     pub name: String,
     pub tuning: Tuning,
-    /// `true` if both sides agreed on it; `false` if the receiver chose it alone.
+    /// `true` if both sides agreed on the mechanism; `false` if the receiver chose it alone.
     pub is_between_processes: bool,
 }
 
@@ -237,13 +237,13 @@ pub struct TransferAccount<'a> {
     /// `true` if standard output carries the data.
     pub on_stderr: bool,
     pub way: UsedMethod,
-    /// Messages from the drivers of open files.
+    /// Lines about changes of mechanism during copies from open descriptors.
     pub notes: &'a [String],
     /// The evidence for the choice; `None` for a receiver, which does not choose.
     pub choice: Option<ChoiceEvidence>,
     /// Mechanisms that were skipped.
     pub skipped: &'a [Skipped],
-    /// TransferCounts of transferred and failed files.
+    /// Counts of transferred and failed files.
     pub counts: &'a TransferCounts,
     /// Results of comparing the checksums.
     pub verified: VerifiedCounts,

@@ -86,7 +86,7 @@ pub struct VerifiedCounts {
 pub struct TreeAnswer {
     /// Symbolic links that were created.
     pub links: u64,
-    /// Files that were already present as the server lists them.
+    /// Files that already had the properties that the server lists.
     pub unchanged: u64,
     /// Entries that failed.
     pub failed: u64,
@@ -117,7 +117,8 @@ pub struct FleetAnswer {
     pub tasks: u64,
     /// Tasks that this worker completed.
     pub done: u64,
-    /// The outcome for this worker: `finished`, `others`, `there` or `unfinished`.
+    /// The outcome for this worker: `finished`, `others` (another worker finishes), `there` (the copy existed at the
+    /// start) or `unfinished`.
     pub end: &'static str,
     /// Results of all workers, if this one finished the copy.
     pub workers: Vec<WorkerRecord>,

@@ -1,4 +1,4 @@
-//! Short notation for pairs of ends: `file -> file, pipe; pipe -> file`.
+//! Short notation for pairs of endpoints: `file -> file, pipe; pipe -> file`.
 
 use thalweg_core::Kind;
 

@@ -54,7 +54,8 @@ pub fn interval(ratio: &Ratio) -> String {
     format!("{} [{}, {}]", factor(ratio.ratio), factor(ratio.lo), factor(ratio.hi))
 }
 
-/// Returns a bar that extends to the right if the ratio is better than 1. It is full at a factor of two.
+/// Returns a bar that extends to the right if the ratio is better than 1. The bar has its full length at a factor of
+/// two.
 pub fn bar(ratio: &Ratio, better: BetterDirection) -> String {
     let doublings = match better {
         BetterDirection::Lower => -ratio.ratio.log2(),

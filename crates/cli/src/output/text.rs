@@ -30,8 +30,8 @@ pub fn print_bytes(bytes: &[u8]) -> Result<(), CommandFailure> {
     written.map_err(|e| not_written(OUTPUT, &e))
 }
 
-/// Returns the failure for a write error. A command that ignores SIGPIPE ends as if SIGPIPE had killed it, without a
-/// message.
+/// Returns the failure for a write error. After EPIPE, a command that ignores SIGPIPE ends without a message, as if
+/// SIGPIPE had killed it.
 fn not_written(stream: &str, error: &std::io::Error) -> CommandFailure {
     match error.kind() {
         ErrorKind::BrokenPipe => CommandFailure::new(Exit::Signal(SIGPIPE), ""),
@@ -39,8 +39,8 @@ fn not_written(stream: &str, error: &std::io::Error) -> CommandFailure {
     }
 }
 
-/// Prints a line of results while the work continues. [`lost`] returns a failure to write it; a reader that has left
-/// (EPIPE) is not a failure.
+/// Prints a line of results while the work continues. If the write fails, [`lost`] returns the failure later. EPIPE is
+/// not a failure: the reader has closed the pipe.
 pub fn print_line(line: &str) {
     keep(print(&format!("{line}\n")).or_else(|failure| match failure.exit {
         Exit::Signal(SIGPIPE) => Ok(()),
@@ -92,7 +92,7 @@ pub fn answer_beside(line: &str) {
     keep(written());
 }
 
-/// Prints the message and the hint of a failure, if it has them, and returns its exit status.
+/// Prints the message and the hint of a failure, unless they are empty, and returns its exit status.
 pub fn report(failure: &CommandFailure) -> Exit {
     if !failure.message.is_empty() {
         complain(&failure.message);

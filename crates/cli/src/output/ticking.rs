@@ -1,4 +1,4 @@
-//! Progress bars on standard error. They are redrawn even if nothing has moved, and only on a terminal.
+//! Progress bars on standard error. Bars appear only on a terminal, and are redrawn even without progress.
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::{thread, time::Duration};

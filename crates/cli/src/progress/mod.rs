@@ -85,8 +85,8 @@ impl ProgressMeter {
         Self { face, state, listener: SignalListener::None }
     }
 
-    /// Starts answering SIGUSR1 immediately, even while no data moves. If the command postpones catching interrupts,
-    /// this is postponed, too.
+    /// Starts answering SIGUSR1 immediately, even while no data moves. If the command postpones catching interrupts, it
+    /// postpones answering SIGUSR1, too.
     pub fn listen(&mut self) {
         if interrupt::is_postponed() {
             self.listener = SignalListener::Postponed;
@@ -122,7 +122,7 @@ impl ProgressMeter {
         }
     }
 
-    /// Runs `print` while the bar is hidden, so that their output does not mix.
+    /// Runs `print` while the bar is hidden, so that its output does not mix with the bar.
     pub fn suspend<R>(&self, print: impl FnOnce() -> R) -> R {
         match &self.face {
             Face::Bar(bar) => bar.suspend(print),

@@ -111,8 +111,9 @@ impl MeterState {
         }
     }
 
-    /// Returns the completed percentage; `None` without a total. A tree has 100 % only if all files are processed: the
-    /// last ones may be empty, or the first ones may have grown.
+    /// Returns the completed percentage; `None` without a total. A tree reaches 100 % only after all files are
+    /// processed. All bytes may be processed before, because the last files may be empty or the first ones may have
+    /// grown.
     pub fn percent(&self) -> Option<u64> {
         let (done, total) = self.part();
         let files =

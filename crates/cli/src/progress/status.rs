@@ -1,4 +1,4 @@
-//! Prints one progress line on standard error for each SIGUSR1, as `dd` does: for commands without a terminal.
+//! Prints one progress line on standard error for each SIGUSR1, as `dd` does. This is useful without a terminal.
 
 use indicatif::ProgressBar;
 use std::thread;

@@ -1,4 +1,5 @@
-//! Copies this program to a machine that does not have it: into `~/.cache/thalweg`, checked and renamed when it is complete.
+//! Copies this program into `~/.cache/thalweg` of a machine that does not have it. The copy is checked, and renamed
+//! when it is complete.
 
 use std::{
     ffi::OsString,

@@ -15,7 +15,7 @@ use crate::{
     profile::{Moves, SavedProfile},
 };
 
-/// Serves `source` to the command, until the command ends. Its exit status becomes that of this process.
+/// Serves `source` to the command until the command ends. The exit status of the command becomes that of this process.
 pub fn push(
     command: &RemoteCommand,
     source: &Path,

@@ -1,4 +1,4 @@
-//! Builds the commands to run from the command line, one for each value of a scan.
+//! Builds the commands to compare from the arguments, one for each value of `--scan`.
 
 use std::ffi::{OsStr, OsString};
 use thalweg_measure::{

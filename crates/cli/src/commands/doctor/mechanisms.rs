@@ -1,4 +1,4 @@
-//! Tries every mechanism on every pair of ends that it claims to support.
+//! Tries every mechanism on every pair of endpoints that it claims to support.
 
 use serde::Serialize;
 use std::{collections::BTreeMap, fmt::Write, path::Path};

@@ -179,7 +179,7 @@ fn same_file_system(source: &EndpointArg, sink: &EndpointArg) -> bool {
     }
 }
 
-/// Describes the ends.
+/// Describes the endpoints.
 fn ends_text(source: &EndpointArg, sink: &EndpointArg, untried: Option<&Unfit>) -> String {
     let mut text = format!("from {} to {}\n", source.describe(), sink.describe());
     if let Some(unfit) = untried {

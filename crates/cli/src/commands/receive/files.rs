@@ -48,7 +48,7 @@ pub struct Receiving<'a> {
     pub so_far: SoFar,
     /// The profile, loaded when the first open descriptor arrives.
     saved: Option<SavedProfile>,
-    /// Messages from the drivers of open files.
+    /// Lines about changes of mechanism during copies from open descriptors.
     pub notes: Vec<String>,
 }
 

@@ -69,7 +69,7 @@ pub fn effort(found: &SurveyResult) -> String {
     format!("{sessions} in {}\n", quantity::duration(took))
 }
 
-/// Describes the sessions for the idle machine that other work disturbed; `None` if there were none.
+/// Describes the sessions that required an idle machine and were disturbed by other work; `None` if there were none.
 pub fn other_work(met: &OtherWork) -> Option<String> {
     let OtherWork { as_loaded, left_out, of, most } = met;
     let count = as_loaded + left_out;
