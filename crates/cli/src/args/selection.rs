@@ -31,7 +31,7 @@ pub struct SelectionArgs {
     pub limits: FileLimits,
 }
 
-/// One `--exclude`, `--include` or `--exclude-from` of the command line.
+/// An `--exclude`, `--include` or `--exclude-from` of the command line.
 #[derive(Clone, Debug)]
 enum SelectionRule {
     Exclude(OsString),

@@ -1,4 +1,4 @@
-//! `thalweg compare` on commands whose times and outputs are known.
+//! `thalweg compare` on commands with known times and outputs.
 
 use crate::support;
 

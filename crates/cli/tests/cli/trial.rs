@@ -146,7 +146,7 @@ fn a_static_program_is_explained_and_not_measured() {
     let ran = scratch.run(&["trial", "--", "./program"]).ended(4);
     assert!(ran.err.contains("program is linked statically: it starts without"), "{}", ran.err);
     assert!(ran.err.contains("nothing was measured") && ran.out.is_empty(), "{}", ran.err);
-    // A script whose interpreter is a static program.
+    // A script with a static program as its interpreter.
     let script = scratch.file("script", format!("#!{}\n", scratch.path("program").display()));
     Command::new("chmod").arg("+x").arg(&script).status().unwrap();
     let ran = scratch.run(&["trial", "--json", "--", "./script"]).ended(4);

@@ -104,7 +104,7 @@ fn a_source_that_fails_under_way_is_a_failure_of_both_and_the_others_are_there()
         assert_eq!(names(&place.copy), ["good"]);
         bytes::expect(&place.copy.join("good"), 2, LEN);
     }
-    // A single file whose destination exists: the old file stays.
+    // A single file with an existing destination: the old file stays.
     let place = Place::new(LEN);
     fs::write(&place.copy, "old").unwrap();
     let (received, sent) =

@@ -82,7 +82,7 @@ fn a_file_that_is_there_is_written_into_where_names_can_only_be_added() {
 #[test]
 fn a_tree_gets_its_name_where_names_can_only_be_added() {
     in_one("a_tree_gets_its_name_where_names_can_only_be_added", |source, folder| {
-        // Copies to a new directory, then into the existing one, whose own times cannot be set.
+        // Copies to a new directory, then into the existing one. The times of the existing one cannot be set.
         for (name, options) in [("new", "-aT"), (".", "-rT")] {
             let to = folder.join(name);
             run(thalweg().args(["copy", options]).arg(source).arg(&to)).expect(0);

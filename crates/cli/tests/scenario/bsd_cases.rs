@@ -1,13 +1,14 @@
 //! The situations that FreeBSD's own tests of `cp` cover, rewritten as shell lines for `thalweg copy`.
 //!
-//! Where the results differ from FreeBSD's, `copy` does what GNU cp does, and the case says so.
+//! If GNU cp differs from FreeBSD's cp, `thalweg copy` behaves like GNU cp, and a comment at the case describes the
+//! difference.
 
 use crate::{
     cp_flags::holds,
     support::{Scratch, shell, skip},
 };
 
-/// One situation: lines of shell with `$T` as the command.
+/// A situation: lines of shell with `$T` as the command.
 struct BsdCase {
     name: &'static str,
     setup: &'static str,

@@ -244,7 +244,7 @@ fn mpirun(scratch: &Scratch, options: &[&str]) -> Command {
     command
 }
 
-/// Returns the process of some rank, whose number is in the name of its journal.
+/// Returns the process of some rank. The process ID is in the name of its journal.
 fn process(scratch: &Scratch) -> Option<Pid> {
     let entries = fs::read_dir(scratch.join(".copy.thalweg-fleet")).ok()?;
     let mut names = entries.flatten().map(|entry| entry.file_name().into_string().unwrap());

@@ -32,7 +32,7 @@ fn plant_both() -> Scratch {
     fs::create_dir_all(copy.join("own/below")).unwrap();
     bytes::write(&copy.join("own/below/file"), 5, 5000);
     fs::write(copy.join("folder-0/own"), "of the copy").unwrap();
-    // One file of the copy has two names, of which the tree has one.
+    // A file of the copy has two names. The tree has one of them.
     fs::remove_file(copy.join("folder-2/deeper/3")).unwrap();
     fs::hard_link(copy.join("folder-0/own"), copy.join("folder-2/deeper/3")).unwrap();
     fs::remove_file(copy.join("link")).unwrap();

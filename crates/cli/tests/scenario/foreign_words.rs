@@ -59,7 +59,7 @@ fn the_name_of_a_file_is_written_out_by_both_sides_of_a_handover() {
     expect_harmless(&ran);
 }
 
-/// A file whose read error has control characters in its message.
+/// A file with a read error that has control characters in its message.
 struct Liar;
 
 impl Read for Liar {

@@ -122,7 +122,7 @@ fn streams_and_small_files_arrive_too() {
         let place = Place::new(len);
         let mut send = thalweg();
         send.arg("send").arg("--to").arg(&place.socket).arg("-");
-        // A pipe, whose length is unknown.
+        // A pipe, so that the length is unknown.
         let mut cat = Command::new("cat");
         let mut cat = cat.arg(&place.source).stdout(Stdio::piped()).spawn().unwrap();
         send.stdin(cat.stdout.take().unwrap());

@@ -100,7 +100,7 @@ fn a_killed_copy_resumes_where_it_stopped_and_never_shows_a_part() {
     };
     while campaign.landed < kills {
         assert!(campaign.missed < 4 * kills + 20, "kills do not land: {campaign:?}");
-        // Some methods write beyond the bytes that they have completed. So each method must leave a usable partial
+        // Some methods write beyond the bytes that they have completed, but each method must leave a usable partial
         // file. In half of the runs, thalweg chooses the method.
         let method = &methods[dice.within(0..methods.len() as u64) as usize];
         let way = ["--method", method, LIMIT];

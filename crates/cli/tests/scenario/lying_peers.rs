@@ -1,4 +1,5 @@
-//! Syncs with `--delete` whose peer sends a false list. The destination keeps everything, whichever side connects.
+//! Syncs with `--delete` from a peer that sends a false list. The destination keeps everything, whichever side
+//! connects.
 
 use std::{
     fs,

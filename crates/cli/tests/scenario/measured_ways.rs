@@ -77,8 +77,8 @@ fn a_profile_that_knows_the_ways_between_processes_chooses_the_way() {
     }
 }
 
-/// No mechanism can be as fast as this profile claims. So thalweg compares it with others during the copy. If another
-/// mechanism is faster, thalweg saves this result for files of about the same size.
+/// No mechanism can be as fast as this profile claims. thalweg therefore compares the mechanism with others during the
+/// copy. If another mechanism is faster, thalweg saves this result for files of about the same size.
 #[test]
 fn a_mechanism_that_falls_behind_its_profile_is_compared_and_the_profile_learns_from_it() {
     let folder = Scratch::new();
@@ -110,7 +110,7 @@ fn a_mechanism_that_falls_behind_its_profile_is_compared_and_the_profile_learns_
     let lost = |look: &serde_json::Value| {
         look["tried"][0]["ratio"].is_number() && look["chosen"] != "splice"
     };
-    // Each comparison replaces the result of the one before, whose conditions may have been temporary.
+    // Each comparison replaces the result of the one before, because conditions may change.
     let last = looks.iter().rfind(|look| look["from_disk"] == false);
     let kept = Profile::load(&path).unwrap().unwrap();
     let has_learnt = kept.cells.iter().any(|cell| cell.provisional && cell.mechanism == "splice");

@@ -1,7 +1,7 @@
-//! Power cuts: a command runs on a disk whose writes and flushes are logged. For some moments of the log, the test
-//! builds the disk that a cut would leave. It mounts this disk and runs the same command as after a reboot.
-//! `THALWEG_CUTS=100` makes the campaign longer, `THALWEG_CUT_SYSTEM=all` tries every file system,
-//! `tests/setup/power-cut` runs a part of the campaign.
+//! Power cuts: a command runs on a disk that logs its writes and flushes. For some moments of the log, the test builds
+//! the disk that a cut would leave. It mounts this disk and runs the same command as after a reboot. `THALWEG_CUTS=100`
+//! makes the campaign longer, `THALWEG_CUT_SYSTEM=all` tries every file system, `tests/setup/power-cut` runs a part of
+//! the campaign.
 
 use std::{fs::File, path::Path, process::Command};
 

@@ -91,7 +91,7 @@ fn filters(dice: &mut Dice, list: &Path) -> Vec<String> {
     words
 }
 
-/// Returns the lines of `-i`, except those of directories and symbolic links whose attributes alone differ.
+/// Returns the lines of `-i`, except those of directories and symbolic links that differ only in attributes.
 fn changes(ran: &Ran) -> Vec<String> {
     lines(ran)
         .into_iter()

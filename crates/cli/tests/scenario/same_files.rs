@@ -123,7 +123,7 @@ fn a_file_that_an_overlay_shows_under_another_number_is_not_emptied_by_its_own_c
             .expect(0)
             .expect_said("is the same file as");
     }
-    // A user who may write the file but does not own it.
+    // A user that may write the file but does not own it.
     let line = "chmod 666 on/low/f; chmod 755 on; cd on; \
         setpriv --reuid=1000 --clear-groups $T copy --inplace all/f low/f; test $? = 1 && cmp low/f true";
     if has_tools(test, &["setpriv"]) {
@@ -137,7 +137,7 @@ fn a_file_that_an_overlay_shows_under_another_number_is_not_emptied_by_its_own_c
     in_mounts(line).expect(0);
 }
 
-/// A destination may be a symbolic link to the destination of another source, whose copy takes longer.
+/// A destination may be a symbolic link to the destination of another source, which takes longer to copy.
 #[test]
 fn sources_whose_destinations_lead_to_each_other_are_copied_in_the_order_given() {
     for (words, code, large, link) in

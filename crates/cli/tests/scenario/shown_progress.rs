@@ -21,7 +21,7 @@ use crate::support::{Running, Scratch, run, run::ended_by, thalweg};
 const FILES: u64 = 40;
 const EACH: u64 = 40_000;
 
-/// Makes a tree whose copy takes some seconds at 400 kB/s.
+/// Makes a tree that takes some seconds to copy at 400 kB/s.
 fn tree(at: &Path) {
     fs::create_dir(at).unwrap();
     for n in 0..FILES {

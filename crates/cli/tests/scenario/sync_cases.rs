@@ -2,7 +2,7 @@
 
 use crate::support::{Scratch, run, shell, skip::is_root, thalweg};
 
-/// One case: the trees `s` and `t`, the options, the exit status, and the shell line that must succeed afterwards.
+/// A case: the trees `s` and `t`, the options, the exit status, and the shell line that must succeed afterwards.
 struct SyncCase {
     name: &'static str,
     trees: &'static str,

@@ -33,7 +33,7 @@ fn shared(scratch: &Scratch) -> PathBuf {
     root
 }
 
-/// Starts a server as the user nobody, because root can read everything.
+/// Starts a server without root privileges, because root can read everything.
 fn serve(root: &Path) -> Served {
     let is_root = rustix::process::geteuid().is_root();
     Served::with(root, if is_root { &["--user", "nobody"] } else { &[] })

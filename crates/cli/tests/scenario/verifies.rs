@@ -154,7 +154,7 @@ fn the_operands_of_the_copy_are_those_of_the_comparison() {
     verify(&scratch, &["source/f", "into/source/f"]).expect(0);
     let itself = verify(&scratch, &["-T", "source", "into"]).expect(1);
     assert!(String::from_utf8_lossy(&itself.stdout).contains("missing 'into/f'"));
-    // If the source has a directory of its own name, `into/source` may be a copy of that one. So verify compares with
+    // If the source has a directory of its own name, `into/source` may be a copy of that one. verify then compares with
     // `into` itself.
     fs::create_dir(source.join("source")).unwrap();
     verify(&scratch, &["source", "into"]).expect(1);

@@ -12,7 +12,7 @@ use crate::{
     exit::{CommandFailure, Exit},
 };
 
-/// One value for each `--scan`, in the order of the options.
+/// A value for each `--scan`, in the order of the options.
 type Values<'s> = Vec<(&'s Scan, &'s str)>;
 
 /// Returns one entry for each command and combination of scan values. With several commands, an entry is compared with

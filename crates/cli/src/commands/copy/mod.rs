@@ -44,7 +44,7 @@ use left::{CopyLeftovers, WantedCopy};
 use streams::{from_standard_input, to_standard_output};
 pub use watcher::CopyWatcher;
 
-/// Largest file, in bytes, whose copy usually ends before a user would interrupt it.
+/// Largest file, in bytes, that is usually copied before a user would interrupt the copy.
 const SHORT: u64 = 64 << 20;
 
 impl Subcommand for CopyArgs {

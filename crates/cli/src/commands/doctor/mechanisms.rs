@@ -26,8 +26,8 @@ pub struct TriedMechanism {
 struct Works {
     source: Kind,
     sink: Kind,
-    // Whether the sink shares pages with the source. Null if this cannot be tested: the source no longer exists, or the
-    // sink cannot be inspected.
+    // Result of the test for shared pages. Null if the test does not apply: the source no longer exists, or the sink
+    // cannot be inspected.
     alias: Option<Alias>,
     // `true` if the sink shows later changes of the source although the mechanism guarantees a stable copy.
     broken_promise: bool,

@@ -261,7 +261,7 @@ fn flat(all: &Hashes) -> impl Iterator<Item = &String> {
 const NEW: u64 = 1_700_000_000;
 const OLD: u64 = 1_600_000_000;
 
-/// Plants a tree whose bytes depend on `seed` and whose sizes do not, with times of modification from `time` on.
+/// Makes a tree. Its bytes depend on `seed`, its sizes do not, and its modification times start at `time`.
 fn plant(tree: &Path, seed: u64, time: u64) {
     fs::create_dir_all(tree.join("deep/new")).unwrap();
     let sizes = [("empty", 0), ("byte", 1), ("page", 4096), ("middle", 300 << 10), ("new", 70_000)];

@@ -12,7 +12,7 @@ use std::{
 
 use super::bytes;
 
-/// One entry of a tree.
+/// An entry of a tree.
 #[derive(Clone, Debug)]
 pub struct Entry {
     parent: Index,

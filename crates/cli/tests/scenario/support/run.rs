@@ -38,7 +38,7 @@ pub fn quiet_environment(command: &mut Command) {
     command.env("THALWEG_PROFILE", nowhere).env("LC_ALL", "C");
 }
 
-/// Starts a wrapper (`prlimit --fsize=1 --`) whose last argument is the binary.
+/// Returns a wrapper such as `prlimit --fsize=1 --` with the binary as its last argument.
 pub fn wrapped(words: &[&str]) -> Command {
     let mut command = Command::new(words[0]);
     command.args(&words[1..]).arg(env!("CARGO_BIN_EXE_thalweg"));
@@ -171,7 +171,7 @@ impl Running {
         self.child.try_wait().unwrap().is_some()
     }
 
-    /// Waits until the command has a file open whose path satisfies `is_it`. Returns `false` if it ends before.
+    /// Waits until the command has a file open with a path that satisfies `is_it`. Returns `false` if it ends before.
     #[track_caller]
     pub fn wait_until_open(&mut self, is_it: impl Fn(&Path) -> bool) -> bool {
         let fds = format!("/proc/{}/fd", self.child.id());

@@ -83,7 +83,7 @@ impl Arena {
     }
 
     /// Returns a command that runs a line of bash. `$PROGRAM` is the program, and `$T` is the program with a timeout,
-    /// whose exit status is 124.
+    /// which has exit status 124.
     pub fn command(&self, line: &str) -> Command {
         let mut command = Command::new("bash");
         command.args(["-c", line]).current_dir(self.scratch.path()).stdin(Stdio::null());

@@ -16,7 +16,7 @@ pub struct Row {
 /// The content of the target.
 #[derive(Clone, Copy)]
 pub enum Makes {
-    /// A copy of this entry of `own`, whose mode agrees in these bits.
+    /// A copy of this entry of `own`. The modes agree in these bits.
     Copy { source: &'static str, mode_bits: u32 },
     /// A text that thalweg generates.
     Text,

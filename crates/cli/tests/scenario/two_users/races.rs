@@ -79,7 +79,7 @@ fn a_destination_that_becomes_a_symbolic_link_between_two_looks_gains_nothing() 
     );
 }
 
-/// Copies into a directory of the attacker, who replaces entries at any moment. Root's files elsewhere must not change,
+/// Copies into a directory of the attacker while the attacker replaces entries. Root's files elsewhere must not change,
 /// and the attacker must not read secrets. The final content of the directory is not checked.
 fn copy_into_their_directory(
     test: &str,
@@ -209,8 +209,8 @@ fn other_machine() -> (Scratch, String) {
     (scratch, line)
 }
 
-/// Copies from a directory of the attacker, who exchanges entries and symbolic links. Targets of the links must not be
-/// copied or deleted.
+/// Copies from a directory of the attacker while the attacker exchanges entries and symbolic links. Targets of the
+/// links must not be copied or deleted.
 fn read_their_directory(test: &str, line: &str, arena: &Arena) {
     let (mut swaps, rounds) = (0, rounds());
     let copy = Scratch::within(Path::new("/dev/shm"));

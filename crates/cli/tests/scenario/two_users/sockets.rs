@@ -1,4 +1,4 @@
-//! `receive --from D/sock` after another user has made an entry of this name, and the users who may connect.
+//! `receive --from D/sock` after another user has made an entry of this name, and connections of other users.
 
 use rustix::{
     fs::{FlockOperation, flock},
