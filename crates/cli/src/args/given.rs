@@ -33,8 +33,8 @@ impl GivenArgs {
         self.chown.is_none() && self.chmod.is_none()
     }
 
-    /// Resolves the names of the owner on this machine. `is_encoded`: `true` if another thalweg made the options by
-    /// [`words`](Self::words).
+    /// Resolves user and group names on this machine. `is_encoded`: `true` if another thalweg process encoded the
+    /// options with [`words`](Self::words).
     pub fn attributes(&self, is_encoded: bool) -> Result<GivenAttributes, CommandFailure> {
         let plain = |text: &String| {
             if is_encoded {
@@ -53,7 +53,7 @@ impl GivenArgs {
         Ok(GivenAttributes { uid: owner.uid, gid: owner.gid, modes })
     }
 
-    /// Returns these options as words that no shell changes. The other machine resolves the names.
+    /// Returns these options as words without characters that a shell interprets. The other machine resolves the names.
     pub fn words(&self) -> impl Iterator<Item = String> {
         let options = [("--chown", &self.chown), ("--chmod", &self.chmod)];
         let given = options.into_iter().filter_map(|(name, text)| Some((name, text.as_ref()?)));
