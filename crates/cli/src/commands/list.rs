@@ -126,7 +126,7 @@ fn one_line_each(
 fn arm_facts(arm: &dyn bulk::Mechanism) -> Vec<(&'static str, String)> {
     let info = arm.info();
     let works = arm.probe().map_or_else(|why| format!("no: {why}"), |()| "yes".to_owned());
-    let lent = "memory lent to the source; other data is copied there first";
+    let lent = "data in memory that the channel lends to the sender; other data is copied there first";
     let needs = if info.nature.wants_loan { lent } else { "" };
     let trust = if info.nature.wants_trust { "only between processes of one user" } else { "" };
     let facts = [
@@ -169,7 +169,7 @@ pub fn facts_of(info: &Info) -> Vec<(&'static str, String)> {
     let only = match info.role {
         Role::Mover => String::new(),
         Role::OnRequest(text) => text.to_owned(),
-        Role::Harness => "in measurements, because it moves nothing".to_owned(),
+        Role::Harness => "in measurements: it moves no data".to_owned(),
     };
     let facts = [
         ("calls", info.calls.join(", ")),

@@ -51,7 +51,7 @@ pub fn install(host: &str, connection: &[OsString]) -> Result<String, CommandFai
     let mut program = File::open("/proc/self/exe").map_err(by_io)?;
     let size = program.metadata().map_err(by_io)?.len();
     if size > LARGEST {
-        return Err(failed("this program is too large"));
+        return Err(failed("the file of this program is too large"));
     }
     let mut bytes = Vec::new();
     program.read_to_end(&mut bytes).map_err(by_io)?;
@@ -64,7 +64,7 @@ pub fn install(host: &str, connection: &[OsString]) -> Result<String, CommandFai
         &interrupt::check,
         |_: Errno| Cancelled,
     );
-    let (_, sha256) = hashed.map_err(|_| failed("this program cannot be read"))?;
+    let (_, sha256) = hashed.map_err(|_| failed("cannot read the file of this program"))?;
     let sha256 = sha256.to_string();
     let script = script(&sha256, bytes.len());
     let [connect, words @ ..] = connection else { return Err(failed("no command")) };
@@ -86,9 +86,9 @@ pub fn install(host: &str, connection: &[OsString]) -> Result<String, CommandFai
         Some(("there", _)) => {
             Err(failed("the path of the home directory there contains unusual characters"))
         }
-        Some(("system", system)) => Err(failed(&format!("it is a {} machine", shown(system)))),
-        _ if answer.is_empty() => Err(failed("the shell there does not answer")),
-        _ => Err(failed("the copy does not run there")),
+        Some(("system", system)) => Err(failed(&format!("that machine is {}, which cannot run this program", shown(system)))),
+        _ if answer.is_empty() => Err(failed("the shell there did not answer")),
+        _ => Err(failed("the copied program is incomplete, or cannot run there")),
     }
 }
 

@@ -296,7 +296,7 @@ Exit status:
   0  success
   1  error, or data that differs
   2  wrong usage
-  3  incomplete: use --resume to continue; or a source changed
+  3  incomplete (use --resume to continue), or a source changed
   4  not supported here";
 
 /// Parses the level of `-v` from the environment: a number, or a word as in [`flag`].

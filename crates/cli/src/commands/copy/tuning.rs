@@ -145,11 +145,11 @@ fn why_not_the_first(tuned: &TuneResult) -> String {
         return String::new();
     }
     let why = if tuned.ties.contains(&first) {
-        "they are tied, and it comes first in `thalweg list`"
+        "they are tied, and the chosen method comes first in `thalweg list`"
     } else {
-        "required by the guarantees or by --prefer"
+        "the guarantees or --prefer require it"
     };
-    format!("chosen {} instead of {first}: {why}\n", winner.mechanism)
+    format!("{} was chosen instead of {first}: {why}\n", winner.mechanism)
 }
 
 /// Formats a line for every mechanism at its best tuning, and for `cp`.

@@ -52,7 +52,7 @@ pub fn facts() -> Vec<Fact> {
         let meaning = if pages == 0 {
             "unlimited".to_owned()
         } else {
-            format!("beyond {} in pipes, new pipes of this user are small", Size(bytes))
+            format!("if the pipes of this user exceed {}, new ones are small", Size(bytes))
         };
         facts.push(Fact::new("pipe-user-pages-soft", pages.to_string()).meaning(meaning));
     }
@@ -74,7 +74,7 @@ pub fn facts() -> Vec<Fact> {
 /// Tries to create an io_uring instance.
 fn io_uring() -> Fact {
     let setting = match host::io_uring_disabled() {
-        Some(1) => "kernel.io_uring_disabled = 1: permitted for one group",
+        Some(1) => "kernel.io_uring_disabled = 1: permitted only for kernel.io_uring_group",
         Some(2) => "kernel.io_uring_disabled = 2: not permitted",
         _ => "",
     };
@@ -97,7 +97,7 @@ fn capabilities(hex: &str) -> String {
         _ if held == 0 => "none".to_owned(),
         Some(known) if held == known => "all".to_owned(),
         _ if bits >> SYS_RESOURCE & 1 == 0 => format!("{held}, without CAP_SYS_RESOURCE"),
-        _ => format!("{held} of them"),
+        _ => format!("{held}, with CAP_SYS_RESOURCE"),
     }
 }
 

@@ -37,7 +37,7 @@ pub struct OverStream<'a> {
 pub fn run(args: &FetchArgs) -> Result<Exit, CommandFailure> {
     let usage = |why: &str| CommandFailure::new(Exit::Usage, why);
     let [dst] = &args.words[..] else {
-        return Err(usage("--stdio: the only word is the destination"));
+        return Err(usage("--stdio: expected one operand, the destination"));
     };
     let word = |word: &OsStr| {
         if args.encoded { decode(word, None) } else { PathBuf::from(word) }

@@ -166,7 +166,7 @@ Exit status:
   0  success
   1  error, or data that differs: the source is kept
   2  wrong usage
-  3  incomplete: run the command again; or a source changed
+  3  incomplete (run the command again), or a source changed
   4  not supported here";
 
 /// Rejects names on other machines.

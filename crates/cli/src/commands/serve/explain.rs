@@ -18,7 +18,7 @@ pub fn run(serve: &ServeArgs, path: &Path, color: bool) -> Result<Exit, CommandF
     let size = size_of(&options, path).map_err(|error| failed(error.to_string()))?;
     if size <= ONE_SEND as u64 {
         print(&format!(
-            "one send: the file ({}) is sent together with the response header\n",
+            "the server sends the response header and the file ({}) with one system call\n",
             bytes(size)
         ))?;
         return Ok(Exit::Done);

@@ -257,7 +257,7 @@ fn ratios(result: &StudyResult, place: &Condition) -> String {
         let (figure, word) =
             cpu.map_or((String::new(), String::new()), |cpu| figure(cpu, result.noise));
         let (clock_figure, clock_word) = self::figure(clock, result.noise);
-        let promises = if clock.same_promises { "" } else { "other guarantee" };
+        let promises = if clock.same_promises { "" } else { "different guarantee" };
         rows.add_row([
             clock.a.clone(),
             clock_figure,
@@ -299,7 +299,7 @@ fn guarantee(arm: &ArmResult) -> String {
     let promised = guarantee_name(arm.promises);
     match arm.alias.as_deref() {
         Some("shared") if promised == "copy" => "copy, BROKEN".to_owned(),
-        Some("copied") if promised == "shares" => "shares (copied here)".to_owned(),
+        Some("copied") if promised == "shares" => "shares (but copied here)".to_owned(),
         _ => promised.to_owned(),
     }
 }
@@ -317,7 +317,7 @@ fn guarantee_name(promises: Option<Guarantees>) -> &'static str {
 fn noise(result: &StudyResult) -> String {
     let aa = match &result.aa {
         Some(aa) => format!(
-            "One variant runs twice per round. The ratio of its two runs is {:.3} [{:.3}, {:.3}], an effect of the order. \"less than \
+            "One variant runs twice per round. The ratio of its two runs is {:.3} [{:.3}, {:.3}], the effect of their order. \"less than \
              6 %\" means that no difference was shown, although one of 6 % would have been.",
             aa.ratio, aa.lo, aa.hi,
         ),
@@ -379,13 +379,13 @@ mod tests {
     fn variants_with_a_weaker_guarantee_are_labelled() {
         let mut saved = parse_result(SAVED.as_bytes()).expect("the golden result");
         let plain = result(&saved, false);
-        assert!(!plain.contains("other guarantee") && !plain.contains("shares"), "{plain}");
+        assert!(!plain.contains("different guarantee") && !plain.contains("shares"), "{plain}");
         saved.arms[1].promises = Some(Guarantees::SHARED);
         saved.arms[0].alias = Some("shared".to_owned());
         let name = saved.arms[1].name.clone();
         saved.ratios.iter_mut().filter(|r| r.a == name).for_each(|r| r.same_promises = false);
         let text = result(&saved, false);
-        assert!(text.contains("other guarantee") && text.contains("shares = they may"), "{text}");
+        assert!(text.contains("different guarantee") && text.contains("shares = they may"), "{text}");
         assert!(text.contains("copy, BROKEN"), "the observed behaviour counts: {text}");
     }
 

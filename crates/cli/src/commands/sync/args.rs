@@ -169,5 +169,5 @@ Exit status:
   0  success
   1  error, or thalweg refused to delete
   2  wrong usage
-  3  incomplete: run the command again; or a source changed
+  3  incomplete (run the command again), or a source changed
   4  not supported here";

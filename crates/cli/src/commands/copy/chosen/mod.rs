@@ -37,7 +37,7 @@ impl SourceSelection {
         }
         let lists = chosen.exclude_from.iter().chain(&chosen.files_from).map(PathBuf::as_path);
         if lists.filter(is_dash).count() > 1 {
-            return usage("standard input can be only one of the lists");
+            return usage("--exclude-from and --files-from cannot both read standard input");
         }
         let filter = patterns::of(chosen)?;
         let Some(list) = &chosen.files_from else { return Ok(Self { filter, names: None }) };

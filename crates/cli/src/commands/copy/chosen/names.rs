@@ -59,7 +59,7 @@ fn inside(line: &[u8]) -> Result<PathBuf, &'static str> {
             Component::RootDir | Component::Prefix(_) => {
                 return Err("is absolute; expected a path in");
             }
-            Component::ParentDir => return Err("contains '..', which may leave"),
+            Component::ParentDir => return Err("contains '..', which may lead outside"),
         }
     }
     Ok(name)
