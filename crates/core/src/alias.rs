@@ -26,13 +26,16 @@ pub fn applies(pair: Pair) -> bool {
 pub fn probe(mechanism: &dyn Mechanism, pair: Pair, site: &ScratchSite) -> Result<Alias, Unfit> {
     let (before, after) = (probe::pattern(1), probe::pattern(2));
     let mut scratch = probe::tried(mechanism, pair, site, &before)?;
-    let failed = |e| Unfit::because(format!("alias probe: {e}"));
+    let failed = |e| Unfit::because(format!("cannot test whether pages are shared: {e}"));
     scratch.overwrite_source(&after).map_err(failed)?;
     match scratch.arrived(before.len()).map_err(failed)? {
         Some(bytes) if bytes == before => Ok(Alias::Copied),
         Some(bytes) if bytes == after => Ok(Alias::Shared),
         Some(bytes) => {
-            let text = format!("alias probe: {} bytes arrived that were never sent", bytes.len());
+            let text = format!(
+                "cannot test whether pages are shared: {} bytes arrived that were never sent",
+                bytes.len()
+            );
             Err(Unfit::because(text))
         }
         None => Err(Unfit::because("the sink cannot be read")),

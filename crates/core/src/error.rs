@@ -97,7 +97,7 @@ impl fmt::Display for Side {
             Self::Source => "the source",
             Self::Sink => "the sink",
             Self::Either => "the source or the sink",
-            Self::Own => "a resource of its own",
+            Self::Own => "a resource of the mechanism",
         })
     }
 }

@@ -85,11 +85,11 @@ impl Plan {
         Self { verdicts: rank(candidates, prefer), impossible: None, turns: None }
     }
 
-    /// Gives "asked for" as the reason for the chosen mechanism.
+    /// Gives "requested" as the reason for the chosen mechanism.
     pub fn asked_for(&mut self) {
         if let Some(Judgement::Chosen { why }) = self.verdicts.first_mut().map(|v| &mut v.judgement)
         {
-            "asked for".clone_into(why);
+            "requested".clone_into(why);
         }
     }
 
@@ -185,11 +185,11 @@ fn prior(mechanism: &dyn Mechanism, facts: &Facts) -> Prior {
         let why = if facts.source.unchanging {
             "not measured: shares pages with a source that can never change"
         } else {
-            "not measured: shares pages, as was allowed"
+            "not measured: shares pages, as --zero-copy allows"
         };
         Prior { saves_work: false, guess: 0, why }
     } else if is_likely(mechanism, facts) {
-        let why = "not measured: the best default between such ends";
+        let why = "not measured: the default between such endpoints";
         Prior { saves_work: false, guess: 1, why }
     } else {
         Prior { guess: 2, ..Prior::NONE }
@@ -218,7 +218,7 @@ fn uses_what_was_given_up(mechanism: &dyn Mechanism, facts: &Facts) -> bool {
 
 fn impossible(request: &Request, unfit: &[Verdict]) -> String {
     let Some(only) = &request.only else {
-        return "every mechanism is excluded".to_owned();
+        return "every method is excluded".to_owned();
     };
     let reason = unfit.iter().find(|v| v.mechanism == only).map(|v| match &v.judgement {
         Judgement::Unfit { reason } => reason.as_str(),

@@ -20,7 +20,7 @@ pub fn pair(mechanism: &dyn Mechanism, pair: Pair, site: &ScratchSite) -> Result
     let expected = if pair.source == Kind::Null { 0 } else { SOME };
     match scratch.arrived(expected) {
         Ok(Some(arrived)) if scratch.source_is_ours() && arrived != bytes => {
-            Err(Unfit::because("delivered other bytes than the source has"))
+            Err(Unfit::because("delivered bytes that differ from those of the source"))
         }
         Ok(_) => Ok(()),
         Err(errno) => {

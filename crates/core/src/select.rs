@@ -43,7 +43,7 @@ impl Prior {
     pub const NONE: Self = Self {
         saves_work: false,
         guess: 0,
-        why: "not measured: first suitable one in `thalweg list`",
+        why: "not measured: first suitable method in `thalweg list`",
     };
 }
 
@@ -189,7 +189,7 @@ pub fn rank<N>(candidates: Vec<Candidate<N>>, prefer: Prefer) -> Vec<Verdict<N>>
         };
         let judgement = match (n, &candidate.evidence) {
             (0, Some(_)) if goes_by_the_reader => {
-                let why = "least CPU time (the fastest one depends on the reader)";
+                let why = "least CPU time (the fastest method depends on the reader)";
                 Judgement::Chosen { why: why.to_owned() }
             }
             (0, Some(evidence)) => Judgement::Chosen { why: measured_why(evidence, prefer) },
@@ -221,7 +221,7 @@ fn measured_why(evidence: &Evidence, prefer: Prefer) -> String {
         Prefer::Wall => "fastest measured",
         Prefer::Cpu => "least CPU time measured",
         Prefer::Memory if evidence.score(prefer).is_finite() => "least memory measured",
-        Prefer::Memory => "memory not measured: first suitable one in `thalweg list`",
+        Prefer::Memory => "memory not measured: first suitable method in `thalweg list`",
     };
     why.to_owned()
 }

@@ -11,10 +11,10 @@ pub struct BusyProcessors {
     pub of: usize,
 }
 
-/// `1.3 of 2 processors`.
+/// `1.3 of 2 cores`.
 impl fmt::Display for BusyProcessors {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:.1} of {} processors", self.processors, self.of)
+        write!(f, "{:.1} of {} cores", self.processors, self.of)
     }
 }
 

@@ -53,7 +53,7 @@ impl RemoteName {
             return invalid("invalid host name; write ./NAME for a local file");
         }
         if path.contains(&0) {
-            return invalid("the path contains a zero byte");
+            return invalid("the path contains a NUL");
         }
         // All bytes of the host are ASCII.
         let host = String::from_utf8_lossy(&host).into_owned();

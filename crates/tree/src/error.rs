@@ -126,10 +126,12 @@ pub enum Refusal {
     NotNew,
     /// The directory looks like a complete copy of a fleet but was written before this boot: a power failure may have
     /// lost its data.
-    #[error("older than the last boot of this machine; its data may be incomplete")]
+    #[error(
+        "the copy was written before the last boot of this machine; its data may be incomplete"
+    )]
     NotSince,
     /// The plan of a fleet is invalid.
-    #[error("not the plan of a sharded copy: {0}")]
+    #[error("not a valid plan of a sharded copy: {0}")]
     NoPlan(String),
     /// A worker that cannot create a fleet found none.
     #[error("no sharded copy found for this directory on this machine")]

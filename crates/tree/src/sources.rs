@@ -62,7 +62,7 @@ pub(crate) fn resolve(
     let there = stat(destination);
     let is_directory = there.is_ok_and(|stat| kind(&stat) == FileType::Directory);
     if options.keeps_paths() && !is_directory {
-        let why = "sources that keep their paths need an existing directory as destination";
+        let why = "with --parents or --files-from, the destination must be a directory";
         return Err(Error::Usage(format!("'{shown}': not a directory; {why}")));
     }
     let into = match options.target {

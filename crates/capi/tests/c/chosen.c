@@ -62,7 +62,7 @@ int main(int argc, char **argv)
     /* Who names an arm has it. */
     options.profile = profile = loaded(argv[2]);
     options.arm = usual;
-    CHECK(!strcmp(send_with(folder, &options, profile, "asked for"), usual));
+    CHECK(!strcmp(send_with(folder, &options, profile, "requested"), usual));
 
     /* Of a program built before there was a profile, whatever lies there is not looked at. */
     options.size = offsetof(tw_bulk_options, profile);

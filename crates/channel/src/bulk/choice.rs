@@ -54,7 +54,7 @@ impl Choice {
 impl fmt::Display for Choice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Asked => f.write_str("asked for"),
+            Self::Asked => f.write_str("requested"),
             Self::Measured(cited) => {
                 write!(f, "the fastest of the measured methods that work; {}", cited.words)
             }

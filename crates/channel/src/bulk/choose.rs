@@ -206,7 +206,7 @@ mod tests {
         for mechanism in MECHANISMS {
             let plan = only(mechanism.info().name);
             let [verdict] = &plan.verdicts[..] else { panic!("{plan:?}") };
-            assert_eq!(verdict.judgement, Judgement::Chosen { why: "asked for".to_owned() });
+            assert_eq!(verdict.judgement, Judgement::Chosen { why: "requested".to_owned() });
             assert_eq!(verdict.tuning, Tuning::of("piece", 4096));
         }
         assert!(only("carrier-pigeon").verdicts.is_empty());

@@ -277,7 +277,8 @@ fn how_a_file_would_be_sent_is_explained_without_serving() {
     scratch.file("dir/small", "text");
     scratch.file("dir/large", bytes());
     let ran = scratch.run(&["serve", "dir", "--explain", "small"]);
-    assert!(ran.code == 0 && String::from_utf8_lossy(&ran.out).contains("one system call"), "{}", ran.err);
+    let text = String::from_utf8_lossy(&ran.out);
+    assert!(ran.code == 0 && text.contains("one system call"), "{text}{}", ran.err);
     let ran = scratch.run(&["serve", "dir", "--explain", "large", "--no-profile"]);
     let text = String::from_utf8_lossy(&ran.out).into_owned();
     assert!(ran.code == 0 && text.contains("reason: "), "{text}{}", ran.err);

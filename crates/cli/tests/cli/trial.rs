@@ -91,10 +91,10 @@ fn a_program_without_calls_is_reported_as_out_of_reach() {
     let text = scratch.run(&args).ended(0).text();
     assert!(text.contains("in one separate run: 0 calls, 0 B, in 1 process"), "{text}");
     assert!(
-        text.contains("No call goes through the object: no kernel can make a difference"),
+        text.contains("No call goes through the preloaded object: no kernel can make a difference"),
         "{text}"
     );
-    assert!(text.contains("Not reached by any kernel"), "{text}");
+    assert!(text.contains("Calls that no kernel replaces"), "{text}");
 }
 
 #[test]

@@ -228,7 +228,7 @@ fn a_pair_that_is_none_is_a_usage_error_that_says_what_there_is() {
         ("teleport:file", "not a kind of end"),
         ("file", "not a pair of endpoints"),
         ("file:file@nowhere", "nowhere: not a directory"),
-        ("pipe:tcp@files", "no file to lie in it"),
+        ("pipe:tcp@files", "can have a directory"),
         ("process:pipe", "only for both endpoints"),
     ] {
         let (code, _, err) = ran(tune(&scratch, &["--quick", "--pair", pair]));
@@ -449,7 +449,7 @@ fn a_plan_beyond_the_largest_measured_size_says_that_it_is_extrapolated() {
         plan.env("THALWEG_PROFILE", scratch.path("profile.json"));
         let (code, text, _) = ran(plan);
         assert_eq!(code, 0);
-        let said = (text.contains("simple (here)"), text.contains("larger extrapolated"));
+        let said = (text.contains("simple (here)"), text.contains("larger sizes extrapolated"));
         assert_eq!(said, (beyond, beyond), "{text}");
     }
 }

@@ -220,7 +220,7 @@ fn a_connection_that_fails_names_the_command_and_its_last_message() {
     assert!(!scratch.join("x").exists());
     let [pull, _] =
         run_over("printf 'HTTP/1.1 200 OK\\r\\nContent-Length: 0\\r\\n\\r\\n'; sleep 1");
-    pull.expect(4).expect_said("did not announce a version");
+    pull.expect(4).expect_said("did not announce its version");
     let [pull, _] = run_over(
         "printf 'HTTP/1.1 200 OK\\r\\nThalweg: 9.9.9; format=99\\r\\nContent-Length: 0\\r\\n\\r\\n'; sleep 1",
     );

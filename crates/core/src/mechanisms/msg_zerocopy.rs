@@ -39,7 +39,7 @@ static INFO: Info = Info {
     ],
     role: Role::Mover,
     nature: Nature {
-        waits: Some("a step waits until the peer has acknowledged it"),
+        waits: Some("a step blocks until the peer has acknowledged the data"),
         ..Nature::PLAIN
     },
 };

@@ -45,7 +45,10 @@ static INFO: Info = Info {
         values: &[1 << 20, 64 << 10, 256 << 10],
     }],
     role: Role::Mover,
-    nature: Nature { waits: Some("a step waits for a thread of its own"), ..Nature::PLAIN },
+    nature: Nature {
+        waits: Some("a step blocks until its second thread has finished"),
+        ..Nature::PLAIN
+    },
 };
 
 struct SpliceThreadedMover<'a> {

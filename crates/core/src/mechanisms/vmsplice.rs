@@ -35,7 +35,7 @@ static INFO: Info = Info {
         },
         Knob {
             name: "huge",
-            summary: "1 to request huge pages for them",
+            summary: "1 to request huge pages for these buffers",
             unit: Unit::Count,
             values: &[0, 1],
         },

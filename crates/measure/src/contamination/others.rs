@@ -75,7 +75,7 @@ pub(super) fn crowded(log: &SampleLog) -> Vec<(Range<usize>, String)> {
     let usual = quantile(&shares, QUIET).unwrap_or(0.0).max(0.0);
     let crowded = windows.into_iter().filter(|(_, kept)| *kept > usual + KEPT);
     let said = |kept: f64| {
-        format!("others kept {kept:.1} processors busy instead of the usual {usual:.1}")
+        format!("other processes kept {kept:.1} cores busy instead of the usual {usual:.1}")
     };
     crowded.map(|(rounds, kept)| (rounds, said(kept))).collect()
 }
@@ -171,7 +171,7 @@ mod tests {
         let log = session(16, |round, sample| sample.busy_ticks += if round >= 8 { 2 } else { 0 });
         assert_eq!(marked(&log, Sign::Crowded), (8..16).collect::<Vec<_>>());
         let found = marks(&log, &[]);
-        assert_eq!(found[0].text, "others kept 1.0 processors busy instead of the usual 0.0");
+        assert_eq!(found[0].text, "other processes kept 1.0 cores busy instead of the usual 0.0");
     }
 
     #[test]

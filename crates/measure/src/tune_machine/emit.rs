@@ -56,8 +56,8 @@ fn header(profile: &Profile, prefer: Prefer) -> Vec<String> {
         sessions.max().unwrap_or(0),
     ));
     let what = match prefer {
-        Prefer::Wall => "time on the clock",
-        Prefer::Cpu => "processor time",
+        Prefer::Wall => "wall time",
+        Prefer::Cpu => "CPU time",
         Prefer::Memory => "memory",
     };
     lines.push(format!("saved resource: {what}"));

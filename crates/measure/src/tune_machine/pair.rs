@@ -181,11 +181,11 @@ impl EndPair {
         match (&self.source, &self.sink) {
             (EndKind::Cold, _) => Err("'cold' is a sink: memory:cold"),
             (source, EndKind::Cold) if *source != EndKind::Memory => {
-                Err("copies of memory alone are cold: memory:cold")
+                Err("only copies of memory can be cold: memory:cold")
             }
             (EndKind::Repeated, _) => Err("'repeated' is a sink: memory:repeated, fill:repeated"),
             (source, EndKind::Repeated) if !matches!(source, EndKind::Memory | EndKind::Fill) => {
-                Err("copies of memory and fills alone are repeated: memory:repeated, fill:repeated")
+                Err("only copies and fills can be repeated: memory:repeated, fill:repeated")
             }
             (EndKind::TcpLarge, _) => Err("'tcp-1m' is a sink: file:tcp-1m"),
             (EndKind::Process(MemoryOwner::Huge), _) => {
@@ -246,7 +246,7 @@ impl FromStr for EndPair {
             return Err(format!("'{text}': only memory is filled (fill:memory)"));
         }
         if files == 0 && folders.is_some() {
-            return Err(format!("'{text}': a folder, and no file to lie in it"));
+            return Err(format!("'{text}': only an endpoint `file` can have a directory"));
         }
         let ends = Self { source, sink };
         ends.check().map_err(|why| format!("'{text}': {why}"))?;
@@ -344,7 +344,7 @@ mod tests {
         let reason = |text: &str| text.parse::<EndPair>().unwrap_err();
         assert!(reason("file").contains("file:file@DIR"));
         assert!(reason("file:teleport").contains("'teleport' is not a kind of end"));
-        assert!(reason("pipe:tcp@/tmp").contains("no file to lie in it"));
+        assert!(reason("pipe:tcp@/tmp").contains("can have a directory"));
         assert!(reason("file:pipe@").contains("directory after the @"));
         assert!(reason("fill:pipe").contains("only memory"));
         assert!(reason("memory:fill").contains("only memory"));
@@ -353,8 +353,8 @@ mod tests {
         assert!(reason("memory:huge").contains("only for both endpoints"));
         assert!(reason("huge:process").contains("'huge' is a sink"));
         assert!(reason("cold:memory").contains("'cold' is a sink"));
-        assert!(reason("pipe:cold").contains("memory alone"));
-        assert!(reason("pipe:repeated").contains("alone are repeated"));
+        assert!(reason("pipe:cold").contains("only copies of memory"));
+        assert!(reason("pipe:repeated").contains("can be repeated"));
         assert!(reason("repeated:memory").contains("'repeated' is a sink"));
         assert!(reason("tcp-1m:file").contains("'tcp-1m' is a sink"));
         assert!(reason("process:loan").contains("'loan' is a source"));

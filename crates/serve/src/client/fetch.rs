@@ -92,7 +92,7 @@ impl ListedFile<'_> {
         let strong = |tag: &str| tag.strip_prefix("W/").unwrap_or(tag).to_owned();
         match head.get("etag") {
             Some(own) if strong(own) == strong(self.etag) => Ok(()),
-            _ => out_of_date("its entity tag is different".to_owned()),
+            _ => out_of_date("its ETag is different".to_owned()),
         }
     }
 }

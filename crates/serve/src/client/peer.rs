@@ -7,7 +7,9 @@ use crate::manifest::{FORMAT, PEER_HEADER};
 pub fn check_format(head: &ResponseHead, name: &str) -> Result<(), FetchError> {
     let own = env!("CARGO_PKG_VERSION");
     let Some(announced) = head.get(PEER_HEADER) else {
-        let why = format!("{name} did not announce a version of thalweg; this is thalweg {own}");
+        let why = format!(
+            "{name} did not announce its version of thalweg; install thalweg {own} on both machines"
+        );
         return Err(FetchError::Unsupported(why));
     };
     let (version, format) = announced.split_once("; format=").unwrap_or((announced, ""));

@@ -70,7 +70,9 @@ impl DigestList {
             return Err(unsupported("MD5", &shown));
         }
         if named.any(|other| other.digest != stated.digest) {
-            return Err(FetchError::Usage(format!("--sums: different digests for {shown}")));
+            return Err(FetchError::Usage(format!(
+                "--sums: the list has different digests for {shown}"
+            )));
         }
         // 64 digits without a tag may be of either of two hashes.
         let is_either = stated.hash.is_none();

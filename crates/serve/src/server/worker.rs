@@ -255,7 +255,7 @@ impl ServeWorker {
             let is_stuck = connection.is_stuck();
             self.parts.tools.site.accounts.parked.fetch_add(1, Ordering::Relaxed);
             if is_stuck {
-                let why = "the client read nothing, and its memory was needed";
+                let why = "the client read nothing while --memory was used up";
                 connection.abandon(&mut self.parts.tools, why);
                 self.close(token as u32 as usize);
             }

@@ -72,7 +72,7 @@ impl Assignment<'_> {
             Trouble::Cancelled => Ok(false),
             Trouble::Write(errno) => Err(failed(&place.path, "pwrite")(errno)),
             Trouble::TooMany => {
-                let why = "too many tasks for one worker; make them larger";
+                let why = "too many tasks for one worker; use a larger --shard-size";
                 Err(Error::Usage(why.to_owned()))
             }
         }

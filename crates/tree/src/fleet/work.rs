@@ -162,12 +162,14 @@ fn check(source: &Path, options: &CopyOptions) -> Result<(), Error> {
     let is_part = options.filter.is_some() || options.keeps_paths() || options.attributes_only;
     if !is_archive || changes_what_is_there || is_part || options.dry_run || options.list.is_some()
     {
-        let why = "a sharded copy copies a whole directory, with -a, into a new one";
+        let why = "a sharded copy works only with -a, and not with options that select, keep or \
+                   back up files";
         return Err(Error::Usage(why.to_owned()));
     }
     let stat = lstat(source).map_err(failed(source, "lstat"))?;
     if kind(&stat) != FileType::Directory {
-        let why = format!("'{}' is not a directory; a sharded copy needs one", source.display());
+        let why =
+            format!("'{}' is not a directory; a sharded copy copies a directory", source.display());
         return Err(Error::Usage(why));
     }
     Ok(())

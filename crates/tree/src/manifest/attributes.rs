@@ -135,7 +135,7 @@ impl TreeAttributes {
         };
         let mut lines = (1..).zip(text.split(|byte| *byte == b'\n'));
         if lines.next().is_none_or(|(_, line)| line != HEAD.as_bytes()) {
-            return Err(wrong(1, &format!("not {HEAD}")));
+            return Err(wrong(1, &format!("expected '{HEAD}'")));
         }
         let mut entries = BTreeMap::new();
         for (number, line) in lines {

@@ -112,7 +112,7 @@ pub fn move_all(
 fn target(source: &Path, destination: &Path, has_entries: bool) -> Result<PathBuf, Error> {
     let name = cut(source).1;
     if has_entries && name == "." {
-        return Err(Error::Usage("a source to move needs a name".to_owned()));
+        return Err(Error::Usage("cannot move '.': write the name of the directory".to_owned()));
     }
     Ok(if has_entries { destination.join(name) } else { destination.to_owned() })
 }

@@ -253,7 +253,9 @@ fn filter_files(
 ) -> Result<Option<Arc<DirectoryFilter>>, Error> {
     let Some(name) = &options.filter_file else { return Ok(None) };
     if has_entries {
-        return Err(Error::Usage("filter files need one source directory".to_owned()));
+        return Err(Error::Usage(
+            "--filter-file requires a single source, which must be a directory".to_owned(),
+        ));
     }
     let caller = options.copy.filter.clone();
     DirectoryFilter::new(&sources[0], name.clone(), caller).map(|filter| Some(Arc::new(filter)))
@@ -277,7 +279,7 @@ fn twins(
     if let Some(path) = &options.reference {
         let id = stat(path).ok().map(|stat| Id::of(&stat));
         if names.sources.iter().any(|source| Some(source.id) == id) {
-            let why = "the reference is the source, so that copies would change with it";
+            let why = "the reference is the source itself; name an earlier copy of it";
             return Err(Error::Usage(format!("'{}': {why}", shown(path))));
         }
         return Ok(Some(Arc::new(Reference::open(path)?)));

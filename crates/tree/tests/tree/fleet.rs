@@ -306,7 +306,7 @@ fn a_plan_that_was_tampered_with_harms_nothing() {
             problems(&report.tree)
         }
     };
-    assert!(said.contains("not the plan of a sharded copy"), "{said}");
+    assert!(said.contains("not a valid plan of a sharded copy"), "{said}");
     assert!(!place.path().join("dst").exists());
 }
 

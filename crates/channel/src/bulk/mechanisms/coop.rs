@@ -189,7 +189,8 @@ impl CoopReceiver {
             let start = n as usize * piece;
             let end = into.len().min(start + piece);
             let part = into.get_mut(start..end);
-            let part = part.ok_or_else(|| (delivered, WaitStop::corrupt("a bad count")))?;
+            let part =
+                part.ok_or_else(|| (delivered, WaitStop::corrupt("an invalid number of bytes")))?;
             read_all(self.pid, at.wrapping_add(start as u64), part, control)
                 .map_err(|(more, stop)| (delivered + more, stop))?;
             delivered = end as u64;

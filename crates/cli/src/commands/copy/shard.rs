@@ -293,8 +293,8 @@ mod tests {
         let both =
             [a, b, c, ("SLURM_ARRAY_TASK_STEP", "2"), ("SLURM_PROCID", "1"), ("SLURM_NTASKS", "2")];
         assert_eq!(found(&both), Ok((7, 8)));
-        assert!(found(&array("15")).unwrap_err().contains("no constant step"));
-        assert!(found(&array("16")).unwrap_err().contains("no constant step"));
+        assert!(found(&array("15")).unwrap_err().contains("not evenly spaced"));
+        assert!(found(&array("16")).unwrap_err().contains("not evenly spaced"));
     }
 
     #[test]

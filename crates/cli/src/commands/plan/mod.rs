@@ -128,7 +128,7 @@ fn kernels_text(title: &str, bands: &[Band], size: Option<u64>) -> String {
     let here = size.and_then(|size| Band::of(bands, size));
     for band in bands {
         let is_here = here.is_some_and(|here| here.upto == band.upto);
-        let beyond = if band.extrapolated { ", larger extrapolated" } else { "" };
+        let beyond = if band.extrapolated { ", larger sizes extrapolated" } else { "" };
         rows.add_row([
             format!("{}{}", band.kernel, if is_here { " (here)" } else { "" }),
             format!("{}{beyond}", Size(band.upto)),

@@ -426,7 +426,7 @@ mod tests {
         (one.ratio, one.verdict) = (ratio(1.0, 0.8, 1.25), RatioVerdict::NoDifferenceShown);
         saved.noise = 0.03;
         let text = result(&saved, false);
-        assert!(text.contains("less than 25 %") && text.contains("an effect of the"), "{text}");
+        assert!(text.contains("less than 25 %") && text.contains("the effect of their"), "{text}");
         let one =
             saved.ratios.iter_mut().find(|one| one.metric == SampleMetric::Wall).expect("a ratio");
         one.ratio = ratio(1.0, 0.2, 4.0);

@@ -29,8 +29,8 @@ pub fn text(found: &TrialResult, metric: &RunMetric, color: bool) -> String {
     }
     if found.rows.iter().any(|row| row.setting.name == OBJECT_ALONE) {
         text.push_str(&wrapped(&format!(
-            "{OBJECT_ALONE}: the functions of libc, called through the object; shows the cost of the \
-             object itself"
+            "{OBJECT_ALONE}: the functions of libc, called through the preloaded object; shows the \
+             cost of this object itself"
         )));
     }
     text.push_str(&beyond(found, color));
@@ -127,7 +127,7 @@ fn line(row: &TrialRow, metric: &RunMetric, color: bool) -> String {
 
 fn through(reached: &Reached) -> String {
     let mut text = wrapped(&format!(
-        "Calls through the object in one separate run: {}, {}, in {}",
+        "Calls through the preloaded object in one separate run: {}, {}, in {}",
         quantity::count(reached.calls, "call", "calls"),
         quantity::bytes(reached.bytes),
         quantity::count(reached.processes, "process", "processes"),
@@ -140,8 +140,8 @@ fn through(reached: &Reached) -> String {
         );
     } else {
         text.push_str(&wrapped(
-            "No call goes through the object: no kernel can make a difference, and differences in the \
-             table are noise.",
+            "No call goes through the preloaded object: no kernel can make a difference, and \
+             differences in the table are noise.",
         ));
     }
     for band in &reached.bands {
@@ -149,8 +149,8 @@ fn through(reached: &Reached) -> String {
     }
     text + "\n"
         + &wrapped(
-            "Not reached by any kernel: copies inside libc (stdio, realloc, qsort), which only its \
-             thresholds change; inlined copies; generated code; static programs; copies by Go.",
+            "Calls that no kernel replaces: copies inside libc (stdio, realloc, qsort), which only \
+             its thresholds change; inlined copies; generated code; static programs; copies by Go.",
         )
 }
 

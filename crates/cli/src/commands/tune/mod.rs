@@ -209,7 +209,9 @@ fn regret(
     let unchanged = |_: Cancelled| interrupt::failure("nothing was changed");
     let mut checked = checked.map_err(unchanged)?;
     let held = held_out(plan, prefer).map_err(unchanged)?.unwrap_or_else(|why| {
-        checked.troubles.push(format!("cannot check published distributions of sizes: {why}"));
+        checked
+            .troubles
+            .push(format!("cannot measure copies with published distributions of sizes: {why}"));
         Vec::new()
     });
     for trouble in &checked.troubles {

@@ -114,7 +114,7 @@ fn word(verdict: RatioVerdict, noise: f64) -> String {
         RatioVerdict::Faster => "faster".to_owned(),
         RatioVerdict::NoDifferenceShown => format!("tie (noise {:.0} %)", noise * 100.0),
         // The planner optimizes another metric, or accepts a small loss for a safer mechanism.
-        RatioVerdict::Slower => "slower, chosen for another reason".to_owned(),
+        RatioVerdict::Slower => "slower, but better by --objective, or safer".to_owned(),
     }
 }
 
@@ -181,7 +181,7 @@ pub fn sentinel(looks: &[SentinelLook]) -> String {
     for look in looks.iter().filter(|look| look.drifted) {
         let _ = writeln!(
             text,
-            "drift: {} {} at {}: {} of the reference time when measured, now {}",
+            "drift: {} {} at {}: {} of the reference's time in the profile, but {} now",
             look.pair,
             look.way,
             Size(look.size),
@@ -231,7 +231,7 @@ pub fn regret(checked: &SurveyCheck) -> String {
         String::new()
     } else {
         let sizes = quantity::count(unscored as u64, "size", "sizes");
-        format!("without a score: {sizes} (too few rounds, or the choice failed; use --budget)\n")
+        format!("no regret known: {sizes} (too few rounds, or the method failed; use --budget)\n")
     };
     let took = Duration::try_from_secs_f64(checked.seconds).unwrap_or_default();
     format!(

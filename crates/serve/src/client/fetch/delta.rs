@@ -57,7 +57,9 @@ impl FileFetch<'_> {
                 Err(error)
             }
             Err(error) => {
-                self.watcher.report(&format!("block sums: {error}; fetching the whole file"));
+                self.watcher.report(&format!(
+                    "cannot use the block sums of the server: {error}; fetching the whole file"
+                ));
                 Ok(())
             }
         }
@@ -71,7 +73,7 @@ impl FileFetch<'_> {
         let target = self.target.with_query(&request.query());
         let (mut connection, head, _) = ask(&target, &FileRequest::ALL, self.options, &check)?;
         if head.get("content-type") != Some(MEDIA_TYPE) {
-            return Err(FetchError::broken("the answer has another type"));
+            return Err(FetchError::broken("the answer has a wrong Content-Type"));
         }
         listed.check(&head, Some(size))?;
         let most = count * SUM_BYTES as u64 + DIGEST_BYTES as u64;
