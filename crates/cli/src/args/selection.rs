@@ -60,10 +60,10 @@ struct SelectionFlags {
     /// Read patterns from files of this name in SRC, such as .gitignore
     #[arg(long, value_name = "NAME")]
     filter_file: Option<OsString>,
-    /// Skip files larger than this, such as 10M; existing copies stay
+    /// Skip files larger than this, such as 10M, and keep existing copies
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
     max_size: Option<u64>,
-    /// Skip files smaller than this; existing copies stay
+    /// Skip files smaller than this, and keep existing copies
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
     min_size: Option<u64>,
     /// Skip files that are older than this time or age, such as 2026-11-28T10:00:00Z, @1700000000 or 12h

@@ -30,9 +30,9 @@ use crate::{
 /// Copy standard input to standard output and to files, with progress
 ///
 /// thalweg enlarges the pipes at its input and output as far as the kernel permits. This also speeds up the programs at
-/// the other ends of these pipes. By default, thalweg copies data of files and moves data between two pipes. With
-/// --zero-copy, it passes pages of a file into the pipe by reference: if the file changes before the reader reads them,
-/// the reader sees the change.
+/// the other ends of these pipes. By default, thalweg copies data that comes from a file, and moves data between two
+/// pipes without a copy. With --zero-copy, it passes pages of a file into the pipe by reference: if the file changes
+/// before the reader reads them, the reader sees the change.
 #[derive(Args, Debug, Default)]
 #[command(after_help = EXAMPLES)]
 pub struct PipeArgs {

@@ -94,7 +94,7 @@ pub struct FetchArgs {
     /// Verify the file with this BLAKE3 hash
     #[arg(long, value_name = "HEX")]
     pub blake3: Option<String>,
-    /// Read the file back from the device, and verify it by the hash that you give, or by that of the server
+    /// Read the file back from the device, and verify it by your hash or by that of the server
     #[arg(long)]
     pub verify: bool,
     #[command(flatten)]

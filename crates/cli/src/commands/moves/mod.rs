@@ -31,9 +31,9 @@ use crate::{
 /// A SRC directory becomes DST. If DST is a directory, the content of SRC is added to it. Several SRC, or a file, become
 /// entries of DST, which must exist.
 ///
-/// thalweg renames each SRC if DST does not exist and is on the same file system. Otherwise it copies SRC as
-/// `thalweg sync` does, compares each copy with its source, and writes it to stable storage. If everything succeeded,
-/// it deletes the entries of SRC. An entry that changed after it was copied stays.
+/// thalweg renames each SRC if DST does not exist and is on the same file system. Otherwise it copies SRC as `thalweg
+/// sync` does, compares each copy with its source, and writes it to stable storage. If everything succeeded, it deletes
+/// the entries of SRC. If an entry of SRC changed after it was copied, thalweg keeps it.
 ///
 /// Run the command again to continue an interrupted move.
 #[derive(Args, Debug, Default)]

@@ -12,11 +12,11 @@ use crate::args::{ProgressArgs, flag};
 
 /// Send files or a stream to another process on this machine
 ///
-/// The other process is `thalweg receive --from NAME`, which you can start before or after this command. If both
-/// processes trust each other, regular files are passed as open, read-only descriptors, and the receiver copies them as
-/// `thalweg copy` does. Other data, and all data with --as-bytes or --method, goes from memory to memory, and the
-/// receiver compares a checksum of each file. Sender and receiver agree on a method that works between them;
-/// `thalweg list` shows all methods.
+/// The other process is `thalweg receive --from NAME`, which you can start before or after this command. Unless the
+/// receiver uses --no-trust, regular files are passed as open, read-only descriptors, and the receiver copies them as
+/// `thalweg copy` does. Other data, and all data with --as-bytes or --method, is copied from memory to memory, and the
+/// receiver compares a checksum of each file. Sender and receiver agree on a method that works between them; `thalweg
+/// list` shows all methods.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct SendArgs {

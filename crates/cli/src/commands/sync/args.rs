@@ -20,7 +20,7 @@ const SPEED: &str = "Speed";
 ///
 /// thalweg copies directories, links, hard links, modes, times, ACLs and extended attributes, and owners as far as
 /// permitted. Files with equal size and modification time count as equal. If only the attributes of a file differ,
-/// thalweg changes only these.
+/// thalweg changes only the attributes.
 ///
 /// Nothing is deleted without --delete. Deletion starts after everything else succeeded. thalweg refuses to delete if
 /// SRC is empty, if an entry failed, or if a directory of SRC vanished or cannot be listed. It also refuses if SRC is
@@ -29,7 +29,8 @@ const SPEED: &str = "Speed";
 ///
 /// SRC or DST may be on another machine, as HOST:PATH. thalweg then connects with ssh.
 ///
-/// A directory is replaced by a file only with --delete. With several SRC, --delete deletes only inside their copies.
+/// A directory is replaced by a file only with --delete. With several SRC, --delete deletes only inside the copies of
+/// the SRC directories.
 #[derive(Args, Debug, Default)]
 #[command(after_help = EXAMPLES, args_override_self = true, infer_long_args = true)]
 pub struct SyncArgs {
