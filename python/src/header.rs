@@ -135,17 +135,17 @@ impl Layout {
             let object = if fixed[..8] == *b"THALWEGO" {
                 "the message is an object: use receive_object"
             } else {
-                "no array"
+                "not an array"
             };
             return Err(format!("{object}: does not begin with THALWEGA"));
         }
         if number(8, 2) != u64::from(VERSION) {
-            return Err(format!("version {} of an array's header", number(8, 2)));
+            return Err(format!("unsupported version {} of an array's header", number(8, 2)));
         }
         let encoding = match fixed[10] {
             1 => Encoding::Buffer,
             2 => Encoding::Time,
-            other => return Err(format!("encoding {other} of an element's type")),
+            other => return Err(format!("unknown encoding {other} of an element's type")),
         };
         if fixed[11] > 1 || fixed[13] != 0 {
             return Err("unknown flags in the header".to_owned());
@@ -195,7 +195,7 @@ fn checked_type(encoding: Encoding, format: &CString, item: usize) -> Result<(),
     // Names are enclosed in colons. Outside of them these letters denote objects, pointers and functions.
     let outside = bytes.split(|byte| *byte == b':').step_by(2);
     if bytes.is_empty() || outside.flatten().any(|byte| matches!(byte, b'O' | b'P' | b'&' | b'X')) {
-        return Err("format of objects or pointers, or empty");
+        return Err("the format is empty, or contains objects or pointers");
     }
     Ok(())
 }

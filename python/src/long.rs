@@ -43,13 +43,17 @@ impl MessagePart {
             return None;
         }
         if number(8, 2) != u64::from(VERSION) || number(10, 2) != 0 {
-            let why = format!("version {} of a part, flags {}", number(8, 2), number(10, 2));
+            let why =
+                format!("unsupported part: version {}, flags {}", number(8, 2), number(10, 2));
             return Some(Err(why));
         }
         let (total, at) = (number(16, 8), number(24, 8));
         let end = at.checked_add(bytes.len() as u64).filter(|end| *end <= total);
         if bytes.is_empty() || end.is_none() || isize::try_from(total).is_err() {
-            return Some(Err(format!("{} bytes at {at} of a message of {total}", bytes.len())));
+            return Some(Err(format!(
+                "invalid part: {} bytes at {at} of a message of {total}",
+                bytes.len()
+            )));
         }
         let part = Self { serial: number(12, 4) as u32, total: total as usize, at: at as usize };
         Some(Ok((part, bytes)))

@@ -69,7 +69,7 @@ def test_what_others_may_write_says_so_until_it_is_sealed() -> None:
     del array
     gc.collect()
     other = thalweg.Region.open(region)
-    with pytest.raises(thalweg.Error, match="can still write"):
+    with pytest.raises(thalweg.Error, match="has mapped it for writing"):
         region.seal()
     assert region.array(10)[9] == 3
     other.close()

@@ -94,7 +94,7 @@ class _Async(ABC):
     def _close(self, end: Producer | Consumer | None) -> None:
         if self._is_used:
             # The event loop would never wake the task whose descriptor was closed.
-            raise RuntimeError("this end is in use by another task: cancel that first")
+            raise RuntimeError("this end is in use by another task: cancel that task first")
         self._is_closed = True
         if self._meeting is not None:
             self._meeting.leave()

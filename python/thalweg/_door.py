@@ -54,7 +54,7 @@ class Door:
             self._socket.listen(_BACKLOG)
         except OSError as error:
             self._shut()
-            raise made("Error", error.errno, f"a queue: {error.strerror}", 0, None) from None
+            raise made("Error", error.errno, f"cannot create a queue: {error.strerror}", 0, None) from None
         self._thread = begun("thalweg-door", self._run)
 
     def arrived(self, source: Source) -> None:

@@ -291,7 +291,7 @@ class _Fleet:
         if told["end"] in ("others", "there"):
             return True
         if not told["done"]:
-            self._in_vain(f"{whose}: it could do none of the remaining tasks")
+            self._in_vain(f"{whose}: this worker could not do any of the remaining tasks")
         return False
 
     def _trouble(self, what: str) -> None:

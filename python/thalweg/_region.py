@@ -68,11 +68,11 @@ class Region:
 
     def __init__(self, size: int) -> None:
         if size <= 0:
-            raise ValueError(f"a region of {size} bytes")
+            raise ValueError(f"size={size}: a region has at least 1 byte")
         available = _native.memory_available()
         if available is not None and size > available:
             # The kernel would allocate all memory, and then kill a process.
-            raise made("Error", errno.ENOMEM, f"{size} bytes of shared memory: {available} are available", 0, None)
+            raise made("Error", errno.ENOMEM, f"{size} bytes of shared memory are more than the {available} that are available", 0, None)
         try:
             fd = os.memfd_create("thalweg", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
         except OSError as error:
@@ -113,7 +113,7 @@ class Region:
             if identity is not None and (stat.st_dev, stat.st_ino) != identity:
                 raise made("Error", None, f"the region {name} has been closed by its process", 0, None)
             if _seals(fd) & _FIXED != _FIXED:
-                words = "memory that somebody could make shorter is not mapped, since an access could end this process: Region.read copies it"
+                words = "another process could shrink this memory, so that an access ends this process: use Region.read, which copies it"
                 raise made("NotPermitted", None, words, 0, None)
             region = cls.__new__(cls)
             region._of(fd, stat.st_size, writable=writable and not _seals(fd) & fcntl.F_SEAL_WRITE)
@@ -176,7 +176,7 @@ class Region:
         try:
             fcntl.fcntl(self._fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_WRITE)
         except OSError as error:
-            words = f"seal: {error.strerror}: another process can still write it, or this one may only read"
+            words = f"cannot seal the region: {error.strerror}: another process has mapped it for writing, or it was opened read-only"
             raise made("Error", error.errno, words, 0, None) from None
         else:
             self._writable = False

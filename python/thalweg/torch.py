@@ -51,7 +51,7 @@ class _Stack:
         self.tensors = tensors
 
     def __reduce__(self) -> NoReturn:
-        raise TypeError("the samples were not stacked")
+        raise TypeError("cannot pickle samples that were not stacked yet")
 
 
 def _is_plain(tensor: Any) -> bool:
@@ -73,7 +73,7 @@ def _later(batch: Sequence[Any], *, collate_fn_map: object = None) -> Any:
 def _now(batch: Sequence[Any], *, collate_fn_map: object = None) -> Any:
     """Like torch's own function, but without /dev/shm."""
     if batch[0].is_nested or batch[0].layout != torch.strided:
-        raise RuntimeError("default_collate: nested and sparse tensors need a collate_fn of their own")
+        raise RuntimeError("default_collate: nested and sparse tensors need their own collate_fn")
     return torch.stack(tuple(batch), 0)
 
 

@@ -15,8 +15,8 @@ pub enum Error {
     /// The other process ended without closing the channel. Everything it had committed was delivered
     /// first.
     #[error(
-        "the peer died: delivered {delivered} (messages of a ring, bytes of a transfer), dropped {partial} \
-         bytes of an unfinished message; connect again for a new channel"
+        "the peer died: {delivered} messages (bulk transfer: bytes) were delivered, and {partial} bytes \
+         of an unfinished message were dropped; connect again for a new channel"
     )]
     PeerDied {
         /// Messages (ring) or bytes (bulk transfer) that arrived completely.
@@ -26,7 +26,7 @@ pub enum Error {
     },
     /// The peer closed its end, and everything it had sent was delivered.
     #[error(
-        "the peer closed the channel: delivered {delivered} (messages of a ring, bytes of a transfer)"
+        "the peer closed the channel: {delivered} messages (bulk transfer: bytes) were delivered"
     )]
     Closed {
         /// As in [`Error::PeerDied`].

@@ -283,7 +283,7 @@ fn doubts(
     let needs_libc =
         [copies, fills].iter().any(|text| text.contains(thalweg_preload::choice::LIBC));
     Ok((needs_libc && counts.without_libc > 0)
-        .then(|| "libc's own functions were not found behind the object".to_owned()))
+        .then(|| "the preloaded object did not find libc's own functions".to_owned()))
 }
 
 /// An arm in the rounds.

@@ -73,7 +73,7 @@ impl Running {
             BackgroundLoad::Writeback => ("writeback", 1),
         };
         if count == 0 {
-            return Err(Unfit::because("the load needs a second processor"));
+            return Err(Unfit::because("the load needs a second core"));
         }
         for n in 0..count {
             let failed = |e: &dyn std::fmt::Display| Unfit::because(format!("load {kind}: {e}"));

@@ -300,7 +300,7 @@ impl<'s> Schedule<'s> {
             let by = log.times_slower(*arm, lineup.reference).unwrap_or(1.0);
             if by > limit {
                 let reason = format!(
-                    "at best {by:.1} times the time of {} in {rounds} rounds: beyond {limit:.0} times it is not sampled further",
+                    "it took at least {by:.1} times the time of {} in {rounds} rounds; beyond {limit:.0} times, a method is not measured further",
                     log.arms[lineup.reference].name
                 );
                 log.arms[*arm].dropped = Some(reason);
@@ -320,7 +320,7 @@ impl<'s> Schedule<'s> {
             let Some(dearest) = dearest else { return };
             let least = self.rules.least_rounds;
             log.arms[*dearest].dropped = Some(format!(
-                "the most expensive one after {rounds} rounds: with it, {least} rounds would exceed the budget"
+                "it takes the most time after {rounds} rounds, and {least} rounds with it would exceed the budget"
             ));
         }
     }

@@ -62,7 +62,7 @@ impl Say {
             Self::Finished => "the end of a buffer",
             Self::Done => "the receipt of a buffer",
             Self::Refused => "a refusal",
-            Self::StepDown => "another mechanism",
+            Self::StepDown => "a change to another mechanism",
             Self::Bye => "the end of the transfer",
         }
     }
@@ -85,7 +85,7 @@ impl Note {
     fn parse(word: impl Fn(usize) -> u64) -> Result<Self, WaitStop> {
         let kind = word(0);
         let say = Say::ALL.into_iter().find(|say| *say as u64 == kind);
-        let say = say.ok_or_else(|| WaitStop::corrupt("an unknown note"))?;
+        let say = say.ok_or_else(|| WaitStop::corrupt("a control message of unknown kind"))?;
         Ok(Self { say, words: std::array::from_fn(|n| word(n + 1)) })
     }
 }
@@ -191,7 +191,7 @@ impl BulkControl {
             }
             if let ControlDoor::Link { messages, .. } = &mut self.door {
                 if messages.len() as u64 > UNREAD {
-                    return Err(WaitStop::corrupt("unexpected messages"));
+                    return Err(WaitStop::corrupt("too many unexpected messages"));
                 }
                 messages.push_back(got);
             }
@@ -412,7 +412,7 @@ fn has_published(theirs: &SideWords, number: u64) -> Result<Option<()>, Error> {
     match steps::seen(&theirs.cursor.0).wrapping_sub(number) {
         0 => Ok(None),
         1..=UNREAD => Ok(Some(())),
-        _ => Err(Error::corrupt("more notes than fit")),
+        _ => Err(Error::corrupt("more control messages than fit")),
     }
 }
 

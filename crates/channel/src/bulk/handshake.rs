@@ -175,7 +175,7 @@ impl MetPeer {
 
     fn nothing_left(&self, options: &Options) -> String {
         let mut why = match &options.only {
-            Some(name) if by_name(name).is_none() => format!("there is no method named {name}"),
+            Some(name) if by_name(name).is_none() => format!("unknown method {name}"),
             Some(name) => format!("{name} cannot be used between these two processes"),
             None => "no mechanism works between these two processes".to_owned(),
         };

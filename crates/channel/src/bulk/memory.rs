@@ -28,7 +28,7 @@ pub(crate) enum Stores {
 /// Knob of mechanisms in which the receiver copies out of shared memory.
 pub(crate) const STREAM: Knob = Knob {
     name: "stream",
-    summary: "whether to store past the caches: 0 never, 1 always, 2 if source and sink do not fit the largest",
+    summary: "stores that bypass the caches: 0 never, 1 always, 2 if the data does not fit the largest",
     unit: Unit::Count,
     values: &[BY_CACHE, 1, 0],
 };

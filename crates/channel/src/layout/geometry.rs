@@ -137,14 +137,18 @@ impl Geometry {
             return Err(format!("page of {} bytes: at least {} required", bytes.len(), Self::LEN));
         }
         if bytes[..8] != role.magic() {
-            return Err(format!("magic {:02x?} is not {role:?}'s", &bytes[..8]));
+            return Err(format!("magic {:02x?} is not that of a {role:?}", &bytes[..8]));
         }
         match u32_at(bytes, 8) {
             version if version == role.version() => {}
             other => return Err(format!("version {other}: only {} is known", role.version())),
         }
         if u64::from(u32_at(bytes, 24)) != ALIGN || u32_at(bytes, 28) > 1 {
-            return Err(format!("align {}, flags {}", u32_at(bytes, 24), u32_at(bytes, 28)));
+            return Err(format!(
+                "invalid align {} or flags {}",
+                u32_at(bytes, 24),
+                u32_at(bytes, 28)
+            ));
         }
         let geometry = Self {
             header: u32_at(bytes, 12),

@@ -70,7 +70,7 @@ impl Refusal {
         match self {
             Self::Taken => "the peer's ring has a consumer already",
             Self::SameRole => "both ends have the same role; one must send and one receive",
-            Self::Memory => "the peer found our memory not sealed as agreed",
+            Self::Memory => "the memory of this process lacks seals that the peer requires",
             Self::Other => "the peer refused",
         }
     }

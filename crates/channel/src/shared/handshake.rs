@@ -197,7 +197,7 @@ impl Party {
     fn map_if_shared(&self, heard: HeardHello) -> Result<std::result::Result<SideMemory, Unfit>> {
         let introduction = heard.hello.introduction;
         if introduction.is_some_and(|peer| !peer.shares) && heard.fds.is_empty() {
-            return Ok(Err(Unfit::because("the peer has none")));
+            return Ok(Err(Unfit::because("the peer has no shared memory")));
         }
         let epoch = heard.hello.epoch;
         self.needed(self.map(heard), epoch)

@@ -74,7 +74,7 @@ impl LinkLine {
                 // A closed link reports `Closed` again on the next call.
                 Ok(None) | Err(Error::Closed { .. }) => return Ok(()),
                 _ if self.unread.len() >= MOST_UNREAD => {
-                    return Err(Error::corrupt("unexpected messages"));
+                    return Err(Error::corrupt("too many unexpected messages"));
                 }
                 Ok(Some(message)) => self.unread.push_back(Ok(message)),
                 Err(error) => self.unread.push_back(Err(error)),

@@ -44,7 +44,7 @@ pub enum ReportError {
     #[error("{}: {error}", path.display())]
     Unreadable { path: PathBuf, error: io::Error },
     /// A directory without results.
-    #[error("{}: no results of `thalweg study` in this folder", path.display())]
+    #[error("{}: no results of `thalweg study` in this directory", path.display())]
     Nothing { path: PathBuf },
     /// A built-in template failed, which is a bug.
     #[error("cannot create the page: {0}")]

@@ -63,7 +63,7 @@ pub struct StudyProgress<'p> {
 pub enum RunError {
     /// An arm delivered wrong bytes.
     #[error(
-        "study {study}, arm {arm}, {at}, session {session}: WRONG BYTES: {reason}; nothing of this run is a result"
+        "study {study}, arm {arm}, {at}, session {session}: WRONG BYTES: {reason}; this run has no result"
     )]
     Wrong {
         study: String,

@@ -330,7 +330,7 @@ fn loads_work_beside_the_arms_and_end_with_them() {
     let result = really(&text, &settings(2, 3)).unwrap();
     let alone = std::thread::available_parallelism().is_ok_and(|n| n.get() == 1);
     assert_eq!(result.arms.len(), if alone { 6 } else { 8 }, "{:?}", result.missing);
-    assert!(result.missing.iter().all(|m| m.reason.contains("needs a second processor")));
+    assert!(result.missing.iter().all(|m| m.reason.contains("needs a second core")));
     let taken = |name: &str| {
         let arms = result.arms.iter().filter(|arm| arm.place.load.name() == name);
         let samples = arms.flat_map(|arm| &arm.sessions).flat_map(|session| &session.samples);

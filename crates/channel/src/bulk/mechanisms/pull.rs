@@ -140,7 +140,8 @@ impl PullReceiver {
             let what = "the passed memory could shrink, or is not allocated";
             return Err(WaitStop::corrupt(what));
         }
-        let len = usize::try_from(len).map_err(|_| WaitStop::corrupt("too much memory"))?;
+        let len = usize::try_from(len)
+            .map_err(|_| WaitStop::corrupt("memory larger than the address space"))?;
         let region = Region::of_file(&fd, len, Sharing::Read);
         let region = region.map_err(|errno| WaitStop::refused("mmap", errno))?;
         // Errors are ignored: this only saves page faults.

@@ -238,7 +238,7 @@ impl ShmReceiver {
             let region = Region::of_segment(segment, len);
             region.map(Joint::over).map_err(|errno| WaitStop::refused("shmat", errno))?
         } else {
-            let fd = fds.pop().ok_or_else(|| WaitStop::corrupt("no descriptor"))?;
+            let fd = fds.pop().ok_or_else(|| WaitStop::corrupt("the peer passed no descriptor"))?;
             Joint::adopt(fd, len).map_err(|errno| WaitStop::refused("mmap", errno))?
         };
         Ok(ShmState { page, room: len - PAGE })

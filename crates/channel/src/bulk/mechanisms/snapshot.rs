@@ -123,7 +123,8 @@ fn taken(len: u64, control: &mut BulkControl) -> Result<(rustix::fd::OwnedFd, us
         let what = "the passed memory could change, or is not allocated";
         return Err(WaitStop::corrupt(what));
     }
-    let len = usize::try_from(len).map_err(|_| WaitStop::corrupt("too much memory"))?;
+    let len = usize::try_from(len)
+        .map_err(|_| WaitStop::corrupt("memory larger than the address space"))?;
     Ok((fd, len))
 }
 

@@ -8,7 +8,7 @@ use crate::row::{ALWAYS, Fill, Kernel};
 
 pub const COPY: Kernel = Kernel {
     name: "rep-movsb",
-    summary: "the CPU's string copy; a sink that starts inside the source is moved as by sse2",
+    summary: "the CPU's string copy; if the sink starts inside the source, as sse2",
     is_available: ALWAYS,
     copy,
     move_: Some(move_),

@@ -12,7 +12,7 @@ const AHEAD: usize = 512;
 
 pub const COPY: Kernel = Kernel {
     name: "stream-nta",
-    summary: "stream, asking for its source 512 bytes ahead as for what is read once",
+    summary: "stream, with prefetchnta of the source 512 bytes ahead",
     is_available: ALWAYS,
     copy,
     move_: None,

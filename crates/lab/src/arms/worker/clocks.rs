@@ -32,7 +32,7 @@ impl Clocks {
         let share = self.own.as_secs_f64() / self.ours.as_secs_f64().max(f64::MIN_POSITIVE);
         (self.short * 2 > self.runs).then(|| {
             format!(
-                "its own clock shows {:.0} % of the time that the lab waited; the rest was not measured",
+                "the worker measured only {:.0} % of the time that the lab waited for it",
                 share * 100.0
             )
         })

@@ -54,7 +54,7 @@ impl Talk {
 
     fn answer(&mut self, order: &str) -> Result<String, String> {
         if let Some(early) = self.process.unasked() {
-            return Err(format!("it printed something before it was asked: {}", shown(&early)));
+            return Err(format!("it printed this before a request: {}", shown(&early)));
         }
         self.process.say(order).map_err(|e| format!("it cannot be reached: {e}"))?;
         match self.process.hear(Instant::now() + self.patience)? {

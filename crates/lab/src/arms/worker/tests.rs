@@ -298,7 +298,7 @@ fn nonsense_is_called_so() {
         ("echo hi", "does not use"),
         ("echo thalweg-worker 7", "version"),
         // In one piece, so that nothing of it comes late.
-        ("printf 'thalweg-worker 1\\nand more\\n'", "before it was asked"),
+        ("printf 'thalweg-worker 1\\nand more\\n'", "before a request"),
         ("printf '\\377\\n'", "UTF-8"),
         ("head -c 200000 /dev/zero | tr '\\\\0' x; sleep 1", "does not end"),
         ("exec >&-; sleep 0.1", "end"),

@@ -225,7 +225,7 @@ fn read(path: &Path) -> Result<Vec<u8>, ResultError> {
     let unreadable = |error| ResultError::Unreadable { path: path.to_owned(), error };
     let length = fs::metadata(path).map_err(unreadable)?.len();
     if length > LARGEST_RESULT {
-        let reason = format!("{length} bytes are more than a result has");
+        let reason = format!("the file has {length} bytes, more than a result can have");
         return Err(ResultError::NoResult { path: path.to_owned(), reason });
     }
     fs::read(path).map_err(unreadable)
@@ -238,7 +238,7 @@ fn decompressed(path: &Path) -> Result<String, ResultError> {
     let unpacked = GzDecoder::new(packed.as_slice()).take(LARGEST_RESULT).read_to_string(&mut text);
     match unpacked {
         Ok(length) if length as u64 == LARGEST_RESULT => {
-            let reason = format!("{length} bytes of samples are more than a result has");
+            let reason = format!("the samples have {length} bytes, more than a result can have");
             Err(ResultError::NoResult { path: path.to_owned(), reason })
         }
         Ok(_) => Ok(text),

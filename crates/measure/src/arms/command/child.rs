@@ -79,13 +79,13 @@ fn end_alone(child: &Child, process: &OwnedFd) -> Result<Ended, String> {
             }
         }
     }
-    Err("it outlives SIGKILL".to_owned())
+    Err("it did not end after SIGKILL".to_owned())
 }
 
 fn reaped<E: From<String>>(child: &Child) -> Result<Ended, E> {
     match process::reap(child) {
         Ok(Some(ended)) => Ok(ended),
-        Ok(None) => Err("its end was not reported".to_owned().into()),
+        Ok(None) => Err("the kernel did not report its end".to_owned().into()),
         Err(errno) => Err(format!("wait4: {errno}").into()),
     }
 }

@@ -145,7 +145,7 @@ fn ways(job: &ContestJob, answer: &mut dyn FnMut(SurveyLine)) -> Vec<TunedMethod
         let info = arm.info();
         let probed = match job.ends.source {
             EndKind::Process(MemoryOwner::Loan) if arm.keeps_loans() => {
-                Err(Unfit::because("a loan is not given back, so the next one is new memory"))
+                Err(Unfit::because("the receiver keeps a loan, so the next one is new memory"))
             }
             _ => arm.probe(),
         };

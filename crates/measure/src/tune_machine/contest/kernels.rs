@@ -205,7 +205,7 @@ impl Kernels {
                 WantedMethods::All | WantedMethods::These(_) => true,
             };
             if (self.list.ready)(name).is_none() {
-                let reason = "this processor does not have its instructions".to_owned();
+                let reason = "this CPU does not have the instructions of this kernel".to_owned();
                 answer(SurveyLine::Unfit { way, reason });
             } else if is_wanted {
                 ways.push(way);

@@ -276,7 +276,7 @@ public final class Libc {
     public static MemorySegment text(Arena arena, String text) {
         if (text.indexOf('\0') >= 0 || !StandardCharsets.UTF_8.newEncoder().canEncode(text)) {
             String shown = text.replace("\0", "\\0");
-            throw new IllegalArgumentException(shown + ": a name must hold no NUL and no half of a surrogate pair");
+            throw new IllegalArgumentException(shown + ": a name must not contain NUL or an unpaired surrogate");
         }
         return arena.allocateFrom(text);
     }

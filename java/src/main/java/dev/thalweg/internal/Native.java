@@ -207,7 +207,7 @@ public final class Native {
     }
 
     private static MethodHandle handle(SymbolLookup library, String name, FunctionDescriptor descriptor) {
-        var symbol = library.find(name).orElseThrow(() -> new UnsatisfiedLinkError("it has no " + name));
+        var symbol = library.find(name).orElseThrow(() -> new UnsatisfiedLinkError("the library has no symbol " + name));
         return LINKER.downcallHandle(symbol, descriptor);
     }
 }

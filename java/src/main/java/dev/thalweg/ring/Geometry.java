@@ -88,7 +88,7 @@ record Geometry(int header, long capacity, boolean checksums, long epoch, int pr
         int align = fields.getInt();
         int flags = fields.getInt();
         if (align != ALIGN || (flags & ~1) != 0) {
-            throw new RingException.Corrupt("align " + align + ", flags " + flags);
+            throw new RingException.Corrupt("invalid align " + align + " or flags " + flags);
         }
         var geometry = new Geometry(header, capacity, flags == 1, fields.getLong(), fields.getInt());
         geometry.check();

@@ -159,7 +159,7 @@ final class Handshake {
                     refuse(link, Hello.SAME_ROLE, 0);
                     throw new RingException.NotPermitted(new Hello(due, 0, Hello.SAME_ROLE).refusal());
                 }
-                default -> throw new RingException.Corrupt(hello.kind() + " where " + due + " was due");
+                default -> throw new RingException.Corrupt(hello.kind() + " received, but " + due + " expected");
             }
         } finally {
             if (!kept) {

@@ -69,7 +69,7 @@ record Hello(Kind kind, long epoch, int reason) {
         return switch (reason) {
             case TAKEN -> "the peer's ring has a consumer already";
             case SAME_ROLE -> "both ends have the same role; one must produce and one consume";
-            case MEMORY -> "the peer found our memory not sealed as agreed";
+            case MEMORY -> "the memory of this process lacks seals that the peer requires";
             default -> "the peer refused";
         };
     }

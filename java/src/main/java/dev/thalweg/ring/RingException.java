@@ -19,7 +19,7 @@ public abstract sealed class RingException extends IOException {
         private final long partial;
 
         PeerDied(long delivered, long partial) {
-            super("the peer died: " + delivered + " delivered, " + partial
+            super("the peer died: " + delivered + " messages delivered, " + partial
                     + " bytes of an incomplete message discarded; connect again for a new ring");
             this.delivered = delivered;
             this.partial = partial;
@@ -51,7 +51,7 @@ public abstract sealed class RingException extends IOException {
         private final long delivered;
 
         Closed(long delivered) {
-            super("the peer closed the ring: " + delivered + " delivered");
+            super("the peer closed the ring: " + delivered + " messages delivered");
             this.delivered = delivered;
         }
 

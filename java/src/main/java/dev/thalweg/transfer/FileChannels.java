@@ -44,7 +44,7 @@ public final class FileChannels {
             Objects.requireNonNull(way, "way");
             Objects.requireNonNull(why, "why");
             if (buffer < 1) {
-                throw new IllegalArgumentException("buffer: " + buffer + " is not at least 1 byte");
+                throw new IllegalArgumentException("buffer: " + buffer + " must be at least 1 byte");
             }
         }
     }
@@ -113,7 +113,7 @@ public final class FileChannels {
 
     private static void checked(String what, long number) {
         if (number < 0) {
-            throw new IllegalArgumentException(what + ": " + number + " is less than nothing");
+            throw new IllegalArgumentException(what + ": " + number + " must be at least 0");
         }
     }
 

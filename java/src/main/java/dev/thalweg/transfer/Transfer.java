@@ -66,7 +66,7 @@ public final class Transfer {
      */
     public Transfer withLength(long bytes) {
         if (bytes < 0) {
-            throw new IllegalArgumentException("length: " + bytes + " is less than nothing");
+            throw new IllegalArgumentException("length: " + bytes + " must be at least 0");
         }
         return with(new Options(bytes, options.needs, options.prefer, options.method, options.watcher));
     }
