@@ -110,7 +110,7 @@ fn answer_for_choice(judged: &mut [JudgedCheck], noise: f64) {
         let said = words::as_one_of(many, &joint.ratio);
         one.why = match one.evidence.verdict {
             ClaimVerdict::Contradicted => format!("{}; {said}", one.why),
-            _ => format!("{} by itself, but {said}", one.why),
+            _ => format!("{} without a correction, but {said}", one.why),
         };
     }
 }

@@ -38,10 +38,11 @@ pub(super) fn rank_correlation(
     let mut judged = judged(text, figure, within, board.noise());
     judged.why += &limited;
     let Some(ceiling) = ceiling.filter(|_| judged.figure.is_some()) else { return judged };
-    let itself = format!("each with itself from session to session: {}", words::number(ceiling));
+    let itself = format!("each place with itself between sessions: {}", words::number(ceiling));
     if judged.evidence.verdict == Reproduced && ceiling <= within[1] && within[1] < 1.0 {
         judged.evidence.verdict = Undecided;
-        judged.why = format!("{}, but no more could be seen ({itself})", judged.why);
+        judged.why =
+            format!("{}, but this run cannot show a higher correlation ({itself})", judged.why);
     } else {
         judged.why = format!("{} ({itself})", judged.why);
     }

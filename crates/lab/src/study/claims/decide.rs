@@ -153,7 +153,7 @@ fn probed(text: String, found: Option<&ProbeResult>, within: [f64; 2]) -> Judged
     let Some(first) = findings.first() else {
         let absent = match sessions.iter().find_map(|session| session.missing.clone()) {
             Some(why) => Absent { verdict: NotRunnable, why },
-            None => Absent { verdict: Undecided, why: "this run left it out".to_owned() },
+            None => Absent { verdict: Undecided, why: "this run did not measure it".to_owned() },
         };
         return judged(text, Err(absent), within, 0.0);
     };

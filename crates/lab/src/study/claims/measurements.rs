@@ -110,7 +110,7 @@ impl<'b> StudyMeasurements<'b> {
         let mut places = self.conditions(&at.cell, Some(at.load)).into_iter();
         let wanted = |place: &&Condition| at.size.as_ref().is_none_or(|size| place.size == *size);
         let found = places.find(wanted);
-        found.ok_or_else(|| Absent::undecided("this run left the place out"))
+        found.ok_or_else(|| Absent::undecided("this run did not measure the place"))
     }
 
     /// Returns an arm in a place. An arm that failed in all its sessions counts as not runnable.
@@ -124,7 +124,7 @@ impl<'b> StudyMeasurements<'b> {
                     verdict: ClaimVerdict::NotRunnable,
                     why: format!("{name} cannot run here: {}", missing.reason),
                 },
-                None => Absent::undecided(format!("this run left {name} out")),
+                None => Absent::undecided(format!("this run did not measure {name}")),
             }
         })
     }
@@ -199,7 +199,7 @@ impl<'b> StudyMeasurements<'b> {
 /// Returns the error for fewer than two sessions: a single session does not show the variation between sessions.
 pub fn too_few(sessions: usize) -> Absent {
     Absent::undecided(match sessions {
-        0 => "no session has both".to_owned(),
-        _ => "one session says nothing of the next one".to_owned(),
+        0 => "no session has both variants".to_owned(),
+        _ => "one session does not show how sessions differ".to_owned(),
     })
 }

@@ -58,17 +58,18 @@ pub(super) fn not_in_this_run(places: &[ClaimCondition]) -> String {
     let more = places.len() - named.len();
     let more = if more > 0 { format!(" and {more} others") } else { String::new() };
     let (all, named) = (places.len(), named.join("; "));
-    format!(" ({all} more of the study not in this run: {named}{more})")
+    format!(" (this run did not measure {all} more: {named}{more})")
 }
 
 /// Returns the result without any figure, with the reason why none exists.
 pub(super) fn nowhere(text: String, absent: Vec<Absent>, within: [f64; 2]) -> JudgedCheck {
-    let left_out = || Absent { verdict: Undecided, why: "this run left the cells out".to_owned() };
+    let left_out =
+        || Absent { verdict: Undecided, why: "this run did not measure the cells".to_owned() };
     let why = absent.into_iter().next().unwrap_or_else(left_out);
     judged(text, Err(why), within, 0.0)
 }
 
-/// Returns text like `it is at least 2 in 3 of 4 places`, with the number of places that the run left out.
+/// Returns text like `the ratio is at least 2 in 3 of 4 places`, with the places that the run left out.
 fn in_places(
     board: &StudyMeasurements<'_>,
     holds: usize,
@@ -77,7 +78,7 @@ fn in_places(
     cells: &[String],
 ) -> String {
     let left_out = left_out(board, cells, None);
-    format!("it is {} in {holds} of {all} places{left_out}", words::range(within))
+    format!("the ratio is {} in {holds} of {all} places{left_out}", words::range(within))
 }
 
 /// Returns the judgement at the decisive place that `pick` selects, and the reasons why other places have no figure.

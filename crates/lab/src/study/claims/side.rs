@@ -37,15 +37,17 @@ pub(super) fn judged(
             let ratio = &figure.ratio;
             let verdict = side(&figure, within, noise);
             let why = match verdict {
-                Reproduced => format!("all of it is {range}"),
-                Contradicted => format!("none of it is {range}"),
+                Reproduced => format!("the whole interval is {range}"),
+                Contradicted => format!("no part of the interval is {range}"),
                 _ if !figure.linear && says_nothing(ratio) => {
-                    "an interval wider than a factor of ten".to_owned()
+                    "the interval spans more than a factor of ten".to_owned()
                 }
                 _ if side(&figure, within, 0.0) == Undecided => {
-                    format!("part of it is {range}, part is not")
+                    format!("only part of the interval is {range}")
                 }
-                _ => format!("too near the edge of {range} for a noise of {:.0} %", noise * 100.0),
+                _ => {
+                    format!("closer to the edge of {range} than the noise of {:.0} %", noise * 100.0)
+                }
             };
             let wide = verdict == Undecided && !figure.linear && says_nothing(ratio);
             let text = format!("{text}: {}", words::interval(ratio, wide));

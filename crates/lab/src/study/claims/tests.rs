@@ -42,9 +42,9 @@ fn a_verdict_says_that_other_work_disturbed_its_samples() {
         let judged = side::judged("a to b".to_owned(), Ok(figure), [0.0, 1.0], 0.03);
         CombinedChecks::of(vec![judged], 0.03).reason
     };
-    let plain = "a to b: 0.500 [0.450, 0.550]; all of it is at most 1";
+    let plain = "a to b: 0.500 [0.450, 0.550]; the whole interval is at most 1";
     assert_eq!(reason(0.09), plain);
-    let more = "other work disturbed 40 % of its samples";
+    let more = "other processes disturbed 40 % of its samples";
     assert_eq!(reason(0.4), format!("{plain}; {more}"));
 }
 

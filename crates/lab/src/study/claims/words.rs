@@ -45,18 +45,18 @@ pub fn interval(ratio: &Ratio, no_information: bool) -> String {
 /// Returns the interval after the correction for multiple comparisons, as text.
 pub fn as_one_of(many: usize, joint: &Ratio) -> String {
     let (lo, hi) = (number(joint.lo), number(joint.hi));
-    format!("as one of {many} (Bonferroni) its interval is [{lo}, {hi}]")
+    format!("corrected for {many} comparisons (Bonferroni), its interval is [{lo}, {hi}]")
 }
 
 /// The fraction of disturbed samples from which the text mentions them.
 const MUCH: f64 = 0.1;
 
-/// Returns `; other work disturbed 40 % of its samples`, or an empty text below `MUCH`.
+/// Returns `; other processes disturbed 40 % of its samples`, or an empty text below `MUCH`.
 pub fn disturbed(share: f64) -> String {
     if share < MUCH {
         return String::new();
     }
-    format!("; other work disturbed {:.0} % of its samples", share * 100.0)
+    format!("; other processes disturbed {:.0} % of its samples", share * 100.0)
 }
 
 /// Returns text like `at least 2`.
