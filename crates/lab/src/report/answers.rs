@@ -28,7 +28,7 @@ struct AnswerBand<'g> {
 /// Returns the table of a study; `None` if nothing was compared.
 pub fn table(scope: &Scope<'_>) -> Option<ReportTable> {
     let caption = format!("{}: {}", scope.result.study, scope.result.title);
-    let columns = ["Where", "Wins by the clock", "Its cost to the next one's", "What flips it"];
+    let columns = ["Where", "Fastest", "Its time / that of the second", "What changes the winner"];
     let mut table = ReportTable::new(caption, &columns);
     let groups = CellResults::all(scope.result);
     for group in &groups {
@@ -53,10 +53,10 @@ pub fn table(scope: &Scope<'_>) -> Option<ReportTable> {
         flips.extend(against(
             &bands,
             &ranked(scope, group, SampleMetric::Cpu),
-            "in processor time",
+            "in CPU time",
         ));
         if flips.is_empty() {
-            flips.push("nothing that was measured".to_owned());
+            flips.push("nothing measured".to_owned());
         }
         table.row([cell_name(group), winners(&bands), leads(&bands), lines(flips)]);
     }

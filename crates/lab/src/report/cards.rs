@@ -132,7 +132,7 @@ fn answer(found: &[CardFinding]) -> String {
     text[..1].make_ascii_uppercase();
     let of = if counts.len() > 1 { format!(" of {all} machines") } else { String::new() };
     let wider = if found.iter().all(|one| one.is_wider) {
-        " The article's own sizes did not run: these are today's conditions."
+        " The sizes of the article were not run; the verdict is for modern conditions."
     } else {
         ""
     };

@@ -57,7 +57,7 @@ fn ratios(
         let frame = ForestFrame {
             id: &format!("{id}-ratio-{}", what.split(' ').next().unwrap_or_default()),
             title: &format!("{}: ratios of {what}", group.cell),
-            axis: &format!("{what} of the arm / of the reference; left is less"),
+            axis: &format!("{what} of the arm / that of the reference; left is less"),
             noise: scope.result.noise,
         };
         (!lines.is_empty()).then(|| forest::draw(&lines, &frame))
@@ -77,7 +77,7 @@ fn ratios(
     if group.ratios.iter().any(|r| !r.same_promises) {
         legend.push(LegendEntry::new(
             "<span class=\"dagger\" aria-hidden=\"true\">\u{2020}</span>".to_owned(),
-            "promises something else than the reference: see the table before ranking it",
+            "has another guarantee than the reference: see the table before you rank it",
         ));
     }
     Some(ReportChart {
@@ -129,7 +129,7 @@ fn ratio_table(group: &CellResults<'_>, published: &PublishedRatios) -> ReportTa
             "Published",
             "Verdict",
             "Promises",
-            "Reference promises",
+            "Guarantee of the reference",
         ],
     );
     for found in &group.ratios {

@@ -93,6 +93,6 @@ fn stability(verdicts: &[ClaimVerdict]) -> TableCell {
             TableCell::from("stable")
         }
         Some((_, [])) | None => TableCell::from("one run"),
-        Some(_) => TableCell::styled("changes: call it undecided", "open"),
+        Some(_) => TableCell::styled("changes: treat it as undecided", "open"),
     }
 }

@@ -83,7 +83,7 @@ fn arms(text: &mut String, result: &StudyResult) {
         return;
     }
     text.push_str(
-        "| arm | where | GB/s | CPU s/GB | wall ratio [95 %] | CPU ratio [95 %] | promises |\n\
+        "| arm | where | GB/s | CPU s/GB | wall ratio [95 %] | CPU ratio [95 %] | guarantee |\n\
          |---|---|---:|---:|---|---|---|\n",
     );
     for arm in &result.arms {
@@ -109,7 +109,7 @@ fn ratio(
 ) -> String {
     let is_it = |r: &&RatioResult| r.a == arm.name && r.place == arm.place && r.metric == metric;
     result.ratios.iter().find(is_it).map_or("reference".to_owned(), |found| {
-        let dagger = if found.same_promises { "" } else { ", other promises" };
+        let dagger = if found.same_promises { "" } else { ", other guarantee" };
         format!("{} {}{dagger}", words::ratio(&found.ratio), words::comparison(found.verdict))
     })
 }

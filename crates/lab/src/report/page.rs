@@ -204,7 +204,7 @@ fn protocol(result: &StudyResult) -> Vec<(&'static str, String)> {
         &result.protocol;
     let pinned: Vec<String> = pinned.iter().map(usize::to_string).collect();
     let noise = format!(
-        "{}: that much, at least, a ratio must be clear of what it is compared with",
+        "{}: a ratio must differ from its limit by at least this much",
         words::percent(result.noise)
     );
     let marked: usize = result.arms.iter().map(|arm| arm.marked).sum();
@@ -213,7 +213,7 @@ fn protocol(result: &StudyResult) -> Vec<(&'static str, String)> {
     vec![
         ("Preset", format!("{preset}: {sessions} fresh processes of {rounds} rounds each")),
         ("Between sessions", format!("at least {}", words::duration(*pause_seconds))),
-        ("A sample is meant to take", words::duration(*sample_seconds)),
+        ("Intended duration of a sample", words::duration(*sample_seconds)),
         (
             "Order",
             format!("every round a random permutation of all arms, one of them twice; seed {seed}"),
@@ -225,7 +225,7 @@ fn protocol(result: &StudyResult) -> Vec<(&'static str, String)> {
         ("Began", words::moment(&result.protocol.began)),
         ("Took", words::duration(result.protocol.took_seconds)),
         (
-            "An arm to itself in one round, the later sample to the earlier one: an effect of the order (A/A)",
+            "Two samples of one arm in a round, the later to the earlier one: the effect of the order (A/A)",
             result.aa.as_ref().map_or("not sampled twice".to_owned(), words::ratio),
         ),
         ("Least margin", noise),
@@ -236,7 +236,7 @@ fn protocol(result: &StudyResult) -> Vec<(&'static str, String)> {
         (
             "Samples",
             format!(
-                "{taken}; {marked} marked as doubtful, none left out; other work disturbed {} of them",
+                "{taken}; {marked} marked as doubtful, none left out; other processes disturbed {} of them",
                 result.disturbed()
             ),
         ),

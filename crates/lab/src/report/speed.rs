@@ -84,7 +84,7 @@ pub fn figure(scope: &Scope<'_>, group: &CellResults<'_>, id: &str) -> Option<Re
         .map(|panel| if single { panel.dots(group, id) } else { panel.curves(group, id) });
     Some(ReportChart {
         id: format!("{id}-speed"),
-        caption: "Speed beside processor time".to_owned(),
+        caption: "Speed and CPU time".to_owned(),
         note: "Medians over all samples of all sessions, on logarithmic axes. A GB is 10\u{2079} bytes. Faster is up, \
                or right, on the first drawing; cheaper is down, or left, on the second."
             .to_owned(),
@@ -233,7 +233,7 @@ impl SpeedMetric {
     fn unit(self) -> &'static str {
         match self {
             Self::Rate => "GB/s",
-            Self::Processor => "processor seconds per GB",
+            Self::Processor => "CPU seconds per GB",
         }
     }
 
@@ -308,7 +308,7 @@ fn table(group: &CellResults<'_>) -> ReportTable {
             "Calls/GB",
             "Marked",
             "Promises",
-            "Seen by the alias probe",
+            "Result of the alias probe",
             "Origin",
             "Note",
         ],

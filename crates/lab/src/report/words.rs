@@ -169,7 +169,7 @@ pub fn class(verdict: ClaimVerdict) -> &'static str {
 pub fn metric_name(metric: SampleMetric) -> &'static str {
     match metric {
         SampleMetric::Wall => "wall time",
-        SampleMetric::Cpu => "processor time",
+        SampleMetric::Cpu => "CPU time",
     }
 }
 

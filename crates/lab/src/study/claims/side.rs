@@ -46,7 +46,7 @@ pub(super) fn judged(
                     format!("only part of the interval is {range}")
                 }
                 _ => {
-                    format!("closer to the edge of {range} than the noise of {:.0} %", noise * 100.0)
+                    format!("closer to the edge of {range} than the noise, {:.0} %", noise * 100.0)
                 }
             };
             let wide = verdict == Undecided && !figure.linear && says_nothing(ratio);

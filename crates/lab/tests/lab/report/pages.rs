@@ -100,7 +100,7 @@ fn several_runs_of_a_study_are_shown_together_the_newest_first() {
     let (new, old) =
         (page.find("2026-11-22 00:20 UTC, standard"), page.find("2026-11-20 08:00 UTC, standard"));
     assert!(new.expect("the newer run") < old.expect("the older run"));
-    assert_eq!(page.matches("changes: call it undecided").count(), 1);
+    assert_eq!(page.matches("changes: treat it as undecided").count(), 1);
     assert_eq!(page.matches(">stable</td>").count(), 4);
     let text = markdown(&inputs);
     assert!(text.contains("2 runs, 4 of 5 verdicts stable.\n- 900.3: "), "{text}");
@@ -115,7 +115,7 @@ fn a_run_on_another_machine_is_named_and_says_nothing_of_stability() {
     });
     let page = page(&[input(elsewhere), input(fixture::result(SMALL))]);
     assert!(page.contains("standard, Another CPU"), "the head of its column");
-    assert_eq!(page.matches("changes: call it undecided").count(), 0);
+    assert_eq!(page.matches("changes: treat it as undecided").count(), 0);
     assert_eq!(page.matches(">one run</td>").count(), 5);
 }
 
@@ -214,7 +214,7 @@ fn odd_results_have_pages_too() {
 fn markdown_is_short_and_says_what_promises_differ() {
     let text = markdown(&[input(fixture::result(SMALL))]);
     assert!(text.contains("| 900.1: splice is more than twice as fast as read and write | 2.05 | 0.267 [0.259, 0.274] | \u{2717} contradicted |"), "{text}");
-    assert!(text.contains("other promises | not stable, shared pages |"), "{text}");
+    assert!(text.contains("other guarantee | not stable, shared pages |"), "{text}");
     assert!(text.contains("- not run: io\\_uring"), "{text}");
     for line in text.lines().filter(|line| line.starts_with('|')) {
         let cells = line.replace("\\|", "").matches('|').count();
