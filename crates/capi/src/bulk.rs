@@ -56,7 +56,11 @@ pub(crate) unsafe fn options(given: *const TwBulkOptions) -> Result<Options, Cal
             1 => Destination::Resident,
             2 => Destination::Fresh,
             3 => Destination::FreshHuge,
-            other => return Err(CallFailure::usage(format!("options.destination is {other}"))),
+            other => {
+                return Err(CallFailure::usage(format!(
+                    "options.destination is {other}, not a tw_destination"
+                )));
+            }
         },
         ..Options::default()
     };

@@ -96,7 +96,11 @@ impl Wishes {
             0 => Prefer::Wall,
             1 => Prefer::Cpu,
             2 => Prefer::Memory,
-            other => return Err(CallFailure::usage(format!("options.prefer is {other}"))),
+            other => {
+                return Err(CallFailure::usage(format!(
+                    "options.prefer is {other}, not a tw_prefer"
+                )));
+            }
         };
         // SAFETY: Guaranteed by the caller.
         if let Some(name) = unsafe { text::optional(given.method) } {

@@ -46,7 +46,7 @@ fn load(named: Option<std::path::PathBuf>) -> Result<Option<Profile>, CallFailur
     match stale.first() {
         None => Ok(Some(profile)),
         Some(stale) => {
-            let message = format!("{}: not valid on this machine: {stale}", path.display());
+            let message = format!("{}: the profile is stale: {stale}", path.display());
             Err(CallFailure::new(TwStatus::Unsupported, message))
         }
     }

@@ -161,7 +161,7 @@ impl Near {
         match kind {
             Kind::Null => Self::device("/dev/null", OFlags::WRONLY, kind),
             // Each device handles bytes differently, so the pseudo terminal of a test would prove nothing about others.
-            Kind::Device => Err(Unfit::because("no harmless device to write to")),
+            Kind::Device => Err(Unfit::because("no device that a test can write to")),
             Kind::Memory => {
                 let memory = vec![0; room];
                 Ok(Self { kind, memory, fd: None, far: None })

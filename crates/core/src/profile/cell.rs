@@ -129,13 +129,13 @@ impl Cell {
         self.wall.check()?;
         self.cpu.check()?;
         if self.size == 0 {
-            return Err("size 0".to_owned());
+            return Err("the size is 0".to_owned());
         }
         if !(0.0..=10.0).contains(&self.noise) {
             return Err(format!("noise {} is not between 0 and 10", self.noise));
         }
         if !(self.ns_per_byte.is_finite() && self.ns_per_byte > 0.0) {
-            return Err(format!("{} ns per byte", self.ns_per_byte));
+            return Err(format!("invalid time: {} ns per byte", self.ns_per_byte));
         }
         self.check_tuning()
     }

@@ -83,7 +83,7 @@ fn commands(args: &CompareArgs) -> Result<Vec<GivenCommand>, CommandFailure> {
     }
     if commands.len() == 1 && args.scan.is_empty() {
         let hint = "write `--` between two commands: `-- COMMAND1 -- COMMAND2`; or use --scan";
-        return Err(usage("a single command").hint(hint));
+        return Err(usage("cannot compare a single command").hint(hint));
     }
     Ok(commands)
 }

@@ -86,7 +86,7 @@ fn verdict(args: &CompareArgs, found: &CompareResult) -> Exit {
     if slower.is_empty() {
         return Exit::Done;
     }
-    complain(&format!("--fail-if: slower: {}", slower.join(", ")));
+    complain(&format!("--fail-if: slower than the first command: {}", slower.join(", ")));
     Exit::Differ
 }
 

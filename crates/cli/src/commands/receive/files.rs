@@ -76,14 +76,18 @@ impl<'a> Receiving<'a> {
         let folder = shown(&self.args.destination);
         if !self.in_folder {
             if file.total.is_some_and(|total| total > 1) {
-                return Err(format!("'{folder}': not a directory, but several files are sent"));
+                return Err(format!(
+                    "'{folder}': not a directory; several files require an existing directory"
+                ));
             }
             let single = self.single.take();
-            return single.ok_or_else(|| format!("'{folder}': a file was already received"));
+            return single.ok_or_else(|| {
+                format!("'{folder}': already received a file; for several files, name a directory")
+            });
         }
         let name = file.name.as_ref();
         let name = name.ok_or_else(|| {
-            format!("'{folder}' is a directory, but a stream has no name; give the name of a file")
+            format!("'{folder}' is a directory, but a stream has no name; write the path of a file")
         })?;
         let path = self.args.destination.join(name);
         let opened = Destination::in_folder(&self.args.destination, name, self.args.force);

@@ -97,7 +97,7 @@ impl ReceiveArgs {
             (0, _) => "the sender sent nothing".to_owned(),
             (_, 0) => return None,
             _ => format!(
-                "received {seen} of {} announced files; see the messages of the sender",
+                "received {seen} of {} announced files; the sender's messages have the reason",
                 seen as u64 + missing
             ),
         };
