@@ -253,7 +253,7 @@ fn check(
     let arms = settings.len();
     let expected = took / arms as f64 * (arms + 1) as f64 * trial.rounds as f64;
     let rounds = trial.rounds;
-    (trial.say)(&format!("{arms} arms, {rounds} rounds, about {expected:.0} s"));
+    (trial.say)(&format!("{arms} variants, {rounds} rounds, about {expected:.0} s"));
     Ok(checked)
 }
 
@@ -268,8 +268,8 @@ fn doubts(
         let said = ran.err.lines().find(|line| line.contains("cannot be preloaded"));
         let said = said.map(last_words).map(|words| format!(" ({words})")).unwrap_or_default();
         return Err(TrialError::Unreachable(format!(
-            "the preloaded object never ran in it{said}: the program clears its environment, has no \
-             /proc, or may not map files in TMPDIR"
+            "the preloaded object did not run in the program{said}: the program clears its \
+             environment, has no /proc, or may not map files in TMPDIR"
         )));
     }
     if counts.chosen < counts.processes {

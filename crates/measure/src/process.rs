@@ -132,7 +132,7 @@ impl Process {
             }
             self.searched = self.pending.len();
             if self.searched > self.manner.longest_line {
-                return Err("its answer does not end".to_owned());
+                return Err("its answer is too long: the line does not end".to_owned());
             }
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {

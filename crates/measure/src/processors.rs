@@ -15,7 +15,7 @@ impl Processors {
 
     /// Parses a list like `0,2`.
     pub fn parse(list: &str) -> Result<Self, String> {
-        let bad = || format!("{list:?} is not a list of processors such as 0,2");
+        let bad = || format!("{list:?} is not a list of CPUs such as 0,2");
         let numbers = list.split(',').map(|n| n.trim().parse().map_err(|_| bad()));
         Self::new(numbers.collect::<Result<_, _>>()?)
     }
@@ -23,7 +23,7 @@ impl Processors {
     pub fn new(numbers: Vec<usize>) -> Result<Self, String> {
         match numbers.iter().find(|n| **n >= CpuSet::MAX_CPU) {
             Some(n) => Err(format!("CPU {n} does not exist")),
-            None if numbers.is_empty() => Err("the list of processors is empty".to_owned()),
+            None if numbers.is_empty() => Err("the list of CPUs is empty".to_owned()),
             None => Ok(Self(numbers)),
         }
     }

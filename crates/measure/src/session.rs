@@ -61,7 +61,7 @@ pub fn run<A: DeserializeOwned, R>(
             HeardLine::Silence => {
                 process.kill();
                 let time = humantime::format_duration(patience.silence);
-                return Err(format!("silent for {time}").into());
+                return Err(format!("it printed nothing for {time}").into());
             }
             // The process was interrupted together with this one, or it failed.
             HeardLine::End => {
@@ -77,7 +77,7 @@ pub fn run<A: DeserializeOwned, R>(
 pub fn job<J: DeserializeOwned>() -> Result<J, String> {
     let mut line = String::new();
     std::io::stdin().lock().read_line(&mut line).map_err(|e| format!("stdin: {e}"))?;
-    serde_json::from_str(&line).map_err(|e| format!("the job: {e}"))
+    serde_json::from_str(&line).map_err(|e| format!("invalid job: {e}"))
 }
 
 /// Session side: sends one answer.
@@ -119,7 +119,7 @@ mod tests {
         assert!(broken("read n; echo x", PATIENCE).contains("invalid answer"));
         let silence = Duration::from_millis(80);
         let silent = broken("read n; exec sleep 1000", SessionPatience { silence, ..PATIENCE });
-        assert_eq!(silent, "silent for 80ms");
+        assert_eq!(silent, "it printed nothing for 80ms");
     }
 
     #[test]

@@ -49,7 +49,7 @@ pub struct TuneJob<'j> {
 #[derive(Debug, thiserror::Error)]
 pub enum TuneError {
     /// The job cannot be measured in advance. Copying may still work.
-    #[error("cannot be measured beforehand: {reason}")]
+    #[error("cannot measure this copy in advance: {reason}")]
     NotTunable { reason: String },
     /// The caller asked to stop.
     #[error("stopped")]
@@ -82,7 +82,7 @@ pub fn tune(job: &TuneJob<'_>) -> Result<TuneResult, TuneError> {
         (kinds, _) if kinds.iter().all(|meta| meta.is_file() || meta.is_dir()) => {
             tree::tune_tree(job, &tree_arms::copy_tree)
         }
-        _ => Err(TuneError::not_tunable("its data cannot be read twice")),
+        _ => Err(TuneError::not_tunable("a source cannot be read twice")),
     };
     found.map(|found| TuneResult { busy, ..found })
 }

@@ -393,7 +393,7 @@ fn helpers_are_hidden_and_refuse_what_they_do_not_know() {
     let scratch = Scratch::new();
     assert!(!scratch.run(&["--help"]).ended(0).text().contains("helper"));
     assert!(scratch.run(&["helper", "none"]).ended(2).err.contains("unknown kind \"none\""));
-    assert!(scratch.run(&["helper", "session"]).ended(1).err.contains("the job"));
+    assert!(scratch.run(&["helper", "session"]).ended(1).err.contains("invalid job"));
     assert!(scratch.run(&["helper", "load", "busy"]).ended(1).err.contains("load wants"));
 }
 

@@ -173,7 +173,7 @@ fn a_folder_that_no_object_can_be_loaded_from_is_named() {
     }
     let inside = inside.replace("mkdir n && ", "");
     let ran = scratch.shell(&format!("{inside} TMPDIR=\"$PWD/n\" {trial}'")).ended(4);
-    assert!(ran.err.contains("never ran in it") && ran.out.is_empty(), "{}", ran.err);
+    assert!(ran.err.contains("did not run in the program") && ran.out.is_empty(), "{}", ran.err);
     assert!(ran.err.contains("cannot be preloaded"), "{}", ran.err);
 }
 

@@ -171,7 +171,7 @@ impl StudyFile {
             }
             ClaimCheck::MeanRatio { arms, at, .. } => self.check_at(at, Some(at.load), arms, false),
             ClaimCheck::LoadRatio { loads, .. } if loads[0] == loads[1] => {
-                Err("loads: one is given twice".to_owned())
+                Err("loads: a load is listed twice".to_owned())
             }
             ClaimCheck::LoadRatio { arm, at, loads, .. } => {
                 let arms = std::slice::from_ref(arm);
@@ -210,7 +210,7 @@ impl StudyFile {
             ClaimCheck::RankCorrelation { arms, places, second_arms, .. } => {
                 let second = second_arms.as_ref().unwrap_or(arms);
                 if arms.len() < 3 || second.len() != arms.len() {
-                    return Err("ranks need at least three arms, and equally many in both places"
+                    return Err("ranks need at least three arms, and an equal number in both places"
                         .to_owned());
                 }
                 self.check_at(&places[0], Some(places[0].load), arms, true)?;
@@ -241,11 +241,11 @@ impl StudyFile {
         }
         if let Some((at, arm)) = arms.iter().enumerate().find(|(at, arm)| arms[..*at].contains(arm))
         {
-            return Err(within(format!("arm {arm:?} beside itself, as number {}", at + 1)));
+            return Err(within(format!("arm {arm:?} compared with itself, as number {}", at + 1)));
         }
         if load.is_some_and(|load| !cell.loads.contains(&load)) {
             return Err(within(format!(
-                "it is not run under the load {}",
+                "the cell is not run under the load {}",
                 load.unwrap_or(at.load).name()
             )));
         }

@@ -84,7 +84,7 @@ impl TrialProgram {
             ));
         } else if elf.go {
             program.remark = Some(format!(
-                "{name} is linked by Go: its own copies are not reached, those of its C parts are"
+                "{name} is linked by Go: kernels replace only the copies of its C parts"
             ));
         }
         program.loader = elf.loader.clone().map(PathBuf::from);

@@ -46,7 +46,7 @@ impl Quiet {
         let said = |who: &str, share: f64, usual: f64| {
             let (share, usual) = (percent(share), percent(usual));
             format!(
-                "{who} waited for a processor {share} % of its time instead of the usual {usual} %"
+                "{who} waited for a core {share} % of its time instead of the usual {usual} %"
             )
         };
         let theirs = not_its_own(sample) / sample.wall_seconds();
@@ -55,7 +55,7 @@ impl Quiet {
         if is_sign(own, self.waited) {
             Some(said("it", own, self.waited))
         } else {
-            is_sign(any, self.pressure).then(|| said("some task", any, self.pressure))
+            is_sign(any, self.pressure).then(|| said("a task on this machine", any, self.pressure))
         }
     }
 }

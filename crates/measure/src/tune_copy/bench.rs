@@ -79,7 +79,7 @@ impl CopyBench {
         let file = File::open(&source).map_err(TuneError::io(&source))?;
         let len = file.metadata().map_err(TuneError::io(&source))?.len();
         if len == 0 {
-            return Err(TuneError::not_tunable("it is empty, or its size is unknown"));
+            return Err(TuneError::not_tunable("the file is empty, or its size is unknown"));
         }
         let folder =
             ScratchFolder::inside(job.destination).map_err(TuneError::io(job.destination))?;

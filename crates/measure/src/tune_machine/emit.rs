@@ -43,13 +43,13 @@ fn header(profile: &Profile, prefer: Prefer) -> Vec<String> {
     let sessions = profile.cells.iter().map(|cell| cell.sessions);
     let mut lines = vec![
         "Measured by `thalweg tune`; written by `thalweg tune --emit`.".to_owned(),
-        "These choices hold for this machine as it was then, and for no other:".to_owned(),
+        "These choices are valid only for this machine in this state:".to_owned(),
     ];
     let facts = profile.machine.iter();
     let key = facts.map(|(key, value)| format!("  {}: {}", plain(key), plain(value)));
     lines.extend(key);
     lines.push(format!(
-        "measured {} to {}, sessions behind a number: {} to {}",
+        "measured {} to {}, sessions per figure: {} to {}",
         plain(dates.clone().min().unwrap_or("never")),
         plain(dates.max().unwrap_or("never")),
         sessions.clone().min().unwrap_or(0),
@@ -60,7 +60,7 @@ fn header(profile: &Profile, prefer: Prefer) -> Vec<String> {
         Prefer::Cpu => "CPU time",
         Prefer::Memory => "memory",
     };
-    lines.push(format!("saved resource: {what}"));
+    lines.push(format!("optimized for: {what}"));
     lines
 }
 

@@ -243,7 +243,7 @@ impl FromStr for EndPair {
         let sink = EndKind::named(sink, &mut || folder(second))?;
         let is_filled = matches!(sink, EndKind::Memory | EndKind::Repeated);
         if sink == EndKind::Fill || (source == EndKind::Fill && !is_filled) {
-            return Err(format!("'{text}': only memory is filled (fill:memory)"));
+            return Err(format!("'{text}': only memory can be filled (fill:memory)"));
         }
         if files == 0 && folders.is_some() {
             return Err(format!("'{text}': only an endpoint `file` can have a directory"));

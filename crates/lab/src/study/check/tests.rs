@@ -125,7 +125,7 @@ fn every_wrong_name_is_refused_with_what_there_is() {
         (
             "loads = [\"busy\", \"idle\"]\nwithin",
             "loads = [\"idle\", \"idle\"]\nwithin",
-            "given twice",
+            "listed twice",
         ),
         (
             "not_runnable = \"no absolute figure can be checked\"",
@@ -135,7 +135,7 @@ fn every_wrong_name_is_refused_with_what_there_is() {
         (
             "arms = [\"a\", \"b\"]\nat = { cell = \"c\", size",
             "arms = [\"a\", \"a\"]\nat = { cell = \"c\", size",
-            "beside itself",
+            "compared with itself",
         ),
         (
             "cell = \"c\", size = \"64KiB\", load = \"busy\"",

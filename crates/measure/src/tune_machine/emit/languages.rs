@@ -9,7 +9,7 @@ pub(super) fn c(header: &[String], tables: &[BandTable]) -> String {
     let mut text = header.iter().fold(String::new(), |text, line| text + "// " + line + "\n");
     text.push_str(
         "#ifndef THALWEG_MEASURED_H\n#define THALWEG_MEASURED_H\n#include <stdint.h>\n\n\
-         /* Up to and including so many bytes: this way, with these knobs (\"name=value,...\"). */\n\
+         /* Sizes up to and including `upto` bytes: this method, with these knobs (\"name=value,...\"). */\n\
          struct thalweg_band { uint64_t upto; const char *way; const char *knobs; };\n",
     );
     for table in tables {

@@ -60,7 +60,7 @@ fn the_header_names_the_machine_and_that_it_holds_for_no_other() {
         let text = emit(&profile(), Prefer::Wall, language);
         let head: String = text.lines().take(30).collect();
         let kernel = profile().machine.iter().find(|(k, _)| *k == "kernel").unwrap().1.to_owned();
-        assert!(head.contains(&kernel) && head.contains("for no other"), "{text}");
+        assert!(head.contains(&kernel) && head.contains("only for this machine"), "{text}");
         assert!(head.contains("2026-11-21") && head.contains("6 to 6"), "{text}");
     }
 }
