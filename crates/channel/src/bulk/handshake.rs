@@ -177,7 +177,7 @@ impl MetPeer {
         let mut why = match &options.only {
             Some(name) if by_name(name).is_none() => format!("unknown method {name}"),
             Some(name) => format!("{name} cannot be used between these two processes"),
-            None => "no mechanism works between these two processes".to_owned(),
+            None => "no method works between these two processes".to_owned(),
         };
         for skipped in &self.skipped {
             let _ = write!(why, "; {}: {}", skipped.mechanism, skipped.reason);

@@ -77,13 +77,18 @@ impl SideMemory {
         let mut fixed = [0; Geometry::LEN];
         match io::pread(&fd, &mut fixed, 0) {
             Ok(Geometry::LEN) => {}
-            Ok(len) => return Err(Error::corrupt(format!("memory of {len} bytes"))),
+            Ok(len) => {
+                return Err(Error::corrupt(format!("the peer's memory has only {len} bytes")));
+            }
             Err(errno) => return Err(unusable("pread of the peer's memory", errno)),
         }
         let geometry = Geometry::parse(&fixed, role).map_err(Error::corrupt)?;
         let (header, data) = (geometry.header as usize, geometry.data_len(role));
         if facts.len != (header + data) as u64 {
-            let what = format!("memory of {} bytes, announced as {header} + {data}", facts.len);
+            let what = format!(
+                "the peer's memory has {} bytes, announced as {header} + {data}",
+                facts.len
+            );
             return Err(Error::Corrupt { what });
         }
         let mirror = Mirror::map(&fd, header, data, Access::Read);

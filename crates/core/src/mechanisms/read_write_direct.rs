@@ -45,7 +45,7 @@ static INFO: Info = Info {
             values: &[4, 2, 8],
         },
     ],
-    role: Role::OnRequest("--direct: it bypasses the page cache, so cached data does not help"),
+    role: Role::OnRequest("--direct, because it does not use cached data"),
     nature: Nature::PLAIN,
 };
 

@@ -19,7 +19,7 @@ pub struct Coop;
 
 static INFO: Info = Info {
     name: "coop",
-    summary: "both processes copy a part through the kernel until they meet",
+    summary: "both processes copy through the kernel, from opposite ends, until they meet",
     calls: &["process_vm_readv", "process_vm_writev"],
     pairs: BETWEEN_PROCESSES,
     knobs: &[Knob {

@@ -148,7 +148,7 @@ fn seal_mapped(fd: &OwnedFd) -> Result<(), Unfit> {
     if memfd::is_whole(fd) {
         Ok(())
     } else {
-        Err(Unfit::because("the receiver removed pages of the shared memory"))
+        Err(Unfit::because("the receiver punched holes into the shared memory"))
     }
 }
 

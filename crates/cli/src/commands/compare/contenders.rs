@@ -26,7 +26,9 @@ pub fn read(args: &CompareArgs) -> Result<Vec<ComparedCommand>, CommandFailure> 
     refuse_unused(args, &commands, &[&prepare, &check])?;
     if !args.name.is_empty() && args.name.len() != commands.len() {
         let (names, commands) = (args.name.len(), commands.len());
-        return Err(usage(format!("--name: {names} names for {commands} commands")));
+        return Err(usage(format!(
+            "--name was given {names} times, but there are {commands} commands"
+        )));
     }
     let mut contenders: Vec<ComparedCommand> = Vec::new();
     for values in combinations(&args.scan) {

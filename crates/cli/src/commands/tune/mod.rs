@@ -139,7 +139,10 @@ fn measure(args: &TuneArgs, plan: &SurveyPlan<'_>) -> Result<SurveyResult, Comma
 /// Measures one pair before a command starts, under the current load, and saves the result. Returns a summary.
 pub fn briefly(ends: EndPair, budget: Duration) -> Result<String, CommandFailure> {
     let saved = SavedProfile::find(true);
-    let nowhere = || CommandFailure::new(Exit::Unsupported, "cannot save a profile");
+    let nowhere = || {
+        let why = "cannot save a profile: neither HOME nor THALWEG_PROFILE is set";
+        CommandFailure::new(Exit::Unsupported, why)
+    };
     let path = saved.path.as_ref().ok_or_else(nowhere)?;
     Profile::check_place(path).map_err(|e| CommandFailure::new(Exit::Failed, e.to_string()))?;
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
