@@ -87,7 +87,7 @@ impl Effective {
     fn of_others() -> Result<Self, String> {
         let shell = TrialProgram::find(&[OsString::from("sh")]).ok().and_then(|shell| shell.loader);
         let usual = LOADERS.iter().map(PathBuf::from).filter(|loader| loader.exists());
-        let mut error = "no loader of other programs was found".to_owned();
+        let mut error = "no dynamic loader of other programs was found".to_owned();
         for loader in shell.into_iter().chain(usual) {
             match Self::of(loader, true) {
                 Ok(found) => return Ok(found),

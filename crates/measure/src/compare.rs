@@ -230,7 +230,7 @@ impl CommandArm<'_> {
             None => Ok(()),
             // Byte positions start at 1, as in cmp(1).
             Some(at) => Err(format!(
-                "{}: its output differs from the first one at byte {}",
+                "{}: its output differs from the first output at byte {}",
                 self.contender.name,
                 at + 1
             )),

@@ -217,7 +217,8 @@ impl MetPeer {
         tuning: &Tuning,
         parcel: Parcel,
     ) -> Result<Result<TakenOffer, Unfit>, WaitStop> {
-        let mechanism = by_name(name).ok_or_else(|| Unfit::because("not in this build"));
+        let mechanism =
+            by_name(name).ok_or_else(|| Unfit::because("this build does not have the method"));
         let accepted = mechanism.and_then(|mechanism| {
             let (incoming, parcel) = mechanism.accept(tuning, parcel, &self.ends)?;
             Ok((mechanism.info(), incoming, parcel))

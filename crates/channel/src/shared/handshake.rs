@@ -162,7 +162,7 @@ impl Party {
         let HeardHello { hello, mut fds } = heard;
         let received = fds.len();
         let Some(fd) = fds.pop().filter(|_| received == 1) else {
-            return Err(Error::corrupt(format!("{received} descriptors instead of one")));
+            return Err(Error::corrupt(format!("received {received} descriptors instead of one")));
         };
         let peer = SideMemory::of_peer(fd, self.role.peer())?;
         if peer.geometry.epoch == hello.epoch {
@@ -260,7 +260,7 @@ impl Accepted {
             return Err(WaitStop::corrupt("the last message has another epoch"));
         }
         if hello.introduction.is_some_and(|peer| !peer.shares) && memory.is_ok() {
-            memory = Err(Unfit::because("the peer cannot use it"));
+            memory = Err(Unfit::because("the peer cannot use shared memory"));
         }
         Ok(MetSides { link: party.link, memory, peer })
     }

@@ -71,7 +71,7 @@ fn what_fails_or_prints_something_else_is_named_and_the_status_is_3() {
     scratch.run(&[&["compare", "-i"], &args[1..]].concat()).ended(0);
     let args = ["compare", "-n", "2", "--same-output", "--", "echo one", "echo two"];
     let ran = scratch.run(&args).ended(3);
-    assert!(ran.err.contains("differs from the first one at byte 1"), "{}", ran.err);
+    assert!(ran.err.contains("differs from the first output at byte 1"), "{}", ran.err);
     scratch.run(&["compare", "-n", "2", "--same-output", "--", "echo one", "echo one"]).ended(0);
     let args = ["compare", "-n", "2", "--check", "test -e there", "--", "true", "--", "true"];
     assert!(scratch.run(&args).ended(3).err.contains("--check failed"));

@@ -219,7 +219,7 @@ fn protocol(result: &StudyResult) -> Vec<(&'static str, String)> {
             format!("every round a random permutation of all arms, one of them twice; seed {seed}"),
         ),
         (
-            "Pinned to processors",
+            "Pinned to CPUs",
             if pinned.is_empty() { "none".to_owned() } else { pinned.join(", ") },
         ),
         ("Began", words::moment(&result.protocol.began)),

@@ -89,7 +89,7 @@ pub fn short(text: &str, most: usize) -> String {
 
 /// Describes the guarantees of an arm: `stable, private`, `not stable, shared pages`.
 pub fn promises(promises: Option<Guarantees>) -> String {
-    let Some(all) = promises else { return "no question of it".to_owned() };
+    let Some(all) = promises else { return "not applicable".to_owned() };
     let stable = if all.stable { "stable" } else { "not stable" };
     let private = if all.private { "private" } else { "shared pages" };
     let durable = if all.durable { ", durable" } else { "" };

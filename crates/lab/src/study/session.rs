@@ -176,7 +176,7 @@ impl StudySession<'_> {
             let arm = self.study.arms.iter().find(|arm| arm.name == name);
             let cell = self.study.cell(&place.cell);
             let (Some(arm), Some(cell)) = (arm, cell) else {
-                return Err(Unfit::because("the study does not describe it"));
+                return Err(Unfit::because("the study does not describe this arm and cell"));
             };
             let work = self.catalogue.arm_kind(&arm.work);
             let work = work.ok_or_else(|| Unfit::because("unknown work"))?;

@@ -57,7 +57,7 @@ impl StoreError {
         match error {
             TrustError::Io { path, source, .. } => Self::of(path, source.to_string()),
             TrustError::Untrusted { path, why } => {
-                Self::of(path, format!("{why}; hint: sudo -H, or another directory by --save"))
+                Self::of(path, format!("{why}; hint: use sudo -H, or another --save directory"))
             }
         }
     }

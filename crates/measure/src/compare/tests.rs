@@ -86,7 +86,7 @@ fn outputs_that_differ_are_found_at_their_byte() {
     assert!(compared(&pair, |_| {}).unwrap().rows[1].failed.is_none());
     let found = compared(&pair, |compare| compare.same_output = true).unwrap();
     let failed = found.rows[1].failed.as_deref().unwrap();
-    assert!(failed.contains("differs from the first one at byte 5"), "{failed}");
+    assert!(failed.contains("differs from the first output at byte 5"), "{failed}");
     let shorter = [contender("a", "echo 12", None), contender("b", "printf 12", Some(0))];
     let found = compared(&shorter, |compare| compare.same_output = true).unwrap();
     assert!(found.rows[1].failed.as_deref().unwrap().contains("at byte 3"));

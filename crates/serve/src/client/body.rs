@@ -130,7 +130,7 @@ impl ResponseBody<'_> {
                 return self.trailers(came).map(|()| came);
             }
             if want.is_some_and(|want| left > want - came) {
-                return Err(FetchError::broken("the body is longer than announced"));
+                return Err(FetchError::broken("the body is longer than its announced size"));
             }
             let end = came
                 .checked_add(left)
@@ -171,7 +171,7 @@ impl ResponseBody<'_> {
             self.more(came)?;
         }
         if !self.connection.unused().starts_with(b"\r\n") {
-            return Err(FetchError::broken("a chunk is longer than its size"));
+            return Err(FetchError::broken("a chunk is longer than its announced size"));
         }
         self.connection.take(2);
         Ok(())

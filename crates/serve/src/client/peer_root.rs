@@ -111,7 +111,7 @@ pub fn root_of(
                 )) => {
                     let url = target.join(location)?;
                     if !url.is_beside(target) {
-                        return Err(FetchError::broken("it redirects to another server"));
+                        return Err(FetchError::broken("the server redirects to another server"));
                     }
                     let etag = file.etag(meta.mtime, meta.nanos);
                     let xattrs = list.xattrs.then_some(xattrs);
@@ -119,7 +119,7 @@ pub fn root_of(
                     let file = PeerFile { url, size, is_sparse, etag, meta, xattrs };
                     Ok(PeerRoot::File(Box::new(file)))
                 }
-                _ => Err(FetchError::broken("the server did not describe its file")),
+                _ => Err(FetchError::broken("the server did not describe the file")),
             }
         }
         (200, ..) => Err(FetchError::broken("the response is not a list")),

@@ -31,7 +31,7 @@ impl Receiver {
         let ([file], ControlKind::File, true) =
             (&got.fds[..], got.message.kind, got.message.word(0) == size)
         else {
-            return Err(self.lost(Error::corrupt("no open file although one was announced")));
+            return Err(self.lost(Error::corrupt("the peer did not pass the announced file")));
         };
         let (mut stopped, mut told) = (None, Instant::now());
         let before = looked_at(file.as_fd());
