@@ -236,7 +236,7 @@ fn protocol(result: &StudyResult) -> Vec<(&'static str, String)> {
         (
             "Samples",
             format!(
-                "{taken}; {marked} marked as doubtful, none left out; other processes disturbed {} of them",
+                "{taken}; {marked} disturbed, none left out; other processes disturbed {} of them",
                 result.disturbed()
             ),
         ),
