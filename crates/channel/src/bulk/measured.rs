@@ -36,9 +36,8 @@ pub fn words(known: &MatchingCells<'_>, evidence: &Evidence, facts: &Facts) -> S
 /// Returns the saved profile of this machine. The error explains why no measurements of mechanisms exist.
 pub fn saved_profile() -> Result<Profile, Unfit> {
     let path = Profile::default_path();
-    let path = path.ok_or_else(|| {
-        Unfit::because("no profile: neither HOME nor THALWEG_PROFILE is set")
-    })?;
+    let path =
+        path.ok_or_else(|| Unfit::because("no profile: neither HOME nor THALWEG_PROFILE is set"))?;
     let because = |why: String| Unfit::because(format!("{}: {why}", path.display()));
     let profile = Profile::load(&path).map_err(|e| Unfit::because(e.to_string()))?;
     let profile =

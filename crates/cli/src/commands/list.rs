@@ -126,7 +126,8 @@ fn one_line_each(
 fn arm_facts(arm: &dyn bulk::Mechanism) -> Vec<(&'static str, String)> {
     let info = arm.info();
     let works = arm.probe().map_or_else(|why| format!("no: {why}"), |()| "yes".to_owned());
-    let lent = "data in memory that the channel lends to the sender; other data is copied there first";
+    let lent =
+        "data in memory that the channel lends to the sender; other data is copied there first";
     let needs = if info.nature.wants_loan { lent } else { "" };
     let trust = if info.nature.wants_trust { "only between processes of one user" } else { "" };
     let facts = [

@@ -86,7 +86,10 @@ pub fn install(host: &str, connection: &[OsString]) -> Result<String, CommandFai
         Some(("there", _)) => {
             Err(failed("the path of the home directory there contains unusual characters"))
         }
-        Some(("system", system)) => Err(failed(&format!("that machine is {}, which cannot run this program", shown(system)))),
+        Some(("system", system)) => Err(failed(&format!(
+            "that machine is {}, which cannot run this program",
+            shown(system)
+        ))),
         _ if answer.is_empty() => Err(failed("the shell there did not answer")),
         _ => Err(failed("the copied program is incomplete, or cannot run there")),
     }

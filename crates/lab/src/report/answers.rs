@@ -50,11 +50,7 @@ pub fn table(scope: &Scope<'_>) -> Option<ReportTable> {
             let name = words::load_name(other.load);
             flips.extend(against(&bands, &ranked(scope, other, SampleMetric::Wall), name));
         }
-        flips.extend(against(
-            &bands,
-            &ranked(scope, group, SampleMetric::Cpu),
-            "in CPU time",
-        ));
+        flips.extend(against(&bands, &ranked(scope, group, SampleMetric::Cpu), "in CPU time"));
         if flips.is_empty() {
             flips.push("nothing measured".to_owned());
         }

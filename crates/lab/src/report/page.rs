@@ -218,10 +218,7 @@ fn protocol(result: &StudyResult) -> Vec<(&'static str, String)> {
             "Order",
             format!("every round a random permutation of all arms, one of them twice; seed {seed}"),
         ),
-        (
-            "Pinned to CPUs",
-            if pinned.is_empty() { "none".to_owned() } else { pinned.join(", ") },
-        ),
+        ("Pinned to CPUs", if pinned.is_empty() { "none".to_owned() } else { pinned.join(", ") }),
         ("Began", words::moment(&result.protocol.began)),
         ("Took", words::duration(result.protocol.took_seconds)),
         (

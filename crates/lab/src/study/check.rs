@@ -210,8 +210,10 @@ impl StudyFile {
             ClaimCheck::RankCorrelation { arms, places, second_arms, .. } => {
                 let second = second_arms.as_ref().unwrap_or(arms);
                 if arms.len() < 3 || second.len() != arms.len() {
-                    return Err("ranks need at least three arms, and an equal number in both places"
-                        .to_owned());
+                    return Err(
+                        "ranks need at least three arms, and an equal number in both places"
+                            .to_owned(),
+                    );
                 }
                 self.check_at(&places[0], Some(places[0].load), arms, true)?;
                 self.check_at(&places[1], Some(places[1].load), second, true)

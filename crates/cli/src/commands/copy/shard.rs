@@ -186,7 +186,10 @@ fn array_rank(look: Variables<'_>) -> Result<Rank, String> {
     let step = number(look, ARRAY[3])?.unwrap_or(1).max(1);
     let place = id.checked_sub(least).filter(|place| place.is_multiple_of(step));
     place.and_then(|place| Rank { rank: place / step, size }.checked().ok()).ok_or_else(|| {
-        format!("{} is {id}, but the task IDs of the array are not evenly spaced; use --shard R/N", ARRAY[0])
+        format!(
+            "{} is {id}, but the task IDs of the array are not evenly spaced; use --shard R/N",
+            ARRAY[0]
+        )
     })
 }
 

@@ -87,7 +87,8 @@ pub fn from_standard_input(
         stdio::enlarge(&input);
     }
     let Some(source) = stdio::reopenable(&input) else {
-        let message = "standard input cannot be opened again: it is a socket, or a file that was partly read";
+        let message =
+            "standard input cannot be opened again: it is a socket, or a file that was partly read";
         return Err(
             CommandFailure::new(Exit::Unsupported, message).hint("use `thalweg pipe > DST`")
         );

@@ -78,7 +78,8 @@ pub fn printed(copies: &MemcpyReport) -> String {
     };
     if effective.is_of_others {
         let loader = effective.loader.display();
-        let _ = writeln!(text, "  thresholds of other programs, from {loader}; this program is static");
+        let _ =
+            writeln!(text, "  thresholds of other programs, from {loader}; this program is static");
     }
     let mut rows = table(&[]);
     for threshold in &effective.thresholds {

@@ -148,7 +148,9 @@ impl Sink for Receiving<'_> {
     ) -> Result<String, NotMoved> {
         let refused = |errno: Errno| NotMoved::Refused(format!("fstat: {}", errno_name(errno)));
         let Some(IncomingFile { destination, path, bytes, opened }) = &mut self.current else {
-            return Err(NotMoved::Refused("the sender passed an open file that it had not announced".to_owned()));
+            return Err(NotMoved::Refused(
+                "the sender passed an open file that it had not announced".to_owned(),
+            ));
         };
         let source = End::from_start(from).map_err(refused)?;
         let sink = End::from_start(destination.fd()).map_err(refused)?;
