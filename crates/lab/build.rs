@@ -1,5 +1,5 @@
-//! Lists the studies, their programs and the Java sources those are built with, so that the library carries them.
-//! Where the repository is not around, as in a crate alone, it carries none.
+//! Lists the studies, their programs and the Java sources that these need, so that the library contains them. Outside
+//! the repository, for example in the package of this crate, the list is empty.
 
 use std::{
     env,
@@ -8,7 +8,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// A study of other projects' programs, which nobody can build without the whole repository, is left out.
+/// A study that contains this text runs programs of other projects. It is left out, because they can only be built in
+/// the repository.
 const OTHERS: &str = "\"../peers/";
 
 fn main() -> io::Result<()> {
@@ -33,7 +34,7 @@ fn main() -> io::Result<()> {
             continue;
         }
         let name = path.strip_prefix(&root).unwrap_or(&path).display().to_string();
-        // Without the folder's name, so that elsewhere it is the same list, and the same library.
+        // Paths are relative to the repository, so that the list and the library are equal wherever the repository is.
         let _ = writeln!(
             list,
             "    ({name:?}, include_bytes!(concat!(env!(\"CARGO_MANIFEST_DIR\"), \"/../../\", {name:?}))),"
@@ -43,7 +44,7 @@ fn main() -> io::Result<()> {
     fs::write(Path::new(&env::var("OUT_DIR").unwrap_or_default()).join("carried.rs"), list)
 }
 
-/// The files of a folder, and of those in it.
+/// Collects the files of a directory; with `deep`, also those of its subdirectories.
 fn below(folder: &Path, deep: bool, found: &mut Vec<PathBuf>) -> io::Result<()> {
     let Ok(entries) = fs::read_dir(folder) else { return Ok(()) };
     for entry in entries {

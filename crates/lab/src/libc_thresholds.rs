@@ -137,7 +137,7 @@ impl Effective {
 /// A setting to try.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct ThresholdCandidate {
-    /// The tunable it sets; for a combined setting the first one.
+    /// The tunable that it sets; the first one for a combined setting.
     tunable: &'static str,
     text: String,
 }
@@ -175,7 +175,8 @@ pub struct ThresholdAdvice {
     pub effects: Vec<SizeEffect>,
 }
 
-/// Rounds in which every setting runs once, and one of them twice.
+/// Number of rounds of the first measurement. Each round runs every setting once and one of them
+/// twice.
 const FIRST_ROUNDS: usize = 6;
 const SECOND_ROUNDS: usize = 10;
 

@@ -204,7 +204,7 @@ impl Arm for CommandArm<'_> {
 }
 
 impl CommandArm<'_> {
-    /// Runs the command before or after a run, which must succeed.
+    /// Runs the `prepare` or `check` command of a run. That command must succeed.
     fn beside(&self, what: &str, words: &[OsString]) -> Result<(), SampleFailure> {
         if words.is_empty() {
             return Ok(());
@@ -218,7 +218,7 @@ impl CommandArm<'_> {
         })
     }
 
-    /// Every output must equal the first one, byte by byte.
+    /// Compares the output with that of the first run, byte by byte.
     fn compare_output(&self) -> Result<(), String> {
         let outputs = self.runner.outputs;
         let (out, expected) = (outputs.path("out"), outputs.path(&self.expected));

@@ -24,12 +24,12 @@ pub struct Conditions {
     /// Settings that affect writeback, networking and the cost of system calls, by name. Also the JDKs for arms in
     /// Java and the date of the profile that `auto` uses between processes.
     pub settings: BTreeMap<String, String>,
-    /// File systems of the places involved: path, name, mount options.
+    /// File systems of the paths involved: path, name, mount options.
     pub file_systems: Vec<[String; 3]>,
 }
 
 impl Conditions {
-    /// Returns the current conditions for work between these places.
+    /// Returns the current conditions for work between these paths.
     pub fn now(places: &[&Path]) -> Self {
         let load = line_of("/proc/loadavg");
         let first_three = |line: String| line.split(' ').take(3).collect::<Vec<_>>().join(" ");
@@ -79,7 +79,8 @@ fn settings() -> BTreeMap<String, String> {
     values.chain(memory).chain(jdk::jdks()).chain([bulk_profile()]).collect()
 }
 
-/// Returns when the mechanisms between two processes were measured for the profile, if they were.
+/// Returns a setting that shows when the mechanisms between two processes were last measured for
+/// the profile.
 fn bulk_profile() -> (String, String) {
     let profile = saved_profile().ok();
     let newest = profile.as_ref().and_then(measured_at);

@@ -1,4 +1,4 @@
-//! Detects signs that a sample includes the cost of other activity. Such samples are marked, but kept.
+//! Detects signs that a sample includes the cost of other activity. Such samples are reported as disturbed, but kept.
 
 mod others;
 
@@ -51,12 +51,13 @@ impl Sign {
     }
 }
 
-// Below one fault per sixteen pages, memory that was warm has not become cold.
+// Page faults per 10^9 bytes: one for each sixteen pages. With fewer, warm memory has stayed warm.
 const SOME_FAULTS: f64 = 1e9 / 4096.0 / 16.0;
 /// A thread's stack and its first allocations cause up to this number of faults, independent of the bytes moved.
 const FEW_FAULTS: f64 = 256.0;
 const FAR: f64 = 10.0;
-/// With fewer samples per third, two thirds are disjoint by chance more often than once in twenty times.
+/// Minimum number of samples in a third of a session. With fewer, two thirds are disjoint by chance in more than one of
+/// twenty sessions.
 const LEAST_THIRD: usize = 4;
 /// Costs of two thirds within this factor count as equal.
 const FLAT: f64 = 1.25;
@@ -228,7 +229,7 @@ mod tests {
             if self.spoiled == Some(self.samples) {
                 self.buffer = vec![0; LEN];
             }
-            // The thread's, for other tests of this process fault meanwhile.
+            // The usage of this thread alone, because other tests of this process cause faults at the same time.
             let before = Usage::now_thread();
             self.buffer.iter_mut().step_by(4096).for_each(|byte| *byte = byte.wrapping_add(1));
             let minor_faults = Usage::now_thread().since(&before).minor_faults;
@@ -268,7 +269,7 @@ mod tests {
         assert_eq!(marks(&log, &[Some(LEN as u64)]).len(), 5);
     }
 
-    /// A log of one arm whose samples take so many seconds.
+    /// Returns a log of one arm whose samples take these times, in seconds.
     fn log_of_times(times: impl IntoIterator<Item = f64>) -> SampleLog {
         let entry = |seconds: f64| {
             let sample =
@@ -292,7 +293,7 @@ mod tests {
         let found = marks(&log, &[]);
         assert_eq!(found.iter().map(|mark| mark.round).collect::<Vec<_>>(), [0, 1, 2, 3, 4]);
         assert!(found[0].text.contains("took 3.75 times as long"), "{found:?}");
-        // Load that begins in the middle and doubles the time of a sample is also marked.
+        // Load that begins in the middle and doubles the time of a sample is also detected.
         assert_eq!(
             drifts(&log_of_times((0..15).map(|round| if round < 8 { 0.02 } else { 0.04 }))),
             5
@@ -311,7 +312,7 @@ mod tests {
             marked += usize::from(drifts(&log_of_times(flat)) > 0);
         }
         assert!(marked < 30, "{marked} of 1000");
-        // A step of 30 % under a scatter of 10 % is nearly always found.
+        // A step of 50 % is nearly always found if samples scatter by 10 %.
         let mut found = 0;
         for _ in 0..1000 {
             let step: Vec<f64> = (0..15)

@@ -54,8 +54,8 @@ pub struct JudgedLog {
 }
 
 impl SampleLog {
-    /// Compares each arm with the arm given by the index at its position in `against`. An arm that failed is neither
-    /// judged by the samples it has nor used for comparisons.
+    /// Compares each arm with the arm whose index `against` has at the same position. An arm that
+    /// failed is not judged, and no other arm is compared with it.
     pub fn judge(
         &self,
         against: impl IntoIterator<Item = Option<usize>>,
@@ -87,7 +87,8 @@ mod tests {
     };
     use std::time::Duration;
 
-    /// Ten rounds: the second arm takes twice the time of the first, the third likewise.
+    /// Returns ten rounds in which the second and the third arm each take twice the time of the
+    /// first.
     fn log() -> SampleLog {
         let mut log = SampleLog::default();
         for name in ["a", "b", "c"] {

@@ -5,14 +5,14 @@ use thalweg_core::profile::Load;
 
 use crate::busy::BusyProcessors;
 
-/// From this fraction of disturbed samples on, the median sample is disturbed, so they do not describe an idle
+/// From this fraction of disturbed samples on, the median sample is disturbed. The samples then do not describe an idle
 /// machine.
 const MOST: f64 = 0.5;
 
-/// Returns the load under which results are kept, from the activity of other processes before and after, and the
-/// fraction of disturbed samples. `None` if neither fits: not idle, and less busy than a profile's `loaded` requires.
+/// Returns the load for which results are valid, from the activity of other processes before and after, and the
+/// fraction of disturbed samples. `None` if the machine was neither idle nor as busy as a profile's `loaded` requires.
 pub fn kept_as(around: &BusyProcessors, disturbed: f64) -> Option<Load> {
-    // An intended load keeps every CPU but one busy.
+    // The load that thalweg itself creates keeps every CPU but one busy.
     let loaded = around.of.saturating_sub(1) as f64;
     if around.is_crowded() {
         (around.processors >= 0.5 * loaded).then_some(Load::Loaded)

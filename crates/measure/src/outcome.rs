@@ -103,7 +103,7 @@ impl SampleLog {
         self.costs(arm, by).against(&self.costs(other, by))
     }
 
-    /// Returns the log ratios of arms that were sampled twice in a round: the later sample to the earlier one.
+    /// For each arm with two samples in a round, returns the log ratio of the later sample to the earlier one.
     pub fn doubled(&self, by: &impl SampleCost) -> Vec<f64> {
         let arms = self.arms_sampled();
         let twice = arms.into_iter().flat_map(|arm| self.costs(arm, by).twice());

@@ -20,8 +20,8 @@ impl Preset {
     /// For results that are quoted.
     pub const STANDARD: Self =
         Self { name: "standard", sessions: 6, rounds: 15, pause: Duration::from_secs(15) };
-    /// Runs published articles at all their sizes. Intervals are computed over sessions; long operations reduce rounds
-    /// and not sessions.
+    /// Runs published articles at all their sizes. Long operations reduce the number of rounds, but not of sessions,
+    /// because intervals are computed over sessions.
     pub const FULL: Self =
         Self { name: "full", sessions: 6, rounds: 5, pause: Duration::from_secs(15) };
 }

@@ -35,8 +35,8 @@ pub struct ProcessManner {
 }
 
 impl ProcessManner {
-    /// For thalweg's own helpers: killed immediately when they are not needed any longer, because they may be waiting
-    /// for bytes that never come.
+    /// For thalweg's own helpers. They are killed as soon as they are not needed any longer, because they may be
+    /// waiting for bytes that never come.
     pub const HELPER: Self =
         Self { grace: Duration::ZERO, leads_group: false, longest_line: usize::MAX };
 }

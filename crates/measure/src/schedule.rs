@@ -46,7 +46,7 @@ pub trait Arm {
         None
     }
 
-    /// Verifies the bytes that an operation delivered: the last one sampled, or an additional one.
+    /// Verifies the bytes that an operation delivered. This is the last operation of the samples, or an additional one.
     fn check(&mut self) -> Result<(), Unfit> {
         Ok(())
     }

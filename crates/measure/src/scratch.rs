@@ -32,7 +32,7 @@ impl ScratchFolder {
         loop {
             let path = parent.join(unfinished_name(OsStr::new(purpose)));
             match fs::DirBuilder::new().mode(mode).create(&path) {
-                // Left behind by a killed process with the same process id.
+                // A killed process with the same process id left this directory behind.
                 Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
                 made => return made.map(|()| Self(path)),
             }

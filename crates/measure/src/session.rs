@@ -24,8 +24,8 @@ pub struct SessionPatience {
 }
 
 impl SessionPatience {
-    /// For a session that can be killed at once, because all its files are in a directory of this run. No sample takes
-    /// half an hour.
+    /// For a session that can be killed at any time, because all its files are in a directory of this run. The timeout
+    /// exceeds the duration of any sample.
     pub const DISPOSABLE: Self =
         Self { silence: Duration::from_secs(30 * 60), grace: Duration::ZERO };
 }
@@ -127,7 +127,7 @@ mod tests {
         let place = tempfile::tempdir().unwrap();
         let left = place.path().join("left");
         std::fs::write(&left, "").unwrap();
-        // It has more to say than a pipe holds.
+        // The session prints more than a pipe holds.
         let script = format!(
             "read n; echo 1; cat; head -c 300000 /dev/zero | tr '\\0' x; echo; rm {}",
             left.display()

@@ -15,7 +15,7 @@ pub struct BenchSetting {
     pub order: PacketOrder,
     pub mbufs: u32,
     pub cores: u8,
-    /// Packets of a run, which each request of the study decides.
+    /// Number of packets of a run; each `run` request of the study sets it.
     pub packets: u64,
 }
 
@@ -182,7 +182,8 @@ mod tests {
     #[test]
     fn a_byte_that_was_not_copied_is_seen() {
         unsafe extern "C" fn short(dst: *mut u8, src: *const u8, n: usize) -> *mut u8 {
-            // SAFETY: the caller's contract, for fewer bytes.
+            // SAFETY: the caller guarantees that both buffers hold `n` bytes and do not overlap;
+            // this copies one byte less.
             unsafe { std::ptr::copy_nonoverlapping(src, dst, n - 1) };
             dst
         }

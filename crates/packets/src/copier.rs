@@ -1,4 +1,5 @@
-//! The kernels as used by the switch: called through a pointer, or inlined.
+//! The copy kernels, in the two forms in which the switch uses them: called through a pointer, or
+//! inlined.
 
 #[cfg(target_arch = "x86_64")]
 use thalweg_kernels::cpu;
@@ -13,14 +14,16 @@ pub trait PacketCopier {
     unsafe fn copy(&self, dst: *mut u8, src: *const u8, n: usize);
 }
 
-/// A row of the table, called through its pointer.
+/// A kernel from the table `KERNELS`, called through its function pointer.
 #[derive(Clone, Copy)]
 pub struct Called(pub CopyFn);
 
 impl PacketCopier for Called {
     #[inline(always)]
     unsafe fn copy(&self, dst: *mut u8, src: *const u8, n: usize) {
-        // SAFETY: the same contract, and the row is available: see `Choice::CopierChoice`.
+        // SAFETY: the caller guarantees the contract of `PacketCopier::copy`. This CPU can run the
+        // kernel, because `CopierChoice::all` and `CopierChoice::named` return only available
+        // kernels.
         unsafe { (self.0)(dst, src, n) };
     }
 }
@@ -32,12 +35,12 @@ pub struct Library;
 impl PacketCopier for Library {
     #[inline(always)]
     unsafe fn copy(&self, dst: *mut u8, src: *const u8, n: usize) {
-        // SAFETY: the same contract.
+        // SAFETY: the caller guarantees the contract of `PacketCopier::copy`.
         unsafe { std::ptr::copy_nonoverlapping(src, dst, n) };
     }
 }
 
-/// The packet kernel, compiled into its caller at the width of `V`.
+/// The packet kernel, inlined into its caller, with vectors of type `V`.
 #[derive(Clone, Copy)]
 pub struct Inlined<V>(std::marker::PhantomData<V>);
 
@@ -50,7 +53,7 @@ impl<V> Inlined<V> {
 impl<V: thalweg_kernels::Vector> PacketCopier for Inlined<V> {
     #[inline(always)]
     unsafe fn copy(&self, dst: *mut u8, src: *const u8, n: usize) {
-        // SAFETY: the same contract.
+        // SAFETY: the caller guarantees the contract of `PacketCopier::copy`.
         unsafe { inline::copy::<V>(dst, src, n) };
     }
 }
@@ -60,7 +63,7 @@ impl<V: thalweg_kernels::Vector> PacketCopier for Inlined<V> {
 pub enum CopierChoice {
     /// The C library's memcpy, called directly.
     Library,
-    /// A row of the table, by its index.
+    /// A kernel from the table `KERNELS`, by its index; called through its pointer.
     Row(usize),
     /// The packet kernel, 16 bytes at a time.
     InlineSse2,
@@ -81,7 +84,7 @@ impl CopierChoice {
     /// Returns all kernels of this build.
     fn built() -> Vec<Self> {
         let mut all = vec![Self::Library];
-        // The row `libc` is the C library again, called through a pointer.
+        // The table contains the C library too, as `libc`: here it is called through a pointer.
         all.extend((0..KERNELS.len()).map(Self::Row));
         if cfg!(target_arch = "x86_64") {
             all.extend([Self::InlineSse2, Self::InlineAvx2, Self::InlineAvx512]);
@@ -104,7 +107,7 @@ impl CopierChoice {
         }
     }
 
-    /// Returns the name. Names of rows end with `called`.
+    /// Returns the name. Names of kernels from the table end with ` called`.
     pub fn name(self) -> String {
         match self {
             Self::Library => "libc".to_owned(),
@@ -115,7 +118,8 @@ impl CopierChoice {
         }
     }
 
-    /// Returns the kernel with this name. Rows are also found by their plain names, except `libc`.
+    /// Returns the kernel with this name. A kernel from the table, except `libc`, is also found
+    /// without ` called`.
     pub fn named(name: &str) -> Result<Self, String> {
         let fits = |choice: &&Self| {
             choice.name() == name || (name != "libc" && choice.name() == format!("{name} called"))

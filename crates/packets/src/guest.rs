@@ -2,11 +2,12 @@
 
 use crate::queue::{BATCH, ENTRIES, HEADER, PacketQueue, STRIDE};
 
-/// Bytes that the guest writes: an Ethernet header, a sequence number and the buffer number.
+/// Number of bytes that the guest writes at the start of a packet: an Ethernet header, a sequence number and the buffer
+/// number.
 pub const HEAD: usize = 24;
 const FILLER: u8 = 0xee;
-/// Two MAC addresses and an EtherType. They are written as one array, because writing the parts takes more stores than C
-/// needs.
+/// Two MAC addresses and an EtherType, written as one array. Writing them one by one takes more store instructions than
+/// the counterpart in C has.
 const ETHERNET: [u8; 14] = [2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 0x88, 0xb5];
 
 /// One guest, with its two queues.
@@ -73,7 +74,8 @@ impl<'q> Guest<'q> {
     #[inline(always)]
     pub fn take_in(&mut self) -> u64 {
         let (first, end) = (self.received, self.receives.done());
-        // Kept in local variables: in the guest's memory, each packet would wait for the store of the previous one.
+        // Local variables stay in registers. If these sums were fields of the guest, each packet would wait for the
+        // store of the previous one.
         let (mut sum, mut bytes) = (self.sum, self.bytes);
         for number in first..end {
             bytes += self.read(number, &mut sum);

@@ -4,7 +4,7 @@
 //! Reading order: [`queue`] is the memory that a guest and the switch share. [`guest`] creates and checks packets. [`switch`]
 //! forwards them and makes the copies. [`copier`] lists the kernels. [`bench`](mod@bench) runs them, and [`worker`] serves study 004,
 //! which compares them.
-// A kernel must be compiled into the function that enables its instruction set.
+// `inline(always)` compiles a kernel into the function that enables its instruction set.
 #![allow(clippy::inline_always)]
 
 mod bench;
@@ -73,7 +73,7 @@ impl Arguments {
     }
 }
 
-/// A study passes `key=value`, both to this program and to its counterpart in C. Converts these words to options.
+/// Converts the `key=value` words of a study to options. The study passes the same words to the counterpart in C.
 fn as_options(words: impl Iterator<Item = OsString>) -> Vec<OsString> {
     let mut words: Vec<OsString> = words.collect();
     for word in words.iter_mut().skip(1).filter(|word| is_setting(word)) {

@@ -1,4 +1,5 @@
-//! Memory that two threads share by a protocol that the compiler does not know.
+//! Memory that two threads share. They agree at run time which of them may access which bytes; the compiler cannot
+//! check this.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::ptr::NonNull;
@@ -36,12 +37,13 @@ impl PacketMemory {
     /// Returns the bytes `offset..offset + len`.
     ///
     /// # Safety
-    /// They lie inside the memory, and no other code accesses them during the lifetime of the reference.
+    /// The bytes lie inside the memory, and no other code accesses them during the lifetime of the reference.
     #[inline(always)]
     #[expect(clippy::mut_from_ref, reason = "the agreement is the caller's to keep")]
     pub unsafe fn bytes(&self, offset: usize, len: usize) -> &mut [u8] {
         debug_assert!(offset + len <= self.layout.size(), "outside the memory");
-        // SAFETY: the caller guarantees that the bytes are inside the allocation and exclusive; they are initialised.
+        // SAFETY: the caller guarantees that the bytes are inside the allocation and that no other reference to them
+        // exists. `alloc_zeroed` initialised them.
         unsafe { std::slice::from_raw_parts_mut(self.at(offset), len) }
     }
 }

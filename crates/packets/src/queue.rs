@@ -10,8 +10,8 @@ use crate::memory::PacketMemory;
 pub const ENTRIES: usize = 256;
 /// Distance between two buffers, in bytes.
 pub const STRIDE: usize = 2048;
-/// `struct virtio_net_hdr_mrg_rxbuf` (virtio 1.2, 5.1.6). Because of this header, copies start at a multiple of four and not of
-/// sixteen.
+/// `struct virtio_net_hdr_mrg_rxbuf` (virtio 1.2, 5.1.6). A packet follows its header, so copies start at a multiple of
+/// 4 bytes that is not a multiple of 16.
 pub const HEADER: usize = 12;
 /// Maximum number of packets in a batch, as DPDK's `MAX_PKT_BURST`.
 pub const BATCH: usize = 32;
@@ -61,14 +61,15 @@ impl PacketQueue {
     #[inline(always)]
     #[expect(clippy::mut_from_ref, reason = "the agreement is the caller's to keep")]
     pub unsafe fn bytes(&self, number: u64) -> &mut [u8] {
-        // SAFETY: one of the allocated buffers; the caller guarantees everything else.
+        // SAFETY: the modulo selects one of the allocated buffers. The caller guarantees that no other reference to it
+        // exists.
         unsafe { self.memory.bytes(number as usize % ENTRIES * STRIDE, STRIDE) }
     }
 
     /// Returns the number of bytes in a buffer, including the header.
     #[inline(always)]
     pub fn len(&self, number: u64) -> usize {
-        // Relaxed: the counter that hands the buffer over publishes the length.
+        // Relaxed: the Release store of the counter that hands the buffer over also publishes its length.
         (self.lens[number as usize % ENTRIES].load(Relaxed) as usize).min(STRIDE)
     }
 
@@ -78,13 +79,13 @@ impl PacketQueue {
         self.lens[number as usize % ENTRIES].store(len as u32, Relaxed);
     }
 
-    /// Returns the number of buffers handed to the switch so far. PAIRS WITH [`PacketQueue`].
+    /// Returns the number of buffers handed to the switch so far. PAIRS WITH: [`post`](Self::post).
     #[inline(always)]
     pub fn posted(&self) -> u64 {
         self.posted.0.load(Acquire)
     }
 
-    /// Returns the number of buffers returned by the switch so far. PAIRS WITH [`PacketQueue`].
+    /// Returns the number of buffers returned by the switch so far. PAIRS WITH: [`finish`](Self::finish).
     #[inline(always)]
     pub fn done(&self) -> u64 {
         self.done.0.load(Acquire)

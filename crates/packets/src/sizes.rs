@@ -3,11 +3,12 @@
 use clap::ValueEnum;
 use std::str::FromStr;
 
-/// Seven, four and one of twelve packets: the usual definition of "simple IMIX".
+/// Of twelve packets, seven have 64 bytes, four 594 and one 1518: the usual definition of "simple
+/// IMIX".
 const IMIX: [u16; 12] = [64, 594, 64, 64, 594, 64, 1518, 64, 594, 64, 594, 64];
 const LEAST: u16 = 60;
 const MOST: u16 = 1518;
-/// Long enough that no branch predictor can memorise it.
+/// Length of a sequence of drawn sizes: too long for a branch predictor to memorise.
 const DRAWN: usize = 1 << 14;
 
 /// Sizes of the packets.

@@ -11,7 +11,7 @@ use crate::copier::{Called, CopierChoice, Inlined, Library, PacketCopier};
 use crate::memory::PacketMemory;
 use crate::queue::{BATCH, ENTRIES, HEADER, PacketQueue, STRIDE};
 
-/// Space before a packet, as `RTE_PKTMBUF_HEADROOM`.
+/// Bytes before a packet in its buffer, like DPDK's `RTE_PKTMBUF_HEADROOM`.
 const HEADROOM: usize = 128;
 const MBUF: usize = STRIDE + HEADROOM;
 
@@ -19,7 +19,8 @@ const MBUF: usize = STRIDE + HEADROOM;
 #[derive(Debug)]
 pub struct BufferRing {
     memory: PacketMemory,
-    /// Ring of buffer numbers; its length is a power of two. The free buffers lie from `first` to `last`, which only increase.
+    /// Ring of buffer numbers; its length is a power of two. The free buffers lie from `first` to `last`. Both indexes
+    /// only increase.
     ring: Vec<u32>,
     first: usize,
     last: usize,
@@ -63,7 +64,7 @@ impl BufferRing {
 /// A batch function that is compiled for one kernel.
 pub type Forward = fn(CopierChoice, &PacketQueue, &PacketQueue, &mut BufferRing) -> u64;
 
-/// Returns the batch function of a kernel. Its first argument must be that kernel.
+/// Returns the batch function of a kernel. The caller must pass the same kernel as the first argument of that function.
 pub fn forward_of(choice: CopierChoice) -> Forward {
     match choice {
         CopierChoice::Library => |_, from, to, pool| forward(&Library, from, to, pool),
@@ -76,10 +77,10 @@ pub fn forward_of(choice: CopierChoice) -> Forward {
             forward(&Inlined::<std::arch::x86_64::__m128i>::new(), from, to, pool)
         },
         #[cfg(target_arch = "x86_64")]
-        // SAFETY: `Choice::CopierChoice` and `Choice::CopierChoice` return it only if the CPU has AVX2.
+        // SAFETY: `CopierChoice::all` and `CopierChoice::named` return this kernel only if the CPU has AVX2.
         CopierChoice::InlineAvx2 => |_, from, to, pool| unsafe { forward_avx2(from, to, pool) },
         #[cfg(target_arch = "x86_64")]
-        // SAFETY: `Choice::CopierChoice` and `Choice::CopierChoice` return it only if the CPU has AVX-512.
+        // SAFETY: `CopierChoice::all` and `CopierChoice::named` return this kernel only if the CPU has AVX-512.
         CopierChoice::InlineAvx512 => |_, from, to, pool| unsafe { forward_avx512(from, to, pool) },
         #[cfg(not(target_arch = "x86_64"))]
         CopierChoice::InlineSse2 | CopierChoice::InlineAvx2 | CopierChoice::InlineAvx512 => {
@@ -112,7 +113,7 @@ fn forward(
     let (first, target) = (from.done(), to.done());
     let waiting = (from.posted() - first).min(to.posted() - target);
     let count = waiting.min(BATCH as u64).min(pool.free() as u64) as usize;
-    // Uninitialised, because only the entries of the batch are ever written.
+    // Not initialised, because the loops below write and read only the first `count` entries.
     let mut batch = [MaybeUninit::<(u32, usize)>::uninit(); BATCH];
     for (n, slot) in batch[..count].iter_mut().enumerate() {
         let number = first + n as u64;
@@ -126,7 +127,7 @@ fn forward(
     pool.first += count;
     from.finish(first + count as u64);
     for slot in &batch[..count] {
-        // SAFETY: the loop above wrote the first `count`.
+        // SAFETY: the loop above wrote the first `count` entries.
         let (mbuf, _) = unsafe { slot.assume_init() };
         swap_addresses(pool.packet(mbuf));
     }
@@ -137,7 +138,7 @@ fn forward(
         let (header, packet) = (to.buffer(number), to.packet(number));
         // SAFETY: the switch owns the sink buffer, which has STRIDE bytes.
         unsafe { header.write_bytes(0, HEADER) };
-        // SAFETY: as above, len <= STRIDE - HEADER; queue and pool are different memory.
+        // SAFETY: as above, and len <= STRIDE - HEADER. The queue and the pool are different allocations.
         unsafe { copier.copy(packet, pool.packet(mbuf), len) };
         to.set_len(number, HEADER + len);
         pool.give_back(n, mbuf);
@@ -147,11 +148,11 @@ fn forward(
     count as u64
 }
 
-/// Reads the addresses that were just copied and writes them back swapped. The load directly after the copy is slow after masked
-/// stores.
+/// Swaps the two addresses of a packet that was just copied. These loads directly after the copy are slow if the copy
+/// used masked stores.
 ///
-/// Uses words of four and two bytes, one by one. With six-byte values, the compiler would go through the stack: it would read two
-/// earlier stores with one load, which must wait for both.
+/// Reads and writes words of four and two bytes, one by one. With six-byte values, the compiler would go through the
+/// stack: one load would read two earlier stores, and must wait for both.
 #[inline(always)]
 #[expect(clippy::cast_ptr_alignment, reason = "read and written as what it is: unaligned")]
 fn swap_addresses(packet: *mut u8) {

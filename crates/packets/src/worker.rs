@@ -6,8 +6,8 @@ use std::thread::available_parallelism;
 use crate::bench::{BenchSetting, Ports};
 use crate::copier::CopierChoice;
 
-/// Answers requests until `quit` or the end of stdin. If the setting is not possible here, the first answer reports that and the
-/// function returns.
+/// Answers requests until `quit` or the end of stdin. If this machine cannot run the setting, the first answer reports the reason, and the
+/// function returns it as an error.
 pub fn serve(kernel: &str, setting: &BenchSetting) -> Result<(), String> {
     let mut served = Served::new(kernel, setting);
     for line in stdin().lock().lines() {
@@ -30,7 +30,7 @@ pub fn serve(kernel: &str, setting: &BenchSetting) -> Result<(), String> {
 
 struct Served {
     choice: CopierChoice,
-    /// A setting that uses every buffer three times: enough to warm them up and to check all of them.
+    /// The setting with enough packets to use every buffer three times. Such a run warms up and checks all buffers.
     thrice: BenchSetting,
     ports: Ports,
 }
@@ -57,7 +57,7 @@ impl Served {
                 Ok(_) => "ok".to_owned(),
                 Err(what) => format!("wrong {what}"),
             },
-            // Guests never access the switch's buffers: two copies lie between source and sink.
+            // Guests never access the switch's buffers. Each packet is copied twice between source and sink.
             ["alias"] => "copied".to_owned(),
             ["memory"] => "0".to_owned(),
             ["run", times] => {

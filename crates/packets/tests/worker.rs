@@ -1,4 +1,4 @@
-//! The real program as a study starts it: the worker protocol, line by line.
+//! Runs the real program as a study does, with the worker protocol over stdin and stdout.
 #![allow(clippy::unwrap_used)]
 
 use std::{
@@ -6,13 +6,15 @@ use std::{
     process::{Command, Output, Stdio},
 };
 
-/// Starts it with these words, tells it these lines, and waits for its end.
+/// Starts the program with these arguments, writes these lines to its stdin, and waits until it
+/// exits.
 fn told(words: &[&str], lines: &str) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_thalweg-packets"));
     command.arg("--worker").args(words).args(["scratch=/nowhere"]);
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
-    // One that ends before it has read everything is judged by what it said.
+    // This write fails if the program exits before it has read everything. The tests check its
+    // output instead.
     let _ = child.stdin.take().unwrap().write_all(lines.as_bytes());
     child.wait_with_output().unwrap()
 }

@@ -21,7 +21,8 @@ use thalweg_sys::{Errno, pipe};
 pub(crate) mod feeder;
 pub(crate) mod receiver;
 
-/// A FIFO that both sides can open without blocking. Its name is removed early.
+/// A FIFO that both sides can open without blocking. Its name is removed as soon as both have
+/// opened it.
 pub(super) struct Fifo {
     path: PathBuf,
     // Keeps both ends open until each side has opened its own.
@@ -51,7 +52,8 @@ impl Fifo {
         text.ok_or_else(|| Unfit::because(format!("{}: not UTF-8", self.path.display())))
     }
 
-    /// Returns our end alone, after the helper has opened its own.
+    /// Opens our end. The helper must have opened its own end before, because this closes the
+    /// descriptor that kept both open.
     pub fn end(self, flags: OFlags) -> Result<OwnedFd, Unfit> {
         let end = open(&self.path, flags | OFlags::CLOEXEC, Mode::empty());
         end.map_err(|e| Unfit::because(format!("FIFO {}: {e}", self.path.display())))

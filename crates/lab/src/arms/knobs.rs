@@ -1,4 +1,4 @@
-//! The knobs of a mechanism: as sizes or numbers in a study.
+//! Reads the knobs of a mechanism from a study, where they are sizes or numbers.
 
 use serde::{Deserialize, Deserializer};
 use std::collections::BTreeMap;

@@ -230,7 +230,7 @@ impl Arm for TransferArm {
             TransferSource::Memfd => self.source.fd = Some(content::memfd(len).map_err(failed)?),
             TransferSource::Zero | TransferSource::Paced => {}
         }
-        // A file that is overwritten must exist in full length.
+        // If the sink file is overwritten, it must exist in full length before.
         let most =
             if self.with.sink == TransferSink::File { self.bytes } else { WARM.max(self.touch) };
         self.once(self.bytes.min(most), ReceiverTask::Take).map(|_| ())
@@ -238,7 +238,7 @@ impl Arm for TransferArm {
 
     fn sample(&mut self, repeats: u32) -> Result<Sample, SampleFailure> {
         let all = self.bytes.checked_mul(u64::from(repeats.max(1)));
-        // From a stream to a stream, operations follow each other without a boundary.
+        // Between two streams, one operation follows the other without a boundary.
         let is_stream = self.with.source.is_endless() && self.with.sink != TransferSink::File;
         let sum = match all {
             Some(all) if is_stream => self.once(all, ReceiverTask::Take),
@@ -376,7 +376,7 @@ impl TransferArm {
         if self.with.fresh.unwrap_or(true) {
             thalweg_measure::scratch::remove(&self.file);
         }
-        // Readable as well, because a mechanism may map it.
+        // The file is opened for reading too, because a mechanism may map it.
         let mut options = File::options();
         let made = options.read(true).write(true).create(true).truncate(false).open(&self.file);
         let made = made.map_err(|e| Unfit::because(format!("{}: {e}", self.file.display())))?;

@@ -127,7 +127,7 @@ impl Spec for WorkerParameters {
     fn open(&self, job: &ArmJob<'_>) -> Result<Box<dyn Arm>, Unfit> {
         let launch = Launch::prepare(job, self)?;
         let running = launch.start()?;
-        // The program has been started once as a check; each operation of a cold arm starts another process.
+        // This process only checked that the program starts. Each operation of a cold arm starts another one.
         Ok(if launch.cold { Box::new(cold::ColdWorker::of(launch)) } else { Box::new(running) })
     }
 }

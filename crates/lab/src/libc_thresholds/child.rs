@@ -74,7 +74,7 @@ pub fn run(
 ) -> Result<Vec<Sample>, SampleFailure> {
     let failed = |why: String| format!("cannot measure memcpy with {}: {why}", setting.name);
     let mut command = process::helper(program, "memcpy");
-    // It preloads nothing, so no object is needed.
+    // A setting of glibc's thresholds preloads no object, so the path is empty.
     setting.put(&mut command, Path::new(""), None);
     let samples = session::run(command, &(), SessionPatience::DISPOSABLE, stop, &mut Some);
     let samples =

@@ -114,7 +114,8 @@ fn overtaken(
 fn from_where(words: &[(u64, RatioVerdict)]) -> Option<u64> {
     let tail = words.iter().rev().take_while(|(_, word)| *word != RatioVerdict::Slower);
     let tail: Vec<&(u64, RatioVerdict)> = tail.collect();
-    // If no difference is shown, the other loop can stay, so the range starts with a size that shows one.
+    // The result is the smallest size at which the loop is faster. At smaller sizes without a difference, the other
+    // loop can stay.
     let faster = tail.iter().filter(|(_, word)| *word == RatioVerdict::Faster);
     faster.map(|(size, _)| *size).min()
 }

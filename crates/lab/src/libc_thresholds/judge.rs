@@ -103,7 +103,7 @@ pub mod tests {
     use std::time::Duration;
     use thalweg_measure::{log::SampleEntry, sample::Sample};
 
-    /// Logs of a machine on which the second arm takes `times` as long at each size.
+    /// Returns logs of a machine on which the second arm takes `times` the time of the first, for each size.
     pub fn logs(times: [f64; 5]) -> Vec<SampleLog> {
         let log = |times: f64| {
             let mut log = SampleLog::default();

@@ -24,7 +24,7 @@ fn candidates_are_caches_and_crossovers_that_change_something() {
     let expected = [
         format!("{MOVSB}=24576"),
         format!("{MOVSB}=49152"),
-        // The default of newer versions.
+        // A quarter of the last cache, the default of newer versions of glibc.
         format!("{STREAM}=8388608"),
         format!("{STREAM}=33554432"),
     ];
@@ -58,7 +58,8 @@ fn a_program_without_a_loader_has_no_thresholds() {
     assert!(none.contains("/no/such"), "{none}");
 }
 
-/// The loader of this test is that of other programs.
+/// The loader of this test binary is also that of the system's shell, so both list equal
+/// thresholds.
 #[test]
 #[cfg(all(target_arch = "x86_64", target_env = "gnu"))]
 fn a_static_program_shows_the_thresholds_of_other_programs() {

@@ -86,7 +86,7 @@ pub fn hue(arm: usize) -> usize {
 mod tests {
     use super::*;
 
-    /// The least that WCAG 2.2 asks of text.
+    /// Minimum contrast of text in WCAG 2.2.
     const ENOUGH: f64 = 4.5;
 
     /// Relative luminance as WCAG 2.2 defines it.
@@ -114,7 +114,8 @@ mod tests {
                     assert!(found >= ENOUGH, "{color} on {back}: {found:.2}");
                 }
             }
-            // Text stands on these too; marks in the arms' colours need what WCAG asks of drawings.
+            // Text also appears on the noise band. For marks in the arms' colours, the lower limit
+            // for graphics applies.
             assert!(contrast(theme.ink, theme.band) >= ENOUGH);
             assert!(contrast(theme.faint, theme.band) >= ENOUGH);
             for color in theme.series {

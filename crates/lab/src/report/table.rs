@@ -15,7 +15,7 @@ pub struct TableCell {
     pub text: String,
     /// CSS classes of the cell.
     pub class: String,
-    /// A drawing before the text that only repeats it.
+    /// A drawing before the text. It only repeats the text.
     pub key: Option<String>,
     pub more: Vec<String>,
 }

@@ -5,7 +5,7 @@ use thalweg_core::quantity::parse_some_bytes;
 
 use super::{file::StudyCell, result::Condition, settings::Settings};
 
-/// Rounds that set-up, warm-up, calibration and verification of a place cost in addition.
+/// Cost of set-up, warm-up, calibration and verification in a place, as a number of rounds.
 const SET_UP_ROUNDS: usize = 3;
 
 /// Returns the expected wall time of one session in a place, in seconds. Each arm runs once per round, and one of them

@@ -323,7 +323,7 @@ pub enum ClaimCheck {
         cells: Vec<String>,
         #[serde(default)]
         metric: SampleMetric,
-        /// The range that both intervals must not touch, one above and one below it.
+        /// One interval must lie above this range and the other below it; neither may touch it.
         around: [f64; 2],
         note: Option<String>,
     },

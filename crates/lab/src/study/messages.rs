@@ -87,7 +87,8 @@ pub struct ArmRun {
     /// The result of the alias probe.
     pub alias: Option<String>,
     pub taken: SessionSamples,
-    /// Number of marked samples.
+    /// Number of rounds in which a sample shows a sign of other activity. All samples count if the
+    /// arm failed or its times are doubted.
     pub marked: usize,
     /// The reason why counting the system calls failed.
     pub calls_uncounted: Option<String>,

@@ -79,7 +79,8 @@ mod tests {
             (loaded.study.id.as_str(), loaded.study.claims[0].id.as_str()),
             ("my-copy", "my-copy.1")
         );
-        // The program opens both files each time and writes over the destination; so do the mechanisms.
+        // The program opens both files each time and overwrites the destination. The mechanisms must do the same, so
+        // `fresh` is false.
         let table: toml::Table = std::fs::read_to_string(&made[0]).unwrap().parse().unwrap();
         let arms = table["arm"].as_array().unwrap();
         let transfers = arms.iter().filter(|arm| arm["work"].as_str() == Some("transfer"));

@@ -169,7 +169,8 @@ pub struct ArmResult {
     /// The reason why counting the calls failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub calls_uncounted: Option<String>,
-    /// The number of marked samples. No sample is dropped.
+    /// The number of samples with a reservation, which `marks` of their session explains. No sample
+    /// is dropped.
     pub marked: usize,
     /// All samples, per session.
     pub sessions: Vec<SessionSamples>,
@@ -185,14 +186,15 @@ pub struct SessionSamples {
     /// The samples, in the order in which they were taken.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub samples: Vec<RoundSample>,
-    /// Signs that samples include the cost of other activity.
+    /// Reservations about the samples: signs of other activity, unverified bytes, or pages shared
+    /// despite a guarantee.
     pub marks: Vec<String>,
     /// The number of disturbed samples: other processes took CPU time from them or kept the machine busy. Also 0 in
     /// results of earlier versions.
     #[serde(default, skip_serializing_if = "is_none")]
     pub disturbed: usize,
-    /// `true` if the arm failed during the session, so that its output was not verified. Its samples are kept and
-    /// marked, but do not contribute to any verdict.
+    /// `true` if the arm failed during the session, so that its output was not verified. Its
+    /// samples are kept with a reservation, but do not contribute to any verdict.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub unchecked: bool,
 }

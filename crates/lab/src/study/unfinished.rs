@@ -31,7 +31,8 @@ pub struct SavedSession {
     pub seed: u64,
     /// Conditions at the start of the run.
     pub conditions: serde_json::Value,
-    /// Wall time of the run until the end of this session, in seconds, without the time between two commands.
+    /// Wall time of the run until the end of this session, in seconds. It excludes the time between the commands that
+    /// continue the run.
     pub took_seconds: f64,
     pub log: SessionLog,
 }
@@ -51,8 +52,8 @@ impl UnfinishedRun {
         Self { folder: root.join(format!("{}-{hash:016x}", loaded.study.id)) }
     }
 
-    /// Returns the saved sessions from the first one on, without a gap and with one seed. `None` as `seed` accepts the
-    /// seed of the first session. Unusable files end the list.
+    /// Returns the saved sessions from the first one on, up to the first gap or the first unusable file. All have one
+    /// seed: `seed`, or that of the first session if `seed` is `None`.
     pub fn sessions(&self, seed: Option<u64>) -> Vec<SavedSession> {
         if trusted_file::check_directory(&self.folder).is_err() {
             return Vec::new();

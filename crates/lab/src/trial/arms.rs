@@ -48,9 +48,9 @@ pub struct LeftOutSetting {
 /// Kernels by size. Each serves sizes up to and including its number; libc serves larger sizes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KernelBands {
-    /// For memcpy, mempcpy and memmove.
+    /// The kernels for memcpy, mempcpy and memmove.
     pub copies: Vec<(u64, String)>,
-    /// For memset; empty means libc's.
+    /// The kernels for memset; empty for libc's.
     pub fills: Vec<(u64, String)>,
 }
 
@@ -140,7 +140,7 @@ fn written(bands: &[(u64, String)], known: &[KnownKernel]) -> Result<String, Str
     let mut parts = Vec::new();
     for (upto, name) in bands {
         match known.iter().find(|(known, _)| known == name) {
-            // Both tables contain `tuned` under the same name.
+            // `tuned` has the same name in the tables of copies and of fills.
             Some((name, _)) if *name == tuned::COPY.name => {
                 return Err(format!("{name} cannot be a part of itself"));
             }
@@ -221,7 +221,8 @@ mod tests {
     #[test]
     fn every_kernel_is_an_arm_or_left_out_with_a_reason() {
         let (arms, left_out) = kernels(None, None).unwrap();
-        // libc is not among them, as the reference; the object alone is.
+        // libc is missing among the arms, because it is the reference. The object alone takes its
+        // place in the count.
         assert_eq!(arms.len() + left_out.len(), KERNELS.len());
         let tuned = left_out.iter().find(|out| out.name == tuned::COPY.name).unwrap();
         assert!(tuned.reason.contains("no sizes were measured"));

@@ -75,7 +75,7 @@ pub(super) mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// A program with these parts: kind and bytes.
+    /// Returns an ELF file with these program headers: type and content of each.
     pub fn program(machine: u64, parts: &[(u64, &[u8])]) -> Vec<u8> {
         let mut bytes = vec![0; 64 + 56 * parts.len()];
         bytes[..6].copy_from_slice(b"\x7fELF\x02\x01");

@@ -118,7 +118,7 @@ mod tests {
             log.enter(&setting.name);
         }
         for values in rounds {
-            // The reference twice in each.
+            // The reference has two samples in each round.
             let entries = values.iter().zip([0, 1, 0]).map(|(value, arm)| {
                 let sample = Sample { reported: *value, ..Sample::default() };
                 SampleEntry { arm, sample, cost: Duration::ZERO }
@@ -170,7 +170,7 @@ mod tests {
         for n in 0..8 {
             let values = [(0, 10.0), (1, 12.0), (2, 12.0), (0, 10.0)];
             let entries = values.iter().enumerate().map(|(place, (arm, value))| {
-                // Not exactly the same in any two rounds.
+                // Values differ slightly from round to round, so that intervals are not empty.
                 let told = value * (1.0 + f64::from((n * 5 + place as i32) % 4) / 1000.0);
                 let sample = Sample { reported: told, ..Sample::default() };
                 SampleEntry { arm: *arm, sample, cost: Duration::ZERO }

@@ -19,7 +19,7 @@ use thalweg_measure::{arms::command::wait, schedule::SampleFailure};
 pub(crate) const MOVSB: &str = "glibc.cpu.x86_rep_movsb_threshold";
 pub(crate) const STREAM: &str = "glibc.cpu.x86_non_temporal_threshold";
 
-/// Longer output is not a list of tunables.
+/// Maximum bytes of a loader's output. A longer output is not a list of tunables.
 const MOST_LISTED: u64 = 1 << 20;
 
 /// A tunable as listed by its loader.
@@ -50,8 +50,8 @@ fn at_caches(listed: &[Tunable], caches: &[Cache]) -> Vec<TrialSetting> {
     for (tunable, short) in [(MOVSB, "movsb"), (STREAM, "stream")] {
         let Some(tunable) = listed.iter().find(|t| t.name == tunable) else { continue };
         for cache in caches {
-            // The CPU's string copy may win inside a cache, non-temporal stores only beyond one that
-            // is worth keeping.
+            // The CPU's string copy may already win for sizes that fit into an outer cache. Non-temporal stores bypass
+            // the caches, so they can win only for sizes beyond level 2 or 3.
             let fits = if short == "movsb" { cache.level <= 2 } else { cache.level >= 2 };
             let size = cache.bytes;
             if fits && size != tunable.now && (tunable.least..=tunable.most).contains(&size) {

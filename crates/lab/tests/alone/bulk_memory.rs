@@ -1,5 +1,5 @@
-//! How much memory a bulk transfer takes, and how often it faults. One test at a time, and no others in this process: what
-//! is counted is of all of it.
+//! Tests of the memory and the page faults of a bulk transfer. Both counts include the whole process, so one test runs at a time, and no
+//! other tests are in this process.
 
 use std::path::Path;
 use thalweg_lab::arms::{ArmJob, CATALOGUE};

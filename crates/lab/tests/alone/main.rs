@@ -1,4 +1,4 @@
-//! Tests that count what the whole process does.
+//! Tests of counts that include the whole process.
 #![allow(clippy::unwrap_used)]
 
 mod bulk_memory;

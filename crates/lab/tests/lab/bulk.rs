@@ -1,5 +1,6 @@
-//! Work `bulk` as a session uses it: every arm that runs here, into every kind of memory, alone and in
-//! a study; wrong bytes, helpers that are none; and study 102's map of winners.
+//! Uses the work `bulk` as a session does: every arm that works here, with every kind of memory,
+//! alone and in a study. Other tests plant wrong bytes and helpers that do not work, and check the
+//! map of winners of study 102.
 
 use crate::planted;
 
@@ -25,7 +26,7 @@ fn open(with: &str, bytes: u64, at: &Path) -> Result<Box<dyn Arm>, Unfit> {
     open_by(PROGRAM, with, bytes, at)
 }
 
-/// Arms that work here; the others are counted as skipped.
+/// Returns the arms that work here. The others count as skipped.
 fn working() -> Vec<&'static str> {
     let works = |arm: &&&dyn thalweg_channel::bulk::Mechanism| match arm.probe() {
         Ok(()) => true,
@@ -37,7 +38,7 @@ fn working() -> Vec<&'static str> {
     MECHANISMS.iter().filter(works).map(|arm| arm.info().name).collect()
 }
 
-/// Everything a session does with a piece.
+/// Uses an arm as a session does.
 fn used(piece: &mut dyn Arm, bytes: u64, what: &str) {
     piece.warm_up().unwrap_or_else(|e| panic!("{what}: {e}"));
     for repeats in [1, 3, 300] {
@@ -60,7 +61,7 @@ fn every_arm_moves_odd_numbers_of_bytes_from_everywhere_to_everywhere() {
         for source in ["private", "born"] {
             let scratch = tempfile::tempdir().unwrap();
             let also = ["auto", "one-memcpy", "vmsplice-memcpy"];
-            // All at once, as in a place of a study.
+            // All arms are open at the same time, as in a session.
             let mut pieces = Vec::new();
             for (n, arm) in arms.iter().chain(&also).enumerate() {
                 let read = n % 2 == 0;
@@ -111,7 +112,7 @@ fn what_is_no_arm_no_size_or_no_helper_is_a_reason() {
     assert!(reason.contains("MiB"), "{reason}");
 }
 
-/// A study of these arms by work `bulk`, each with its parameters.
+/// Returns a study of these arms of the work `bulk`, each with its parameters.
 fn study(arms: &[(&str, &str)], rest: &str) -> String {
     let names: Vec<&str> = arms.iter().map(|(name, _)| *name).collect();
     let mut text = format!(
@@ -168,7 +169,7 @@ fn a_wrong_byte_fails_the_run_and_names_the_arm() {
 fn the_map_of_study_102_has_a_row_for_each_destination_and_a_column_for_each_size() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../studies/102-bulk.toml");
     let study = StudyFile::parse(&fs::read_to_string(path).unwrap(), &CATALOGUE).unwrap();
-    // What `auto` takes ties with it everywhere but in the largest fresh memory.
+    // `auto` ties with the cheapest arm everywhere except in fresh memory of the largest size.
     let cost = |arm: &str, place: &thalweg_lab::study::result::Condition| match arm {
         "coop" if place.cell == "fresh" && place.size == "1GiB" => 0.002,
         "auto" | "ring" => 0.01,

@@ -1,4 +1,4 @@
-//! Every kind of check on simulated runs: it holds, it does not, nobody knows, it cannot be run.
+//! Every kind of check on simulated runs: a check that holds, fails, is undecided, or cannot run.
 
 use crate::planted;
 
@@ -44,7 +44,8 @@ text = "as checked"
 [[claim.check]]
 "#;
 
-/// a takes 1; b 2 at 1 KiB and 0.5 at 1 MiB; c 3; all twice as long when the machine is busy.
+/// Returns the cost of an arm: 1 for a, 3 for c, and for b 2 at 1 KiB and 0.5 at 1 MiB. Under load
+/// all costs double.
 fn cost(arm: &str, place: &Condition) -> f64 {
     let small = place.size == "1KiB";
     let own = match (arm, small) {
@@ -97,7 +98,7 @@ fn a_mean_over_sizes_is_of_one_session_and_never_of_two() {
     let mean = "test = \"mean-ratio\"\narms = [\"b\", \"a\"]\nat = { cell = \"c\" }\n\
                 within = [1.1, 1.4]\n";
     let (study, mut result) = simulate(mean);
-    // The first session has no b at 1 KiB, and one that lies far out at 1 MiB.
+    // The first session lacks b at 1 KiB. At 1 MiB, its costs of b are a hundred times as high.
     for arm in result.arms.iter_mut().filter(|arm| arm.name == "b") {
         if arm.place.size == "1KiB" {
             arm.sessions.remove(0);
@@ -167,14 +168,14 @@ fn the_best_of_others() {
     };
     let claim = says(&best("a", "[\"c\"]", "[0.0, 1.1]"), Reproduced);
     assert_eq!(claim.evidence.len(), 4, "two sizes under two loads");
-    // At 1 MiB b takes half of what a does, whoever else there is.
+    // At 1 MiB, b takes half the time of a, so a is not the best, whatever the other rivals take.
     let claim = says(&best("a", "[\"c\", \"b\"]", "[0.0, 1.1]"), Contradicted);
     assert!(claim.reason.contains("a to b, clock, c 1MiB"), "{}", claim.reason);
     assert!((claim.measured.unwrap() - 2.0).abs() < 0.1, "{:?}", claim.measured);
     let small = claim.evidence.iter().find(|one| one.text.contains("1KiB")).unwrap();
     assert_eq!((small.verdict, small.text.contains("a to b")), (Reproduced, true));
     says(&best("b", "[\"a\", \"c\"]", "[0.0, 2.0]"), Undecided);
-    // Who cannot run is not the best.
+    // A rival that cannot run is ignored.
     let (study, mut result) = simulate(&best("a", "[\"b\", \"c\"]", "[0.0, 1.1]"));
     let absent = |result: &mut StudyResult, name: &str| {
         let (gone, rest): (Vec<ArmResult>, _) =
@@ -186,7 +187,7 @@ fn the_best_of_others() {
             reason: "EPERM".to_owned(),
         }));
     };
-    // One that ran in a single session may be.
+    // A rival that ran in a single session might be the best, so the claim is undecided.
     let mut once = result.clone();
     let of_b = once.arms.iter_mut().filter(|arm| arm.name == "b");
     of_b.for_each(|arm| arm.sessions.truncate(1));
@@ -214,7 +215,7 @@ fn everywhere() {
     assert!((claim.measured.unwrap() - 2.0).abs() < 0.1, "{}", claim.reason);
 }
 
-/// Two verdicts of one claim, each by its own checks.
+/// Judges a claim that has a check as published and a check under modern conditions.
 fn two_verdicts(published: &str, wider: &str) -> ClaimResult {
     claim(&format!("{published}[[claim.wider]]\n{wider}"))
 }
@@ -252,7 +253,8 @@ fn what_cannot_be_run_as_published_may_be_asked_more_widely() {
     assert_eq!(claim.wider.as_ref().unwrap().verdict, Reproduced, "{claim:?}");
 }
 
-/// Sessions that say 1.1 +- 0.07 of `a` to `b` decide against 1.0 alone, but not as one of eight.
+/// An interval that contradicts a single check may be too narrow to do so as one of many checks
+/// (Bonferroni).
 #[test]
 fn one_contradiction_of_many_has_to_be_clear_as_one_of_many() {
     let check = "test = \"ratio\"\narms = [\"c\", \"a\"]\nat = { cell = \"c\", size = \"1KiB\" }\n";
@@ -271,7 +273,7 @@ fn one_contradiction_of_many_has_to_be_clear_as_one_of_many() {
     assert_eq!(many.verdict, Undecided, "{}", many.reason);
     assert!(many.reason.contains("but corrected for 40 comparisons (Bonf"), "{}", many.reason);
     assert!(two.reason.contains("corrected for 2 comparisons (Bonferroni), its"), "{}", two.reason);
-    // That it holds somewhere is said of the best of several: that needs an answer too.
+    // `somewhere` picks the best of several places, so its interval needs the correction too.
     let some = "test = \"somewhere\"\narms = [\"b\", \"a\"]\ncells = [\"c\"]\nwithin = [0.0, 0.97]";
     let some = claim(some);
     assert_eq!(some.verdict, Reproduced);
@@ -303,7 +305,7 @@ fn a_verdict_over_several_places_names_those_that_the_run_left_out() {
 fn ranks() {
     let ranks = "test = \"rank-correlation\"\narms = [\"a\", \"b\", \"c\"]\n\
                  places = [{ cell = \"c\", size = \"1KiB\" }, { cell = \"c\", size = \"1MiB\" }]\n";
-    // b is second at 1 KiB and first at 1 MiB: one half.
+    // b is second at 1 KiB and first at 1 MiB, which gives a correlation of one half.
     let claim = says(&format!("{ranks}within = [-1.0, 0.8]"), Reproduced);
     assert!((claim.measured.unwrap() - 0.5).abs() < 1e-9);
     assert!(claim.reason.ends_with("(each place with itself between sessions: 1)"), "{claim:?}");
@@ -333,7 +335,7 @@ fn an_arm_that_cannot_run_is_left_out_of_the_ranks_and_named() {
             .collect();
         claims::judge(&study, &result).remove(0)
     };
-    // In one of the two places is enough.
+    // An arm is left out of the ranks if it cannot run in one of the two places.
     for place in ["1KiB", "1MiB"] {
         let claim = without(&["d"], place);
         assert_eq!(claim.verdict, Reproduced, "{}", claim.reason);
@@ -348,7 +350,7 @@ fn an_arm_that_cannot_run_is_left_out_of_the_ranks_and_named() {
 
 #[test]
 fn a_correlation_is_not_called_low_where_no_benchmark_agrees_with_itself() {
-    // Three arms that cost the same: their order is a matter of chance in every session.
+    // All three arms have equal costs, so chance decides their order in every session.
     let ranks = "test = \"rank-correlation\"\narms = [\"a\", \"b\", \"c\"]\n\
                  places = [{ cell = \"c\", size = \"1KiB\" }, { cell = \"c\", size = \"1MiB\" }]\n";
     let study = planted::study(&format!("{HEAD}{ranks}within = [-1.0, 0.8]"));
@@ -415,7 +417,7 @@ fn a_probe_is_found_by_what_it_was_asked_wherever_its_check_stands_now() {
             })
             .collect(),
     };
-    // The study that was run had them the other way round.
+    // When the probes ran, the study had these two checks in the opposite order.
     result.probes = vec![found(0, 1), found(1, 2)];
     let claim = claims::judge(&study, &result).remove(0);
     assert_eq!((claim.verdict, claim.wider.unwrap().verdict), (Reproduced, Reproduced));
@@ -450,7 +452,7 @@ fn what_cannot_be_checked_at_all_says_why() {
     assert!(result.claims[0].reason.contains("network card"));
 }
 
-/// Writes the golden result anew: only when the format was changed on purpose.
+/// Writes the golden result again. Run it only if the format was changed on purpose.
 #[test]
 #[ignore = "it writes tests/data/result-1.json"]
 fn write_the_golden_result() {

@@ -1,4 +1,4 @@
-//! Proof that the lab is honest: what is the same shows no difference, what is planted is found.
+//! Tests that the lab is honest: equal arms show no difference, and planted faults are found.
 
 use crate::planted;
 
@@ -17,7 +17,8 @@ use thalweg_testing::{executable, script};
 
 const TWINS: &[(&str, &str)] = &[("a", ""), ("b", "")];
 
-/// What it counts holds where nothing else runs: the worlds below prove the statistics on every machine.
+/// The result of this test depends on the machine being idle. The simulated runs below prove the statistics on every
+/// machine.
 #[test]
 #[ignore = "real runs of the same work, which want the machine to themselves: make honesty"]
 fn the_same_work_twice_shows_no_difference_in_95_of_100_real_runs() {
@@ -76,7 +77,7 @@ fn a_known_ratio_lies_in_its_interval_nine_times_in_ten() {
     }
 }
 
-/// How often a standard run finds that an arm is slower by so much: rates that hold in worlds that are known.
+/// Counts how often a standard run finds a slower arm, in simulated worlds whose true costs are known.
 #[test]
 fn an_arm_that_is_slower_is_found_the_more_often_the_slower_it_is_and_never_called_faster() {
     let study = study(&text(TWINS, "64KiB", ""));
@@ -84,7 +85,7 @@ fn an_arm_that_is_slower_is_found_the_more_often_the_slower_it_is_and_never_call
         ("quiet", World { sigma: 0.05, sessions: 0.01, ..World::default() }),
         ("rough", World { sigma: 0.1, sessions: 0.03, memory: 0.6, drift: 0.5, outliers: 0.03 }),
     ];
-    // The least number of 200 runs that must find 5, 10 and 30 %.
+    // Of 200 runs, at least this many must find a difference of 5, 10 and 30 %.
     for ((shape, world), least) in worlds.into_iter().zip([[0, 150, 196], [0, 60, 190]]) {
         for (slower, least) in [1.05, 1.1, 1.3].into_iter().zip(least) {
             let cost = |arm: &str, _: &_| if arm == "b" { 0.02 * slower } else { 0.02 };
@@ -124,7 +125,7 @@ fn memory_that_became_cold_before_a_sample_is_marked_counted_and_kept() {
     let text = text(&[("warm", ""), ("cold", "with = { fault = \"cold\" }")], "8MiB", "");
     let result = really(&text, &settings(2, 8)).unwrap();
     let arm = |name: &str| result.arms.iter().find(|arm| arm.name == name).unwrap();
-    // What else is marked, as a processor that was taken away, is the machine's doing.
+    // Only marks about faults are counted. Other marks, such as stolen CPU time, come from the machine.
     let became_cold = |name: &str| {
         let marks = arm(name).sessions.iter().flat_map(|session| &session.marks);
         marks.filter(|mark| mark.contains("faults on memory that was warm")).count()
@@ -137,7 +138,7 @@ fn memory_that_became_cold_before_a_sample_is_marked_counted_and_kept() {
 
 #[test]
 fn a_fork_between_warming_and_a_sample_is_marked_and_a_spawn_is_not() {
-    // Marks of the innocent arm, and of the one that starts a child.
+    // Returns the numbers of marks: of the arm without a fault, and of the arm that starts a child.
     let became_cold = |fault: &str| {
         let with = format!("with = {{ fault = {fault:?} }}");
         let arms = [("warm", ""), ("starts", with.as_str())];
@@ -154,7 +155,7 @@ fn a_fork_between_warming_and_a_sample_is_marked_and_a_spawn_is_not() {
     assert!(forks >= 2 && warm >= 2, "{forks} {warm}");
 }
 
-// So much that no noise of a machine reaches it.
+// So large a ratio that noise of the machine cannot reach it.
 const BILLION_TIMES: &str = "[[claim]]\nid = \"1\"\nkind = \"ratio\"\ntext = \"it is 1e9 times faster than itself\"\n\
      [[claim.check]]\ntest = \"ratio\"\narms = [\"a\", \"b\"]\nat = { cell = \"cell\" }\nwithin = [0.0, 1e-9]\n";
 
@@ -261,7 +262,7 @@ fn the_harness_costs_less_than_a_hundredth_of_a_sample_and_says_how_much() {
     let sessions = result.arms.iter().flat_map(|arm| &arm.sessions);
     let samples = sessions.flat_map(|session| &session.samples);
     let shortest = samples.map(|taken| taken.sample.wall_seconds()).fold(f64::MAX, f64::min);
-    // The harness's time to that of its own samples: both are this machine's, whatever it does.
+    // Both times are from this machine, so their ratio does not depend on its speed.
     assert!(null > 0.0 && null < shortest / 100.0, "{null} s of {shortest} s");
 }
 
@@ -274,7 +275,7 @@ fn a_result_survives_its_file_and_is_not_overwritten() {
     let json = |result: &StudyResult| serde_json::to_value(result).unwrap();
     assert_eq!(json(&again), json(&result));
     let text = fs::read_to_string(&path).unwrap();
-    // The same second, the same study: both are kept.
+    // Two more results of one study and one second: every result is kept.
     let [second, third] = [(), ()].map(|()| store::save(&result, folder.path()).unwrap());
     assert!(second.ends_with("test-2.json") && third.ends_with("test-3.json"), "{second:?}");
     assert_eq!(fs::read_to_string(&path).unwrap(), text);
@@ -318,7 +319,7 @@ fn the_user_nobody_can_run_a_study_too() {
     }
     let result = planted::as_nobody(&nobody, &text(TWINS, "64KiB", BILLION_TIMES), &settings(6, 4));
     assert_eq!(result.claims[0].verdict, ClaimVerdict::Contradicted, "{}", result.claims[0].reason);
-    // Counters that nobody may read are not used: what getrusage counts is there for everybody.
+    // Counters of the machine that the user `nobody` cannot read are not used; getrusage(2) works for every user.
     let cpu = |result: &StudyResult| result.arms.iter().all(|arm| arm.cpu_s_per_gb > 0.0);
     assert!(cpu(&result));
 }
@@ -336,6 +337,6 @@ fn loads_work_beside_the_arms_and_end_with_them() {
         let samples = arms.flat_map(|arm| &arm.sessions).flat_map(|session| &session.samples);
         samples.count()
     };
-    // Two arms, three rounds, one of them twice, two sessions.
+    // Two arms in three rounds, each with one arm twice, in two sessions: 2 * 3 * 3 samples.
     assert_eq!([taken("idle"), taken("quarter"), taken("writeback")], [18; 3]);
 }

@@ -1,11 +1,11 @@
-//! A tiny study whose arms are in C and in Java, run in fresh processes by the real works.
+//! A tiny study with arms in C and in Java. Fresh processes run it with the product's own works.
 
 use crate::planted;
 
 use std::path::Path;
 use thalweg_lab::study::result::ClaimVerdict;
 
-/// A file of the repository, from the root.
+/// Returns the absolute path of a file, given its path in the repository.
 fn path(name: &str) -> String {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     root.join(name).canonicalize().unwrap().display().to_string()
@@ -79,7 +79,7 @@ within = [1e-9, inf]
 fn arms_in_java_are_sampled_beside_arms_in_c_and_decide_claims() {
     let result =
         planted::really(&study(), &planted::settings(2, 2)).unwrap_or_else(|e| panic!("{e}"));
-    // Nobody has that one: a reason, and a claim that cannot be run.
+    // No machine has JDK 3: the arm is missing with a reason, and its claim is not runnable.
     let absent = result.missing.iter().find(|missing| missing.arm == "absent").unwrap();
     assert!(absent.reason.contains("no JDK 3 in JAVA_HOME"), "{}", absent.reason);
     assert_eq!(result.claims[1].verdict, ClaimVerdict::NotRunnable, "{}", result.claims[1].reason);

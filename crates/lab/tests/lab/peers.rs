@@ -1,4 +1,5 @@
-//! Study 103 without its peers, as in a fresh clone: each is left out by its name, with what to do.
+//! Study 103 without its peers, as in a fresh clone: the reason for each missing peer names it and
+//! says what to do.
 
 use std::{
     collections::BTreeSet,
@@ -20,14 +21,14 @@ fn a_peer_that_is_not_built_is_left_out_by_its_name() {
     let text = fs::read_to_string(root().join("studies/103-channel-peers.toml")).unwrap();
     let study = StudyFile::parse(&text, &CATALOGUE).unwrap();
     assert!(study.only_by_name, "it needs programs that are not built with thalweg");
-    // A tree with the starter in it, and nothing that it could start.
+    // A directory tree that contains the starter script, but no program that it could start.
     let tree = tempfile::tempdir().unwrap();
     let (studies, scratch) = (tree.path().join("studies"), tree.path().join("scratch"));
     let peers = tree.path().join("peers/channel");
     for folder in [&studies, &scratch, &peers] {
         fs::create_dir_all(folder).unwrap();
     }
-    // It looks beside the name that it was called by.
+    // The script looks for programs relative to the path by which it was called.
     let start = root().canonicalize().unwrap().join("peers/channel/start");
     symlink(start, peers.join("start")).unwrap();
     let mut seen = BTreeSet::new();
@@ -55,7 +56,7 @@ fn a_peer_that_is_not_built_is_left_out_by_its_name() {
     assert!(seen.len() >= 6, "{seen:?}");
 }
 
-/// What is compared is what `thalweg send` chooses here, with what was measured and without.
+/// The study compares what `thalweg send` chooses on this machine with the profile and without it.
 #[test]
 fn every_arm_that_chooses_stands_beside_one_without_a_profile() {
     let text = fs::read_to_string(root().join("studies/103-channel-peers.toml")).unwrap();

@@ -1,5 +1,5 @@
-//! The probes of pipes and sockets. What this kernel does is printed, not asserted, except where
-//! every kernel must do the same.
+//! Tests the probes of pipes and sockets. Results that depend on the kernel are printed, but not
+//! asserted.
 
 use std::path::Path;
 use thalweg_core::Unfit;
@@ -44,7 +44,8 @@ fn calls_are_counted_for_each_buffer() {
     for sink in ["tcp", "unix"] {
         for buffer in ["1", "4KiB", "64KiB"] {
             let with = format!("mechanism = 'read-write'\nbuffer = '{buffer}'\nsink = '{sink}'");
-            // A read and a write: every kernel and every socket needs both. Short ones need more.
+            // Each buffer needs a read and a write on every kernel and socket. Short reads or
+            // writes need more calls.
             let found = run("calls-per-buffer", &with).unwrap();
             assert!(found.numbers[0] >= 2.0 && found.numbers.len() == 1, "{}", found.text);
         }

@@ -1,5 +1,5 @@
-//! Every study file of the repository: it parses, names only what exists, and its parameters are
-//! ones that the works and probes take. Running them is for `thalweg study`.
+//! Checks every study file of the repository: it parses, names only existing things, and the works
+//! and probes accept its parameters. `thalweg study` runs them.
 
 use std::{
     fs,
@@ -44,7 +44,7 @@ fn every_study_parses_and_numbers_its_claims_without_a_gap() {
     }
 }
 
-/// What only a mistake in the file can be the reason of.
+/// Parts of error messages that only a mistake in a study file can cause.
 const MISTAKES: &[&str] = &[
     "parameters of",
     "unknown parameter",
@@ -88,17 +88,19 @@ fn the_parameters_of_every_arm_and_probe_are_taken() {
     for study in &self::studies() {
         let places =
             study.cells.iter().flat_map(|cell| cell.arms.iter().map(move |arm| (cell, arm)));
-        // One arm of each study at least.
+        // The sample contains at least one arm of each study.
         for (cell, name) in sample.of(places) {
             let arm = study.arms.iter().find(|arm| arm.name == *name).unwrap();
             let work = CATALOGUE.arm_kind(&arm.work).unwrap();
-            // Nothing is allocated yet; a program may have been built for some sizes alone.
+            // Opening an arm allocates no buffers. A program may be built for certain sizes only,
+            // so its own size is used.
             let bytes = match arm.work.as_str() {
                 "worker" | "memory" => parse_some_bytes(&cell.sizes[0]).unwrap(),
                 _ => job.bytes,
             };
             let job = ArmJob { bytes, ..job };
-            // A file system or a congestion control that is not here is none of the file's faults.
+            // If this machine lacks a file system or a congestion control, the study file is not at
+            // fault.
             if let Err(unfit) = work.open(&ArmJob { with: &cell.parameters(arm), ..job }) {
                 is_no_mistake(&format!("{} {} {name}", study.id, cell.name), &unfit.reason);
             }
@@ -114,7 +116,7 @@ fn the_parameters_of_every_arm_and_probe_are_taken() {
     }
 }
 
-/// The names that serde would have taken in the place of this one.
+/// Returns the names that serde lists as valid in its error message.
 fn expected(error: &str) -> Vec<String> {
     let names = error.split_once("expected").unwrap_or_else(|| panic!("{error}")).1;
     names.split('`').skip(1).step_by(2).map(str::to_owned).collect()

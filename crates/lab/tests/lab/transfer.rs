@@ -1,5 +1,5 @@
-//! Works `transfer` and `program` as a session uses them: every mechanism over every pair of ends,
-//! short and odd sizes, far sides that die, and parameters that make no sense.
+//! Uses the works `transfer` and `program` as a session does: every mechanism between all ends,
+//! with short and odd sizes. Other tests kill the peer process and pass invalid parameters.
 
 use std::{
     path::{Path, PathBuf},
@@ -21,7 +21,7 @@ fn open(work: &str, with: &str, bytes: u64, scratch: &Path) -> Result<Box<dyn Ar
     work.open(&ArmJob { arm: "arm", with: &with, bytes, scratch, studies, program })
 }
 
-/// Everything a session does with a piece; the calls of its last sample.
+/// Uses an arm as a session does. Returns the number of calls of its last sample.
 fn used(work: &str, with: &str, bytes: u64) -> Result<u64, Unfit> {
     let scratch = tempfile::tempdir().unwrap();
     let mut piece = open(work, with, bytes, scratch.path())?;
@@ -75,7 +75,7 @@ fn every_mechanism_moves_odd_numbers_of_bytes_between_all_ends_it_serves() {
                     Err(unfit) if !serves => {
                         assert!(unfit.reason.contains("serves no"), "{with}: {unfit}");
                     }
-                    // What the file system or the kernel does not have, or refuses for these ends.
+                    // The file system or the kernel lacks something, or refuses these ends.
                     Err(unfit) => {
                         assert!(may_refuse(name, *from), "{with}, {bytes} bytes: {unfit}");
                         if bytes == 1 {
@@ -89,7 +89,8 @@ fn every_mechanism_moves_odd_numbers_of_bytes_between_all_ends_it_serves() {
     assert!(moved > 100, "{moved}");
 }
 
-/// Mechanisms that depend on the file system, on limits, or that do not take `/dev/zero`.
+/// Returns `true` for mechanisms that depend on the file system or on limits, and for reads from
+/// `/dev/zero`, which some mechanisms refuse.
 fn may_refuse(name: &str, from: Kind) -> bool {
     let depends = ["reflink", "io-uring", "read-write-direct", "msg-zerocopy", "copy-file-range"];
     depends.contains(&name) || from == Kind::Device
@@ -104,7 +105,7 @@ fn a_paced_source_is_no_faster_than_its_rate_and_arrives_right() {
         let mut piece = open("transfer", &with, 500_001, scratch.path()).unwrap();
         piece.warm_up().unwrap();
         let sample = piece.sample(2).unwrap();
-        // The clock of the feeder starts a moment before that of the sample.
+        // The feeder's clock starts slightly before that of the sample.
         assert!(sample.wall.as_secs_f64() >= 0.09, "{:?}", sample.wall);
         piece.check().unwrap();
     }
@@ -120,7 +121,7 @@ fn parameters_reach_both_sides() {
     let large = format!("{one}sink = 'tcp'\nreceiver_buffer = '1MiB'\ncongestion = 'reno'");
     let (small, large) =
         (used("transfer", &small, bytes).unwrap(), used("transfer", &large, bytes).unwrap());
-    // Three operations of 256 reads and writes each; and the receiver's reads.
+    // Three operations with 256 reads and 256 writes each, and the receiver's 1024 reads each.
     assert!(small >= 3 * (512 + 1024) && large < small, "{small} {large}");
     let pipe = "mechanism = 'splice'\nsource = 'file'\nsink = 'pipe'\n";
     used("transfer", &format!("{pipe}pipe = '256KiB'"), 777_777).unwrap();
@@ -188,7 +189,7 @@ fn a_helper_that_is_none_is_an_answer() {
     }
 }
 
-/// The processes that this test's own thread started, by what they were told to be.
+/// Returns the processes of this kind that the test's own thread started.
 fn children(kind: &str) -> Vec<i32> {
     let thread = rustix::thread::gettid().as_raw_nonzero();
     let listed = std::fs::read_to_string(format!("/proc/self/task/{thread}/children"));
@@ -216,7 +217,8 @@ fn a_far_side_that_dies_is_an_error_and_stays_one() {
         let [id] = children(kind)[..] else {
             return skip("a_far_side_that_dies", "no /proc/self/task/*/children here");
         };
-        // Stopped first, so that it dies in the middle of a transfer and not before it.
+        // The receiver or feeder is killed after 50 ms, so that it dies during a transfer and not
+        // before the first one.
         let killer = std::thread::spawn(move || {
             std::thread::sleep(std::time::Duration::from_millis(50));
             Command::new("kill").args(["-KILL", &id.to_string()]).status().unwrap();
@@ -265,7 +267,7 @@ fn whether_pages_are_shared_is_looked_at_for_the_arms_own_ends() {
     for sink in ["pipe", "unix", "tcp"] {
         for source in ["file", "memfd"] {
             let with = format!("mechanism = 'read-write'\nsource = '{source}'\nsink = '{sink}'");
-            // A control: what is written is copied, on every kernel.
+            // A control: with read-write, every kernel copies the bytes.
             assert_eq!(alias(&with), Some(Ok(Alias::Copied)), "{with}");
             let with = with.replace("read-write", "sendfile");
             assert!(matches!(alias(&with), Some(Ok(_))), "{with}");

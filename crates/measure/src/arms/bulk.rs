@@ -59,7 +59,8 @@ pub enum BulkSource {
 impl BulkTerms {
     /// Returns the options to open the sender.
     fn options(&self, mechanism: Option<&dyn Mechanism>, bytes: usize) -> Options {
-        // A profile that is missing or of another machine is ignored, as for a user's sender.
+        // A profile that is missing or of another machine is ignored. A user's sender does the
+        // same.
         let profile =
             if mechanism.is_none() && self.uses_profile { saved_profile().ok() } else { None };
         Options {

@@ -50,7 +50,8 @@ pub struct Ran {
     pub sample: Sample,
     /// The largest resident set size of one of its processes, in bytes.
     pub max_resident: u64,
-    /// Up to this size, `max_resident` shows the memory of this process instead.
+    /// If `max_resident` is not above this size, it may be the memory of this process, which the child had before
+    /// execve(2).
     pub hidden_below: u64,
     /// Standard output, if it was kept.
     pub out: String,

@@ -1,5 +1,5 @@
-//! The bytes that works move. Each byte is determined by its position, so that every byte can be verified at its
-//! destination. Also the files that contain them.
+//! The bytes that arms move, and the files that contain them. The position of a byte determines its value, so that
+//! every byte can be verified at its destination.
 
 use rustix::fs::{MemfdFlags, memfd_create};
 use std::{
@@ -87,7 +87,7 @@ fn pattern() -> &'static [u8] {
 }
 
 thread_local! {
-    // The files that this thread's arms read, by device; 0 is memory.
+    // The files that this thread's arms read, by device number. Number 0 stands for a memfd.
     static SHARED: RefCell<Vec<(u64, Weak<File>)>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -103,7 +103,7 @@ pub fn file(folder: &Path, len: u64) -> io::Result<Arc<File>> {
     Ok(file)
 }
 
-/// Returns a memfd with at least `len` bytes of the pattern, shared in the same way.
+/// Returns a memfd with at least `len` bytes of the pattern. All arms of a session share it.
 pub fn memfd(len: u64) -> io::Result<Arc<File>> {
     let make = || Ok(File::from(memfd_create("thalweg-source", MemfdFlags::CLOEXEC)?));
     let memory = shared(0, make)?;

@@ -56,14 +56,14 @@ pub enum TimedKernel {
     Fill(ReadyFill),
 }
 
-/// More random sizes than a branch predictor can learn.
+/// Number of random sizes: more than a branch predictor can learn.
 const DRAWN: usize = 1 << 14;
-/// Copies begin within one page, at malloc's alignment.
+/// Copies begin at a random offset below this number of bytes (one page), at malloc's alignment.
 const PLACES: usize = 4096;
 const ALIGNED: usize = 16;
 const LINE: usize = 64;
-/// Number of copies of one size at the same position. Otherwise, finding the next position would hide the cost of a
-/// short copy.
+/// Number of copies of one size at the same position. If the position changed for every copy, finding it would hide the
+/// cost of a short copy.
 const AT_A_PLACE: u64 = 16;
 const FILLED: u8 = 0x5a;
 /// Minimum region for cold copies; no cache is this large.
@@ -100,7 +100,7 @@ impl CopyBuffers {
         let apart = if self.lined { LINE } else { ALIGNED };
         let first = |buffer: &[u8]| if self.lined { buffer.as_ptr().align_offset(LINE) } else { 0 };
         let (source, sink) = (first(&self.source), first(&self.sink));
-        // Equal for every kernel and every session.
+        // The size alone determines the seed, so positions and lengths are equal for every kernel and every session.
         let mut random = Random::new(size as u64);
         let mut uneven = false;
         let draw = || {

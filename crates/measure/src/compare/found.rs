@@ -26,7 +26,7 @@ pub struct CompareResult {
     pub rounds: usize,
     /// How busy the machine was before.
     pub busy: Option<BusyProcessors>,
-    /// Disturbed runs, which count nevertheless.
+    /// The disturbed runs. They count like the others.
     pub marks: Vec<SampleMark>,
     pub seed: u64,
     pub conditions: Conditions,
@@ -57,7 +57,7 @@ pub struct ComparedFigure {
     pub value: Option<Spread>,
     /// The value relative to that of the reference command, paired by round; `None` for the reference.
     pub ratio: Option<Ratio>,
-    /// The ratio of costs, of which less is better.
+    /// The ratio of costs: a smaller value is better.
     #[serde(skip)]
     pub costs: Option<Ratio>,
     /// The verdict on that ratio.

@@ -79,7 +79,7 @@ pub(super) fn crowded(log: &SampleLog) -> Vec<(Range<usize>, String)> {
 }
 
 /// Returns windows of rounds that are long enough, with the number of CPUs that other work kept busy during their
-/// samples. The value may be slightly negative, because ticks are counted in whole ticks of the machine.
+/// samples. The number may be slightly negative, because the kernel counts whole ticks.
 fn windows(log: &SampleLog) -> Vec<(Range<usize>, f64)> {
     let mut windows: Vec<(Range<usize>, [f64; 2])> = Vec::new();
     for (round, entries) in log.rounds.iter().enumerate() {
@@ -113,8 +113,8 @@ mod tests {
     use crate::stats::Random;
     use std::time::Duration;
 
-    /// A session of two arms that each take 20 ms of one processor; what else happened to a sample is
-    /// planted, by its round.
+    /// Returns a session of two arms whose samples each take 20 ms of one CPU. `plant` adds other activity to the
+    /// samples of a round.
     fn session(rounds: usize, plant: impl Fn(usize, &mut Sample)) -> SampleLog {
         let mut log = SampleLog::default();
         log.enter("a");
@@ -164,8 +164,8 @@ mod tests {
             assert_eq!(marked(&log, Sign::Waited), loaded, "a process that has ended waited");
             assert!(marks(&log, &[]).iter().all(|mark| mark.sign.is_of_others()));
         }
-        // 60 ms are a round here, so four rounds are looked at together: on the other processor load takes
-        // nothing from a sample but what is shared.
+        // A round takes 60 ms here, so a window has four rounds. The load runs on the other CPU and does not slow down
+        // the samples.
         let log = session(16, |round, sample| sample.busy_ticks += if round >= 8 { 2 } else { 0 });
         assert_eq!(marked(&log, Sign::Crowded), (8..16).collect::<Vec<_>>());
         let found = marks(&log, &[]);
@@ -180,14 +180,15 @@ mod tests {
             sample.busy_ticks += 2;
         });
         assert!(marks(&log, &[]).is_empty(), "{:?}", marks(&log, &[]));
-        // In some samples, one of two threads of the arm waits for the other. No other process ran, so nothing is marked.
+        // In some samples, one of two threads of the arm waits for the other. No other process ran, so no sample is
+        // disturbed.
         let log = session(16, |round, sample| {
             if round % 2 == 1 {
                 (sample.waited, sample.pressure.cpu) = (milliseconds(12), 12_000);
             }
         });
         assert!(marks(&log, &[]).is_empty(), "{:?}", marks(&log, &[]));
-        // A machine on which these values cannot be read.
+        // A machine on which /proc/stat cannot be read: all counters are 0.
         assert!(marks(&session(16, |_, sample| sample.busy_ticks = 0), &[]).is_empty());
     }
 

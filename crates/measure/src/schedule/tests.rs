@@ -1,4 +1,4 @@
-//! The schedule and the statistics on simulated arms, whose truth is known.
+//! The schedule and the statistics on simulated arms, whose true costs are known.
 
 use super::*;
 use crate::{
@@ -74,7 +74,7 @@ impl Arm for Simulated {
     }
 }
 
-/// Runs the arms, the first being the reference, for so long a budget.
+/// Runs the arms within a budget; the first arm is the reference.
 fn run(world: &World, arms: Vec<Named>, budget: Duration, rules: Rules) -> SampleLog {
     try_run(world, arms, budget, rules).unwrap()
 }
@@ -241,7 +241,8 @@ fn when_it_is_enough_the_least_rounds_are_done_all_the_same() {
         let world = World::new(7);
         let rules = Rules { enough: Duration::from_millis(enough), ..Rules::default() };
         let log = run(&world, vec![world.arm("a", 10.0)], Duration::from_secs(9), rules);
-        // Twenty milliseconds each, with the arm that is drawn twice, and the noise of that world.
+        // A round takes about 20 ms: 10 ms for each of its two samples, with the noise of the
+        // simulated machine.
         assert!(log.rounds.len().abs_diff(rounds) <= 2, "{enough}: {}", log.rounds.len());
         assert!(log.rounds.len() >= 5, "{enough}: {}", log.rounds.len());
     }

@@ -216,7 +216,7 @@ struct TransferTime {
     check: Duration,
 }
 
-/// Three runs: the first pays for cold caches, and one of the others may be disturbed.
+/// Runs a mechanism three times. The first run pays for cold caches, and one of the others may be disturbed.
 fn try_one(
     mechanism: &'static dyn Mechanism,
     place: &RefCell<Whole<'_>>,

@@ -195,7 +195,8 @@ impl FileTuning<'_, '_> {
             let TuneSubject::Mechanism { mechanism, .. } = self.entrants.subjects[*arm] else {
                 continue;
             };
-            // Warm-up and verification cost about two samples, and being sampled twice in a round about one.
+            // Warm-up and verification cost about as much as two samples. The second sample in some rounds costs about
+            // one more.
             let cost = self.entrants.experiment.log.round_cost(&[*arm]) / 2 * (rounds + 3);
             for tuning in one_knob_turned(mechanism.info().knobs) {
                 match left.checked_sub(cost) {

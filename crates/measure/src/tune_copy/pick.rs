@@ -110,8 +110,8 @@ pub(super) struct SampledFiles {
     pub written: Duration,
 }
 
-/// Copies the selected files into `folder` until the sample is full or `enough` returns `true`, given the sample and
-/// the elapsed time. Files that cannot be read are skipped.
+/// Copies the selected files into `folder` until the sample is full or `enough` returns `true`.
+/// `enough` gets the sample so far and the elapsed time. Files that cannot be read are skipped.
 pub(super) fn gather(
     picked: &[Picked],
     folder: &Path,
@@ -154,7 +154,7 @@ mod tests {
 
     const LONG: Duration = Duration::from_secs(60);
 
-    /// Twenty folders with two hundred files each, and a link.
+    /// Twenty directories with two hundred files each, and a symbolic link.
     fn tree() -> tempfile::TempDir {
         let root = tempfile::tempdir().unwrap();
         for folder in 0..20 {

@@ -23,7 +23,7 @@ fn job<'j>(sources: &'j [PathBuf], destination: &'j Path, stop: &'j StopCheck<'j
     TuneJob { sources, destination, options, request, needs, budget, seed, stop }
 }
 
-/// A result with a few rounds, with as large a budget as that takes on a busy machine.
+/// Tunes until the result has at least four rounds. A busy machine needs a larger budget for that.
 fn measured(job: &TuneJob<'_>) -> TuneResult {
     for factor in [1, 4, 16, 64] {
         let (request, budget) = (job.request.clone(), job.budget * factor);
@@ -36,7 +36,7 @@ fn measured(job: &TuneJob<'_>) -> TuneResult {
     panic!("no four rounds in {:?}", job.budget * 64);
 }
 
-/// A file of bytes that are all different from their neighbours.
+/// Creates a file in which every byte differs from its neighbours.
 fn file_in(folder: &Path, len: usize) -> PathBuf {
     let path = folder.join("source");
     fs::write(&path, (0..len).map(|n| (n % 251) as u8).collect::<Vec<u8>>()).unwrap();
@@ -47,7 +47,7 @@ fn is_clean(folder: &Path, files: usize) -> bool {
     fs::read_dir(folder).unwrap().count() == files
 }
 
-/// Two folders: in a file system on disk if the temporary folder is on one, and in memory.
+/// Returns two temporary directories: the second is in memory, and the first may be on a disk.
 fn directories() -> Vec<tempfile::TempDir> {
     let memory = tempfile::tempdir_in("/dev/shm");
     [tempfile::tempdir().ok(), memory.ok()].into_iter().flatten().collect()
@@ -63,7 +63,7 @@ fn a_short_copy_is_measured_for_a_short_time() {
     };
     assert!((90..=100).contains(&left(0.0)), "{}", left(0.0));
     assert!((390..=400).contains(&left(400.0)), "{}", left(400.0));
-    // A twentieth of the budget is kept for sums.
+    // A twentieth of the budget is reserved for the evaluation.
     assert!((940..=950).contains(&left(1e9)) && (940..=950).contains(&left(f64::INFINITY)));
 }
 
@@ -190,9 +190,9 @@ struct Planted(Fault);
 
 #[derive(Clone, Copy, PartialEq)]
 enum Fault {
-    /// The last byte is another one.
+    /// The last byte of the copy is wrong.
     WrongByte,
-    /// The last byte is missing, and it says it is there.
+    /// The last byte is missing, but the mechanism reports it as copied.
     Short,
     Refused,
 }

@@ -242,7 +242,8 @@ fn threads_to_take(
     Some(take(threads, &fewer?, noise))
 }
 
-/// Chooses the number of threads from the times of fewer threads relative to the most.
+/// Chooses the number of threads. `fewer` contains the time of each smaller number relative to that of the largest
+/// number.
 fn take(threads: &[usize], fewer: &[Ratio], noise: f64) -> usize {
     let word = |ratio: &Ratio| RatioOutcome { ratio: *ratio, noise }.word();
     let faster = fewer.iter().position(|ratio| word(ratio) == RatioVerdict::Faster);
@@ -257,11 +258,13 @@ mod tests {
     fn a_whole_tree_is_expected_to_take_what_its_files_and_bytes_do() {
         let walk = |files| Walk { picked: Vec::new(), files };
         let written = Duration::from_millis(10);
-        // Two files of five drawn, which stand for ten: twenty thousand bytes, and 400 are written.
+        // The walk found ten files and picked five. Two of the five were copied, which took 10 ms, so all ten take 50
+        // ms.
         let sampled = SampledFiles { files: 2, bytes: 400, written };
         let small = [200, 200, 200, 200, 200];
         assert!((seconds_for(&walk(Some(10)), &small, &sampled) - 0.05).abs() < 1e-9);
-        // One of them is long, and only its beginning is in the sample.
+        // One picked file is long, and the sample contains only its beginning. The bytes then decide the estimate, not
+        // the number of files.
         let long = [200, 200, 200, 200, 19_200];
         assert!((seconds_for(&walk(Some(10)), &long, &sampled) - 1.0).abs() < 1e-9);
         assert!(seconds_for(&walk(None), &small, &sampled).is_infinite());
@@ -272,7 +275,7 @@ mod tests {
     #[test]
     fn where_no_difference_is_shown_the_default_number_of_threads_stays() {
         let ratio = |ratio, lo, hi| Ratio { ratio, lo, hi };
-        // One thread seems faster, and the noise is as large as what is seen.
+        // One thread seems faster, but the noise is as large as the difference.
         assert_eq!(take(&[1, 2], &[ratio(0.66, 0.47, 0.91)], 1.0), 2);
         assert_eq!(take(&[1, 2], &[ratio(0.97, 0.90, 1.05)], 0.03), 2);
         assert_eq!(take(&[1, 2], &[ratio(0.5, 0.45, 0.55)], 0.03), 1);

@@ -300,7 +300,8 @@ mod tests {
         assert!(found.text.starts_with("file:ext4 -> pipe: the default (read-write) up to "));
         assert!(found.text.ends_with(beyond), "{}", found.text);
         assert!(line(&profile, Of::Files).text.starts_with("not measured"));
-        // Whose interval meets that of the default's is not shown to be better, wherever its middle lies.
+        // A mechanism whose interval overlaps that of the default is not shown to be better, even if its median is
+        // lower.
         for one in profile.cells.iter_mut().filter(|cell| cell.mechanism == "mmap-write") {
             one.wall.hi = 1.1;
         }

@@ -32,7 +32,7 @@ pub struct HeldOut {
     pub distribution: String,
     /// The memory over which the copies cycle.
     pub residency: String,
-    /// The regret; its size is that of the batch.
+    /// The regret. Its `size` is the number of bytes of a batch.
     #[serde(flatten)]
     pub point: RegretPoint,
 }

@@ -106,7 +106,7 @@ mod tests {
             assert!(Depth::Standard.sizes(&ends).last() < largest.as_ref());
             assert_eq!(Depth::Quick.largest(&ends, ample), None);
         }
-        // Its grid goes that far as it is.
+        // The sizes of this pair already reach the largest size.
         assert_eq!(Depth::Standard.largest(&"file:pipe".parse().unwrap(), ample), None);
     }
 

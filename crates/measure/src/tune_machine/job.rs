@@ -37,9 +37,9 @@ pub struct ContestJob {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum WantedMethods {
-    /// Every mechanism at its default, and with each value of each knob.
+    /// Every mechanism at its default, and with each value of each of its knobs.
     All,
-    /// These, and every mechanism at its default.
+    /// These mechanisms and tunings, and every mechanism at its default.
     These(Vec<TunedMethod>),
     Only(Vec<TunedMethod>),
 }

@@ -159,7 +159,8 @@ impl PairSurvey {
     }
 }
 
-/// Seeded by the size, so that repeated evaluations of the same samples agree.
+/// Returns a random generator. The size is its seed, so that repeated evaluations of the same
+/// samples agree.
 fn resampling(size: u64) -> Random {
     Random::new(size)
 }

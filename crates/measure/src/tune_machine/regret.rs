@@ -203,7 +203,7 @@ mod tests {
 
     #[test]
     fn luck_that_does_not_repeat_is_the_floor_and_not_the_planners_fault() {
-        // Two equal ways: each was lucky on one half.
+        // Two mechanisms with equal true costs. Each was faster by chance on one half of the rounds.
         let costs = [cost("a", 0.9, 1.1), cost("b", 1.1, 0.9)];
         let point = hindsight(&costs, &TunedMethod::plain("a")).unwrap();
         assert!(point.floor > 0.2, "{point:?}");

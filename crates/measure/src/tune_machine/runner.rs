@@ -57,7 +57,8 @@ pub struct Spawned {
     pub assumes_idle: bool,
 }
 
-/// Allowed overrun factor: a session always takes the minimum number of rounds.
+/// A session counts as hung if its output stops for this multiple of its budget. It may exceed the budget, because it
+/// always takes the minimum number of rounds.
 const OVERRUN: u32 = 20;
 
 impl Runner for Spawned {
@@ -88,7 +89,7 @@ impl Spawned {
         let processors = Processors::of_this_thread()?;
         let mut load = Running::start(load, &self.program, Path::new(""), &processors)?;
         let silence = job.budget.saturating_mul(OVERRUN).saturating_add(HANG);
-        // Other processes get less than this to exit, but a cancelled session removes large files first.
+        // A cancelled session removes large files before it exits, so it gets more time than other helpers.
         let patience = SessionPatience { silence, grace: HANG };
         let command = process::helper(&self.program, "survey");
         run(command, job, patience, stop, &mut |line: SurveyLine| {

@@ -21,7 +21,7 @@ const FOR_EACH: Duration = Duration::from_millis(15);
 /// A cell qualifies only if one transfer takes at most this long.
 const LONGEST: Duration = Duration::from_micros(500);
 
-/// One cell, then and now.
+/// One cell, with its ratio in the profile and its ratio now.
 #[derive(Clone, Debug, Serialize)]
 pub struct SentinelLook {
     /// The pair, as on the command line.

@@ -1,4 +1,4 @@
-//! Simulated sessions whose truth is known, and small real ones. How fast anything is stays out.
+//! Simulated sessions whose true costs are known, and small real sessions. No test asserts a speed.
 
 use super::{table::AskedMethod, *};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -12,9 +12,10 @@ use crate::{
     stats::RatioVerdict,
 };
 
-/// Sessions in which every way has a known time, times noise, times the mood of the session.
+/// Simulated sessions. The time of a mechanism is its true time, multiplied by noise and by a
+/// random factor of the session.
 struct Simulated {
-    /// Seconds per transfer of a way at a size under a load.
+    /// The true seconds per transfer of a mechanism at a size under a load.
     truth: fn(&TunedMethod, u64, Load) -> f64,
     ways: Vec<TunedMethod>,
     noise: f64,
@@ -22,9 +23,9 @@ struct Simulated {
     broken: Option<TunedMethod>,
     random: Random,
     jobs: Vec<ContestJob>,
-    /// Number of processors that other processes use, one value per check; 0 after the last value.
+    /// Number of CPUs that other processes keep busy, one value per check; 0 after the last value.
     looks: Vec<f64>,
-    /// A session, by its number, of which all but the first rounds wait for a processor.
+    /// The number of a session in which the samples of all but the first rounds wait for a CPU.
     disturbed: Option<usize>,
 }
 
@@ -115,8 +116,8 @@ fn found(runner: &mut dyn Runner, pairs: &[&str]) -> SurveyResult {
     survey(&plan_of(pairs, &|| Ok(())), runner, &mut |_| ()).unwrap()
 }
 
-/// `splice` takes 0.7 of the reference's time when idle and 1.4 when loaded; its good tuning a
-/// quarter less.
+/// `splice` takes 0.7 of the reference's time when idle and 1.4 when loaded. With its good tuning,
+/// it takes a quarter less.
 fn known_truth(way: &TunedMethod, size: u64, load: Load) -> f64 {
     let base = 1e-5 + size as f64 * 1e-10;
     let factor = match (way.name.as_str(), load) {
@@ -192,7 +193,7 @@ fn sessions_that_other_work_met_are_of_the_loaded_machine_or_of_none() {
     assert!(busy.met.most.is_some_and(|most| most.processors > 2.9));
     let alone = measured(&[3.0; 9], None, &[Load::Idle]);
     assert_eq!(counts(&alone), (0, 3, 3, 0), "where the loaded machine was not to be measured");
-    // One busy processor of four counts neither as idle nor as loaded.
+    // One busy CPU of four counts neither as idle nor as loaded.
     let between = measured(&[1.0; 9], None, &both);
     assert_eq!(counts(&between), (0, 3, 0, 3));
     let profile = {
@@ -203,7 +204,8 @@ fn sessions_that_other_work_met_are_of_the_loaded_machine_or_of_none() {
         (idle, old.cells.iter().filter(|cell| cell.load == Load::Idle).count())
     };
     assert_eq!(profile.0, profile.1, "what was measured before stays");
-    // Load only within one session: the checks before and after it see an idle machine.
+    // Load occurs only within one session. The checks before and after that session see an idle
+    // machine.
     let sessions: Vec<usize> = (1..7).collect();
     let met = |number: &usize| measured(&[], Some(*number), &both).met.left_out;
     assert_eq!(sessions.iter().map(met).sum::<usize>(), 3, "each session that is idle, by itself");

@@ -35,7 +35,8 @@ pub(super) struct BulkParameters {
     /// `true` if B reads all bytes as part of the operation.
     #[serde(default)]
     pub read: bool,
-    /// `true` if page faults are part of an operation. Defaults to whether the memory is new.
+    /// `true` if page faults are part of an operation. Default: `true` if the destination memory is
+    /// new.
     pub faults: Option<bool>,
     /// `true` to change a byte before verification; tests the verification.
     #[serde(default)]
@@ -79,7 +80,7 @@ impl BulkParameters {
         parameters("bulk", table)
     }
 
-    /// Returns the arm, or the copy within this process that replaces it.
+    /// Returns the arm of the channel, or the local copy that the parameters name instead.
     pub(super) fn way(&self) -> Result<BulkMethod, Unfit> {
         let known_knobs = |known: &[&str]| only(&self.arm, &self.tuning, known);
         match self.arm.as_str() {

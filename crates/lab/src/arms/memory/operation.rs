@@ -134,7 +134,7 @@ impl Operation {
             KernelRow::Read => return sum_of(source),
         }
         match self.after {
-            // Reads nothing: a load after the copy is another use, measured by `reload`.
+            // No read follows. A load right after the copy is another use, measured by `reload`.
             AfterCopy::Nothing => 0,
             AfterCopy::Checksum => u64::from(crc32c(sink, 0)),
             AfterCopy::Xxh3 => xxh3(sink),

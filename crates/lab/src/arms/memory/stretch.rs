@@ -7,9 +7,9 @@ use super::{
 };
 use thalweg_measure::scratch::room_for;
 
-/// The longest cache line of a CPU, and the range of its adjacent-line prefetcher.
+/// The longest cache line of any CPU; adjacent-line prefetchers also fetch this many bytes.
 const LINE: usize = 128;
-/// Loads compare only the low bits of an address with earlier stores.
+/// A load is compared with earlier stores only by the address bits within this size.
 const PAGE: usize = 4096;
 /// Number of sinks that are verified byte by byte; all sinks are equivalent.
 const MOST_VERIFIED: usize = 64;

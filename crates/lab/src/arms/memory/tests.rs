@@ -22,7 +22,7 @@ fn done(text: &str, bytes: u64) -> Sample {
     sample
 }
 
-/// Those that run here and need no profile.
+/// Returns the kernels that this CPU can run and that need no profile.
 fn kernels() -> impl Iterator<Item = &'static str> {
     let ready = KERNELS.iter().filter(|kernel| kernel.ready().is_some());
     ready.map(|kernel| kernel.name).filter(|name| *name != tuned::COPY.name)

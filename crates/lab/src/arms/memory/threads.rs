@@ -4,7 +4,8 @@ use std::thread;
 
 use super::RepeatedCopy;
 
-/// One set of buffers per thread; this thread uses the first. An operation is one operation of each thread.
+/// One set of buffers per thread; the calling thread uses the first. In one operation, each thread performs one on its
+/// own set.
 #[derive(Debug)]
 pub struct Threads<C> {
     each: Vec<C>,

@@ -4,7 +4,8 @@ use serde::Deserialize;
 use thalweg_core::quantity::parse_some_bytes;
 use thalweg_sys::host::{Cache, caches};
 
-/// As written in a study: `hot`, `l1`, `l2`, `l3`, `dram`, or a size.
+/// The memory over which an arm cycles, in the notation of studies: `hot`, `l1`, `l2`, `l3`,
+/// `dram`, or a size.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(from = "String")]
 pub enum WorkingSet {

@@ -33,7 +33,7 @@ enum CallsSink {
     Unix,
 }
 
-/// Enough buffers that one extra call at the end does not look like one call per buffer.
+/// Number of buffers: so many that one extra call at the end does not look like one call per buffer.
 const BUFFERS: u64 = 64;
 
 impl Probe for CallsPerBuffer {

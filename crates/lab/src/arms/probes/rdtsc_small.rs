@@ -26,7 +26,8 @@ fn of_the_library() -> String {
     "libc".to_owned()
 }
 
-/// Copies per batch, so that the batch is long compared with the two readings around it.
+/// Number of copies per batch. The batch is then long compared with the two clock readings around
+/// it.
 const COPIES: u32 = 20_000;
 /// Rounds of each kind, in turn.
 const ROUNDS: usize = 15;

@@ -41,7 +41,7 @@ fn one() -> u32 {
     1
 }
 
-/// More than the capacity of any pipe.
+/// The requested length, which exceeds the capacity of any pipe.
 const ASKED: usize = 1 << 30;
 /// Number of calls for each pipe.
 const CALLS: usize = 64;

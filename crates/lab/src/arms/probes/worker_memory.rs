@@ -94,7 +94,7 @@ mod tests {
             }
             Err(unfit) => panic!("{}", unfit.reason),
         };
-        // Two buffers against three, and the programs themselves.
+        // One worker has two buffers and the other three; the programs' own memory adds to both.
         assert!(found.numbers[0] > 0.6 && found.numbers[0] < 0.75, "{found:?}");
         assert!(found.text.contains("16.0 MiB of data"), "{}", found.text);
         let wrong = toml::toml! { bytes = 1 };

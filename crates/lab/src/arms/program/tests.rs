@@ -4,7 +4,7 @@ use super::*;
 fn a_program_that_was_wrong_only_while_it_was_timed_is_found() {
     let folder = tempfile::tempdir().unwrap();
     let count = folder.path().join("count").display().to_string();
-    // Its second run is the timed one.
+    // The second run of the script is the timed one, and its copy has a wrong byte.
     let script = "echo >>$2; cp $0 $1; test $(wc -l <$2) -ne 2 || printf X | dd of=$1 conv=notrunc";
     let command = ["sh", "-c", script, "{source}", "{sink}", &count].map(toml::Value::from);
     let with = toml::Table::from_iter([("command".to_owned(), command.to_vec().into())]);

@@ -15,14 +15,14 @@ pub struct Calls {
     members: Vec<u32>,
     /// The id of the machine's newest process when the members were listed.
     newest: Option<String>,
-    /// The calls of a request and its answer alone.
+    /// The number of calls for a request that does nothing, and for its answer.
     order: u64,
 }
 
 impl Calls {
     /// Creates the counter for a process group. `order` sends a request that does nothing; its calls are subtracted
-    /// from later differences. If it has no calls, the count does not work. The inner error is the reason why calls
-    /// are not counted.
+    /// from later differences. If the kernel counts no call for this request, counting does not work. The inner error
+    /// is the reason why calls are not counted.
     pub fn find<E>(
         group: u32,
         order: impl FnOnce() -> Result<(), E>,
@@ -116,13 +116,14 @@ mod tests {
         pipe::{Pipe, SpliceMode, splice},
     };
 
-    /// Reads and writes of this thread for one call of each: other tests run beside it.
+    /// Returns the reads and writes that one call costs. Only this thread is counted, because other tests run in this
+    /// process.
     fn cost(call: impl FnOnce() -> Result<usize, Errno>) -> Option<u64> {
         let now = || {
             let text = read_to_string("/proc/thread-self/io").ok()?;
             counts(&text)
         };
-        // The difference of these two is the cost of reading the file itself, which is constant.
+        // Reading the counts costs calls itself. The difference of these two readings is that cost, which is constant.
         let (first, second) = (now()?, now()?);
         let done = call();
         let third = now()?;
@@ -172,8 +173,8 @@ mod tests {
             Ok(mut calls) => {
                 let before = calls.now().unwrap();
                 echo(1001).unwrap();
-                // One read and one write per byte. One of them may not be counted yet, and the calls of the request are
-                // subtracted.
+                // One read and one write per byte. The last write may not be counted yet, and the calls of a request
+                // are subtracted.
                 let since = calls.since(before).unwrap();
                 assert!((1990..=2010).contains(&since), "{since} {calls:?}");
             }
@@ -190,7 +191,8 @@ mod tests {
         let none = Calls::find(u32::MAX, || Ok::<(), ()>(())).unwrap().unwrap_err();
         assert!(none.contains("not in /proc"), "{none}");
         let mut child = Command::new("sleep").arg("1000").process_group(0).spawn().unwrap();
-        // A sleeping process reads nothing, whatever it is requested to do. Until then it may still be starting.
+        // A sleeping process reads nothing, so its counts do not change. At first it may still be starting, so the test
+        // retries.
         let still = |_: &u32| Calls::find(child.id(), || Ok::<(), ()>(())).unwrap().err();
         let still = (0..100_000).find_map(|n| still(&n)).unwrap();
         assert!(still.contains("do not change") || still.contains("io"), "{still}");

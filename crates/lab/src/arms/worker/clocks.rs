@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-/// The minimum fraction of our time that a worker's time should have. Below it, a doubt is reported.
+/// The minimum fraction of our time that a worker's time should have. If it is smaller, the worker's times are doubted.
 const LEAST_SHARE: f64 = 0.8;
 /// Differences below this are the overhead of a request and its answer.
 const ASKING: Duration = Duration::from_millis(1);

@@ -1,5 +1,6 @@
-//! A program that performs each operation in a new process, without code compiled or memory touched by an earlier
-//! one. The program still measures its own time; starting it is not included.
+//! A program that performs each operation in a new process. No earlier operation has then compiled
+//! its code or touched its memory. The program still measures its own time; starting it is not
+//! included.
 
 use thalweg_core::{Guarantees, Unfit};
 

@@ -46,8 +46,8 @@ struct ReplySample {
     far_sys_us: u64,
 }
 
-/// Parses the answer to `run`. `seen` is our own measurement around it: the work cannot have taken longer, and
-/// machine-wide values are taken from it.
+/// Parses the answer to `run`. `seen` is our own measurement around the request. The work cannot
+/// have taken longer than that. Machine-wide values are taken from `seen`.
 pub fn sample(line: &str, seen: Sample) -> Result<Sample, String> {
     let taken: ReplySample =
         serde_json::from_str(line).map_err(|e| format!("{}: {e}", shown(line)))?;

@@ -18,7 +18,8 @@ fn reason<T>(result: Result<T, Unfit>) -> String {
     }
 }
 
-/// A worker in shell, which answers from `script`.
+/// Returns the parameters of a worker that is this shell script, and the directory that contains
+/// it.
 fn shell(script: &str) -> (tempfile::TempDir, toml::Table) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("worker.sh");
@@ -28,7 +29,7 @@ fn shell(script: &str) -> (tempfile::TempDir, toml::Table) {
     (folder, with)
 }
 
-/// A worker that says hello, and does `rest` for every other line.
+/// Returns a worker that answers `hello` and runs `rest` for every other request.
 fn after_hello(rest: &str) -> (tempfile::TempDir, toml::Table) {
     shell(&format!(
         "while read -r line; do case $line in hello) echo thalweg-worker 1;; quit) exit 0;; *) {rest};; esac; done"
@@ -39,7 +40,7 @@ fn program(text: &str) -> toml::Table {
     text.parse().unwrap()
 }
 
-/// `None`, counted as a skip, without a compiler.
+/// Returns `None` if there is no C compiler; the test then counts as skipped.
 fn built(test: &str, with: &toml::Table, bytes: u64, scratch: &Path) -> Option<Box<dyn Arm>> {
     match open(with, bytes, scratch) {
         Ok(piece) => Some(piece),
@@ -68,7 +69,7 @@ fn every_region_and_action_does_its_work_and_proves_it() {
             let moved = if action == "clear" { 65_539 } else { 1000 };
             assert_eq!(sample.bytes, 3 * moved, "{name}");
             assert!(sample.wall > Duration::ZERO && sample.calls_kind == CallsKind::ReadWrite);
-            // Copies in memory make no calls. A call of the protocol may be counted late.
+            // Copies in memory need no system calls. Calls for the protocol may be counted late.
             assert!(sample.calls.is_none_or(|calls| fresh == 1 || calls <= 2), "{sample:?}");
             assert_eq!(sample.calls.is_none(), piece.calls_uncounted().is_some());
             piece.check().unwrap_or_else(|e| panic!("{name}: {e}"));
@@ -193,7 +194,8 @@ fn packages_give_flags_that_the_studys_own_override() {
         "Name: it\nDescription: a package\nVersion: 1\nCflags: -DPACKED=4 -DOWN=1\nLibs: -lm\n";
     let package = folder.path().join("it.pc");
     fs::write(&package, text).unwrap();
-    // A number that is not known when it is compiled, so that libm is needed.
+    // The compiler cannot compute the root of a number that it does not know, so the program needs
+    // libm.
     let source = folder.path().join("packed.c");
     let worker = "#include <math.h>\n#include <stdio.h>\nint main(int argc, char **argv) {\n\
         getchar(); printf(\"unfit %d %d\\n\", (int)cbrt(7 * argc + PACKED), OWN); }\n";
@@ -207,7 +209,8 @@ fn packages_give_flags_that_the_studys_own_override() {
     if words.contains("needs a C compiler") || words.contains("pkg-config: No such file") {
         return skip("packages", &words);
     }
-    // With bytes and scratch it has three words: the third root of 25.
+    // argc is 3, because `bytes` and `scratch` follow the program's name. The cube root of 7 * 3 +
+    // 4 is 2 after rounding down.
     assert!(words.ends_with("2 7"), "{words}");
     let none = program("program = 'programs/loops.c'\npkg_config = { no-such = 'libnothing-dev' }");
     let words = reason(open(&none, 1, folder.path()));
@@ -252,7 +255,7 @@ fn a_worker_that_dies_is_reported_with_its_last_words() {
     let mut piece = open(&with, 1, scratch.path()).unwrap();
     let words = reason(piece.warm_up());
     assert!(words.contains("too late") && words.contains('9'), "{words}");
-    // It stays dead, and telling it so does no harm.
+    // The worker stays dead, and further requests do no harm.
     assert!(piece.sample(1).is_err() && piece.check().is_err());
 }
 
@@ -270,7 +273,8 @@ fn a_worker_that_hangs_is_ended_at_the_deadline_with_its_helpers() {
         "the key has an underscore"
     );
     with.remove("deadline-seconds");
-    // On a busy machine a second may be over before its hello, or before it has started its helper.
+    // On a busy machine, the first deadlines may pass before the worker says hello or starts its
+    // helper.
     let helper = [1, 10, 100].into_iter().find_map(|seconds| {
         with.insert("deadline_seconds".to_owned(), seconds.into());
         let mut piece = open(&with, 1, scratch.path()).ok()?;
@@ -280,7 +284,8 @@ fn a_worker_that_hangs_is_ended_at_the_deadline_with_its_helpers() {
     });
     let helper = helper.expect("a worker that has started its helper");
     let stat = || fs::read_to_string(format!("/proc/{}/stat", helper.trim())).unwrap_or_default();
-    // Gone, or killed and not yet buried by init. It dies once it gets a processor.
+    // The helper is gone, or it is a zombie that init has not waited for. A killed process exits
+    // only when it gets a CPU.
     let is_gone = || stat().is_empty() || stat().contains(") Z");
     for _ in 0..6000 {
         if is_gone() {
@@ -297,7 +302,7 @@ fn nonsense_is_called_so() {
     for (says, why) in [
         ("echo hi", "does not use"),
         ("echo thalweg-worker 7", "version"),
-        // In one piece, so that nothing of it comes late.
+        // One write for both lines, so that the second one does not arrive late.
         ("printf 'thalweg-worker 1\\nand more\\n'", "before a request"),
         ("printf '\\377\\n'", "UTF-8"),
         ("head -c 200000 /dev/zero | tr '\\\\0' x; sleep 1", "does not end"),
@@ -359,8 +364,8 @@ fn other_programs_get_their_arguments_in_the_folder_of_the_study() {
 
 #[test]
 fn a_worker_that_halves_its_time_is_doubted() {
-    // An honest worker is not tested here: on a busy machine its shell may wait for half of the time. Tests with
-    // simulated times cover that case.
+    // This test does not include an honest worker: on a busy machine its shell may wait for half of
+    // the time. Tests with simulated times cover that case.
     let counts = "\"user_us\":0,\"sys_us\":0,\"minor_faults\":0,\"major_faults\":0,\"voluntary\":0,\"involuntary\":0,\"bytes\":1";
     let says = format!(
         "run*) a=$(date +%s%N); sleep 0.05; b=$(date +%s%N); echo \"{{\\\"wall_ns\\\":$(((b-a)/2)),{}}}\"",

@@ -31,8 +31,8 @@ pub(super) fn against(
     vec![nowhere(text, Vec::new(), within)]
 }
 
-/// Every ratio must hold, so no rival is selected as the best. With several similar rivals that selection would
-/// depend on chance.
+/// The condition must hold for the ratio to every rival, so no rival is picked as the best. Among similar rivals,
+/// chance would decide which one is picked.
 fn in_place(
     board: &StudyMeasurements<'_>,
     (arm, rivals, _, metric): BestContest<'_>,

@@ -21,8 +21,8 @@ use thalweg_measure::{
 /// The costs of the arms of one benchmark, per session, in the order of the arms.
 type Rows = BTreeMap<usize, Vec<f64>>;
 
-/// Computes Spearman's correlation between the costs of arms in two places, and compares it with its ceiling.
-/// Benchmarks whose order is random correlate little, whatever they measure.
+/// Computes Spearman's correlation between the costs of arms in two places. The result is compared with the highest
+/// correlation to expect (`ceiling`), because benchmarks with random orders correlate little anyway.
 pub(super) fn rank_correlation(
     board: &StudyMeasurements<'_>,
     (arms, places): ([&[String]; 2], &[ClaimCondition; 2]),

@@ -81,8 +81,8 @@ fn in_places(
     format!("the ratio is {} in {holds} of {all} places{left_out}", words::range(within))
 }
 
-/// Returns the judgement at the decisive place that `pick` selects, and the reasons why other places have no figure.
-/// Without any place, the reasons are consumed.
+/// Returns the judgement at the decisive place that `pick` selects, and the reasons why other places have no figure. If
+/// `pick` selects none, the judgement contains the first reason, and the list is empty.
 fn at_one(
     board: &StudyMeasurements<'_>,
     of_arms: Across<'_>,
@@ -118,8 +118,8 @@ fn rank(verdict: ClaimVerdict) -> u8 {
     }
 }
 
-/// The place where the condition holds least decides; a place without a figure leaves the claim undecided. The
-/// correction for picking the worst of several places is applied where all checks of the claim are combined.
+/// The place where the ratio is worst decides; a place without a figure leaves the claim undecided. The correction for
+/// picking the worst of several places is applied where all checks of the claim are combined.
 pub(super) fn everywhere(
     board: &StudyMeasurements<'_>,
     of_arms: Across<'_>,

@@ -1,4 +1,4 @@
-//! Arms that open here, and arms that do not.
+//! Tests with arms that open on this machine, and with arms that do not.
 
 use super::*;
 use crate::arms::CATALOGUE;
@@ -12,7 +12,7 @@ fn what_is_found_in_several_cells_is_said_once() {
     assert_eq!(told.lines().collect::<Vec<_>>(), ["cells \"a\", \"c\", x", "cell \"b\", y"]);
 }
 
-/// A study with one arm and one probe, written into `folder` beside a program in C.
+/// Checks a study with one arm and one probe. The study file is written into `folder`.
 fn rehearsed(folder: &Path, arm: &str, probe: &str) -> Rehearsal {
     let text = format!(
         "schema = 1\nid = \"t\"\ntitle = \"t\"\nsummary = \"t\"\n[source]\ntitle = \"t\"\n\

@@ -57,7 +57,8 @@ pub fn save(result: &StudyResult, folder: &Path) -> Result<PathBuf, StoreError> 
         let text = lines::by_arms(&bare).map_err(|e| StoreError::of(&path, e.to_string()));
         match text.and_then(|text| write_new(&path, text.as_bytes())) {
             Ok(true) => return Ok(path),
-            // An older version stored a result of that second in a single file.
+            // The name exists without samples: an older version stored results in a single file. The next name is
+            // tried.
             Ok(false) => drop(fs::remove_file(&beside)),
             Err(error) => {
                 let _ = fs::remove_file(&beside);
@@ -89,7 +90,8 @@ pub fn rejudge(path: &Path, by: &Loaded) -> Result<[StudyResult; 2], ResultError
     Ok([before, after])
 }
 
-/// The logarithm on another CPU may differ in the last digits: figures that differ by no more are kept unchanged.
+/// Keeps the old figures if the new ones differ only in the last digits, because CPUs compute logarithms differently
+/// there.
 fn keep_digits(before: &StudyResult, after: &mut StudyResult) {
     let near = |a: f64, b: f64| (a - b).abs() <= 1e-9 * a.abs().max(b.abs());
     for new in &mut after.ratios {

@@ -103,7 +103,8 @@ fn columns(head: &str) -> usize {
 struct SampleLine<'t>(Vec<Cow<'t, str>>);
 
 impl<'t> SampleLine<'t> {
-    /// Takes the first line of a text, with line breaks that stand between quotes.
+    /// Removes the first line from a text and parses it. Line breaks between quotes belong to a
+    /// field.
     fn take(text: &mut &'t str) -> Self {
         let mut fields = Vec::new();
         loop {
@@ -169,7 +170,7 @@ impl<'t> SampleLine<'t> {
     }
 }
 
-/// The first field of a text and what follows it.
+/// Returns the first field of a text, and the text after it.
 fn field(text: &str) -> (Cow<'_, str>, &str) {
     let Some(quoted) = text.strip_prefix('"') else {
         let end = text.find([',', '\n']).unwrap_or(text.len());
@@ -181,7 +182,7 @@ fn field(text: &str) -> (Cow<'_, str>, &str) {
         let end = rest.find('"').unwrap_or(rest.len());
         value.push_str(&rest[..end]);
         rest = rest[end..].strip_prefix('"').unwrap_or_default();
-        // Two quotes stand for one (RFC 4180).
+        // Within quotes, two quote characters stand for one (RFC 4180).
         let Some(more) = rest.strip_prefix('"') else { return (value.into(), rest) };
         value.push('"');
         rest = more;

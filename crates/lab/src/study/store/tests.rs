@@ -1,4 +1,4 @@
-//! Names, results of this version that later ones must still read, and those kept in the repository.
+//! Tests of result names, and of results that later versions must still read, including those in the repository.
 
 use super::*;
 use crate::{
@@ -66,7 +66,7 @@ fn a_folder_of_studies_names_each_file_that_cannot_be_read() {
     assert!(Loaded::folder(&folder.path().join("none"), &CATALOGUE).is_err());
 }
 
-/// `thalweg study --rejudge studies/results` judges them again, after a study's claims changed on purpose.
+/// If claims were changed on purpose, `thalweg study --rejudge studies/results` writes new verdicts to the results.
 #[test]
 fn every_verdict_that_is_kept_follows_from_the_samples_beside_it() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../studies");
@@ -152,7 +152,7 @@ fn figures_that_differ_in_their_last_digits_are_written_as_they_were_more_widely
     assert_eq!(measured_of(&before), measured_of(&after));
 }
 
-/// Everything that was worked out from samples. Another processor's logarithm may end otherwise.
+/// Returns all figures that are computed from samples. The last digits of a logarithm differ between CPUs.
 fn numbers(result: &StudyResult) -> Vec<f64> {
     let ratios = result.ratios.iter().flat_map(|r| [r.ratio.ratio, r.ratio.lo, r.ratio.hi]);
     let claims = result.claims.iter().flat_map(|claim| [claim.measured, claim.lo, claim.hi]);
@@ -199,7 +199,7 @@ fn samples_of_an_earlier_version_are_read_without_the_columns_that_came_later() 
     let mut again = without();
     put_back(&older, &mut again).unwrap();
     assert_eq!(to_text(&again).unwrap(), GOLDEN);
-    // A head and lines of two versions are none.
+    // A header with all columns does not match lines of an earlier version.
     let (head, _) = csv.split_once('\n').unwrap();
     let (_, lines) = older.split_once('\n').unwrap();
     let error = put_back(&format!("{head}\n{lines}"), &mut without()).unwrap_err();
@@ -217,7 +217,7 @@ fn a_result_of_the_same_second_gets_a_number_and_nothing_unfinished_stays() {
         let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
         names.collect::<std::collections::BTreeSet<String>>()
     };
-    // An earlier version may have left this file without its samples.
+    // An earlier version may have left a JSON file without a file of samples.
     fs::write(first.with_file_name("test-2.json"), "older").unwrap();
     let third = save(&result, folder.path()).unwrap();
     assert_eq!(third, first.with_file_name("test-3.json"));

@@ -1,4 +1,4 @@
-//! Which sessions belong to one run.
+//! Tests of which sessions belong to one run.
 
 use super::*;
 use crate::arms::CATALOGUE;

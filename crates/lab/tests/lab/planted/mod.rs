@@ -1,8 +1,10 @@
-//! Studies for tests: run for real with planted faults, or simulated with a known truth.
+//! Studies for tests. They run for real with planted faults, or are simulated with known true
+//! costs.
 #![allow(dead_code)] // Not every test binary uses all of it.
 
 pub mod simulated;
-// Beside the binary that needs it too: the archive of the package has no tests.
+// The file is in `src/bin`, because the helper binary needs it too, and the package of this crate
+// contains no tests.
 #[path = "../../../src/bin/thalweg-lab-helper/works.rs"]
 pub mod works;
 
@@ -19,7 +21,8 @@ use thalweg_measure::preset::Preset;
 /// The binary whose sessions know the planted works.
 pub const PROGRAM: &str = env!("CARGO_BIN_EXE_thalweg-lab-helper");
 
-/// A study of these arms, the first of them the base, in one cell; `rest` has further tables.
+/// Returns a study of these arms in one cell; the first arm is the reference. `rest` contains
+/// further tables.
 pub fn text(arms: &[(&str, &str)], size: &str, rest: &str) -> String {
     let names: Vec<String> = arms.iter().map(|(name, _)| format!("{name:?}")).collect();
     let mut text = format!(
@@ -35,12 +38,12 @@ pub fn text(arms: &[(&str, &str)], size: &str, rest: &str) -> String {
     text + rest
 }
 
-/// Reads a study whose works are the planted ones.
+/// Parses a study whose arms use the planted works.
 pub fn study(text: &str) -> StudyFile {
     StudyFile::parse(text, &works::PLANTED).unwrap_or_else(|e| panic!("{e}\n{text}"))
 }
 
-/// As short as a run can be that has intervals.
+/// Returns the settings of the shortest run that has intervals.
 pub fn settings(sessions: usize, rounds: usize) -> Settings {
     Settings {
         sessions,
@@ -57,18 +60,20 @@ pub fn really(text: &str, settings: &Settings) -> Result<StudyResult, RunError> 
     really_by(Path::new(PROGRAM), text, settings)
 }
 
-/// The same with another program than ours.
+/// Like [`really`], but sessions run in another program.
 pub fn really_by(program: &Path, text: &str, settings: &Settings) -> Result<StudyResult, RunError> {
     let folder = tempfile::tempdir().expect("a scratch folder");
     in_folder(folder.path(), program, text, settings)
 }
 
-/// The same in a folder that nobody may use, by a program that becomes nobody.
+/// Like [`really_by`], for a program that switches to the user `nobody`. Every user may write to
+/// its directory.
 pub fn as_nobody(program: &Path, text: &str, settings: &Settings) -> StudyResult {
     let folder = tempfile::tempdir().expect("a scratch folder");
     let open = || fs::Permissions::from_mode(0o777);
     fs::set_permissions(folder.path(), open()).expect("it is ours");
-    // Sessions' folders are made by us; nobody has to be let in there too.
+    // This process creates the directories of the sessions. With an empty umask, `nobody` can write
+    // to them too.
     let old = rustix::process::umask(rustix::fs::Mode::empty());
     let answer = in_folder(folder.path(), program, text, settings);
     rustix::process::umask(old);

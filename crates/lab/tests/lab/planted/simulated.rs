@@ -1,4 +1,4 @@
-//! Sessions that never ran: costs by formula, so that the truth is known.
+//! Simulated sessions: a formula gives the costs, so that the true ratio is known.
 
 use std::{f64::consts::TAU, time::Duration};
 use thalweg_core::Guarantees;
@@ -13,25 +13,25 @@ use thalweg_lab::study::{
 use thalweg_measure::preset::Preset;
 use thalweg_measure::{sample::Sample, stats::Random};
 
-/// What the simulated machine does to every sample.
+/// The disturbances of a simulated machine, which affect every sample.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct World {
     /// Scatter of the samples.
     pub sigma: f64,
     /// Scatter of each arm's level between sessions.
     pub sessions: f64,
-    /// How much of the last sample's deviation the next one has.
+    /// Autocorrelation: the share of the previous sample's deviation in that of a sample.
     pub memory: f64,
-    /// Growth of all costs in a session.
+    /// Relative growth of all costs during a session.
     pub drift: f64,
     /// Share of samples that take eight times as long.
     pub outliers: f64,
 }
 
-/// Seconds that an operation of an arm takes in a place, if nothing disturbs it.
+/// Returns the seconds that an operation of an arm takes in a place without disturbances.
 pub type Cost<'c> = dyn Fn(&str, &Condition) -> f64 + 'c;
 
-/// A run of a study in this world.
+/// Simulates a run of a study in this world.
 pub fn run(
     study: &StudyFile,
     (sessions, rounds): (usize, usize),
@@ -78,7 +78,7 @@ fn one_place(
         .map(|name| ArmRun {
             name: name.clone(),
             promises: Some(Guarantees::COPIED),
-            // Costs are of an operation, whatever a sample has of them.
+            // A cost is that of one operation, however many operations a sample has.
             taken: SessionSamples {
                 session,
                 repeats: 1 + random.below(5) as u32,

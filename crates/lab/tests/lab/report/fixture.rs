@@ -1,10 +1,10 @@
-//! Results made by a generator: realistic in shape, true of no machine.
+//! Generates results with a realistic structure. The figures are made up.
 #![allow(dead_code)] // Each test binary uses a part.
 
 use serde_json::{Value, json};
 use thalweg_lab::study::result::StudyResult;
 
-/// Half-way between cheap and random enough: a multiplicative congruential generator.
+/// A multiplicative congruential generator: fast, and random enough for these tests.
 pub struct Dice(u64);
 
 impl Dice {
@@ -12,20 +12,21 @@ impl Dice {
         Self(seed | 1)
     }
 
-    /// From 0 to 1.
+    /// Returns a number from 0 to 1.
     pub fn share(&mut self) -> f64 {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
         (self.0 >> 40) as f64 / (1_u64 << 24) as f64
     }
 
-    /// Around 1, with a long tail upwards as times have.
+    /// Returns a number around 1, with a long upper tail like that of measured times.
     pub fn jitter(&mut self, width: f64) -> f64 {
         let tail = if self.share() < 0.02 { 1.0 + 3.0 * self.share() } else { 1.0 };
         (1.0 + width * (self.share() + self.share() - 1.0)) * tail
     }
 }
 
-/// An arm of the generator: name, GB/s, processor seconds per GB, its promise and its origin.
+/// An arm of the generator: name, GB/s, CPU seconds per GB, whether it guarantees a private copy
+/// (`None` for a baseline), and its origin.
 pub struct Arm(pub &'static str, pub f64, pub f64, pub Option<bool>, pub &'static str);
 
 /// The arms of `zero to null`; the first is the reference.
@@ -58,7 +59,7 @@ const SIZES: [(&str, u64); 8] = [
     ("1GB", 1_000_000_000),
 ];
 
-/// How much is made.
+/// The size of a generated result.
 #[derive(Clone, Copy)]
 pub struct Extent {
     pub sessions: usize,
@@ -66,12 +67,12 @@ pub struct Extent {
     pub seed: u64,
 }
 
-/// A whole result of study 900.
+/// Returns a complete result of study 900.
 pub fn result(extent: Extent) -> StudyResult {
     serde_json::from_value(json(extent)).expect("the generator writes what the result reads")
 }
 
-/// The same as JSON.
+/// Returns that result as JSON.
 pub fn json(extent: Extent) -> Value {
     let mut dice = Dice::new(extent.seed);
     let (mut arms, mut ratios) = (Vec::new(), Vec::new());
@@ -105,7 +106,7 @@ fn add(
 ) {
     let bytes = place["bytes"].as_u64().expect("bytes");
     for arm in arms {
-        // Ways that set something up lose at small sizes.
+        // Mechanisms that share pages have set-up costs, so they are slower at small sizes.
         let set_up = if arm.3 == Some(false) { 1.0 + 40_000.0 / bytes as f64 } else { 1.0 };
         let (rate, cpu) = (arm.1 / slower / set_up, arm.2 * slower.sqrt() * set_up);
         let marked = usize::from(dice.share() < 0.3);
@@ -166,7 +167,7 @@ fn number(sample: &Value, key: &str) -> f64 {
     sample[key].as_f64().expect("a number")
 }
 
-/// The median over all samples of all sessions.
+/// Returns the median over all samples of all sessions.
 fn middle(sessions: &[Value], of: impl Fn(&Value) -> f64) -> f64 {
     let samples =
         sessions.iter().flat_map(|session| session["samples"].as_array().expect("samples"));

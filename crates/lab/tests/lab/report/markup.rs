@@ -1,4 +1,4 @@
-//! What we ask of a page, read tag by tag; and what HTML Tidy asks, where it is installed.
+//! Requirements for a page, checked tag by tag. If HTML Tidy is installed, it checks the page too.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -16,10 +16,11 @@ pub struct Tag {
     pub text: String,
 }
 
-/// Elements that have no end.
+/// Elements without an end tag.
 const VOID: [&str; 2] = ["meta", "br"];
 
-/// The tags of a page; our own pages quote every attribute and escape every `<` of text.
+/// Returns the tags of a page. The report's pages quote every attribute and escape every `<` in
+/// text.
 pub fn tags(page: &str) -> Vec<Tag> {
     let body = page.split_once("<!DOCTYPE html>").expect("a doctype").1;
     body.split('<').skip(1).map(tag).collect()
@@ -43,7 +44,7 @@ fn tag(piece: &str) -> Tag {
     Tag { name: name.to_owned(), closes, attributes, text: text.to_owned() }
 }
 
-/// Everything we ask of a page.
+/// Checks all requirements for a page.
 pub fn examine(page: &str) {
     let tags = tags(page);
     stays_alone(page, &tags);
@@ -58,7 +59,7 @@ fn opening<'t>(tags: &'t [Tag], name: &'t str) -> impl Iterator<Item = &'t Tag> 
     tags.iter().filter(move |tag| !tag.closes && tag.name == name)
 }
 
-/// No script, no reference to anything outside, no number that is none.
+/// The page has no script, no reference to anything outside, and no NaN or infinity as a number.
 fn stays_alone(page: &str, tags: &[Tag]) {
     const FORBIDDEN: [&str; 9] =
         ["script", "link", "img", "iframe", "object", "embed", "base", "form", "image"];
@@ -121,7 +122,8 @@ fn headings_go_down_one_by_one(tags: &[Tag]) {
     }
 }
 
-/// Language, landmarks, heads of tables, words for every drawing.
+/// For screen readers, the page has a language, landmarks, table headers with a scope, and a text
+/// for every drawing.
 fn can_be_heard(tags: &[Tag]) {
     assert_eq!(opening(tags, "html").next().expect("html").attributes["lang"], "en");
     for landmark in ["header", "nav", "main", "footer"] {
@@ -137,7 +139,7 @@ fn can_be_heard(tags: &[Tag]) {
     let spoken: Vec<&Tag> = spoken.collect();
     assert!(spoken.iter().all(|svg| svg.attributes["role"] == "img"), "{spoken:?}");
     assert!(spoken.iter().all(|svg| !svg.attributes["aria-label"].is_empty()), "{spoken:?}");
-    // One more is the page's.
+    // Every drawing has a title, and the page has one more.
     assert_eq!(opening(tags, "title").count(), spoken.len() + 1);
     assert!(opening(tags, "desc").all(|words| words.text.len() > 20));
     assert_eq!(opening(tags, "desc").count(), spoken.len());
@@ -156,7 +158,7 @@ fn each_figure_has_a_table(tags: &[Tag]) {
     }
 }
 
-/// HTML Tidy finds nothing to complain of.
+/// HTML Tidy reports no errors.
 fn tidy(page: &str) {
     let command = Command::new("tidy")
         .args(["-errors", "-quiet", "--drop-empty-elements", "no"])

@@ -29,7 +29,7 @@ fn changed(change: impl FnOnce(&mut Value)) -> StudyResult {
     serde_json::from_value(json).expect("still a result")
 }
 
-/// The short page, and the drawings of the studies behind it.
+/// Returns the page and the drawings of its studies, one after the other.
 fn page(inputs: &[ReportInput]) -> String {
     let mut page = html(inputs).expect("a page");
     markup::examine(&page);
@@ -63,7 +63,8 @@ fn a_standard_run_becomes_a_page_that_says_everything() {
     ] {
         assert!(page.contains(words), "{words:?} is missing");
     }
-    // A map for each metric and each list of sizes; the published ratio as a diamond, in the plot and in its legend.
+    // One map for each metric and each list of sizes. The published ratio is a diamond, in the plot
+    // and in its legend.
     assert_eq!(page.matches("<div class=\"map\">").count(), 4);
     assert!(page.matches("class=\"published\"").count() >= 4);
 }
@@ -140,14 +141,14 @@ fn names_are_never_markup() {
         markup::examine(&drawn.html.replace("{{ 7*7 }}", ""));
     }
     let markdown = markdown(&[input]);
-    // The command stands between backticks, where nothing is markup.
+    // The command is between backticks, where Markdown has no markup.
     let outside = markdown.lines().filter(|line| !line.starts_with("Repeat it: `"));
     assert!(
         outside.clone().count() > 5 && outside.into_iter().all(|line| !line.contains("<script"))
     );
 }
 
-/// Puts a text into every place that takes any.
+/// Appends a text to every string, except where only certain words are valid.
 fn replace_strings(value: &mut Value, text: &str) {
     const WORDS: [&str; 6] = ["load", "origin", "verdict", "metric", "began", "cell"];
     match value {
@@ -233,7 +234,8 @@ fn the_page_says_what_wins_by_how_much_and_what_flips_it() {
         let from = answers.find(&format!(">{cell}")).unwrap_or_else(|| panic!("{cell}: {answers}"));
         answers[from..].split_once("</tr>").expect("the end of the row").0
     };
-    // Sendfile is fastest where it is large, and shares pages; the copy that shares none is named.
+    // At large sizes sendfile is fastest, but shares pages. The line also names the fastest copy
+    // that shares none.
     let socket = row("file to socket, 4KiB to 1GB");
     for words in ["1MiB to 1GB: sendfile", "stable and private: read and send"] {
         assert!(socket.contains(words), "{words:?} is missing in {socket}");
@@ -267,7 +269,7 @@ fn every_claim_is_a_row_of_the_first_picture_with_a_line_for_each_machine() {
     assert_eq!(row("900.1").matches("class=\"seen\"").count(), 2);
     assert!(row("900.1").contains("the same on 2 machines") && row("900.1").contains("<svg"));
     assert!(row("900.3").contains("not the same on all machines"), "{}", row("900.3"));
-    // Bytes of a call are no ratio: they are told and not drawn.
+    // A number of bytes per call is not a ratio, so the row has its verdict, but no drawing.
     assert!(!row("900.4").contains("<svg") && row("900.4").contains("contradicted"));
 }
 

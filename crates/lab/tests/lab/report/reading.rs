@@ -1,4 +1,4 @@
-//! Finding and reading results, and saying clearly what is none.
+//! Tests of finding and reading results, and of the errors for files that are not results.
 
 use std::{fs, path::PathBuf};
 use thalweg_lab::{
@@ -24,7 +24,8 @@ fn saved_results_are_read_with_their_study_and_make_a_page() {
     markup::examine(&html(&found.inputs).expect("a page"));
 }
 
-/// `THALWEG_BLESS=1` writes it anew, after the generator or the format changed on purpose.
+/// With `THALWEG_BLESS=1`, this test writes the file again. Use it after a deliberate change of the generator or the
+/// format.
 #[test]
 fn the_saved_result_is_what_the_generator_makes() {
     let path = saved().join("machine/2026-11-22/900.json");
@@ -113,7 +114,8 @@ fn a_pipe_that_looks_like_a_result_is_not_waited_for() {
     assert!(nothing.to_string().contains("no results"), "{nothing}");
 }
 
-/// `thalweg report --articles -o docs/benchmarks/articles.md studies/results`, after studies or kept results changed.
+/// If studies or the results in the repository changed, run `thalweg report --articles -o docs/benchmarks/articles.md
+/// studies/results`.
 #[test]
 fn the_articles_page_and_the_table_of_counts_match_the_kept_results() {
     let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..");

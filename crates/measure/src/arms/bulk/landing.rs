@@ -14,11 +14,12 @@ pub enum Residency {
     /// A mapping of ordinary pages that were not touched yet. Page faults are part of an operation; mapping and
     /// unmapping are not.
     Fresh,
-    /// None. Allocating memory on huge pages is part of an operation; freeing it is not.
+    /// No memory before the transfer. Allocating it on huge pages is part of an operation; freeing it is not.
     Huge,
 }
 
-/// Bytes of new memory that consecutive operations use before it is renewed; at least one operation fits.
+/// Bytes of new memory that consecutive operations use before it is renewed. If one operation needs more, the memory
+/// has room for one operation.
 const STRETCH: usize = 64 << 20;
 /// Maximum number of operations: each may have a mapping and a descriptor, and a process can have about a thousand
 /// descriptors.
@@ -62,12 +63,12 @@ pub struct DestinationMemory {
 }
 
 impl DestinationMemory {
-    /// Creates it without allocating memory.
+    /// Creates the value without allocating memory.
     pub fn new(residency: Residency, bytes: usize) -> Self {
         Self { residency, bytes, mapped: None, made: Vec::new() }
     }
 
-    /// Allocates what `count` operations need; outside the timed part.
+    /// Allocates the memory for `count` operations. Callers do this outside the timed part.
     pub fn prepare(&mut self, count: u32) -> Result<(), String> {
         let len = match self.residency {
             Residency::Resident if self.mapped.is_some() => return Ok(()),
@@ -95,7 +96,7 @@ impl DestinationMemory {
         self.mapped.as_mut()?.bytes_mut()?.get_mut(at..at + self.bytes)
     }
 
-    /// Allocates memory as an operation does.
+    /// Allocates the buffer of one operation. This is part of the timed operation.
     pub fn make(&self) -> Result<Buffer, String> {
         buffer(self.bytes).map_err(|errno| format!("memory of {} bytes: {errno}", self.bytes))
     }
@@ -115,7 +116,7 @@ impl DestinationMemory {
         mapped.and_then(|bytes| bytes.get(at..at + self.bytes)).unwrap_or_default()
     }
 
-    /// Frees new memory; outside the timed part.
+    /// Frees new memory. Callers do this outside the timed part.
     pub fn clear(&mut self) {
         self.made.clear();
         if self.residency != Residency::Resident {

@@ -21,7 +21,7 @@ pub struct BulkArm {
     pair: Rc<RefCell<ProcessPair>>,
     terms: BulkTerms,
     bytes: usize,
-    /// The sender, or the error after a failure, because the receiver may be in the middle of a transfer.
+    /// The sender. After a failure, the error instead, because the receiver may be in the middle of a transfer.
     sender: Result<Sender, Unfit>,
     /// The number by which the helper knows the sender.
     seat: u32,
@@ -30,7 +30,7 @@ pub struct BulkArm {
     loans: Vec<Loan>,
     /// `true` if a loan comes back after it was sent.
     returns: bool,
-    /// The observation whether A's later writes showed in B.
+    /// The result of the check whether A's later writes show in B; `None` before that check.
     seen: Option<Alias>,
 }
 
@@ -59,7 +59,7 @@ impl BulkArm {
         })
     }
 
-    /// Performs `count` operations, timed as one.
+    /// Performs `count` operations and times all of them together.
     fn batch(&mut self, count: u32) -> Result<Sample, Unfit> {
         self.lend(count)?;
         let mut pair = self.pair.borrow_mut();
@@ -80,7 +80,7 @@ impl BulkArm {
         Ok(sample)
     }
 
-    /// Ensures enough loans, each with data in it.
+    /// Creates the loans that `count` operations need, and fills each with data.
     fn lend(&mut self, count: u32) -> Result<(), Unfit> {
         let sender = self.sender.as_mut().map_err(|broken| broken.clone())?;
         if self.terms.source == BulkSource::Private {

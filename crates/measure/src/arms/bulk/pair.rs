@@ -1,4 +1,5 @@
-//! The two processes and A's memory, which all arms of a place share.
+//! The two processes and A's memory. All arms with the same helper program and buffer size share
+//! them.
 
 use std::{
     cell::RefCell,
@@ -38,7 +39,7 @@ pub struct ProcessPair {
 /// pattern, so that contents repeat only after a long time.
 const STEP: u64 = 8209;
 
-/// The helper program, the size, and the pair while an arm uses it.
+/// The helper program, the buffer size, and the pair as long as an arm uses it.
 type KnownPair = (PathBuf, usize, Weak<RefCell<ProcessPair>>);
 
 thread_local! {
@@ -46,7 +47,7 @@ thread_local! {
     static PAIRS: RefCell<Vec<KnownPair>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Returns the pair that the other arms of this place use, or a new one.
+/// Returns the pair for this helper program and buffer size, or starts a new one.
 pub fn pair_of(job: &PairJob<'_>) -> Result<Rc<RefCell<ProcessPair>>, Unfit> {
     PAIRS.with_borrow_mut(|pairs| {
         pairs.retain(|(.., pair)| pair.strong_count() > 0);
@@ -109,7 +110,7 @@ impl ProcessPair {
         Ok(())
     }
 
-    /// Returns the position in the pattern of a content that neither side has.
+    /// Returns a position in the pattern whose content neither side has yet.
     pub fn next_content(&mut self) -> u64 {
         self.at += STEP;
         self.at
@@ -124,7 +125,7 @@ impl ProcessPair {
         self.source.as_ref().and_then(Map::bytes).unwrap_or_default()
     }
 
-    /// Returns the same memory for writing.
+    /// Returns A's memory for writing.
     pub fn source_mut(&mut self) -> &mut [u8] {
         self.source.as_mut().and_then(Map::bytes_mut).unwrap_or_default()
     }

@@ -40,7 +40,7 @@ type SenderAnswer = Result<(), String>;
 struct ReceiverBench {
     address: Address,
     bytes: usize,
-    /// One for each value of [`Residency::ALL`], in that order, shared by all senders.
+    /// The destination memory for each value of [`Residency::ALL`], in that order. All senders share it.
     landings: [DestinationMemory; 3],
     seats: Vec<ReceiverSeat>,
     /// The landing with the buffer that was verified last.

@@ -16,7 +16,7 @@ const MOST_TEXT: u64 = 16 << 20;
 pub struct Outputs(ScratchFolder);
 
 impl Outputs {
-    /// Creates a directory below the one for temporary files; the error contains the path of the latter.
+    /// Creates a directory inside the directory for temporary files. An error contains the path of that parent.
     pub fn new(purpose: &str) -> Result<Self, (PathBuf, io::Error)> {
         // TMPDIR may be relative, and programs may change their working directory.
         let parent = std::env::temp_dir();

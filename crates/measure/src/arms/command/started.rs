@@ -1,4 +1,5 @@
-//! Finds the descendants of a command, which would continue when it is killed. A shell does not end its children.
+//! Finds the descendants of a command. They would continue when the command is killed, because a shell does not end its
+//! children.
 
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open};
 use std::{
@@ -33,7 +34,7 @@ fn watched(number: u32, parent: u32) -> Option<OwnedFd> {
     let pid = Pid::from_raw(number.cast_signed())?;
     let process = pidfd_open(pid, PidfdFlags::empty()).ok()?;
     let stat = fs::read_to_string(format!("/proc/{number}/stat")).ok()?;
-    // The process name before it may contain anything, even parentheses.
+    // The process name precedes this field and may contain anything, even parentheses.
     let field = stat.rsplit_once(')')?.1.split_whitespace().nth(1)?;
     field.parse::<u32>().is_ok_and(|number| number == parent).then_some(process)
 }

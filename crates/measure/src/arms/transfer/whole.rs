@@ -49,8 +49,8 @@ pub struct Whole<'s> {
     source: WholeEnd,
     sink: WholeEnd,
     terms: Terms<'s>,
-    /// The number of sinks that may exist: those of the last sample, at least one, which an arm of another kind may
-    /// have left.
+    /// Number of sink files that may exist and must be removed: those of the last sample. At least
+    /// 1, because an arm of another kind may have left a file.
     made: u64,
     pub size: u64,
 }
@@ -87,7 +87,8 @@ impl<'s> Whole<'s> {
         Ok(Self { source, sink, terms, made: 1, size: 1 })
     }
 
-    /// Creates a source of `size` bytes, all of it in memory, and makes room for the same number.
+    /// Creates a source of `size` bytes, all of it in memory, and prepares the sink for as many
+    /// bytes.
     pub fn resize(&mut self, size: u64) -> io::Result<()> {
         self.clear()?;
         self.size = size;
@@ -263,7 +264,8 @@ impl<'s> Whole<'s> {
         Ok(())
     }
 
-    /// If a sink must exist before, creates one with the right length and no correct byte.
+    /// If the sink must exist before a transfer, creates it with the right length and filled with
+    /// zeros.
     fn blank_sink(&self) -> io::Result<()> {
         let (WholeEnd::File { path, .. }, SinkState::Resident) = (&self.sink, self.terms.state)
         else {

@@ -1,4 +1,4 @@
-//! Trees.
+//! Small real runs of tuning the copy of a tree.
 
 use super::*;
 use crate::tune_copy::{tree::tune_tree, tree_arms::copy_tree};

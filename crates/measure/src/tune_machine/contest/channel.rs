@@ -41,7 +41,7 @@ impl PairContest for Channel {
         [PROCESS, LOAN].contains(&keys.source.as_str())
     }
 
-    /// Independent of the arms: which of them work is found by trying.
+    /// The names do not depend on the arms: the session finds out which arms work by trying them.
     fn keys(&self, ends: &EndPair) -> Result<EndKeys, String> {
         let source =
             if ends.source == EndKind::Process(MemoryOwner::Loan) { LOAN } else { PROCESS };
@@ -50,7 +50,7 @@ impl PairContest for Channel {
         Ok(EndKeys { source, sink, options: Default::default() })
     }
 
-    /// Smaller buffers are sent as messages; larger ones need more memory than many machines have.
+    /// Smaller buffers than these are sent as messages; larger ones need more memory than many machines have.
     fn sizes(&self, depth: Depth) -> Vec<u64> {
         match depth {
             Depth::Quick => octaves(16, 28, 3),
@@ -65,8 +65,8 @@ impl PairContest for Channel {
         }
     }
 
-    /// Only measured idle. Two processes that move a buffer use two CPUs; their speed on a single CPU is not of
-    /// interest.
+    /// Measured only on an idle machine. Two processes that move a buffer use two CPUs; their speed on a single CPU is
+    /// not of interest.
     fn counts_under(&self, load: Load) -> bool {
         load == Load::Idle
     }

@@ -49,7 +49,7 @@ struct KernelList {
     single: fn() -> Vec<&'static str>,
     /// Returns the kernel with this name, if this CPU can run it.
     ready: fn(&str) -> Option<TimedKernel>,
-    /// Returns the bands of `tuned`, which all places of the list share.
+    /// Returns the bands of `tuned`, which apply to all states of memory.
     bands: fn(&Profile, Load, Prefer) -> Vec<Band>,
 }
 
@@ -141,7 +141,7 @@ impl PairContest for Kernels {
         sizes
     }
 
-    /// A place that is measured only idle is valid under every load.
+    /// Repeated copies are measured idle only. Their results are used under every load.
     fn counts_under(&self, load: Load) -> bool {
         self.place != MemoryState::Repeated || load == Load::Idle
     }
@@ -158,7 +158,7 @@ impl PairContest for Kernels {
         name == LIBC
     }
 
-    /// All kernels take part at their defaults anyway.
+    /// Returns no cells, because all kernels take part at their defaults anyway.
     fn known<'p>(&self, _: &'p Profile, _: &EndPair) -> Result<Vec<&'p Cell>, String> {
         Ok(Vec::new())
     }

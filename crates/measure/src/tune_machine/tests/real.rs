@@ -47,7 +47,8 @@ fn every_kind_of_pair_is_measured_and_leaves_nothing_behind() {
     for pair in pairs {
         let log = InProcess.run(&job(&pair, &[5000, 300_001]), &|| Ok(()));
         assert!(log.done && log.failed.is_none(), "{pair}: {:?}", log.failed);
-        // On a busy machine the second one may not fit the budget; then it is left out by name.
+        // On a busy machine, the second size may not fit into the budget. The session then reports
+        // it as skipped.
         assert_eq!(log.sizes.len() + log.skipped.len(), 2, "{pair}: {:?}", log.skipped);
         assert_eq!(log.sizes[0].size, 5000, "{pair}");
         for size in &log.sizes {
@@ -145,7 +146,7 @@ fn a_whole_survey_teaches_the_planner() {
     assert!(is_clean(place.path()));
 }
 
-/// Delivers as many bytes as it should, and other ones.
+/// A mechanism that delivers the right number of bytes, but zeros.
 struct Zeros;
 
 static ZEROS: thalweg_core::Info = thalweg_core::Info {

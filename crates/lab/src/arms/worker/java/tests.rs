@@ -9,7 +9,7 @@ fn open(text: &str, bytes: u64, scratch: &Path) -> Result<Box<dyn Arm>, Unfit> {
     WorkerKind.open(&ArmJob { arm: "w", with: &with, bytes, scratch, studies: &studies, program })
 }
 
-/// `None`, counted as a skip, without the JDK.
+/// Returns `None` if the JDK is missing; the test then counts as skipped.
 fn started(test: &str, text: &str, bytes: u64, scratch: &Path) -> Option<Box<dyn Arm>> {
     match open(text, bytes, scratch) {
         Ok(piece) => Some(piece),
