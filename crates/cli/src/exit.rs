@@ -28,8 +28,7 @@ pub enum Exit {
     Failed,
     /// The command line is invalid.
     Usage,
-    /// The command is incomplete, and the same command with `--resume` continues. Or a source changed while it was
-    /// copied.
+    /// The command is incomplete, and the same command with `--resume` continues; or a source changed during the copy.
     Incomplete,
     /// The machine does not support the request.
     Unsupported,
@@ -134,7 +133,9 @@ impl CommandFailure {
             DestinationError::NoFolder => {
                 (Exit::Usage, "no such directory", "create it, or name a file")
             }
-            DestinationError::Dangling => (Exit::Failed, "dangling symbolic link", "remove it"),
+            DestinationError::Dangling => {
+                (Exit::Failed, "dangling symbolic link", "remove the link, or name its target")
+            }
             DestinationError::Exists => {
                 (Exit::Failed, "already exists", "use --force to replace it")
             }
@@ -149,7 +150,7 @@ impl CommandFailure {
     }
 }
 
-/// Creates the failure of a transfer between two named ends: file, reason, offset and hint.
+/// Creates the failure of a transfer between two endpoints: file, reason, offset and hint.
 pub fn transfer_failure(error: &Error, source: &str, sink: &str) -> CommandFailure {
     let message = error.between(&named(source), &named(sink));
     CommandFailure::new(Exit::Failed, message).hint(advice(error.errno))
@@ -169,7 +170,9 @@ pub fn advice(errno: Errno) -> &'static str {
         Errno::ROFS => "choose another destination, or mount the file system read-write",
         Errno::IO => "see the kernel log (`dmesg`) for errors of the device",
         Errno::MFILE => "raise `ulimit -n`",
-        Errno::STALE => "the server no longer knows the file; try again, or mount again",
+        Errno::STALE => {
+            "the server no longer knows the file; run the command again, or mount the file system again"
+        }
         _ => "",
     }
 }

@@ -44,7 +44,7 @@ impl Deadline {
         Self(Instant::now().checked_add(limit))
     }
 
-    /// Returns the time left, zero if the deadline passed, [`Duration::MAX`] if there is no deadline.
+    /// Returns the time left, zero if the deadline passed, [`Duration::MAX`] without a deadline.
     #[must_use]
     pub fn remaining(self) -> Duration {
         self.0.map_or(Duration::MAX, |at| at.saturating_duration_since(Instant::now()))

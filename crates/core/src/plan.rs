@@ -43,7 +43,7 @@ pub struct Plan {
     pub verdicts: Vec<Verdict>,
     /// The reason that no mechanism could be chosen. The plan then has no ladder.
     pub impossible: Option<String>,
-    /// The mechanisms that take turns on a part of the bytes. The turns start at once if there are no measurements,
+    /// The mechanisms that take turns on a part of the bytes. The turns start at once without measurements,
     /// otherwise as soon as the chosen mechanism is slower than measured.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub turns: Option<Turns>,

@@ -60,7 +60,7 @@ fn attributes_and_access_control_lists_are_those_of_the_source() {
         both.sync(&["-aAX"], &dst).expect(0);
         assert_eq!(record(&dst), record(&source));
         assert!(lines(&both.sync(&["-i"], &dst).expect(0)).is_empty());
-        // Only attributes differ, also those that the source does not have.
+        // Only attributes differ. DST also has one that the source does not have.
         set(&source.join("plain"), "user.y", b"new");
         set(&dst.join("large"), "user.z", b"extra");
         set(&source.join("d/f"), "system.posix_acl_access", &access_list(1002));

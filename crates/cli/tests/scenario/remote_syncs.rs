@@ -209,7 +209,7 @@ fn nothing_is_deleted_if_there_is_a_reason_not_to() {
         kept(nowhere.sync(&["--delete"], &dst), "no such file or directory");
         // The server leaves out a FIFO, so that its counterpart is unknown.
         run(Command::new("mkfifo").arg(source.join("pipe"))).expect(0);
-        kept(both.sync(&["--delete", "--max-delete=200"], &dst), "not offered by the server");
+        kept(both.sync(&["--delete", "--max-delete=200"], &dst), "not sent by the server");
         fs::remove_file(source.join("pipe")).unwrap();
         let ran = both.sync(&["--delete", "--max-delete=120", "--json"], &dst).expect(0);
         assert_eq!(ran.json()["sync"]["deleted"], 120, "{}", ran.said());
@@ -235,7 +235,7 @@ fn an_interrupted_sync_deletes_nothing() {
         thread::sleep(Duration::from_millis(300));
         drop(running.child().kill());
         drop(running.finish());
-        // The other side ends when its stream does.
+        // The other process ends when its stream is closed.
         thread::sleep(Duration::from_millis(500));
         assert!(dst.join("extra").exists() && !dst.join("large").exists());
         both.sync(&["--delete"], &dst).expect(0);

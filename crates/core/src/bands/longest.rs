@@ -169,7 +169,7 @@ impl AtSize<'_> {
         let measured = verdicts.iter().filter(|verdict| verdict.judgement.is_usable());
         let scores = measured.filter_map(|verdict| Some(verdict.evidence.as_ref()?.score(prefer)));
         let least = scores.min_by(f64::total_cmp).unwrap_or(f64::INFINITY);
-        // Compares medians within the noise. A kernel whose interval merely overlaps that of the best is not among the
+        // Compares medians within the noise. A kernel with an interval that merely overlaps that of the best is not among the
         // best.
         let is_near = |evidence: &Evidence| evidence.ties_with(least, prefer, f64::MAX);
         let is_as_good = |verdict: &&Verdict<usize>| {

@@ -158,7 +158,9 @@ fn places(
         (None, Some(path)) if targets.len() == 1 => Ok(vec![FetchPlace::Named(path.to_owned())]),
         (None, path) => {
             let path = quoted(path.unwrap_or(Path::new("-")));
-            Err(usage(format!("{path}: not a directory, but several files are fetched")))
+            Err(usage(format!(
+                "{path}: not a directory; several files require an existing directory"
+            )))
         }
         (Some(folder), _) => {
             let inside = |target: &FetchUrl| {

@@ -45,7 +45,7 @@ pub fn run(
     let target = target.as_directory();
     let path = match destination {
         Some(path) if path.as_os_str() == "-" => {
-            return usage("-r cannot write to standard output; fetch URL?tar without -r instead");
+            return usage("-r cannot write to standard output; use `thalweg fetch URL?tar -`");
         }
         Some(path) => path,
         None => target.directory_name().map(PathBuf::from).ok_or_else(|| {
@@ -218,7 +218,7 @@ fn left(path: &Path, fetched: &TreeFetched) -> Option<CommandFailure> {
     }
     if left_out > 0 {
         let entries = quantity::count(left_out, "entry", "entries");
-        parts.push(format!("{entries} not offered by the server (unreadable or special)"));
+        parts.push(format!("{entries} not sent by the server (unreadable or special files)"));
     }
     let text = format!("{}: incomplete: {}", quoted(path), parts.join(", "));
     let may_come = fetched.later > 0 && fetched.later == missed && left_out == 0;

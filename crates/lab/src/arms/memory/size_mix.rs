@@ -37,7 +37,7 @@ pub struct Draw {
     pub fresh_lines: bool,
 }
 
-/// Minimum number of drawn sizes. No branch predictor can learn so many.
+/// Minimum number of drawn sizes. No branch predictor can learn that many.
 const LEAST_DRAWS: usize = 1 << 14;
 const MOST_DRAWS: usize = 1 << 20;
 const MOST_BATCH: usize = 64 << 20;

@@ -113,7 +113,7 @@ impl ListRecords<'_> {
             }
         }
         if self.buffer[..MAGIC.len()] != *MAGIC || self.buffer[MAGIC.len()] != FORMAT {
-            return Err(broken("it has another format"));
+            return Err(broken("its format is unknown"));
         }
         (self.used, self.has_begun) = (HEAD as usize, true);
         Ok(true)

@@ -47,7 +47,11 @@ impl ListedFilter {
     pub fn add(&mut self, directory: &[u8], sent: &GroupFilter) -> Result<(), FetchError> {
         let (Some(filter), Some(name)) = (&self.filter, &self.name) else {
             let is_none = *sent == GroupFilter::NotRequested;
-            return if is_none { Ok(()) } else { Err(broken("it has filter files")) };
+            return if is_none {
+                Ok(())
+            } else {
+                Err(broken("it has filter files that were not requested"))
+            };
         };
         let text = match sent {
             GroupFilter::NotRequested => {

@@ -230,7 +230,7 @@ impl StoreBackwards<'_> {
 }
 
 fn changed() -> FetchError {
-    FetchError::broken("the stored list was changed")
+    FetchError::broken("another program changed the stored list")
 }
 
 fn write(entry: &ListedEntry, out: &mut Vec<u8>) {

@@ -139,7 +139,7 @@ impl<'a> TreeSurvey<'a> {
         }
         match (self.found.check.is_complete(), self.records.has_rest()) {
             (true, false) => {}
-            (true, true) => return Err(broken("bytes follow the end")),
+            (true, true) => return Err(broken("bytes follow the last record")),
             (false, _) => return Err(FetchError::broken("the list is incomplete")),
         }
         self.found.directories.flush()?;

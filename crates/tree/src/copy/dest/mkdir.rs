@@ -68,7 +68,7 @@ pub(crate) fn enter(
         let mut own = fstat(fd).map_err(at_sink("fstat"))?;
         let born = own.st_mode & 0o7777;
         if made.is_new && born & 0o700 != 0o700 {
-            // A default ACL of the parent directory may have denied access to the owner, who must fill the directory.
+            // A default ACL of the parent directory may have denied access to the owner, but thalweg must fill the directory.
             let open = Mode::from_raw_mode(born | 0o700);
             fchmod(fd, open).map_err(at_sink("fchmod"))?;
             own.st_mode |= 0o700;
