@@ -1,4 +1,4 @@
-"""Rounds, ratios and intervals: `thalweg compare` makes them, here it is asked and its answer read."""
+"""Runs `thalweg compare` for rounds, ratios and intervals, and parses its answer."""
 
 import json
 import subprocess
@@ -9,7 +9,8 @@ THALWEG = ROOT / "target" / "release" / "thalweg"
 
 
 def asked(arms: dict[str, str], options: list[str]) -> dict:
-    """The commands, each one text, by the names of their arms, in one comparison with the first."""
+    """Compares commands with the first one. `arms` maps the name of each arm to its command, as one
+    text."""
     if not THALWEG.exists():
         raise SystemExit("peers: run `make build` first")
     names = [word for name in arms for word in ("--name", name)]
@@ -25,12 +26,12 @@ def asked(arms: dict[str, str], options: list[str]) -> dict:
 
 
 def ratio(figure: dict) -> float:
-    """Against the first arm, which is 1 itself."""
+    """Returns the ratio to the first arm; 1 for the first arm itself."""
     return figure["ratio"]["ratio"] if figure["ratio"] else 1.0
 
 
 def text(figure: dict) -> str:
-    """`0.86 [0.84, 0.88]`: the ratio and its 95 % interval."""
+    """Returns the ratio and its 95 % interval, as `0.86 [0.84, 0.88]`."""
     if not figure["ratio"]:
         return "1"
     return "{ratio:.3f} [{lo:.3f}, {hi:.3f}]".format(**figure["ratio"])

@@ -1,4 +1,4 @@
-"""Where the JDK is that the Java module needs."""
+"""Finds the JDK that the Java module needs."""
 
 import os
 from pathlib import Path
@@ -7,7 +7,7 @@ LEAST = 25
 
 
 def find() -> Path | None:
-    """The first JDK that is new enough: that of JAVA_HOME, or one of /usr/lib/jvm."""
+    """Returns the first JDK that is new enough, from JAVA_HOME or /usr/lib/jvm."""
     places = [Path(os.environ["JAVA_HOME"])] if "JAVA_HOME" in os.environ else []
     for home in places + sorted(Path("/usr/lib/jvm").glob("*")):
         release = home / "release"

@@ -1,4 +1,4 @@
-"""Rows over loopback: a server on core 0, the client that is measured on core 1."""
+"""Rows over loopback: the server runs on core 0, and the measured client on core 1."""
 
 import atexit
 import os
@@ -10,7 +10,7 @@ from pathlib import Path
 
 from rows import GIB, Arm, Row, Skip, big_file, drop, have, same_file, same_tree, small_tree, warm
 
-# Sends a folder as a tar stream to whoever connects.
+# Sends a directory as a tar stream to each client that connects.
 TAR = """
 import socket, subprocess, sys
 listener = socket.create_server(("127.0.0.1", int(sys.argv[1])))
@@ -56,7 +56,7 @@ def row_fetch(binary: Path, at: Path) -> Row:
     def prepare() -> None:
         needs("taskset", "curl")
         big_file(source, GIB)
-        # Older than any clock's tick, so that its tag is strong.
+        # The file's time is older than a clock tick, so that its ETag is strong.
         os.utime(source, (1_600_000_000, 1_600_000_000))
         time.sleep(2)
         serve([str(binary), "serve", "--no-profile", "--log", "none", "--listen", f"127.0.0.1:{port}", str(source.parent)], port)

@@ -1,6 +1,6 @@
-/* Reads standard input with read(2), and with "sum" as a second argument also adds up every byte, so that
- * nobody is paid for bytes that were never looked at. Ends with 1 unless exactly as many bytes came as the
- * first argument says. */
+/* Reads standard input with read(2). With "sum" as a second argument, it also adds up all bytes, so
+ * that mapped pages must really be read. Exits with 1 unless the number of bytes equals the first
+ * argument. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-"""The rows of the table: what is done, by whom, and how the bytes are checked."""
+"""The rows of the table: the work, the compared tools, and the check of the bytes."""
 
 import os
 import random
@@ -13,7 +13,7 @@ GIB = 1 << 30
 
 
 class Skip(Exception):
-    """This row cannot run here, and why."""
+    """This row cannot run here, for the reason given."""
 
 
 class Arm(NamedTuple):
@@ -26,19 +26,19 @@ class Row(NamedTuple):
     name: str
     what: str
     arms: list[Arm]
-    # Before the first round.
+    # Called before the first round.
     prepare: Callable[[], None]
-    # Before and after each run of each arm, outside the timed part; empty for nothing.
+    # Commands that run before (reset) and after (check) each run of each arm. They are not timed.
     reset: str = ""
     check: str = ""
 
 
 def nothing() -> None:
-    """For rows that need nothing before."""
+    """For rows that need no preparation."""
 
 
 def have(tool: str) -> str | None:
-    """The path of a peer, from .tools/bin or the machine's PATH."""
+    """Returns the path of a peer, from .tools/bin or PATH."""
     own = ROOT / ".tools" / "bin" / tool
     return str(own) if own.exists() else shutil.which(tool)
 
@@ -48,12 +48,12 @@ def words(*parts: object) -> str:
 
 
 def warm(path: Path) -> str:
-    """Reads files once, so that they are in the page cache."""
+    """Returns a command that reads files once, so that they are in the page cache."""
     return f"find {words(path)} -type f -exec cat {{}} + >/dev/null"
 
 
 def big_file(path: Path, size: int) -> None:
-    """A file of `size` bytes that no tool can compress, clone or skip."""
+    """Creates a file of `size` bytes that no tool can compress, clone or skip."""
     if path.exists() and path.stat().st_size == size:
         return
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -65,7 +65,7 @@ def big_file(path: Path, size: int) -> None:
 
 
 def small_tree(path: Path) -> None:
-    """10,000 files of 100 B to 16 KiB in 100 folders, with modes and times of their own."""
+    """Creates 10,000 files of 100 B to 16 KiB in 100 directories, with various modes and times."""
     if path.exists():
         return
     rng = random.Random(2)
@@ -81,7 +81,7 @@ def small_tree(path: Path) -> None:
 
 
 def middle_tree(path: Path) -> None:
-    """10,000 files of 66 to 144 KiB in 100 folders: 1 GiB."""
+    """Creates 10,000 files of 66 to 144 KiB in 100 directories: 1 GiB."""
     if path.exists():
         return
     rng = random.Random(3)
@@ -130,7 +130,7 @@ def row_big(binary: Path, at: Path) -> Row:
 
 
 def row_methods(binary: Path, at: Path) -> Row:
-    """Regret: the tuned choice against every single mechanism of the same run."""
+    """Regret: compares the tuned choice with every single mechanism in the same run."""
     source, copy = at / "methods" / "source", at / "methods" / "copy"
     reset = f"{drop(copy)}; {warm(source)}"
     names = ["read-write", "copy-file-range", "sendfile", "splice", "io-uring", "read-write-parallel", "mmap-write"]
@@ -145,7 +145,7 @@ def row_methods(binary: Path, at: Path) -> Row:
 
 
 def row_small(binary: Path, at: Path, name: str) -> Row:
-    """Every copy gets a new name and stays until the end: ext4 makes the next creations pay for a deletion."""
+    """Every copy gets a new name and is kept until the end: on ext4, a deletion slows down the next creations."""
     source, copies = at / name / "source", at / name / "copies"
 
     def arm(title: str, command: str, promises: str) -> Arm:
@@ -203,7 +203,7 @@ def row_zero(binary: Path, _: Path) -> Row:
 
 
 def row_start(binary: Path, at: Path) -> Row:
-    """Start-up of the whole command where the copy itself is one ioctl."""
+    """Compares the start-up times of whole commands: the copy itself is one ioctl."""
     source, copy = at / "start" / "source", at / "start" / "copy"
 
     def prepare() -> None:
@@ -220,7 +220,7 @@ def row_start(binary: Path, at: Path) -> Row:
 
 
 def row_verify(binary: Path, at: Path) -> Row:
-    """A copy against its source, or against hashes that were taken before: each tool in its own format."""
+    """Compares a copy with its source, or with hashes that each tool computed before in its own format."""
     here = at / "verify"
     source, copy, sums = here / "source", here / "copy", here / "sums"
     spoilt = copy / "folder-050" / "file-050"
@@ -239,7 +239,7 @@ def row_verify(binary: Path, at: Path) -> Row:
             sees_one_byte(arm)
 
     def sees_one_byte(arm: Arm) -> None:
-        """An arm that does not see one changed byte has compared nothing."""
+        """Checks that the arm detects one changed byte. Otherwise it would have compared nothing."""
         before = spoilt.stat()
         byte = spoilt.read_bytes()[1000:1001]
         for wrong in (True, False):

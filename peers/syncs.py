@@ -1,4 +1,4 @@
-"""The rows of directories that are made equal, beside rsync."""
+"""Rows that make directories equal, compared with rsync."""
 
 import random
 import subprocess
@@ -12,7 +12,7 @@ REMOTE_KEEPS = "times, owners, hard links"
 
 
 def many_files(path: Path) -> None:
-    """100,000 files of 10 to 1000 bytes in 100 folders."""
+    """Creates 100,000 files of 10 to 1000 bytes in 100 directories."""
     rng = random.Random(4)
     for folder in range(100):
         place = path / f"folder-{folder:03}"
@@ -22,7 +22,7 @@ def many_files(path: Path) -> None:
 
 
 def arms_of(binary: Path, source: Path, ours: str, theirs: str, named: dict[str, str]) -> list[Arm]:
-    """`named` has the options of a task: for thalweg, for rsync."""
+    """Returns the arms. `named` maps each tool to its options for this row."""
     return [
         Arm("rsync -aHAX", f"rsync -aHAX {named['rsync']} {source}/ {theirs}", KEEPS),
         Arm("rsync -a", f"rsync -a {named['rsync']} {source}/ {theirs}", "times, owners"),
@@ -31,7 +31,7 @@ def arms_of(binary: Path, source: Path, ours: str, theirs: str, named: dict[str,
 
 
 def row_kept(binary: Path, name: str, what: str, reset: str) -> Row:
-    """A destination that stays from run to run."""
+    """A row whose destination is kept between runs."""
     at = SHM / name
     source, ours, theirs = at / "source", at / "ours", at / "theirs"
     arms = arms_of(binary, source, str(ours), str(theirs), {"rsync": "--delete", "thalweg": "--delete"})
@@ -47,7 +47,7 @@ def row_kept(binary: Path, name: str, what: str, reset: str) -> Row:
 
 
 def row_new(binary: Path, name: str, what: str, source: Path) -> Row:
-    """A destination that is new each time; with `--reference`, beside an earlier snapshot."""
+    """A row whose destination is new in each run; with `--reference`, next to an earlier snapshot."""
     at = SHM / name
     copy, earlier = at / "copy", at / "earlier"
     is_snapshot = source.is_relative_to(SHM)
@@ -68,7 +68,7 @@ def row_new(binary: Path, name: str, what: str, source: Path) -> Row:
 
 
 def connection(at: Path) -> Path:
-    """A command that connects to this machine with ssh. It starts its own sshd, which listens on no port."""
+    """Creates a command that connects to this machine with ssh. The command starts its own sshd, which listens on no port."""
     at.mkdir(parents=True)
     for key in ("key", "host"):
         subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", at / key], check=True)
@@ -83,7 +83,7 @@ def connection(at: Path) -> Path:
 
 
 def row_ssh(binary: Path, name: str, what: str, source: Path | None) -> Row:
-    """A directory from the other end of ssh; `source` is copied for the first time each time, no source is unchanged."""
+    """A row that receives a directory over ssh. With `source`, each run is a first copy; without it, nothing has changed."""
     at = SHM / name
     ours, theirs, many = at / "ours", at / "theirs", at / "source"
     connect, of = at / "ssh" / "connect", source or many

@@ -1,10 +1,11 @@
-//! Builds the object that is preloaded, from the sources of this crate and of the kernels, and
-//! leaves it in OUT_DIR for the library to carry inside.
+//! Builds the object that is preloaded, from the sources of this crate and of the kernels. It leaves
+//! the object in OUT_DIR, and the library includes it.
 //!
-//! `kernels` is a link to the sources of thalweg-kernels, so that a package has them inside.
+//! `kernels` is a symbolic link to the sources of thalweg-kernels, so that a published package
+//! contains them.
 //!
-//! By rustc itself: the object is always optimised, panics abort in it, and it links nothing, whatever
-//! profile and flags the library around it is built with.
+//! It calls rustc directly. Whatever profile and flags cargo uses for the library, the object is
+//! optimised, aborts on a panic, and links no library.
 
 use std::{env, fs, path::Path, process::Command};
 
@@ -17,8 +18,8 @@ const FLAGS: &[&str] = &[
     "-Cpanic=abort",
 ];
 
-/// Linked alone: no start files, no library, no symbol of anybody else's. The personality is named by
-/// tables of core that nothing here uses.
+/// Links without start files, libraries and symbols of other objects. Tables of core refer to the
+/// personality function, which the object never calls; so it is defined as 0.
 const LINKED_ALONE: &[&str] = &[
     "-Clto=fat",
     "-Clink-arg=-nostdlib",
@@ -46,7 +47,8 @@ fn main() {
     fs::write(out.join("missing.txt"), missing).expect("OUT_DIR is writable");
 }
 
-/// Why there is no object on this target; what should have worked and did not ends the build.
+/// Builds the object. Returns the reason if this target is not supported; panics if a supported build
+/// fails.
 fn build(out: &Path) -> Result<(), String> {
     let var = |name: &str| env::var(name).unwrap_or_default();
     let (target, host) = (var("TARGET"), var("HOST"));
@@ -68,7 +70,7 @@ fn build(out: &Path) -> Result<(), String> {
         })
     });
     match linked {
-        // A compiler for another machine is often there without its linker.
+        // A compiler for another target is often installed without a linker for it.
         Err(words) if target != host => Err(format!(
             "it could not be built for {target}: {}",
             words.lines().next().unwrap_or_default()
@@ -82,7 +84,7 @@ fn rustc(target: &str, add: impl FnOnce(&mut Command)) -> Result<(), String> {
     let mut rustc = Command::new(env::var_os("RUSTC").expect("cargo sets RUSTC"));
     rustc.args(FLAGS).arg(format!("--target={target}"));
     if target.starts_with("aarch64") {
-        // Else atomics are calls of functions that ask libc's getauxval for what the CPU has.
+        // Otherwise atomics call functions that read the CPU's features by libc's getauxval.
         rustc.arg("-Ctarget-feature=-outline-atomics");
     }
     add(&mut rustc);

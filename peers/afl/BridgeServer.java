@@ -3,7 +3,8 @@ import java.io.IOException;
 import java.net.InetAddress;
 import java.net.ServerSocket;
 
-/** The other side of bridge.c: runs each test case that comes over TCP, and sends its map back. */
+/** The JVM side of bridge.c: runs each test case that arrives over TCP, and returns its coverage
+ * map. */
 final class BridgeServer {
     private static final byte[] MAP = new byte[65536];
     private static int previous;
@@ -16,7 +17,8 @@ final class BridgeServer {
                     fuzzer.setTcpNoDelay(true);
                     serve(fuzzer);
                 } catch (java.io.EOFException | java.net.SocketException gone) {
-                    // That fuzzer has ended, perhaps in the middle of an answer; the next one comes.
+                    // This fuzzer has ended, perhaps during an answer. The loop accepts the next
+                    // one.
                 }
             }
         }
@@ -41,7 +43,7 @@ final class BridgeServer {
         previous = place >>> 1;
     }
 
-    /** The walk of maze.c and Maze.java. */
+    /** The same walk as in maze.c and Maze.java. */
     private static void walk(byte[] bytes) {
         hit(0x1b873593);
         int sum = 0;

@@ -1,5 +1,5 @@
-/* How others let AFL++ fuzz Java: a fork-server target in C hands each test case over a TCP connection to a JVM, and
- * takes its whole map back. Both are kept for good here, which is the kindest form of it.
+/* A usual method of fuzzing Java with AFL++: a fork-server target in C sends each test case over a TCP connection to a JVM,
+ * and receives its whole coverage map. Here both the connection and the JVM stay open, which is the fastest variant.
  *   bridge PORT                                          (built by `run`) */
 #include <arpa/inet.h>
 #include <netinet/in.h>

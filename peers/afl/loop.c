@@ -1,5 +1,5 @@
-/* The walk of maze.c as a user of AFL++ writes a target in C: the compiler counts the edges, the loop is AFL++'s own.
- * Built by afl-clang-fast (`run`). */
+/* The walk of maze.c as a usual AFL++ target in C: the compiler inserts the coverage counters, and AFL++'s own
+ * loop runs the test cases. Built by afl-clang-fast (`run`). */
 #include <stdint.h>
 #include <unistd.h>
 

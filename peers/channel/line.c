@@ -1,10 +1,10 @@
-/* A raw cache line: what the processors themselves take to hand 64 bytes on, without anything that makes a channel.
- * Nobody sleeps, no death is noticed, nothing is checked. Both sides poll. Beside it every result of a channel says how
- * far from the limit it is, and whether two runs met the same machine: between two virtual processors the line's own
- * time may differ severalfold from one day to the next.
+/* Measures a raw cache line: the time that the processors need to pass 64 bytes, without a channel. There is no sleeping, no
+ * detection of death and no check. Both processes poll. With this as a reference, each result of a channel shows how far it
+ * is from the limit, and whether two runs had the same hardware: the time of a line between two virtual processors may
+ * vary by a factor of several between days.
  *
  * ping-pong  one line there and one line back
- * stream     a row of lines that are written in turn; the reader says now and then how many it has read */
+ * stream     an array of lines that are written in turn; the reader publishes from time to time how many it has read */
 #define _GNU_SOURCE
 #include "two.h"
 
@@ -13,8 +13,9 @@
 enum { LINE = 64, APART = 2 * LINE, MOST = 1024 };
 
 struct lane {
-    /* The first word of a line tells that it is new: the first word of the message plus the messages so far. A message
-     * begins with its number and an answer with zero, so it is never what the line held before. */
+    /* The first word of a line shows that the line is new: it is the first word of the message plus the number of
+     * messages so far. A message begins with its number and an answer with zero, so the sum differs from the line's
+     * previous word. */
     _Alignas(APART) struct {
         _Alignas(LINE) _Atomic uint64_t first;
         char rest[LINE - sizeof(uint64_t)];
@@ -54,7 +55,7 @@ static void pass(void)
 static void send_line(const char *bytes, uint64_t length)
 {
     uint64_t word, at = sent % lines;
-    /* There and back the answer is the leave to go on. */
+    /* In job=ping-pong, the answer is the permission to continue. */
     while (two.job == STREAM && sent - seen == lines) {
         seen = atomic_load_explicit(&to->read, memory_order_acquire);
         pass();

@@ -1,5 +1,6 @@
-/* MPI: MPI_Send and MPI_Recv of bytes between the two ranks that mpirun started. How large messages go
- * (one copy by process_vm_readv, or in and out of shared memory) is a parameter of mpirun, not of this. */
+/* MPI: MPI_Send and MPI_Recv of bytes between the two ranks that mpirun started. A parameter of mpirun
+ * determines how large messages are sent: by one process_vm_readv, or by copies into and out of shared
+ * memory. */
 #define _GNU_SOURCE
 #include "two.h"
 
@@ -9,7 +10,7 @@
 
 static int other;
 
-/* Orders go through two pipes with names: a rank that waits in MPI_Recv never sleeps. */
+/* Orders and reports go through two FIFOs, because a rank that waits in MPI_Recv never sleeps. */
 static enum side split(int *in, int *out)
 {
     char orders[PATH_MAX], reports[PATH_MAX];
@@ -27,7 +28,7 @@ static enum side split(int *in, int *out)
     if (!rank && (mkfifo(orders, 0600) || mkfifo(reports, 0600)))
         worker_unfit("mkfifo in %s: %s", scratch, strerror(errno));
     MPI_Barrier(MPI_COMM_WORLD);
-    /* Each waits for the other to open it too, in the same order. */
+    /* open(2) of a FIFO waits for the other end, so both ranks open them in the same order. */
     int first = open(orders, (rank ? O_RDONLY : O_WRONLY) | O_CLOEXEC);
     int second = open(reports, (rank ? O_WRONLY : O_RDONLY) | O_CLOEXEC);
     if (first < 0 || second < 0)
@@ -44,7 +45,7 @@ static void meet(enum side side)
     (void)side;
 }
 
-/* A count is an int; beyond it, pieces. */
+/* MPI counts are of type int, so larger messages are sent in pieces. */
 static int piece(uint64_t left)
 {
     return left < 1u << 30 ? (int)left : 1 << 30;

@@ -1,4 +1,5 @@
-/* A pipe, or a unix stream socket, as everybody writes them: blocking calls, sizes as the kernel makes them. */
+/* A pipe or a Unix stream socket as in ordinary programs: blocking calls, with the kernel's default buffer
+ * sizes. */
 #define _GNU_SOURCE
 #include "two.h"
 
@@ -28,7 +29,8 @@ static void meet(enum side side)
 {
     from = side == SENDER ? back[0] : there[0];
     to = side == SENDER ? there[1] : back[1];
-    /* The other side's ends: were they left open here, its end would not be noticed. */
+    /* Closes the ends of the other process. While they are open here, this process would not notice the
+     * other's death. */
     int theirs[2] = { side == SENDER ? there[0] : back[0], side == SENDER ? back[1] : there[1] };
     close(theirs[0]);
     if (theirs[1] != theirs[0])

@@ -1,12 +1,12 @@
-/* Two processes that pass bytes by one way, as a worker of a study (docs/reference/formats.md). A program fills in a
- * `struct way` and calls two_main: A speaks with the lab and sends, B receives into memory of its own.
- * The Rust peers are built alike: what is timed is the same in all of them.
+/* Two processes that pass bytes by one method, as a worker of a study (docs/reference/formats.md). A program fills in a
+ * `struct way` and calls two_main. Process A communicates with the lab and sends; process B receives into private memory.
+ * The Rust peers are built in the same way, and measure the same work.
  *
- * job=ping-pong  a message there and its copy back
- * job=stream     messages one way; the clock stops when A hears that the last one is B's
- * job=bulk       a buffer, and an answer for each; fresh=1: into memory that B has never touched
+ * job=ping-pong  sends a message and receives its copy
+ * job=stream     sends messages in one direction; the clock stops when A reads that B has received the last one
+ * job=bulk       sends buffers, each of which is answered; fresh=1: B receives into memory that it has never written
  *
- * A message carries its number, which B compares; all its bytes are looked at by `check` alone. */
+ * B compares the number in each message; only `check` compares all bytes. */
 #ifndef THALWEG_TWO_H
 #define THALWEG_TWO_H
 
@@ -23,21 +23,21 @@ enum side { SENDER, RECEIVER };
 enum job { PING_PONG, STREAM, BULK };
 static const char *const two_jobs[] = { "ping-pong", "stream", "bulk", NULL };
 
-/* One way for bytes to get from one process to the other. Every call fails by worker_unfit. */
+/* One method of moving bytes from one process to the other. If a call fails, it calls worker_unfit. */
 struct way {
-    /* Its own parameters, each followed by a blank. */
+    /* The method's own parameters, each followed by a blank. */
     const char *keys;
-    /* Before there are two processes; may be NULL. */
+    /* Called before there are two processes; may be NULL. */
     void (*before)(void);
-    /* Becomes two processes, with descriptors to read from and to write to the other; NULL is fork. */
+    /* Creates the second process. Stores descriptors to read from and to write to the other process. NULL: fork. */
     enum side (*split)(int *in, int *out);
-    /* Makes the connection, in both. */
+    /* Connects the two processes; both call it. */
     void (*meet)(enum side side);
-    /* A whole message; returns when `from` may be overwritten. */
+    /* Sends a whole message. The caller may overwrite `from` when this returns. */
     void (*send)(const char *from, uint64_t length);
-    /* A whole message, into memory of this process alone. */
+    /* Receives a whole message into private memory. */
     void (*receive)(char *into, uint64_t length);
-    /* When all is done; may be NULL. */
+    /* Called at the end; may be NULL. */
     void (*leave)(void);
 };
 
@@ -46,10 +46,10 @@ static struct {
     enum job job;
     uint64_t bytes;
     int fresh, pinned, spoil;
-    char *source, *sink; /* A's; B's, and where A's ping comes back to */
-    uint64_t number;     /* of the last message */
-    int in, out;         /* orders and reports */
-    long other;          /* B's process number */
+    char *source, *sink; /* source: memory of A; sink: memory of B, and of A for the answer to a ping */
+    uint64_t number;     /* number of the last message */
+    int in, out;         /* descriptors for orders and reports */
+    long other;          /* B's process id */
 } two;
 
 /* ---- memory ---- */
@@ -62,7 +62,7 @@ static inline char *two_memory(void)
     return p;
 }
 
-/* Bytes that say where they belong and which time it is. */
+/* Fills memory with bytes that depend on their position and on `salt`. */
 static inline void two_fill(char *memory, uint64_t salt)
 {
     uint64_t word = salt * 0x9e3779b97f4a7c15u + 1;
@@ -75,7 +75,7 @@ static inline void two_fill(char *memory, uint64_t salt)
     }
 }
 
-/* Every byte and its place count. */
+/* Returns a sum that depends on every byte and its position. */
 static inline uint64_t two_checksum(const char *memory)
 {
     uint64_t sum = 14695981039346656037u;
@@ -93,7 +93,7 @@ static inline uint64_t two_fold(uint64_t sum, uint64_t next)
     return (sum ^ next) * 1099511628211u;
 }
 
-/* Messages that may be under way in a stream, for ways that want a number: about a mebibyte of them. */
+/* Number of messages that may be in flight in a stream, for methods with a fixed number: about 1 MiB of them. */
 static inline uint64_t two_depth(void)
 {
     uint64_t fit = (1 << 20) / two.bytes;
@@ -103,7 +103,7 @@ static inline uint64_t two_depth(void)
 /* ---- orders to B, and its reports ---- */
 
 struct two_order {
-    uint32_t what; /* 'w' warm, 'n' new sink, 'g' go, 'c' go and add up, 's' the sink's sum */
+    uint32_t what; /* 'w' warm up, 'n' new sink, 'g' receive, 'c' receive and add up sums, 's' sum of the sink */
     uint32_t times;
 };
 
@@ -120,7 +120,7 @@ static inline void two_write(const void *from, size_t length)
         worker_unfit("the other process is gone");
 }
 
-/* Small enough to come whole; 0 at the end. */
+/* Reads a message of the pipe, which is small enough to arrive whole. Returns 0 at the end. */
 static inline int two_read(void *into, size_t length)
 {
     ssize_t got;
@@ -212,7 +212,7 @@ static inline void two_obey(void)
         } else if (order.what == 's') {
             report.sum = two_checksum(two.sink);
         } else {
-            /* Ready: A's clock starts when it hears it. */
+            /* A starts its clock when it reads this report. */
             two_write(&report, sizeof report);
             struct worker_mark mark = worker_begin();
             two_receive_all(order.times, order.what == 'c' ? &report.sum : NULL);
@@ -262,8 +262,8 @@ static void two_warm(void)
     two_run(two.job == BULK ? 1 : 64, &unused);
 }
 
-/* Sends `times` messages of different bytes and writes over each once the sender is done with it;
- * the sum of what was sent. */
+/* Sends `times` messages with different bytes, and overwrites each when the method allows it. Returns the sum of
+ * the sent messages. */
 static inline uint64_t two_send_and_scribble(uint32_t times, const char **wrong)
 {
     static uint64_t salt = 1;
@@ -317,7 +317,7 @@ static uint64_t two_pss(void)
 
 /* ---- two processes ---- */
 
-/* A on the first processor that is allowed, B on the last. */
+/* Pins A to the first allowed processor, and B to the last. */
 static inline void two_pin(enum side side)
 {
     cpu_set_t allowed, one;
@@ -378,7 +378,7 @@ static inline int two_main(int argc, char **argv, const struct way *way)
     if (way->before)
         way->before();
     enum side side = way->split ? way->split(&two.in, &two.out) : two_fork(&two.in, &two.out);
-    /* The lab's lines are A's. What B has to say goes to standard error. */
+    /* Only A writes to the lab's pipe. B's output goes to standard error. */
     if (side == RECEIVER && dup2(STDERR_FILENO, STDOUT_FILENO) < 0)
         _exit(1);
     if (two.pinned)

@@ -12,7 +12,7 @@ static void failed(const char *call)
     worker_unfit("%s: %s", call, zmq_strerror(zmq_errno()));
 }
 
-/* Abstract, so that nothing is left behind; the number is A's. */
+/* An abstract address, so that no file is left behind. It contains A's process id. */
 static void before(void)
 {
     snprintf(endpoint, sizeof endpoint, "ipc://@thalweg-peer-%ld", (long)getpid());
@@ -20,10 +20,10 @@ static void before(void)
 
 static void meet(enum side side)
 {
-    /* Its threads do not outlive a fork: each side has its own. */
+    /* ZeroMQ's threads do not survive a fork, so each process creates its own context. */
     if (!(context = zmq_ctx_new()) || !(socket_ = zmq_socket(context, ZMQ_PAIR)))
         failed("zmq_socket");
-    /* Messages under way; its own default is 1000, however large they are. */
+    /* Number of messages in flight. ZeroMQ's default is 1000, whatever their size. */
     int most = (int)two_depth();
     if (zmq_setsockopt(socket_, ZMQ_SNDHWM, &most, sizeof most) ||
         zmq_setsockopt(socket_, ZMQ_RCVHWM, &most, sizeof most))

@@ -1,5 +1,5 @@
-"""One copy by `thalweg.copy_tree`: executors.py threads|processes|dask|dask-idle SOURCE COPY. Two workers, whatever starts
-them; `dask-idle` starts Dask's and copies with threads."""
+"""One copy by `thalweg.copy_tree`: executors.py threads|processes|dask|dask-idle SOURCE COPY. Every executor has two
+workers. `dask-idle` starts Dask, but copies with threads."""
 
 import sys
 from concurrent.futures import ProcessPoolExecutor

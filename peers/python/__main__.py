@@ -1,4 +1,4 @@
-"""All rows, or those that are named. See `run`."""
+"""Runs all rows, or those that are named. See `run`."""
 
 import argparse
 import os

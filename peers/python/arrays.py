@@ -1,7 +1,7 @@
-"""An array into own, writable, resident memory; frames that are looked at where they are; and 64 bytes there and back.
+"""Measures arrays that are received into private, writable, resident memory; frames that are read in place; and round trips of 64 bytes.
 
-Every way has a process of its own that is told over a pipe to send; the time is from that word until the array is in
-the receiver's memory, checked outside of it.
+Each method has its own process, which sends when it receives a command over a pipe. The time is from that command until the
+array is in the receiver's memory. The contents are checked afterwards, outside of that time.
 """
 
 import contextlib
@@ -74,7 +74,7 @@ def zmq_sends(told, address, size):
 
 
 def large(rounds, size):
-    """What every way took."""
+    """Returns the times of every method."""
     into = np.zeros(size, np.uint8)
     source = np.full(size, 1, np.uint8)
     ways = {}
@@ -100,7 +100,7 @@ def large(rounds, size):
         here, there = SPAWN.Pipe()
         way("Pipe.send_bytes, recv_bytes_into", begin(piped, there, size), lambda: here.recv_bytes_into(into))
         queue = SPAWN.Queue()
-        # What get returns is its own memory already.
+        # The array that `get` returns is already in private memory.
         way("multiprocessing.Queue", begin(queued, queue, size), queue.get)
         memory = shared_memory.SharedMemory(create=True, size=size)
         stack.callback(memory.unlink)
@@ -154,7 +154,7 @@ def framed_by_iceoryx2(told, name):
 
 
 def iceoryx2_port(name, kind):
-    """The node, which the port needs, and the port: Slice[c_uint8], in shared memory that the publisher has made."""
+    """Returns the node, which the port needs, and the port for Slice[c_uint8]. The publisher creates the shared memory."""
     import iceoryx2
 
     iceoryx2.set_log_level(iceoryx2.LogLevel.Error)
@@ -167,7 +167,7 @@ def iceoryx2_port(name, kind):
 
 
 def iceoryx2_way(begin, read):
-    """None where it is not installed."""
+    """Returns None if iceoryx2 is not installed."""
     try:
         import iceoryx2  # noqa: F401
     except ImportError:
@@ -178,10 +178,10 @@ def iceoryx2_way(begin, read):
     held = [node]
 
     def receive():
-        # It has no wait: who receives looks again and again.
+        # iceoryx2 has no blocking wait without events, so the receiver polls.
         while (sample := subscriber.receive()) is None:
             pass
-        # The frame lies in it until the next has come.
+        # The frame is in the sample's memory, so the sample is kept until the next one has arrived.
         held[1:] = [sample]
         return np.frombuffer(sample.payload().as_memory_view(), np.uint8)
 
@@ -189,7 +189,7 @@ def iceoryx2_way(begin, read):
 
 
 def frames(rounds):
-    """What a frame took, written in shared memory and read there once."""
+    """Returns the times of frames that are written in shared memory and read there once."""
     ways = {}
     with contextlib.ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory())
@@ -228,7 +228,7 @@ def answering_piped(end):
 
 
 def turns(rounds):
-    """What 64 bytes took, there and back."""
+    """Returns the times of round trips of 64 bytes."""
     small = np.zeros(64, np.uint8)
     with tempfile.TemporaryDirectory() as folder:
         place, back = os.path.join(folder, "there"), os.path.join(folder, "back")

@@ -1,4 +1,4 @@
-"""What a call costs: `try_receive` on an empty ring, through the extension module and through ctypes."""
+"""Measures the time of a call: `try_receive` on an empty ring, through the extension module and through ctypes."""
 
 import ctypes
 import threading
@@ -8,14 +8,14 @@ import thalweg
 from rounds import taken, timed
 
 CALLS = 20_000
-#: Made of libthalweg.a by `peers/install python`.
+#: `peers/install python` builds it from libthalweg.a.
 LIBRARY = Path(__file__).resolve().parents[2] / ".tools" / "peers" / "libthalweg.so"
-#: tw_status
+#: TW_TIMEOUT
 TIMEOUT = 9
 
 
 def by_ctypes():
-    """A ring of the C library, and the call of its consumer; None without the library."""
+    """Opens a ring with the C library, and returns a function that calls its consumer; None without the library."""
     if not LIBRARY.exists():
         print("ctypes left out: make build && peers/install python")
         return None
@@ -40,7 +40,7 @@ def by_ctypes():
 
 
 def empty(rounds):
-    """Seconds of one call."""
+    """Returns the seconds per call."""
     out, into = thalweg.pair()
     calls = {"thalweg try_receive": into.try_receive, "thalweg is_ready": into.is_ready}
     if (call := by_ctypes()) is not None:

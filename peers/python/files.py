@@ -1,4 +1,5 @@
-"""Copies of a large file and of many small ones, beside shutil and the command, in one folder."""
+"""Compares copies of a large file and of many small ones with shutil and with the command, in
+one directory."""
 
 import os
 import shutil
@@ -14,7 +15,7 @@ SMALL, LARGE = 10_000, 1 << 30
 
 
 def copies(rounds, place=None):
-    """What a large file took, and a folder of small ones."""
+    """Returns the times for a large file, and for a directory of small ones."""
     with tempfile.TemporaryDirectory(dir=place) as folder:
         one, many = Path(folder, "one"), Path(folder, "many")
         block = os.urandom(1 << 20)

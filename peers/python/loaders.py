@@ -1,4 +1,4 @@
-"""Batches from two worker processes of torch's DataLoader: by its two ways of sharing memory, and by ours."""
+"""Batches from two worker processes of torch's DataLoader: torch's two ways of sharing memory, and ours."""
 
 import contextlib
 
@@ -8,7 +8,7 @@ SAMPLE, BATCH, BATCHES = 1_000_000, 64, 8
 
 
 def batches(rounds):
-    """Seconds of one batch; nothing without torch."""
+    """Returns the seconds per batch; None without torch."""
     try:
         import torch
         from thalweg.torch import DataLoader
@@ -21,7 +21,7 @@ def batches(rounds):
     torch.set_num_threads(1)
 
     class Samples(Dataset):
-        """One that is resident, so that only the batch is new."""
+        """A data set whose only sample is resident, so that only the batch needs new memory."""
 
         def __init__(self):
             self.sample = torch.ones(SAMPLE // 4)
@@ -60,6 +60,6 @@ def batches(rounds):
         return taken({name: way(loaded) for name, loaded in loaders.items()}, rounds)
     finally:
         for loaded in loaders.values():
-            # Else its workers would outlive the rows that follow.
+            # Otherwise its workers would keep running during the next rows.
             with contextlib.suppress(AttributeError):
                 loaded._iterator._shutdown_workers()

@@ -1,4 +1,4 @@
-"""Objects through queues: a dict of twenty arrays, 50 MB in all, pickled or not."""
+"""Sends objects through queues: a dict of twenty arrays, 50 MB in total, pickled or not."""
 
 import contextlib
 import os
@@ -32,7 +32,7 @@ def sent(told, place):
 
 
 def written(told, pipe, path):
-    """By pyarrow, into files that are new each time, or one that is kept: it is mapped, and its memory resident."""
+    """Sends with pyarrow, either in a new file each time, or in one file that stays mapped and resident."""
     import pyarrow as pa
 
     item = made()
@@ -85,7 +85,8 @@ def pyarrow_ways(begin, way, stack):
 
 
 def seen(item):
-    """In joblib's worker: what shows that it has come. Whole items go one way only."""
+    """Runs in joblib's worker. Returns evidence that the item has arrived, because the item itself is sent in one
+    direction only."""
     return int(item["array 7"][0]), len(item)
 
 
@@ -98,7 +99,7 @@ def joblib_ways(ways, stack):
     parallel = stack.enter_context(joblib.Parallel(n_jobs=2, backend="loky", max_nbytes=1 << 20, mmap_mode="r"))
 
     def once(stamp):
-        # It writes an array once, and finds it again by its identity.
+        # joblib writes an array to a file once, and recognises it by its identity later. So each item is a new one.
         item = made()
         item["array 7"][0] = stamp
         cost, (found,) = timed(lambda: parallel([joblib.delayed(seen)(item)]))
@@ -109,7 +110,7 @@ def joblib_ways(ways, stack):
 
 
 def dict_of_arrays(rounds):
-    """From the word to send until the item is there."""
+    """Returns the times from the command to send until the item has arrived."""
     ways = {}
     with contextlib.ExitStack() as stack:
         begin = stack.enter_context(senders())

@@ -1,4 +1,4 @@
-"""Rounds in which ways take turns, each time in an order of its own, and what they show. See `run`."""
+"""Rounds in which methods are measured in random order, and their results. See `run`."""
 
 import contextlib
 import multiprocessing
@@ -9,19 +9,19 @@ import time
 from collections.abc import Callable, Iterator
 from typing import TypeVar
 
-#: Seconds on the clock, and of all processors.
+#: Wall time and CPU time, in seconds.
 Cost = tuple[float, float]
-#: A way, told a number that is new in every round: what it took.
+#: A method. The argument is a number that differs in every round; the result is the cost.
 Way = Callable[[int], Cost]
-#: Of each way in each round.
+#: The costs of each method in each round.
 Taken = dict[str, list[Cost]]
 T = TypeVar("T")
 SPAWN = multiprocessing.get_context("spawn")
 
 
 def processor() -> float:
-    """Seconds of processors that this process and those that it started have used until now."""
-    # A process's clock by its number: CPUCLOCK_SCHED of clock_gettime(2).
+    """Returns the CPU time of this process and of the processes that it started, in seconds."""
+    # The clock id for the CPU time of another process: see CPUCLOCK_SCHED and clock_gettime(2).
     clocks = [time.CLOCK_PROCESS_CPUTIME_ID]
     clocks += [~child.pid << 3 | 2 for child in multiprocessing.active_children() if child.pid]
     ended = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -29,7 +29,7 @@ def processor() -> float:
 
 
 def timed(work: Callable[[], T]) -> tuple[Cost, T]:
-    """What it took, and what it came to."""
+    """Returns the cost of the work, and its result."""
     before, began = processor(), time.perf_counter()
     found = work()
     seconds = time.perf_counter() - began
@@ -37,7 +37,8 @@ def timed(work: Callable[[], T]) -> tuple[Cost, T]:
 
 
 def answered(tell: Callable[[int], object], get: Callable[[], T], is_right: Callable[[T, int], object]) -> Way:
-    """From the word to send until what was sent is there; it is looked at afterwards."""
+    """Returns a method whose cost is measured from the command to send until the data has arrived. The data is checked
+    afterwards."""
 
     def once(stamp: int) -> Cost:
         cost, got = timed(lambda: (tell(stamp), get())[1])
@@ -48,7 +49,7 @@ def answered(tell: Callable[[int], object], get: Callable[[], T], is_right: Call
 
 
 def taken(ways: dict[str, Way], rounds: int) -> Taken:
-    """What every way took in every round but the first, which makes all memory resident."""
+    """Returns the costs of every method in every round but the first, which makes all memory resident."""
     took: Taken = {name: [] for name in ways}
     for number in range(rounds + 1):
         for name in random.sample(list(ways), len(ways)):
@@ -59,8 +60,8 @@ def taken(ways: dict[str, Way], rounds: int) -> Taken:
 
 
 def printed(title: str, took: Taken) -> None:
-    """Medians and quartiles on the clock, and the medians of the ratios to the first way in the same round, on the clock and of
-    processors."""
+    """Prints medians and quartiles of wall time. Also prints the medians of the ratios to the first method in the same round,
+    for wall time and CPU time."""
     print(title)
     base = next(iter(took.values()))
     for name, rounds in sorted(took.items(), key=lambda item: statistics.median(wall for wall, _ in item[1])):
@@ -72,7 +73,8 @@ def printed(title: str, took: Taken) -> None:
 
 @contextlib.contextmanager
 def senders() -> Iterator[Callable[..., Callable[[int], None]]]:
-    """Starts processes that send when they are told to, by `target(told, ...)`; ends them with None."""
+    """Returns a function that starts processes with `target(told, ...)`. They send when they receive a number, and end when
+    they receive None."""
     tells, processes = [], []
 
     def begin(target: Callable[..., None], *arguments: object) -> Callable[[int], None]:

@@ -1,6 +1,6 @@
-"""Builds a wheel out of the archive of sources that `make sdist` makes: the command first, then maturin's part around it.
+"""Builds a wheel from the source archive of `make sdist`: first the command, then the wheel that contains it, with maturin.
 
-`pip install --config-settings profile=dev` builds both faster, and slower ones.
+`pip install --config-settings profile=dev` builds faster, but the result is slower.
 """
 
 import pathlib
@@ -13,7 +13,7 @@ __all__ = ["build_wheel", "get_requires_for_build_wheel", "prepare_metadata_for_
 
 
 def build_wheel(directory, settings=None, metadata=None):
-    """The hook of PEP 517."""
+    """Implements build_wheel of PEP 517."""
     profile = (settings or {}).get("profile", "release")
     command = pathlib.Path(__file__).parents[1] / "command"
     subprocess.run([command, profile], check=True)

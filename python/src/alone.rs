@@ -31,7 +31,8 @@ impl<T> OneThread<T> {
         })
     }
 
-    /// Takes a part out of the state and drops it without the interpreter lock. Does nothing in a forked child.
+    /// Takes a part out of the state and drops it after releasing the interpreter lock. Does nothing in a forked
+    /// child.
     pub fn close<D: Send>(&self, py: Python<'_>, part: impl FnOnce(&mut T) -> D) -> PyResult<()> {
         let Some(mut inside) = self.here()? else { return Ok(()) };
         let part = part(&mut inside);

@@ -14,7 +14,7 @@ use crate::memory::RoomPool;
 use crate::wait::{deadline, patiently};
 use thalweg_core::cadence::CANCEL_CHECK;
 
-/// Interval between two checks whether stored messages could be sent.
+/// Interval between attempts to send stored messages.
 const AGAIN: Duration = Duration::from_millis(1);
 
 /// The sending end of channels to any number of subscribers, created by `broadcast`. Each subscriber has its own ring, and
@@ -91,14 +91,14 @@ impl SendsContent for BroadcastInner {
 
 #[pymethods]
 impl PyBroadcast {
-    /// Sends an array, or another object with a buffer, as it is now. Without a `backlog` it waits until every subscriber
-    /// has room; after Timeout no subscriber has received it.
+    /// Sends an array, or another object with a buffer, as it is now. Without a `backlog`, waits until every subscriber
+    /// has room. After Timeout, no subscriber has received it.
     #[pyo3(signature = (obj, timeout=None))]
     fn send(&self, py: Python<'_>, obj: &Bound<'_, PyAny>, timeout: Option<f64>) -> PyResult<()> {
         deliver(py, &self.inside, &MessageContent::array(obj)?, timeout)
     }
 
-    /// Sends bytes unchanged, as `Producer.send_bytes`.
+    /// Sends bytes unchanged, like `Producer.send_bytes`.
     #[pyo3(signature = (data, timeout=None))]
     fn send_bytes(
         &self,
@@ -109,7 +109,7 @@ impl PyBroadcast {
         deliver(py, &self.inside, &MessageContent::bytes(data)?, timeout)
     }
 
-    /// Sends any object that can be pickled, as `Producer.send_object`.
+    /// Sends any object that can be pickled, like `Producer.send_object`.
     #[pyo3(signature = (obj, timeout=None))]
     fn send_object(
         &self,
@@ -127,7 +127,7 @@ impl PyBroadcast {
         self.inside.with(py, |inside| {
             loop {
                 let open = inside.look(py)?;
-                // Departures are only detected by a call for each subscriber.
+                // This accesses the ring of each subscriber. Without such an access, a departure is not detected.
                 open.rings.push_backlog().map_err(raised(py))?;
                 if open.rings.subscribers() >= subscribers {
                     return inside.look(py).map(drop);
@@ -176,7 +176,7 @@ impl PyBroadcast {
         self.inside.with(py, |inside| inside.many.filenos())
     }
 
-    /// True while a subscriber is connecting, which makes no descriptor readable.
+    /// True while a subscriber is connecting. No descriptor becomes readable then.
     #[getter]
     fn is_meeting(&self, py: Python<'_>) -> PyResult<bool> {
         self.inside.with(py, |inside| Ok(inside.many.is_meeting()))

@@ -47,7 +47,7 @@ struct ConsumerInner {
     subscribes: bool,
     reading: ReadSettings,
     long: Long,
-    /// Error of a message behind others, which were returned first.
+    /// Error of a message, to be raised by the next call: the messages before it were returned first.
     late: Option<PyErr>,
 }
 
@@ -136,7 +136,8 @@ impl ConsumerInner {
                 let read = read.take().expect("a look that has read is the last");
                 ReadOutcome::Read(read(reading, come))
             };
-            // Runs in one step, because releasing and taking the interpreter lock costs as much as a short message.
+            // Checking and reading run without the interpreter lock together, because releasing and taking the lock costs as
+            // much as a short message.
             let looked = patiently(py, deadline, |until| {
                 if long.is_whole() {
                     return Ok(made(Come::InParts(long)));
@@ -213,7 +214,7 @@ impl PyConsumer {
         self.all(py, most.unwrap_or(usize::MAX), deadline(timeout)?)
     }
 
-    /// True if a message is available now. PeerDied and Closed as `receive`.
+    /// True if a message is available now. Raises PeerDied and Closed like `receive`.
     fn is_ready(&self, py: Python<'_>) -> PyResult<bool> {
         self.inside.with(py, |inside| {
             // In other states a call has to connect first.
@@ -227,8 +228,8 @@ impl PyConsumer {
     }
 
     /// Waits for the next object, sent by `send_object`, and returns it. Its arrays are read-only views of the message and
-    /// keep it alive, as those of `receive`; with `copy=True` they are copies. An exception of unpickling is passed on; the
-    /// message counts as received. NotPermitted with `trusted=False`.
+    /// keep it alive, like those of `receive`; with `copy=True` they are copies. An exception during unpickling is passed on,
+    /// and the message counts as received. NotPermitted with `trusted=False`.
     #[pyo3(signature = (timeout=None))]
     fn receive_object(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<Py<PyAny>> {
         let deadline = deadline(timeout)?;
@@ -298,7 +299,7 @@ impl PyConsumer {
         }
     }
 
-    /// Returns the next message as bytes, whatever its contents, for messages of programs in other languages.
+    /// Returns the next message as bytes, whatever its contents. For messages of programs in other languages.
     #[pyo3(signature = (timeout=None))]
     fn receive_bytes<'py>(
         &self,
@@ -401,7 +402,7 @@ pub fn refused(py: Python<'_>, why: Refused) -> PyErr {
     .raised(py)
 }
 
-/// Converts the error of a message that was left.
+/// Converts the error of a message that was left in the ring.
 pub fn unread(py: Python<'_>, why: Unread) -> PyErr {
     match why {
         Unread::Corrupt(why) => {
@@ -417,7 +418,7 @@ pub fn unread(py: Python<'_>, why: Unread) -> PyErr {
     .raised(py)
 }
 
-/// Returns the number of Python threads that are not ours: each may release an array while this one waits.
+/// Returns the number of Python threads, without those of this package: each may release an array while this one waits.
 fn threads(py: Python<'_>) -> PyResult<usize> {
     py.import("thalweg._threads")?.call_method0("others")?.extract()
 }

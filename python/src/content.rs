@@ -23,7 +23,7 @@ pub trait SendsContent {
     ) -> PyResult<()>;
 }
 
-/// Sends a message by an end, which no other thread may use meanwhile.
+/// Sends a message by an end. No other thread may use the end during the call.
 pub fn deliver(
     py: Python<'_>,
     end: &OneThread<impl SendsContent>,
@@ -77,7 +77,7 @@ impl MessageContent {
         }
     }
 
-    /// Returns `true` if the message may be sent in parts, which programs in other languages cannot read.
+    /// Returns `true` if the message may be sent in parts. Programs in other languages cannot read parts.
     pub fn may_be_cut(&self) -> bool {
         !matches!(self, Self::Bytes(..))
     }

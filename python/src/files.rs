@@ -43,7 +43,7 @@ impl Events for CopyWatch {
     }
 }
 
-/// Copies a file, or a folder with all it holds, to this name: the numbers of the report.
+/// Copies a file or a directory with its contents. Returns the numbers of the report.
 #[pyfunction]
 #[pyo3(signature = (source, destination, archive, options, progress))]
 pub fn copied<'py>(

@@ -13,7 +13,8 @@ use crate::files::{attended, failed, shares, wanted};
 /// Largest number of unfinished files that are listed.
 const MOST_LEFT: usize = 100;
 
-/// Makes the folder of a fleet, or finds it: where it is, or None if the copy is there.
+/// Creates the directory of a fleet, or finds an existing one. Returns its path, or None if the
+/// copy already exists.
 #[pyfunction]
 pub fn fleet_begin(
     py: Python<'_>,
@@ -27,7 +28,7 @@ pub fn fleet_begin(
     begun.map_err(|error| failed(error.into()).raised(py))
 }
 
-/// Does a part of the work: what was done, and what became of the whole.
+/// Does a part of the work. Returns what this process did, and the state of the whole copy.
 #[pyfunction]
 #[pyo3(signature = (source, destination, options, member, progress = None))]
 pub fn fleet_work<'py>(
@@ -70,14 +71,14 @@ pub fn fleet_status(py: Python<'_>, destination: PathBuf) -> PyResult<Option<Bou
     Ok(Some(told))
 }
 
-/// Files that no worker has moved whole, below the source: the first of them.
+/// Returns the first files that no worker has moved completely, relative to the source.
 #[pyfunction]
 pub fn fleet_left(py: Python<'_>, destination: PathBuf) -> PyResult<Vec<PathBuf>> {
     let left = py.detach(|| fleet::left(&destination, MOST_LEFT));
     left.map_err(|error| failed(error.into()).raised(py))
 }
 
-/// Tells all workers to stop.
+/// Requests that all workers stop.
 #[pyfunction]
 pub fn fleet_stop(py: Python<'_>, destination: PathBuf) -> PyResult<()> {
     let stopped = py.detach(|| fleet::stop(&destination));

@@ -47,7 +47,7 @@ impl Layout {
         let mut bytes = isize::try_from(item).ok()?;
         for (stride, length) in strides.iter_mut().zip(&shape).rev() {
             *stride = bytes;
-            // As in numpy, an empty array may not overflow either if its zero lengths are ignored.
+            // Like numpy, also rejects an empty array with other lengths that overflow.
             bytes = bytes.checked_mul((*length).max(1))?;
         }
         shape.iter().all(|length| *length >= 0).then_some(())?;
@@ -59,7 +59,7 @@ impl Layout {
         Self::new(Encoding::Buffer, c"B".to_owned(), 1, vec![isize::try_from(bytes).ok()?])
     }
 
-    /// Returns the type of the elements for Python: encoding, format, size of an element.
+    /// Returns the type of the elements for Python: encoding, format, size of an element in bytes.
     pub fn kind(&self) -> (u8, String, usize) {
         (self.encoding as u8, self.format.to_string_lossy().into_owned(), self.item)
     }

@@ -3,7 +3,7 @@
 //!
 //! It has no state of its own. Reading order:
 //! - `error` and `wait`
-//! - `content`: what is sent; `read`: processing of received messages
+//! - `content`: messages to be sent; `read`: processing of received messages
 //! - `header`, `object`, `long`: formats of the messages of arrays, of objects, and of messages in parts
 //! - `memory`: memory shared with Python
 //! - `producer` and `consumer`: the two ends of a channel

@@ -46,7 +46,7 @@ struct MpscProducer {
     long: Long,
 }
 
-/// The result of reading a message, or the reason why it was left.
+/// The result of reading a message, or the reason why it was left in the ring.
 type ReadResult<T> = Result<T, Unread>;
 type Arrived<'a> = Come<'a, Sample<'a>>;
 
@@ -83,7 +83,7 @@ impl PyMpsc {
 /// The result of one check.
 enum MpscLook<T> {
     Message(u64, T),
-    /// The message was left.
+    /// The message was left in the ring.
     Other(Unread),
     /// A part of a message was taken; or the reason why it is invalid.
     Part(Result<(), Refused>),
@@ -129,7 +129,7 @@ impl MpscInner {
         }
     }
 
-    /// Waits for one time slice, and admits new producers.
+    /// Waits for one time slice. Admits new producers.
     fn look<T, R>(
         &mut self,
         py: Python<'_>,
@@ -170,7 +170,7 @@ impl MpscInner {
                     }
                 }
                 Ok(Arrival::Left { from, error }) => Ok(MpscLook::Left(from, error)),
-                // If a producer's ring is corrupt, the next check reports its departure.
+                // If a producer's ring is corrupt, the next call of `receive_until` reports its departure.
                 Err(Error::Timeout | Error::Corrupt { .. }) => Ok(MpscLook::Nothing),
                 Err(error) => Err(error),
             }
@@ -202,7 +202,7 @@ impl PyMpsc {
         self.array(py, deadline(timeout)?)
     }
 
-    /// Waits for the next object, sent by `send_object`, and returns it, as `Consumer.receive_object`.
+    /// Waits for the next object, sent by `send_object`, and returns it, like `Consumer.receive_object`.
     #[pyo3(signature = (timeout=None))]
     fn receive_object(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<Py<PyAny>> {
         let deadline = deadline(timeout)?;
@@ -249,7 +249,7 @@ impl PyMpsc {
         self.inside.with(py, |inside| inside.many.filenos())
     }
 
-    /// True while a producer is connecting, which makes no descriptor readable.
+    /// True while a producer is connecting. No descriptor becomes readable then.
     #[getter]
     fn is_meeting(&self, py: Python<'_>) -> PyResult<bool> {
         self.inside.with(py, |inside| Ok(inside.many.is_meeting()))
@@ -260,7 +260,7 @@ impl PyMpsc {
         self.inside.close(py, |inside| inside.many.close())
     }
 
-    /// The producers that ended without closing, as `Queue.departed()` returns them.
+    /// The producers that ended without closing, in the form of `Queue.departed()`.
     fn departed(&self, py: Python<'_>) -> PyResult<Vec<Py<PyAny>>> {
         let kind = py.import("thalweg._receiver")?.getattr("Departed")?;
         self.inside.with(py, |inside| {

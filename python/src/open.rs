@@ -159,7 +159,7 @@ pub fn offer_over(
     Ok(PyProducer::over(link, making(capacity, checksums, parts)))
 }
 
-/// Creates the receiving end, as `offer_over`; with `subscribes`, of a broadcast.
+/// Creates the receiving end over a connected socket, like `offer_over`. With `subscribes`, it is the end of a broadcast.
 #[pyfunction]
 #[pyo3(signature = (socket, *, copy=false, trusted=true, hold=None, subscribes=false))]
 pub fn take_over(

@@ -20,7 +20,8 @@ use crate::wait::{PendingHandshake, deadline, patiently};
 mod batch;
 mod connect;
 
-/// Without `capacity` the ring has room for this many arrays of the first one's size, and at least [`LEAST`] bytes.
+/// If `capacity` is not given, the ring has room for this many arrays of the first one's size, and at least [`LEAST`]
+/// bytes.
 const AHEAD: usize = 4;
 const LEAST: usize = 1 << 20;
 
@@ -59,7 +60,7 @@ enum ProducerStage {
     Seeking(Address),
     /// A link over which nothing was sent yet.
     Linked(Link),
-    /// A handshake, with the state to return to if it fails; that is `Closed` if no other peer can connect.
+    /// A handshake, with the state to return to if it fails. That state is `Closed` if no other peer can connect.
     Meeting(PendingHandshake<Producer>, Box<ProducerStage>),
     Open(SharedProducer),
     Closed,
@@ -138,7 +139,8 @@ impl ProducerInner {
         let ring = self.ready(py, len, deadline)?;
         let mut producer = ring.producer();
         let (producer, mut write) = (&mut *producer, Some(write));
-        // Waits, writes and commits in one step without the interpreter lock, as `PyConsumer` reads.
+        // Waiting, writing and committing run without the interpreter lock together, because releasing and taking it is
+        // slow.
         patiently(py, deadline, |until| {
             let mut room = producer.loan_until(len, Some(until))?;
             let write = write.take().expect("room that was written is published");
@@ -216,9 +218,9 @@ impl PyProducer {
         deliver(py, &self.inside, &MessageContent::array(obj)?, timeout)
     }
 
-    /// Sends several arrays, as many at a time as the ring has room for. The consumer sees them at once, for the price of
-    /// one message. An array larger than the ring is sent in parts. If an array cannot be sent, none is. After Timeout,
-    /// `moved` is the number of arrays sent.
+    /// Sends several arrays, as many at a time as the ring has room for. The consumer sees those at once, and they cost
+    /// as little as one message. An array larger than the ring is sent in parts. If one array cannot be sent, none is.
+    /// After Timeout, `moved` is the number of arrays sent.
     #[pyo3(signature = (objs, timeout=None))]
     fn send_all(
         &self,
@@ -244,7 +246,7 @@ impl PyProducer {
     }
 
     /// Sends any object that can be pickled, in one message. The memory of its arrays is copied once and not pickled.
-    /// Waits as `send` does. The receiver must trust this process, because a pickle can run any code there.
+    /// Waits like `send`. The receiver must trust this process, because a pickle can run any code there.
     #[pyo3(signature = (obj, timeout=None))]
     fn send_object(
         &self,
@@ -263,8 +265,8 @@ impl PyProducer {
         self.inside.with(py, |inside| inside.ring(py, first, deadline).map(drop))
     }
 
-    /// For event loops, after a send with a timeout of 0 that timed out. Returns True to wait until `fileno()` is
-    /// readable, then send again. Returns False if the ring has room now.
+    /// For event loops, after a send with a timeout of 0 that timed out. Returns True if the caller should wait until
+    /// `fileno()` is readable and then send again. Returns False if the ring has room now.
     fn arm(&self, py: Python<'_>) -> PyResult<bool> {
         self.inside.with(py, |inside| match &inside.state {
             ProducerStage::Open(ring) => ring.producer().arm(inside.wanted).map_err(raised(py)),
@@ -273,9 +275,9 @@ impl PyProducer {
         })
     }
 
-    /// Returns room in the ring for an array of this shape and dtype, to be written in place: a numpy array. Without
-    /// numpy it is a memoryview, and the dtype a format of one character. Its contents are arbitrary. Waits as `send`
-    /// does.
+    /// Returns room in the ring for an array of this shape and dtype, to be written in place. It is a numpy array.
+    /// Without numpy it is a memoryview, and the dtype is a format of one character. Its contents are arbitrary. Waits
+    /// like `send`.
     #[pyo3(signature = (shape, dtype=None, timeout=None))]
     fn empty(
         &self,
@@ -309,8 +311,9 @@ impl PyProducer {
         })
     }
 
-    /// Sends the array that `empty` returned, without a copy. `array` is empty afterwards; a memoryview raises.
-    /// BufferError while other arrays or views of the room exist; without an argument, while any exists.
+    /// Sends the array that `empty` returned, without a copy. Afterwards `array` is empty, and access to a memoryview
+    /// raises. BufferError while other arrays or views of the room exist. Without an argument, BufferError while any
+    /// exists.
     #[pyo3(signature = (array=None))]
     fn commit(&self, py: Python<'_>, array: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
         self.inside.with(py, |inside| {
@@ -323,7 +326,7 @@ impl PyProducer {
         })
     }
 
-    /// Discards the array that `empty` returned. Otherwise as `commit`.
+    /// Discards the array that `empty` returned. The rules are those of `commit`.
     #[pyo3(signature = (array=None))]
     fn discard(&self, py: Python<'_>, array: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
         self.inside.with(py, |inside| {

@@ -34,7 +34,7 @@ impl ReceivedPiece for Sample<'_> {
 /// Location of a received message.
 pub enum Come<'l, P> {
     InRing(P),
-    /// The message is complete.
+    /// The message is complete, and was reassembled from its parts.
     InParts(&'l mut Long),
 }
 
@@ -65,8 +65,8 @@ impl ReadSettings {
         Self { pool: RoomPool::default(), copies, trusted }
     }
 
-    /// Returns `true` if the message may stay in the ring. If it occupied more than half of the ring, the next one
-    /// could not arrive while a loop still holds it.
+    /// Returns `true` if the message may stay in the ring. A message in more than half of the ring is copied:
+    /// otherwise the next one could not arrive while a loop still holds it.
     fn stays(&self, piece: &impl ReceivedPiece) -> bool {
         !self.copies && piece.len() < piece.largest() / 2
     }
@@ -117,7 +117,8 @@ impl ReadSettings {
                 return Err(why.into());
             }
         };
-        // Unpickling copies an object without buffers.
+        // A message without buffers may stay in the ring: unpickling copies its contents, and its room is released
+        // soon.
         if parts.buffers.is_empty() || self.stays(&piece) {
             return Ok((PyMessage::held(layout, piece.hold(), 0), parts));
         }

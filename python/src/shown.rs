@@ -22,7 +22,7 @@ impl MessageConverter {
         Ok(Self { array, holding: hold.map(holding).transpose()?.map(Bound::unbind) })
     }
 
-    /// Called before a message is requested.
+    /// Warns if too many messages are held. Called before a message is requested.
     pub fn check(&self, py: Python<'_>) -> PyResult<()> {
         self.holding.as_ref().map_or(Ok(()), |all| all.call_method0(py, "check").map(drop))
     }
@@ -52,7 +52,7 @@ impl MessageConverter {
     }
 }
 
-/// Converts the regular end of the channel into the end of a loop.
+/// Converts Closed, the regular end of a channel, to StopIteration.
 pub fn ending(py: Python<'_>, error: PyErr) -> PyErr {
     let closed = py.import("thalweg._errors").and_then(|errors| errors.getattr("Closed"));
     match closed {

@@ -22,7 +22,7 @@ pub fn deadline(timeout: Option<f64>) -> PyResult<Option<Instant>> {
             "timeout={seconds}: must be 0 or more seconds, or None"
         )));
     }
-    // A timeout beyond the range of the clock is never.
+    // A timeout beyond the range of the clock means no limit.
     let timeout = Duration::try_from_secs_f64(seconds).ok();
     Ok(timeout.and_then(|timeout| Instant::now().checked_add(timeout)))
 }
@@ -46,8 +46,8 @@ pub fn patiently<T: Send>(
     }
 }
 
-/// A handshake. It cannot be repeated, so it has its own thread, and ends when its time limit passes or when this is
-/// dropped. A caller with a shorter timeout can wait again later, so that frequent short calls succeed as well.
+/// A handshake. It cannot be repeated, so it runs in its own thread until its time limit, or until this is dropped. A
+/// caller with a shorter timeout can wait again later, so frequent short calls succeed too.
 pub struct PendingHandshake<T> {
     told: mpsc::Receiver<Result<T, Error>>,
     /// The link's socket, until the handshake ends.
@@ -73,7 +73,7 @@ impl<T: Send + 'static> PendingHandshake<T> {
         let (tell, told) = mpsc::channel();
         let thread = thread::Builder::new().name("thalweg-meet".to_owned());
         let begun = thread.spawn(move || {
-            // `send` fails if the end was closed in the meantime; the result is then dropped here.
+            // `send` fails if the end was closed in the meantime. Then this drops the result.
             let _ = tell.send(meet(link, until));
         });
         begun.map_err(|error| failed("clone", &error))?;

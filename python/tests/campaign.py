@@ -1,5 +1,5 @@
-"""Kills processes at one end of a channel or queue at random instants, and checks what the other end finds.
-    campaign.py KILLS SEED FOLDER
+"""Kills processes at one end of a channel or queue at random instants, and checks the reports of the other end.
+   campaign.py KILLS SEED FOLDER
 Prints the results. Exits with an error if a message is torn or lost, or if anything is left behind."""
 
 import collections
@@ -22,15 +22,15 @@ from thalweg.multiprocessing import Empty, Queue
 
 #: Time after which a wait counts as a hang, in seconds. Not a speed limit.
 GUARD = 60.0
-#: Time in which the other end shows if a process that was killed in a handshake had connected, in seconds.
+#: Time in seconds in which the other end must find out whether a process killed in a handshake had connected.
 SHOWS = 0.2
-#: Without importing numpy for each, which would take most of the time.
+#: Methods of starting a process. forkserver is listed twice: it imports numpy only once, and the import would take most of the
+#: time.
 STARTS = ["program", "spawn", "forkserver", "forkserver"]
 
 
 class Victim:
-    """A process that dies at an instant nobody has chosen, and when it was gone: what the kernel needs to take it down, with
-    its memory, is over then."""
+    """A process that is killed at a random instant. `gone` is the time when it had ended, after the kernel had freed its memory."""
 
     def __init__(self, start: str, words: tuple[str, ...], record: victims.Record, dice: random.Random) -> None:
         if start == "program":
@@ -62,11 +62,11 @@ class Victim:
         self.gone = time.monotonic()
 
     def shows(self) -> bool:
-        """Returns True if the other end may still find it."""
+        """Returns True while the other end may still find out that it had connected."""
         return not self.gone or time.monotonic() < self.gone + SHOWS
 
     def done(self) -> int:
-        """Returns what it had done, after it has ended completely."""
+        """Waits until the process has ended. Returns the number of its messages or items."""
         self._killer.join()
         os.close(self._end)
         if self._start == "program":
@@ -79,12 +79,12 @@ class Victim:
 
 
 class Outcome:
-    """The findings of the other end."""
+    """The observations of the other end."""
 
     def __init__(self) -> None:
-        #: Messages that it received, or knows to be received.
+        #: Number of messages that it received, or knows to be received.
         self.came = 0
-        #: Time of the report; None if the victim had not connected.
+        #: Time at which it reported the death; None if the victim had not connected.
         self.told: float | None = None
 
 
@@ -131,7 +131,7 @@ def after_put(queue: Queue, victim: Victim) -> Outcome:
     before = len(queue.departed())
     while victim.shows() or found.came:
         try:
-            # Latest time of the report, because nothing else ends a waiting get.
+            # A waiting get would not end at the death. So this polls, and the time of the report is at most 1 ms late.
             number, array = queue.get(timeout=0.001)
         except Empty:
             if len(queue.departed()) > before:
@@ -165,11 +165,11 @@ def after_get(name: str, victim: Victim) -> Outcome:
 
 
 def one(number: int, dice: random.Random, folder: Path, queue: Queue) -> tuple[str, Outcome, float | None]:
-    """One kill: the victim, and the delay until the other end noticed."""
+    """Kills one process. Returns a description, the observations, and the delay until the other end reported the death."""
     role = list(victims.ROLES)[number % 4]
     way = dice.choice(victims.ROLES[role][1])
     start = STARTS[number // 4 % len(STARTS)]
-    # A name of the user, or a path.
+    # The name of a channel, or a path.
     name = "victim" if dice.randrange(2) and role in ("sends", "takes") else str(folder / "place")
     path = str(folder / "record")
     record = victims.Record(path)
@@ -189,7 +189,7 @@ def one(number: int, dice: random.Random, folder: Path, queue: Queue) -> tuple[s
     done = victim.done()
     context = (role, way, start, number, done, found.came, found.told)
     if role in ("sends", "puts"):
-        # The last message may have arrived before it was recorded.
+        # The last message may have arrived before the victim recorded it.
         assert done <= found.came <= done + 1, ("lost", *context)
     elif way == "dropped":
         assert done <= found.came <= done + 1, ("miscounted", *context)
@@ -197,7 +197,7 @@ def one(number: int, dice: random.Random, folder: Path, queue: Queue) -> tuple[s
         assert done - 4 <= found.came <= done + 1, ("miscounted", *context)
     assert found.told is not None or victim.in_handshake and not done, ("not told", *context)
     if found.told is None and role == "sends":
-        # Its name may remain: the next producer takes it.
+        # The socket's name may remain; the next producer replaces it.
         thalweg.offer(name).close()
     record.close()
     os.unlink(path)
@@ -212,7 +212,7 @@ def left_behind(folder: Path) -> list[str]:
     """Returns the names in all places where something could be left behind."""
     runtime = Path(os.environ["XDG_RUNTIME_DIR"])
     names = list(folder.iterdir()) + [name for name in runtime.rglob("*") if not name.is_dir()]
-    # Private namespaces, if this user may create them.
+    # The private mounts, if this user could create them.
     for place in os.environ.get("THALWEG_PRIVATE", "").split():
         names += [name for name in Path(place).iterdir() if name != folder.parent]
     return [str(name) for name in names]
@@ -222,7 +222,7 @@ def main() -> None:
     kills, seed, folder = int(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3])
     dice, late, kinds = random.Random(seed), dict[str, list[float]](), collections.Counter[str]()
     multiprocessing.set_forkserver_preload(["victims"])
-    # The measuring process must not wait for the working ones.
+    # A short switch interval, so that the measuring thread gets the interpreter lock quickly.
     sys.setswitchinterval(0.0005)
     queue = Queue(capacity=victims.CAPACITY)
     messages = 0
@@ -234,7 +234,7 @@ def main() -> None:
             late.setdefault(kind.split()[0], []).append(1000 * seconds)
     queue.close()
     del queue
-    # The fork server has its own socket.
+    # The fork server has a socket, which must not count as left behind.
     from multiprocessing import forkserver, util
 
     forkserver._forkserver._stop()  # type: ignore[attr-defined]

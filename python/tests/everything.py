@@ -1,4 +1,5 @@
-"""Two processes that exchange arrays by all methods, larger than small file systems: everything.py PLACE"""
+"""Two processes that exchange arrays by all methods: everything.py PLACE. The arrays are larger than small
+file systems."""
 
 import multiprocessing
 import subprocess
@@ -37,7 +38,7 @@ def main(place: str) -> None:
     into = thalweg.take(place)
     kept = into.receive()
     assert (kept == content(1)).all()
-    # Otherwise it would keep everything after it in the ring.
+    # While `kept` exists, it occupies its room in the ring and all room after it.
     del kept
     assert (into.receive() == content(2)).all()
     assert (into.receive_object()["array"] == content(3)).all()

@@ -1,4 +1,4 @@
-"""Trees for fleets, and checks of the copies by diff, find and sha256sum instead of the code under test."""
+"""Trees for fleets. Checks the copies by diff, find and sha256sum, which are independent of the tested code."""
 
 import os
 import signal
@@ -13,7 +13,7 @@ import pytest
 from conftest import PATIENCE
 from thalweg import _native
 
-#: Small, so that large files consist of several tasks; slow, so that there is time for a kill.
+#: Tasks are small, so that large files consist of several. The copy is slow, so that there is time for a kill.
 SLOW: dict[str, Any] = {"task_bytes": 256 << 10, "limit": 3 << 20}
 
 
@@ -32,7 +32,8 @@ def skip(test: str, why: str) -> None:
 
 
 def plant(at: Path, folders: int = 3, large: int = 2 << 20) -> Path:
-    """Small files, files of several tasks, holes, names of several files, links, odd names, attributes: 7 MiB."""
+    """Creates a tree of 7 MiB: small files, files of several tasks, holes, hard links, symbolic links, odd names,
+    attributes."""
     tree = at / "tree"
     for number in range(folders):
         folder = tree / f"folder {number}" / "deeper"
@@ -56,7 +57,8 @@ def plant(at: Path, folders: int = 3, large: int = 2 << 20) -> Path:
     try:
         os.setxattr(first / "7", "user.thalweg", b"kept")
     except OSError:
-        # Some file systems of temporary directories have none; the comparison is then equal too.
+        # Some file systems of temporary directories do not support extended attributes. Then the comparison finds none
+        # in both trees.
         pass
     (tree / "empty").chmod(0o500)
     os.utime(tree, (1e9, 1e9))
@@ -83,7 +85,7 @@ def _seen(folder: Path) -> tuple[list[bytes], ...]:
 
 
 def expect_equal(tree: Path, copy: Path) -> None:
-    """Checks that the copy is equal, and that nothing is left beside it."""
+    """Checks that the copy is equal, and that no file of thalweg is left next to it."""
     # A FIFO is not opened: `find` compares it.
     done = subprocess.run(["diff", "-r", "--no-dereference", "-x", "pipe", tree, copy], capture_output=True)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
@@ -95,7 +97,7 @@ def expect_equal(tree: Path, copy: Path) -> None:
 
 
 def count(tree: Path) -> int:
-    """Returns the files of a tree with any names."""
+    """Returns the number of files of a tree. Hard links count once."""
     return len({one for one in _ran(r"find . -type f -printf '%i\0'", tree) if one})
 
 
@@ -104,7 +106,7 @@ def stage(copy: Path) -> Path:
 
 
 class Killing:
-    """Observes a copy, and kills workers that hold a task, one after the other, after some work is done."""
+    """Observes a copy. After some work is done, kills workers that hold a task, one after the other."""
 
     def __init__(self, copy: Path, kills: int = 1, kill: Callable[[int], object] | None = None) -> None:
         self.copy, self.kills = copy, kills
@@ -120,9 +122,9 @@ class Killing:
         if known is None or known["done"] == 0:
             return
         for process in self._at_work(known)[:1]:
-            # A broken pool ends its other workers, perhaps this one.
+            # A broken pool ends its other workers, possibly this one.
             with suppress(ProcessLookupError):
-                # While it is stopped, it cannot finish.
+                # A stopped worker cannot finish its task before it is killed.
                 os.kill(process, signal.SIGSTOP)
                 if process in self._at_work(_native.fleet_status(self.copy) or known):
                     self.killed.append(process)
@@ -130,7 +132,7 @@ class Killing:
                 os.kill(process, signal.SIGCONT)
 
     def _at_work(self, known: dict[str, Any]) -> list[int]:
-        """Workers without a report hold a task."""
+        """Returns the processes of workers without a report: each holds a task."""
         but = (os.getpid(), *self.killed)
         return [one["process"] for one in known["workers"] if one["lost"] and one["process"] not in but]
 

@@ -1,5 +1,5 @@
 """Commands in environments that lack something. As a program, it executes a command whose system calls fail:
-places.py ERRNO CALL,CALL COMMAND ..."""
+   places.py ERRNO CALL,CALL COMMAND ..."""
 
 import ctypes
 import errno
@@ -21,7 +21,7 @@ _NO_NEW_PRIVILEGES, _SECCOMP, _FILTER = 38, 22, 2
 
 
 def mounted(mounts: str, command: list[str]) -> list[str]:
-    """Returns the command with its own mounts, created by shell lines."""
+    """Returns the command with its own mount namespace, in which the shell lines `mounts` run first."""
     return ["unshare", "--mount", "--propagation", "private", "sh", "-ec", f'{mounts}\nexec "$@"', "sh", *command]
 
 
@@ -42,7 +42,7 @@ def denied(calls: str, error: int, command: list[str]) -> list[str]:
 def refuse(calls: list[str], error: int) -> None:
     """Makes system calls of this process and its children fail from now on."""
     numbers = CALLS[platform.machine()]
-    # Only calls of the native architecture are checked; numbers of others have another meaning.
+    # Calls of other architectures are allowed, because their numbers have other meanings.
     steps = [(_LOAD, 0, 0, 4), (_JUMP_EQUAL, 0, len(calls) + 1, numbers[""]), (_LOAD, 0, 0, 0)]
     for at, call in enumerate(calls):
         steps.append((_JUMP_EQUAL, len(calls) - at, 0, numbers[call]))

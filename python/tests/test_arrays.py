@@ -27,12 +27,12 @@ def arrays(draw: st.DrawFn, dtypes: st.SearchStrategy[np.dtype] | None = None) -
     dtype = draw(st.one_of(SIMPLE, structures()) if dtypes is None else dtypes)
     shape = draw(hnp.array_shapes(min_dims=0, max_dims=4, min_side=0, max_side=6))
     count = int(np.prod(shape, dtype=int)) * dtype.itemsize
-    # Any bits: values are not interpreted.
+    # Any bits are allowed, because the values are not interpreted.
     array = np.frombuffer(draw(st.binary(min_size=count, max_size=count)), dtype, count // dtype.itemsize).reshape(shape)
     if draw(st.booleans()):
         array = array.T
     steps = draw(st.tuples(*[st.sampled_from([-2, -1, 1, 2, 3])] * array.ndim))
-    # With the ellipsis, a result without dimensions stays an array.
+    # The ellipsis makes the result an array even if it has no dimensions.
     return array[(*(slice(None, None, step) for step in steps), ...)]
 
 
@@ -100,7 +100,7 @@ def test_own_memory_can_be_written_and_keeps_its_bytes() -> None:
         array[0] = -1
         kept.append(array)
         if number % 3 == 0:
-            # Its memory is reused for a later array.
+            # A later array reuses the freed memory.
             del kept[number // 3]
     for array in kept:
         assert array[0] == -1 and len(set(array[1:].tolist())) == 1

@@ -156,11 +156,11 @@ def test_a_link_of_a_cancelled_call_is_let_go(run: Callable[[Test], None]) -> No
                     await into.receive()
             link, _ = listener.accept()
             with link:
-                # All calls share the link of the first one.
+                # All cancelled calls share the link of the first one.
                 listener.setblocking(False)
                 with pytest.raises(BlockingIOError):
                     listener.accept()
-                # Otherwise the other side would wait for an answer.
+                # The connecting end must close the link, instead of waiting for an answer.
                 link.setblocking(False)
                 while True:
                     try:
@@ -193,7 +193,7 @@ def test_nobody_there_is_waited_for_and_cancelled(run: Callable[[Test], None]) -
             await out.send(b"")
         assert scope.cancelled_caught and out.sent == 0
 
-        # A cancelled connection does not block others.
+        # A cancelled connection attempt does not block other consumers.
         with anyio.move_on_after(0.03):
             await into.receive()
         other = thalweg.take_async(place)
@@ -247,7 +247,7 @@ def test_other_tasks_run_while_messages_come_without_end(run: Callable[[Test], N
                 await into.receive()
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(others)
-            # All of them fit, so no call waits.
+            # The ring has room for all of them, so no call waits.
             for _ in range(1000):
                 await out.send(b"")
             assert ran > 10
@@ -320,7 +320,7 @@ def test_an_end_that_is_closed_while_it_meets_leaves_nothing(
 
     async def test(place: str) -> None:
         out = thalweg.offer_async(place)
-        # A silent process.
+        # A process that connects and sends nothing.
         with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as silent:
             silent.connect(place)
             while out._meeting is None:
@@ -386,7 +386,7 @@ def test_programs_in_loops_and_programs_that_block_meet(start: Start, place: str
 
 
 def test_a_loop_without_anyio_and_no_thread_left(place: str) -> None:
-    """In a separate process that has neither, because they are not needed."""
+    """Runs in a separate process without asyncio and anyio, because the package does not need them."""
     text = f"""
 import sys, thalweg
 assert "asyncio" not in sys.modules

@@ -1,4 +1,4 @@
-"""Several messages at once, and channels over links."""
+"""Several messages in one call, and channels over links."""
 
 import array
 import multiprocessing
@@ -47,7 +47,7 @@ def test_as_many_as_are_wanted() -> None:
 @pytest.mark.parametrize("copy", [False, True])
 def test_a_batch_that_is_larger_than_the_ring_goes_as_there_is_room(copy: bool) -> None:
     out, into = thalweg.pair(capacity=1 << 14, copy=copy)
-    # One of them alone is larger than the ring.
+    # One of the arrays alone is larger than the ring.
     sizes = [100 + number for number in range(300)] + [20_000] + [50, 60]
     thread = threading.Thread(target=lambda: (out.send_all([np.full(size, size, np.int16) for size in sizes]), out.close()))
     thread.start()
@@ -56,7 +56,7 @@ def test_a_batch_that_is_larger_than_the_ring_goes_as_there_is_room(copy: bool) 
         for each in into.receive_all(timeout=PATIENCE):
             assert (each == len(each)).all()
             got.append(len(each))
-        # A loop that waits for the next message must not hold the last one.
+        # A loop that waits for the next messages must release the last one.
         del each
     thread.join()
     assert got == sizes
@@ -124,7 +124,7 @@ def test_the_other_end_of_a_link_may_come_late() -> None:
     near, far = thalweg.link()
 
     def late() -> bytes:
-        # Longer than the time limit for a silent process.
+        # Longer than the time limit for a process that sends nothing.
         time.sleep(6)
         with far, thalweg.take_over(far) as into:
             return bytes(into.receive_bytes())

@@ -285,7 +285,7 @@ def test_a_larger_capacity_is_advised_where_it_can_exist() -> None:
     out, _ = thalweg.pair(capacity=1 << 12, parts=False)
     with pytest.raises(thalweg.TooLarge, match="a larger `capacity`"):
         out.send_bytes(bytes(1 << 13))
-    # Zero pages that are never written.
+    # bytes(size) maps zero pages, which are never written, so this takes no memory.
     for size in ((1 << 30) - 31, 1 << 30):
         with pytest.raises(thalweg.TooLarge, match="no ring has room for it"):
             out.send_bytes(bytes(size))

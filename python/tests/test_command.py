@@ -41,7 +41,7 @@ def test_it_dies_of_a_closed_pipe_as_other_tools_do(way: list[str]) -> None:
 
 
 def test_an_interrupted_command_ends_with_its_own_status() -> None:
-    # As from a terminal: the parent may ignore the signal, which would be inherited.
+    # Restores the default action, as in a terminal: an ignored signal would be inherited from the parent.
     program = subprocess.Popen(
         [*WAYS[0], "pipe"],
         stdin=subprocess.PIPE,
@@ -52,9 +52,9 @@ def test_an_interrupted_command_ends_with_its_own_status() -> None:
     assert program.stdin is not None and program.stdout is not None
     program.stdin.write(b"x" * 10)
     program.stdin.flush()
-    # Its output shows that it runs, and that it is the command now.
+    # The output shows that the process runs the command now.
     assert program.stdout.read(10) == b"x" * 10
     os.kill(program.pid, signal.SIGINT)
-    # Its input stays open: at the end of file it would end by itself.
+    # Its input stays open, so that only the signal can end it.
     assert program.wait(timeout=PATIENCE) == 130
     program.communicate()

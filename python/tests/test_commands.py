@@ -61,7 +61,7 @@ def test_an_interrupt_ends_a_transfer_that_waits(start: Start) -> None:
         out, sink = os.pipe()
         os.write(into, b"x")
         def told():
-            # It runs: what it was given has arrived.
+            # The transfer runs: the first byte has arrived.
             os.read(out, 1)
             print("moves", flush=True)
         import threading

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from conftest import PATIENCE, ROOT, Start, ended, skip
 
-# Each has a pair of programs, one that offers and one that takes.
+# Each page has two programs: one calls `offer`, the other calls `take`.
 PAIRS = ["README.md", "docs/reference/python.md", "python/README.md", "docs/tutorials/two-processes-in-python.md"]
 PAGES = [*PAIRS, "docs/guides/arrays-between-processes.md", "docs/guides/feed-a-dataloader.md"]
 
@@ -46,7 +46,7 @@ def test_an_example_runs(block: str, start: Start) -> None:
 @pytest.mark.parametrize("tool", ["mypy --strict -p thalweg", "mypy.stubtest thalweg._native --ignore-disjoint-bases"])
 def test_the_types_and_stubs_say_what_there_is(tool: str, tmp_path: Path) -> None:
     allowed = tmp_path / "allowed"
-    # Python shows it from 3.12 on.
+    # Only Python 3.12 and later show these methods.
     allowed.write_text("thalweg._native.(Loan|Message).__buffer__\n")
     options = ["--allowlist", str(allowed), "--ignore-unused-allowlist"] if "stubtest" in tool else []
     command = [sys.executable, "-m", *tool.split(), *options]

@@ -1,4 +1,4 @@
-"""The ways in which a process can wait and end: without its main thread, by an exit hook, with a fork in a thread."""
+"""Cases in which a process waits or ends: without its main thread, in an exit hook, with a fork in a thread."""
 
 import os
 import threading
@@ -113,10 +113,11 @@ def test_a_fork_in_a_thread_disturbs_no_wait_of_another() -> None:
                         call()
                     except (thalweg.NotPermitted, RuntimeError):
                         refused += 1
-                # The parent's thread was inside of the end: closing it must not wait for that.
+                # At the fork, the parent's thread was inside of a call with this end. The child's `close` must not
+                # wait for that thread.
                 into.close()
                 out.close()
-                # Its own channel works.
+                # A channel that the child creates works.
                 mine, yours = thalweg.pair()
                 mine.send(np.arange(3))
                 status = 0 if refused == 2 and yours.receive(timeout=PATIENCE).sum() == 3 else 2

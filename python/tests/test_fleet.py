@@ -144,7 +144,7 @@ def test_what_progress_raises_ends_it_and_a_killed_caller_is_followed_by_another
 def test_whoever_is_killed_at_whatever_moment_the_next_call_makes_the_tree_whole(start: Start, tmp_path: Path) -> None:
     random.seed(18)
     landed = 0
-    # `make campaign` uses 1,000, which is 50 here.
+    # `make campaign` sets 1,000 kills, which means 50 here.
     for number in range(max(1, int(os.environ.get("THALWEG_KILLS", "0")) // 20)):
         place = tmp_path / str(number)
         place.mkdir()
@@ -154,7 +154,7 @@ def test_whoever_is_killed_at_whatever_moment_the_next_call_makes_the_tree_whole
         until(lambda: (stage(copy) / "epoch").exists() or program.poll() is not None, "a plan")
         time.sleep(random.random())
         children = Path(f"/proc/{program.pid}/task/{program.pid}/children").read_text().split()
-        # The caller or one of its workers; the last child started last.
+        # Kills the caller or one of its workers. The workers were started last.
         victim = random.choice([program.pid, *map(int, children[-2:])])
         if program.poll() is None:
             os.kill(victim, signal.SIGKILL)
@@ -163,10 +163,10 @@ def test_whoever_is_killed_at_whatever_moment_the_next_call_makes_the_tree_whole
         if not copy.exists():
             thalweg.copy_tree(tree, copy)
         elif stage(copy).exists():
-            # The publisher was killed before it had removed this.
+            # The caller was killed between publishing the copy and removing this directory.
             assert thalweg.copy_tree(tree, copy).was_there
         expect_equal(tree, copy)
-        # Workers of a killed caller may continue for some seconds, and then wait for ever.
+        # Workers of a killed caller may continue for some seconds. Then they wait for ever.
         for child in map(int, children):
             with suppress(ProcessLookupError):
                 os.kill(child, signal.SIGKILL)
@@ -188,7 +188,7 @@ def test_a_source_that_changed_is_named_and_the_rest_is_there(tmp_path: Path) ->
 
 
 class Refusing(Executor):
-    """Faults of an engine."""
+    """An executor with the fault `how`."""
 
     def __init__(self, how: str) -> None:
         self.how = how
@@ -212,7 +212,7 @@ def test_an_engine_that_does_nothing_ends_it_and_nothing_is_lost(tmp_path: Path)
             thalweg.copy_tree(tree, copy, executor=Refusing(how))
         assert told.value.folder == str(stage(copy)) and not copy.exists()
     assert "holed" in told.value.files
-    # It runs the work at once, whatever its futures are.
+    # `submit` runs the work at once, and returns a finished future.
     thalweg.copy_tree(tree, copy, executor=Refusing("works"))
     expect_equal(tree, copy)
 

@@ -1,4 +1,5 @@
-"""Machines simulated by network namespaces and a bridge. One is disconnected silently; the shared file system stays."""
+"""Simulates machines by network namespaces and a bridge. One machine is disconnected without notice; the shared file system stays
+available."""
 
 import os
 import shutil
@@ -70,7 +71,7 @@ def machines(tmp_path: Path) -> Iterator[list[list[str]]]:
         inside = [(place / f"machine{number}").read_text().strip() for number in (1, 2)]
         yield [["nsenter", "-t", process, "-n"] for process in [str(hub.pid), *inside]]
     finally:
-        # With its children; the namespaces end with the last of them.
+        # Also kills its children; the namespaces end with the last of them.
         with suppress(ProcessLookupError):
             os.killpg(hub.pid, signal.SIGKILL)
         hub.wait()

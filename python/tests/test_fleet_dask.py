@@ -1,4 +1,5 @@
-"""Trees copied by the workers of Dask: a real scheduler and real workers without a nanny, some killed, disconnected or unfit."""
+"""Trees copied by the workers of Dask: a real scheduler and real workers without a nanny. Some workers are killed, disconnected
+or unfit."""
 
 import os
 import shutil
@@ -46,7 +47,7 @@ class Cluster:
         self.started: list[subprocess.Popen[bytes]] = []
         self.environment = {
             **os.environ,
-            # The task of a killed worker is given up at once: the copy does not depend on it.
+            # Dask gives up the task of a killed worker at once. The copy does not depend on that task.
             "DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES": "0",
             "DASK_DISTRIBUTED__COMM__TIMEOUTS__CONNECT": "30s",
             "DASK_DISTRIBUTED__ADMIN__EVENT_LOOP": "tornado",
@@ -99,7 +100,7 @@ def scheduler(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 @pytest.fixture
 def cluster(scheduler: Cluster) -> Iterator[Cluster]:
-    """A cluster without workers, which belong to single tests."""
+    """A cluster without workers. Each test starts its own."""
     yield scheduler
     scheduler.end()
 
@@ -124,7 +125,7 @@ def test_a_local_cluster_loses_a_worker_with_a_task_in_hand_and_the_tree_is_whol
                 break
     expect_equal(tree, copy)
     assert [worker.process for worker in report.lost] == killing.killed and len(killing.killed) == 1
-    # The nanny starts another worker, which is too late if the first has done the rest.
+    # The nanny starts another worker. That one has no work if the first worker has done the rest.
     assert len({worker.process for worker in report.workers}) in (2, 3)
     assert report.files == count(tree) and report.verified >= report.files - 1
     host = os.uname().nodename
@@ -174,10 +175,10 @@ def test_without_any_worker_it_ends_with_a_list_of_files_and_one_that_comes_late
         killing.kills = 2
         report = thalweg.copy_tree(tree, copy, executor=client, progress=killing, **SLOW)
     expect_equal(tree, copy)
-    # On a busy machine, a living worker may not have reported when the tree is finished.
+    # On a busy machine, a living worker may not have reported its end yet when the tree is complete.
     assert report.resumed > 0 and set(killing.killed) <= {worker.process for worker in report.lost}
     assert late[0] in [worker.process for worker in report.workers if worker.tasks]
-    # Dask gives up its tasks, not the copy.
+    # Dask gives up the tasks of killed workers, but the copy continues.
     assert any("KilledWorker" in trouble for trouble in report.troubles)
 
 

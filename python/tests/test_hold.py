@@ -1,4 +1,4 @@
-"""A warning for too many held messages names the line that received the oldest."""
+"""The warning for too many held messages names the line that received the oldest one."""
 
 import asyncio
 import gc
@@ -27,7 +27,7 @@ def test_the_oldest_is_named_before_the_next_is_received() -> None:
     assert told[0].filename == __file__
     assert f"{__file__}:{line_of('oldest = into.receive()')}" in str(told[0].message)
     assert [array.size for array in (oldest, *others)] == [1, 2, 3, 4]
-    # An exception loses nothing.
+    # A warning that is raised as an exception loses no message.
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         with pytest.raises(RuntimeWarning):

@@ -1,4 +1,5 @@
-"""A peer that sends invalid array headers: Corrupt, never a read out of bounds, and the ring stays usable."""
+"""A peer that sends invalid array headers: the result is Corrupt, never a read out of bounds, and the ring stays
+usable."""
 
 import fcntl
 import json
@@ -23,7 +24,7 @@ MESSAGES = [bytes.fromhex(vector["message"]) for vector in VECTORS]
 
 
 def message(shape: list[int], item: int, name: bytes = b"<d", encoding: int = 1, total: int | None = None) -> bytes:
-    """Returns a message with these numbers and eight elements of one byte."""
+    """Returns a message with these header fields and eight elements of one byte."""
     variable = struct.pack(f"<{len(shape)}Q", *shape) + name
     offset = arrays.offset_of(32 + len(variable))
     fixed = arrays.FIXED.pack(
@@ -74,7 +75,8 @@ def test_a_lie_is_told_and_the_next_message_is_received(lie: str, trusted: bool)
     out.send(np.arange(3))
     with pytest.raises(thalweg.Corrupt):
         into.receive()
-    # An unknown type of numpy is detected after the message was received; then the next one follows.
+    # numpy rejects an unknown type only after the message was received. So this call may find the next message, which
+    # does not fit.
     with pytest.raises((thalweg.Corrupt, ValueError)):
         into.receive_into(np.empty(1))
     while True:
@@ -101,13 +103,13 @@ def test_any_bits_are_an_array_within_the_message_or_corrupt(data: st.DataObject
     try:
         array = into.receive()
     except thalweg.Corrupt:
-        # Also a format that the independent reader does not check.
+        # thalweg also rejects some formats that the independent reader accepts.
         return
     assert expected is not None and array.tobytes().hex() == expected["elements"]
 
 
 def visited(name: str, stay: ExitStack) -> None:
-    """Connects with invalid messages, then disconnects or stays."""
+    """Connects several times and sends invalid messages. Then disconnects or stays."""
     fixed = struct.Struct("<8sIIQII32x")
     words = [b"\1", b"GET / HTTP/1.1", bytes(64), *(fixed.pack(b"THALWEGH", 1, kind, 7, 0, 0) for kind in range(1, 7))]
     for word in (None, *words):
@@ -123,7 +125,7 @@ def visited(name: str, stay: ExitStack) -> None:
 
 
 def changed(data: st.DataObject, whole: bytes, most: int) -> bytes:
-    """With some bits flipped."""
+    """Returns a copy with some bits flipped."""
     wrong = bytearray(whole)
     for bit in data.draw(st.lists(st.integers(0, 8 * len(whole) - 1), max_size=most)):
         wrong[bit // 8] ^= 1 << bit % 8
@@ -135,7 +137,7 @@ def test_any_handshake_is_a_ring_or_an_error(data: st.DataObject) -> None:
     sizes = (4096, 8192)
     page = struct.pack("<8sIIQIIQI", b"THALWEGR", 1, *sizes, 64, 0, 7, os.getpid()).ljust(64, b"\0")
     usual = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | ring.FUTURE_WRITE | fcntl.F_SEAL_SEAL
-    # Everything is drawn first: a draw may end the function.
+    # All values are drawn before resources are created, because a draw may raise.
     page = changed(data, page, 2)
     offer, ready = (changed(data, ring.greeting(kind, 7), 1) for kind in (ring.OFFER, ring.READY))
     size = data.draw(st.one_of(st.just(sum(sizes)), st.integers(0, 20_000)))

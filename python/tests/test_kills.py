@@ -60,7 +60,7 @@ def test_of_a_killed_sender_all_that_it_sent_is_received_whole(
     sender = start(SENDER, place, how, at, busy)
     into = thalweg.take(str(place))
     number = 0
-    # It fills the ring and waits for room, unless it waits for us: it reports that before everything is received.
+    # After message `at`, the sender prints its report. Then it waits for input, or continues until the ring is full.
     while number <= at:
         assert (into.receive(timeout=PATIENCE) == number).all()
         number += 1
@@ -141,10 +141,11 @@ def test_a_stopped_receiver_is_not_taken_for_a_dead_one(start: Start, place: str
 
 
 def test_killed_at_random_nothing_is_torn_or_lost_and_nothing_is_left(tmp_path: Path) -> None:
-    """Producers, consumers, and both sides of queues. `THALWEG_KILLS` sets the number; the printed seed repeats a run."""
+    """Kills producers, consumers, and both sides of queues. `THALWEG_KILLS` sets the number; `THALWEG_SEED` repeats a run with a
+    printed seed."""
     seed = os.environ.get("THALWEG_SEED") or str(random.randrange(1 << 30))
     command = [sys.executable, str(Path(__file__).with_name("campaign.py")), str(KILLS), seed]
-    # Private empty directories, in which no other process leaves anything.
+    # These directories are replaced by private, empty ones, in which no other process creates files.
     private = ["/dev/shm"]
     if not any(Path(path).is_relative_to("/tmp") for path in (ROOT, sys.prefix, sys.base_prefix)):
         private.append("/tmp")

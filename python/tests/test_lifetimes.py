@@ -1,12 +1,12 @@
-"""Received messages whose views live for random times: no view changes while it is held.
-`THALWEG_VIEWS` sets how many messages there are."""
+"""Received messages whose views live for random times: no view changes while it is held. `THALWEG_VIEWS` sets the number of
+messages."""
 
 import os
 
 from conftest import PATIENCE, Start, ended
 
 VIEWS = int(os.environ.get("THALWEG_VIEWS", "3000"))
-#: Consecutive channels: views of the first outlive it.
+#: Number of consecutive channels. Views of the first one outlive it.
 CHANNELS = 5
 
 # The contents of message `number`, known to both sides.
@@ -202,6 +202,6 @@ def test_views_of_random_lives_never_change(start: Start) -> None:
         told = receiver.stdout.readline()
         assert told == "next\n", receiver.stderr and receiver.stderr.read()
         sender = start(SENDER, "views", each, channel * each)
-        # It ends after everything was received and released, or if its ring has room for the held messages.
+        # The sender ends when everything was received and released, or when the remaining messages fit in its ring.
         ended(sender)
     print(f"{VIEWS} messages:", ended(receiver))

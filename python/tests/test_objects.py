@@ -35,7 +35,7 @@ def same(sent: object, received: object) -> bool:
     if isinstance(sent, np.ndarray | np.generic):
         assert isinstance(received, np.ndarray | np.generic)
         assert (sent.dtype.newbyteorder("="), sent.shape) == (received.dtype.newbyteorder("="), received.shape)
-        # numpy's pickle of a non-contiguous array has the native byte order.
+        # For a non-contiguous array, numpy's pickle converts to the native byte order.
         sent = pickle.loads(pickle.dumps(sent, protocol=5))
         return (sent.dtype, sent.shape, sent.tobytes()) == (received.dtype, received.shape, received.tobytes())
     assert type(sent) is type(received)
@@ -166,7 +166,8 @@ def test_who_does_not_trust_the_sender_unpickles_nothing() -> None:
 def test_wrong_lengths_are_corrupt_and_the_next_message_is_received(data: st.DataObject) -> None:
     wrong = bytearray(objects.write(pickle.dumps(7), [b"x" * 70, b"", b"y"]))
     for _ in range(data.draw(st.integers(1, 3))):
-        # The header and the table only: an invalid pickle is the sender's fault.
+        # Flips bits of the header and the table only. If the pickle itself is invalid, the receiver cannot
+        # detect it.
         bit = data.draw(st.integers(0, 8 * 48 - 1))
         wrong[bit // 8] ^= 1 << bit % 8
     out, into = thalweg.pair()

@@ -1,4 +1,4 @@
-"""Environments without shared memory in the file system, processors, descriptors or system calls."""
+"""Environments that lack shared memory in the file system, processors, descriptors or system calls."""
 
 import errno
 import importlib.util
@@ -17,7 +17,7 @@ from conftest import PATIENCE, Start, ended, skip
 from places import denied, mounted, why_not
 
 EVERYTHING = str(Path(__file__).with_name("everything.py"))
-#: Changes of /dev/shm, and the result of 5 MB of shared memory of the standard library there.
+#: Each entry is a change of /dev/shm, and the exit status of a program that needs 5 MB of the standard library's shared memory.
 SHM = {
     "1 MiB": ("mount -t tmpfs -o size=1m tmpfs /dev/shm", -signal.SIGBUS),
     "read-only": ("mount -t tmpfs -o ro tmpfs /dev/shm", 1),
@@ -41,7 +41,7 @@ def test_it_needs_no_shared_memory_in_the_file_system(how: str, place: str) -> N
     mounts, ending = SHM[how]
     if why := why_not(mounted(mounts, ["true"])):
         skip(f"a mount namespace needs root: {why}")
-    # The environment has the fault.
+    # Checks that the environment has the fault.
     theirs = subprocess.run(mounted(mounts, [sys.executable, "-c", OTHERS]), capture_output=True, timeout=PATIENCE)
     assert theirs.returncode == ending, theirs.stderr
     everything(place, lambda command: mounted(mounts, command))
@@ -97,7 +97,7 @@ def test_without_descriptors_it_is_told_and_goes_on_when_there_are_some() -> Non
         with pytest.raises(thalweg.Error) as told:
             thalweg.pair()
         assert told.value.errno == errno.EMFILE
-        # Open channels need no more descriptors.
+        # A channel that is already open needs no new descriptors.
         out.send(np.arange(4))
         assert [into.receive().size, into.receive().size] == [3, 4]
     finally:

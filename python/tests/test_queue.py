@@ -1,4 +1,5 @@
-"""Queues between processes: as the standard library's where both agree, and after kills."""
+"""Queues between processes: compared with those of the standard library where both have the same behaviour, and after
+kills."""
 
 import gc
 import multiprocessing
@@ -19,7 +20,7 @@ import thalweg
 from conftest import PATIENCE, Start, ended
 from thalweg.multiprocessing import Empty, Full, JoinableQueue, Pipe, Queue, SimpleQueue
 
-# Python 3.12 and later warns about fork with threads; these tests check that ours survive it.
+# Python 3.12 and later warns about fork with threads. These tests check that our queues survive such a fork.
 pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
 
 
@@ -118,7 +119,7 @@ def test_an_item_larger_than_the_ring_makes_a_larger_one_and_keeps_its_place() -
     child = begun("fork", put_sizes, into)
     assert [into.get(timeout=PATIENCE).nbytes for _ in range(4)] == [8, 5 << 20, 8, 30 << 20]
     joined(child)
-    # In this process, in one thread.
+    # Puts and gets in this process, in one thread.
     for size in (10, 4 << 20, 9 << 20):
         into.put(np.zeros(size, np.uint8))
     for size in (10, 4 << 20, 9 << 20):
@@ -203,7 +204,7 @@ def put_thousands(into: Queue) -> None:
 
 @pytest.fixture
 def slow_collection() -> Iterator[None]:
-    """Makes each collection of garbage longer than the check of a full ring, as on a busy machine."""
+    """Makes each garbage collection longer than the check of a full ring, as on a busy machine."""
 
     def rest(phase: str, _: dict[str, int]) -> None:
         if phase == "start":
@@ -398,7 +399,7 @@ def test_a_killed_receiver_is_told_in_every_put(start: Start) -> None:
     waits = threading.Thread(target=lambda: told.append(peer_died(other)))
     told: list[bool] = []
     waits.start()
-    # Its connection is not accepted any more.
+    # The killed process no longer accepts the connection.
     program.kill()
     program.wait()
     waits.join()

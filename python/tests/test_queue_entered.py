@@ -1,4 +1,4 @@
-"""Queues: waits of the first put, and a put or get inside of another one of a thread."""
+"""Queues: waits of the first put, and a put or get within another put or get of the thread."""
 
 import gc
 import logging
@@ -13,7 +13,8 @@ from conftest import PATIENCE, Start
 from test_queue import begun, joined
 from thalweg.multiprocessing import Queue
 
-# Python 3.12 and later warns about fork with threads; these tests check that ours survive it.
+# Python 3.12 and later warns about fork with threads. These tests check that our queues survive such
+# a fork.
 pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
 
 
@@ -80,7 +81,7 @@ def test_another_thread_that_puts_is_no_missing_room() -> None:
 
 
 class PutsAgain:
-    """Puts while it is pickled, and when it is collected."""
+    """An object that calls `put` while it is pickled, and while it is collected."""
 
     def __init__(self, into: Queue, number: int) -> None:
         self.into, self.number, self.cycle = into, number, self
@@ -161,7 +162,7 @@ def test_a_signal_handler_puts_while_its_thread_waits_for_room(start: Start) -> 
 
 
 class GetsAgain:
-    """Gets while it is unpickled."""
+    """An object that calls `get` while it is unpickled."""
 
     queue: Queue
 

@@ -1,4 +1,5 @@
-"""Anonymous shared memory: visible to several processes, freed with them, and never the cause of a crash."""
+"""Anonymous shared memory: several processes can map it, it is freed with them, and it never causes a
+crash."""
 
 import gc
 import multiprocessing
@@ -102,7 +103,7 @@ def test_one_that_is_gone_is_not_found_under_its_descriptors_number() -> None:
     region.close()
     with pytest.raises(thalweg.Error, match="does not exist"):
         pickle.loads(pickled)
-    # Another file has the number now.
+    # Another file has the descriptor's number now.
     other = thalweg.Region(100)
     if other.fileno() != number:
         os.dup2(other.fileno(), number)

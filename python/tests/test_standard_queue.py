@@ -1,4 +1,5 @@
-"""The reason for the queue: with the standard library's, these programs hang when a process is killed."""
+"""The reason for our queue: with the standard library's queue, these programs hang when a process is
+killed."""
 
 import os
 import signal
@@ -7,7 +8,7 @@ import subprocess
 import pytest
 from conftest import PATIENCE, Start
 
-#: Long enough for the rest to finish many times, unless it hangs, in seconds.
+#: Time in seconds after which the program counts as hanging. It is many times longer than the rest needs.
 HANGS = 3
 SCRIPT = """
     import importlib, multiprocessing, signal, sys, time, numpy as np
@@ -48,7 +49,7 @@ def test_a_process_killed_in_mid_put(start: Start, module: str) -> None:
     if module == "multiprocessing":
         with pytest.raises(subprocess.TimeoutExpired):
             program.communicate(timeout=HANGS)
-        # Its child waits for the lock of the killed process.
+        # Kills the whole group: the program's child waits for the lock of the killed process.
         os.killpg(program.pid, signal.SIGKILL)
     else:
         printed, complaint = program.communicate(timeout=PATIENCE)

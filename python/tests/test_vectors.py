@@ -1,4 +1,5 @@
-"""The golden vectors of arrays, written and read by us and by `arrays.py`, which follows docs/reference/formats.md only."""
+"""Golden vectors of arrays. Both thalweg and `arrays.py` write and read them; `arrays.py` was written from
+docs/reference/formats.md alone."""
 
 import json
 import socket
@@ -35,7 +36,7 @@ def test_a_vector_is_received_as_what_it_says_and_sent_again_the_same(vector: di
         assert numbers.ravel().tolist() == vector["values"]
     out.send(array)
     again = arrays.read(into.receive_bytes())
-    # numpy writes formats differently, and received arrays are read-only.
+    # numpy writes formats in another notation, and received arrays are read-only.
     assert again | {"format": "", "readonly": None} == told | {"format": "", "readonly": None}
     assert again["readonly"]
     out.send_bytes(arrays.write(again))
@@ -43,7 +44,7 @@ def test_a_vector_is_received_as_what_it_says_and_sent_again_the_same(vector: di
 
 
 def test_arrays_go_both_ways_between_us_and_a_ring_by_the_text_alone(place: str) -> None:
-    """Sends hundreds of arrays through a ring and a reader without any of our code."""
+    """Sends hundreds of arrays through a ring and a reader that contain no thalweg code."""
     sent = [np.arange(number * 7 % 500, dtype=f"<i{1 << number % 4}")[:: 1 + number % 3] for number in range(300)]
     heard: list[dict] = []
 

@@ -1,4 +1,4 @@
-"""Received arrays are views of the ring: none changes while it is held, and its room is released with the last one."""
+"""Received arrays are views of the ring: no array changes while it is held, and the last one releases the room."""
 
 import gc
 import os
@@ -16,7 +16,7 @@ def test_a_view_is_in_the_ring_and_the_next_message_does_not_touch_it() -> None:
     for number in range(6):
         out.send(np.full(1000, number))
         held.append(into.receive(timeout=PATIENCE))
-    # Eight of them fill the ring; the oldest blocks all after it.
+    # Eight arrays fill the ring. The oldest one blocks all room after it.
     out.send(np.full(1000, 6), timeout=PATIENCE)
     with pytest.raises(thalweg.Timeout):
         for _ in range(2):
@@ -81,7 +81,7 @@ def test_what_fills_more_than_half_of_a_ring_does_not_hold_it_up() -> None:
     out, into = thalweg.pair(capacity=1 << 16)
     last = None
     for number in range(10):
-        # The last one is still held, as in a loop.
+        # `last` still holds the previous array, as in a loop.
         out.send(np.full(6000, number), timeout=PATIENCE)
         last = into.receive(timeout=PATIENCE)
         assert not last.flags.writeable and (last == number).all()
@@ -139,14 +139,14 @@ def test_who_holds_all_of_the_ring_is_told(start: Start) -> None:
                 words = str(error)
             assert f"{len(kept)} received arrays are still in use" in words, words
             assert "copy=True" in words and "del" in words, words
-            # Nothing is lost, and what nobody can reach any more need not be let go of.
+            # Nothing is lost. An array in an unreachable cycle is freed automatically.
             cycle = [kept.pop(0)]
             cycle.append(cycle)
             del cycle
             kept.append(into.receive())
             print(int(kept[-1][0]))
         del kept
-        # One that needs most of the ring does not come beside the one that a loop holds.
+        # An array that needs most of the ring does not fit while the loop holds the previous one.
         try:
             for array in into:
                 last = int(array[0])
@@ -200,7 +200,7 @@ def test_a_deadline_is_kept_while_other_threads_may_let_go() -> None:
     sender = threading.Thread(target=out.send, args=(np.full(1000, 7),))
     sender.start()
     for _ in range(5):
-        # Long enough for the producer to announce that it waits.
+        # This is long enough for the producer to announce that it waits.
         with pytest.raises(thalweg.Timeout):
             into.receive(timeout=0.3)
     kept.clear()

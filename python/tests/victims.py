@@ -1,4 +1,5 @@
-"""The work of processes that are killed during it. Each records its progress in a file, which outlives it."""
+"""Processes that are killed during their work. Each records its progress in a file, which outlives the
+process."""
 
 import mmap
 import os
@@ -20,7 +21,7 @@ Made = Callable[[np.ndarray[Any, Any]], object]
 
 
 class Record:
-    """Returns if a process is connecting, and the number of its messages or items."""
+    """The progress of a victim: whether it has begun to connect, and the number of its messages or items."""
 
     _BOTH = struct.Struct("QQ")
 
@@ -49,14 +50,14 @@ def is_whole(array: np.ndarray[Any, Any], number: int) -> bool:
 
 
 def pause(dice: random.Random) -> None:
-    """Pauses occasionally for so long that the other side sleeps."""
+    """Sometimes pauses, so long that the other side falls asleep."""
     kind = dice.randrange(40)
     if kind < 2:
         time.sleep((0.0015, 0.00002)[kind])
 
 
 def sends(name: str, record: Record, dice: random.Random, way: str) -> None:
-    """`way`: sent, lent, object."""
+    """Sends messages; `way` is sent, lent or object."""
     with thalweg.offer(name, capacity=CAPACITY) as out:
         number = 0
         while True:
@@ -76,7 +77,7 @@ def sends(name: str, record: Record, dice: random.Random, way: str) -> None:
 
 
 def takes(name: str, record: Record, dice: random.Random, way: str) -> None:
-    """`way`: dropped, held."""
+    """Receives messages; `way` is dropped or held."""
     into, held = thalweg.take(name), list[np.ndarray[Any, Any]]()
     number = 0
     while True:
@@ -91,7 +92,7 @@ def takes(name: str, record: Record, dice: random.Random, way: str) -> None:
 
 
 def puts(name: str, record: Record, dice: random.Random, way: str) -> None:
-    """Puts into the queue that is pickled in a file."""
+    """Puts into the queue whose pickle is in a file."""
     with open(name, "rb") as file:
         queue = pickle.load(file)
     number = 0
@@ -103,7 +104,7 @@ def puts(name: str, record: Record, dice: random.Random, way: str) -> None:
 
 
 def gets(name: str, record: Record, dice: random.Random, way: str) -> None:
-    """Gets from a queue that it creates and pickles to a file."""
+    """Creates a queue, writes its pickle to a file, and gets from the queue."""
     queue = Queue(capacity=CAPACITY)
     with open(name + ".new", "wb") as file:
         pickle.dump(queue, file)
@@ -127,14 +128,14 @@ ROLES: dict[str, tuple[Callable[[str, Record, random.Random, str], None], list[s
 
 
 def run(role: str, way: str, name: str, path: str, seed: str) -> None:
-    """The whole life of a process."""
+    """Runs one victim, from its start to its end."""
     record = Record(path)
     record.write(0)
     ROLES[role][0](name, record, random.Random(int(seed)), way)
 
 
 def program(*words: str) -> list[str]:
-    """Returns the command for this role, unrelated to the starting process."""
+    """Returns the command that starts a victim as an independent process."""
     return [sys.executable, str(Path(__file__).resolve()), *words]
 
 

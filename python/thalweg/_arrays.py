@@ -109,14 +109,14 @@ def lent(loan: Loan, dtype: Any) -> tuple[Any, Any]:
     numpy = _numpy()
     if numpy is None:
         return memoryview(loan), None
-    # If an array does not own its memory, arrays made from it have the first one as base. Its reference count shows them.
+    # An array over memory that it does not own becomes the base of all arrays made from it. Its reference count shows whether they exist.
     root = numpy.ndarray(loan.shape, dtype, memoryview(loan))
     return root[...], root
 
 
 @cache
 def _held_once() -> int:
-    """Returns the reference count that the extension module sees for an object held by one variable."""
+    """Returns the reference count that the extension module reports for an object to which one variable refers."""
     alone = object()
     return references(alone)
 
@@ -128,7 +128,7 @@ def released(array: Any, root: Any, held: int, root_held: int) -> None:
         return
     if root is None or array.base is not root:
         raise ValueError("this is not the array of the loan")
-    # The array and the end refer to the root. The caller refers to the array.
+    # The expected references: to the root from the array and the end, to the array from the caller.
     if root_held > 2 or held > _held_once():
         raise BufferError(
             "other arrays, views or variables refer to the array of the loan: delete them first, or delete all and call commit() without an argument"

@@ -35,8 +35,8 @@ _TURN = 16
 #: Interval between two checks of a silent channel, in seconds. If a child keeps the descriptor of a killed process open, no
 #: descriptor becomes readable, and only a check detects the death.
 _LOOK = 1.0
-#: Time for which a link of a cancelled call is kept for the next call, in seconds, so that callers with short timeouts can
-#: connect. The producer waits for this consumer meanwhile, so the time is short.
+#: Time in seconds for which the link of a cancelled call is kept for the next call, so that callers with short timeouts can
+#: connect. The producer waits for this consumer during that time, so it is short.
 _KEPT = 1.0
 
 
@@ -110,15 +110,15 @@ class _Receives(ABC, Generic[_End]):
         """Waits until `receive` returns, and returns its result."""
 
     async def receive(self) -> Any:
-        """Waits for the next array and returns it, as `Consumer.receive`."""
+        """Waits for the next array and returns it, like `Consumer.receive`."""
         return await self._next(lambda end: end.receive(timeout=0))
 
     async def receive_object(self) -> Any:
-        """Waits for the next object and returns it, as `Consumer.receive_object`."""
+        """Waits for the next object and returns it, like `Consumer.receive_object`."""
         return await self._next(lambda end: end.receive_object(timeout=0))
 
     async def receive_bytes(self) -> bytes:
-        """Waits for the next message and returns it as bytes, as `Consumer.receive_bytes`."""
+        """Waits for the next message and returns it as bytes, like `Consumer.receive_bytes`."""
         return await self._next(lambda end: end.receive_bytes(timeout=0))
 
     def __aiter__(self) -> Self:
@@ -136,19 +136,19 @@ class _Sends(ABC, Generic[_Out]):
 
     @abstractmethod
     async def _sent(self, size: int, send: Callable[[_Out], None]) -> None:
-        """Waits until `send` succeeds. `size` is the number of bytes for which the ring is created."""
+        """Waits until `send` succeeds. If the ring does not exist yet, it is created for a message of `size` bytes."""
 
     async def send(self, obj: object) -> None:
-        """Sends an array, as `Producer.send`, with its contents at the time when the ring has room."""
+        """Sends an array, like `Producer.send`. The contents are those at the time when the ring has room."""
         await self._sent(_size(obj), lambda end: end.send(obj, timeout=0))
 
     async def send_object(self, obj: object) -> None:
-        """Sends an object, as `Producer.send_object`. It is pickled now; its arrays are copied when the ring has room."""
+        """Sends an object, like `Producer.send_object`. It is pickled now; its arrays are copied when the ring has room."""
         parted = Parted(obj)
         await self._sent(len(parted), lambda end: end.send_object(parted, timeout=0))
 
     async def send_bytes(self, data: bytes | bytearray | memoryview) -> None:
-        """Sends bytes, as `Producer.send_bytes`."""
+        """Sends bytes, like `Producer.send_bytes`."""
         await self._sent(memoryview(data).nbytes, lambda end: end.send_bytes(data, timeout=0))
 
 
@@ -171,7 +171,7 @@ class AsyncConsumer(_Receives[Consumer], _Async):
         self._kept_until = 0.0
 
     async def receive_all(self, most: int | None = None) -> list[Any]:
-        """Waits for the first array, and returns all that are available, as `Consumer.receive_all`."""
+        """Waits for the first array, and returns all that are available, like `Consumer.receive_all`."""
         return await self._next(lambda end: end.receive_all(most, timeout=0))
 
     async def _next(self, receive: Callable[[Consumer], _T]) -> _T:
@@ -192,7 +192,7 @@ class AsyncConsumer(_Receives[Consumer], _Async):
                 self._end = await self._joined()
             end = self._end
             try:
-                # The producer sends its first message when it has data, which may be long after the connection.
+                # The producer sends its first message when it has data, possibly long after the connection.
                 if self._meeting is None and not is_readable(end.fileno()):
                     await readable(end.fileno())
             except BaseException:
@@ -203,7 +203,7 @@ class AsyncConsumer(_Receives[Consumer], _Async):
                 self._end = None
                 if not isinstance(error, Closed | PeerDied | Timeout):
                     raise error
-                # The producer is gone or has a consumer already: another one may offer under the name.
+                # The producer is gone or already has a consumer. Another process may offer a channel under the name.
                 await sleep(_AGAIN)
         assert self._end is not None
         return self._end
@@ -229,7 +229,7 @@ class AsyncConsumer(_Receives[Consumer], _Async):
         if self._turns != calls:
             self._keep()
             return
-        # The producer would wait for this consumer, while another one could receive.
+        # The producer would keep waiting for this consumer, although another one could receive.
         self._end.close()
         self._end = None
 
@@ -258,7 +258,7 @@ class AsyncConsumer(_Receives[Consumer], _Async):
 
     @property
     def missed(self) -> int:
-        """Number of messages that the broadcast dropped, as `Consumer.missed`."""
+        """Number of messages that the broadcast dropped, like `Consumer.missed`."""
         return self._end.missed if self._end is not None and self._is_open else 0
 
 
@@ -272,7 +272,7 @@ class AsyncProducer(_Sends[Producer], _Async):
         self._end = _native.offer(name, capacity=capacity, checksums=checksums, parts=False)
 
     async def send_all(self, objs: Iterable[object]) -> None:
-        """Sends several arrays, as `Producer.send_all`. A call that is cancelled may have sent some of them: see `sent`."""
+        """Sends several arrays, like `Producer.send_all`. A call that is cancelled may have sent some of them: see `sent`."""
         left = list(objs)
 
         def send(end: Producer) -> None:
@@ -323,10 +323,10 @@ def _size(obj: Any) -> int:
 
 
 def take_async(name: str, *, copy: bool = False, trusted: bool = True, hold: int | None = None) -> AsyncConsumer:
-    """Connects to the channel that is offered under a name, as `take`, for an event loop."""
+    """Connects to the channel that is offered under a name, like `take`, for an event loop."""
     return AsyncConsumer(name, copy=copy, trusted=trusted, hold=hold)
 
 
 def offer_async(name: str, *, capacity: int | None = None, checksums: bool = False) -> AsyncProducer:
-    """Offers a channel under a name, as `offer`, for an event loop."""
+    """Offers a channel under a name, like `offer`, for an event loop."""
     return AsyncProducer(name, capacity=capacity, checksums=checksums)

@@ -15,7 +15,7 @@ from thalweg._native import Broadcast, Mpsc
 
 _T = TypeVar("_T")
 
-#: Polling interval while a peer is connecting, which makes no descriptor readable, and while stored messages are sent.
+#: Polling interval while a peer is connecting, and while stored messages are sent. No descriptor becomes readable then.
 _SOON = 0.001
 
 
@@ -72,7 +72,7 @@ class AsyncMpsc(_Receives[Mpsc], _Many):
                     await self._news()
 
     def departed(self) -> list[Any]:
-        """The producers that ended without closing, as `Mpsc.departed`."""
+        """The producers that ended without closing, like `Mpsc.departed`."""
         return self._end.departed()
 
     @property
@@ -132,7 +132,7 @@ class AsyncBroadcast(_Sends[Broadcast], _Many):
                     await sleep(_SOON)
 
     def departed(self) -> list[tuple[int, int, BaseException]]:
-        """The subscribers that ended without closing, as `Broadcast.departed`."""
+        """The subscribers that ended without closing, like `Broadcast.departed`."""
         return self._end.departed()
 
     @property
@@ -147,7 +147,7 @@ class AsyncBroadcast(_Sends[Broadcast], _Many):
 
 
 def subscribe_async(name: str, *, copy: bool = False, trusted: bool = True, hold: int | None = None) -> AsyncConsumer:
-    """Subscribes to the broadcast under a name, as `subscribe`, for an event loop."""
+    """Subscribes to the broadcast under a name, like `subscribe`, for an event loop."""
     return AsyncConsumer(name, copy=copy, trusted=trusted, hold=hold, subscribes=True)
 
 
@@ -159,12 +159,12 @@ def gather_async(
     trusted: bool = True,
     hold: int | None = None,
 ) -> AsyncMpsc:
-    """Receives from all processes that join under a name, as `gather`, for an event loop."""
+    """Receives from all processes that join under a name, like `gather`, for an event loop."""
     return AsyncMpsc(name, producers=producers, copy=copy, trusted=trusted, hold=hold)
 
 
 def broadcast_async(
     name: str, *, backlog: int | None = None, capacity: int | None = None, checksums: bool = False
 ) -> AsyncBroadcast:
-    """Sends to all processes that subscribe under a name, as `broadcast`, for an event loop."""
+    """Sends to all processes that subscribe under a name, like `broadcast`, for an event loop."""
     return AsyncBroadcast(name, backlog=backlog, capacity=capacity, checksums=checksums)

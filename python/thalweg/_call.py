@@ -93,7 +93,7 @@ class Calling:
         self.end: Producer | None = None
         self.error: Exception | None = None
         self.over = threading.Event()
-        #: Time until which a listening process usually has answered.
+        #: Time by which a listening process has usually answered.
         self.usual_end = time.monotonic() + PATIENCE
         begun("thalweg-call", self._run)
 
@@ -107,13 +107,13 @@ class Calling:
             self.over.set()
 
     def _gone(self) -> Error:
-        """Returns the error for a receiver that does not listen any more."""
+        """Returns the error for a receiver that no longer listens."""
         if _is_ending(self.address.owner):
             return made("PeerDied", None, "the process that created the queue has ended", 0, None)
         return made("Closed", None, "the queue was closed by the process that created it", 0, None)
 
     def _called(self) -> Producer | None:
-        """Connects and returns the end that sends; None if the attempt must be repeated."""
+        """Connects and returns the sending end; None if the attempt must be repeated."""
         with new_socket() as call:
             try:
                 call.connect(self.address.name)

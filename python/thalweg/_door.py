@@ -143,11 +143,11 @@ class Door:
         if not hmac.compare_digest(key, self._key):
             return
         try:
-            # Processes of other users are rejected here.
+            # This rejects processes of other users.
             take = _native.take_over(call, copy=self._copy)
             call.send(WELCOME)
             take.open(timeout=PATIENCE)
         except (Error, OSError):
-            # The sender is gone or stopped: it connects again when it continues.
+            # The sender is gone or stopped. A stopped sender connects again when it continues.
             return
         self.arrived(Source(take, process_of(call) or 0, (sender, number)))

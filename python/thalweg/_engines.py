@@ -46,8 +46,8 @@ class Pool:
         return self._asked(lambda: self.executor.submit(move, orders))
 
     def troubles(self, sights: Sights) -> list[str]:
-        """Returns the workers that cannot take part. The executor chooses the process that answers; all processes are assumed to
-    be alike."""
+        """Returns the workers that cannot take part. The executor runs the check in a process of its choice; this assumes that
+        all its processes are alike."""
         room = self.room()
         count = room.at_once if isinstance(room, Room) else 1
         asked = [self._asked(lambda: self.executor.submit(hello, sights)) for _ in range(count)]
@@ -143,7 +143,7 @@ class Dask:
         return False
 
     def cancel(self, flying: Iterable[Future[Any]]) -> None:
-        """Does nothing: Dask logs a traceback for each cancelled future. The parts end at once anyway."""
+        """Does nothing, because Dask logs a traceback for each cancelled future. The parts end soon without it."""
 
     def close(self) -> None:
         """Does nothing: the Client belongs to the caller."""

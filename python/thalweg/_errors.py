@@ -6,7 +6,7 @@ import errno as _errno
 class Error(OSError):
     """An operation failed. `errno` is the error number of the failed system call; None if none failed."""
 
-    #: What had arrived before: messages on a channel, bytes of a copy.
+    #: Amount that had arrived before: messages on a channel, bytes of a copy.
     moved: int = 0
     #: The mechanism that moved the last bytes, if any.
     mechanism: str | None = None

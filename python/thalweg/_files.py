@@ -86,7 +86,7 @@ def copy(
 
 @dataclass(frozen=True)
 class Mechanism:
-    """A mechanism that moves bytes, as `thalweg list --json` describes it."""
+    """A mechanism that moves bytes, with the fields of `thalweg list --json`."""
 
     name: str
     summary: str

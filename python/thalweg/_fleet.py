@@ -1,8 +1,8 @@
 """Copies a tree with the workers of any engine.
 
-The caller makes the plan, submits parts of the work, and finishes the copy. All parts are alike: "work on that fleet for a while". Each
-worker records its work in a journal on the file system of the destination. Therefore a part that is lost, repeated or cut short costs only
-time.
+The caller makes the plan, submits parts of the work, and finishes the copy. All parts have the same content: "work on that fleet for a
+while". Each worker records its work in a journal on the file system of the destination. Therefore a part that is lost, repeated or cut
+short costs only time.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ class Worker:
     rank: int
     tasks: int
     bytes: int
-    #: Time from its start to its last task, without the time in which it had no orders, in seconds.
+    #: Time in seconds from its start to its last task, without pauses between parts of the work.
     seconds: float
     #: Bytes moved by each mechanism; empty for a lost worker.
     shares: tuple[Share, ...]
-    #: True if it did not end by itself: it was killed, was disconnected, or hangs. The work in its journal counts.
+    #: True if it did not end by itself: it was killed, was disconnected, or hangs. Tasks in its journal still count as done.
     lost: bool
 
 
@@ -58,7 +58,7 @@ class FleetReport:
 
     #: Files of the tree; 0 if the copy existed already.
     files: int
-    #: Bytes moved. Lost workers, and workers that help each other, can move bytes twice.
+    #: Bytes moved. Some bytes may be counted twice, because of lost workers and of workers that help each other.
     bytes: int
     #: Bytes moved by earlier calls.
     resumed: int
@@ -71,7 +71,7 @@ class FleetReport:
     shares: tuple[Share, ...]
     #: Failures that did not prevent the copy.
     troubles: tuple[str, ...]
-    #: True if the copy existed already, with the time and the names of the source: nothing was done.
+    #: True if the copy already existed, with the time and the names of the source. Then nothing was done.
     was_there: bool = False
 
     @property
@@ -91,8 +91,8 @@ class FleetReport:
 
 
 class Incomplete(Error):
-    """The tree was not copied completely. The same call continues the copy, unless the copy has its final name: then `files` are the
-    entries that are wrong."""
+    """The tree was not copied completely. The same call continues the copy, unless the copy already has its final name. In that case
+    `files` are the entries that are wrong."""
 
     #: The first paths that are missing or wrong, relative to the source.
     files: tuple[str, ...] = ()
@@ -264,14 +264,14 @@ class _Fleet:
             raise self._incomplete(str(error)) from error
 
     def _outcome(self, future: Future[dict[str, Any]]) -> bool:
-        """Returns True if all tasks are done, as far as this process can see."""
+        """Returns True if all tasks are done, according to the journals that this process can see."""
         if self.flying.pop(future, None) is None:
             return False
         try:
             told = future.result()
         except BrokenExecutor as error:
             why = "the pool broke because one of its processes was killed"
-            # Only once: a second death is probably caused by the work itself.
+            # Only once: if the engine breaks again, the work itself is probably the cause.
             if not self.engine.rebuild():
                 raise self._incomplete(why) from error
             self._trouble(f"{why}; it was recreated")
@@ -306,7 +306,7 @@ class _Fleet:
             done = 0 if status is None else status["done"]
             if done <= self.done:
                 raise self._incomplete(f"no progress: {why}")
-            # The remaining workers continue.
+            # The other workers continue.
             self.done, self.vain = done, 0
         # Some failures are temporary.
         time.sleep(_LOOK)

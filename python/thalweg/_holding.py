@@ -38,8 +38,8 @@ class Holding:
 
 
 def _caller() -> tuple[int, str]:
-    """Returns the source line outside of this package that made the call: its level for `warnings.warn`, called by the caller of
-    this function, and its name."""
+    """Returns the line outside of this package that made the call: its level for `warnings.warn` in the caller of this function, and its
+    file and number."""
     frame: FrameType | None = sys._getframe(1)
     level = 1
     while frame is not None and frame.f_back is not None and frame.f_code.co_filename.startswith(_OURS):

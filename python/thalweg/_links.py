@@ -18,10 +18,11 @@ if TYPE_CHECKING:
 
 
 def link() -> tuple[socket.socket, socket.socket]:
-    """Creates the two ends of a link. One stays here, the other goes to another process: as a descriptor that a child inherits
-    (`subprocess` with `pass_fds`, fork), by `socket.send_fds`, or as an argument of a process of multiprocessing.
+    """Creates the two ends of a link. One stays here; pass the other one to another process. Methods: a descriptor that a child
+    inherits (`subprocess` with `pass_fds`, fork), `socket.send_fds`, or an argument of a process of multiprocessing.
 
-    Close the passed end here. Otherwise the death of that process is not noticed until the channel is open.
+    Close the passed end here. While this process has it open, the death of the other process is not noticed before the channel is
+    open.
     """
     near, far = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
     return near, far
@@ -37,7 +38,7 @@ def offer_over(
 
 
 def take_over(link: File | int, *, copy: bool = False, trusted: bool = True, hold: int | None = None) -> Consumer:
-    """Connects to the channel that is offered over a link, as `offer_over`. Otherwise as `take`."""
+    """Connects to the channel that is offered over a link, which is given as in `offer_over`. Otherwise like `take`."""
     with _Link(link) as own:
         return _native.take_over(own, copy=copy, trusted=trusted, hold=hold)
 

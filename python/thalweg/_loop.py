@@ -49,7 +49,7 @@ def later(seconds: float, call: Callable[[], None]) -> None:
 
 
 def is_readable(descriptor: int) -> bool:
-    """Returns True if a descriptor is readable now. With this check, callers with a timeout of 0 make progress."""
+    """Returns True if a descriptor is readable now. This check lets callers with a timeout of 0 make progress."""
     poll = select.poll()
     poll.register(descriptor, select.POLLIN)
     return bool(poll.poll(0))
@@ -67,7 +67,7 @@ async def readable(descriptor: int, most: float | None = None) -> None:
     news: asyncio.Future[None] = loop.create_future()
 
     def come() -> None:
-        # Called again as long as the descriptor is readable.
+        # asyncio calls this repeatedly while the descriptor is readable.
         if not news.done():
             news.set_result(None)
 

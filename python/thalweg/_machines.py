@@ -56,14 +56,14 @@ def tune_fleet(
     objective: Prefer = "wall",
     assume_idle: bool = False,
 ) -> Machines[Tuned]:
-    """Runs `thalweg.tune` on every machine of a Client of dask.distributed at the same time, in one worker of each. Each machine saves the
-    results in its own profile, which its workers use. Workers that have copied before keep their choices."""
+    """Runs `thalweg.tune` on every machine of a Client of dask.distributed at the same time, in one worker of each machine. Each machine
+    saves the results in its own profile, and its workers use that. Workers that have copied before keep their choices."""
     found, failed = _asked(client, tune, *pairs, quick=quick, budget=budget, objective=objective, assume_idle=assume_idle)
     rows: dict[str, dict[str, str]] = {}
     for host, told in found.items():
         for pair, ways in _advised(told).items():
             rows.setdefault(pair, {})[host] = ways
-    # A machine may not have measured a pair: it lacks the file system, or its time was used up.
+    # A machine may lack a pair: its file system does not exist there, or the budget of time was used up.
     for answers in rows.values():
         answers.update({host: "not measured" for host in found if host not in answers})
     return Machines(found, failed, rows)
@@ -85,7 +85,7 @@ def fleet_doctor(client: Any) -> Machines[Doctor]:
 
 
 def _advised(told: Tuned) -> dict[str, str]:
-    """Returns the recommendation for each pair by size, without measurements, which always differ."""
+    """Returns the recommendation for each pair by size. The measurements are left out, because they always differ."""
     by_pair: dict[str, list[str]] = {}
     for line in told.more["advice"]:
         for band in line["bands"]:

@@ -34,7 +34,7 @@ def who() -> tuple[str, int]:
 
 @dataclass(frozen=True)
 class Sights:
-    """The files that all workers of a fleet must see alike."""
+    """Properties of the files that must look alike for all workers of a fleet."""
 
     version: str
     source: str
@@ -62,7 +62,8 @@ class Sights:
             inode, times, names = _seen(self.source)
         except OSError as error:
             return f"it cannot see the source: {error}"
-        # Inode numbers of some file systems differ between machines, and a name may change now. Not all fields differ at once.
+        # Inode numbers of some file systems differ between machines, and an entry may change during this check. So one of two
+        # sets of fields must agree: inode and times, or names and one of inode and modification time.
         is_same = (inode, times) == (self.inode, self.times)
         if not is_same and (names != self.names or (inode != self.inode and times[0] != self.times[0])):
             return f"it sees another directory at the path of the source, {self.source!r}"
@@ -89,7 +90,7 @@ def hello(sights: Sights) -> tuple[str, int, str | None]:
 
 @dataclass(frozen=True)
 class Orders:
-    """A part of the work. Any worker may run it, several times, or lose it."""
+    """A part of the work. Any worker may run it. It may be run several times, or lost."""
 
     sights: Sights
     destination: str
@@ -98,7 +99,7 @@ class Orders:
     #: The share of the work that is done first, and the number of shares.
     rank: int
     size: int
-    #: Time after which no task is started, in seconds.
+    #: Time in seconds after which no further task is started.
     within: float
 
 

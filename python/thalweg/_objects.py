@@ -16,7 +16,7 @@ _COUNT = slice(12, 16)
 
 
 class Parted:
-    """An object that is pickled already, so that a repeated attempt to send it does not pickle it again."""
+    """An object that is already pickled, so that a repeated attempt to send it does not pickle it again."""
 
     def __init__(self, obj: object) -> None:
         self.buffers: list[memoryview] = []
@@ -41,15 +41,15 @@ def loaded(message: Message | memoryview, ranges: list[tuple[int, int]]) -> Any:
         (start, end), *buffers = ranges
         return pickle.loads(view[start:end], buffers=[view[start:end] for start, end in buffers])
     finally:
-        # A stored exception keeps these variables alive, which would keep the message in its ring.
+        # The traceback of a stored exception would keep these variables alive, and so keep the message in its ring.
         del message, view
 
 
 def dumps_oob(obj: object) -> list[bytes | memoryview]:
     """Returns the message of an object, as `send_object` sends it, in pieces. Their concatenation is the message.
 
-    The pieces of arrays are views of their memory, without a copy, for `socket.sendmsg`, `os.writev` or `b"".join`. Changes
-    of the arrays before they are sent are sent too.
+    The pieces of arrays are views of their memory, without a copy, for `socket.sendmsg`, `os.writev` or `b"".join`. If an
+    array changes before the pieces are sent, the changed contents are sent.
     """
     found = Parted(obj)
     head = object_head(len(found.pickle), [buffer.nbytes for buffer in found.buffers])

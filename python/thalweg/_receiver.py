@@ -17,9 +17,9 @@ from thalweg._door import Door, Source
 from thalweg._errors import Closed, Corrupt, Error, PeerDied, Timeout, made
 from thalweg._native import Producer
 
-#: Interval between checks if items in use fill a ring, in seconds.
+#: Interval in seconds between checks whether items in use fill a ring.
 _LOOK = 1.0
-#: Time in which a ring shows that its sender waits for room, in seconds. The sender must have looked twice.
+#: Time in seconds in which a ring shows that its sender waits for room. The sender must have checked the ring twice.
 _DOUBT = 0.25
 #: Number of items that are received before new senders are admitted.
 _TURN = 16
@@ -61,7 +61,7 @@ class Receiver:
         self._next = self._looks = 0
         self._door = Door(address, copy=copy)
         _receivers.add(self)
-        # Without this, senders would consider the end of this process a death.
+        # Without this, senders would report the normal exit of this process as a death.
         util.Finalize(self, Receiver._leave_at_exit, args=(weakref.ref(self),), exitpriority=10)
 
     @staticmethod
@@ -70,7 +70,7 @@ class Receiver:
             alive.__del__()
 
     def __del__(self) -> None:
-        # The door does not exist if its creation failed. A ring that another thread is using is not closed.
+        # The door does not exist if its creation failed. A ring that another thread uses stays open.
         with suppress(AttributeError, RuntimeError, Error):
             self.close()
 
@@ -113,7 +113,7 @@ class Receiver:
                 if deadline is not None and time.monotonic() >= deadline:
                     raise made("Timeout", None, "no item arrived", 0, None)
                 if not self._wait(deadline) and not self._copy:
-                    # A ring that is full of items in use looks like an idle one. The call raises TooLarge in that case.
+                    # A ring that is full of items in use looks like an idle one. In that case this call raises TooLarge.
                     for silent in list(self._sources):
                         with suppress(Timeout, Closed, PeerDied, Corrupt):
                             return silent.take.receive_object(timeout=_DOUBT)
@@ -123,7 +123,7 @@ class Receiver:
             except Timeout:
                 continue
             except Corrupt as error:
-                # The invalid item would stay the next one for ever.
+                # Without this, the invalid item would stay the next one for ever.
                 self._depart(source, error)
 
     def _not_stopped(self) -> None:
@@ -193,12 +193,12 @@ class Receiver:
                 if not source.take.arm():
                     return True
             except Error:
-                # The next check finds the error again and handles it.
+                # The next check finds and handles the error.
                 return True
             poll.register(source.take.fileno(), select.POLLIN)
             if source.process is not None:
                 poll.register(source.process, select.POLLIN)
-        # The maximum of poll; the caller then waits again.
+        # The maximum of poll(2). The caller waits again afterwards.
         most = 1 << 20 if self._copy else _LOOK
         seconds = left(deadline)
         told = poll.poll(1000 * (most if seconds is None else min(seconds, most)))

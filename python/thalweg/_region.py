@@ -26,7 +26,7 @@ _NAME = re.compile(r"/proc/\d+/fd/\d+")
 
 @cache
 def _shared_type() -> Any:
-    """The type of arrays that other processes may change. A subclass of ndarray, so that the type is visible in output."""
+    """Returns the type of arrays that other processes may change: a subclass of ndarray, so that output shows the type."""
     import numpy
 
     class SharedArray(numpy.ndarray):
@@ -71,7 +71,7 @@ class Region:
             raise ValueError(f"size={size}: a region has at least 1 byte")
         available = _native.memory_available()
         if available is not None and size > available:
-            # The kernel would allocate all memory, and then kill a process.
+            # Without this check, the kernel would allocate memory until it kills a process.
             raise made("Error", errno.ENOMEM, f"{size} bytes of shared memory are more than the {available} that are available", 0, None)
         try:
             fd = os.memfd_create("thalweg", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)

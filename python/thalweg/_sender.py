@@ -24,7 +24,7 @@ class Turns(Protocol):
 
 
 class Local(Protocol):
-    """The receiving side in this process, which creates a ring without a connection."""
+    """The receiving side in this process. It creates a ring without a connection."""
 
     def local(self, sender: bytes, number: int, capacity: int) -> Producer: ...
 
@@ -49,8 +49,8 @@ class Sender:
             alive._end.close()
 
     def put(self, parted: Parted, deadline: float | None, turns: Turns) -> None:
-        """Sends an item; Timeout if there is no room before the deadline. A signal handler may put too while this waits: the wait is
-        outside of the ring, and each iteration looks up the current ring."""
+        """Sends an item; Timeout if there is no room before the deadline. While this waits, a signal handler may put too: the wait
+        does not lock the ring, and each iteration looks up the current ring."""
         size = len(parted)
         while True:
             end, seconds = self._opened(size, deadline), left(deadline)
@@ -82,7 +82,7 @@ class Sender:
         if self._calling is None or self._calling.size < size:
             self._calling = Calling(self._address, (self._name, self._number), (size, self._capacity))
         calling = self._calling
-        # The first item needs a handshake, which is no lack of room: callers with short timeouts wait for it too.
+        # The first item needs a handshake, which is not a lack of room. Even callers with short timeouts wait for it.
         seconds = left(deadline)
         if not calling.over.wait(None if seconds is None else max(seconds, left(calling.usual_end) or 0)):
             raise made("Timeout", None, "the receiving process does not answer", 0, None)

@@ -26,7 +26,7 @@ from thalweg._region import Region
 _STAYS = 8
 #: Slot sizes are multiples of this number of bytes, so that batches of similar size can share slots.
 _ROUND = 64 << 10
-#: The returned slot; -1 minus its number if its memory must not be written again.
+#: The number of the returned slot; -1 minus the number if its memory must not be written again.
 _BACK = struct.Struct("<i")
 
 
@@ -107,7 +107,7 @@ class _Borrowed:
         self.key = _key(ticket)
         self.back = _opened(ticket.process, ticket.back, os.O_WRONLY)
         self.regions: dict[int, tuple[tuple[int, int], Region]] = {}
-        #: Numbers that were not written yet because the pipe was full.
+        #: Slot numbers that could not be written yet, because the pipe was full.
         self.due: deque[int] = deque()
 
     def region(self, ticket: Ticket) -> Region:
@@ -122,7 +122,8 @@ class _Borrowed:
         return known[1]
 
     def tell(self, number: int) -> None:
-        """Returns a slot. Called when an object is freed, so it may be called recursively: each number is taken from `due` once."""
+        """Returns a slot to its lender. Called when an object is freed, and therefore perhaps recursively: each number is taken from
+        `due` once."""
         self.due.append(number)
         if self.is_gone():
             # The lender has ended. A write could raise SIGPIPE.
@@ -154,7 +155,7 @@ class _Use:
 
     def __init__(self, lender: _Borrowed, slot: int, memory: Any) -> None:
         self._lender, self._slot, self._process = lender, slot, os.getpid()
-        #: True if a forked child has mapped the memory, which must then not be filled again.
+        #: True if a forked child has mapped the memory, which must not be filled again then.
         self.is_shared = False
         self._gone = weakref.ref(memory, self._end)
         _uses.add(self)
@@ -187,7 +188,7 @@ def redeemed(ticket: Ticket) -> Any:
         forget()
         lender = _others[key] = _Borrowed(ticket)
     region = lender.region(ticket)
-    # One object for each use: all views of the memory keep it alive.
+    # One object for each use of a slot: all views of the memory keep the object alive.
     memory = (ctypes.c_ubyte * ticket.used).from_buffer(region.view)
     if ticket.slot < _STAYS:
         _Use(lender, ticket.slot, memory)

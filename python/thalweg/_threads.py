@@ -1,4 +1,4 @@
-"""Threads of the package. None of them holds an array, so a wait for room does not rely on them."""
+"""Threads of this package. They hold no arrays, so none of them can release room in a ring."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable
 
 _ours: set[int] = set()
-# A forked child has none of these threads, and the system may reuse their numbers.
+# A forked child has none of these threads, and the system may reuse their identifiers.
 os.register_at_fork(after_in_child=_ours.clear)
 
 

@@ -7,8 +7,8 @@
     item = queue.get()
 
 Any number of processes and threads put; the process that created the queue gets. The memory of arrays is copied, not pickled. If a process
-is killed, only the item that it was putting is lost. A process that puts to a killed one gets PeerDied. Other features of the standard
-queues raise NotImplementedError with the reason.
+is killed, only the item that it was putting is lost. If the process that gets is killed, `put` raises PeerDied. Methods of the standard
+queues that are missing here raise NotImplementedError with the reason.
 """
 
 from __future__ import annotations
@@ -51,7 +51,8 @@ class _Turns:
 
     @contextmanager
     def held(self, deadline: float | None) -> Iterator[None]:
-        """Timeout if the deadline passes while the other thread waits for room. A copy in progress is waited for, up to `PATIENCE`."""
+        """Raises Timeout if the deadline passes while the other thread waits for room. If that thread is copying, waits for it, up to
+        `PATIENCE`."""
         outer, self._owner = self._acquired(deadline), threading.get_ident()
         try:
             yield
@@ -60,7 +61,7 @@ class _Turns:
             self._lock.release()
 
     def not_again(self) -> None:
-        """RuntimeError inside of a `get` of this thread: it holds the ring that the caller would wait for."""
+        """Raises RuntimeError inside of a `get` of this thread: that `get` holds the ring for which the caller would wait."""
         if self._owner == threading.get_ident():
             raise RuntimeError("this thread is inside of a get of this queue: a signal handler, __del__ or __setstate__ uses it too")
 
@@ -118,7 +119,7 @@ class _Queue:
 
     def _put(self, obj: object, deadline: float | None) -> None:
         here = self._here()
-        # Pickling runs code of the object, which may put too.
+        # Pickling runs code of the object. That code may put too.
         parted = Parted(obj)
         with here.puts.held(deadline):
             outer = here.puts.waits_for_room
@@ -158,7 +159,7 @@ class _Queue:
         here.sender.close()
         here.is_closed = True
         if receiver is not None:
-            # Waits for a thread that gets.
+            # Ends a waiting `get` of another thread. `held` then waits for that thread.
             receiver.stop()
             with here.gets.held(None):
                 receiver.close()
@@ -180,7 +181,7 @@ def _again(kind: type[_Queue], address: Address, capacity: int | None, copy: boo
 
 
 class SimpleQueue(_Queue):
-    """Like `multiprocessing.SimpleQueue`: `put`, `get`, `empty`, `close`. Options as for `Queue`."""
+    """Like `multiprocessing.SimpleQueue`: `put`, `get`, `empty`, `close`. The options are those of `Queue`."""
 
     def __init__(self, *, capacity: int | None = None, copy: bool = True, ctx: object = None) -> None:
         super().__init__(capacity=capacity, copy=copy)
@@ -238,7 +239,7 @@ class Queue(_Queue):
         """Does nothing: there is no feeder thread, and items are in shared memory when `put` returns."""
 
     def cancel_join_thread(self) -> None:
-        """Does nothing, as `join_thread`."""
+        """Does nothing, like `join_thread`."""
 
     def qsize(self) -> int:
         """Raises NotImplementedError."""

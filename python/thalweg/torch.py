@@ -142,7 +142,7 @@ class _Pickler(pickle.Pickler):
         return number
 
     def reducer_override(self, obj: Any) -> Any:
-        # torch's own loader keeps each of them alive for ever, unless torch.load is called.
+        # torch's own function for unpickling keeps each sparse tensor alive for ever, unless torch.load is called.
         if type(obj) is torch.Tensor and obj.layout in _SPARSE:
             return _sparse, (obj.layout, *(getattr(obj, part)() for part in _SPARSE[obj.layout]), obj.shape)
         return NotImplemented

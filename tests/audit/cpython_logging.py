@@ -1,4 +1,4 @@
-"""CPython's tests of logging.handlers.QueueHandler and QueueListener, with the queue of `thalweg.multiprocessing` in the place of
+"""Runs CPython's tests of logging.handlers.QueueHandler and QueueListener. `thalweg.multiprocessing.Queue` replaces
 `queue.Queue` and `multiprocessing.Queue`."""
 
 import multiprocessing
@@ -11,7 +11,7 @@ import thalweg.multiprocessing as ours
 
 
 def replaced(module: types.ModuleType) -> types.ModuleType:
-    """A module in which Queue is ours."""
+    """Returns a copy of a module in which Queue is ours."""
     copy = types.ModuleType(module.__name__)
     copy.__dict__.update(module.__dict__, Queue=ours.Queue)
     return copy

@@ -1,4 +1,4 @@
-"""CPython's own tests of multiprocessing's queues, with ours in their place: a line `PASS test` or `FAIL test` for each.
+"""Runs CPython's tests of multiprocessing's queues with ours. Prints a line `PASS test` or `FAIL test` for each.
 
     python cpython_queues.py spawn|fork|forkserver
 """
@@ -11,7 +11,7 @@ import unittest
 import test._test_multiprocessing as theirs
 import thalweg.multiprocessing as ours
 
-# Children import this file too, without the words of the command.
+# Children import this file too, but do not get the command's arguments.
 METHOD = os.environ.setdefault("START_METHOD", sys.argv[-1])
 CONTEXT = multiprocessing.get_context(METHOD)
 

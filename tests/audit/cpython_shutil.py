@@ -1,7 +1,7 @@
-"""CPython's tests of shutil, with `thalweg.copy` in the place of shutil's copies.
+"""Runs CPython's tests of shutil. `thalweg.copy` replaces shutil's functions for copies.
 
-What thalweg.copy has no option for (an `ignore` function, a `copy_function`, links that are followed below the source) is left to
-shutil.
+shutil handles cases for which thalweg.copy has no option: an `ignore` function, a `copy_function`, and links that are followed below the
+source.
 """
 
 import errno

@@ -5,7 +5,7 @@ import unittest
 
 
 def run(classes: list[type[unittest.TestCase]], suffix: str = "") -> None:
-    """Runs all tests of these classes. `suffix` follows each name."""
+    """Runs all tests of these classes. `suffix` is appended to each name."""
 
     class Told(unittest.TextTestResult):
         def say(self, word: str, test: unittest.TestCase, more: str = "") -> None:

@@ -1,9 +1,9 @@
-"""Serves the raw HTTP replies of curl's tests to `curl` and to `thalweg fetch`, and compares what each of them makes of a reply.
+"""Serves the raw HTTP replies of curl's tests to `curl` and to `thalweg fetch`, and compares the results.
 
     curl_replies.py FOLDER [TEST ...]
 
-FOLDER has the files tests/data/test*. $THALWEG is the command. Prints a line `PASS test` if both fail, or both succeed with equal
-bytes, and otherwise `FAIL test` with an indented line that says which.
+FOLDER contains the files tests/data/test*. $THALWEG is the command. Prints a line `PASS test` if both fail, or if both succeed
+with equal bytes. Otherwise prints `FAIL test` with an indented line that describes the difference.
 """
 
 import base64
@@ -18,17 +18,17 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 
 HEADER = re.compile(rb"^(HTTP/(1\.1|1\.0|2|3) [1-5][^\r]*|[A-Za-z0-9_-]+: [^\r]*)\n$")
-# A reply that neither side ends is given up after so many seconds.
+# Seconds after which a reply is given up that neither side ends.
 PATIENCE = 10
 
 
 def decoded(text: bytes) -> bytes:
-    """Replaces %NN by the byte."""
+    """Replaces %NN by the byte with this hexadecimal value."""
     return re.sub(rb"%([0-9A-Fa-f]{2})", lambda found: bytes([int(found[1], 16)]), text)
 
 
 def prepared(line: bytes, number: bytes, port: int) -> bytes:
-    """Fills in what curl's runner fills in."""
+    """Replaces the variables that curl's test runner replaces."""
     known = {b"HOSTIP": b"127.0.0.1", b"HTTPPORT": b"%d" % port, b"TESTNUMBER": number, b"VERSION": b"7.88.1"}
     for name, value in known.items():
         line = line.replace(b"%" + name, value)
@@ -38,7 +38,7 @@ def prepared(line: bytes, number: bytes, port: int) -> bytes:
 
 
 def reply_of(path: pathlib.Path, port: int) -> bytes | None:
-    """The bytes of <reply><data>, or None if the test has no reply over HTTP."""
+    """Returns the bytes of <reply><data>; None if the test has no reply over HTTP."""
     number = path.name.removeprefix("test").encode()
     text = path.read_bytes()
     if b"<reply>" not in text or not re.search(rb"<server>\s*http(-ipv6|-proxy|-unix)?\s*\n", text):
@@ -49,7 +49,7 @@ def reply_of(path: pathlib.Path, port: int) -> bytes | None:
     attributes, data = found[1], found[2] + b"\n"
     lines, shown, before = [], True, False
     for line in data.splitlines(keepends=True):
-        # No feature is assumed: the branch for builds without it is sent.
+        # Sends the branch for builds of curl without the feature.
         condition = re.match(rb" *%(if|else|endif)( *!?)", line)
         if condition:
             shown = {b"if": b"!" in condition[2], b"else": not shown, b"endif": True}[condition[1]]
@@ -74,13 +74,13 @@ def reply_of(path: pathlib.Path, port: int) -> bytes | None:
 
 
 def lenient(line: bytes) -> bytes:
-    """Decodes a line of base64 as Perl does: other characters are skipped, and so is an incomplete last byte."""
+    """Decodes a line of base64 like Perl: skips other characters, and an incomplete last byte."""
     digits = re.sub(rb"[^A-Za-z0-9+/]", b"", line)
     return base64.b64decode(digits[: len(digits) - (len(digits) % 4 == 1)] + b"==")
 
 
 class Server:
-    """Sends one reply to every connection, and then ends it."""
+    """Sends one reply to every connection, and then closes it."""
 
     def __init__(self) -> None:
         self.listener = socket.create_server(("127.0.0.1", 0), backlog=100)
@@ -112,8 +112,8 @@ class Server:
 
 
 def outcome(command: list[str], path: pathlib.Path, proxy: str) -> tuple[int, bytes | None, str]:
-    """The exit status, the bytes if it is 0, and the last line of the messages."""
-    # All redirects lead here too.
+    """Returns the exit status, the bytes if the status is 0, and the last line of the messages."""
+    # The proxy settings direct redirects to this server too.
     environment = os.environ | {"http_proxy": proxy, "https_proxy": proxy, "no_proxy": "", "HOME": str(path.parent)}
     ran = subprocess.run(command, env=environment, capture_output=True, timeout=60)
     bytes_there = path.read_bytes() if ran.returncode == 0 and path.exists() else None
@@ -135,7 +135,7 @@ def compare(path: pathlib.Path) -> str | None:
         ours = [os.environ["THALWEG"], "fetch", "--retries", "0", "--quiet", url, f"{place}/ours"]
         code, want, why = outcome(theirs, place / "theirs", proxy)
         own, got, reason = outcome(ours, place / "ours", proxy)
-        # curl makes no file of an empty body.
+        # If the body is empty, curl does not create a file.
         same = (want or b"") == (got or b"") if code == own == 0 else bool(code) == bool(own)
         if same:
             return f"PASS {path.name}"

@@ -1,9 +1,9 @@
-"""Asks `thalweg serve` what the tables of Go's net/http/fs_test.go ask Go's file server: ranges, and conditions.
+"""Runs the tables of Go's net/http/fs_test.go, for ranges and conditions, against `thalweg serve`.
 
     go_tables.py FOLDER URL ROOT
 
-FOLDER is src/net/http of Go's sources; the server at URL shares ROOT. Prints a line `PASS test`, `FAIL test` or `SKIP test: reason`
-for each row.
+FOLDER is src/net/http of Go's sources; the server at URL shares ROOT. Prints one line for each row: `PASS test`, `FAIL test` or
+`SKIP test: reason`.
 """
 
 import calendar
@@ -19,14 +19,14 @@ import urllib.parse
 
 STATUS = {"StatusOK": 200, "StatusPartialContent": 206, "StatusRequestedRangeNotSatisfiable": 416, "StatusPreconditionFailed": 412}
 FORMAT = "%a, %d %b %Y %H:%M:%S GMT"
-# The time of `htmlModTime`.
+# The value of `htmlModTime` in Go's tests.
 INDEX = 1_400_000_000
-# Tags and dates are strong once the clock of the file system has moved on.
+# Tags and dates are strong after the clock of the file system has advanced. Seconds to wait for that.
 SETTLED = 2.1
 
 
 class Asked:
-    """One request and its answer."""
+    """A request and its response."""
 
     def __init__(self, url: str, path: str, headers: dict[str, str]) -> None:
         connection = http.client.HTTPConnection(urllib.parse.urlsplit(url).netloc, timeout=20)
@@ -77,7 +77,7 @@ def date(second: int) -> str:
 
 
 def modified(words: str) -> int | None:
-    """The second of a `modtime`."""
+    """Converts a `modtime` of the table to seconds."""
     parts = re.match(r"time\.Date\((\d+), (\d+), (\d+), (\d+), (\d+), (\d+)", words)
     if parts:
         return calendar.timegm((*map(int, parts.groups()), 0, 0, 0))
@@ -85,7 +85,7 @@ def modified(words: str) -> int | None:
 
 
 class Row:
-    """A row of the table of conditions, and its file."""
+    """A row of the table of conditions, with its file."""
 
     def __init__(self, name: str, words: str, folder: pathlib.Path, root: pathlib.Path) -> None:
         self.name, self.words = name, words
@@ -103,16 +103,16 @@ class Row:
         return found[1] if found else ""
 
     def ask(self, url: str) -> list[str]:
-        """Returns what was wrong."""
+        """Runs the row. Returns a description of the failure, if any."""
         own, tag = Asked(url, self.path, {}).header("ETag"), self.field("serveETag").strip("`")
-        # The server's tag is strong by now. A client that sends it as a weak one must get the same answer.
+        # The server's tag is strong now. A client that sends it as a weak tag must get the same response.
         own = "W/" + own if tag.startswith("W/") else own
         headers = {}
         for key, value in re.findall(r'^\t\t\t\t"([\w-]+)": +(.*),$', self.words, re.M):
             shift = re.search(r"Add\((-?\d+) \* time.Second\)", value)
             is_date = "htmlModTime" in value
             value = date(INDEX + int(shift[1] if shift else 0)) if is_date else value[1:-1]
-            # Their server is told a tag, and ours has its own.
+            # The table sets a tag for Go's server. Our server chooses its own tag, which replaces it.
             headers[key] = value.replace(tag, own) if tag else value
         asked = Asked(url, self.path, headers)
         wrong = []

@@ -1,4 +1,4 @@
-"""Makes a package of Rust in a folder, whose tests are those of uutils' coreutils for cp, with `thalweg copy` as cp.
+"""Creates a Rust package in a directory. Its tests are those of uutils' coreutils for cp, with `thalweg copy` as cp.
 
     uutils.py SOURCE FOLDER
 
@@ -65,7 +65,7 @@ fn main() {
 }
 """
 
-# What the tests use of uutils' library.
+# The items of uutils' library that the tests use.
 UUCORE = """
 pub fn util_name() -> &'static str { "cp" }
 pub mod signals { pub fn signal_by_name_or_value(_: &str) -> Option<usize> { None } }
@@ -78,7 +78,7 @@ pub mod fs {
 }
 """
 
-# With this variable, what a message says is not looked at: on standard output these are the lines of -v and --debug.
+# If this variable is set, messages are not compared. On standard output, messages are the lines of -v and --debug.
 WORDS = r"(pub fn (?:std(?:err|out)_(?:is|is_bytes|contains|does_not_contain|matches|only|only_bytes)|no_output|no_stdout|usage_error)\b[^{]*\{\n)"
 SKIP_WORDS = r'\1        if std::env::var_os("WORDLESS").is_some() { return self; }\n'
 
@@ -93,15 +93,15 @@ def main() -> None:
     for name in ("tests/common", "tests/fixtures/cp"):
         shutil.copytree(source / name, folder / name, symlinks=True)
     text = (source / "tests/by-util/test_cp.rs").read_text()
-    # The copy has the time of access from before it was read, as with GNU cp. Whether that differs depends on the mount.
+    # The copy gets the access time from before the source was read, as with GNU cp. Whether the times differ depends on the mount.
     text = re.sub(r"assert_eq!\([^;]*atime[^;]*\);", "", text)
     (folder / "tests/test_cp.rs").write_text(text)
     (folder / "tests/cp.rs").write_text("#[macro_use]\nmod common;\nmod test_cp;\n")
     util = folder / "tests/common/util.rs"
     text = util.read_text()
-    # Tests of the tests' own tools.
+    # Removes the tests of the tests' own tools.
     text = text[: text.index("/// Sanity checks for test utils\n#[cfg(test)]\nmod tests {")].replace('#[cfg(feature = "sleep")]\nuse rstest::rstest;\n', "")
-    # The place of the build may be closed to an unprivileged user.
+    # An unprivileged user may not be able to enter the build directory.
     text = text.replace('env!("CARGO_BIN_EXE_coreutils")', 'concat!(env!("CARGO_MANIFEST_DIR"), "/coreutils")')
     util.write_text(re.sub(WORDS, SKIP_WORDS, text))
 

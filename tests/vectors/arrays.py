@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Writes and reads arrays in messages, by docs/reference/formats.md alone; standard library only.
+"""Writes and reads arrays in messages. Written from docs/reference/formats.md alone; standard library only.
 
     arrays.py vectors DIR     checks the golden vectors of DIR
-    arrays.py bless DIR       writes them anew
+    arrays.py bless DIR       updates them
 
-Elements are read where `struct` has their format; of others their bytes are given.
+Elements are read as numbers if `struct` supports their format. Otherwise their bytes are used.
 """
 
 import json
@@ -19,12 +19,12 @@ FIXED = struct.Struct("<8sHBBBBHIIQ")
 
 
 def offset_of(end):
-    """The first that is 32 more than a multiple of 64, not before `end`."""
+    """Returns the first offset, not before `end`, that is 32 more than a multiple of 64."""
     return end + (32 - end) % 64
 
 
 def write(array):
-    """The message of an array, given as the vectors have it."""
+    """Returns the message of an array, which is given as in the vectors."""
     shape, name, elements = array["shape"], array["format"].encode(), bytes.fromhex(array["elements"])
     variable = struct.pack(f"<{len(shape)}Q", *shape) + name
     offset = offset_of(FIXED.size + len(variable))
@@ -34,7 +34,7 @@ def write(array):
 
 
 def read(message):
-    """What is in a message; Corrupt if it cannot be."""
+    """Parses a message. Raises Corrupt if it is invalid."""
     expect(len(message) >= FIXED.size, "shorter than a header")
     found = FIXED.unpack_from(message)
     magic, version, encoding, flags, dimensions, zero, length, offset, item, total = found
@@ -62,7 +62,7 @@ def read(message):
 
 
 def values(array):
-    """The elements as numbers, where `struct` reads them; None where it does not."""
+    """Returns the elements as numbers; None if `struct` does not support their format."""
     order = {1: array["format"], 2: array["format"][0] + "q"}[array["encoding"]]
     try:
         return [value for value, in struct.iter_unpack(order, bytes.fromhex(array["elements"]))]
@@ -81,7 +81,7 @@ def main(mode, folder):
         expect(write(vector["array"]) == message, f"{vector['name']} is written otherwise")
         expect(read(message) == vector["array"], f"{vector['name']} is read otherwise")
         expect(values(vector["array"]) == vector["values"], f"{vector['name']}: values")
-        # A bit that is wrong anywhere in the header makes another array, or none; never one that is read outside.
+        # A flipped bit in the header results in another array or an error, never in a read outside of the message.
         for bit in range(8 * (len(message) - len(bytes.fromhex(vector["array"]["elements"])))):
             wrong = bytearray(message)
             wrong[bit // 8] ^= 1 << bit % 8

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Writes and takes apart messages of objects, by docs/reference/formats.md alone; standard library only.
+"""Writes and parses messages of objects. Written from docs/reference/formats.md alone; standard library only.
 
     objects.py vectors DIR     checks the golden vectors of DIR
-    objects.py bless DIR       writes them anew
+    objects.py bless DIR       updates them
 """
 
 import json
@@ -17,7 +17,7 @@ FIXED = struct.Struct("<8sHHIQ")
 
 
 def write(pickle, buffers):
-    """The message of a pickle and the buffers that it left out."""
+    """Returns the message of a pickle and its out-of-band buffers."""
     message = FIXED.pack(b"THALWEGO", 1, 0, len(buffers), len(pickle))
     message += struct.pack(f"<{len(buffers)}Q", *map(len, buffers)) + pickle
     for buffer in buffers:
@@ -26,7 +26,7 @@ def write(pickle, buffers):
 
 
 def read(message):
-    """The pickle in a message, and its buffers; Corrupt if they cannot be there."""
+    """Returns the pickle in a message and its buffers. Raises Corrupt if the message is invalid."""
     expect(len(message) >= FIXED.size, "shorter than a header")
     magic, version, flags, count, length = FIXED.unpack_from(message)
     expect(magic == b"THALWEGO" and version == 1 and flags == 0, "magic, version or flags")
@@ -52,7 +52,8 @@ def main(mode, folder):
         message = bytes.fromhex(vector["message"])
         expect(write(*parts) == message, f"{vector['name']} is written otherwise")
         expect(read(message) == parts, f"{vector['name']} is read otherwise")
-        # A bit that is wrong in the header makes other parts, or none; never one that is read outside.
+        # A flipped bit in the header results in other parts or an error, never in a read outside of the
+        # message.
         for bit in range(8 * (FIXED.size + 8 * len(parts[1]))):
             wrong = bytearray(message)
             wrong[bit // 8] ^= 1 << bit % 8

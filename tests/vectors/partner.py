@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""One side of an exchange of messages, by docs/reference/formats.md alone; standard library only.
+"""One end of an exchange of messages. Written from docs/reference/formats.md alone; standard library only.
 
     partner.py send|receive ADDRESS COUNT [OPTION...]
-    partner.py vectors DIR             writes the golden vectors anew and compares
+    partner.py vectors DIR             generates the golden vectors again and compares
 
-The words, and the lines on standard output, are those of crates/capi/tests/c/partner.c, but ADDRESS
-is a path and CRC is "-".
+The arguments and the lines on standard output are those of crates/capi/tests/c/partner.c, but
+ADDRESS is a path and CRC is "-".
 """
 
 import json
@@ -29,7 +29,7 @@ XORED = [bytes(byte ^ number for byte in range(256)) for number in range(256)]
 
 
 def message(number):
-    """As the top of partner.c says."""
+    """Returns the contents of a message, as partner.c documents them at its top."""
     state = (number + 1) * 0x9E3779B97F4A7C15 & U64 | 1
 
     def draw():
@@ -97,7 +97,7 @@ def exchange(role, address, count, words):
             options["wait"] = value
         elif name == "capacity":
             options["capacity"] = int(value)
-        elif word not in ("listen", "checksums", "untrusted"):  # every message is copied out
+        elif word not in ("listen", "checksums", "untrusted"):  # untrusted is always the case: every message is copied out
             sys.exit(__doc__)
     try:
         end = opened(meet(address, "listen" in words), role, options)
@@ -110,13 +110,15 @@ def exchange(role, address, count, words):
 
 
 def written(ring):
-    """The files of a ring between two ends here, after the messages of the golden vectors."""
+    """Yields the memory files of a ring between two ends in this process, with the messages of the
+    golden vectors."""
     near, far = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     options = {"wait": "hybrid", "capacity": ring["capacity"], "checksums": ring["checksums"]}
     with ThreadPoolExecutor() as other:
         opening = other.submit(offer, near, options)
         consumer, producer = ask(far, options), opening.result()
-    # The second has messages that wrap; three of them are released before the last three.
+    # The messages of the second ring wrap. Three of them are released before the last three are
+    # sent.
     lengths = [1000, 1000, 1000, 200, 1000, 1, 64] if ring["tail"] else [0, 5, 32, 33, 300]
     for number, length in enumerate(lengths):
         while number == 4 and consumer.tail < ring["tail"]:
@@ -142,7 +144,7 @@ def vectors(directory):
 def main(arguments):
     if platform.machine() != "x86_64":
         sys.exit("partner.py needs x86-64: ring.py says why")
-    signal.alarm(600)  # whoever is still there then hangs
+    signal.alarm(600)  # a run that is not finished by then hangs
     try:
         match arguments:
             case ["send" | "receive" as role, address, count, *words]:

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Reads message rings from dumps, by docs/reference/formats.md alone; standard library only.
+"""Reads message rings from dumps. Written from docs/reference/formats.md alone; standard library only.
 
-    reader.py ring PRODUCER CONSUMER   prints what is committed and not released, as JSON
+    reader.py ring PRODUCER CONSUMER   prints the messages that are committed and not released, as JSON
     reader.py vectors DIR              checks the golden vectors of DIR
 
-A dump is the bytes of a memory file, or a .hex text of it: "offset  bytes" lines, lines of zeros
-left out, the last line the length alone.
+A dump contains the bytes of a memory file, or is a .hex text of them: lines "offset  bytes",
+without lines of zeros. The last line is the length alone.
 """
 
 import json
@@ -15,7 +15,7 @@ from pathlib import Path
 
 
 class Corrupt(Exception):
-    """What is there is not what the format allows."""
+    """The data violates the format."""
 
 
 def expect(true, what):
@@ -68,14 +68,16 @@ def page(memory, magic):
 
 
 def bytes_at(memory, ring, position, length):
-    """What lies at a position: what begins before the end of the data goes on at its beginning."""
+    """Returns the bytes at a position. A range that reaches the end of the data continues at its
+    start."""
     start, first = ring["header_len"], position % ring["capacity"]
     piece = memory[start + first:start + min(first + length, ring["capacity"])]
     return piece + memory[start:start + length - len(piece)]
 
 
 def frame(memory, ring, at, end):
-    """The frame at a position before `end`: its number, its payload, and the bytes it takes."""
+    """Returns the frame at a position before `end`: its number, its payload, and its size in
+    bytes."""
     header = bytes_at(memory, ring, at, 32)
     length, kind, flags, seq, crc = struct.unpack_from("<IHHQI", header)
     size = (32 + length + 63) // 64 * 64

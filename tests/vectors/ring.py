@@ -1,11 +1,12 @@
-"""Message rings between living processes, by docs/reference/formats.md alone; standard library only.
+"""Message rings between running processes. Written from docs/reference/formats.md alone; standard library only.
 
-`offer` makes a Producer, `ask` a Consumer, over a connected SEQPACKET socket.
+`offer` creates a Producer and `ask` a Consumer, over a connected SEQPACKET socket.
 
-There are no futexes and no robust list here, so an end's `alive` stays 0, and it sleeps, and is
-woken, over the link. The shared words are items of a cast memoryview, which CPython copies by one
-load or store of their size. x86-64 keeps loads in order and stores in order (TSO), so these are the
-acquire and release that the format asks for; on other machines they would not be.
+This code uses neither futexes nor a robust list. So an end's `alive` stays 0, and an end sleeps and
+is woken over the link. The shared words are items of a cast memoryview, which CPython copies with
+one load or store of their size. x86-64 keeps the order of loads and the order of stores (TSO). So
+these are the acquire loads and release stores that the format requires; on other machines they would
+not be.
 """
 
 import fcntl
@@ -27,16 +28,17 @@ HOW, ON_LINK, ONE_SLEEP = 3, 2, 4
 FIXED_SIZE = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW
 FUTURE_WRITE = 16  # F_SEAL_FUTURE_WRITE: fcntl has no name for it before 3.13
 U32 = (1 << 32) - 1
-LOOKS = 256  # at the cursor, before one at the other side's life
+LOOKS = 256  # checks of the cursor for each check whether the peer is alive
 PATIENCE = 120  # seconds
 
 
 class Refused(Exception):
-    """The other side does not want this ring, or offers memory that is not safe to map."""
+    """The peer refuses this ring, or offers memory that is not safe to map."""
 
 
 class Memory:
-    """A side's file, mapped. Items of `cursors` and `words` are single loads and stores."""
+    """The mapped file of one end. Accesses to items of `cursors` and `words` are single loads and
+    stores."""
 
     def __init__(self, fd, size, access):
         self.bytes = mmap.mmap(fd, size, mmap.MAP_SHARED, access)
@@ -58,7 +60,8 @@ def size_of(ring, magic):
 
 
 def make(ring, magic):
-    """Our file: mapped, then sealed. The descriptor is for the other side."""
+    """Creates, maps and seals the file of this end. Returns the memory, and the descriptor for the
+    peer."""
     fd = os.memfd_create("thalweg-ring", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     os.posix_fallocate(fd, 0, size_of(ring, magic))
     memory = Memory(fd, size_of(ring, magic), mmap.PROT_READ | mmap.PROT_WRITE)
@@ -70,7 +73,7 @@ def make(ring, magic):
 
 
 def take(fds, magic):
-    """The other side's file, checked before it is mapped, and its page."""
+    """Checks and maps the file of the peer. Returns the memory and its page."""
     expect(len(fds) == 1, f"{len(fds)} descriptors where one was due")
     seals = fcntl.fcntl(fds[0], fcntl.F_GET_SEALS)
     one_writer = seals & (fcntl.F_SEAL_WRITE | FUTURE_WRITE)
@@ -96,11 +99,11 @@ def say(link, message, *fds):
 
 
 def hear(link, due):
-    """The next message, which must be of this kind: its epoch and descriptors."""
+    """Receives the next message, which must be of this kind. Returns its epoch and descriptors."""
     try:
         said, fds, flags, _ = socket.recv_fds(link, 65, 4)
     except ConnectionResetError:
-        # Told once, ahead of messages that are still there.
+        # The error is reported once. Messages that arrived before are still available.
         said, fds, flags, _ = socket.recv_fds(link, 65, 4)
     if not said:
         raise ConnectionResetError("gone before the channel was open")
@@ -113,7 +116,7 @@ def hear(link, due):
 
 
 def offer(link, options):
-    """The producer's part of the handshake."""
+    """Performs the producer's part of the handshake."""
     link.settimeout(PATIENCE)
     epoch = int.from_bytes(os.urandom(8), "little")
     ring = {
@@ -134,7 +137,7 @@ def offer(link, options):
 
 
 def ask(link, options):
-    """The consumer's part of the handshake."""
+    """Performs the consumer's part of the handshake."""
     link.settimeout(PATIENCE)
     say(link, greeting(ASK, 0))
     epoch, fds = hear(link, OFFER)
@@ -155,7 +158,7 @@ def full_fence():
 
 
 class End:
-    """What both ends share: waiting for the other, waking it, and learning that it is gone."""
+    """Code that both ends share: waiting for the peer, waking it, and detecting its end."""
 
     def __init__(self, link, own, peer, ring, options):
         self.link, self.own, self.peer, self.ring = link, own, peer, ring
@@ -179,17 +182,18 @@ class End:
             try:
                 self.link.send(b"!")
             except OSError:
-                pass  # a full queue wakes as well, and a closed link has no sleeper
+                pass  # a full queue wakes the peer too, and a closed link has no sleeper
 
     def await_news(self, look):
-        """What `look` finds; None when the other side is gone and there is nothing left."""
+        """Waits for a result of `look`, and returns it. Returns None if the peer is gone and
+        nothing is left."""
         looks, until = 0, time.monotonic() + PATIENCE
         while (found := look()) is None:
             looks += 1
             if looks % LOOKS and self.wait != "block":
                 continue
             if self.is_gone():
-                return look()  # it may have committed between the look and its end
+                return look()  # the peer may have committed between the last look and its end
             if time.monotonic() > until:
                 raise TimeoutError(f"no news for {PATIENCE} s")
             if self.wait == "spin":
@@ -208,18 +212,18 @@ class End:
             while self.link.recv(16):
                 pass
         except OSError:
-            pass  # all taken
+            pass  # the queue is empty
 
     def is_gone(self):
-        """Whether the other side is gone; `gone` says how."""
+        """Returns True if the peer is gone; `gone` is the reason."""
         if not self.gone:
             if self.peer.word(CLOSED):
                 self.gone = "closed"
             elif self.peer.word(ALIVE) & OWNER_DIED:
-                self.link_ends.poll(5)  # until its last thread has stopped
+                self.link_ends.poll(5)  # waits until the peer's last thread has ended
                 self.gone = "died"
             elif self.link_ends.poll(0):
-                # Its goodbye comes before the end of its link.
+                # A peer that closes sets CLOSED before it closes the link.
                 self.gone = "closed" if self.peer.word(CLOSED) else "died"
         return self.gone
 
@@ -233,7 +237,7 @@ class Producer(End):
     def __init__(self, *shared):
         super().__init__(*shared)
         self.head, self.tail, self.sent = 0, 0, 0
-        self.ends = deque()  # of messages that are not released
+        self.ends = deque()  # end positions of the messages that are not released
 
     def see_tail(self):
         tail = self.peer.cursor()
@@ -243,7 +247,7 @@ class Producer(End):
             self.ends.popleft()
 
     def send(self, payload):
-        """False when the consumer is gone."""
+        """Sends a message. Returns False if the consumer is gone."""
         capacity, size = self.ring["capacity"], (32 + len(payload) + 63) // 64 * 64
         expect(size <= capacity, f"{len(payload)} bytes are too many for the ring")
 
@@ -268,7 +272,7 @@ class Producer(End):
         self.own.bytes[start:start + len(frame_) - whole] = frame_[whole:]
 
     def drain(self):
-        """Waits until every message is released; False when the consumer is gone before."""
+        """Waits until every message is released. Returns False if the consumer is gone before."""
 
         def empty():
             self.see_tail()
@@ -294,7 +298,7 @@ class Consumer(End):
         return head > self.tail or None
 
     def receive(self):
-        """The next message, copied out; None when there are no more and the producer is gone."""
+        """Returns a copy of the next message; None if there are no more and the producer is gone."""
         if self.head == self.tail and not self.await_news(self.look):
             return None
         seq, payload, size = frame(self.peer.bytes, self.ring, self.tail, self.head)

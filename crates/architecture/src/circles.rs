@@ -9,11 +9,11 @@ use std::{
 
 use crate::modules::{Found, Module, Tree};
 
-/// For each room of a directory the rooms it uses, each with a place that uses it.
+/// For each room of a directory: the rooms that it uses, each with a place in the sources that uses it.
 type Arrows = BTreeMap<String, BTreeMap<String, String>>;
 
-/// Returns the directories of a crate in which modules form a circle, as `a::b`, each with a description of its
-/// arrows.
+/// Returns the directories of a crate in which modules form a circle, as `a::b`. Each has a description of the uses
+/// that form the circle.
 pub fn circles(src: &Path) -> BTreeMap<String, String> {
     let tree = Tree::read(src);
     let mut folders: BTreeMap<Vec<String>, Arrows> = BTreeMap::new();

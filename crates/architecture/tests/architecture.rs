@@ -1,5 +1,5 @@
-//! Rules that the compiler does not check: dependencies between crates, the limits of unsafe code, file length, and
-//! unfinished code.
+//! Checks rules that the compiler does not check: dependencies between crates, the limits of unsafe code, file
+//! length, and unfinished code.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -38,8 +38,8 @@ const MAY_BE_UNSAFE: &[&str] = &[
 /// Lock files of separate workspaces that depend on crates of this one.
 const APART: &[&str] = &["peers/channel/Cargo.lock", "fuzz/Cargo.lock", "python/Cargo.lock"];
 
-/// Manifests of the packages that must follow the rules for dependencies and unsafe code: this workspace, and one
-/// that its builds do not need.
+/// Manifests of the packages that must follow the rules for dependencies and unsafe code. One is this workspace;
+/// the other is separate, so that builds here do not need Python.
 const MANIFESTS: &[&str] = &["Cargo.toml", "python/Cargo.toml"];
 
 const LONGEST_FILE: usize = 500;
@@ -66,7 +66,7 @@ fn arrows_between_crates_point_one_way() {
     assert!(wrong.is_empty(), "these arrows point the wrong way: {wrong:?}");
 }
 
-/// Without circles, a reader can read the modules of a directory one after the other.
+/// Without circles, the modules of a directory can be read in an order in which each uses only earlier ones.
 #[test]
 fn modules_of_a_folder_form_no_circle() {
     let mut wrong = String::new();
@@ -80,8 +80,8 @@ fn modules_of_a_folder_form_no_circle() {
     assert!(wrong.is_empty(), "circles:\n{wrong}");
 }
 
-/// The separate workspaces are not built with this one, so outdated lock files would go unnoticed. Their next build
-/// would fail with `--locked`, or measure and fuzz other versions than are shipped.
+/// Builds of this workspace do not update the lock files of the separate ones. With an outdated file, their next
+/// build would fail because of `--locked`, or measure and fuzz other versions than those shipped.
 #[test]
 fn lock_files_beside_the_workspace_have_what_its_crates_depend_on_now() {
     let locked = |path: &str| -> Vec<toml::Table> {
@@ -99,7 +99,7 @@ fn lock_files_beside_the_workspace_have_what_its_crates_depend_on_now() {
                 continue;
             };
             let of = named(member);
-            // Packages that builds of this workspace never use are not in our lock file.
+            // The lock file of this workspace lacks packages that only the separate workspaces use.
             let shipped = versions(&ours, of);
             if !shipped.is_empty() && versions(&theirs, of) != shipped {
                 wrong.push(format!("{path}: {of} has another version"));
@@ -177,7 +177,7 @@ fn unsafe_code_stays_behind_its_fence() {
     assert!(open.is_empty(), "these crate roots do not forbid unsafe code: {open:?}");
 }
 
-/// Only one directory accesses memory together with Python.
+/// In the Python package, only one directory contains unsafe code: the one for memory shared with Python.
 #[test]
 fn unsafe_code_of_python_stays_in_its_folder() {
     let Some(tracked) = tracked("unsafe_code_of_python_stays_in_its_folder") else { return };
@@ -237,7 +237,7 @@ fn no_code_asks_for_a_mechanism_by_its_name() {
     let files = tracked.iter().filter_map(|path| mechanism_at(path));
     let names: BTreeSet<String> = files.map(|name| name.replace('_', "-")).collect();
     assert!(names.len() > 20, "{names:?}");
-    // These two are also kinds of ends.
+    // `null` and `pipe` are also kinds of ends, so these names are allowed.
     let names = names.iter().filter(|name| !["mod", "null", "pipe"].contains(&name.as_str()));
     let asking: Vec<String> = names
         .flat_map(|name| {

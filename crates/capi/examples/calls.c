@@ -1,10 +1,10 @@
-/* What a short copy costs beside memcpy, in turns: for measuring, on a quiet machine.
+/* Compares the time of short copies with that of memcpy. Run it on an idle machine.
  *   cc -O2 calls.c $(pkg-config --cflags --libs thalweg) -o calls
  *   calls [PROFILE]
- * Each way is called directly, as a program calls it, for one length again and again, and for drawn ones, evenly in
- * logarithms up to 256 bytes. A round has every way once, in random order, and memcpy twice; the second one shows what no
- * difference looks like. Printed is memcpy's time over the way's: median and first quartile of the rounds. With a profile,
- * by the kernels that it has measured. */
+ * The program calls each function directly: first with one length at a time, then with random lengths up to 256 bytes,
+ * uniform in their logarithm. A round measures each function once, in random order. It measures memcpy twice, to show the
+ * noise. The program prints memcpy's time divided by the function's time: median and first quartile of the rounds. With
+ * PROFILE, thalweg uses the kernels that the profile selects. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,7 +15,7 @@
 enum { ROUNDS = 41, WAYS = 4, LENGTHS = 4096, TIMES = 10 * LENGTHS };
 
 static uint16_t lengths[LENGTHS];
-/* Neither lies as the other in its page: a load must not seem to need a store just made. */
+/* Source and sink have different offsets in their pages. Otherwise a load could seem to depend on the preceding store. */
 static unsigned char source[4096] __attribute__((aligned(4096))), sink[2048] __attribute__((aligned(4096)));
 
 static double now_ns(void)

@@ -1,8 +1,8 @@
 /* Passes the lines of standard input to another process through shared memory, where it prints them:
  *   cc channel.c $(pkg-config --cflags --libs thalweg) -o channel
  *   ./channel receive lines &
- *   sleep 1; ./channel send lines <text      (who sends finds nobody until the other listens)
- * Kill one of the two: the other says so, and how far it came. */
+ *   sleep 1; ./channel send lines <text      (the sender fails if no receiver listens)
+ * If you kill one of the two, the other reports this and the number of delivered messages. */
 #include <stdio.h>
 #include <string.h>
 #include <thalweg.h>
@@ -13,7 +13,7 @@ static int failed(const tw_error *error)
     return error->status;
 }
 
-/* Reads each line straight into the memory that the other process reads it from. */
+/* Reads each line directly into the shared memory from which the other process reads it. */
 static int send_lines(const char *name)
 {
     enum { LONGEST = 4096 };
@@ -32,7 +32,7 @@ static int send_lines(const char *name)
         if ((status = tw_producer_commit(producer, strlen(room), &error)) != TW_OK)
             break;
     }
-    /* The goodbye: what was committed still arrives. */
+    /* Closes the channel. The consumer still receives all committed messages. */
     tw_producer_close(producer);
     return status == TW_OK ? 0 : failed(&error);
 }

@@ -1,8 +1,8 @@
-/* tw_memset beside the C library's memset, in turns: for measuring, on a quiet machine.
+/* Compares tw_memset with the C library's memset. Run it on an idle machine.
  *   cc -O2 memset.c $(pkg-config --cflags --libs thalweg) -o memset
- *   memset [BYTES...]         65536 and 1073741824 without any
- * A round has tw_memset and, twice, memset, in random order; the second one shows what no difference looks like.
- * Printed are the medians, and the ratios within rounds: median and quartiles. */
+ *   memset [BYTES...]         default: 65536 and 1073741824
+ * A round measures tw_memset once and memset twice, in random order. The second memset shows the noise. The program prints
+ * the median times, and the median and the quartiles of the ratios within rounds. */
 #define _GNU_SOURCE
 #include <stdint.h>
 #include <stdio.h>
@@ -14,7 +14,7 @@
 
 enum { ROUNDS = 15, ARMS = 3 };
 
-/* Called through memory, so that no compiler puts something of its own in their place. */
+/* Calls go through volatile pointers, so that the compiler does not replace them by other code. */
 static void *(*volatile const arms[ARMS])(void *, int, size_t) = { memset, memset, tw_memset };
 
 static double now_ns(void)
@@ -27,7 +27,7 @@ static double now_ns(void)
 
 static double sample(int arm, void *memory, size_t bytes)
 {
-    /* So much memory for every sample that the clock does not count. */
+    /* Each sample fills at least 256 MiB, so that the cost of reading the clock is negligible. */
     size_t times = ((size_t)1 << 28) / bytes + 1;
     double begin = now_ns();
 

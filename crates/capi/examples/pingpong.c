@@ -1,9 +1,9 @@
-/* A message to another process and one back, over two channels: for measuring, on a quiet machine.
+/* Sends a message to another process and back, over two channels. Run it on an idle machine.
  *   cc -O2 pingpong.c $(pkg-config --cflags --libs thalweg) -o pingpong
  *   pingpong ping|pong DIR [spin|hybrid|block] [ROUNDS] [BATCHES] [BYTES]
- * The other process may be in Rust or Java, with the same words: peers/pingpong runs them all in turns. `pong`
- * listens and answers until `ping` leaves, which prints the nanoseconds of a round trip: the median over
- * the batches, the smallest and the largest. */
+ * The other process may be the Rust or Java version, which takes these arguments too; peers/pingpong runs all pairs in
+ * alternation. `pong` listens and answers until `ping` ends. `ping` prints the nanoseconds of a round trip: the median
+ * of the batches, the minimum and the maximum. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <stdio.h>
@@ -12,7 +12,7 @@
 #include <thalweg.h>
 #include <time.h>
 
-/* How long the other process may take to come. */
+/* Maximum time to wait for the other process. */
 static const int64_t patience_ns = INT64_C(60000000000);
 
 static tw_error error;
@@ -41,7 +41,7 @@ static void address(char *to, size_t room, const char *place, const char *name)
     }
 }
 
-/* Tries again while the other process does not listen yet. */
+/* Connects. Retries while the other process does not listen yet. */
 static tw_link *join(const char *place, const char *name)
 {
     char at[100];
@@ -95,7 +95,7 @@ static void ping(const char *place, const tw_channel_options *options, long roun
     double *times = calloc(batches, sizeof *times);
     if (!message || !times)
         exit(1);
-    /* The first few are for a JVM at the other end, which compiles meanwhile. */
+    /* The first batches are not counted, because a JVM at the other end compiles its code during them. */
     for (int n = 0; n < 5; n++)
         batch(there, back, message, bytes, rounds);
     for (size_t n = 0; n < batches; n++)

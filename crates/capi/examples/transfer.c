@@ -1,4 +1,4 @@
-/* Copies stdin to stdout by the fastest way that this machine is known to have, and says which it was:
+/* Copies standard input to standard output with the fastest mechanism in this machine's profile, and prints its name:
  *   cc transfer.c $(pkg-config --cflags --libs thalweg) -o transfer && ./transfer <big >copy */
 #include <stdio.h>
 #include <thalweg.h>
@@ -10,7 +10,7 @@ int main(void)
     tw_report report;
     tw_error error;
 
-    /* Without a profile the first mechanism that keeps the promises is taken. */
+    /* Without a profile, the library uses the first mechanism with the required guarantees. */
     if (tw_profile_load(NULL, &profile, &error) != TW_OK)
         fprintf(stderr, "%s\n", error.message);
     options.profile = profile;

@@ -49,9 +49,9 @@ typedef enum tw_status {
 typedef struct tw_error {
     tw_status status;
     int32_t os_error; /* the errno, or 0 */
-    uint64_t moved;   /* bytes that reached the sink, a prefix of the source. TW_CLOSED, TW_PEER_DIED: amount
-                       * delivered, in messages of a channel, or in bytes of the current buffer of a bulk
-                       * transfer (TW_CLOSED: in buffers) */
+    uint64_t moved;   /* bytes that reached the sink, a prefix of the source. TW_CLOSED: number of messages that a
+                       * channel delivered, or of buffers that a bulk transfer delivered. TW_PEER_DIED: number of
+                       * messages that a channel delivered, or of bytes in the current buffer */
     char message[480];
     uint64_t partial; /* TW_PEER_DIED: bytes of an incomplete message */
 } tw_error;
@@ -71,19 +71,19 @@ size_t tw_mechanism_count(void);
 const char *tw_mechanism_name(size_t index);
 const char *tw_mechanism_summary(size_t index);
 
-/* Describes all mechanisms, as `thalweg list --json`: calls, pairs, guarantees, knobs. */
+/* Describes all mechanisms, like `thalweg list --json`: calls, pairs, guarantees, knobs. */
 tw_status tw_mechanisms_json(char **json, tw_error *error);
 
-/* Tests a mechanism on every pair of ends that it supports, by real calls on one page, in temporary files
- * in the directory `folder` (NULL: the directory for temporary files). Returns a JSON array of {source,
- * sink, works, reason}. TW_USAGE: unknown mechanism. */
+/* Tests a mechanism on every pair of ends that it supports. The test makes real calls on one page, in
+ * temporary files in the directory `folder` (NULL: the directory for temporary files). Returns a JSON array of
+ * {source, sink, works, reason}. TW_USAGE: unknown mechanism. */
 tw_status tw_probe_json(const char *mechanism, const char *folder, char **json, tw_error *error);
 
 /* ---- the measured profile of this machine ---- */
 
 typedef struct tw_profile tw_profile;
 
-/* Loads a profile; NULL is the path where `thalweg tune` saves it. If it does not exist, returns TW_OK
+/* Loads a profile; NULL means the path where `thalweg tune` saves it. If it does not exist, returns TW_OK
  * with `*profile` NULL. TW_UNSUPPORTED: it was measured on another machine or kernel; the message names
  * the difference. The first profile with measurements of copies or fills determines tw_memcpy, tw_memmove
  * and tw_memset for the rest of the process. */
@@ -120,7 +120,7 @@ typedef struct tw_transfer_options {
 
 typedef struct tw_report {
     uint64_t bytes;     /* bytes moved */
-    uint64_t lost;      /* bytes read from a source without an offset and not delivered */
+    uint64_t lost;      /* bytes read from a source without an offset, such as a pipe, but not delivered */
     uint64_t wall_ns;   /* wall time */
     uint64_t cpu_ns;    /* CPU time of the whole process */
     uint32_t steps_down; /* changes of the mechanism during the transfer */
@@ -136,11 +136,11 @@ typedef struct tw_report {
 tw_status tw_transfer(int source, int sink, uint64_t length, const tw_transfer_options *options,
                       tw_report *report, tw_error *error);
 
-/* Returns what tw_transfer would do: a verdict for every mechanism, as `thalweg plan --json`. */
+/* Returns what tw_transfer would do: a verdict for every mechanism, like `thalweg plan --json`. */
 tw_status tw_plan_json(int source, int sink, uint64_t length, const tw_transfer_options *options,
                        char **json, tw_error *error);
 
-/* Copies one file with its mode, as `thalweg copy`: the destination appears when it is complete.
+/* Copies one file with its mode, like `thalweg copy`: the destination appears when it is complete.
  * `options` and `report` may be NULL. TW_SYSTEM: a call failed before the copy started. */
 tw_status tw_copy(const char *source, const char *destination, const tw_transfer_options *options,
                   tw_report *report, tw_error *error);
@@ -157,8 +157,8 @@ void *tw_memset(void *destination, int byte, size_t length);
  * a profile is loaded. The previous function stays valid. */
 extern void *(*tw_memcpy_now)(void *destination, const void *source, size_t length);
 
-/* The copy function for sizes up to `upto`; (tw_memcpy) handles larger ones. It is written as tw_memcpy_now, one word after
- * the other; `run` can copy any size, but not as fast. */
+/* The copy function for sizes up to `upto`; (tw_memcpy) handles larger ones. The library writes it together with
+ * tw_memcpy_now, one word after the other. `run` can also copy larger sizes, but not as fast. */
 struct tw_first_band {
     size_t upto;
     void *(*run)(void *destination, const void *source, size_t length);
@@ -166,9 +166,9 @@ struct tw_first_band {
 extern struct tw_first_band tw_memcpy_first;
 
 #ifdef __GNUC__
-/* A call of tw_memcpy costs as much as one of memcpy: it calls these few instructions, which jump to the function for the
- * length, like the stub through which memcpy is called. Not inlined, because some processors take twice as long for a call
- * through a pointer. */
+/* A call of tw_memcpy costs as much as a call of memcpy. It calls these few instructions, which jump to the function for the
+ * length, like the PLT stub of memcpy. They are not inlined, because on some processors a call through a pointer is much
+ * slower. */
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wattributes" /* `inline` keeps it out of programs that do not call it */
 static inline __attribute__((noinline, unused)) void *tw_memcpy_jump(void *destination, const void *source, size_t length)
@@ -215,8 +215,8 @@ tw_status tw_memcpy_by(size_t index, void *destination, const void *source, size
  * fork(2): the child may use listeners and links. Channels and ends of bulk transfers belong to the
  * parent: the child gets TW_NOT_PERMITTED. It may close its copies, without an effect on the parent.
  *
- * A `tw_X **` that is passed in is consumed: `*x` is NULL afterwards, whatever the result, unless the
- * pointer itself was invalid. NULL may be closed and freed.
+ * A handle that is passed as `tw_X **x` is consumed: `*x` is NULL afterwards, whatever the result, unless the
+ * pointer itself was invalid. Functions that close or free a handle accept NULL.
  *
  * Returned memory stays valid until the call that releases it; closing the handle releases it too.
  */
@@ -252,12 +252,12 @@ tw_status tw_listener_bind(const char *address, int64_t admit, tw_listener **lis
  * for the next one. */
 tw_status tw_listener_accept(tw_listener *listener, int64_t timeout_ns, tw_link **link, tw_error *error);
 
-/* Readable while a process waits; belongs to the listener. -1 for NULL. */
+/* The descriptor for polling: readable while a process waits to connect. It belongs to the listener. -1 for NULL. */
 int tw_listener_fd(const tw_listener *listener);
 void tw_listener_close(tw_listener *listener);
 
 /* Connects to the process that listens at an address. TW_SYSTEM with ENOENT or ECONNREFUSED: no process
- * does. */
+ * listens there. */
 tw_status tw_link_connect(const char *address, int64_t admit, int64_t timeout_ns, tw_link **link,
                           tw_error *error);
 
@@ -267,9 +267,9 @@ tw_status tw_link_pair(tw_link **near, tw_link **far, tw_error *error);
 /* Creates a link over a connected Unix socket of type SOCK_SEQPACKET, which is duplicated. */
 tw_status tw_link_of_fd(int fd, int64_t admit, tw_link **link, tw_error *error);
 
-/* The process at the other end, as recorded by the kernel at the connection: for the connecting side, the
- * listening process; for a pair, the process that created it. A channel or bulk transfer over the link
- * learns from the peer's messages which process uses that end. */
+/* The process at the other end, as the kernel recorded it at the connection. For the connecting side, this is the
+ * listening process; for a pair, the process that created it. A channel or bulk transfer over the link learns from
+ * the peer's messages which process uses that end. */
 typedef struct tw_peer {
     uint32_t pid; /* 0: its pid namespace is not visible */
     uint32_t uid;
@@ -280,7 +280,7 @@ tw_status tw_link_peer(tw_link *link, tw_peer *peer, tw_error *error);
 
 /* Sends one message of at least 1 byte with `count` descriptors, at most 8 (SCM_RIGHTS), atomically. The
  * maximum is a few KiB: a link sets up connections and is not for data. TW_CLOSED: the other end is closed.
- * Only before a channel or a bulk transfer is opened over the link. */
+ * Allowed only before a channel or a bulk transfer is opened over the link. */
 tw_status tw_link_send(tw_link *link, const void *message, size_t length, const int *fds, size_t count,
                        int64_t timeout_ns, tw_error *error);
 
@@ -309,8 +309,8 @@ typedef struct tw_held tw_held;
 
 typedef struct tw_channel_options {
     size_t size;       /* sizeof(tw_channel_options) */
-    uint64_t capacity; /* producer: capacity for unread messages in bytes; each needs 32 bytes more, rounded
-                        * up to 64. Rounded up to a power of two, at most 2^30; 0: 2^20 */
+    uint64_t capacity; /* producer: bytes for unread messages. Each message needs 32 bytes more, rounded up to a
+                        * multiple of 64. The capacity is rounded up to a power of two, at most 2^30; 0: 2^20 */
     uint64_t spin_ns;  /* TW_WAIT_HYBRID: polling time before sleeping; 0: the default */
     uint32_t wait;     /* a tw_wait */
     uint32_t flags;    /* TW_CHECKSUMS | TW_UNTRUSTED */
@@ -363,8 +363,8 @@ tw_status tw_consumer_open(tw_link **link, const tw_channel_options *options, in
                            tw_consumer **consumer, tw_error *error);
 
 /* Waits for the next message and lends it in place: aligned to 32 bytes (with TW_UNTRUSTED a copy, not aligned),
- * read-only, valid until it is released. One at a time. TW_CLOSED, TW_PEER_DIED: no more messages; `error->moved`
- * were received. */
+ * read-only, valid until it is released. Only one message is lent at a time. TW_CLOSED, TW_PEER_DIED: no more
+ * messages; `error->moved` were received. */
 tw_status tw_consumer_receive(tw_consumer *consumer, int64_t timeout_ns, const void **message,
                               size_t *length, tw_error *error);
 
@@ -390,12 +390,12 @@ void tw_held_release(tw_held *held);
 tw_status tw_consumer_receive_into(tw_consumer *consumer, void *into, size_t room, int64_t timeout_ns,
                                    size_t *length, tw_error *error);
 
-/* Like tw_producer_arm and tw_producer_fd. Not while a message is lent. */
+/* Like tw_producer_arm and tw_producer_fd. Not allowed while a message is lent. */
 tw_status tw_consumer_arm(tw_consumer *consumer, int *is_armed, tw_error *error);
 int tw_consumer_fd(const tw_consumer *consumer);
 void tw_consumer_close(tw_consumer *consumer);
 
-/* ---- channels with several ends: a ring for each, so that a failing or hostile one affects only its own ---- */
+/* ---- channels with several ends: each peer has its own ring, and can damage only that one ---- */
 
 typedef struct tw_broadcast tw_broadcast;
 typedef struct tw_subscription tw_subscription;
@@ -418,8 +418,8 @@ tw_status tw_broadcast_publish(tw_broadcast *broadcast, const void *message, siz
 /* Moves queued messages to the rings while there is room; `*left` are still queued. Publishing does this too. */
 tw_status tw_broadcast_push(tw_broadcast *broadcast, size_t *left, tw_error *error);
 
-/* Reports one departed subscriber for each call: the status is the reason (TW_CLOSED, TW_PEER_DIED, ...),
- * `*subscriber` its number, and `*dropped` the number of messages dropped for it. TW_OK: none has left. */
+/* Reports one departed subscriber for each call. The status is the reason (TW_CLOSED, TW_PEER_DIED, ...),
+ * `*subscriber` is its number, and `*dropped` the number of messages dropped for it. TW_OK: none has left. */
 tw_status tw_broadcast_departed(tw_broadcast *broadcast, uint64_t *subscriber, uint64_t *dropped,
                                 tw_error *error);
 size_t tw_broadcast_subscribers(const tw_broadcast *broadcast);
@@ -453,8 +453,8 @@ void tw_mpsc_close(tw_mpsc *mpsc);
 /* ---- bulk: large buffers into another process's memory ----
  *
  * The two ends agree on an arm, a mechanism for moving the bytes. If it fails during the transfer, the
- * next one is used. A call returns when the whole buffer has arrived. These calls have no timeout; the
- * end of the other process ends them. */
+ * next one is used. A call returns when the whole buffer has arrived. These calls have no timeout, but they
+ * return if the other process ends. */
 
 typedef struct tw_sender tw_sender;
 typedef struct tw_receiver tw_receiver;
@@ -505,17 +505,17 @@ tw_status tw_sender_open(tw_link **link, const tw_bulk_options *options, tw_send
  * TW_PEER_DIED: the number of bytes that arrived is unknown. */
 tw_status tw_sender_send(tw_sender *sender, const void *bytes, size_t length, tw_error *error);
 
-/* Allocates memory for the data. Arms that can pass it on save a copy. It may outlive the sender. */
+/* Allocates memory for the data. Arms that can pass the memory on avoid a copy. It may outlive the sender. */
 tw_status tw_sender_loan(tw_sender *sender, size_t length, tw_buffer **loan, tw_error *error);
 
 /* Sends a loan. `*loan` is NULL afterwards if the receiver keeps the memory, and after a failure. Otherwise it is a
  * loan that can be filled again: call tw_buffer_data again. TW_USAGE: not a loan; `*loan` is unchanged. */
 tw_status tw_sender_send_loan(tw_sender *sender, tw_buffer **loan, tw_error *error);
 
-/* The name of the arm in use; NULL for NULL. And a description as JSON, {arm, tuning, choice: {why, evidence},
- * skipped: [{arm, reason}]}. `why` is a sentence. `evidence` contains the profile's measurements of the arm under these
- * conditions, as ratios of time to another arm, with intervals, noise, sessions and date; null if the profile did not
- * select it. */
+/* The name of the arm in use; NULL for NULL. The second function returns a description as JSON, {arm, tuning,
+ * choice: {why, evidence}, skipped: [{arm, reason}]}. `why` is a sentence. `evidence` contains the profile's
+ * measurements of the arm under these conditions, as ratios of time to another arm, with intervals, noise, sessions and
+ * date. It is null if the profile did not select the arm. */
 const char *tw_sender_arm(const tw_sender *sender);
 tw_status tw_sender_explain_json(const tw_sender *sender, char **json, tw_error *error);
 void tw_sender_close(tw_sender *sender);
@@ -528,7 +528,7 @@ tw_status tw_receiver_open(tw_link **link, const tw_bulk_options *options, tw_re
  * TW_CLOSED: no more buffers; `error->moved` were received. */
 tw_status tw_receiver_next_length(tw_receiver *receiver, uint64_t *length, tw_error *error);
 
-/* Receives the next buffer to the start of `into`. TW_TOO_LARGE: it stays available. TW_PEER_DIED: the first
+/* Receives the next buffer to the start of `into`. TW_TOO_LARGE: the buffer stays available. TW_PEER_DIED: the first
  * `error->moved` bytes are valid. After any other failure the contents are arbitrary. */
 tw_status tw_receiver_receive_into(tw_receiver *receiver, void *into, size_t room, size_t *length,
                                    tw_error *error);
@@ -592,17 +592,17 @@ tw_status tw_region_map(tw_region *region, tw_sharing sharing, tw_error *error);
 /* Seals a TW_MEMFD permanently. Rejected seals are TW_SYSTEM with EBUSY, EPERM or EINVAL. */
 tw_status tw_region_seal(tw_region *region, uint32_t seals, tw_error *error);
 
-/* 1 if it has all of these seals, its original length, and ordinary pages; otherwise 0. */
+/* Returns 1 if the region has all of these seals, its original length, and ordinary pages; otherwise 0. */
 int tw_region_is_sealed(const tw_region *region, uint32_t seals);
 
 /* Makes every page resident, in one call instead of a fault for each. TW_UNSUPPORTED before Linux 5.14. */
 tw_status tw_region_populate(tw_region *region, tw_error *error);
 
-/* Removes a TW_SYSV: it is freed with the last process that has it mapped. Call it when all have mapped it. */
+/* Removes a TW_SYSV. It is freed when the last process unmaps it, so call this after all processes have mapped it. */
 tw_status tw_region_remove(tw_region *region, tw_error *error);
 
-/* The address, page-aligned (NULL while not mapped); the length; the descriptor, which belongs to the region,
- * or -1; the number of the System V segment, or -1. */
+/* In order: the address, page-aligned (NULL while not mapped); the length; the descriptor, which belongs to the
+ * region, or -1; the number of the System V segment, or -1. */
 void *tw_region_data(const tw_region *region);
 size_t tw_region_length(const tw_region *region);
 int tw_region_fd(const tw_region *region);

@@ -151,7 +151,7 @@ pub extern "C" fn tw_arm_summary(index: usize) -> *const c_char {
     text_of(index, |info| info.summary)
 }
 
-/// Tries the system calls of a mechanism in this process.
+/// Tests the system calls of a mechanism in this process.
 ///
 /// # Safety
 /// The pointers must satisfy the header's requirements.

@@ -56,8 +56,8 @@ impl<R: 'static, M> Lender<R, M> {
     /// Returns the reader. Fails while a message is lent.
     ///
     /// # Safety
-    /// The result, and everything that borrows from it, must be gone before the next call of any
-    /// method, except for what is passed to [`lend`](Self::lend).
+    /// The caller must drop the result, and everything that borrows from it, before the next call of
+    /// any method. The only exception is a message that is passed to [`lend`](Self::lend).
     pub(crate) unsafe fn idle(&mut self) -> Result<&'static mut R, CallFailure> {
         if self.lent.is_some() {
             return Err(CallFailure::usage("a message is still lent: release it first"));

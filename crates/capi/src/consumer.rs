@@ -117,7 +117,7 @@ pub unsafe extern "C" fn tw_consumer_hold(
     })
 }
 
-/// Reports the number of held messages, and if the producer waits for one of them.
+/// Reports the number of held messages, and whether the producer waits for one of them.
 ///
 /// # Safety
 /// The pointers must satisfy the header's requirements.

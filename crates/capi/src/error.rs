@@ -111,7 +111,8 @@ impl From<thalweg_channel::Error> for CallFailure {
             Error::Closed { delivered } => {
                 Self { moved: delivered, ..Self::new(TwStatus::Closed, error.to_string()) }
             }
-            // The alternative has another name in C, so it is omitted.
+            // The message of Rust names the Rust function to use instead. That function has another
+            // name in C.
             Error::TooLarge { len, most, .. } => {
                 let message = format!("{len} bytes are too large: at most {most}");
                 Self::new(TwStatus::TooLarge, message)

@@ -1,9 +1,9 @@
 //! The boundary to C: converts every panic and failure into a status.
 //!
-//! **The caller's guarantee.** Every exported function relies on what `include/thalweg.h` requires of
-//! its caller: pointers are null or valid for their purpose, handles come from this library and are not
-//! closed, and one thread at a time uses a handle. [`guarded!`] is the place where this crate relies on
-//! it; other functions that need it are `unsafe` and say so.
+//! **The caller's guarantee.** Every exported function relies on the requirements of
+//! `include/thalweg.h`. Pointers are null or valid for their purpose. Handles come from this library and
+//! are not closed. Only one thread at a time uses a handle. [`guarded!`] is the place where this crate
+//! relies on them; other functions that need them are `unsafe` and say so.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};

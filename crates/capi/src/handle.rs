@@ -1,5 +1,5 @@
-//! Handles, which give C access to objects of this library, and checks of all pointers that C passes,
-//! as far as they can be checked.
+//! Handles give C access to objects of this library. Also checks the pointers that C passes, as far as
+//! this is possible.
 
 use std::cell::UnsafeCell;
 use std::ffi::c_void;
@@ -74,8 +74,9 @@ pub(crate) unsafe fn take<T>(place: *mut *mut Handle<T>, what: &str) -> Result<T
     Ok(unsafe { Box::from_raw(handle) }.value.into_inner())
 }
 
-/// Takes the value out of the handle at `from`, for a result at `to`. If one pointer is invalid, the
-/// other's target is left as after any other failure. `names` are used in error messages.
+/// Takes the value out of the handle at `from`, for a result at `to`. Uses both pointers even if one is
+/// invalid: an invalid `from` still sets `to` to `none`, and an invalid `to` still consumes the handle.
+/// `names` are used in error messages.
 ///
 /// # Safety
 /// The requirements of [`take`] and [`result`].
@@ -123,8 +124,8 @@ pub(crate) unsafe fn create<T>(
     Ok(())
 }
 
-/// Drops the value of a handle; null is allowed. If another thread is in a call with the handle, it is
-/// leaked, because freeing memory in use would be worse.
+/// Drops the value of a handle; null is allowed. If another thread is in a call with the handle, the
+/// value is leaked, because freeing memory in use would be worse.
 ///
 /// # Safety
 /// The requirements of [`with`]; the handle must not be used again.

@@ -41,15 +41,15 @@ pub static tw_memcpy_first: FirstBand = FirstBand {
 
 /// Updates the function pointers for callers that jump directly.
 pub(crate) fn follow_installed() {
-    // A kernel of one band is correct for any size, so a caller may see one word before the other.
+    // The function pointers may change one after the other: each kernel is correct for any size.
     tw_memcpy_now.store(tuned::copies() as *mut c_void, Ordering::Release);
     tw_memcpy_first.run.store(tuned::first_copies() as *mut c_void, Ordering::Release);
-    // PAIRS WITH: the load in thalweg.h: a caller that this value leads to tw_memcpy finds the bands
-    // there.
+    // PAIRS WITH: the load of `upto` in thalweg.h. A caller that reads the new limit and calls
+    // tw_memcpy sees the new bands.
     tw_memcpy_first.upto.store(tuned::first_copies_upto(), Ordering::Release);
 }
 
-/// Returns the values that such callers see.
+/// Returns the values of `tw_memcpy_first`.
 #[cfg(test)]
 pub(crate) fn first_band() -> (usize, usize) {
     let run = tw_memcpy_first.run.load(Ordering::Acquire);

@@ -25,7 +25,7 @@ pub struct TwPeer {
     is_alive: i32,
 }
 
-/// Parses `TW_SAME_USER` and `TW_ANYONE`; any non-negative number is a user id.
+/// Converts `TW_SAME_USER` and `TW_ANYONE`. Any non-negative number is a user id.
 fn admit(who: i64) -> Result<Admit, CallFailure> {
     match who {
         -1 => Ok(Admit::SameUser),

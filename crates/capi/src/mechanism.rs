@@ -8,7 +8,7 @@ use thalweg_core::{MECHANISMS, mechanisms::by_name, probe, scratch::ScratchSite}
 use crate::error::{CallFailure, TwError, TwStatus};
 use crate::{guard::guarded, handle, json, text};
 
-/// Returns a static text with a terminating NUL, allocated once and kept.
+/// Returns the text with a terminating NUL. Each text is allocated once and never freed.
 pub(crate) fn forever(text: &'static str) -> &'static CStr {
     static MADE: LazyLock<Mutex<BTreeMap<&'static str, &'static CStr>>> =
         LazyLock::new(Mutex::default);
@@ -56,7 +56,7 @@ pub unsafe extern "C" fn tw_mechanisms_json(
     })
 }
 
-/// Tries a mechanism on all its endpoint pairs.
+/// Tests a mechanism on all its endpoint pairs.
 ///
 /// # Safety
 /// `mechanism` must be a string, `folder` null or a string, `json` writable, and `error` null or

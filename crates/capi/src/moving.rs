@@ -285,7 +285,8 @@ fn stopped(moved: u64) -> CallFailure {
     CallFailure { moved, ..CallFailure::new(TwStatus::Stopped, message) }
 }
 
-/// Calls the watcher for a copy, which runs on several threads: they take turns.
+/// Calls the progress function of a copy. The copy runs on several threads, and the mutex admits one
+/// at a time.
 struct ProgressListener {
     watcher: Mutex<ProgressWatcher>,
     stop: AtomicBool,
@@ -319,7 +320,8 @@ struct CopyAccount {
 }
 
 impl CopyAccount {
-    /// The report of a call that fails before it moves any bytes; C may not have cleared its own.
+    /// The report of a call that fails before it moves any bytes. C may pass a report that it has not
+    /// initialised.
     const NOTHING: Self = Self {
         bytes: 0,
         lost: 0,

@@ -54,7 +54,7 @@ pub unsafe extern "C" fn tw_mpsc_add(
         let exchanged = handle::exchange(link, producer, names, NOBODY);
         let (link, producer) = exchanged?;
         let add = |end: &mut MpscEnd| {
-            // `idle` is only called to fail while a message is lent.
+            // `idle` is called only for its error: it fails while a message is lent.
             Ok(end.idle()?.add(link, options::deadline(timeout_ns))?)
         };
         *producer = handle::with(mpsc, "consumer", add)?;

@@ -27,8 +27,8 @@ impl ProducerEnd {
         Self { producer, loaned: None }
     }
 
-    /// Returns room for a message. It stays valid until the next commit, because no other code sends on
-    /// this producer.
+    /// Returns room for a message. It stays valid until the next commit, because only this handle sends
+    /// with this producer.
     fn loan(&mut self, length: usize, timeout_ns: i64) -> Result<*mut u8, CallFailure> {
         self.idle()?;
         let room = if options::is_now(timeout_ns) {

@@ -38,8 +38,8 @@ fn load(named: Option<std::path::PathBuf>) -> Result<Option<Profile>, CallFailur
     let Some(path) = named.or_else(Profile::default_path) else { return Ok(None) };
     let loaded = Profile::load(&path).map_err(|error| unusable(&error))?;
     let Some(profile) = loaded else { return Ok(None) };
-    // A profile that is stale for other measurements may still be valid for memory copies, as in a
-    // pinned process.
+    // A profile that is stale for other measurements may still be valid for memory copies, for
+    // example in a process that is pinned to a core.
     let stale = profile.stale();
     profile.install_kernels(&stale);
     kernel::follow_installed();

@@ -32,7 +32,7 @@ enum Home {
     Segment(Segment),
 }
 
-/// Shared memory, with its mapping while it is mapped.
+/// Shared memory. The mapping is absent after `tw_region_unmap`.
 #[derive(Debug)]
 pub struct RegionMemory {
     home: Home,
@@ -66,7 +66,7 @@ impl RegionMemory {
         let mut memory = Self { home, length, map: None };
         let mapped = memory.map(Sharing::Write);
         if let (Err(_), Home::Segment(segment)) = (&mapped, &memory.home) {
-            // No other process knows of the segment, so it would leak.
+            // No other process knows the segment's id, so the segment would leak.
             let _ = segment.remove();
         }
         mapped.map(|()| memory)

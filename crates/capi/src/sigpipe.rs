@@ -1,5 +1,6 @@
-//! Keeps SIGPIPE from the caller: if the library reports a dead peer, no signal reports it as well.
-//! (Rust programs ignore SIGPIPE from the start; C programs do not, and it kills them.)
+//! Keeps SIGPIPE from the caller: the library reports a dead peer by a status, so the signal must not
+//! report it as well. (Rust programs ignore SIGPIPE from the start; C programs do not, and it kills
+//! them.)
 
 use std::mem::MaybeUninit;
 use std::ptr::null_mut;

@@ -1,5 +1,5 @@
-//! Counts calls and bytes per size class, in a file that all processes of the program share. Words are only incremented,
-//! atomically, so threads and forked children need no lock.
+//! Counts calls and bytes per size class, in a file that all processes of the program share. All changes are atomic
+//! additions, so threads and forked children need no lock.
 
 use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 

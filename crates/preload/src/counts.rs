@@ -9,9 +9,10 @@ use crate::layout::{
 pub struct Counts {
     /// Number of processes in which the preloaded object started.
     pub processes: u64,
-    /// Number of processes that use the kernels they were asked to use.
+    /// Number of processes that use the requested kernels.
     pub chosen: u64,
-    /// Number of processes in which libc's functions were not found: bands of libc used a slow loop there.
+    /// Number of processes in which libc's functions were not found. There, size bands of libc use a slow
+    /// loop.
     pub without_libc: u64,
     /// Calls by kind and size, without empty classes.
     pub classes: Vec<CallClass>,
@@ -40,7 +41,7 @@ pub fn blank() -> Vec<u8> {
 }
 
 impl Counts {
-    /// Parses a file of counts. Returns an error if it is not one.
+    /// Parses a file of counts. Returns an error if it has another format.
     pub fn read(bytes: &[u8]) -> Result<Self, String> {
         let (words, _) = bytes.as_chunks::<8>();
         let at = |place: usize| words.get(place).map_or(0, |word| u64::from_ne_bytes(*word));

@@ -1,7 +1,8 @@
-//! The functions in use, set once before main. Each kind of call has a size and a function for all smaller sizes. Until it is
-//! set, that size is 0, so no call uses the function.
+//! The functions in use, set once before main. Each kind of call has a size limit, and a function for all sizes below it. The
+//! limit is 0 until the function is set, so no call uses the function before.
 //!
-//! A call compares and jumps. If the C library's function serves the size, no other code of this object runs in between.
+//! A call compares its size with the limit and jumps. If the C library's function serves the size, no other code of this
+//! object runs.
 
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicPtr, AtomicU8, AtomicUsize, Ordering};

@@ -19,7 +19,7 @@ pub const MAGIC: u64 = u64::from_le_bytes(*b"tw-trial");
 pub const MAGIC_AT: usize = 0;
 /// Head: number of processes that started the object.
 pub const PROCESSES_AT: usize = 1;
-/// Head: number of these processes that use the kernels they were asked to use.
+/// Head: number of these processes that use the requested kernels.
 pub const CHOSEN_AT: usize = 2;
 /// Head: number of these processes in which the C library's functions were not found.
 pub const WITHOUT_LIBC_AT: usize = 3;

@@ -17,7 +17,7 @@ pub mod layout;
 
 macro_rules! of_the_object {
     ($($module:ident),*) => {$(
-        // The library compiles the module as well, for clippy and the unit tests.
+        // The library compiles the module too, for clippy and the unit tests.
         #[cfg_attr(not(thalweg_object), allow(dead_code))]
         mod $module;
     )*};

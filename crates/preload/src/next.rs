@@ -1,5 +1,5 @@
-//! Finds the C library's functions, which the exports of this object hide. They serve size bands that keep libc, and operations
-//! that a kernel does not support.
+//! Finds the C library's functions, which the exports of this object hide. They serve size bands for which libc is chosen, and
+//! operations that a kernel does not support.
 //!
 //! `dlsym` would be a symbol of another object. Instead, this module works like a debugger: from the program's dynamic section to
 //! the loader's list of objects, and through their symbol tables.

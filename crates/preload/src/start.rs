@@ -24,7 +24,7 @@ extern "C" fn start() {
     let room = path.len() - 1;
     // The last byte remains zero and terminates the path.
     let named = path.get_mut(..room).and_then(|path| environ::value(layout::COUNTS, path));
-    // A file in which nothing can be counted stays unchanged, so its reader can detect that.
+    // If the file has no room for counts, it stays unchanged, and its reader can detect that.
     let len = named.map(|path| path.len());
     let _ = len.and_then(|len| path.get(..=len)).is_some_and(counting::open);
     match next::find() {
@@ -32,7 +32,7 @@ extern "C" fn start() {
         None => counting::add(layout::WITHOUT_LIBC_AT, 1),
     }
     let mut text = [0_u8; 512];
-    // Before any row is asked whether it is available.
+    // Hides CPU features before any kernel is checked for availability.
     let known = environ::value(layout::CPU, &mut text).is_none_or(|list| cpu::hide(list));
     let copies = environ::value(layout::KERNEL, &mut text).is_some_and(|text| set_copies(text));
     // Without the variable, fills use libc.
@@ -46,7 +46,7 @@ extern "C" fn start() {
         set_copies(LIBC.as_bytes());
         set_fills(LIBC.as_bytes());
     }
-    // After the choice: a process that is killed in between must not count as one that did not take its kernel.
+    // This is counted last: a process that is killed before must not count as one that rejected its kernels.
     counting::add(layout::PROCESSES_AT, 1);
     dispatch::publish();
 }
@@ -83,13 +83,15 @@ fn set_fills(text: &[u8]) -> bool {
     true
 }
 
-/// Returns the functions that copy and move under this name. If a kernel cannot move, libc does.
+/// Returns the functions that copy and move under this name. If a kernel cannot move overlapping memory, libc's
+/// memmove does.
 fn copy_named(name: &[u8]) -> Option<[CopyFn; 2]> {
     if same(name, LIBC.as_bytes()) {
         return Some([libc_copy(&LIBC_COPY), libc_copy(&LIBC_MOVE)]);
     }
     let row = KERNELS.iter().find(|row| same(row.name.as_bytes(), name))?;
-    // The row `tuned` has no bands in this process; the choice lists the bands explicitly.
+    // In this process, `tuned` has no profile and so no size bands. A choice must list its size bands
+    // explicitly.
     let is_whole = !same(name, tuned::COPY.name.as_bytes());
     let move_ = || row.move_.unwrap_or_else(|| libc_copy(&LIBC_MOVE));
     (is_whole && (row.is_available)()).then(|| [row.copy, move_()])

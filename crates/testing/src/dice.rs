@@ -1,4 +1,4 @@
-//! Random numbers that a seed repeats: a failing test prints its seed, and `THALWEG_SEED` runs it again.
+//! Random numbers from a seed. A failing test prints its seed; `THALWEG_SEED` runs the test with that seed again.
 
 use std::{ops::Range, time::SystemTime};
 
@@ -25,12 +25,13 @@ impl Dice {
         Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
     }
 
-    /// Returns a number of this range.
+    /// Returns a random number in this range.
     pub fn within(&mut self, range: Range<u64>) -> u64 {
         range.start + (self.next() >> 16) % (range.end - range.start)
     }
 
-    /// Returns a number below `most`, which is at most 2^31. The ends of rings in C and Java compute the same sequence.
+    /// Returns a random number below `most`, which is at most 2^31. The ends of rings in C and Java compute the same
+    /// sequence.
     pub fn below(&mut self, most: u64) -> u64 {
         (self.next() >> 33) % most
     }

@@ -1,6 +1,6 @@
-//! Programs created by tests; shared by the test binaries of several crates. Another process writes them. If this
-//! process wrote one, a child that another thread is starting would briefly inherit the descriptor. While a file is
-//! open for writing, the kernel does not execute it (ETXTBSY).
+//! Programs created by tests; shared by the test binaries of several crates. A separate process writes them. If
+//! this process wrote one, a child started by another thread would briefly inherit the descriptor. While any
+//! process has the file open for writing, the kernel does not execute it (ETXTBSY).
 
 use std::{
     path::{Path, PathBuf},

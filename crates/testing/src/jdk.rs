@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
-/// First release in which memory access and system calls from Java are final.
+/// The first release in which the Java APIs for memory access and system calls are final.
 const LEAST: u32 = 25;
 
 /// Returns the reason why no peer is available.
@@ -35,8 +35,8 @@ pub fn jdk(wanted: impl Fn(u32) -> bool) -> Option<PathBuf> {
     told.into_iter().chain(homes).find(usable)
 }
 
-/// Options for short Java programs, including compilers. Otherwise the second JIT compiler and a collector with
-/// several threads would take most of the running time.
+/// Options for short Java programs, including compilers. Without them, the second JIT compiler and a collector
+/// with several threads would take most of the running time.
 pub const SHORT: [&str; 2] = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"];
 
 /// Returns a command for the compiler of a JDK, without arguments.
@@ -51,12 +51,12 @@ pub fn sources() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../java")
 }
 
-/// Returns a command for the peer, which is compiled once, without arguments; `None` without a JDK.
+/// Returns a command for the peer, without arguments; `None` without a JDK. The peer is compiled once.
 pub fn peer(short: bool) -> Option<Command> {
     static PEER: OnceLock<Option<(PathBuf, PathBuf)>> = OnceLock::new();
     let compile = || {
         let jdk = jdk(|release| release >= LEAST)?;
-        // Next to the test binary, and named after it.
+        // In the directory of the test binary, and named after it.
         let classes = std::env::current_exe().ok()?.with_extension("java-peer");
         let _ = fs::remove_dir_all(&classes);
         let (main, test) = (sources().join("src/main/java"), sources().join("src/test/java"));

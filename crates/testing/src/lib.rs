@@ -1,6 +1,7 @@
-//! Shared by the tests of all crates: skips that are counted, random numbers with a seed, programs and processes.
+//! Shared by the tests of all crates: counted skips, random numbers with a seed, programs and processes.
 //!
-//! Crates name it without a version in their dev-dependencies, so that their published archives do not need it.
+//! The dev-dependencies of other crates name it without a version, so that their published packages do not depend
+//! on it.
 
 #![forbid(unsafe_code)]
 

@@ -1,9 +1,9 @@
-//! Messages that the tests of rings send, from every language.
+//! Messages that the tests of rings send, in every language.
 
 use crate::Dice;
 
-/// Writes message `seq` into a buffer: its length and its bytes differ from those of all others. `Messages` of java/src/test
-/// writes equal messages.
+/// Writes message `seq` into a buffer. Its length and bytes depend on `seq`. `Messages` in java/src/test writes equal
+/// messages.
 pub fn message(seq: u64, into: &mut Vec<u8>) {
     let mut dice = Dice::seeded(seq + 1);
     let odd = [0, 1, 4095, 4097, 32, 33];

@@ -1,4 +1,4 @@
-//! This process, and the test binary run once more in another one.
+//! This process, and tests of this binary that run in separate processes.
 
 use std::{
     process::{Child, Command, Stdio},
@@ -11,7 +11,7 @@ static ALONE: Mutex<()> = Mutex::new(());
 /// the peak that [`peak_resident`] returns.
 pub fn alone() -> MutexGuard<'static, ()> {
     let guard = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-    // proc_pid_clear_refs(5): 5 resets the peak. Without it, another test's peak may only hide growth.
+    // proc_pid_clear_refs(5): 5 resets the peak. If this fails, the peak of another test may only hide growth.
     let _ = std::fs::write("/proc/self/clear_refs", "5");
     guard
 }
@@ -30,8 +30,8 @@ pub fn again(test: &str, variable: &str, value: &str) -> Child {
         .expect("this binary can be run")
 }
 
-/// Returns the kinds of all that this process has open, sorted. Files of `/proc` are left out: the thread that ends with
-/// the program opens one for a moment now and then.
+/// Returns the kinds of all open files of this process, sorted. Files of `/proc` are left out, because the thread that
+/// watches for the program's end opens one briefly from time to time.
 ///
 /// # Panics
 /// Without `/proc`.
@@ -57,11 +57,11 @@ pub fn peak_resident() -> u64 {
     kib * 1024
 }
 
-/// Waits for a lock that all test processes of this build share: for machine-wide state. It is released when the file
-/// is dropped.
+/// Waits for a lock that all test processes of this build share, for tests of machine-wide state. Dropping the file
+/// releases the lock.
 ///
 /// # Panics
-/// If the lock's file beside this test binary cannot be made.
+/// If the lock file in the directory of this test binary cannot be created.
 pub fn lock(name: &str) -> std::fs::File {
     let path = std::env::current_exe().expect("the path of this binary");
     let file = std::fs::File::create(path.with_file_name(format!("{name}.lock"))).expect("a file");

@@ -1,14 +1,14 @@
-//! Random samples of a test's combinations. `make test` runs a part of a large product, another one each time;
-//! `THALWEG_SAMPLE=1` (the audit suite `whole`) runs all of it.
+//! Random samples of a test's combinations. `make test` runs a part of many combinations, another one each time.
+//! `THALWEG_SAMPLE=1` (the audit suite `whole`) runs all of them.
 
 use crate::{Dice, from_env};
 
-/// Returns how many combinations there are for each that runs: `THALWEG_SAMPLE`, or otherwise the test's own `default`.
+/// Returns N if one in N combinations runs: `THALWEG_SAMPLE` if set, otherwise the test's own `default`.
 pub fn sample_share(default: u64) -> u64 {
     from_env("THALWEG_SAMPLE", default).max(1)
 }
 
-/// A random choice of one in `share` combinations of a test.
+/// Selects one in `share` combinations of a test at random.
 #[derive(Debug)]
 pub struct Sample {
     dice: Dice,
@@ -16,12 +16,13 @@ pub struct Sample {
 }
 
 impl Sample {
-    /// Chooses one in `default` combinations, or as many as `THALWEG_SAMPLE` says. The seed is printed under this name.
+    /// Selects one in `default` combinations, or one in `THALWEG_SAMPLE` if that is set. Prints the seed with the name
+    /// of the test.
     pub fn new(test: &str, default: u64) -> Self {
         Self { dice: Dice::new(test), share: sample_share(default) }
     }
 
-    /// Returns whether the next combination runs.
+    /// Returns `true` if the next combination runs.
     pub fn takes(&mut self) -> bool {
         self.dice.below(self.share) == 0
     }

@@ -26,7 +26,7 @@ pub fn skip(test: &str, reason: &str) {
     file.write_all(line.as_bytes()).expect("a line in THALWEG_SKIPS");
 }
 
-/// Returns whether these programs are installed, and skips the test if not.
+/// Returns `true` if these programs are installed. Otherwise records a skip of the test.
 pub fn has_tools(test: &str, tools: &[&str]) -> bool {
     let is_there = |tool: &&&str| {
         let mut look = Command::new("sh");

@@ -8,11 +8,11 @@ fn send(address: &Address) -> Result<(), Error> {
     producer.send(b"copied")?;
     let mut loan = producer.loan(8)?;
     loan.copy_from_slice(b"in place");
-    loan.commit() // dropped without this, it is not sent
+    loan.commit() // sends it; dropping it would discard it
 }
 
 fn main() -> Result<(), Error> {
-    // A name among this user's (XDG_RUNTIME_DIR); `Address::at` takes a path.
+    // A name for processes of this user (in XDG_RUNTIME_DIR). For a path, use `Address::at`.
     let address = Address::named("guide")?;
     let listener = Listener::bind(&address)?;
     let sender = thread::spawn(move || send(&address)); // usually another process, in Rust, C or Java

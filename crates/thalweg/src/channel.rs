@@ -13,13 +13,13 @@
 //! # let path = folder.path().join("quotes");
 //! let address = Address::at(path);
 //! let listener = Listener::bind(&address)?;
-//! // In another process, usually.
+//! // Usually in another process.
 //! let sender = thread::spawn(move || {
 //!     let mut producer = Producer::open(Link::connect(&address)?, &Options::default())?;
 //!     producer.send(b"copied")?;
 //!     let mut loan = producer.loan(8)?;
 //!     loan.copy_from_slice(b"in place");
-//!     loan.commit() // dropped without this, it is not sent
+//!     loan.commit() // sends it; dropping it would discard it
 //! });
 //! let mut consumer = Consumer::open(listener.accept()?, &Options::default())?;
 //! assert_eq!(&*consumer.receive()?, b"copied");

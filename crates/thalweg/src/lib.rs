@@ -4,7 +4,7 @@
 //! |---|---|
 //! | everything from one open file, pipe or socket to another | [`copy()`] |
 //! | a file, by name | [`copy_file`] |
-//! | a directory with all it holds | [`copy_tree`] |
+//! | a directory with its contents | [`copy_tree`] |
 //! | messages or large buffers to another process | [`channel`] |
 //! | memory to memory, with a checksum on the way | [`memory`] |
 //!

@@ -27,7 +27,7 @@ pub fn copy_file(from: impl AsRef<Path>, to: impl AsRef<Path>) -> Result<TreeRep
     run(from.as_ref(), to.as_ref(), CopyOptions { jobs: 1, ..CopyOptions::default() }, &())
 }
 
-/// Copies a directory recursively to this path, as `cp -a` does: symbolic links are copied as links, and times, owners, extended
+/// Copies a directory recursively to this path, like `cp -a`. Symbolic links are copied as links. Times, owners, extended
 /// attributes and access control lists are kept. Start the copy with [`CopyTree::run`].
 ///
 /// A new directory appears under its name only when the copy is complete. If the directory already exists, the files are merged
@@ -60,7 +60,7 @@ pub fn copy_tree(from: impl Into<PathBuf>, to: impl Into<PathBuf>) -> CopyTree {
 /// thalweg::copy_tree(&from, &to)
 ///     .contents_only() // no owners, times, extended attributes
 ///     .verify(Hash::Blake3) // read everything again and compare
-///     .resume() // go on where an earlier run was interrupted
+///     .resume() // continue an interrupted run
 ///     .fsync(Fsync::Always) // on stable storage when it returns
 ///     .threads(2)
 ///     .run()?;

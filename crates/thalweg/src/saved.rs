@@ -21,7 +21,7 @@ pub(crate) fn profile() -> Option<&'static Arc<Profile>> {
     static SAVED: OnceLock<Option<Arc<Profile>>> = OnceLock::new();
     let read = || {
         let profile = Profile::load(&Profile::default_path()?).ok().flatten()?;
-        // Its measurements of memory may be valid where the others are not: in a pinned process.
+        // The measurements of memory may be valid although others are stale, for example in a pinned process.
         let stale = profile.stale();
         profile.install_kernels(&stale);
         stale.is_empty().then(|| Arc::new(profile))

@@ -1,11 +1,11 @@
 import java.util.List;
 
 /**
- * Aeron IPC as a worker of study 103: two processes, the jobs of two.h, and what is timed is the same as there. A
- * speaks with the lab, sends, and has the media driver; B receives into memory of its own.
+ * Aeron IPC as a worker of study 103: two processes, with the jobs and the timing of two.h. Process A communicates
+ * with the lab, sends, and runs the media driver. Process B receives into private memory.
  *
- * <p>job=ping-pong|stream; driver=invoker|shared: A's own thread does the driver's work when it is kept waiting, or a
- * thread in A does it. Both sides poll.
+ * <p>job=ping-pong|stream. driver=invoker: A's own thread runs the driver whenever A has to wait; driver=shared:
+ * another thread in A runs it. Both processes poll.
  */
 final class AeronPeer extends Worker {
     private static final List<String> KEYS =
@@ -35,13 +35,13 @@ final class AeronPeer extends Worker {
     @Override
     void warm() throws Exception {
         needs(2L * setting.bytes() + 2L * setting.logLength());
-        // First: what A may run on, B inherits.
+        // B is started first, so that it inherits A's processor affinity from before A is pinned.
         other = Other.start(words, setting);
         Settle.sender(setting.pinned());
         way = Way.hosting(setting, other::lives);
         other.say("meet");
         way.meet();
-        // B meets only if somebody does the driver's work.
+        // B can only connect if A runs the driver.
         while (!other.hasSpoken()) {
             way.serve();
         }
@@ -51,7 +51,7 @@ final class AeronPeer extends Worker {
         compile();
     }
 
-    /** Until both sides are compiled, and every term of the log was used. */
+    /** Runs until both processes are compiled, and every term of the log was used. */
     private void compile() throws Exception {
         long batch = Math.clamp((64L << 20) / setting.bytes(), 64, 10_000);
         for (long until = System.nanoTime() + Setting.WARM_UP_NS; System.nanoTime() < until; ) {
@@ -94,7 +94,7 @@ final class AeronPeer extends Worker {
                 source.spoil();
             }
             way.sendNumbered(source);
-            // The call has returned: B must not see this.
+            // The call has returned, so B must not see this change.
             source.clear();
             if (setting.pingPong()) {
                 way.await(1);
@@ -112,7 +112,7 @@ final class AeronPeer extends Worker {
 
     @Override
     void close() throws Exception {
-        // B ends with its input, while there is still a driver to take leave of.
+        // B ends when its input is closed. It must end before the driver, so that it can disconnect.
         if (other != null) {
             other.close();
         }

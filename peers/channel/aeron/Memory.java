@@ -2,7 +2,7 @@ import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
 import org.agrona.concurrent.UnsafeBuffer;
 
-/** A message's bytes in memory of this process alone; the same fill and the same sum as in two.h. */
+/** The bytes of a message, in private memory. Fills and sums are the same as in two.h. */
 final class Memory {
     private static final long PRIME = 1_099_511_628_211L;
     private static final long BASIS = 0xcbf29ce484222325L;
@@ -24,7 +24,7 @@ final class Memory {
         return bytes.getLong(0, ByteOrder.nativeOrder());
     }
 
-    /** Bytes that say where they belong and which time it is. */
+    /** Fills the message with bytes that depend on their position and on `salt`. */
     void fill(long salt) {
         long word = salt * 0x9e3779b97f4a7c15L + 1;
         for (int at = 0; at < bytes.capacity(); at += Long.BYTES) {
@@ -41,13 +41,13 @@ final class Memory {
         bytes.setMemory(0, bytes.capacity(), (byte) 0);
     }
 
-    /** A byte is changed on the way, so that a check has something to find. */
+    /** Changes a byte, so that a check must find a difference. */
     void spoil() {
         int last = bytes.capacity() - 1;
         bytes.putByte(last, (byte) (bytes.getByte(last) ^ 1));
     }
 
-    /** Every byte and its place count. */
+    /** Returns a sum that depends on every byte and its position. */
     long sum() {
         long sum = BASIS;
         for (int at = 0; at < bytes.capacity(); at += Long.BYTES) {

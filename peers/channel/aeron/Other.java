@@ -5,7 +5,7 @@ import java.io.PrintStream;
 import java.util.ArrayList;
 import java.util.List;
 
-/** B as A sees it: a process, and the lines to it. */
+/** Process B from the view of A: the process, and the streams for orders and reports. */
 final class Other {
     private final Process process;
     private final PrintStream orders;
@@ -17,7 +17,8 @@ final class Other {
         reports = new BufferedReader(new InputStreamReader(process.getInputStream()));
     }
 
-    /** This program once more, with its parameters and those of the virtual machine. */
+    /** Starts this program again as B, with the same parameters and options of the
+     * virtual machine. */
     static Other start(String[] words, Setting setting) throws IOException {
         var command = new ArrayList<String>();
         command.add(ProcessHandle.current().info().command().orElseThrow());
@@ -32,13 +33,14 @@ final class Other {
         orders.println(order);
     }
 
-    /** Tells B what to do, and waits until it is about to. */
+    /** Sends an order to B, and waits until B is ready to execute it. */
     void go(String what, long times) throws IOException {
         say(what + " " + times);
         hear("ready");
     }
 
-    /** Adds what B's part took; the sum of what came. */
+    /** Adds the resources that B used. Returns the sum of the messages that B
+     * received. */
     long done(Worker.Usage used) throws IOException {
         String[] numbers = hear("done").split(" ");
         var theirs = new Worker.Usage();
@@ -56,12 +58,12 @@ final class Other {
         return process.isAlive();
     }
 
-    /** Whether there is a line to hear, or never will be. */
+    /** Returns true if a line can be read, or if B has ended. */
     boolean hasSpoken() throws IOException {
         return reports.ready() || !lives();
     }
 
-    /** Its next line, which must begin so. */
+    /** Returns the next line, which must begin with `what`. */
     String hear(String what) throws IOException {
         String line = reports.readLine();
         if (line == null) {

@@ -1,7 +1,8 @@
 import java.io.BufferedReader;
 import java.io.InputStreamReader;
 
-/** B: obeys A's lines, and says what its part took. Its standard output is A's to read. */
+/** Process B: executes A's orders, and reports the resources that it used. Only A reads
+ * its standard output. */
 final class Receiver {
     private final Setting setting;
     private final Native meter = new Native();
@@ -35,7 +36,7 @@ final class Receiver {
         }
     }
 
-    /** A's clock starts when it hears that we are ready. */
+    /** A starts its clock when it reads "ready". */
     private void go(long times, boolean counts) {
         way.count(counts);
         say("ready");
@@ -55,7 +56,7 @@ final class Receiver {
         }
         for (long n = 0; n < times; n++) {
             way.await(1);
-            // The ping's number is the pong's.
+            // The pong gets the number of the ping.
             way.send(way.sink());
         }
     }

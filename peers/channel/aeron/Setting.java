@@ -1,12 +1,12 @@
 import java.nio.file.Path;
 import java.util.List;
 
-/** The parameters, and what follows from them for Aeron's log. */
+/** The parameters, and the sizes of Aeron's log that follow from them. */
 record Setting(boolean pingPong, boolean invoker, boolean pinned, boolean spoil, int bytes, Path folder) {
     static final long WARM_UP_NS = 1_500_000_000;
-    /** Messages that are compared, byte by byte. */
+    /** Number of messages that are compared byte by byte. */
     static final int CHECKED = 16;
-    /** Aeron's largest message. */
+    /** Largest message that Aeron can send. */
     private static final int MOST = 16 << 20;
 
     private static final int TERMS = 3;
@@ -26,12 +26,13 @@ record Setting(boolean pingPong, boolean invoker, boolean pinned, boolean spoil,
         return new Setting(pingPong, invoker, pinned, spoil, (int) bytes, folder.toAbsolutePath());
     }
 
-    /** Bytes under way: a mebibyte, and four messages at least, as in the other peers. */
+    /** Maximum number of bytes in flight: 1 MiB, but at least four messages, as in the other peers. */
     int window() {
         return Math.max(1 << 20, 4 * bytes);
     }
 
-    /** A term is a power of two, holds two windows and eight messages; a smaller one stays in the caches. */
+    /** Size of a term: a power of two, with room for two windows and eight messages. A small term stays in
+     * the caches. */
     int termLength() {
         int least = Math.max(2 * window(), 8 * bytes);
         return least == Integer.highestOneBit(least) ? least : 2 * Integer.highestOneBit(least);

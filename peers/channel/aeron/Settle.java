@@ -7,13 +7,13 @@ import java.lang.invoke.MethodHandle;
 import java.util.BitSet;
 
 /**
- * Where the two run, and that B ends with A. It is the thread that asks which is moved, and those that it starts later;
- * the virtual machine's own stay free.
+ * Pins the processes to processors, and ensures that B ends with A. Only the calling thread and threads that it starts
+ * later are pinned; the threads of the virtual machine are not.
  */
 final class Settle {
     private static final int PR_SET_PDEATHSIG = 1;
     private static final long SIGKILL = 9;
-    /** Of a cpu_set_t. */
+    /** Size of a cpu_set_t in bytes. */
     private static final long SET_BYTES = 128;
 
     private Settle() {}

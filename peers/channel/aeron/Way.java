@@ -15,22 +15,22 @@ import org.agrona.DirectBuffer;
 import org.agrona.concurrent.AgentInvoker;
 
 /**
- * A publication there and one back over aeron:ipc. What is sent is copied into the log, what is received out of it.
+ * One publication in each direction over aeron:ipc. Sent messages are copied into the log, received ones out of it.
  *
- * <p>The driver carries no bytes, but it moves the limit up to which a publisher may write, and clears what was read:
- * where it has no thread, A lets it work when A is kept waiting.
+ * <p>The driver does not move bytes. It advances the limit up to which a publisher may write, and clears the log
+ * after reading. If the driver has no thread, A runs it whenever A has to wait.
  */
 final class Way implements FragmentHandler {
     private static final String CHANNEL = "aeron:ipc";
     private static final int THERE = 1;
     private static final int BACK = 2;
-    /** Of a poll, as in Aeron's samples. */
+    /** Fragments per poll, as in Aeron's samples. */
     private static final int FRAGMENTS = 10;
-    /** Aeron's largest, a multiple of its frame's 32 bytes: the fewest pieces of what is not claimed whole. */
+    /** Aeron's largest MTU, a multiple of the frame alignment (32): large messages are cut into few pieces. */
     private static final int MTU = 65504;
-    /** Empty polls until the driver is let to work: far more than a round trip has. */
+    /** Empty polls before the driver is run: many more than a round trip needs. */
     private static final int PATIENCE = 4096;
-    /** A worker may idle for long between two orders, which is no death. */
+    /** Timeout for liveness checks: an idle worker is not dead, even if the next order comes late. */
     private static final long IDLE_NS = TimeUnit.DAYS.toNanos(1);
     private static final long MEETING_NS = TimeUnit.SECONDS.toNanos(20);
 
@@ -48,10 +48,10 @@ final class Way implements FragmentHandler {
     private int filled;
     private boolean counts;
     private long counted;
-    /** What a poll, or the work besides, ran into: Aeron itself would print it and go on. */
+    /** Error of a poll or of the conductor. By default, Aeron would print it and continue. */
     private Throwable failure;
 
-    /** A's end, with the driver. */
+    /** Creates A's end, with the driver. */
     static Way hosting(Setting setting, BooleanSupplier otherLives) {
         var context = new MediaDriver.Context()
                 .aeronDirectoryName(setting.folder().toString())
@@ -67,7 +67,7 @@ final class Way implements FragmentHandler {
         return new Way(setting, MediaDriver.launch(context), otherLives, THERE, BACK);
     }
 
-    /** B's end. The kernel ends B with A. */
+    /** Creates B's end. The kernel ends B when A ends. */
     static Way joining(Setting setting) {
         return new Way(setting, null, () -> true, BACK, THERE);
     }
@@ -88,7 +88,7 @@ final class Way implements FragmentHandler {
         sink = new Memory(setting.bytes());
     }
 
-    /** Waits for the other end of both. */
+    /** Waits until the other process is connected in both directions. */
     void meet() {
         long until = System.nanoTime() + MEETING_NS;
         while (!publication.isConnected() || subscription.imageCount() == 0) {
@@ -100,7 +100,7 @@ final class Way implements FragmentHandler {
         image = subscription.imageAtIndex(0);
     }
 
-    /** What the driver and this client have to do besides. */
+    /** Runs the driver and this client's conductor once. */
     void serve() {
         if (driverInvoker != null) {
             driverInvoker.invoke();
@@ -122,12 +122,12 @@ final class Way implements FragmentHandler {
         sendNumbered(number(message));
     }
 
-    /** A whole message; when it returns, the message may be overwritten. */
+    /** Sends a whole message. The caller may overwrite the message when this returns. */
     void sendNumbered(Memory message) {
         write(message, message.bytes.capacity());
     }
 
-    /** The answer to a stream: the number alone. */
+    /** Sends the answer to a stream, which consists of the number only. */
     void answer() {
         number(sink);
         write(sink, Long.BYTES);
@@ -159,7 +159,7 @@ final class Way implements FragmentHandler {
         return position;
     }
 
-    /** Polls until so many more messages have come. */
+    /** Polls until this many more messages have arrived. */
     void await(long messages) {
         long until = arrived + messages;
         for (int empty = 0; arrived < until; ) {
@@ -186,7 +186,7 @@ final class Way implements FragmentHandler {
         }
     }
 
-    /** The sum of all that comes until the next call. */
+    /** Returns the sum of the counted messages, and starts or stops counting. */
     long count(boolean on) {
         long sum = counted;
         counts = on;
@@ -196,7 +196,7 @@ final class Way implements FragmentHandler {
 
     @Override
     public void onFragment(DirectBuffer buffer, int offset, int length, Header header) {
-        // Agrona's own check is off.
+        // This check is necessary, because Agrona's own bounds check is disabled.
         if (length > sink.bytes.capacity() - filled) {
             throw new Worker.Unfit("message " + (arrived + 1) + " has more bytes than there is room");
         }

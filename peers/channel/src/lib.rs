@@ -1,9 +1,9 @@
-//! Two processes that pass bytes by one way, as a worker of a study (docs/reference/formats.md): the skeleton
-//! of the Rust peers, built like `two.h`, which says what the jobs are. A speaks with the lab and
-//! sends, B receives into memory of its own.
+//! The skeleton of the Rust peers: two processes that pass bytes by one method, as a worker of a study
+//! (docs/reference/formats.md). It is built like `two.h`, which describes the jobs. Process A communicates
+//! with the lab and sends; process B receives into private memory.
 //!
-//! Reading order: [`words`] are the parameters, [`Way`] is what a peer provides, `receiver` is B,
-//! `sender` is A and the worker protocol, [`memory`] the buffers and what is checked.
+//! Reading order: [`words`] for the parameters, [`Way`] for the interface of a peer, `receiver` for B,
+//! `sender` for A and the worker protocol, [`memory`] for buffers and checks.
 #![forbid(unsafe_code)]
 
 pub mod memory;
@@ -17,50 +17,50 @@ use std::ops::Deref;
 use std::process::ExitCode;
 use words::{Setting, Side};
 
-/// How something went, with the reason in words.
+/// The result of an operation, or the reason for its failure as text.
 pub type Outcome<T = ()> = Result<T, String>;
 
-/// One way for bytes to get from one process to the other.
+/// One method of moving bytes from one process to the other.
 pub trait Way {
-    /// A whole message; returns when `from` may be overwritten.
+    /// Sends a whole message. The caller may overwrite `from` when this returns.
     fn send(&mut self, from: &[u8]) -> Outcome;
 
-    /// A whole message, into memory of this process alone.
+    /// Receives a whole message into private memory.
     fn receive(&mut self, into: &mut [u8]) -> Outcome;
 
-    /// A's part of a bulk transfer: returns when all of it is B's.
+    /// A's part of a bulk transfer. Returns when B has all bytes.
     fn hand(&mut self, from: &[u8]) -> Outcome {
         self.send(from)?;
         self.receive(&mut [0; 8])
     }
 
-    /// B's part.
+    /// B's part of a bulk transfer.
     fn take(&mut self, into: &mut [u8]) -> Outcome {
         self.receive(into)?;
         self.send(&[0; 8])
     }
 
-    /// B's part, into memory that the way makes (`new=1`).
+    /// B's part of a bulk transfer, into memory that the method allocates (`new=1`).
     fn take_new(&mut self) -> Outcome<Box<dyn Deref<Target = [u8]>>> {
         Err("new=1: it makes no memory".to_owned())
     }
 
-    /// Memory for a source that is born where B can see it (`loan=1`); the same one until
-    /// [`Way::hand_lent`].
+    /// Returns memory for a source that B can access directly (`loan=1`). Repeated calls return the same
+    /// memory until [`Way::hand_lent`].
     fn lent(&mut self, len: usize) -> Outcome<&mut [u8]> {
         Err(format!("loan=1: it lends no memory, {len} bytes or fewer"))
     }
 
-    /// As [`Way::hand`], of what was lent.
+    /// Like [`Way::hand`], for the lent memory.
     fn hand_lent(&mut self) -> Outcome {
         Err("loan=1: it lends no memory".to_owned())
     }
 }
 
-/// Makes the connection, in both processes.
+/// Function that connects the two processes; both call it.
 pub type Meet = fn(&Setting, Side) -> Outcome<Box<dyn Way>>;
 
-/// The program: the way knows the parameters `keys` besides those of the skeleton.
+/// The main function of a peer. `keys` are the method's own parameters, besides those of the skeleton.
 pub fn main_of(keys: &[&str], meet: Meet) -> ExitCode {
     let setting = Setting::of_arguments(keys);
     let side = setting.as_ref().map_or(Side::Sender, |setting| setting.side);
@@ -71,7 +71,7 @@ pub fn main_of(keys: &[&str], meet: Meet) -> ExitCode {
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(reason) => {
-            // The lab shows A's line as the reason, and standard error beside it.
+            // The lab reports A's line as the reason, together with standard error.
             if side == Side::Sender {
                 println!("unfit {reason}");
             } else {
@@ -82,7 +82,7 @@ pub fn main_of(keys: &[&str], meet: Meet) -> ExitCode {
     }
 }
 
-/// B ends with A; both go where they are to run.
+/// Ensures that B ends with A, and pins both if this is requested.
 fn settle(setting: &Setting) -> Outcome {
     if setting.side == Side::Receiver {
         let told = set_parent_process_death_signal(Some(Signal::KILL));
@@ -91,7 +91,7 @@ fn settle(setting: &Setting) -> Outcome {
     if setting.pinned { pin(setting.side) } else { Ok(()) }
 }
 
-/// A on the first processor that is allowed, B on the last.
+/// Pins A to the first allowed processor, and B to the last.
 fn pin(side: Side) -> Outcome {
     let allowed = sched_getaffinity(None).map_err(|e| format!("sched_getaffinity: {e}"))?;
     let mut numbers = (0..CpuSet::MAX_CPU).filter(|n| allowed.is_set(*n));

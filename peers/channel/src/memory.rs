@@ -1,20 +1,20 @@
-//! Buffers, and what is compared: the same fill and the same sum as in `two.h`.
+//! Buffers, and their contents for checks. Fills and sums are the same as in `two.h`.
 
 use crate::Outcome;
 use std::ops::{Deref, DerefMut};
 use thalweg_sys::map::Map;
 
-/// Memory of this process alone, of ordinary pages.
+/// Private memory, on ordinary pages.
 #[derive(Debug)]
 pub struct Memory(Map);
 
 impl Memory {
-    /// Whose pages are not there yet.
+    /// Maps memory without resident pages.
     pub fn fresh(len: usize) -> Outcome<Self> {
         Map::anonymous(len, false).map(Self).map_err(|e| format!("mmap of {len} bytes: {e}"))
     }
 
-    /// Every page of which was written to.
+    /// Maps memory and writes every page.
     pub fn resident(len: usize) -> Outcome<Self> {
         let mut made = Self::fresh(len)?;
         made.fill(1);
@@ -36,7 +36,7 @@ impl DerefMut for Memory {
     }
 }
 
-/// Fills with bytes that say where they belong and which time it is.
+/// Fills memory with bytes that depend on their position and on `salt`.
 pub fn fill(memory: &mut [u8], salt: u64) {
     let mut word = salt.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(1);
     for piece in memory.chunks_mut(8) {
@@ -47,7 +47,7 @@ pub fn fill(memory: &mut [u8], salt: u64) {
     }
 }
 
-/// A sum to which every byte and its place count.
+/// Returns a sum that depends on every byte and its position.
 pub fn checksum(memory: &[u8]) -> u64 {
     let mut sum = 14_695_981_039_346_656_037_u64;
     for piece in memory.chunks(8) {
@@ -59,7 +59,7 @@ pub fn checksum(memory: &[u8]) -> u64 {
     sum
 }
 
-/// The sum of sums.
+/// Adds a message's sum to the sum of a sequence.
 pub fn fold(sum: u64, next: u64) -> u64 {
     (sum ^ next).wrapping_mul(1_099_511_628_211)
 }
@@ -71,7 +71,7 @@ pub fn put(message: &mut [u8], number: u64) {
     }
 }
 
-/// The message must be the one of this number.
+/// Checks that the message has this number.
 pub fn expect(message: &[u8], number: u64) -> Outcome {
     let found = message.first_chunk().map(|start| u64::from_ne_bytes(*start));
     match found {

@@ -1,4 +1,4 @@
-//! B: obeys A's lines, and says what its part took.
+//! Process B: executes A's orders, and reports the resources that it used.
 
 use crate::memory::{Memory, checksum, expect, fold};
 use crate::words::{Job, Setting, Side};
@@ -29,7 +29,7 @@ struct Receiver<'s> {
     setting: &'s Setting,
     way: Box<dyn Way>,
     sink: Option<Memory>,
-    /// The last buffer, where the way makes them.
+    /// The last buffer, if the method allocates the buffers.
     made: Option<Box<dyn Deref<Target = [u8]>>>,
     number: u64,
 }
@@ -62,7 +62,7 @@ impl Receiver<'_> {
         }
     }
 
-    /// A's clock starts when it hears that we are ready.
+    /// A starts its clock when it reads "ready".
     fn go(&mut self, times: u32, counts: bool) -> Outcome<String> {
         say("ready")?;
         let before = Usage::now_process();

@@ -1,4 +1,4 @@
-//! A: starts B, speaks the worker protocol, sends, times.
+//! Process A: starts B, implements the worker protocol, sends, and measures the time.
 
 use crate::memory::{Memory, checksum, expect, fill, fold, put};
 use crate::words::{Job, Setting, Side};
@@ -9,7 +9,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 use thalweg_sys::usage::Usage;
 
-/// Answers until `quit` or the end of stdin.
+/// Answers commands until `quit` or the end of standard input.
 pub fn main(setting: Outcome<Setting>, meet: Meet) -> Outcome {
     let mut sender: Option<Sender> = None;
     for line in stdin().lock().lines() {
@@ -17,7 +17,7 @@ pub fn main(setting: Outcome<Setting>, meet: Meet) -> Outcome {
         if line == "quit" {
             break;
         }
-        // Not before the first line: what is said unasked is not heard as a reason.
+        // Starts B at the first command: the lab does not read an error that is printed before it.
         let sender = match &mut sender {
             Some(sender) => sender,
             none => none.insert(Sender::start(setting.clone()?, meet)?),
@@ -34,13 +34,13 @@ struct Sender {
     way: Box<dyn Way>,
     other: Other,
     source: Option<Memory>,
-    /// Where a ping comes back to.
+    /// Memory for the answer to a ping.
     back: Option<Memory>,
     number: u64,
     salt: u64,
 }
 
-/// What some operations took.
+/// Time and resources of some operations.
 #[derive(Default)]
 struct Cost {
     wall: Duration,
@@ -49,7 +49,7 @@ struct Cost {
 
 impl Sender {
     fn start(setting: Setting, meet: Meet) -> Outcome<Self> {
-        // First: what A may run on, B inherits.
+        // B is started first, so that it inherits A's processor affinity from before A is pinned.
         let mut other = Other::start(setting.pair)?;
         settle(&setting)?;
         let way = meet(&setting, Side::Sender)?;
@@ -94,7 +94,7 @@ impl Sender {
 
     fn run(&mut self, times: u32) -> Outcome<String> {
         let mut cost = Cost::default();
-        // What is new for every operation is made before its clock starts.
+        // If each operation needs new memory, this prepares the memory before the clock starts.
         let apart = self.setting.fresh || self.setting.loan;
         let batch = if apart { 1 } else { times };
         for _ in 0..times / batch.max(1) {
@@ -156,8 +156,8 @@ impl Sender {
         if self.setting.job == Job::Stream { self.way.receive(&mut [0; 8]) } else { Ok(()) }
     }
 
-    /// Sends messages of different bytes, writes over each once it may, and compares all bytes:
-    /// what is wrong, if something is.
+    /// Sends messages with different bytes, overwrites each after sending, and compares all bytes.
+    /// Returns a description of the difference, if any.
     fn check(&mut self) -> Outcome<Option<&'static str>> {
         let bulk = self.setting.job == Job::Bulk;
         let times = if bulk { 1 } else { 16 };
@@ -199,7 +199,7 @@ impl Sender {
         if self.setting.loan {
             let sum = make(self.way.lent(self.setting.bytes)?);
             self.way.hand_lent()?;
-            // The memory that comes next may be the same: B must not see this.
+            // The next loan may be in the same memory. B must not see this change.
             self.way.lent(self.setting.bytes)?.fill(0);
             return Ok(sum);
         }
@@ -231,7 +231,7 @@ fn numbers(used: &Usage) -> [u64; 6] {
     ]
 }
 
-/// B, and the lines to it.
+/// Process B: its process, and the streams for orders and reports.
 struct Other {
     child: Child,
     orders: Option<ChildStdin>,
@@ -239,7 +239,7 @@ struct Other {
 }
 
 impl Other {
-    /// This program once more, with its parameters.
+    /// Starts this program again as B, with the same parameters.
     fn start(pair: u32) -> Outcome<Self> {
         let failed = |e: std::io::Error| format!("starting the receiver: {e}");
         let mut command = Command::new(std::env::current_exe().map_err(failed)?);
@@ -258,7 +258,7 @@ impl Other {
             .map_err(|e| format!("the receiver is gone: {e}"))
     }
 
-    /// The rest of its line, which must begin so.
+    /// Reads a line, which must begin with `what`. Returns the rest of the line.
     fn hear(&mut self, what: &str) -> Outcome<String> {
         let mut line = String::new();
         self.reports.read_line(&mut line).map_err(|e| format!("the receiver: {e}"))?;
@@ -271,7 +271,7 @@ impl Other {
         }
     }
 
-    /// An order that is answered by `ok`, and a number with some.
+    /// Sends an order that B answers with `ok`. Returns the number after it, or 0.
     fn ask(&mut self, order: &str) -> Outcome<u64> {
         self.say(order)?;
         let rest = self.hear("ok")?;
@@ -281,7 +281,7 @@ impl Other {
         rest.parse().map_err(|_| format!("the receiver says ok {rest}, not a number"))
     }
 
-    /// What its part took, and the sum.
+    /// Returns the resources that B used, and the sum of the messages.
     fn numbers(&mut self) -> Outcome<[u64; 7]> {
         let rest = self.hear("done")?;
         let numbers: Result<Vec<u64>, _> = rest.split(' ').map(str::parse).collect();
@@ -292,19 +292,19 @@ impl Other {
 
 impl Drop for Other {
     fn drop(&mut self) {
-        // The end of its input tells it.
+        // B ends when its standard input is closed.
         self.orders = None;
         let _ = self.child.wait();
     }
 }
 
-/// Proportional memory of a process: of a page that two share, each has half.
+/// Returns the proportional set size of a process. A page that two processes share counts half.
 fn pss(pid: u32) -> u64 {
     let text = std::fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).unwrap_or_default();
     kib(&text, "Pss:").unwrap_or(0) << 10
 }
 
-/// Refuses where so many bytes are not to be had without driving others out.
+/// Fails if this memory is not available without evicting other memory.
 fn needs(bytes: u64) -> Outcome {
     let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
     match kib(&text, "MemAvailable:") {

@@ -1,11 +1,11 @@
-//! The parameters: words of the form key=value, as for the C programs.
+//! The parameters: arguments of the form key=value, like those of the C programs.
 
 use crate::Outcome;
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-/// Which of the two processes this is.
+/// The two processes of a peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
     /// A, which the lab started.
@@ -14,39 +14,39 @@ pub enum Side {
     Receiver,
 }
 
-/// What is done; see `two.h`.
+/// The kind of work; see `two.h`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Job {
-    /// A message there and its copy back.
+    /// Sends a message and receives its copy.
     PingPong,
-    /// Messages one way.
+    /// Sends messages in one direction.
     Stream,
-    /// A buffer, and an answer for each.
+    /// Sends buffers, each of which is answered.
     Bulk,
 }
 
-/// All parameters, read.
+/// All parameters, parsed.
 #[derive(Clone, Debug)]
 pub struct Setting {
-    /// Which process.
+    /// The process that this is.
     pub side: Side,
-    /// What is done.
+    /// The kind of work.
     pub job: Job,
-    /// Bytes of a message or buffer.
+    /// Size of a message or buffer in bytes.
     pub bytes: usize,
-    /// Into memory that B has never touched.
+    /// `true`: B receives into memory that it has never written.
     pub fresh: bool,
-    /// A's source is born in memory that the way lends.
+    /// `true`: A writes the source into memory that the method lends.
     pub loan: bool,
-    /// B's memory is made by the way.
+    /// `true`: the method allocates B's memory.
     pub new: bool,
-    /// Each process on a processor of its own.
+    /// `true`: each process is pinned to its own processor.
     pub pinned: bool,
-    /// A byte is changed on the way, so that `check` has something to find.
+    /// `true`: a byte is changed before sending, so that `check` must find a difference.
     pub spoil: bool,
-    /// For files.
+    /// Directory for files.
     pub scratch: PathBuf,
-    /// A's process number: what the two share no name with others by.
+    /// A's process id, which makes the names that both processes share unique.
     pub pair: u32,
     words: HashMap<String, String>,
 }
@@ -55,7 +55,7 @@ const KEYS: &[&str] =
     &["job", "bytes", "fresh", "loan", "new", "pin", "spoil", "scratch", "side", "pair"];
 
 impl Setting {
-    /// Those of this process.
+    /// Parses the arguments of this process.
     pub fn of_arguments(keys: &[&str]) -> Outcome<Self> {
         let mut words = HashMap::new();
         for word in std::env::args().skip(1) {
@@ -114,28 +114,28 @@ impl Setting {
         Ok(setting)
     }
 
-    /// The place of a parameter's value in a list; the first one where it is not given.
+    /// Returns the index of a parameter's value in a list; 0 if the parameter is not given.
     pub fn choice(&self, key: &str, list: &[&str]) -> Outcome<usize> {
         let Some(text) = self.words.get(key) else { return Ok(0) };
         let place = list.iter().position(|word| word == text);
         place.ok_or_else(|| format!("{key}={text}: not known here"))
     }
 
-    /// A parameter's value.
+    /// Returns the value of a parameter.
     pub fn text(&self, key: &str) -> Option<&str> {
         self.words.get(key).map(String::as_str)
     }
 
-    /// Messages that may be under way in a stream: about a mebibyte of them.
+    /// Returns the number of messages that may be in flight in a stream: about 1 MiB of them.
     pub fn depth(&self) -> usize {
         ((1 << 20) / self.bytes).clamp(4, 1024)
     }
 }
 
-/// How long the two look for each other.
+/// Maximum time for the two processes to find each other.
 pub const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Tries until the other process has come so far.
+/// Retries until the other process is ready.
 pub fn retry<T, E: std::fmt::Debug>(
     what: &str,
     mut attempt: impl FnMut() -> Result<T, E>,

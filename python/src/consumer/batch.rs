@@ -1,4 +1,4 @@
-//! Several messages that are received by one call.
+//! Receives several messages with one call.
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -43,8 +43,8 @@ impl PyConsumer {
         Ok(arrays)
     }
 
-    /// Returns `true` if a complete message is available now. While the caller holds others, the rest of a message in
-    /// parts might never arrive.
+    /// Returns `true` if a complete message is available now. A message in parts does not count: the messages that
+    /// the caller holds may occupy the room that its remaining parts need.
     fn has_whole(&self, py: Python<'_>) -> PyResult<bool> {
         self.inside.with(py, |inside| {
             let ConsumerStage::Open(source) = &mut inside.state else { return Ok(false) };

@@ -23,7 +23,7 @@ impl ConsumerInner {
             match &mut self.state {
                 ConsumerStage::Open(_) => break,
                 ConsumerStage::Closed => return Err(closed()),
-                // The sender speaks when it has a message, which may be long after the connection.
+                // The sender speaks only when it has a message, possibly long after the connection.
                 ConsumerStage::Linked(link) => {
                     patiently(py, deadline, |until| speaks(link, until))?
                 }
@@ -65,7 +65,7 @@ impl ConsumerInner {
         }
     }
 
-    /// Sets the state that follows a handshake.
+    /// Sets the state after a handshake.
     fn met(
         &mut self,
         opened: Result<ReceiveSource, Error>,
@@ -73,7 +73,8 @@ impl ConsumerInner {
     ) -> Result<(), Error> {
         let (state, met) = match (opened, again) {
             (Ok(source), _) => (ConsumerStage::Open(source), Ok(())),
-            // The sender has gone, or already had a receiver: another one may offer under the name.
+            // The sender has gone, or already has a receiver. Another process may offer a channel
+            // under the name.
             (
                 Err(Error::Closed { .. } | Error::PeerDied { .. } | Error::Timeout),
                 Some(address),

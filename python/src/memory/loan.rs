@@ -35,7 +35,7 @@ pub struct PyLoan {
     layout: Layout,
     start: Start,
     exports: AtomicUsize,
-    /// The memory is its.
+    /// Keeps the ring alive, which contains the room.
     _ring: SharedProducer,
 }
 

@@ -63,7 +63,7 @@ impl PyMessage {
         matches!(self._memory, MessageMemory::Held { .. })
     }
 
-    /// Returns an empty message of this type, with structures read without padding; None if it has no structure.
+    /// Returns an empty message of this type, with structures that have no alignment; None if it has no structure.
     fn unaligned(&self) -> Option<Self> {
         let format = self.layout.format.to_bytes();
         format.starts_with(b"T{").then_some(())?;

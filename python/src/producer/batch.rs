@@ -1,4 +1,4 @@
-//! Several messages that are published together.
+//! Publishes several messages together.
 
 use pyo3::prelude::*;
 use std::time::Instant;
@@ -37,8 +37,8 @@ impl ProducerInner {
         Ok(())
     }
 
-    /// Sends the last of these messages, and earlier ones while there is room without waiting. Returns their number;
-    /// 0 if the last one is larger than the ring.
+    /// Sends messages from the end of `left`: waits for room for the last one, and continues while there is room.
+    /// Returns their number; 0 if the last one is larger than the ring.
     fn send_some(
         &mut self,
         py: Python<'_>,

@@ -97,7 +97,7 @@ impl ProducerInner {
                 self.state = ProducerStage::Open(SharedProducer::new(producer));
                 Ok(())
             }
-            // A failure on this side would recur with the next peer.
+            // The next peer would cause the same failure of this process.
             Err(error @ (Error::System { .. } | Error::TooLarge { .. })) => Err(raised(py)(error)),
             // The peer is gone or silent: wait for the next one.
             Err(_) if is_one_of_many => rest(py, deadline),

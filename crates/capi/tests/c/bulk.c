@@ -1,5 +1,5 @@
-/* Bulk transfers between two processes, by every arm that works here: every size, loans, new memory, deaths.
- *   bulk FOLDER [LARGEST]    one line a skipped arm on standard output: its name, a tab, the reason */
+/* Tests bulk transfers between two processes, with each arm that works here: sizes, loans, new memory, deaths of the peer.
+ *   bulk FOLDER [LARGEST]    prints one line for each skipped arm: its name, a tab, the reason */
 #include "process.h"
 
 #include <sys/syscall.h>
@@ -19,7 +19,7 @@ static tw_sender *send_by(tw_link *link, const struct script *script)
     tw_bulk_options options = TW_BULK_OPTIONS_INIT;
     tw_sender *sender;
     options.arm = script->arm;
-    /* Pages that are shared afterwards are for those who allow it. */
+    /* Arms that leave shared pages are usable only if the caller does not need TW_PRIVATE. */
     options.needs = 0;
     options.flags = script->loans ? TW_WILL_LOAN : 0;
     OK(tw_sender_open(&link, &options, &sender, &error));
@@ -70,12 +70,12 @@ static void receive_one(tw_receiver *receiver, size_t n, int is_new)
         tw_buffer *buffer;
         OK(tw_receiver_receive_new(receiver, &buffer, &error));
         CHECK(tw_buffer_length(buffer) == sizes[n] && holds(tw_buffer_data(buffer), sizes[n], n));
-        /* It is ours to write to. */
+        /* The buffer belongs to this process, so it may be overwritten. */
         memset(tw_buffer_data(buffer), 0xdd, sizes[n]);
         tw_buffer_free(buffer);
         return;
     }
-    /* Not malloc: what another process writes here valgrind does not see, and takes for never written. */
+    /* Not malloc: valgrind does not see writes of another process, and would report the bytes as uninitialised. */
     unsigned char *bytes = calloc(sizes[n] + 8, 1);
     if (sizes[n] > 0) {
         CHECK(tw_receiver_receive_into(receiver, bytes, sizes[n] - 1, &length, &error) == TW_TOO_LARGE && !length);
@@ -156,7 +156,7 @@ static void a_killed_receiver_is_told(const char *folder, const char *arm)
     for (int n = 0; n < 2; n++)
         OK(tw_sender_send(sender, bytes, large, &error));
     kill_9(child);
-    /* SIGPIPE is not ignored in this program: none may come. */
+    /* This program does not ignore SIGPIPE: the signal would kill it. */
     CHECK(tw_sender_send(sender, bytes, large, &error) == TW_PEER_DIED && strstr(error.message, "died"));
     CHECK(tw_sender_send(sender, bytes, large, &error) != TW_OK);
     free(bytes);
@@ -176,7 +176,7 @@ static void count_down(tw_link *link, const void *script)
     (void)script;
 }
 
-/* The library's own choice, its reasons, and calls that make no sense. */
+/* The library's choice of an arm, its reasons, and invalid calls. */
 static void choices_are_told_and_nonsense_is_refused(const char *folder)
 {
     tw_link *link;
@@ -184,7 +184,7 @@ static void choices_are_told_and_nonsense_is_refused(const char *folder)
     tw_buffer *buffer, *none = NULL;
     char *json;
     pid_t child = other(folder, count_down, NULL, &link);
-    /* A program built before there was a profile has no more memory than this. */
+    /* A program that was built before the field `profile` existed passes a shorter struct. */
     tw_bulk_options usual = TW_BULK_OPTIONS_INIT, *old = malloc(usual.size = offsetof(tw_bulk_options, profile));
     memcpy(old, &usual, usual.size);
     OK(tw_sender_open(&link, old, &sender, &error));
@@ -212,7 +212,7 @@ static void choices_are_told_and_nonsense_is_refused(const char *folder)
         CHECK(tw_sender_send(sender, "child", 5, &error) == TW_NOT_PERMITTED && strstr(error.message, "fork"));
         CHECK(tw_sender_send_loan(sender, &loan, &error) == TW_NOT_PERMITTED && !loan);
         tw_sender_close(sender);
-        /* What a child leaves where it is, valgrind would count as lost. */
+        /* exec drops the child's memory: otherwise valgrind would report its handles as leaked. */
         execlp("true", "true", (char *)NULL);
         exit(1);
     }
@@ -249,7 +249,7 @@ static void choices_are_told_and_nonsense_is_refused(const char *folder)
     CHECK(tw_arm_probe(tw_arm_count(), &error) == TW_USAGE);
 }
 
-/* What the library thinks of every arm for this peer, and which it takes. */
+/* Returns the library's choice of an arm for this peer and its reasons, as JSON. */
 static char *explained(const char *folder, int pair)
 {
     tw_bulk_options options = TW_BULK_OPTIONS_INIT;
@@ -269,7 +269,7 @@ static char *explained(const char *folder, int pair)
     return json;
 }
 
-/* SO_PEERCRED of a pair made before fork(2) names the process that made it, on both sides. */
+/* For a pair made before fork(2), SO_PEERCRED names the process that made it, at both ends. */
 static void a_pair_made_before_fork_offers_what_a_listener_does(const char *folder)
 {
     char *listener = explained(folder, 0), *pair = explained(folder, 1);
@@ -283,7 +283,7 @@ static void a_pair_made_before_fork_offers_what_a_listener_does(const char *fold
 int main(int argc, char **argv)
 {
     size_t worked = 0;
-    /* The peer at a pair is known by pidfd_open(2), which valgrind 3.19 does not have. */
+    /* A pair identifies its peer by pidfd_open(2), which valgrind 3.19 does not support. */
     int self = (int)syscall(SYS_pidfd_open, getpid(), 0);
     int ways = self < 0 ? 1 : 2;
     CHECK(argc == 2 || argc == 3);

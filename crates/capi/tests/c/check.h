@@ -1,4 +1,4 @@
-/* An assertion that stays when NDEBUG is set, and says what was not true. */
+/* An assertion that NDEBUG does not disable. It prints the condition that failed. */
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>

@@ -1,5 +1,5 @@
-/* A sender chooses by a profile, and says so:
- *   chosen FOLDER PROFILE ARM    the profile was made to prefer ARM, which works here */
+/* A sender chooses its arm by a profile, and reports the reason:
+ *   chosen FOLDER PROFILE ARM    PROFILE must prefer ARM, and ARM must work here */
 #include "process.h"
 
 static tw_error error;
@@ -20,7 +20,7 @@ static void receive_one(tw_link *link, const void *script)
     (void)script;
 }
 
-/* Opens a sender with these options, frees the profile, and sends: the arm, whose choice is told in words like `why`. */
+/* Opens a sender with these options, frees the profile, and sends. Returns the arm; its reason must contain `why`. */
 static const char *send_with(const char *folder, const tw_bulk_options *options, tw_profile *profile, const char *why)
 {
     tw_link *link;
@@ -59,12 +59,12 @@ int main(int argc, char **argv)
     options.profile = profile;
     CHECK(!strcmp(send_with(folder, &options, profile, "measured 2026-11-22: 0.50x "), preferred));
 
-    /* Who names an arm has it. */
+    /* An arm in the options has priority over the profile. */
     options.profile = profile = loaded(argv[2]);
     options.arm = usual;
     CHECK(!strcmp(send_with(folder, &options, profile, "requested"), usual));
 
-    /* Of a program built before there was a profile, whatever lies there is not looked at. */
+    /* A program built before the field `profile` existed passes a smaller size: the library must not read the field. */
     options.size = offsetof(tw_bulk_options, profile);
     options.arm = NULL;
     options.profile = (const tw_profile *)(uintptr_t)1;

@@ -1,5 +1,5 @@
-/* Ways in which a process can wait and end: without its main thread, by a signal, with a handler that runs during a wait, by an
- * exit hook, with a fork in a thread. */
+/* A process that waits or ends: without its main thread, by a signal, or in an exit hook. Also a handler that runs
+ * during a wait, and a fork in a thread. */
 #include <pthread.h>
 #include <sys/wait.h>
 
@@ -7,7 +7,8 @@
 
 static tw_error error;
 
-/* The ends of a channel of one process, one for each thread. Those left open are still reachable here. */
+/* The two ends of a channel within one process, one for each thread. Ends that stay open remain reachable for the leak
+ * check. */
 static tw_link *links[2];
 static tw_producer *producer;
 static tw_consumer *consumer;
@@ -33,7 +34,7 @@ static void *receive_one(void *unused)
     OK(tw_consumer_open(&links[1], NULL, GUARD, &consumer, &error));
     OK(tw_consumer_receive(consumer, GUARD, &message, &length, &error));
     OK(tw_consumer_release(consumer, &error));
-    /* An armed end has another helper thread. */
+    /* An armed end has one more helper thread. */
     OK(tw_consumer_arm(consumer, &is_armed, &error));
     if (!stays_open)
         tw_consumer_close(consumer);
@@ -42,7 +43,7 @@ static void *receive_one(void *unused)
     return unused;
 }
 
-/* A process with a channel, whose main thread leaves at once. */
+/* Starts a process with a channel, whose main thread exits at once. */
 static pid_t leave(void)
 {
     pid_t child = fork();
@@ -115,7 +116,7 @@ static void a_signal_that_is_waited_for_ends_nothing(void)
 
 static int handled, refused;
 
-/* Runs inside of the waiting call: it may not use that end. */
+/* Runs during the waiting call: it must not use the consumer. */
 static void receive_again(int unused)
 {
     const void *message;
@@ -133,7 +134,7 @@ static void *open_producer(void *unused)
     return unused;
 }
 
-/* Each end waits for the other, so each needs a thread. */
+/* Opening an end waits for the other end, so each needs a thread. */
 static void open_both(void)
 {
     pthread_t opening;
@@ -231,9 +232,10 @@ static void *fork_and_send(void *unused)
         CHECK(tw_producer_send(producer, "child", 5, TW_NOW, &error) == TW_NOT_PERMITTED);
         CHECK(tw_producer_arm(producer, 1, &is_armed, &error) == TW_NOT_PERMITTED);
         tw_producer_close(producer);
-        /* The consumer was waiting in another thread, which the child does not have: it can only be kept. */
+        /* The consumer waits in another thread, which the child does not have. So the child cannot close it, and only keeps
+         * the pointer. */
         inherited = consumer;
-        /* Its own channel works. */
+        /* A channel that the child creates works. */
         open_both();
         OK(tw_producer_send(producer, "own", 3, GUARD, &error));
         close_both();
@@ -257,7 +259,8 @@ static void a_fork_in_a_thread_disturbs_no_wait_of_another(void)
 
 int main(void)
 {
-    /* A guard: the children end with this process. They cannot guard themselves, as SIGALRM may not reach them. */
+    /* Limits the test's duration: the children end with this process. They cannot use alarm(2) themselves, because SIGALRM
+     * may not reach them. */
     alarm(300);
     the_last_thread_ends_the_process();
     a_signal_ends_what_the_main_thread_left();

@@ -1,5 +1,5 @@
-/* tw_memcpy is the C library's until a profile is loaded that knows better, however this program reaches tw_memcpy_now:
- *   follows PROFILE    it was made to prefer another kernel for short copies */
+/* tw_memcpy is the C library's memcpy until a profile selects another kernel, however the program is linked:
+ *   follows PROFILE    PROFILE must prefer another kernel for short copies */
 #define _GNU_SOURCE
 #include "check.h"
 
@@ -25,7 +25,7 @@ int main(int argc, char **argv)
     CHECK(argc == 2);
     CHECK(tw_memcpy_first.upto == SIZE_MAX && tw_memcpy_first.run == tw_memcpy_now);
     void *(*before)(void *, const void *, size_t) = tw_memcpy_now;
-    /* What a call through it takes is what a call of memcpy through a pointer takes. */
+    /* A call through tw_memcpy_now costs as much as a call of memcpy through a pointer: both are the same function. */
     CHECK((uintptr_t)before == (uintptr_t)dlsym(RTLD_DEFAULT, "memcpy"));
     copies();
     CHECK(tw_profile_load(argv[1], &profile, NULL) == TW_OK && profile);

@@ -1,4 +1,4 @@
-/* Every kernel against plain loops, over sizes and offsets, and the checksums against known ones. */
+/* Compares every kernel with plain loops, over sizes and offsets, and the checksums with known ones. */
 #include "check.h"
 
 enum { MOST = 9000, ROOM = MOST + 256 };
@@ -34,7 +34,7 @@ int main(void)
         CHECK(tw_kernel_name(index) && tw_kernel_summary(index));
         if (!tw_kernel_is_available(index)) {
             CHECK(tw_memcpy_by(index, sink, source, 1) == TW_UNSUPPORTED);
-            /* Valgrind's processor, too, has no vectors of 64 bytes. */
+            /* The processor that valgrind emulates has no AVX-512. */
             printf("%s\tthis processor, or the one that valgrind makes of it, does not run it\n", tw_kernel_name(index));
             continue;
         }
@@ -69,7 +69,7 @@ int main(void)
     CHECK(tw_crc32c(expected, 32, 0) == 0x8a9136aau);
     CHECK(tw_memcpy_crc32c(sink, source, MOST, 0) == tw_crc32c(source, MOST, 0));
     CHECK(!memcmp(sink, source, MOST));
-    /* xxHash's own sanity tests: nothing at all. The hash is one of the whole, at any place. */
+    /* From xxHash's own sanity tests: the hash of 0 bytes. The hash does not depend on the address. */
     CHECK(tw_xxh3(expected, 0) == UINT64_C(0x2d06800538d394c2));
     for (size_t n = 0; n < sizeof lengths / sizeof *lengths; n++) {
         memset(sink, 0xaa, sizeof sink);

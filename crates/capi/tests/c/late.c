@@ -1,9 +1,9 @@
-/* Callers that are late: a timeout that has passed never waits. */
+/* A timeout that has already passed never waits. */
 #include "process.h"
 
 enum { CAPACITY = 8192, LARGEST = CAPACITY - 32 };
 static tw_error error;
-/* A pipe by which a child says how far it is. */
+/* A child reports its progress through this pipe. */
 static int so_far[2];
 
 static tw_channel_options small(uint32_t wait, uint32_t flags)
@@ -53,7 +53,7 @@ static void receive_two_and_stay(tw_link *link, const void *script)
         pause();
 }
 
-/* What a caller passes that computes `deadline - now` too late. */
+/* A caller that computes `deadline - now` too late passes a negative number. */
 static void late_callers_do_not_wait(const char *folder)
 {
     const int64_t late[] = { -1, -2, -1000, -GUARD, INT64_MIN + 1, INT64_MIN };

@@ -1,34 +1,34 @@
-/* One side of an exchange of messages, for tests in any language.
+/* One end of an exchange of messages, for tests in any language.
  *
  *   partner ROLE ADDRESS COUNT [OPTION...]
  *
- * ROLE     send     sends messages 0 to COUNT - 1, waits until all were released, says goodbye
- *          receive  receives until the other side is gone and checks every byte; COUNT is not looked at
- *          echo     receives and checks over a first link, and sends the same over a second one, until the
- *                   other side says goodbye; COUNT is not looked at
- * ADDRESS  where the other side listens, as tw_link_connect takes it
+ * ROLE     send     sends messages 0 to COUNT - 1, waits until all are released, closes the channel
+ *          receive  receives until the peer closes or dies, and checks every byte; ignores COUNT
+ *          echo     receives and checks over a first link, and sends the messages back over a second one,
+ *                   until the peer closes; ignores COUNT
+ * ADDRESS  where the peer listens, as for tw_link_connect
  * COUNT    0: send without end
  * OPTION   listen             listens at ADDRESS itself
- *          wait=spin, wait=block    how to wait; hybrid without it
- *          capacity=BYTES     of the ring, if it produces; 65536 without it
- *          checksums          every message has one, if it produces
- *          untrusted          nothing of the other side is trusted
+ *          wait=spin, wait=block    method of waiting; default: hybrid
+ *          capacity=BYTES     of the ring, if it produces; default: 65536
+ *          checksums          each message has a checksum, if it produces
+ *          untrusted          does not trust the peer
  *
- * Message N, all in unsigned 64 bits, x and draw() being
+ * Contents of message N, in unsigned 64-bit arithmetic:
  *   x = (N + 1) * 0x9e3779b97f4a7c15 | 1
  *   draw(): x ^= x >> 12; x ^= x << 25; x ^= x >> 27; the result is (x * 0x2545f4914f6cdd1d) >> 33
- * has, with k = draw() % 20, a length of {0, 1, 4095, 4097, 32, 33}[k] if k < 6, else of draw() % 2000; its
- * byte I is the low 8 bits of N * 31 ^ I * 7 ^ I >> 8.
+ * With k = draw() % 20, its length is {0, 1, 4095, 4097, 32, 33}[k] if k < 6, otherwise draw() % 2000.
+ * Byte I is the low 8 bits of N * 31 ^ I * 7 ^ I >> 8.
  *
  * Lines on standard output: "ready" when it listens, "open" when the channel is open, and the last one:
  * ROLE END MESSAGES CRC PARTIAL
- *   END       done: all was sent; closed: the other side said goodbye; died: it did not. Gone before
- *             the channel was open is either of these two, with 0 messages
- *   MESSAGES  sent (after died and closed: released by the other side), or received
- *   CRC       CRC-32C of all bytes sent or received so far, one message behind the other, 8 hex digits
+ *   END       done: all messages were sent; closed: the peer closed its end; died: the peer died. If the
+ *             peer was gone before the channel was open, closed or died with 0 messages
+ *   MESSAGES  number sent (after closed and died: released by the peer), or received
+ *   CRC       CRC-32C of all bytes sent or received so far, in the order of the messages, 8 hex digits
  *   PARTIAL   tw_error.partial
- * It exits with 0 then, and with 1 and the reason on standard error for a wrong byte or another error.
- * It ends itself if it takes far too long. */
+ * After that it exits with 0. After a wrong byte or another error it exits with 1 and prints the reason on
+ * standard error. A timer ends it if it hangs. */
 #include <inttypes.h>
 
 #include "check.h"
@@ -88,7 +88,7 @@ static tw_link *meet(struct side *side)
     return link;
 }
 
-/* Everybody has come who was expected. */
+/* Stops listening: all expected links are connected. */
 static void leave(struct side *side)
 {
     tw_listener_close(side->listener);
@@ -135,7 +135,7 @@ static int send_all(struct side *side)
     return code;
 }
 
-/* Receives until the end; with somewhere to send it, sends it there. */
+/* Receives until the end. If `echoes` is set, sends each message back over a second link. */
 static int receive_all(struct side *side, int echoes)
 {
     tw_link *link = meet(side), *back = echoes ? meet(side) : NULL;

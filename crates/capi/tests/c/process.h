@@ -1,11 +1,11 @@
-/* Another process for a test: made by fork, joined by a link, gone when the test is. */
+/* Another process for a test: forked, connected by a link, killed when the test ends. */
 #include <poll.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 
 #include "check.h"
 
-/* Not a promise of speed: what takes longer hangs. */
+/* Not a requirement of speed: a test that takes longer hangs. */
 #define GUARD (INT64_C(120) * 1000 * 1000 * 1000)
 
 #define OK(call)                                                                                     \
@@ -17,13 +17,13 @@
         }                                                                                            \
     } while (0)
 
-/* Each program uses its part of this file. */
+/* Each program uses only some functions of this file. */
 #define PART __attribute__((unused))
 
-/* What the other process does with its end of the link, which it uses up. */
+/* The function that the other process runs with its end of the link. It consumes the link. */
 typedef void part(tw_link *link, const void *script);
 
-/* Whether the two are joined by a pair that was made before the fork, and not by a listener. */
+/* 1: a pair made before the fork connects the two processes; 0: a listener does. */
 PART static int by_pair;
 
 PART static pid_t other_by_pair(part *play, const void *script, tw_link **link)
@@ -83,7 +83,7 @@ PART static void kill_9(pid_t child)
     CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
 }
 
-/* The bytes of message or buffer `number`: only it has them. */
+/* Fills in the contents of message or buffer `number`, different for each number. */
 PART static void fill(unsigned char *into, size_t length, size_t number)
 {
     for (size_t n = 0; n < length; n++)

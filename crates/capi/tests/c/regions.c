@@ -1,11 +1,11 @@
-/* Regions: made, handed to another process, sealed, unmapped and mapped again. */
+/* Regions: created, sent to another process, sealed, unmapped and mapped again. */
 #include "process.h"
 
 enum { LENGTH = 10000 };
 static tw_error error;
 static const char *const kinds[] = { "memfd", "posix", "sysv" };
 
-/* Maps what it is given, a descriptor or a segment's number, and turns every byte over. */
+/* Maps a region, given by a descriptor or by a segment's id, and inverts every byte. */
 static void turn_over(tw_link *link, const void *script)
 {
     int fd, id;
@@ -58,7 +58,7 @@ static void is_shared_with_another_process(const char *folder, tw_region_kind ki
     ended_well(child);
     for (size_t n = 0; n < LENGTH; n++)
         CHECK(((unsigned char *)tw_region_data(region))[n] == (unsigned char)~(31 ^ (n * 7) ^ (n >> 8)));
-    /* Without a view the memory stays. */
+    /* A region that is unmapped keeps its contents. */
     CHECK(tw_region_map(region, TW_WRITE, &error) == TW_USAGE);
     OK(tw_region_unmap(region, &error));
     CHECK(!tw_region_data(region) && tw_region_unmap(region, &error) == TW_USAGE);
@@ -91,7 +91,7 @@ static void seals_hold_against_everybody(void)
     tw_status status = tw_region_seal(region, TW_SEAL_WRITERS, &error);
     CHECK(status == TW_OK || error.os_error == EINVAL);
     if (status == TW_OK) {
-        /* We may, nobody else. */
+        /* The existing mapping stays writable; no other mapping can write. */
         fill(tw_region_data(region), LENGTH, 3);
         CHECK(tw_region_of_fd(fd, 0, TW_WRITE, &view, &error) == TW_SYSTEM && error.os_error == EPERM && !view);
         fill(tw_region_data(region), LENGTH, 2);
@@ -100,7 +100,7 @@ static void seals_hold_against_everybody(void)
     OK(tw_region_seal(region, TW_SEAL_WRITE | TW_SEAL_SEALS, &error));
     CHECK(tw_region_is_sealed(region, TW_SEAL_SIZE | TW_SEAL_WRITE | TW_SEAL_SEALS));
     CHECK(tw_region_map(region, TW_WRITE, &error) == TW_SYSTEM);
-    /* Before Linux 6.7 only as a copy. */
+    /* Before Linux 6.7, write-sealed memory can be mapped only with TW_COPY_ON_WRITE. */
     if (tw_region_map(region, TW_READ, &error) != TW_OK)
         OK(tw_region_map(region, TW_COPY_ON_WRITE, &error));
     OK(tw_region_of_fd(fd, 5000, TW_COPY_ON_WRITE, &view, &error));

@@ -1,7 +1,7 @@
-/* Reads message rings from dumps, by docs/reference/formats.md alone, as tests/vectors/reader.py does:
- *   vectors ring PRODUCER.hex CONSUMER.hex    what is committed and not released, as JSON
- *   vectors handshake FILE.hex                the messages of a handshake, as JSON
- * A dump that the format does not allow is an error on standard error, and 1. */
+/* Reads message rings from dumps, according to docs/reference/formats.md alone, like tests/vectors/reader.py:
+ *   vectors ring PRODUCER.hex CONSUMER.hex    prints the messages that are committed and not released, as JSON
+ *   vectors handshake FILE.hex                prints the messages of a handshake, as JSON
+ * If a dump violates the format, prints an error on standard error and exits with 1. */
 #include <inttypes.h>
 
 #include "check.h"
@@ -23,7 +23,8 @@ struct page {
         }                                              \
     } while (0)
 
-/* Lines of "offset  bytes", lines of zeros left out; the last line is the length alone. */
+/* Reads a dump of lines "offset  bytes". Lines of zeros are omitted; the last line contains the length
+ * only. */
 static struct memory load(const char *path)
 {
     struct memory memory = { NULL, 0 };
@@ -78,7 +79,8 @@ static struct page page_of(struct memory memory, const char *magic)
     return page;
 }
 
-/* Bytes at a position: what begins before the end of the data goes on at its beginning. */
+/* Copies `length` bytes from a position of the ring. A range that reaches the end of the data continues at
+ * its start. */
 static void data(struct memory memory, struct page page, uint64_t position, size_t length, unsigned char *into)
 {
     for (size_t n = 0; n < length; n++)

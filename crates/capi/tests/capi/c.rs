@@ -1,5 +1,5 @@
-//! The C ABI from C: programs built with every warning an error, under valgrind where it is
-//! installed, and the header against the library's symbols and layout.
+//! Tests the C ABI with programs in C, under valgrind if it is installed. Compilers treat every warning
+//! as an error. Also compares the header with the symbols and the layout of the library.
 
 use crate::support;
 
@@ -17,18 +17,19 @@ use support::{archive, compile, guide, is_installed, root, run, skip};
 use thalweg_channel::bulk::MECHANISMS;
 use thalweg_core::{Guarantees, Profile, profile::Ratio};
 
-/// The programs in `c/`: each gets a folder, leaves it as it was, and prints what it could not try,
-/// a name and the reason behind a tab.
+/// Programs in `c/`. Each gets an empty directory and leaves it empty. For each case that cannot run
+/// here, it prints the name, a tab and the reason.
 const PROGRAMS: [&str; 9] =
     ["transfer", "kernels", "channel", "held", "many", "bulk", "regions", "endings", "late"];
 
-/// One of them, compiled once for all tests: each brings the whole library along.
+/// Returns a program, compiled once for all tests, because each one links the whole library.
 fn program(name: &str) -> &'static Path {
     static BUILT: [OnceLock<PathBuf>; PROGRAMS.len()] = [const { OnceLock::new() }; PROGRAMS.len()];
     let at = PROGRAMS.iter().position(|known| *known == name).expect("one of them");
     BUILT[at].get_or_init(|| {
         let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("c-{name}"));
-        // These tests may run beside themselves, for another processor: the name never is half a file.
+        // Another run of these tests, for another processor, may use this directory at the same time.
+        // rename(2) ensures that the name never refers to an incomplete file.
         let made = program.with_extension(std::process::id().to_string());
         compile(&root().join(format!("tests/c/{name}.c")), &made);
         fs::rename(&made, &program).unwrap();
@@ -66,11 +67,11 @@ fn valgrind_finds_nothing() {
             .arg(format!("--suppressions={}", root().join("tests/c/valgrind.supp").display()))
             .arg(program(name))
             .arg(folder.path())
-            // Every byte costs more here.
+            // The program runs much slower under valgrind, so its buffers are smaller.
             .args((name == "bulk").then_some("200001")));
         count_skips(&format!("valgrind {name}"), &printed.stdout);
     };
-    // Side by side, for valgrind runs on one processor.
+    // In parallel, because valgrind runs the threads of one process on one core.
     thread::scope(|scope| {
         for name in PROGRAMS {
             scope.spawn(move || look(name));
@@ -78,7 +79,7 @@ fn valgrind_finds_nothing() {
     });
 }
 
-/// A profile of this machine in which one of the arms takes half the time of all others.
+/// A profile of this machine in which the preferred arm takes half the time of all others.
 fn profile_for(preferred: &str) -> Profile {
     let cells = MECHANISMS.iter().map(|arm| {
         let ratio = if arm.info().name == preferred { 0.5 } else { 1.0 };
@@ -109,7 +110,7 @@ fn a_profile_decides_what_a_sender_uses_and_older_programs_go_on_without() {
             continue;
         }
         profile_for(name).save(&profile).unwrap();
-        // Not under valgrind, which is another processor: the profile would not hold there.
+        // Not under valgrind: it emulates another processor, for which the profile would be invalid.
         run(Command::new(&program).arg(folder.path()).arg(&profile).arg(name));
         count += 1;
     }
@@ -134,7 +135,8 @@ fn callers_with_their_own_jump_follow_a_profile_however_they_are_linked() {
     let library = folder.path().join("libthalweg.so.0");
     run(Command::new(root().join("link")).arg(archive()).arg(&library));
     let program = folder.path().join("follows");
-    // A program at a fixed place has the library's variable moved into its own memory.
+    // A program that is not position-independent gets a copy of the library's variable (a copy
+    // relocation).
     for flags in [&["-fno-pie", "-no-pie"][..], &["-fPIE", "-pie"], &["-fPIC", "-pie", "-O2"]] {
         run(Command::new("cc")
             .arg("-I")
@@ -193,7 +195,7 @@ fn the_channel_example_passes_lines_and_reports_a_death() {
         let input = fs::File::open(&input).unwrap();
         Command::new(&channel).arg("send").arg(&name).stdin(input).output().unwrap()
     };
-    // Until it listens, there is no such name, or nobody behind it.
+    // Until the receiver listens, connecting fails with ENOENT or ECONNREFUSED.
     let sent = loop {
         let sent = send();
         if sent.status.code() != Some(13) {
@@ -259,21 +261,22 @@ fn the_header_is_cpp_too() {
     run(&mut Command::new(program));
 }
 
-/// Every function of the header that the library has, by its name: what the header itself has is inline.
+/// Returns the names of the functions and variables of the header that the library exports.
 fn declared() -> BTreeSet<String> {
     let header = fs::read_to_string(root().join("include/thalweg.h")).unwrap();
     let mut all = BTreeSet::new();
     for line in header.lines() {
-        // What is compiled into callers.
+        // Skips inline functions and macros: they are compiled into callers.
         if line.starts_with("static ") || line.starts_with("#define ") {
             continue;
         }
         let data = line.strip_prefix("extern ");
         let is_data = data.is_some();
-        // A datum of a type of ours is named behind it.
+        // The name of a variable of a struct type follows the name of the type.
         let typed = data.and_then(|line| line.strip_prefix("struct ")?.split_once(' '));
         let line = typed.map_or(line, |(_, name)| name);
-        // `*tw_version(` is split at the asterisk; prose says `tw_version()` of the same functions.
+        // In `char *tw_version(`, the split at the asterisk yields the name. In comments, `tw_version()`
+        // yields a name that is already known.
         for word in line.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_' || c == '(')) {
             let name = word.split_once('(').map(|(name, _)| name).or(is_data.then_some(word));
             all.extend(name.filter(|name| name.starts_with("tw_")).map(str::to_owned));
@@ -282,7 +285,7 @@ fn declared() -> BTreeSet<String> {
     all
 }
 
-/// What the symbol map gives to each version, as `nm` writes it.
+/// Returns the symbols of each version in the map, in the format of `nm`.
 fn versioned() -> BTreeSet<String> {
     let map = fs::read_to_string(root().join("thalweg.map")).unwrap();
     let (mut node, mut all) = ("", BTreeSet::new());
@@ -313,7 +316,7 @@ fn the_library_exports_what_the_header_declares_and_nothing_else() {
     let listed = run(Command::new("nm").args(["-D", "--defined-only"]).arg(&library));
     let listed = String::from_utf8(listed.stdout).unwrap();
     let names = listed.lines().filter_map(|line| line.split_whitespace().last());
-    // The versions themselves are listed as absolute symbols.
+    // `nm` also lists the versions, as absolute symbols.
     let functions = names.filter(|name| !name.starts_with("THALWEG_"));
     let exported: BTreeSet<String> = functions.map(str::to_owned).collect();
     let names: BTreeSet<String> =
@@ -330,7 +333,7 @@ fn the_library_exports_what_the_header_declares_and_nothing_else() {
     run(Command::new(program).env("LD_LIBRARY_PATH", folder.path()));
 }
 
-/// docs/reference/c.md promises that its programs compile and run.
+/// docs/reference/c.md states that its programs compile and run.
 #[test]
 fn the_programs_in_the_guide_compile_and_run() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,5 +1,5 @@
-//! What docs/reference/java.md prints compiles as it stands, and the pages' `receive` and `send` in C, Rust and Java talk to each
-//! other, every one to every other.
+//! Tests that the programs in docs/reference/java.md compile unchanged. Also tests the `receive` and `send` of the pages for C,
+//! Rust and Java with each other, in all combinations.
 
 use crate::support;
 use thalweg_testing::jdk;
@@ -15,7 +15,8 @@ use std::{
 };
 use support::{compile, guide, run, skip};
 
-/// The JDK, and the folder of the classes of all programs of the page about Java, compiled at once. `None` without a JDK, counted.
+/// Compiles all programs of the page about Java at once. Returns the JDK and the directory of the classes. Without a JDK, counts a
+/// skip and returns `None`.
 fn java(test: &str) -> Option<(PathBuf, PathBuf)> {
     static BUILT: OnceLock<Option<(PathBuf, PathBuf)>> = OnceLock::new();
     let compile = || {
@@ -45,7 +46,7 @@ fn in_java() -> Vec<String> {
     guide::blocks("java.md", "java")
 }
 
-/// The program of this number, to be started.
+/// Returns the command that starts program `number`.
 fn started((jdk, folder): &(PathBuf, PathBuf), number: usize) -> Command {
     let mut command = Command::new(jdk.join("bin/java"));
     command.args(jdk::SHORT).args(["--enable-native-access=ALL-UNNAMED", "-cp"]);
@@ -61,7 +62,7 @@ fn the_programs_of_the_page_about_java_compile_as_they_stand_and_run() {
     assert!(blocks.len() >= 5, "{} programs in docs/reference/java.md", blocks.len());
     let Some(built) = java(test) else { return };
     for (text, number) in blocks.iter().zip(0..) {
-        // The others are told a path, and run in the test below.
+        // The other programs need a path as an argument, and run in the test below.
         if text.contains("void main()") {
             let mut program = started(&built, number);
             let ran = run(program.current_dir(&folder).env("TMPDIR", folder.path()));
@@ -99,7 +100,7 @@ fn c(folder: &Path) -> Program {
     Program { language: "C", receive: build("receive"), send: build("send") }
 }
 
-/// The examples of the crate `thalweg`, which are what docs/reference/rust.md prints: a test of that crate compares them.
+/// The examples of the crate `thalweg`. A test of that crate compares them with docs/reference/rust.md.
 fn rust() -> Program {
     let example = |name| Command::new(thalweg_testing::example(name));
     Program { language: "Rust", receive: example("receive"), send: example("send") }
@@ -161,14 +162,15 @@ fn a_sender_without_a_receiver_names_the_path_in_every_language() {
     }
 }
 
-/// The same command once more.
+/// Returns a copy of the command.
 fn again(command: &Command) -> Command {
     let mut same = Command::new(command.get_program());
     same.args(command.get_args());
     same
 }
 
-/// Until the program listens there, which a socket of another type is told without disturbing it.
+/// Waits until the program listens. A connect(2) with a socket of another type fails with EPROTOTYPE then, and the program does
+/// not notice.
 fn wait_for(place: &Path, program: &mut Child) {
     let asks = UnixDatagram::unbound().unwrap();
     let listens = |error: io::Error| error.raw_os_error() == Some(libc::EPROTOTYPE);

@@ -1,5 +1,5 @@
-//! The C library as it is installed, into a folder that no loader looks into: programs of docs/reference/c.md by pkg-config and by
-//! CMake, in the words of the page.
+//! Installs the C library in a directory that the loader does not search. Builds programs of docs/reference/c.md with pkg-config
+//! and with CMake, as the page describes.
 
 use crate::support;
 
@@ -12,7 +12,7 @@ use std::{
 use support::{archive, guide, is_installed, root, run, skip};
 use tempfile::TempDir;
 
-/// Installed once for all tests; the folder is the build's own.
+/// Installs once for all tests, in the build's own directory.
 fn prefix() -> &'static Path {
     static INSTALLED: OnceLock<PathBuf> = OnceLock::new();
     INSTALLED.get_or_init(|| {
@@ -27,7 +27,7 @@ fn prefix() -> &'static Path {
     })
 }
 
-/// The guide's programs in a folder, by their names.
+/// Writes the guide's programs to a directory. Returns their names.
 fn guide_in(folder: &TempDir) -> Vec<String> {
     let write = |(name, text): (String, String)| {
         fs::write(folder.path().join(format!("{name}.c")), text).unwrap();
@@ -36,7 +36,7 @@ fn guide_in(folder: &TempDir) -> Vec<String> {
     guide::programs_in_c().into_iter().map(write).collect()
 }
 
-/// Runs a program of the guide as a user would: nothing says where the library is.
+/// Runs a program of the guide as a user would, without a path to the library.
 fn start(program: &Path, folder: &TempDir) {
     run(Command::new(program)
         .current_dir(folder.path())

@@ -1,4 +1,4 @@
-//! The C interface from programs in C, and its ends beside those of other languages.
+//! Tests of the C API: programs in C, and exchanges with ends in other languages.
 #![allow(clippy::unwrap_used)]
 
 mod c;

@@ -1,4 +1,4 @@
-//! Memory that cannot be allocated: every call returns an error, or ends the process by abort(3) after a message.
+//! Tests failed allocations: every call returns an error, or ends the process by abort(3) after a message.
 
 use crate::support::{compile_with, root};
 use std::{
@@ -9,18 +9,18 @@ use std::{
 use thalweg_testing::from_env;
 
 const SCENARIOS: [&str; 4] = ["channel", "bulk", "copy", "region"];
-/// The program replaces these functions of the C library.
+/// The program in `c/oom.c` replaces these functions of the C library.
 const WRAPPED: [&str; 5] = ["malloc", "calloc", "realloc", "posix_memalign", "aligned_alloc"];
 const SIGABRT: i32 = 6;
 
 fn run(program: &Path, folder: &Path, scenario: &str, failing: u64, stays: bool) -> Output {
     let mut command = Command::new(program);
     command.args([scenario, &failing.to_string(), if stays { "1" } else { "0" }]).arg(folder);
-    // The addresses in a backtrace take long to resolve.
+    // Resolving the addresses of a backtrace takes long, so backtraces are off.
     command.env("RUST_BACKTRACE", "0").env("THALWEG_NO_PROFILE", "1").output().unwrap()
 }
 
-/// `THALWEG_ALLOCATIONS` is the number of allocations that fail in each scenario. They are spread evenly over all of them.
+/// Each scenario fails `THALWEG_ALLOCATIONS` allocations. They are spread evenly over all allocations of the scenario.
 #[test]
 fn an_allocation_that_fails_is_an_error_or_a_clean_abort() {
     let folder = tempfile::tempdir().unwrap();

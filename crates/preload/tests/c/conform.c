@@ -1,5 +1,6 @@
-// Every function a program may find in the preload object, against loops of its own. Built without
-// built-ins, so that every call is one. "overflow N" makes the Nth checked form abort.
+// Compares every function that the preload object exports with simple loops. Compiled without
+// built-ins, so that every call is a real one. "overflow N" calls the Nth checked function, which
+// must abort.
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -67,7 +68,7 @@ static void moves(size_t n, size_t to, size_t from) {
 
 static void sets(size_t n, size_t to) {
     for (size_t i = 0; i < n; i++) expected[to + i] = (unsigned char)n;
-    // Only the low byte counts.
+    // memset uses only the low byte.
     returned("memset", memset(sink + to, (int)(n | 0x7f00), n), sink + to);
     check("memset", n, to, 0);
     for (size_t i = 0; i < n; i++) expected[to + i] = 0x5a;
@@ -90,7 +91,7 @@ int main(int argc, char **argv) {
     static const size_t places[][2] = {{0, 0}, {1, 0}, {0, 63}, {33, 7}, {64, 129}};
     reset();
     if (argc == 3) overflow(atoi(argv[2]));
-    // Comparing is what takes the time: every size at first, then every one near a power of two.
+    // The comparison takes most of the time. So all sizes below 700 are tested, then every 61st.
     for (size_t n = 0; n <= MOST; n = n < 700 ? n + 1 : n + 61) {
         const size_t *place = places[n % 5];
         copies(n, place[0], place[1]);

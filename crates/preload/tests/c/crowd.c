@@ -1,5 +1,5 @@
-// Copies in threads, in a forked child with threads of its own, and again in the parent: exactly
-// CROWD_CALLS calls of memcpy and as many of memset from here.
+// Copies in threads, in a forked child with its own threads, and again in the parent. This file
+// makes exactly CROWD_CALLS calls of memcpy and as many of memset.
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,5 +1,5 @@
-// A library whose resolver copies: the loader calls it before the object preloaded in front of this
-// one has been relocated, let alone started.
+// A library with an IFUNC resolver that copies. The loader calls the resolver before it relocates
+// or starts the preloaded object.
 #include <string.h>
 
 static unsigned char seen[64];
@@ -15,6 +15,6 @@ static int (*resolve(void))(void) {
     return seen[63] == 3 && seen[0] == 3 ? yes : no;
 }
 
-// Static: the loader resolves it after the calls of this library are bound.
+// Static, so that the loader resolves it after it has bound the calls of this library.
 static int copied_early(void) __attribute__((ifunc("resolve")));
 int call_copied_early(void) { return copied_early(); }

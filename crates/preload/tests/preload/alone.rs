@@ -1,5 +1,5 @@
-//! The object needs nobody: no library, no symbol, no relocation but its own load address; and none of
-//! its loops became a call of what it is.
+//! The object depends on no library and no symbol. Its only relocations add its own load address. None
+//! of its loops was compiled to a call of a function that it exports.
 
 use crate::support;
 
@@ -17,7 +17,8 @@ const EXPORTS: &[&str] = &[
     "memset",
 ];
 
-/// What a tool says about the object; `None`, counted, where it cannot be had.
+/// Returns the output of a tool about the object. If there is no object or tool, counts a skip and
+/// returns `None`.
 fn said(test: &str, tool: &str, args: &[&str]) -> Option<String> {
     let place = Place::new(test)?;
     match Command::new(tool).args(args).arg(&place.object).env("LC_ALL", "C").output() {
@@ -66,7 +67,7 @@ fn no_function_calls_what_the_object_stands_in_for() {
             function = name;
             continue;
         }
-        // An own checked form may be a jump to its plain one.
+        // A checked function of the object may jump to its unchecked one.
         let Some((_, target)) = line.rsplit_once('<') else { continue };
         let called = EXPORTS.iter().find(|name| target.strip_suffix('>') == Some(**name));
         let from_its_check = called.is_some_and(|name| function == format!("__{name}_chk"));

@@ -1,4 +1,4 @@
-//! The object under real programs: the right bytes, the right counts, and no symbol it does not have.
+//! The object in real programs: the results and the counts are correct, and it does not disturb them.
 
 use crate::support;
 
@@ -49,7 +49,7 @@ fn threads_and_forked_children_are_counted_to_the_last_call() {
     for choice in choices() {
         let (output, counts) = place.run(&choice, &mut Command::new(&program));
         assert_eq!(String::from_utf8_lossy(&output.stdout), "right\n", "{choice:?}");
-        // A fork starts nothing anew.
+        // A forked child does not run the constructor again.
         assert_eq!((counts.processes, counts.chosen, counts.without_libc), (1, 1, 0));
         for kind in [KINDS[0], KINDS[2]] {
             let class = counts.classes.iter().find(|c| c.kind == kind && c.upto == 2047);
@@ -63,7 +63,7 @@ fn threads_and_forked_children_are_counted_to_the_last_call() {
 fn a_call_from_before_it_is_relocated_is_served() {
     let test = "a_call_from_before_it_is_relocated_is_served";
     let Some(place) = Place::new(test) else { return };
-    // -z now: else the resolver would be asked when main calls, long after the start.
+    // -z now: otherwise the loader would call the resolver at the call in main, long after the start.
     let shared = ["-shared", "-fPIC", "-Wl,-z,now"];
     let Some(library) = place.compiled(test, "early.c", &shared) else { return };
     let library = library.to_str().expect("a path in UTF-8");

@@ -1,4 +1,4 @@
-//! The preloaded object in programs of C.
+//! The preloaded object in C programs.
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used)]
 

@@ -1,4 +1,4 @@
-//! What the functions of the library promise beyond what their examples show.
+//! Guarantees of the library's functions that their examples do not show.
 
 use std::fs::{self, File};
 use std::io::{Read, Seek, SeekFrom, Write};

@@ -1,4 +1,5 @@
-//! The programs of docs/reference/rust.md: they are the examples of this crate, and do what the page says.
+//! Tests that the examples of this crate are the programs in docs/reference/rust.md, and do what the page
+//! describes.
 
 use std::{
     fs,
@@ -10,7 +11,7 @@ fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// Runs it in a folder of its own, without a profile; what it printed.
+/// Runs an example in an empty directory, without a profile. Returns its output.
 fn run(name: &str) -> String {
     let folder = tempfile::tempdir().unwrap();
     let output = Command::new(thalweg_testing::example(name))

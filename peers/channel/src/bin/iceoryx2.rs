@@ -1,6 +1,7 @@
-//! iceoryx2: a service there and a service back, publish/subscribe, a bounded queue that blocks.
+//! iceoryx2: one publish-subscribe service in each direction, with a bounded queue that blocks when
+//! it is full.
 //!
-//! wait=polling|event   receive() again and again, or a notification with every message
+//! wait=polling|event   calls receive() repeatedly, or sends a notification with every message
 #![forbid(unsafe_code)]
 
 use iceoryx2::port::listener::Listener;
@@ -31,7 +32,7 @@ struct Services {
     subscriber: Subscriber<ipc::Service, [u8], ()>,
     bells: Option<(Notifier<ipc::Service>, Listener<ipc::Service>)>,
     loan: Option<SampleMut<ipc::Service, [u8], ()>>,
-    // Outlives its ports.
+    // Must outlive the ports.
     _node: Node<ipc::Service>,
 }
 
@@ -70,7 +71,7 @@ type Messages =
     iceoryx2::service::port_factory::publish_subscribe::PortFactory<ipc::Service, [u8], ()>;
 type Bells = iceoryx2::service::port_factory::event::PortFactory<ipc::Service>;
 
-/// A makes the service, B waits for it.
+/// A creates the service; B waits until it exists.
 fn messages(
     node: &Node<ipc::Service>,
     setting: &Setting,
@@ -110,7 +111,7 @@ fn publish(
     side: Side,
     which: &str,
 ) -> Outcome<Publisher<ipc::Service, [u8], ()>> {
-    // Only a ping comes back whole.
+    // A ping returns as a whole message; other answers have 8 bytes.
     let answers = side == Side::Receiver && setting.job != Job::PingPong;
     let publisher = messages(node, setting, side, which)?
         .publisher_builder()

@@ -1,9 +1,9 @@
-//! Our channels: `job=ping-pong` and `stream` by two message rings, `bulk` by the bulk arms.
+//! Our channels: `job=ping-pong` and `job=stream` use two message rings, `job=bulk` the bulk arms.
 //!
-//! wait=spin|hybrid|block   how an end waits for the other
+//! wait=spin|hybrid|block   method of waiting for the other end
 //! arm=auto|NAME            bulk: the arm; auto chooses, as `thalweg send` does
-//! knobs=NAME:VALUE,...     bulk: of the arm that is named
-//! profile=1|0              bulk: auto uses the profile of this machine, where there is one
+//! knobs=NAME:VALUE,...     bulk: knobs of the named arm
+//! profile=1|0              bulk: auto uses the profile of this machine, if it exists
 #![forbid(unsafe_code)]
 
 use std::ops::Deref;
@@ -16,12 +16,13 @@ use thalweg_core::{Profile, Tuning};
 use thalweg_peers::words::{Job, PATIENCE, Setting, Side, retry};
 use thalweg_peers::{Outcome, Way, main_of};
 
-/// What the profile knows. A profile that is not there or not of this machine is none, to a user's
-/// sender too.
+/// The profile of this machine. Like a user's sender, this treats a missing or invalid profile as
+/// none.
 static PROFILE: OnceLock<Option<Arc<Profile>>> = OnceLock::new();
 
 fn main() -> ExitCode {
-    // Before this process is pinned: a profile holds for where its process could run.
+    // Before this process is pinned: a profile is valid only for the processors on which a process
+    // may run.
     PROFILE.get_or_init(|| bulk::saved_profile().ok().map(Arc::new));
     main_of(&["wait", "arm", "knobs", "profile"], |setting, side| {
         let waits = [Wait::HYBRID, Wait::Spin, Wait::Block];
@@ -37,7 +38,7 @@ fn words(error: Error) -> String {
     error.to_string()
 }
 
-/// As many links as are wanted.
+/// Opens N links.
 fn links<const N: usize>(setting: &Setting, side: Side) -> Outcome<[Link; N]> {
     let address = Address::at(setting.scratch.join("link"));
     let mut links = Vec::new();
@@ -58,7 +59,7 @@ fn links<const N: usize>(setting: &Setting, side: Side) -> Outcome<[Link; N]> {
     links.try_into().map_err(|_| "too few links".to_owned())
 }
 
-/// A ring there and a ring back.
+/// One ring in each direction.
 struct Rings {
     producer: Producer,
     consumer: Consumer,
@@ -67,7 +68,7 @@ struct Rings {
 impl Rings {
     fn meet(setting: &Setting, side: Side, wait: Wait) -> Outcome<Self> {
         let [there, back] = links(setting, side)?;
-        // 64 bytes are more than a frame's header and its rounding up need.
+        // 64 bytes suffice for a frame's header and its rounding.
         let capacity = setting.depth() as u64 * (setting.bytes as u64 + 64);
         let options = Options { capacity, wait, ..Options::default() };
         let deadline = Some(Instant::now() + PATIENCE);
@@ -108,7 +109,7 @@ fn knobs(text: &str) -> Outcome<Tuning> {
     Ok(tuning)
 }
 
-/// One of the two ends of a bulk transfer.
+/// One end of a bulk transfer.
 enum Bulk {
     Sends { sender: Sender, loan: Option<Loan> },
     Receives(Receiver),
@@ -156,7 +157,7 @@ impl Bulk {
 }
 
 impl Way for Bulk {
-    // The answer is part of the transfer: `send_from` returns when all of it is B's.
+    // No separate answer is needed: `send_from` returns when B has all bytes.
     fn send(&mut self, from: &[u8]) -> Outcome {
         self.sender()?.0.send_from(from).map_err(words)
     }

@@ -1,7 +1,7 @@
-//! Every language exchanges messages with every other, through the public API of each: this process
-//! and programs in C and Python (`rust`), and those and Java among each other (`pairs`); Rust and
-//! Java meet in crates/channel. Whichever is killed, the other has every message that was
-//! committed, and is told.
+//! Each language exchanges messages with each other one, through its public API. `rust` tests this
+//! process against programs in C and Python; `pairs` tests programs in C, Python and Java against
+//! each other. crates/channel tests Rust against Java. If one process is killed, the other receives
+//! every committed message, and then an error.
 
 mod pairs;
 mod program;

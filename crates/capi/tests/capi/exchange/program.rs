@@ -1,4 +1,4 @@
-//! The other end: a program in another language, ended with the test.
+//! The peer: a program in another language, killed when the test ends.
 
 use crate::support::{compile, root, skip};
 use std::io::{BufRead, BufReader, Read};
@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 use thalweg_testing::jdk;
 use thalweg_testing::message;
 
-/// What a program is written in.
+/// Language of a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Language {
     C,
@@ -17,7 +17,7 @@ pub enum Language {
 }
 
 impl Language {
-    /// Whether it can run on this machine; that it cannot is counted as a skip.
+    /// Returns `true` if the language is installed. Otherwise counts a skip.
     pub fn is_here(self, test: &str) -> bool {
         let reason = match self {
             Self::C => None,
@@ -30,7 +30,8 @@ impl Language {
         reason.is_none()
     }
 
-    /// Starts it with a socket in this folder; with the option `listen` it listens there already.
+    /// Starts a program with a socket in this directory. With the option `listen`, it listens when
+    /// this returns.
     pub fn start(self, folder: &Path, role: &str, count: u64, options: &[&str]) -> Program {
         let mut command = self.command(role, &folder.join("socket"), count, options);
         let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
@@ -42,7 +43,7 @@ impl Language {
         program
     }
 
-    /// The program, told in the words of `c/partner.c`.
+    /// Builds the command, with the arguments that `c/partner.c` documents.
     fn command(self, role: &str, place: &Path, count: u64, options: &[&str]) -> Command {
         let mut command = match self {
             Self::C => Command::new(partner()),
@@ -58,7 +59,7 @@ impl Language {
     }
 }
 
-/// The program in C, compiled once.
+/// Returns the C program, compiled once.
 fn partner() -> &'static Path {
     static PARTNER: OnceLock<PathBuf> = OnceLock::new();
     PARTNER.get_or_init(|| {
@@ -77,7 +78,7 @@ fn python_is_missing() -> Option<String> {
     (!found).then(|| "no python3, or one before 3.10".to_owned())
 }
 
-/// The peer of `java/src/test`, which has words of its own.
+/// Builds the command for the peer in `java/src/test`, which has other arguments.
 fn java(role: &str, place: &Path, count: u64, options: &[&str]) -> Command {
     let (role, count) = match (role, count) {
         ("send", 1..) => ("produce", count.to_string()),
@@ -85,9 +86,9 @@ fn java(role: &str, place: &Path, count: u64, options: &[&str]) -> Command {
         _ => ("consume", "-1".to_owned()),
     };
     let meets = if options.contains(&"listen") { "host" } else { "connect" };
-    // The size of its ring is its own affair.
+    // The Java peer chooses the capacity of its ring itself.
     let words = options.iter().filter(|word| **word != "listen" && !word.starts_with("capacity="));
-    // What the second compiler makes of it is tried in crates/channel.
+    // crates/channel tests the code that the JVM's optimising compiler generates for it.
     let mut command = jdk::peer(true).unwrap();
     command.args([role, meets]).arg(place).arg(count);
     command.args(words.map(|word| word.trim_start_matches("wait=")));
@@ -100,7 +101,7 @@ pub struct Program {
 }
 
 impl Program {
-    /// Waits until its channel is open.
+    /// Waits until the program's channel is open.
     pub fn opened(&mut self) {
         self.hear("open");
     }
@@ -111,7 +112,7 @@ impl Program {
         assert_eq!(line.trim_end(), due);
     }
 
-    /// Waits for its end, which must be a good one.
+    /// Waits for the program to exit with 0. Returns its last line.
     pub fn finish(mut self) -> Told {
         let last = self.output.by_ref().lines().last().transpose().unwrap().unwrap_or_default();
         assert!(self.child.wait().unwrap().success(), "after {last:?}");
@@ -135,7 +136,7 @@ impl Drop for Program {
 pub struct Told {
     end: String,
     messages: u64,
-    /// Of all bytes; not every language says it.
+    /// CRC of all bytes; the Java program does not print it.
     crc: Option<u32>,
 }
 
@@ -144,7 +145,7 @@ impl Told {
         let words: Vec<&str> = line.split_whitespace().collect();
         let (end, messages, crc, partial) = match words[..] {
             [_, end, messages, crc, partial] => (end, messages, crc, partial),
-            // Java
+            // printed by the Java program
             ["sent", messages] => ("done", messages, "-", "0"),
             ["closed", messages] => ("closed", messages, "-", "0"),
             ["died", messages, partial] => ("died", messages, "-", partial),
@@ -158,7 +159,7 @@ impl Told {
         }
     }
 
-    /// It ended like this, after the first so many messages.
+    /// Checks how the exchange ended, and the number of messages.
     pub fn assert(&self, end: &str, messages: u64) {
         assert_eq!((&self.end[..], self.messages), (end, messages));
         if let Some(crc) = self.crc {
@@ -166,7 +167,8 @@ impl Told {
         }
     }
 
-    /// The other side was killed. A sender is told of the messages that were released.
+    /// Checks that the program reported the death of its peer. For a receiver, also checks the CRC.
+    /// A sender prints the CRC of all sent messages, but the number of released ones.
     pub fn assert_died(&self, role: &str) {
         assert_eq!(self.end, "died", "{self:?}");
         if role == "receive" {
@@ -175,7 +177,7 @@ impl Told {
     }
 }
 
-/// The CRC-32C of the first messages, one behind the other.
+/// Returns the CRC-32C of the first messages, in order.
 pub fn crc_of(messages: u64) -> u32 {
     let mut bytes = Vec::new();
     (0..messages).fold(0, |crc, seq| {

@@ -1,4 +1,4 @@
-//! This process on one side, a program in C or Python on the other.
+//! Exchanges between this process and a program in C or Python.
 
 use super::program::{Language, crc_of};
 use std::path::{Path, PathBuf};
@@ -8,10 +8,10 @@ use thalweg_testing::{Dice, again, from_env, message};
 
 const CHILD: &str = "THALWEG_EXCHANGE_CHILD";
 
-/// In each of the tests of deaths: either role in each of the ways.
+/// Kills in each test: each of the two roles with each of the three options.
 const KILLS: u64 = 6;
 
-/// Not a promise of speed: whoever is still there after this long hangs.
+/// Not a requirement of speed: a peer that takes longer hangs.
 const GUARD: Duration = Duration::from_secs(120);
 
 fn listen(folder: &Path) -> Listener {
@@ -22,7 +22,7 @@ fn accept(listener: &Listener) -> Link {
     listener.accept_until(Some(Instant::now() + GUARD)).unwrap()
 }
 
-/// The options of this side, and the same in the words of the programs.
+/// The options of this process, and the equivalent arguments of the programs.
 pub fn ways() -> [(Options, &'static [&'static str]); 3] {
     let plain = Options { capacity: 65536, ..Options::default() };
     let careful = Options { wait: Wait::Block, trusted: false, checksums: true, ..plain };
@@ -42,7 +42,8 @@ fn send(producer: &mut Producer, from: u64, count: u64) -> Result<(), Error> {
     })
 }
 
-/// Receives and checks until the end; how many came, their CRC, and the end.
+/// Receives and checks messages until the end. Returns their number, their CRC, and the error that
+/// ended the exchange.
 fn receive(consumer: &mut Consumer) -> (u64, u32, Error) {
     let (mut seq, mut crc, mut expected) = (0, 0, Vec::new());
     loop {
@@ -59,14 +60,15 @@ fn receive(consumer: &mut Consumer) -> (u64, u32, Error) {
 }
 
 pub fn how_many(way: usize) -> u64 {
-    // A message is a good thousand bytes long: 20,000 go three hundred times round the ring of 64 KiB,
-    // a fifth of them sixty times, and five hundred times round that of 8 KiB, whose sides wait for
-    // each other in every lap. More of them cross no other border: no counter wraps before 4 GiB.
+    // A message has about 1,000 bytes on average. So 20,000 messages wrap the ring of 64 KiB about 300
+    // times. With a fifth of them, 64 KiB wrap about 60 times and 8 KiB about 500 times. In the ring
+    // of 8 KiB, both sides wait in every lap. More messages reach no other limit, because no counter
+    // wraps before 4 GiB.
     let most = from_env("THALWEG_MESSAGES", 2_000);
     if way == 0 { most } else { most / 5 }
 }
 
-/// The languages at the other end; Java is there in crates/channel.
+/// Returns the languages of the peer; crates/channel tests Java.
 fn partners(test: &str) -> impl Iterator<Item = Language> {
     [Language::C, Language::Python].into_iter().filter(move |language| language.is_here(test))
 }
@@ -120,7 +122,7 @@ fn both_ways_at_once() {
     });
 }
 
-/// Kills after this long; so many, if nobody says otherwise.
+/// Returns random delays before a kill. `THALWEG_KILLS` overrides their number.
 pub fn delays(kills: u64) -> impl Iterator<Item = Duration> {
     let (mut dice, kills) = (Dice::new(module_path!()), from_env("THALWEG_KILLS", kills));
     (0..kills).map(move |_| Duration::from_micros(dice.below(20_000)))
@@ -168,7 +170,7 @@ fn rust_gets_an_error_when_the_receiver_is_killed() {
     }
 }
 
-/// The side in Rust that is killed: this test alone, run again in a process of its own.
+/// The Rust process that is killed: this test runs only it, in a separate process.
 #[test]
 fn victim() {
     let Ok(told) = std::env::var(CHILD) else { return };

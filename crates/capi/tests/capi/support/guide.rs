@@ -3,7 +3,7 @@
 use super::root;
 use std::fs;
 
-/// The blocks of a page in this language, as they stand there.
+/// Returns the blocks of a page in this language, unchanged.
 pub fn blocks(page: &str, language: &str) -> Vec<String> {
     let text = fs::read_to_string(root().join("../../docs/reference").join(page)).unwrap();
     let begin = format!("```{language}\n");
@@ -11,7 +11,8 @@ pub fn blocks(page: &str, language: &str) -> Vec<String> {
     blocks.map(str::to_owned).collect()
 }
 
-/// The programs of docs/reference/c.md that run by themselves, numbered; `receive` and `send` are run in pairs.
+/// Returns the complete programs of docs/reference/c.md, numbered, without `receive` and `send`, which run in
+/// pairs.
 pub fn programs_in_c() -> Vec<(String, String)> {
     let alone = blocks("c.md", "c").into_iter().filter(|text| !text.starts_with("/*"));
     let named: Vec<_> = alone.zip(0..).map(|(text, n)| (format!("guide{n}"), text)).collect();

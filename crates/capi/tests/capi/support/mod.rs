@@ -1,4 +1,4 @@
-//! Shared by the tests in C: the archive, the compiler, and skips that are counted.
+//! Shared by the tests in C: the archive, the compiler, and counted skips.
 #![allow(dead_code, unused_imports, reason = "each test binary uses its part")]
 
 use std::{
@@ -24,7 +24,7 @@ pub fn archive() -> PathBuf {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         name.starts_with("libthalweg_c-") && name.ends_with(".a")
     });
-    // Other features leave others.
+    // Builds with other features leave other archives there, so the newest one is used.
     let built =
         |path: &PathBuf| path.metadata().and_then(|found| found.modified()).expect("its time");
     archives.max_by_key(built).expect("libthalweg_c-*.a beside this binary")
@@ -37,12 +37,12 @@ pub fn run(command: &mut Command) -> Output {
     output
 }
 
-/// Compiles a C program against the header and the archive, every warning an error.
+/// Compiles a C program against the header and the archive. Every warning is an error.
 pub fn compile(source: &Path, to: &Path) {
     compile_with(&[], source, to);
 }
 
-/// Compiles as [`compile`] does, with more options.
+/// Compiles like [`compile`], with additional options.
 pub fn compile_with(options: &[String], source: &Path, to: &Path) {
     let include = root().join("include");
     run(Command::new("cc")

@@ -1,4 +1,4 @@
-//! The object as a file, C programs, and the list of what could not be tested here.
+//! Helpers: the object as a file, C programs, and counted skips.
 #![allow(dead_code)]
 
 use std::{
@@ -15,15 +15,15 @@ use thalweg_preload::{
 
 pub use thalweg_testing::skip;
 
-/// A folder with the object in it.
+/// A temporary directory that contains the object.
 pub struct Place {
     folder: TempDir,
-    /// The object.
+    /// Path of the object.
     pub object: PathBuf,
 }
 
 impl Place {
-    /// A new one; `None`, counted, where this build has no object.
+    /// Creates the directory. If this build has no object, counts a skip and returns `None`.
     pub fn new(test: &str) -> Option<Self> {
         let bytes = match thalweg_preload::object() {
             Ok(bytes) => bytes,
@@ -38,12 +38,13 @@ impl Place {
         Some(Self { folder, object })
     }
 
-    /// A path in it.
+    /// Returns a path in the directory.
     pub fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
 
-    /// A C program of `tests/c`, compiled so that no call is inlined; `None`, counted, without `cc`.
+    /// Compiles a C program of `tests/c` so that no call is inlined. Without `cc`, counts a skip and
+    /// returns `None`.
     pub fn compiled(&self, test: &str, name: &str, more: &[&str]) -> Option<PathBuf> {
         let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/c").join(name);
         let program =
@@ -61,7 +62,7 @@ impl Place {
         }
     }
 
-    /// Runs a program under a choice of kernels and says what was counted.
+    /// Runs a program with a choice of kernels. Returns its output and the counts.
     pub fn run(&self, choice: &Choice, command: &mut Command) -> (Output, Counts) {
         let file = self.path("counts");
         std::fs::write(&file, blank()).expect("the counts");
@@ -70,7 +71,7 @@ impl Place {
         (output, Counts::read(&std::fs::read(&file).expect("the counts")).expect("counts"))
     }
 
-    /// The same without counting.
+    /// Runs a program with a choice of kernels, without counting.
     pub fn run_uncounted(&self, choice: &Choice, command: &mut Command) -> Output {
         command.env("LD_PRELOAD", &self.object);
         command.env(layout::KERNEL, &choice.copies).env(layout::FILL, &choice.fills);
@@ -78,15 +79,15 @@ impl Place {
     }
 }
 
-/// What the object is told.
+/// The choice in the environment of the program.
 #[derive(Debug)]
 pub struct Choice {
     pub copies: String,
     pub fills: String,
 }
 
-/// Every kernel of this machine with a fill of its name or libc's, every other fill, and one choice by
-/// size.
+/// Returns choices with each kernel of this machine and the fill of its name, or libc's. Then choices
+/// with each other fill, and one choice by size.
 pub fn choices() -> Vec<Choice> {
     let is_whole = |name: &str| name != thalweg_kernels::tuned::COPY.name;
     let copies = KERNELS.iter().filter(|row| is_whole(row.name) && (row.is_available)());
