@@ -47,7 +47,7 @@ pub fn run(bytes: &[u8]) {
         receive(near, mode, Some(end));
     }
     drop(far);
-    // A helper thread of this input may close one later.
+    // A helper thread of this input may close a descriptor later.
     let settled = Instant::now() + Duration::from_secs(5);
     let mut after = open_files();
     while after.len() > before.len() && Instant::now() < settled {
@@ -57,7 +57,7 @@ pub fn run(bytes: &[u8]) {
     assert!(after.len() <= before.len(), "descriptors were left open: {after:#?} after {before:#?}");
 }
 
-/// Disables trust: the peer is this process, so its claims about its own memory would be accepted.
+/// Disables trust: the peer is this same process, so the receiver would accept claims about its own memory.
 fn options() -> Options {
     Options { trust: false, wait: Wait::Spin, ..Options::default() }
 }

@@ -118,7 +118,7 @@ fn perform(plan: &[u8]) {
     let own = fs::read(&written).expect("its own plan");
     assert!(read(&own));
     let mut plan = plan.to_vec();
-    // A worker ends at once if another directory was surveyed.
+    // A worker ends at once if the plan is about another directory, so the plan gets the identity of this one.
     plan[SURVEYED].copy_from_slice(&own[SURVEYED]);
     fs::write(&written, sealed(&plan).expect("a plan")).expect("a plan");
     if does(place, Duty::All) {

@@ -15,7 +15,7 @@ pub fn run(text: &[u8]) {
     assert!(bytes.len() >= MOST && bytes.ends_with(b"\n"));
     through_a_file(&journal, text);
     let Ok(again) = Journal::parse(&bytes) else {
-        // Escapes made it longer than the limit.
+        // Escapes made the journal longer than the limit.
         return assert!(bytes.len() > MOST);
     };
     assert_eq!(again.source, journal.source);
@@ -40,7 +40,7 @@ fn through_a_file(journal: &Journal, text: &[u8]) {
             assert!(written.is_of_this_boot() && written.source == journal.source);
             assert!(written.done.bytes() <= journal.done.bytes());
         }
-        // It did not fit.
+        // The journal did not fit.
         None => assert!(!path.exists()),
     }
     keeper.note(journal.source.size() / 2);

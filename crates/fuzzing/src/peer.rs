@@ -24,7 +24,8 @@ pub fn run(answers: &[u8]) {
     };
     let target = FetchUrl::of_stream("peer:");
     if let Ok(PeerRoot::File(file)) = root_of(&target, &ListRequest { xattrs: true, ..ListRequest::default() }, &options, &|| Ok(())) {
-        // A redirect to another server would otherwise be fetched over the stream under a foreign name.
+        // A redirect to another server must have failed: the file would be fetched over this stream under a foreign
+        // name.
         assert!(format!("{file:?}").contains("stream.invalid"), "{file:?}");
         replace(&file, &options);
     }

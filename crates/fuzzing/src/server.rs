@@ -75,7 +75,7 @@ pub fn run(bytes: &[u8]) {
 /// Checks the body of a known file.
 fn check(head: &RequestHead, answer: &Answered<'_>) {
     let allowed = [200, 206, 302, 304, 403, 404, 412, 416];
-    // A digest that is not ready in time is announced for later.
+    // If a digest is not ready in time, the server answers 503 with Retry-After.
     let is_late = answer.status == 503 && answer.field("Retry-After").is_some();
     let asks_digest = head.target.query.as_deref().is_some_and(|query| query.contains("digest="));
     let may_wait = is_late && asks_digest;

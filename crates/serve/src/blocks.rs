@@ -1,4 +1,5 @@
-//! Sums of the blocks of a file. A client finds the blocks that it already has by them, and requests only the others.
+//! Sums of the blocks of a file. With them, a client finds the blocks that it already has, and requests only the
+//! others.
 //!
 //! `docs/reference/formats.md` describes the request `?blocks=` and its answer.
 
@@ -13,7 +14,7 @@ pub const MEDIA_TYPE: &str = "application/vnd.thalweg.blocks";
 pub const SUM_BYTES: usize = 12;
 /// Bytes of the BLAKE3 digest of the whole file, which follows the sums.
 pub const DIGEST_BYTES: usize = 32;
-/// A client fetches a smaller file whole, in bytes.
+/// Smallest size, in bytes, of a file of which a client requests sums. A client fetches a smaller file whole.
 pub const LEAST_DELTA: u64 = 64 << 10;
 const SMALLEST: u64 = 1 << 10;
 const LARGEST: u64 = 64 << 20;
@@ -28,14 +29,14 @@ const CHUNK: usize = 32;
 pub struct BlockRequest {
     /// Size of a block in bytes.
     pub size: u64,
-    /// Key of the digests. It is chosen by the client for each request, so that no file can contain blocks that were
-    /// made to have equal digests.
+    /// Key of the digests. The client chooses it for each request, so that an attacker cannot prepare blocks with
+    /// equal digests.
     key: u64,
 }
 
 impl BlockRequest {
-    /// Chooses the block size for a file of `len` bytes, and a random key. A block size near the square root of the
-    /// size makes the sums about as large as a single block for each of a few changes.
+    /// Chooses the block size for a file of `len` bytes, and a random key. The block size is near the square root of
+    /// the file size: the sums then take about as many bytes as the blocks of a few changes.
     pub fn of_file(len: u64) -> Self {
         let root = 1_u64 << (len.max(1).ilog2() / 2);
         let least = len.div_ceil(MOST_BLOCKS).checked_next_power_of_two().unwrap_or(LARGEST);
@@ -87,7 +88,7 @@ pub fn short(hasher: &blake3::Hasher) -> [u8; 8] {
     bytes
 }
 
-/// A sum that can move by one byte: that of rsync and zsync, with 16 bits for each half.
+/// The rolling sum of rsync and zsync, which can move by one byte. Each of its two halves has 16 bits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RollingSum {
     sum: u32,

@@ -4,7 +4,7 @@
 //! By decision, the server has no TLS, and there is no async runtime.
 
 #![forbid(unsafe_code)]
-// The crate is used only by the command line: a comment that repeats a name helps no reader.
+// Only the command line uses this crate, and a comment that repeats a name helps no reader.
 #![allow(missing_docs)]
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 

@@ -1,9 +1,10 @@
-//! The list of a directory tree: a server produces it, and a client downloads the tree by it. The format is binary and specified
-//! in `docs/reference/formats.md`.
+//! The list of a directory tree: a server produces it, and a client downloads the tree with it. The format is binary
+//! and specified in `docs/reference/formats.md`.
 //!
-//! The list begins with [`MAGIC`] and the directory itself. Then follow groups, each with the entries of one directory, sorted by
-//! the bytes of their names. Directories have their groups in the order in which they are listed. An entry has only its name, so
-//! no entry can be outside the directory. A client verifies the list during the download and need not store it.
+//! The list begins with [`MAGIC`] and the directory itself. Groups follow, each with the entries of one directory,
+//! sorted by the bytes of their names. The groups are in the order in which their directories are listed. An entry has
+//! only its name, so no entry can be outside the directory. A client verifies the list during the download and need not
+//! store it.
 
 mod check;
 mod fields;
@@ -38,7 +39,8 @@ pub const MAGIC: &[u8; 8] = b"thwglist";
 /// The format of lists, and of the requests that a client sends over a byte stream.
 pub const FORMAT: u8 = 3;
 
-/// The header in which a server on a byte stream announces its version and [`FORMAT`]. Lower case, as heads are parsed.
+/// The header in which a server on a byte stream announces its version and [`FORMAT`]. Lower case, because the names in
+/// parsed heads are lower case.
 pub const PEER_HEADER: &str = "thalweg";
 
 /// The header with the percent-encoded record of a single served file, in place of a list.

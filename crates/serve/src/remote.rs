@@ -46,7 +46,7 @@ impl RemoteName {
             );
         }
         let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || IN_HOST.contains(byte);
-        // Every part between `@` is checked, because a command may split the name at the first one.
+        // Every part between `@` is checked, because a command may split the name at the first `@`.
         let mut parts = host.split(|byte| *byte == b'@');
         if parts.any(|part| part.is_empty() || part.starts_with(b"-")) || !host.iter().all(is_plain)
         {

@@ -98,7 +98,7 @@ fn lines(mut rest: &[u8]) -> Vec<String> {
     while let Some(at) = rest.windows(4).position(|four| four == b"\r\n\r\n") {
         let head = String::from_utf8_lossy(&rest[..at]).into_owned();
         rest = &rest[at + 4..];
-        // The answer follows.
+        // After an interim answer, the final one follows.
         if head.starts_with("HTTP/1.1 100") {
             continue;
         }
@@ -114,7 +114,7 @@ fn lines(mut rest: &[u8]) -> Vec<String> {
     lines
 }
 
-/// Parts of requests whose places in a request matter.
+/// Parts of requests that a server interprets by their place in the request.
 const PARTS: &[&[u8]] = &[
     b"\r\n",
     b"\n",

@@ -43,7 +43,8 @@ replays! {
     remote_name request response ring server stream sync_state tree_list url
 }
 
-/// Targets that parse files of the user's own studies, and call the lab. They have no function here.
+/// Targets that parse files of the user's own studies. They call the lab, so this crate has no function for
+/// them.
 const OWN_FILES: [&str; 2] = ["study", "study_result"];
 
 #[test]
@@ -64,7 +65,7 @@ fn every_target_has_a_test_a_program_and_seeds() {
     assert_eq!(listed(seeds().join("../targets")), names);
 }
 
-/// Inputs come from machines of developers, and are published with the sources.
+/// Seeds are published with the sources, so they must stay small.
 #[test]
 fn seeds_are_small_in_all() {
     let size = |path: PathBuf| fs::metadata(path).expect("a file").len();

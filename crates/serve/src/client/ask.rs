@@ -12,8 +12,8 @@ use super::{
 /// A longer chain of redirects is taken for a loop.
 const MOST_REDIRECTS: usize = 10;
 
-/// Sends the request and returns the connection, the head of the response and the final URL. A status that concerns
-/// neither the file nor its ranges is an error.
+/// Sends the request and returns the connection, the head of the response and the final URL. A status other than 200,
+/// 206 or the refusal of a range is an error.
 pub fn ask(
     first: &FetchUrl,
     asked: &FileRequest<'_>,

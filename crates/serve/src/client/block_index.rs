@@ -8,10 +8,10 @@ use thalweg_sys::io;
 use super::{FetchError, deadline::CancelCheck};
 use crate::blocks::{BlockRequest, DIGEST_BYTES, RollingSum, SUM_BYTES};
 
-/// Bytes of the older file that are read at a time, besides one block.
+/// Bytes of the older file that are read at a time, in addition to one block.
 const PIECE: usize = 1 << 20;
-/// Most blocks of which the rolling sum is right and the digest is not, for each block of the file. A server that
-/// sends sums of this kind would otherwise have every offset hashed.
+/// Largest number of offsets with a known rolling sum but an unknown digest, per block of the file. Without this
+/// limit, a server could send sums that make the client hash every offset.
 const MOST_MISSES: u64 = 8;
 
 /// The sum of one block.
@@ -33,7 +33,7 @@ pub struct BlockIndex {
     sums: Vec<BlockSum>,
     /// The sum of a shorter block at the end.
     last: Option<BlockSum>,
-    /// A bit for each value of some bits of a rolling sum.
+    /// One bit per value of the upper bits of a mixed rolling sum. It is set if the file has such a sum.
     filter: Vec<u64>,
     /// Number of bits by which a mixed sum is shifted to select its bit in the filter.
     shift: u32,
@@ -45,8 +45,7 @@ pub struct BlockIndex {
 pub type BlockSink<'a> = dyn FnMut(u64, &[u8]) -> Result<(), FetchError> + 'a;
 
 impl BlockIndex {
-    /// Reads the answer to `request` about a file of `len` bytes. `None` if the answer has another length than it must
-    /// have.
+    /// Reads the answer to `request` about a file of `len` bytes. `None` if the length of the answer is wrong.
     pub fn parse(request: BlockRequest, len: u64, answer: &[u8]) -> Option<Self> {
         let count = request.count(len)?;
         let (sums, digest) = answer.split_at_checked(usize::try_from(count).ok()? * SUM_BYTES)?;
@@ -59,7 +58,7 @@ impl BlockIndex {
         let mut sums: Vec<BlockSum> = (0..).zip(chunks).map(sum).collect();
         let last = if len.is_multiple_of(request.size) { None } else { sums.pop() };
         sums.sort_unstable();
-        // About 16 bits for each sum, so that few other values pass.
+        // About 16 bits for each sum, so that few other values pass the filter.
         let bits = (sums.len().max(1).ilog2() + 5).clamp(10, 26);
         let mut index = Self {
             request,
@@ -78,7 +77,7 @@ impl BlockIndex {
     }
 
     fn bit(&self, rolling: u32) -> usize {
-        // The multiplier of Fibonacci hashing: the halves of a sum alone are far from uniform.
+        // Fibonacci hashing mixes the sum, because neither half of a rolling sum is distributed uniformly.
         (rolling.wrapping_mul(0x9e37_79b1) >> self.shift) as usize
     }
 
@@ -93,7 +92,7 @@ impl BlockIndex {
         begin..self.sums.partition_point(|sum| sum.rolling <= rolling)
     }
 
-    /// Passes on the blocks that consist of zeros.
+    /// Passes the blocks that consist of zeros to `take`.
     pub fn find_zeros(&self, take: &mut BlockSink<'_>) -> Result<(), FetchError> {
         let Ok(block) = usize::try_from(self.request.size) else { return Ok(()) };
         let zeros = vec![0; block];
@@ -162,7 +161,7 @@ impl BlockIndex {
         }
     }
 
-    /// Looks for the shorter block at its own offset, and at the end of the older file.
+    /// Looks for the shorter last block at its own offset, and at the end of the older file.
     fn find_last(
         &self,
         older: BorrowedFd<'_>,
@@ -186,14 +185,14 @@ impl BlockIndex {
 /// State of a search.
 struct BlockSearch<'i> {
     index: &'i BlockIndex,
-    /// For the first of each group of equal sums: `true` if their blocks were found.
+    /// Indexed by the first of each group of equal sums: `true` if the blocks of the group were found.
     is_taken: Vec<bool>,
     misses: u64,
     most_misses: u64,
 }
 
 impl BlockSearch<'_> {
-    /// Passes on all blocks that are equal to these bytes. Returns `true` if there are any.
+    /// Passes all blocks that are equal to these bytes to `take`. Returns `true` if there are any.
     fn take(
         &mut self,
         rolling: u32,
@@ -273,7 +272,7 @@ mod tests {
         BlockRequest::parse(&format!("blocks={size}-0123456789abcdef")).unwrap()
     }
 
-    /// Returns the blocks of `new` that are found in `old`. Each of them must have the right bytes.
+    /// Returns the blocks of `new` that are found in `old`, and checks that each has the right bytes.
     fn found(old: &[u8], new: &[u8], size: u64) -> Vec<u64> {
         let request = request(size);
         let index = BlockIndex::parse(request, new.len() as u64, &answer(&request, new)).unwrap();
@@ -304,7 +303,7 @@ mod tests {
         (new[5000], new[2 << 20]) = (!old[5000], !old[2 << 20]);
         let all_but = |no: [u64; 2]| (0..blocks).filter(|n| !no.contains(n)).collect::<Vec<_>>();
         assert_eq!(found(&old, &new, 4096), all_but([1, 512]));
-        // Ten more bytes at the start move everything.
+        // Ten more bytes at the start move every block.
         let moved = [&old[..10], &old].concat();
         let expected: Vec<u64> = (1..=blocks).collect();
         assert_eq!(found(&old, &moved, 4096), expected);

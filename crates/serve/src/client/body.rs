@@ -44,11 +44,12 @@ impl ResponseBody<'_> {
         StepPace::within(self.way.limit.iter().cloned().chain(each).collect(), STEP)
     }
 
-    /// Moves the whole body. `want`: its size in bytes, if known beforehand. More or fewer bytes are an error.
+    /// Moves the whole body. `want`: its size in bytes, if known beforehand. A shorter body, or a longer chunked one,
+    /// is an error.
     pub fn bring(mut self, framing: Framing, want: Option<u64>) -> Result<u64, FetchError> {
         let came = match (framing, want) {
             (Framing::Length(length), _) => self.stream(Some(length))?,
-            // The body has no length. The requested bytes are its first ones.
+            // A body without a length may be longer than requested; the requested bytes are its first ones.
             (Framing::UntilClose, want) => self.stream(want)?,
             (Framing::Chunked, want) => self.chunks(want)?,
         };

@@ -25,13 +25,13 @@ use crate::{plans::KnownEnd, stream::known_end};
 
 /// Size of the read buffer. Unused bytes of up to half of it may be kept while more are read.
 const ROOM: usize = 256 << 10;
-/// An address that does not answer must not delay the attempt at the next one for longer.
+/// Longest wait for one address before the next one is tried.
 const LONGEST_TRY: Duration = Duration::from_secs(15);
 /// Time for the first response on a channel: the user may have to enter a password.
 const LONGEST_LOGIN: Duration = Duration::from_secs(3600);
 /// Largest body that is discarded to keep a channel usable, in bytes.
 const MOST_DISCARDED: u64 = 16 << 20;
-/// Bytes that are shown of a text that is not a response.
+/// Largest number of bytes that a message shows of a text that is not a response.
 const SHOWN: usize = 80;
 
 /// The transport of a connection.
@@ -101,7 +101,7 @@ impl FetchConnection {
             return Err(FetchError::Proxy { status: head.status, reason: head.reason });
         }
         match open.wire {
-            // A TLS server sends nothing before the client's first message.
+            // A TLS server sends nothing before the client's first message, so the buffer must be empty.
             Wire::Plain(socket) if open.used == open.have => {
                 Ok(Self::over(Wire::over(socket, target, trust)?, target.authority()))
             }
@@ -148,8 +148,8 @@ impl FetchConnection {
         matches!(self.wire, Wire::Channel(_))
     }
 
-    /// Ends the use of the connection after the last response was received completely. The next caller may use a channel;
-    /// a network connection is closed.
+    /// Releases the connection after the last response was received completely. The next caller may use a channel; a
+    /// network connection is closed.
     pub fn finish(self, head: &ResponseHead) {
         if head.keeps_alive() {
             self.release();
@@ -219,8 +219,8 @@ impl FetchConnection {
         Ok(())
     }
 
-    /// Returns the head of the response and skips interim ones (100, 103). A head that arrives byte by byte has the
-    /// same time limit as silence.
+    /// Returns the head of the response and skips interim ones (100, 103). The time limit of a silent server also applies
+    /// to the whole head, which may arrive byte by byte.
     pub fn head(&mut self, deadline: &NetDeadline<'_>) -> Result<ResponseHead, FetchError> {
         let is_login = matches!(&self.wire, Wire::Channel(channel) if !channel.has_answered());
         let limit = if is_login { LONGEST_LOGIN.max(deadline.limit) } else { deadline.limit };
@@ -264,7 +264,7 @@ impl FetchConnection {
         }
     }
 
-    /// Reads the available bytes behind the unused ones and waits for at least one; returns 0 at the end of the
+    /// Waits for at least one byte, and reads the available bytes after the unused ones. Returns 0 at the end of the
     /// stream. The buffer is larger than any head, line or small file.
     pub fn fill(&mut self, deadline: &NetDeadline<'_>) -> Result<usize, FetchError> {
         self.buffer.resize(ROOM);
@@ -284,8 +284,8 @@ impl FetchConnection {
         }
     }
 
-    /// Reads until the buffer holds `wanted` bytes or the peer ends the stream. Does not wait for more than half of
-    /// the buffer.
+    /// Reads until the buffer holds `wanted` bytes or the peer ends the stream. Does nothing if `wanted` is more than
+    /// half of the buffer.
     pub fn gather(&mut self, wanted: u64, deadline: &NetDeadline<'_>) -> Result<(), FetchError> {
         while wanted <= ROOM as u64 / 2 && (self.unused().len() as u64) < wanted {
             if self.fill(deadline)? == 0 {
@@ -387,8 +387,7 @@ impl Wire {
         }
     }
 
-    /// Returns the socket, and whether it must become readable (rather than writable) before the operation can
-    /// continue.
+    /// Returns the socket, and `true` if it must become readable (`false`: writable) before the operation can continue.
     fn waits_for(&self, to_read: bool) -> Option<(BorrowedFd<'_>, bool)> {
         match self {
             Self::Plain(socket) => Some((socket.as_fd(), to_read)),

@@ -57,7 +57,7 @@ impl Expected {
         let mut last = None;
         for hash in [Some(self.hash), self.or].into_iter().flatten() {
             if from_device {
-                // If the page cache cannot be dropped, the cached bytes are compared.
+                // If pages remain in the page cache, the cached bytes are compared.
                 drop_cached(file).map_err(failed("fdatasync"))?;
             }
             let mut buffer = Buffer::new(ROOM);

@@ -21,14 +21,14 @@ pub struct ResponseHead {
     headers: Vec<(String, String)>,
 }
 
-/// Delimitation of a body.
+/// Method by which the end of a body is found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Framing {
-    /// Its length in bytes is known.
+    /// The length of the body in bytes is known.
     Length(u64),
-    /// A chunk of length 0 ends it.
+    /// A chunk of length 0 ends the body.
     Chunked,
-    /// The connection ends with it; the length is unknown.
+    /// The body ends with the connection; its length is unknown.
     UntilClose,
 }
 
@@ -46,7 +46,8 @@ impl ResponseHead {
     pub fn parse(bytes: &[u8]) -> Result<Option<(Self, usize)>, FetchError> {
         let mut room = [httparse::EMPTY_HEADER; MOST_HEADERS];
         let mut response = httparse::Response::new(&mut room);
-        // A client that is not a proxy may accept both (RFC 9112, 5.1 and 5.2), and other clients do.
+        // A client that is not a proxy may accept spaces after a header name and folded lines (RFC 9112,
+        // 5.1 and 5.2), and other clients do.
         let mut lenient = httparse::ParserConfig::default();
         lenient.allow_spaces_after_header_name_in_responses(true);
         lenient.allow_obsolete_multiline_headers_in_responses(true);
@@ -95,7 +96,7 @@ impl ResponseHead {
                     "both Content-Length and Transfer-Encoding are present",
                 ));
             }
-            // HTTP/1.0 does not know chunks, so another server added this header (RFC 9112, 6.1).
+            // HTTP/1.0 does not have chunks, so the header must be an error of a server (RFC 9112, 6.1).
             if self.is_old {
                 return Err(FetchError::broken("Transfer-Encoding in an HTTP/1.0 response"));
             }
@@ -147,7 +148,7 @@ impl ResponseHead {
         let text = self.get("retry-after")?;
         let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
         if is_number {
-            // A number that does not fit is longer than any client waits.
+            // A number that does not fit is a longer delay than any client accepts.
             return Some(Duration::from_secs(decimal(text).unwrap_or(u64::MAX)));
         }
         // Some servers send the weekday of another date, which the parser rejects.

@@ -14,7 +14,7 @@ use super::{
     head::ResponseHead,
 };
 
-/// Receives a body of at most `most` bytes. `what` names it in errors.
+/// Receives a body of at most `most` bytes. `what`: its name for messages.
 pub fn body_in_memory(
     connection: &mut FetchConnection,
     head: &ResponseHead,

@@ -21,7 +21,7 @@ pub struct BodySettings {
 /// Options of a fetch.
 #[derive(Clone, Debug)]
 pub struct FetchOptions {
-    /// Certificates that https servers must be signed with.
+    /// Certificate authorities that are trusted to sign the certificates of https servers.
     pub trust: TlsTrust,
     /// Streams that replace network connections.
     pub channels: Option<Arc<Channels>>,

@@ -75,7 +75,7 @@ impl HttpProxy {
         let usage = |why: &str| FetchError::Usage(format!("{name}: {why}"));
         let url = Url::parse(&full).map_err(|_| usage("not a valid proxy URL"))?;
         if url.scheme() != "http" {
-            // An unknown scheme may be the name of a user, and the rest a password.
+            // Messages name only known schemes: another one may be a user name, and the rest a password.
             let known = KNOWN_SCHEMES.into_iter().find(|known| *known == url.scheme());
             let scheme = known.unwrap_or("such");
             let why = format!("{name}: {scheme} proxies are not supported; use an http proxy");
@@ -90,7 +90,8 @@ impl HttpProxy {
             let user = [decoded(url.username()), decoded(url.password().unwrap_or_default())];
             format!("Basic {}", STANDARD.encode(user.join(&b':')))
         });
-        // curl's default port. `http://host:80` names port 80 explicitly, but `url` drops it as the default of http.
+        // The default port is 1080, as in curl. `http://host:80` names port 80 explicitly, but `url` drops it as the
+        // default of http.
         let says_80 = full.trim_end_matches('/').ends_with(":80");
         let port = url.port().unwrap_or(if says_80 { 80 } else { 1080 });
         Ok(Self { host, port, authorization })

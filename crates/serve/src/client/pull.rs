@@ -52,7 +52,7 @@ pub struct ParallelState<'a> {
     error: Option<FetchError>,
     /// `true` if a response was unexpected: a single connection then finds out the reason.
     is_upset: bool,
-    /// Bytes present before.
+    /// Bytes that were present before the connections started.
     had: u64,
     report: Report,
 }
@@ -162,7 +162,8 @@ impl<'a> ParallelFetch<'a> {
             }
         });
         let mut state = self.state.into_inner().unwrap_or_else(PoisonError::into_inner);
-        // A connection may move bytes beyond its span before it notices that another has them; they count once.
+        // A connection may move bytes beyond its span before it notices that another one moves them too. They count
+        // once.
         trim(&mut state.report, state.download.done().bytes() - state.had);
         let is_whole = state.download.done().gaps(self.known.size).is_empty();
         let ended = state.error.map_or(Ok(is_whole), Err);
@@ -215,7 +216,7 @@ impl<'a> ParallelFetch<'a> {
         let is_alone = {
             let state = self.state();
             if state.is_over() {
-                // The other thread's error is the reason why this one stopped, too.
+                // Another thread has ended the fetch, and its error is the reason why this thread stops.
                 return false;
             }
             state.alive.len() == 1
@@ -280,7 +281,7 @@ impl<'a> ParallelFetch<'a> {
             plans: None,
         };
         match body.bring(head.framing()?, Some(to - from)) {
-            // The following bytes belong to another connection, or will.
+            // The span has ended, or the connection is unwanted: another connection fetches the following bytes.
             Err(FetchError::Cancelled) if is_at_end.get() => Ok(()),
             ended => ended.map(drop),
         }

@@ -27,7 +27,7 @@ pub struct RemoteCommand {
     lines: LineSink,
 }
 
-/// A started command. It is killed and reaped when this is dropped.
+/// A started command. Dropping it kills and reaps the process.
 pub struct RemoteChild {
     child: Child,
     /// The last line of standard error.
@@ -123,7 +123,7 @@ impl RemoteChild {
 
 impl Drop for RemoteChild {
     fn drop(&mut self) {
-        // Both fail for a command that was reaped already.
+        // Both calls fail for a command that was reaped already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -11,9 +11,10 @@ use super::{
 /// The request that was sent.
 #[derive(Clone, Copy, Debug)]
 pub struct FileRequest<'a> {
-    /// First byte, and one past the last byte or `None` for the end of the file. `None`: the whole file.
+    /// First byte, and one past the last byte. The inner `None`: to the end of the file; the outer `None`: the
+    /// whole file.
     pub range: Option<(u64, Option<u64>)>,
-    /// The version of the file of which a part is present.
+    /// The version of the file that the local part belongs to.
     pub known: Option<&'a Remote>,
     /// `true` if the request carried `If-Range`.
     pub is_conditional: bool,
@@ -89,7 +90,8 @@ fn piece(asked: &FileRequest<'_>, head: &ResponseHead) -> Result<RangeOutcome, F
     if let Some(known) = asked.known {
         match asked.compare(known, head) {
             Sameness::Same if size == Some(known.size) => {}
-            // A 206 to If-Range may leave out Last-Modified (RFC 9110, 15.3.7); one to a plain request may not.
+            // A 206 response to If-Range may omit Last-Modified (RFC 9110, 15.3.7); one to a plain request may
+            // not.
             Sameness::Unproven if asked.is_conditional => return Ok(RangeOutcome::Unconditional),
             _ => return Ok(RangeOutcome::Another),
         }
@@ -111,7 +113,7 @@ fn piece(asked: &FileRequest<'_>, head: &ResponseHead) -> Result<RangeOutcome, F
     let is_known = asked.known.is_some();
     let validators = (!is_known).then(|| validators(head, size, asked.is_vouched(head))).flatten();
     match size {
-        // This part could not be joined with the next one.
+        // Without a validator, this part could not be joined with the next one.
         Some(total) if !is_known && validators.is_none() && range.to < total => {
             Ok(RangeOutcome::Unranged)
         }

@@ -17,8 +17,8 @@ use super::{
 pub const LONGEST: Duration = Duration::from_secs(300);
 const FIRST: Duration = Duration::from_millis(500);
 
-/// Returns the pause before the n-th retry since the last received byte, counted from 1; `None` if there should be no
-/// retry. A server's Retry-After counts up to [`LONGEST`].
+/// Returns the pause before the n-th retry since the last received byte, counted from 1; `None`: do not retry.
+/// `wish`: the server's Retry-After, which is obeyed up to [`LONGEST`].
 pub fn pause(tries: u32, most: u32, wish: Option<Duration>) -> Option<Duration> {
     if tries > most || wish.is_some_and(|wish| wish > LONGEST) {
         return None;

@@ -39,7 +39,7 @@ pub struct ConnectionScaler {
     is_over: bool,
 }
 
-/// Interval between two calls of [`ConnectionScaler::tick`]: an interval of measurement, and no limit of a wait.
+/// Interval between two calls of [`ConnectionScaler::tick`]. It is a measurement interval, not a timeout.
 pub const TICK: Duration = Duration::from_millis(100);
 /// Ticks during which a new connection is still gaining speed.
 const WARM_UP: usize = 4;
@@ -123,8 +123,8 @@ impl TickRate {
     }
 }
 
-/// Returns `true` if the common rule ([`rank`]) chooses one connection more and judges one fewer to be slower. Without
-/// a difference it chooses the first candidate: fewer connections are the smaller load for the server.
+/// Returns `true` if the common rule ([`rank`]) chooses one connection more and judges one fewer to be slower. If no
+/// difference is shown, the rule chooses fewer connections, which load the server less.
 fn is_shown_faster(more: TickRate, fewer: TickRate) -> bool {
     let candidate = |name, rate: TickRate| Candidate {
         name,

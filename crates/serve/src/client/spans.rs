@@ -11,7 +11,8 @@ struct Span {
     owner: usize,
     at: u64,
     to: u64,
-    /// The connection from which this span was split. It keeps the bytes until the server has confirmed this span.
+    /// The connection from which this span was split. That connection keeps the bytes until the server has
+    /// confirmed this span.
     victim: Option<usize>,
 }
 
@@ -69,7 +70,8 @@ impl Spans {
         asking.map(|other| other.at).fold(span.to, u64::min)
     }
 
-    /// Confirms a split span, because the server has accepted the request for it. Its bytes leave the other span.
+    /// Confirms a split span, because the server has accepted the request for it. The span from which it was split
+    /// loses its bytes.
     pub fn confirm(&mut self, owner: usize) {
         let Some(own) = self.spans.iter_mut().find(|span| span.owner == owner) else { return };
         let (from, victim) = (own.at, own.victim.take());

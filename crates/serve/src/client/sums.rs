@@ -74,7 +74,7 @@ impl DigestList {
                 "--sums: the list has different digests for {shown}"
             )));
         }
-        // 64 digits without a tag may be of either of two hashes.
+        // 64 digits without a hash name may be SHA-256 or BLAKE3.
         let is_either = stated.hash.is_none();
         let hash = stated.hash.unwrap_or(Hash::Sha256);
         let or = is_either.then_some(Hash::Blake3);

@@ -38,7 +38,7 @@ impl FetchUrl {
     pub fn of_stream(name: &str) -> Self {
         let url = Url::parse("http://stream.invalid/");
         let mut url = url.unwrap_or_else(|_| unreachable!("the text is a URL"));
-        // A fragment is never sent, and other URLs here have none.
+        // The name is a fragment, because a fragment is never sent, and other URLs here have none.
         url.set_fragment(Some(&percent_encode(name.as_bytes(), NON_ALPHANUMERIC).to_string()));
         Self(url)
     }
@@ -128,13 +128,13 @@ impl FetchUrl {
     /// Returns this URL with the given user, unless it already names one.
     #[must_use]
     pub fn for_user(self, user: &str, password: &str) -> Self {
-        // `url` decodes sequences that look encoded, and encodes all other characters.
+        // `set_username` keeps escapes such as `%41` and encodes all other characters, so each `%` is encoded first.
         let encoded = |text: &str| text.replace('%', "%25");
         self.for_encoded_user(&encoded(user), Some(&encoded(password)))
     }
 
-    /// Returns this URL with the user of `other`, if both have one origin and this one names none: an absolute
-    /// redirect leaves the user out.
+    /// Returns this URL with the user of `other`, if both have one origin and this one names none: an absolute redirect does
+    /// not repeat the user.
     #[must_use]
     pub fn for_user_of(self, other: &Self) -> Self {
         if !self.is_beside(other) || other.authorization().is_none() {
@@ -194,7 +194,8 @@ impl FetchUrl {
         Self(url)
     }
 
-    /// Returns `true` if the extension of the file shows this compression: servers report `a.gz` with an encoding.
+    /// Returns `true` if the file name has the extension of this compression. Some servers send `a.gz` with a
+    /// Content-Encoding.
     pub fn is_named_after(&self, encoding: &str) -> bool {
         let endings: &[&str] = match &*encoding.to_ascii_lowercase() {
             "gzip" | "x-gzip" => &["gz", "tgz", "svgz"],

@@ -119,7 +119,8 @@ impl ServerCertVerifier for CacertVerifier {
         now: UnixTime,
     ) -> Result<ServerCertVerified, rustls::Error> {
         match self.usual.verify_server_cert(own, others, name, ocsp, now) {
-            // webpki reports this only after it has checked the dates; the name is checked last.
+            // webpki reports this error after the check of the dates and before that of the name, which is
+            // therefore checked here.
             Err(error) if is_of_authority(&error) && self.certificates.contains(own) => {
                 verify_server_name(&ParsedCertificate::try_from(own)?, name)?;
                 Ok(ServerCertVerified::assertion())
@@ -151,7 +152,8 @@ impl ServerCertVerifier for CacertVerifier {
     }
 }
 
-/// Returns `true` if the only error is that the certificate is an authority's. rustls has no variant for it.
+/// Returns `true` if the only error is that the certificate is that of an authority. rustls has no variant for this
+/// error.
 fn is_of_authority(error: &rustls::Error) -> bool {
     let rustls::Error::InvalidCertificate(CertificateError::Other(other)) = error else {
         return false;

@@ -84,7 +84,7 @@ fn is_constant(validator: &str, head: &ResponseHead, size: Option<u64>) -> bool 
     if words.iter().any(|word| is_recent_time(word)) {
         return false;
     }
-    // A hash of date and size cannot be distinguished from a hash of the contents.
+    // The tag may be a hash of date and size, which cannot be distinguished from a hash of the contents.
     head.get("last-modified").and_then(date).is_some_and(is_constant_date)
         || size.is_some_and(|size| is_of_constant(&words, size))
 }

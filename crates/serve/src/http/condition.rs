@@ -65,7 +65,7 @@ impl Validator {
         self.is_settled && self.modified.is_some() && date(Some(&known.to_owned())) == self.modified
     }
 
-    /// Returns `true` if a list of tags contains this one. With `surely`, weak tags do not match.
+    /// Returns `true` if a list of tags contains this one. If `surely` is `true`, weak tags do not match.
     fn is_listed(&self, tags: &str, surely: bool) -> bool {
         let own = self.etag.trim_start_matches("W/");
         let is_own = |tag: &str| {

@@ -62,7 +62,7 @@ fn trimmed(spec: &str) -> &str {
     spec.trim_matches([' ', '\t'])
 }
 
-/// An entry of the list is not a range, which invalidates the whole list.
+/// Error: an entry of the list is not a range, which invalidates the whole list.
 struct NoRange;
 
 /// Parses one range of the list. Returns `None` if it lies beyond the end of the file.

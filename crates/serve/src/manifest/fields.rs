@@ -9,7 +9,7 @@ pub fn put(out: &mut Vec<u8>, mut number: u64) {
     out.push(number as u8);
 }
 
-/// Appends a signed number. Small absolute values are short.
+/// Appends a signed number. A number near 0 takes few bytes.
 pub fn put_signed(out: &mut Vec<u8>, number: i64) {
     put(out, ((number << 1) ^ (number >> 63)) as u64);
 }
@@ -70,7 +70,7 @@ impl<'a> ListFields<'a> {
         Ok((number >> 1) as i64 ^ -((number & 1) as i64))
     }
 
-    /// Takes four little-endian bytes: nanoseconds, which are rarely small.
+    /// Takes nanoseconds: four little-endian bytes, because nanoseconds are rarely small.
     pub fn nanos(&mut self) -> Result<u32, FieldError> {
         let bytes = self.bytes(4)?;
         let nanos = u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);

@@ -1,4 +1,4 @@
-//! Parses the records of a list. Accepts only names of entries.
+//! Parses the records of a list. Accepts names of entries, not paths.
 
 use std::ffi::CString;
 
@@ -10,21 +10,21 @@ use super::{
     xattrs::take_xattrs,
 };
 
-// The lowest three bits of a record's first byte.
+// The lowest three bits of a record's first byte: its type.
 pub const END: u8 = 0;
 pub const FILE: u8 = 1;
 pub const DIRECTORY: u8 = 2;
 pub const LINK: u8 = 3;
 pub const GROUP: u8 = 4;
 const KINDS: u8 = 7;
-// The other bits.
+// The other bits of the first byte.
 /// Mode, owner and group are those of the previous entry of the group.
 pub const REPEATED: u8 = 8;
 /// The server may not read the directory.
 pub const UNREAD: u8 = 16;
 /// The file has holes.
 pub const SPARSE: u8 = 16;
-/// The time of the last change is the modification time.
+/// The time of the last change is equal to the modification time.
 pub const CHANGED: u8 = 32;
 /// The file has several names.
 pub const LINKED: u8 = 64;
@@ -147,10 +147,10 @@ fn target(fields: &mut ListFields<'_>) -> Result<CString, FieldError> {
         .map_err(|_| FieldError::Invalid("the link target contains NUL"))
 }
 
-/// `before`: the previous name of the group; names are sorted, so none occurs twice.
+/// `before`: the previous name of the group. Names are sorted, so a name that occurs twice is detected.
 fn check_name(name: &[u8], before: &[u8], kind: &ManifestKind) -> Result<(), &'static str> {
     match name {
-        // The listed directory itself.
+        // An empty name means the listed directory itself.
         b"" if before.is_empty() && matches!(kind, ManifestKind::Directory { .. }) => Ok(()),
         b"" => Err("the name is empty"),
         b"." | b".." => Err("the name is '.' or '..'"),
@@ -230,7 +230,7 @@ mod tests {
         let mut wrong = file(b"a");
         wrong.meta.mode = 0o10000;
         assert!(parsed(&[wrong]).is_err());
-        // A prefix of a name that does not exist.
+        // The prefix of a previous name, although there is no previous name.
         assert!(RecordParser::default().next(&[FILE, 1, 1, b'a', 0, 0]).is_err());
     }
 

@@ -9,7 +9,7 @@ use percent_encoding::{percent_decode_str, percent_encode};
 
 use super::PLAIN;
 
-/// Options of a request for a list. Only a server on a byte stream takes them.
+/// Options of a request for a list. Only a server on a byte stream accepts them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ListRequest {
     /// Patterns of entries to leave out; the last one that matches decides.

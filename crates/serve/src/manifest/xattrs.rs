@@ -12,7 +12,7 @@ pub const LONGEST_XATTRS: usize = 1 << 20;
 const LONGEST_NAME: u64 = 255;
 const LONGEST_VALUE: u64 = 64 << 10;
 
-/// Returns `true` if a list can have these attributes.
+/// Returns `true` if the attributes have at most `most` bytes.
 pub fn has_room(xattrs: &EntryXattrs, most: usize) -> bool {
     xattrs.pairs().iter().map(|(name, value)| name.count_bytes() + value.len()).sum::<usize>()
         <= most

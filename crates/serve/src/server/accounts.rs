@@ -12,7 +12,7 @@ use std::{
 
 use thalweg_core::Report;
 
-/// A counter that exists per mechanism: its name on the page and its value.
+/// Name on the metrics page, and value, of a counter that exists once per mechanism.
 type MetricColumn = (&'static str, fn(&MechanismCounts) -> String);
 
 /// The counters, shared by all workers.

@@ -9,7 +9,7 @@ use std::{
 /// Connections per address, for all workers together.
 #[derive(Debug)]
 pub struct Addresses {
-    /// Maximum per address. `None`: no limit, and connections are not counted.
+    /// Maximum number of connections per address. `None`: no limit, and connections are not counted.
     most: Option<usize>,
     counts: Mutex<HashMap<IpAddr, usize>>,
 }
@@ -18,7 +18,8 @@ pub struct Addresses {
 const LEAST: usize = 64;
 
 impl Addresses {
-    /// Sets the limit per address to `most`. 0: no limit. `None`: three quarters of all connections (`of_all`).
+    /// Sets the limit per address. `Some(0)`: no limit. `None`: three quarters of `of_all`, the maximum number of
+    /// connections.
     pub fn new(most: Option<usize>, of_all: usize) -> Self {
         let usual = (of_all / 4 * 3).max(of_all.min(LEAST));
         let most = Some(most.unwrap_or(usual)).filter(|most| *most > 0);

@@ -60,7 +60,7 @@ pub enum NextAction {
     Wait,
     /// Continue after the other connections have had their turn.
     Go,
-    /// Continue a moment later: a rate limit is exceeded.
+    /// Continue a moment later, because a rate limit is exceeded.
     Later,
     /// Close the connection.
     Close,

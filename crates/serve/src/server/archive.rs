@@ -11,11 +11,11 @@ use super::{
 };
 use crate::http::range::ByteRange;
 
-/// The entries of an archive, a few at a time. An entry that cannot be read ends the archive short: a client would not
-/// notice a missing one.
+/// Produces the entries of an archive, a few per turn. If an entry cannot be read, the archive ends incomplete, because a
+/// client would not notice a missing entry.
 pub struct Archive {
     tree: TreeWalk,
-    /// Ends the answer short once the entries before it are sent.
+    /// The error that ends the answer once the entries before it are sent.
     failed: Option<String>,
 }
 
@@ -125,7 +125,7 @@ fn pax_record(key: &str, value: &str) -> String {
     format!("{length}{rest}")
 }
 
-/// Seconds since 1970 as a decimal fraction. Nanoseconds count forward also before 1970.
+/// Seconds since 1970 as a decimal fraction. Nanoseconds count forward, also for times before 1970.
 fn decimal(seconds: i64, nanos: u32) -> String {
     let total = i128::from(seconds) * 1_000_000_000 + i128::from(nanos);
     let sign = if total < 0 { "-" } else { "" };

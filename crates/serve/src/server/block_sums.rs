@@ -88,7 +88,7 @@ impl Supply for BlockSums {
     }
 
     fn held(&self) -> u64 {
-        // Two hash states and the buffer.
+        // Memory of two hash states and of the buffer.
         (PIECE + 2 * size_of::<blake3::Hasher>()) as u64
     }
 }

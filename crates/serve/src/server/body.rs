@@ -44,7 +44,7 @@ pub trait Supply: Send {
         false
     }
 
-    /// Returns the memory, in bytes, that it keeps between two pieces.
+    /// Returns the memory, in bytes, that the supply keeps between two pieces.
     fn held(&self) -> u64 {
         0
     }
@@ -112,7 +112,7 @@ impl AnswerBody {
         self.parts.is_empty() && self.supply.is_some()
     }
 
-    /// Produces the next piece immediately if that is short work. Returns whether it did.
+    /// Produces the next piece immediately if that is short work. Returns `true` if it has produced one.
     pub fn make_at_hand(&mut self) -> Result<bool, String> {
         let Some(mut supply) = self.supply.take_if(|supply| supply.is_at_hand()) else {
             return Ok(false);

@@ -32,14 +32,14 @@ pub struct ServeConnection {
     client: Option<SocketAddr>,
     input: RequestBuffer,
     phase: ConnectionPhase,
-    /// `true` until a read or write has returned `EAGAIN` since the last event.
+    /// `true` from an event until a read or a write returns `EAGAIN`.
     readable: bool,
     writable: bool,
     /// `true` if the client has closed its sending side. Buffered data may still be readable.
     has_hung_up: bool,
     /// `true` if the client does not read any more either.
     is_gone: bool,
-    /// `true` if the last segment may be corked (`MSG_MORE`), for 200 ms at most.
+    /// `true` if the kernel may hold back the last segment (`MSG_MORE`), for at most 200 ms.
     is_held_back: bool,
     /// On a byte stream: answers that are not written yet.
     held: Option<Box<HeldAnswers>>,
@@ -54,8 +54,8 @@ const TURN: usize = 16;
 const STEP: u64 = 1 << 20;
 /// Maximum time that a client may request to wait for a hash.
 const LONGEST_WAIT: Duration = Duration::from_secs(3600);
-/// Number of attempts to answer with a file that changes repeatedly. Each one reads the file, so there are fewer than
-/// `cadence::ATTEMPTS`.
+/// Number of attempts to answer with a file that changes repeatedly. Each attempt reads the file, so the number is smaller
+/// than `cadence::ATTEMPTS`.
 const MOST_READS: usize = 3;
 
 impl ServeConnection {
@@ -113,7 +113,7 @@ impl ServeConnection {
         self.client.map(|client| client.ip().to_canonical())
     }
 
-    /// Checks the timeouts. If the client has not read for a second, its answer gives back its memory.
+    /// Checks the timeouts. If the client has not read for a second, its answer releases its memory.
     pub fn tick(&mut self, tools: &mut Tools, timeouts: &Timeouts) -> NextAction {
         if self.is_pending() {
             // The server is waiting for a disk or a hash, so the client's timeout restarts.
@@ -133,7 +133,7 @@ impl ServeConnection {
             }
             ConnectionPhase::Waiting => false,
             ConnectionPhase::Answering(_) => waited >= timeouts.stalled,
-            // Fixed, unlike the other limits: all bytes are already in the kernel.
+            // This limit is fixed, unlike the others, because the kernel already has all bytes.
             ConnectionPhase::Parting => waited >= GRACE,
         };
         if is_late {
@@ -179,7 +179,7 @@ impl ServeConnection {
         matches!(&self.phase, ConnectionPhase::Answering(answering) if answering.sending.is_stuck())
     }
 
-    /// Returns the memory, in bytes, that is held while the client reads nothing; 0 if the server is not waiting for it.
+    /// Returns the memory, in bytes, held while the client reads nothing; 0 if the server is not waiting for the client.
     pub fn held(&self) -> u64 {
         match &self.phase {
             ConnectionPhase::Answering(answering) if !self.writable => answering.sending.held(),
@@ -251,7 +251,7 @@ impl ServeConnection {
         None
     }
 
-    /// Reads once. If fewer bytes arrive than requested, nothing more is buffered; epoll reports later data.
+    /// Reads once. If the read returns fewer bytes than requested, the socket is empty, and epoll reports later data.
     fn read(&mut self, tools: &mut Tools) -> Result<usize, Errno> {
         match self.ends.read(&mut tools.buffer) {
             Ok(count) => {
@@ -430,7 +430,7 @@ impl ServeConnection {
         }
     }
 
-    /// Sends what is held back. Fails with `EAGAIN` if a byte stream is full.
+    /// Sends the bytes that are held back. Fails with `EAGAIN` if a byte stream is full.
     fn uncork(&mut self) -> Result<(), Errno> {
         let is_held_back = std::mem::take(&mut self.is_held_back);
         match &mut self.held {

@@ -27,7 +27,7 @@ use super::{
 
 /// Maximum number of cached hashes.
 const KEPT: usize = 4096;
-/// A computation that has run for this long is finished even if its client has left: the client may ask again.
+/// A computation that has run for this long continues even if its client has left, because the client may ask again.
 const WORTH_KEEPING: Duration = Duration::from_secs(30);
 /// Number of bytes read per call.
 const PIECE: usize = 256 << 10;
@@ -73,7 +73,7 @@ struct Wish {
     clients: AtomicUsize,
     /// The time at which the read of the file began.
     begun: OnceLock<Instant>,
-    /// `true` if a client was answered without the hash and may ask again: a computation that has begun is finished.
+    /// `true` if a client was answered without the hash and may ask again. A computation that has begun then continues.
     is_kept: AtomicBool,
 }
 
@@ -98,7 +98,7 @@ impl DigestWait {
         self.is_done.load(Ordering::Acquire)
     }
 
-    /// Ends the wait early. A computation that has begun is finished for a later request.
+    /// Ends the wait early. A computation that has begun continues, so that a later request finds the hash.
     pub fn leave(self) {
         if self.wish.begun.get().is_some() {
             self.wish.is_kept.store(true, Ordering::Relaxed);

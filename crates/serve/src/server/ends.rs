@@ -19,7 +19,7 @@ use crate::{
 
 /// The descriptors of a connection.
 pub struct ConnectionEnds {
-    /// The socket. If `source` is set, standard output.
+    /// The socket or, if `source` is set, standard output.
     pub socket: Rc<OwnedFd>,
     /// The descriptor to read from, if that is not the socket.
     source: Option<OwnedFd>,
@@ -51,8 +51,8 @@ impl ConnectionEnds {
         [Some(self.socket.as_fd()), self.source.as_ref().map(AsFd::as_fd)].into_iter().flatten()
     }
 
-    /// Returns `true` if `EPOLLHUP` means that the client does not read any more either. `EPOLLHUP` of a pipe only means that
-    /// its writer is gone.
+    /// Returns `true` if `EPOLLHUP` means that the client does not read any more either. On a pipe, `EPOLLHUP` only means
+    /// that the writer has closed it.
     pub fn hang_up_together(&self) -> bool {
         self.source.is_none()
     }
@@ -73,12 +73,12 @@ impl ConnectionEnds {
         let _ = set_tcp_nodelay(&*self.socket, true);
     }
 
-    /// Closes the sending side. Fails if the client has disconnected; the next read reports that as well.
+    /// Closes the sending side. Ignores an error: it means that the client has disconnected, and the next read reports that.
     pub fn finish(&self) {
         let _ = shutdown(&*self.socket, Shutdown::Write);
     }
 
-    /// Makes the close send a reset. Unix sockets and pipes have no reset; there the client compares the length.
+    /// Makes `close` send a TCP reset. Unix sockets and pipes have no reset; there the client notices the missing bytes.
     pub fn reset_at_close(&self) {
         let _ = set_socket_linger(&*self.socket, Some(Duration::ZERO));
     }

@@ -56,7 +56,7 @@ impl HelperPool {
         let mut state = self.0.lock();
         let lane = task.lane;
         state.lanes.entry(lane).or_default().add((task, Arc::clone(&done)));
-        // A thread that was woken for an earlier task may be busy with it for a long time.
+        // A thread that was woken for an earlier task may be busy with it for a long time, so only idle threads count.
         if state.idle < state.startable() && state.threads < MOST && self.start() {
             state.threads += 1;
         }

@@ -21,7 +21,7 @@ pub struct LaneQueue {
     tasks: HashMap<Option<IpAddr>, VecDeque<Queued>>,
     /// Addresses with queued tasks. The one served last is at the end.
     turns: VecDeque<Option<IpAddr>>,
-    /// Number of tasks at which abandoned tasks are removed again.
+    /// Number of queued tasks at which the next sweep removes abandoned tasks.
     swept_at: usize,
 }
 

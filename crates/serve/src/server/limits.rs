@@ -38,7 +38,7 @@ impl ConnectionLimits<'_> {
 mod tests {
     use super::*;
 
-    /// More than any of these limits recovers during a test.
+    /// Bytes that close a limit of 1000 bytes per second for longer than a test.
     const MUCH: u64 = 1 << 40;
 
     #[test]

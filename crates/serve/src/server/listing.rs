@@ -102,8 +102,8 @@ impl Listing {
         })
     }
 
-    /// Returns `true` if an entry can belong to the type that is being listed. `kind`: its type as the directory gives
-    /// it.
+    /// Returns `true` if an entry can belong to the type that is being listed. `kind`: its type according to the directory
+    /// (`d_type`).
     fn may_be_listed(&self, kind: FileType) -> bool {
         match kind {
             FileType::Unknown | FileType::Symlink => true,
@@ -170,7 +170,7 @@ impl Listing {
             for place in first..list.count() {
                 let is_over = looked_at >= TURN_ENTRIES || passed >= TURN_NAMES;
                 if is_over || text.len() >= TURN_BYTES {
-                    // The previous name is the last one that was used.
+                    // This name is not used yet, so the cursor moves to the name before it.
                     self.move_to(list.get(place.wrapping_sub(1)));
                     return Ok(false);
                 }

@@ -1,4 +1,4 @@
-//! Notifications from other threads to a worker: these connections can continue.
+//! Notifications from other threads to a worker that a connection can continue.
 
 use std::{
     os::fd::OwnedFd,

@@ -48,7 +48,7 @@ struct CachedList {
     /// The list contains only names greater than this one.
     after: Vec<u8>,
     list: Arc<NameList>,
-    /// `true` if a later change of the directory must produce other times, so that new answers may use the list.
+    /// `true` if any later change of the directory is certain to change its timestamps. Only then may new answers use the list.
     is_settled: bool,
     used: Instant,
 }
@@ -79,7 +79,7 @@ impl NameCache {
     }
 
     /// Returns a list with the names after the cursor. A large directory that is not cached is read only if `may_sort` is `true`.
-    /// `check_cancelled` is called regularly during the read; its error ends it.
+    /// `check_cancelled` is called regularly during the read; if it returns an error, the read ends.
     pub fn names(
         &self,
         directory: &OwnedFd,
@@ -179,7 +179,7 @@ impl NameCache {
     fn keep(&self, cached: CachedList) {
         let mut state = self.lock();
         let is_same = |other: &CachedList| {
-            // New answers cannot use lists of an earlier version of the directory.
+            // Lists of earlier versions are dropped too, because no new answer can use them.
             other.version.is_same_file(&cached.version) && *other.after == *cached.after
         };
         state.lists.retain(|other| !is_same(other));

@@ -34,7 +34,7 @@ const LEAST: usize = 4 << 10;
 
 impl NameList {
     /// Reads the smallest names greater than `rules.after`, as many as fit. Calls `check_cancelled` about every thousand
-    /// names with the current size of the list in bytes. An error of it ends the read.
+    /// names with the current size of the list in bytes. If it returns an error, the read ends.
     pub fn read(
         directory: impl AsFd,
         rules: &ReadRules<'_>,

@@ -65,7 +65,7 @@ impl ServedRoot {
         let name = displayed(&directory);
         let flags = PATH | OFlags::DIRECTORY;
         let directory = openat(CWD, &directory, flags, Mode::empty()).map_err(failed)?;
-        // A file that the caller named through a link is served, too.
+        // A file that the caller named is served even if its name is a symbolic link.
         let links = if only.is_some() { FollowLinks::Anywhere } else { links };
         Ok(Self { beneath: Beneath::new(directory, links), name, only })
     }
@@ -113,7 +113,7 @@ impl ServedRoot {
                 }
                 Ok(ServedEntry::File(file))
             }
-            // Opening a FIFO waits for a writer, and opening a device may have any effect: neither is opened.
+            // Opening a FIFO waits for a writer, and opening a device may have side effects: neither is opened.
             _ => Err(HttpStatus::NOT_FOUND),
         }
     }
@@ -270,7 +270,7 @@ mod tests {
                 store.borrow_mut().turn();
                 store.borrow_mut().turn();
                 assert!(!Arc::ptr_eq(&first, &find(name).unwrap()), "nobody asked for it");
-                // Another version, another file, a link that leaves the root, nothing.
+                // In turn: another version, another file, a link that leaves the root, no file.
                 let first = find(name).unwrap();
                 fs::write(at(name), "other text").unwrap();
                 assert_eq!(find(name).unwrap().version.size, 10);

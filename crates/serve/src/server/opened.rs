@@ -22,7 +22,7 @@ pub struct ServedFile {
     is_sealed: OnceLock<bool>,
 }
 
-/// Flags for opening files. `O_NONBLOCK`: the open must not block if another type of file has replaced the name since the lookup.
+/// Flags for opening files. `O_NONBLOCK`: the open must not block if a FIFO or a device has replaced the file since the lookup.
 pub const READ: OFlags =
     OFlags::RDONLY.union(OFlags::CLOEXEC).union(OFlags::NOCTTY).union(OFlags::NONBLOCK);
 

@@ -28,7 +28,8 @@ const STRIDE: u64 = 128 << 10;
 enum Disk {
     /// `RWF_NOWAIT` reports whether a read would block.
     Reports,
-    /// Reads never block, or the file system cannot report it: overlayfs reads another file in a lower layer.
+    /// The worker reads without a check: reads never block, or `RWF_NOWAIT` cannot work (overlayfs reads a file of
+    /// another layer).
     Direct,
     /// Reads may block and the file system does not report it (FUSE, network file systems).
     Silent,
@@ -168,7 +169,7 @@ pub fn ask_for(
 /// Reads a range, so that it is in the page cache. Errors are ignored: the worker meets them when it reads.
 fn read_in(file: &ServedFile, stretch: ByteRange, buffer: &mut Buffer) {
     buffer.resize(buffer.capacity().max(PIECE));
-    // Read-ahead: the disk reads the following range during the sending of this one.
+    // Read-ahead: the disk reads the following range while this one is sent.
     if let Some(len) = std::num::NonZeroU64::new(stretch.len()) {
         let _ = fadvise(file, stretch.to, Some(len), Advice::WillNeed);
     }

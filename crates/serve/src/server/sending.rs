@@ -125,7 +125,7 @@ impl Sending {
         matches!(self.pending, Some(PendingWork::Head(_)))
     }
 
-    /// Ends the wait for a hash. `is_kept`: finish a computation that has begun, because the client may ask again.
+    /// Ends the wait for a hash. `is_kept`: `true` to continue a computation that has begun, because the client may ask again.
     pub fn leave_digest(&mut self, is_kept: bool) {
         if let Some(PendingWork::Head(wait)) = self.pending.take()
             && is_kept
@@ -173,7 +173,7 @@ impl Sending {
             if self.out.unsent().is_empty() && self.large.is_none() {
                 return Ok(Sent::All);
             }
-            // The tail is sent in the same turn. Only once per turn, because a body may consist of many files.
+            // Sends the tail in the same turn, but only once per turn, because a body may consist of many files.
             if !(was_large && std::mem::take(&mut may_send_tail)) {
                 return Ok(Sent::Some);
             }

@@ -21,10 +21,10 @@ pub struct ServedSite {
     pub listing: bool,
     pub precompressed: bool,
     pub metrics: bool,
-    /// `true` if the client is at the other end of a stream, which needs this server's version.
+    /// `true` if the only clients are at the other ends of streams. They are thalweg, and may use options of lists.
     pub is_stream: bool,
     pub stream_reports: StreamReports,
-    /// Each worker caches it and reloads it when it is woken.
+    /// Rules for choosing mechanisms. Each worker caches them and reloads them when it is woken.
     pub policy: Mutex<Arc<Policy>>,
     /// Rate limit of all answers together.
     pub limit: Option<RateLimit>,

@@ -23,7 +23,7 @@ pub struct Tools {
     pub log_queue: Option<LogQueue>,
     /// Receive buffer.
     pub buffer: Vec<u8>,
-    /// `true` if the server is shutting down: connections are not kept open.
+    /// `true` if the server is shutting down, so that connections are not kept open.
     pub is_ending: bool,
 }
 

@@ -12,8 +12,8 @@ pub struct Unsent {
     each: u64,
 }
 
-// Each new client gets an equal share of an eighth of the total. A factor of 8 is needed because earlier clients got larger
-// shares, and because the memory in use exceeds the bytes stored. Together all clients then stay below the total.
+// Each new client gets an equal share of an eighth of the total. The divisor is 8 because earlier clients got larger shares, and
+// because the kernel uses more memory than the bytes that it stores. All clients together then stay below the total.
 const SHARE: u64 = 8;
 /// A smaller limit would slow down clients that do read.
 const LEAST: u64 = 64 << 10;

@@ -70,7 +70,7 @@ impl FileVersion {
         weak.to_owned() + &self.tag().etag(seconds, nanos)
     }
 
-    /// Returns the version as in a list, without the other names of the file.
+    /// Returns the version in the form of a list entry, without `linked_on` and `is_sparse`.
     pub fn tag(&self) -> FileTag {
         let changed = (self.changed.seconds, self.changed.nanos);
         let (linked_on, is_sparse) = (None, false);

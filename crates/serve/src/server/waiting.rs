@@ -10,8 +10,8 @@ pub struct WaitingMemory {
     held: u64,
     /// Held bytes, and the position in the waiting order.
     each: HashMap<u64, (u64, u64)>,
-    /// Tokens and positions in the order in which the waits began. An entry is stale if its connection has continued since: its
-    /// position differs.
+    /// Tokens and positions in the order in which the waits began. If a connection has continued since, its entry here is
+    /// stale: its position differs from the one in `each`.
     order: VecDeque<(u64, u64)>,
     places: u64,
 }

@@ -144,7 +144,7 @@ impl ServeWorker {
                 Err(Errno::INTR) => 0,
                 answer => answer?,
             };
-            // A new profile or stage also applies to connections that came after it in this batch.
+            // The wake-up event is handled first, so that a new profile or stage applies to all connections of this batch.
             events[..count].sort_by_key(|event| event.data.u64() != WAKE);
             for event in &events[..count] {
                 self.handle(*event);
@@ -176,7 +176,7 @@ impl ServeWorker {
         self.free.len() == self.slots.len()
     }
 
-    /// Returns the epoll timeout: without connections none, otherwise the time until the next tick.
+    /// Returns the epoll timeout: zero if a connection is ready, `None` without connections, otherwise at most one tick.
     fn timeout(&self) -> Option<Timespec> {
         let wait = if !self.ready.is_empty() {
             Duration::ZERO
@@ -405,7 +405,7 @@ impl ServeWorker {
         let mut is_file = false;
         for fd in connection.descriptors() {
             watched = match epoll::add(&self.epoll, fd, EventData::new_u64(token), flags) {
-                // A file is always ready, and epoll refuses it.
+                // epoll refuses a regular file with `EPERM`: such a file is always ready.
                 Err(Errno::PERM) => {
                     is_file = true;
                     Ok(())

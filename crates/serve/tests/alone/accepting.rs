@@ -1,5 +1,5 @@
-//! Calls that take connections and wait for events, made to fail: every client is served, nothing is kept of them,
-//! and a worker that cannot take them rests.
+//! Faults of `accept` and `epoll_wait`: the server serves every client and closes all descriptors, and a worker
+//! that cannot accept does not spin.
 
 use std::{
     fs,
@@ -18,14 +18,15 @@ use thalweg_sys::{
 use crate::serving::{Client, TestSite};
 
 const REQUEST: &str = "GET /file HTTP/1.1\r\nHost: a\r\n\r\n";
-/// Nothing is asserted of how much sooner it is.
+/// Timeout of a test. No test asserts a shorter time.
 const GUARD: Duration = Duration::from_secs(60);
 
 fn descriptors() -> usize {
     fs::read_dir("/proc/self/fd").unwrap().count()
 }
 
-/// Three clients of a server under these rules, each of which asks twice; then nothing of them is left.
+/// Serves three clients under these fault rules. Each client sends two requests. Then all descriptors must be
+/// closed.
 fn serves_three(rules: Vec<Rule>, what: &str) -> ScriptRun<()> {
     let before = descriptors();
     let outcome = Script::new(rules).run(|| {
@@ -41,7 +42,7 @@ fn serves_three(rules: Vec<Rule>, what: &str) -> ScriptRun<()> {
             }
         }
         drop(clients);
-        // The one that asks is there.
+        // The only connection left is that of the metrics request.
         place.counts(|page| page.lines().any(|line| line == "thalweg_connections 1"));
     });
     let began = Instant::now();
@@ -80,7 +81,7 @@ fn a_client_without_resources_waits_and_is_served() {
     let _alone = thalweg_testing::alone();
     let often = [Errno::MFILE, Errno::NOBUFS];
     let often = often.into_iter().flat_map(|errno| (1..=4).map(move |nth| (errno, nth)));
-    // What nobody thought of is no reason to spin either.
+    // Errors that are not handled separately must not make the worker spin either.
     let once = [Errno::NFILE, Errno::NOMEM, Errno::PERM, Errno::INVAL].map(|errno| (errno, 2));
     for (errno, nth) in often.chain(once) {
         let rule = Rule::once(Call::Accept, nth, Effect::Errno(errno));
@@ -99,7 +100,7 @@ fn waiting_that_is_interrupted_or_reports_few_events_loses_none() {
                 serves_three(vec![rule], &format!("{effect:?} at {nth}")).fired
             })
             .sum();
-        // How often it waits depends on how much comes at once.
+        // The number of `epoll_wait` calls depends on the number of events per call.
         assert!(fired >= 3, "{effect:?}: {fired}");
     }
     let rule = Rule::always(Call::EpollWait, Effect::Short(1));
@@ -108,7 +109,8 @@ fn waiting_that_is_interrupted_or_reports_few_events_loses_none() {
     assert!(serves_three(rules.collect(), "every other one").fired >= 2);
 }
 
-/// A worker looks once a second whether it can take somebody again; one that spun would have tried at once.
+/// Returns the time until a client was served, and the calls. After a failed `accept`, a worker retries at its
+/// next tick of one second. A worker that spins would retry at once.
 fn is_rested_from(errno: Errno) -> (Duration, CallCounts) {
     const REFUSED: u64 = 4;
     let began = Instant::now();
@@ -128,7 +130,7 @@ fn a_worker_that_can_accept_no_client_rests_and_tries_again() {
     let _alone = thalweg_testing::alone();
     for errno in [Errno::MFILE, Errno::NOBUFS, Errno::PERM] {
         let (took, calls) = is_rested_from(errno);
-        // Of the four, the first was at once and the second whenever the clock was next looked at.
+        // Of the four attempts, the first is immediate, and the second comes at the next tick, which may be near.
         assert!(took >= Duration::from_secs(2), "{errno:?}: {took:?}");
         let (accepts, waits) = (calls[Call::Accept], calls[Call::EpollWait]);
         assert!(accepts <= 8 && waits <= 200, "{errno:?}: {accepts} and {waits} calls");

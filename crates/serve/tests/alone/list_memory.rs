@@ -1,4 +1,5 @@
-//! How much memory a list takes. A program of its own: what other tests hold would be counted too.
+//! Memory use of a list. The test is a separate program, because the memory of other tests would
+//! count too.
 
 use std::{fs, io::Write as _};
 
@@ -35,7 +36,7 @@ fn a_long_list_costs_no_memory_that_grows_with_it() {
         );
     }
     (0..COUNT).for_each(|_| writer.group(&mut answer, &GroupFilter::NotRequested));
-    // The totals lie, so that all is read and nothing is made.
+    // The totals are wrong, so that the client reads the whole list and creates nothing.
     RecordWriter::end(&mut answer, &ListTotals { entries: 1, bytes: 0, ..ListTotals::default() });
     let length = answer.len() as u64;
     let server = LyingServer::new(move |_, stream| drop(stream.write_all(&answer)));

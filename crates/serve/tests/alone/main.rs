@@ -1,4 +1,4 @@
-//! Tests of what belongs to the whole process: its open descriptors, and the most memory that it has had.
+//! Tests of state that belongs to the whole process: open descriptors and peak memory.
 #![allow(clippy::unwrap_used)]
 
 mod accepting;

@@ -50,7 +50,7 @@ fn get(
     )
 }
 
-/// Sends some at a time, so that others have time to begin.
+/// Sends the body in small pieces, so that other connections have time to begin.
 fn slowly(stream: &mut TcpStream, (head, body): &(String, Vec<u8>)) {
     drop(stream.write_all(head.as_bytes()));
     for piece in body.chunks(100_000) {
@@ -117,14 +117,14 @@ fn a_later_run_brings_the_gaps_of_an_earlier_one() {
     let (own, sent) = (bytes.clone(), Arc::new(AtomicUsize::new(0)));
     let (count, is_whole_now) = (sent.clone(), Arc::new(AtomicBool::new(false)));
     let sends_all = is_whole_now.clone();
-    // In the first run all answers end early, wherever they are.
+    // In the first run, every answer ends in the middle of its range.
     let server = LyingServer::new(move |asked, stream| {
         let (head, body) = honest(asked, &own, "\"a\"");
         if sends_all.load(Ordering::SeqCst) {
             count.fetch_add(body.len(), Ordering::SeqCst);
             send(stream, &(head, body), LEN);
         } else {
-            // A connection that is fast asks for less at a time.
+            // Half of the answer, because the ranges have different lengths.
             let early = body.len() / 2;
             send(stream, &(head, body), early);
             thread::sleep(Duration::from_millis(300));
@@ -140,7 +140,7 @@ fn a_later_run_brings_the_gaps_of_an_earlier_one() {
     assert_eq!(sent.load(Ordering::SeqCst) as u64, LEN as u64 - failed.there);
 }
 
-/// Answers whose later ranges are of other versions than the first.
+/// Returns an answer. Later ranges belong to another version than the first one.
 type Lie = fn(&ReceivedRequest, &[u8], &[u8]) -> (String, Vec<u8>);
 
 #[test]
@@ -149,7 +149,7 @@ fn pieces_of_two_files_are_never_put_together() {
         0 => honest(asked, old, "\"old\""),
         _ => honest(asked, new, "\"new\""),
     };
-    // It does not look at the condition.
+    // The server ignores `If-Range`.
     let careless: Lie = |asked, old, new| match asked.range() {
         Some((from, to)) if asked.turn > 0 => {
             let to = to.unwrap_or(new.len());
@@ -157,7 +157,7 @@ fn pieces_of_two_files_are_never_put_together() {
         }
         _ => honest(asked, old, "\"old\""),
     };
-    // The total is another.
+    // The total size in `Content-Range` differs.
     let longer: Lie = |asked, old, new| match asked.range() {
         Some((from, to)) if asked.turn > 0 => {
             let to = to.unwrap_or(new.len());
@@ -165,7 +165,7 @@ fn pieces_of_two_files_are_never_put_together() {
         }
         _ => honest(asked, old, "\"old\""),
     };
-    // All of it, in the middle of the file.
+    // The server answers later range requests with the whole new file.
     let all: Lie = |asked, old, new| match asked.turn {
         0 => honest(asked, old, "\"old\""),
         _ => (full(new.len(), "\"new\""), new.to_vec()),
@@ -228,7 +228,7 @@ fn a_connection_that_stands_still_is_replaced_while_the_others_go_on() {
             slowly(stream, &answer);
         }
     });
-    // Long enough for the others on a machine that stands still.
+    // Long enough that no other connection stalls on a busy machine.
     let options = FetchOptions { stall: Duration::from_secs(5), ..by(2) };
     get(&server, &path, &options).unwrap();
     is_whole(&path, &bytes);
@@ -240,7 +240,7 @@ fn one_that_raises_the_rate_is_added_by_itself() {
     let path = place.path().join("f");
     let bytes = noise(2 * LEN, 8);
     let own = bytes.clone();
-    // Each connection gets 4 MB in a second, however many there are.
+    // The server limits each connection to 4 MB per second.
     let server = LyingServer::new(move |asked, stream| {
         let (head, body) = honest(asked, &own, "\"a\"");
         drop(stream.write_all(head.as_bytes()));
@@ -271,6 +271,7 @@ fn several_connections_keep_one_limit_together() {
     get(&server, &path, &options).unwrap();
     is_whole(&path, &bytes);
     assert!(server.asked().len() > 1);
-    // The last step of each may be ahead of its time. Each by itself they would need a quarter.
+    // Each connection may send its last step early. If each connection had its own limit, the fetch
+    // would take a quarter of the time.
     assert!(began.elapsed() >= Duration::from_secs(1), "{:?}", began.elapsed());
 }

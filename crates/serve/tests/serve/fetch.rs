@@ -1,4 +1,4 @@
-//! Fetching one file of servers that err and lie.
+//! Fetches one file from servers that fail or send wrong answers.
 
 use std::{
     fs,
@@ -40,7 +40,7 @@ fn once() -> FetchOptions {
     FetchOptions { retries: 0, ..options() }
 }
 
-/// The names in a folder, sorted.
+/// Returns the names in a directory, sorted.
 fn names(folder: &Path) -> Vec<String> {
     let names = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name());
     let mut names: Vec<_> = names.map(|name| name.into_string().unwrap()).collect();
@@ -290,7 +290,8 @@ impl FetchWatcher for Largest {
     fn report(&self, _: &str) {}
 }
 
-/// What is written at once is paid for at once: with a limit of all connections the others would wait for it.
+/// One write moves at most one step of the limit. With a limit of all connections, a longer write would block
+/// the others.
 #[test]
 fn what_is_written_from_memory_is_no_more_at_a_time_than_a_step_of_the_limit() {
     let bytes = noise(LEN, 9);
@@ -347,7 +348,7 @@ fn a_server_that_asks_for_patience_gets_it_and_one_that_is_silent_is_left() {
         }
         _ => send(stream, &honest(asked, &own, "\"a\""), LEN),
     });
-    // Long enough for the other answers on a machine that stands still.
+    // Long enough that the other answers do not stall on a busy machine.
     let options = FetchOptions { stall: Duration::from_secs(5), ..options() };
     get(&server.url("x"), &place.path().join("f"), &options).unwrap();
     is_whole(place.path(), &bytes);
@@ -421,7 +422,7 @@ fn digests_are_compared_before_anything_gets_its_name() {
 fn a_full_disk_keeps_the_part_and_a_later_run_goes_on() {
     let place = tempfile::tempdir().unwrap();
     let path = place.path().join("f");
-    // More than a few writes, however large this machine's buffers are.
+    // More bytes than a few writes move, however large the buffers of this machine are.
     let bytes = noise(16 * LEN, 13);
     let own = bytes.clone();
     let server = LyingServer::new(move |asked, stream| {
@@ -432,17 +433,18 @@ fn a_full_disk_keeps_the_part_and_a_later_run_goes_on() {
         way: BodySettings { policy: Policy { request, ..options().way.policy }, ..options().way },
         ..options()
     };
-    // The first writes are those of the journal and of what came with the head.
+    // The first writes store the journal and the bytes that came with the head.
     let rule =
         Rule { call: Call::Pwrite, nth: 4, effect: Effect::Errno(Errno::NOSPC), repeat: false };
     let failed =
         Script::new(vec![rule]).run(|| get(&server.url("x"), &path, &plain)).value.unwrap_err();
     let FetchError::Moved(error) = &failed.error else { panic!("{failed:?}") };
     assert!(failed.kept && failed.there > 0, "{failed:?}");
-    // What is said to be kept is what the message says was moved.
+    // The kept bytes are the moved bytes that the message reports.
     assert_eq!(error.moved, failed.there);
     let fetched = get(&server.url("x"), &path, &options()).unwrap();
-    // If all of it was there, its last byte is asked for: the answer shows whether the file is still that one.
+    // If all bytes were present, the last one is requested again: the answer shows whether the file is still
+    // that version.
     assert_eq!(fetched.resumed, failed.there.min(LEN as u64 - 1));
     is_whole(place.path(), &bytes);
 }
@@ -460,7 +462,7 @@ fn after_a_sync_that_failed_a_later_run_starts_from_byte_0() {
         verify: true,
         ..options()
     };
-    // The first sync is that of --verify; without it, that of the data before the name.
+    // The first sync is that of --verify or, without it, that of the data before the file is published.
     for wanted in [&checked, &options()] {
         let place = tempfile::tempdir().unwrap();
         let path = place.path().join("f");

@@ -1,4 +1,4 @@
-//! Responses of a server on which everything changes that can: `fetch` gives one whole version, or an error.
+//! Random changes between the responses of a server: `fetch` returns one whole version, or an error.
 
 use std::{
     fs,
@@ -36,7 +36,8 @@ const CONSTANTS: [&str; 3] = [
     "Tue, 01 Jan 1980 00:00:00 GMT",
 ];
 
-/// Dates differ where a server can be expected to know, and are equal where versions can have one date.
+/// Returns version `number` of the file. Versions have different dates, except in the styles in which real
+/// servers may give several versions one date.
 fn version(number: u64, len: usize, (style, dice): (u64, &mut Dice)) -> ScriptedVersion {
     let tag = match dice.below(4) {
         _ if style == 3 => Some(format!("\"1-{len:x}\"")),
@@ -88,7 +89,7 @@ impl JoinCase {
         send(stream, &answer, most);
     }
 
-    /// Whether the file is one whole version.
+    /// Returns `true` if the file is one whole version.
     fn holds(&self, path: &Path) -> bool {
         let found = fs::read(path).unwrap();
         self.versions.iter().any(|version| version.bytes == found)
@@ -122,7 +123,7 @@ fn respond(
     let (status, from, to) = match range {
         Some((from, to)) => {
             let to = to.unwrap_or(len).min(len);
-            // A server may send less than was asked for.
+            // A server may send less than the client requested.
             let to = if dice.below(10) < 2 { from + 1 + (to - from) / 2 } else { to }.min(to);
             let total = if dice.below(10) < 1 { "*".to_owned() } else { len.to_string() };
             let range = format!("bytes {from}-{}/{total}", to - 1);
@@ -163,10 +164,10 @@ fn run(
     all
 }
 
-/// Runs one case; returns whether it came to a file, and whether that has bytes of several responses.
+/// Runs one case. Returns two flags: the case produced a file, and that file was resumed.
 fn check(seed: u64) -> (bool, bool) {
     let is_big = seed.is_multiple_of(16);
-    // Pauses between tries are long: most cases try again by running again.
+    // Pauses between retries are long, so most cases retry with a new run.
     let retries = if seed % 8 == 1 { 2 } else { 0 };
     let connections = Connections::Exactly(if is_big { 3 } else { 1 });
     let options = FetchOptions { retries, connections, ..crate::support::fetch::options() };
@@ -182,7 +183,7 @@ fn check(seed: u64) -> (bool, bool) {
     }
 }
 
-/// `THALWEG_CASES` sets how many; `THALWEG_SEED` repeats one.
+/// `THALWEG_CASES` is the number of cases; `THALWEG_SEED` repeats one case.
 #[test]
 fn whatever_changes_between_responses_the_file_is_one_whole_version_or_none() {
     let number = |name| std::env::var(name).ok().and_then(|text| text.parse().ok());
@@ -208,6 +209,6 @@ fn whatever_changes_between_responses_the_file_is_one_whole_version_or_none() {
     });
     let (done, joined) = (done.into_inner(), joined.into_inner());
     eprintln!("{cases} cases: {done} files, {joined} of them resumed");
-    // Otherwise the test would prove nothing.
+    // Without enough whole, resumed and failed files, the test would prove nothing.
     assert!(done > cases / 3 && joined > 0 && done < cases);
 }

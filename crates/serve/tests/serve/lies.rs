@@ -1,4 +1,4 @@
-//! Every way in which an answer to `fetch` can be none, a test each: nothing gets the name.
+//! Invalid responses to `fetch`, one test each: the file is not published.
 
 use std::{io::Write, thread, time::Duration};
 

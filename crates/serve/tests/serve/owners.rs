@@ -1,4 +1,4 @@
-//! Another user has put something under a name that a fetch uses.
+//! Another user has created a file under a name that a fetch uses.
 
 use std::{
     fs,
@@ -55,7 +55,7 @@ fn server() -> LyingServer {
     LyingServer::new(|asked, stream| send(stream, &honest(asked, TEXT, "\"a\""), TEXT.len() * 2))
 }
 
-/// Fetches `f`, and returns what was reported.
+/// Fetches `f`, and returns the messages.
 fn get(server: &LyingServer, folder: &Path, options: &FetchOptions) -> String {
     let destination = Destination::open_until(&folder.join("f"), Until::Part).unwrap();
     let messages = KeptMessages::default();
@@ -64,7 +64,7 @@ fn get(server: &LyingServer, folder: &Path, options: &FetchOptions) -> String {
     messages.0.into_inner().unwrap().join("\n")
 }
 
-/// The journal that a fetch of `url` would have left when all of the file was there.
+/// Returns the journal that an interrupted fetch of `url` leaves if all bytes are present.
 fn journal(url: &str) -> String {
     let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
     let len = TEXT.len();

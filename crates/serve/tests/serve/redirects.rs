@@ -1,4 +1,4 @@
-//! Where redirects lead, and who is given the password there.
+//! Redirects: their targets, and the servers that receive the password.
 
 use std::io::Write;
 

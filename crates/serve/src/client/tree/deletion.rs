@@ -16,8 +16,8 @@ use super::{
 };
 use crate::client::FetchError;
 
-/// Deletes what the list does not have, if the sync asks for it. `filter`: the filter of the fetch. `fetched`: the fetch,
-/// which must be complete.
+/// Deletes the entries that the list does not have, if the sync requests it. `filter`: the filter of the fetch.
+/// `fetched`: the outcome of the fetch, which must be complete.
 pub fn delete(
     list: &EntryList,
     filter: Option<Arc<dyn Filter>>,
@@ -28,7 +28,7 @@ pub fn delete(
     let Some(delete) = &sync.delete else { return Ok(None) };
     let options = DeleteOptions { dry_run: sync.dry_run, filter, ..delete.clone() };
     let names = ListedNames::of(list)?;
-    // An entry that the server did not list may exist there.
+    // Entries that the server left out may exist in the destination, so they count as errors.
     let errors = fetched.missed_count + fetched.left_out;
     let outcome = CopyOutcome { errors, created: fetched.created, census: None };
     let deleted = delete_extra(&sync.path, &names, &options, &outcome, &DeletionEvents(watcher));

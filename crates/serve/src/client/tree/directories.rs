@@ -16,7 +16,7 @@ use thalweg_tree::install::{Beneath, FollowLinks, each_entry, listing_buffer};
 use super::entry::ListedEntry;
 use crate::client::FetchError;
 
-/// Flags to open a directory of the tree. Entries may be replaced by links at any time.
+/// Flags to open a directory of the tree. `O_NOFOLLOW`: another process may replace an entry by a link at any time.
 const DIRECTORY: OFlags = OFlags::DIRECTORY.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
 /// An open directory of the tree.
@@ -64,8 +64,9 @@ impl<'a> DirectoryCache<'a> {
         self.root.open(path, access | DIRECTORY).map_err(failed("openat"))
     }
 
-    /// Creates the directory of an entry, and returns `true` if it did not exist. `is_fresh`: `true` if the root was empty before this run. `is_ours`: `true`
-    /// if thalweg created everything below the root and may change its modes.
+    /// Creates the directory of an entry, and returns `true` if it did not exist. `is_fresh`: `true` if the root was
+    /// empty before this run. `is_ours`: `true` if thalweg created everything below the root and may change its
+    /// modes.
     pub fn make(
         &mut self,
         entry: &ListedEntry,

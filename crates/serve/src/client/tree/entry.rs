@@ -48,7 +48,8 @@ impl ListedEntry {
     }
 }
 
-/// Returns `true` if a name is reserved for partial files: the next run would take it for a leftover.
+/// Returns `true` if a name is reserved for partial files. The next run would take such an entry for a partial
+/// file.
 pub fn is_reserved_name(name: &[u8]) -> bool {
     name.starts_with(b".") && CString::new(name).is_ok_and(|name| is_reserved(&name))
 }

@@ -23,7 +23,7 @@ use crate::{
     manifest::{FileTag, ManifestKind},
 };
 
-/// Memory, in bytes, for first names. The names of further files are fetched separately.
+/// Maximum memory, in bytes, for first names. Beyond it, every name of a file is fetched separately.
 const MOST_HELD: usize = 64 << 20;
 
 /// Device and inode number.
@@ -127,7 +127,7 @@ fn preview_name(
     let change = EntryChange::linked(there.is_some());
     let Ok(from) = root.open(first.directory()) else { return Ok(Some(change)) };
     let Ok(Some(copy)) = from.look(&first.name()) else { return Ok(Some(change)) };
-    // A first name with other bytes is replaced by a new file.
+    // If the first name has other bytes, a new file replaces it, so the link must change too.
     let differs = compare(
         &copy,
         first.size(),

@@ -1,5 +1,4 @@
-//! Local files that have the size in the list. Their hashes decide whether they are the listed files, regardless of
-//! timestamps.
+//! Local files of the listed size. Their hashes decide whether they are the listed files, regardless of timestamps.
 
 use std::{collections::VecDeque, os::fd::AsFd};
 

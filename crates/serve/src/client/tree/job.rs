@@ -39,7 +39,7 @@ impl TreeJob<'_> {
         deadline: &NetDeadline<'_>,
     ) -> Result<FetchConnection, FetchError> {
         let open = || FetchConnection::open(self.base, self.options, deadline);
-        // This server has already sent the list.
+        // This server has already sent the list, so a failed connection is a temporary error.
         there.map_or_else(|| open().map_err(FetchError::of_known_server), Ok)
     }
 }

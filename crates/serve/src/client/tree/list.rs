@@ -41,7 +41,7 @@ impl EntryList {
     }
 }
 
-/// Creates a file that has no name, or loses it when the file is dropped.
+/// Creates a file that has no name, or is removed when it is dropped.
 pub fn unnamed(
     directory: BorrowedFd<'_>,
     name: CString,
@@ -77,7 +77,7 @@ impl ListRecords<'_> {
         self.parser = RecordParser::default();
     }
 
-    /// Returns the next record. `None`: the file does not have all of it.
+    /// Returns the next record. `None`: the file ends before the record does.
     pub fn next_record(&mut self) -> Result<Option<ListRecord>, FetchError> {
         if !self.has_begun && !self.head()? {
             return Ok(None);
@@ -105,7 +105,7 @@ impl ListRecords<'_> {
         self.used < self.have
     }
 
-    /// Reads the head of the list. Returns `false` if the file does not have all of it.
+    /// Reads the head of the list. Returns `false` if the file ends before the head does.
     fn head(&mut self) -> Result<bool, FetchError> {
         while self.have < HEAD as usize {
             if !self.fill()? {

@@ -26,7 +26,7 @@ use crate::{
 /// The names in a list. Only the directories are in memory.
 pub struct ListedNames<'a> {
     directories: HashMap<Vec<u8>, DirectoryGroup>,
-    /// `true` if the filters exclude entries, so that a list without entries is not that of an empty directory.
+    /// `true` if the filters exclude entries. A directory without listed entries is then not necessarily empty.
     has_excluded: bool,
     records: Mutex<ListRecords<'a>>,
 }
@@ -40,7 +40,7 @@ enum DirectoryGroup {
 }
 
 impl<'a> ListedNames<'a> {
-    /// Reads the list once. It was checked before.
+    /// Reads the list once. The list was already checked.
     pub fn of(list: &'a EntryList) -> Result<Self, FetchError> {
         let (mut directories, mut waiting) = (HashMap::new(), VecDeque::new());
         let (mut records, mut current, mut has_excluded) = (list.records(), Vec::new(), false);

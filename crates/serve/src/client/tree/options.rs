@@ -62,7 +62,8 @@ impl TreeOptions {
 /// Rules of a tree fetch that makes the destination equal to the source.
 #[derive(Clone, Debug, Default)]
 pub struct TreeSync {
-    /// Delete entries that the list does not have. The dry run is that of the sync, and the filter is that of the fetch.
+    /// Options for deleting entries that the list does not have. Their filter and `dry_run` are replaced by those of the
+    /// fetch and the sync.
     pub delete: Option<DeleteOptions>,
     /// `true` to report what would be changed, and to change nothing.
     pub dry_run: bool,

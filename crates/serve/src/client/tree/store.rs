@@ -14,8 +14,8 @@ use crate::{
     manifest::{FieldError, FileTag, ListFields, ManifestKind, Meta, put, put_xattrs, take_xattrs},
 };
 
-/// Entries on disk. Whether a file has other names is not stored. A record is the length of its payload, the payload, and the length again, so that it can be read in both
-/// directions.
+/// Entries on disk, without the fact that a file has other names. A record is the length of its payload, the payload,
+/// and the length again, so that it can be read in both directions.
 pub struct EntryStore {
     file: AtomicFile<OwnedFd, CString>,
     /// Bytes that are not written yet.
@@ -23,7 +23,7 @@ pub struct EntryStore {
     written: u64,
 }
 
-/// What is known of the existing entry at a stored path: bits.
+/// Bits that describe the existing entry at a stored path.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StoredState(u8);
 
@@ -38,7 +38,7 @@ pub struct StoredEntry {
 
 /// Size of the buffers, in bytes.
 const ROOM: usize = 64 << 10;
-/// Bytes of a length.
+/// Size of a length field, in bytes.
 const LENGTH: usize = 4;
 
 const FILE: u8 = 0;
@@ -50,7 +50,7 @@ const SPARSE_FILE: u8 = 4;
 impl StoredState {
     /// The directory exists.
     pub const PRESENT: Self = Self(1);
-    /// The directory exists with its attributes.
+    /// The directory exists, and its attributes are those of the list.
     pub const SAME: Self = Self(3);
     /// The directory is excluded, or its name is reserved for partial files, so that it is not created.
     pub const SKIPPED: Self = Self(4);
@@ -92,7 +92,7 @@ impl EntryStore {
         if self.waiting.len() >= ROOM { self.flush() } else { Ok(()) }
     }
 
-    /// Writes what is not written yet, so that it can be read.
+    /// Writes the waiting bytes to the file, so that they can be read.
     pub fn flush(&mut self) -> Result<(), FetchError> {
         let mut from = 0;
         while from < self.waiting.len() {
@@ -137,7 +137,7 @@ pub struct StoreCursor {
     buffer: Vec<u8>,
     used: usize,
     have: usize,
-    /// Begin of the last record in the buffer.
+    /// Offset in the buffer of the record that was returned last.
     last: usize,
 }
 

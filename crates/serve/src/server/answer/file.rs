@@ -88,7 +88,8 @@ impl<'a> FileAnswer<'a> {
         BodyPart::File(Arc::clone(&self.file), range)
     }
 
-    /// Returns the media type. An open file caches it for its own name only, so a compressed variant needs a new look-up.
+    /// Returns the media type. [`ServedFile`] caches the type of its own name, so a compressed variant looks up that of
+    /// the requested path.
     fn kind(&self) -> Cow<'_, str> {
         match self.coding {
             Some(_) => content_type(self.path).into(),
@@ -124,8 +125,8 @@ impl<'a> FileAnswer<'a> {
     /// Answers with several ranges, each with its own part header (RFC 9110, 14.6).
     fn several(&self, parts: &[ByteRange]) -> PreparedAnswer {
         let (version, kind) = (self.file.version, self.kind());
-        // A part ends after the length in its `Content-Range`, so the boundary may occur inside the file.
-        // It is derived from the entity tag, which a client cannot choose.
+        // A client finds the end of a part by the length in `Content-Range`, so the file may contain the boundary.
+        // The boundary is derived from the entity tag, which a client cannot choose.
         let tag = version.etag(self.context.now);
         let tag: String = tag.chars().filter(char::is_ascii_alphanumeric).collect();
         let boundary = format!("thalweg{tag}");
@@ -145,8 +146,8 @@ impl<'a> FileAnswer<'a> {
     }
 }
 
-/// Returns the compressed variant of a file, if it is served and the client accepts it. Never for range requests: their
-/// offsets refer to the file that the client named.
+/// Returns the compressed variant of a file, if it is served and the client accepts it. A range request never gets a
+/// variant, because its offsets refer to the file that the client named.
 fn in_coding(
     context: &AnswerContext<'_>,
     path: &Path,

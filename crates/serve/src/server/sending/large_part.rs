@@ -45,7 +45,7 @@ impl LargePart {
         ByteRange { from: self.end.saturating_sub(TAIL).max(self.at), to: self.end }
     }
 
-    /// Returns `true` if the next bytes may not be in the page cache.
+    /// Returns `true` unless the next bytes were found in the page cache.
     pub(super) fn may_be_uncached(&self) -> bool {
         self.reached() >= self.cached_to
     }
@@ -93,7 +93,7 @@ impl LargePart {
         (way.account)(&outcome.report);
         match outcome.error {
             Some(error) => Err(self.blame(&error)),
-            // The file ended early.
+            // The file is shorter than the version that was opened.
             None if self.at < to => Err(Short::Changed),
             None => Ok(Sent::All),
         }

@@ -1,4 +1,4 @@
-//! Files that change while they are sent: no answer is both whole and torn.
+//! Files that change while they are sent: no complete answer mixes two states.
 
 use std::{
     collections::HashSet,
@@ -12,7 +12,7 @@ use super::support::{RawAnswer, TestSite, times};
 
 const SIZE: usize = 32 << 20;
 
-/// Asks for a large file, changes it once the answer has begun, and reads on.
+/// Requests a large file, changes it once the answer has begun, and reads the rest.
 fn changed_meanwhile(change: impl FnOnce(&TestSite)) -> RawAnswer {
     let place = TestSite::new();
     place.file("file", vec![b'a'; SIZE]);
@@ -62,14 +62,14 @@ fn one_that_was_replaced_is_not_finished() {
     assert!(!answer.is_whole && answer.body.len() < SIZE);
 }
 
-/// Of what letters a state of a file is made, one after the other, and how long it is.
+/// Returns the letters of a state of a file without repetitions, and its length.
 fn state(bytes: &[u8]) -> (Vec<u8>, usize) {
     let mut letters = bytes.to_vec();
     letters.dedup();
     (letters, bytes.len())
 }
 
-/// A file that is changed in every way, and every state it was ever in.
+/// A file that changes in several ways, and all states that it has had.
 struct Restless<'p> {
     place: &'p TestSite,
     bytes: Vec<u8>,
@@ -77,10 +77,10 @@ struct Restless<'p> {
 }
 
 impl Restless<'_> {
-    /// Long enough to be moved, short enough that many answers come through.
+    /// Long enough for a transfer mechanism, short enough that many answers are complete.
     const LEN: usize = 700_000;
 
-    /// The n-th change.
+    /// Makes the n-th change: replaces, overwrites, extends or truncates the file.
     fn change(&mut self, n: usize) {
         let letter = b'a' + (n % 26) as u8;
         let path = self.place.path("file");
@@ -144,7 +144,7 @@ fn whatever_happens_to_a_file_a_whole_answer_is_a_state_it_was_in() {
                 continue;
             }
             whole += 1;
-            // A weak tag says that the file was too young to tell.
+            // A weak tag: the file was so young that its tag may stand for two states.
             if answer.field("ETag").is_some_and(|tag| tag.starts_with('"')) {
                 let state = state(&answer.body);
                 assert!(states.lock().unwrap().contains(&state), "{state:?}");
@@ -184,7 +184,7 @@ fn a_small_one_that_changes_all_the_time_is_never_torn() {
                 continue;
             }
             assert_eq!((answer.status, answer.body.len()), (200, 5000));
-            // Where the clock of the file could tell, it is a state that the file once was in.
+            // If the tag is strong, the body must be one state of the file.
             if answer.field("ETag").is_some_and(|tag| tag.starts_with('"')) {
                 let mut halves = answer.body.chunks(2500);
                 assert!(halves.all(|half| half.iter().all(|byte| *byte == half[0])));

@@ -73,7 +73,7 @@ fn a_hash_whose_client_has_left_is_cancelled_and_small_files_do_not_wait_for_lar
     waiting.send("GET /endless?digest=sha-256 HTTP/1.1\r\nHost: a\r\n\r\n");
     std::thread::sleep(Duration::from_millis(200));
     assert!(place.get("/small", WISH).field("Repr-Digest").is_some());
-    // It is hashed where the endless file was.
+    // The hash of the endless file is cancelled, which frees the lane for large files.
     drop(waiting);
     assert_eq!(place.get("/large?digest=xxh3", "").status, 200);
 }
@@ -91,7 +91,7 @@ fn an_answer_goes_out_without_a_hash_that_takes_too_long() {
     assert_eq!((answer.status, answer.field("Repr-Digest")), (206, None));
     let digits = place.get("/endless?digest=blake3", "");
     assert_eq!((digits.status, digits.field("Retry-After")), (503, Some("2")));
-    // A client says how long it would wait.
+    // With `Prefer: wait`, the client chooses the time limit.
     File::create(place.path("large")).unwrap().set_len(100 << 20).unwrap();
     settle();
     let answer = place.get("/large", &format!("{wish}Prefer: wait=60\r\n"));

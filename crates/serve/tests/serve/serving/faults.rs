@@ -1,4 +1,4 @@
-//! Calls that fall short, are refused or fail: every byte arrives, or the answer is cut short.
+//! System calls that move fewer bytes or fail: every byte arrives, or the answer ends incomplete.
 
 use thalweg_core::Guarantees;
 use thalweg_sys::{
@@ -10,10 +10,10 @@ use super::support::{RawAnswer, TestSite, noise};
 
 const SIZE: usize = 1 << 20;
 
-/// A large and a small file from a server under these rules, by a mechanism.
+/// Fetches a large file by one mechanism from a server under these fault rules.
 fn under(rules: Vec<Rule>, method: &str) -> (RawAnswer, u64) {
     let outcome = Script::new(rules).run(|| {
-        // Its workers inherit the rules; the client's calls are not under them.
+        // The workers of the server inherit the rules. The calls of the client are not affected.
         let place = TestSite::with(|options| {
             options.threads = Some(1);
             options.needs = Guarantees::SHARED;

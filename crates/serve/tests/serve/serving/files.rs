@@ -1,4 +1,4 @@
-//! Files: whole, in parts, and not again for who has them.
+//! Files: whole, in ranges, and 304 for clients that already have them.
 
 use proptest::prelude::*;
 use std::sync::OnceLock;
@@ -142,7 +142,7 @@ fn shared() -> &'static SharedSite {
     })
 }
 
-/// What a client makes of an answer in parts: each with its place.
+/// Parses an answer with several ranges. Returns the offset and the bytes of each.
 fn parts(boundary: &str, body: &[u8]) -> Vec<(u64, Vec<u8>)> {
     let mut rest = body;
     let mut parts = Vec::new();
@@ -232,7 +232,7 @@ proptest! {
             }
             let answer = |(_, kind): &(_, usize)| {
                 let answer = client.answer(*kind == 0);
-                // The moment is another one.
+                // The dates of two answers may differ.
                 let head = answer.head.lines().filter(|line| !line.starts_with("Date: "));
                 (answer.status, head.collect::<Vec<_>>().join("\n"), answer.body, answer.is_whole)
             };

@@ -1,4 +1,4 @@
-//! Folders: what is shown of them, and what leads out of them.
+//! Directories: their listings, and paths that lead out of them.
 
 use std::{
     collections::VecDeque,
@@ -102,7 +102,7 @@ fn a_large_folder_is_listed_whole_and_sorted_in_every_format() {
     folders.sort();
     files.sort();
     let expected: Vec<String> = folders.iter().chain(&files).cloned().collect();
-    // Twice: the second time the names are known.
+    // The second pass uses cached names.
     for _ in 0..2 {
         let listing: Vec<serde_json::Value> =
             serde_json::from_slice(&place.get("/t/?json", "").body).unwrap();

@@ -1,4 +1,4 @@
-//! Clients that mean no good, or do not know better; another one is served all the while.
+//! Hostile or faulty clients: the server continues to serve other clients.
 
 use std::{io::Write, net::Shutdown, os::unix::fs::symlink, time::Duration};
 
@@ -49,7 +49,7 @@ fn a_hundred_thousand_ranges_are_the_whole_or_too_much() {
     let answer = place.get("/file", &ranges(10_000, "0-0"));
     assert!(answer.status == 200 && answer.body == bytes, "more than a few count as none");
     assert_eq!(place.get("/file", &ranges(100_000, "0-")).status, 431);
-    // As many as are answered one by one, each the whole file: it comes once.
+    // The maximum number of ranges, each of the whole file: they are merged, so the file is sent once.
     let answer = place.get("/file", &ranges(32, "0-"));
     assert!(answer.status == 206 && answer.body == bytes);
 }
@@ -63,7 +63,7 @@ fn a_request_that_comes_byte_by_byte_is_answered_when_it_is_whole() {
     slow.stream.set_nodelay(true).unwrap();
     for byte in request.as_bytes().chunks(1) {
         slow.send(byte);
-        // The others do not wait for it.
+        // Other clients do not wait for the slow one.
         assert_eq!(place.get("/file", "").text(), "text");
     }
     assert_eq!(slow.answer(false).text(), "text");
@@ -83,7 +83,7 @@ fn resets_in_the_middle_of_a_body_take_nothing_from_the_others() {
         if n % 2 == 0 {
             gone.head();
         }
-        // What was not read makes it a reset.
+        // The client has unread bytes, so the kernel closes the connection with a reset.
         drop(gone);
         assert_eq!(place.get("/small", "").text(), "text");
     }
@@ -95,13 +95,14 @@ fn clients_that_stop_in_the_middle_delay_no_other_client() {
     let place = TestSite::with(|options| {
         options.threads = Some(1);
         options.metrics = true;
-        // Long enough for those that say all of it, on a machine that stands still.
+        // Long enough for complete requests on a busy machine.
         options.timeouts.head = Duration::from_secs(5);
         options.timeouts.stalled = Duration::from_secs(2);
     });
     place.file("small", "text");
     place.file("large", noise(64 << 20));
-    // Half a request; a large answer that nobody reads; one that is left in its middle; a half-closed one.
+    // In turn: half a request, a large answer that is not read, an aborted answer, and a half-closed
+    // connection.
     let mut half = place.connect();
     half.send("GET /small HTTP/1.1\r\nHo");
     let mut deaf = place.connect();
@@ -116,10 +117,10 @@ fn clients_that_stop_in_the_middle_delay_no_other_client() {
     assert_eq!(closed.answer(false).text(), "text");
     assert!(closed.is_at_end());
     assert_eq!(place.get("/small", "").text(), "text");
-    // In the end they get an answer, or are cut off.
+    // After the timeout, the half request gets an answer.
     assert_eq!(half.answer(false).status, 408);
     drop((half, closed));
-    // The one that reads nothing is let go.
+    // The server closes the connection of the client that reads nothing.
     place.counts(|page| page.contains("thalweg_connections 1\n"));
     assert!(!deaf.answer(false).is_whole, "it was cut short while nobody read it");
 }
@@ -159,7 +160,7 @@ fn a_limit_holds_for_all_clients_together_and_loses_no_byte() {
             });
         }
     });
-    // The last step of each may be ahead of its time.
+    // The server may send the last step of each answer early.
     assert!(began.elapsed() >= Duration::from_millis(700), "{:?}", began.elapsed());
 }
 
@@ -174,7 +175,7 @@ fn a_limit_of_each_connection_holds_for_one_and_not_for_all_together() {
         let answer = client.ask("GET /large HTTP/1.1\r\nHost: a\r\n\r\n");
         assert!(answer.is_whole && answer.body == bytes);
     }
-    // The last step may be ahead of its time.
+    // The server may send the last step early.
     assert!(began.elapsed() >= Duration::from_millis(700), "{:?}", began.elapsed());
 }
 
@@ -189,7 +190,7 @@ fn of_two_limits_the_narrower_one_holds() {
         let began = std::time::Instant::now();
         let answer = place.get("/large", "");
         assert!(answer.is_whole && answer.body == bytes);
-        // The last step may be ahead of its time.
+        // The server may send the last step early.
         assert!(began.elapsed() >= Duration::from_millis(700), "{:?}", began.elapsed());
     }
 }
@@ -203,7 +204,7 @@ fn a_limit_holds_within_a_body_of_many_files_too() {
     let began = std::time::Instant::now();
     let answer = place.get("/t/?tar", "");
     assert!(answer.is_whole && answer.body.len() > 12 * (100 << 10));
-    // The last steps may be ahead of their time.
+    // The server may send the last steps early.
     assert!(began.elapsed() >= Duration::from_millis(600), "{:?}", began.elapsed());
 }
 
@@ -215,7 +216,7 @@ fn a_slow_reader_gets_every_byte() {
     let mut client = place.connect();
     client.send("GET /large HTTP/1.1\r\nHost: a\r\n\r\n");
     client.head();
-    // Long enough to be parked.
+    // Long enough for the server to park the answer.
     std::thread::sleep(Duration::from_millis(2500));
     let mut client = place.connect();
     client.send("GET /large HTTP/1.1\r\nHost: a\r\n\r\n");

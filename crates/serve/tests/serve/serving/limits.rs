@@ -1,4 +1,4 @@
-//! Limits of what one client may have: connections, time and empty lines before a request, and memory of listings.
+//! Limits for one client: connections, time, empty lines before a request, and memory of listings.
 
 use std::{
     fs::File,
@@ -15,10 +15,10 @@ use super::{
 };
 
 const REQUEST: &str = "GET /file HTTP/1.1\r\nHost: a\r\n\r\n";
-/// Longer than any test: whoever waits for this waits for ever.
+/// Longer than any test runs.
 const NEVER: Duration = Duration::from_secs(3600);
 
-/// A client at another address of this machine.
+/// Connects from another address of this machine.
 fn connect_from(host: u8, place: &TestSite) -> Client {
     let kind = SocketType::STREAM;
     let socket = socket_with(AddressFamily::INET, kind, SocketFlags::CLOEXEC, None).unwrap();
@@ -107,7 +107,7 @@ fn empty_lines_keep_no_connection_alive() {
     place.file("file", "text");
     let mut client = place.connect();
     assert_eq!(client.ask(&format!("\r\n\r\n{REQUEST}")).text(), "text");
-    // One that sends many, and one that sends a single one and nothing behind it.
+    // One client sends many empty lines. The other sends a single one and nothing after it.
     client.send("\r\n".repeat(1000));
     assert_eq!(client.answer(false).status, 400);
     let mut slow = place.connect();
@@ -178,14 +178,14 @@ fn listings_without_a_reader_are_truncated_before_memory_is_used_up() {
     let unread: Vec<Client> = (0..40)
         .map(|number| {
             let mut client = place.connect();
-            // Several answers are more than the buffers of a connection. The short answers differ in number, so that the buffers
-            // are not all full exactly at the end of an answer.
+            // The answers together are larger than the socket buffers of a connection. The number of short answers differs, so that
+            // not all buffers become full exactly at the end of an answer.
             client.send("GET /short/?json HTTP/1.1\r\nHost: a\r\n\r\n".repeat(number));
             client.send("GET /d/?json HTTP/1.1\r\nHost: a\r\n\r\n".repeat(20));
             client
         })
         .collect();
-    // Somebody who reads gets all of it.
+    // A client that reads gets complete listings.
     for _ in 0..3 {
         let answer = place.get("/d/?json", "");
         let listing: serde_json::Value = serde_json::from_slice(&answer.body).unwrap();
@@ -206,7 +206,7 @@ fn a_tree_with_more_folders_than_memory_allows_is_cut_short_and_costs_no_other_a
     for _ in 0..2 {
         let answer = place.get("/wide/?manifest", "");
         assert!(answer.status == 200 && !answer.is_whole);
-        // Memory that was counted for the answer is free again.
+        // The memory of the unfinished answer is free again.
         let answer = place.get("/small/?manifest", "");
         assert!(answer.is_whole && answer.body.windows(4).any(|name| name == b"file"));
         assert!(place.get("/wide/?json", "").is_whole);

@@ -1,4 +1,4 @@
-//! The server over real sockets, with a client that looks at every byte.
+//! The server over real sockets, with a client that checks every byte.
 
 mod changing;
 mod digests;

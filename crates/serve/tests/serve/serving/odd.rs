@@ -1,5 +1,5 @@
-//! Names that lead to what is no file, or to files that are odd: nothing is opened that could keep the
-//! server, and a client that does odd things with its connection keeps nobody.
+//! Special files, and unusual names and connections: the server opens no file that could block it, and
+//! no client delays another one.
 
 use std::{io::Write, net::Shutdown, path::Path};
 
@@ -29,7 +29,7 @@ fn a_socket_is_not_there() {
 #[test]
 fn a_device_is_not_there() {
     let place = TestSite::new();
-    // The one that gives zeros without end.
+    // The device of /dev/zero, which has no end.
     let made =
         mknodat(CWD, place.path("zero"), FileType::CharacterDevice, Mode::RUSR, makedev(1, 5));
     if made.is_err() {
@@ -55,7 +55,7 @@ fn files_of_proc_that_would_wait_or_never_end_delay_no_client() {
         let mut client = std::os::unix::net::UnixStream::connect(&socket).unwrap();
         write!(client, "GET /{target} HTTP/1.0\r\nRange: bytes=0-9\r\n\r\n").unwrap();
         answer.clear();
-        // It may be cut short, and it ends.
+        // The answer may be incomplete, but it must end.
         let _ = std::io::Read::read_to_end(&mut client, &mut answer);
         assert!(answer.is_empty() || answer.starts_with(b"HTTP/1.1 "), "{target}");
     }

@@ -1,4 +1,4 @@
-//! What answers hold for clients that do not read.
+//! Memory of answers for clients that do not read.
 
 use super::support::{Client, TestSite, noise};
 
@@ -25,7 +25,8 @@ fn above_the_budget_the_clients_that_wait_longest_are_parked_and_lose_no_byte() 
             client
         })
         .collect();
-    // Requests for small files, of which the answers do not fit the socket: they wait in memory.
+    // The answers to these requests for a small file do not fit into the socket buffer, so they
+    // wait in memory.
     let mut full = place.connect();
     for _ in 0..400 {
         full.send("GET /small HTTP/1.1\r\nHost: a\r\n\r\n");
@@ -45,7 +46,7 @@ fn above_the_budget_the_clients_that_wait_longest_are_parked_and_lose_no_byte() 
 fn parked_answers_in_parts_go_on_where_they_were() {
     let place = TestSite::with(|options| {
         options.threads = Some(1);
-        // Whoever waits is parked.
+        // With this limit, every answer that waits is parked.
         options.memory = 0;
     });
     let bytes = noise(9 << 20);
@@ -68,11 +69,11 @@ fn parked_answers_in_parts_go_on_where_they_were() {
         assert!(text.contains(&format!("bytes {from}-{}/", to - 1)), "{text}");
         assert!(rest[head..head + to - from] == bytes[from..to]);
         rest = &rest[head + to - from..];
-        // The opening of the next one begins with an end of line.
+        // The delimiter of the next part begins with CR LF.
         rest = &rest[2..];
     }
     let answer = other.answer(false);
-    // Behind the header, and behind that of its extended attributes if there is one.
+    // The contents follow the tar header and, if there is one, the pax header.
     let begin = answer.body.chunks(512).position(|block| block == &bytes[..512]).unwrap() * 512;
     assert!(answer.is_whole && answer.body[begin..begin + bytes.len()] == bytes);
 }

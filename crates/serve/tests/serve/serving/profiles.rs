@@ -1,4 +1,4 @@
-//! A profile that comes while the server runs.
+//! A profile that changes while the server runs.
 
 use std::{fs::File, net::TcpStream};
 
@@ -6,7 +6,7 @@ use thalweg_core::{Facts, Profile, Transfer};
 
 use super::support::{TestSite, address, noise};
 
-/// A profile by which this mechanism is the fastest from a file to a socket.
+/// Returns a profile in which this mechanism is the fastest from a file to a socket.
 fn in_favour_of(mechanism: &str, facts: &Facts) -> Profile {
     let options = facts.source.options();
     let cell = |name: &str, ratio: f64| {
@@ -37,7 +37,7 @@ fn a_new_measurement_counts_from_the_next_answer_on() {
     let measured = in_favour_of("mmap-write", &facts);
     let chosen = [("read-write", None), ("mmap-write", Some(measured)), ("read-write", None)];
     for (answers, (mechanism, profile)) in (0..).zip(chosen) {
-        // The worker hears of it before it hears of a connection that comes later.
+        // The worker applies the profile before it accepts a later connection.
         place.running().choose_by(profile);
         let both = ["read-write", "mmap-write"];
         let all = |page: &str| both.map(|one| count(page, one)).iter().sum::<u64>();

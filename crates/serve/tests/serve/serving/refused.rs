@@ -1,5 +1,5 @@
-//! Every way to write a request that is none, a test each: it is refused, the connection ends, and another
-//! client is served.
+//! Invalid requests, one test each: the server refuses the request, closes the connection, and serves
+//! another client.
 
 use super::support::TestSite;
 
@@ -25,12 +25,12 @@ macro_rules! refused {
     };
 }
 
-/// A request for the file with these lines between Host and the end.
+/// Returns a request for the file with these additional header lines.
 fn with(fields: &str) -> String {
     format!("GET /file HTTP/1.1\r\nHost: a\r\n{fields}\r\n")
 }
 
-/// A request for something else.
+/// Returns a request for this target.
 fn of(target: &str) -> String {
     format!("GET {target} HTTP/1.1\r\nHost: a\r\n\r\n")
 }

@@ -1,4 +1,4 @@
-//! A server on a folder of its own, and a client that reads answers byte by byte.
+//! A server on its own directory, and a client that reads answers byte by byte.
 
 use std::{
     io::{Read, Write},
@@ -12,7 +12,7 @@ use thalweg_serve::server::{RunningServer, ServeOptions};
 
 pub use crate::support::serve::{address, serve};
 
-/// No answer takes longer; nothing is asserted of how much shorter it is.
+/// Timeout of every answer. No test asserts a shorter time.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 pub struct TestSite {
@@ -25,7 +25,7 @@ impl TestSite {
         Self::with(|_| {})
     }
 
-    /// A server with further options.
+    /// Starts a server with further options.
     pub fn with(change: impl FnOnce(&mut ServeOptions)) -> Self {
         let folder = tempfile::tempdir().unwrap();
         std::fs::create_dir(folder.path().join("root")).unwrap();
@@ -33,7 +33,7 @@ impl TestSite {
         Self { folder, server }
     }
 
-    /// Beside the root.
+    /// Returns a path next to the root.
     pub fn outside(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
@@ -42,7 +42,7 @@ impl TestSite {
         self.folder.path().join("root").join(name)
     }
 
-    /// A file below the root.
+    /// Creates a file below the root.
     pub fn file(&self, name: &str, bytes: impl AsRef<[u8]>) -> PathBuf {
         let path = self.path(name);
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -62,12 +62,13 @@ impl TestSite {
         self.server.take().unwrap()
     }
 
-    /// One request on a connection of its own.
+    /// Sends one request on a new connection.
     pub fn get(&self, target: &str, fields: &str) -> RawAnswer {
         self.connect().ask(&format!("GET {target} HTTP/1.1\r\nHost: a\r\n{fields}\r\n"))
     }
 
-    /// The page of counts, once it is as it should become: an answer is counted after its last byte left.
+    /// Returns the metrics page as soon as `is_right` accepts it: an answer is counted only after its
+    /// last byte is sent.
     pub fn counts(&self, is_right: impl Fn(&str) -> bool) -> String {
         let began = Instant::now();
         loop {
@@ -91,7 +92,7 @@ pub struct RawAnswer {
     pub status: u16,
     pub head: String,
     pub body: Vec<u8>,
-    /// The body is as long as was said, or its end was marked.
+    /// `true` if the body has its announced length, or its end is marked.
     pub is_whole: bool,
 }
 
@@ -114,7 +115,7 @@ impl Client {
     }
 
     pub fn send(&mut self, bytes: impl AsRef<[u8]>) {
-        // A server that has said enough may be gone.
+        // The server may already have answered and closed the connection.
         let _ = self.stream.write_all(bytes.as_ref());
     }
 
@@ -123,7 +124,7 @@ impl Client {
         self.answer(request.starts_with("HEAD"))
     }
 
-    /// Reads more; false at the end.
+    /// Reads more bytes. Returns `false` at the end.
     fn more(&mut self) -> bool {
         let mut buffer = vec![0; 1 << 16];
         match self.stream.read(&mut buffer) {
@@ -135,12 +136,12 @@ impl Client {
             Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
                 panic!("no answer came")
             }
-            // A reset.
+            // The server has reset the connection.
             Err(_) => false,
         }
     }
 
-    /// Whether nothing more comes.
+    /// Returns `true` if no more bytes come.
     pub fn is_at_end(&mut self) -> bool {
         self.came.is_empty() && !self.more()
     }
@@ -208,12 +209,12 @@ impl Client {
     }
 }
 
-/// Waits until files that are there are old enough for strong tags.
+/// Waits until existing files are old enough for strong tags.
 pub fn settle() {
     std::thread::sleep(Duration::from_millis(50));
 }
 
-/// Bytes of which no two stretches are alike.
+/// Returns pseudorandom bytes.
 pub fn noise(len: usize) -> Vec<u8> {
     crate::support::noise::noise(len, 1)
 }
@@ -223,14 +224,14 @@ pub fn name(bytes: &[u8]) -> &Path {
 }
 
 impl Client {
-    /// The same, with what came thrown away.
+    /// Discards the received bytes.
     pub fn drained(mut self) -> Self {
         self.came.clear();
         self
     }
 }
 
-/// How often something is tried: as a variable of the environment says, for campaigns.
+/// Returns a number of repetitions: the value of an environment variable, or `usual` if it is not set.
 pub fn times(variable: &str, usual: usize) -> usize {
     std::env::var(variable).ok().and_then(|text| text.parse().ok()).unwrap_or(usual)
 }

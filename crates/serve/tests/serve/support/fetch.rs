@@ -8,7 +8,7 @@ use thalweg_serve::client::{
     Proxies, TlsTrust,
 };
 
-/// Nobody is trusted, nothing measured, nothing limited.
+/// Returns options without profile and limits, with the certificates of the system.
 pub fn options() -> FetchOptions {
     let needs = Guarantees::COPIED;
     FetchOptions {
@@ -31,7 +31,7 @@ pub fn options() -> FetchOptions {
     }
 }
 
-/// Keeps the news, and fails if more has come than the file has.
+/// Keeps the messages, and fails if more bytes are reported than the file has.
 #[derive(Default)]
 pub struct QuietWatcher(pub Mutex<Vec<String>>);
 

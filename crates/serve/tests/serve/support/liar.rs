@@ -1,4 +1,4 @@
-//! A web server in a thread that answers as a test orders, truthfully or not. One request per connection.
+//! A web server in a thread that gives the answers of a test, right or wrong. One request per connection.
 
 use std::{
     io::{BufRead, BufReader, Read, Write},
@@ -10,10 +10,10 @@ use std::{
     thread::{self, JoinHandle},
 };
 
-/// What a client asked for.
+/// A request that the server received.
 #[derive(Clone, Debug)]
 pub struct ReceivedRequest {
-    /// How many requests came before.
+    /// Number of earlier requests.
     pub turn: usize,
     pub path: String,
     headers: Vec<(String, String)>,
@@ -25,12 +25,12 @@ impl ReceivedRequest {
         named.next().map(|(_, value)| value.as_str())
     }
 
-    /// The first byte of the range that is asked for.
+    /// Returns the first byte of the requested range.
     pub fn from(&self) -> Option<usize> {
         self.range().map(|(from, _)| from)
     }
 
-    /// The range that is asked for: its first byte and, if it is said, the one behind the last.
+    /// Returns the requested range: its first byte and, if it is given, one past the last byte.
     pub fn range(&self) -> Option<(usize, Option<usize>)> {
         let (from, last) = self.get("range")?.strip_prefix("bytes=")?.split_once('-')?;
         let to = last.parse().ok().map(|last: usize| last + 1);
@@ -47,7 +47,7 @@ pub struct LyingServer {
 }
 
 impl LyingServer {
-    /// Answers every request so.
+    /// Starts a server that answers every request with this function.
     pub fn new(answer: impl Fn(&ReceivedRequest, &mut TcpStream) + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
@@ -68,7 +68,7 @@ impl LyingServer {
         Self { address, asked, over, thread: Some(thread) }
     }
 
-    /// Answers with this, whatever is asked.
+    /// Starts a server that gives this answer to every request.
     pub fn always(answer: Vec<u8>) -> Self {
         Self::new(move |_, stream| drop(stream.write_all(&answer)))
     }
@@ -77,7 +77,7 @@ impl LyingServer {
         format!("http://{}/{path}", self.address)
     }
 
-    /// The requests so far.
+    /// Returns the requests so far.
     pub fn asked(&self) -> Vec<ReceivedRequest> {
         self.asked.lock().unwrap().clone()
     }
@@ -114,7 +114,8 @@ fn serve(
     drop(stream.shutdown(Shutdown::Write));
 }
 
-/// An honest answer: the range that was asked for, if the condition holds; the lines are headers.
+/// Returns the head and the body of a right answer: the requested range, or the whole file if `If-Range`
+/// does not match.
 pub fn honest(asked: &ReceivedRequest, bytes: &[u8], etag: &str) -> (String, Vec<u8>) {
     let holds = asked.get("if-range").is_none_or(|given| given == etag);
     match asked.range().filter(|(from, _)| holds && *from < bytes.len()) {
@@ -142,13 +143,13 @@ pub fn full(total: usize, etag: &str) -> String {
     format!("HTTP/1.1 200 OK\r\nContent-Length: {total}\r\nETag: {etag}\r\n\r\n")
 }
 
-/// Sends as much as the client takes.
+/// Sends the head and at most `most` bytes of the body, as far as the client accepts them.
 pub fn send(stream: &mut TcpStream, (head, body): &(String, Vec<u8>), most: usize) {
     drop(stream.write_all(head.as_bytes()));
     drop(stream.write_all(&body[..most.min(body.len())]));
 }
 
-/// Says nothing until the client has hung up.
+/// Waits until the client closes the connection.
 pub fn await_hang_up(stream: &mut TcpStream) {
     drop(stream.read(&mut [0]));
 }

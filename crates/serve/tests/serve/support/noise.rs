@@ -1,6 +1,6 @@
-//! Bytes to move.
+//! Test data.
 
-/// Bytes of which no two stretches are alike.
+/// Returns pseudorandom bytes.
 pub fn noise(len: usize, seed: u64) -> Vec<u8> {
     let mut state = seed;
     let byte = |_| {

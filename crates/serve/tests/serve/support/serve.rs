@@ -1,10 +1,10 @@
-//! Starts a server for a test, at a port of its own.
+//! Starts a server for a test, at a free port.
 
 use std::{net::SocketAddr, path::Path};
 
 use thalweg_serve::server::{ListenAddress, RunningServer, ServeOptions};
 
-/// A server on this root with further options.
+/// Starts a server on this root with further options.
 pub fn serve(root: &Path, change: impl FnOnce(&mut ServeOptions)) -> RunningServer {
     let mut options = ServeOptions::new(root);
     options.listen = vec![ListenAddress::Tcp(([127, 0, 0, 1], 0).into())];
@@ -12,7 +12,7 @@ pub fn serve(root: &Path, change: impl FnOnce(&mut ServeOptions)) -> RunningServ
     RunningServer::start(options).unwrap()
 }
 
-/// Where it listens.
+/// Returns the address of the server.
 pub fn address(server: &RunningServer) -> SocketAddr {
     let Some(ListenAddress::Tcp(address)) = server.addresses().first() else { panic!() };
     *address

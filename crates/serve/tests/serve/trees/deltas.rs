@@ -1,4 +1,4 @@
-//! A changed file over a byte stream: its sums may lie in every way, and the new file is right all the same.
+//! A changed file over a byte stream: whatever is wrong in the sums of the server, the new file is right.
 
 use std::{fs, io::Write, sync::Arc};
 
@@ -14,7 +14,7 @@ use super::support::{
     options,
 };
 
-/// More than the size from which files are fetched one by one.
+/// Larger than the size from which files are fetched separately.
 const LEN: usize = 17 << 20;
 
 fn noise(seed: u8, len: usize) -> Vec<u8> {
@@ -53,7 +53,7 @@ const LIST: &str = concat!(
     "HTTP/1.1 200 OK\r\nContent-Type: application/vnd.thalweg.list\r\n",
     "Thalweg: 0.0.0; format=3\r\nConnection: close\r\n"
 );
-/// The tag of the newer file, as [`list`] has it.
+/// The tag of the newer file in [`list`].
 const ETAG: &str = "\"a-1100000-3b9aca02-3b9aca03\"";
 
 /// Returns a list with the newer file.
@@ -80,7 +80,7 @@ fn list() -> Vec<u8> {
     out
 }
 
-/// Makes the answer to a request for sums, of the older and the newer version.
+/// Returns the answer to a request for sums. The arguments are the older and the newer version.
 type Lie = fn(&BlockRequest, &[u8], &[u8]) -> Vec<u8>;
 
 const LIES: [(&str, Lie); 9] = [
@@ -144,7 +144,7 @@ fn sums_that_lie_never_make_a_wrong_file() {
         let asked = server.asked();
         assert!(asked.iter().any(|asked| asked.path.contains("?blocks=")), "{what}");
         if what == "the truth" {
-            // Nothing is requested but the three blocks that differ.
+            // Only the three blocks that differ are requested.
             let ranges = asked.iter().filter_map(ReceivedRequest::range);
             let bytes: usize = ranges.map(|(from, to)| to.unwrap_or(LEN) - from).sum();
             assert_eq!(bytes, 3 * 4096);

@@ -1,4 +1,4 @@
-//! Trees of our own server.
+//! Trees from a thalweg server.
 
 use std::{
     ffi::OsStr,
@@ -21,7 +21,8 @@ use thalweg_sys::{
 use super::support::{TreeServer, get, names, options, tree, write};
 use crate::support::noise::noise;
 
-/// Many small files, some larger than a buffer, one that is fetched by itself, odd names, modes and times.
+/// Creates many small files, some larger than a buffer, one that is fetched separately, and odd names,
+/// modes and times.
 fn fill(served: &TreeServer) {
     for n in 0..300 {
         served.file(&format!("many/{}/f{n}", n % 7), noise(n * 13, n as u64));
@@ -41,7 +42,7 @@ fn fill(served: &TreeServer) {
     let file = fs::File::options().write(true).open(served.root("middle")).unwrap();
     file.set_modified(old).unwrap();
     fs::set_permissions(served.root("middle"), fs::Permissions::from_mode(0o640)).unwrap();
-    // One that no file is made with, whatever the umask, and one that its owner may not write.
+    // A mode that a new file has only without a umask, and a mode that forbids the owner to write.
     fs::set_permissions(served.root("more"), fs::Permissions::from_mode(0o666)).unwrap();
     fs::set_permissions(served.root("buffer"), fs::Permissions::from_mode(0o400)).unwrap();
     fs::set_permissions(served.root("no files"), fs::Permissions::from_mode(0o555)).unwrap();
@@ -70,7 +71,7 @@ fn no_name_is_seen_before_what_it_names_is_synced() {
         let outcome = Script::new(rules).run(|| get(&served.url(), &served.dst(), options));
         (outcome.value.unwrap(), outcome.calls[Call::Syncfs], outcome.calls[Call::Fsync])
     };
-    // A new folder is synced whole. Where that fails nothing of it stays.
+    // One syncfs(2) call syncs a new directory. If it fails, nothing of the directory remains.
     let rule = Rule::once(Call::Syncfs, 1, Effect::Errno(Errno::IO));
     let (failed, ..) = get(vec![rule], &options());
     assert!(failed.halted.is_some() && failed.kept.is_none(), "{failed:?}");
@@ -78,7 +79,7 @@ fn no_name_is_seen_before_what_it_names_is_synced() {
     let (fetched, whole, single) = get(Vec::new(), &options());
     assert!(fetched.halted.is_none(), "{fetched:?}");
     assert_eq!((whole, single), (1, 0));
-    // In a folder that is there many files wait for one sync.
+    // In an existing directory, many files wait for one sync.
     for n in 0..300 {
         served.file(&format!("many/{}/f{n}", n % 7), noise(n * 13 + 1, n as u64));
     }
@@ -100,7 +101,7 @@ fn what_is_there_is_not_moved_again_and_nothing_is_removed() {
     fs::remove_file(served.root("link")).unwrap();
     symlink("more", served.root("link")).unwrap();
     fs::set_permissions(served.root("buffer"), fs::Permissions::from_mode(0o600)).unwrap();
-    // The same size and another time.
+    // The file keeps its size and gets another time.
     let before = fs::metadata(served.root("large")).unwrap().modified().unwrap();
     served.file("large", noise((16 << 20) + 1, 7));
     let file = fs::File::options().write(true).open(served.root("large")).unwrap();
@@ -121,7 +122,7 @@ fn hashes_decide_what_is_fetched_whatever_the_times() {
     let served = TreeServer::with(|options| options.hash = true);
     fill(&served);
     get(&served.url(), &served.dst(), &options()).unwrap();
-    // The same bytes at another time, and other bytes at the same time and in the same size.
+    // Equal bytes with another time, and other bytes with an equal time and size.
     let at = |path: &Path| fs::metadata(path).unwrap().modified().unwrap();
     let turn = |path: &Path, time| {
         fs::File::options().write(true).open(path).unwrap().set_modified(time).unwrap();
@@ -157,7 +158,7 @@ fn a_server_without_hashes_is_reported_and_nothing_is_touched() {
     let served = TreeServer::new();
     served.file("file", "as served");
     let by_hash = TreeOptions { by_hash: true, ..options() };
-    // Where nothing is there, nothing is compared.
+    // Without existing files, no hashes are compared.
     assert_eq!(get(&served.url(), &served.dst(), &by_hash).unwrap().files, 1);
     write(&served.dst().join("file"), "differs..");
     let fetched = get(&served.url(), &served.dst(), &by_hash).unwrap();
@@ -257,7 +258,8 @@ fn a_leftover_of_another_folder_or_without_a_journal_is_not_built_upon() {
 #[test]
 fn a_file_that_changed_since_the_list_is_reported_and_not_published() {
     let served = TreeServer::new();
-    // The first answer fills the sockets, so that the list is old when the rest is asked for.
+    // The first answer fills the socket buffers, so that the list is outdated when the client receives the
+    // other file.
     served.file("a", noise(40 << 20, 1));
     served.file("z/small", "before");
     let one = TreeOptions { jobs: 1, ..options() };
@@ -272,7 +274,7 @@ fn a_file_that_changed_since_the_list_is_reported_and_not_published() {
     }
     served.file("z/small", "afterwards");
     let fetched = fetching.join().unwrap();
-    // The small file may have come before it was changed.
+    // The small file may have been sent before it changed.
     if fetched.missed_count == 1 {
         assert!(matches!(fetched.missed[0].error, FetchError::OutOfDate(_)), "{fetched:?}");
         assert_eq!(fetched.later, 1);
@@ -314,7 +316,7 @@ fn neither_a_staging_directory_nor_a_file_of_another_user_passes_for_what_came_b
     assert_eq!((fetched.files, fetched.missed_count), (1, 0), "{fetched:?}");
     assert_eq!(fs::read_to_string(served.dst().join("tool")).unwrap(), "ours");
     assert!(staged.join("tool").exists());
-    // Into a directory that is there.
+    // The destination directory exists now.
     write(&served.dst().join("tool"), "evil");
     set_old(&served.dst().join("tool"));
     give_away(&served.dst().join("tool"));

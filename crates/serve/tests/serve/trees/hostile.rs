@@ -1,4 +1,4 @@
-//! Servers that mean harm: nothing is written outside the folder, and memory stays bounded.
+//! Hostile servers: nothing is written outside the destination, and memory stays bounded.
 
 use std::{ffi::CString, fs, io::Write, path::Path};
 
@@ -26,12 +26,12 @@ fn tag(size: u64) -> FileTag {
     FileTag { size, inode: 10, changed: (1, 3), linked_on: None, is_sparse: false }
 }
 
-/// The header of a file of this size, as the list has it.
+/// Returns the `ETag` header that the list implies for a file of this size.
 fn etag(size: u64) -> String {
     format!("ETag: {}\r\n", tag(size).etag(META.mtime, META.nanos))
 }
 
-/// An entry whose name is its whole path.
+/// Returns an entry with the whole path as its name.
 fn entry(path: &str, kind: ManifestKind) -> ManifestEntry {
     ManifestEntry { name: path.into(), kind, meta: META, xattrs: EntryXattrs::default() }
 }
@@ -48,7 +48,7 @@ fn link(path: &str, target: &str) -> ManifestEntry {
     entry(path, ManifestKind::Link(CString::new(target).unwrap()))
 }
 
-/// The bytes before the first group.
+/// Returns the bytes before the first group.
 fn begin() -> Vec<u8> {
     let mut out = Vec::new();
     RecordWriter::begin(&mut out);
@@ -56,8 +56,8 @@ fn begin() -> Vec<u8> {
     out
 }
 
-/// A list of these entries below the folder itself, with the right sums. An entry whose folder is not listed before it keeps its
-/// whole path as its name.
+/// Returns a list of these entries with the right totals. If the directory of an entry is not listed before
+/// it, the entry keeps its whole path as its name.
 fn list(entries: &[ManifestEntry]) -> Vec<u8> {
     let (mut out, mut writer) = (begin(), RecordWriter::default());
     let (mut folders, mut groups, mut bytes) = (vec![Vec::new()], 1, 0_u64);
@@ -108,7 +108,7 @@ fn get(url: &str, path: &Path, options: &TreeOptions) -> Result<TreeFetched, Fet
     get_over(url, path, options, is_over_command())
 }
 
-/// Gives a list of these entries, and `body` for every file of it.
+/// Starts a server that sends a list of these entries, and `body` for every file.
 fn liar(entries: &[ManifestEntry], body: &'static str) -> LyingServer {
     let (list, entries) = (list(entries), entries.to_vec());
     LyingServer::new(move |asked: &ReceivedRequest, stream| {
@@ -125,14 +125,14 @@ fn liar(entries: &[ManifestEntry], body: &'static str) -> LyingServer {
     })
 }
 
-/// Gives these bytes as the list.
+/// Starts a server that sends these bytes as the list.
 fn liar_of_bytes(list: Vec<u8>) -> LyingServer {
     LyingServer::new(move |_: &ReceivedRequest, stream| {
         drop(stream.write_all(&answer(&list, LIST)));
     })
 }
 
-/// A scratch folder with something beside what is fetched, and a check that it is as it was.
+/// A scratch directory with a file next to the destination, and a check that this file is unchanged.
 struct OutsideDirectory(tempfile::TempDir);
 
 impl OutsideDirectory {
@@ -262,7 +262,7 @@ fn a_list_without_end_stops_at_the_limit_and_leaves_nothing() {
 fn a_list_that_is_short_and_has_long_paths_stops_at_the_limit() {
     let beside = OutsideDirectory::new();
     let (mut out, mut writer) = (begin(), RecordWriter::default());
-    // Each directory is in the one before, with a name of 255 bytes.
+    // Each directory is in the previous one, with a name of 255 bytes.
     let name = "x".repeat(255);
     for _ in 0..200 {
         writer.group(&mut out, &GroupFilter::NotRequested);
@@ -296,7 +296,8 @@ fn a_record_without_end_is_refused() {
     beside.is_unharmed(&["own"]);
 }
 
-/// The client excludes entries, the server lists them, and the deletion would remove what the server hides.
+/// The client excludes entries that the server lists, or that the destination has and the server does not
+/// list.
 #[test]
 fn an_excluded_entry_is_neither_replaced_nor_deleted_whatever_the_server_lists() {
     let beside = OutsideDirectory::new();
@@ -323,7 +324,7 @@ fn an_excluded_entry_is_neither_replaced_nor_deleted_whatever_the_server_lists()
     beside.is_unharmed(&["dst", "own"]);
 }
 
-/// Without its filter files, a list would have entries that they exclude.
+/// A server that ignores the request for filter files would list entries that they exclude.
 #[test]
 fn a_list_without_the_requested_filter_files_is_refused_and_so_are_others() {
     let beside = OutsideDirectory::new();
@@ -389,7 +390,7 @@ fn a_body_that_ends_early_or_is_in_chunks_is_no_file() {
     }
 }
 
-/// Of a server whose answer for each of the sick files is this.
+/// Starts a server that answers `text` to the request for each of the sick files.
 fn with_sick(sick: &'static [&'static str], text: &'static str) -> LyingServer {
     let lines = ["a", "b", "c", "d", "e", "f"].map(|name| file(name, 9));
     let large = file("l", 20 << 20);
@@ -423,7 +424,7 @@ fn a_file_that_the_server_cannot_read_keeps_no_other_from_coming() {
         assert_eq!((fetched.later, fetched.missed_count), (2, 2), "{text}: {fetched:?}");
         assert_eq!(names(&beside.dst()), ["a", "c", "e", "f", "l"]);
     }
-    // Also if it is one that would be gone on with.
+    // Also if the file is a large one, which a later run could resume.
     let beside = OutsideDirectory::new();
     let server =
         with_sick(&["/l"], "HTTP/1.1 500 No\r\nConnection: close\r\nContent-Length: 0\r\n\r\n");
@@ -479,7 +480,7 @@ fn names_that_are_one_here_are_not_put_over_each_other() {
     }
 }
 
-/// A folder in which big and small letters are the same, if one is to be had.
+/// Returns a case-insensitive directory, if `THALWEG_FOLDING` names one.
 fn folding() -> Option<tempfile::TempDir> {
     let test = "names_that_are_one_here_are_not_put_over_each_other";
     let root = std::env::var_os("THALWEG_FOLDING");

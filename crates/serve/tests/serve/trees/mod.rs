@@ -1,4 +1,4 @@
-//! Fetching whole folders: from our own server, and from servers whose lists lie.
+//! Fetches whole directories: from a thalweg server, and from servers with wrong lists.
 
 mod deltas;
 mod honest;

@@ -1,4 +1,4 @@
-//! A folder that is served, and one that is fetched into.
+//! A served directory and a destination directory.
 
 use std::{
     collections::BTreeMap,
@@ -23,7 +23,7 @@ pub use crate::support::{fetch, liar, serve as serving};
 #[derive(Default)]
 pub struct QuietTreeWatcher {
     pub messages: Mutex<Vec<String>>,
-    /// How much the list says there is.
+    /// The totals of the list.
     pub total: Mutex<Total>,
     pub last: Mutex<Option<Progress>>,
 }
@@ -56,7 +56,8 @@ pub fn get(url: &str, path: &Path, options: &TreeOptions) -> Result<TreeFetched,
     fetch_tree(&target, TreeDestination::open(path).unwrap(), options, &QuietTreeWatcher::default())
 }
 
-/// As [`get`]. `by_command`: each connection is made by a command, which relays to the server.
+/// Like [`get`]. `by_command`: `true` to make each connection by a command that relays to the
+/// server.
 pub fn get_over(
     url: &str,
     path: &Path,
@@ -77,7 +78,7 @@ pub fn get_over(
     get(url, path, &options)
 }
 
-/// A server on `root` in a scratch folder, which has room for what is fetched.
+/// A server on `root` in a scratch directory, which also holds the destination.
 pub struct TreeServer {
     folder: tempfile::TempDir,
     server: RunningServer,
@@ -120,7 +121,8 @@ pub fn write(path: &Path, bytes: impl AsRef<[u8]>) {
     fs::write(path, bytes).unwrap();
 }
 
-/// All below a folder: path, and what it is. The time of a link is its own.
+/// Returns all entries below a directory: paths and descriptions. The time of a symbolic link is
+/// that of the link itself.
 pub fn tree(root: &Path) -> BTreeMap<PathBuf, String> {
     let mut all = BTreeMap::new();
     let mut folders = vec![PathBuf::new()];
@@ -149,7 +151,7 @@ fn shown(path: &Path) -> String {
     if meta.is_dir() {
         return format!("folder {mode:o} {time}");
     }
-    // Of bytes that may not be read, the size will do.
+    // If the file is unreadable, only its size is compared.
     let sum = fs::read(path).map(|bytes| fnv(&bytes)).unwrap_or_default();
     format!("file {mode:o} {time} {} {sum:x}", meta.len())
 }
@@ -160,7 +162,7 @@ fn fnv(bytes: &[u8]) -> u64 {
     })
 }
 
-/// The names in a folder, sorted.
+/// Returns the names in a directory, sorted.
 pub fn names(folder: &Path) -> Vec<String> {
     let names = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name());
     let mut names: Vec<_> = names.map(|name| name.to_string_lossy().into_owned()).collect();
