@@ -138,7 +138,7 @@ def test_arrays_keep_the_memory_and_nothing_is_left() -> None:
     gc.collect()
     assert len(os.listdir("/proc/self/fd")) == before
     for wrong in (0, -1):
-        with pytest.raises(ValueError, match="bytes"):
+        with pytest.raises(ValueError, match="at least 1 byte"):
             thalweg.Region(wrong)
     with pytest.raises(thalweg.Error):
         thalweg.Region(1 << 62)

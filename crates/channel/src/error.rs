@@ -140,7 +140,7 @@ mod tests {
     #[test]
     fn errors_say_what_how_far_and_what_next() {
         let died = Error::PeerDied { delivered: 3, partial: 7 }.to_string();
-        assert!(died.contains("delivered 3 (") && died.contains("7 bytes"), "{died}");
+        assert!(died.contains("3 messages") && died.contains("7 bytes"), "{died}");
         let large = Error::TooLarge { len: 9, most: 8, instead: Some("use bulk") };
         assert_eq!(large.to_string(), "9 bytes are too large: at most 8; use bulk");
         let call = Error::system("memfd_create")(Errno::NOSYS).to_string();

@@ -123,7 +123,10 @@ fn nonsense_is_a_usage_error_before_anything_runs() {
         (&["--scan", "n=1", "--", "touch ran", "true"], "no command contains {n}"),
         (&["--scan", "n", "--", "touch ran", "true"], "NAME=A,B"),
         (&["--fail-if", "quicker", "--", "touch ran", "true"], "expected slower"),
-        (&["--name", "x", "--", "touch ran", "true"], "1 names for 2 commands"),
+        (
+            &["--name", "x", "--", "touch ran", "true"],
+            "--name was given 1 times, but there are 2 commands",
+        ),
         (&["--export", "pdf", "--", "touch ran", "true"], "expected csv"),
         (&["-n", "1", "--", "touch ran", "true"], "2..="),
         (&["--", "touch 'ran", "true"], "missing closing quote"),

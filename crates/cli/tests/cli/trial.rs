@@ -76,7 +76,7 @@ fn a_kernel_is_reached_and_its_calls_are_counted() {
     let text = shown.text();
     assert!(text.contains("4 KiB-16 KiB") && text.contains(" 700 "), "{text}");
     assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
-    assert!(shown.err.contains("3 arms, 2 rounds"), "{}", shown.err);
+    assert!(shown.err.contains("3 variants, 2 rounds"), "{}", shown.err);
 }
 
 #[test]
@@ -88,7 +88,7 @@ fn a_program_without_calls_is_reported_as_out_of_reach() {
         return;
     }
     let args = ["trial", "-n", "2", "-k", "simple", "--tunables", "none", "--", "./program"];
-    let text = scratch.run(&args).ended(0).text();
+    let text = scratch.run(&args).ended(0).text().replace("\n  ", " ");
     assert!(text.contains("in one separate run: 0 calls, 0 B, in 1 process"), "{text}");
     assert!(
         text.contains("No call goes through the preloaded object: no kernel can make a difference"),

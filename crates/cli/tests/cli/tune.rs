@@ -91,7 +91,7 @@ fn options_set_in_the_environment_do_not_stop_the_sessions() {
     };
     for text in ["1", "0"] {
         let (code, _, err) = in_environment(scratch.thalweg(["helper", "survey"]), text);
-        assert!(code == 1 && err.contains("the job: EOF"), "it looks for its job: {err}");
+        assert!(code == 1 && err.contains("invalid job: EOF"), "it looks for its job: {err}");
         let (code, _, err) = in_environment(tune(&scratch, &["--emit", "c"]), text);
         assert!(code == 4 && err.contains("run `thalweg tune`"), "{err}");
     }

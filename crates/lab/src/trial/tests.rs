@@ -127,7 +127,7 @@ fn a_stop_ends_a_trial_and_its_program() {
         say: &|line| said.borrow_mut().push(line.to_owned()),
     });
     assert!(matches!(ended, Err(TrialError::Cancelled(_))), "{ended:?}");
-    assert!(said.borrow()[0].starts_with("3 arms, 1000 rounds"), "{said:?}");
+    assert!(said.borrow()[0].starts_with("3 variants, 1000 rounds"), "{said:?}");
 }
 
 #[test]

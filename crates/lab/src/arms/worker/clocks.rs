@@ -57,7 +57,7 @@ mod tests {
 
     #[test]
     fn a_clock_at_half_speed_is_reported_and_one_that_was_late_once_is_not() {
-        assert!(doubt(&[(10, 20), (10, 21), (10, 19)]).unwrap().contains("shows 50 %"));
+        assert!(doubt(&[(10, 20), (10, 21), (10, 19)]).unwrap().contains("only 50 %"));
         assert_eq!(doubt(&[(20, 21), (20, 45), (19, 20)]), None);
         assert_eq!(doubt(&[(0, 1), (0, 1)]), None, "asking takes that");
         assert_eq!(doubt(&[]), None);
