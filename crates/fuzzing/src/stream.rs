@@ -93,7 +93,7 @@ pub fn run(bytes: &[u8]) {
 fn tree_options(is_set: impl Fn(u8) -> bool, files: FetchOptions, path: PathBuf) -> TreeOptions {
     let deletion = DeleteOptions { force: is_set(FORCE), ..DeleteOptions::default() };
     let delete = is_set(DELETE).then_some(deletion);
-    let sync = TreeSync { delete, dry_run: is_set(DRY_RUN), path };
+    let sync = TreeSync { delete, dry_run: is_set(DRY_RUN), path, kept: None };
     let is_sync = is_set(DELETE) || is_set(DRY_RUN);
     TreeOptions {
         jobs: 2,

@@ -8,6 +8,7 @@ use rustix::fs::{
 use std::{
     ffi::{CStr, CString},
     os::fd::{AsFd, BorrowedFd, OwnedFd},
+    path::Path,
 };
 use thalweg_core::atomic_file::{
     AtomicFile, CallFailed, Destination, Fsync, failed,
@@ -18,6 +19,7 @@ use thalweg_core::atomic_file::{
 use thalweg_sys::{Errno, opened::set_times_opened};
 
 use crate::{
+    KeptEntries,
     copy::{
         attributes::{SPECIAL, inherit as inherit_attributes, own},
         dest::mode::as_written,
@@ -182,16 +184,39 @@ pub fn inherit_from_replaced<D: AsFd, N: AsRef<CStr>>(
     fchmod(&file.fd, Mode::from_raw_mode(mode)).is_ok()
 }
 
-/// Creates a symbolic link with these attributes. The link replaces the entry with its name atomically.
+/// The place for an entry that is about to be replaced.
+#[derive(Clone, Copy, Debug)]
+pub struct KeptPath<'a> {
+    /// The directory that keeps such entries.
+    pub entries: &'a KeptEntries,
+    /// Path of the entry below the destination.
+    pub path: &'a Path,
+}
+
+impl KeptPath<'_> {
+    /// Keeps the entry, which still exists in `folder`. The caller then renames its replacement over it. Ignores that another
+    /// process removed the entry.
+    pub fn keep(self, folder: BorrowedFd<'_>, name: &CStr) -> Result<(), CallFailed> {
+        match self.entries.keep_replaced(folder, name, self.path) {
+            Ok(()) | Err(CopyFailure::Sink(_, Errno::NOENT, _)) => Ok(()),
+            Err(failure) => Err(of_failure(&failure)),
+        }
+    }
+}
+
+/// Creates a symbolic link with these attributes. The link replaces the entry with its name atomically. `kept`: keeps that
+/// entry.
 pub fn replace_by_symlink(
     folder: BorrowedFd<'_>,
     name: &CStr,
     target: &CStr,
     attributes: &EntryAttributes,
+    kept: Option<KeptPath<'_>>,
 ) -> Result<(), CallFailed> {
     let temporary = NewEntry::Symlink(target).create_beside(folder, name)?;
     let renamed = attributes
         .give_to_link(folder, &temporary)
+        .and_then(|()| kept.map_or(Ok(()), |kept| kept.keep(folder, name)))
         .and_then(|()| rename(folder, &temporary, name, false).map_err(failed("renameat2")));
     renamed.inspect_err(|_| {
         let _ = unlink(folder, &temporary);

@@ -52,6 +52,7 @@ mod remote_copies;
 mod remote_deltas;
 mod remote_filters;
 mod remote_syncs;
+mod remote_trash;
 mod rereads;
 mod restarts;
 mod resumes;

@@ -13,7 +13,7 @@ fn moved(place: &Path, words: &[&Path]) -> Ran {
 }
 
 /// Makes a directory on another file system than that of the tests.
-fn elsewhere(test: &str, here: &Scratch) -> Option<Scratch> {
+pub fn elsewhere(test: &str, here: &Scratch) -> Option<Scratch> {
     let memory = Path::new("/dev/shm");
     let device = |path: &Path| fs::metadata(path).map_or(0, |meta| meta.dev());
     if device(memory) == 0 || device(memory) == device(here.path()) {

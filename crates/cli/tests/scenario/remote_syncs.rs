@@ -251,7 +251,7 @@ fn no_option_is_ignored_between_machines() {
     let machine = OtherMachine::by_script(scratch.path());
     let source = scratch.folder("source");
     fs::write(source.join("f"), "x").unwrap();
-    let words = "--trash=trash --verify --log=log --no-detect-renames -x -L";
+    let words = "--verify --log=log --no-detect-renames -x -L";
     for is_push in [false, true] {
         let dst = scratch.join(&format!("dst{is_push}"));
         let both = BothWays { machine: &machine, source: source.clone(), is_push };

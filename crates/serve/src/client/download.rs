@@ -9,14 +9,14 @@ use rustix::fs::{FileType, Mode, OFlags, fstat, openat};
 use thalweg_core::{
     End, Kind,
     atomic_file::{
-        Destination, Fsync, failed,
+        CallFailed, Destination, Fsync, failed,
         ownership::{LeftAlone, remove_own},
     },
 };
 use thalweg_sys::{Errno, io};
 use thalweg_tree::{
     Ranges,
-    install::{EntryAttributes, InheritFrom, inherit},
+    install::{EntryAttributes, InheritFrom, KeptPath, inherit},
     journal::{JournalKeeper, JournalSource, LONGEST_URL, Remote, earlier},
 };
 
@@ -180,11 +180,12 @@ impl Download {
         self.is_rewindable().then(|| self.destination.fd())
     }
 
-    /// Sets the attributes and publishes the file under its name. Returns the number of extended attributes that the file
+    /// Sets the attributes and publishes the file under its name. `kept`: keeps the entry that the file replaces. Returns the number of extended attributes that the file
     /// system refused.
     pub fn publish(
         mut self,
         attributes: Option<&EntryAttributes>,
+        kept: Option<KeptPath<'_>>,
         fsync: Fsync,
     ) -> Result<u64, FetchError> {
         // In a tree, a later run does not accept files of other users as fetched and would fetch them every time.
@@ -199,18 +200,28 @@ impl Download {
                 *mode = None;
             }
         }
-        // Syncs before the journal is removed: after a power failure the name refers to the complete file or to the
-        // old one.
-        if fsync == Fsync::Auto && self.is_rewindable() {
-            let synced = io::sync_data(self.destination.fd()).map_err(failed("fdatasync"));
-            if let Err(error) = synced {
-                drop(self.forget());
-                return Err(error.into());
-            }
+        if let Err(error) = self.prepare(kept, fsync) {
+            drop(self.forget());
+            return Err(error.into());
         }
         self.forget()?;
         self.destination.publish_synced(fsync)?;
         Ok(refused)
+    }
+
+    /// Syncs the file, and keeps the entry that it replaces.
+    fn prepare(&self, kept: Option<KeptPath<'_>>, fsync: Fsync) -> Result<(), CallFailed> {
+        // Syncs before the journal is removed: after a power failure the name refers to the complete file or to the
+        // old one.
+        if fsync == Fsync::Auto && self.is_rewindable() {
+            io::sync_data(self.destination.fd()).map_err(failed("fdatasync"))?;
+        }
+        match (&self.destination, kept) {
+            (Destination::Whole { file, replace: true, .. }, Some(kept)) => {
+                kept.keep(file.folder(), file.name())
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Keeps the partial file if a later run can resume it. Returns `true` if so.

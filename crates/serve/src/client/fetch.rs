@@ -9,7 +9,10 @@ use std::{
 
 use thalweg_core::{Report, atomic_file::Destination, quantity};
 use thalweg_sys::usage::Usage;
-use thalweg_tree::{install::EntryAttributes, journal::Remote};
+use thalweg_tree::{
+    install::{EntryAttributes, KeptPath},
+    journal::Remote,
+};
 
 use super::{
     Expected, FetchError, FetchOptions, FetchUrl,
@@ -73,6 +76,8 @@ pub struct ListedFile<'a> {
     pub attributes: &'a EntryAttributes,
     /// `true` if the file on the server has holes.
     pub is_sparse: bool,
+    /// Keeps the entry that the file replaces.
+    pub kept: Option<KeptPath<'a>>,
 }
 
 impl ListedFile<'_> {
@@ -416,10 +421,12 @@ impl FileFetch<'_> {
         let Self { download, report, resumed, size, listed, checked, options, .. } = self;
         let fsync = options.fsync;
         let there = download.done().bytes();
+        let attributes = listed.map(|listed| listed.attributes);
+        let kept_path = listed.and_then(|listed| listed.kept);
         let failed =
             |error, kept, report| Box::new(FetchFailure { error, there, size, kept, report });
         match result {
-            Ok(()) => match download.publish(listed.map(|listed| listed.attributes), fsync) {
+            Ok(()) => match download.publish(attributes, kept_path, fsync) {
                 Ok(refused_xattrs) => {
                     Ok(Fetched { bytes: there, resumed, refused_xattrs, report, checked })
                 }

@@ -23,5 +23,5 @@ pub use listing::{SourceListing, SourceNames};
 pub use moved::{MoveReport, move_all};
 pub use plan::DeleteOptions;
 pub use refusal::DeleteRefusal;
-pub use run::{SyncOptions, SyncReport, sync};
+pub use run::{SyncOptions, SyncReport, open_kept, sync};
 pub use state::is_state_file;

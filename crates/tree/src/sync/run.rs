@@ -124,7 +124,7 @@ impl<'s> LocalSync<'s> {
         let is_there = |path: &&Path| !options.copy.dry_run || path.is_dir();
         let kept = options.keep_in.as_deref().filter(is_there);
         let kept = kept
-            .map(|path| open_kept(path, options.copy.fsync, &names, &destination))
+            .map(|path| open_kept_outside(&names.sources, path, options.copy.fsync, &destination))
             .transpose()?;
         let copy = CopyOptions {
             filter: filter.clone().map_or(caller, |filter| Some(filter as Arc<dyn Filter>)),
@@ -292,18 +292,24 @@ fn twins(
     }))
 }
 
+/// Opens the directory that keeps the entries which a sync from another machine replaces or deletes, and creates it if it
+/// does not exist. It must not be the destination.
+pub fn open_kept(path: &Path, fsync: Fsync, destination: &Path) -> Result<Arc<KeptEntries>, Error> {
+    open_kept_outside(&[], path, fsync, destination)
+}
+
 /// Opens the directory that keeps entries. The directory must not be inside a source, and must not be the destination.
-fn open_kept(
+fn open_kept_outside(
+    sources: &[LocalSource],
     path: &Path,
     fsync: Fsync,
-    names: &LocalNames,
     destination: &Path,
 ) -> Result<Arc<KeptEntries>, Error> {
     let refused = |reason| Err(Error::Refused { path: path.to_owned(), reason });
     let failed = |errno| failed_call(path.to_owned(), "openat", errno);
     let source_above = |dir: BorrowedFd<'_>| {
         let above = ancestors(dir).map_err(failed)?;
-        Ok(names.sources.iter().find(|source| above.contains(&source.id)))
+        Ok(sources.iter().find(|source| above.contains(&source.id)))
     };
     // This check comes first, so that a refused directory is not created.
     let parent = cut(path).0;

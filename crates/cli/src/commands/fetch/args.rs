@@ -1,12 +1,17 @@
 //! Arguments of `thalweg fetch`.
 
 use clap::{Args, Command, FromArgMatches};
-use std::{ffi::OsString, path::PathBuf, time::Duration};
+use std::{
+    ffi::OsString,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 use thalweg_core::quantity::{parse_duration, parse_rate, parse_some_bytes};
 use thalweg_serve::{client::Connections, manifest::ListRequest};
 
 use crate::{
     args::{FsyncArgs, GivenArgs, MethodArgs, ProgressArgs, SelectionArgs, flag},
+    commands::serve::stdio::decoded,
     exit::CommandFailure,
 };
 
@@ -72,6 +77,9 @@ pub struct FetchArgs {
     /// Link new files to equal files of this earlier copy of the source (--sync)
     #[arg(long, value_name = "DIR", requires = "sync", conflicts_with = "hash")]
     pub reference: Option<PathBuf>,
+    /// Move deleted and replaced entries of DST to this directory (--sync)
+    #[arg(long, value_name = "DIR", requires = "sync")]
+    pub trash: Option<PathBuf>,
     /// Also create symbolic links that may point outside DST (-r)
     #[arg(long)]
     pub all_links: bool,
@@ -192,6 +200,11 @@ impl FetchArgs {
     pub fn list_request(&self, is_stream: bool) -> Result<ListRequest, CommandFailure> {
         let list = self.chosen.list(self.encoded)?;
         Ok(ListRequest { xattrs: self.archive && is_stream, ..list })
+    }
+
+    /// Returns the path of an option.
+    pub fn path_of(&self, option: Option<&Path>) -> Option<PathBuf> {
+        option.map(|path| if self.encoded { decoded(path.as_os_str()) } else { path.to_owned() })
     }
 
     /// Splits the arguments into URLs and destination.

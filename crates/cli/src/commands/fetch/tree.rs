@@ -13,11 +13,13 @@ use thalweg_serve::client::{
     FetchError, FetchOptions, FetchUrl,
     tree::{Missed, TreeDestination, TreeFetched, TreeOptions, TreeSync, TreeWatcher, fetch_tree},
 };
-use thalweg_tree::{Progress, SyncChange, Total, sync::DeleteOptions};
+use thalweg_tree::{
+    Progress, SyncChange, Total,
+    sync::{DeleteOptions, open_kept},
+};
 
 use super::{AGAIN, FetchArgs, by, failure, warn_of_refused, with_next};
 use crate::{
-    commands::serve::stdio::decoded,
     exit::{CommandFailure, Exit, advice, advice_on_refusal},
     interrupt,
     output::{
@@ -76,11 +78,8 @@ pub fn fetch_into(
         list: args.list_request(files.channels.is_some())?,
         limits: args.chosen.limits,
         given: args.given.attributes(args.encoded)?,
-        reference: args
-            .reference
-            .as_ref()
-            .map(|path| if args.encoded { decoded(path.as_os_str()) } else { path.clone() }),
-        sync: args.sync.then(|| sync(args, path)),
+        reference: args.path_of(args.reference.as_deref()),
+        sync: args.sync.then(|| sync(args, path)).transpose()?,
         files,
     };
     let begun = |error: FetchError| begun(&error, target, path);
@@ -102,7 +101,7 @@ pub fn fetch_into(
 }
 
 /// Returns the rules of a sync.
-fn sync(args: &FetchArgs, path: &Path) -> TreeSync {
+fn sync(args: &FetchArgs, path: &Path) -> Result<TreeSync, CommandFailure> {
     let delete = DeleteOptions {
         excluded: args.delete_excluded,
         most: args.max_delete,
@@ -111,7 +110,12 @@ fn sync(args: &FetchArgs, path: &Path) -> TreeSync {
         ..DeleteOptions::default()
     };
     let delete = args.delete.then_some(delete);
-    TreeSync { delete, dry_run: args.dry_run, path: path.to_owned() }
+    // A dry run does not create the directory.
+    let trash = args.path_of(args.trash.as_deref());
+    let trash = trash.filter(|trash| !args.dry_run || trash.is_dir());
+    let kept = trash.map(|trash| open_kept(&trash, args.durable.wanted(), path)).transpose();
+    let kept = kept.map_err(|error| CommandFailure::new(Exit::Failed, error.to_string()))?;
+    Ok(TreeSync { delete, dry_run: args.dry_run, path: path.to_owned(), kept })
 }
 
 fn begun(error: &FetchError, target: &FetchUrl, path: &Path) -> CommandFailure {

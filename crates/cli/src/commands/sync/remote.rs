@@ -13,7 +13,7 @@ use crate::{
 };
 
 /// The fields of [`SyncArgs`] that a sync between machines uses.
-const SUPPORTED: [&str; 23] = [
+const SUPPORTED: [&str; 24] = [
     "paths",
     "archive",
     "recursive",
@@ -29,6 +29,7 @@ const SUPPORTED: [&str; 23] = [
     "chosen",
     "given",
     "reference",
+    "trash",
     "numeric_ids",
     "max_delete",
     "force",
@@ -89,6 +90,7 @@ fn pull(
         chosen: chosen.clone(),
         given: args.given.clone(),
         reference: args.reference.clone(),
+        trash: args.trash.clone(),
         max_delete: args.max_delete,
         force: args.force,
         itemize: args.prints_changes(),
@@ -138,8 +140,10 @@ fn push_to(
     words.extend(given.into_iter().filter(|(_, is)| *is).map(|(word, _)| word.to_owned()));
     words.extend(chosen.words()?);
     words.extend(args.given.words());
-    let reference = args.reference.iter().map(|path| encode(path.as_os_str()));
-    words.extend(reference.map(|path| format!("--reference={path}")));
+    for (option, path) in [("--reference", &args.reference), ("--trash", &args.trash)] {
+        let path = path.iter().map(|path| encode(path.as_os_str()));
+        words.extend(path.map(|path| format!("{option}={path}")));
+    }
     words.extend(args.max_delete.map(|most| format!("--max-delete={most}")));
     words.extend(args.jobs.map(|jobs| format!("--jobs={jobs}")));
     words.push(format!("--fsync={}", args.durable.name()));

@@ -144,7 +144,7 @@ fn only_look(
 }
 
 /// Returns the policy for comparisons with an existing directory, which create nothing.
-fn comparison_policy(options: &TreeOptions) -> InstallPolicy {
+fn comparison_policy(options: &TreeOptions) -> InstallPolicy<'_> {
     InstallPolicy {
         is_fresh: false,
         is_staged: false,
@@ -156,13 +156,14 @@ fn comparison_policy(options: &TreeOptions) -> InstallPolicy {
         is_synced_whole: false,
         fsync: Fsync::Never,
         close_may_fail: false,
+        kept: None,
     }
 }
 
 fn publish(
     root: TreeRoot,
     list: &SurveyedList,
-    install: InstallPolicy,
+    install: InstallPolicy<'_>,
     whole: Option<&WholeSync>,
     fsync: Fsync,
 ) -> Result<u64, FetchError> {
@@ -175,7 +176,11 @@ fn publish(
     }
 }
 
-fn install_policy(root: &TreeRoot, options: &TreeOptions, is_synced_whole: bool) -> InstallPolicy {
+fn install_policy<'a>(
+    root: &TreeRoot,
+    options: &'a TreeOptions,
+    is_synced_whole: bool,
+) -> InstallPolicy<'a> {
     // The names in a staging directory are not visible before all of it is synced.
     let is_synced_later = root.is_staged() && is_synced_whole;
     InstallPolicy {
@@ -189,6 +194,11 @@ fn install_policy(root: &TreeRoot, options: &TreeOptions, is_synced_whole: bool)
         is_synced_whole,
         fsync: if is_synced_later { Fsync::Never } else { options.files.fsync },
         close_may_fail: may_fail_at_close(root.fd()).unwrap_or(true),
+        kept: options
+            .sync
+            .as_ref()
+            .and_then(|sync| sync.kept.as_deref())
+            .filter(|_| !root.is_staged()),
     }
 }
 
@@ -310,7 +320,7 @@ struct TreeBuild<'a> {
     list: &'a SurveyedList,
     root: &'a TreeRoot,
     reference: Option<BorrowedFd<'a>>,
-    install: InstallPolicy,
+    install: InstallPolicy<'a>,
     /// The file system of the directory, if one syncfs(2) call syncs it.
     whole: Option<&'a WholeSync>,
     counters: &'a FetchCounters<'a>,
@@ -423,6 +433,6 @@ impl TreeBuild<'_> {
 }
 
 /// Returns the options for one file of many: no digests are expected.
-fn options_of_one(options: &FetchOptions, install: InstallPolicy) -> FetchOptions {
+fn options_of_one(options: &FetchOptions, install: InstallPolicy<'_>) -> FetchOptions {
     FetchOptions { expected: Vec::new(), verify: false, fsync: install.fsync, ..options.clone() }
 }

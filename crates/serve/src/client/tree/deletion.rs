@@ -26,7 +26,8 @@ pub fn delete(
     watcher: &dyn TreeWatcher,
 ) -> Result<Option<DeleteReport>, FetchError> {
     let Some(delete) = &sync.delete else { return Ok(None) };
-    let options = DeleteOptions { dry_run: sync.dry_run, filter, ..delete.clone() };
+    let kept = sync.kept.clone();
+    let options = DeleteOptions { dry_run: sync.dry_run, filter, kept, ..delete.clone() };
     let names = ListedNames::of(list)?;
     // Entries that the server left out may exist in the destination, so they count as errors.
     let errors = fetched.missed_count + fetched.left_out;

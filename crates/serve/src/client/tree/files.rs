@@ -1,11 +1,12 @@
 //! Creates the files and symbolic links of a tree from their entries in the list.
 
 use std::{
-    ffi::{CStr, CString},
+    ffi::{CStr, CString, OsStr},
     os::{
         fd::{AsFd, BorrowedFd, OwnedFd},
         unix::ffi::OsStrExt,
     },
+    path::Path,
     rc::Rc,
 };
 
@@ -15,9 +16,10 @@ use thalweg_core::atomic_file::{
 };
 use thalweg_sys::{Errno, io};
 use thalweg_tree::{
-    AttributeDifferences,
+    AttributeDifferences, KeptEntries,
     install::{
-        EntryAttributes, EntryXattrs, InheritFrom, inherit_from_replaced, replace_by_symlink,
+        EntryAttributes, EntryXattrs, InheritFrom, KeptPath, inherit_from_replaced,
+        replace_by_symlink,
     },
 };
 
@@ -33,7 +35,7 @@ use crate::{
 
 /// Settings for creating entries.
 #[derive(Clone, Copy, Debug)]
-pub struct InstallPolicy {
+pub struct InstallPolicy<'a> {
     /// `true` if the directory was empty before this run.
     pub is_fresh: bool,
     /// `true` if the tree is built in a staging directory, which is invisible until it is complete.
@@ -54,6 +56,8 @@ pub struct InstallPolicy {
     pub is_synced_whole: bool,
     /// `true` if close(2) may report that written bytes were lost.
     pub close_may_fail: bool,
+    /// The directory that keeps replaced entries.
+    pub kept: Option<&'a KeptEntries>,
 }
 
 /// A file that must be fetched.
@@ -135,10 +139,15 @@ pub fn has_attributes(there: &Stat, attributes: &EntryAttributes) -> bool {
 /// An open file: one that receives its name when it is complete, or one that has its name in a staging directory.
 pub enum FileSink<'a> {
     Own(OwnedFd),
-    Hidden(AtomicFile<BorrowedFd<'a>, &'a CStr>, bool),
+    Hidden(AtomicFile<BorrowedFd<'a>, &'a CStr>),
 }
 
-impl InstallPolicy {
+impl<'a> InstallPolicy<'a> {
+    /// Returns the means to keep the entry at this path, if replaced entries are kept.
+    pub fn kept(self, path: &'a [u8]) -> Option<KeptPath<'a>> {
+        Some(KeptPath { entries: self.kept?, path: Path::new(OsStr::from_bytes(path)) })
+    }
+
     /// Returns the final attributes of an entry.
     pub fn attributes(self, meta: &Meta, xattrs: &EntryXattrs) -> EntryAttributes {
         let owner = self.owner.then_some((meta.uid, meta.gid));
@@ -226,7 +235,8 @@ impl InstallPolicy {
             }
             Some(_) => {}
         }
-        replace_by_symlink(fd, &name, target, &attributes)?;
+        let kept = self.kept(&entry.path);
+        replace_by_symlink(fd, &name, target, &attributes, kept)?;
         Ok(Some(EntryChange::replaced(differs)))
     }
 
@@ -243,7 +253,7 @@ impl InstallPolicy {
         let (dir, name) = (wanted.directory.fd.as_fd(), &*wanted.name);
         if !self.is_staged {
             let file = AtomicFile::create(dir, name, 0o600)?;
-            return Ok(FileSink::Hidden(file, wanted.replaces));
+            return Ok(FileSink::Hidden(file));
         }
         if wanted.replaces {
             // An earlier run left it unfinished in the staging directory.
@@ -271,7 +281,7 @@ impl InstallPolicy {
 /// Returns the destination of a file that is fetched separately and can be resumed.
 pub fn destination(wanted: &WantedFile) -> Result<Destination, FetchError> {
     let dir = wanted.directory.fd.try_clone().map_err(|_| failed("fcntl")(Errno::MFILE))?;
-    let name = std::ffi::OsStr::from_bytes(wanted.name.to_bytes());
+    let name = OsStr::from_bytes(wanted.name.to_bytes());
     Ok(Destination::at(dir, name, wanted.replaces, Until::Part)?)
 }
 
@@ -279,7 +289,7 @@ impl WantedFile {
     /// Returns the list's description of the file.
     pub fn listed(&self) -> ListedFile<'_> {
         let Self { size, is_sparse, ref etag, ref attributes, .. } = *self;
-        ListedFile { size, etag, attributes, is_sparse }
+        ListedFile { size, etag, attributes, is_sparse, kept: None }
     }
 
     /// Keeps the local file, which is the listed one, and sets its attributes. Returns the number of extended attributes
@@ -301,7 +311,7 @@ impl FileSink<'_> {
     pub fn fd(&self) -> BorrowedFd<'_> {
         match self {
             Self::Own(fd) => fd.as_fd(),
-            Self::Hidden(file, _) => file.fd.as_fd(),
+            Self::Hidden(file) => file.fd.as_fd(),
         }
     }
 
@@ -309,24 +319,26 @@ impl FileSink<'_> {
     /// name, if possible, so that several files share one sync.
     pub fn publish(
         mut self,
-        attributes: &EntryAttributes,
-        install: InstallPolicy,
+        wanted: &WantedFile,
+        install: InstallPolicy<'_>,
         waits: bool,
     ) -> Result<PublishedFile, FetchError> {
-        if let Self::Hidden(file, true) = &self {
+        if let Self::Hidden(file) = &self
+            && wanted.replaces
+        {
             inherit_from_replaced(file, InheritFrom::Own);
         }
-        let refused_xattrs = attributes.give(self.fd())?;
+        let refused_xattrs = wanted.attributes.give(self.fd())?;
         if install.close_may_fail {
             io::flush(self.fd()).map_err(failed("close"))?;
         }
         let parked = match &mut self {
-            Self::Hidden(file, _) if waits => file.park(),
+            Self::Hidden(file) if waits => file.park(),
             _ => None,
         };
         match self {
-            Self::Hidden(file, replaces) if parked.is_none() => {
-                publish(file, replaces, Some(install.fsync))?;
+            Self::Hidden(file) if parked.is_none() => {
+                publish(file, wanted, install, Some(install.fsync))?;
             }
             Self::Own(fd) if install.fsync != Fsync::Never => {
                 io::sync(&fd).map_err(failed("fsync"))?;
@@ -350,7 +362,8 @@ fn give(
 /// Publishes a file under its name, and syncs it first as `fsync` requires.
 pub fn publish(
     mut file: AtomicFile<BorrowedFd<'_>, &CStr>,
-    replaces: bool,
+    wanted: &WantedFile,
+    install: InstallPolicy<'_>,
     fsync: Option<Fsync>,
 ) -> Result<(), FetchError> {
     // Syncs the data before the name exists, also for new files. A later fetch takes a file of the listed size and
@@ -360,5 +373,8 @@ pub fn publish(
         Some(Fsync::Auto) => io::sync_data(&file.fd).map_err(failed("fdatasync"))?,
         Some(Fsync::Always) => io::sync(&file.fd).map_err(failed("fsync"))?,
     }
-    Ok(file.publish(!replaces)?)
+    if let Some(kept) = install.kept(&wanted.path).filter(|_| wanted.replaces) {
+        kept.keep(file.folder(), file.name())?;
+    }
+    Ok(file.publish(!wanted.replaces)?)
 }

@@ -9,6 +9,7 @@ use std::{
 use rustix::fs::{AtFlags, FileType, Stat, statat};
 use thalweg_core::atomic_file::{failed, name::unique, rename, unlink};
 use thalweg_sys::io;
+use thalweg_tree::install::KeptPath;
 
 use super::{
     account::FetchCounters,
@@ -70,7 +71,7 @@ impl FirstNames {
 pub fn link_names(
     links: &EntryStore,
     root: BorrowedFd<'_>,
-    install: InstallPolicy,
+    install: InstallPolicy<'_>,
     counters: &FetchCounters<'_>,
     rest: &mut EntryStore,
 ) -> Result<(), FetchError> {
@@ -94,7 +95,7 @@ pub fn link_names(
 pub fn preview_names(
     links: &EntryStore,
     mut root: Option<DirectoryCache<'_>>,
-    install: InstallPolicy,
+    install: InstallPolicy<'_>,
     counters: &FetchCounters<'_>,
 ) -> Result<(), FetchError> {
     let mut entries = links.entries();
@@ -116,7 +117,7 @@ fn preview_name(
     name: &ListedEntry,
     first: &ListedEntry,
     root: Option<&mut DirectoryCache<'_>>,
-    install: InstallPolicy,
+    install: InstallPolicy<'_>,
 ) -> Result<Option<EntryChange>, FetchError> {
     let Some(root) = root else { return Ok(Some(EntryChange::linked(false))) };
     let Ok(to) = root.open(name.directory()) else { return Ok(Some(EntryChange::linked(false))) };
@@ -147,7 +148,7 @@ fn is_directory(stat: &Stat) -> bool {
 struct NamePair<'a> {
     name: &'a ListedEntry,
     first: &'a ListedEntry,
-    install: InstallPolicy,
+    install: InstallPolicy<'a>,
 }
 
 /// The result of linking a name.
@@ -183,7 +184,8 @@ impl NamePair<'_> {
             _ => {}
         }
         let existing = ExistingFile { directory: &from, name: &first, stat: copy };
-        if !existing.link(&to, &name, true)? {
+        let kept = self.install.kept(&self.name.path).filter(|_| there.is_some());
+        if !existing.link(&to, &name, true, kept)? {
             return Ok(HardLinkOutcome::Refused);
         }
         Ok(HardLinkOutcome::Linked(EntryChange::linked(there.is_some())))
@@ -199,12 +201,14 @@ pub struct ExistingFile<'a> {
 
 impl ExistingFile<'_> {
     /// Gives the file another name, in the directory `to`. Returns `false` if the file system refuses, or if another process
-    /// replaced the file. `replaces`: replaces the entry with the new name; otherwise an existing entry is an error.
+    /// replaced the file. `replaces`: replaces the entry with the new name, which `kept` keeps; otherwise an existing entry is an
+    /// error.
     pub fn link(
         &self,
         to: &TreeDirectory,
         name: &CStr,
         replaces: bool,
+        kept: Option<KeptPath<'_>>,
     ) -> Result<bool, FetchError> {
         let temporary = unique(name);
         if io::link(&self.directory.fd, self.name, &to.fd, &*temporary).is_err() {
@@ -216,9 +220,13 @@ impl ExistingFile<'_> {
             let _ = unlink(to.fd.as_fd(), &temporary);
             return Ok(false);
         }
-        if let Err(errno) = rename(to.fd.as_fd(), &temporary, name, !replaces) {
+        let kept = kept.map_or(Ok(()), |kept| kept.keep(to.fd.as_fd(), name));
+        let renamed = kept.and_then(|()| {
+            rename(to.fd.as_fd(), &temporary, name, !replaces).map_err(failed("renameat2"))
+        });
+        if let Err(error) = renamed {
             let _ = unlink(to.fd.as_fd(), &temporary);
-            return Err(failed("renameat2")(errno).into());
+            return Err(error.into());
         }
         Ok(true)
     }

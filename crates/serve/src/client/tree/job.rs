@@ -21,7 +21,7 @@ pub struct TreeJob<'a> {
     pub base: &'a FetchUrl,
     pub is_own: bool,
     pub options: &'a FetchOptions,
-    pub install: InstallPolicy,
+    pub install: InstallPolicy<'a>,
     pub root: BorrowedFd<'a>,
     /// An earlier snapshot.
     pub reference: Option<BorrowedFd<'a>>,

@@ -43,7 +43,7 @@ impl Naming {
         for (wanted, file) in waiting {
             let file = file.unpark(std::os::fd::AsFd::as_fd(&wanted.directory.fd), &*wanted.name);
             // If the sync failed, each file is synced separately to find out which one failed.
-            match publish(file, wanted.replaces, (!is_synced).then_some(job.install.fsync)) {
+            match publish(file, &wanted, job.install, (!is_synced).then_some(job.install.fsync)) {
                 Ok(()) => job.account.fetched(&wanted),
                 Err(error) => job.account.missed(&wanted.path, error),
             }

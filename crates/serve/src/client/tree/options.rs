@@ -1,9 +1,11 @@
 //! Options of a tree fetch, and the trait that observes it.
 
-use std::path::PathBuf;
+use std::{path::PathBuf, sync::Arc};
 
 use thalweg_core::Cancelled;
-use thalweg_tree::{FileLimits, GivenAttributes, Progress, SyncChange, Total, sync::DeleteOptions};
+use thalweg_tree::{
+    FileLimits, GivenAttributes, KeptEntries, Progress, SyncChange, Total, sync::DeleteOptions,
+};
 
 use crate::{client::FetchOptions, manifest::ListRequest};
 
@@ -69,6 +71,8 @@ pub struct TreeSync {
     pub dry_run: bool,
     /// The destination.
     pub path: PathBuf,
+    /// The directory that keeps replaced and deleted entries.
+    pub kept: Option<Arc<KeptEntries>>,
 }
 
 /// Observer of a tree fetch.

@@ -33,7 +33,7 @@ pub struct PreviewRoots<'a> {
 pub fn preview(
     list: &SurveyedList,
     roots: PreviewRoots<'_>,
-    install: InstallPolicy,
+    install: InstallPolicy<'_>,
     counters: &FetchCounters<'_>,
 ) -> Result<(), FetchError> {
     let mut directories = roots.destination.map(DirectoryCache::below);
@@ -80,7 +80,7 @@ fn report(
 fn change_of(
     entry: &ListedEntry,
     directories: &mut DirectoryCache<'_>,
-    install: InstallPolicy,
+    install: InstallPolicy<'_>,
 ) -> Result<Option<EntryChange>, FetchError> {
     let directory = match directories.open(entry.directory()) {
         Err(CallFailed { errno: Errno::NOENT | Errno::NOTDIR | Errno::LOOP, .. }) => {

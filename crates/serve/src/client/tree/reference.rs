@@ -37,7 +37,7 @@ pub fn link(
     entry: &ListedEntry,
     wanted: &WantedFile,
 ) -> Result<bool, FetchError> {
-    let link = |file: &ExistingFile<'_>| file.link(&wanted.directory, &wanted.name, false);
+    let link = |file: &ExistingFile<'_>| file.link(&wanted.directory, &wanted.name, false, None);
     match reference.as_mut().filter(|_| !wanted.replaces) {
         Some(tree) => tree.with_equal(entry, &wanted.attributes, link).unwrap_or(Ok(false)),
         None => Ok(false),

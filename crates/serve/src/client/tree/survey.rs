@@ -64,7 +64,7 @@ pub struct TreeSurvey<'a> {
     first_names: FirstNames,
     /// The destination, if it exists.
     existing: Option<DirectoryCache<'a>>,
-    install: InstallPolicy,
+    install: InstallPolicy<'a>,
     options: &'a TreeOptions,
 }
 
@@ -85,7 +85,7 @@ impl<'a> TreeSurvey<'a> {
         list: &'a EntryList,
         beside: BorrowedFd<'_>,
         existing: Option<BorrowedFd<'a>>,
-        install: InstallPolicy,
+        install: InstallPolicy<'a>,
         options: &'a TreeOptions,
     ) -> Result<Self, FetchError> {
         let found = SurveyedList {

@@ -33,7 +33,7 @@ use crate::{
         body::{ResponseBody, book},
         connect::FetchConnection,
         deadline::NetDeadline,
-        fetch::fetch_listed,
+        fetch::{ListedFile, fetch_listed},
         head::{Framing, ResponseHead},
         resume, retry,
     },
@@ -367,7 +367,8 @@ impl<'a> TreeWorker<'a> {
             }
         };
         let path = encoded(Path::new(OsStr::from_bytes(&wanted.path)));
-        let listed = wanted.listed();
+        let kept = job.install.kept(&wanted.path);
+        let listed = ListedFile { kept, ..wanted.listed() };
         let watcher = LargeFileWatcher { account, before: Mutex::new(None) };
         let target = job.base.below(&path);
         match fetch_listed(&target, destination, job.options, &watcher, Some(&listed)) {
@@ -438,8 +439,7 @@ impl FileResponse<'_, '_> {
             Err(error) => return Err(error),
         };
         let received = self.receive(&sink);
-        let published =
-            received.and_then(|()| sink.publish(&wanted.attributes, job.install, waits));
+        let published = received.and_then(|()| sink.publish(wanted, job.install, waits));
         if published.is_err() {
             job.install.take_back(wanted);
         }

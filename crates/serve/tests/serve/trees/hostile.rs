@@ -309,8 +309,11 @@ fn an_excluded_entry_is_neither_replaced_nor_deleted_whatever_the_server_lists()
         [folder("d"), folder("hidden"), file("new", 1), file("secret", 1), file("hidden/x", 1)];
     let server = liar(&listed, "x");
     let exclude = vec!["secret".into(), "hidden/".into()];
-    let sync =
-        TreeSync { delete: Some(DeleteOptions::default()), dry_run: false, path: dst.clone() };
+    let sync = TreeSync {
+        delete: Some(DeleteOptions::default()),
+        path: dst.clone(),
+        ..TreeSync::default()
+    };
     let list = ListRequest { exclude, ..ListRequest::default() };
     let excluding = TreeOptions { list, sync: Some(sync), ..options() };
     let fetched = get(&server.url("d/"), &dst, &excluding).unwrap();
