@@ -20,7 +20,7 @@ mod install;
 mod push;
 mod unsupported;
 pub use push::push;
-pub use unsupported::unsupported;
+pub(crate) use unsupported::unsupported;
 
 const REMOTE: &str = "Other machines";
 

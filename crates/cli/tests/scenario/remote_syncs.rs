@@ -251,12 +251,30 @@ fn no_option_is_ignored_between_machines() {
     let machine = OtherMachine::by_script(scratch.path());
     let source = scratch.folder("source");
     fs::write(source.join("f"), "x").unwrap();
-    let words = "--verify --log=log --no-detect-renames -x -L";
+    let words =
+        "--verify --log=log --no-detect-renames --detect-renames --one-file-system --copy-links";
+    let copy = "--verify --manifest=m --inplace --dry-run --tune --sparse=always --reflink=never --parents \
+                --backup -b --suffix=.old --update=none --no-clobber --interactive --link --symbolic-link --debug \
+                --attributes-only --copy-contents --remove-destination --keep-directory-symlink --one-file-system";
     for is_push in [false, true] {
         let dst = scratch.join(&format!("dst{is_push}"));
         let both = BothWays { machine: &machine, source: source.clone(), is_push };
         for word in words.split_whitespace() {
-            both.sync(&[word], &dst).expect(2).expect_said("cannot be used with another machine");
+            let name = word.split('=').next().unwrap();
+            let said = format!("{name} cannot be used with another machine");
+            both.sync(&[word], &dst).expect(2).expect_said(&said);
+            assert!(!dst.exists(), "{word}");
+        }
+        for word in copy.split_whitespace() {
+            let name = word.split('=').next().unwrap();
+            let said = format!("{name} cannot be used with another machine");
+            let mut command = machine.copy(&[word, "-r"]);
+            if is_push {
+                command.arg(&source).arg(machine.at(&dst));
+            } else {
+                command.arg(machine.at(&source)).arg(&dst);
+            }
+            run(&mut command).expect(2).expect_said(&said);
             assert!(!dst.exists(), "{word}");
         }
     }

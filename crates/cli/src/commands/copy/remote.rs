@@ -16,7 +16,7 @@ use crate::{
     commands::fetch::{FetchArgs, OverStream, fetch_over},
     exit::{CommandFailure, Exit},
     output::text::report,
-    remote::{self, RemoteArgs, push},
+    remote::{RemoteArgs, push, unsupported},
 };
 
 /// A copy between this machine and another one.
@@ -31,26 +31,6 @@ enum Direction<'a> {
     Pull(Vec<RemoteName>),
     Push(RemoteName, &'a [PathBuf]),
 }
-
-/// The fields of [`CopyArgs`] that a copy between machines uses.
-const SUPPORTED: [&str; 16] = [
-    "paths",
-    "recursive",
-    "kept",
-    "force",
-    "no_target_directory",
-    "target_directory",
-    "strip_trailing_slashes",
-    "verbose",
-    "resume",
-    "durable",
-    "jobs",
-    "limit",
-    "remote",
-    "choice",
-    "shown",
-    "chosen",
-];
 
 impl<'a> RemoteCopy<'a> {
     /// Returns the copy, or `None` if all paths are on this machine.
@@ -79,7 +59,7 @@ impl<'a> RemoteCopy<'a> {
             }
             Some(name) => Direction::Push(name, sources),
         };
-        if let Some(option) = unsupported(args) {
+        if let Some(option) = refused(args) {
             return Err(usage(format!("{option} cannot be used with another machine")));
         }
         let chosen = SelectionArgs::of_patterns(patterns::list(&args.chosen)?)?;
@@ -201,16 +181,49 @@ fn one_by_one<T>(
     Ok(worst)
 }
 
-/// Returns the first given option that a copy between machines does not use.
-fn unsupported(args: &CopyArgs) -> Option<String> {
+/// Returns the first given option that a copy between machines does not support.
+fn refused(args: &CopyArgs) -> Option<&'static str> {
     if matches!(args.kept.dereference, Some(Dereference::Always | Dereference::CommandLine)) {
-        return Some("following symbolic links (-L, -H)".to_owned());
+        return Some("following symbolic links (-L, -H)");
     }
     if args.chosen.files_from.is_some() {
-        return Some("--files-from".to_owned());
+        return Some("--files-from");
     }
     if args.kept.preserve.strict {
-        return Some("--preserve=xattr".to_owned());
+        return Some("--preserve=xattr");
     }
-    remote::unsupported(args, &CopyArgs::default(), &SUPPORTED)
+    unsupported!(
+        args,
+        CopyArgs {
+            paths recursive kept force no_target_directory target_directory strip_trailing_slashes verbose resume
+            durable jobs limit remote choice shown chosen
+        },
+        refused {
+            "--attributes-only" attributes_only
+            "--copy-contents" copy_contents
+            "--link" link
+            "--symbolic-link" symbolic_link
+            "--update" update
+            "--no-clobber" no_clobber
+            "--interactive" interactive
+            "--remove-destination" remove_destination
+            "--backup" backup
+            "-b" backups
+            "--suffix" suffix
+            "--parents" parents
+            "--keep-directory-symlink" keep_directory_symlink
+            "--one-file-system" one_file_system
+            "--sparse" sparse
+            "--reflink" reflink
+            "--context" context
+            "--debug" debug
+            "--verify" verify
+            "--manifest" manifest
+            "--manifest-hash" manifest_hash
+            "--inplace" inplace
+            "--dry-run" dry_run
+            "--tune" tune
+            "--shard" fleet
+        }
+    )
 }

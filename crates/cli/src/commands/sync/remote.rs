@@ -12,34 +12,6 @@ use crate::{
     remote::{RemoteArgs, push, unsupported},
 };
 
-/// The fields of [`SyncArgs`] that a sync between machines uses.
-const SUPPORTED: [&str; 24] = [
-    "paths",
-    "archive",
-    "recursive",
-    "hard_links",
-    "acls",
-    "xattrs",
-    "checksum",
-    "itemize",
-    "verbose",
-    "dry_run",
-    "delete",
-    "delete_excluded",
-    "chosen",
-    "given",
-    "reference",
-    "trash",
-    "numeric_ids",
-    "max_delete",
-    "force",
-    "durable",
-    "jobs",
-    "limit",
-    "remote",
-    "shown",
-];
-
 /// Runs the sync if a name is on another machine; otherwise returns `None`.
 pub fn run(args: &SyncArgs) -> Result<Option<Exit>, CommandFailure> {
     let usage = |why: String| CommandFailure::new(Exit::Usage, why);
@@ -52,7 +24,7 @@ pub fn run(args: &SyncArgs) -> Result<Option<Exit>, CommandFailure> {
         return Err(usage("several sources cannot be used with another machine".to_owned())
             .hint("run one command for each source"));
     };
-    if let Some(option) = unsupported(args, &SyncArgs::default(), &SUPPORTED) {
+    if let Some(option) = refused(args) {
         return Err(usage(format!("{option} cannot be used with another machine")));
     }
     if args.reference.is_some() && args.checksum {
@@ -72,6 +44,25 @@ pub fn run(args: &SyncArgs) -> Result<Option<Exit>, CommandFailure> {
         _ => Err(usage("source and destination are both on other machines".to_owned())
             .hint("run thalweg on one of them")),
     }
+}
+
+/// Returns the first given option that a sync between machines does not support.
+fn refused(args: &SyncArgs) -> Option<&'static str> {
+    unsupported!(
+        args,
+        SyncArgs {
+            paths archive recursive hard_links acls xattrs checksum itemize verbose dry_run delete delete_excluded
+            chosen given reference trash numeric_ids max_delete force durable jobs limit remote shown
+        },
+        refused {
+            "--copy-links" copy_links
+            "--one-file-system" one_file_system
+            "--log" log
+            "--no-detect-renames" no_detect_renames
+            "--detect-renames" detect_renames
+            "--verify" verify
+        }
+    )
 }
 
 fn pull(

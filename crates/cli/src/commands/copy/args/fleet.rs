@@ -9,7 +9,7 @@ use crate::commands::copy::shard::Shard;
 const FLEET: &str = "Several machines";
 
 /// The rank of this process among all processes of a sharded copy.
-#[derive(Args, Debug)]
+#[derive(Args, Debug, PartialEq, Eq)]
 pub struct ShardArgs {
     /// Share this copy with other processes; R/N is rank R of N, and auto asks the scheduler
     ///
