@@ -115,6 +115,48 @@ fn every_block_of_shell_that_is_marked_runs_as_it_stands() {
     assert!(count > 0, "no page has a block that begins with sh");
 }
 
+/// Returns the commands of a page in its order: blocks of `sh`, and lines that begin with `$ ` in blocks of `console`.
+fn commands(page: &Path) -> String {
+    let text = fs::read_to_string(page).unwrap();
+    let mut script = String::new();
+    for block in text.split("\n```").skip(1).step_by(2) {
+        let (language, body) = block.split_once('\n').expect("its language");
+        let typed = body.lines().filter_map(|line| line.strip_prefix("$ "));
+        match language {
+            "sh" => script.push_str(body),
+            "console" => script.push_str(&typed.collect::<Vec<_>>().join("\n")),
+            _ => continue,
+        }
+        script.push('\n');
+    }
+    script
+}
+
+#[test]
+fn every_command_of_the_tutorial_about_a_claim_runs_in_its_order() {
+    let scratch = Scratch::new();
+    let script = commands(&root().join("docs/tutorials/check-a-claim.md"));
+    // Without the pauses between processes.
+    let script = script.replace("./cat-dd.toml\n", "./cat-dd.toml --pause 0s\n");
+    let bin = Path::new(env!("CARGO_BIN_EXE_thalweg")).parent().unwrap();
+    let path = format!("{}:{}", bin.display(), env::var("PATH").unwrap_or_default());
+    let ran = Command::new("bash")
+        .args(["-euxo", "pipefail", "-c", &script])
+        .current_dir(scratch.path("."))
+        .stdin(Stdio::null())
+        .env("PATH", path)
+        .env("HOME", scratch.path("."))
+        .env_remove("XDG_STATE_HOME")
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&[ran.stdout, ran.stderr].concat()).into_owned();
+    assert!(ran.status.success(), "{script}\n{}: {said}", ran.status);
+    assert_eq!(said.matches("\ncat-dd.2 as published: ").count(), 3, "{said}");
+    assert!(!said.contains("not runnable"), "{said}");
+    let page = fs::read_to_string(scratch.path("claim.html")).expect("the report");
+    assert!(page.contains("cat is as fast as dd"), "the page shows the claim");
+}
+
 /// Appends the sources of all tests to `all`.
 fn test_sources(folder: &Path, all: &mut String) {
     for entry in fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
