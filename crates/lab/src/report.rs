@@ -8,6 +8,7 @@
 
 mod answers;
 mod articles;
+mod bars;
 mod cards;
 mod cell_charts;
 mod cell_results;
@@ -26,6 +27,7 @@ mod source;
 mod speed;
 mod svg;
 mod table;
+mod today;
 mod winners;
 mod words;
 
@@ -34,3 +36,4 @@ pub use load::{FoundResults, ReportError, ReportInput, read, read_all, usual_fol
 pub use machines::counts;
 pub use markdown::markdown;
 pub use page::{Drawings, drawings, html};
+pub use today::today;

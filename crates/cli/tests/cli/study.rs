@@ -29,6 +29,7 @@ origin = "fair"
 id = "900.1"
 kind = "ratio"
 text = "a takes nothing of the time of b"
+quote = "A takes no time at all."
 published = 0.01
 [[claim.check]]
 test = "ratio"
@@ -40,6 +41,11 @@ id = "900.2"
 kind = "number"
 text = "it takes no time"
 not_runnable = "an absolute figure is of one machine"
+[[today]]
+task = "do nothing"
+cell = "nothing"
+size = "64KiB"
+arms = ["a", "b"]
 "#;
 
 fn scratch() -> Scratch {
@@ -80,8 +86,9 @@ fn a_run_prints_claims_arms_ratios_and_its_noise_in_eighty_columns() {
     let text = String::from_utf8(output.stdout).expect("text");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     for words in [
-        "900.1 as published: contradicted",
+        "900.1 as published: contradicted \"A takes no time at all.\"",
         "; published 0.01",
+        "and today? To do nothing, use \"",
         "900.2 as published: not runnable",
         "an absolute figure is of one machine",
         "nothing 64KiB",
@@ -100,6 +107,29 @@ fn a_run_prints_claims_arms_ratios_and_its_noise_in_eighty_columns() {
     let progress = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(progress.contains("session 3 of 3") && progress.contains("left"), "{progress}");
     assert_eq!(scratch.names(), ["studies"], "nothing is left behind");
+}
+
+#[test]
+fn a_saved_result_is_printed_like_a_run_and_a_task_needs_arms_of_its_cell() {
+    let scratch = scratch();
+    let ran = short(&scratch, &["--save", "kept"]).ended(0).text();
+    let printed = ran.strip_suffix("hint: -v shows reasons and measurements\n").expect("a hint");
+    let listed = scratch.run(&["study", "--rejudge", "kept"]).ended(0).text();
+    let file = listed.lines().next().expect("the path of the result");
+    let again = scratch.run(&["study", "--rejudge", file]).ended(0).text();
+    assert_eq!(again, format!("{printed}{listed}"));
+    for (right, wrong, reason) in [
+        ("arms = [\"a\", \"b\"]\n\n", "arms = [\"a\", \"x\"]\n", "unknown arm \"x\"; known: a, b"),
+        ("arms = [\"a\", \"b\"]\n\n", "arms = [\"a\"]\n", "it needs at least two arms"),
+        ("size = \"64KiB\"\narms", "size = \"1KiB\"\narms", "unknown size \"1KiB\""),
+        ("cell = \"nothing\"\nsize", "cell = \"none\"\nsize", "unknown cell \"none\""),
+    ] {
+        let text = format!("{STUDY}\n").replace(right, wrong);
+        scratch.file("studies/900-null.toml", &text);
+        let refused = scratch.run(&["study", "--check", "studies/900-null.toml"]).ended(2);
+        let words = format!("today \"do nothing\": {reason}");
+        assert!(refused.err.contains(&words), "{words}: {}", refused.err);
+    }
 }
 
 #[test]

@@ -9,6 +9,7 @@ use super::{
     load::ReportInput,
     machines::{ReportMachine, counts},
     markdown::escaped,
+    today::today,
     words,
 };
 use crate::study::{
@@ -71,9 +72,10 @@ fn article(text: &mut String, study: &StudyFile, machines: &[ReportMachine<'_>])
         };
         let _ = writeln!(
             text,
-            "| {}: {} | {} | {} | {} | {} | {} |",
+            "| {}: {}{} | {} | {} | {} | {} | {} |",
             claim.id,
             escaped(&claim.text),
+            quoted(claim),
             escaped(&published),
             escaped(&where_run(claim)),
             of_machines(&|_, found| Some(said(
@@ -90,6 +92,27 @@ fn article(text: &mut String, study: &StudyFile, machines: &[ReportMachine<'_>])
         );
     }
     text.push('\n');
+    answers_of_today(text, study, machines);
+}
+
+/// Appends the fastest methods of today, with a line for each machine and task.
+fn answers_of_today(text: &mut String, study: &StudyFile, machines: &[ReportMachine<'_>]) {
+    let lines = machines.iter().flat_map(|machine| {
+        let run = machine.run(&study.id);
+        let sentences = run.map_or_else(Vec::new, |run| today(study, &run.result));
+        let line = |sentence: String| format!("- **{}** {}", machine.letter, escaped(&sentence));
+        sentences.into_iter().map(line).collect::<Vec<_>>()
+    });
+    let lines: Vec<String> = lines.collect();
+    if !lines.is_empty() {
+        let _ = writeln!(text, "And today?\n\n{}\n", lines.join("\n"));
+    }
+}
+
+/// Returns the article's own words as a second line of the cell.
+fn quoted(claim: &Claim) -> String {
+    let quote = claim.quote.as_ref();
+    quote.map_or(String::new(), |quote| format!("<br>\"{}\"", escaped(quote)))
 }
 
 fn said(verdict: ClaimVerdict, [value, lo, hi]: [Option<f64>; 3]) -> String {

@@ -3,18 +3,18 @@
 use serde::Serialize;
 
 use super::{
+    bars::{self, Bar},
     chart::Scope,
     claims::{Badge, published},
     history,
     load::ReportInput,
     machines::ReportMachine,
     overview::{SeenClaim, columns},
-    scale::LogAxis,
-    svg::{Anchor, Shape, Svg},
+    today::{self, TodayAnswer},
     words,
 };
 use crate::study::{
-    file::Card,
+    file::{Card, StudyFile, TodayTask},
     result::{ClaimResult, ClaimVerdict},
 };
 
@@ -35,22 +35,25 @@ pub struct CardView {
     pub measures: String,
     /// The chart as a complete drawing; `None` without any figure.
     pub drawing: Option<String>,
+    pub today: Vec<TodayView>,
 }
 
-/// A bar of the chart.
-struct Bar {
-    label: String,
-    /// The value and its interval.
-    value: [f64; 3],
-    class: &'static str,
+/// A task of the article with the fastest method of today.
+#[derive(Clone, Debug, Serialize)]
+pub struct TodayView {
+    /// One sentence for each machine.
+    pub sentences: Vec<String>,
+    /// What the chart measures.
+    pub measures: String,
+    /// The chart of the newest run.
+    pub drawing: String,
 }
 
-const WIDTH: f64 = 440.0;
-const LABEL: f64 = 96.0;
-const ROW: f64 = 26.0;
-const FOOT: f64 = 24.0;
-/// Room for the figures beside the bars.
-const FIGURES: f64 = 128.0;
+/// Room for the labels of the machines, and for the names of methods.
+const MACHINE: f64 = 84.0;
+const METHOD: f64 = 154.0;
+/// The number of characters in `METHOD`.
+const NAME: usize = 22;
 
 /// Returns a card for each study with a main claim.
 pub fn cards(inputs: &[ReportInput]) -> Vec<CardView> {
@@ -59,19 +62,22 @@ pub fn cards(inputs: &[ReportInput]) -> Vec<CardView> {
     let views = studies.iter().enumerate().filter_map(|(number, runs)| {
         let shown = runs[0];
         let scope = Scope { id: "", result: &shown.result, study: shown.study.as_ref() };
-        let card = scope.study?.card.as_ref()?;
+        let study = scope.study?;
+        let card = study.card.as_ref()?;
+        let claim = study.claims.iter().find(|claim| claim.id == card.claim)?;
         let place = shown.result.claims.iter().position(|claim| claim.id == card.claim)?;
         let found = CardFinding::all(&machines, &scope, card);
         Some(CardView {
             anchor: format!("s{number}-k{place}"),
             study: shown.result.study.clone(),
             title: shown.result.title.clone(),
-            quote: card.quote.clone(),
+            quote: claim.quote.clone().unwrap_or_else(|| claim.text.clone()),
             translation: card.translation.clone(),
             answer: answer(&found),
             badge: Badge::of(common(&found)),
             measures: card.measures.clone(),
             drawing: draw(&scope, &shown.result.claims[place], card, &found),
+            today: tasks_of_today(&machines, study),
         })
     });
     views.collect()
@@ -155,7 +161,6 @@ fn bars(scope: &Scope<'_>, claim: &ClaimResult, card: &Card, found: &[CardFindin
     said.into_iter().chain(measured).collect()
 }
 
-/// Draws a bar from 1 to each ratio on a logarithmic axis, with its interval.
 fn draw(
     scope: &Scope<'_>,
     claim: &ClaimResult,
@@ -166,34 +171,49 @@ fn draw(
     if bars.iter().all(|bar| bar.class == "bar said") {
         return None;
     }
-    let values = bars.iter().flat_map(|bar| bar.value);
-    let axis = LogAxis::of(values.chain([0.8, 1.25]), [LABEL, WIDTH - FIGURES]);
-    let bottom = 4.0 + ROW * bars.len() as f64;
-    let mut svg = Svg::new(WIDTH, bottom + FOOT);
-    for (value, label) in axis.ticks(5) {
-        let x = axis.at(value);
-        svg.line([x, 2.0], [x, bottom], "grid");
-        svg.text([x, bottom + 15.0], Anchor::Middle, &label, "tick");
-    }
-    for (row, bar) in bars.iter().enumerate() {
-        let middle = 4.0 + ROW * (row as f64 + 0.5);
-        let [value, lo, hi] = bar.value;
-        svg.text([LABEL - 10.0, middle + 4.0], Anchor::End, &bar.label, "label");
-        let ends = [axis.at(1.0), axis.at(value)];
-        svg.area([ends[0], middle - 7.0], [ends[1], middle + 7.0], bar.class);
-        let figure = if lo < hi {
-            svg.line([axis.at(lo), middle], [axis.at(hi), middle], "whisker");
-            words::interval(value, lo, hi)
-        } else {
-            svg.mark(Shape::Diamond, [axis.at(value), middle], "published");
-            words::number(value)
+    let id = format!("card-{}", scope.result.study);
+    Some(bars::draw(&id, &card.measures, &bars, MACHINE))
+}
+
+/// Returns the tasks that the newest run measured, each with the sentences of all machines.
+fn tasks_of_today(machines: &[ReportMachine<'_>], study: &StudyFile) -> Vec<TodayView> {
+    let of = |machine: &ReportMachine<'_>| {
+        let run = machine.run(&study.id)?;
+        Some((machine.letter, today::answers(study, &run.result)))
+    };
+    let answers: Vec<(char, Vec<TodayAnswer>)> = machines.iter().filter_map(of).collect();
+    let task = |task: &TodayTask| {
+        let of = |(letter, all): &(char, Vec<TodayAnswer>)| {
+            let answer = all.iter().find(|answer| answer.task == task.task)?;
+            Some((*letter, answer.clone()))
         };
-        svg.text([WIDTH, middle + 4.0], Anchor::End, &figure, "value");
-    }
-    svg.line([axis.at(1.0), 2.0], [axis.at(1.0), bottom], "one");
-    let figures = bars.iter().map(|bar| format!("{}: {}", bar.label, words::number(bar.value[0])));
-    let said = format!("{}. {}", card.measures, figures.collect::<Vec<_>>().join("; "));
-    Some(svg.finish(&format!("card-{}", scope.result.study), &card.measures, &said))
+        let found: Vec<(char, TodayAnswer)> = answers.iter().filter_map(of).collect();
+        let (letter, newest) = found.first()?;
+        let names = newest.others.iter().map(|(name, _)| name.as_str());
+        let names = distinct_parts(std::iter::once(newest.best.as_str()).chain(names).collect());
+        let bars = newest.others.iter().zip(&names[1..]).map(|((_, value), name)| Bar {
+            label: words::short(name, NAME),
+            value: *value,
+            class: "bar said",
+        });
+        let measures = format!("Machine {letter}: time, divided by that of {}.", names[0]);
+        let id = format!("today-{}-{}", study.id, task.cell.replace(' ', "-"));
+        let drawing = bars::draw(&id, &measures, &bars.collect::<Vec<_>>(), METHOD);
+        let sentences =
+            found.iter().map(|(letter, answer)| format!("{letter}: {}", answer.sentence));
+        Some(TodayView { sentences: sentences.collect(), measures, drawing })
+    };
+    study.today.iter().filter_map(task).collect()
+}
+
+/// Returns the names without the words that all of them begin or end with, such as `, reader 256 KiB`.
+fn distinct_parts(names: Vec<&str>) -> Vec<&str> {
+    let Some(first) = names.first() else { return names };
+    let head = first.find(": ").map_or("", |end| &first[..end + 2]);
+    let tail = first.rfind(", ").map_or("", |start| &first[start..]);
+    let head = if names.iter().all(|name| name.starts_with(head)) { head } else { "" };
+    let tail = if names.iter().all(|name| name.ends_with(tail)) { tail } else { "" };
+    names.iter().map(|name| &name[head.len()..name.len() - tail.len()]).collect()
 }
 
 #[cfg(test)]

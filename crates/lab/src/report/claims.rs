@@ -16,6 +16,8 @@ pub struct ClaimView {
     pub id: String,
     pub kind: String,
     pub text: String,
+    /// The article's own words.
+    pub quote: Option<String>,
     pub badge: Badge,
     pub published: Option<String>,
     pub measured: Option<String>,
@@ -75,6 +77,7 @@ pub fn views(scope: &Scope<'_>) -> Vec<ClaimView> {
         id: claim.id.clone(),
         kind: claim.kind.clone(),
         text: claim.text.clone(),
+        quote: known(scope, claim).and_then(|known| known.quote.clone()),
         badge: Badge::of(claim.verdict),
         published: claim.published.clone(),
         measured: words::measured(claim.measured, claim.lo, claim.hi),

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use thalweg_core::{profile::LEAST_NOISE, quantity::parse_some_bytes};
 
 use super::file::{
-    Claim, ClaimCheck, ClaimCondition, KINDS, SourceItem, StudyCell, StudyFile, is_id,
+    Claim, ClaimCheck, ClaimCondition, KINDS, SourceItem, StudyCell, StudyFile, TodayTask, is_id,
 };
 use crate::arms::Catalogue;
 use thalweg_measure::load::BackgroundLoad;
@@ -59,10 +59,16 @@ impl StudyFile {
         for claim in &self.claims {
             self.check_claim(claim, catalogue).map_err(|e| format!("claim {}: {e}", claim.id))?;
         }
-        if let Some(card) = &self.card
-            && !self.claims.iter().any(|claim| claim.id == card.claim)
-        {
-            return Err(format!("card: unknown claim {:?}", card.claim));
+        if let Some(card) = &self.card {
+            let Some(claim) = self.claims.iter().find(|claim| claim.id == card.claim) else {
+                return Err(format!("card: unknown claim {:?}", card.claim));
+            };
+            if is_blank(claim.quote.as_deref()) {
+                return Err(format!("card: claim {} has no quote", card.claim));
+            }
+        }
+        for today in &self.today {
+            self.check_today(today).map_err(|e| format!("today {:?}: {e}", today.task))?;
         }
         for item in &self.source.items {
             self.check_item(item).map_err(|e| format!("item {:?}: {e}", item.text))?;
@@ -76,6 +82,23 @@ impl StudyFile {
             }
         }
         Ok(())
+    }
+
+    fn check_today(&self, today: &TodayTask) -> Result<(), String> {
+        let Some(cell) = self.cell(&today.cell) else {
+            let cells = self.cells.iter().map(|cell| cell.name.as_str());
+            return Err(unknown("cell", &today.cell, cells));
+        };
+        let mut sizes = cell.sizes.iter().chain(&cell.full_sizes).map(String::as_str);
+        if !sizes.clone().any(|size| size == today.size) {
+            return Err(unknown("size", &today.size, &mut sizes));
+        }
+        let arms = || cell.arms.iter().map(String::as_str);
+        match today.arms.iter().find(|arm| !cell.arms.contains(arm)) {
+            Some(arm) => Err(unknown("arm", arm, arms())),
+            None if today.arms.len() < 2 => Err("it needs at least two arms".to_owned()),
+            None => Ok(()),
+        }
     }
 
     fn check_item(&self, item: &SourceItem) -> Result<(), String> {

@@ -34,17 +34,30 @@ pub struct StudyFile {
     /// The published statements, in a form that can be checked.
     #[serde(rename = "claim", default)]
     pub claims: Vec<Claim>,
+    /// Tasks of the article for which a run names the fastest method of today.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub today: Vec<TodayTask>,
+}
+
+/// A task, and the arms that can do it.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct TodayTask {
+    /// Completes the sentence "To ..., use ...".
+    pub task: String,
+    pub cell: String,
+    pub size: String,
+    /// The candidates, all in that cell.
+    pub arms: Vec<String>,
 }
 
 /// The main claim of an article, as the report introduces it.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Card {
-    /// The claim with the verdict and figures to show.
+    /// The claim with the quote, verdict and figures to show.
     pub claim: String,
-    /// The article's own words.
-    pub quote: String,
-    /// An English translation of the quote, if it needs one.
+    /// An English translation of the claim's quote, if it needs one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub translation: Option<String>,
     /// Describes the ratio, and names the winner above or below 1.
@@ -221,6 +234,9 @@ pub struct Claim {
     /// One of [`KINDS`].
     pub kind: String,
     pub text: String,
+    /// The article's own words, in its own language.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub quote: Option<String>,
     /// The published figure or figures.
     pub published: Option<toml::Value>,
     /// The condition to verify, in words.

@@ -93,6 +93,7 @@ Examples:
   thalweg study --new mine           write a template
   thalweg study --check ./mine.toml  check a study
   thalweg study --rejudge ~/.local/state/thalweg/studies
+  thalweg study --rejudge studies/results/MACHINE/DATE/002.json
 
 A claim has two verdicts: as published, with the programs, sizes and memory state of \
 the article, and under modern conditions. A claim is reproduced \

@@ -55,7 +55,7 @@ impl Subcommand for StudyArgs {
             return check::check(self);
         }
         if !self.rejudge.is_empty() {
-            return rejudge::rejudge(self);
+            return rejudge::rejudge(self, color);
         }
         if self.studies.is_empty() {
             return list::list(self, color);
@@ -107,7 +107,7 @@ impl StudyArgs {
             results.iter().map(|result| keep(self, result).map(|()| unfinished.remove(result)));
         let csv = self.csv.iter().map(|path| csv(&results, path));
         let mut problems: Vec<CommandFailure> = kept.chain(csv).filter_map(Result::err).collect();
-        problems.extend(show(self, &results, color).err());
+        problems.extend(show(self, studies, &results, color).err());
         for problem in problems {
             exit = worse(exit, text::report(&problem));
         }
@@ -129,16 +129,23 @@ impl StudyArgs {
     }
 }
 
-fn show(args: &StudyArgs, results: &[StudyResult], color: bool) -> Result<(), CommandFailure> {
+fn show(
+    args: &StudyArgs,
+    studies: &[Loaded],
+    results: &[StudyResult],
+    color: bool,
+) -> Result<(), CommandFailure> {
     match results {
         [one] if args.json => print_json(one),
         all if args.json => print_json(&json!({ "studies": all, "schema": SCHEMA })),
         all => {
             let texts = all.iter().map(|result| {
+                let by = studies.iter().find(|loaded| loaded.study.id == result.study);
+                let study = by.map(|loaded| &loaded.study);
                 if args.verbose {
-                    tables::result(result, color)
+                    tables::result(result, study, color)
                 } else {
-                    tables::claims(result, color)
+                    tables::claims(result, study, color)
                 }
             });
             print(&texts.collect::<Vec<_>>().join("\n"))?;

@@ -4,11 +4,11 @@ use serde_json::json;
 use std::path::{Path, PathBuf};
 use thalweg_lab::study::{
     result::{ClaimResult, ClaimVerdict, StudyResult},
-    store,
+    store::{self, Loaded},
     tally::Tallies,
 };
 
-use super::{StudyArgs, in_folder};
+use super::{StudyArgs, in_folder, tables};
 use crate::{
     exit::{CommandFailure, Exit},
     output::{
@@ -17,12 +17,23 @@ use crate::{
     },
 };
 
-/// Evaluates every named result, and every result in a named directory. Prints the changed verdicts.
-pub fn rejudge(args: &StudyArgs) -> Result<Exit, CommandFailure> {
+/// A saved result, and the same samples judged by the current study.
+struct Rejudged {
+    path: PathBuf,
+    /// `true` if the command line names this file instead of its directory.
+    is_named: bool,
+    before: StudyResult,
+    after: StudyResult,
+    by: Loaded,
+}
+
+/// Evaluates every named result, and every result in a named directory. Prints the changed verdicts, and the claims of
+/// a named result as after a run.
+pub fn rejudge(args: &StudyArgs, color: bool) -> Result<Exit, CommandFailure> {
     let (mut exit, mut all) = (Exit::Done, Vec::new());
-    for path in args.rejudge.iter().flat_map(|path| results(path)) {
-        match one(&path) {
-            Ok(both) => all.push((path, both)),
+    for (path, is_named) in args.rejudge.iter().flat_map(|path| results(path)) {
+        match one(path, is_named) {
+            Ok(both) => all.push(both),
             Err(reason) => {
                 complain(&reason);
                 exit = Exit::Failed;
@@ -30,7 +41,7 @@ pub fn rejudge(args: &StudyArgs) -> Result<Exit, CommandFailure> {
         }
     }
     if args.json {
-        let all = all.iter().map(|(path, [before, after])| {
+        let all = all.iter().map(|Rejudged { path, before, after, .. }| {
             let changes: Vec<_> = changes(before, after).collect();
             json!({ "path": path.display().to_string(), "study": after.study, "text": after.text,
                     "tallies": Tallies::of(&after.claims), "changes": changes })
@@ -38,7 +49,11 @@ pub fn rejudge(args: &StudyArgs) -> Result<Exit, CommandFailure> {
         print_json(&json!({ "results": all.collect::<Vec<_>>(), "schema": SCHEMA }))?;
         return Ok(exit);
     }
-    for (path, [before, after]) in &all {
+    for Rejudged { path, is_named, before, after, by } in &all {
+        if *is_named {
+            let text = if args.verbose { tables::result } else { tables::claims };
+            print(&text(after, Some(&by.study), color))?;
+        }
         print(&format!("{}\n  {}\n", path.display(), Tallies::of(&after.claims).words()))?;
         for change in changes(before, after) {
             print(&format!("  {change}\n"))?;
@@ -47,20 +62,22 @@ pub fn rejudge(args: &StudyArgs) -> Result<Exit, CommandFailure> {
     Ok(exit)
 }
 
-/// Returns the file itself, or the results in a directory.
-fn results(path: &Path) -> Vec<PathBuf> {
+/// Returns the file itself with `true`, or the results in a directory.
+fn results(path: &Path) -> Vec<(PathBuf, bool)> {
     if !path.is_dir() {
-        return vec![path.to_owned()];
+        return vec![(path.to_owned(), true)];
     }
-    store::saved(path).into_iter().map(|saved| saved.path).collect()
+    store::saved(path).into_iter().map(|saved| (saved.path, false)).collect()
 }
 
-fn one(path: &Path) -> Result<[StudyResult; 2], String> {
-    let found = store::load(path).map_err(|e| e.to_string())?;
+fn one(path: PathBuf, is_named: bool) -> Result<Rejudged, String> {
+    let found = store::load(&path).map_err(|e| e.to_string())?;
     let named = |reason: &str| format!("{}: {reason}", path.display());
     let studies = in_folder(&found.study).map_err(|failure| named(&failure.message))?;
-    let by = studies.iter().find(|loaded| loaded.study.id == found.study);
-    store::rejudge(path, by.ok_or_else(|| named("no such study"))?).map_err(|e| e.to_string())
+    let by = studies.into_iter().find(|loaded| loaded.study.id == found.study);
+    let by = by.ok_or_else(|| named("no such study"))?;
+    let [before, after] = store::rejudge(&path, &by).map_err(|e| e.to_string())?;
+    Ok(Rejudged { path, is_named, before, after, by })
 }
 
 /// Returns text such as `002.2: as published reproduced -> as published undecided, under modern conditions

@@ -2,12 +2,16 @@
 
 use std::{collections::BTreeMap, fmt::Write};
 use thalweg_core::{Guarantees, profile::Ratio};
-use thalweg_lab::study::{
-    file::ArmOrigin,
-    result::{
-        ArmResult, ClaimEvidence, ClaimResult, ClaimVerdict, Condition, RatioResult, StudyResult,
+use thalweg_lab::{
+    report,
+    study::{
+        file::{ArmOrigin, StudyFile},
+        result::{
+            ArmResult, ClaimEvidence, ClaimResult, ClaimVerdict, Condition, RatioResult,
+            StudyResult,
+        },
+        tally::Tallies,
     },
-    tally::Tallies,
 };
 use thalweg_measure::load::BackgroundLoad;
 use thalweg_measure::{
@@ -26,14 +30,15 @@ use crate::output::{
 use std::time::Duration;
 
 /// Formats a whole result.
-pub fn result(result: &StudyResult, color: bool) -> String {
+pub fn result(result: &StudyResult, study: Option<&StudyFile>, color: bool) -> String {
     let title = format!("{}  {}", result.study, result.title);
     let mut text = format!("{}\n", paint::strong(&title, color));
     text.push_str(&wrap::wrapped(&how(result), 0));
     for claim in &result.claims {
         text.push('\n');
-        text.push_str(&claim_text(claim, color));
+        text.push_str(&claim_text(claim, study, color));
     }
+    text.push_str(&today(result, study));
     for place in places(result) {
         text.push('\n');
         text.push_str(&place_text(result, place, color));
@@ -90,20 +95,31 @@ fn how(result: &StudyResult) -> String {
 }
 
 /// Formats the claims: for each one the verdicts, the claim and its figure.
-pub fn claims(result: &StudyResult, color: bool) -> String {
+pub fn claims(result: &StudyResult, study: Option<&StudyFile>, color: bool) -> String {
     let title = format!("{}  {}", result.study, result.title);
     let mut text = format!("{}\n", paint::strong(&title, color));
     for claim in &result.claims {
-        text.push_str(&claim_head(claim, color));
+        text.push_str(&claim_head(claim, study, color));
+        if claim.verdict == ClaimVerdict::NotRunnable {
+            text.push_str(&wrap::wrapped(&claim.reason, 4));
+        }
     }
+    text.push_str(&today(result, study));
     if result.claims.is_empty() {
         text.push_str("no claims; -v shows the measurements\n");
     }
     text
 }
 
-/// Formats the verdicts, the claim and its figure.
-fn claim_head(claim: &ClaimResult, color: bool) -> String {
+/// Formats the fastest methods of today for the tasks of the study.
+fn today(result: &StudyResult, study: Option<&StudyFile>) -> String {
+    let answers = study.map_or_else(Vec::new, |study| report::today(study, result));
+    let lines: String = answers.iter().map(|answer| wrap::wrapped(answer, 4)).collect();
+    if lines.is_empty() { lines } else { format!("and today?\n{lines}") }
+}
+
+/// Formats the verdicts, the article's own words, the claim and its figure.
+fn claim_head(claim: &ClaimResult, study: Option<&StudyFile>, color: bool) -> String {
     let word = verdict(claim.verdict, color);
     let words = match (&claim.wider, claim.is_goal()) {
         (_, true) => format!("{word} (our own goal)"),
@@ -114,25 +130,44 @@ fn claim_head(claim: &ClaimResult, color: bool) -> String {
         }
     };
     let mut text = format!("{} {words}\n", paint::strong(&claim.id, color));
+    let known = study.and_then(|study| study.claims.iter().find(|known| known.id == claim.id));
+    if let Some(quote) = known.and_then(|known| known.quote.as_ref()) {
+        text.push_str(&wrap::wrapped(&format!("\"{quote}\""), 4));
+    }
     text.push_str(&wrap::wrapped(&claim.text, 4));
-    let measured = claim.measured.map(|measured| match (claim.lo, claim.hi) {
-        (Some(lo), Some(hi)) if says_nothing(&Ratio { ratio: measured, lo, hi }) => {
-            NOT_ENOUGH.to_owned()
-        }
-        (Some(lo), Some(hi)) => {
-            format!("measured {} [{}, {}]", number(measured), number(lo), number(hi))
-        }
-        _ => format!("measured {}", number(measured)),
-    });
+    let measured = measured(claim);
     let published = claim.published.as_ref().map(|published| format!("published {published}"));
     let figures: Vec<String> = [measured, published].into_iter().flatten().collect();
     text.push_str(&wrap::wrapped(&figures.join("; "), 4));
     text
 }
 
+/// Formats the figure of the first verdict that has one.
+fn measured(claim: &ClaimResult) -> Option<String> {
+    let wider = claim.wider.as_ref().and_then(|wider| Some((wider, wider.evidence.first()?)));
+    let (verdict, place, figure) = match (claim.measured, wider) {
+        (None, Some((wider, first))) => {
+            let figure = (first.measured?, first.lo, first.hi);
+            (wider.verdict, " under modern conditions", figure)
+        }
+        (measured, _) => (claim.verdict, "", (measured?, claim.lo, claim.hi)),
+    };
+    let is_open = verdict == ClaimVerdict::Undecided;
+    Some(match figure {
+        // The range of a probe may be wide and still decide.
+        (ratio, Some(lo), Some(hi)) if is_open && says_nothing(&Ratio { ratio, lo, hi }) => {
+            NOT_ENOUGH.to_owned()
+        }
+        (value, Some(lo), Some(hi)) => {
+            format!("measured{place} {} [{}, {}]", number(value), number(lo), number(hi))
+        }
+        (value, ..) => format!("measured{place} {}", number(value)),
+    })
+}
+
 /// Formats a claim with its reasons.
-fn claim_text(claim: &ClaimResult, color: bool) -> String {
-    let mut text = claim_head(claim, color);
+fn claim_text(claim: &ClaimResult, study: Option<&StudyFile>, color: bool) -> String {
+    let mut text = claim_head(claim, study, color);
     if let Some(check) = &claim.source_check {
         text.push_str(&wrap::wrapped(&format!("figures of the article: {check}"), 4));
     }
@@ -378,13 +413,13 @@ mod tests {
     #[test]
     fn variants_with_a_weaker_guarantee_are_labelled() {
         let mut saved = parse_result(SAVED.as_bytes()).expect("the golden result");
-        let plain = result(&saved, false);
+        let plain = result(&saved, None, false);
         assert!(!plain.contains("different guarantee") && !plain.contains("shares"), "{plain}");
         saved.arms[1].promises = Some(Guarantees::SHARED);
         saved.arms[0].alias = Some("shared".to_owned());
         let name = saved.arms[1].name.clone();
         saved.ratios.iter_mut().filter(|r| r.a == name).for_each(|r| r.same_promises = false);
-        let text = result(&saved, false);
+        let text = result(&saved, None, false);
         assert!(
             text.contains("different guarantee") && text.contains("shares = they may"),
             "{text}"
@@ -395,12 +430,12 @@ mod tests {
     #[test]
     fn calls_counted_by_the_kernel_and_uncounted_calls_are_labelled() {
         let mut saved = parse_result(SAVED.as_bytes()).expect("the golden result");
-        assert!(!result(&saved, false).contains("counted"), "no count was tried");
+        assert!(!result(&saved, None, false).contains("counted"), "no count was tried");
         saved.arms[0].calls_per_gb = Some(5.0);
-        assert!(!result(&saved, false).contains(" rw"), "counted where they are made");
+        assert!(!result(&saved, None, false).contains(" rw"), "counted where they are made");
         saved.arms[0].calls_kind = Some(CallsKind::ReadWrite);
         saved.arms[1].calls_uncounted = Some("this kernel has no /proc/PID/io".to_owned());
-        let text = result(&saved, false);
+        let text = result(&saved, None, false);
         assert!(
             text.contains(" 5 rw") && text.contains("rw = only read and write calls"),
             "{text}"
@@ -412,12 +447,12 @@ mod tests {
     #[test]
     fn colours_add_nothing_but_colour() {
         let saved = parse_result(SAVED.as_bytes()).expect("the golden result");
-        let mut text = result(&saved, true);
+        let mut text = result(&saved, None, true);
         assert!(text.contains("\x1b[31mcontradicted\x1b[0m"), "{text}");
         for code in ["\x1b[31m", "\x1b[1m", "\x1b[0m"] {
             text = text.replace(code, "");
         }
-        assert_eq!(text, result(&saved, false));
+        assert_eq!(text, result(&saved, None, false));
     }
 
     #[test]
@@ -428,12 +463,12 @@ mod tests {
             saved.ratios.iter_mut().find(|one| one.metric == SampleMetric::Wall).expect("a ratio");
         (one.ratio, one.verdict) = (ratio(1.0, 0.8, 1.25), RatioVerdict::NoDifferenceShown);
         saved.noise = 0.03;
-        let text = result(&saved, false);
+        let text = result(&saved, None, false);
         assert!(text.contains("less than 25 %") && text.contains("the effect of their"), "{text}");
         let one =
             saved.ratios.iter_mut().find(|one| one.metric == SampleMetric::Wall).expect("a ratio");
         one.ratio = ratio(1.0, 0.2, 4.0);
-        assert!(result(&saved, false).contains("not enough data"));
+        assert!(result(&saved, None, false).contains("not enough data"));
     }
 
     #[test]

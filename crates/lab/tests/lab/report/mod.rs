@@ -4,3 +4,4 @@ mod fixture;
 mod markup;
 mod pages;
 mod reading;
+mod today;
