@@ -29,6 +29,6 @@ pub struct Target {
 }
 
 targets! {
-    blocks bulk chunked client digest_list exclude filter_files fleet handed journal manifest netrc peer profile proxy
-    remote_name request response ring server stream sync_state tree_list url
+    blocks bulk chunked client digest_list exclude filter_files fleet frames handed journal manifest netrc peer profile
+    proxy remote_name request response ring server stream sync_state tree_list url
 }

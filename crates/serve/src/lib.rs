@@ -12,6 +12,8 @@
 pub mod blocks;
 pub mod client;
 #[doc(hidden)]
+pub mod compression;
+#[doc(hidden)]
 pub mod http;
 pub mod manifest;
 mod plans;
@@ -19,4 +21,5 @@ pub mod remote;
 pub mod server;
 mod stream;
 
+pub use compression::{CompressedStream, frames::CompressionFailure};
 pub use stream::{ByteStream, RestoredFlags};

@@ -6,6 +6,7 @@ use std::{collections::HashMap, os::fd::BorrowedFd, sync::Arc};
 use thalweg_core::{
     End, EndFacts, Facts, Guarantees, Kind, Plan, Profile, Request, plan::SizeBands, profile::Load,
 };
+use thalweg_sys::{Errno, io, net};
 
 /// Rules for the choice of a mechanism.
 #[derive(Clone, Debug)]
@@ -30,6 +31,14 @@ pub enum KnownEnd {
 }
 
 impl KnownEnd {
+    /// Writes some of the bytes. Never raises SIGPIPE for a socket.
+    pub fn write(self, fd: BorrowedFd<'_>, bytes: &[u8]) -> Result<usize, Errno> {
+        match self {
+            Self::Socket { .. } => net::send(fd, bytes),
+            Self::Standard(_) | Self::File { .. } => io::write(fd, bytes),
+        }
+    }
+
     /// Returns the kind of the endpoint.
     pub fn kind(self) -> Kind {
         match self {

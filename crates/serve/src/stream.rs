@@ -10,7 +10,10 @@ use rustix::{
 use thalweg_core::Kind;
 use thalweg_sys::{Errno, net};
 
-use crate::plans::KnownEnd;
+use crate::{
+    compression::{CompressedStream, frames::CompressionFailure},
+    plans::KnownEnd,
+};
 
 /// Query with which a client reports its exit status as its last request over a stream: `?ended=0`.
 pub const ENDED: &str = "ended=";
@@ -22,6 +25,8 @@ pub struct ByteStream {
     input: OwnedFd,
     /// The descriptor to write to, unless `input` is a socket for both directions.
     output: Option<OwnedFd>,
+    /// The threads between this stream and the peer, if the stream is compressed.
+    compressed: Option<CompressedStream>,
 }
 
 /// Restores the flags of standard input and output when it is dropped: other processes may share them.
@@ -40,14 +45,34 @@ impl ByteStream {
             fcntl_setfl(fd, flags | OFlags::NONBLOCK)?;
         }
         let is_one = is_one_socket(&fstat(&input)?, &fstat(&output)?);
-        Ok((Self { input, output: (!is_one).then_some(output) }, restored))
+        let output = (!is_one).then_some(output);
+        Ok((Self { input, output, compressed: None }, restored))
     }
 
     /// Creates a socket pair: a stream, and the socket for the other process, which is blocking.
     pub fn pair() -> Result<(Self, OwnedFd), Errno> {
         let (near, far) = net::unix_pair(false)?;
         fcntl_setfl(&near, fcntl_getfl(&near)? | OFlags::NONBLOCK)?;
-        Ok((Self { input: near, output: None }, far))
+        Ok((Self { input: near, output: None, compressed: None }, far))
+    }
+
+    /// Compresses the stream. The peer must do so too.
+    pub fn compress(self) -> Result<Self, Errno> {
+        let (near, far) = Self::pair()?;
+        let sink = known_end(self.output());
+        let (output, input) = self.into_parts();
+        let compressed = Some(CompressedStream::start(output, input, sink, far)?);
+        Ok(Self { compressed, ..near })
+    }
+
+    /// Returns the threads that compress the stream.
+    pub fn compressed(&self) -> Option<&CompressedStream> {
+        self.compressed.as_ref()
+    }
+
+    /// Returns the reason if the compressed stream ended early.
+    pub fn failure(&self) -> Option<CompressionFailure> {
+        self.compressed.as_ref()?.failure()
     }
 
     /// Returns the descriptor to read from.

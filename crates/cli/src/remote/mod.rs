@@ -42,6 +42,9 @@ pub struct RemoteArgs {
     /// Use this many connections when copying from the other machine
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
     pub connections: Option<u32>,
+    /// Compress the data of the connection where that makes it shorter
+    #[arg(short = 'z', long)]
+    pub compress: bool,
 }
 
 /// Options of ssh for a connection that carries data: no terminal, no forwarding.
@@ -65,6 +68,7 @@ impl RemoteArgs {
             Some(text) => command.extend(split(text, "--remote-program")?),
         }
         command.extend(words.iter().map(OsString::from));
+        command.extend(self.compress.then(|| OsString::from("--compress")));
         let host = name.host.clone();
         let has_changes = words.iter().any(|word| word == "--itemize");
         let has_answer = words.iter().any(|word| word == "--json");
@@ -77,7 +81,8 @@ impl RemoteArgs {
                 note(&format!("{host}: {line}"));
             }
         };
-        Ok(RemoteCommand::new(command, name.host.clone(), Arc::new(lines)))
+        let command = RemoteCommand::new(command, name.host.clone(), Arc::new(lines));
+        Ok(command.compress(self.compress))
     }
 
     /// Runs a copy. If the other machine has no thalweg, copies this program there and runs the copy again.

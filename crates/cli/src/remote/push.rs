@@ -26,6 +26,7 @@ pub fn push(
     let host = command.name();
     let (stream, mut child) =
         command.start().map_err(|error| failed(error.to_string()).hint(hint(host, None)))?;
+    let compressed = stream.compressed().cloned();
     let saved = SavedProfile::use_if_current(!choice.no_profile, Moves::Streams);
     let server = RunningServer::start(ServeOptions {
         streams: vec![stream],
@@ -44,6 +45,9 @@ pub fn push(
     if let Some(noise) = &report.noise {
         let why = "before its first request; login scripts must print nothing";
         return Err(failed(format!("{}: printed '{}' {why}", shown(host), shown(noise))));
+    }
+    if let Some(failure) = compressed.and_then(|stream| stream.failure()) {
+        return Err(failed(format!("{}: {failure}", shown(host))));
     }
     // The connecting command may exit with 0 although thalweg on the other machine failed or never started.
     let code =

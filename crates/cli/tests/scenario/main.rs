@@ -48,6 +48,7 @@ mod power_cut;
 mod random_trees;
 mod refused_attributes;
 mod remote_attributes;
+mod remote_compression;
 mod remote_copies;
 mod remote_deltas;
 mod remote_filters;

@@ -238,10 +238,11 @@ fn after_a_kill_of_the_connection_the_same_command_brings_the_rest() {
     let root = shared(&scratch);
     let place = scratch.folder("place");
     let all = 20_000_000 + 100 * (0..200).sum::<u64>();
-    for is_push in [false, true] {
+    for (is_push, compress) in [(false, false), (true, false), (false, true), (true, true)] {
         let dst = place.join("dst");
         let copy = |words: &[&str]| {
             let mut command = machine.copy(words);
+            command.args(compress.then_some("--compress"));
             if is_push {
                 command.arg(root.join("")).arg(machine.at(&dst));
             } else {

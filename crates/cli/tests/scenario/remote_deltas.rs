@@ -21,7 +21,7 @@ use crate::{
 const LEN: u64 = 64 << 20;
 
 /// Makes a command that connects as `rsh` does, and counts the bytes in both directions.
-fn counting(scratch: &Scratch, rsh: &Path) -> PathBuf {
+pub fn counting(scratch: &Scratch, rsh: &Path) -> PathBuf {
     let counting = scratch.join("counting");
     let (up, down) = (scratch.join("up"), scratch.join("down"));
     let text = format!(
@@ -35,7 +35,7 @@ fn counting(scratch: &Scratch, rsh: &Path) -> PathBuf {
 }
 
 /// Returns the number of counted bytes, and resets it.
-fn counted(scratch: &Scratch) -> u64 {
+pub fn counted(scratch: &Scratch) -> u64 {
     let files = ["up", "down"].map(|name| scratch.join(name));
     let bytes = files.iter().map(|file| fs::metadata(file).map_or(0, |file| file.len())).sum();
     for file in files {

@@ -39,7 +39,7 @@ macro_rules! replays {
 }
 
 replays! {
-    blocks bulk chunked client digest_list exclude filter_files fleet handed journal manifest netrc peer profile proxy
+    blocks bulk chunked client digest_list exclude filter_files fleet frames handed journal manifest netrc peer profile proxy
     remote_name request response ring server stream sync_state tree_list url
 }
 

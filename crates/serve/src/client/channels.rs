@@ -8,7 +8,7 @@ use std::{
 };
 
 use thalweg_core::cadence::CANCEL_CHECK;
-use thalweg_sys::{Errno, io, net};
+use thalweg_sys::Errno;
 
 use super::{
     FetchError,
@@ -176,10 +176,7 @@ impl HeldChannel {
     /// Writes some of the bytes.
     pub fn write(&self, bytes: &[u8]) -> Result<usize, Errno> {
         let channel = self.channel.as_ref().ok_or(Errno::NOTCONN)?;
-        match channel.sink {
-            KnownEnd::Socket { .. } => net::send(channel.stream.output(), bytes),
-            _ => io::write(channel.stream.output(), bytes),
-        }
+        channel.sink.write(channel.stream.output(), bytes)
     }
 
     /// Closes the channel, and returns the reason why it ended: the exit status of the command and its last message.
@@ -189,11 +186,13 @@ impl HeldChannel {
         };
         let host = self.pool.name().to_owned();
         let RemoteChannel { stream, child, .. } = channel;
+        let failure = stream.failure().map(|failure| failure.to_string());
         drop(stream);
         match child {
             None => FetchError::Ended(host),
             Some(mut child) => {
-                let (code, why) = child.reason(check);
+                let (code, why) =
+                    failure.map_or_else(|| child.reason(check), |failure| (None, failure));
                 if self.pool.state().has_answered {
                     return FetchError::Network { doing: "read from", host, why };
                 }

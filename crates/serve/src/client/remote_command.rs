@@ -25,6 +25,8 @@ pub struct RemoteCommand {
     words: Vec<OsString>,
     name: String,
     lines: LineSink,
+    /// `true` if the streams are compressed.
+    compress: bool,
 }
 
 /// A started command. Dropping it kills and reaps the process.
@@ -45,7 +47,13 @@ const LAST_LINES: Duration = Duration::from_millis(200);
 impl RemoteCommand {
     /// `name`: the peer, for messages. `lines`: called with each line of standard error.
     pub fn new(words: Vec<OsString>, name: String, lines: LineSink) -> Self {
-        Self { words, name, lines }
+        Self { words, name, lines, compress: false }
+    }
+
+    /// Compresses the streams if `compress` is `true`. The command must do so too.
+    #[must_use]
+    pub fn compress(self, compress: bool) -> Self {
+        Self { compress, ..self }
     }
 
     /// Returns the name of the peer.
@@ -77,6 +85,7 @@ impl RemoteCommand {
             // Without the thread, the pipe closes and the command's messages are lost.
             let _ = thread::Builder::new().name("remote".to_owned()).spawn(read);
         }
+        let stream = if self.compress { stream.compress().map_err(set_up)? } else { stream };
         Ok((stream, RemoteChild { child, last, ended }))
     }
 

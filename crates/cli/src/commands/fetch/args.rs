@@ -50,6 +50,9 @@ pub struct FetchArgs {
     /// With --stdio: decode percent-encoding in paths and patterns, and expand `~` to the home directory
     #[arg(long, requires = "stdio")]
     pub encoded: bool,
+    /// With --stdio: compress the connection; the server must do so too
+    #[arg(long, requires = "stdio")]
+    pub compress: bool,
     /// Name of the source, for messages and to continue an interrupted fetch (--stdio)
     #[arg(long, value_name = "NAME", requires = "stdio")]
     pub from: Option<String>,

@@ -46,7 +46,8 @@ pub fn run(args: &FetchArgs) -> Result<Exit, CommandFailure> {
     let into = args.into.as_deref().map(word);
     let from = args.from.as_ref().map(|from| word(OsStr::new(from)).display().to_string());
     let from = from.unwrap_or_else(|| "the other side".to_owned());
-    let (stream, _restored) = stream()?;
+    let (stream, _restored) = stream(args.compress)?;
+    let compressed = stream.compressed().cloned();
     let channels = Channels::over(stream, &from);
     let into = into.as_ref().map(|into| into.as_os_str());
     let over = OverStream { channels, from: &from, dst: &dst, into };
@@ -55,7 +56,12 @@ pub fn run(args: &FetchArgs) -> Result<Exit, CommandFailure> {
     // An error is ignored here: after a lost connection, the other side fails because it received no exit status.
     let _ =
         report_end(&FetchUrl::of_stream(&from), &files(args, &over)?, status, &interrupt::check);
-    ended
+    // HTTP noticed only that the connection ended.
+    match compressed.and_then(|stream| stream.failure()) {
+        Some(why) => ended
+            .map_err(|failure| CommandFailure { message: format!("'{from}': {why}"), ..failure }),
+        None => ended,
+    }
 }
 
 /// Returns the options of requests over the stream.

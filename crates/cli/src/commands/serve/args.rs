@@ -43,6 +43,9 @@ pub struct ServeArgs {
     /// With --stdio: decode percent-encoding in the path, and expand `~` to the home directory
     #[arg(long, requires = "stdio")]
     pub encoded: bool,
+    /// With --stdio: compress the connection; the client must do so too
+    #[arg(long, requires = "stdio")]
+    pub compress: bool,
     /// Control which symbolic links are followed
     #[arg(long, value_name = "WHICH", value_enum, default_value_t = Following::Inside)]
     pub follow: Following,

@@ -17,7 +17,8 @@ use crate::{
 
 /// Serves until the client closes its side.
 pub fn run(args: &ServeArgs) -> Result<Exit, CommandFailure> {
-    let (stream, _restored) = stream()?;
+    let (stream, _restored) = stream(args.compress)?;
+    let compressed = stream.compressed().cloned();
     let saved = SavedProfile::use_if_current(!args.choice.no_profile, Moves::Streams);
     let root = if args.encoded { decoded(args.root.as_os_str()) } else { args.root.clone() };
     let options = ServeOptions {
@@ -29,18 +30,29 @@ pub fn run(args: &ServeArgs) -> Result<Exit, CommandFailure> {
     };
     let server = RunningServer::start(options);
     server.map_err(|error| CommandFailure::new(Exit::Failed, error.to_string()))?.join();
-    Ok(Exit::Done)
+    match compressed.and_then(|stream| stream.finish()) {
+        Some(failure) => {
+            Err(CommandFailure::new(Exit::Failed, format!("the other side: {failure}")))
+        }
+        None => Ok(Exit::Done),
+    }
 }
 
 /// Returns standard input and output as one byte stream. Fails if standard input is a terminal.
-pub fn stream() -> Result<(ByteStream, thalweg_serve::RestoredFlags), CommandFailure> {
+pub fn stream(
+    compress: bool,
+) -> Result<(ByteStream, thalweg_serve::RestoredFlags), CommandFailure> {
     expect_open(0, INPUT)?;
     expect_open(1, OUTPUT)?;
     if isatty(stdin()) {
         let why = "--stdio: standard input is a terminal; another thalweg must run this command";
         return Err(CommandFailure::new(Exit::Usage, why));
     }
-    ByteStream::standard().map_err(|errno| CommandFailure::of_call("fcntl", INPUT, errno))
+    let (stream, restored) =
+        ByteStream::standard().map_err(|errno| CommandFailure::of_call("fcntl", INPUT, errno))?;
+    let stream = if compress { stream.compress() } else { Ok(stream) };
+    let failed = |errno| CommandFailure::of_call("socketpair", INPUT, errno);
+    Ok((stream.map_err(failed)?, restored))
 }
 
 /// Returns the path of a percent-encoded word.
