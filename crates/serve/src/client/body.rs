@@ -208,7 +208,7 @@ impl ResponseBody<'_> {
     }
 
     /// Writes at most `most` bytes from the buffer, after the `came` bytes of the body written before. With a rate
-    /// limit, one call writes at most one step of it. A longer write would block the other connections.
+    /// limit, one call writes at most one step of the limit. A longer write would block the other connections.
     fn put(&mut self, most: u64, came: u64) -> Result<u64, FetchError> {
         let pace = self.pace();
         let most = most.min(pace.budget());

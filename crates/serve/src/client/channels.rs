@@ -31,7 +31,7 @@ pub struct Channels {
 
 enum ChannelSource {
     Command(RemoteCommand),
-    /// A stream that cannot be opened again, and the name of the peer.
+    /// The name of the peer. The stream to it cannot be opened again.
     Stream(String),
 }
 
@@ -72,7 +72,7 @@ impl Channels {
         })
     }
 
-    /// Returns the one channel over an existing stream. `name`: the peer, for messages.
+    /// Returns channels that consist of one existing stream. `name`: the peer, for messages.
     pub fn over(stream: ByteStream, name: &str) -> Arc<Self> {
         let state = ChannelState {
             idle: vec![RemoteChannel::new(stream, None)],

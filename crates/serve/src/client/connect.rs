@@ -23,7 +23,7 @@ use super::{
 };
 use crate::{plans::KnownEnd, stream::known_end};
 
-/// Size of the read buffer. Unused bytes of up to half of it may be kept while more are read.
+/// Size of the read buffer. While more bytes are read, unused bytes may fill up to half of the buffer.
 const ROOM: usize = 256 << 10;
 /// Longest wait for one address before the next one is tried.
 const LONGEST_TRY: Duration = Duration::from_secs(15);

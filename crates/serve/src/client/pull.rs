@@ -1,5 +1,5 @@
-//! Fetches one file over several connections at once. Each fetches a span of it. All write into one partial file with
-//! one journal.
+//! Fetches one file over several connections at once. Each connection fetches a span of the file. All connections
+//! write into one partial file with one journal.
 
 use std::{
     cell::Cell,

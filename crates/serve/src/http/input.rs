@@ -11,7 +11,7 @@ pub const LARGEST_HEAD: usize = 64 << 10;
 /// Maximum number of empty lines before a request. At least one must be ignored (RFC 9112, 2.2).
 const MOST_EMPTY_LINES: usize = 8;
 
-/// Maximum number of bytes of a rejected request that are logged: it may contain anything.
+/// Maximum number of bytes that are logged of a rejected request, because such a request may contain anything.
 const LONGEST_LOGGED: usize = 200;
 
 /// Received bytes that are not answered yet.

@@ -1,4 +1,4 @@
-//! A supply that a helper owns until it has produced the next piece of a body.
+//! A supply that a helper thread owns while the helper produces the next piece of a body.
 
 use std::sync::{
     Arc, Mutex, PoisonError, Weak,

@@ -46,7 +46,7 @@ impl Store {
         self.files.insert(path.to_owned(), kept);
     }
 
-    /// Closes the files that were not requested since the last turn, so that removed files release their disk blocks.
+    /// Closes the files that were not requested since the last call, so that removed files release their disk blocks.
     pub fn turn(&mut self) {
         let last = self.turn;
         self.files.retain(|_, kept| kept.last == last);

@@ -77,7 +77,7 @@ impl FileVersion {
         FileTag { size: self.size, inode: self.inode, changed, linked_on, is_sparse }
     }
 
-    /// Returns `true` if any later change must produce other timestamps: the clock tick has passed.
+    /// Returns `true` if any later change must produce other timestamps, because the clock tick has passed.
     pub fn is_settled(&self, now: SystemTime) -> bool {
         self.age(now) > self.tick()
     }

@@ -393,7 +393,7 @@ fn a_body_that_ends_early_or_is_in_chunks_is_no_file() {
     }
 }
 
-/// Starts a server that answers `text` to the request for each of the sick files.
+/// Starts a server that answers `text` to the requests for the files in `sick`.
 fn with_sick(sick: &'static [&'static str], text: &'static str) -> LyingServer {
     let lines = ["a", "b", "c", "d", "e", "f"].map(|name| file(name, 9));
     let large = file("l", 20 << 20);
