@@ -55,7 +55,7 @@ impl CompressedStream {
                 Ok(()) => Shutdown::Read,
                 Err(end) => {
                     shared.note(end);
-                    // With one direction only, a server that waits for EPOLLOUT would not notice.
+                    // A server that waits for EPOLLOUT would not notice if only one direction were shut down.
                     Shutdown::Both
                 }
             };

@@ -41,9 +41,9 @@ pub struct CardView {
 /// A task of the article with the fastest method of today.
 #[derive(Clone, Debug, Serialize)]
 pub struct TodayView {
-    /// One sentence for each machine.
+    /// A sentence for each machine.
     pub sentences: Vec<String>,
-    /// What the chart measures.
+    /// The metric of the chart.
     pub measures: String,
     /// The chart of the newest run.
     pub drawing: String,

@@ -43,7 +43,7 @@ pub struct ServeArgs {
     /// With --stdio: decode percent-encoding in the path, and expand `~` to the home directory
     #[arg(long, requires = "stdio")]
     pub encoded: bool,
-    /// With --stdio: compress the connection; the client must do so too
+    /// Compress the connection, as the client must, too (--stdio)
     #[arg(long, requires = "stdio")]
     pub compress: bool,
     /// Control which symbolic links are followed
