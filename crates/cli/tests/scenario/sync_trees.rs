@@ -104,6 +104,13 @@ pub struct EntryRecord {
     xattrs: Vec<(Vec<u8>, Vec<u8>)>,
 }
 
+impl EntryRecord {
+    /// Returns `true` for a directory.
+    pub fn is_directory(&self) -> bool {
+        self.mode & 0o170_000 == 0o040_000
+    }
+}
+
 /// The entries of a tree, and the groups of hard links.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct TreeRecord {
