@@ -21,6 +21,7 @@ use crate::{
 
 mod destination;
 mod durable;
+pub mod followed;
 pub mod lock;
 pub mod name;
 pub mod ownership;

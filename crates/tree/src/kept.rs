@@ -12,7 +12,7 @@ use std::{
     },
     path::{Path, PathBuf},
 };
-use thalweg_core::atomic_file::{Fsync, name::unique};
+use thalweg_core::atomic_file::{Fsync, followed::open_directory, name::unique};
 use thalweg_sys::{Errno, io};
 
 use crate::{
@@ -43,11 +43,14 @@ impl KeptEntries {
     /// Opens the directory, and creates it for this user if it does not exist. `copy` is used between file systems.
     pub(crate) fn open(path: &Path, fsync: Fsync, copy: CopyFunction) -> Result<Self, Error> {
         let failed = |call| move |errno| failed_call(path.to_owned(), call, errno);
-        match mkdirat(CWD, path, Mode::RWXU) {
-            Ok(()) | Err(Errno::EXIST) => {}
-            Err(errno) => return Err(failed("mkdirat")(errno)),
-        }
-        let root = openat(CWD, path, DIRECTORY - OFlags::NOFOLLOW, Mode::empty());
+        let open = || open_directory(path, OFlags::RDONLY);
+        let root = match open() {
+            Err(Errno::NOENT) => {
+                mkdirat(CWD, path, Mode::RWXU).map_err(failed("mkdirat"))?;
+                open()
+            }
+            opened => opened,
+        };
         let root = root.map_err(failed("openat"))?;
         let id = Id::of(&fstat(&root).map_err(failed("fstat"))?);
         Ok(Self { root, path: path.to_owned(), id, copy, fsync })

@@ -10,12 +10,12 @@ use std::{
     },
     path::{Component, Path, PathBuf},
 };
-use thalweg_core::shown;
+use thalweg_core::{atomic_file::followed::open_directory, shown};
 use thalweg_sys::Errno;
 
 use crate::{
     Backup, CopyOptions, Error, Refusal, Target,
-    fs::{beneath::open_directory, list::ancestors},
+    fs::list::ancestors,
     identity::{Id, kind},
     names::{c_string, cut, os},
 };
@@ -142,8 +142,12 @@ fn keeping_its_path(path: &Path, inside: Option<&Path>) -> Result<NamedSource, E
 
 fn open(path: &Path) -> Result<Base, Error> {
     let real = if path.as_os_str().is_empty() { Path::new(".") } else { path };
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let fd = open_directory(CWD, real, flags).map_err(call(real, "openat"))?;
+    let fd = match open_directory(real, OFlags::RDONLY) {
+        // A directory may be writable without being readable.
+        Err(Errno::ACCESS) => open_directory(real, OFlags::PATH),
+        opened => opened,
+    };
+    let fd = fd.map_err(call(real, "openat"))?;
     Ok(Base { fd, path: path.to_owned() })
 }
 

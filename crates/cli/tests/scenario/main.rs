@@ -44,6 +44,7 @@ mod moves;
 mod new_directories;
 mod odd_sinks;
 mod open_handovers;
+mod planted_links;
 mod power_cut;
 mod random_trees;
 mod refused_attributes;

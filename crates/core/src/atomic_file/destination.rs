@@ -14,8 +14,9 @@ use thalweg_sys::{Errno, io};
 
 use super::{
     AtomicFile, CallFailed, Fsync, Leftovers, failed,
+    followed::{Followed, follow, open_directory},
     lock::Id,
-    ownership::{Followed, LeftAlone, birth_mode, follow, is_trap, is_trap_at},
+    ownership::{LeftAlone, birth_mode, is_trap, is_trap_at},
     sync_directory,
 };
 use crate::Cancelled;
@@ -332,8 +333,7 @@ fn resolve(path: &Path) -> Result<Option<(OwnedFd, CString)>, DestinationError> 
 
 /// Opens a directory with O_PATH, because a directory may be writable without being readable.
 fn open_folder(folder: &Path) -> Result<OwnedFd, CallFailed> {
-    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    openat(CWD, folder, flags, Mode::empty()).map_err(failed("open"))
+    open_directory(folder, OFlags::PATH).map_err(failed("open"))
 }
 
 fn folder_of(path: &Path) -> PathBuf {

@@ -4,9 +4,7 @@
 //! directory such as `/tmp`. Every leftover that is resumed or removed passes [`distrust`] first.
 
 use rustix::{
-    fs::{
-        AtFlags, FileType, Mode, OFlags, Stat, fstat, mkdirat, openat, readlinkat, statat, unlinkat,
-    },
+    fs::{AtFlags, FileType, Mode, OFlags, Stat, fstat, mkdirat, openat, statat, unlinkat},
     process::geteuid,
 };
 use std::{
@@ -19,8 +17,6 @@ use super::{create_new, name::unique, open_nameless, unlink};
 
 /// Write permission of group and others.
 const WRITABLE: u32 = 0o022;
-/// The number of symbolic links that the kernel follows in one path.
-const MOST_LINKS: usize = 40;
 
 /// The reason that a leftover is not used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -152,48 +148,6 @@ pub fn is_trap(dir: &Stat, there: &Stat) -> bool {
         && there.st_uid != dir.st_uid
 }
 
-/// The target of a name after symbolic links.
-#[derive(Debug)]
-pub enum Followed {
-    /// A directory, and a name in it that is not a symbolic link. The name may not exist.
-    At(OwnedFd, CString),
-    /// A magic link of `/proc`: it leads to an open file, and its text need not be the path of that file.
-    Magic,
-    /// A symbolic link of another user in a directory that every user may write.
-    Trap,
-}
-
-/// Follows the symbolic links of the last component of a path. Each link is read from a descriptor that was checked.
-pub fn follow(dir: BorrowedFd<'_>, name: &CStr) -> Result<Followed, Errno> {
-    let flags = OFlags::PATH | OFlags::CLOEXEC;
-    let mut dir = openat(dir, c".", flags | OFlags::DIRECTORY, Mode::empty())?;
-    let mut name = name.to_owned();
-    for _ in 0..MOST_LINKS {
-        let link = match openat(&dir, &*name, flags | OFlags::NOFOLLOW, Mode::empty()) {
-            Err(Errno::NOENT) => return Ok(Followed::At(dir, name)),
-            opened => opened?,
-        };
-        let stat = fstat(&link)?;
-        if FileType::from_raw_mode(stat.st_mode) != FileType::Symlink {
-            return Ok(Followed::At(dir, name));
-        }
-        if rustix::fs::fstatfs(&dir)?.f_type == rustix::fs::PROC_SUPER_MAGIC {
-            return Ok(Followed::Magic);
-        }
-        if is_trap(&fstat(&dir)?, &stat) {
-            return Ok(Followed::Trap);
-        }
-        let path = readlinkat(&link, c"", Vec::new())?.into_bytes();
-        let cut = path.iter().rposition(|byte| *byte == b'/').map_or(0, |at| at + 1);
-        let (above, last) = path.split_at(cut);
-        if !above.is_empty() {
-            dir = openat(&dir, above, flags | OFlags::DIRECTORY, Mode::empty())?;
-        }
-        name = CString::new(last).map_err(|_| Errno::INVAL)?;
-    }
-    Err(Errno::LOOP)
-}
-
 /// Returns `true` if the entry `name` of `dir` is a trap by the rule of [`is_trap`].
 pub fn is_trap_at(dir: impl AsFd, name: &CStr) -> Result<bool, Errno> {
     match statat(&dir, name, AtFlags::SYMLINK_NOFOLLOW) {
@@ -218,7 +172,7 @@ mod tests {
         path::Path,
     };
 
-    use crate::atomic_file::{AtomicFile, Leftovers, failed};
+    use crate::atomic_file::{AtomicFile, Leftovers};
 
     const FILE: FileType = FileType::RegularFile;
 
@@ -326,30 +280,6 @@ mod tests {
         chmod(&part, 0o600);
         remove();
         assert!(!part.exists());
-    }
-
-    #[test]
-    fn a_link_of_another_user_in_a_directory_for_all_is_not_followed() {
-        let folder = tempfile::tempdir().unwrap();
-        let (target, link) = (folder.path().join("target"), folder.path().join("link"));
-        fs::write(&target, "kept").unwrap();
-        symlink("target", &link).unwrap();
-        let dir = fs::File::open(folder.path()).unwrap();
-        let follow = || follow(dir.as_fd(), c"link").map_err(failed("openat")).unwrap();
-        chmod(folder.path(), 0o1777);
-        assert!(matches!(follow(), Followed::At(_, name) if name.as_c_str() == c"target"));
-        if !give_away(&link) {
-            return;
-        }
-        assert!(matches!(follow(), Followed::Trap));
-        assert!(is_trap_at(&dir, c"link").unwrap() && !is_trap_at(&dir, c"none").unwrap());
-        let written = crate::atomic_file::write_file(&link, b"lost");
-        assert_eq!(written, Err(crate::atomic_file::DestinationError::Trap));
-        for mode in [0o1755, 0o777] {
-            chmod(folder.path(), mode);
-            assert!(matches!(follow(), Followed::At(..)));
-        }
-        assert_eq!(fs::read(&target).unwrap(), b"kept");
     }
 
     #[test]

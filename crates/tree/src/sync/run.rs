@@ -1,6 +1,6 @@
 //! Runs a sync: the copy, the deletion, and the files that replace deleted directories.
 
-use rustix::fs::{CWD, FileType, Mode, openat, stat};
+use rustix::fs::{CWD, FileType, Mode, OFlags, openat, stat};
 use std::{
     collections::HashSet,
     ffi::{CString, OsString},
@@ -8,7 +8,7 @@ use std::{
     path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError},
 };
-use thalweg_core::{Cancelled, shown};
+use thalweg_core::{Cancelled, atomic_file::followed::open_directory, shown};
 use thalweg_sys::Errno;
 
 use super::{
@@ -105,8 +105,7 @@ impl<'s> LocalSync<'s> {
             return Err(Error::Usage(why));
         }
         if has_entries && options.delete.is_some() {
-            // If two sources had one name, the deletion would remove entries that only one of them has. The copy
-            // reports repetitions.
+            // Otherwise, the deletion would remove entries that only one of two sources with the same name has.
             distinct(sources, &())?;
         }
         let met = overlapping(&names.sources, &destination, has_entries)?;
@@ -337,6 +336,8 @@ fn final_destination(destination: &Path, has_entries: bool) -> Result<PathBuf, E
     }
     let is_link = std::fs::symlink_metadata(destination).is_ok_and(|meta| meta.is_symlink());
     if is_link && let Ok(real) = std::fs::canonicalize(destination) {
+        let opened = open_directory(destination, OFlags::PATH);
+        opened.map_err(|errno| failed_call(destination.to_owned(), "openat", errno))?;
         return Ok(real);
     }
     Ok(destination.to_owned())

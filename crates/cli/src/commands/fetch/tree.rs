@@ -253,10 +253,14 @@ fn undeleted(path: &Path, fetched: &TreeFetched) -> Option<CommandFailure> {
 
 /// Returns text such as `12 new, 3 changed, 1 deleted, 4,005 unchanged; 1.2 GiB in 3.0 s`.
 fn sync_words(fetched: &TreeFetched, dry_run: bool) -> String {
-    let SyncAnswer { created, changed, deleted, unchanged, failed, .. } = sync_answer(fetched);
-    let counts =
-        [(created, "new"), (changed, "changed"), (deleted, "deleted"), (unchanged, "unchanged")];
-    let mut text = counts.map(|(number, what)| format!("{} {what}", grouped(number))).join(", ");
+    let SyncAnswer { created, linked, changed, deleted, unchanged, failed, .. } =
+        sync_answer(fetched);
+    let counts = [(changed, "changed"), (deleted, "deleted"), (unchanged, "unchanged")];
+    let mut text = format!("{} new", grouped(created - linked));
+    add_counts(&mut text, &[(linked, "linked")]);
+    for (number, what) in counts {
+        let _ = write!(text, ", {} {what}", grouped(number));
+    }
     add_counts(&mut text, &[(fetched.excluded, "excluded"), (failed, "failed")]);
     if dry_run {
         return text + " (dry run)";
@@ -274,7 +278,7 @@ fn sync_answer(fetched: &TreeFetched) -> SyncAnswer {
         changed: fetched.changed,
         deleted: deletion.map_or(0, |deletion| deletion.deleted),
         unchanged: fetched.unchanged,
-        linked: 0,
+        linked: fetched.referenced,
         failed: fetched.missed_count,
         refused: refused.map(ToString::to_string),
     }

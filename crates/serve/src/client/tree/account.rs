@@ -42,6 +42,7 @@ pub struct FetchCounters<'a> {
     pub links: AtomicU64,
     pub unchanged: AtomicU64,
     created: AtomicU64,
+    referenced: AtomicU64,
     changed: AtomicU64,
     refused_xattrs: AtomicU64,
     /// `true` if the watcher receives each change.
@@ -80,6 +81,7 @@ impl<'a> FetchCounters<'a> {
             links: AtomicU64::new(0),
             unchanged: AtomicU64::new(0),
             created: AtomicU64::new(0),
+            referenced: AtomicU64::new(0),
             changed: AtomicU64::new(0),
             refused_xattrs: AtomicU64::new(0),
             is_sync,
@@ -161,6 +163,11 @@ impl<'a> FetchCounters<'a> {
         self.changed(path, FileType::RegularFile, size, change);
     }
 
+    /// Counts a new file that is, or would be, a link to one of an earlier snapshot.
+    pub fn referenced(&self) {
+        self.referenced.fetch_add(1, Ordering::Relaxed);
+    }
+
     /// Records a change of an entry.
     pub fn changed(&self, path: &[u8], kind: FileType, size: u64, change: EntryChange) {
         let EntryChange { action, differs, is_linked } = change;
@@ -212,6 +219,7 @@ impl<'a> FetchCounters<'a> {
             links: self.links.into_inner(),
             unchanged: self.unchanged.into_inner(),
             created: self.created.into_inner(),
+            referenced: self.referenced.into_inner(),
             changed: self.changed.into_inner(),
             refused_xattrs: self.refused_xattrs.into_inner(),
             missed: inner.missed,

@@ -80,12 +80,8 @@ fn bring(
     let files = found.check.files - found.skipped.files;
     watcher.total(Total { files, bytes: totals.bytes - found.skipped.bytes });
     if let Some(sync) = options.sync.as_ref().filter(|sync| sync.dry_run) {
-        let mut fetched = only_look(
-            found,
-            PreviewRoots { destination: place.existing(), reference },
-            options,
-            watcher,
-        )?;
+        let roots = PreviewRoots { destination: place.existing(), reference };
+        let mut fetched = only_look(found, roots, options, watcher)?;
         found.count_missing(&mut fetched);
         if place.existing().is_some() {
             fetched.deletion =

@@ -40,6 +40,8 @@ pub struct TreeFetched {
     pub halted: Option<FetchError>,
     /// Entries that were created or changed, including attributes.
     pub created: u64,
+    /// Created files that are links to files of an earlier snapshot.
+    pub referenced: u64,
     pub changed: u64,
     /// The deletion, if it was requested and began.
     pub deletion: Option<DeleteReport>,

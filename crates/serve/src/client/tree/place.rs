@@ -9,8 +9,8 @@ use std::{
     path::Path,
 };
 
-use rustix::fs::{AtFlags, CWD, Mode, OFlags, openat, statat};
-use thalweg_core::atomic_file::{DestinationError, Fsync, failed};
+use rustix::fs::{AtFlags, CWD, OFlags, statat};
+use thalweg_core::atomic_file::{DestinationError, Fsync, failed, followed::open_directory};
 use thalweg_sys::{Errno, io};
 use thalweg_tree::{
     install::{EntryAttributes, RemoteStage, WholeSync},
@@ -36,8 +36,7 @@ pub enum TreeRoot {
 impl TreeDestination {
     /// Opens the destination at this path.
     pub fn open(path: &Path) -> Result<Self, FetchError> {
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        match openat(CWD, path, flags, Mode::empty()) {
+        match open_directory(path, OFlags::RDONLY) {
             Ok(fd) => return Ok(Self::There(fd)),
             Err(Errno::NOENT) if statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW).is_ok() => {
                 return Err(DestinationError::Dangling.into());
@@ -48,7 +47,7 @@ impl TreeDestination {
         // A trailing slash names the same directory.
         let above = path.parent().filter(|above| !above.as_os_str().is_empty());
         let name = path.file_name().ok_or(DestinationError::NoFolder)?;
-        let opened = openat(CWD, above.unwrap_or(Path::new(".")), flags, Mode::empty());
+        let opened = open_directory(above.unwrap_or(Path::new(".")), OFlags::RDONLY);
         let fd = opened.map_err(|errno| match errno {
             Errno::NOENT => DestinationError::NoFolder,
             errno => failed("open")(errno).into(),

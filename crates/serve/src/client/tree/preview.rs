@@ -56,7 +56,12 @@ pub fn preview(
                     && reference.as_mut().is_some_and(|reference| {
                         reference.has_equal(&entry, &install.attributes(&entry.meta, &entry.xattrs))
                     });
-            let change = if is_linked { Ok(Some(EntryChange::linked(false))) } else { change };
+            let change = if is_linked {
+                counters.referenced();
+                Ok(Some(EntryChange::linked(false)))
+            } else {
+                change
+            };
             report(&entry, change, counters);
         }
     }

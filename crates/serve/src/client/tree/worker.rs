@@ -290,6 +290,7 @@ impl<'a> TreeWorker<'a> {
                     self.hash_checks.push(wanted);
                 }
                 FileDecision::Wanted(wanted) if link(&mut self.reference, entry, &wanted)? => {
+                    account.referenced();
                     account.linked(&entry.path, file.size, EntryChange::linked(false));
                 }
                 FileDecision::Wanted(wanted) => self.want(wanted),

@@ -2,7 +2,10 @@
 
 use rustix::fs::{Access, AtFlags, FileType, Stat, StatFs, accessat, fstatfs, statat};
 use std::{ffi::CStr, os::fd::BorrowedFd};
-use thalweg_core::atomic_file::ownership::{Followed, follow, is_trap_at};
+use thalweg_core::atomic_file::{
+    followed::{Followed, follow},
+    ownership::is_trap_at,
+};
 use thalweg_sys::Errno;
 
 use crate::{
