@@ -13,7 +13,7 @@ use std::{
     path::{Path, PathBuf},
 };
 use thalweg_core::atomic_file::{Fsync, followed::open_directory, name::unique};
-use thalweg_sys::{Errno, io};
+use thalweg_sys::{Errno, host::filesystem, io};
 
 use crate::{
     Error,
@@ -31,6 +31,12 @@ pub struct KeptEntries {
     id: Id,
     copy: CopyFunction,
     fsync: Fsync,
+    /// `true` if names are synced by syncfs(2) instead of fsync(2).
+    ///
+    /// fsync(2) on a directory of btrfs also logs the files in it, with the names that they have. A file that was kept
+    /// earlier has lost its old name to a new file. The log would then delete this name after a power cut, and would not
+    /// contain the new file.
+    syncs_whole: bool,
 }
 
 /// Copies one entry with all attributes from a path to a free path.
@@ -53,7 +59,8 @@ impl KeptEntries {
         };
         let root = root.map_err(failed("openat"))?;
         let id = Id::of(&fstat(&root).map_err(failed("fstat"))?);
-        Ok(Self { root, path: path.to_owned(), id, copy, fsync })
+        let syncs_whole = filesystem(&root).map_err(failed("statfs"))?.name == "btrfs";
+        Ok(Self { root, path: path.to_owned(), id, copy, fsync, syncs_whole })
     }
 
     /// Returns the path.
@@ -111,6 +118,7 @@ impl KeptEntries {
     fn sync(&self, parent: &OwnedFd) -> Attempt<()> {
         match self.fsync {
             Fsync::Never => Ok(()),
+            _ if self.syncs_whole => io::sync_filesystem(parent).map_err(at_sink("syncfs")),
             _ => io::sync(parent).map_err(at_sink("fsync")),
         }
     }
