@@ -54,7 +54,7 @@ impl MessageContent {
         Ok(Self::Array(given, layout, len))
     }
 
-    /// Takes the bytes of a buffer without a header, for programs in other languages.
+    /// Takes the bytes of a buffer. They are sent without our header, so programs in other languages can read them.
     pub fn bytes(object: &Bound<'_, PyAny>) -> PyResult<Self> {
         let given = HeldBuffer::get(object, false)?;
         let layout = given.layout().ok_or_else(too_many)?;

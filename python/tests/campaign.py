@@ -131,7 +131,7 @@ def after_put(queue: Queue, victim: Victim) -> Outcome:
     before = len(queue.departed())
     while victim.shows() or found.came:
         try:
-            # A waiting get would not end at the death. So this polls, and the time of the report is at most 1 ms late.
+            # A waiting get would not end at the death. So this polls, and notices the death at most 1 ms late.
             number, array = queue.get(timeout=0.001)
         except Empty:
             if len(queue.departed()) > before:

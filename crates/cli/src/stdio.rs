@@ -65,8 +65,8 @@ pub fn disarm_closed() {
     }
 }
 
-/// Uses and advances the descriptor's own offset, because it is shared with the parent process: `(head -c 10; thalweg
-/// pipe; cat) < f`, and two writers of one log.
+/// Uses and advances the descriptor's own offset, because other processes may share it. Examples: `(head -c 10; thalweg
+/// pipe; cat) < f`, and two programs that write to one log.
 fn inherited(end: End<'static>) -> End<'static> {
     End { at: None, ..end }
 }

@@ -109,8 +109,8 @@ pub fn tee(
 /// `vmsplice(2)`: puts the pages of `memory` into a pipe. SPLICE_F_GIFT is never used.
 ///
 /// The pages stay shared until they are read *and* no other pipe or socket holds them any more. Until then, the reader
-/// sees later writes to this memory. Only memory that is never written again satisfies the guarantee `stable`. Memory
-/// safety does not depend on it, since the kernel holds the pages.
+/// sees later writes to this memory. Only memory that is never written again satisfies the guarantee `stable`. Later
+/// writes do not violate memory safety, since the kernel holds the pages.
 ///
 /// Makes two calls. For the *read* end, the kernel would write into `memory`. This function therefore checks the end
 /// with F_GETFL first, and returns EBADF for the wrong one. The kernel ignores O_NONBLOCK here, unlike for splice and

@@ -3,8 +3,8 @@
 //! Each check takes the cache line that the producer is about to write. Two ends in lockstep pay a few cache-line
 //! transfers per message. A consumer that pauses briefly finds several messages at once and pays only once. The best
 //! pause is not known in advance, and if the producer waits for replies, any pause is a loss. Therefore the consumer
-//! counts the messages found per check. It lengthens the pause only while this yields more messages per check, up to
-//! [`ENOUGH`].
+//! counts the messages found per check. It lengthens the pause only as long as this yields more messages per check, and
+//! stops at [`ENOUGH`] messages per check.
 
 /// Number of successful checks between two decisions.
 const EPOCH: u64 = 64;
@@ -29,7 +29,7 @@ pub(super) struct PollPace {
     looks: u64,
     /// Messages received before this epoch.
     from: u64,
-    /// Messages of the epoch before the pause was doubled; 0 if it was not doubled.
+    /// Messages of the last epoch, if the pause began or was doubled at its end; otherwise 0.
     before: u64,
     rest: u32,
     failures: u32,

@@ -71,7 +71,7 @@ pub struct VerifiedCounts {
     pub differ: u64,
     /// Files that differed and were copied again.
     pub again: u64,
-    /// Files that were not read: pipes, devices, a dry run.
+    /// Files that were not read: pipes and devices, or every file of a dry run.
     pub not_read: u64,
     /// Bytes of the equal files.
     pub bytes: u64,

@@ -17,7 +17,7 @@ pub unsafe fn copy<V: Vector>(dst: *mut u8, src: *const u8, n: usize) {
         // SAFETY: less than a vector.
         unsafe { V::copy_below(dst, src, n) };
     } else {
-        // SAFETY: the caller's contract, and a vector at least.
+        // SAFETY: the caller's contract, and `n` is at least one vector.
         unsafe { copy_vectors::<V>(dst, src, n) };
     }
 }
@@ -29,10 +29,10 @@ pub unsafe fn copy<V: Vector>(dst: *mut u8, src: *const u8, n: usize) {
 #[inline(always)]
 pub unsafe fn move_<V: Vector>(dst: *mut u8, src: *const u8, n: usize) {
     if n < size_of::<V>() {
-        // SAFETY: less than a vector; everything is read before anything is written.
+        // SAFETY: the caller's contract, and `n` is less than a vector. Everything is read before anything is written.
         unsafe { V::copy_below(dst, src, n) };
     } else {
-        // SAFETY: the caller's contract, and a vector at least.
+        // SAFETY: the caller's contract, and `n` is at least one vector.
         unsafe { move_vectors::<V>(dst, src, n) };
     }
 }

@@ -120,13 +120,13 @@ impl EndKind {
 }
 
 impl EndPair {
-    /// Returns `true` for memory to memory, or a byte to memory. Kernels are compared there instead of mechanisms.
+    /// Returns `true` for copies from memory to memory and for fills. They compare kernels instead of mechanisms.
     pub fn are_memory(&self) -> bool {
         matches!(self.source, EndKind::Memory | EndKind::Fill)
             && matches!(self.sink, EndKind::Memory | EndKind::Cold | EndKind::Repeated)
     }
 
-    /// Returns `true` for a byte to memory, for which fill kernels are compared.
+    /// Returns `true` for fills, which compare fill kernels.
     pub fn are_fill(&self) -> bool {
         self.source == EndKind::Fill
     }

@@ -379,7 +379,7 @@ fn remove(above: BorrowedFd<'_>, own: &CStr, fd: &OwnedFd) -> Attempt<()> {
             .and_then(|()| unlinkat(above, own, AtFlags::REMOVEDIR).map_err(at_sink("unlinkat")));
         match removed {
             Err(CopyFailure::Sink(_, Errno::NOENT, _)) if !has(above, own) => return Ok(()),
-            // A worker that ends now writes its report here. A late worker also removes the directory. The loop tries again.
+            // Another worker wrote its report here or removed an entry between two calls. The loop tries again.
             Err(CopyFailure::Sink(_, Errno::NOENT | Errno::NOTEMPTY | Errno::EXIST, _))
                 if tries.next().is_some() => {}
             answer => return answer,

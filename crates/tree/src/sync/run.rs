@@ -45,7 +45,7 @@ pub struct SyncOptions {
     pub force: bool,
     /// The directory that keeps replaced and deleted entries. It is created if it does not exist.
     pub keep_in: Option<PathBuf>,
-    /// Copy renamed files even if the deletion would remove an equal file.
+    /// Do not detect renames: copy a new file instead of linking it to an equal file that will be deleted.
     pub no_renames: bool,
     /// An earlier copy of the source. Files that did not change since then become links to its files.
     pub reference: Option<PathBuf>,

@@ -39,7 +39,7 @@ unsafe fn short(dst: *mut u8, src: *const u8, n: usize) -> bool {
         unsafe { __m128i::copy_below(dst, src, n) };
         return true;
     }
-    // SAFETY: the same contract, and a vector at least.
+    // SAFETY: the same contract, and `n` is at least one vector.
     unsafe { from_a_vector(dst, src, n) }
 }
 

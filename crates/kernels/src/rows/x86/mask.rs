@@ -101,10 +101,10 @@ macro_rules! below {
             }
             // For `n == 0` the pointers may be dangling.
             if n != 0 && fits(dst, src, size_of::<$vector>()) {
-                // SAFETY: the same contract, less than a vector; read before it is written.
+                // SAFETY: the same contract, and `n` is less than a vector. Everything is read before anything is written.
                 unsafe { $masked(dst, src, n) };
             } else {
-                // SAFETY: the same contract, and less than a vector.
+                // SAFETY: the same contract, and `n` is less than a vector.
                 unsafe { <$vector>::copy_below(dst, src, n) };
             }
             true

@@ -1,4 +1,4 @@
-//! An earlier snapshot: new files become links to its equal files.
+//! An earlier snapshot. A new file that equals one of its files becomes a hard link to that file.
 
 use std::{
     ffi::CStr,

@@ -51,8 +51,10 @@ final class Holds {
     }
 
     /**
-     * Returns true if the producer, whose word is {@code waiting}, has slept twice since the first query at this tail.
-     * The producer may begin one sleep before it sees the tail, but not two.
+     * Returns true if the producer has slept twice since the first call for the current tail. It may begin one sleep
+     * before it sees the tail, but not two.
+     *
+     * @param waiting the value of the producer's word of that name
      */
     boolean sleepsOn(int waiting) {
         if (askedAt != told) {
