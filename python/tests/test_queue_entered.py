@@ -182,6 +182,6 @@ def test_a_get_inside_of_a_get_is_an_error_and_no_hang() -> None:
     into = GetsAgain.queue = Queue()
     into.put(GetsAgain())
     into.put("next")
-    assert "inside of a get" in into.get(timeout=PATIENCE)
+    assert "a get() of this thread is using the queue" in into.get(timeout=PATIENCE)
     assert into.get(timeout=PATIENCE) == "next"
     into.close()

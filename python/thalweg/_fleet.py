@@ -340,7 +340,7 @@ class _Fleet:
         with suppress(OSError):
             files = [os.fspath(path) for path in _native.fleet_left(self.destination)]
         if status is not None:
-            far = f"; {status['done']} of {status['tasks']} tasks are done, repeat the call to continue: {os.fspath(status['folder'])!r}"
+            far = f"; {status['done']} of {status['tasks']} tasks are done in {os.fspath(status['folder'])!r}; repeat the call to continue"
         left = f"; left: {', '.join(map(repr, files[:3]))}{' ...' if len(files) > 3 else ''}" if files else ""
         message = f"{why}{far}{left}"
         failure = Incomplete(message) if number is None else Incomplete(number, message)

@@ -63,7 +63,7 @@ class _Turns:
     def not_again(self) -> None:
         """Raises RuntimeError inside of a `get` of this thread: that `get` holds the ring for which the caller would wait."""
         if self._owner == threading.get_ident():
-            raise RuntimeError("this thread is inside of a get of this queue: a signal handler, __del__ or __setstate__ uses it too")
+            raise RuntimeError("a get() of this thread is using the queue: do not use it in a signal handler, __del__ or __setstate__")
 
     def _acquired(self, deadline: float | None) -> int | None:
         seconds = left(deadline)

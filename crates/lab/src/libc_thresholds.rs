@@ -87,7 +87,7 @@ impl Effective {
     fn of_others() -> Result<Self, String> {
         let shell = TrialProgram::find(&[OsString::from("sh")]).ok().and_then(|shell| shell.loader);
         let usual = LOADERS.iter().map(PathBuf::from).filter(|loader| loader.exists());
-        let mut error = "no dynamic loader of other programs was found".to_owned();
+        let mut error = "no dynamic loader was found for `sh` or at the usual paths".to_owned();
         for loader in shell.into_iter().chain(usual) {
             match Self::of(loader, true) {
                 Ok(found) => return Ok(found),
@@ -175,8 +175,8 @@ pub struct ThresholdAdvice {
     pub effects: Vec<SizeEffect>,
 }
 
-/// Number of rounds of the first measurement. Each round runs every setting once and one of them
-/// twice.
+/// Number of rounds of the first measurement. Each round runs every setting once, and one of them
+/// a second time.
 const FIRST_ROUNDS: usize = 6;
 const SECOND_ROUNDS: usize = 10;
 

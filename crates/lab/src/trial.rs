@@ -57,7 +57,7 @@ pub struct TrialJob<'t> {
     pub tunables: Tunables,
     /// The metric that decides.
     pub metric: &'t RunMetric,
-    /// Number of rounds; each runs every arm once and one of them twice.
+    /// Number of rounds; each runs every arm once, and one of them a second time.
     pub rounds: usize,
     /// Maximum duration of one run.
     pub limit: Option<Duration>,

@@ -1,4 +1,5 @@
-//! Compares arbitrary commands like arms: interleaved in random order, one of them twice in each round.
+//! Compares arbitrary commands like arms: interleaved in random order, one of them a second time in each
+//! round.
 //!
 //! A tool that runs one command a hundred times and then the next mistakes a drift of the machine for a difference
 //! between the commands. Here each command is compared with runs at about the same time.
@@ -58,7 +59,7 @@ pub struct CompareJob<'c> {
     pub contenders: &'c [ComparedCommand],
     /// The metric that decides, in addition to wall time and CPU time.
     pub metric: &'c RunMetric,
-    /// The number of rounds. Each runs every command once and one of them twice.
+    /// The number of rounds. Each runs every command once, and one of them a second time.
     pub rounds: Rounds,
     /// Number of runs of each command that do not count, at least one. They show which commands fail.
     pub warm_ups: usize,

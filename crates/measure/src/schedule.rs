@@ -1,4 +1,4 @@
-//! Interleaved rounds: each a random permutation of all arms, one of them twice.
+//! Interleaved rounds. Each runs all arms once in random order, and one of them a second time.
 //!
 //! The schedule uses arms only through [`Arm`] and gets its clock from the caller, so that tests can use simulated
 //! arms.

@@ -312,7 +312,7 @@ impl BulkControl {
         match &mut self.door {
             ControlDoor::Shared { end, .. } => wait_for(end, self.limits, look),
             ControlDoor::Link { .. } => {
-                Err(WaitStop::Refused(Unfit::because("no memory is shared")))
+                Err(WaitStop::Refused(Unfit::because("the two processes share no memory")))
             }
         }
     }

@@ -68,8 +68,8 @@ impl SideMemory {
         })?;
         if !(facts.fixed_size && facts.one_writer && facts.ordinary) {
             let why = format!(
-                "the peer's memory must be of fixed size ({}), written by the peer alone ({}) and \
-                 of ordinary pages ({})",
+                "the peer's memory is refused (fixed size: {}, only the peer can write: {}, \
+                 ordinary pages: {})",
                 facts.fixed_size, facts.one_writer, facts.ordinary
             );
             return Err(Error::NotPermitted { why });

@@ -51,7 +51,7 @@ pub fn install(host: &str, connection: &[OsString]) -> Result<String, CommandFai
     let mut program = File::open("/proc/self/exe").map_err(by_io)?;
     let size = program.metadata().map_err(by_io)?.len();
     if size > LARGEST {
-        return Err(failed("the file of this program is too large"));
+        return Err(failed("the executable of this program is too large"));
     }
     let mut bytes = Vec::new();
     program.read_to_end(&mut bytes).map_err(by_io)?;
@@ -64,7 +64,7 @@ pub fn install(host: &str, connection: &[OsString]) -> Result<String, CommandFai
         &interrupt::check,
         |_: Errno| Cancelled,
     );
-    let (_, sha256) = hashed.map_err(|_| failed("cannot read the file of this program"))?;
+    let (_, sha256) = hashed.map_err(|_| failed("cannot read the executable of this program"))?;
     let sha256 = sha256.to_string();
     let script = script(&sha256, bytes.len());
     let [connect, words @ ..] = connection else { return Err(failed("no command")) };
@@ -84,7 +84,7 @@ pub fn install(host: &str, connection: &[OsString]) -> Result<String, CommandFai
         // A shell on the other machine will interpret the path, so it must not contain special characters.
         Some(("there", path)) if path.bytes().all(is_quiet) => Ok(path.to_owned()),
         Some(("there", _)) => {
-            Err(failed("the path of the home directory there contains unusual characters"))
+            Err(failed("the remote home directory has unusual characters in its path"))
         }
         Some(("system", system)) => Err(failed(&format!(
             "that machine is {}, which cannot run this program",

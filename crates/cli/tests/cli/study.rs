@@ -146,7 +146,7 @@ fn json_and_csv_have_every_sample() {
         let sessions = arm["sessions"].as_array().expect("sessions").iter();
         sessions.map(|s| s["samples"].as_array().map_or(0, Vec::len)).sum::<usize>()
     };
-    // Three sessions of three rounds. Each round runs two arms, one of them twice.
+    // Three sessions of three rounds. Each round runs two arms, and one of them a second time.
     assert_eq!(arms.iter().map(samples).sum::<usize>(), 27);
     let csv = String::from_utf8(scratch.read("all.csv")).expect("text");
     assert_eq!(csv.lines().count(), 28);

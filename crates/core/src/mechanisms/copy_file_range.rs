@@ -40,7 +40,7 @@ impl Mechanism for CopyFileRange {
 
     fn fits(&self, facts: &Facts) -> Result<(), Unfit> {
         if facts.sink.append {
-            return Err(Unfit::because("copy_file_range: EBADF into a file opened with O_APPEND"));
+            return Err(Unfit::because("copy_file_range fails with EBADF on O_APPEND destinations"));
         }
         Ok(())
     }

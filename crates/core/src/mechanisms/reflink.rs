@@ -36,7 +36,7 @@ impl Mechanism for Reflink {
 
     fn fits(&self, facts: &Facts) -> Result<(), Unfit> {
         if facts.sink.append {
-            return Err(Unfit::because("FICLONERANGE: EBADF into a file opened with O_APPEND"));
+            return Err(Unfit::because("FICLONERANGE fails with EBADF on O_APPEND destinations"));
         }
         if !facts.source.addressed || !facts.sink.addressed {
             return Err(Unfit::because("a clone needs endpoints that can be addressed by offset"));

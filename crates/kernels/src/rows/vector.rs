@@ -14,7 +14,7 @@ const ALIAS: usize = 4096;
 #[inline(always)]
 pub unsafe fn copy<V: Vector>(dst: *mut u8, src: *const u8, n: usize) {
     if n < size_of::<V>() {
-        // SAFETY: less than a vector.
+        // SAFETY: the caller's contract, and `n` is less than a vector.
         unsafe { V::copy_below(dst, src, n) };
     } else {
         // SAFETY: the caller's contract, and `n` is at least one vector.
@@ -82,7 +82,7 @@ pub unsafe fn move_vectors<V: Vector>(dst: *mut u8, src: *const u8, n: usize) {
 #[inline(always)]
 pub unsafe fn short<V: Vector>(dst: *mut u8, src: *const u8, n: usize) {
     if n < size_of::<V>() {
-        // SAFETY: less than a vector.
+        // SAFETY: the caller's contract, and `n` is less than a vector.
         unsafe { V::copy_below(dst, src, n) };
     } else {
         // SAFETY: at least one vector, and the caller guarantees at most eight, so it copies everything.
@@ -170,7 +170,7 @@ unsafe fn downwards<V: Vector>(dst: *mut u8, src: *const u8, n: usize) {
 #[inline(always)]
 pub unsafe fn fill<V: Vector>(dst: *mut u8, byte: u8, n: usize) {
     if n < size_of::<V>() {
-        // SAFETY: less than a vector.
+        // SAFETY: the caller's contract, and `n` is less than a vector.
         return unsafe { V::fill_below(dst, byte, n) };
     }
     let word = V::splat(byte);

@@ -148,15 +148,15 @@ impl MemoryParameters {
         if self.usage == CopyUsage::Ring
             && (self.sink != SinkPosition::Line || self.sizes.is_some())
         {
-            return Err("a ring has its own places, and one size".to_owned());
+            return Err("use = \"ring\" requires sink = \"line\" and no `sizes`".to_owned());
         }
         if self.usage == CopyUsage::Ring && self.prefetch.is_some() {
-            return Err("a ring cannot have prefetch".to_owned());
+            return Err("use = \"ring\" cannot be combined with `prefetch`".to_owned());
         }
         self.residency.is_known()?;
         let Some(sizes) = &self.sizes else {
             return match self.order {
-                Some(_) => Err("order requires drawn sizes: name a distribution".to_owned()),
+                Some(_) => Err("`order` requires `sizes` with a distribution".to_owned()),
                 None if edge_or_fresh && self.residency != WorkingSet::Hot => {
                     Err("residency is allowed only with the sinks line and 4k-alias".to_owned())
                 }
@@ -165,10 +165,10 @@ impl MemoryParameters {
         };
         Distribution::named(sizes)?;
         if self.residency == WorkingSet::Hot {
-            return Err("drawn sizes need a residency".to_owned());
+            return Err("`sizes` requires a residency other than hot".to_owned());
         }
         if self.offset > 0 || matches!(self.sink, SinkPosition::Fresh | SinkPosition::Alias) {
-            return Err("drawn sizes include alignments: sink must be line or page-edge".to_owned());
+            return Err("`sizes` requires offset = 0 and sink = line or page-edge".to_owned());
         }
         Ok(())
     }

@@ -216,7 +216,7 @@ fn protocol(result: &StudyResult) -> Vec<(&'static str, String)> {
         ("Intended duration of a sample", words::duration(*sample_seconds)),
         (
             "Order",
-            format!("every round a random permutation of all arms, one of them twice; seed {seed}"),
+            format!("in each round all arms in random order, one a second time; seed {seed}"),
         ),
         ("Pinned to CPUs", if pinned.is_empty() { "none".to_owned() } else { pinned.join(", ") }),
         ("Began", words::moment(&result.protocol.began)),

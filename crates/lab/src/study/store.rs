@@ -129,7 +129,8 @@ pub fn studies_folder() -> Result<PathBuf, String> {
         // Studies name programs to run, and the user did not name this directory, so it must be trusted.
         let checked = check_directory(folder).map(|()| folder.clone());
         return checked.map_err(|error| {
-            format!("{error}; hint: THALWEG_STUDIES={} uses it", folder.display())
+            let folder = folder.display();
+            format!("{error}; hint: to use it anyway, set THALWEG_STUDIES={folder}")
         });
     }
     carried::folder().map_err(|reason| {

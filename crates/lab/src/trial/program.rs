@@ -84,7 +84,7 @@ impl TrialProgram {
             ));
         } else if elf.go {
             program.remark = Some(format!(
-                "{name} is linked by Go: kernels replace only the copies of its C parts"
+                "{name} is a Go program: kernels replace memcpy only in its C code"
             ));
         }
         program.loader = elf.loader.clone().map(PathBuf::from);

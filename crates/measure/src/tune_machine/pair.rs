@@ -179,20 +179,22 @@ impl EndPair {
     fn check(&self) -> Result<(), &'static str> {
         let is_process = |end: &EndKind| matches!(end, EndKind::Process(_));
         match (&self.source, &self.sink) {
-            (EndKind::Cold, _) => Err("'cold' is a sink: memory:cold"),
+            (EndKind::Cold, _) => Err("'cold' can only be the sink: memory:cold"),
             (source, EndKind::Cold) if *source != EndKind::Memory => {
                 Err("only copies of memory can be cold: memory:cold")
             }
-            (EndKind::Repeated, _) => Err("'repeated' is a sink: memory:repeated, fill:repeated"),
+            (EndKind::Repeated, _) => {
+                Err("'repeated' can only be the sink: memory:repeated, fill:repeated")
+            }
             (source, EndKind::Repeated) if !matches!(source, EndKind::Memory | EndKind::Fill) => {
                 Err("only copies and fills can be repeated: memory:repeated, fill:repeated")
             }
-            (EndKind::TcpLarge, _) => Err("'tcp-1m' is a sink: file:tcp-1m"),
+            (EndKind::TcpLarge, _) => Err("'tcp-1m' can only be the sink: file:tcp-1m"),
             (EndKind::Process(MemoryOwner::Huge), _) => {
-                Err("'huge' is a sink: loan:huge, process:huge")
+                Err("'huge' can only be the sink: loan:huge, process:huge")
             }
             (_, EndKind::Process(MemoryOwner::Loan)) => {
-                Err("'loan' is a source: loan:process, loan:huge")
+                Err("'loan' can only be the source: loan:process, loan:huge")
             }
             (a, b) if is_process(a) != is_process(b) => {
                 Err("process can be used only for both endpoints: process:process")
@@ -351,12 +353,12 @@ mod tests {
         assert!(reason("").contains("not a pair"));
         assert!(reason("process:pipe").contains("only for both endpoints"));
         assert!(reason("memory:huge").contains("only for both endpoints"));
-        assert!(reason("huge:process").contains("'huge' is a sink"));
-        assert!(reason("cold:memory").contains("'cold' is a sink"));
+        assert!(reason("huge:process").contains("'huge' can only be the sink"));
+        assert!(reason("cold:memory").contains("'cold' can only be the sink"));
         assert!(reason("pipe:cold").contains("only copies of memory"));
         assert!(reason("pipe:repeated").contains("can be repeated"));
-        assert!(reason("repeated:memory").contains("'repeated' is a sink"));
-        assert!(reason("tcp-1m:file").contains("'tcp-1m' is a sink"));
-        assert!(reason("process:loan").contains("'loan' is a source"));
+        assert!(reason("repeated:memory").contains("'repeated' can only be the sink"));
+        assert!(reason("tcp-1m:file").contains("'tcp-1m' can only be the sink"));
+        assert!(reason("process:loan").contains("'loan' can only be the source"));
     }
 }

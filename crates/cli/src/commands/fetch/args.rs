@@ -65,7 +65,7 @@ pub struct FetchArgs {
     /// Delete entries of DST that the source does not have (--sync); --force overrides refusals
     #[arg(long, requires = "sync")]
     pub delete: bool,
-    /// Delete nothing if more entries would be deleted (--delete)
+    /// Delete nothing if more than N entries would be deleted (--delete)
     #[arg(long, value_name = "N", requires = "delete")]
     pub max_delete: Option<u64>,
     /// Also delete excluded entries of DST (--delete)

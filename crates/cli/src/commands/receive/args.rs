@@ -9,10 +9,10 @@ use crate::args::{FsyncArgs, ProgressArgs, flag};
 /// Receive files or a stream from another process on this machine
 ///
 /// Waits for `thalweg send --to NAME` of the same user. A file appears under its name only when it is complete. If the
-/// sender passed the data and not an open file, the checksum must also match. If DST names an existing file, the
-/// complete file replaces it. If DST is a directory, it receives any number of files under the names that the sender
-/// gives. Existing files in it are replaced only with --force. If one file fails, thalweg continues with the others.
-/// Standard output and devices receive the data immediately.
+/// sender sends the bytes instead of passing its open file, their checksum must also match. If DST names an existing
+/// file, the complete file replaces it. If DST is a directory, it receives any number of files under the names that the
+/// sender gives. Existing files in it are replaced only with --force. If one file fails, thalweg continues with the
+/// others. Standard output and devices receive the data immediately.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct ReceiveArgs {

@@ -79,7 +79,7 @@ fn how(result: &StudyResult) -> String {
     let load = result.conditions["load_average"].as_str().unwrap_or("?");
     format!(
         "{}, {} cores, Linux {}; load average {load} before; {pinned}. {}: {} sessions of {} rounds, \
-         samples of {}, {} in all, {}.",
+         samples of {}; took {}, started {}.",
         machine("cpu"),
         machine("cores"),
         machine("kernel"),

@@ -84,8 +84,8 @@ pub struct SyncArgs {
     /// Also delete excluded entries of DST; implies --delete
     #[arg(long, help_heading = DELETION)]
     pub delete_excluded: bool,
-    /// Delete nothing if more than N entries would be deleted; default: half of the entries of DST, if there are more
-    /// than 100
+    /// Delete nothing if more than N entries would be deleted; default: half of the entries of DST, but no limit if DST
+    /// has at most 100 entries
     #[arg(long, value_name = "N", help_heading = DELETION)]
     pub max_delete: Option<u64>,
     /// Copy renamed files instead of linking them

@@ -26,7 +26,8 @@ pub struct TrialArgs {
     #[arg(short, long, value_name = "NAMES", env = "THALWEG_KERNELS", hide_env = true)]
     #[arg(value_delimiter = ',', value_parser = kernels())]
     pub kernels: Option<Vec<String>>,
-    /// Kernels of `tuned`, each up to a size: 256=mask256,16384=avx2; larger sizes use libc
+    /// Kernels by size for the variant `tuned`; 256=mask256,16384=avx2 means mask256 up to 256 bytes, avx2 up to 16384,
+    /// then libc [default: from the profile]
     #[arg(long, value_name = "BANDS", value_parser = bands_given)]
     pub bands: Option<KernelBands>,
     /// Thresholds of glibc to try: usual, none or glibc.cpu.NAME=VALUE; may be repeated
@@ -36,7 +37,7 @@ pub struct TrialArgs {
     pub tunables: Vec<String>,
     #[command(flatten)]
     pub metric: MetricArgs,
-    /// Number of rounds; each runs every variant once, and one of them twice
+    /// Number of rounds; each runs every variant once, and one of them a second time
     #[arg(short = 'n', long, value_name = "N", default_value_t = 10)]
     #[arg(value_parser = clap::value_parser!(u32).range(2..=10_000))]
     pub runs: u32,

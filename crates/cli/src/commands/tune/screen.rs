@@ -231,11 +231,11 @@ pub fn regret(checked: &SurveyCheck) -> String {
         String::new()
     } else {
         let sizes = quantity::count(unscored as u64, "size", "sizes");
-        format!("no regret known: {sizes} (too few rounds, or the method failed; use --budget)\n")
+        format!("regret unknown for {sizes}: too few rounds (use --budget), or the method failed\n")
     };
     let took = Duration::try_from_secs_f64(checked.seconds).unwrap_or_default();
     format!(
-        "regret on sizes that are not in the profile (time beyond that of the best method)\n\
+        "regret (time beyond that of the best method) on sizes that are not in the profile\n\
          {}{unscored}{}\n",
         render(&rows),
         quantity::duration(took)

@@ -124,7 +124,7 @@ fn what_cannot_be_done_is_refused_with_the_choice_there_is() {
     assert!(libc("sink = 'nowhere'").contains("page-edge"));
     assert!(libc("sizes = 'mine'\nresidency = 'l1'").contains("memcpy-fleet"));
     assert!(libc("sizes = 'memcpy-fleet'").contains("residency"));
-    assert!(libc("sizes = 'memcpy-fleet'\nresidency = 'l1'\noffset = 1").contains("alignments"));
+    assert!(libc("sizes = 'memcpy-fleet'\nresidency = 'l1'\noffset = 1").contains("offset = 0"));
     assert!(libc("order = 'iid'").contains("distribution"));
     assert!(libc("sink = 'fresh'\noffset = 1").contains("offset"));
     assert!(libc("sink = 'page-edge'\nresidency = 'l2'").contains("residency"));

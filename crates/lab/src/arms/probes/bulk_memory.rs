@@ -26,7 +26,7 @@ impl Probe for BulkMemory {
     }
 
     fn summary(&self) -> &'static str {
-        "MiB of memory of a bulk transfer beyond the two buffers for the data"
+        "memory of a bulk transfer in MiB, without the two data buffers"
     }
 
     fn parse(&self, with: &toml::Table) -> Result<Box<dyn ProbeSpec>, Unfit> {

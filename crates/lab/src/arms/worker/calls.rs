@@ -71,7 +71,7 @@ fn of_process(process: &str) -> Result<u64, String> {
         Err(e) if e.kind() == ErrorKind::NotFound => {
             Err("this kernel has no /proc/PID/io".to_owned())
         }
-        Err(e) => Err(format!("its /proc/PID/io: {e}")),
+        Err(e) => Err(format!("cannot read its /proc/PID/io: {e}")),
     }
 }
 

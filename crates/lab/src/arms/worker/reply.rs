@@ -89,7 +89,7 @@ pub fn alias(line: &str) -> Result<Option<Alias>, String> {
         "copied" => Ok(Some(Alias::Copied)),
         "shared" => Ok(Some(Alias::Shared)),
         "none" => Ok(None),
-        _ => Err(format!("it answered {} instead of copied, shared or none", shown(line))),
+        _ => Err(format!("it answered {} instead of 'copied', 'shared' or 'none'", shown(line))),
     }
 }
 

@@ -82,7 +82,7 @@ impl DestinationMemory {
         let mut map = len
             .ok_or(Errno::NOMEM)
             .and_then(ordinary)
-            .map_err(|errno| format!("memory of {} bytes, {count} times: {errno}", self.bytes))?;
+            .map_err(|errno| format!("cannot allocate buffers of {} bytes: {errno}", self.bytes))?;
         if self.residency == Residency::Resident {
             map.bytes_mut().unwrap_or_default().fill(1);
         }
@@ -98,7 +98,7 @@ impl DestinationMemory {
 
     /// Allocates the buffer of one operation. This is part of the timed operation.
     pub fn make(&self) -> Result<Buffer, String> {
-        buffer(self.bytes).map_err(|errno| format!("memory of {} bytes: {errno}", self.bytes))
+        buffer(self.bytes).map_err(|errno| format!("cannot allocate {} bytes: {errno}", self.bytes))
     }
 
     /// Keeps the buffer that an operation allocated.

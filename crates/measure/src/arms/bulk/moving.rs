@@ -196,7 +196,7 @@ impl Arm for BulkArm {
         let seen = self.look()?;
         self.seen = Some(seen);
         if seen == Alias::Shared && self.gives.stable && self.gives.private {
-            return Err(Unfit::because("B's memory changed when A wrote to its own afterwards"));
+            return Err(Unfit::because("the copy changed when the sender reused its buffer"));
         }
         Ok(())
     }

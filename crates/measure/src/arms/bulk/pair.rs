@@ -102,7 +102,7 @@ impl ProcessPair {
         room_for(self.bytes.saturating_mul(3)).map_err(Unfit::because)?;
         if self.source.is_none() {
             let made = ordinary(self.bytes);
-            let failed = |e| Unfit::because(format!("memory of {} bytes: {e}", self.bytes));
+            let failed = |e| Unfit::because(format!("cannot allocate {} bytes: {e}", self.bytes));
             self.source = Some(made.map_err(failed)?);
             let at = self.next_content();
             self.fill_source(at);

@@ -129,8 +129,8 @@ final class Memory {
             // Only ordinary pages are accepted: huge pages may be exhausted when they are first accessed.
             boolean ordinary = system.get(JAVA_LONG, 0) == TMPFS_MAGIC;
             if (!(fixed && alone && ordinary)) {
-                throw new RingException.NotPermitted("the peer's memory must be of fixed size (" + fixed
-                        + "), written by the peer alone (" + alone + ") and of ordinary pages (" + ordinary + ")");
+                throw new RingException.NotPermitted("the peer's memory is refused (fixed size: " + fixed
+                        + ", only the peer can write: " + alone + ", ordinary pages: " + ordinary + ")");
             }
         }
     }
