@@ -18,8 +18,8 @@ import dev.thalweg.internal.Libc;
 /**
  * Study 003 in Java, beside the article: a file to a pipe, by FileChannel.transferTo or by splice. JDK 25.
  *
- * <p>transferTo is given the pipe as a {@code Pipe.SinkChannel}, or as a {@code FileChannel}, like that of a program's
- * standard output. The JDK uses different code for the two.
+ * <p>transferTo has the pipe as the JDK's own {@code Pipe.SinkChannel}, or as a {@code FileChannel}, which a program's
+ * standard output is: the JDK goes other ways to the two.
  *
  * <p>One operation is one file; it ends when a thread has taken everything out of the pipe, by splice to /dev/null or by
  * reading it.

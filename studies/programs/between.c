@@ -382,7 +382,7 @@ static const char *check(void)
         return "what arrived is not what was sent";
     memset(source, 0, bytes);
     if (sum_of_sink() != before)
-        return "the copy changed when the sender reused its buffer";
+        return "B's memory changed when A wrote to its own afterwards";
     return NULL;
 }
 

@@ -1,5 +1,5 @@
-/* A file server, and a client that requests one file again and again over persistent connections. They run in their own
- * network namespace, so every server has the same congestion control and a free port. Each side has its own core. The
+/* A file server and a client that asks it for one file again and again, on connections that are kept, in a network of
+ * their own: the same congestion control for every server, a port that is free, and a processor for each side. The
  * server is `thalweg serve`, or nginx. The operation is one request. */
 #define _GNU_SOURCE
 #include "worker.h"

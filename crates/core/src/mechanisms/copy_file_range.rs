@@ -40,7 +40,9 @@ impl Mechanism for CopyFileRange {
 
     fn fits(&self, facts: &Facts) -> Result<(), Unfit> {
         if facts.sink.append {
-            return Err(Unfit::because("copy_file_range fails with EBADF on O_APPEND destinations"));
+            return Err(Unfit::because(
+                "copy_file_range fails with EBADF on O_APPEND destinations",
+            ));
         }
         Ok(())
     }

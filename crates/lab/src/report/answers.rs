@@ -115,7 +115,7 @@ fn against(bands: &[AnswerBand<'_>], rankings: &Ranked<'_>, condition: &str) -> 
     (!names.is_empty()).then(|| format!("{condition}: {}", names.join("; ")))
 }
 
-/// If the winner's copy is not stable and private, returns text that names the best arm whose copy is.
+/// If the winner's copy is not stable and private, returns text that names the best arm with such a copy.
 fn by_promises(rankings: &Ranked<'_>) -> Vec<String> {
     let weak =
         |(_, ranking): &&(&Condition, Ranking<'_>)| words::promises_less(ranking.best.promises);

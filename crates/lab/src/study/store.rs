@@ -129,8 +129,8 @@ pub fn studies_folder() -> Result<PathBuf, String> {
         // Studies name programs to run, and the user did not name this directory, so it must be trusted.
         let checked = check_directory(folder).map(|()| folder.clone());
         return checked.map_err(|error| {
-            let folder = folder.display();
-            format!("{error}; hint: to use it anyway, set THALWEG_STUDIES={folder}")
+            let path = folder.display();
+            format!("{error}; hint: set THALWEG_STUDIES={path} to use it anyway")
         });
     }
     carried::folder().map_err(|reason| {

@@ -83,9 +83,8 @@ impl TrialProgram {
                 "{name} {why}: for such programs the loader ignores LD_PRELOAD and GLIBC_TUNABLES"
             ));
         } else if elf.go {
-            program.remark = Some(format!(
-                "{name} is a Go program: kernels replace memcpy only in its C code"
-            ));
+            program.remark =
+                Some(format!("{name} is a Go program: kernels replace memcpy only in its C code"));
         }
         program.loader = elf.loader.clone().map(PathBuf::from);
         program
