@@ -445,7 +445,7 @@ fn a_full_disk_keeps_the_part_and_a_later_run_goes_on() {
     let fetched = get(&server.url("x"), &path, &options()).unwrap();
     // If all bytes were present, the last one is requested again: the answer shows whether the file is still
     // that version.
-    assert_eq!(fetched.resumed, failed.there.min(LEN as u64 - 1));
+    assert_eq!(fetched.resumed, failed.there.min(bytes.len() as u64 - 1));
     is_whole(place.path(), &bytes);
 }
 
