@@ -44,8 +44,8 @@ pub struct Peer {
     /// Effective group id.
     pub gid: u32,
     /// Identifies the process permanently, while a pid may be reused. `None` if the kernel provides no pidfd (seccomp,
-    /// a foreign pid namespace, Linux before 5.3). Also `None` before a channel is open, if the end may have been
-    /// inherited.
+    /// a foreign pid namespace, Linux before 5.3). Also `None` before a channel is open, if this end of the link may
+    /// have been inherited from another process.
     pub pidfd: Option<OwnedFd>,
 }
 

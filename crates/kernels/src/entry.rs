@@ -73,8 +73,8 @@ impl Bands {
     }
 }
 
-/// Returns the function of the first band, for callers in other languages that compare the size as [`copy`] does. It changes
-/// once, when bands are installed. It handles every size before and after.
+/// Returns the function of the first band. Bindings for other languages call it after a comparison of the size, as [`copy`] does. The
+/// function changes once, when bands are installed. Both functions handle every size.
 #[inline(always)]
 pub fn first_copies() -> CopyFn {
     // SAFETY: only functions of this type are stored there.

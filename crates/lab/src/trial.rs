@@ -286,7 +286,7 @@ fn doubts(
         .then(|| "the preloaded object did not find libc's own functions".to_owned()))
 }
 
-/// An arm in the rounds.
+/// A variant of the program, run once per sample.
 struct TrialArm<'t> {
     judged: &'t JudgedRunner<'t>,
     setting: &'t TrialSetting,

@@ -378,10 +378,11 @@ impl BulkControl {
         }
     }
 
-    /// Returns `true` if the peer itself closed the link. After the kernel's mark, our own watcher shuts the link down;
-    /// that does not count.
+    /// Returns `true` if the peer itself closed the link. If the Linux kernel has marked the peer as dead, the result
+    /// is `false`, because our own watcher then shuts the link down.
     fn peer_has_hung_up(&self) -> bool {
-        // Read the link first: the watcher shuts the link down only after the mark.
+        // Read the link before the mark. The watcher shuts the link down only after the mark is set, so this order
+        // detects every shutdown by the watcher.
         let is_hung_up = self.link().is_hung_up();
         is_hung_up
             && !matches!(&self.door, ControlDoor::Shared { end, .. } if end.peer.words().has_died())

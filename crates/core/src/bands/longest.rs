@@ -63,8 +63,8 @@ impl<'c> AtSize<'c> {
         self.faster.iter().filter_map(|n| self.points.get(*n))
     }
 
-    /// Returns the point of a kernel if its band may include this size. That is so if the kernel may begin a band here.
-    /// It is also so if no kernel is surely faster than the C library, and this one does not lose to it.
+    /// Returns the evidence for a kernel if its band may include this size. The band may include it in two cases: the kernel
+    /// may begin a band here, or only the C library may begin one and the kernel does not lose to it.
     fn may_go_on(&self, kernel: &str) -> Option<&KernelEvidence<'c>> {
         let same = self.may_begin().find(|point| point.kernel == kernel);
         let nobody = self.may_begin().all(|point| point.kernel == LIBC);

@@ -77,7 +77,8 @@ pub(super) fn connect_tcp(far: &mut Far) -> Result<TcpStream, Unfit> {
     Ok(stream)
 }
 
-/// Connects to a receiver in the abstract namespace, and to no other process.
+/// Connects to a receiver's socket in the abstract namespace. Returns an error if another process
+/// owns the socket.
 pub(super) fn connect_unix(far: &mut Far) -> Result<UnixStream, Unfit> {
     let line = far.hear()?;
     let name = line.strip_prefix("at ").unwrap_or_default();

@@ -195,7 +195,8 @@ impl StudyRun<'_, '_> {
         Ok(())
     }
 
-    /// Reports progress: the place, if any, its round and the throughput of each arm.
+    /// Reports progress: the place (a test case at one size) that is being measured, its round, and the throughput
+    /// of each arm.
     fn report(
         &mut self,
         number: usize,

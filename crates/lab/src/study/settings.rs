@@ -24,7 +24,7 @@ pub struct Settings {
     pub command: String,
 }
 
-/// The selection of a cell's sizes.
+/// Selects the sizes at which a test case is measured.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SizeSelection {
     All,

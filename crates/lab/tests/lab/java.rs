@@ -1,4 +1,5 @@
-//! A tiny study with arms in C and in Java. Fresh processes run it with the product's own works.
+//! A tiny study with arms in C and in Java. Fresh processes run it with the operations that
+//! `thalweg study` offers.
 
 use crate::planted;
 

@@ -38,7 +38,7 @@ impl FetchUrl {
     pub fn of_stream(name: &str) -> Self {
         let url = Url::parse("http://stream.invalid/");
         let mut url = url.unwrap_or_else(|_| unreachable!("the text is a URL"));
-        // The name is a fragment, because a fragment is never sent, and other URLs here have none.
+        // The name is stored as the fragment. A client never sends a fragment, and no other URL in this module has one.
         url.set_fragment(Some(&percent_encode(name.as_bytes(), NON_ALPHANUMERIC).to_string()));
         Self(url)
     }

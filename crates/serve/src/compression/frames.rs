@@ -39,7 +39,7 @@ pub struct FrameWriter {
 struct CompressionPause {
     /// Bytes that are not compressed before the next attempt.
     left: usize,
-    /// Length of the last pause, in bytes. 0 if the last attempt shrank its frame.
+    /// Number of bytes that were sent uncompressed after the last failed attempt. 0 if the last attempt shrank its frame.
     length: usize,
 }
 

@@ -57,7 +57,7 @@ struct CachedList {
 pub enum NameLookup {
     /// A list that contains the next names, if there are any.
     Listed(Arc<NameList>),
-    /// The directory is large and not cached: it must be read in a separate lane.
+    /// The directory is large and not cached. It must be read in the lane for large directories (see `tasks`).
     Large,
 }
 

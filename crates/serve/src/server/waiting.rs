@@ -8,10 +8,10 @@ use std::collections::{HashMap, VecDeque};
 pub struct WaitingMemory {
     most: u64,
     held: u64,
-    /// Held bytes, and the position in the waiting order.
+    /// By token: the bytes that the connection holds, and its number in `order`.
     each: HashMap<u64, (u64, u64)>,
-    /// Tokens and positions in the order in which the waits began. If a connection has continued since, its entry here is
-    /// stale: its position differs from the one in `each`.
+    /// Tokens with increasing numbers, in the order in which the waits began. An entry is stale if `each` has no such
+    /// token or another number for it: the connection has continued since.
     order: VecDeque<(u64, u64)>,
     places: u64,
 }

@@ -107,9 +107,9 @@ pub(crate) const FEWEST_DIRECTORIES: usize = 4;
 /// Divides the descriptor limit for a walk. Returns how many of the wanted threads have enough descriptors, and how
 /// many directories can stay open besides those that the threads work in.
 pub(crate) fn share(limit: Option<u64>, wanted: usize) -> (usize, usize) {
-    // `ALL`: the descriptors of every process and the destination of the copy. `EACH`: the descriptors that one
-    // thread has open at a time, which are two directories and their parents, two files, a pipe and a lock. The
-    // directories among them can be closed when others are opened.
+    // `ALL`: descriptors of the whole process, such as the standard streams and the destination. `EACH`: the
+    // descriptors that one thread has open at a time, which are two directories and their parents, two files, a pipe
+    // and a lock. A thread can close its directories when it needs descriptors for others.
     const ALL: usize = 6;
     const EACH: usize = 10;
     // An additional thread pays off only with room for its ancestors, because each thread descends on its own path.

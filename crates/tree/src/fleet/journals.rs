@@ -255,8 +255,8 @@ pub(crate) struct JournalWriter {
 }
 
 impl JournalWriter {
-    /// Creates the journal, or continues that of an ended worker with the report `before`. From then on, other
-    /// workers see this worker and the boot of its machine.
+    /// Creates the journal. With `before`, the report of an ended worker, continues that worker's journal instead.
+    /// The first new record contains the boot id of this machine and makes this worker visible to the others.
     pub fn begin(
         folder: BorrowedFd<'_>,
         name: &WorkerName,

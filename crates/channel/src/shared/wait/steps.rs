@@ -90,7 +90,7 @@ pub(crate) fn seen(others: &impl Cursor) -> u64 {
     others.load(Acquire)
 }
 
-/// The publisher's record of the peer's sleeps.
+/// The publisher's record of the last sleep of the peer that it has ended.
 #[derive(Debug, Default)]
 pub(crate) struct Sleeper {
     ended: u32,

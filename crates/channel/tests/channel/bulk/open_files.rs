@@ -197,7 +197,7 @@ fn a_file_that_fails_or_changes_meanwhile_is_not_published() {
     }
 }
 
-/// Another implementation of a sender.
+/// Simulates a sender of another implementation that breaks the protocol.
 #[test]
 fn an_open_file_that_is_none_or_was_not_asked_for_is_refused() {
     let mut head = b"THALWEGF\x01\0\0\0\x01\0\0\0".to_vec();

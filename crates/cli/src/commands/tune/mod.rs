@@ -297,7 +297,8 @@ fn pairs(args: &TuneArgs) -> Result<Vec<EndPair>, CommandFailure> {
     Ok(each(pairs))
 }
 
-/// Expands the pairs, without duplicates. Copies in memory imply fills, because the kernel `tuned` does both.
+/// Expands the pairs, without duplicates. If memory copies are measured, fills are measured too, because
+/// `tuned` needs both.
 fn each(pairs: Vec<EndPair>) -> Vec<EndPair> {
     let copies = pairs.iter().any(EndPair::are_memory);
     let fills = copies.then_some(EndPair { source: EndKind::Fill, sink: EndKind::Memory });

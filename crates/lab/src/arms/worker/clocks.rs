@@ -3,7 +3,8 @@
 
 use std::time::Duration;
 
-/// The minimum fraction of our time that a worker's time should have. If it is smaller, the worker's times are doubted.
+/// Minimum ratio of the worker's own time to the time that we measure. Below this ratio, the worker's times are
+/// doubted.
 const LEAST_SHARE: f64 = 0.8;
 /// Differences below this are the overhead of a request and its answer.
 const ASKING: Duration = Duration::from_millis(1);

@@ -1,5 +1,5 @@
-//! The two processes and A's memory. All arms with the same helper program and buffer size share
-//! them.
+//! The pair of processes between which bulk transfers are measured: A is this process, B is the helper. All arms
+//! with the same helper program and buffer size share both processes and A's memory.
 
 use std::{
     cell::RefCell,
@@ -73,7 +73,8 @@ impl ProcessPair {
         Ok(Self { far, listener, bytes, source: None, at: 0, seats: 0 })
     }
 
-    /// Adds a sender and returns it with its number in process B.
+    /// Creates a sender whose receiver is in process B. Returns the sender and the number by which B knows its
+    /// receiver.
     pub fn join(
         &mut self,
         residency: Residency,

@@ -132,7 +132,7 @@ impl Conflict<'_> {
         if !is_regular {
             through = None;
         }
-        // A file that becomes a backup loses this name, like a file that is removed first.
+        // A file that becomes a backup is renamed, so the copy is created as if the file had been removed.
         let is_kept = options.backup != Backup::None && is_regular;
         // The replacement of a file that another user planted does not inherit the owner, mode or ACL of that file.
         let mut is_removed = options.remove_destination || is_kept || is_trap;

@@ -43,10 +43,11 @@ use crate::{
     xattrs::{ALL, Holder, SourceXattrs, XattrOutcome},
 };
 
-/// Flags to open an entry without contents.
+/// Flags to open a symbolic link, device, FIFO or socket. Such an entry has no contents to copy and is called a node
+/// here.
 const NODE: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
-/// An entry without contents that was just created.
+/// A node that was just created.
 struct NewNode<'a> {
     dir: BorrowedFd<'a>,
     name: &'a CStr,

@@ -154,7 +154,7 @@ class RingTest {
                         try {
                             ring.producer().send(message, SOON);
                         } catch (IllegalStateException | RingException.TimedOut refused) {
-                            // Another thread is inside, or it has just filled the ring.
+                            // Another thread is in `send`, or it has just filled the ring.
                         }
                     }
                     return null;
