@@ -43,7 +43,8 @@ impl BusyProcessors {
         self.processors >= 0.1 * self.of as f64
     }
 
-    /// Returns `true` if that is also at least half a CPU. Less is normal background activity.
+    /// Returns `true` if [`is_much`](Self::is_much) holds and at least half a CPU was used. Less is
+    /// normal background activity.
     pub fn is_crowded(&self) -> bool {
         self.processors >= 0.5 && self.is_much()
     }

@@ -103,7 +103,7 @@ impl Drop for RestoredFlags {
     }
 }
 
-/// Returns what is known of an end of a stream.
+/// Returns the properties of an end of a stream that the planner needs.
 pub fn known_end(fd: BorrowedFd<'_>) -> KnownEnd {
     match thalweg_core::End::of(fd).map(|end| end.kind) {
         Ok(Kind::Socket) => KnownEnd::Socket { is_internet: false },

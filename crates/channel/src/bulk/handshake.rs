@@ -104,7 +104,7 @@ impl MetPeer {
 
     pub fn skip(&mut self, mechanism: &str, reason: impl Into<String>) {
         let skipped = Skipped { mechanism: mechanism.to_owned(), reason: reason.into() };
-        // Add the reason only once, although each of several files may fail for it.
+        // Several files may fail for the same reason; record it only once.
         if !self.skipped.contains(&skipped) {
             self.skipped.push(skipped);
         }

@@ -163,7 +163,7 @@ pub fn buffer(len: usize) -> Result<Buffer, Errno> {
     MappedBytes::fresh(len, Pages::Transparent).map(Buffer)
 }
 
-/// Method of passing lent memory on.
+/// States how often lent memory can be passed on.
 #[derive(Debug)]
 pub(crate) enum Handing {
     /// Any number of times. The number identifies the memory among those of its sender.

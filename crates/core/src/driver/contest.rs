@@ -30,8 +30,8 @@ pub struct ContestResult {
     /// Cells that a profile can add ([`Profile::learn`](crate::Profile::learn)).
     #[serde(skip)]
     pub seen: Vec<Cell>,
-    /// A cell with the conditions under which a survey's measurements apply again, after an earlier copy had
-    /// contradicted them ([`Profile::forget`](crate::Profile::forget)).
+    /// A cell to pass to [`Profile::forget`](crate::Profile::forget), if this comparison confirms a survey that an
+    /// earlier copy had contradicted. The survey's measurements then apply again.
     #[serde(skip)]
     pub holds: Option<Cell>,
 }

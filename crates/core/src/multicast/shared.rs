@@ -62,7 +62,8 @@ struct TeeTurn {
     shown: Vec<u64>,
 }
 
-/// Tees the source's data into every lane; `None` if the plain loop should continue from here.
+/// Tees the source's data into the pipe of every sink; `None` if the plain loop should continue
+/// from here.
 fn show(ride: &mut Ride<'_, '_>, lanes: &mut [SinkPipe]) -> Result<Option<TeeTurn>, TransferStop> {
     let mut turn = TeeTurn { len: 0, shown: vec![0; lanes.len()] };
     for (n, lane) in lanes.iter_mut().enumerate() {
@@ -106,7 +107,7 @@ fn show(ride: &mut Ride<'_, '_>, lanes: &mut [SinkPipe]) -> Result<Option<TeeTur
     Ok(Some(turn))
 }
 
-/// Moves the bytes in the lanes to the sinks.
+/// Moves the bytes in the pipes to the sinks.
 fn empty(ride: &mut Ride<'_, '_>, lanes: &mut [SinkPipe]) -> Result<(), TransferStop> {
     for (n, lane) in lanes.iter_mut().enumerate() {
         while lane.through.waiting() > 0 && ride.arms[n].is_open() {

@@ -18,11 +18,11 @@ pub struct Theme {
     pub line: &'static str,
     /// Links and the focus ring.
     pub link: &'static str,
-    /// The verdict reproduced.
+    /// The verdict "reproduced".
     pub good: &'static str,
-    /// The verdict contradicted.
+    /// The verdict "contradicted".
     pub bad: &'static str,
-    /// The verdict undecided.
+    /// The verdict "undecided".
     pub open: &'static str,
     /// The noise band.
     pub band: &'static str,

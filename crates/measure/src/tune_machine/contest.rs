@@ -169,9 +169,9 @@ impl dyn Arena + '_ {
         Ok(least.div_f64(transfers as f64).max(Duration::from_nanos(1)))
     }
 
-    /// Sets the transfers per sample to those of the reference, or to more if the samples would be too short.
-    /// Otherwise, if the reference moves every byte and a mechanism moves none, a sample of that mechanism is a single
-    /// call, and any disturbance decides the comparison.
+    /// Sets the transfers per sample to those of the reference, or to more if the samples would be too short. A
+    /// mechanism that moves no bytes needs more: its sample would be a single call, and any disturbance would decide
+    /// the comparison.
     pub fn fill(&self, arm: &mut SampledArm<'_>, sample: Duration, transfers: u64) {
         arm.repeats = transfers as u32;
         if !self.may_move_nothing() {

@@ -185,7 +185,7 @@ impl BlockIndex {
 /// State of a search.
 struct BlockSearch<'i> {
     index: &'i BlockIndex,
-    /// Indexed by the first of each group of equal sums: `true` if the blocks of the group were found.
+    /// `true` if the blocks of a group of equal sums were found. A group has the index of its first sum in `sums`.
     is_taken: Vec<bool>,
     misses: u64,
     most_misses: u64,

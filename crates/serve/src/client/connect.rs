@@ -133,7 +133,7 @@ impl FetchConnection {
         }
     }
 
-    /// Returns what is known of the descriptor.
+    /// Returns the properties of the descriptor that the planner needs.
     pub fn known_end(&self) -> KnownEnd {
         match &self.wire {
             Wire::Channel(channel) => {

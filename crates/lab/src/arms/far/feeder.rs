@@ -1,5 +1,5 @@
-//! The helper `feeder`: fills a pipe at a steady rate, like a slow disk. `feeder PATH RATE`; then `give BYTES`, which
-//! answers `go` and, when all bytes are in the pipe, the cost.
+//! The helper `feeder`: fills a pipe at a steady rate, like a slow disk. The command line is `feeder PATH RATE`. For
+//! each request `give BYTES`, it answers `go`, and the cost when all bytes are in the pipe.
 
 use rustix::fs::{Mode, OFlags, open};
 use std::{

@@ -1,8 +1,9 @@
 //! The helper `receiver`: the reading side of a pipe or socket. It reads all bytes into one buffer and reports the
 //! cost; on request it compares every byte with the expected one.
 //!
-//! `receiver pipe PATH BUFFER`, `receiver unix BUFFER`, `receiver tcp BUFFER`; then, one per line, `take BYTES` or
-//! `look BYTES KIND AT`. Each answers `go` and, when all bytes have arrived, the cost.
+//! The command line is `receiver pipe PATH BUFFER`, `receiver unix BUFFER` or `receiver tcp BUFFER`. Requests
+//! follow, one per line: `take BYTES` or `look BYTES KIND AT`. It answers `go`, and the cost when all bytes have
+//! arrived.
 
 use rustix::{
     fs::{Mode, OFlags, open},

@@ -14,7 +14,8 @@ pub const SPOILT: u8 = 0xee;
 pub struct Buffers(Option<(Map, Map)>);
 
 impl Buffers {
-    /// Allocates and touches this number of bytes of sources and sinks, at the end of a page if the sinks are.
+    /// Allocates and touches `sources` and `sinks` bytes. With `PageEdge`, both buffers end where an
+    /// inaccessible page begins.
     pub fn made(kind: SinkPosition, sources: usize, sinks: usize) -> Result<Self, String> {
         let make: fn(usize) -> Result<Map, Errno> = if kind == SinkPosition::PageEdge {
             Map::fenced

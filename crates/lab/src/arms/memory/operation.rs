@@ -70,7 +70,7 @@ enum AfterCopy {
 /// The kernel with a configurable prefetch distance.
 const PREFETCHES: &str = "stream";
 
-/// The byte that fills write.
+/// The value that a fill writes to every byte of its sink.
 const FILLED: u8 = 0x5a;
 
 impl Operation {
@@ -261,7 +261,7 @@ fn install_measured(
     }
     let bands = profile.kernels(Load::Idle, Prefer::Wall).map_err(|e| e.to_string())?;
     match bands.install() {
-        // An earlier arm of this process has installed it from the same profile.
+        // `Installed`: an earlier arm of this process has installed the bands of the same profile.
         Ok(()) | Err(tuned::Unfit::Installed) => Ok(()),
         Err(unfit) => Err(unfit.to_string()),
     }

@@ -59,7 +59,7 @@ struct MixedCopy {
 pub struct SizeMix {
     operation: Operation,
     batch: usize,
-    /// Bytes of the sources, and of the sinks.
+    /// Size of the buffer for sources, in bytes. The buffer for sinks has the same size.
     half: usize,
     kind: SinkPosition,
     copies: Vec<MixedCopy>,

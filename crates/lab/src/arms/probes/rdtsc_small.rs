@@ -29,7 +29,7 @@ fn of_the_library() -> String {
 /// Number of copies per batch. The batch is then long compared with the two clock readings around
 /// it.
 const COPIES: u32 = 20_000;
-/// Rounds of each kind, in turn.
+/// Number of rounds. Each runs one batch with a reading around every copy, and one without.
 const ROUNDS: usize = 15;
 const MOST_BYTES: usize = 1 << 20;
 

@@ -27,7 +27,7 @@ pub(super) fn built(
         sources_below(&job.studies.join(folder), &mut others)?;
     }
     let jar = jar_of(&jdk, &source, &others, job.scratch)?;
-    // Its performance counters use a mapped file under /tmp and a thread that wakes up constantly.
+    // The virtual machine's performance counters use a mapped file under /tmp and a thread that wakes up constantly.
     let mut words = vec![OsString::from("-XX:-UsePerfData")];
     words.extend(with.java_args.iter().map(OsString::from));
     words.extend(["-jar".into(), jar.into()]);

@@ -14,13 +14,13 @@ use thalweg_measure::{
     schedule::SampleFailure,
 };
 
-/// The works of tests, and some of the product's.
+/// The works that only tests use, and the works of `thalweg study` that tests also need.
 pub static PLANTED: Catalogue = Catalogue {
     arm_kinds: &[&ProductKind("null"), &ProductKind("worker"), &ProductKind("bulk"), &Copy],
     probes: &[&AnswerProbe],
 };
 
-/// A work of the product, by name.
+/// A work of `thalweg study`, by name.
 struct ProductKind(&'static str);
 
 impl ArmKind for ProductKind {

@@ -1,4 +1,4 @@
-//! One arm between the two processes.
+//! An arm that sends buffers from process A to process B.
 
 use std::{cell::RefCell, mem, rc::Rc};
 use thalweg_channel::bulk::{Loan, Mechanism, Sender};

@@ -43,7 +43,7 @@ struct ReceiverBench {
     /// The destination memory for each value of [`Residency::ALL`], in that order. All senders share it.
     landings: [DestinationMemory; 3],
     seats: Vec<ReceiverSeat>,
-    /// The landing with the buffer that was verified last.
+    /// The index in `landings` of the buffer that was verified last.
     looked: Option<usize>,
 }
 

@@ -175,7 +175,7 @@ struct Processes {
 }
 
 impl Processes {
-    /// Creates the place without starting any process.
+    /// Creates the arena without starting any process.
     fn new(ends: &EndPair, state: SinkState) -> io::Result<Self> {
         let is_lent = ends.source == EndKind::Process(MemoryOwner::Loan);
         let source = if is_lent { BulkSource::Born } else { BulkSource::Private };

@@ -23,7 +23,8 @@ use super::{
 };
 use crate::blocks::{BlockRequest, DIGEST_BYTES, LEAST_DELTA, MEDIA_TYPE, SUM_BYTES};
 
-/// Maximum number of ranges that are requested. With more of them, short ranges are fetched although they are here.
+/// Maximum number of missing ranges that are requested. If the file has more, short local ranges between them are
+/// fetched too.
 const MOST_GAPS: usize = 4096;
 /// Bytes of requests that are sent before their answers are read. A pipe holds them, so neither side waits for the
 /// other to read.
@@ -198,8 +199,8 @@ impl FileFetch<'_> {
     }
 }
 
-/// Returns the ranges that are here. If they have more than `most` gaps, leaves out those that are shorter than twice
-/// the shortest, until they have fewer.
+/// Returns the local ranges. If they have more than `most` gaps, repeatedly leaves out the ranges shorter than twice the
+/// shortest one.
 fn longest(here: &Ranges, most: usize) -> Vec<(u64, u64)> {
     let mut ranges: Vec<(u64, u64)> = here.iter().collect();
     while ranges.len() > most {
