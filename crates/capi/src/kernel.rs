@@ -32,7 +32,8 @@ pub struct FirstBand {
     run: AtomicPtr<c_void>,
 }
 
-/// The instance for such callers, placed like `tw_memcpy_now`.
+/// The instance of `FirstBand` that these callers read. It is in this crate for the same reason as
+/// `tw_memcpy_now`.
 #[unsafe(no_mangle)]
 pub static tw_memcpy_first: FirstBand = FirstBand {
     upto: AtomicUsize::new(usize::MAX),

@@ -1,5 +1,5 @@
-//! Block sums of a server that may lie. No sums may make the client write outside of the file or hash without end, and bytes are used
-//! only for a block with their digest.
+//! Block sums of a server that may lie. No sums may make the client write outside of the file or hash without end. The client uses
+//! bytes only for a block with an equal digest.
 
 use std::{collections::BTreeSet, io::Write, os::fd::AsFd};
 

@@ -15,7 +15,7 @@ use super::{
 
 /// Runs one input: the answers to the requests, each but the last with the byte 0xff after it.
 pub fn run(answers: &[u8]) {
-    // libFuzzer's main is not Rust's, which ignores SIGPIPE.
+    // Rust's own `main` would ignore SIGPIPE, but libFuzzer's `main` does not.
     thalweg_sys::signal::ignore_sigpipe().expect("a handler");
     let options = FetchOptions {
         channels: Some(played(answers)),

@@ -42,7 +42,7 @@ pub struct Scripted {
 impl Scripted {
     /// Starts a server that plays the answers of a script in order. Later connections are closed at once.
     pub fn start(script: &[u8]) -> Self {
-        // libFuzzer's main is not Rust's, which ignores SIGPIPE.
+        // Rust's own `main` would ignore SIGPIPE, but libFuzzer's `main` does not.
         thalweg_sys::signal::ignore_sigpipe().expect("a handler");
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let address = listener.local_addr().expect("an address");

@@ -49,7 +49,7 @@ const NEXT_ANSWER: u8 = 0xff;
 pub fn run(bytes: &[u8]) {
     let Some((mode, answers)) = bytes.split_first() else { return };
     let is_set = |bit: u8| mode & bit != 0;
-    // libFuzzer's main is not Rust's, which ignores SIGPIPE.
+    // Rust's own `main` would ignore SIGPIPE, but libFuzzer's `main` does not.
     thalweg_sys::signal::ignore_sigpipe().expect("a handler");
     let place = tempfile::tempdir().expect("a directory");
     let place = place.path();

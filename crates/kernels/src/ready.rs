@@ -6,7 +6,7 @@ use crate::lengths::{part, same_length};
 use crate::row::{Checksum, CopyFn, Fill, FillFn, Hash, Kernel};
 use crate::tuned;
 
-/// A copy kernel that this machine can run. It keeps the function of the time at which it was obtained. A `Ready` of `tuned` that
+/// A copy kernel that this machine can run. It keeps the function that was current when it was created. A `Ready` of `tuned` that
 /// is older than the installed bands needs one more comparison to reach them.
 #[derive(Debug, Clone, Copy)]
 pub struct Ready {

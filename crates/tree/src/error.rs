@@ -133,7 +133,7 @@ pub enum Refusal {
     /// The plan of a fleet is invalid.
     #[error("not a valid plan of a sharded copy: {0}")]
     NoPlan(String),
-    /// A worker that cannot create a fleet found none.
+    /// No fleet exists for the destination, and this worker may not create one.
     #[error("no sharded copy found for this directory on this machine")]
     NoFleet,
     /// The plan of a fleet does not exist yet.

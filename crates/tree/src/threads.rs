@@ -14,9 +14,9 @@ pub(crate) fn or_processors(jobs: usize) -> usize {
 
 /// Returns the number of threads for a walk that only reads, limited by the available descriptors.
 pub(crate) fn for_reading(jobs: usize) -> usize {
-    // `ALL`: the descriptors of every process, and the roots. `EACH`: the descriptors that one thread has open at a
-    // time, four on each of two sides. These are its current directory, another directory that waits for an idle
-    // thread, a file, and one directory on the path to that file.
+    // `ALL`: descriptors of the whole process, such as the standard streams and the roots. `EACH`: the descriptors
+    // that one thread has open at a time, four on each of two sides. These are its current directory, another
+    // directory that waits for an idle thread, a file, and one directory on the path to that file.
     const ALL: u64 = 8;
     const EACH: u64 = 8;
     let limit = usage::raise_open_files().unwrap_or(getrlimit(Resource::Nofile).current);

@@ -87,7 +87,7 @@ pub(crate) fn of_entry(
     Ok(differs)
 }
 
-/// Returns the differences between an entry without contents and the existing entry of its name.
+/// Returns the differences between a symbolic link or special file and the existing entry of its name.
 pub(crate) fn of_node(
     run: &CopyRun<'_>,
     entry: &CopyEntry<'_>,

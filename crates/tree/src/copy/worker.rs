@@ -53,7 +53,7 @@ pub(crate) struct CopyWorker<'r> {
     pub(super) of_file: u64,
     /// Small files that are complete and wait for one sync.
     pub waiting: Vec<WaitingFile>,
-    /// Files that could not be named after the sync and are copied again.
+    /// Files that could not be published after the sync; they are copied again.
     pub to_repeat: Vec<Repeat>,
     /// `true` while a file of `to_repeat` is copied: such a file must not wait again.
     pub is_by_itself: bool,

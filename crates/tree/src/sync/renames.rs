@@ -42,7 +42,7 @@ pub(super) struct RenameCandidates {
 #[derive(Debug)]
 struct FoundCandidates {
     beneath: Beneath<OwnedFd>,
-    /// Each file is offered only once, because two links to it would be one file.
+    /// Each file is offered only once: two new files that are links to it would share one inode.
     files: Mutex<HashMap<FileKey, Vec<RenamedFile>>>,
 }
 

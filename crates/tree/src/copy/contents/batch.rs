@@ -78,8 +78,8 @@ pub(crate) fn let_wait(
     true
 }
 
-/// Syncs the files that wait and gives them their names. A copy that is being stopped also does this, because the files
-/// are complete. Files that cannot be named are added to [`CopyWorker::to_repeat`].
+/// Syncs and publishes the files that wait. A copy that is being stopped also does this, because the files are
+/// complete. Files that cannot be published are added to [`CopyWorker::to_repeat`].
 pub(crate) fn name_waiting(worker: &mut CopyWorker<'_>) {
     let waiting = std::mem::take(&mut worker.waiting);
     let whole = worker.run.whole.as_ref().filter(|_| waiting.len() > FEW);

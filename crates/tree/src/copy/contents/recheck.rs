@@ -119,7 +119,7 @@ pub(crate) fn report_again(worker: &mut CopyWorker<'_>, entry: &CopyEntry<'_>) {
     worker.run.events.event(&Event::Again { destination: &entry.destination_path() });
 }
 
-/// Compares a skipped entry without contents with its source.
+/// Compares a skipped symbolic link or special file with its source.
 pub(crate) fn check_node(
     worker: &mut CopyWorker<'_>,
     entry: &CopyEntry<'_>,

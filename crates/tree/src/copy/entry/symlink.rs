@@ -108,8 +108,7 @@ pub(crate) fn copy_symlink(worker: &mut CopyWorker<'_>, entry: &CopyEntry<'_>) -
     make_node(worker, entry, &stat, &NewEntry::Symlink(&target)).map(drop)
 }
 
-/// Creates an entry without contents, which is complete at once, and sets its attributes. Counts it as a link.
-/// Returns `false` if it was not created.
+/// Creates a node and sets its attributes. Counts it as a link. Returns `false` if it was not created.
 pub(crate) fn make_node(
     worker: &mut CopyWorker<'_>,
     entry: &CopyEntry<'_>,

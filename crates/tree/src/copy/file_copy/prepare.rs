@@ -74,7 +74,8 @@ impl<'c> FileCopy<'c, '_> {
         }
         let is_new = self.existing().is_none();
         if !is_small(self.worker.run.options, self.source.stat) {
-            // A large file may take long, and other workers may need the names.
+            // Waiting files are published first: a large file may take long, and other workers may
+            // need their names.
             name_waiting(self.worker);
             let method = self.choose_large().unwrap_or(FileMethod::Driver);
             return Ok(MethodChoice { method, contents: Contents::default(), reading: None });

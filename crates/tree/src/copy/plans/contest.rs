@@ -87,7 +87,7 @@ enum Clones {
     None,
     /// The next file tries this plan.
     Untried(PlannedMethod),
-    /// Cloning works, and the rival does it.
+    /// Cloning works, and the rival mechanism clones.
     Work,
 }
 
