@@ -27,7 +27,7 @@ use thalweg_measure::tune_machine::{
 /// The memory over which copies cycle, and the bytes of a batch.
 const PLACES: [(&str, &str, u64); 2] = [("l1", "64KiB", 64 << 10), ("l2", "256KiB", 256 << 10)];
 const SAMPLE: Duration = Duration::from_millis(5);
-/// Cost of warm-up and calibration in a place, as a number of rounds.
+/// Cost of warm-up and calibration under one condition, as a number of rounds.
 const GETTING_READY: usize = 3;
 /// Minimum number of rounds, so that both halves have some.
 const LEAST_ROUNDS: usize = 4;

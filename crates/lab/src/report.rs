@@ -2,9 +2,9 @@
 //! as Markdown for an issue.
 //!
 //! It shows the content of [`StudyResult`](crate::study::result::StudyResult) and does not judge again, with one
-//! exception: the winner of a place (a cell at one size under one load) is computed here from the samples, with the
-//! same statistics. Pages use no network and no scripts. Drawings come from our own builders, pages from templates that
-//! escape their data.
+//! exception: the winner under a condition (a cell at one size under one load) is computed here from the samples, with
+//! the same statistics. Pages use no network and no scripts. Drawings come from our own builders, pages from templates
+//! that escape their data.
 
 mod answers;
 mod articles;

@@ -1,5 +1,5 @@
 //! A study: a published experiment restated as data, and its result on this machine. A cell at one size under one load
-//! is called a place.
+//! is called a condition; study files call it a place.
 //!
 //! Reading order: [`mod@file`] defines the TOML files under `studies/`, [`arms`](crate::arms) creates the arms, `run`
 //! starts each session in a fresh process, `session` runs inside that process, `claims` turns intervals into

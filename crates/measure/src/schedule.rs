@@ -163,7 +163,7 @@ impl Default for Rules {
     }
 }
 
-/// The environment of a schedule.
+/// A schedule of rounds: its rules, the clock, the time limit, and the random order.
 pub struct Schedule<'s> {
     pub rules: Rules,
     /// Returns the time since a fixed start.

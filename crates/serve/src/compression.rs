@@ -29,7 +29,7 @@ struct CompressionShared {
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
-/// The reason why a direction ended.
+/// The reason why one direction of the stream ended.
 enum PumpEnd {
     Failed(CompressionFailure),
     /// A descriptor is closed or failed. The other users of the stream report that.

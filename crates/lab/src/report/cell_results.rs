@@ -14,7 +14,7 @@ use thalweg_measure::sample::{Sample, SampleMetric};
 pub struct CellResults<'r> {
     pub cell: &'r str,
     pub load: BackgroundLoad,
-    /// Its places, smallest first.
+    /// Its conditions, one for each size, smallest first.
     pub places: Vec<&'r Condition>,
     /// The names of its arms, in the order of the result.
     pub names: Vec<&'r str>,
@@ -60,29 +60,29 @@ impl<'r> CellResults<'r> {
         self.arms.push(arm);
     }
 
-    /// Returns an arm in one of the places.
+    /// Returns the results of an arm under one of the conditions.
     pub fn arm(&self, name: &str, place: &Condition) -> Option<&'r ArmResult> {
         self.arms.iter().find(|arm| arm.name == name && arm.place == *place).copied()
     }
 
-    /// Returns the arms in one of the places.
+    /// Returns the arms that ran under one of the conditions.
     pub fn in_place(&self, place: &Condition) -> impl Iterator<Item = &'r ArmResult> {
         self.arms.iter().copied().filter(move |arm| arm.place == *place)
     }
 
-    /// Returns the ratios in one of the places.
+    /// Returns the ratios under one of the conditions.
     pub fn ratios_in(&self, place: &Condition, metric: SampleMetric) -> Vec<&'r RatioResult> {
         let wanted = |r: &&&RatioResult| r.place == *place && r.metric == metric;
         self.ratios.iter().filter(wanted).copied().collect()
     }
 
-    /// Returns the guarantees of an arm; they are equal in all places.
+    /// Returns the guarantees of an arm; they are equal under all conditions.
     pub fn promises(&self, name: &str) -> Option<Guarantees> {
         self.arms.iter().find(|arm| arm.name == name)?.promises
     }
 
-    /// Returns the fastest baseline in a place, the limit of the machine. The null arm does not count, because it
-    /// measures the harness.
+    /// Returns the fastest baseline under a condition, which shows the limit of the machine. The null arm does
+    /// not count, because it measures the harness.
     pub fn limit(&self, place: &Condition, study: Option<&StudyFile>) -> Option<&'r ArmResult> {
         let baselines = self
             .in_place(place)

@@ -76,7 +76,7 @@ pub fn comparable(published: f64, [lo, hi]: [f64; 2]) -> bool {
     published > 0.0 && (holds(published) || !holds(1.0 / published))
 }
 
-/// Returns the published ratios of a study by arms and place.
+/// Returns the published ratios of a study by arms and condition.
 pub fn published_ratios(study: Option<&StudyFile>) -> PublishedRatios {
     let mut all = PublishedRatios::new();
     let Some(study) = study else { return all };

@@ -60,7 +60,7 @@ fn map(
     (!table.rows.is_empty()).then_some(table)
 }
 
-/// The arms of a place ordered by cost, cheapest first.
+/// The arms under one condition, ordered by cost, cheapest first.
 pub struct Ranking<'a> {
     pub best: &'a ArmResult,
     /// The other arms, each with the ratio of the best to it.
@@ -77,7 +77,7 @@ pub struct RankedArm<'a> {
 }
 
 impl<'a> Ranking<'a> {
-    /// Ranks the arms of a place. Returns `None` if fewer than two arms can be compared.
+    /// Ranks the arms under one condition. Returns `None` if fewer than two arms can be compared.
     pub fn of(
         scope: &Scope<'_>,
         group: &CellResults<'a>,

@@ -115,7 +115,7 @@ pub fn load_name(name: BackgroundLoad) -> &'static str {
     load(name).split(':').next().unwrap_or_default()
 }
 
-/// Describes the place of a figure.
+/// Describes the condition under which a figure was measured.
 pub fn condition(place: &Condition) -> String {
     format!("{}, {}, {}", place.cell, place.size, load_name(place.load))
 }

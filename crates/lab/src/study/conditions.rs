@@ -1,4 +1,4 @@
-//! The places of a run: every combination of cell, size and load that the settings include.
+//! The conditions of a run: every combination of cell, size and load that the settings include.
 
 use thalweg_core::quantity::parse_some_bytes;
 
@@ -8,8 +8,8 @@ use super::{
     settings::{Settings, SizeSelection},
 };
 
-/// Returns the places in the order of the study. An unknown cell in `only` or an unknown size is an error that lists
-/// the known ones.
+/// Returns the conditions in the order of the study. An unknown cell in `only` or an unknown size is an error that
+/// lists the known ones.
 pub fn conditions_of(study: &StudyFile, settings: &Settings) -> Result<Vec<Condition>, String> {
     let named = |name: &String| study.cells.iter().any(|cell| cell.name == *name);
     if let Some(unknown) = settings.only.iter().find(|name| !named(name)) {

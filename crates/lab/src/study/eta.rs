@@ -1,15 +1,15 @@
-//! Estimates the remaining time of a run from the duration of its places so far.
+//! Estimates the remaining time of a run from the time that the conditions have taken so far.
 
 use std::time::{Duration, Instant};
 use thalweg_core::quantity::parse_some_bytes;
 
 use super::{file::StudyCell, result::Condition, settings::Settings};
 
-/// Cost of set-up, warm-up, calibration and verification in a place, as a number of rounds.
+/// Cost of set-up, warm-up, calibration and verification under one condition, as a number of rounds.
 const SET_UP_ROUNDS: usize = 3;
 
-/// Returns the expected wall time of one session in a place, in seconds. Each arm runs once per round, and one of them
-/// twice.
+/// Returns the expected wall time of one session under one condition, in seconds. Each arm runs once per round, and
+/// one of them twice.
 pub fn guess(cell: &StudyCell, place: &Condition, settings: &Settings) -> f64 {
     let rounds = settings.rounds.min(cell.rounds.unwrap_or(usize::MAX)) + SET_UP_ROUNDS;
     let sizes = cell.sizes.iter().filter_map(|size| parse_some_bytes(size).ok());
@@ -19,19 +19,19 @@ pub fn guess(cell: &StudyCell, place: &Condition, settings: &Settings) -> f64 {
     (cell.arms.len() + 1) as f64 * sample * rounds as f64
 }
 
-/// The sessions of one study: seconds for each place, estimated until it has run once.
+/// The sessions of one study: seconds for each condition, estimated until it has run once.
 #[derive(Clone, Debug)]
 pub struct Eta {
     places: Vec<f64>,
     began: Option<(usize, Instant)>,
-    /// `true` for each place of the current session that is not finished.
+    /// `true` for each condition of the current session that is not finished.
     left: Vec<bool>,
     /// Number of sessions after the current one.
     sessions_left: usize,
 }
 
 impl Eta {
-    /// Creates the estimate before the first session. `guesses` are seconds for each place.
+    /// Creates the estimate before the first session. `guesses` are seconds for each condition.
     pub fn new(guesses: Vec<f64>, sessions: usize) -> Self {
         let left = vec![false; guesses.len()];
         Self { places: guesses, began: None, left, sessions_left: sessions }
@@ -42,7 +42,7 @@ impl Eta {
         self.sessions_left = self.sessions_left.saturating_sub(1);
     }
 
-    /// Records that a place starts; the previous one is finished.
+    /// Records that the session starts with a condition; the previous one is finished.
     pub fn begin_condition(&mut self, number: usize) {
         self.settle();
         self.began = Some((number, Instant::now()));

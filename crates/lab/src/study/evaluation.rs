@@ -75,7 +75,7 @@ pub fn judge(study: &StudyFile, result: &mut StudyResult) {
     result.claims = claims::judge(study, result);
 }
 
-/// Combines one arm in one place over all sessions; `None` if it has no sample.
+/// Combines the results of one arm under one condition over all sessions; `None` if it has no sample.
 fn arm_of(
     study: &StudyFile,
     name: &str,
@@ -121,7 +121,7 @@ fn arm_of(
     })
 }
 
-/// Returns the reason why an arm is missing in a place, if it is missing in at least one session.
+/// Returns the reason why an arm has no results under a condition, if it has none in at least one session.
 fn missing_of(name: &str, place: &Condition, logs: &[(usize, &ConditionLog)]) -> Option<Missing> {
     let found: Vec<(usize, &String)> = logs
         .iter()

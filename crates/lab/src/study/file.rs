@@ -361,11 +361,11 @@ pub enum ClaimCheck {
         within: [f64; 2],
         note: Option<String>,
     },
-    /// In every place of these cells, the ratio of the arm to each rival lies in `within`. The report shows the rival
-    /// that leads the arm by most.
+    /// Under every condition of these cells, the ratio of the arm to each rival lies in `within`. The report shows
+    /// the rival that leads the arm by most.
     AgainstBest {
         arm: String,
-        /// The other arms. A rival that cannot run in a place is ignored there.
+        /// The other arms. A rival that cannot run under a condition is ignored for that condition.
         rivals: Vec<String>,
         cells: Vec<String>,
         #[serde(default)]
@@ -373,11 +373,11 @@ pub enum ClaimCheck {
         within: [f64; 2],
         note: Option<String>,
     },
-    /// Rank correlation (Spearman) between the costs of the arms in one place and in another.
+    /// Rank correlation (Spearman) between the costs of the arms under one condition and under another.
     RankCorrelation {
         arms: Vec<String>,
         places: [ClaimCondition; 2],
-        /// The names of the arms in the second place, if they differ.
+        /// The names of the arms under the second condition, if they differ.
         second_arms: Option<Vec<String>>,
         #[serde(default)]
         metric: SampleMetric,
@@ -395,7 +395,7 @@ pub enum ClaimCheck {
     },
 }
 
-/// A place in the results: cell, size and load.
+/// A condition in the results: cell, size and load.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct ClaimCondition {
@@ -407,13 +407,13 @@ pub struct ClaimCondition {
 }
 
 impl ClaimCondition {
-    /// Returns a place in `cell` for any size, without load.
+    /// Returns a condition of `cell` for any size, without background load.
     #[must_use]
     pub fn of_cell(cell: &str) -> Self {
         Self { cell: cell.to_owned(), size: None, load: BackgroundLoad::Idle }
     }
 
-    /// Returns a copy of this place with the given size.
+    /// Returns a copy of this condition with the given size.
     #[must_use]
     pub fn of_size(&self, size: &str) -> Self {
         Self { size: Some(size.to_owned()), ..self.clone() }

@@ -32,10 +32,10 @@ pub struct SessionJob {
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(tag = "event", rename_all = "kebab-case")]
 pub enum SessionEvent {
-    /// A place starts; `place` is its index in the job.
+    /// The session starts with a condition; `place` is its index in the job.
     Place { place: usize },
     Round {
-        /// The index of the place.
+        /// The index of the condition.
         place: usize,
         done: usize,
         /// Throughput of each arm in this round, in 10^9 bytes per second.
@@ -54,20 +54,21 @@ pub struct SessionLog {
     pub session: usize,
     /// Overhead of the harness: median wall time of a sample that does nothing, in seconds.
     pub null_seconds: f64,
-    /// The places in the order of the job.
+    /// The conditions in the order of the job.
     pub places: Vec<ConditionLog>,
     /// Probe results; each contains one session.
     pub probes: Vec<ProbeResult>,
 }
 
 impl SessionLog {
-    /// Returns the wall time of a place, in seconds; 0 if the session has no such place.
+    /// Returns the wall time of a condition, in seconds; 0 if the session does not have the
+    /// condition.
     pub fn seconds_of(&self, place: &Condition) -> f64 {
         self.places.iter().find(|log| log.place == *place).map_or(0.0, |log| log.seconds)
     }
 }
 
-/// The results of one session in one place.
+/// The results of one session under one condition.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct ConditionLog {
     pub place: Condition,
@@ -79,7 +80,7 @@ pub struct ConditionLog {
     pub seconds: f64,
 }
 
-/// The results of one arm in one session and place.
+/// The results of one arm in one session under one condition.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 pub struct ArmRun {
     pub name: String,

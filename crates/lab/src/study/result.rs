@@ -46,7 +46,7 @@ pub struct StudyResult {
     /// Results of the probes that claims refer to.
     #[serde(default)]
     pub probes: Vec<ProbeResult>,
-    /// The time spent in each place; shows how to shorten a run.
+    /// The time spent on each condition; shows how to shorten a run.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub costs: Vec<ConditionCost>,
     /// The claims with their verdicts.
@@ -130,7 +130,7 @@ pub struct Condition {
     pub load: BackgroundLoad,
 }
 
-/// The time spent in one place.
+/// The time spent on one condition.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct ConditionCost {
     #[serde(flatten)]

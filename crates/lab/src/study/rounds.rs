@@ -1,4 +1,4 @@
-//! Runs the arms of one place in one session: open, warm up, calibrate, interleave, verify.
+//! Runs the arms of one session under one condition: open, warm up, calibrate, interleave, verify.
 
 use std::{collections::BTreeSet, time::Duration};
 use thalweg_core::{Cancelled, Unfit, alias::Alias};
@@ -32,7 +32,7 @@ pub struct RoundPace {
     pub sample: Duration,
 }
 
-/// The reason why a place ended the session early.
+/// The reason why a session ended early.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SessionEnd {
     /// An arm delivered wrong bytes.
@@ -51,8 +51,8 @@ impl From<Cancelled> for SessionEnd {
 /// second.
 pub type OnRound<'r> = dyn FnMut(usize, Vec<(String, f64)>) -> Result<(), Cancelled> + 'r;
 
-/// Runs the arms of the place. Every arm is warmed up before any arm is sampled. An arm that fails is dropped with its
-/// reason. Wrong bytes end the session.
+/// Runs the arms under one condition. Every arm is warmed up before any arm is sampled. An arm that fails is dropped
+/// with its reason. Wrong bytes end the session.
 pub fn perform(
     place: &Condition,
     opened: Vec<OpenedArm>,

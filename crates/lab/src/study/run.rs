@@ -46,9 +46,9 @@ pub struct StudyProgress<'p> {
     pub study: &'p str,
     /// The current session, from 1, and the number of sessions.
     pub session: [usize; 2],
-    /// The current place; `None` between sessions.
+    /// The current condition; `None` between sessions.
     pub place: Option<&'p Condition>,
-    /// Finished rounds in that place, and the number of rounds.
+    /// Finished rounds under that condition, and the number of rounds.
     pub round: [usize; 2],
     /// Throughput of each arm in that round, in 10^9 bytes per second.
     pub rates: &'p [(String, f64)],
@@ -195,8 +195,7 @@ impl StudyRun<'_, '_> {
         Ok(())
     }
 
-    /// Reports progress: the place (a test case at one size) that is being measured, its round, and the throughput
-    /// of each arm.
+    /// Reports progress: the condition that is being measured, its round, and the throughput of each arm.
     fn report(
         &mut self,
         number: usize,

@@ -1,5 +1,5 @@
-//! Runs inside the fresh process of a session: measures every place of a study once, in random order, and reports on
-//! stdout.
+//! Runs inside the fresh process of a session: measures a study under every condition once, in random order, and
+//! reports on stdout.
 
 use std::{
     fs,
@@ -100,7 +100,7 @@ impl StudySession<'_> {
         ArmJob { arm, with, bytes, scratch, studies, program }
     }
 
-    /// Runs one place, pinned to one CPU if its cell requests that.
+    /// Runs the study under one condition, pinned to one CPU if its cell requests that.
     fn measure_condition(&mut self, number: usize) -> Result<ConditionLog, SessionEnd> {
         let place = &self.job.places[number];
         if !self.study.cell(&place.cell).is_some_and(|cell| cell.pinned) {
@@ -111,14 +111,14 @@ impl StudySession<'_> {
             Err(reason) => Ok(self.nothing_of(place, &reason)),
             Ok(here) => {
                 let log = self.one_condition(number);
-                // The affinity must be restored; otherwise the following places would be pinned as well.
+                // The affinity must be restored; otherwise the following conditions would be pinned as well.
                 processors::pin_to(&here).map_err(|_| SessionEnd::Cancelled)?;
                 log
             }
         }
     }
 
-    /// Returns the log of a place in which no arm could run.
+    /// Returns the log of a condition under which no arm could run.
     fn nothing_of(&self, place: &Condition, reason: &str) -> ConditionLog {
         let names = self.study.cell(&place.cell).map(|cell| cell.arms.as_slice());
         let missing = names.unwrap_or_default().iter();
@@ -130,7 +130,8 @@ impl StudySession<'_> {
         }
     }
 
-    /// Runs one place: starts the load, opens the arms, runs the rounds. All resources are released on return.
+    /// Runs the study under one condition: starts the load, opens the arms, runs the rounds. All resources are
+    /// released on return.
     fn one_condition(&mut self, number: usize) -> Result<ConditionLog, SessionEnd> {
         let place = &self.job.places[number];
         let scratch = self.job.scratch.join(format!("place-{number}"));

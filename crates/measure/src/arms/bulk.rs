@@ -29,7 +29,7 @@ pub struct PairJob<'j> {
     pub bytes: usize,
 }
 
-/// The method by which an arm moves the buffer.
+/// The parameters of one arm: the mechanism, the memory on both sides, and the work of process B.
 #[derive(Clone, Debug)]
 pub struct BulkTerms {
     pub tuning: Tuning,

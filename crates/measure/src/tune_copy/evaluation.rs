@@ -20,7 +20,7 @@ use crate::{
     stats::{Random, RatioVerdict, median, ratio_of_rounds},
 };
 
-/// The subject of an arm in the log.
+/// The method that an arm of the log measures.
 pub(super) enum TuneSubject {
     Mechanism {
         mechanism: &'static dyn Mechanism,

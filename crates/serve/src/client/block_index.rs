@@ -182,7 +182,7 @@ impl BlockIndex {
     }
 }
 
-/// State of a search.
+/// State of a search for blocks in an older file.
 struct BlockSearch<'i> {
     index: &'i BlockIndex,
     /// `true` if the blocks of a group of equal sums were found. A group has the index of its first sum in `sums`.

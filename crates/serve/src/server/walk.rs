@@ -95,7 +95,7 @@ pub enum WalkStep {
     LeftOut(OmittedEntry),
     /// An entry that the filter excludes, with everything below it.
     Excluded,
-    /// A large directory must be read in another lane.
+    /// The next directory is large. A helper in the lane for large directories must read it.
     Later,
     /// The walk is complete.
     End,

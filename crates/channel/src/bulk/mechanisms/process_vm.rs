@@ -9,7 +9,7 @@ use crate::bulk::control::{BulkControl, Note, Say};
 use crate::bulk::mechanism::{Broken, Incoming, Mechanism, Outgoing, Parcel, TransferEnds};
 use crate::shared::stop::{WaitStop, unfit};
 
-/// `process_vm_readv`.
+/// Reads the sender's memory with `process_vm_readv`.
 pub struct ProcessVm;
 
 static INFO: Info = Info {

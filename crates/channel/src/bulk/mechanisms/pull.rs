@@ -12,7 +12,7 @@ use crate::bulk::mechanism::{Broken, Incoming, Mechanism, Outgoing, Parcel, Tran
 use crate::bulk::memory::{Handing, LentRegion, STREAM, Stores, copy_out};
 use crate::shared::stop::{WaitStop, unfit};
 
-/// A single copy out of lent memory.
+/// The receiver copies once, out of memory that the sender has lent.
 pub struct PullMechanism;
 
 static INFO: Info = Info {

@@ -16,7 +16,7 @@ use crate::error::Error;
 use crate::shared::stop::{WaitStop, unfit};
 use crate::shared::wait::steps;
 
-/// A ring of slots.
+/// Moves a buffer through a ring of slots in shared memory.
 pub struct RingMechanism;
 
 static INFO: Info = Info {

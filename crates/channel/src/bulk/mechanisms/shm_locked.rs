@@ -17,7 +17,7 @@ use crate::bulk::mechanism::{Broken, Incoming, Mechanism, Outgoing, Parcel, Tran
 use crate::bulk::memory::{Stores, copy_in, copy_out};
 use crate::shared::stop::{WaitStop, unfit};
 
-/// Whole buffers under a lock.
+/// Copies whole buffers into and out of shared memory, under a lock.
 pub struct ShmLocked;
 
 static INFO: Info = Info {

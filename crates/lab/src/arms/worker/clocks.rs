@@ -9,7 +9,7 @@ const LEAST_SHARE: f64 = 0.8;
 /// Differences below this are the overhead of a request and its answer.
 const ASKING: Duration = Duration::from_millis(1);
 
-/// The sums of both clocks.
+/// The total time of the worker's runs, by its own clock and by ours.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Clocks {
     runs: u32,

@@ -1,4 +1,4 @@
-//! Compares one arm with the best of several rivals, place by place.
+//! Compares one arm with the best of several rivals under each condition.
 
 use super::{
     JudgedCheck,
@@ -13,7 +13,7 @@ use thalweg_measure::sample::SampleMetric;
 /// The arm, its rivals, the cells and the metric.
 pub(super) type BestContest<'c> = (&'c str, &'c [String], &'c [String], SampleMetric);
 
-/// Returns one result for each place.
+/// Returns one result for each condition.
 pub(super) fn against(
     board: &StudyMeasurements<'_>,
     contest: BestContest<'_>,
@@ -31,8 +31,8 @@ pub(super) fn against(
     vec![nowhere(text, Vec::new(), within)]
 }
 
-/// The condition must hold for the ratio to every rival, so no rival is picked as the best. Among similar rivals,
-/// chance would decide which one is picked.
+/// The claim must hold for the ratio to every rival, so no rival is picked as the best. Among similar rivals, chance
+/// would decide which one is picked.
 fn in_place(
     board: &StudyMeasurements<'_>,
     (arm, rivals, _, metric): BestContest<'_>,

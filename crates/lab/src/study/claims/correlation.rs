@@ -21,8 +21,8 @@ use thalweg_measure::{
 /// The costs of the arms of one benchmark, per session, in the order of the arms.
 type Rows = BTreeMap<usize, Vec<f64>>;
 
-/// Computes Spearman's correlation between the costs of arms in two places. The result is compared with the highest
-/// correlation to expect (`ceiling`), because benchmarks with random orders correlate little anyway.
+/// Computes Spearman's correlation between the costs of arms under two conditions. The result is compared with the
+/// highest correlation to expect (`ceiling`), because benchmarks with random orders correlate little anyway.
 pub(super) fn rank_correlation(
     board: &StudyMeasurements<'_>,
     (arms, places): ([&[String]; 2], &[ClaimCondition; 2]),
@@ -52,7 +52,7 @@ pub(super) fn rank_correlation(
 /// The minimum number of arms for which an order is meaningful.
 const FEWEST: usize = 3;
 
-/// The arms that run in both places.
+/// The arms that run under both conditions.
 struct Able {
     arms: [Vec<String>; 2],
     absent: Vec<Absent>,
@@ -95,7 +95,7 @@ fn able(
     }
 }
 
-/// Returns, for both places, the sessions that have all arms, and the fraction of samples that other processes
+/// Returns, for both conditions, the sessions that have all arms, and the fraction of samples that other processes
 /// disturbed.
 fn sides(
     board: &StudyMeasurements<'_>,

@@ -1,4 +1,4 @@
-//! Read access to the results of a run for the checks: arms, missing arms and probes, by place.
+//! Read access to the results of a run for the checks: arms, missing arms and probes, by condition.
 
 use std::collections::BTreeMap;
 use thalweg_core::profile::Ratio;
@@ -77,7 +77,7 @@ impl<'b> StudyMeasurements<'b> {
         self.result.protocol.seed
     }
 
-    /// Returns the places of a cell in which an arm ran, under one load or under all.
+    /// Returns the conditions of a cell under which an arm ran. `load`: only those with this load.
     pub fn conditions(&self, cell: &str, load: Option<BackgroundLoad>) -> Vec<&'b Condition> {
         let mut places: Vec<&Condition> = Vec::new();
         let arms = self.result.arms.iter().map(|arm| &arm.place);
@@ -90,8 +90,8 @@ impl<'b> StudyMeasurements<'b> {
         places
     }
 
-    /// Returns the places of these cells that the study has and this run left out. The verdict of a shorter run
-    /// covers fewer places.
+    /// Returns the conditions of these cells that the study has and this run left out. The verdict of a shorter run
+    /// covers fewer conditions.
     pub fn left_out(&self, cells: &[String], load: Option<BackgroundLoad>) -> Vec<ClaimCondition> {
         let mut all = Vec::new();
         for cell in cells.iter().filter_map(|name| self.study.cell(name)) {
@@ -105,7 +105,7 @@ impl<'b> StudyMeasurements<'b> {
         all
     }
 
-    /// Returns the single place that a check names.
+    /// Returns the single condition that a check names.
     pub fn condition(&self, at: &ClaimCondition) -> Result<&'b Condition, Absent> {
         let mut places = self.conditions(&at.cell, Some(at.load)).into_iter();
         let wanted = |place: &&Condition| at.size.as_ref().is_none_or(|size| place.size == *size);
@@ -113,7 +113,8 @@ impl<'b> StudyMeasurements<'b> {
         found.ok_or_else(|| Absent::undecided("this run did not measure the place"))
     }
 
-    /// Returns an arm in a place. An arm that failed in all its sessions counts as not runnable.
+    /// Returns the results of an arm under a condition. An arm that failed in all its sessions counts as not
+    /// runnable.
     pub fn arm(&self, name: &str, place: &Condition) -> Result<&'b ArmResult, Absent> {
         let found = self.result.arms.iter().find(|arm| arm.name == name && arm.place == *place);
         let ran = found.filter(|arm| arm.sessions.iter().any(|session| !session.unchecked));
@@ -129,7 +130,7 @@ impl<'b> StudyMeasurements<'b> {
         })
     }
 
-    /// Returns the log ratios of two arms in a place, per session; at least two sessions.
+    /// Returns the log ratios of two arms under a condition, per session; at least two sessions.
     pub fn paired(
         &self,
         [a, b]: &[String; 2],
@@ -140,7 +141,7 @@ impl<'b> StudyMeasurements<'b> {
         if sessions.len() < 2 { Err(too_few(sessions.len())) } else { Ok(sessions) }
     }
 
-    /// Returns the ratio of two arms in a place.
+    /// Returns the ratio of two arms under a condition.
     pub fn ratio(
         &self,
         arms: &[String; 2],
@@ -157,7 +158,7 @@ impl<'b> StudyMeasurements<'b> {
         Ok(RatioFigure { ratio, sessions: sessions.len(), linear: false, disturbed })
     }
 
-    /// Returns the fraction of these arms' samples in these places that other processes disturbed.
+    /// Returns the fraction of these arms' samples under these conditions that other processes disturbed.
     pub fn disturbed(&self, arms: &[String], places: &[&Condition]) -> f64 {
         let of_it = |arm: &&ArmResult| arms.contains(&arm.name) && places.contains(&&arm.place);
         let sessions = self.result.arms.iter().filter(of_it).flat_map(|arm| &arm.sessions);

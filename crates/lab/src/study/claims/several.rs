@@ -1,4 +1,4 @@
-//! One ratio in several places: in all of them, in at least one, or on both sides of a range.
+//! One ratio under several conditions: under all of them, under at least one, or on both sides of a range.
 
 use super::{
     JudgedCheck,
@@ -34,7 +34,7 @@ fn across<'b>(
     (found, absent)
 }
 
-/// Returns text that names the places that a verdict over several places does not cover.
+/// Returns text that lists the conditions that a verdict over several conditions does not cover.
 pub(super) fn left_out(
     board: &StudyMeasurements<'_>,
     cells: &[String],
@@ -46,7 +46,7 @@ pub(super) fn left_out(
 /// Maximum number of names to list.
 const ENOUGH: usize = 8;
 
-/// Returns text with the number and names of these places.
+/// Returns text with the number and names of these conditions.
 pub(super) fn not_in_this_run(places: &[ClaimCondition]) -> String {
     let Some(first) = places.first() else { return String::new() };
     let one_cell = places.iter().all(|at| at.cell == first.cell);
@@ -69,7 +69,7 @@ pub(super) fn nowhere(text: String, absent: Vec<Absent>, within: [f64; 2]) -> Ju
     judged(text, Err(why), within, 0.0)
 }
 
-/// Returns text like `the ratio is at least 2 in 3 of 4 places`, with the places that the run left out.
+/// Returns text like `the ratio is at least 2 in 3 of 4 places`, with the conditions that the run left out.
 fn in_places(
     board: &StudyMeasurements<'_>,
     holds: usize,
@@ -81,8 +81,8 @@ fn in_places(
     format!("the ratio is {} in {holds} of {all} places{left_out}", words::range(within))
 }
 
-/// Returns the judgement at the decisive place that `pick` selects, and the reasons why other places have no figure. If
-/// `pick` selects none, the judgement contains the first reason, and the list is empty.
+/// Returns the judgement under the decisive condition, which `pick` selects, and the reasons why other conditions have
+/// no figure. If `pick` selects none, the judgement contains the first reason, and the list is empty.
 fn at_one(
     board: &StudyMeasurements<'_>,
     of_arms: Across<'_>,
@@ -118,15 +118,15 @@ fn rank(verdict: ClaimVerdict) -> u8 {
     }
 }
 
-/// The place where the ratio is worst decides; a place without a figure leaves the claim undecided. The correction for
-/// picking the worst of several places is applied where all checks of the claim are combined.
+/// The condition with the worst ratio decides; a condition without a figure leaves the claim undecided. The correction
+/// for picking the worst of several conditions is applied when all checks of the claim are combined.
 pub(super) fn everywhere(
     board: &StudyMeasurements<'_>,
     of_arms: Across<'_>,
     within: [f64; 2],
     note: Option<&String>,
 ) -> JudgedCheck {
-    // Among places with equal verdicts, the ratio that is furthest on the wrong side.
+    // Among conditions with equal verdicts, the one with the ratio furthest on the wrong side is the worst.
     let badness = |(_, RatioFigure { ratio, .. }): &(&Condition, RatioFigure), verdict| {
         let out = f64::max(within[0] / ratio.ratio, ratio.ratio / within[1]);
         (rank(verdict), out)
@@ -148,7 +148,7 @@ pub(super) fn everywhere(
     worst
 }
 
-/// The place where the condition holds best decides. Its interval is widened as for the best of several.
+/// The condition under which the claim holds best decides. Its interval is widened, because it is the best of several.
 pub(super) fn somewhere(
     board: &StudyMeasurements<'_>,
     of_arms: Across<'_>,
@@ -169,9 +169,10 @@ pub(super) fn somewhere(
         let said = words::as_one_of(best.of, &joint.ratio);
         best.why = format!("{}; {said}", best.why);
     }
-    // Only a failure in all places contradicts the claim, so no single place is picked and no correction is needed.
+    // Only a failure under all conditions contradicts the claim. No single condition is picked, so no correction is
+    // needed.
     best.of = 1;
-    // The condition might hold in a place without a figure.
+    // The claim might hold under a condition without a figure.
     if best.evidence.verdict == Contradicted && !absent.is_empty() {
         best.evidence.verdict = Undecided;
         best.why = format!("{}; {} more could not be evaluated", best.why, absent.len());

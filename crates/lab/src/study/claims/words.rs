@@ -83,7 +83,7 @@ pub fn condition(place: &Condition) -> String {
     at(&place.cell, Some(&place.size), place.load)
 }
 
-/// Like [`place`], for a place named by a check.
+/// Like [`condition`], for a condition that a check names.
 pub fn named(place: &ClaimCondition) -> String {
     at(&place.cell, place.size.as_deref(), place.load)
 }

@@ -129,7 +129,7 @@ impl EntryStore {
     }
 }
 
-/// Position of a reader.
+/// The position from which a reader of the store continues.
 #[derive(Debug, Default)]
 pub struct StoreCursor {
     /// File offset of the next read.

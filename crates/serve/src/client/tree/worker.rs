@@ -53,7 +53,7 @@ const MOST_SICK: u32 = 3;
 /// Buffers and pipes that a thread keeps for later files.
 const SPARES: buffer_pool::Most = buffer_pool::Most { bytes: 2 << 20, pipes: 2 };
 
-/// A thread with one connection.
+/// A thread that fetches files of the tree over one connection.
 pub struct TreeWorker<'a> {
     job: &'a TreeJob<'a>,
     directories: DirectoryCache<'a>,

@@ -37,7 +37,7 @@ use crate::{
     xattrs::{Holder, SourceXattrs},
 };
 
-/// Progress of one name of a file after one visit by a worker.
+/// The state of one name of a file after a worker has processed it.
 enum NameOutcome {
     /// The name was copied, linked or skipped.
     Processed,
