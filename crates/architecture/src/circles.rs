@@ -1,6 +1,6 @@
-//! Finds circular dependencies between modules. A module is a file; together with the files in its directory it is a
-//! room. The rooms in one directory must not form a circle. A file and the modules it declares may use each other: a
-//! list uses its entries, and the entries implement the list's trait.
+//! Finds circular dependencies between modules. A module is a file. A room is a module together with the modules
+//! below it. The rooms in one directory must not form a circle. A file and the modules it declares may use each
+//! other: a list uses its entries, and the entries implement the list's trait.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -41,7 +41,7 @@ impl Tree {
         tree
     }
 
-    /// Reads a file, and the modules it declares, with files in `folder`.
+    /// Reads a file, and the files in `folder` for the modules that it declares.
     fn enter(&mut self, file: &Path, folder: &Path, names: Names) {
         let (module, declared) = Module::read(file);
         for child in declared {

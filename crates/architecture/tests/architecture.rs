@@ -271,7 +271,7 @@ fn no_code_asks_for_a_mechanism_by_its_name() {
 #[test]
 fn nothing_is_left_half_done() {
     let Some(tracked) = tracked("nothing_is_left_half_done") else { return };
-    // Split in two, so that this file does not match.
+    // The string is split in two, so that this file does not match.
     let needles = [
         concat!("TO", "DO"),
         concat!("FIX", "ME"),

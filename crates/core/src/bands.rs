@@ -45,7 +45,7 @@ impl KernelWork {
         }
     }
 
-    /// Returns the number of bytes that occupy the caches per byte of work.
+    /// Returns the number of bytes read and written per byte of work; all of them occupy the caches.
     fn touches(self) -> u64 {
         match self {
             Self::Copy => 2,

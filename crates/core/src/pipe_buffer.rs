@@ -11,7 +11,7 @@ use crate::{End, Error, Info, Side, buffer_pool};
 /// The longest length for one system call. The kernel truncates at `MAX_RW_COUNT` anyway.
 const LONGEST: u64 = 0x7fff_f000;
 
-/// Returns `len` as a length for one call.
+/// Returns `len`, limited to what one system call can transfer.
 pub fn chunk(len: u64) -> usize {
     len.min(LONGEST) as usize
 }

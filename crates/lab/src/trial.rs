@@ -71,7 +71,7 @@ pub struct TrialJob<'t> {
 /// The glibc settings that take part.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Tunables {
-    /// Thresholds at the cache sizes of this machine.
+    /// Settings that move thresholds of glibc to the cache sizes of this machine.
     Usual,
     These(Vec<TrialSetting>),
 }

@@ -97,7 +97,7 @@ impl ByteStream {
 impl Drop for RestoredFlags {
     fn drop(&mut self) {
         for (fd, flags) in self.0.drain(..) {
-            // Fails only for a descriptor that another process may not change.
+            // The call sets flags that the descriptor had before, so it is not expected to fail.
             let _ = fcntl_setfl(fd, flags);
         }
     }

@@ -27,8 +27,8 @@ pub fn read(pid: i32, at: u64, into: &mut [u8]) -> Result<usize, Errno> {
 ///
 /// # Safety
 /// The process must have reserved those bytes for this caller until it is notified that they were
-/// written. No reference to them may exist there until then. If `pid` is this process, this applies
-/// here as well.
+/// written. Until then, no reference to those bytes may exist in that process. This also applies if
+/// `pid` is this process.
 pub unsafe fn write(pid: i32, at: u64, from: &[u8]) -> Result<usize, Errno> {
     counted(Call::ProcessVmWritev, from.len(), |len| {
         let near = libc::iovec { iov_base: from.as_ptr().cast_mut().cast(), iov_len: len };

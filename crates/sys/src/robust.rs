@@ -45,7 +45,7 @@ struct RobustHead {
 struct Thread {
     head: &'static RobustHead,
     tid: u32,
-    /// In the order they were added, which is the reverse of the list's order.
+    /// The nodes in the order in which they were added. The kernel's list has the reverse order.
     nodes: Vec<NonNull<RobustNode>>,
 }
 

@@ -242,7 +242,7 @@ impl EntryAttributes {
     /// extended attributes that the file system refused.
     pub fn give(&self, fd: BorrowedFd<'_>) -> Result<u64, CallFailed> {
         let has = fstat(fd).map_err(failed("fstat"))?;
-        // A file created by this owner with this mode already has both.
+        // A file that this process created for its own user, with the right mode, needs neither fchown nor fchmod.
         let is_own = self.owner == Some((has.st_uid, has.st_gid));
         let has_owner = is_own || self.give_owner(|u, g| fchown(fd, u, g))?;
         let given = self.xattrs.as_ref().map(|xattrs| xattrs.give(fd, has.st_mode & 0o7777));

@@ -179,7 +179,7 @@ impl SourceXattrs {
         &self.0
     }
 
-    /// Removes the attributes that only root can set, unless this user is root.
+    /// Removes the attributes that only root can set, unless `uid` is root.
     pub fn settable_by(mut self, uid: u32) -> Self {
         let is_roots = |name: &CStr| {
             name.to_bytes().starts_with(b"security.") || name.to_bytes().starts_with(b"trusted.")

@@ -92,10 +92,10 @@ const LONGEST_NAME: usize = 255;
 const LONGEST: usize = 4096;
 const MAGIC: [u8; 8] = *b"THALWEGF";
 const VERSION: u32 = 1;
-/// Marks an unknown number.
+/// Stands in a message for a number that the sender does not know.
 const UNKNOWN: u64 = u64::MAX;
 
-/// Precedes the data of a file.
+/// The message that precedes the data of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct FileHead {
     announced: Announced,
@@ -103,7 +103,7 @@ struct FileHead {
     buffer: u64,
 }
 
-/// Follows the data of a file.
+/// The message that follows the data of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum FileTail {
     /// The file is complete. `xxh3` is the 128-bit XXH3 of all bytes.

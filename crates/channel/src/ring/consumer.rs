@@ -245,7 +245,7 @@ impl Consumer {
             if !self.keeper.is_used() {
                 self.end.publish(tail);
             } else if let Err(error) = self.keeper.pass(tail, self.head) {
-                // The next call returns the error.
+                // `broke` records corruption; the next call then returns the error.
                 self.broke(error);
             }
         }

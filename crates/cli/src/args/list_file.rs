@@ -12,7 +12,7 @@ use crate::{
     stdio::expect_open,
 };
 
-/// A file of lines.
+/// The contents of a file that an option names, to be split into lines.
 pub struct ListFile {
     /// Name for messages: `'FILE'`.
     name: String,

@@ -27,7 +27,8 @@ pub struct Crossover {
     pub from: String,
     /// The smallest and largest size that were measured.
     pub among: [u64; 2],
-    /// The smallest size from which it is never slower and faster at some sizes; `None` if no such size exists.
+    /// The smallest size from which `way` is never slower than `from`, and faster at some sizes; `None` if no such
+    /// size exists.
     pub bytes: Option<u64>,
 }
 

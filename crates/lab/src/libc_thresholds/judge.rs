@@ -17,7 +17,7 @@ use thalweg_measure::{
 pub struct SizeEffect {
     /// Bytes per copy.
     pub size: u64,
-    /// Time with the setting divided by time without; below 1 it helps.
+    /// Time with the setting divided by time without it; below 1 the setting helps.
     #[serde(flatten)]
     pub ratio: Ratio,
     /// The relative difference between two runs of one setting.
@@ -38,9 +38,9 @@ pub struct TriedSetting {
     /// The value of `GLIBC_TUNABLES`.
     pub tunables: String,
     pub effects: Vec<SizeEffect>,
-    /// `true` if it helps at some size.
+    /// `true` if the setting helps at some size.
     pub helps: bool,
-    /// `true` if it was not seen to hurt at any size.
+    /// `true` if the setting was not seen to hurt at any size.
     pub harmless: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Computes cost figures from samples: cost of one operation, paired by round, per session.
+//! Computes the cost of one operation from samples. Costs of two arms are paired by round within each session.
 
 use std::collections::BTreeMap;
 use thalweg_core::profile::Ratio;

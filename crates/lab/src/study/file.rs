@@ -302,7 +302,7 @@ pub enum ClaimCheck {
     /// The arithmetic mean of the ratios over all sizes of a cell, computed per session.
     MeanRatio {
         arms: [String; 2],
-        /// The condition of the claim, without a size.
+        /// The condition under which the claim holds; it specifies no size.
         at: ClaimCondition,
         #[serde(default)]
         metric: SampleMetric,
@@ -312,7 +312,7 @@ pub enum ClaimCheck {
     /// The cost of one arm under one load relative to the same arm under another, from the medians of each session.
     LoadRatio {
         arm: String,
-        /// The condition of the claim, without a load.
+        /// The condition under which the claim holds; it specifies no load.
         at: ClaimCondition,
         loads: [BackgroundLoad; 2],
         #[serde(default)]
@@ -323,7 +323,7 @@ pub enum ClaimCheck {
     /// For each row, the ratio divided by the published ratio must lie within `within`.
     Rows {
         arms: [String; 2],
-        /// The condition of the claim, without a size.
+        /// The condition under which the claim holds; it specifies no size.
         at: ClaimCondition,
         #[serde(default)]
         metric: SampleMetric,

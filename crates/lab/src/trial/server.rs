@@ -82,7 +82,7 @@ pub struct Up<'s> {
 }
 
 impl<'s> Up<'s> {
-    /// Starts the server with a setting and waits until it is ready.
+    /// Starts the server, after `put` has added a setting to its command, and waits until it is ready.
     pub fn start(
         server: &'s Server,
         runner: &CommandRunner<'_>,

@@ -26,7 +26,7 @@ const PERIOD: usize = 1_048_573;
 const PIECE: usize = 256 << 10;
 
 impl ByteContent {
-    /// Returns the name in the protocol with helpers.
+    /// Returns the name of this content in messages to helper processes.
     pub fn name(self) -> &'static str {
         match self {
             Self::Zeros => "zeros",

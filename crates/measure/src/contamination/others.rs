@@ -21,10 +21,10 @@ const THEIRS: f64 = 0.5;
 /// Minimum total duration of a window of rounds, in seconds. In shorter ones a few clock ticks more or less mean
 /// nothing.
 const WINDOW: f64 = 0.2;
-/// The number of CPUs by which other processes must exceed their usual use.
+/// A round is disturbed if other processes keep this many more CPUs busy than in the quiet part of the session.
 const KEPT: f64 = 0.5;
 
-/// The usual losses of an arm's samples, from the quiet part of a session.
+/// The fractions of their time that samples of an arm usually lose, from the quiet part of a session.
 pub(super) struct Quiet {
     waited: f64,
     pressure: f64,

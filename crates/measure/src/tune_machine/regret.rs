@@ -67,7 +67,7 @@ pub struct RegretSpread {
     /// The 95th percentile.
     pub p95: f64,
     pub worst: f64,
-    /// The number of sizes. A mechanism that was too slow to be sampled at some sizes has fewer.
+    /// The number of sizes. The number is lower for a mechanism that was too slow to be sampled at some sizes.
     pub sizes: usize,
 }
 

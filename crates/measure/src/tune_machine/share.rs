@@ -19,7 +19,7 @@ pub(super) struct TimeShare {
     pub sample: Duration,
 }
 
-/// The sizes of a session, and the observed speed.
+/// Divides the time of a session among its sizes, by the speed observed so far.
 pub(super) struct Shares {
     sizes: Vec<u64>,
     rounds: usize,

@@ -49,7 +49,7 @@ const COMPARED: usize = 10;
 const MOST: usize = 8;
 
 impl ConnectionScaler {
-    /// Begins with one connection.
+    /// Creates a scaler that begins with one connection.
     pub fn new(connections: Connections) -> Self {
         let most = match connections {
             Connections::Auto => MOST,

@@ -38,7 +38,7 @@ pub struct ServedSite {
     pub names: NameCache,
     /// Memory of queued directories of all tree walks, in bytes.
     pub paths: AtomicU64,
-    /// Maximum of `paths`.
+    /// The limit for `paths`.
     pub most_paths: u64,
 }
 

@@ -327,7 +327,7 @@ impl ServeWorker {
             let Some((socket, _)) = self.parts.listeners.get(listener) else { return };
             match net::accept(socket) {
                 Ok((socket, client)) => {
-                    // On `::`, IPv4 clients have mapped addresses.
+                    // A socket on `::` reports IPv4 clients with IPv4-mapped IPv6 addresses.
                     let client = client.and_then(|client| SocketAddr::try_from(client).ok());
                     let client = client
                         .map(|client| SocketAddr::new(client.ip().to_canonical(), client.port()));

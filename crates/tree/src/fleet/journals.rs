@@ -200,8 +200,8 @@ fn is_present(boots: &HashMap<u32, WorkerBoot>, boot: WorkerBoot) -> bool {
     boot.boot != 0 && boots.get(&boot.machine).is_some_and(|present| present.boot == boot.boot)
 }
 
-/// Records a boot. Returns `true` if another boot was considered the current one of that machine. The current boot of
-/// this machine is always known.
+/// Records a boot of another machine. Returns `true` if an earlier boot was considered the current one of that
+/// machine. The current boot of this machine is always known.
 fn note_boot(boots: &mut HashMap<u32, WorkerBoot>, boot: WorkerBoot, here: WorkerBoot) -> bool {
     if boot.machine == here.machine {
         return false;

@@ -56,7 +56,7 @@ fn folder_of(destination: &Path, exact: bool) -> &Path {
     }
 }
 
-/// The copy after the measurement.
+/// Facts about the copy that was made after the measurement.
 pub struct TuneEnd<'e> {
     /// Duration of the copy.
     pub copied: Duration,

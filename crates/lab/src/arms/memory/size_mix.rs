@@ -15,7 +15,7 @@ use super::{
 use thalweg_measure::scratch::room_for;
 use thalweg_measure::stats::Random;
 
-/// The order of sizes.
+/// How the sizes of successive copies are chosen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum DrawOrder {

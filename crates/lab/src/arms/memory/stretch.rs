@@ -13,7 +13,8 @@ const LINE: usize = 128;
 const PAGE: usize = 4096;
 /// Number of sinks that are verified byte by byte; all sinks are equivalent.
 const MOST_VERIFIED: usize = 64;
-/// Bytes of fresh sinks between two renewals. Returning the pages is expensive and not timed.
+/// Total size of fresh sinks in bytes. When all sinks have been used, their pages are returned to the kernel.
+/// That is expensive, and is not timed.
 const FRESH: usize = 32 << 20;
 
 /// Consecutive sources and sinks.

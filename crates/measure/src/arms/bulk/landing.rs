@@ -28,7 +28,7 @@ const MOST: usize = 256;
 impl Residency {
     pub const ALL: [Self; 3] = [Self::Resident, Self::Fresh, Self::Huge];
 
-    /// Returns the name in the protocol with the helper.
+    /// Returns the name of this residency in messages to the helper process.
     pub fn name(self) -> &'static str {
         match self {
             Self::Resident => "resident",

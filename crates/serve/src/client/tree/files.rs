@@ -301,7 +301,7 @@ impl WantedFile {
 
 /// A file that received its attributes and its name.
 pub struct PublishedFile {
-    /// The file, if it waits for its name.
+    /// The complete file, if it still has to be renamed to its final name.
     pub parked: Option<Parked>,
     /// Extended attributes that the file system refused.
     pub refused_xattrs: u64,

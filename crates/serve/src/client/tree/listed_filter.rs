@@ -92,7 +92,7 @@ impl ListedFilter {
             || matches!(entry.kind, ManifestKind::File(file) if !self.limits.allow(file.size, entry.meta.mtime))
     }
 
-    /// Returns the filter of the deletion.
+    /// Returns the filter that protects entries from deletion.
     pub fn of_deletion(&self) -> Option<Arc<dyn Filter>> {
         self.filter.clone().map(|filter| filter as Arc<dyn Filter>)
     }
