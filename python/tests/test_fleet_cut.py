@@ -29,7 +29,7 @@ CALLER = """
         print(len(cut), report.files, len(report.lost), time.monotonic() - cut[0])
         sys.stdout.flush()
         import os
-        # A goodbye to who is cut off would wait for its answer.
+        # A normal exit would wait for an answer of the disconnected worker.
         os._exit(0)
 """
 VARIABLES = {"DASK_DISTRIBUTED__SCHEDULER__WORKER_TTL": "10s", "DASK_DISTRIBUTED__COMM__TIMEOUTS__TCP": "15s"}

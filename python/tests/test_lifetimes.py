@@ -100,7 +100,7 @@ RECEIVER = (
             try:
                 return receive(timeout=0.005)
             except thalweg.Timeout:
-                # The oldest may be ours, and the sender wait for its room.
+                # This thread may hold the oldest message, and the sender may wait for the room of that message.
                 counts["for room"] += bool(mine)
                 if mine:
                     check(*mine.pop(0))
@@ -165,7 +165,7 @@ RECEIVER = (
         print("next", flush=True)
         one_channel(seed + channel * each, each, channel % 2)
         resting.append(resident())
-        # What the first channel has left in use for good is known then.
+        # After the first channel, `before` records the descriptors and mappings that stay in use.
         if channel == 0:
             with lock:
                 held = mine + kept
@@ -186,7 +186,7 @@ RECEIVER = (
     after = used()
     assert not wrong, (len(wrong), wrong[:10])
     assert after == before, (before, after)
-    # A message that is not given back, or its object, would be seen: there are thousands.
+    # The test sends thousands of messages, so memory that is not freed would exceed this limit.
     assert max(resting[1:]) < resting[0] + (16 << 20), resting
     print(dict(counts), "resident", [size >> 20 for size in resting])
     """.replace("%CHANNELS%", str(CHANNELS))

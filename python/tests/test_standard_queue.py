@@ -26,7 +26,7 @@ SCRIPT = """
         context, queue = multiprocessing.get_context("fork"), Queue()
         first = context.Process(target=puts, args=(queue,))
         first.start()
-        # It puts until there is no more room, in the middle of an item.
+        # The first process puts items until the queue is full. The kill then comes in the middle of an item.
         assert (queue.get() == 0).all()
         time.sleep(0.5)
         first.kill()

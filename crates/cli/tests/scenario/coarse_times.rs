@@ -1,5 +1,5 @@
-//! Destinations that store times less precisely than the source. A copy is up to date if its times are as exact as
-//! possible.
+//! Destinations that store times less precisely than the source. A copy counts as up to date if its times are
+//! those of the source, as exact as the destination can store them.
 
 use std::{fs, path::Path, process::Command};
 

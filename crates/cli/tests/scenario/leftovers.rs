@@ -237,7 +237,7 @@ fn a_file_that_is_written_in_place_and_not_to_its_end_is_named() {
 #[test]
 fn a_part_of_a_killed_copy_goes_when_its_name_becomes_a_hard_link() {
     let scratch = Scratch::new();
-    // thalweg copies the first name of a file that it meets, and links the second name to the copy.
+    // If a file has two names, thalweg copies the one that it finds first, and links the other to the copy.
     let line = "mkdir s d; echo old | tee d/one >d/two; echo text >s/one; ln s/one s/two; echo half | tee d/.one.thalweg-part >d/.two.thalweg-part; \
         $T copy -aT s d";
     shell(scratch.path(), line).expect(0);

@@ -29,8 +29,8 @@ struct SinkPipe {
     splices: bool,
 }
 
-/// Runs turn after turn until the source seems to end or tee is refused. The plain loop then
-/// continues, and detects a real end.
+/// Repeats turns until the source seems to be at its end, or the kernel refuses tee. The caller
+/// then continues with read and write, which detect the real end.
 pub(super) fn run(ride: &mut Ride<'_, '_>) -> Result<(), TransferStop> {
     let wished = host::pipe_max_size().map_or(0, chunk);
     let lanes = ride

@@ -1,4 +1,4 @@
-//! Inputs that were found by fuzzing, and mutated requests beside another server.
+//! Replays inputs that fuzzing found. Compares how thalweg and nginx read mutated requests.
 
 mod nginx;
 mod replay;

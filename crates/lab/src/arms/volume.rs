@@ -1,5 +1,5 @@
-//! The directory for files of a work: the session's temporary directory, or a file system that the study names by its
-//! type.
+//! Finds the directory in which an arm keeps its files: the session's temporary directory, or one on a file system of
+//! the type that the study requests.
 
 use std::{
     ffi::{CString, OsStr},

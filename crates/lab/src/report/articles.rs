@@ -109,7 +109,7 @@ fn answers_of_today(text: &mut String, study: &StudyFile, machines: &[ReportMach
     }
 }
 
-/// Returns the article's own words as a second line of the cell.
+/// Returns the words of the article, as a second line of the table cell.
 fn quoted(claim: &Claim) -> String {
     let quote = claim.quote.as_ref();
     quote.map_or(String::new(), |quote| format!("<br>\"{}\"", escaped(quote)))

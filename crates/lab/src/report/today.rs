@@ -18,7 +18,7 @@ use thalweg_measure::{load::BackgroundLoad, sample::SampleMetric};
 /// The answer to one task.
 #[derive(Clone, Debug)]
 pub struct TodayAnswer {
-    /// The task, as the study has it.
+    /// The task, in the words of the study.
     pub task: String,
     pub sentence: String,
     /// The fastest method.

@@ -162,8 +162,8 @@ pub struct ArmResult {
     pub faults_per_gb: f64,
     /// System calls per 10^9 bytes; `None` if they were not counted.
     pub calls_per_gb: Option<f64>,
-    /// The kind of calls that were counted. Absent from results of earlier versions, which contain only our own
-    /// counts.
+    /// The kind of calls that were counted. Absent from results of earlier versions, which contain only calls
+    /// counted by thalweg itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub calls_kind: Option<CallsKind>,
     /// The reason why counting the calls failed.

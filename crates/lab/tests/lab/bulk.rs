@@ -1,6 +1,6 @@
-//! Uses the work `bulk` as a session does: every arm that works here, with every kind of memory,
-//! alone and in a study. Other tests plant wrong bytes and helpers that do not work, and check the
-//! map of winners of study 102.
+//! Opens and runs arms of the work `bulk` as a session does: every arm that this machine supports,
+//! with every kind of memory, alone and in a study. Other tests plant wrong bytes and helpers that
+//! do not work, and check the map of winners of study 102.
 
 use crate::planted;
 

@@ -1,5 +1,6 @@
-//! Uses the works `transfer` and `program` as a session does: every mechanism between all ends,
-//! with short and odd sizes. Other tests kill the peer process and pass invalid parameters.
+//! Opens and runs arms of the works `transfer` and `program` as a session does: every mechanism
+//! between all ends, with short and odd sizes. Other tests kill the peer process and pass invalid
+//! parameters.
 
 use std::{
     path::{Path, PathBuf},
@@ -21,7 +22,7 @@ fn open(work: &str, with: &str, bytes: u64, scratch: &Path) -> Result<Box<dyn Ar
     work.open(&ArmJob { arm: "arm", with: &with, bytes, scratch, studies, program })
 }
 
-/// Uses an arm as a session does. Returns the number of calls of its last sample.
+/// Opens and runs an arm as a session does. Returns the number of calls of its last sample.
 fn used(work: &str, with: &str, bytes: u64) -> Result<u64, Unfit> {
     let scratch = tempfile::tempdir().unwrap();
     let mut piece = open(work, with, bytes, scratch.path())?;

@@ -98,7 +98,7 @@ pub(super) trait PairContest: Sync {
 pub(super) type OpenedContest<'s> = (Box<dyn Arena + 's>, Vec<TunedMethod>);
 
 impl EndPair {
-    /// Returns the rules for these ends.
+    /// Returns the rules by which mechanisms are compared between these ends.
     pub(super) fn contest(&self) -> &'static dyn PairContest {
         let taking = CONTESTS.iter().find(|contest| contest.takes(self));
         *taking.unwrap_or(&CONTESTS[CONTESTS.len() - 1])
@@ -106,14 +106,14 @@ impl EndPair {
 }
 
 impl EndKeys {
-    /// Returns the rules for ends with these names.
+    /// Returns the rules for ends with these names in a profile.
     pub(super) fn contest(&self) -> &'static dyn PairContest {
         let taking = CONTESTS.iter().find(|contest| contest.takes_keys(self));
         *taking.unwrap_or(&CONTESTS[CONTESTS.len() - 1])
     }
 }
 
-/// The place in which all arms of a session do their work, one after the other.
+/// The ends between which all arms of a session do their work, one after the other.
 pub(super) trait Arena {
     /// Sets the number of bytes per transfer.
     fn resize(&mut self, size: u64) -> io::Result<()>;

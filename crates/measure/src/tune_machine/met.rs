@@ -9,9 +9,9 @@ use crate::{busy::BusyProcessors, contamination::disturbed, other_work::kept_as}
 /// The number of sessions meant for the idle machine that other processes disturbed.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct OtherWork {
-    /// Sessions that count as sessions of the loaded machine.
+    /// Disturbed sessions whose samples count for the loaded machine.
     pub as_loaded: usize,
-    /// Sessions that were left out.
+    /// Disturbed sessions that were left out.
     pub left_out: usize,
     /// All sessions meant for the idle machine.
     pub of: usize,

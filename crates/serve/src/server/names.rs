@@ -129,7 +129,7 @@ impl NameList {
         self.is_partial
     }
 
-    /// Returns its memory, in bytes.
+    /// Returns the memory that the list occupies, in bytes.
     pub fn held(&self) -> usize {
         self.bytes.capacity() + self.starts.capacity() * size_of::<u32>()
     }

@@ -124,7 +124,8 @@ fn a_later_run_brings_the_gaps_of_an_earlier_one() {
             count.fetch_add(body.len(), Ordering::SeqCst);
             send(stream, &(head, body), LEN);
         } else {
-            // Half of the answer, because the ranges have different lengths.
+            // The server sends half of each answer. The ranges have different lengths, so no fixed
+            // length would do.
             let early = body.len() / 2;
             send(stream, &(head, body), early);
             thread::sleep(Duration::from_millis(300));

@@ -118,7 +118,7 @@ impl LinkTable {
         let paths = Arc::clone(&entry.directory.paths);
         let name = Name { paths, last: entry.name.to_owned(), id: copy };
         let before = std::mem::replace(&mut record.state, LinkState::Made(name));
-        // The names that waited are claimed again and then find the state `Made`.
+        // The caller claims each waiting name again, and then finds the state `Made`.
         let waiting = if let LinkState::Making(waiting) = before { waiting } else { Vec::new() };
         record.left += waiting.len() as u64;
         if record.left == 0 {

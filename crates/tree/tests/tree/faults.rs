@@ -223,7 +223,7 @@ fn a_tree_with_a_failed_sync_is_not_published_and_leaves_nothing() {
     let rule = Rule::once(Call::Syncfs, 1, Effect::Errno(Errno::IO));
     let outcome = run(vec![rule], &sample(place.path()), &place.path().join("to"), &options);
     assert!(problems(&outcome.value).contains("syncfs: EIO"), "{}", problems(&outcome.value));
-    // A second syncfs(2) would succeed, but it would not prove that the data is safe.
+    // The copy does not repeat syncfs(2): the second call would succeed, but would not prove that the data is safe.
     assert_eq!(outcome.value.ending(), Ending::Partial);
     assert_eq!(names(place.path()), ["src"]);
 }

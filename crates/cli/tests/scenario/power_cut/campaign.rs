@@ -15,7 +15,7 @@ use thalweg_testing::Dice;
 
 /// Number of cuts made from one recorded run.
 const CUTS_OF_A_RUN: u64 = 10;
-/// Number of failing cuts of a campaign that are kept.
+/// Maximum number of failing cuts of a campaign whose disks are kept.
 const KEPT: usize = 3;
 
 /// All cuts of one command on one file system.

@@ -14,7 +14,7 @@ pub struct DiskSystem {
     pub options: &'static str,
 }
 
-/// Without discard, because mkfs would punch holes into the image.
+/// mkfs runs without discard, which would punch holes into the image.
 pub const SYSTEMS: [DiskSystem; 3] = [
     DiskSystem {
         name: "ext4",

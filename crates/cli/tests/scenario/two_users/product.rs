@@ -22,17 +22,17 @@ use thalweg_testing::{Dice, sample_share};
 #[derive(Clone, Copy)]
 pub enum Kernel {
     Usual,
-    /// Without O_TMPFILE, as on NFS: every command writes a partial file.
+    /// The kernel refuses O_TMPFILE, as on NFS, so every command writes a partial file.
     NoTmpfile,
 }
 
-/// A run of a command in a trap.
+/// The result of a command that ran while a trap was laid, and the problems that were found.
 pub struct Sprung {
     pub ran: Ran,
     pub wrong: Vec<String>,
 }
 
-/// Runs one command in one trap, and judges it.
+/// Lays one trap, runs one command, and judges the result.
 pub fn spring(arena: &Arena, row: &Row, trap: &Trap, kernel: Kernel) -> Result<Sprung, String> {
     arena.reset();
     let victim = Victim::of(arena, row);

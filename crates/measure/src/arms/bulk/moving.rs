@@ -185,7 +185,8 @@ impl Arm for BulkArm {
     }
 
     fn sample(&mut self, repeats: u32) -> Result<Sample, SampleFailure> {
-        // New memory must exist before an operation starts.
+        // New memory is allocated for a whole batch before its first operation, which limits the size of a
+        // batch.
         let is_new = self.terms.residency != Residency::Resident
             || self.terms.source == BulkSource::Born && !self.returns;
         let most = if is_new { at_once(self.bytes) } else { u32::MAX };

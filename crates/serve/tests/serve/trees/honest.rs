@@ -158,7 +158,7 @@ fn a_server_without_hashes_is_reported_and_nothing_is_touched() {
     let served = TreeServer::new();
     served.file("file", "as served");
     let by_hash = TreeOptions { by_hash: true, ..options() };
-    // Without existing files, no hashes are compared.
+    // The destination is empty, so the client compares no hashes and the fetch succeeds.
     assert_eq!(get(&served.url(), &served.dst(), &by_hash).unwrap().files, 1);
     write(&served.dst().join("file"), "differs..");
     let fetched = get(&served.url(), &served.dst(), &by_hash).unwrap();

@@ -34,7 +34,7 @@ class LostMemoryTest {
         var memory = SharedMemory.create(kind, nameFor(kind), 4096);
         assertTrue(isMapped(memory, nameFor(kind)));
         assertEquals(kind == Kind.SYSV ? 0 : 1, descriptors(nameFor(kind)));
-        // The cleaner's action, triggered by the garbage collector.
+        // This is the cleaner's action. Normally the garbage collector triggers it.
         memory.cleanable.clean();
         assertFalse(isMapped(memory, nameFor(kind)));
         assertEquals(0, descriptors(nameFor(kind)));
@@ -78,7 +78,7 @@ class LostMemoryTest {
         collectUntilGone("thalweg-kept");
     }
 
-    /** Only a slice of the memory is reachable. */
+    /** Creates memory and returns only a slice, so that nothing else refers to the memory. */
     private static MemorySegment partOf(String label) throws IOException {
         var memory = SharedMemory.create(Kind.MEMFD, label, 4096);
         assertTrue(isMapped(label));

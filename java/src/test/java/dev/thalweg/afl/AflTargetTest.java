@@ -67,7 +67,7 @@ class AflTargetTest {
         var fuzzer = new Fuzzer(folder);
         cases(Map.of("1", bytes("a"), "2", bytes("b")));
         var maps = maps(fuzzer, fuzzer.java(Numbered.class, List.of()), "java", Coverage.USUAL_SIZE, GENEROUS);
-        // One counter for each run, incremented once.
+        // Each run has incremented the counter of its number, once.
         assertEquals(Map.of("1", "000001:1\n", "2", "000002:1\n"), maps);
     }
 

@@ -123,7 +123,7 @@ class RingTest {
                         ring.consumer().receive(LONG).close();
                         waits.complete(null);
                     } catch (IllegalStateException refused) {
-                        // The test itself is inside of the end at this moment.
+                        // The test's main thread uses this end at this moment.
                     } catch (Exception failure) {
                         waits.complete(failure);
                     }
@@ -206,7 +206,7 @@ class RingTest {
         for (int turn = 0; turn < 5; turn++) {
             rings.add(Pair.of(SMALL));
         }
-        // Close them in an arbitrary order: the words of the other ends stay on the list.
+        // Close the rings in an arbitrary order. The words of open ends must stay on the robust list.
         for (int at : new int[] {2, 0, 2, 1, 0}) {
             for (Pair ring : rings) {
                 for (End end : new End[] {ring.producing(), ring.consuming()}) {
