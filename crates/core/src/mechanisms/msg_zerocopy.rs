@@ -78,7 +78,9 @@ impl Mechanism for MsgZerocopy {
 
     fn fits(&self, facts: &Facts) -> Result<(), Unfit> {
         if !facts.sink.internet {
-            return Err(Unfit::because("MSG_ZEROCOPY is for internet sockets, not for unix ones"));
+            return Err(Unfit::because(
+                "MSG_ZEROCOPY works on internet sockets, but not on unix sockets",
+            ));
         }
         Ok(())
     }
