@@ -33,7 +33,7 @@ pub enum Error {
         delivered: u64,
     },
     /// The peer wrote something that the format does not allow. The channel is no longer used.
-    #[error("corrupt: {}; the channel cannot be used any more", shown(.what))]
+    #[error("invalid data from the peer: {}; the channel cannot be used any more", shown(.what))]
     Corrupt {
         /// The invalid value, its position, and the allowed values.
         what: String,
@@ -60,7 +60,7 @@ pub enum Error {
     },
     /// The calling process is a forked child; the channel belongs to the parent.
     #[error(
-        "not permitted: this end belongs to process {owner}, which forked; open one in the child"
+        "not permitted: this channel belongs to process {owner}, which forked; open a new channel in the child"
     )]
     Forked {
         /// The process that opened the channel.

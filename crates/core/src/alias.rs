@@ -33,11 +33,13 @@ pub fn probe(mechanism: &dyn Mechanism, pair: Pair, site: &ScratchSite) -> Resul
         Some(bytes) if bytes == after => Ok(Alias::Shared),
         Some(bytes) => {
             let text = format!(
-                "cannot test whether pages are shared: {} bytes arrived that were never sent",
+                "cannot test whether pages are shared: the sink received {} bytes that were never sent",
                 bytes.len()
             );
             Err(Unfit::because(text))
         }
-        None => Err(Unfit::because("the sink cannot be read")),
+        None => {
+            Err(Unfit::because("cannot test whether pages are shared: the sink cannot be read"))
+        }
     }
 }

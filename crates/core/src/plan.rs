@@ -156,7 +156,7 @@ fn fitness(mechanism: &dyn Mechanism, facts: &Facts, request: &Request) -> Resul
     match info.role {
         Role::Harness => return Err(Unfit::because("moves nothing; for measurements only")),
         Role::OnRequest(flag) if !asked_for => {
-            return Err(Unfit::because(format!("only on request: {flag}")));
+            return Err(Unfit::because(format!("used only with {flag}")));
         }
         Role::OnRequest(_) | Role::Mover => {}
     }
@@ -166,7 +166,7 @@ fn fitness(mechanism: &dyn Mechanism, facts: &Facts, request: &Request) -> Resul
     if !pair.gives.cover(facts.needs()) {
         let promise = if facts.needs().stable && !pair.gives.stable { "stable" } else { "private" };
         return Err(Unfit::because(format!(
-            "shares pages: the sink could change later (not {promise}; --zero-copy allows it)"
+            "shares pages with the source, so data in the sink could change later (not {promise}); --zero-copy allows this"
         )));
     }
     if let Some(wait) = info.nature.waits.filter(|_| request.stepwise) {
@@ -179,7 +179,7 @@ fn fitness(mechanism: &dyn Mechanism, facts: &Facts, request: &Request) -> Resul
 /// Returns the expectation for a mechanism that was not measured between endpoints of these kinds.
 fn prior(mechanism: &dyn Mechanism, facts: &Facts) -> Prior {
     if mechanism.saves_work(facts) {
-        let why = "not measured: avoids the copy if it works";
+        let why = "not measured: avoids copying the data if the system supports it";
         Prior { saves_work: true, guess: 0, why }
     } else if uses_what_was_given_up(mechanism, facts) {
         let why = if facts.source.unchanging {
@@ -189,7 +189,7 @@ fn prior(mechanism: &dyn Mechanism, facts: &Facts) -> Prior {
         };
         Prior { saves_work: false, guess: 0, why }
     } else if is_likely(mechanism, facts) {
-        let why = "not measured: the default between such endpoints";
+        let why = "not measured: the default for this pair of endpoints";
         Prior { saves_work: false, guess: 1, why }
     } else {
         Prior { guess: 2, ..Prior::NONE }

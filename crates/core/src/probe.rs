@@ -24,7 +24,7 @@ pub fn pair(mechanism: &dyn Mechanism, pair: Pair, site: &ScratchSite) -> Result
         }
         Ok(_) => Ok(()),
         Err(errno) => {
-            Err(Unfit { reason: format!("reading the sink: {errno}"), errno: Some(errno) })
+            Err(Unfit { reason: format!("cannot read the sink: {errno}"), errno: Some(errno) })
         }
     }
 }
@@ -60,7 +60,8 @@ pub(crate) fn tried(
         fits(mechanism, &mut scratch).map_err(|_| unfit)?;
     }
     let transfer = scratch.transfer(bytes.len() as u64, Guarantees::SHARED);
-    let transfer = transfer.map_err(|e| Unfit::because(format!("scratch ends: {e}")))?;
+    let transfer = transfer
+        .map_err(|e| Unfit::because(format!("cannot use the endpoints of the test: {e}")))?;
     let mut mover = mechanism.open(transfer, &Tuning::default())?;
     let mut how = Exactly { paced: false, patience: HANG, watch: &mut () };
     let moved = run_exact(mover.as_mut(), bytes.len() as u64, &mut how);
@@ -76,6 +77,7 @@ pub(crate) fn tried(
 
 fn fits(mechanism: &dyn Mechanism, scratch: &mut Scratch) -> Result<(), Unfit> {
     let transfer = scratch.transfer(SOME as u64, Guarantees::SHARED);
-    let transfer = transfer.map_err(|e| Unfit::because(format!("scratch ends: {e}")))?;
+    let transfer = transfer
+        .map_err(|e| Unfit::because(format!("cannot use the endpoints of the test: {e}")))?;
     mechanism.fits(&Facts::of(&transfer))
 }

@@ -161,7 +161,9 @@ impl Near {
         match kind {
             Kind::Null => Self::device("/dev/null", OFlags::WRONLY, kind),
             // Each device handles bytes differently, so the pseudo terminal of a test would prove nothing about others.
-            Kind::Device => Err(Unfit::because("no device that a test can write to")),
+            Kind::Device => Err(Unfit::because(
+                "not tested, because a test on one device proves nothing about others",
+            )),
             Kind::Memory => {
                 let memory = vec![0; room];
                 Ok(Self { kind, memory, fd: None, far: None })
@@ -173,12 +175,13 @@ impl Near {
     fn new(kind: Kind, folder: &Path, sockets: Sockets, source: bool) -> Result<Self, Unfit> {
         let (reader, writer) = match kind {
             Kind::File => {
-                let file = nameless_file(folder)
-                    .map_err(|e| unfit(&format!("scratch file in {}", folder.display()), e))?;
+                let file = nameless_file(folder).map_err(|e| {
+                    unfit(&format!("cannot create a test file in {}", folder.display()), e)
+                })?;
                 return Ok(Self { kind, memory: Vec::new(), fd: Some(file), far: None });
             }
             Kind::Pipe | Kind::Socket => stream(kind, sockets).map_err(|e| Unfit {
-                reason: format!("creating a {kind}: {e}"),
+                reason: format!("cannot create a {kind}: {e}"),
                 errno: Errno::from_io_error(&e),
             })?,
             Kind::Memory | Kind::Device | Kind::Null => {
@@ -214,7 +217,8 @@ impl Near {
         };
         let mut left = bytes;
         while !left.is_empty() {
-            let put = io::write(to, left).map_err(|e| unfit("write to a scratch source", e))?;
+            let put =
+                io::write(to, left).map_err(|e| unfit("cannot fill the source of the test", e))?;
             left = &left[put..];
         }
         if self.kind != Kind::File {

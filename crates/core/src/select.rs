@@ -189,7 +189,7 @@ pub fn rank<N>(candidates: Vec<Candidate<N>>, prefer: Prefer) -> Vec<Verdict<N>>
         };
         let judgement = match (n, &candidate.evidence) {
             (0, Some(_)) if goes_by_the_reader => {
-                let why = "least CPU time (the fastest method depends on the reader)";
+                let why = "least CPU time (the fastest method depends on how much the reader reads at a time)";
                 Judgement::Chosen { why: why.to_owned() }
             }
             (0, Some(evidence)) => Judgement::Chosen { why: measured_why(evidence, prefer) },

@@ -48,7 +48,9 @@ pub fn fits(facts: &Facts) -> Result<(), Unfit> {
     for end in [&facts.source, &facts.sink] {
         let name = end.fs.as_ref().map_or("", |fs| fs.name.as_str());
         if name.starts_with("fuse") || name == "virtiofs" {
-            return Err(Unfit::because(format!("io_uring repeats bytes of short calls on {name}")));
+            return Err(Unfit::because(format!(
+                "io_uring repeats bytes after a short read or write on {name}"
+            )));
         }
     }
     Ok(())

@@ -34,7 +34,7 @@ impl fmt::Display for Unfit {
             Unfit::TooMany => write!(f, "more than {MOST} size bands"),
             Unfit::OutOfOrder => f.write_str("size bands are not in ascending order"),
             Unfit::Unavailable(name) => write!(f, "this machine cannot run the kernel {name}"),
-            Unfit::Itself => f.write_str("the tuned kernel cannot be a part of itself"),
+            Unfit::Itself => f.write_str("a size band cannot use the kernel 'tuned' itself"),
             Unfit::Installed => f.write_str("the size bands of this process are already set"),
         }
     }

@@ -24,16 +24,18 @@ pub fn same_length(dst: &[u8], src: &[u8]) {
 pub fn part(len: usize, src: &impl RangeBounds<usize>, to: usize) -> (usize, usize) {
     let start = match src.start_bound() {
         Bound::Included(&at) => at,
-        Bound::Excluded(&at) => at.checked_add(1).expect("a start that exists"),
+        Bound::Excluded(&at) => {
+            at.checked_add(1).expect("start of the source range overflows usize")
+        }
         Bound::Unbounded => 0,
     };
     let end = match src.end_bound() {
-        Bound::Included(&at) => at.checked_add(1).expect("an end that exists"),
+        Bound::Included(&at) => at.checked_add(1).expect("end of the source range overflows usize"),
         Bound::Excluded(&at) => at,
         Bound::Unbounded => len,
     };
-    assert!(start <= end && end <= len, "the source is outside the bytes");
+    assert!(start <= end && end <= len, "the source range is outside the slice");
     let n = end - start;
-    assert!(to <= len - n, "the sink is outside the bytes");
+    assert!(to <= len - n, "the destination range is outside the slice");
     (start, n)
 }

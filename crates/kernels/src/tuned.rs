@@ -15,7 +15,7 @@ use crate::row::{ALWAYS, CopyFn, Fill, FillFn, Kernel};
 /// The copy kernel that uses the installed bands.
 pub const COPY: Kernel = Kernel {
     name: TUNED,
-    summary: "for each size the kernel measured best on this machine; libc for unmeasured sizes",
+    summary: "for each size, the kernel measured fastest on this machine; libc for unmeasured sizes",
     is_available: ALWAYS,
     copy: copy_by_size,
     move_: Some(move_by_size),
@@ -24,7 +24,7 @@ pub const COPY: Kernel = Kernel {
 /// The fill that uses the installed bands.
 pub const FILL: Fill = Fill {
     name: TUNED,
-    summary: "for each size the kernel measured best on this machine; libc for unmeasured sizes",
+    summary: "for each size, the kernel measured fastest on this machine; libc for unmeasured sizes",
     is_available: ALWAYS,
     fill: fill_by_size,
 };

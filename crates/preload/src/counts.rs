@@ -46,7 +46,10 @@ impl Counts {
         let (words, _) = bytes.as_chunks::<8>();
         let at = |place: usize| words.get(place).map_or(0, |word| u64::from_ne_bytes(*word));
         if bytes.len() != LEN || at(MAGIC_AT) != MAGIC {
-            return Err(format!("invalid file of counts ({} bytes)", bytes.len()));
+            return Err(format!(
+                "not a file of call counts ({} bytes, or another format)",
+                bytes.len()
+            ));
         }
         let classes = KINDS.iter().enumerate().flat_map(|(number, kind)| {
             (0..CLASSES).map(move |class| CallClass {

@@ -106,7 +106,7 @@ pub enum Refusal {
     #[error("not copied: the name is reserved for partial files")]
     ReservedName,
     /// A file was replaced by one of another type during the copy.
-    #[error("replaced during the copy")]
+    #[error("replaced by an entry of another type during the copy")]
     Replaced,
     /// The file exists, and nothing may be replaced (`--update=none-fail`).
     #[error("not replacing existing file")]
@@ -137,13 +137,13 @@ pub enum Refusal {
     #[error("no sharded copy found for this directory on this machine")]
     NoFleet,
     /// The plan of a fleet does not exist yet.
-    #[error("no plan yet; the worker of rank 0 creates it")]
+    #[error("the sharded copy has no plan yet; the worker of rank 0 creates it")]
     NoPlanYet,
     /// The source and the destination of a sync overlap.
     #[error("overlaps the destination, {}", quoted(.0))]
     Overlaps(PathBuf),
     /// The source of a move changed after it was copied.
-    #[error("changed after it was copied; kept")]
+    #[error("changed after it was copied; not deleted")]
     ChangedSince,
     /// The path of a filter file is not a regular file, or the file is too large.
     #[error("cannot be a filter file: {0}")]

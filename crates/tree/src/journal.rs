@@ -117,7 +117,7 @@ pub enum JournalError {
     #[error("unsupported journal schema {0} (supported: 1 and {SCHEMA})")]
     Schema(u32),
     /// The values are inconsistent.
-    #[error("journal: {0}")]
+    #[error("invalid journal: {0}")]
     Nonsense(&'static str),
 }
 
@@ -174,7 +174,9 @@ impl Journal {
         let done = match (schema, done) {
             (1, Done::Prefix(done)) if source.is_local() => Ranges::up_to(done),
             (SCHEMA, Done::Ranges(done)) => done,
-            (1 | SCHEMA, _) => return Err(JournalError::Nonsense("fields of two schemas")),
+            (1 | SCHEMA, _) => {
+                return Err(JournalError::Nonsense("mixes the fields of two schemas"));
+            }
             _ => return Err(JournalError::Schema(schema)),
         };
         if done.end() > source.size() {

@@ -120,7 +120,7 @@ fn keeping_its_path(path: &Path, inside: Option<&Path>) -> Result<NamedSource, E
             Component::ParentDir => {
                 let path = shown(path);
                 return Err(Error::Usage(format!(
-                    "'{path}': cannot keep a path that contains '..'"
+                    "'{path}': a path that contains '..' cannot be kept below the destination"
                 )));
             }
             Component::RootDir | Component::CurDir | Component::Prefix(_) => {}

@@ -85,7 +85,8 @@ pub fn choose(facts: &Facts, options: &Options, profile: Option<&Profile>) -> Pl
             Prefer::Wall,
         );
         if plan.chosen().is_none() {
-            plan.impossible = Some("no method works between two processes here".to_owned());
+            plan.impossible =
+                Some("no method can be used between two processes on this machine".to_owned());
         }
         return plan;
     };

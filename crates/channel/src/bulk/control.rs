@@ -58,9 +58,9 @@ impl Say {
     const fn words(self) -> &'static str {
         match self {
             Self::Begin => "the start of a buffer",
-            Self::Ready => "the place for a buffer",
+            Self::Ready => "the destination of a buffer",
             Self::Finished => "the end of a buffer",
-            Self::Done => "the receipt of a buffer",
+            Self::Done => "the confirmation of a buffer",
             Self::Refused => "a refusal",
             Self::StepDown => "a change to another mechanism",
             Self::Bye => "the end of the transfer",
@@ -413,7 +413,9 @@ fn has_published(theirs: &SideWords, number: u64) -> Result<Option<()>, Error> {
     match steps::seen(&theirs.cursor.0).wrapping_sub(number) {
         0 => Ok(None),
         1..=UNREAD => Ok(Some(())),
-        _ => Err(Error::corrupt("more control messages than fit")),
+        _ => {
+            Err(Error::corrupt("the peer sent more control messages than the shared memory holds"))
+        }
     }
 }
 

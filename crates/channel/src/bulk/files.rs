@@ -137,10 +137,10 @@ impl FileHead {
 
     /// Parses a head. The error describes the invalid part.
     fn parse(bytes: &[u8]) -> Result<Self, String> {
-        let short = || "truncated start of a file".to_owned();
+        let short = || "truncated record at the start of a file".to_owned();
         let (magic, rest) = bytes.split_first_chunk().ok_or_else(short)?;
         if *magic != MAGIC {
-            return Err("the sender does not announce files".to_owned());
+            return Err("the sender does not use the file protocol".to_owned());
         }
         let (version, rest) = rest.split_first_chunk().ok_or_else(short)?;
         let version = u32::from_le_bytes(*version);
@@ -156,7 +156,7 @@ impl FileHead {
             (*word, rest) = (u64::from_le_bytes(*first), after);
         }
         if u32::from_le_bytes(*len) as usize != rest.len() {
-            return Err("name length does not match".to_owned());
+            return Err("the length of the file name does not match its record".to_owned());
         }
         let name = match rest {
             [] => None,

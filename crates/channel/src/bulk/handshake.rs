@@ -75,13 +75,16 @@ impl MetPeer {
                 let end = ChannelEnd::new(sides, line, options.wait);
                 if !end.sleeps_on_futexes() {
                     let why =
-                        "futex_waitv is not supported, or the kernel cannot mark the peer's word";
+                        "futex_waitv is not supported, or the kernel cannot mark the peer's death";
                     skip("liveness word", format!("{why}; the link is polled instead"));
                 }
                 BulkControl::shared(end, limits)
             }
             Err(why) => {
-                skip("shared memory", format!("{}; messages go over the link instead", why.reason));
+                skip(
+                    "shared memory",
+                    format!("{}; control messages go over the link instead", why.reason),
+                );
                 BulkControl::over(line, limits)
             }
         };
@@ -153,10 +156,15 @@ impl MetPeer {
         match answer.kind {
             ControlKind::Accept => {}
             ControlKind::Refuse => {
-                return Ok(Err(Unfit::because(format!("the receiver: {}", answer.text))));
+                return Ok(Err(Unfit::because(format!(
+                    "rejected by the receiver: {}",
+                    answer.text
+                ))));
             }
             other => {
-                return Err(WaitStop::corrupt(format!("unexpected answer to an offer: {other:?}")));
+                return Err(WaitStop::corrupt(format!(
+                    "unexpected answer to the offer of a method: {other:?}"
+                )));
             }
         }
         let parcel = Parcel { words: answer.words, fds };
@@ -191,7 +199,7 @@ impl MetPeer {
             // A sender that keeps making offers must not prevent the deadline.
             self.control.wanted()?;
             if self.skipped.len() > MOST_SKIPPED {
-                return Err(WaitStop::corrupt("too many offers"));
+                return Err(WaitStop::corrupt("too many offers of methods"));
             }
             let ReceivedControl { message: offer, fds } = self.control.message()?;
             match offer.kind {
@@ -200,7 +208,9 @@ impl MetPeer {
                 ControlKind::Memory => continue,
                 ControlKind::GiveUp => return Err(WaitStop::Refused(Unfit::because(offer.text))),
                 other => {
-                    return Err(WaitStop::corrupt(format!("expected an offer, got {other:?}")));
+                    return Err(WaitStop::corrupt(format!(
+                        "expected the offer of a method, got {other:?}"
+                    )));
                 }
             }
             let parcel = Parcel { words: offer.words, fds };
@@ -217,8 +227,8 @@ impl MetPeer {
         tuning: &Tuning,
         parcel: Parcel,
     ) -> Result<Result<TakenOffer, Unfit>, WaitStop> {
-        let mechanism =
-            by_name(name).ok_or_else(|| Unfit::because("this build does not have the method"));
+        let mechanism = by_name(name)
+            .ok_or_else(|| Unfit::because("the receiver's build does not have this method"));
         let accepted = mechanism.and_then(|mechanism| {
             let (incoming, parcel) = mechanism.accept(tuning, parcel, &self.ends)?;
             Ok((mechanism.info(), incoming, parcel))
@@ -242,7 +252,7 @@ impl MetPeer {
                 Ok(Err(Unfit::because(format!("withdrawn by the sender: {}", answer.text))))
             }
             other => Err(WaitStop::corrupt(format!(
-                "unexpected message after an answer to an offer: {other:?}"
+                "unexpected message after the answer to an offer: {other:?}"
             ))),
         }
     }
@@ -262,13 +272,15 @@ fn trusted(link: &Link, we: bool, they: bool) -> Result<(), Unfit> {
     let peer = link.peer();
     let us = rustix::process::geteuid().as_raw();
     let why = match () {
-        () if !we => "this side does not trust its peer".to_owned(),
-        () if !they => "the peer does not trust this side".to_owned(),
+        () if !we => "this process does not trust its peer".to_owned(),
+        () if !they => "the peer does not trust this process".to_owned(),
         () if peer.uid != us => {
             format!("the peer belongs to user {}, this process to user {us}", peer.uid)
         }
-        () if peer.pid == 0 => "the peer lives in another pid namespace".to_owned(),
-        () if peer.pidfd.is_none() => "no pidfd identifies the peer".to_owned(),
+        () if peer.pid == 0 => "the peer runs in another PID namespace".to_owned(),
+        () if peer.pidfd.is_none() => {
+            "no pidfd of the peer is available to check its identity".to_owned()
+        }
         () => return Ok(()),
     };
     Err(Unfit::because(why))

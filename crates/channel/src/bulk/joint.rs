@@ -40,7 +40,10 @@ impl Joint {
 
     /// Wraps memory that cannot shrink. It must be writable and at least one page long.
     pub fn over(region: Region) -> Self {
-        assert!(region.is_writable() && region.len() >= PAGE, "no room for words");
+        assert!(
+            region.is_writable() && region.len() >= PAGE,
+            "the mapping is shorter than a page or read-only"
+        );
         Self(region)
     }
 
@@ -51,7 +54,10 @@ impl Joint {
 
     /// Returns the 32-bit word at byte offset `at`.
     pub fn u32(&self, at: usize) -> &AtomicU32 {
-        assert!(at.is_multiple_of(4) && at + 4 <= self.0.len(), "a word outside its page");
+        assert!(
+            at.is_multiple_of(4) && at + 4 <= self.0.len(),
+            "the offset is unaligned or outside the mapping"
+        );
         // SAFETY: checked above to lie inside the mapping, which starts on a page.
         let word = unsafe { self.0.as_ptr().add(at) };
         // SAFETY: The word is mapped, writable and aligned for as long as `self` is borrowed; both
@@ -61,7 +67,10 @@ impl Joint {
 
     /// Returns the 64-bit word at byte offset `at`.
     pub fn u64(&self, at: usize) -> &AtomicU64 {
-        assert!(at.is_multiple_of(8) && at + 8 <= self.0.len(), "a word outside its page");
+        assert!(
+            at.is_multiple_of(8) && at + 8 <= self.0.len(),
+            "the offset is unaligned or outside the mapping"
+        );
         // SAFETY: as above.
         let word = unsafe { self.0.as_ptr().add(at) };
         // SAFETY: as above.

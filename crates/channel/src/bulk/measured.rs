@@ -43,7 +43,7 @@ pub fn saved_profile() -> Result<Profile, Unfit> {
     let profile =
         profile.ok_or_else(|| because("does not exist; `thalweg tune` creates it".into()))?;
     if let Some(stale) = profile.stale().first() {
-        return Err(because(format!("stale ({stale})")));
+        return Err(because(format!("the profile is stale ({stale}); run `thalweg tune` again")));
     }
     if measured_at(&profile).is_none() {
         let why = "no measurements between processes; run `thalweg tune --pair process:process`";

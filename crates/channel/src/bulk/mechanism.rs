@@ -95,7 +95,7 @@ impl Parcel {
 
     /// Returns the single descriptor that the peer has to send.
     pub(crate) fn fd(&mut self) -> Result<OwnedFd, Unfit> {
-        self.fds.pop().ok_or_else(|| Unfit::because("the peer passed no descriptor"))
+        self.fds.pop().ok_or_else(|| Unfit::because("the peer passed no file descriptor"))
     }
 }
 

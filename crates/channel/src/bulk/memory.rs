@@ -110,7 +110,10 @@ impl MappedBytes {
 
     /// Wraps the first `len` bytes of a private mapping. Its file must be sealed against writing.
     pub fn over(region: Region, len: usize) -> Self {
-        assert!(region.is_writable() && region.len() >= len, "mapping too short");
+        assert!(
+            region.is_writable() && region.len() >= len,
+            "the mapping is shorter than the buffer or read-only"
+        );
         Self { region: Some(region), len }
     }
 }

@@ -161,7 +161,7 @@ impl Receiver {
                 return Ok(Buffer(memory));
             }
             // After a fall-back, the sender must repeat the announced buffer and may send no other.
-            let what = "not the announced buffer".to_owned();
+            let what = "the sender repeated a buffer other than the announced one".to_owned();
             return Err(self.broken(WaitStop::corrupt(what), 0));
         }
     }
@@ -229,9 +229,9 @@ impl Receiver {
             Say::StepDown => self.step_down(),
             // The sender gave up in the middle of a buffer.
             Say::Bye => Err(WaitStop::Gone(Gone::Died)),
-            other => {
-                Err(WaitStop::corrupt(format!("unexpected message during a buffer: {other:?}")))
-            }
+            other => Err(WaitStop::corrupt(format!(
+                "unexpected message during the transfer of a buffer: {other:?}"
+            ))),
         }
     }
 
@@ -240,7 +240,7 @@ impl Receiver {
         self.incoming = Box::new(NoIncoming);
         let (mechanism, known) = (self.chosen.info.name, &self.meeting.skipped);
         if !known.iter().any(|skipped| skipped.mechanism == mechanism) {
-            let reason = "the sender gave up".to_owned();
+            let reason = "the sender stopped using this method".to_owned();
             self.meeting.skipped.push(Skipped { mechanism: mechanism.to_owned(), reason });
         }
         (self.chosen, self.incoming) = self.meeting.accept()?;
@@ -284,6 +284,6 @@ impl Incoming for NoIncoming {
         _: &mut [u8],
         _: &mut BulkControl,
     ) -> std::result::Result<(), Broken> {
-        Err(WaitStop::Refused(Unfit::because("no mechanism is in use")).into())
+        Err(WaitStop::Refused(Unfit::because("no method is in use at the moment")).into())
     }
 }

@@ -117,7 +117,9 @@ impl Sender {
         self.transfer(
             |outgoing, control| {
                 let Some(own) = lent.take() else {
-                    return Err(WaitStop::Refused(Unfit::because("cannot recover the loan")));
+                    return Err(WaitStop::Refused(Unfit::because(
+                        "the loan was lost, so its data cannot be sent again",
+                    )));
                 };
                 let outcome;
                 (lent, outcome) = outgoing.send_lent(own, control);
@@ -215,6 +217,6 @@ struct NoOutgoing;
 impl Outgoing for NoOutgoing {
     #[allow(private_interfaces)]
     fn send(&mut self, _: &[u8], _: &mut BulkControl) -> std::result::Result<(), WaitStop> {
-        Err(WaitStop::Refused(Unfit::because("no mechanism is in use")))
+        Err(WaitStop::Refused(Unfit::because("no method is in use at the moment")))
     }
 }

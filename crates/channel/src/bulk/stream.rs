@@ -114,7 +114,7 @@ impl Outgoing for StreamSender {
 pub(crate) fn deserted(control: &mut BulkControl) -> WaitStop {
     match control.expect(Say::Done) {
         Err(stop) => stop,
-        Ok(_) => WaitStop::corrupt("done before the end"),
+        Ok(_) => WaitStop::corrupt("the peer confirmed the buffer before its end"),
     }
 }
 

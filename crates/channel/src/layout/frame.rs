@@ -73,7 +73,7 @@ impl Frame {
                 "frame {seq}: {len} bytes of payload do not fit in {room} committed bytes"
             );
         }
-        format!("frame {seq}: contains the number {number}")
+        format!("frame {seq}: its header has the sequence number {number}")
     }
 
     /// Parses a header from bytes, like [`Frame::of_words`].

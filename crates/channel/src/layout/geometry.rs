@@ -73,7 +73,9 @@ impl Geometry {
     pub fn in_words(&self) -> String {
         let Self { header, capacity, epoch, .. } = self;
         let checksums = if self.checksums { "with" } else { "without" };
-        format!("{capacity} bytes after {header}, {checksums} checksums, in channel {epoch:016x}")
+        format!(
+            "{capacity} bytes after a header of {header}, {checksums} checksums, in channel {epoch:016x}"
+        )
     }
 
     /// Checks that memory of this role may have these sizes. Returns the reason if not.
@@ -88,9 +90,10 @@ impl Geometry {
         if !role.is_of_ring() {
             return match (self.capacity, self.checksums) {
                 (0, false) => Ok(()),
-                (capacity, flags) => {
-                    Err(format!("capacity {capacity}, flags {}", u32::from(flags)))
-                }
+                (capacity, flags) => Err(format!(
+                    "capacity {capacity} and flags {} of a bulk transfer are not 0",
+                    u32::from(flags)
+                )),
             };
         }
         let sizes = page..=MOST_CAPACITY;
@@ -134,18 +137,24 @@ impl Geometry {
     /// Parses and checks the fixed fields.
     pub fn parse(bytes: &[u8], role: Role) -> Result<Self, Fault> {
         if bytes.len() < Self::LEN {
-            return Err(format!("page of {} bytes: at least {} required", bytes.len(), Self::LEN));
+            return Err(format!(
+                "the header page has {} bytes, but at least {} are required",
+                bytes.len(),
+                Self::LEN
+            ));
         }
         if bytes[..8] != role.magic() {
             return Err(format!("magic {:02x?} is not that of a {role:?}", &bytes[..8]));
         }
         match u32_at(bytes, 8) {
             version if version == role.version() => {}
-            other => return Err(format!("version {other}: only {} is known", role.version())),
+            other => {
+                return Err(format!("version {other} is not supported, only {}", role.version()));
+            }
         }
         if u64::from(u32_at(bytes, 24)) != ALIGN || u32_at(bytes, 28) > 1 {
             return Err(format!(
-                "invalid align {} or flags {}",
+                "invalid alignment {} or flags {}",
                 u32_at(bytes, 24),
                 u32_at(bytes, 28)
             ));

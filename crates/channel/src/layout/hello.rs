@@ -71,7 +71,7 @@ impl Refusal {
             Self::Taken => "the peer's ring has a consumer already",
             Self::SameRole => "both ends have the same role; one must send and one receive",
             Self::Memory => "the memory of this process lacks seals that the peer requires",
-            Self::Other => "the peer refused",
+            Self::Other => "the peer refused the connection",
         }
     }
 }
@@ -151,7 +151,7 @@ impl Hello {
         }
         let (version, known) = (u32_at(bytes, 8), if is_bulk { BULK_VERSION } else { VERSION });
         if version != known {
-            return Err(format!("version {version}: only {known} is known"));
+            return Err(format!("handshake version {version} is not supported, only {known}"));
         }
         let kind = match u32_at(bytes, 12) {
             1 => HelloKind::Offer,

@@ -207,9 +207,9 @@ impl Consumer {
                 let what = format!("frame {seq}: CRC {told:#010x} expected, {found:#010x} found");
                 Err(Error::Corrupt { what })
             }
-            None if self.end.peer.geometry.checksums => {
-                Err(Error::corrupt(format!("frame {seq}: no CRC, in a ring with checksums")))
-            }
+            None if self.end.peer.geometry.checksums => Err(Error::corrupt(format!(
+                "frame {seq}: no CRC, although the ring uses checksums"
+            ))),
             None => Ok(len),
         }
     }

@@ -131,7 +131,9 @@ impl HoldKeeper {
         if head <= most {
             return Ok(());
         }
-        Err(Error::corrupt(format!("head {head}: above {most}, would overwrite held messages")))
+        Err(Error::corrupt(format!(
+            "head {head} is above {most} and would overwrite held messages"
+        )))
     }
 
     /// Holds the message at `at`.

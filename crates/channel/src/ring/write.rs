@@ -67,7 +67,7 @@ impl Producer {
             return Err(Error::not_permitted(why));
         }
         if !self.room(head, len, WaitPatience::None)? {
-            return Err(Error::corrupt("the space of the loan is in use again"));
+            return Err(Error::corrupt("the space reserved for the loan was reused"));
         }
         Ok(Loan::new(self, len))
     }

@@ -168,7 +168,7 @@ impl Party {
         if peer.geometry.epoch == hello.epoch {
             return Ok(peer);
         }
-        Err(Error::corrupt("message and memory have different epochs"))
+        Err(Error::corrupt("the handshake message and the memory belong to different channels"))
     }
 
     /// Sends the peer a refusal if the check failed.
@@ -257,7 +257,7 @@ impl Accepted {
         let Self { mut party, epoch, mut memory, peer } = self;
         let hello = party.hear(HelloKind::Ready)?.hello;
         if hello.epoch != epoch {
-            return Err(WaitStop::corrupt("the last message has another epoch"));
+            return Err(WaitStop::corrupt("the last handshake message belongs to another channel"));
         }
         if hello.introduction.is_some_and(|peer| !peer.shares) && memory.is_ok() {
             memory = Err(Unfit::because("the peer cannot use shared memory"));

@@ -64,7 +64,7 @@ impl SideMemory {
     /// are checked, so no decision depends on bytes that the peer can still change.
     pub(crate) fn of_peer(fd: impl AsFd, role: Role) -> Result<Self> {
         let facts = memfd::facts(&fd).map_err(|errno| {
-            Error::not_permitted(format!("the peer's memory cannot be sealed: {errno}"))
+            Error::not_permitted(format!("cannot read the seals of the peer's memory: {errno}"))
         })?;
         if !(facts.fixed_size && facts.one_writer && facts.ordinary) {
             let why = format!(
@@ -86,7 +86,7 @@ impl SideMemory {
         let (header, data) = (geometry.header as usize, geometry.data_len(role));
         if facts.len != (header + data) as u64 {
             let what = format!(
-                "the peer's memory has {} bytes, announced as {header} + {data}",
+                "the peer's memory has {} bytes, but {header} + {data} were announced",
                 facts.len
             );
             return Err(Error::Corrupt { what });

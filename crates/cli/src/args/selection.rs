@@ -102,7 +102,10 @@ impl SelectionArgs {
     pub fn resolved(&self) -> Result<Self, CommandFailure> {
         let (filter_file, limits) = (self.filter_file.clone(), self.limits);
         if let Some(name) = filter_file.as_ref().filter(|name| !is_filter_name(name)) {
-            let why = format!("'{}': not the name of a filter file", shown(name));
+            let why = format!(
+                "'{}': the filter file must be a file name without a directory",
+                shown(name)
+            );
             return Err(CommandFailure::new(Exit::Usage, why));
         }
         Ok(Self { filter_file, limits, ..Self::of_patterns(self.patterns()?)? })

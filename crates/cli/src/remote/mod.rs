@@ -42,7 +42,7 @@ pub struct RemoteArgs {
     /// Use this many connections when copying from the other machine
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
     pub connections: Option<u32>,
-    /// Compress the data of the connection where that makes it shorter
+    /// Compress the data of the connection, except data that does not shrink
     #[arg(short = 'z', long)]
     pub compress: bool,
 }

@@ -230,7 +230,7 @@ fn the_user_of_netrc_is_sent_to_its_server_if_no_other_user_may_read_the_file() 
     fetch(0o600, &["--header", "Authorization: Bearer t"]).expect(0);
     fetch(0o600, &["--no-netrc"]).expect(0);
     fetch(0o644, &["--no-netrc"]).expect(0);
-    fetch(0o644, &[]).expect(2).expect_said("other users can read it");
+    fetch(0o644, &[]).expect(2).expect_said("other users can read the file");
     let asked = server.asked();
     let told: Vec<_> = asked.iter().map(|asked| asked.get("authorization")).collect();
     assert_eq!(told, [Some("Basic bWU6YSBi"), Some("Bearer t"), None, None]);

@@ -107,7 +107,10 @@ fn an_entry_that_is_replaced_after_its_copy_stays_in_the_source() {
     }
     let line = "ln -s new source/n; mv -T source/n source/link; echo new >source/n; mv source/n source/file";
     shell(scratch.path(), line).expect(0);
-    running.finish().expect(1).expect_said("source/link': changed after it was copied; kept");
+    running
+        .finish()
+        .expect(1)
+        .expect_said("source/link': changed after it was copied; not deleted");
     assert_eq!(names(&scratch.join("source")), ["file", "link"]);
     assert_eq!(fs::read_link(scratch.join("source/link")).unwrap(), Path::new("new"));
     assert_eq!(fs::read_link(copy.join("link")).unwrap(), Path::new("old"));

@@ -130,7 +130,7 @@ fn a_peer_without_the_option_is_named() {
         to.display()
     );
     for ran in both_over(&scratch, &forced) {
-        ran.expect(1).expect_said("h: the thalweg there runs without --compress");
+        ran.expect(1).expect_said("h: the remote thalweg runs without --compress");
     }
     let plain = |words: &[&str], rsh: &Path| {
         run(thalweg().args(["copy", "-a", "-e"]).arg(rsh).args(words).current_dir(scratch.path()))
@@ -138,7 +138,7 @@ fn a_peer_without_the_option_is_named() {
     let rsh = scratch.join("rsh");
     script(&rsh, &format!("#!/bin/sh\nexec '{binary}' serve --stdio --compress src\n"));
     let ran = plain(&["h:src/", "to"], &rsh).expect(1);
-    ran.expect_said("the thalweg there runs without --compress");
+    ran.expect_said("the remote thalweg runs without --compress");
     script(&rsh, &format!("#!/bin/sh\nexec '{binary}' fetch --stdio --compress -a to\n"));
     plain(&["src/", "h:to"], &rsh).expect(1).expect_said("thalweg zstd 1");
     assert_eq!(names(scratch.path()), ["rsh", "src"]);

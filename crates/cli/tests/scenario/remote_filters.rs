@@ -176,7 +176,7 @@ fn a_filter_file_that_cannot_be_read_protects_its_directory() {
         );
         both.sync(&["--filter-file=a/b"], &dst)
             .expect(2)
-            .expect_said("not the name of a filter file");
+            .expect_said("the filter file must be a file name without a directory");
     }
 }
 

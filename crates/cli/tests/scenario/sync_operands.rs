@@ -15,7 +15,7 @@ fn two_sources_with_one_name_never_replace_each_other() {
     let trees = "mkdir -p d x/s s; echo 1 >s/a; echo 2 >x/s/b; echo 3 >x/s/a";
     let check = "test $(cat s/a x/s/b x/s/a | tr -d '\\n') = 123";
     holds(trees, "$T move s x/s d", 2, check);
-    holds(trees, "$T move x/s/ ./s d 2>said", 2, "grep -q 'would get the same name' said");
+    holds(trees, "$T move x/s/ ./s d 2>said", 2, "grep -q 'would have the same name' said");
     holds(trees, "$T sync --delete s x/s d", 2, "test -z \"$(ls -A d)\"");
     holds("mkdir -p d x/s s; echo 1 >s/a; echo 2 >x/s/b", "$T sync s x/s d", 0, "cat d/s/a d/s/b");
 }

@@ -40,7 +40,7 @@ pub enum Distrust {
 
 /// A leftover that was not used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("'{}' {why}; left alone, not resumed", name.to_string_lossy())]
+#[error("'{}' {why}; left unchanged and not used to resume", name.to_string_lossy())]
 pub struct LeftAlone {
     pub name: CString,
     pub why: Distrust,

@@ -56,7 +56,7 @@ impl<'a> EngineEnds<'a> {
             if !flags.contains(OFlags::NONBLOCK) {
                 let kind = end.kind;
                 let reason =
-                    format!("the {name} is a {kind} without O_NONBLOCK: a step could block");
+                    format!("the {name} is a {kind} without O_NONBLOCK, so a call could block");
                 return Err(Unfit::because(reason));
             }
         }

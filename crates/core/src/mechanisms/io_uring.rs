@@ -25,13 +25,13 @@ static INFO: Info = Info {
     knobs: &[
         Knob {
             name: "depth",
-            summary: "pieces in progress at once",
+            summary: "blocks in progress at once",
             unit: Unit::Count,
             values: &[4, 1, 2, 8, 16],
         },
         Knob {
             name: "buffer",
-            summary: "bytes of a piece",
+            summary: "bytes per block (one read and one write)",
             unit: Unit::Bytes,
             values: &[256 << 10, 64 << 10, 1 << 20],
         },
@@ -56,10 +56,12 @@ impl Mechanism for IoUring {
 
     fn fits(&self, facts: &Facts) -> Result<(), Unfit> {
         if facts.sink.append {
-            return Err(Unfit::because("O_APPEND: pieces would be appended in any order"));
+            return Err(Unfit::because(
+                "on O_APPEND destinations, several blocks in progress would be appended in any order",
+            ));
         }
         if !facts.source.addressed || (facts.sink.kind == Kind::File && !facts.sink.addressed) {
-            return Err(Unfit::because("pieces need endpoints that can be addressed by offset"));
+            return Err(Unfit::because("needs endpoints that can be addressed by offset"));
         }
         uring_pipeline::fits(facts)
     }

@@ -32,14 +32,14 @@ static INFO: Info = Info {
         },
         Knob {
             name: "depth",
-            summary: "buffers for data of a file, reused when all are acknowledged",
+            summary: "buffers for file data; they are reused after the peer has acknowledged all of them",
             unit: Unit::Count,
             values: &[4, 2, 8],
         },
     ],
     role: Role::Mover,
     nature: Nature {
-        waits: Some("a step blocks until the peer has acknowledged the data"),
+        waits: Some("its calls block until the peer has acknowledged the data"),
         ..Nature::PLAIN
     },
 };
@@ -78,7 +78,9 @@ impl Mechanism for MsgZerocopy {
 
     fn fits(&self, facts: &Facts) -> Result<(), Unfit> {
         if !facts.sink.internet {
-            return Err(Unfit::because("MSG_ZEROCOPY is for internet sockets, not for unix ones"));
+            return Err(Unfit::because(
+                "MSG_ZEROCOPY works on internet sockets, but not on unix sockets",
+            ));
         }
         Ok(())
     }
@@ -166,7 +168,7 @@ impl Mover for MsgZerocopyMover<'_> {
         let copied = self.sends.as_ref().map_or(0, ZerocopySends::copied);
         let all = self.calls;
         (copied > 0)
-            .then(|| format!("the kernel copied {copied} of {all} zero-copy sends after all"))
+            .then(|| format!("the kernel copied the data of {copied} of {all} zero-copy sends"))
     }
 }
 

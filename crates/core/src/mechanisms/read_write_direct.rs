@@ -23,7 +23,7 @@ pub struct ReadWriteDirect;
 
 static INFO: Info = Info {
     name: "read-write-direct",
-    summary: "read and write without the page cache, several pieces at once",
+    summary: "read and write without the page cache, several blocks at once",
     calls: &["io_uring_enter", "IORING_OP_READ", "IORING_OP_WRITE"],
     pairs: &[
         Pair::new(Kind::File, Kind::File, Guarantees::COPIED),
@@ -34,18 +34,18 @@ static INFO: Info = Info {
     knobs: &[
         Knob {
             name: "buffer",
-            summary: "bytes of a piece",
+            summary: "bytes per block (one read and one write)",
             unit: Unit::Bytes,
             values: &[1 << 20, 256 << 10, 4 << 20],
         },
         Knob {
             name: "depth",
-            summary: "pieces in progress at once",
+            summary: "blocks in progress at once",
             unit: Unit::Count,
             values: &[4, 2, 8],
         },
     ],
-    role: Role::OnRequest("--direct, because it does not use cached data"),
+    role: Role::OnRequest("--direct, because it bypasses the page cache"),
     nature: Nature::PLAIN,
 };
 
@@ -71,7 +71,9 @@ impl Mechanism for ReadWriteDirect {
 
     fn fits(&self, facts: &Facts) -> Result<(), Unfit> {
         if facts.sink.append {
-            return Err(Unfit::because("O_APPEND: pieces would be appended in any order"));
+            return Err(Unfit::because(
+                "on O_APPEND destinations, several blocks in progress would be appended in any order",
+            ));
         }
         if !facts.source.addressed || !facts.sink.addressed {
             return Err(Unfit::because("O_DIRECT needs endpoints that can be addressed by offset"));

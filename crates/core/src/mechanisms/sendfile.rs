@@ -50,7 +50,7 @@ impl Mechanism for Sendfile {
 
     fn fits(&self, facts: &Facts) -> Result<(), Unfit> {
         if facts.sink.append {
-            return Err(Unfit::because("sendfile: EINVAL into a file opened with O_APPEND"));
+            return Err(Unfit::because("sendfile fails with EINVAL on O_APPEND destinations"));
         }
         Ok(())
     }

@@ -39,7 +39,7 @@ static INFO: Info = Info {
     ],
     knobs: &[Knob {
         name: "pipe",
-        summary: "requested capacity of the pipe; the granted capacity is the chunk size",
+        summary: "requested capacity of the pipe; each call moves at most the granted capacity",
         unit: Unit::Bytes,
         // A larger default made copies several times slower when other copies ran at the same time
         // (docs/benchmarks/planner.md).
@@ -63,7 +63,7 @@ impl Mechanism for Splice {
 
     fn fits(&self, facts: &Facts) -> Result<(), Unfit> {
         if facts.sink.append {
-            return Err(Unfit::because("splice: EINVAL into a file opened with O_APPEND"));
+            return Err(Unfit::because("splice fails with EINVAL on O_APPEND destinations"));
         }
         Ok(())
     }

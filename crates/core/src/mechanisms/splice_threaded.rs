@@ -40,13 +40,13 @@ static INFO: Info = Info {
     ],
     knobs: &[Knob {
         name: "pipe",
-        summary: "requested capacity of the pipe; the granted capacity is the chunk size",
+        summary: "requested capacity of the pipe; each call moves at most the granted capacity",
         unit: Unit::Bytes,
         values: &[1 << 20, 64 << 10, 256 << 10],
     }],
     role: Role::Mover,
     nature: Nature {
-        waits: Some("a step blocks until its second thread has finished"),
+        waits: Some("its calls block until its second thread has finished"),
         ..Nature::PLAIN
     },
 };
@@ -100,7 +100,7 @@ impl Mechanism for SpliceThreaded {
 
     fn fits(&self, facts: &Facts) -> Result<(), Unfit> {
         if facts.sink.append {
-            return Err(Unfit::because("splice: EINVAL into a file opened with O_APPEND"));
+            return Err(Unfit::because("splice fails with EINVAL on O_APPEND destinations"));
         }
         Ok(())
     }

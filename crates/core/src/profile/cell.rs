@@ -149,7 +149,10 @@ impl Cell {
             let Some(knob) = info.knobs.iter().find(|knob| knob.name == name) else { continue };
             let (least, most) = (knob.values.iter().min(), knob.values.iter().max());
             if least.is_some_and(|least| value < *least) || most.is_some_and(|most| value > *most) {
-                return Err(format!("{name}={value} is not a tested value of {}", info.name));
+                return Err(format!(
+                    "{name}={value} is outside the tested values of {}",
+                    info.name
+                ));
             }
         }
         Ok(())

@@ -134,7 +134,11 @@ impl Evidence {
             self.sessions,
             if self.sessions == 1 { "" } else { "s" },
             self.load.name(),
-            if self.by_reader.is_empty() { "" } else { ", readers of 64K and of 1M" },
+            if self.by_reader.is_empty() {
+                ""
+            } else {
+                ", with readers that read 64K and 1M at a time"
+            },
         )
     }
 }
@@ -348,7 +352,9 @@ mod tests {
         assert!((ratios[0] - 0.5).abs() < 1e-9 && (ratios[1] - 2.0).abs() < 1e-9, "{ratios:?}");
         assert!((both.wall.ratio - 1.0).abs() < 1e-9);
         assert!(both.wall.lo < 0.5 && both.wall.hi > 2.0);
-        assert!(both.cited("read-write").ends_with("idle, readers of 64K and of 1M"));
+        assert!(
+            both.cited("read-write").ends_with("idle, with readers that read 64K and 1M at a time")
+        );
         // A profile with cells of one reader only has no evidence by reader.
         profile.cells.retain(|cell| cell.sink == "pipe");
         let one = of_splice(&profile, Some(1 << 15), Load::Idle);

@@ -55,7 +55,7 @@ impl Profile {
             return Err(format!("unsupported schema {} (supported: {SCHEMA})", profile.schema));
         }
         for (n, cell) in profile.cells.iter().enumerate() {
-            cell.check().map_err(|reason| format!("cell {n}: {reason}"))?;
+            cell.check().map_err(|reason| format!("cells[{n}]: {reason}"))?;
         }
         Ok(profile)
     }
@@ -93,8 +93,8 @@ pub(super) fn unusable(path: &Path, error: TrustError) -> ProfileError {
     match error {
         TrustError::Io { path, call, source } => ProfileError::Io { path, call, source },
         TrustError::Untrusted { path: which, why } => {
-            let what = if which == path { "it".to_owned() } else { quoted(&which) };
-            invalid(path, format!("{what} {why}; hint: sudo -H, or set XDG_STATE_HOME"))
+            let what = if which == path { "the file".to_owned() } else { quoted(&which) };
+            invalid(path, format!("{what} {why}; hint: use sudo -H, or set XDG_STATE_HOME"))
         }
     }
 }
@@ -114,7 +114,7 @@ fn read(path: &Path) -> Result<Option<Vec<u8>>, ProfileError> {
     let mut text = Vec::with_capacity(len as usize + 1);
     file.take(LARGEST_FILE + 1).read_to_end(&mut text).map_err(failed(path, "read"))?;
     if text.len() as u64 > LARGEST_FILE {
-        return Err(invalid(path, format!("it has more than {LARGEST_FILE} bytes")));
+        return Err(invalid(path, format!("the file has more than {LARGEST_FILE} bytes")));
     }
     Ok(Some(text))
 }

@@ -95,7 +95,7 @@ fn what_flips_between_two_readers_is_a_tie_that_goes_by_processor_time() {
     );
     let [first, second, third] = &ranked[..] else { panic!("{ranked:?}") };
     assert_eq!((first.mechanism, second.mechanism), ("sendfile", "read-write"));
-    let why = "least CPU time (the fastest method depends on the reader)";
+    let why = "least CPU time (the fastest method depends on how much the reader reads at a time)";
     assert_eq!(first.judgement, Judgement::Chosen { why: why.to_owned() });
     assert_eq!(second.judgement, Judgement::Tie);
     assert!(matches!(third.judgement, Judgement::Slower { .. }), "{third:?}");

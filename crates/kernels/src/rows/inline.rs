@@ -37,7 +37,7 @@ pub type Widest = u128;
 
 pub(crate) const COPY: Kernel = Kernel {
     name: "vector-inline",
-    summary: "the packet kernel as a called function, at the vector width of the build",
+    summary: "the inline kernel for packets, called as a function; vectors as wide as the build allows",
     is_available: ALWAYS,
     copy: called,
     move_: None,

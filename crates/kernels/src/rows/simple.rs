@@ -7,7 +7,7 @@ use crate::word::opaque;
 
 pub const COPY: Kernel = Kernel {
     name: "simple",
-    summary: "one byte at a time; the compiler may not use a call or vectors",
+    summary: "one byte at a time, never compiled to a call or to vectors",
     is_available: ALWAYS,
     copy,
     move_: Some(move_),
@@ -15,7 +15,7 @@ pub const COPY: Kernel = Kernel {
 
 pub const FILL: Fill = Fill {
     name: "simple",
-    summary: "one byte at a time; the compiler may not use a call or vectors",
+    summary: "one byte at a time, never compiled to a call or to vectors",
     is_available: ALWAYS,
     fill,
 };

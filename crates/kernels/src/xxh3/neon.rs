@@ -11,7 +11,7 @@ use crate::row::{ALWAYS, Hash};
 
 pub const ROW: Hash = Hash {
     name: "xxh3-neon",
-    summary: "two lanes at a time, in 16-byte vectors",
+    summary: "two of the eight hash lanes at a time, in 16-byte vectors",
     is_available: ALWAYS,
     copy,
     sum,

@@ -6,7 +6,7 @@ use crate::row::{ALWAYS, Hash};
 
 pub const ROW: Hash = Hash {
     name: "xxh3-portable",
-    summary: "two lanes at a time, in plain integers",
+    summary: "two of the eight hash lanes at a time, in plain integers",
     is_available: ALWAYS,
     copy,
     sum,

@@ -14,7 +14,7 @@ use crate::row::Hash;
 
 pub const AVX2: Hash = Hash {
     name: "xxh3-avx2",
-    summary: "four lanes at a time, in 32-byte vectors",
+    summary: "four of the eight hash lanes at a time, in 32-byte vectors",
     is_available: || cpu::has(cpu::AVX2),
     copy: avx2::copy,
     sum: avx2::sum,
@@ -22,7 +22,7 @@ pub const AVX2: Hash = Hash {
 
 pub const AVX512: Hash = Hash {
     name: "xxh3-avx512",
-    summary: "all eight lanes at a time, in 64-byte vectors",
+    summary: "all eight hash lanes at a time, in 64-byte vectors",
     is_available: || cpu::has(cpu::AVX2 | cpu::AVX512),
     copy: avx512::copy,
     sum: avx512::sum,

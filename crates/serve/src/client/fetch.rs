@@ -87,17 +87,17 @@ impl ListedFile<'_> {
         let want = self.size;
         let out_of_date = |why: String| Err(FetchError::OutOfDate(why));
         match size {
-            None => return out_of_date("its size is unknown".to_owned()),
+            None => return out_of_date("the response does not state the size".to_owned()),
             Some(size) if size != want => {
                 let (size, want) = (quantity::exact(size), quantity::exact(want));
-                return out_of_date(format!("its size is {size}, not {want}"));
+                return out_of_date(format!("the size is {size}, but the list states {want}"));
             }
             Some(_) => {}
         }
         let strong = |tag: &str| tag.strip_prefix("W/").unwrap_or(tag).to_owned();
         match head.get("etag") {
             Some(own) if strong(own) == strong(self.etag) => Ok(()),
-            _ => out_of_date("its ETag is different".to_owned()),
+            _ => out_of_date("the ETag is different".to_owned()),
         }
     }
 }

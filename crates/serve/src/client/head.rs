@@ -52,12 +52,13 @@ impl ResponseHead {
         lenient.allow_spaces_after_header_name_in_responses(true);
         lenient.allow_obsolete_multiline_headers_in_responses(true);
         let parsed = lenient.parse_response(&mut response, bytes);
-        let length =
-            match parsed.map_err(|error| FetchError::broken(format!("response head: {error}")))? {
-                httparse::Status::Complete(length) if length <= LONGEST => length,
-                httparse::Status::Partial if bytes.len() < LONGEST => return Ok(None),
-                _ => return Err(FetchError::broken("the response head is too long")),
-            };
+        let length = match parsed.map_err(|error| {
+            FetchError::broken(format!("cannot parse the response head: {error}"))
+        })? {
+            httparse::Status::Complete(length) if length <= LONGEST => length,
+            httparse::Status::Partial if bytes.len() < LONGEST => return Ok(None),
+            _ => return Err(FetchError::broken("the response head is too long")),
+        };
         let text = |value: &[u8]| unfolded(value.iter().map(|byte| char::from(*byte)).collect());
         let pairs = response.headers.iter();
         let head = Self {

@@ -37,11 +37,11 @@ impl Netrc {
             opened => opened.map_err(|error| FetchError::Usage(error.to_string()))?,
         };
         if stat.st_uid != rustix::process::geteuid().as_raw() {
-            return Err(usage("it belongs to another user; use --no-netrc to ignore it"));
+            return Err(usage("the file belongs to another user; use --no-netrc to ignore it"));
         }
         if stat.st_mode & 0o077 != 0 {
             return Err(usage(
-                "other users can read it; run chmod 600, or use --no-netrc to ignore it",
+                "other users can read the file; run chmod 600, or use --no-netrc to ignore it",
             ));
         }
         let text = std::io::read_to_string(file).map_err(|error| usage(&error.to_string()))?;
@@ -78,7 +78,7 @@ impl Netrc {
                         _ => {}
                     }
                 }
-                _ => return Err("unknown keyword".to_owned()),
+                _ => return Err("the file contains an unknown keyword".to_owned()),
             }
         }
         Ok(Self(entries))

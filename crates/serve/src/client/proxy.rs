@@ -77,7 +77,7 @@ impl HttpProxy {
         if url.scheme() != "http" {
             // Messages name only known schemes: another one may be a user name, and the rest a password.
             let known = KNOWN_SCHEMES.into_iter().find(|known| *known == url.scheme());
-            let scheme = known.unwrap_or("such");
+            let scheme = known.unwrap_or("other");
             let why = format!("{name}: {scheme} proxies are not supported; use an http proxy");
             return Err(FetchError::Unsupported(why));
         }

@@ -72,7 +72,8 @@ fn is_secret(name: &str) -> bool {
 /// them to interpret the response.
 pub fn header(text: &str) -> Result<(String, String), FetchError> {
     let usage = |why: &str| FetchError::Usage(format!("--header '{text}': {why}"));
-    let (name, value) = text.split_once(':').ok_or_else(|| usage("write it as NAME: VALUE"))?;
+    let (name, value) =
+        text.split_once(':').ok_or_else(|| usage("write the header as NAME: VALUE"))?;
     let (name, value) = (name.trim(), value.trim());
     let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
     if name.is_empty()

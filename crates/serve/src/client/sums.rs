@@ -95,7 +95,7 @@ impl DigestList {
                 _ => {}
             }
         }
-        FetchError::Usage(format!("--sums: no digest for {shown}"))
+        FetchError::Usage(format!("--sums: the list has no digest for {shown}"))
     }
 }
 

@@ -49,7 +49,9 @@ impl FetchUrl {
         let url = joined
             .map_err(|error| FetchError::broken(format!("'Location: {location}': {error}")))?;
         if self.is_secure() && url.scheme() != "https" {
-            let message = format!("redirected from https to '{url}': not followed");
+            let message = format!(
+                "the redirect from https to '{url}' was not followed, because it leaves https"
+            );
             return Err(FetchError::Broken(message));
         }
         let mut joined = Self::of(url)?;

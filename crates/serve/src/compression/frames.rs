@@ -57,7 +57,7 @@ pub struct FrameReader {
 pub enum CompressionFailure {
     /// The peer sent HTTP.
     #[error(
-        "the thalweg there runs without --compress; add it to the command there, or copy without compression"
+        "the remote thalweg runs without --compress; add --compress to its command, or copy without compression"
     )]
     Uncompressed,
     /// The first bytes are neither a preamble nor HTTP.

@@ -18,13 +18,15 @@ impl ListCheck {
     /// Adds the next record. The error is the reason why the list is invalid.
     pub fn add(&mut self, record: &ListRecord) -> Result<(), &'static str> {
         if self.is_complete {
-            return Err("a record follows the end");
+            return Err("a record follows the end record");
         }
         match record {
             ListRecord::Entry(entry) => {
                 let is_first = self.totals.entries == 0;
                 if entry.name.is_empty() != is_first || !is_first && !self.has_group {
-                    return Err("only the first entry is the directory itself");
+                    return Err(
+                        "an entry has no name, or the first entry is not the listed directory",
+                    );
                 }
                 self.totals.entries += 1;
                 match &entry.kind {
@@ -32,14 +34,14 @@ impl ListCheck {
                     ManifestKind::File(file) => {
                         self.files += 1;
                         let bytes = self.totals.bytes.checked_add(file.size);
-                        self.totals.bytes = bytes.ok_or("the total size overflows")?;
+                        self.totals.bytes = bytes.ok_or("the total size of the files overflows")?;
                     }
                     ManifestKind::Link(_) => {}
                 }
             }
             ListRecord::Group(_) => {
                 let waiting = self.waiting.checked_sub(1);
-                self.waiting = waiting.ok_or("there are more groups than directories")?;
+                self.waiting = waiting.ok_or("a group of entries belongs to no directory")?;
                 self.has_group = true;
             }
             ListRecord::End(totals) => {

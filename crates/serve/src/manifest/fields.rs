@@ -55,13 +55,13 @@ impl<'a> ListFields<'a> {
                 return Ok(number);
             }
         }
-        Err(FieldError::Invalid("a number is too large"))
+        Err(FieldError::Invalid("a number in a record is too large"))
     }
 
     /// Takes a number of at most 32 bits.
     pub fn small(&mut self) -> Result<u32, FieldError> {
         let number = self.number()?;
-        u32::try_from(number).map_err(|_| FieldError::Invalid("a number is too large"))
+        u32::try_from(number).map_err(|_| FieldError::Invalid("a number in a record is too large"))
     }
 
     /// Takes a number that [`put_signed`] wrote.
@@ -74,7 +74,11 @@ impl<'a> ListFields<'a> {
     pub fn nanos(&mut self) -> Result<u32, FieldError> {
         let bytes = self.bytes(4)?;
         let nanos = u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
-        if nanos < 1_000_000_000 { Ok(nanos) } else { Err(FieldError::Invalid("invalid time")) }
+        if nanos < 1_000_000_000 {
+            Ok(nanos)
+        } else {
+            Err(FieldError::Invalid("an entry has an invalid time"))
+        }
     }
 }
 

@@ -59,10 +59,10 @@ impl RecordParser {
             LINK => REPEATED,
             GROUP => FILTERED,
             END => EXCLUDING,
-            _ => return Err(FieldError::Invalid("unknown type")),
+            _ => return Err(FieldError::Invalid("a record has an unknown type")),
         };
         if tag & !(KINDS | allowed) != 0 {
-            return Err(FieldError::Invalid("unknown flags"));
+            return Err(FieldError::Invalid("a record has unknown flags"));
         }
         let record = match tag & KINDS {
             GROUP => {
@@ -86,7 +86,7 @@ impl RecordParser {
         let shared = usize::from(fields.byte()?);
         let rest = fields.number()?;
         if shared > self.name.len() || rest > (LONGEST_NAME - shared) as u64 {
-            return Err(FieldError::Invalid("the name is longer than 255 bytes"));
+            return Err(FieldError::Invalid("the name of an entry is longer than 255 bytes"));
         }
         let rest = fields.bytes(rest as usize)?;
         let mut meta = self.meta;
@@ -114,7 +114,7 @@ impl RecordParser {
         };
         let xattrs = if tag & XATTRS != 0 { take_xattrs(fields)? } else { EntryXattrs::default() };
         if meta.mode > 0o7777 {
-            return Err(FieldError::Invalid("invalid mode"));
+            return Err(FieldError::Invalid("an entry has an invalid mode"));
         }
         let name = [&self.name[..shared], rest].concat();
         check_name(&name, &self.name, &kind).map_err(FieldError::Invalid)?;
@@ -144,7 +144,7 @@ fn target(fields: &mut ListFields<'_>) -> Result<CString, FieldError> {
         return Err(FieldError::Invalid("a link target is longer than 65536 bytes"));
     }
     CString::new(fields.bytes(length as usize)?)
-        .map_err(|_| FieldError::Invalid("the link target contains NUL"))
+        .map_err(|_| FieldError::Invalid("a link target contains NUL"))
 }
 
 /// `before`: the previous name of the group. Names are sorted, so a name that occurs twice is detected.
@@ -152,11 +152,11 @@ fn check_name(name: &[u8], before: &[u8], kind: &ManifestKind) -> Result<(), &'s
     match name {
         // An empty name means the listed directory itself.
         b"" if before.is_empty() && matches!(kind, ManifestKind::Directory { .. }) => Ok(()),
-        b"" => Err("the name is empty"),
-        b"." | b".." => Err("the name is '.' or '..'"),
-        name if name.contains(&b'/') => Err("the name contains a slash"),
-        name if name.contains(&0) => Err("the name contains NUL"),
-        name if name <= before => Err("the name is listed twice, or the names are not sorted"),
+        b"" => Err("the name of an entry is empty"),
+        b"." | b".." => Err("the name of an entry is '.' or '..'"),
+        name if name.contains(&b'/') => Err("the name of an entry contains a slash"),
+        name if name.contains(&0) => Err("the name of an entry contains NUL"),
+        name if name <= before => Err("a name is listed twice, or the names are not sorted"),
         _ => Ok(()),
     }
 }

@@ -40,7 +40,7 @@ pub fn take_xattrs(fields: &mut ListFields<'_>) -> Result<EntryXattrs, FieldErro
         let name = CString::new(name).unwrap_or_default();
         let is_ascending = pairs.last().is_none_or(|(before, _)| *before < name);
         if name.is_empty() || !is_ascending || size > LONGEST_XATTRS {
-            return Err(FieldError::Invalid("invalid extended attributes"));
+            return Err(FieldError::Invalid("an entry has invalid extended attributes"));
         }
         pairs.push((name, value.to_vec()));
     }

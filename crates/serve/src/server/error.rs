@@ -43,7 +43,7 @@ pub enum ServeError {
         error: io::Error,
     },
     /// The process cannot change its user.
-    #[error("cannot switch to user '{name}': {}; only root can", errno_name(*errno))]
+    #[error("cannot switch to user '{name}': {}; only root can switch users", errno_name(*errno))]
     User {
         /// Name of the user.
         name: String,

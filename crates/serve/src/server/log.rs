@@ -97,7 +97,7 @@ impl LogEntry {
                 let (status, bytes) = (self.status, self.bytes);
                 let missing = match left_out {
                     0 => String::new(),
-                    lines => format!("({lines} lines dropped)\n"),
+                    lines => format!("({lines} lines of this log were dropped)\n"),
                 };
                 format!(
                     "{missing}{time} {client} \"{request}\" {status} {bytes} {took:.1?}{mechanism}{notes}\n"

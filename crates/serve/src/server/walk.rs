@@ -219,7 +219,7 @@ impl TreeWalk {
             let held = self.waiting.held();
             let is_full = !self.site.count_paths(&mut self.counted, held);
             if is_full {
-                return Err("queued directories exceed --memory".to_owned());
+                return Err("the queue of unread directories exceeds --memory".to_owned());
             }
         }
         Ok(WalkStep::Entry(entry))

@@ -88,7 +88,10 @@ fn a_partial_file_with_a_journal_of_another_user_is_not_continued() {
         give_away(if gives_journal { &notes } else { &part });
         let kept = fs::File::options().write(true).open(&part).unwrap();
         let messages = get(&server, at, &options());
-        assert!(messages.contains("belongs to user 65534; left alone, not resumed"), "{messages}");
+        assert!(
+            messages.contains("belongs to user 65534; left unchanged and not used to resume"),
+            "{messages}"
+        );
         let found = fs::metadata(at.join("f")).unwrap();
         assert_eq!((found.uid(), found.nlink()), (0, 1));
         assert_ne!(found.ino(), kept.metadata().unwrap().ino());

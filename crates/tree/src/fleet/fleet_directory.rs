@@ -112,7 +112,7 @@ impl FleetDirectory {
         let (above, name) = cut(destination);
         let failed = |call| failed(destination, call);
         if name == "." {
-            let why = format!("'{}': not a name for a new directory", destination.display());
+            let why = format!("'{}': does not end with a directory name", destination.display());
             return Err(Error::Usage(why));
         }
         let above_path = if above.as_os_str().is_empty() { Path::new(".") } else { above };

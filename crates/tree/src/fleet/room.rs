@@ -38,7 +38,10 @@ pub(crate) fn expect_room(
     let from = from.map_err(|errno| call(source, "openat", errno))?;
     let up = ancestors(from.as_fd()).map_err(|errno| call(source, "openat", errno))?;
     if up.contains(&Id::of(&there)) {
-        return refused(format!("'{}' is inside '{shown}'", source.display()));
+        return refused(format!(
+            "the source '{}' is inside the destination '{shown}'",
+            source.display()
+        ));
     }
     Ok(())
 }

@@ -226,7 +226,7 @@ impl Assignment<'_> {
     fn expect_own_plan(&self, plan: &FleetPlan) -> Result<(), Error> {
         match self.member.duty {
             Duty::Move { plan: expected, .. } if expected != plan.id => {
-                let why = "it belongs to another sharded copy".to_owned();
+                let why = "the plan belongs to another sharded copy".to_owned();
                 let path = self.place.path.join("plan");
                 Err(Error::Refused { path, reason: Refusal::NoPlan(why) })
             }
@@ -376,7 +376,7 @@ impl Assignment<'_> {
             return Ok(());
         }
         Err(Error::Usage(format!(
-            "'{}' is not the directory that the plan in '{}' describes",
+            "'{}' is not the directory that the plan in '{}' describes; check that it is mounted",
             self.source.display(),
             self.place.path.display()
         )))

@@ -131,7 +131,7 @@ impl TreeAttributes {
     /// Parses the file. An error contains the number of the invalid line.
     pub fn parse(text: &[u8]) -> Result<Self, Error> {
         let wrong = |number: usize, why: &str| {
-            Error::Usage(format!("line {number} of the attributes: {why}"))
+            Error::Usage(format!("line {number} of the attributes file: {why}"))
         };
         let mut lines = (1..).zip(text.split(|byte| *byte == b'\n'));
         if lines.next().is_none_or(|(_, line)| line != HEAD.as_bytes()) {
@@ -144,18 +144,27 @@ impl TreeAttributes {
                 return if end.entries == count {
                     Ok(Self(entries))
                 } else {
-                    Err(wrong(number, &format!("{count} entries, expected {}", end.entries)))
+                    Err(wrong(
+                        number,
+                        &format!(
+                            "the file has {count} entries, but this line states {}",
+                            end.entries
+                        ),
+                    ))
                 };
             }
             let entry: AttributesEntry = match serde_json::from_slice(line) {
                 Ok(entry) => entry,
-                Err(_) if line.is_empty() => return Err(wrong(number, "the last line is missing")),
+                Err(_) if line.is_empty() => {
+                    return Err(wrong(number, "the file is truncated: its last line is missing"));
+                }
                 Err(error) => return Err(wrong(number, &error.to_string())),
             };
-            let path = decoded(&entry.path).ok_or_else(|| wrong(number, "no path"))?;
+            let path =
+                decoded(&entry.path).ok_or_else(|| wrong(number, "the entry has no valid path"))?;
             entries.insert(path, entry);
         }
-        Err(wrong(1, "the last line is missing"))
+        Err(wrong(1, "the file is truncated: its last line is missing"))
     }
 
     /// Reports the differences of `here`, the attributes of `destination`, and counts them in `found`. Files that

@@ -57,7 +57,8 @@ impl FilesLocation {
         }
         if manifest.lines.len() != 1 {
             let count = manifest.lines.len();
-            let message = format!("the manifest lists {count} files; name the directory");
+            let message =
+                format!("the manifest lists {count} files; give the directory that contains them");
             return Err(Error::Usage(message));
         }
         Ok(Self::File(destination.to_owned()))

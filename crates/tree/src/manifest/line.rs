@@ -21,10 +21,10 @@ pub struct Stated {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Malformed {
     /// The line starts neither with digits nor with the name of a hash.
-    #[error("neither 'DIGITS  NAME' nor 'HASH (NAME) = DIGITS'")]
+    #[error("the format is neither 'DIGITS  NAME' nor 'HASH (NAME) = DIGITS'")]
     Form,
     /// No supported hash has this number of digits.
-    #[error("{0} hexadecimal digits: SHA-256 and BLAKE3 have 64, XXH128 has 32")]
+    #[error("the digest has {0} hexadecimal digits; SHA-256 and BLAKE3 have 64, XXH128 has 32")]
     Digits(usize),
     /// The digest was made with an unsupported hash.
     #[error("{hash} digests are not supported, only SHA-256, BLAKE3 and XXH128")]
@@ -35,7 +35,7 @@ pub enum Malformed {
         name: Vec<u8>,
     },
     /// The text is encoded in UTF-16.
-    #[error("UTF-16 text: save the list as UTF-8")]
+    #[error("the list is UTF-16 text; save it as UTF-8")]
     Encoding,
     /// A backslash is followed by a character other than `n`, `r` and backslash.
     #[error("invalid backslash escape in the name")]

@@ -28,7 +28,8 @@ pub(super) fn distinct(sources: &[PathBuf], events: &dyn Events) -> Result<Vec<P
             }
             Entry::Occupied(entry) => {
                 let (one, other) = (shown(entry.get().1), shown(source));
-                let why = format!("'{one}' and '{other}' would get the same name");
+                let why =
+                    format!("'{one}' and '{other}' would have the same name in the destination");
                 return Err(Error::Usage(why));
             }
         }

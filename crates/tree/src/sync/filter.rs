@@ -65,7 +65,10 @@ impl DirectoryFilter {
         caller: Option<Arc<dyn Filter>>,
     ) -> Result<Self, Error> {
         if !is_filter_name(&name) {
-            let why = format!("'{}': not the name of a filter file", shown(&name));
+            let why = format!(
+                "'{}': the filter file must be a file name without a directory",
+                shown(&name)
+            );
             return Err(Error::Usage(why));
         }
         let beneath = Beneath::new(fd, FollowLinks::Never);

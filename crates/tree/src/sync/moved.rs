@@ -66,7 +66,10 @@ pub fn move_all(
         && !has_entries
         && std::fs::symlink_metadata(source).is_ok_and(|meta| meta.is_symlink())
     {
-        let why = format!("'{}': cannot move a symbolic link to a directory", shown(source));
+        let why = format!(
+            "'{}' is a symbolic link to a directory, which cannot be moved; name the directory itself",
+            shown(source)
+        );
         return Err(Error::Usage(why));
     }
     let mut copy = options.copy.clone();

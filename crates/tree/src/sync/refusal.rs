@@ -11,7 +11,7 @@ pub enum DeleteRefusal {
     #[error("the source is empty")]
     EmptySource,
     /// Entries could not be copied.
-    #[error("{0} entries failed")]
+    #[error("{0} entries could not be copied")]
     Failures(u64),
     /// A directory of the source could not be listed.
     #[error("the source could not be listed completely ({0})")]

@@ -101,7 +101,7 @@ impl<'s> LocalSync<'s> {
             && !delete.force
         {
             let source = shown(&sources[0]);
-            let why = format!("'{source}': not a directory; --delete compares directories");
+            let why = format!("'{source}': not a directory; --delete requires a directory");
             return Err(Error::Usage(why));
         }
         if has_entries && options.delete.is_some() {

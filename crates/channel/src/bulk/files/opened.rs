@@ -45,7 +45,7 @@ pub(super) fn looked_at(file: BorrowedFd<'_>) -> Result<Stat, String> {
         return Err("not a regular file".to_owned());
     }
     if flags & OFlags::RWMODE != OFlags::RDONLY || flags.contains(OFlags::PATH) {
-        return Err("not open for reading only".to_owned());
+        return Err("not opened read-only".to_owned());
     }
     Ok(stat)
 }

@@ -151,7 +151,7 @@ impl Receiver {
             return Ok(data);
         }
         let data = self.recv_data(head, sink, memory, moved, watch)?;
-        data.ok_or_else(|| self.lost(Error::corrupt("unexpected open file")))
+        data.ok_or_else(|| self.lost(Error::corrupt("open file sent again instead of its bytes")))
     }
 
     /// Receives the data of one file, and its tail. Returns `None` if the sender passes the open file
@@ -193,7 +193,8 @@ impl Receiver {
             watch(&head.announced, *moved);
         }
         let tail = FileTail::parse(&self.recv_words()?);
-        let tail = tail.ok_or_else(|| self.lost(Error::corrupt("invalid end of a file")))?;
+        let tail =
+            tail.ok_or_else(|| self.lost(Error::corrupt("invalid record at the end of a file")))?;
         Ok(Some(match (failed, tail) {
             (Some(problem), _) => Data::Failed(problem),
             (None, FileTail::GivenUp { why }) => Data::Failed(Problem::GivenUp { why }),
@@ -214,7 +215,7 @@ impl Receiver {
         let mut bytes = vec![0; LONGEST];
         let len = match self.recv_into(&mut bytes) {
             Err(Error::TooLarge { .. }) => {
-                return Err(self.lost(Error::corrupt("the sender does not announce files")));
+                return Err(self.lost(Error::corrupt("the sender does not use the file protocol")));
             }
             len => len?,
         };

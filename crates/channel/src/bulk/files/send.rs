@@ -156,7 +156,7 @@ impl Sender {
         let changed = size.filter(|size| *size != bytes).map(|size| {
             let how = if bytes < size { "ended" } else { "continued" };
             format!(
-                "the file changed during the copy: expected {size} bytes, but it {how} after {bytes}"
+                "the file changed during the copy: expected {size} bytes, but it {how} after {bytes} bytes"
             )
         });
         let why = failed.map(|error| error.to_string()).or(changed);
@@ -212,7 +212,7 @@ fn problem_of(heard: &ControlMessage) -> std::result::Result<Option<Problem>, Wa
         (ControlKind::Answer, TAKEN) => Ok(None),
         (ControlKind::Answer, NOT_TAKEN) => Ok(Some(Problem::NotTaken { why })),
         (ControlKind::Answer, DIFFERS) => Ok(Some(Problem::Differs { why })),
-        _ => Err(WaitStop::corrupt("missing answer")),
+        _ => Err(WaitStop::corrupt("expected the receiver's answer to a file")),
     }
 }
 

@@ -24,7 +24,7 @@ static INFO: Info = Info {
     pairs: BETWEEN_PROCESSES,
     knobs: &[Knob {
         name: "piece",
-        summary: "bytes taken at a time",
+        summary: "bytes that each process copies at a time",
         unit: Unit::Bytes,
         values: &[4 << 20, 256 << 10, 1 << 20, 64 << 20],
     }],
@@ -189,8 +189,9 @@ impl CoopReceiver {
             let start = n as usize * piece;
             let end = into.len().min(start + piece);
             let part = into.get_mut(start..end);
-            let part =
-                part.ok_or_else(|| (delivered, WaitStop::corrupt("an invalid number of bytes")))?;
+            let part = part.ok_or_else(|| {
+                (delivered, WaitStop::corrupt("the shared counter points outside the buffer"))
+            })?;
             read_all(self.pid, at.wrapping_add(start as u64), part, control)
                 .map_err(|(more, stop)| (delivered + more, stop))?;
             delivered = end as u64;
@@ -237,10 +238,10 @@ impl Incoming for CoopReceiver {
         match (note.say, note.words[0]) {
             (Say::Finished, 0) => Ok(()),
             (Say::Finished, errno) => Err(WaitStop::told("process_vm_writev", errno).into()),
-            (other, _) => {
-                Err(WaitStop::corrupt(format!("unexpected message during a buffer: {other:?}"))
-                    .into())
-            }
+            (other, _) => Err(WaitStop::corrupt(format!(
+                "unexpected message during the transfer of a buffer: {other:?}"
+            ))
+            .into()),
         }
     }
 }

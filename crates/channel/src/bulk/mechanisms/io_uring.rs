@@ -55,7 +55,9 @@ impl UringEnd {
     fn new(socket: OwnedFd, tuning: &Tuning) -> Result<Self, Unfit> {
         let piece = INFO.length(tuning, "piece").unwrap_or(ALIGN);
         if piece > MOST {
-            return Err(Unfit::because(format!("pieces of {piece} bytes: at most {MOST}")));
+            return Err(Unfit::because(format!(
+                "piece={piece} is too large: at most {MOST} bytes"
+            )));
         }
         let ring = Uring::new(SLOTS, piece, ALIGN).map_err(|e| unfit("io_uring_setup", e))?;
         Ok(Self { ring, socket: Arc::new(socket), piece })

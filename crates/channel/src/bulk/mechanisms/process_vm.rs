@@ -42,7 +42,10 @@ pub(super) fn readable(ends: &TransferEnds) -> Result<(), Unfit> {
     let mut found = [0; 8];
     match remote::read(ends.pid, at, &mut found) {
         Ok(8) if u64::from_ne_bytes(found) == word => Ok(()),
-        Ok(_) => Err(Unfit::because(format!("process {} is not the peer", ends.pid))),
+        Ok(_) => Err(Unfit::because(format!(
+            "the memory of process {} lacks the peer's token, so it is another process",
+            ends.pid
+        ))),
         Err(errno) => Err(unfit("process_vm_readv", errno)),
     }
 }

@@ -133,11 +133,12 @@ impl PullReceiver {
         let ReceivedControl { message, mut fds } = control.message()?;
         let (id, len) = (message.word(0), message.word(1));
         let fd = fds.pop().filter(|_| message.kind == ControlKind::Memory);
-        let fd =
-            fd.ok_or_else(|| WaitStop::corrupt("the peer announced memory but passed none"))?;
+        let fd = fd.ok_or_else(|| {
+            WaitStop::corrupt("the peer announced memory but passed no file descriptor")
+        })?;
         // `populate` would allocate the pages of all holes at once, at our expense.
         if len == 0 || !is_sealed(&fd, SealFlags::SHRINK, len) || !memfd::is_whole(&fd) {
-            let what = "the passed memory could shrink, or is not allocated";
+            let what = "the memory that the peer passed could shrink, or has unallocated pages";
             return Err(WaitStop::corrupt(what));
         }
         let len = usize::try_from(len)
@@ -163,11 +164,13 @@ impl Incoming for PullReceiver {
     ) -> Result<(), Broken> {
         let wanted = begin.words[1];
         if !self.known.iter().any(|(id, _)| *id == wanted) && self.learn(control)? != wanted {
-            return Err(WaitStop::corrupt("not the announced memory").into());
+            return Err(WaitStop::corrupt("the peer passed memory other than announced").into());
         }
         let region = self.known.iter().find(|(id, _)| *id == wanted).map(|(_, region)| region);
         let region = region.filter(|region| region.len() >= into.len());
-        let region = region.ok_or_else(|| WaitStop::corrupt("a buffer outside its memory"))?;
+        let region = region.ok_or_else(|| {
+            WaitStop::corrupt("the announced buffer is outside the shared memory")
+        })?;
         let stores = Stores::of(self.stream, into.len());
         // SAFETY: The memory is mapped for at least that length and sealed against shrinking. Only the
         // sender can write there, and it waits for our reply.

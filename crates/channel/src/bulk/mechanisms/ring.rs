@@ -73,7 +73,7 @@ impl Slots {
         match share {
             0 => Ok(self.slot),
             share if share <= self.slot as u64 => Ok(share as usize),
-            _ => Err(WaitStop::corrupt("more bytes than fit into a slot")),
+            _ => Err(WaitStop::corrupt("the sender announced more bytes than fit into a slot")),
         }
     }
 
@@ -158,7 +158,7 @@ fn seal_mapped(fd: &OwnedFd) -> Result<(), Unfit> {
 fn taken(fd: &OwnedFd, bytes: usize) -> Result<Region, Unfit> {
     // `populate` would allocate the pages of all holes at once, at our expense.
     if !is_sealed(fd, SealFlags::SHRINK, bytes as u64) || !memfd::is_whole(fd) {
-        return Err(Unfit::because("the sender's memory could shrink, or is not allocated"));
+        return Err(Unfit::because("the sender's memory could shrink, or has unallocated pages"));
     }
     let region = Region::of_file(fd, bytes, Sharing::Write);
     let region = region.or_else(|_| Region::of_file(fd, bytes, Sharing::Read));
@@ -232,7 +232,7 @@ impl Outgoing for SlotSender {
                     match ring.count.checked_sub(emptied) {
                         Some(full) if full < ring.number => Ok(Some(emptied)),
                         Some(full) if full == ring.number => Ok(None),
-                        _ => Err(Error::corrupt("invalid number of slots")),
+                        _ => Err(Error::corrupt("the peer's slot counter is out of range")),
                     }
                 })?;
             }
@@ -265,7 +265,7 @@ impl Incoming for SlotReceiver {
                 match steps::seen(&theirs.slots.0).checked_sub(ring.count) {
                     Some(0) => Ok(None),
                     Some(full) if full <= ring.number => Ok(Some(())),
-                    _ => Err(Error::corrupt("invalid number of slots")),
+                    _ => Err(Error::corrupt("the peer's slot counter is out of range")),
                 }
             });
             found.map_err(|stop| Broken { delivered, stop })?;

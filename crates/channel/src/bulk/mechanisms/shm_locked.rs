@@ -28,19 +28,19 @@ static INFO: Info = Info {
     knobs: &[
         Knob {
             name: "chunk",
-            summary: "bytes passed on at a time, 0 for all of them",
+            summary: "bytes copied per turn, 0 for the whole buffer",
             unit: Unit::Bytes,
             values: &[0, 256 << 10, 16 << 20],
         },
         Knob {
             name: "sysv",
-            summary: "a System V segment instead of a memfd",
+            summary: "1 to use a System V segment instead of a memfd",
             unit: Unit::Count,
             values: &[0, 1],
         },
         Knob {
             name: "fresh",
-            summary: "new shared memory for every buffer",
+            summary: "1 to create new shared memory for every buffer",
             unit: Unit::Count,
             values: &[0, 1],
         },
@@ -195,8 +195,9 @@ impl ShmSender {
         if let Some(shared) = old {
             return Ok((shared, false));
         }
-        let len =
-            PAGE.checked_add(room).ok_or_else(|| WaitStop::Refused(Unfit::because("too long")))?;
+        let len = PAGE.checked_add(room).ok_or_else(|| {
+            WaitStop::Refused(Unfit::because("the buffer is larger than the address space"))
+        })?;
         let (page, handle) = made(self.sysv, len).map_err(WaitStop::Refused)?;
         page.u32(TURN).store(SENDER, Ordering::Release);
         let packet = ControlMessage::new(ControlKind::Memory);
@@ -231,14 +232,17 @@ impl ShmReceiver {
         let ReceivedControl { message, mut fds } = control.message()?;
         let len = usize::try_from(message.word(0)).unwrap_or(0);
         if message.kind != ControlKind::Memory || len <= PAGE {
-            return Err(WaitStop::corrupt("the peer announced memory but passed none"));
+            return Err(WaitStop::corrupt(
+                "the peer announced memory but sent no description of it",
+            ));
         }
         let page = if self.sysv {
             let segment = Segment::of_id(message.word(2) as i32);
             let region = Region::of_segment(segment, len);
             region.map(Joint::over).map_err(|errno| WaitStop::refused("shmat", errno))?
         } else {
-            let fd = fds.pop().ok_or_else(|| WaitStop::corrupt("the peer passed no descriptor"))?;
+            let fd =
+                fds.pop().ok_or_else(|| WaitStop::corrupt("the peer passed no file descriptor"))?;
             Joint::adopt(fd, len).map_err(|errno| WaitStop::refused("mmap", errno))?
         };
         Ok(ShmState { page, room: len - PAGE })
@@ -259,7 +263,9 @@ impl Incoming for ShmReceiver {
         let chunk = self.chunk.unwrap_or(into.len());
         let shared = self.shared.as_ref().filter(|shared| shared.room >= chunk.min(into.len()));
         let Some(shared) = shared else {
-            return Err(WaitStop::corrupt("a buffer outside its memory").into());
+            return Err(
+                WaitStop::corrupt("the announced buffer is outside the shared memory").into()
+            );
         };
         let mut delivered = 0;
         for piece in into.chunks_mut(chunk) {

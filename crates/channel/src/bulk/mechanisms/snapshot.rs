@@ -117,10 +117,12 @@ impl Outgoing for SnapshotSender {
 fn taken(len: u64, control: &mut BulkControl) -> Result<(rustix::fd::OwnedFd, usize), WaitStop> {
     let ReceivedControl { message, mut fds } = control.message()?;
     let fd = fds.pop().filter(|_| message.kind == ControlKind::Memory && message.word(0) == len);
-    let fd = fd.ok_or_else(|| WaitStop::corrupt("the peer announced memory but passed none"))?;
+    let fd = fd.ok_or_else(|| {
+        WaitStop::corrupt("the peer announced memory but passed no file descriptor")
+    })?;
     // The write seal also prevents new holes. Their pages would be allocated at our expense.
     if !is_sealed(&fd, SealFlags::WRITE | SealFlags::SHRINK, len) || !memfd::is_whole(&fd) {
-        let what = "the passed memory could change, or is not allocated";
+        let what = "the memory that the peer passed could change, or has unallocated pages";
         return Err(WaitStop::corrupt(what));
     }
     let len = usize::try_from(len)

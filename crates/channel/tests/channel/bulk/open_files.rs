@@ -166,7 +166,7 @@ fn where_it_cannot_be_the_bytes_go_and_the_reason_is_kept() {
         (&own, &own, read_only(), Mood::WantsBytes, "does not accept open files"),
         (&own, &distrusts, read_only(), Mood::Moves, "does not trust"),
         (&distrusts, &own, read_only(), Mood::Moves, "does not trust"),
-        (&own, &own, writable(), Mood::Moves, "not open for reading only"),
+        (&own, &own, writable(), Mood::Moves, "not opened read-only"),
         (&own, &own, File::open("/dev/null").unwrap(), Mood::Moves, "not a regular file"),
     ];
     for (sends, receives, file, mood, why) in cases {

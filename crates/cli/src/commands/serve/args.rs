@@ -43,7 +43,7 @@ pub struct ServeArgs {
     /// With --stdio: decode percent-encoding in the path, and expand `~` to the home directory
     #[arg(long, requires = "stdio")]
     pub encoded: bool,
-    /// Compress the connection, as the client must, too (--stdio)
+    /// Compress the connection; the client must do this too (--stdio)
     #[arg(long, requires = "stdio")]
     pub compress: bool,
     /// Control which symbolic links are followed

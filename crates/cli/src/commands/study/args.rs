@@ -95,7 +95,7 @@ Examples:
   thalweg study --rejudge ~/.local/state/thalweg/studies
   thalweg study --rejudge studies/results/MACHINE/DATE/002.json
 
-A claim has two verdicts: as published, with the programs, sizes and memory state of \
+A claim can have two verdicts: as published, with the programs, sizes and memory state of \
 the article, and under modern conditions. A claim is reproduced \
 if the whole interval supports it by more than the noise of the run, and contradicted if \
 the whole interval is against it by more than the noise. Otherwise it is undecided.

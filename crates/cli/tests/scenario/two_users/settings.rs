@@ -120,7 +120,7 @@ fn tune_writes_nothing_into_the_home_of_another_user() {
         let before = outside(&arena);
         let ran = arena.run(&tune).expect(1);
         assert!(ran.stderr.contains("belongs to user 54321"), "{}", ran.stderr);
-        assert!(ran.stderr.contains("hint: sudo -H, or set XDG_STATE_HOME"), "{}", ran.stderr);
+        assert!(ran.stderr.contains("hint: use sudo -H, or set XDG_STATE_HOME"), "{}", ran.stderr);
         assert_eq!(of_root(&home), Vec::<PathBuf>::new());
         assert_eq!(outside(&arena), before);
     };

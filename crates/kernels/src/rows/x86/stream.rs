@@ -19,7 +19,7 @@ const LINE: usize = 64;
 
 pub const COPY: Kernel = Kernel {
     name: "stream",
-    summary: "non-temporal stores at the widest vector, one stream, optional prefetch",
+    summary: "non-temporal stores of the widest vectors, one stream, optional prefetch",
     is_available: ALWAYS,
     copy,
     move_: None,
@@ -27,7 +27,7 @@ pub const COPY: Kernel = Kernel {
 
 pub const FILL: Fill = Fill {
     name: "stream",
-    summary: "non-temporal stores at the widest vector, one stream",
+    summary: "non-temporal stores of the widest vectors, one stream",
     is_available: ALWAYS,
     fill,
 };

@@ -12,7 +12,7 @@ const AHEAD: usize = 512;
 
 pub const COPY: Kernel = Kernel {
     name: "stream-nta",
-    summary: "stream, with prefetchnta of the source 512 bytes ahead",
+    summary: "as stream, with prefetchnta of the source 512 bytes ahead",
     is_available: ALWAYS,
     copy,
     move_: None,

@@ -74,11 +74,13 @@ impl FileFetch<'_> {
         let target = self.target.with_query(&request.query());
         let (mut connection, head, _) = ask(&target, &FileRequest::ALL, self.options, &check)?;
         if head.get("content-type") != Some(MEDIA_TYPE) {
-            return Err(FetchError::broken("the answer has a wrong Content-Type"));
+            return Err(FetchError::broken(
+                "the answer is not a list of block sums (wrong Content-Type)",
+            ));
         }
         listed.check(&head, Some(size))?;
         let most = count * SUM_BYTES as u64 + DIGEST_BYTES as u64;
-        let what = "the answer";
+        let what = "the list of block sums";
         let answer = body_in_memory(&mut connection, &head, most, what, self.options, &check)?;
         let Some(Validators { strong: validator, weak }) = validators(&head, Some(size), true)
         else {
@@ -87,7 +89,8 @@ impl FileFetch<'_> {
         };
         connection.finish(&head);
         let index = BlockIndex::parse(request, size, &answer);
-        let index = index.ok_or_else(|| FetchError::broken("the answer has a wrong length"))?;
+        let index =
+            index.ok_or_else(|| FetchError::broken("the list of block sums has a wrong length"))?;
         let remote = Remote { url: self.target.to_string(), validator, weak, size };
         Ok(Some(ServerBlocks { index, remote }))
     }

@@ -285,7 +285,7 @@ fn ask_for_list(
     let (connection, head, from) = answer.map_err(|error| match error {
         FetchError::Status { status: 401 | 407, .. } => error,
         FetchError::Status { status, .. } if !error.is_passing() => {
-            no_list(target, &format!("it returned {status}"))
+            no_list(target, &format!("the server returned {status}"))
         }
         error => error,
     })?;

@@ -135,7 +135,7 @@ impl<'a> TreeSurvey<'a> {
     /// Ends the comparison. Fails unless the list is complete.
     pub fn finish(mut self) -> Result<SurveyedList, FetchError> {
         if !self.advance()? {
-            return Err(FetchError::broken("the list is too long"));
+            return Err(FetchError::broken("the list is too long; raise --max-list"));
         }
         match (self.found.check.is_complete(), self.records.has_rest()) {
             (true, false) => {}
@@ -158,7 +158,7 @@ impl<'a> TreeSurvey<'a> {
                 }
                 next => next,
             };
-            let next = next.ok_or_else(|| broken("there are more groups than directories"))?;
+            let next = next.ok_or_else(|| broken("a group of entries belongs to no directory"))?;
             if next.entry.kind == (ManifestKind::Directory { is_unread: false }) {
                 let path = next.entry.path;
                 let opened = self.existing.as_mut().and_then(|root| root.open(&path).ok());

@@ -395,7 +395,7 @@ fn check_status(head: &ResponseHead) -> Result<(), FetchError> {
     }
     Err(match resume::status(head) {
         FetchError::Status { status: 404 | 410, .. } => {
-            FetchError::OutOfDate("it no longer exists".to_owned())
+            FetchError::OutOfDate("the file no longer exists".to_owned())
         }
         error => error,
     })

@@ -68,7 +68,7 @@ impl DevicePair {
     pub fn learn(&self, step: &StepDown) {
         let for_good = step.errno.is_empty() || FOR_GOOD.contains(&step.errno);
         if step.at == 0 && for_good {
-            let reason = format!("{}: {} (earlier in this run)", step.call, step.reason);
+            let reason = format!("{}: {} (failed earlier in this run)", step.call, step.reason);
             let mut unfit = self.unfit.lock().unwrap_or_else(PoisonError::into_inner);
             unfit.insert(step.from, Unfit::because(reason));
         }

@@ -6,7 +6,7 @@ use thalweg_sys::Errno;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PlanError {
     /// The file cannot be read.
-    #[error("pread: {0}")]
+    #[error("cannot read the file (pread: {0})")]
     Read(Errno),
     /// The file is truncated.
     #[error("truncated")]

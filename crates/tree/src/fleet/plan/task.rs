@@ -190,7 +190,8 @@ fn entry(left: &mut PlanBytes<'_>, before: Option<&PlanEntry>) -> Result<PlanEnt
 fn check(name: &[u8]) -> Result<CString, PlanError> {
     let is_plain = !name.is_empty() && name != b"." && name != b".." && !name.contains(&b'/');
     let name = CString::new(name).ok().filter(|_| is_plain && name.len() <= LONGEST_NAME);
-    name.filter(|name| !is_reserved(name)).ok_or(PlanError::Nonsense("a path that leaves the tree"))
+    name.filter(|name| !is_reserved(name))
+        .ok_or(PlanError::Nonsense("a path that is invalid or leaves the tree"))
 }
 
 #[cfg(test)]

@@ -49,7 +49,7 @@ impl Sender {
                     (pace.watch)(handed.bytes.saturating_add(heard.word(1).min(size)));
                 }
                 (ControlKind::Answer, BYTES) => {
-                    self.skip(WAY, format!("the receiver: {}", heard.text));
+                    self.skip(WAY, format!("rejected by the receiver: {}", heard.text));
                     return Ok(OpenOffer::Refused);
                 }
                 _ => {
