@@ -87,10 +87,11 @@ pub struct Info {
 pub struct Nature {
     /// Sharing of disk blocks between two files after the transfer.
     pub blocks: Blocks,
-    /// `true` if it transfers data in memory that the channel lends. The sender should write its data directly there,
-    /// because all other data is first copied there.
+    /// `true` if the mechanism transfers data in memory that the channel lends. The sender should write its data
+    /// directly there, because all other data is first copied there.
     pub wants_loan: bool,
-    /// `true` if it accesses the other process's memory. It is used only between processes that trust each other.
+    /// `true` if the mechanism accesses the other process's memory. It is used only between processes that trust each
+    /// other.
     pub wants_trust: bool,
     /// The event that a step waits for, besides disks and endpoints that block. A caller that must never sleep cannot
     /// use such a mechanism.
@@ -191,7 +192,7 @@ impl Info {
         self.pairs.iter().find(|p| p.source == source && p.sink == sink)
     }
 
-    /// Returns `true` if it is used only on request with this flag.
+    /// Returns `true` if the mechanism is used only on request with this flag.
     pub fn waits_for(&self, flag: &str) -> bool {
         matches!(self.role, Role::OnRequest(text) if text.contains(flag))
     }

@@ -23,14 +23,15 @@ pub struct Candidate<N = &'static str> {
     pub fits: Result<(), Unfit>,
     /// The expectation without measurements.
     pub prior: Prior,
-    /// Its measurements for this job.
+    /// The measurements of the candidate for this job.
     pub evidence: Option<Evidence>,
 }
 
 /// The expectation for a candidate without measurements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Prior {
-    /// `true` if it does less work than a copy. If it was not measured, it is preferred to all measured candidates.
+    /// `true` if the candidate does less work than a copy. Even without measurements, it is then preferred to all
+    /// measured candidates.
     pub saves_work: bool,
     /// Rank among candidates that measurements cannot distinguish. The smallest rank is preferred.
     pub guess: u8,
@@ -74,12 +75,12 @@ pub enum Judgement {
     Tie,
     /// Shown to be slower than the chosen candidate.
     Slower {
-        /// Its time divided by that of the chosen candidate.
+        /// The time of this candidate divided by that of the chosen one.
         by: f64,
     },
-    /// It can do the job, but was not measured between endpoints of these kinds.
+    /// The candidate can do the job, but was not measured between endpoints of these kinds.
     Unmeasured,
-    /// It cannot or must not do this job.
+    /// The candidate cannot or must not do this job.
     Unfit {
         /// The reason.
         reason: String,
@@ -94,13 +95,14 @@ impl Judgement {
 }
 
 impl Evidence {
-    /// Returns `true` if it is not shown to cost more than `best`. The noise of the run is tolerated, up to the share
-    /// `most`.
+    /// Returns `true` if this candidate is not shown to cost more than `best`. The noise of the run is tolerated, up to
+    /// the share `most`.
     pub fn ties_with(&self, best: f64, prefer: Prefer, most: f64) -> bool {
         self.score(prefer) <= best * (1.0 + self.noise.min(most))
     }
 
-    /// Returns `true` if it is shown to cost more than `other`: by more than the noise, and with separate intervals.
+    /// Returns `true` if this candidate is shown to cost more than `other`: by more than the noise, and with separate
+    /// intervals.
     pub fn is_shown_to_cost_more(&self, other: &Self, prefer: Prefer) -> bool {
         self.is_surely_beyond(other, prefer)
             && !self.ties_with(other.score(prefer), prefer, f64::MAX)

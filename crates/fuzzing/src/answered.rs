@@ -11,7 +11,7 @@ impl<'b> Answered<'b> {
     /// Takes the next answer from `rest`.
     ///
     /// # Panics
-    /// If it is not well-formed and complete.
+    /// If the answer is not well-formed and complete.
     pub fn take(rest: &mut &'b [u8], to_head: bool) -> Self {
         let end = rest.windows(4).position(|four| four == b"\r\n\r\n").expect("a complete head");
         let head = std::str::from_utf8(&rest[..end]).expect("a head in ASCII");

@@ -44,7 +44,7 @@ const LOADERS: [&str; 5] = [
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Threshold {
     pub name: String,
-    /// Its value in bytes for a process that starts now.
+    /// The value of the threshold in a process that starts now, in bytes.
     pub bytes: u64,
     pub what: &'static str,
 }
@@ -171,7 +171,7 @@ pub struct ThresholdsResult {
 pub struct ThresholdAdvice {
     /// The line `GLIBC_TUNABLES=...`.
     pub line: String,
-    /// Its effect at every size, from the second measurement.
+    /// The effect of the setting at every size, from the second measurement.
     pub effects: Vec<SizeEffect>,
 }
 

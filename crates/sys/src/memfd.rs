@@ -14,7 +14,7 @@ const TMPFS_MAGIC: u64 = 0x0102_1994;
 pub struct MemfdFacts {
     /// Length in bytes.
     pub len: u64,
-    /// `true` if it can neither shrink (a mapping would fault) nor grow.
+    /// `true` if the memory can neither shrink (a mapping would fault) nor grow.
     pub fixed_size: bool,
     /// `true` if only processes that already had a writable mapping can write it.
     pub one_writer: bool,

@@ -202,12 +202,12 @@ impl Segment {
         Self(id)
     }
 
-    /// Returns its number.
+    /// Returns the number of the segment.
     pub fn id(self) -> i32 {
         self.0
     }
 
-    /// Returns its length in bytes.
+    /// Returns the length of the segment in bytes.
     pub fn len(self) -> Result<usize, Errno> {
         let mut facts = std::mem::MaybeUninit::<libc::shmid_ds>::zeroed();
         // SAFETY: IPC_STAT writes one shmid_ds.
@@ -218,7 +218,7 @@ impl Segment {
         Ok(unsafe { facts.assume_init() }.shm_segsz)
     }
 
-    /// Returns `true` if it has no bytes, which never happens.
+    /// Returns `true` if the segment has no bytes, which never happens.
     pub fn is_empty(self) -> Result<bool, Errno> {
         Ok(self.len()? == 0)
     }

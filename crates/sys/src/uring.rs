@@ -42,7 +42,8 @@ pub struct Completion {
     pub slot: u32,
     /// The kind of operation.
     pub op: Op,
-    /// Bytes moved; 0 from a read means the end. CANCELED: a write after a short linked read.
+    /// Bytes moved; 0 from a read means the end. CANCELED: the write was linked to a read that was
+    /// short.
     pub result: Result<u32, Errno>,
 }
 
@@ -50,9 +51,9 @@ pub struct Completion {
 /// as long as it lives.
 #[derive(Clone, Debug)]
 pub enum RingFd<'fd> {
-    /// Outlives the ring.
+    /// The caller keeps the descriptor open longer than the ring.
     Borrowed(BorrowedFd<'fd>),
-    /// Shared with the ring.
+    /// The ring shares the descriptor with the caller, and keeps it open.
     Shared(Arc<OwnedFd>),
 }
 

@@ -23,7 +23,7 @@ pub fn script(to: &Path, text: &str) {
 /// Returns the path of an example, which `cargo test` builds along with the tests.
 ///
 /// # Panics
-/// If it was not built, as with `cargo test --test NAME`.
+/// If the example was not built, as with `cargo test --test NAME`.
 pub fn example(name: &str) -> PathBuf {
     let binary = std::env::current_exe().expect("the path of this binary");
     let built = binary.parent().expect("its directory").with_file_name("examples").join(name);

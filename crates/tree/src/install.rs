@@ -77,7 +77,7 @@ impl RemoteStage {
         self.staged.adopted
     }
 
-    /// Returns its temporary name.
+    /// Returns the temporary name of the directory.
     pub fn name(&self) -> &CStr {
         &self.staged.name
     }

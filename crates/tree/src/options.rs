@@ -23,7 +23,7 @@ pub enum Dereference {
 /// Selects when to use a feature that is not always available.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum When {
-    /// If it is available and useful.
+    /// Use the feature if it is available and useful.
     #[default]
     Auto,
     /// Always; fail if it is not available.

@@ -124,7 +124,7 @@ impl Receiver {
     }
 
     /// Receives the next buffer into newly allocated memory. The memory is on huge pages if the kernel provides them.
-    /// It is resident before the copy, unless the mechanism has a better method.
+    /// The memory is resident before the copy, unless the mechanism has a better method.
     ///
     /// Errors: see [`recv_into`](Self::recv_into). Also returns [`Error::TooLarge`] if the buffer
     /// exceeds the available memory of this machine.

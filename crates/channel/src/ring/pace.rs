@@ -105,7 +105,7 @@ mod tests {
         (pace.pauses(), passed)
     }
 
-    /// Producing a message takes `each` pauses; without pausing, a look finds one or two.
+    /// Simulates a producer that needs `each` pauses for a message. Without pauses, a look finds one or two messages.
     fn stream(each: u64) -> impl Fn(u64, u64) -> u64 {
         move |pauses, look| 1 + (look & 1) + pauses / each
     }

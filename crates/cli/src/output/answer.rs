@@ -158,7 +158,7 @@ pub struct TunedAnswer {
 #[derive(Debug, Serialize)]
 pub struct TunedArmAnswer {
     pub name: String,
-    /// Its time divided by that of `cp`; null if `cp` could not be measured.
+    /// The time of the variant divided by that of `cp`; null if `cp` could not be measured.
     pub ratio_to_cp: Option<f64>,
     /// Half the width of the interval, as a fraction of the ratio.
     pub spread: Option<f64>,

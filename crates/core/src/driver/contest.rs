@@ -46,7 +46,7 @@ impl ContestResult {
 /// Result of a single mechanism in a comparison.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ContestTime {
-    /// Its name.
+    /// The name of the mechanism.
     pub mechanism: &'static str,
     /// Its wall time divided by that of the reference, the last mechanism with comparable pieces. `None` if its pieces
     /// cannot be compared because some came from a disk and some from memory.

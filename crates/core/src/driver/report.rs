@@ -53,7 +53,7 @@ pub struct Report {
 pub struct Share {
     /// The mechanism's name.
     pub mechanism: &'static str,
-    /// Its tuning.
+    /// The tuning with which the mechanism ran.
     pub tuning: Tuning,
     /// Bytes it delivered.
     pub bytes: u64,

@@ -71,7 +71,7 @@ pub struct Cell {
     pub options: [String; 2],
     /// The mechanism. From memory to memory, the copy kernel; between processes, the variant.
     pub mechanism: String,
-    /// Its tuning.
+    /// The tuning of the mechanism.
     #[serde(default)]
     pub tuning: Tuning,
     /// Bytes per transfer.

@@ -20,9 +20,9 @@ pub struct Machine(BTreeMap<String, String>);
 pub struct Stale {
     /// The key.
     pub key: String,
-    /// Its value in the profile.
+    /// The value of the key in the profile.
     pub was: String,
-    /// Its value now.
+    /// The value of the key on this machine now.
     pub is: String,
 }
 

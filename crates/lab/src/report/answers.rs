@@ -21,7 +21,7 @@ struct AnswerBand<'g> {
     ties: Vec<&'g str>,
     first: &'g Condition,
     last: &'g Condition,
-    /// Its cost relative to the next arm, at the sizes where the difference is certain.
+    /// The cost of the cheapest arm relative to the next one, at the sizes where the difference is certain.
     leads: Vec<Ratio>,
 }
 

@@ -14,7 +14,7 @@ use thalweg_measure::sample::{Sample, SampleMetric};
 pub struct CellResults<'r> {
     pub cell: &'r str,
     pub load: BackgroundLoad,
-    /// Its conditions, one for each size, smallest first.
+    /// The conditions of the cell, one for each size, smallest first.
     pub places: Vec<&'r Condition>,
     /// The names of its arms, in the order of the result.
     pub names: Vec<&'r str>,

@@ -72,7 +72,7 @@ pub struct RankedArm<'a> {
     pub arm: &'a ArmResult,
     /// The cost of the best arm divided by that of this arm; `None` if fewer than two sessions have both.
     pub ratio: Option<Ratio>,
-    /// `true` if it is more expensive with certainty.
+    /// `true` if this arm is more expensive than the best one with certainty.
     pub beaten: bool,
 }
 

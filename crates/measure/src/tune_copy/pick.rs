@@ -25,7 +25,7 @@ const PASSES: usize = 8;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Picked {
     pub path: PathBuf,
-    /// Its path inside a sample.
+    /// The path of the file inside a sample.
     pub inside: PathBuf,
     /// The number of files that the walk found before it.
     order: usize,

@@ -60,7 +60,7 @@ pub struct TunedArm {
     pub tuning: Tuning,
     /// The number of threads that copied a tree.
     pub jobs: Option<usize>,
-    /// `true` if it does less work than a copy here: a clone, or a copy made by a server.
+    /// `true` if the arm does less work on this machine than a copy: it clones, or a server copies.
     pub saves_work: bool,
     /// Wall time relative to `cp`, including the start-up time of `cp`.
     pub ratio_to_cp: Option<Ratio>,

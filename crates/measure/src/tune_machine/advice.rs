@@ -53,7 +53,7 @@ pub struct Advised {
     pub upto: Option<u64>,
     /// The method that is better than the default with certainty; `None` if no method is.
     pub way: Option<TunedMethod>,
-    /// Its smallest and largest cost relative to the default.
+    /// The smallest and largest cost of that method relative to the default.
     pub share: Option<[f64; 2]>,
     /// The method that is used without a profile.
     pub default: String,

@@ -61,7 +61,7 @@ pub struct ParallelState<'a> {
 pub struct OpenResponse {
     pub connection: FetchConnection,
     pub head: ResponseHead,
-    /// The bytes in its body.
+    /// The range of the file that the body contains.
     pub span: ByteRange,
 }
 

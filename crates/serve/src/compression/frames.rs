@@ -266,7 +266,7 @@ mod tests {
         assert!(noise().len() < LARGEST_CONTENT + 512);
         let tried = (0..99).filter(|_| noise()[0] == ZSTD).count();
         assert!((9..20).contains(&tried), "{tried}");
-        // A short frame is compressed during a pause.
+        // A short frame is compressed even while the writer pauses the compression of large ones.
         assert_eq!(framed(&mut writer, &text[..100])[0], ZSTD);
         let first = (0..100).position(|_| framed(&mut writer, &text)[0] == ZSTD).unwrap();
         assert!(first <= LONGEST_PAUSE / LARGEST_CONTENT);

@@ -52,7 +52,7 @@ pub trait Supply: Send {
 
 /// Permissions of a supply during one turn.
 pub struct SupplyTurn<'t> {
-    /// `true` if it may read and sort a large directory.
+    /// `true` if the supply may read and sort a large directory.
     pub may_sort: bool,
     /// Returns an error if the client has disconnected or the server is shutting down.
     pub check_cancelled: &'t dyn Fn() -> Result<(), Errno>,

@@ -83,7 +83,7 @@ pub enum WalkKind {
 /// An omitted entry: it cannot be read, or its type is not served.
 pub struct OmittedEntry {
     pub path: PathBuf,
-    /// `true` if it is a file or a directory.
+    /// `true` if the entry is a file or a directory.
     pub is_missed: bool,
 }
 

@@ -39,7 +39,8 @@ pub(crate) struct Directory {
     pub paths: Arc<DirectoryPaths<Directory>>,
     /// `true` if nothing in it is visible under its final path yet.
     pub is_staged: bool,
-    /// `true` if it contains only entries that this copy created, so that names can be created without a check.
+    /// `true` if the directory contains only entries that this copy created. Names in it are then created without a
+    /// check.
     pub is_fresh: bool,
     /// `true` if the directory replaces an entry of another type, in a sync.
     replaces_entry: bool,

@@ -97,7 +97,7 @@ struct Problems {
 /// A file or directory that keeps its temporary name.
 struct Unfinished {
     path: PathBuf,
-    /// `true` if it is in a new directory that did not have its final name yet.
+    /// `true` if the entry is in a new directory that did not have its final name yet.
     is_staged: bool,
 }
 

@@ -47,7 +47,7 @@ pub(crate) struct StagedDir {
     pub left_alone: Option<LeftAlone>,
     /// Evidence that the files which the earlier run left in it are intact.
     pub evidence: WriteEvidence,
-    /// `true` if it has the name under which a later run finds it.
+    /// `true` if the directory has the name under which a later run finds it.
     is_usual: bool,
 }
 

@@ -62,7 +62,7 @@ pub(crate) struct FleetDirectory {
     name: CString,
     own: CString,
     pub fd: OwnedFd,
-    /// Its path, for messages.
+    /// The path of the fleet's directory, for messages.
     pub path: PathBuf,
     /// The path of the destination.
     pub destination: PathBuf,

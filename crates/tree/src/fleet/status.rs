@@ -31,7 +31,7 @@ pub enum FleetPhase {
 /// The status of a fleet.
 #[derive(Clone, Debug)]
 pub struct FleetStatus {
-    /// The path of its directory.
+    /// The path of the fleet's directory.
     pub folder: PathBuf,
     /// Its current phase.
     pub phase: FleetPhase,

@@ -8,7 +8,7 @@ use crate::{Hash, hashing::Digest};
 pub struct Stated {
     /// The name of the file.
     pub name: Vec<u8>,
-    /// Its hash.
+    /// The digest of the file.
     pub digest: Digest,
     /// The hash function, if the line determines it. Two hash functions produce 64 digits.
     pub hash: Option<Hash>,

@@ -154,7 +154,7 @@ struct NamePair<'a> {
 /// The result of linking a name.
 enum HardLinkOutcome {
     Linked(EntryChange),
-    /// It is a name of the file already.
+    /// The existing entry is already a name of the file.
     Unchanged,
     /// The file was not fetched, or the file system does not link it.
     Refused,

@@ -42,7 +42,7 @@ pub struct SurveyedList {
     pub excluded: u64,
     /// Listed files that are not fetched, also those below excluded directories.
     pub skipped: Total,
-    /// Files that exist as listed.
+    /// Files that exist in the destination as the server lists them.
     pub unchanged: Total,
 }
 

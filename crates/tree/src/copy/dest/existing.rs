@@ -27,7 +27,7 @@ pub(crate) struct SymlinkTarget {
 }
 
 impl SymlinkTarget {
-    /// Returns its directory and name.
+    /// Returns the directory and the name of the target.
     pub fn name_at(&self) -> NameAt<'_> {
         NameAt { dir: self.dir.as_fd(), name: &self.name }
     }

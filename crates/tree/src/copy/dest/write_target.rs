@@ -13,7 +13,7 @@ use crate::{
 /// The name under which a file is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WriteTarget {
-    /// Its final name.
+    /// The final name of the file.
     Own,
     /// No name until it is linked (`O_TMPFILE`).
     Nameless,
