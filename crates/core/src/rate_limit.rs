@@ -95,7 +95,7 @@ mod tests {
         let limit = RateLimit::new(1000);
         limit.spend(1);
         std::thread::sleep(3 * SLACK);
-        // With accumulated credit, three hundred bytes would be free.
+        // If the limit accumulated credit, three hundred bytes would be free.
         assert!(limit.spend(300) > Instant::now());
     }
 

@@ -205,7 +205,7 @@ fn contents(input: &mut Input) -> Option<Vec<u8>> {
     Some(full)
 }
 
-/// Returns descriptors to send.
+/// Returns the descriptors that the peer sends along with a message: none, or one of nine valid and invalid kinds.
 fn descriptors(which: u8, full: &[u8]) -> Vec<OwnedFd> {
     let size = SealFlags::SHRINK | SealFlags::GROW;
     let memory = |seals| {

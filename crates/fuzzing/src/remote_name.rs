@@ -14,7 +14,7 @@ pub fn run(name: &[u8]) {
     let is_quiet = |byte: u8| byte.is_ascii_alphanumeric() || b"-._/%".contains(&byte);
     assert!(word.bytes().all(is_quiet) && !word.starts_with('-'), "{word}");
     assert_eq!(decode(OsStr::new(&word), None).as_os_str().as_bytes(), name);
-    // The other side may receive any word.
+    // The other machine decodes whatever it receives, so any bytes must be accepted.
     let _ = decode(OsStr::from_bytes(name), Some(Path::new("/home")));
     let Ok(Some(parsed)) = RemoteName::parse(&OsString::from_vec(name.to_vec())) else { return };
     let RemoteName { host, path } = parsed;

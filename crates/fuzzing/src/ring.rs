@@ -19,7 +19,8 @@ pub fn run(bytes: &[u8]) {
     let Some((mode, bytes)) = bytes.split_first() else { return };
     let mut memory = vec![0; 2 * PAGE];
     let fixed = Geometry { header: 4096, capacity: 4096, checksums: false, epoch: 7, process: 1 };
-    // The input controls either everything, or only the heads and frames after a valid page.
+    // A bit of the first byte selects which words the input overwrites: the start of the fixed fields, or the
+    // head. The input also fills the frames.
     let from = if mode & 1 == 0 { 0 } else { 128 };
     memory[..Geometry::LEN].copy_from_slice(&fixed.to_bytes(Role::Producer));
     let words = bytes.len().min(16);

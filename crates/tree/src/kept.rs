@@ -46,7 +46,8 @@ pub(crate) type CopyFunction = fn(&Path, &Path, Fsync) -> Result<(), Errno>;
 const MOST_NUMBERS: u32 = 100_000;
 
 impl KeptEntries {
-    /// Opens the directory, and creates it for this user if it does not exist. `copy` is used between file systems.
+    /// Opens the directory, and creates it for this user if it does not exist. `copy` copies entries that cannot be
+    /// renamed, because they are on another file system.
     pub(crate) fn open(path: &Path, fsync: Fsync, copy: CopyFunction) -> Result<Self, Error> {
         let failed = |call| move |errno| failed_call(path.to_owned(), call, errno);
         let open = || open_directory(path, OFlags::RDONLY);

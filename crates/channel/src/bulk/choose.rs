@@ -104,9 +104,11 @@ fn guess(mechanism: &dyn Mechanism, facts: &Facts) -> u8 {
     let wants_loan = mechanism.info().nature.wants_loan;
     let is_new = facts.destination == Destination::Fresh;
     match () {
-        // The page faults of a new destination cost more than a copy. Two cores handle them faster than one.
+        // First come mechanisms that divide the page faults of a new destination between two cores, because these
+        // faults cost more than a copy.
         () if is_new && facts.free_core && mechanism.shares_faults(facts.size) => 0,
-        // A loan saves a copy. A mechanism that expects a loan has to make an extra copy without one.
+        // Then come mechanisms that fit the sender: those that expect loans if it will lend, otherwise the others. A
+        // loan saves a copy. Without one, a mechanism that expects it makes an extra copy.
         () if wants_loan == facts.will_loan => 1,
         () => u8::from(wants_loan) + 2,
     }

@@ -168,7 +168,8 @@ impl HoldKeeper {
             publisher.publish(tail);
         }
         match book.asked {
-            // The producer may begin one sleep before it sees the tail, but not two.
+            // After the wake-up, the producer may begin one sleep without having seen the tail. Before a second sleep,
+            // it has seen the tail and found no room.
             Some((at, before)) if at == tail => {
                 let is_held_up = steps::sleeps_between(before, waiting) >= 2;
                 if is_held_up {

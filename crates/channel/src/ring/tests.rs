@@ -209,7 +209,8 @@ fn late_messages(is_producer_slow: bool) -> usize {
         scope.spawn(move || {
             for _ in 0..128 {
                 pause(is_producer_slow);
-                // The consumer is dropped early if it has seen enough late messages.
+                // An error ends this loop: the other thread drops the consumer as soon as two messages
+                // were late.
                 let Ok(()) = producer.send(&[7; 3000]) else { break };
             }
         });

@@ -131,7 +131,7 @@ mod tests {
         let mounts = format!("odd:nofs={}", mount.path().display());
         let place = find("nofs", &mounts).unwrap();
         assert!(place.path().starts_with(mount.path()) && place.path().is_dir());
-        // As if the process was killed before it could drop the value.
+        // Simulates a process that was killed before it could drop the value.
         fs::write(place.path().join("from"), "bytes").unwrap();
         std::mem::forget(place);
         Volume::remove_among(session.path(), &mounts);

@@ -27,7 +27,7 @@ pub struct ClaimView {
     pub source_check: Option<String>,
     pub reason: String,
     pub wider: Option<WiderView>,
-    /// `true` for a goal of thalweg, which has no second verdict.
+    /// `true` if the claim is a goal of thalweg. It then has no verdict under modern conditions.
     pub goal: bool,
     /// The cause of the effect.
     pub why: Option<String>,

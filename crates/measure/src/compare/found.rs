@@ -24,7 +24,7 @@ pub struct CompareResult {
     /// The relative difference between two runs of one command, for each figure of a row.
     pub noise: Vec<f64>,
     pub rounds: usize,
-    /// How busy the machine was before.
+    /// How busy other processes kept the machine before the first run.
     pub busy: Option<BusyProcessors>,
     /// The disturbed runs. They count like the others.
     pub marks: Vec<SampleMark>,

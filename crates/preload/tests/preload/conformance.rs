@@ -1,4 +1,5 @@
-//! The object in real programs: the results and the counts are correct, and it does not disturb them.
+//! Preloads the object into real programs: their results and the counts are correct, and the object
+//! does not disturb the programs.
 
 use crate::support;
 

@@ -59,7 +59,8 @@ mod tests {
         let (one, other) = (RateLimit::new(1000), RateLimit::new(1000));
         let of = |own| ConnectionLimits { of_all: Some(&all), own: Some(own) };
         of(&one).spend(MUCH);
-        // `MUCH` is less than `all` allows per second, so `all` recovers immediately.
+        // `all` allows more than `MUCH` bytes per second, so only the limit of this connection is
+        // closed.
         assert!(!of(&one).are_open() && !one.is_open());
         assert!(other.is_open() && ConnectionLimits { of_all: None, own: Some(&other) }.are_open());
     }
