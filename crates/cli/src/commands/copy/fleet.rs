@@ -175,8 +175,11 @@ pub fn of_worker(worker: &WorkerRecord) -> String {
     }
     if !worker.ended {
         let silent = Duration::try_from_secs_f64(worker.silent).unwrap_or_default();
-        let _ =
-            write!(text, "; no report, and no completed task for {}", quantity::duration(silent));
+        let _ = write!(
+            text,
+            "; has reported nothing and completed no task for {}",
+            quantity::duration(silent)
+        );
     }
     text
 }
