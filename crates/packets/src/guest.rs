@@ -161,7 +161,7 @@ fn whole(buffer: &[u8], len: usize, number: u64) -> Result<(), String> {
         return Err(format!("packet {number}: a wrong byte at {at} of {}", packet.len()));
     }
     if buffer[len..].iter().any(|byte| *byte != FILLER) {
-        return wrong("bytes after it were overwritten");
+        return wrong("bytes after the packet were overwritten");
     }
     Ok(())
 }
