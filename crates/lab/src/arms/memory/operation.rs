@@ -81,7 +81,7 @@ impl Operation {
             (CopyUsage::Read, Some(_)) => {
                 return Err("use = \"read\" must not have a kernel".to_owned());
             }
-            (_, None) => return Err("it needs a kernel".to_owned()),
+            (_, None) => return Err("a kernel is required".to_owned()),
             (CopyUsage::Fill, Some(name)) => match fill(name)? {
                 tuned if tuned.row().name == tuned::FILL.name => KernelRow::TunedFill,
                 row => KernelRow::Fill(row),

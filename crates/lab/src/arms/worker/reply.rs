@@ -14,7 +14,11 @@ pub fn hello(line: &str) -> Result<bool, String> {
     }
     match words.next() {
         Some("1") => {}
-        version => return Err(format!("it uses version {version:?} of the protocol instead of 1")),
+        version => {
+            return Err(format!(
+                "it uses version {version:?} of the worker protocol instead of version 1"
+            ));
+        }
     }
     match (words.next(), words.next()) {
         (None, _) => Ok(false),
