@@ -57,7 +57,7 @@ impl From<Error> for PyFailure {
             // The replacement has another name in Python.
             Error::TooLarge { len, most, .. } => {
                 let way = if len.saturating_add(FRAME_HEADER as u64) <= MOST_CAPACITY {
-                    "a larger `capacity` makes a larger ring"
+                    "use a larger `capacity`"
                 } else {
                     "no ring has room for it: send several smaller messages"
                 };
