@@ -92,7 +92,7 @@ fn a_run_prints_claims_arms_ratios_and_its_noise_in_eighty_columns() {
         "900.2 as published: not runnable",
         "an absolute figure is of one machine",
         "nothing 64KiB",
-        "time, a = 1:",
+        "time relative to a:",
         "One variant runs twice per round.",
         "2 comparisons; ",
         "The harness takes",

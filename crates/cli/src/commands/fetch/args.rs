@@ -50,7 +50,7 @@ pub struct FetchArgs {
     /// With --stdio: decode percent-encoding in paths and patterns, and expand `~` to the home directory
     #[arg(long, requires = "stdio")]
     pub encoded: bool,
-    /// Compress the connection, as the server must, too (--stdio)
+    /// Compress the connection; the server must compress it, too (--stdio)
     #[arg(long, requires = "stdio")]
     pub compress: bool,
     /// Name of the source, for messages and to continue an interrupted fetch (--stdio)

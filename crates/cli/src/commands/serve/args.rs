@@ -34,7 +34,7 @@ pub struct ServeArgs {
     /// Listen at this unix socket; may be repeated
     #[arg(long, value_name = "PATH")]
     pub unix: Vec<PathBuf>,
-    /// Serve one client over standard input and output, and listen nowhere
+    /// Serve one client over standard input and output, without listening
     #[arg(long, conflicts_with_all = ["listen", "unix", "user", "tune", "check", "explain"])]
     pub stdio: bool,
     /// Has no effect: thalweg serve never writes
@@ -43,7 +43,7 @@ pub struct ServeArgs {
     /// With --stdio: decode percent-encoding in the path, and expand `~` to the home directory
     #[arg(long, requires = "stdio")]
     pub encoded: bool,
-    /// Compress the connection, as the client must, too (--stdio)
+    /// Compress the connection; the client must compress it, too (--stdio)
     #[arg(long, requires = "stdio")]
     pub compress: bool,
     /// Control which symbolic links are followed

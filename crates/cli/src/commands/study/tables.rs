@@ -302,7 +302,7 @@ fn ratios(result: &StudyResult, place: &Condition) -> String {
             promises.to_owned(),
         ]);
     }
-    format!("{}{}", wrap::wrapped(&format!("time, {} = 1:", first.b), 0), render(&rows))
+    format!("{}{}", wrap::wrapped(&format!("time relative to {}:", first.b), 0), render(&rows))
 }
 
 fn figure(ratio: &RatioResult, noise: f64) -> (String, String) {
