@@ -186,12 +186,12 @@ pub fn advice_on_refusal(refused: &DeleteRefusal) -> &'static str {
             "check that the source is mounted; --force deletes anyway"
         }
         DeleteRefusal::Failures(_) | DeleteRefusal::Unlisted(_) => {
-            "solve the errors and run the command again; --force deletes anyway"
+            "fix the cause of the errors and run the command again; --force deletes anyway"
         }
         DeleteRefusal::Vanished => "run the command again; --force deletes anyway",
         DeleteRefusal::ContainsSource(_) => "exclude that directory, or use another destination",
         DeleteRefusal::TooMany { .. } => {
-            "raise --max-delete, or use --force to delete them; a dry run lists them"
+            "raise --max-delete, or use --force to delete these entries; a dry run (-n) lists them"
         }
     }
 }

@@ -94,7 +94,7 @@ fn refused(error: &Error) -> CommandFailure {
         }
         Error::Refused { reason: Refusal::NotSince, .. } => {
             CommandFailure::new(Exit::Unsupported, error.to_string())
-                .hint("compare it with SRC: `thalweg copy -aT --resume SRC DST`")
+                .hint("compare the destination with SRC: `thalweg copy -aT --resume SRC DST`")
         }
         error => not_started(error),
     }
