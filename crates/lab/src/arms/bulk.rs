@@ -28,7 +28,7 @@ impl ArmKind for Bulk {
     }
 
     fn summary(&self) -> &'static str {
-        "a bulk method between this process and a helper process, or one memcpy for comparison"
+        "a method between this process and a helper process, or one memcpy for comparison"
     }
 
     fn parse(&self, with: &toml::Table) -> Result<Box<dyn Spec>, Unfit> {

@@ -89,7 +89,7 @@ fn checked(samples: Vec<Sample>) -> Result<Vec<Sample>, String> {
     if complete && samples.iter().all(|sample| !sample.wall.is_zero()) {
         Ok(samples)
     } else {
-        Err(format!("it answered {samples:?}"))
+        Err(format!("unexpected answer {samples:?}"))
     }
 }
 

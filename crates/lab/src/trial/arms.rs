@@ -127,7 +127,7 @@ fn fill_beside(kernel: &str) -> &'static str {
 
 fn of_bands(bands: Option<&KernelBands>) -> Result<SettingKind, String> {
     let Some(bands) = bands.filter(|bands| !bands.copies.is_empty()) else {
-        return Err("no sizes were measured from memory to memory on this machine: run `thalweg tune --pair memory:memory`".to_owned());
+        return Err("no sizes were measured from memory to memory on this machine; run `thalweg tune --pair memory:memory`".to_owned());
     };
     let copies: Vec<KnownKernel> = KERNELS.iter().map(|row| (row.name, row.is_available)).collect();
     let fills: Vec<KnownKernel> = FILLS.iter().map(|row| (row.name, row.is_available)).collect();

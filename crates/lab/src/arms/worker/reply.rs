@@ -23,7 +23,10 @@ pub fn hello(line: &str) -> Result<bool, String> {
     match (words.next(), words.next()) {
         (None, _) => Ok(false),
         (Some("faults"), None) => Ok(true),
-        _ => Err(format!("{} has words that are unknown in version 1", shown(line))),
+        _ => Err(format!(
+            "{} has words that version 1 of the worker protocol does not define",
+            shown(line)
+        )),
     }
 }
 
