@@ -292,7 +292,7 @@ pub unsafe extern "C" fn tw_region_populate(
             Err(Errno::INVAL) => {
                 let failure = CallFailure::system("madvise(MADV_POPULATE_*)", Errno::INVAL);
                 Err(CallFailure { status: TwStatus::Unsupported, ..failure }
-                    .hint("; it needs Linux 5.14"))
+                    .hint("; this call needs Linux 5.14"))
             }
             Err(errno) => Err(CallFailure::system("madvise(MADV_POPULATE_*)", errno)),
         };
