@@ -76,7 +76,7 @@ pub fn raised(py: Python<'_>) -> impl Fn(Error) -> PyErr {
 
 /// Returns the exception that Python raises for closed files.
 pub fn closed() -> PyErr {
-    PyValueError::new_err("this end is closed")
+    PyValueError::new_err("this end of the channel is closed")
 }
 
 pub fn is_timeout(py: Python<'_>, error: &PyErr) -> bool {
