@@ -53,7 +53,7 @@ impl<T> OneThread<T> {
             // A panic cannot leave the state half changed: every step of a ring is atomic.
             Err(TryLockError::Poisoned(poisoned)) => Ok(Some(poisoned.into_inner())),
             Err(TryLockError::WouldBlock) => Err(PyRuntimeError::new_err(
-                "this end is in use by another thread; give each thread its own end, or use a lock",
+                "this end of the channel is in use by another thread; give each thread its own end, or use a lock",
             )),
         }
     }

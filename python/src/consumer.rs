@@ -406,12 +406,14 @@ pub fn refused(py: Python<'_>, why: Refused) -> PyErr {
 pub fn unread(py: Python<'_>, why: Unread) -> PyErr {
     match why {
         Unread::Corrupt(why) => {
-            let words = format!("{why}; it stays the next message: receive_bytes accepts any");
+            let words =
+                format!("{why}; the message was not removed, and receive_bytes can receive it");
             PyFailure::new("Corrupt", words)
         }
         Unread::NoMemory(bytes) => {
-            let words =
-                format!("cannot allocate {bytes} bytes for the message; it stays the next message");
+            let words = format!(
+                "cannot allocate {bytes} bytes for the message; the message was not removed"
+            );
             PyFailure::new("TooLarge", words)
         }
     }

@@ -45,8 +45,7 @@ impl MessageContent {
     pub fn array(object: &Bound<'_, PyAny>) -> PyResult<Self> {
         // The buffer of a `numpy.ma` array contains only its data.
         if object.hasattr(intern!(object.py(), "_sharedmask"))? {
-            let why =
-                "a masked array would lose its mask: send_object pickles it, or send `.filled()`";
+            let why = "a masked array would lose its mask: use send_object, which pickles it, or send `.filled()`";
             return Err(PyTypeError::new_err(why));
         }
         let (given, layout) = described(object)?;
@@ -133,7 +132,7 @@ fn described(object: &Bound<'_, PyAny>) -> PyResult<(HeldBuffer, Layout)> {
     };
     let layout = given.layout().ok_or_else(too_many)?;
     if let Err(why) = layout.check_type() {
-        let instead = "send_object pickles it, for a receiver that trusts this process";
+        let instead = "use send_object, which pickles it, if the receiver trusts this process";
         return Err(PyTypeError::new_err(format!("{why}: {instead}")));
     }
     Ok((given, layout))

@@ -57,7 +57,7 @@ impl From<Error> for PyFailure {
             // The replacement has another name in Python.
             Error::TooLarge { len, most, .. } => {
                 let way = if len.saturating_add(FRAME_HEADER as u64) <= MOST_CAPACITY {
-                    "a larger `capacity` makes a larger ring"
+                    "use a larger `capacity`"
                 } else {
                     "no ring has room for it: send several smaller messages"
                 };
@@ -76,7 +76,7 @@ pub fn raised(py: Python<'_>) -> impl Fn(Error) -> PyErr {
 
 /// Returns the exception that Python raises for closed files.
 pub fn closed() -> PyErr {
-    PyValueError::new_err("this end is closed")
+    PyValueError::new_err("this end of the channel is closed")
 }
 
 pub fn is_timeout(py: Python<'_>, error: &PyErr) -> bool {

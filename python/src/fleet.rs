@@ -105,7 +105,7 @@ fn of(given: &Bound<'_, PyDict>) -> PyResult<Member> {
             Duty::Move { plan: number("plan")?.unwrap_or_default(), within: seconds("within")? }
         }
         Some("finish") => Duty::Finish,
-        _ => return Err(PyTypeError::new_err("duty must be plan, move or finish")),
+        _ => return Err(PyTypeError::new_err("duty must be 'plan', 'move' or 'finish'")),
     };
     Ok(member)
 }

@@ -135,7 +135,7 @@ impl Layout {
             let object = if fixed[..8] == *b"THALWEGO" {
                 "the message is an object: use receive_object"
             } else {
-                "not an array"
+                "the message is not an array"
             };
             return Err(format!("{object}: does not begin with THALWEGA"));
         }
@@ -152,7 +152,9 @@ impl Layout {
         }
         let dimensions = usize::from(fixed[12]);
         if dimensions > MOST_DIMENSIONS {
-            return Err(format!("{dimensions} dimensions, more than {MOST_DIMENSIONS}"));
+            return Err(format!(
+                "the array has {dimensions} dimensions, more than {MOST_DIMENSIONS}"
+            ));
         }
         let (length, item) = (number(14, 2) as usize, number(20, 4) as usize);
         let variable = front.get(FIXED..FIXED + 8 * dimensions + length);
@@ -167,12 +169,15 @@ impl Layout {
         layout.readonly = fixed[11] == 1;
         let (offset, bytes) = (number(16, 4), number(24, 8));
         if offset != layout.offset() as u64 {
-            return Err(format!("elements at {offset} instead of {}", layout.offset()));
+            return Err(format!(
+                "the elements begin at byte {offset} instead of {}",
+                layout.offset()
+            ));
         }
         if bytes != layout.bytes() as u64 || layout.message() != Some(total) {
             let (made, there) = (layout.bytes(), total as u64 - offset.min(total as u64));
             return Err(format!(
-                "{bytes} bytes of elements announced, {there} present, {made} from the shape"
+                "the header announces {bytes} bytes of elements, but {there} are present, and the shape requires {made}"
             ));
         }
         Ok(layout)
@@ -232,7 +237,7 @@ impl Layout {
         };
         let room = room.map_or("nothing".to_owned(), words);
         PyValueError::new_err(format!(
-            "the message has {}, the room {room}; it stays the next one",
+            "the message has {}, but the given array has {room}; the message was not removed",
             words(self)
         ))
     }

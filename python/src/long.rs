@@ -43,15 +43,18 @@ impl MessagePart {
             return None;
         }
         if number(8, 2) != u64::from(VERSION) || number(10, 2) != 0 {
-            let why =
-                format!("unsupported part: version {}, flags {}", number(8, 2), number(10, 2));
+            let why = format!(
+                "unsupported part of a long message: version {}, flags {}",
+                number(8, 2),
+                number(10, 2)
+            );
             return Some(Err(why));
         }
         let (total, at) = (number(16, 8), number(24, 8));
         let end = at.checked_add(bytes.len() as u64).filter(|end| *end <= total);
         if bytes.is_empty() || end.is_none() || isize::try_from(total).is_err() {
             return Some(Err(format!(
-                "invalid part: {} bytes at {at} of a message of {total}",
+                "invalid part of a long message: {} bytes at {at} of {total}",
                 bytes.len()
             )));
         }
@@ -148,7 +151,9 @@ impl Long {
             None => {
                 self.now = None;
                 let MessagePart { serial, at, .. } = part;
-                Err(Refused::Corrupt(format!("unexpected part of message {serial}, at {at}")))
+                Err(Refused::Corrupt(format!(
+                    "unexpected part of the long message {serial}, at byte {at}"
+                )))
             }
         }
     }

@@ -84,7 +84,7 @@ impl ObjectParts {
             fixed[at..at + bytes].iter().rev().fold(0_u64, |n, byte| n << 8 | u64::from(*byte))
         };
         if fixed[..8] != MAGIC {
-            return Err("not an object: does not begin with THALWEGO".to_owned());
+            return Err("the message is not an object: does not begin with THALWEGO".to_owned());
         }
         if number(8, 2) != u64::from(VERSION) || number(10, 2) != 0 {
             return Err(format!(
@@ -95,14 +95,17 @@ impl ObjectParts {
         }
         let (count, pickle) = (number(12, 4), number(16, 8));
         let table = front.get(FIXED..FIXED + 8 * count as usize);
-        let table = table.ok_or("table longer than the message")?;
+        let table = table.ok_or("the table of lengths is longer than the message")?;
         let lengths: Vec<u64> =
             table.as_chunks().0.iter().map(|bytes| u64::from_le_bytes(*bytes)).collect();
         let lengths = lengths.iter().map(|length| usize::try_from(*length).unwrap_or(usize::MAX));
         let parts = Self::new(usize::try_from(pickle).unwrap_or(usize::MAX), lengths);
-        let parts = parts.ok_or("parts exceed the address space")?;
+        let parts = parts.ok_or("the parts of the object exceed the address space")?;
         if parts.message() != total {
-            return Err(format!("parts of {} bytes in a message of {total}", parts.message()));
+            return Err(format!(
+                "the parts of the object have {} bytes, but the message has {total}",
+                parts.message()
+            ));
         }
         Ok(parts)
     }

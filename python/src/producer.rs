@@ -298,7 +298,9 @@ impl PyProducer {
             if encoding == Encoding::Time as u8 { Encoding::Time } else { Encoding::Buffer };
         let format = CString::new(format)?;
         let layout = Layout::new(encoding, format, item, shape);
-        let layout = layout.ok_or_else(|| PyValueError::new_err("invalid shape"))?;
+        let layout = layout.ok_or_else(|| {
+            PyValueError::new_err("the shape has a negative length or exceeds the address space")
+        })?;
         let len = message_of(py, &layout)?;
         self.inside.with(py, |inside| {
             let (ring, detached) = inside.room(py, len, deadline)?;

@@ -66,9 +66,9 @@ class _Async(ABC):
     def _alone(self) -> Iterator[None]:
         """Restricts the end to one task at a time, because its descriptor can have one reader only."""
         if self._is_closed:
-            raise ValueError("this end is closed")
+            raise ValueError("this end of the channel is closed")
         if self._is_used:
-            raise RuntimeError("this end is in use by another task; give each task its own end, or use a lock")
+            raise RuntimeError("this end of the channel is in use by another task; give each task its own end, or use a lock")
         self._is_used = True
         try:
             yield
@@ -94,7 +94,7 @@ class _Async(ABC):
     def _close(self, end: Producer | Consumer | None) -> None:
         if self._is_used:
             # The event loop would never wake the task whose descriptor was closed.
-            raise RuntimeError("this end is in use by another task: cancel that task first")
+            raise RuntimeError("this end of the channel is in use by another task: cancel that task first")
         self._is_closed = True
         if self._meeting is not None:
             self._meeting.leave()

@@ -39,7 +39,7 @@ class _Many(_Async):
     def close(self) -> None:
         """Closes the channels to all peers."""
         if self._is_used:
-            raise RuntimeError("this end is in use by another task: cancel that task first")
+            raise RuntimeError("this end of the channel is in use by another task: cancel that task first")
         self._is_closed = True
         self._many.close()
 

@@ -113,7 +113,7 @@ class Region:
             if identity is not None and (stat.st_dev, stat.st_ino) != identity:
                 raise made("Error", None, f"the region {name} has been closed by its process", 0, None)
             if _seals(fd) & _FIXED != _FIXED:
-                words = "another process could shrink this memory, so that an access ends this process: use Region.read, which copies it"
+                words = "another process could shrink this memory; an access would then kill this process: use Region.read, which copies"
                 raise made("NotPermitted", None, words, 0, None)
             region = cls.__new__(cls)
             region._of(fd, stat.st_size, writable=writable and not _seals(fd) & fcntl.F_SEAL_WRITE)

@@ -230,5 +230,5 @@ def _opened(process: int, what: tuple[int, tuple[int, int]], how: int) -> int:
 def _gone(process: int, error: OSError) -> Error:
     """Returns the error for a ticket whose slot cannot be opened."""
     if error.errno in (None, errno.ENOENT, errno.ESRCH):
-        return made("PeerDied", None, f"process {process}, whose batch this is, has ended", 0, None)
+        return made("PeerDied", None, f"process {process}, which sent this batch, has ended", 0, None)
     return made("Error", error.errno, f"cannot open the memory of process {process}: {error.strerror}", 0, None)

@@ -37,7 +37,7 @@ _made_here: weakref.WeakValueDictionary[Address, _Queue] = weakref.WeakValueDict
 
 
 def _absent(what: str, why: str) -> NoReturn:
-    raise NotImplementedError(f"{what}: {why}; multiprocessing's own queue has it")
+    raise NotImplementedError(f"{what} is not supported: {why}; Python's own multiprocessing supports it")
 
 
 class _Turns:
@@ -243,11 +243,11 @@ class Queue(_Queue):
 
     def qsize(self) -> int:
         """Raises NotImplementedError."""
-        _absent("qsize", "items are not counted; `empty` tells if there is one")
+        _absent("qsize", "items are not counted; use `empty`")
 
     def full(self) -> bool:
         """Raises NotImplementedError."""
-        _absent("full", "the room needed depends on the item; use `put` with a timeout")
+        _absent("full", "an item fits or not, depending on its size; use `put` with a timeout")
 
 
 def JoinableQueue(maxsize: int = 0, *, ctx: object = None) -> NoReturn:

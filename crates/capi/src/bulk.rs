@@ -89,7 +89,9 @@ fn tuning(arm: &Info, text: &str) -> Result<Tuning, CallFailure> {
         let value =
             setting.split_once('=').and_then(|(knob, value)| Some((knob, value.parse().ok()?)));
         let (knob, value) = value.ok_or_else(|| {
-            CallFailure::usage(format!("options.knobs: {setting:?} is not KNOB=NUMBER"))
+            CallFailure::usage(format!(
+                "options.knobs: invalid setting {setting:?}; expected KNOB=NUMBER"
+            ))
         })?;
         tuning = tuning.with(knob, value);
     }

@@ -60,7 +60,9 @@ impl<R: 'static, M> Lender<R, M> {
     /// any method. The only exception is a message that is passed to [`lend`](Self::lend).
     pub(crate) unsafe fn idle(&mut self) -> Result<&'static mut R, CallFailure> {
         if self.lent.is_some() {
-            return Err(CallFailure::usage("a message is still lent: release it first"));
+            return Err(CallFailure::usage(
+                "the last received message is still in use: release it first",
+            ));
         }
         // SAFETY: The reader lives until `self` is dropped; the caller guarantees the rest.
         Ok(unsafe { self.reader.as_mut() })
@@ -74,7 +76,8 @@ impl<R: 'static, M> Lender<R, M> {
     /// Releases the lent message.
     pub(crate) fn take_back(&mut self) -> Result<(), CallFailure> {
         let lent = self.lent.take();
-        lent.map(drop).ok_or(CallFailure::usage("no message is lent: nothing to release"))
+        lent.map(drop)
+            .ok_or(CallFailure::usage("no received message is in use: nothing to release"))
     }
 }
 

@@ -187,7 +187,7 @@ pub unsafe extern "C" fn tw_consumer_receive_into(
             *length = sample.len();
             let Some(into) = into.get_mut(..sample.len()) else {
                 let message = format!(
-                    "the message has {} bytes, the buffer {room}; the message stays available",
+                    "the message has {} bytes, but the buffer only {room}; the message stays available",
                     sample.len()
                 );
                 std::mem::forget(sample);

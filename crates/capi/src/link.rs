@@ -265,7 +265,7 @@ pub unsafe extern "C" fn tw_link_receive(
         let (len, came) = handle::with(link, "link", receive)?;
         if came.len() > places {
             let message = format!(
-                "lost a message with {} descriptors: there was room for {places}",
+                "a message with {} descriptors was lost: the caller has room for only {places}",
                 came.len()
             );
             return Err(CallFailure::new(TwStatus::Corrupt, message));

@@ -32,7 +32,9 @@ pub(crate) unsafe fn read<T: Copy>(
     // No version was smaller than the first. A larger struct than ours only has additional fields.
     let versions = earlier.iter().copied().chain([size_of::<T>()]);
     let Some(known) = versions.filter(|version| *version <= size).max() else {
-        return Err(CallFailure::usage(format!("options.size is {size}: begin with {init}")));
+        return Err(CallFailure::usage(format!(
+            "options.size is {size}: initialize the options with {init}"
+        )));
     };
     let mut all = MaybeUninit::<T>::zeroed();
     // SAFETY: The caller provides `size` bytes, and `all` has as many as a `T`; `known` exceeds

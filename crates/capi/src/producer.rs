@@ -45,8 +45,9 @@ impl ProducerEnd {
     fn commit(&mut self, length: usize) -> Result<(), CallFailure> {
         let room = self.loaned.as_ref().map(DetachedLoan::len);
         if let Some(room) = room.filter(|room| length > *room) {
-            let message =
-                format!("cannot commit {length} bytes: the loan has {room}; it stays open");
+            let message = format!(
+                "cannot commit {length} bytes: the loan has only {room} bytes and stays open"
+            );
             return Err(CallFailure::usage(message));
         }
         let loan = self.loaned.take();

@@ -103,7 +103,7 @@ impl RegionMemory {
                     .map_err(|errno| CallFailure::system("shmat", errno))
             }
             Home::Segment(_) => {
-                let message = "a System V segment is mapped with TW_WRITE only";
+                let message = "a System V segment can be mapped only with TW_WRITE";
                 return Err(CallFailure::new(TwStatus::Unsupported, message));
             }
         };
@@ -129,10 +129,10 @@ impl RegionMemory {
 /// Checks that the memory has this length; an access beyond its end would raise SIGBUS.
 fn within(length: usize, most: usize) -> Result<usize, CallFailure> {
     match length {
-        _ if most == 0 => Err(CallFailure::usage("nothing to map: the size is 0 bytes")),
+        _ if most == 0 => Err(CallFailure::usage("nothing to map: the region has 0 bytes")),
         0 => Ok(most),
         _ if length > most => {
-            let message = format!("{length} bytes exceed its size of {most}");
+            let message = format!("{length} bytes exceed the region's size of {most}");
             Err(CallFailure::new(TwStatus::TooLarge, message))
         }
         _ => Ok(length),
@@ -292,7 +292,7 @@ pub unsafe extern "C" fn tw_region_populate(
             Err(Errno::INVAL) => {
                 let failure = CallFailure::system("madvise(MADV_POPULATE_*)", Errno::INVAL);
                 Err(CallFailure { status: TwStatus::Unsupported, ..failure }
-                    .hint("; it needs Linux 5.14"))
+                    .hint("; this call needs Linux 5.14"))
             }
             Err(errno) => Err(CallFailure::system("madvise(MADV_POPULATE_*)", errno)),
         };

@@ -92,8 +92,7 @@ pub unsafe extern "C" fn tw_sender_send_loan(
                 own @ BufferMemory::Own(_) => {
                     // `take` has checked the pointer.
                     loan.write(handle::hand_out(own));
-                    let message =
-                        "loan: this buffer is not from tw_sender_loan; use tw_sender_send";
+                    let message = "loan: the buffer does not come from tw_sender_loan; send it with tw_sender_send";
                     return Err(CallFailure::usage(message));
                 }
             };

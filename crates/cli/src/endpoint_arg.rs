@@ -102,7 +102,7 @@ impl EndpointArg {
         let name = path.display().to_string();
         let stat = fstat(fd)?;
         if FileType::from_raw_mode(stat.st_mode) == FileType::Directory {
-            let assumed = Some("the plan is for the files in it");
+            let assumed = Some("the plan is for the files in the directory");
             return Ok(Self {
                 name,
                 facts: file_on(fd),

@@ -130,9 +130,11 @@ impl CommandFailure {
             DestinationError::Call(CallFailed { call, errno }) => {
                 return Self::of_call(call, &shown(path).to_string(), errno);
             }
-            DestinationError::NoFolder => {
-                (Exit::Usage, "no such directory", "create it, or name a file")
-            }
+            DestinationError::NoFolder => (
+                Exit::Usage,
+                "no such directory",
+                "create the directory, or name a file as the destination",
+            ),
             DestinationError::Dangling => {
                 (Exit::Failed, "dangling symbolic link", "remove the link, or name its target")
             }
@@ -171,7 +173,7 @@ pub fn advice(errno: Errno) -> &'static str {
         Errno::IO => "see the kernel log (`dmesg`) for errors of the device",
         Errno::MFILE => "raise `ulimit -n`",
         Errno::STALE => {
-            "the server no longer knows the file; run the command again, or mount the file system again"
+            "the file server no longer has this file under its handle; run the command again, or mount the file system again"
         }
         _ => "",
     }
@@ -184,12 +186,12 @@ pub fn advice_on_refusal(refused: &DeleteRefusal) -> &'static str {
             "check that the source is mounted; --force deletes anyway"
         }
         DeleteRefusal::Failures(_) | DeleteRefusal::Unlisted(_) => {
-            "solve the errors and run the command again; --force deletes anyway"
+            "fix the cause of the errors and run the command again; --force deletes anyway"
         }
         DeleteRefusal::Vanished => "run the command again; --force deletes anyway",
         DeleteRefusal::ContainsSource(_) => "exclude that directory, or use another destination",
         DeleteRefusal::TooMany { .. } => {
-            "raise --max-delete, or use --force to delete them; a dry run lists them"
+            "raise --max-delete, or use --force to delete these entries; a dry run (-n) lists them"
         }
     }
 }

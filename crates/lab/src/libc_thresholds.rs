@@ -194,8 +194,9 @@ pub fn measure(effective: &Effective, how: &Measuring<'_>) -> Result<ThresholdsR
         processes: 0,
     };
     if candidates.is_empty() {
-        found.no_advice =
-            Some("its thresholds fit the caches and loops of this machine".to_owned());
+        found.no_advice = Some(
+            "the thresholds of libc already fit the caches and loops of this machine".to_owned(),
+        );
         return Ok(found);
     }
     found.tried = run.tried(&candidates, FIRST_ROUNDS)?;

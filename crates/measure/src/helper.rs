@@ -15,7 +15,9 @@ pub static HELPERS: &[Helper] =
 /// kind is unknown.
 pub fn run(lists: &[&[Helper]], arguments: &[String]) -> i32 {
     let Some((kind, rest)) = arguments.split_first() else {
-        eprintln!("thalweg helper: other commands start it, with the kind of helper");
+        eprintln!(
+            "thalweg helper: internal command, which other commands of thalweg start with the kind of helper"
+        );
         return 2;
     };
     let Some((_, run)) = lists.iter().copied().flatten().find(|(name, _)| name == kind) else {

@@ -73,10 +73,12 @@ impl Running {
             BackgroundLoad::Writeback => ("writeback", 1),
         };
         if count == 0 {
-            return Err(Unfit::because("the load needs a second core"));
+            return Err(Unfit::because("background load needs a second core"));
         }
         for n in 0..count {
-            let failed = |e: &dyn std::fmt::Display| Unfit::because(format!("load {kind}: {e}"));
+            let failed = |e: &dyn std::fmt::Display| {
+                Unfit::because(format!("cannot put the load {kind} on the machine: {e}"))
+            };
             let path = scratch.join(format!("load-{n}"));
             let mut command = helper(program, "load");
             command.args([kind, &processors.list()]).arg(path);
@@ -84,8 +86,13 @@ impl Running {
             let mut process = Process::start(command, manner).map_err(|e| failed(&e))?;
             match process.hear(Instant::now() + UNTIL_READY).map_err(|e| failed(&e))? {
                 HeardLine::Line(line) if line == READY => running.0.push(process),
-                HeardLine::Silence => return Err(failed(&"it did not start")),
-                _ => return Err(failed(&format!("it ended at once: {}", process.last_words()))),
+                HeardLine::Silence => return Err(failed(&"its process did not start in time")),
+                _ => {
+                    return Err(failed(&format!(
+                        "its process ended at once: {}",
+                        process.last_words()
+                    )));
+                }
             }
         }
         Ok(running)
@@ -104,7 +111,7 @@ const READY: &str = "ready";
 /// Entry point of `thalweg helper load KIND PROCESSORS PATH`.
 pub fn main(arguments: &[String]) -> Result<(), String> {
     let [kind, processors, path] = arguments else {
-        return Err("load wants: KIND PROCESSORS PATH".to_owned());
+        return Err("arguments of load: expected KIND PROCESSORS PATH".to_owned());
     };
     processors::pin_to(&Processors::parse(processors)?)?;
     let work: fn(&Path) -> Result<(), String> = match kind.as_str() {
@@ -118,7 +125,9 @@ pub fn main(arguments: &[String]) -> Result<(), String> {
         let _ = std::io::stdin().read_to_end(&mut rest);
         std::process::exit(0);
     });
-    watch.map_err(|error| format!("cannot start a thread that waits for its end: {error}"))?;
+    watch.map_err(|error| {
+        format!("cannot start the thread that waits for the end of standard input: {error}")
+    })?;
     work(Path::new(path))
 }
 

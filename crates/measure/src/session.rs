@@ -52,7 +52,8 @@ pub fn run<A: DeserializeOwned, R>(
             HeardLine::Line(line) => {
                 heard = Instant::now();
                 let answer = serde_json::from_str(&line);
-                let answer = answer.map_err(|e| format!("invalid answer: {e}"))?;
+                let answer =
+                    answer.map_err(|e| format!("invalid answer of the session process: {e}"))?;
                 if let Some(done) = take(answer) {
                     return Ok(done);
                 }
@@ -61,7 +62,7 @@ pub fn run<A: DeserializeOwned, R>(
             HeardLine::Silence => {
                 process.kill();
                 let time = humantime::format_duration(patience.silence);
-                return Err(format!("it printed nothing for {time}").into());
+                return Err(format!("the session process printed nothing for {time}").into());
             }
             // The process was interrupted together with this one, or it failed.
             HeardLine::End => {

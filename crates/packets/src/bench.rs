@@ -68,7 +68,9 @@ impl Ports {
                 guests_alone(&mut guests, sent);
                 Ok(())
             })
-            .map_err(|error: std::io::Error| format!("no thread for the switch: {error}"))?;
+            .map_err(|error: std::io::Error| {
+                format!("cannot start the thread of the switch: {error}")
+            })?;
         }
         let wall = began.elapsed();
         let usage = Usage::now_process().since(&usage);

@@ -147,7 +147,7 @@ fn pattern(buffer: u16, at: usize) -> u8 {
 fn whole(buffer: &[u8], len: usize, number: u64) -> Result<(), String> {
     let wrong = |what: &str| Err(format!("packet {number}: {what}"));
     if !(HEADER + HEAD..=STRIDE).contains(&len) {
-        return wrong("its length differs from all lengths that were sent");
+        return wrong("the length differs from all lengths that were sent");
     }
     let packet = &buffer[HEADER..len];
     if packet[..12] != [2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1] {
@@ -161,7 +161,7 @@ fn whole(buffer: &[u8], len: usize, number: u64) -> Result<(), String> {
         return Err(format!("packet {number}: a wrong byte at {at} of {}", packet.len()));
     }
     if buffer[len..].iter().any(|byte| *byte != FILLER) {
-        return wrong("bytes after it were overwritten");
+        return wrong("bytes after the packet were overwritten");
     }
     Ok(())
 }

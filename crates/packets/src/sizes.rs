@@ -35,7 +35,7 @@ impl FromStr for PacketSizes {
             return Ok(Self::Imix);
         }
         let size = text.parse().ok().filter(|size| (LEAST..=MOST).contains(size));
-        size.map(Self::Fixed).ok_or(format!("neither imix nor a size from {LEAST} to {MOST}"))
+        size.map(Self::Fixed).ok_or(format!("expected imix or a size from {LEAST} to {MOST}"))
     }
 }
 

@@ -11,7 +11,7 @@ use crate::copier::CopierChoice;
 pub fn serve(kernel: &str, setting: &BenchSetting) -> Result<(), String> {
     let mut served = Served::new(kernel, setting);
     for line in stdin().lock().lines() {
-        let line = line.map_err(|e| format!("reading stdin: {e}"))?;
+        let line = line.map_err(|e| format!("cannot read standard input: {e}"))?;
         if line == "quit" {
             break;
         }

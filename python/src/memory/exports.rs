@@ -49,7 +49,7 @@ pub unsafe fn expose(
     let is_flat =
         layout.shape.iter().filter(|length| **length != 1).count() <= 1 || layout.bytes() == 0;
     if asks(ffi::PyBUF_F_CONTIGUOUS) && !is_flat {
-        return Err(PyBufferError::new_err("the elements are in C order"));
+        return Err(PyBufferError::new_err("the elements are in C order, not in Fortran order"));
     }
     let format = match layout.encoding {
         Encoding::Buffer => layout.format.as_ptr().cast_mut(),

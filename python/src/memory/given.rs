@@ -38,11 +38,13 @@ impl HeldBuffer {
         let dimensions = usize::try_from(given.view.ndim).unwrap_or(0);
         // From here on, an early return drops `given`, which releases the buffer.
         if !given.view.suboffsets.is_null() {
-            return Err(PyTypeError::new_err("a buffer of pointers (suboffsets) cannot be sent"));
+            return Err(PyTypeError::new_err(
+                "a buffer with pointers to its elements (suboffsets) cannot be sent",
+            ));
         }
         if dimensions > 0 {
             if given.view.shape.is_null() {
-                return Err(PyBufferError::new_err("buffer without shape"));
+                return Err(PyBufferError::new_err("the buffer has no shape"));
             }
             // SAFETY: the pointer is not null, so it points to `ndim` values.
             given.shape =

@@ -23,8 +23,8 @@ impl Subcommand for LabArgs {
 
 fn missing(what: &str) -> CommandFailure {
     let reason = format!(
-        "this build has no lab, which {what} need; the packages of thalweg and \
-         `cargo install thalweg-cli` have it"
+        "this thalweg was built without the feature `lab`, which {what} need; the packages of thalweg \
+         and `cargo install thalweg-cli` include it"
     );
     CommandFailure::new(Exit::Unsupported, reason)
 }
@@ -50,6 +50,6 @@ pub mod copies {
     }
 
     pub fn printed(_: &Option<()>) -> String {
-        "  thresholds unknown: this build has no lab\n".to_owned()
+        "  thresholds unknown: this thalweg was built without the feature `lab`\n".to_owned()
     }
 }

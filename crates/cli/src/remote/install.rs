@@ -51,7 +51,7 @@ pub fn install(host: &str, connection: &[OsString]) -> Result<String, CommandFai
     let mut program = File::open("/proc/self/exe").map_err(by_io)?;
     let size = program.metadata().map_err(by_io)?.len();
     if size > LARGEST {
-        return Err(failed("the executable of this program is too large"));
+        return Err(failed("the executable of this program is too large to copy"));
     }
     let mut bytes = Vec::new();
     program.read_to_end(&mut bytes).map_err(by_io)?;
@@ -67,7 +67,9 @@ pub fn install(host: &str, connection: &[OsString]) -> Result<String, CommandFai
     let (_, sha256) = hashed.map_err(|_| failed("cannot read the executable of this program"))?;
     let sha256 = sha256.to_string();
     let script = script(&sha256, bytes.len());
-    let [connect, words @ ..] = connection else { return Err(failed("no command")) };
+    let [connect, words @ ..] = connection else {
+        return Err(failed("the command of -e is empty"));
+    };
     let mut command = Command::new(connect);
     // The connecting command may pass these words to a shell or execute them directly; `sh -s` means the same in both
     // cases.
@@ -75,7 +77,7 @@ pub fn install(host: &str, connection: &[OsString]) -> Result<String, CommandFai
     let spawned = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
     let mut child = spawned.map_err(by_io)?;
     let (Some(input), Some(output)) = (child.stdin.take(), child.stdout.take()) else {
-        return Err(failed("no pipes"));
+        return Err(failed("the connecting command has no pipes"));
     };
     let answer = converse(host, &script, &bytes, input, output);
     let _ = child.wait();
@@ -87,11 +89,11 @@ pub fn install(host: &str, connection: &[OsString]) -> Result<String, CommandFai
             Err(failed("the remote home directory has unusual characters in its path"))
         }
         Some(("system", system)) => Err(failed(&format!(
-            "that machine is {}, which cannot run this program",
+            "the remote machine is {}, which cannot run this program",
             shown(system)
         ))),
-        _ if answer.is_empty() => Err(failed("the shell there did not answer")),
-        _ => Err(failed("the copied program is incomplete, or cannot run there")),
+        _ if answer.is_empty() => Err(failed("the remote shell did not answer")),
+        _ => Err(failed("the copied program is incomplete, or cannot run on the remote machine")),
     }
 }
 

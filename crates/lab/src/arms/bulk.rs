@@ -28,7 +28,7 @@ impl ArmKind for Bulk {
     }
 
     fn summary(&self) -> &'static str {
-        "a bulk method between this process and a helper process, or one memcpy for comparison"
+        "a method between this process and a helper process, or one memcpy for comparison"
     }
 
     fn parse(&self, with: &toml::Table) -> Result<Box<dyn Spec>, Unfit> {
@@ -53,7 +53,7 @@ impl Spec for BulkParameters {
 fn pair_job<'j>(job: &ArmJob<'j>) -> Result<PairJob<'j>, Unfit> {
     let bytes = usize::try_from(job.bytes).ok().filter(|bytes| *bytes > 0 && *bytes < 1 << 40);
     let bytes = bytes.ok_or_else(|| {
-        Unfit::because(format!("bulk {}: it cannot move {} bytes", job.arm, job.bytes))
+        Unfit::because(format!("bulk {}: this arm cannot move {} bytes", job.arm, job.bytes))
     })?;
     Ok(PairJob { program: job.program, scratch: job.scratch, bytes })
 }
@@ -80,5 +80,5 @@ fn proportional(process: u32) -> Result<u64, Unfit> {
     let text = fs::read_to_string(&path).map_err(|e| Unfit::because(format!("{path}: {e}")))?;
     let line = text.lines().find_map(|line| line.strip_prefix("Pss:"));
     let kib = line.and_then(|line| line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok());
-    kib.map(|kib| kib << 10).ok_or_else(|| Unfit::because(format!("{path}: no Pss")))
+    kib.map(|kib| kib << 10).ok_or_else(|| Unfit::because(format!("{path} has no line `Pss:`")))
 }

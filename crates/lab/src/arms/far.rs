@@ -41,7 +41,9 @@ impl Fifo {
         let both = open(&path, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()).map_err(failed)?;
         if let Some(wished) = capacity {
             let size = pipe::set_size(&both, usize::try_from(wished).unwrap_or(usize::MAX));
-            size.map_err(|e| Unfit::because(format!("a pipe of {wished} bytes: {e}")))?;
+            size.map_err(|e| {
+                Unfit::because(format!("cannot create a pipe of {wished} bytes: {e}"))
+            })?;
         }
         Ok(Self { path, _both: both })
     }
@@ -49,7 +51,9 @@ impl Fifo {
     /// Returns the path for the helper.
     pub fn path(&self) -> Result<&str, Unfit> {
         let text = self.path.to_str();
-        text.ok_or_else(|| Unfit::because(format!("{}: not UTF-8", self.path.display())))
+        text.ok_or_else(|| {
+            Unfit::because(format!("{}: the path is not UTF-8", self.path.display()))
+        })
     }
 
     /// Opens our end. The helper must have opened its own end before, because this closes the
@@ -71,7 +75,7 @@ impl Drop for Fifo {
 pub(super) fn connect_tcp(far: &mut Far) -> Result<TcpStream, Unfit> {
     let line = far.hear()?;
     let address = line.strip_prefix("at ").unwrap_or_default();
-    let failed = |e: std::io::Error| Unfit::because(format!("loopback connection: {e}"));
+    let failed = |e: std::io::Error| Unfit::because(format!("cannot connect over loopback: {e}"));
     let stream = TcpStream::connect(address).map_err(failed)?;
     far.say(&format!("from {}", stream.local_addr().map_err(failed)?))?;
     Ok(stream)
@@ -82,12 +86,13 @@ pub(super) fn connect_tcp(far: &mut Far) -> Result<TcpStream, Unfit> {
 pub(super) fn connect_unix(far: &mut Far) -> Result<UnixStream, Unfit> {
     let line = far.hear()?;
     let name = line.strip_prefix("at ").unwrap_or_default();
-    let failed = |e: std::io::Error| Unfit::because(format!("unix socket: {e}"));
+    let failed =
+        |e: std::io::Error| Unfit::because(format!("cannot connect to the unix socket: {e}"));
     let address = SocketAddr::from_abstract_name(name).map_err(failed)?;
     let stream = UnixStream::connect_addr(&address).map_err(failed)?;
     let peer = socket_peercred(&stream).map_err(|e| failed(e.into()))?;
     if peer.pid.as_raw_nonzero().get().unsigned_abs() != far.id() {
-        return Err(Unfit::because("unix socket: another process answered"));
+        return Err(Unfit::because("another process than the helper answered at the unix socket"));
     }
     far.say("from us")?;
     Ok(stream)

@@ -100,7 +100,8 @@ impl Spec for MemoryParameters {
     fn open(&self, job: &ArmJob<'_>) -> Result<Box<dyn Arm>, Unfit> {
         let refuse = |reason: String| Unfit::because(format!("memory {}: {reason}", job.arm));
         let bytes = usize::try_from(job.bytes).ok().filter(|bytes| *bytes > 0 && *bytes < 1 << 40);
-        let bytes = bytes.ok_or_else(|| refuse(format!("it cannot copy {} bytes", job.bytes)))?;
+        let bytes =
+            bytes.ok_or_else(|| refuse(format!("this arm cannot copy {} bytes", job.bytes)))?;
         self.arm(bytes).map_err(refuse)
     }
 }
@@ -139,7 +140,7 @@ impl MemoryParameters {
             return Err(format!("offset = {}: at most {MOST_OFFSET}", self.offset));
         }
         if !(1..=MOST_THREADS).contains(&self.threads) {
-            return Err(format!("threads = {}: 1 to {MOST_THREADS}", self.threads));
+            return Err(format!("threads = {}: must be 1 to {MOST_THREADS}", self.threads));
         }
         let edge_or_fresh = matches!(self.sink, SinkPosition::PageEdge | SinkPosition::Fresh);
         if self.offset > 0 && edge_or_fresh {

@@ -52,7 +52,9 @@ impl ArmKind for ProgramKind {
         let with: ProgramParameters = parameters(self.name(), with)?;
         for name in ["{source}", "{sink}"] {
             if !with.command.iter().skip(1).any(|word| word.contains(name)) {
-                return Err(Unfit::because(format!("parameters of program: no {name} in command")));
+                return Err(Unfit::because(format!(
+                    "parameters of program: `command` does not contain {name}"
+                )));
             }
         }
         Ok(Box::new(with))
@@ -104,7 +106,8 @@ impl Arm for RunningProgram {
 
     fn warm_up(&mut self) -> Result<(), Unfit> {
         let made = content::own_file(&self.source, self.bytes);
-        let failed = |e| format!("making the source in {}: {e}", self.place.path().display());
+        let failed =
+            |e| format!("cannot create the source in {}: {e}", self.place.path().display());
         made.map_err(|e| Unfit::because(failed(e)))?;
         self.once()?;
         Ok(())

@@ -58,8 +58,9 @@ impl ArmKind for TransferKind {
         let (from, to) = (with.source.kind(), with.sink.kind());
         let info = mechanism.info();
         let pair = info.pair(from, to).copied();
-        let pair =
-            pair.ok_or_else(|| Unfit::because(format!("{} serves no {from} -> {to}", info.name)))?;
+        let pair = pair.ok_or_else(|| {
+            Unfit::because(format!("{} does not support the pair {from} -> {to}", info.name))
+        })?;
         if !pair.gives.cover(with.needs.guarantees()) {
             let text = "leaves pages shared with the source, but the arm requires a copy";
             return Err(Unfit::because(format!("{} {from} -> {to} {text}", info.name)));
@@ -80,7 +81,7 @@ impl Spec for TransferSpec {
     fn open(&self, job: &ArmJob<'_>) -> Result<Box<dyn Arm>, Unfit> {
         let with = self.with.clone();
         if job.bytes == 0 {
-            return Err(Unfit::because("a transfer of 0 bytes"));
+            return Err(Unfit::because("a transfer needs at least 1 byte"));
         }
         let place = Volume::find(&with.place, job.scratch)?;
         let files = u64::from(with.source == TransferSource::File)
@@ -221,7 +222,7 @@ impl Arm for TransferArm {
     }
 
     fn warm_up(&mut self) -> Result<(), Unfit> {
-        let failed = |e: std::io::Error| Unfit::because(format!("making the source: {e}"));
+        let failed = |e: std::io::Error| Unfit::because(format!("cannot create the source: {e}"));
         let len = self.bytes + self.lead(self.bytes);
         match self.with.source {
             TransferSource::File => {
@@ -395,8 +396,9 @@ fn judged(line: &str, reading: ReceiverTask, mut sample: Sample) -> Result<Sampl
     match (reading, line) {
         (ReceiverTask::Take, _) => {
             let spent = thalweg_measure::line::spent(line);
-            let (used, calls) =
-                spent.ok_or_else(|| Unfit::because(format!("the receiver answered {line:?}")))?;
+            let (used, calls) = spent.ok_or_else(|| {
+                Unfit::because(format!("unexpected answer of the receiver: {line:?}"))
+            })?;
             sample.add_far(&used, calls);
             Ok(sample)
         }

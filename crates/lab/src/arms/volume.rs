@@ -80,7 +80,7 @@ impl Volume {
         let (bytes, free) = (bytes >> 20, free >> 20);
         let place = self.path().display();
         Err(Unfit::because(format!(
-            "it needs {bytes} MiB of files, and {place} has {free} MiB free"
+            "the arm needs {bytes} MiB of files, but only {free} MiB are free in {place}"
         )))
     }
 

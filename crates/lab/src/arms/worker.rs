@@ -88,13 +88,15 @@ impl WorkerParameters {
         }
         let for_java = with.jdk.is_some() || !with.java_args.is_empty();
         if kind != Some("java") && (for_java || !with.java_sources.is_empty()) {
-            return refuse("jdk, java_args and java_sources are for a Java source");
+            return refuse("jdk, java_args and java_sources are allowed only for a Java source");
         }
         if with.args.iter().any(|word| word.starts_with("bytes=") || word.starts_with("scratch=")) {
-            return refuse("args: bytes and scratch are added by the lab");
+            return refuse("args must not contain bytes= or scratch=: thalweg adds both");
         }
         if kind == Some("java") && with.jdk.is_none() {
-            return refuse("a Java source needs jdk, the release that builds and runs it");
+            return refuse(
+                "a Java source needs jdk, the release of the JDK that builds and runs it",
+            );
         }
         Ok(with)
     }

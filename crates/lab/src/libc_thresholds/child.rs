@@ -32,7 +32,9 @@ pub fn main(words: &[String]) -> Result<(), String> {
         return Err("it takes no arguments".to_owned());
     }
     let () = session::job()?;
-    let libc = by_name(LIBC).and_then(thalweg_kernels::Kernel::ready).ok_or("no libc")?;
+    let libc = by_name(LIBC)
+        .and_then(thalweg_kernels::Kernel::ready)
+        .ok_or("the kernel libc does not exist")?;
     let samples = SIZES.map(|size| {
         let bytes = usize::try_from(size).map_err(|_| format!("{size} bytes are too many"))?;
         Ok(Sample { wall: timed(libc, bytes)?, bytes: size, ..Sample::default() })
@@ -87,7 +89,7 @@ fn checked(samples: Vec<Sample>) -> Result<Vec<Sample>, String> {
     if complete && samples.iter().all(|sample| !sample.wall.is_zero()) {
         Ok(samples)
     } else {
-        Err(format!("it answered {samples:?}"))
+        Err(format!("unexpected answer {samples:?}"))
     }
 }
 

@@ -84,7 +84,7 @@ fn over_all(tried: &TriedSetting) -> f64 {
 /// Returns the reason why no setting is recommended.
 pub fn why_none(tried: &[TriedSetting], confirmed: &[TriedSetting]) -> String {
     if !confirmed.is_empty() {
-        return "the improvement did not appear when it was measured again".to_owned();
+        return "the improvement did not appear in a second measurement".to_owned();
     }
     let helped = tried.iter().filter(|one| one.helps).count();
     match helped {

@@ -34,7 +34,10 @@ impl StudyFile {
 
     fn check(&self, catalogue: &Catalogue) -> Result<(), String> {
         if self.schema != 1 {
-            return Err(format!("schema = {}: this version supports only 1", self.schema));
+            return Err(format!(
+                "schema = {}: this version of thalweg supports only schema 1",
+                self.schema
+            ));
         }
         if !is_id(&self.id) {
             return Err(format!(
@@ -46,7 +49,7 @@ impl StudyFile {
             [("arms", self.arms.len()), ("cells", self.cells.len()), ("claims", self.claims.len())]
         {
             if count > MOST {
-                return Err(format!("{count} {what}: at most {MOST}"));
+                return Err(format!("{count} {what}: at most {MOST} are allowed"));
             }
         }
         distinct("arm", self.arms.iter().map(|arm| arm.name.as_str()))?;
@@ -176,7 +179,7 @@ impl StudyFile {
             return Err("not_runnable needs a reason".to_owned());
         }
         if claim.checks.is_empty() == claim.not_runnable.is_none() {
-            return Err("it needs either checks or not_runnable with the reason".to_owned());
+            return Err("it needs either checks or a `not_runnable` with the reason".to_owned());
         }
         if !KINDS.contains(&claim.kind.as_str()) {
             return Err(unknown("kind of claim", &claim.kind, KINDS.iter().copied()));
@@ -223,7 +226,7 @@ impl StudyFile {
             }
             ClaimCheck::AgainstBest { arm, rivals, cells, .. } => {
                 if cells.is_empty() || rivals.is_empty() || rivals.contains(arm) {
-                    return Err("it needs cells, and rivals that are not the arm".to_owned());
+                    return Err("it needs cells, and rivals that are not the arm itself".to_owned());
                 }
                 let arms: Vec<String> = rivals.iter().chain([arm]).cloned().collect();
                 cells.iter().try_for_each(|cell| {
@@ -234,7 +237,7 @@ impl StudyFile {
                 let second = second_arms.as_ref().unwrap_or(arms);
                 if arms.len() < 3 || second.len() != arms.len() {
                     return Err(
-                        "ranks need at least three arms, and an equal number in both places"
+                        "a rank correlation needs at least three arms, and the same number of arms in both places"
                             .to_owned(),
                     );
                 }
@@ -266,7 +269,10 @@ impl StudyFile {
         }
         if let Some((at, arm)) = arms.iter().enumerate().find(|(at, arm)| arms[..*at].contains(arm))
         {
-            return Err(within(format!("arm {arm:?} compared with itself, as number {}", at + 1)));
+            return Err(within(format!(
+                "arm {arm:?} is compared with itself: arm number {} is the same arm",
+                at + 1
+            )));
         }
         if load.is_some_and(|load| !cell.loads.contains(&load)) {
             return Err(within(format!(

@@ -15,7 +15,7 @@ pub fn conditions_of(study: &StudyFile, settings: &Settings) -> Result<Vec<Condi
     if let Some(unknown) = settings.only.iter().find(|name| !named(name)) {
         let all: Vec<&str> = study.cells.iter().map(|cell| cell.name.as_str()).collect();
         return Err(format!(
-            "study {} has no cell {unknown:?}; it has {}",
+            "study {} has no cell {unknown:?}; its cells are {}",
             study.id,
             all.join(", ")
         ));

@@ -180,7 +180,8 @@ impl StudySession<'_> {
                 return Err(Unfit::because("the study does not describe this arm and cell"));
             };
             let work = self.catalogue.arm_kind(&arm.work);
-            let work = work.ok_or_else(|| Unfit::because("unknown work"))?;
+            let work =
+                work.ok_or_else(|| Unfit::because("the study names an unknown kind of work"))?;
             // Each arm gets its own directory, so that two arms of one work cannot use the same file.
             let number = self.study.arms.iter().position(|arm| arm.name == name).unwrap_or(0);
             let own = scratch.join(format!("arm-{number}"));

@@ -266,7 +266,10 @@ fn read(path: &Path, most: u64) -> Result<String, StoreError> {
         return Err(StoreError::of(path, "not a file"));
     }
     if meta.len() > most {
-        return Err(StoreError::of(path, format!("{} bytes are too many", meta.len())));
+        return Err(StoreError::of(
+            path,
+            format!("the file has {} bytes, which is too large", meta.len()),
+        ));
     }
     fs::read_to_string(path).map_err(error)
 }

@@ -111,7 +111,7 @@ fn of_kernel(row: &Kernel) -> Result<SettingKind, String> {
             fills: fill_beside(row.name).to_owned(),
         })
     } else {
-        Err("this processor cannot run it".to_owned())
+        Err("this processor cannot run the kernel".to_owned())
     }
 }
 
@@ -127,7 +127,7 @@ fn fill_beside(kernel: &str) -> &'static str {
 
 fn of_bands(bands: Option<&KernelBands>) -> Result<SettingKind, String> {
     let Some(bands) = bands.filter(|bands| !bands.copies.is_empty()) else {
-        return Err("no sizes were measured from memory to memory on this machine".to_owned());
+        return Err("no sizes were measured from memory to memory on this machine; run `thalweg tune --pair memory:memory`".to_owned());
     };
     let copies: Vec<KnownKernel> = KERNELS.iter().map(|row| (row.name, row.is_available)).collect();
     let fills: Vec<KnownKernel> = FILLS.iter().map(|row| (row.name, row.is_available)).collect();
@@ -142,11 +142,13 @@ fn written(bands: &[(u64, String)], known: &[KnownKernel]) -> Result<String, Str
         match known.iter().find(|(known, _)| known == name) {
             // `tuned` has the same name in the tables of copies and of fills.
             Some((name, _)) if *name == tuned::COPY.name => {
-                return Err(format!("{name} cannot be a part of itself"));
+                return Err(format!("the kernel {name} cannot be one of its own parts"));
             }
-            None => return Err(format!("its bands name the unknown kernel {name}")),
+            None => return Err(format!("a size is assigned to the unknown kernel {name}")),
             Some((_, is_available)) if !is_available() => {
-                return Err(format!("its bands name {name}, which this processor cannot run"));
+                return Err(format!(
+                    "a size is assigned to the kernel {name}, which this processor cannot run"
+                ));
             }
             Some(_) => {}
         }
@@ -159,7 +161,7 @@ fn written(bands: &[(u64, String)], known: &[KnownKernel]) -> Result<String, Str
     }
     let text = parts.join(",");
     if thalweg_preload::choice::parts(text.as_bytes()).is_none() {
-        return Err(format!("its bands are too many or not in ascending order: {text}"));
+        return Err(format!("too many sizes, or sizes that are not in ascending order: {text}"));
     }
     Ok(text)
 }

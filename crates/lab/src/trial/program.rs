@@ -112,7 +112,7 @@ fn interpreters(head: &[u8]) -> Result<Vec<PathBuf>, String> {
     let mut words =
         line.split(|byte| matches!(byte, b' ' | b'\t' | b'\r')).filter(|w| !w.is_empty());
     let path = words.next().map(|word| PathBuf::from(OsStr::from_bytes(word)));
-    let path = path.ok_or("#! without an interpreter")?;
+    let path = path.ok_or("its first line has a #! without an interpreter")?;
     if !path.is_file() {
         return Err(format!("its interpreter {} does not exist", path.display()));
     }
@@ -120,7 +120,8 @@ fn interpreters(head: &[u8]) -> Result<Vec<PathBuf>, String> {
     if found[0].file_name() == Some(OsStr::new("env")) {
         // `env -S NAME=VALUE program`: options and variables precede the program.
         let word = words.find(|word| !word.starts_with(b"-") && !word.contains(&b'='));
-        let name = word.map(OsStr::from_bytes).ok_or("env without a program")?;
+        let name =
+            word.map(OsStr::from_bytes).ok_or("its first line runs env without a program")?;
         found.push(lookup(name).map_err(|error| error.to_string())?);
     }
     Ok(found)

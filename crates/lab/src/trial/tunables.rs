@@ -86,7 +86,7 @@ pub(crate) fn listed(loader: &Path) -> Result<Vec<Tunable>, String> {
     let text = String::from_utf8_lossy(&text);
     let tunables: Vec<Tunable> = text.lines().filter_map(read).collect();
     if tunables.is_empty() {
-        return Err(format!("{name} lists no tunables: it is not glibc's, or older than 2.33"));
+        return Err(format!("{name} lists no tunables: it does not belong to glibc 2.33 or later"));
     }
     Ok(tunables)
 }

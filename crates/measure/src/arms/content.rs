@@ -149,11 +149,11 @@ fn grow(mut file: &File, len: u64) -> io::Result<bool> {
 /// Checks that a file consists of exactly `len` bytes of `content`, starting at position `from`. The error describes
 /// the difference.
 pub fn check(path: &Path, content: ByteContent, from: u64, len: u64) -> Result<(), String> {
-    let failed = |e: io::Error| format!("reading {}: {e}", path.display());
+    let failed = |e: io::Error| format!("cannot read {}: {e}", path.display());
     let mut file = File::open(path).map_err(failed)?;
     let size = file.metadata().map_err(failed)?.len();
     if size != len {
-        return Err(format!("the sink has {size} bytes, not {len}"));
+        return Err(format!("the sink has {size} bytes instead of {len}"));
     }
     let mut buffer = vec![0; PIECE];
     let mut at = 0;
@@ -170,7 +170,7 @@ pub fn check(path: &Path, content: ByteContent, from: u64, len: u64) -> Result<(
 
 /// Checks that a file contains exactly the first `len` bytes of another. The error describes the difference.
 pub fn same(copy: &Path, source: &Path, len: u64) -> Result<(), String> {
-    let failed = |e: io::Error| format!("reading the copy: {e}");
+    let failed = |e: io::Error| format!("cannot read the copy: {e}");
     let size = copy.metadata().map_err(failed)?.len();
     if size != len {
         return Err(format!("wrote {size} bytes of {len}"));

@@ -24,7 +24,12 @@ impl Far {
     pub fn start(program: &Path, kind: &'static str, arguments: &[&str]) -> Result<Self, Unfit> {
         let mut command = process::helper(program, kind);
         command.args(arguments);
-        let failed = |e| Unfit::because(format!("helper {kind} by {}: {e}", program.display()));
+        let failed = |e| {
+            Unfit::because(format!(
+                "cannot start the helper {kind} with {}: {e}",
+                program.display()
+            ))
+        };
         Ok(Self { kind, process: Process::start(command, ProcessManner::HELPER).map_err(failed)? })
     }
 

@@ -96,7 +96,7 @@ impl FileTuning<'_, '_> {
     fn enter_defaults(&mut self, trial: &mut FirstAttempts) -> Result<(), TuneError> {
         for (mechanism, _) in std::mem::take(&mut trial.works) {
             if self.entrants.len() > 0 && self.entrants.clock.is_spent() {
-                let unfit = Unfit::because("the budget was used up before its turn");
+                let unfit = Unfit::because("the time budget ended before this method was measured");
                 trial.untried.insert(mechanism.info().name, unfit);
                 continue;
             }

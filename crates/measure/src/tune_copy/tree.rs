@@ -50,7 +50,7 @@ pub(super) fn tune_tree(job: &TuneJob<'_>, copy: &TreeCopier) -> Result<TuneResu
     let mut random = Random::new(job.seed);
     let walk = pick(job.sources, job.budget.mul_f64(WALK_SHARE), &mut random, job.stop)?;
     if walk.picked.is_empty() {
-        return Err(TuneError::not_tunable("no regular file was found there"));
+        return Err(TuneError::not_tunable("no regular file was found in the sources"));
     }
     let lengths = lengths(&walk.picked);
     let large = large_file(job, &walk.picked, &lengths)?;
@@ -157,7 +157,7 @@ fn gather_for(
     };
     let sampled = gather(&walk.picked, sample, &mut enough, job.stop)?;
     if sampled.files == 0 {
-        return Err(TuneError::not_tunable("none of its files is readable"));
+        return Err(TuneError::not_tunable("none of the chosen files is readable"));
     }
     Ok(sampled)
 }

@@ -65,8 +65,8 @@ impl EndKind {
             "loan" => Ok(Self::Process(MemoryOwner::Loan)),
             "huge" => Ok(Self::Process(MemoryOwner::Huge)),
             other => Err(format!(
-                "'{other}' is not a kind of endpoint; known: memory, file, pipe, unix, tcp (or socket), \
-                 process, fill as a source for memory, cold and repeated as sinks for it, and tcp-1m as a sink"
+                "unknown endpoint '{other}'; known: memory, file, pipe, unix, tcp (or socket), \
+                 process; only as source: fill, loan; only as sink: cold, repeated, huge, tcp-1m"
             )),
         }
     }

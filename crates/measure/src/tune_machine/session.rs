@@ -43,7 +43,7 @@ impl SurveySession<'_> {
         for (n, size) in job.sizes.iter().copied().enumerate() {
             let left = job.budget.saturating_sub(self.began.elapsed());
             let Some(share) = shares.next(n, ways.len(), left) else {
-                let reason = "it does not fit the budget".to_owned();
+                let reason = "measuring this size would exceed the budget".to_owned();
                 answer(SurveyLine::Skipped { size, reason });
                 continue;
             };
@@ -93,7 +93,9 @@ impl SurveySession<'_> {
         let (true, Some(reference)) =
             (took_part.first().is_some_and(|way| self.is_reference(way)), arms.first_mut())
         else {
-            return Err(SampleFailure::Unfit(Unfit::because("the reference does not work here")));
+            return Err(SampleFailure::Unfit(Unfit::because(
+                "the reference method does not work here",
+            )));
         };
         let one = place.time_of_one(reference.arm.as_mut())?;
         let transfers = place.fitting((share.sample.as_secs_f64() / one.as_secs_f64()) as u64);

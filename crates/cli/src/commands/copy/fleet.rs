@@ -94,7 +94,7 @@ fn refused(error: &Error) -> CommandFailure {
         }
         Error::Refused { reason: Refusal::NotSince, .. } => {
             CommandFailure::new(Exit::Unsupported, error.to_string())
-                .hint("compare it with SRC: `thalweg copy -aT --resume SRC DST`")
+                .hint("compare the destination with SRC: `thalweg copy -aT --resume SRC DST`")
         }
         error => not_started(error),
     }
@@ -175,8 +175,11 @@ pub fn of_worker(worker: &WorkerRecord) -> String {
     }
     if !worker.ended {
         let silent = Duration::try_from_secs_f64(worker.silent).unwrap_or_default();
-        let _ =
-            write!(text, "; no report, and no completed task for {}", quantity::duration(silent));
+        let _ = write!(
+            text,
+            "; has reported nothing and completed no task for {}",
+            quantity::duration(silent)
+        );
     }
     text
 }

@@ -51,11 +51,11 @@ impl<'a> RemoteCopy<'a> {
             }
             None => {
                 return Err(usage("sources are on this machine and on another one".to_owned())
-                    .hint("copy them separately; write ./NAME for a local name with a colon"));
+                    .hint("use one command for each machine; write ./NAME for a local name with a colon"));
             }
             Some(_) if names.iter().any(Option::is_some) => {
                 return Err(usage("source and destination are both on other machines".to_owned())
-                    .hint("run thalweg on one of them"));
+                    .hint("run thalweg on one of the two machines"));
             }
             Some(name) => Direction::Push(name, sources),
         };

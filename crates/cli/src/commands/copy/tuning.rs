@@ -131,8 +131,8 @@ fn jobs_reason(tuned: &TuneResult, jobs: usize) -> String {
     let measured: Vec<usize> = tuned.arms.iter().filter_map(|arm| arm.jobs).collect();
     match measured.iter().max() {
         Some(_) if measured.len() == 1 => String::new(),
-        Some(most) if *most == jobs => ", one per core: fewer were not faster".to_owned(),
-        _ => ": faster than one per core".to_owned(),
+        Some(most) if *most == jobs => ", one per core: fewer threads were not faster".to_owned(),
+        _ => ": faster than one thread per core".to_owned(),
     }
 }
 

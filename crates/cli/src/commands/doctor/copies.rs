@@ -50,9 +50,8 @@ pub fn look(args: &DoctorArgs) -> Result<MemcpyReport, CommandFailure> {
     };
     if effective.is_of_others && cfg!(not(target_env = "gnu")) {
         let why = "--memcpy: this program is static and does not contain the memcpy of glibc";
-        return Err(
-            CommandFailure::new(Exit::Unsupported, why).hint("build it with PIE=1 make programs")
-        );
+        return Err(CommandFailure::new(Exit::Unsupported, why)
+            .hint("build a thalweg that uses glibc: PIE=1 make programs"));
     }
     if !args.json {
         note("measuring other thresholds, about 20 s");

@@ -39,7 +39,7 @@ pub fn facts() -> Vec<Fact> {
     let machine = Machine::this();
     let keys = machine.iter().map(|(key, value)| match (key, value.parse::<u64>()) {
         ("pipe-max-size", Ok(bytes)) => Fact::new(key, value)
-            .meaning(format!("{} per pipe for unprivileged users", Size(bytes))),
+            .meaning(format!("at most {} per pipe for unprivileged users", Size(bytes))),
         ("cpu", _) if cpu::hidden().is_ok_and(|hidden| !hidden.is_empty()) => {
             Fact::new(key, value).meaning(format!("hidden by {}", cpu::VARIABLE))
         }
@@ -52,7 +52,10 @@ pub fn facts() -> Vec<Fact> {
         let meaning = if pages == 0 {
             "unlimited".to_owned()
         } else {
-            format!("if the pipes of this user exceed {}, new ones are small", Size(bytes))
+            format!(
+                "if all pipes of this user exceed {} together, new pipes are small",
+                Size(bytes)
+            )
         };
         facts.push(Fact::new("pipe-user-pages-soft", pages.to_string()).meaning(meaning));
     }

@@ -45,7 +45,7 @@ pub fn run(args: &FetchArgs) -> Result<Exit, CommandFailure> {
     let dst = if args.encoded { decoded(OsStr::new(dst)) } else { PathBuf::from(dst) };
     let into = args.into.as_deref().map(word);
     let from = args.from.as_ref().map(|from| word(OsStr::new(from)).display().to_string());
-    let from = from.unwrap_or_else(|| "the other side".to_owned());
+    let from = from.unwrap_or_else(|| "the server".to_owned());
     let (stream, _restored) = stream(args.compress)?;
     let compressed = stream.compressed().cloned();
     let channels = Channels::over(stream, &from);

@@ -183,7 +183,7 @@ fn same_file_system(source: &EndpointArg, sink: &EndpointArg) -> bool {
 fn ends_text(source: &EndpointArg, sink: &EndpointArg, untried: Option<&Unfit>) -> String {
     let mut text = format!("from {} to {}\n", source.describe(), sink.describe());
     if let Some(unfit) = untried {
-        let _ = writeln!(text, "methods were not tried here: {unfit}");
+        let _ = writeln!(text, "no method was tried here: {unfit}");
     }
     text
 }

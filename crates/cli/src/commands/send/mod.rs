@@ -261,9 +261,8 @@ impl SendSource {
         let kind = FileType::from_raw_mode(stat.st_mode);
         if kind == FileType::Directory {
             let message = format!("'{name}': is a directory");
-            return Err(
-                CommandFailure::new(Exit::Usage, message).hint("send its files, or an archive")
-            );
+            return Err(CommandFailure::new(Exit::Usage, message)
+                .hint("send the files of the directory, or an archive of them"));
         }
         let here = rustix::fs::tell(&fd).unwrap_or(0);
         // Files in procfs report a size of 0 although they contain bytes.

@@ -34,7 +34,7 @@ pub struct ServeArgs {
     /// Listen at this unix socket; may be repeated
     #[arg(long, value_name = "PATH")]
     pub unix: Vec<PathBuf>,
-    /// Serve one client over standard input and output, and listen nowhere
+    /// Serve one client over standard input and output, without listening
     #[arg(long, conflicts_with_all = ["listen", "unix", "user", "tune", "check", "explain"])]
     pub stdio: bool,
     /// Has no effect: thalweg serve never writes

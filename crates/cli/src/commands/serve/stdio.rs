@@ -31,9 +31,7 @@ pub fn run(args: &ServeArgs) -> Result<Exit, CommandFailure> {
     let server = RunningServer::start(options);
     server.map_err(|error| CommandFailure::new(Exit::Failed, error.to_string()))?.join();
     match compressed.and_then(|stream| stream.finish()) {
-        Some(failure) => {
-            Err(CommandFailure::new(Exit::Failed, format!("the other side: {failure}")))
-        }
+        Some(failure) => Err(CommandFailure::new(Exit::Failed, format!("the client: {failure}"))),
         None => Ok(Exit::Done),
     }
 }

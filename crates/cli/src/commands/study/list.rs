@@ -30,7 +30,7 @@ pub fn list(args: &StudyArgs, color: bool) -> Result<Exit, CommandFailure> {
     let is_trusted = |folder: &PathBuf| {
         let distrust = store::distrust(folder);
         if let Some(why) = &distrust {
-            complain(&format!("warning: {why}; its results are not shown"));
+            complain(&format!("warning: {why}; the results in that directory are not shown"));
         }
         distrust.is_none()
     };

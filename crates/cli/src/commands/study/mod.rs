@@ -124,7 +124,7 @@ impl StudyArgs {
         }
         let variants = quantity::count(missing as u64, "variant", "variants");
         complain(&format!("{variants} cannot run here"));
-        text::hint("use --allow-missing to accept this");
+        text::hint("use --allow-missing to succeed without the missing variants");
         Exit::Incomplete
     }
 }

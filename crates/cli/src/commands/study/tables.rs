@@ -115,7 +115,7 @@ pub fn claims(result: &StudyResult, study: Option<&StudyFile>, color: bool) -> S
 fn today(result: &StudyResult, study: Option<&StudyFile>) -> String {
     let answers = study.map_or_else(Vec::new, |study| report::today(study, result));
     let lines: String = answers.iter().map(|answer| wrap::wrapped(answer, 4)).collect();
-    if lines.is_empty() { lines } else { format!("and today?\n{lines}") }
+    if lines.is_empty() { lines } else { format!("the fastest methods today:\n{lines}") }
 }
 
 /// Formats the verdicts, the article's own words, the claim and its figure.
@@ -302,7 +302,7 @@ fn ratios(result: &StudyResult, place: &Condition) -> String {
             promises.to_owned(),
         ]);
     }
-    format!("{}{}", wrap::wrapped(&format!("time, {} = 1:", first.b), 0), render(&rows))
+    format!("{}{}", wrap::wrapped(&format!("time relative to {}:", first.b), 0), render(&rows))
 }
 
 fn figure(ratio: &RatioResult, noise: f64) -> (String, String) {
@@ -353,7 +353,7 @@ fn noise(result: &StudyResult) -> String {
     let aa = match &result.aa {
         Some(aa) => format!(
             "One variant runs twice per round. The ratio of its two runs is {:.3} [{:.3}, {:.3}], the effect of their order. \"less than \
-             6 %\" means that no difference was shown, although one of 6 % would have been.",
+             6 %\" means that no difference was shown; this run would have shown one of 6 %.",
             aa.ratio, aa.lo, aa.hi,
         ),
         None => "One session cannot show a difference.".to_owned(),

@@ -42,7 +42,7 @@ pub fn run(args: &SyncArgs) -> Result<Option<Exit>, CommandFailure> {
             args.remote.with_program(to, push).map(Some)
         }
         _ => Err(usage("source and destination are both on other machines".to_owned())
-            .hint("run thalweg on one of them")),
+            .hint("run thalweg on one of the two machines")),
     }
 }
 

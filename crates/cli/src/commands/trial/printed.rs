@@ -56,7 +56,10 @@ fn answer(found: &TrialResult) -> String {
         let (Some(ratio), Some(effect)) = (&row.ratio, row.effect) else { continue };
         if effect != TrialEffect::NoDifferenceShown {
             let name = &row.setting.name;
-            text.push_str(&wrapped(&format!("{name}: {effect}, {} of libc", interval(ratio))));
+            text.push_str(&wrapped(&format!(
+                "{name}: {effect}, {} of the figure of libc",
+                interval(ratio)
+            )));
         }
     }
     if text.is_empty() { "no difference shown\n".to_owned() } else { text }

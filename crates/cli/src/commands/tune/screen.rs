@@ -114,7 +114,7 @@ fn word(verdict: RatioVerdict, noise: f64) -> String {
         RatioVerdict::Faster => "faster".to_owned(),
         RatioVerdict::NoDifferenceShown => format!("tie (noise {:.0} %)", noise * 100.0),
         // The planner optimizes another metric, or accepts a small loss for a safer mechanism.
-        RatioVerdict::Slower => "slower, but better by --objective, or safer".to_owned(),
+        RatioVerdict::Slower => "slower; chosen by --objective, or because it is safer".to_owned(),
     }
 }
 

@@ -81,7 +81,7 @@ impl Operation {
             (CopyUsage::Read, Some(_)) => {
                 return Err("use = \"read\" must not have a kernel".to_owned());
             }
-            (_, None) => return Err("it needs a kernel".to_owned()),
+            (_, None) => return Err("a kernel is required".to_owned()),
             (CopyUsage::Fill, Some(name)) => match fill(name)? {
                 tuned if tuned.row().name == tuned::FILL.name => KernelRow::TunedFill,
                 row => KernelRow::Fill(row),
@@ -248,13 +248,15 @@ fn install_measured(
 ) -> Result<(), String> {
     let nothing = || {
         format!(
-            "no {work} in memory were measured on this machine: `thalweg tune --pair memory:memory`"
+            "no {work} in memory were measured on this machine; run `thalweg tune --pair memory:memory`"
         )
     };
     let path = Profile::default_path().ok_or_else(nothing)?;
     let profile = Profile::load(&path).map_err(|e| e.to_string())?.ok_or_else(nothing)?;
     if let Some(stale) = profile.stale_in_memory().first() {
-        return Err(format!("the profile is stale: {stale}; `thalweg tune --pair memory:memory`"));
+        return Err(format!(
+            "the profile is stale: {stale}; run `thalweg tune --pair memory:memory`"
+        ));
     }
     if bands(&profile, Load::Idle, Prefer::Wall).is_empty() {
         return Err(nothing());

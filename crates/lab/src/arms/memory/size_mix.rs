@@ -99,8 +99,9 @@ impl SizeMix {
         let mut next = || sizes.size(&mut random);
         let few: Option<Vec<usize>> = (0..FEW).map(|_| next()).collect();
         let few = few.filter(|few| order == DrawOrder::Iid || few.iter().any(|size| *size > 0));
-        let few =
-            few.ok_or_else(|| format!("none of its sizes fits into {half} bytes of sources"))?;
+        let few = few.ok_or_else(|| {
+            format!("no size of the distribution fits into {half} bytes of sources")
+        })?;
         let mut places =
             MixPositions { half, kind, fresh_lines, next: [0; 2], random: Random::new(SEED + 1) };
         let (mut copies, mut starts) = (Vec::new(), vec![0]);

@@ -67,7 +67,8 @@ impl AliasParameters {
         let mechanism = mechanisms::by_name(name).ok_or_else(unknown)?;
         let (source, sink) = (self.source.kind(), self.sink.kind());
         let pair = mechanism.info().pair(source, sink).filter(|pair| applies(**pair));
-        let serves_not = || Unfit::because(format!("{name} serves no {source} -> {sink}"));
+        let serves_not =
+            || Unfit::because(format!("{name} does not support the pair {source} -> {sink}"));
         Ok((mechanism, *pair.ok_or_else(serves_not)?))
     }
 }

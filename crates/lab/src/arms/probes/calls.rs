@@ -60,7 +60,7 @@ impl CallsParameters {
         let mechanism = mechanism.ok_or_else(|| text("no such mechanism"))?;
         let total = self.buffer.0.checked_mul(BUFFERS);
         let total = total.filter(|total| (1..=1 << 30).contains(total));
-        Ok((mechanism, total.ok_or_else(|| text("buffer is 1 byte to 16 MiB"))?))
+        Ok((mechanism, total.ok_or_else(|| text("buffer must be 1 byte to 16 MiB"))?))
     }
 }
 
@@ -73,13 +73,15 @@ impl ProbeSpec for CallsParameters {
             mechanism.info().knobs.iter().any(|k| k.name == "buffer" && k.unit == Unit::Bytes);
         let tuning = if knob { Tuning::of("buffer", buffer) } else { Tuning::default() };
         let file = content::file(job.scratch, total);
-        let file = file.map_err(|e| Unfit::because(format!("making the source: {e}")))?;
+        let file = file.map_err(|e| Unfit::because(format!("cannot create the source: {e}")))?;
         let stream = match to {
             CallsSink::Tcp => StreamKind::Tcp,
             CallsSink::Unix => StreamKind::Unix,
         };
         let reader = StreamPeer::draining(stream);
-        let reader = reader.map_err(|e| Unfit::because(format!("sockets and a reader: {e}")))?;
+        let reader = reader.map_err(|e| {
+            Unfit::because(format!("cannot create the sockets and their reader: {e}"))
+        })?;
         reader.begin(total, 1, true)?;
         let transfer = Transfer {
             source: Source::Fd(end_of(&file)?),

@@ -60,7 +60,9 @@ impl Probe for SpliceReturns {
     fn parse(&self, with: &toml::Table) -> Result<Box<dyn ProbeSpec>, Unfit> {
         let with: SpliceParameters = parameters(self.name(), with)?;
         if !(1..=2).contains(&with.threads) || with.pipes.is_empty() {
-            return Err(Unfit::because("probe splice-returns: threads is 1 or 2, pipes a list"));
+            return Err(Unfit::because(
+                "probe splice-returns: threads must be 1 or 2, and pipes a list of sizes",
+            ));
         }
         Ok(Box::new(with))
     }
@@ -94,7 +96,7 @@ impl SpliceSource {
             Self::File => content::file(job.scratch, len),
             Self::Memfd => content::memfd(len),
         };
-        opened.map_err(|e| Unfit::because(format!("making the source: {e}")))
+        opened.map_err(|e| Unfit::because(format!("cannot create the source: {e}")))
     }
 }
 

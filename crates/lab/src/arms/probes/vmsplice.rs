@@ -44,7 +44,9 @@ impl Probe for Limit {
     fn parse(&self, with: &toml::Table) -> Result<Box<dyn ProbeSpec>, Unfit> {
         let with: LimitWith = parameters(self.name(), with)?;
         if !(1..=1 << 30).contains(&with.bytes.0) || with.pipes.is_empty() {
-            return Err(Unfit::because("probe vmsplice-limit: bytes up to 1 GiB, pipes a list"));
+            return Err(Unfit::because(
+                "probe vmsplice-limit: bytes must be from 1 byte up to 1 GiB, and pipes a list of sizes",
+            ));
         }
         Ok(Box::new(with))
     }
@@ -55,7 +57,8 @@ impl ProbeSpec for LimitWith {
         let Self { bytes: Size(bytes), pipes } = self;
         // Whole pages, because a slot of the pipe cannot contain parts of two pages.
         let memory = Map::anonymous(*bytes as usize, false);
-        let mut memory = memory.map_err(|e| Unfit::because(format!("memory to offer: {e}")))?;
+        let mut memory = memory
+            .map_err(|e| Unfit::because(format!("cannot map the memory for vmsplice: {e}")))?;
         let memory = memory.bytes_mut().unwrap_or_default();
         memory.fill(1);
         let (mut numbers, mut lines) = (Vec::new(), Vec::new());

@@ -33,7 +33,9 @@ impl Calls {
         let after = calls.now();
         Ok(before.and_then(|before| match after?.checked_sub(before) {
             Some(order) if order > 0 => Ok(Self { order, ..calls }),
-            _ => Err("the kernel's counts of its reads and writes do not change".to_owned()),
+            _ => {
+                Err("the kernel's counts of the worker's reads and writes do not change".to_owned())
+            }
         }))
     }
 
@@ -49,7 +51,7 @@ impl Calls {
             sum = sum.saturating_add(of_process(&member.to_string())?);
         }
         if self.members.is_empty() {
-            Err("its processes are not in /proc".to_owned())
+            Err("the processes of the worker are not in /proc".to_owned())
         } else {
             Ok(sum)
         }
@@ -66,12 +68,14 @@ impl Calls {
 fn of_process(process: &str) -> Result<u64, String> {
     let path = format!("/proc/{process}/io");
     match read_to_string(&path) {
-        Ok(text) => counts(&text).ok_or_else(|| "its /proc/PID/io has no counts".to_owned()),
+        Ok(text) => {
+            counts(&text).ok_or_else(|| "/proc/PID/io of the worker has no counts".to_owned())
+        }
         Err(_) if !std::path::Path::new("/proc").join(process).exists() => Ok(0),
         Err(e) if e.kind() == ErrorKind::NotFound => {
             Err("this kernel has no /proc/PID/io".to_owned())
         }
-        Err(e) => Err(format!("cannot read its /proc/PID/io: {e}")),
+        Err(e) => Err(format!("cannot read /proc/PID/io of the worker: {e}")),
     }
 }
 

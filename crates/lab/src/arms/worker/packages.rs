@@ -32,8 +32,7 @@ impl Packages {
 
 fn missing(package: &str, why: &str) -> String {
     format!(
-        "it needs {package}: apt-get install pkgconf {package}, or the equivalent of your system \
-         ({why})"
+        "the program needs {package}: apt-get install pkgconf {package}, or the equivalent of your system ({why})"
     )
 }
 

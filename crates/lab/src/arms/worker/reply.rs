@@ -14,12 +14,19 @@ pub fn hello(line: &str) -> Result<bool, String> {
     }
     match words.next() {
         Some("1") => {}
-        version => return Err(format!("it uses version {version:?} of the protocol instead of 1")),
+        version => {
+            return Err(format!(
+                "it uses version {version:?} of the worker protocol instead of version 1"
+            ));
+        }
     }
     match (words.next(), words.next()) {
         (None, _) => Ok(false),
         (Some("faults"), None) => Ok(true),
-        _ => Err(format!("{} has words that are unknown in version 1", shown(line))),
+        _ => Err(format!(
+            "{} has words that version 1 of the worker protocol does not define",
+            shown(line)
+        )),
     }
 }
 

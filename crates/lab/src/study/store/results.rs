@@ -189,10 +189,10 @@ pub fn load(path: &Path) -> Result<StudyResult, ResultError> {
     let text = read(path)?;
     let label: Label = serde_json::from_slice(&text).map_err(|e| no(e.to_string()))?;
     if label.study.is_none() {
-        return Err(no("it has no \"study\"".to_owned()));
+        return Err(no("the file has no \"study\"".to_owned()));
     }
     let schema = label.schema.as_ref().and_then(serde_json::Value::as_u64);
-    let schema = schema.ok_or_else(|| no("its \"schema\" is not a version".to_owned()))?;
+    let schema = schema.ok_or_else(|| no("\"schema\" is not a version number".to_owned()))?;
     if schema > u64::from(APART) {
         return Err(ResultError::Newer { path: path.to_owned(), schema });
     }
@@ -201,14 +201,18 @@ pub fn load(path: &Path) -> Result<StudyResult, ResultError> {
         WHOLE => {}
         APART => {
             let name = result.samples.take().filter(|name| !name.contains('/'));
-            let name = name.ok_or_else(|| no("it does not name a file of samples".to_owned()))?;
+            let name = name.ok_or_else(|| {
+                no("\"samples\" does not name a file in the directory of the result".to_owned())
+            })?;
             let beside = path.with_file_name(&name);
             let csv = decompressed(&beside)?;
             let of_csv = |reason| ResultError::NoResult { path: beside.clone(), reason };
             samples::put_back(&csv, &mut result).map_err(of_csv)?;
             result.schema = WHOLE;
         }
-        other => return Err(no(format!("its \"schema\" is {other}, which is unknown"))),
+        other => {
+            return Err(no(format!("\"schema\" is {other}, which this version does not know")));
+        }
     }
     Ok(result)
 }
@@ -227,7 +231,8 @@ fn read(path: &Path) -> Result<Vec<u8>, ResultError> {
     let unreadable = |error| ResultError::Unreadable { path: path.to_owned(), error };
     let length = fs::metadata(path).map_err(unreadable)?.len();
     if length > LARGEST_RESULT {
-        let reason = format!("the file has {length} bytes, more than a result can have");
+        let reason =
+            format!("the file has {length} bytes, but a result has at most {LARGEST_RESULT}");
         return Err(ResultError::NoResult { path: path.to_owned(), reason });
     }
     fs::read(path).map_err(unreadable)
@@ -240,7 +245,7 @@ fn decompressed(path: &Path) -> Result<String, ResultError> {
     let unpacked = GzDecoder::new(packed.as_slice()).take(LARGEST_RESULT).read_to_string(&mut text);
     match unpacked {
         Ok(length) if length as u64 == LARGEST_RESULT => {
-            let reason = format!("the samples have {length} bytes, more than a result can have");
+            let reason = format!("the samples have {length} bytes or more, which is too large");
             Err(ResultError::NoResult { path: path.to_owned(), reason })
         }
         Ok(_) => Ok(text),

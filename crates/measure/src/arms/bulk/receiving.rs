@@ -65,7 +65,8 @@ impl ReceiverBench {
             }
             "look" => self.look(number(words, 1)? as usize, number(words, 2)?),
             "again" => {
-                let landing = self.looked.take().ok_or("no command look preceded this")?;
+                let landing =
+                    self.looked.take().ok_or("the command `again` requires an earlier `look`")?;
                 self.compare(landing, number(words, 1)?)?;
                 self.landings[landing].clear();
                 Ok(Ok(()))

@@ -79,13 +79,13 @@ fn end_alone(child: &Child, process: &OwnedFd) -> Result<Ended, String> {
             }
         }
     }
-    Err("it did not end after SIGKILL".to_owned())
+    Err("the process did not end after SIGKILL".to_owned())
 }
 
 fn reaped<E: From<String>>(child: &Child) -> Result<Ended, E> {
     match process::reap(child) {
         Ok(Some(ended)) => Ok(ended),
-        Ok(None) => Err("the kernel did not report its end".to_owned().into()),
+        Ok(None) => Err("the kernel did not report the end of the process".to_owned().into()),
         Err(errno) => Err(format!("wait4: {errno}").into()),
     }
 }

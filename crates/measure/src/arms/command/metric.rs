@@ -67,8 +67,8 @@ impl RunMetric {
             MeasuredValue::Wall => Ok(ran.sample.wall_seconds()),
             MeasuredValue::Cpu => Ok(ran.sample.cpu_seconds()),
             MeasuredValue::MaxRss if ran.max_resident <= ran.hidden_below => Err(format!(
-                "the kernel reports no resident memory below the {} KiB of thalweg itself, and the \
-                 program used less: use another metric",
+                "maxrss cannot be measured: the kernel reports at least the {} KiB of thalweg \
+                 itself, and the program used less; use another metric",
                 ran.hidden_below / 1024
             )),
             MeasuredValue::MaxRss => Ok(ran.max_resident as f64),

@@ -12,7 +12,7 @@ use crate::{StopCheck, schedule::SampleFailure};
 /// Returns an open file as an end, from its first byte if it is seekable.
 pub fn end_of(file: &impl AsFd) -> Result<End<'_>, Unfit> {
     let end = End::from_start(file.as_fd());
-    end.map_err(|e| Unfit::because(format!("looking at an end: {e}")))
+    end.map_err(|e| Unfit::because(format!("cannot examine an endpoint: {e}")))
 }
 
 /// Moves `total` bytes with an opened mechanism, requesting all of them.

@@ -103,7 +103,9 @@ impl StreamPeer {
     /// Starts this number of transfers of this size in the thread.
     pub fn begin(&self, size: u64, transfers: u64, checking: bool) -> Result<(), SampleFailure> {
         let sent = self.orders.send(PeerOrder { size, transfers, checking });
-        sent.map_err(|_| Unfit::because("the other end of the stream has ended").into())
+        sent.map_err(|_| {
+            Unfit::because("the thread at the other end of the stream has ended").into()
+        })
     }
 
     /// Waits until the thread has finished its request.
@@ -113,7 +115,10 @@ impl StreamPeer {
                 Ok(done) => return Ok(done?),
                 Err(RecvTimeoutError::Timeout) => stop()?,
                 Err(RecvTimeoutError::Disconnected) => {
-                    return Err(Unfit::because("the other end of the stream has ended").into());
+                    return Err(Unfit::because(
+                        "the thread at the other end of the stream has ended",
+                    )
+                    .into());
                 }
             }
         }
@@ -127,7 +132,7 @@ fn feed(far: &OwnedFd, order: PeerOrder) -> Result<(), String> {
         while at < order.size {
             let most = (order.size - at).min(AT_ONCE as u64) as usize;
             let put = write_all(far, ByteContent::Pattern.piece(at, most));
-            put.map_err(|why| format!("feeding the source: {why}"))?;
+            put.map_err(|why| format!("cannot write data into the source: {why}"))?;
             at += most as u64;
         }
     }

@@ -124,7 +124,7 @@ impl<'s> Whole<'s> {
     /// Returns the planner's facts about these ends.
     pub fn facts(&mut self) -> Result<Facts, SampleFailure> {
         let facts = self.transfer(0, |transfer| Ok(Facts::of(&transfer)))?;
-        self.clear().map_err(|e| unfit("removing a sink", &e))?;
+        self.clear().map_err(|e| unfit("cannot remove a sink", &e))?;
         Ok(facts)
     }
 
@@ -134,7 +134,7 @@ impl<'s> Whole<'s> {
         tuned: MechanismTuning<'_>,
         transfers: u64,
     ) -> Result<Sample, SampleFailure> {
-        self.clear().map_err(|e| unfit("removing a sink", &e))?;
+        self.clear().map_err(|e| unfit("cannot remove a sink", &e))?;
         let stop = self.terms.stop;
         let meter = SampleMeter::start();
         self.begin(transfers, false)?;
@@ -147,8 +147,8 @@ impl<'s> Whole<'s> {
 
     /// Performs one transfer and verifies every byte. Returns the memory that was in use at its end.
     pub fn check(&mut self, tuned: MechanismTuning<'_>) -> Result<Option<u64>, SampleFailure> {
-        self.clear().map_err(|e| unfit("removing a sink", &e))?;
-        self.blank_sink().map_err(|e| unfit("preparing the sink", &e))?;
+        self.clear().map_err(|e| unfit("cannot remove a sink", &e))?;
+        self.blank_sink().map_err(|e| unfit("cannot prepare the sink", &e))?;
         if let WholeEnd::Memory(room) = &mut self.sink {
             room.fill(0);
         }
@@ -221,7 +221,7 @@ impl<'s> Whole<'s> {
             WholeEnd::Memory(bytes) => Source::Memory(bytes),
             WholeEnd::Stream(peer) => Source::Fd(end_of(&peer.near)?),
             WholeEnd::File { path, .. } => {
-                from = File::open(path).map_err(|e| unfit("opening the source", &e))?;
+                from = File::open(path).map_err(|e| unfit("cannot open the source", &e))?;
                 Source::Fd(end_of(&from)?)
             }
         };
@@ -235,7 +235,7 @@ impl<'s> Whole<'s> {
                     SinkState::Resident => File::options().read(true).write(true).open(&path),
                 };
                 self.made = self.made.max(n + 1);
-                to = made.map_err(|e| unfit("opening the sink", &e))?;
+                to = made.map_err(|e| unfit("cannot open the sink", &e))?;
                 Sink::Fd(end_of(&to)?)
             }
         };
@@ -304,7 +304,7 @@ impl<'s> WholeArm<'_, 's> {
         let mut place = self.place.borrow_mut();
         let done = act(&mut place, (self.mechanism, &self.tuning));
         if done.is_err() {
-            place.renew().map_err(|e| unfit("new streams", &e))?;
+            place.renew().map_err(|e| unfit("cannot create new streams", &e))?;
         }
         done
     }

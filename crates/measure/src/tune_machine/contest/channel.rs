@@ -145,7 +145,7 @@ fn ways(job: &ContestJob, answer: &mut dyn FnMut(SurveyLine)) -> Vec<TunedMethod
         let info = arm.info();
         let probed = match job.ends.source {
             EndKind::Process(MemoryOwner::Loan) if arm.keeps_loans() => {
-                Err(Unfit::because("the receiver keeps a loan, so the next one is new memory"))
+                Err(Unfit::because("the receiver keeps each loan, so every loan is new memory"))
             }
             _ => arm.probe(),
         };
@@ -215,7 +215,7 @@ impl Arena for Processes {
         only(&way.name, &way.tuning, &knobs)?;
         let bytes = usize::try_from(self.size).ok().filter(|bytes| (1..1 << 40).contains(bytes));
         let bytes = bytes
-            .ok_or_else(|| Unfit::because(format!("{way}: it cannot move {} bytes", self.size)))?;
+            .ok_or_else(|| Unfit::because(format!("{way} cannot move {} bytes", self.size)))?;
         let job = PairJob {
             // This executable, even if its file was renamed.
             program: Path::new("/proc/self/exe"),

@@ -249,7 +249,8 @@ impl Arena for InMemory {
         way: &TunedMethod,
     ) -> Result<(SampledArm<'p>, Option<u64>), SampleFailure> {
         let kernel = (self.ready)(&way.name);
-        let kernel = kernel.ok_or_else(|| Unfit::because(format!("{way} does not exist here")))?;
+        let kernel =
+            kernel.ok_or_else(|| Unfit::because(format!("{way} is not available here")))?;
         let mut arm = OnBuffers { buffers: &self.buffers, kernel };
         arm.check()?;
         Ok((SampledArm::once(arm), Some(0)))

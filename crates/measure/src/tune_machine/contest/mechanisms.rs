@@ -212,7 +212,7 @@ impl Arena for Between<'_> {
         &'p self,
         way: &TunedMethod,
     ) -> Result<(SampledArm<'p>, Option<u64>), SampleFailure> {
-        let unknown = || Unfit::because(format!("{way} does not exist here"));
+        let unknown = || Unfit::because(format!("{way} is not available here"));
         let mechanism = by_name(&way.name).ok_or_else(unknown)?;
         let arm = WholeArm { place: &self.0, mechanism, tuning: way.tuning.clone() };
         let held = arm.try_out()?;

@@ -47,7 +47,8 @@ final class Frame {
                     "frame " + due + ": " + length + " bytes of payload do not fit in " + room + " committed bytes");
         }
         if (number != due) {
-            throw new RingException.Corrupt("frame " + due + ": contains the number " + Long.toUnsignedString(number));
+            throw new RingException.Corrupt(
+                    "frame " + due + ": has the sequence number " + Long.toUnsignedString(number));
         }
         return (int) length;
     }

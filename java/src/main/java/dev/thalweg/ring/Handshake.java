@@ -53,7 +53,7 @@ final class Handshake {
             Heard ready = hear(link, Hello.Kind.READY, deadline);
             ready.drop();
             if (ready.hello.epoch() != epoch) {
-                throw new RingException.Corrupt("the last message has another epoch");
+                throw new RingException.Corrupt("the last message has another epoch than the ring");
             }
             return new End(own, peer, link, options.waiting());
         });
@@ -75,7 +75,7 @@ final class Handshake {
                 return descriptors[0];
             }
             drop();
-            throw new RingException.Corrupt(descriptors.length + " descriptors instead of one");
+            throw new RingException.Corrupt(descriptors.length + " descriptors received instead of one");
         }
 
         void drop() {

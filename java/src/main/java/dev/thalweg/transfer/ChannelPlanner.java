@@ -80,7 +80,7 @@ final class ChannelPlanner {
     static Choice choose(WritableByteChannel channel, long count) throws IOException {
         Sink sink = Sink.of(channel);
         if (sink == Sink.OTHER) {
-            return buffered("transferTo has nothing but a small buffer for a channel that is not the JDK's");
+            return buffered("transferTo uses only a small buffer for a channel that is not from the JDK");
         }
         int magnitude = Long.SIZE - Long.numberOfLeadingZeros(count);
         return CHOSEN.computeIfAbsent(new Job(sink, magnitude), job -> planned(sink, count));
@@ -89,7 +89,7 @@ final class ChannelPlanner {
     private static Choice planned(Sink sink, long count) {
         Native library = Native.orNull();
         if (library == null) {
-            return unmeasured(sink, "the native library is not there");
+            return unmeasured(sink, "the native library is not available");
         }
         try {
             return judged(sink, planOf(new Planned(library), sink, count));
@@ -118,10 +118,10 @@ final class ChannelPlanner {
             }
         }
         if (known < 2) {
-            return unmeasured(sink, "no profile of this machine has both ways");
+            return unmeasured(sink, "the profile of this machine does not have both methods");
         }
         String why = "by the profile: " + sink.mechanism
-                + (transferToFirst ? " goes before " : " does not go before ") + BY_BUFFER;
+                + (transferToFirst ? " ranks before " : " does not rank before ") + BY_BUFFER;
         return new Choice(transferToFirst ? Way.TRANSFER_TO : Way.BUFFER, buffer, why);
     }
 

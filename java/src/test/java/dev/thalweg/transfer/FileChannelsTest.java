@@ -285,7 +285,7 @@ class FileChannelsTest {
         Choice buffered = ChannelPlanner.judged(tcp, plan.formatted(buffer.formatted("chosen"), sendfile.formatted("slower")));
         assertEquals(new Choice(Way.BUFFER, 65536, "by the profile: sendfile does not go before read-write"), buffered);
         Choice handed = ChannelPlanner.judged(tcp, plan.formatted(sendfile.formatted("tie"), buffer.formatted("slower")));
-        assertEquals(new Choice(Way.TRANSFER_TO, 65536, "by the profile: sendfile goes before read-write"), handed);
+        assertEquals(new Choice(Way.TRANSFER_TO, 65536, "by the profile: sendfile ranks before read-write"), handed);
         Choice one = ChannelPlanner.judged(tcp, plan.formatted(sendfile.formatted("chosen"), buffer.formatted("unmeasured")));
         assertEquals(Way.BUFFER, one.way());
         assertTrue(one.why().startsWith("not measured: "), one.why());
@@ -294,7 +294,7 @@ class FileChannelsTest {
     @Test
     void everyVerdictOfARealPlanIsUnderstood() throws IOException {
         if (Native.orNull() == null) {
-            Skips.skip("everyVerdictOfARealPlanIsUnderstood", "the native library is not there");
+            Skips.skip("everyVerdictOfARealPlanIsUnderstood", "the native library is not available");
         }
         Files.write(folder.resolve("from"), content(100));
         try (var source = Endpoint.reading(folder.resolve("from"));

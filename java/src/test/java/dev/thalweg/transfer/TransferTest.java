@@ -57,7 +57,7 @@ class TransferTest {
                 return new Plain();
             }
             if (Native.orNull() == null) {
-                Skips.skip("TransferTest by plan", "the native library is not there: tests/setup/java builds it");
+                Skips.skip("TransferTest by plan", "the native library is not available: tests/setup/java builds it");
             }
             return new Planned(Native.orNull());
         }
