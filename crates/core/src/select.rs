@@ -17,7 +17,7 @@ pub const GIVEN_UP_FOR_SAFETY: f64 = 0.05;
 /// A candidate for a job.
 #[derive(Clone, Debug)]
 pub struct Candidate<N = &'static str> {
-    /// Its name.
+    /// The name of the candidate.
     pub name: N,
     /// An error with the reason if it cannot or must not do the job.
     pub fits: Result<(), Unfit>,
@@ -51,7 +51,7 @@ impl Prior {
 /// Ranking result of one candidate.
 #[derive(Clone, Debug, Serialize)]
 pub struct Verdict<N = &'static str> {
-    /// Its name.
+    /// The name of the candidate.
     pub mechanism: N,
     /// The tuning to use.
     pub tuning: Tuning,

@@ -1,5 +1,5 @@
-//! A copy or sync from a hostile program at the other end of a byte stream. It changes nothing outside of the destination,
-//! deletes nothing unless everything arrived, and a dry run changes nothing.
+//! A copy or sync from a hostile program at the other end of a byte stream. The copy or sync changes nothing outside of
+//! the destination, and deletes nothing unless everything arrived. A dry run changes nothing.
 
 use std::{
     fs,

@@ -115,7 +115,7 @@ pub enum Event<'a> {
     NoRoom {
         /// The directory that the copies go to.
         destination: &'a Path,
-        /// Bytes that they need.
+        /// Bytes that the copies need.
         needed: u64,
         /// Bytes that are free.
         free: u64,

@@ -1,5 +1,5 @@
-//! Plans by size band, for callers that move many objects between the same kinds of endpoints. All sizes with the same
-//! ladder share one plan.
+//! Plans by size band, for callers that move many objects between the same kinds of endpoints. All sizes for which the
+//! planner orders the mechanisms equally (the same ladder) share one plan.
 
 use std::{ops::RangeInclusive, sync::Arc};
 
@@ -15,7 +15,7 @@ use crate::{
 #[derive(Debug, Default)]
 pub struct SizeBands(Vec<(RangeInclusive<u64>, Arc<Plan>)>);
 
-// The number of plans kept if no two sizes share a plan.
+// Maximum number of plans. It is reached only if many sizes cannot share a plan; all plans are then dropped.
 const MOST: usize = 1024;
 
 impl SizeBands {

@@ -191,7 +191,7 @@ pub struct SavedResult {
     /// The start time of the run.
     pub began: String,
     pub preset: String,
-    /// The verdicts of its claims as published.
+    /// The verdicts of the claims of the study, as published.
     pub verdicts: Vec<ClaimVerdict>,
     pub tallies: Tallies,
     pub path: PathBuf,

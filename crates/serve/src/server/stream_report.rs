@@ -1,10 +1,11 @@
-//! The report of the client at the other end of a byte stream.
+//! Keeps what the client at the other end of a byte stream reports about itself: its exit status,
+//! and text that is not a request.
 
 use std::sync::{Mutex, PoisonError};
 
 use crate::stream::ENDED;
 
-/// The report of the client of a stream.
+/// What the client at the other end of the stream has reported.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StreamReport {
     /// The exit status of the client. `None`: it has ended without a report.

@@ -226,7 +226,7 @@ fn foresee_kept(
             worker.note_change(entry, ChangeAction::Link, stat, none);
             return Ok(());
         }
-        // Its attributes change with those of the first name.
+        // The entry is a name of the same file already, so its attributes change with those of the first name.
         ForeseenName::Stays => none,
         ForeseenName::First => of_entry(worker.run, entry, dir.as_fd(), stat, there)?,
     };
