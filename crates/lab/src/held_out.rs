@@ -1,5 +1,5 @@
-//! Evaluates `tuned` on published size distributions that tuning did not see: batches of random sizes in later, fresh
-//! processes, scored like the single sizes.
+//! Evaluates `tuned`, the kernel that selects another kernel by size, on published size distributions that tuning did
+//! not see. Fresh processes measure batches of random sizes. The score is the regret, as for single sizes.
 
 use std::{fmt::Write, path::Path, time::Duration};
 use thalweg_core::{Cancelled, Prefer, profile::LIBC};
@@ -29,7 +29,7 @@ const PLACES: [(&str, &str, u64); 2] = [("l1", "64KiB", 64 << 10), ("l2", "256Ki
 const SAMPLE: Duration = Duration::from_millis(5);
 /// Cost of warm-up and calibration under one condition, as a number of rounds.
 const GETTING_READY: usize = 3;
-/// Minimum number of rounds, so that both halves have some.
+/// Minimum number of rounds. The regret compares the even rounds with the odd ones, so both halves need some.
 const LEAST_ROUNDS: usize = 4;
 
 /// Measures in processes of `program` for about a quarter of the plan's time, and scores `tuned` against every single

@@ -1,4 +1,5 @@
-//! The work `bulk`: transfers a large buffer from this process to another process with an arm of the channel.
+//! The work `bulk`: transfers a large buffer from this process to another process with a transfer mechanism of the
+//! channel (parameter `arm`).
 //!
 //! A is this process; B is a helper that starts before any buffer exists. All arms of one size share both processes and
 //! their memory, because with separate memory the large sizes would not fit. A sample lasts from A's first call until B

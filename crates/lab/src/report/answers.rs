@@ -17,7 +17,7 @@ use thalweg_measure::sample::SampleMetric;
 /// Adjacent sizes at which the same arm is the cheapest, or ties with the cheapest.
 struct AnswerBand<'g> {
     name: &'g str,
-    /// Arms whose cost differs from that arm's at no size of the band with certainty.
+    /// Arms that cost the same as that arm, within uncertainty, at every size of the band.
     ties: Vec<&'g str>,
     first: &'g Condition,
     last: &'g Condition,

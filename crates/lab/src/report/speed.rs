@@ -192,7 +192,7 @@ impl<'g> Panel<'g> {
             let Some(point) = series.points.first() else { continue };
             let y = TOP + ROW * row as f64;
             if let Some(limit) = limit {
-                // Drawn in one piece per arm, so that it never crosses a number.
+                // The line of the limit has one piece per arm, so that it never crosses a number.
                 let x = along.at(limit.median);
                 svg.line([x, y + 9.0], [x, y + 25.0], "limit solid");
             }

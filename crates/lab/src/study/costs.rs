@@ -53,8 +53,8 @@ pub fn costs(arm: &ArmResult, metric: SampleMetric) -> BTreeMap<usize, f64> {
     sessions.collect()
 }
 
-/// Returns the log ratios of arms to themselves, one list per session. They come from the rounds in which an arm was
-/// sampled twice: the later sample to the earlier one.
+/// Returns the logarithms of the ratios between two samples of one arm, one list per session. Some rounds sample an arm
+/// twice; the later sample is divided by the earlier one.
 pub fn doubled(arms: &[ArmResult], metric: SampleMetric) -> Vec<Vec<f64>> {
     let mut sessions: BTreeMap<usize, Vec<f64>> = BTreeMap::new();
     for session in arms.iter().flat_map(|arm| &arm.sessions) {

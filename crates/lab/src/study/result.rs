@@ -35,7 +35,7 @@ pub struct StudyResult {
     pub missing: Vec<Missing>,
     /// The ratio of every arm to the first one of its cell, for both metrics.
     pub ratios: Vec<RatioResult>,
-    /// The noise of the run: the ratio to itself of an arm that was sampled twice in a round.
+    /// The noise of the run: the ratio of two samples of one arm in one round.
     pub aa: Option<Ratio>,
     /// A relative difference smaller than this counts as noise.
     pub noise: f64,

@@ -13,7 +13,7 @@ use crate::{
 
 /// The fraction of a session that counts as quiet.
 const QUIET: f64 = 0.25;
-/// A sample must lose this fraction of its time on top of twice the usual loss.
+/// A sample counts as disturbed only if it loses this fraction of its time in addition to twice the usual loss.
 const LOST: f64 = 0.1;
 /// Other processes must have run for at least this part of the loss, because threads of one arm may wait for each
 /// other.
@@ -39,8 +39,8 @@ impl Quiet {
         Self { waited: least(waited), pressure: least(pressure) }
     }
 
-    /// Returns a description if a sample waited for a CPU. If the work was done by a process or thread that has
-    /// exited, only the machine-wide pressure is known, and that is used.
+    /// Returns a description if a sample waited for a CPU. The wait of a process or thread that has exited is unknown.
+    /// The machine-wide pressure is used in its place.
     pub fn line(&self, sample: &Sample) -> Option<String> {
         let percent = |share: f64| (share * 100.0).round();
         let said = |who: &str, share: f64, usual: f64| {

@@ -32,8 +32,8 @@ impl Shares {
         Self { sizes: sizes.to_vec(), rounds, per_byte: 0.0 }
     }
 
-    /// Returns the share of the `n`-th size in the remaining time for this number of mechanisms; `None` if the time
-    /// is too short. The first size always gets a share.
+    /// Returns the time for the `n`-th size. `ways`: number of mechanisms to measure at that size; `left`: remaining
+    /// time of the session. Returns `None` if that time is too short. The first size always gets a share.
     pub fn next(&self, n: usize, ways: usize, left: Duration) -> Option<TimeShare> {
         let in_a_round = (ways + 1) as f64;
         let times = |rounds: usize| in_a_round * (rounds + SET_UP) as f64;

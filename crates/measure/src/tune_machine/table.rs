@@ -102,7 +102,7 @@ fn row(survey: &PairSurvey, asked: &AskedMethod, winner: TunedMethod) -> SurveyR
     let others = ways.iter().filter(|way| way.name != winner.name && keeps(way));
     let ratios = others
         .filter_map(|other| Some((survey.ratio(size, &winner, other, metric)?, other.clone())));
-    // The fastest of the others is the one with the largest ratio of the winner to it.
+    // Each ratio is the winner's cost divided by that of another mechanism. The runner-up has the largest ratio.
     let best = ratios.max_by(|(a, _), (b, _)| a.ratio.total_cmp(&b.ratio));
     let noise = survey.noise(size, metric);
     let ratio = best.as_ref().map(|(ratio, _)| *ratio);

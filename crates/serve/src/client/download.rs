@@ -188,7 +188,8 @@ impl Download {
         kept: Option<KeptPath<'_>>,
         fsync: Fsync,
     ) -> Result<u64, FetchError> {
-        // In a tree, a later run does not accept files of other users as fetched and would fetch them every time.
+        // A later fetch of a tree accepts only files of this user as fetched. The file therefore inherits nothing from a file of another
+        // user.
         let from = if attributes.is_some() { InheritFrom::Own } else { InheritFrom::Anyone };
         inherit(&mut self.destination, from);
         let mut refused = 0;

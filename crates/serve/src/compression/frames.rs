@@ -22,7 +22,7 @@ const LEVEL: i32 = 3;
 const LARGEST_WINDOW: u32 = 23;
 /// Shorter frames are always compressed, and do not show whether compression pays.
 const SHORT: usize = 4 << 10;
-/// Most content that is not compressed after a frame that did not shrink, in bytes.
+/// Maximum number of bytes sent uncompressed before compression is tried again, after a frame did not shrink.
 const LONGEST_PAUSE: usize = 1 << 20;
 
 /// Bytes that are shown of a text that is not a frame.

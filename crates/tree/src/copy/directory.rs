@@ -338,7 +338,8 @@ impl Directory {
         let is_synced = self.is_synced_whole && run.options.fsync == Fsync::Always;
         let whole = run.whole.as_ref().filter(|_| is_synced);
         if let Some(Err(error)) = whole.map(WholeSync::sync) {
-            // `syncfs` does not report the files that lost bytes, so nothing is left for a later run to resume.
+            // `syncfs` does not report which files lost bytes. The staging directory is removed, because a later run
+            // would take these files for complete.
             if let Err(failure) = stage.discard(name_at, fd) {
                 run.incomplete(failed(failure));
             }

@@ -38,7 +38,8 @@ pub struct TreeReport {
     pub changed: u64,
     /// Entries by change, if the copy is a sync.
     pub sync: SyncCounts,
-    /// Entries of a sync that are still to replace a directory, as paths below the destination.
+    /// Entries that a sync did not copy yet, because the deletion must first remove a directory of that name. Paths
+    /// below the destination.
     pub deferred: Vec<PathBuf>,
     /// Source directories that were listed, if the copy is a sync.
     pub seen: DirectoryCensus,

@@ -13,7 +13,7 @@ pub trait SourceNames: Sync {
     /// Returns a text that identifies the file system of the source and is equal in every run. `None` if no such text exists.
     fn identity(&self) -> Option<String>;
 
-    /// Returns `true` if this directory of the destination belongs to the source: device and inode number.
+    /// Returns `true` if a directory of the destination is part of the source. The directory is given by its device and inode number.
     fn contains(&self, device: u64, inode: u64) -> bool {
         let _ = (device, inode);
         false

@@ -46,7 +46,7 @@ unsafe fn short(dst: *mut u8, src: *const u8, n: usize) -> bool {
 /// Copies one to four vectors. Returns `false`, and does nothing, for larger sizes.
 ///
 /// # Safety
-/// As for [`short`], and `n` is a vector of 16 bytes at least.
+/// As for [`short`], and `n` is at least 16, the size of a vector.
 #[inline(always)]
 pub unsafe fn from_a_vector(dst: *mut u8, src: *const u8, n: usize) -> bool {
     let fits = n <= 4 * size_of::<__m128i>();

@@ -1,5 +1,5 @@
-//! Copies within this process, for comparison: one memcpy, the lower limit for any copy on one core, and a copy with
-//! vmsplice.
+//! Copies within the sending process (called A), for comparison with transfers to process B: one memcpy, the lower
+//! limit for any copy on one core, and a copy with vmsplice.
 
 use std::{cell::RefCell, hint::black_box, rc::Rc};
 use thalweg_core::{Guarantees, Unfit, alias::Alias};

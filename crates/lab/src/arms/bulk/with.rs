@@ -16,10 +16,10 @@ use crate::arms::{knobs, parameters};
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct BulkParameters {
-    /// An arm of the channel, or `auto` for the channel's own choice. `one-memcpy` and `vmsplice-memcpy` copy within
-    /// this process, for comparison.
+    /// A transfer mechanism of the channel, or `auto` for the channel's own choice. `one-memcpy` and `vmsplice-memcpy`
+    /// copy within this process, for comparison.
     pub arm: String,
-    /// The knobs of the arm: sizes or numbers.
+    /// The knobs of that mechanism: sizes or numbers.
     #[serde(default, deserialize_with = "knobs::tuning")]
     pub tuning: Tuning,
     /// `true` if `auto` uses this machine's profile, as a user's sender does. Without a profile it uses the built-in

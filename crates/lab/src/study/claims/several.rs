@@ -169,8 +169,8 @@ pub(super) fn somewhere(
         let said = words::as_one_of(best.of, &joint.ratio);
         best.why = format!("{}; {said}", best.why);
     }
-    // Only a failure under all conditions contradicts the claim. No single condition is picked, so no correction is
-    // needed.
+    // The claim is contradicted only if it fails under all conditions. No condition was selected among several, so this
+    // verdict needs no correction for multiple comparisons.
     best.of = 1;
     // The claim might hold under a condition without a figure.
     if best.evidence.verdict == Contradicted && !absent.is_empty() {

@@ -366,8 +366,8 @@ pub fn publish(
     install: InstallPolicy<'_>,
     fsync: Option<Fsync>,
 ) -> Result<(), FetchError> {
-    // Syncs the data before the name exists, also for new files. A later fetch takes a file of the listed size and
-    // time for complete, whenever it was fetched, because the server's bytes cannot be compared.
+    // Syncs the data before the file gets its name, even if the file is new. A later fetch treats a file with the listed size and time as
+    // complete, because it cannot compare the bytes with those of the server.
     match fsync {
         None | Some(Fsync::Never) => {}
         Some(Fsync::Auto) => io::sync_data(&file.fd).map_err(failed("fdatasync"))?,

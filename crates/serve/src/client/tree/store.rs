@@ -14,8 +14,8 @@ use crate::{
     manifest::{FieldError, FileTag, ListFields, ManifestKind, Meta, put, put_xattrs, take_xattrs},
 };
 
-/// Entries on disk, without the fact that a file has other names. A record is the length of its payload, the payload,
-/// and the length again, so that it can be read in both directions.
+/// Entries on disk. They do not record whether a file has other names. A record is the length of its payload, the
+/// payload, and the length again, so that it can be read in both directions.
 pub struct EntryStore {
     file: AtomicFile<OwnedFd, CString>,
     /// Bytes that are not written yet.

@@ -42,7 +42,7 @@ pub(crate) fn may_wait(
         && entry.directory.is_synced_whole
         && !entry.named_by_caller()
         && !worker.is_by_itself
-        // Other names of the source wait until they can be linked to this file.
+        // A file with other names must not wait: these names are linked to it, and need its final name first.
         && !has_links
 }
 

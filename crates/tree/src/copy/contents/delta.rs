@@ -129,7 +129,8 @@ fn clone_from(file: &OwnedFd, sink: &OwnedFd, from: u64) -> Result<u64, Errno> {
 enum DeltaEnd {
     /// The source has no more bytes.
     OfSource,
-    /// The clone has no more bytes that are worth a comparison.
+    /// The clone ended, its blocks cannot be read, or it has no blocks in common with the source. The rest of the
+    /// source is written without a comparison.
     OfClone,
 }
 

@@ -190,8 +190,8 @@ impl Conflict<'_> {
         Ok(DestinationVerdict::Replace(there))
     }
 
-    /// Returns `true` if an equal file has other names that the source does not link, and new attributes would change
-    /// them too. A new file then replaces the equal one.
+    /// Returns `true` if an equal existing file has more names than its source and needs other attributes. The attributes would also change
+    /// under the extra names, so a new file replaces the existing one.
     fn shares_other_names(&self, there: &Existing) -> Attempt<bool> {
         let (run, source) = (self.run, self.source);
         if run.options.sync.is_none() || there.stat.st_nlink <= source.st_nlink {

@@ -291,8 +291,8 @@ fn make_with_attributes(
                 backup = name;
                 io::rename(dir, &*temporary, dir, entry.name, false).map_err(at_sink("renameat2"))
             });
-            // If both names already refer to one file, because another linker was faster, `rename` does nothing and
-            // leaves both.
+            // Another worker may have linked the file first. If both names then refer to one file, `rename` does
+            // nothing and leaves both.
             if renamed.is_err() || worker.run.concurrency == Concurrency::Linkers {
                 ignore(unlink(dir, &temporary));
             }
@@ -314,7 +314,7 @@ fn make_beside(
     new: &NewEntry<'_>,
 ) -> Attempt<CString> {
     if worker.run.concurrency == Concurrency::Linkers {
-        // All linkers use one name, so that the next one finds the leftover of a killed one.
+        // All workers that link use one temporary name. A later worker then finds the leftover of a killed one.
         let name = beside(entry.name, &[PART, b".link"].concat());
         if new.create(dir, &name)? || id_of(dir, &name)? == Some(Id::of(stat)) {
             return Ok(name);

@@ -1,4 +1,4 @@
-//! Creates a new file as a link to an existing file with equal contents and attributes.
+//! Creates a new file as a link to its twin: an existing file with equal contents and attributes.
 
 use rustix::fs::{FileType, Mode, OFlags, Stat, fstat, openat};
 use std::os::fd::AsFd;

@@ -1,5 +1,5 @@
-//! Held messages that several threads give back. Uses the real `Holds` and the real steps of publishing
-//! under its lock, as in `ring/held.rs`.
+//! Models a consumer whose held messages are given back by several threads. As in `ring/held.rs`, a thread publishes
+//! the freed space while it holds the lock of `Holds`.
 
 use super::*;
 use crate::shared::holds::Holds;
