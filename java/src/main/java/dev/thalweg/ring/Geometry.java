@@ -81,7 +81,7 @@ record Geometry(int header, long capacity, boolean checksums, long epoch, int pr
         var fields = ByteBuffer.wrap(page).order(ByteOrder.LITTLE_ENDIAN).position(8);
         int version = fields.getInt();
         if (version != VERSION) {
-            throw new RingException.Corrupt("version " + version + ": only " + VERSION + " is known");
+            throw new RingException.Corrupt("version " + version + " is not supported, only " + VERSION);
         }
         int header = fields.getInt();
         long capacity = fields.getLong();

@@ -55,7 +55,7 @@ record Hello(Kind kind, long epoch, int reason) {
         var fields = ByteBuffer.wrap(bytes).order(ByteOrder.LITTLE_ENDIAN).position(8);
         int version = fields.getInt();
         if (version != Geometry.VERSION) {
-            throw new RingException.Corrupt("version " + version + ": only " + Geometry.VERSION + " is known");
+            throw new RingException.Corrupt("handshake version " + version + " is not supported, only " + Geometry.VERSION);
         }
         int kind = fields.getInt();
         if (kind < 1 || kind > Kind.values().length) {
