@@ -11,7 +11,7 @@ use crate::shared::stop::unfit;
 
 static INFO: Info = Info {
     name: "vmsplice-read",
-    summary: "vmsplice pages of the source into a pipe; the receiver reads from it",
+    summary: "vmsplice pages of the source into a pipe and read from it",
     calls: &["vmsplice", "read"],
     // As in `vmsplice-both`: the receiver confirms only after it has copied.
     pairs: BETWEEN_PROCESSES,
