@@ -75,7 +75,7 @@ final class Handshake {
                 return descriptors[0];
             }
             drop();
-            throw new RingException.Corrupt(descriptors.length + " descriptors received instead of one");
+            throw new RingException.Corrupt("received " + descriptors.length + " descriptors instead of one");
         }
 
         void drop() {

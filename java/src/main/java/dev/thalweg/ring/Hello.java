@@ -50,7 +50,7 @@ record Hello(Kind kind, long epoch, int reason) {
 
     static Hello parse(byte[] bytes) throws RingException.Corrupt {
         if (bytes.length != LENGTH || !Arrays.equals(Arrays.copyOf(bytes, 8), MAGIC)) {
-            throw new RingException.Corrupt(bytes.length + " bytes, not a valid handshake message");
+            throw new RingException.Corrupt("invalid handshake message of " + bytes.length + " bytes");
         }
         var fields = ByteBuffer.wrap(bytes).order(ByteOrder.LITTLE_ENDIAN).position(8);
         int version = fields.getInt();
@@ -59,7 +59,7 @@ record Hello(Kind kind, long epoch, int reason) {
         }
         int kind = fields.getInt();
         if (kind < 1 || kind > Kind.values().length) {
-            throw new RingException.Corrupt("handshake message of unknown kind " + kind);
+            throw new RingException.Corrupt("unknown kind " + kind + " of handshake message");
         }
         return new Hello(Kind.values()[kind - 1], fields.getLong(), fields.getInt());
     }
