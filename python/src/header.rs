@@ -192,7 +192,7 @@ fn checked_type(encoding: Encoding, format: &CString, item: usize) -> Result<(),
     }
     if encoding == Encoding::Time {
         let named = matches!(bytes, [b'<' | b'>', b'M' | b'm', b'8', ..]) && item == 8;
-        return if named { Ok(()) } else { Err("invalid name of a time type") };
+        return if named { Ok(()) } else { Err("format is not a numpy time type of 8 bytes") };
     }
     if std::str::from_utf8(bytes).is_err() {
         return Err("format is not UTF-8");

@@ -56,7 +56,7 @@ LIES = {
     "no format": message([8], 1, name=b""),
     "a zero in the format": message([1], 8, name=b"d\0d"),
     "no UTF-8": message([1], 8, name=b"T{d:\xff\xfe:}"),
-    "invalid name of a time type": message([1], 8, name=b"<f8", encoding=2),
+    "format is not a numpy time type of 8 bytes": message([1], 8, name=b"<f8", encoding=2),
     "a time of an unknown unit": message([1], 8, name=b"<M8[parsec]", encoding=2),
     "a time that is evaluated": message([1], 8, name=b"<M8[s],O", encoding=2),
     "another encoding": message([1], 8, encoding=3),

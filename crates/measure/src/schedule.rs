@@ -320,7 +320,7 @@ impl<'s> Schedule<'s> {
             let Some(dearest) = dearest else { return };
             let least = self.rules.least_rounds;
             log.arms[*dearest].dropped = Some(format!(
-                "it takes the most time after {rounds} rounds, and {least} rounds with it would exceed the budget"
+                "after {rounds} rounds it is the slowest remaining method, and {least} rounds with it would exceed the budget"
             ));
         }
     }

@@ -161,7 +161,7 @@ impl Receiver {
                 return Ok(Buffer(memory));
             }
             // After a fall-back, the sender must repeat the announced buffer and may send no other.
-            let what = "the sender repeated a buffer other than the announced one".to_owned();
+            let what = "the sender announced one buffer and then sent another".to_owned();
             return Err(self.broken(WaitStop::corrupt(what), 0));
         }
     }

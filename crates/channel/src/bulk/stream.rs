@@ -114,7 +114,7 @@ impl Outgoing for StreamSender {
 pub(crate) fn deserted(control: &mut BulkControl) -> WaitStop {
     match control.expect(Say::Done) {
         Err(stop) => stop,
-        Ok(_) => WaitStop::corrupt("the peer confirmed the buffer before its end"),
+        Ok(_) => WaitStop::corrupt("the peer confirmed the buffer before it had all of it"),
     }
 }
 

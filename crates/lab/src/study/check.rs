@@ -207,7 +207,7 @@ impl StudyFile {
                 if published.is_empty()
                     || published.values().any(|value| value.is_nan() || *value <= 0.0)
                 {
-                    return Err("published needs ratios above 0, by size".to_owned());
+                    return Err("published must list sizes, each with a ratio above 0".to_owned());
                 }
                 published.keys().try_for_each(|size| {
                     let at = ClaimCondition { size: Some(size.clone()), ..at.clone() };

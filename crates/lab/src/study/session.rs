@@ -181,7 +181,7 @@ impl StudySession<'_> {
             };
             let work = self.catalogue.arm_kind(&arm.work);
             let work =
-                work.ok_or_else(|| Unfit::because("the study names an unknown kind of work"))?;
+                work.ok_or_else(|| Unfit::because(format!("unknown work {:?}", arm.work)))?;
             // Each arm gets its own directory, so that two arms of one work cannot use the same file.
             let number = self.study.arms.iter().position(|arm| arm.name == name).unwrap_or(0);
             let own = scratch.join(format!("arm-{number}"));

@@ -174,7 +174,7 @@ fn about(keys: &EndKeys, load: Load, state: SinkState, zero_copy: bool) -> Strin
         options => format!("{} ({})", plain(key), plain(options)),
     };
     let promise =
-        if zero_copy { "the sink may share pages with the source" } else { "the sink is a copy" };
+        if zero_copy { "the sink may share pages with the source" } else { "the sink gets a copy" };
     let (from, to) = (end(&keys.source, &keys.options[0]), end(&keys.sink, &keys.options[1]));
     format!("{from} -> {to}; {} sink, {} machine; {promise}", state.name(), load.name())
 }

@@ -122,7 +122,7 @@ pub fn root_of(
                 _ => Err(FetchError::broken("the server did not describe the file")),
             }
         }
-        (200, ..) => Err(FetchError::broken("the response is not a list")),
+        (200, ..) => Err(FetchError::broken("the response is not a list of files")),
         _ => Err(resume::status(&head)),
     }
 }

@@ -42,7 +42,7 @@ impl BlockSums {
         let ask = self.buffer.len().min(usize::try_from(end - self.at).unwrap_or(PIECE));
         let got = match io::pread(self.file.as_fd(), &mut self.buffer[..ask], self.at) {
             Err(Errno::INTR) => return Ok(false),
-            Ok(0) if ask > 0 => return Err("the file was truncated".to_owned()),
+            Ok(0) if ask > 0 => return Err("the file was truncated while it was read".to_owned()),
             answer => answer.map_err(|errno| std::io::Error::from(errno).to_string())?,
         };
         self.whole.update(&self.buffer[..got]);
@@ -74,7 +74,7 @@ impl Supply for BlockSums {
                 continue;
             }
             if !self.file.is_unchanged() {
-                return Err("the file changed".to_owned());
+                return Err("the file changed while it was read".to_owned());
             }
             sums.extend_from_slice(self.whole.finalize().as_bytes());
             return Ok(BodyPiece { parts: vec![BodyPart::Bytes(sums)], is_last: true });

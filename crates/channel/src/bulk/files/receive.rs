@@ -151,7 +151,9 @@ impl Receiver {
             return Ok(data);
         }
         let data = self.recv_data(head, sink, memory, moved, watch)?;
-        data.ok_or_else(|| self.lost(Error::corrupt("open file sent again instead of its bytes")))
+        data.ok_or_else(|| {
+            self.lost(Error::corrupt("the sender passed the open file again instead of its bytes"))
+        })
     }
 
     /// Receives the data of one file, and its tail. Returns `None` if the sender passes the open file

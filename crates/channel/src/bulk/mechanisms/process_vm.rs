@@ -43,7 +43,7 @@ pub(super) fn readable(ends: &TransferEnds) -> Result<(), Unfit> {
     match remote::read(ends.pid, at, &mut found) {
         Ok(8) if u64::from_ne_bytes(found) == word => Ok(()),
         Ok(_) => Err(Unfit::because(format!(
-            "the memory of process {} lacks the peer's token, so it is another process",
+            "process {} is not the peer, because its memory lacks the peer's token",
             ends.pid
         ))),
         Err(errno) => Err(unfit("process_vm_readv", errno)),

@@ -12,7 +12,7 @@ use crate::shared::stop::unfit;
 
 static INFO: Info = Info {
     name: "vmsplice-both",
-    summary: "vmsplice pages of the source into a pipe and vmsplice from it",
+    summary: "vmsplice pages of the source into a pipe, and vmsplice them out of it",
     calls: &["vmsplice"],
     // The pipe contains the sender's own pages. The receiver confirms their arrival only after it
     // has copied them.

@@ -46,8 +46,8 @@ pub fn result(result: &StudyResult, study: Option<&StudyFile>, color: bool) -> S
     text.push('\n');
     text.push_str(&wrap::wrapped(&noise(result), 0));
     if result.arms.iter().any(|arm| guarantee_name(arm.promises) == "shares") {
-        let legend = "guarantee: copy = later changes of the source never change the copy; shares = they may change it, so \
-                      such a variant does less work.";
+        let legend = "guarantee: copy = the copy stays as it is when the source changes later; shares = it may change with \
+                      the source, and the variant does less work.";
         text.push_str(&wrap::wrapped(legend, 0));
     }
     if result.arms.iter().any(|arm| arm.calls_kind == Some(CallsKind::ReadWrite)) {
@@ -353,7 +353,7 @@ fn noise(result: &StudyResult) -> String {
     let aa = match &result.aa {
         Some(aa) => format!(
             "One variant runs twice per round. The ratio of its two runs is {:.3} [{:.3}, {:.3}], the effect of their order. \"less than \
-             6 %\" means that no difference was shown; this run would have shown one of 6 %.",
+             6 %\" means that no difference was shown; this run would have shown a difference of 6 %.",
             aa.ratio, aa.lo, aa.hi,
         ),
         None => "One session cannot show a difference.".to_owned(),

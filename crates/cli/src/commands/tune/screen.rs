@@ -76,10 +76,10 @@ pub fn other_work(met: &OtherWork) -> Option<String> {
     let most = most.as_ref().filter(|_| count > 0)?;
     let mut became = Vec::new();
     if *as_loaded > 0 {
-        became.push(format!("{as_loaded} count as those of a busy machine"));
+        became.push(format!("{as_loaded} counted as sessions of a busy machine"));
     }
     if *left_out > 0 {
-        became.push(format!("{left_out} are discarded"));
+        became.push(format!("{left_out} discarded"));
     }
     let became = became.join(", ");
     Some(format!(

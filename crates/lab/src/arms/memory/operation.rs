@@ -202,7 +202,7 @@ pub fn copier(name: &str) -> Result<Ready, String> {
 
 fn fill(name: &str) -> Result<ReadyFill, String> {
     let row = FILLS.iter().find(|row| row.name == name);
-    let row = row.ok_or_else(|| none("kernel that fills", name, FILLS.iter().map(|f| f.name)))?;
+    let row = row.ok_or_else(|| none("fill kernel", name, FILLS.iter().map(|f| f.name)))?;
     if row.name == tuned::FILL.name {
         install_measured("fills", Profile::fill_bands)?;
     }
@@ -216,9 +216,7 @@ fn checksum(name: &str) -> Result<ReadyChecksum, String> {
     }
     let row = CHECKSUMS.iter().find(|row| row.name == name);
     let all = CHECKSUMS.iter().map(|row| row.name).chain(["widest"]);
-    row.ok_or_else(|| none("kernel with a checksum", name, all))?
-        .ready()
-        .ok_or_else(|| cannot_run(name))
+    row.ok_or_else(|| none("checksum kernel", name, all))?.ready().ok_or_else(|| cannot_run(name))
 }
 
 fn hash(name: &str) -> Result<ReadyHash, String> {
@@ -228,7 +226,7 @@ fn hash(name: &str) -> Result<ReadyHash, String> {
     }
     let row = HASHES.iter().find(|row| row.name == name);
     let all = HASHES.iter().map(|row| row.name).chain(["widest"]);
-    row.ok_or_else(|| none("kernel with XXH3", name, all))?.ready().ok_or_else(|| cannot_run(name))
+    row.ok_or_else(|| none("XXH3 kernel", name, all))?.ready().ok_or_else(|| cannot_run(name))
 }
 
 fn none<'n>(what: &str, name: &str, all: impl Iterator<Item = &'n str>) -> String {

@@ -88,7 +88,8 @@ fn is_java(path: &Path) -> bool {
 
 /// Finds every source below a directory except module descriptions, because the programs are not modules.
 fn sources_below(folder: &Path, found: &mut Vec<PathBuf>) -> Result<(), String> {
-    let failed = |e: io::Error| format!("Java sources in {}: {e}", folder.display());
+    let failed =
+        |e: io::Error| format!("cannot list the Java sources in {}: {e}", folder.display());
     for entry in fs::read_dir(folder).map_err(failed)? {
         let entry = entry.map_err(failed)?;
         // Symbolic links are skipped, so that the walk cannot loop.

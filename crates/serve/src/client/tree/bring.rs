@@ -168,7 +168,7 @@ fn publish(
             let attributes = install.attributes(&top.entry.meta, &top.entry.xattrs);
             root.publish(&attributes, whole, fsync)
         }
-        None => Err(FetchError::broken("the list is empty")),
+        None => Err(FetchError::broken("the list of files is empty")),
     }
 }
 
@@ -294,14 +294,14 @@ fn ask_for_list(
     }
     let kind = head.get("content-type").unwrap_or_default();
     if kind.split(';').next().map(str::trim) != Some(MEDIA_TYPE) {
-        return Err(no_list(target, "the response is not a list"));
+        return Err(no_list(target, "the response is not a list of files"));
     }
     Ok((connection, head, from))
 }
 
 fn too_long(most: u64) -> FetchError {
     let most = quantity::exact(most);
-    FetchError::broken(format!("the list is larger than {most}; raise --max-list"))
+    FetchError::broken(format!("the list of files is larger than {most}; raise --max-list"))
 }
 
 fn no_list(target: &FetchUrl, why: &str) -> FetchError {

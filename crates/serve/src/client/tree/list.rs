@@ -134,5 +134,5 @@ impl ListRecords<'_> {
 
 /// Returns the error for an invalid list.
 pub fn broken(why: &str) -> FetchError {
-    FetchError::broken(format!("the list is invalid: {why}"))
+    FetchError::broken(format!("the list of files is invalid: {why}"))
 }

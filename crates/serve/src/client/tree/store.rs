@@ -230,7 +230,7 @@ impl StoreBackwards<'_> {
 }
 
 fn changed() -> FetchError {
-    FetchError::broken("another program changed the temporary copy of the list")
+    FetchError::broken("another program changed the temporary copy of the list of files")
 }
 
 fn write(entry: &ListedEntry, out: &mut Vec<u8>) {

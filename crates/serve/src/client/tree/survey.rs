@@ -135,12 +135,12 @@ impl<'a> TreeSurvey<'a> {
     /// Ends the comparison. Fails unless the list is complete.
     pub fn finish(mut self) -> Result<SurveyedList, FetchError> {
         if !self.advance()? {
-            return Err(FetchError::broken("the list is too long; raise --max-list"));
+            return Err(FetchError::broken("the list of files is too long; raise --max-list"));
         }
         match (self.found.check.is_complete(), self.records.has_rest()) {
             (true, false) => {}
             (true, true) => return Err(broken("bytes follow the last record")),
-            (false, _) => return Err(FetchError::broken("the list is incomplete")),
+            (false, _) => return Err(FetchError::broken("the list of files is incomplete")),
         }
         self.found.directories.flush()?;
         self.found.entries.flush()?;

@@ -169,10 +169,10 @@ public final class Native {
             }
             return loaded(SymbolLookup.libraryLookup(SONAME, Arena.global()), SONAME);
         } catch (IOException | RuntimeException | LinkageError failure) {
-            String where = named == null ? "neither in a jar on the class path nor as " + SONAME : "not in " + named;
-            return new Found(null, "the native library is " + where + " (" + failure.getMessage()
+            String where = named == null ? "from a jar on the class path or as " + SONAME : "from " + named;
+            return new Found(null, "cannot load the native library " + where + " (" + failure.getMessage()
                     + "): add the jar with the classifier linux-" + architecture()
-                    + ", or give -Dthalweg.library=PATH to libthalweg.so");
+                    + ", or name the file with -Dthalweg.library=/PATH/libthalweg.so");
         }
     }
 

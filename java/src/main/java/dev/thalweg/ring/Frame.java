@@ -48,7 +48,7 @@ final class Frame {
         }
         if (number != due) {
             throw new RingException.Corrupt(
-                    "frame " + due + ": has the sequence number " + Long.toUnsignedString(number));
+                    "frame " + due + ": its header has the sequence number " + Long.toUnsignedString(number));
         }
         return (int) length;
     }

@@ -78,7 +78,7 @@ final class Futex {
     void sleep(Deadline deadline) throws SystemCallException {
         int errno = attempt(deadline.isForEver() ? MemorySegment.NULL : momentIn(deadline.left()));
         if (errno != 0 && errno != Libc.EAGAIN && errno != Libc.EINTR && errno != ETIMEDOUT) {
-            throw Libc.failure("futex_waitv", "the words of a ring", errno);
+            throw Libc.failure("futex_waitv", "the futex words of a ring", errno);
         }
     }
 

@@ -72,7 +72,8 @@ record Geometry(int header, long capacity, boolean checksums, long epoch, int pr
 
     static Geometry parse(byte[] page, Role role) throws RingException.Corrupt {
         if (page.length < LENGTH) {
-            throw new RingException.Corrupt("page of " + page.length + " bytes: at least " + LENGTH + " required");
+            throw new RingException.Corrupt("the header page has " + page.length + " bytes, but at least " + LENGTH
+                    + " are required");
         }
         byte[] magic = Arrays.copyOf(page, 8);
         if (!Arrays.equals(magic, role.magic())) {
@@ -81,7 +82,7 @@ record Geometry(int header, long capacity, boolean checksums, long epoch, int pr
         var fields = ByteBuffer.wrap(page).order(ByteOrder.LITTLE_ENDIAN).position(8);
         int version = fields.getInt();
         if (version != VERSION) {
-            throw new RingException.Corrupt("version " + version + ": only " + VERSION + " is known");
+            throw new RingException.Corrupt("version " + version + " is not supported, only " + VERSION);
         }
         int header = fields.getInt();
         long capacity = fields.getLong();

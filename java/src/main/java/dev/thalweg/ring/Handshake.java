@@ -44,7 +44,7 @@ final class Handshake {
             Memory peer = orRefuse(link, epoch, () -> {
                 Memory theirs = Memory.ofPeer(offer.only(), Role.PRODUCER, link.arena);
                 if (theirs.geometry.epoch() != epoch) {
-                    throw new RingException.Corrupt("message and memory have different epochs");
+                    throw new RingException.Corrupt("the handshake message and the memory belong to different channels");
                 }
                 return theirs;
             });
@@ -53,7 +53,7 @@ final class Handshake {
             Heard ready = hear(link, Hello.Kind.READY, deadline);
             ready.drop();
             if (ready.hello.epoch() != epoch) {
-                throw new RingException.Corrupt("the last message has another epoch than the ring");
+                throw new RingException.Corrupt("the last handshake message belongs to another channel");
             }
             return new End(own, peer, link, options.waiting());
         });
@@ -75,7 +75,7 @@ final class Handshake {
                 return descriptors[0];
             }
             drop();
-            throw new RingException.Corrupt(descriptors.length + " descriptors received instead of one");
+            throw new RingException.Corrupt("received " + descriptors.length + " descriptors instead of one");
         }
 
         void drop() {

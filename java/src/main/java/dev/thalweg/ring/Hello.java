@@ -50,16 +50,16 @@ record Hello(Kind kind, long epoch, int reason) {
 
     static Hello parse(byte[] bytes) throws RingException.Corrupt {
         if (bytes.length != LENGTH || !Arrays.equals(Arrays.copyOf(bytes, 8), MAGIC)) {
-            throw new RingException.Corrupt(bytes.length + " bytes, not a valid handshake message");
+            throw new RingException.Corrupt("invalid handshake message of " + bytes.length + " bytes");
         }
         var fields = ByteBuffer.wrap(bytes).order(ByteOrder.LITTLE_ENDIAN).position(8);
         int version = fields.getInt();
         if (version != Geometry.VERSION) {
-            throw new RingException.Corrupt("version " + version + ": only " + Geometry.VERSION + " is known");
+            throw new RingException.Corrupt("handshake version " + version + " is not supported, only " + Geometry.VERSION);
         }
         int kind = fields.getInt();
         if (kind < 1 || kind > Kind.values().length) {
-            throw new RingException.Corrupt("handshake message of unknown kind " + kind);
+            throw new RingException.Corrupt("unknown kind " + kind + " of handshake message");
         }
         return new Hello(Kind.values()[kind - 1], fields.getLong(), fields.getInt());
     }

@@ -149,8 +149,8 @@ final class Link {
                     Packet.Received got = in.received();
                     if (got.truncated()) {
                         got.drop();
-                        throw new RingException.Corrupt("a message larger than " + Packet.LONGEST + " bytes or with more than "
-                                + Packet.MOST_DESCRIPTORS + " descriptors, or too many open files"
+                        throw new RingException.Corrupt("the message has more than " + Packet.LONGEST + " bytes or "
+                                + Packet.MOST_DESCRIPTORS + " descriptors, or this process has too many open files"
                                 + " (RLIMIT_NOFILE)");
                     }
                     if (got.bytes().length == 0) {

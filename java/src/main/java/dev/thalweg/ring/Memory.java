@@ -89,7 +89,7 @@ final class Memory {
             long told = geometry.header() + geometry.dataOf(role);
             long size = Libc.LSEEK.on("the peer's memory", fd, 0L, SEEK_END);
             if (size != told) {
-                throw new RingException.Corrupt("the peer's memory has " + size + " bytes, announced as " + told);
+                throw new RingException.Corrupt("the peer's memory has " + size + " bytes, but " + told + " were announced");
             }
             return map(fd, role, geometry, PROT_READ, arena);
         } finally {

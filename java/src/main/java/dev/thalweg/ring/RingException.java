@@ -70,7 +70,7 @@ public abstract sealed class RingException extends IOException {
         private static final long serialVersionUID = 1;
 
         Corrupt(String what) {
-            super("corrupt: " + what + "; the ring cannot be used any more");
+            super("invalid data from the peer: " + what + "; the ring cannot be used any more");
         }
 
         private Corrupt(Corrupt first) {
