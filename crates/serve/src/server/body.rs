@@ -1,4 +1,5 @@
-//! Body of an answer: bytes and file ranges, known in advance or produced piece by piece.
+//! Body of an answer: bytes and file ranges, known in advance or produced piece by piece. A [`Supply`] produces the pieces, one per call; a
+//! call is named a turn.
 
 use std::{collections::VecDeque, fmt, sync::Arc};
 
@@ -36,7 +37,7 @@ pub trait Supply: Send {
     /// Produces the next piece. An error ends the answer before its last byte.
     fn next(&mut self, turn: &SupplyTurn<'_>) -> Result<BodyPiece, String>;
 
-    /// Returns the lane of the helpers that produce the next piece.
+    /// Returns the lane (a class of helper tasks) in which the next piece is produced.
     fn lane(&self) -> HelperLane;
 
     /// Returns `true` if the next piece is short work without disk access, so that a worker produces it directly.

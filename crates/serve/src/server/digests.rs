@@ -1,5 +1,6 @@
-//! Hashes of files, computed on request. Helpers read the files; small and large files have separate lanes. The hash of a file
-//! version is cached. If no client waits for a hash any more, its computation is cancelled.
+//! Hashes of files, computed on request. Helper threads read the files. Small and large files are in separate lanes
+//! (classes of tasks with a limit on concurrent helpers). The hash of a file version is cached. If no client waits for
+//! a hash any more, its computation is cancelled.
 
 use std::{
     collections::HashMap,

@@ -18,7 +18,7 @@ use super::{
     tasks::{HelperLane, HelperResources, HelperTask},
 };
 
-/// Maximum number of threads. A disk that hangs occupies at most as many as its lane allows.
+/// Maximum number of threads. A disk that hangs occupies at most as many as its lane (a class of tasks) allows.
 const MOST: usize = 32;
 
 /// Added to the nice value of helpers, which gives workers priority.

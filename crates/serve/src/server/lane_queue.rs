@@ -1,4 +1,5 @@
-//! The queue of a lane. Client addresses take turns, so that a client with many tasks does not block the others.
+//! The queue of a lane, which is a class of tasks with a limit on concurrent helper threads. Client addresses take
+//! turns, so that a client with many tasks does not block the others.
 
 use std::{
     collections::{HashMap, VecDeque},

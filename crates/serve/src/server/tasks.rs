@@ -1,4 +1,5 @@
-//! Tasks for helper threads, the lanes that limit them, and the connections that wait for them.
+//! Tasks for helper threads, the lanes (classes of tasks) that limit the number of concurrent
+//! helpers, and the connections that wait for the tasks.
 
 use std::{
     net::IpAddr,

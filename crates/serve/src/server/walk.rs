@@ -95,7 +95,8 @@ pub enum WalkStep {
     LeftOut(OmittedEntry),
     /// An entry that the filter excludes, with everything below it.
     Excluded,
-    /// The next directory is large. A helper in the lane for large directories must read it.
+    /// The next directory is large. A helper thread must read it, as a task of the lane for large directories
+    /// ([`HelperLane`]).
     Later,
     /// The walk is complete.
     End,
