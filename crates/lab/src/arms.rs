@@ -1,4 +1,4 @@
-//! The kinds of work that an arm of a study (a compared method) can do, and the probes that decide claims without
+//! The kinds of work that an arm of a study (a compared variant) can do, and the probes that decide claims without
 //! measuring time.
 //!
 //! Each work is one source file and one line in [`ARM_KINDS`]. A study selects a work by name and passes it a table

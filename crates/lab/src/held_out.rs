@@ -82,7 +82,8 @@ fn ways() -> impl Iterator<Item = &'static str> {
     std::iter::once(LIBC).chain(others.map(|row| row.name))
 }
 
-/// Returns a study with one cell for each memcpy distribution and residency. The arms are the kernels.
+/// Returns a study with one cell (arms that are compared with each other) for each memcpy distribution and residency.
+/// The arms (compared variants) are the kernels.
 fn study() -> String {
     let mut text = "schema = 1\nid = \"fleet\"\ntitle = \"fleet\"\nsummary = \"fleet\"\n\
                     [source]\ntitle = \"google/fleetbench\"\n"

@@ -1,9 +1,9 @@
 //! A study: a published experiment restated as data, and its result on this machine. A cell at one size under one load
 //! is called a condition; study files call it a place.
 //!
-//! Reading order: [`mod@file`] defines the TOML files under `studies/`, [`arms`](crate::arms) creates the arms, `run`
-//! starts each session in a fresh process, `session` runs inside that process, `claims` turns intervals into
-//! verdicts, and [`result`] defines the JSON that is saved.
+//! Reading order: [`mod@file`] defines the TOML files under `studies/`, [`arms`](crate::arms) creates the arms
+//! (compared variants), `run` starts each session in a fresh process, `session` runs inside that process, `claims`
+//! turns intervals into verdicts, and [`result`] defines the JSON that is saved.
 
 pub mod carried;
 mod check;

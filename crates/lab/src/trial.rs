@@ -1,8 +1,9 @@
 //! Runs an unmodified program with each copy kernel and compares them by the program's own metric.
 //!
 //! The kernels are injected by an object that the loader loads first ([`thalweg_preload`]). glibc's own copies get
-//! other thresholds through the environment. Rounds are interleaved, with one arm twice in each; the unchanged
-//! program is the reference. If something cannot be measured, the result is an error or a reason, never a number.
+//! other thresholds through the environment. Rounds are interleaved, with one arm (a compared variant) twice in each;
+//! the unchanged program is the reference. If something cannot be measured, the result is an error or a reason, never a
+//! number.
 
 mod arms;
 mod elf;

@@ -1,4 +1,5 @@
-//! The processes at the other end of a pipe or socket, and how an arm connects to them.
+//! The processes at the other end of a pipe or socket, and how an arm (a compared variant) connects
+//! to them.
 
 use rustix::{
     fs::{CWD, FileType, Mode, OFlags, mknodat, open},

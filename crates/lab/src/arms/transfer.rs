@@ -200,7 +200,7 @@ struct TransferArm {
     // The path of the sink, if it is a file.
     file: PathBuf,
     place: Volume,
-    // The reason why the arm cannot continue: bytes remained in transit.
+    // The reason why the arm (a compared variant) cannot continue: bytes remained in transit.
     broken: Option<Unfit>,
 }
 

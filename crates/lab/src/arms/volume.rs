@@ -1,5 +1,5 @@
-//! Finds the directory in which an arm keeps its files: the session's temporary directory, or one on a file system of
-//! the type that the study requests.
+//! Finds the directory in which an arm (a compared variant) keeps its files: the session's temporary directory, or one
+//! on a file system of the type that the study requests.
 
 use std::{
     ffi::{CString, OsStr},

@@ -35,7 +35,7 @@ use thalweg_measure::{
 
 pub struct WorkerKind;
 
-/// The parameters of an arm.
+/// The parameters of an arm (a compared variant).
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct WorkerParameters {

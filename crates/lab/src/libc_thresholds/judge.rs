@@ -44,7 +44,8 @@ pub struct TriedSetting {
     pub harmless: bool,
 }
 
-/// Evaluates the settings. Each size has a log. Its first arm is the reference; the other arms are the settings.
+/// Evaluates the settings. Each size has a log. Its first arm (a compared variant) is the reference; the other arms are
+/// the settings.
 pub fn tried(
     settings: &[TrialSetting],
     logs: &[SampleLog],

@@ -1,5 +1,5 @@
-//! Summary of a study: the winner of each cell, its lead, and the conditions that change the winner. One line per
-//! cell.
+//! Summary of a study: the winner of each cell (arms that are compared with each other), its lead, and the conditions
+//! that change the winner. One line per cell.
 
 use thalweg_core::profile::Ratio;
 
@@ -14,10 +14,10 @@ use crate::study::result::Condition;
 use thalweg_measure::load::BackgroundLoad;
 use thalweg_measure::sample::SampleMetric;
 
-/// Adjacent sizes at which the same arm is the cheapest, or ties with the cheapest.
+/// Adjacent sizes at which the same arm (a compared variant) is the cheapest, or ties with the cheapest.
 struct AnswerBand<'g> {
     name: &'g str,
-    /// Arms that cost the same as that arm, within uncertainty, at every size of the band.
+    /// Arms for which no size of the band shows a difference in cost from that arm.
     ties: Vec<&'g str>,
     first: &'g Condition,
     last: &'g Condition,

@@ -1,4 +1,5 @@
-//! The charts of one cell for templates: ratios and speeds.
+//! The charts of one cell (arms that are compared with each other) for templates: ratios and
+//! speeds.
 
 use serde::Serialize;
 

@@ -1,4 +1,5 @@
-//! Groups the arms of a result by cell and load, as they were run.
+//! Groups the arms (compared variants) of a result by cell and load, as they were run. A cell consists of arms that are
+//! compared with each other.
 
 use thalweg_core::Guarantees;
 

@@ -26,7 +26,7 @@ pub struct Theme {
     pub open: &'static str,
     /// The noise band.
     pub band: &'static str,
-    /// The arms, in order of appearance.
+    /// The arms (compared variants), in order of appearance.
     pub series: [&'static str; 8],
 }
 

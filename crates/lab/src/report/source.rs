@@ -14,7 +14,7 @@ use crate::study::{
 };
 use thalweg_measure::sample::SampleMetric;
 
-/// Published ratios by arm, reference, cell, size, load and metric, in the format of [`key`].
+/// Published ratios by arm (a compared variant), reference, cell, size, load and metric, in the format of [`key`].
 pub type PublishedRatios = BTreeMap<String, f64>;
 
 /// The article for templates.

@@ -1,4 +1,4 @@
-//! Plots GB/s and CPU seconds per GB: over the size if there are several sizes, otherwise arm by arm.
+//! Plots GB/s and CPU seconds per GB: over the size if there are several sizes, otherwise by arm (a compared variant).
 
 use std::collections::BTreeMap;
 use thalweg_core::quantity::count;
@@ -51,7 +51,7 @@ struct Panel<'g> {
     limit: Option<Series<'g>>,
 }
 
-/// Returns the figure of a cell; `None` if no arm has a value.
+/// Returns the figure of a cell (arms that are compared with each other); `None` if no arm has a value.
 pub fn figure(scope: &Scope<'_>, group: &CellResults<'_>, id: &str) -> Option<ReportChart> {
     let looks = looks(scope);
     let panels = [SpeedMetric::Rate, SpeedMetric::Processor]

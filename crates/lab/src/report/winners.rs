@@ -1,5 +1,6 @@
-//! Maps of the winners: one for each metric, with cells and loads by size. Ties are hatched, and guarantees are
-//! named. Winners are computed from the samples with the statistics of a run, so a single session has no winner.
+//! Maps of the winners: one for each metric, with cells (groups of arms that are compared with each other) and loads by
+//! size. Ties are hatched, and guarantees are named. Winners are computed from the samples with the statistics of a
+//! run, so a single session has no winner.
 
 use thalweg_core::profile::Ratio;
 
@@ -60,7 +61,7 @@ fn map(
     (!table.rows.is_empty()).then_some(table)
 }
 
-/// The arms under one condition, ordered by cost, cheapest first.
+/// The arms (compared variants) under one condition, ordered by cost, cheapest first.
 pub struct Ranking<'a> {
     pub best: &'a ArmResult,
     /// The other arms, each with the ratio of the best to it.

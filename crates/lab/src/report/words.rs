@@ -87,7 +87,7 @@ pub fn short(text: &str, most: usize) -> String {
     kept.trim_end().to_owned() + "\u{2026}"
 }
 
-/// Describes the guarantees of an arm: `stable, private`, `not stable, shared pages`.
+/// Describes the guarantees of an arm (a compared variant): `stable, private`, `not stable, shared pages`.
 pub fn promises(promises: Option<Guarantees>) -> String {
     let Some(all) = promises else { return "not applicable".to_owned() };
     let stable = if all.stable { "stable" } else { "not stable" };

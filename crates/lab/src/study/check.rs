@@ -1,4 +1,5 @@
-//! Parses a study file and rejects references to unknown cells, arms, sizes or probes before anything runs.
+//! Parses a study file and rejects references to unknown cells (groups of arms that are compared with each other), arms
+//! (compared variants), sizes or probes before anything runs.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,5 @@
-//! The conditions of a run: every combination of cell, size and load that the settings include.
+//! The conditions of a run: every combination of cell (arms that are compared with each other), size and load that the
+//! settings include.
 
 use thalweg_core::quantity::parse_some_bytes;
 

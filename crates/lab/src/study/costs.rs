@@ -1,4 +1,5 @@
-//! Computes the cost of one operation from samples. Costs of two arms are paired by round within each session.
+//! Computes the cost of one operation from samples. Costs of two arms (compared variants) are paired by round within
+//! each session.
 
 use std::collections::BTreeMap;
 use thalweg_core::profile::Ratio;

@@ -8,8 +8,8 @@ use super::{file::StudyCell, result::Condition, settings::Settings};
 /// Cost of set-up, warm-up, calibration and verification under one condition, as a number of rounds.
 const SET_UP_ROUNDS: usize = 3;
 
-/// Returns the expected wall time of one session under one condition, in seconds. Each arm runs once per round, and
-/// one of them twice.
+/// Returns the expected wall time of one session under one condition, in seconds. Each arm (a compared variant) runs
+/// once per round, and one of them twice.
 pub fn guess(cell: &StudyCell, place: &Condition, settings: &Settings) -> f64 {
     let rounds = settings.rounds.min(cell.rounds.unwrap_or(usize::MAX)) + SET_UP_ROUNDS;
     let sizes = cell.sizes.iter().filter_map(|size| parse_some_bytes(size).ok());

@@ -75,7 +75,8 @@ pub fn judge(study: &StudyFile, result: &mut StudyResult) {
     result.claims = claims::judge(study, result);
 }
 
-/// Combines the results of one arm under one condition over all sessions; `None` if it has no sample.
+/// Combines the results of one arm (a compared variant) under one condition over all sessions; `None` if it has no
+/// sample.
 fn arm_of(
     study: &StudyFile,
     name: &str,

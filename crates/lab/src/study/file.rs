@@ -25,7 +25,7 @@ pub struct StudyFile {
     /// The main claim, shown first in the report.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub card: Option<Card>,
-    /// The comparisons: which arms, at which sizes and loads.
+    /// The comparisons: which arms (compared variants), at which sizes and loads.
     #[serde(rename = "cell")]
     pub cells: Vec<StudyCell>,
     /// The variants that are compared.
@@ -47,7 +47,7 @@ pub struct TodayTask {
     pub task: String,
     pub cell: String,
     pub size: String,
-    /// The candidates, all in that cell.
+    /// The candidates, all in that cell (arms that are compared with each other).
     pub arms: Vec<String>,
 }
 

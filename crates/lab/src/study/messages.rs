@@ -38,7 +38,7 @@ pub enum SessionEvent {
         /// The index of the condition.
         place: usize,
         done: usize,
-        /// Throughput of each arm in this round, in 10^9 bytes per second.
+        /// Throughput of each arm (a compared variant) in this round, in 10^9 bytes per second.
         rates: Vec<(String, f64)>,
     },
     /// An arm delivered wrong bytes, so the run has failed.

@@ -1,5 +1,5 @@
-//! Checks before the first run of a study that its programs exist and every arm opens. The text of the study was
-//! already validated when it was parsed. Nothing is measured.
+//! Checks before the first run of a study that its programs exist and every arm (a compared variant) opens. The text of
+//! the study was already validated when it was parsed. Nothing is measured.
 
 use std::{fs, path::Path};
 use thalweg_core::quantity::parse_some_bytes;
@@ -17,7 +17,8 @@ pub struct Rehearsal {
 }
 
 impl Rehearsal {
-    /// Opens every arm of every cell once, in a temporary directory below `at`.
+    /// Opens every arm of every cell (arms that are compared with each other) once, in a temporary directory below
+    /// `at`.
     pub fn of(
         loaded: &Loaded,
         catalogue: &Catalogue,

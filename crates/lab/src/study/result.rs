@@ -29,7 +29,7 @@ pub struct StudyResult {
     pub conditions: serde_json::Value,
     /// The parameters of the measurement.
     pub protocol: Protocol,
-    /// One entry for each arm, cell, size and load.
+    /// One entry for each arm (a compared variant), cell (arms that are compared with each other), size and load.
     pub arms: Vec<ArmResult>,
     /// Arms that could not run, with the reason.
     pub missing: Vec<Missing>,

@@ -1,4 +1,4 @@
-//! Runs the arms of one session under one condition: open, warm up, calibrate, interleave, verify.
+//! Runs the arms (compared variants) of one session under one condition: open, warm up, calibrate, interleave, verify.
 
 use std::{collections::BTreeSet, time::Duration};
 use thalweg_core::{Cancelled, Unfit, alias::Alias};

@@ -50,7 +50,7 @@ pub struct StudyProgress<'p> {
     pub place: Option<&'p Condition>,
     /// Finished rounds under that condition, and the number of rounds.
     pub round: [usize; 2],
-    /// Throughput of each arm in that round, in 10^9 bytes per second.
+    /// Throughput of each arm (a compared variant) in that round, in 10^9 bytes per second.
     pub rates: &'p [(String, f64)],
     /// The finished fraction of the whole run.
     pub done: f64,

@@ -24,7 +24,8 @@ use thalweg_measure::{
     stats::{Random, median},
 };
 
-/// Reads the job, runs it and reports the result. An error concerns the session as a whole, never a single arm.
+/// Reads the job, runs it and reports the result. An error concerns the session as a whole, never a single arm (a
+/// compared variant).
 pub fn main(catalogue: &Catalogue) -> Result<(), String> {
     // If the parent is killed, it cannot stop this process, so the kernel does it (`PR_SET_PDEATHSIG`). A watcher
     // thread is not an alternative: with a second thread every system call on a descriptor becomes slightly slower.
@@ -100,7 +101,8 @@ impl StudySession<'_> {
         ArmJob { arm, with, bytes, scratch, studies, program }
     }
 
-    /// Runs the study under one condition, pinned to one CPU if its cell requests that.
+    /// Runs the study under one condition, pinned to one CPU if its cell (arms that are compared with each other)
+    /// requests that.
     fn measure_condition(&mut self, number: usize) -> Result<ConditionLog, SessionEnd> {
         let place = &self.job.places[number];
         if !self.study.cell(&place.cell).is_some_and(|cell| cell.pinned) {

@@ -15,7 +15,7 @@ pub struct Settings {
     /// Intended duration of a sample.
     pub sample: Duration,
     pub seed: u64,
-    /// The CPUs that arms and their helpers may use; empty for all.
+    /// The CPUs that arms (compared variants) and their helpers may use; empty for all.
     pub pinned: Vec<usize>,
     /// The cells to run; empty for all.
     pub only: Vec<String>,

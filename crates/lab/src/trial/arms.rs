@@ -1,4 +1,5 @@
-//! The arms of a trial: the unchanged program, the program with each kernel, and with other glibc settings.
+//! The arms (compared variants) of a trial: the unchanged program, the program with each kernel, and with other glibc
+//! settings.
 
 use serde::Serialize;
 use std::{ffi::OsString, path::Path, process::Command};

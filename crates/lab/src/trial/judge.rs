@@ -1,4 +1,4 @@
-//! Evaluates all runs: a row and a verdict for each arm.
+//! Evaluates all runs: a row and a verdict for each arm (a compared variant).
 
 use serde::Serialize;
 use std::fmt;

@@ -32,7 +32,7 @@ pub(crate) struct Tunable {
     pub most: u64,
 }
 
-/// Returns arms that set the thresholds to cache sizes, or the reason why there are none.
+/// Returns arms (compared variants) that set the thresholds to cache sizes, or the reason why there are none.
 pub fn usual(loader: &Path) -> Result<Vec<TrialSetting>, String> {
     let listed = listed(loader)?;
     let arms = at_caches(&listed, caches());

@@ -26,7 +26,7 @@ pub(super) struct LocalCopy {
 }
 
 impl LocalCopy {
-    /// Creates the arm without allocating large memory.
+    /// Creates the arm (a compared variant) without allocating large memory.
     pub fn new(
         job: &PairJob<'_>,
         with: &BulkParameters,

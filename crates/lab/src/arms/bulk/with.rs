@@ -80,7 +80,7 @@ impl BulkParameters {
         parameters("bulk", table)
     }
 
-    /// Returns the arm of the channel, or the local copy that the parameters name instead.
+    /// Returns the mechanism of the channel, or the local copy that the parameters name instead.
     pub(super) fn way(&self) -> Result<BulkMethod, Unfit> {
         let known_knobs = |known: &[&str]| only(&self.arm, &self.tuning, known);
         match self.arm.as_str() {

@@ -7,7 +7,7 @@ use thalweg_kernels::{
     set_prefetch_distance, tuned, xxh3,
 };
 
-/// The operation that an arm repeats: a copy and the use of its result, a fill, or a read.
+/// The operation that an arm (a compared variant) repeats: a copy and the use of its result, a fill, or a read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum CopyUsage {

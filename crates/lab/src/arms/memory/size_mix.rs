@@ -1,7 +1,7 @@
 //! Copies with random sizes from a distribution, in batches with an exact total size.
 //!
-//! Sizes and positions are generated from one seed before anything is timed, so every arm does the same copies in the
-//! same order.
+//! Sizes and positions are generated from one seed before anything is timed, so every arm (a compared variant) does the
+//! same copies in the same order.
 
 use serde::Deserialize;
 use std::ops::Range;

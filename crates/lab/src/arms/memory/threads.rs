@@ -4,8 +4,8 @@ use std::thread;
 
 use super::RepeatedCopy;
 
-/// One set of buffers per thread; the calling thread uses the first. An operation of this arm is one copy in each
-/// thread at the same time.
+/// One set of buffers per thread; the calling thread uses the first. An operation of this arm (a compared variant) is
+/// one copy in each thread at the same time.
 #[derive(Debug)]
 pub struct Threads<C> {
     each: Vec<C>,

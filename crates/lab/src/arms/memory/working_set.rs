@@ -1,4 +1,5 @@
-//! The memory over which an arm cycles: a cache level of this machine, or a size.
+//! The memory over which an arm (a compared variant) cycles: a cache level of this machine, or a
+//! size.
 
 use serde::Deserialize;
 use thalweg_core::quantity::parse_some_bytes;

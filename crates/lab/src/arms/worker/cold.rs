@@ -7,7 +7,7 @@ use thalweg_core::{Guarantees, Unfit};
 use super::{Arm, Launch, RunningWorker};
 use thalweg_measure::{sample::Sample, schedule::SampleFailure};
 
-/// An arm that starts a process for each operation.
+/// An arm (a compared variant) that starts a process for each operation.
 pub(super) struct ColdWorker {
     launch: Launch,
     /// The reason why the calls of the last operation were not counted.

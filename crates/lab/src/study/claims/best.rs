@@ -1,4 +1,4 @@
-//! Compares one arm with the best of several rivals under each condition.
+//! Compares one arm (a compared variant) with the best of several rivals under each condition.
 
 use super::{
     JudgedCheck,

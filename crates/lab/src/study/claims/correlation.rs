@@ -1,4 +1,5 @@
-//! Computes how well the orders of arms in two benchmarks agree, and how well each benchmark agrees with itself.
+//! Computes how well the orders of arms (compared variants) in two benchmarks agree, and how well each benchmark agrees
+//! with itself.
 
 use std::collections::BTreeMap;
 use thalweg_core::profile::Ratio;

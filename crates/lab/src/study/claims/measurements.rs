@@ -1,4 +1,4 @@
-//! Read access to the results of a run for the checks: arms, missing arms and probes, by condition.
+//! Read access to the results of a run for the checks: arms (compared variants), missing arms and probes, by condition.
 
 use std::collections::BTreeMap;
 use thalweg_core::profile::Ratio;
@@ -77,7 +77,8 @@ impl<'b> StudyMeasurements<'b> {
         self.result.protocol.seed
     }
 
-    /// Returns the conditions of a cell under which an arm ran. `load`: only those with this load.
+    /// Returns the conditions of a cell (arms that are compared with each other) under which an arm ran. `load`: only
+    /// those with this load.
     pub fn conditions(&self, cell: &str, load: Option<BackgroundLoad>) -> Vec<&'b Condition> {
         let mut places: Vec<&Condition> = Vec::new();
         let arms = self.result.arms.iter().map(|arm| &arm.place);

@@ -16,7 +16,7 @@ use crate::study::{
 use thalweg_measure::load::BackgroundLoad;
 use thalweg_measure::sample::SampleMetric;
 
-/// Two arms, the cells and the metric.
+/// Two arms (compared variants), the cells (groups of arms that are compared with each other) and the metric.
 pub(super) type Across<'c> = (&'c [String; 2], &'c [String], SampleMetric);
 
 /// Returns every ratio of two arms in these cells, and the reasons for missing ones.

@@ -6,7 +6,7 @@ use std::io;
 
 use crate::study::result::StudyResult;
 
-/// The number of levels down to a sample: result, arms, arm, sessions, session, samples.
+/// The number of levels down to a sample: result, arms, arm (a compared variant), sessions, session, samples.
 const TO_SAMPLES: usize = 6;
 /// The number of levels down to an arm, a ratio or a claim.
 const TO_ARMS: usize = 2;

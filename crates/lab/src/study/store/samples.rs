@@ -49,7 +49,7 @@ fn rows(text: &mut String, study: &str, arm: &ArmResult) {
     }
 }
 
-/// The session of an arm to which a line belongs.
+/// The session of an arm (a compared variant) to which a line belongs.
 #[derive(PartialEq, Eq, Hash)]
 struct SampleKey {
     arm: String,
