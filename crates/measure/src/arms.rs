@@ -1,4 +1,5 @@
-//! The arms that the measuring commands sample. `thalweg-lab` adds those that only studies need.
+//! The arms (compared variants) that the measuring commands sample. `thalweg-lab` adds those that
+//! only studies need.
 
 pub mod bulk;
 pub mod command;

@@ -1,5 +1,5 @@
-//! Compares arbitrary commands like arms: interleaved in random order, one of them a second time in each
-//! round.
+//! Compares arbitrary commands like arms (compared variants): interleaved in random order, one of them a second time in
+//! each round.
 //!
 //! A tool that runs one command a hundred times and then the next mistakes a drift of the machine for a difference
 //! between the commands. Here each command is compared with runs at about the same time.

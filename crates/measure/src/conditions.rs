@@ -21,8 +21,8 @@ pub struct Conditions {
     pub load_average: Option<String>,
     /// Percentage of the last ten seconds in which some task waited, by resource (PSI).
     pub pressure: BTreeMap<String, f64>,
-    /// Settings that affect writeback, networking and the cost of system calls, by name. Also the JDKs for arms in
-    /// Java and the date of the profile that `auto` uses between processes.
+    /// Settings that affect writeback, networking and the cost of system calls, by name. Also the JDKs for arms
+    /// (compared variants) in Java and the date of the profile that `auto` uses between processes.
     pub settings: BTreeMap<String, String>,
     /// File systems of the paths involved: path, name, mount options.
     pub file_systems: Vec<[String; 3]>,

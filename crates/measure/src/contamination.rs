@@ -16,7 +16,7 @@ use others::Quiet;
 /// A sign that a sample was disturbed.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct SampleMark {
-    /// The index of the arm in the log.
+    /// The index of the arm (a compared variant) in the log.
     pub arm: usize,
     /// The index of the round, from 0.
     pub round: usize,

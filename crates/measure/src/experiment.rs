@@ -1,5 +1,5 @@
-//! An experiment in this process: the arms that take turns, their samples, and their comparison. Every command that
-//! compares builds one.
+//! An experiment in this process: the arms (compared variants) that take turns, their samples, and their comparison.
+//! Every command that compares builds one.
 
 use super::{
     log::SampleLog,

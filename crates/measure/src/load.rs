@@ -1,5 +1,5 @@
-//! Background load while arms are sampled: helper processes that start before the arms are opened. Each exits when
-//! its stdin is closed, so none outlives its session, however the session ends.
+//! Background load while arms (compared variants) are sampled: helper processes that start before the arms are opened.
+//! Each exits when its stdin is closed, so none outlives its session, however the session ends.
 
 use serde::{Deserialize, Serialize};
 use std::{

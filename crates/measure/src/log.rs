@@ -8,7 +8,7 @@ use super::{sample::Sample, stats::median};
 /// All rounds of a run.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct SampleLog {
-    /// The arms, by index.
+    /// The arms (compared variants), by index.
     pub arms: Vec<ArmLog>,
     /// The samples of each round, in the order of that round.
     pub rounds: Vec<Vec<SampleEntry>>,

@@ -1,5 +1,5 @@
-//! Evaluates the samples of a session: the ratio of two arms with its interval, the noise (an arm compared with
-//! itself, A/A), and the resulting verdict. All commands that compare arms use it.
+//! Evaluates the samples of a session: the ratio of two arms (compared variants) with its interval, the noise (an arm
+//! compared with itself, A/A), and the resulting verdict. All commands that compare arms use it.
 
 use std::collections::BTreeMap;
 use thalweg_core::profile::Ratio;

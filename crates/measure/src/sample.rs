@@ -1,4 +1,4 @@
-//! One sample of one arm, and the meter that takes it.
+//! One sample of one arm (a compared variant), and the meter that takes it.
 
 mod around;
 

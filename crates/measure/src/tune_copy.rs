@@ -1,5 +1,5 @@
 //! The engine behind `copy --tune`: a few seconds of interleaved rounds on a slice of the user's own data, with the
-//! system's `cp` as one of the arms. It prints nothing and removes all its files.
+//! system's `cp` as one of the arms (compared variants). It prints nothing and removes all its files.
 
 mod bench;
 mod entrants;

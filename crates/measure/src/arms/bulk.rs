@@ -1,8 +1,8 @@
 //! Transfers of a large buffer from this process to another process by a mechanism of the channel.
 //!
-//! A is this process; B is a helper that starts before any buffer exists. All arms of one size share both processes
-//! and their memory, because with separate memory the large sizes would not fit. A sample lasts from A's first call
-//! until B has all bytes. The CPU time of both processes counts; B's is also reported separately.
+//! A is this process; B is a helper that starts before any buffer exists. All arms (compared variants) of one size
+//! share both processes and their memory, because with separate memory the large sizes would not fit. A sample lasts
+//! from A's first call until B has all bytes. The CPU time of both processes counts; B's is also reported separately.
 
 mod landing;
 mod moving;

@@ -1,5 +1,5 @@
-//! The bytes that arms move, and the files that contain them. The position of a byte determines its value, so that
-//! every byte can be verified at its destination.
+//! The bytes that arms (compared variants) move, and the files that contain them. The position of a byte determines its
+//! value, so that every byte can be verified at its destination.
 
 use rustix::fs::{MemfdFlags, memfd_create};
 use std::{

@@ -1,4 +1,4 @@
-//! The system's `cp` as an arm for comparison: a new process for each sample, like every command.
+//! The system's `cp` as an arm (a compared variant) for comparison: a new process for each sample, like every command.
 
 use serde::Serialize;
 use std::{cell::RefCell, path::Path, process::Command, process::Stdio};

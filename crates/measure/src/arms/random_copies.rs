@@ -183,7 +183,7 @@ impl CopyBuffers {
     }
 }
 
-/// A kernel on the buffers of a session, which its arms share.
+/// A kernel on the buffers of a session, which its arms (compared variants) share.
 pub struct OnBuffers<'b> {
     pub buffers: &'b RefCell<CopyBuffers>,
     pub kernel: TimedKernel,

@@ -1,4 +1,4 @@
-//! Finds the JDKs of this machine. Arms in Java run on them, and results name them.
+//! Finds the JDKs of this machine. Arms (compared variants) in Java run on them, and results name them.
 
 use std::{collections::BTreeMap, env, fs, path::PathBuf};
 

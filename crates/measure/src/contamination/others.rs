@@ -15,8 +15,8 @@ use crate::{
 const QUIET: f64 = 0.25;
 /// A sample counts as disturbed only if it loses this fraction of its time in addition to twice the usual loss.
 const LOST: f64 = 0.1;
-/// Other processes must have run for at least this part of the loss, because threads of one arm may wait for each
-/// other.
+/// Other processes must have run for at least this part of the loss, because threads of one arm (a compared variant)
+/// may wait for each other.
 const THEIRS: f64 = 0.5;
 /// Minimum total duration of a window of rounds, in seconds. In shorter ones a few clock ticks more or less mean
 /// nothing.

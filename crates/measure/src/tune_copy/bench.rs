@@ -39,7 +39,7 @@ pub(super) struct CopyBench {
     /// The file's path without symbolic links.
     pub source: PathBuf,
     pub len: u64,
-    /// The file to which every arm writes.
+    /// The file to which every arm (a compared variant) writes.
     pub sink: PathBuf,
     /// An empty file, to measure the start-up time of `cp`.
     pub empty: PathBuf,

@@ -1,4 +1,4 @@
-//! The arms of a tuning: warms them up, verifies and samples them.
+//! The arms (compared variants) of a tuning: warms them up, verifies and samples them.
 
 use thalweg_core::Unfit;
 

@@ -164,9 +164,9 @@ impl Measured {
         }
     }
 
-    /// Returns a cell for every arm that has enough samples for an interval and did not fail. Non-default tunings get
-    /// a cell only if they are faster than the default with certainty, because the planner takes the best tuning by
-    /// any margin.
+    /// Returns a cell (a measurement) for every arm that has enough samples for an interval and did not
+    /// fail. Non-default tunings get a cell only if they are faster than the default with certainty, because the
+    /// planner takes the best tuning by any margin.
     fn cells(
         &self,
         arms: &[TunedArm],

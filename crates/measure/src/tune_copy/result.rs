@@ -26,7 +26,7 @@ pub struct TuneResult {
     pub jobs: Option<usize>,
     /// For a tree: the results for its largest file. `winner`, `ties`, `cells` and `unavailable` are taken from it.
     pub large_file: Option<Box<TuneResult>>,
-    /// Cells for the profile; see [`TuneResult::teach`].
+    /// Cells (measurements) for the profile; see [`TuneResult::teach`].
     pub cells: Vec<Cell>,
     /// The noise floor of this run, as a fraction.
     pub noise: f64,
@@ -50,7 +50,7 @@ pub struct TuneResult {
     pub unfit: HashMap<&'static str, Unfit>,
 }
 
-/// One arm. Ratios are of times: below 1 means less time.
+/// One arm (a compared variant). Ratios are of times: below 1 means less time.
 #[derive(Clone, Debug, Serialize)]
 pub struct TunedArm {
     /// The name, for example `read-write`, `splice pipe=64K` or `cp --reflink=never`.

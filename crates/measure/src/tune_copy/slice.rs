@@ -23,7 +23,7 @@ pub struct SliceFacts {
     /// The number of bytes of the whole job, if known.
     pub of: Option<u64>,
     pub placement: Placement,
-    /// `true` if the slice contains holes, which `cp` skips and other arms read.
+    /// `true` if the slice contains holes, which `cp` skips and other arms (compared variants) read.
     pub holes: bool,
 }
 

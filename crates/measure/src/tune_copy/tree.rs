@@ -135,8 +135,8 @@ fn sample_options(job: &TuneJob<'_>, profile: Profile, request: Request) -> Copy
     }
 }
 
-/// Copies files into the sample until the remaining time is just enough to measure all arms with it. Limits the clock
-/// to the estimated time of writing all files.
+/// Copies files into the sample until the remaining time is just enough to measure all arms (compared variants) with
+/// it. Shortens the budget of `clock` to the estimated time of writing all files.
 fn gather_for(
     job: &TuneJob<'_>,
     walk: &Walk,

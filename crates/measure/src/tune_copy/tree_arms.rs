@@ -1,4 +1,4 @@
-//! The arm of a tree: its copy with a given number of threads.
+//! The arm (a compared variant) of a tree: its copy with a given number of threads.
 
 use std::{
     fs, io,

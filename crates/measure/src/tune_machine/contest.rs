@@ -113,7 +113,7 @@ impl EndKeys {
     }
 }
 
-/// The ends between which all arms of a session do their work, one after the other.
+/// The ends between which all arms (compared variants) of a session do their work, one after the other.
 pub(super) trait Arena {
     /// Sets the number of bytes per transfer.
     fn resize(&mut self, size: u64) -> io::Result<()>;

@@ -117,7 +117,8 @@ impl EndKeys {
     }
 }
 
-/// The samples of one size. The index of a mechanism is that of its arm in the log; the first one is the reference.
+/// The samples of one size. The index of a mechanism is that of its arm (a compared variant) in the log; the first one
+/// is the reference.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct SizeLog {
     pub size: u64,

@@ -1,4 +1,4 @@
-//! Computes the cells of a profile from the samples of sessions.
+//! Computes the cells (measurements) of a profile from the samples of sessions.
 
 use std::collections::BTreeSet;
 use thalweg_core::profile::{Cell, Load, Ratio, SinkState};

@@ -1,5 +1,5 @@
-//! The sentinel: measures three cells of a profile again in about 50 ms. It detects that the machine has changed
-//! although no key of the profile has.
+//! The sentinel: measures three cells (measurements) of a profile again in about 50 ms. It detects that
+//! the machine has changed although no key of the profile has.
 
 use serde::Serialize;
 use std::{path::Path, time::Duration};

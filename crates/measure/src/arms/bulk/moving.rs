@@ -1,4 +1,4 @@
-//! An arm that sends buffers from process A to process B.
+//! An arm (a compared variant) that sends buffers from process A to process B.
 
 use std::{cell::RefCell, mem, rc::Rc};
 use thalweg_channel::bulk::{Loan, Mechanism, Sender};

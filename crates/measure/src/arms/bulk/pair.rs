@@ -1,5 +1,5 @@
 //! The pair of processes between which bulk transfers are measured: A is this process, B is the helper. All arms
-//! with the same helper program and buffer size share both processes and A's memory.
+//! (compared variants) with the same helper program and buffer size share both processes and A's memory.
 
 use std::{
     cell::RefCell,

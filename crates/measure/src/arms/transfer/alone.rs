@@ -1,4 +1,5 @@
-//! Runs a single mechanism for arms and probes. Conditions in which the driver would fall back are failures here.
+//! Runs a single mechanism for arms (compared variants) and probes. Conditions in which the driver would fall back are
+//! failures here.
 
 use std::{os::fd::AsFd, time::Duration};
 use thalweg_core::{

@@ -1,5 +1,5 @@
-//! Whole transfers, as measured by tuning: both ends are opened, a mechanism moves all bytes, the ends are closed,
-//! and the last byte has arrived. The arms of a session share one pair of ends and take turns.
+//! Whole transfers, as measured by tuning: both ends are opened, a mechanism moves all bytes, the ends are closed, and
+//! the last byte has arrived. The arms (compared variants) of a session share one pair of ends and take turns.
 
 use std::{
     cell::RefCell,

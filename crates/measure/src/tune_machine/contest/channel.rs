@@ -1,5 +1,5 @@
-//! Two processes. The mechanisms are the arms of the channel, opened and sampled like the work `bulk` of studies, and
-//! chosen as by the channel itself. The first arm that works is the reference.
+//! Two processes. Compares the mechanisms of the channel (called arms here). They are opened and sampled like the work
+//! `bulk` of studies, and chosen as by the channel itself. The first arm that works is the reference.
 
 use std::{io, path::Path};
 use thalweg_channel::bulk::{
