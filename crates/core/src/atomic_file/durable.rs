@@ -11,8 +11,8 @@ use super::{CallFailed, failed};
 pub enum Fsync {
     /// Nothing: the kernel writes the data back at its own pace.
     Never,
-    /// The data of a file that replaces another, before it takes the name. After a power failure the name has either
-    /// the old contents or the new.
+    /// The data of a file that replaces another file, before the new file gets the name. After a power failure the name
+    /// has either the old contents or the new ones.
     #[default]
     Auto,
     /// The data, attributes and names of all files, and the directories that contain them, when the command ends.

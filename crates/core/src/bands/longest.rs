@@ -1,4 +1,4 @@
-//! Chooses the kernel that begins a band, and the length of the band.
+//! Chooses the kernel that begins a band (a range of sizes that share one kernel), and the length of the band.
 
 use super::Band;
 use crate::{
@@ -38,7 +38,7 @@ struct KernelEvidence<'c> {
 }
 
 impl<'c> AtSize<'c> {
-    /// Creates the entry of one size from its cells; `None` if the C library was not measured.
+    /// Creates the entry of one size from its cells (measurements); `None` if the C library was not measured.
     pub fn of(cells: &[&'c Cell], beside: &Beside<'c>, prefer: Prefer) -> Option<Self> {
         let bytes = cells.first()?.size;
         // Kernels use no private memory, so `Prefer::Memory` has no meaning here.

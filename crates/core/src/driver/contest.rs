@@ -27,7 +27,7 @@ pub struct ContestResult {
     pub tried: Vec<ContestTime>,
     /// The mechanism that continues.
     pub chosen: &'static str,
-    /// Cells that a profile can add ([`Profile::learn`](crate::Profile::learn)).
+    /// Cells (measurements) that a profile can add ([`Profile::learn`](crate::Profile::learn)).
     #[serde(skip)]
     pub seen: Vec<Cell>,
     /// A cell to pass to [`Profile::forget`](crate::Profile::forget), if this comparison confirms a survey that an

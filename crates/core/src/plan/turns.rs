@@ -35,8 +35,8 @@ pub struct Turns {
 pub struct Promise {
     /// Nanoseconds per byte, with the source in the page cache.
     pub ns_per_byte: f64,
-    /// A cell for each mechanism that may take a turn, as a profile stores it. The costs are filled in after the
-    /// comparison.
+    /// A cell (a measurement) for each mechanism that may take a turn, as a profile stores it. The costs
+    /// are filled in after the comparison.
     #[serde(skip)]
     pub(crate) cells: Vec<Cell>,
 }

@@ -1,4 +1,6 @@
-//! The evidence of a profile for one transfer: the cells for its endpoints, with interpolation between their sizes.
+//! The evidence of a profile for one transfer: the cells (measurements) for its endpoints, with interpolation between
+//! their sizes. A reader is the program at the other end of a pipe or socket; a survey may measure one that requests 64
+//! KiB per call, and one that requests 1 MiB.
 
 use serde::Serialize;
 

@@ -1,5 +1,5 @@
-//! The file format of a profile. Each cell has its own line, which begins with its endpoints. A command that moves
-//! files parses the lines about files, and skips those about memory.
+//! The file format of a profile. Each cell (a measurement) has its own line, which begins with its
+//! endpoints. A command that moves files parses the lines about files, and skips those about memory.
 
 use std::{
     io::{self, BufRead, Read},

@@ -1,5 +1,5 @@
 //! A lock for updates of the profile. Without it, two processes that read, change and write the profile at once would
-//! lose each other's cells.
+//! lose each other's cells (measurements).
 
 use super::{Profile, ProfileError, file::unusable};
 use crate::{
