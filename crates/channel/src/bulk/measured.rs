@@ -5,7 +5,7 @@ use super::mechanisms::by_name;
 use thalweg_core::profile::{Cell, Evidence, Load, MatchingCells, Ratio, SinkState};
 use thalweg_core::{Profile, Unfit};
 
-/// Endpoint name in a profile cell: the memory of another process.
+/// Endpoint name in a profile cell (a measurement): the memory of another process.
 pub const PROCESS: &str = "process";
 /// Endpoint name in a profile cell: another process's memory, as a lent source.
 pub const LOAN: &str = "process:loan";

@@ -18,7 +18,8 @@ const COMPARED_FROM: u32 = 32;
 const ENOUGH: u64 = 16;
 /// Number of messages per check above which the pause delays messages unnecessarily.
 const MANY: u64 = 64;
-/// Number of epochs to wait after an unsuccessful attempt at pausing; doubled after each failure.
+/// Number of epochs ([`EPOCH`] checks each) to wait after an unsuccessful attempt at pausing; doubled after each
+/// failure.
 const REST: u32 = 16;
 const MOST_FAILURES: u32 = 8;
 
