@@ -1,4 +1,5 @@
-//! The memory functions of the C library. `tuned` uses them until bands are installed.
+//! The memory functions of the C library. The kernel `tuned` uses them until bands (ranges of sizes with one kernel
+//! each) are installed.
 //!
 //! They are not wrapped: a pointer to one of them is the address that the dynamic loader resolved.
 

@@ -1,4 +1,4 @@
-//! The bands of this process: installed once, and never changed afterwards.
+//! The bands of this process (ranges of sizes with one kernel each): installed once, and never changed afterwards.
 
 use core::cell::UnsafeCell;
 use core::ffi::c_int;

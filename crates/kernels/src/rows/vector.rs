@@ -47,7 +47,8 @@ pub unsafe fn copy_vectors<V: Vector>(dst: *mut u8, src: *const u8, n: usize) {
     if unsafe { upto_eight::<V>(dst, src, n) } {
         return;
     }
-    // Upwards, a load would appear to depend on a recent store (4K aliasing) and wait for it.
+    // If the sink lies just above the source modulo 4 KiB, each load of an upward copy would appear to depend on a recent store (4K
+    // aliasing) and wait for it.
     let ahead = dst.addr().wrapping_sub(src.addr()) % ALIAS;
     if ahead != 0 && ahead < 8 * size_of::<V>() {
         // SAFETY: more than eight vectors; regions that do not overlap may be copied in either direction.

@@ -74,8 +74,7 @@ unsafe fn by_bits(dst: *mut u8, src: *const u8, n: usize) {
     unsafe { put(dst, n, one_byte, nowhere) };
 }
 
-/// If `n` has the bit of this word size, returns the address of that word, which follows the larger words. Otherwise returns
-/// `nowhere`.
+/// Words are copied from the largest to the smallest. Returns the address of the word of this size if `n` has its bit, otherwise `nowhere`.
 #[inline(always)]
 fn place<W>(from: *const u8, n: usize, nowhere: *const u8) -> *const u8 {
     let behind = n & !(2 * size_of::<W>() - 1);
