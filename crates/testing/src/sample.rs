@@ -1,5 +1,5 @@
-//! Random samples of a test's combinations. `make test` runs a part of many combinations, another one each time.
-//! `THALWEG_SAMPLE=1` (the audit suite `whole`) runs all of them.
+//! Random samples of a test's combinations. If a test has many combinations, `make test` runs a random part of them,
+//! which differs each time. `THALWEG_SAMPLE=1` (the audit suite `whole`) runs all of them.
 
 use crate::{Dice, from_env};
 
