@@ -1,5 +1,5 @@
-//! Frames of a compressed stream: the reader never returns more content than a frame may have, and the content does not depend on
-//! how the bytes arrive. A second part reads its own frames of the input.
+//! Frames of a compressed stream: the reader never returns more content than a frame may have, and the content does not
+//! depend on how the bytes arrive. A second part frames the input itself and reads it back.
 
 use thalweg_serve::compression::frames::{
     CompressionFailure, FrameReader, FrameWriter, LARGEST_CONTENT, PREAMBLE,
