@@ -71,7 +71,7 @@ impl LinkLine {
         }
         loop {
             match self.read() {
-                // A closed link reports `Closed` again on the next call.
+                // The end of the link need not be kept: the next call reports `Closed` again.
                 Ok(None) | Err(Error::Closed { .. }) => return Ok(()),
                 _ if self.unread.len() >= MOST_UNREAD => {
                     return Err(Error::corrupt("too many unexpected messages"));
