@@ -148,8 +148,8 @@ impl FetchConnection {
         matches!(self.wire, Wire::Channel(_))
     }
 
-    /// Releases the connection after the last response was received completely. The next caller may use a channel; a
-    /// network connection is closed.
+    /// Releases the connection after the last response was received completely. A channel is kept for the next caller;
+    /// a network connection is closed.
     pub fn finish(self, head: &ResponseHead) {
         if head.keeps_alive() {
             self.release();

@@ -5,7 +5,7 @@ use std::sync::{Mutex, PoisonError};
 
 use crate::stream::ENDED;
 
-/// What the client at the other end of the stream has reported.
+/// The report of the client at the other end of the stream.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StreamReport {
     /// The exit status of the client. `None`: it has ended without a report.

@@ -131,7 +131,7 @@ mod tests {
         assert!(version.etag(later).starts_with('"'));
         assert!(!version.validator(changed).is_settled);
         assert!(version.validator(later).is_settled);
-        // If the clock was set back, the version does not become older.
+        // A clock that was set back does not make the version settled: the tag stays weak.
         assert!(version.etag(changed - Duration::from_secs(3600)).starts_with("W/"));
     }
 

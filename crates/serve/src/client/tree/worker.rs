@@ -435,7 +435,7 @@ impl FileResponse<'_, '_> {
             .and_then(|()| job.install.open(wanted));
         let sink = match opened {
             Ok(sink) => sink,
-            // The body of an error response is not the file. On a network connection, the files after it are requested again.
+            // Discards the body of the error response. If that fails, the files after it are requested again.
             Err(error) if self.connection.discard(head, &self.deadline) => return Ok(Err(error)),
             Err(error) => return Err(error),
         };
