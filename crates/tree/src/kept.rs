@@ -142,7 +142,8 @@ impl KeptEntries {
         self.put(below, |to, new| io::rename_new(parent.as_fd(), &*plain, to, new))
     }
 
-    /// Calls `place` with the name for the path, and with numbered names while the name exists. Returns the directory.
+    /// Calls `place` with the last name of the path. While that name exists, tries the name with a number. Returns the
+    /// directory.
     fn put(
         &self,
         below: &Path,

@@ -112,7 +112,8 @@ pub(crate) fn share(limit: Option<u64>, wanted: usize) -> (usize, usize) {
     // and a lock. A thread can close its directories when it needs descriptors for others.
     const ALL: usize = 6;
     const EACH: usize = 10;
-    // An additional thread pays off only with room for its ancestors, because each thread descends on its own path.
+    // An additional thread pays off only if the ancestors of its directory can stay open too, because each thread
+    // descends on its own path.
     const ROOM: usize = 40;
     let limit = limit.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(usize::MAX);
     let left = limit.saturating_sub(ALL);

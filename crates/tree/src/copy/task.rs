@@ -7,7 +7,7 @@ use crate::{
     queue::PackedNames,
 };
 
-/// A piece of work. Each task holds one count of its directory's `pending`.
+/// A piece of work. Each task counts in `pending` of its directory until it is done.
 #[derive(Debug)]
 pub(crate) enum CopyTask {
     /// A source that the caller named.

@@ -10,7 +10,8 @@ use crate::copy::{
 
 /// A complete file that waits for a sync before it gets its name.
 pub(crate) struct WaitingFile {
-    /// The destination directory. The file holds one of its pending counts until it has its name.
+    /// The destination directory. The file counts as a piece of its pending work until it has its
+    /// name.
     pub directory: Arc<Directory>,
     pub from: SourceDirectory,
     pub source: CString,
@@ -23,7 +24,8 @@ pub(crate) struct WaitingFile {
 
 /// A file that could not get its name after a sync. The file is copied again, separately.
 pub(crate) struct Repeat {
-    /// The destination directory. The file holds one of its pending counts until it is copied.
+    /// The destination directory. The file counts as a piece of its pending work until it is
+    /// copied.
     pub directory: Arc<Directory>,
     pub from: SourceDirectory,
     pub source: CString,
