@@ -12,8 +12,8 @@ use thalweg_serve::{
 const KEY: &str = "0123456789abcdef";
 const BLOCK: u64 = 1024;
 
-/// Runs one input: the lengths of the file and of the older file in 16 bits each, the number of
-/// right sums that replace those of the answer, the older file, and the answer.
+/// Runs one input: the lengths of the file and of the older file in 16 bits each, the number of correct sums that
+/// replace the first sums of the answer, the older file, and the answer.
 pub fn run(bytes: &[u8]) {
     let Some(([a, b, c, d, right], rest)) = bytes.split_first_chunk() else { return };
     let len = u64::from(u16::from_le_bytes([*a, *b]));

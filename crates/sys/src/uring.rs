@@ -90,7 +90,7 @@ pub struct Uring<'fd> {
     area: Area,
     slots: Vec<UringSlot>,
     ready: VecDeque<Completion>,
-    /// Number of pushed entries with completions that are still on the ring.
+    /// Number of pushed entries whose completions were not taken off the ring yet.
     pushed: usize,
     registered: bool,
     /// `true` if the kernel took only part of the queued entries. A pair may be split, so nothing

@@ -34,7 +34,7 @@ pub fn tinted(words: &str, tint: Tint, color: bool) -> String {
 pub enum Tint {
     /// The statement is false.
     Red = 31,
-    /// For a statement that is true.
+    /// The statement is true.
     Green = 32,
     /// The result is unknown.
     Yellow = 33,

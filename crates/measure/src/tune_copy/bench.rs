@@ -95,7 +95,7 @@ impl CopyBench {
         Ok(Self { source, len, sink, empty, facts, outputs, folder })
     }
 
-    /// Returns the copy of the first `len` bytes of a file to the sink.
+    /// Returns the transfer that copies the first `len` bytes of a file to the sink.
     pub fn whole<'s>(
         &self,
         job: &TuneJob<'s>,
