@@ -1,5 +1,6 @@
 //! A memcpy made of vmsplice. In one process, bytes enter a pipe by reference and leave it by a copy. It is slower than
-//! any other copy here, and kept only to reproduce the article's experiment.
+//! any other copy here, and kept only to reproduce the experiment of the article of study 000
+//! (`studies/000-memcpy-vmsplice.toml`).
 
 use thalweg_sys::{
     Errno,

@@ -1,6 +1,7 @@
 //! vmsplice into a pipe and vmsplice out of it. The sender's pages enter the pipe by reference. The
-//! kernel copies them out, although the well-known article calls that step a mapping. With pieces
-//! of 4 KiB and the default pipe, this mechanism is the article's program.
+//! kernel copies them out. The article of study 000 (`studies/000-memcpy-vmsplice.toml`) calls that
+//! step a mapping. With pieces of 4 KiB and the default pipe, this mechanism is the article's
+//! program.
 
 use rustix::fd::OwnedFd;
 use thalweg_core::{BETWEEN_PROCESSES, Info, Knob, Nature, Role, Tuning, Unfit, Unit};
