@@ -30,8 +30,8 @@ pub struct ContestResult {
     /// Cells (measurements) that a profile can add ([`Profile::learn`](crate::Profile::learn)).
     #[serde(skip)]
     pub seen: Vec<Cell>,
-    /// A cell to pass to [`Profile::forget`](crate::Profile::forget), if this comparison confirms a survey that an
-    /// earlier copy had contradicted. The survey's measurements then apply again.
+    /// Set if an earlier copy contradicted the measurements of a survey and this comparison confirms them. They apply
+    /// again after the cell is passed to [`Profile::forget`](crate::Profile::forget).
     #[serde(skip)]
     pub holds: Option<Cell>,
 }
