@@ -152,7 +152,7 @@ fn channels(place: &Path, answers: &[u8], is_command: bool) -> Arc<Channels> {
 pub(crate) fn played(answers: &[u8]) -> Arc<Channels> {
     let (stream, far) = ByteStream::pair().expect("sockets");
     let answers: Vec<_> = answers.split(|byte| *byte == NEXT_ANSWER).map(<[u8]>::to_vec).collect();
-    // It ends with the stream.
+    // The thread ends with the stream.
     thread::spawn(move || play(UnixStream::from(far), answers));
     Channels::over(stream, "peer")
 }
