@@ -1,5 +1,6 @@
-//! Lists the articles as Markdown: the content of each, where it is run, both verdicts on every machine, and the
-//! sizes that a saved run leaves out. Generates docs/benchmarks/articles.md.
+//! Lists the published articles whose experiments the studies repeat, as Markdown: the content of each, where it is
+//! run, both verdicts on every machine, and the sizes that a saved run leaves out. Generates
+//! docs/benchmarks/articles.md.
 
 use std::fmt::Write;
 

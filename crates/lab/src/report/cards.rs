@@ -38,7 +38,7 @@ pub struct CardView {
     pub today: Vec<TodayView>,
 }
 
-/// A task of the article with the fastest method of today.
+/// A task that the article performs, with the fastest method of today.
 #[derive(Clone, Debug, Serialize)]
 pub struct TodayView {
     /// A sentence for each machine.

@@ -1,4 +1,5 @@
-//! Claims with their verdicts, next to the article's own figures and the parameters that flip the result.
+//! The claims (tested statements, most of them from a published article) with their verdicts, next to the article's own
+//! figures and the parameters that flip the result.
 
 use serde::Serialize;
 

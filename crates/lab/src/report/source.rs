@@ -1,4 +1,4 @@
-//! The published content: parameters, tables, and the ratios that a figure can show next to ours.
+//! The content of the published article: parameters, tables, and the ratios that a figure can show next to ours.
 
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -17,7 +17,7 @@ use thalweg_measure::sample::SampleMetric;
 /// Published ratios by arm (a compared variant), reference, cell, size, load and metric, in the format of [`key`].
 pub type PublishedRatios = BTreeMap<String, f64>;
 
-/// The article for templates.
+/// The article, in the form that the templates use.
 #[derive(Clone, Debug, Serialize)]
 pub struct SourceView {
     pub title: String,

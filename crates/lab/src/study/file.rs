@@ -1,4 +1,5 @@
-//! The format of study files (TOML, under `studies/`). Data types only; nothing runs here.
+//! The format of study files (TOML, under `studies/`). A study measures what a published article measured, or what this
+//! project sets as goals, and tests claims about it. Data types only; nothing runs here.
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;

@@ -1,5 +1,6 @@
-//! The result of a run of a study. `--json` prints it as one object (schema 1). Under `studies/results/` the samples
-//! are in a separate file next to it (schema 2).
+//! The result of a run of a study, which tests the claims of a published article or goals of this project. `--json`
+//! prints it as one object (schema 1). Under `studies/results/` the samples are in a separate file next to it (schema
+//! 2).
 
 use serde::{Deserialize, Serialize};
 use thalweg_core::{Guarantees, profile::Ratio};

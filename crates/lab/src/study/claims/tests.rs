@@ -52,7 +52,8 @@ fn a_verdict_says_that_other_work_disturbed_its_samples() {
 fn one_of_many_needs_a_wider_interval_about_the_same_figure() {
     let alone = figure(Ratio { ratio: 1.1, lo: 1.05, hi: 1.16 });
     let joint = alone.one_of(8).ratio;
-    // Student's t of 5 degrees of freedom: 2.571 for one, 4.526 for one of eight.
+    // Quantiles of Student's t with 5 degrees of freedom: 2.571 for a single interval, 4.526 for
+    // one of eight.
     assert!((joint.lo - 1.1 * (1.05_f64 / 1.1).powf(4.526 / 2.571)).abs() < 1e-4, "{joint:?}");
     assert!(joint.hi > 1.2 && (joint.ratio - 1.1).abs() < 1e-12, "{joint:?}");
     let correlation =
