@@ -45,7 +45,7 @@ pub struct TuneResult {
     pub busy: Option<BusyProcessors>,
     /// The fraction of the samples that other processes disturbed.
     pub disturbed: f64,
-    /// Mechanisms that failed when tried. The request to the planner must contain them.
+    /// Mechanisms that failed when tried. They must be passed on to the planner, so that it does not choose them.
     #[serde(skip)]
     pub unfit: HashMap<&'static str, Unfit>,
 }

@@ -117,7 +117,7 @@ impl ProcessPair {
         self.at
     }
 
-    /// Overwrites A's memory with content.
+    /// Overwrites the memory of process A with content.
     pub fn fill_source(&mut self, at: u64) {
         ByteContent::Pattern.fill(at, self.source_mut());
     }
