@@ -20,7 +20,7 @@ use crate::http::range::ByteRange;
 
 /// Number of bytes that a helper reads per call.
 const PIECE: usize = 128 << 10;
-/// Distance of the bytes that are probed in a long range. The kernel's default read-ahead has this size.
+/// Distance between the bytes of a long range that are probed. The kernel's default read-ahead has this size.
 const STRIDE: u64 = 128 << 10;
 
 /// Behaviour of the device on which a file is stored.
