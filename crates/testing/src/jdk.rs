@@ -1,4 +1,5 @@
-//! JDKs on this machine, and the Java end (`Peer` in `java/src/test`) that tests of any crate run.
+//! Finds JDKs on this machine, and compiles the Java program `Peer` (in `java/src/test`), which tests use as the other
+//! end of a channel.
 
 use std::ffi::OsStr;
 use std::fs;
