@@ -58,7 +58,7 @@ impl Resolution {
             FAT => Some(Self { step: 2 * SECOND, is_fat: true }),
             EXFAT => Some(Self { step: 10_000_000, is_fat: true }),
             EXT | NFS | HFS_PLUS | NTFS => Some(proven),
-            // Other file systems may report as change time a modification time that a program has set.
+            // On other file systems, the change time may be a copy of a modification time that a program has set.
             _ => None,
         }
     }

@@ -51,7 +51,7 @@ pub struct WorkerRecord {
     pub seconds: f64,
     /// Bytes moved by each mechanism; empty if the worker left no report.
     pub mechanisms: Vec<MovedBytes>,
-    /// Seconds since the worker's journal grew, by the file's modification time and the clock of the observer.
+    /// Seconds since the worker's journal last grew, by the file's modification time and the clock of the observer.
     pub silent: f64,
     /// `true` if the worker ended normally. Otherwise it was killed or is still running.
     pub ended: bool,
