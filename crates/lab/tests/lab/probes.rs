@@ -31,7 +31,7 @@ fn what_is_written_is_copied_and_what_is_spliced_is_looked_at() {
                 match run("alias", &with(mechanism)) {
                     Ok(found) => assert!(found.numbers == [0.0] || found.numbers == [1.0]),
                     Err(unfit) => {
-                        assert!(unfit.reason.contains("does not support the pair"), "{unfit}")
+                        assert!(unfit.reason.contains("does not support the pair"), "{unfit}");
                     }
                 }
             }
