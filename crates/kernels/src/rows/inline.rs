@@ -76,7 +76,8 @@ unsafe fn by_lines<V: Vector>(dst: *mut u8, src: *const u8, n: usize) {
     let head: [V; 1] = unsafe { load(src, 0) };
     // SAFETY: as above, on the other side.
     unsafe { store(dst, 0, head) };
-    // The sink is aligned rather than the source: a store across a cache line costs two cycles, a load less.
+    // The sink is aligned rather than the source: a store that crosses the end of a cache line costs two cycles, such a
+    // load costs less.
     let mut at = size_of::<V>() - dst.addr() % size_of::<V>();
     let last = n - LINE;
     while at < last {

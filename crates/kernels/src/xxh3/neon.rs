@@ -1,4 +1,5 @@
-//! Two lanes at a time on aarch64, where NEON is part of the architecture.
+//! Hashes two lanes (64-bit parts of a stripe) at a time on aarch64, where NEON is part of the
+//! architecture.
 
 use core::arch::aarch64::{
     uint8x16_t, vaddq_u64, vdup_n_u32, veorq_u8, veorq_u64, vextq_u8, vmovn_u64, vmull_u32,

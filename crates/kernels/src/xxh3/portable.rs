@@ -1,4 +1,5 @@
-//! Two lanes at a time in plain integers: for targets without vectors, and for Miri.
+//! Hashes two lanes (64-bit parts of a stripe) at a time in plain integers: for targets without
+//! vectors, and for Miri.
 
 use super::long::{HashLanes, run};
 use super::short::PRIME32;

@@ -1,4 +1,4 @@
-//! Four and eight lanes at a time, with AVX2 and AVX-512.
+//! Hashes four and eight lanes (64-bit parts of a stripe) at a time, with AVX2 and AVX-512.
 
 use core::arch::x86_64::{
     __m256i, __m512i, _mm256_add_epi64, _mm256_mul_epu32, _mm256_set1_epi64x, _mm256_shuffle_epi32,
