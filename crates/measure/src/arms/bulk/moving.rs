@@ -30,7 +30,8 @@ pub struct BulkArm {
     loans: Vec<Loan>,
     /// `true` if a loan comes back after it was sent.
     returns: bool,
-    /// The result of the check whether A's later writes show in B; `None` before that check.
+    /// The result of the check whether later writes of process A change the bytes that B received; `None` before that
+    /// check.
     seen: Option<Alias>,
 }
 

@@ -27,7 +27,8 @@ pub(super) fn c(header: &[String], tables: &[BandTable]) -> String {
     text + "\n#endif\n"
 }
 
-/// The last band of a table has no end: its `upto` is null.
+/// Returns the tables as JSON. The last band (range of sizes) of a table has no end: its `upto` is
+/// null.
 pub(super) fn json(header: &[String], tables: &[BandTable]) -> String {
     let band = |(upto, way): &(u64, TunedMethod)| {
         let knobs: serde_json::Map<String, Value> =
