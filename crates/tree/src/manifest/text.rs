@@ -108,7 +108,7 @@ mod tests {
         // A CR at the end of only some lines belongs to the name.
         let text = format!("{digits}  a\r\n{digits}  b\n");
         assert_eq!(names(text.as_bytes()), [&b"a\r"[..], b"b"]);
-        // A CR at the end of every line belongs to the names if one of them exists.
+        // A CR at the end of every line belongs to the names if a file with one of these names exists.
         let read = Manifest::parse(format!("{digits}  a\r\n{digits}  b\r\n").as_bytes());
         let with_returns = read.with_returns(|name| name == b"b\r").unwrap();
         let names_of = |read: Manifest| -> Vec<Vec<u8>> {

@@ -32,7 +32,7 @@ pub(crate) fn can_be_written_into(
 ) -> bool {
     let is_refused = match failure {
         CopyFailure::Sink("openat", errno, _) => cannot_be_made(*errno),
-        // The bytes of a pipe cannot be read twice.
+        // The bytes were already written to the new file. Only a regular file can be read again.
         CopyFailure::Sink("renameat2", errno, _) if kind(source) == FileType::RegularFile => {
             cannot_be_replaced(*errno)
         }
