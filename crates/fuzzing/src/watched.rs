@@ -9,7 +9,7 @@ use thalweg_serve::client::{
 };
 use thalweg_tree::Total;
 
-/// Returns options without retries, whose proxy is `proxy`.
+/// Returns options without retries. `proxy` is their proxy.
 pub fn options(proxy: Option<SocketAddr>) -> FetchOptions {
     let needs = Guarantees::COPIED;
     let of_proxy =

@@ -52,7 +52,7 @@ pub struct SurveyPlan<'p> {
     pub stop: &'p StopCheck<'p>,
 }
 
-/// A survey whose sessions have not run yet.
+/// A survey before its first session.
 pub struct PlannedSurvey {
     pub survey: PairSurvey,
     /// Bytes per transfer, ascending.

@@ -34,7 +34,7 @@ const ALL: [(Of, &str); 5] = [
     (Of::Processes, "processes"),
 ];
 
-/// One line of advice.
+/// A line of advice.
 #[derive(Clone, Debug, Serialize)]
 pub struct TuneAdvice {
     pub of: Of,

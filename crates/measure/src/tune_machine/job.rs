@@ -65,7 +65,7 @@ impl std::fmt::Display for TunedMethod {
     }
 }
 
-/// One line of a session's output.
+/// A line of a session's output.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum SurveyLine {

@@ -32,7 +32,7 @@ pub enum EndKind {
     Unix,
     /// A TCP connection over loopback with a thread of this process at its other end.
     Tcp,
-    /// A TCP sink whose reader requests 1 MiB at a time instead of the usual 64 KiB.
+    /// A TCP sink with a reader that requests 1 MiB at a time instead of the usual 64 KiB.
     TcpLarge,
     /// Memory of a separate process; the other end is another process.
     Process(MemoryOwner),

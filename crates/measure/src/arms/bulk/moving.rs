@@ -16,7 +16,7 @@ use crate::{
     schedule::{Arm, SampleFailure},
 };
 
-/// A sender whose receiver is in the helper process.
+/// A sender with its receiver in the helper process.
 pub struct BulkArm {
     pair: Rc<RefCell<ProcessPair>>,
     terms: BulkTerms,

@@ -30,7 +30,7 @@ pub enum StreamKind {
     Unix,
     /// A connection over loopback.
     Tcp,
-    /// A connection over loopback whose reader requests 1 MiB at a time.
+    /// A connection over loopback, with a reader that requests 1 MiB at a time.
     TcpLarge,
 }
 
