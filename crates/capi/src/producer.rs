@@ -87,9 +87,6 @@ impl AsFd for ProducerEnd {
 }
 
 /// Offers a channel over a link.
-///
-/// # Safety
-/// The pointers must satisfy the header's requirements.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_producer_open(
     link: *mut *mut TwLink,
@@ -108,9 +105,6 @@ pub unsafe extern "C" fn tw_producer_open(
 }
 
 /// Offers a channel to the first process that connects.
-///
-/// # Safety
-/// The pointers must satisfy the header's requirements.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_producer_accept(
     listener: *mut *mut TwListener,
@@ -129,9 +123,6 @@ pub unsafe extern "C" fn tw_producer_accept(
 }
 
 /// Returns room for a message, to be written in place.
-///
-/// # Safety
-/// The pointers must satisfy the header's requirements.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_producer_loan(
     producer: *mut TwProducer,
@@ -149,9 +140,6 @@ pub unsafe extern "C" fn tw_producer_loan(
 }
 
 /// Commits the message written to the lent room.
-///
-/// # Safety
-/// The pointers must satisfy the header's requirements.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_producer_commit(
     producer: *mut TwProducer,
@@ -165,9 +153,6 @@ pub unsafe extern "C" fn tw_producer_commit(
 }
 
 /// Discards the lent room.
-///
-/// # Safety
-/// The pointers must satisfy the header's requirements.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_producer_abort(
     producer: *mut TwProducer,
@@ -183,9 +168,6 @@ pub unsafe extern "C" fn tw_producer_abort(
 }
 
 /// Sends a copy of a message.
-///
-/// # Safety
-/// The pointers must satisfy the header's requirements.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_producer_send(
     producer: *mut TwProducer,
@@ -202,9 +184,6 @@ pub unsafe extern "C" fn tw_producer_send(
 }
 
 /// Waits until the consumer has released every message.
-///
-/// # Safety
-/// The pointers must satisfy the header's requirements.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_producer_drain(
     producer: *mut TwProducer,
@@ -220,9 +199,6 @@ pub unsafe extern "C" fn tw_producer_drain(
 }
 
 /// Prepares the descriptor for polling in an event loop.
-///
-/// # Safety
-/// The pointers must satisfy the header's requirements.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_producer_arm(
     producer: *mut TwProducer,
@@ -239,9 +215,6 @@ pub unsafe extern "C" fn tw_producer_arm(
 }
 
 /// Returns the descriptor to poll; -1 for null.
-///
-/// # Safety
-/// The pointers must satisfy the header's requirements.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_producer_fd(producer: *const TwProducer) -> c_int {
     // SAFETY: Guaranteed by the caller.
@@ -249,9 +222,6 @@ pub unsafe extern "C" fn tw_producer_fd(producer: *const TwProducer) -> c_int {
 }
 
 /// Returns the size of the largest message; 0 for null.
-///
-/// # Safety
-/// The pointers must satisfy the header's requirements.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_producer_largest(producer: *const TwProducer) -> usize {
     // SAFETY: Guaranteed by the caller.
@@ -259,9 +229,6 @@ pub unsafe extern "C" fn tw_producer_largest(producer: *const TwProducer) -> usi
 }
 
 /// Returns the number of messages committed; 0 for null.
-///
-/// # Safety
-/// The pointers must satisfy the header's requirements.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_producer_sent(producer: *const TwProducer) -> u64 {
     // SAFETY: Guaranteed by the caller.
@@ -269,9 +236,6 @@ pub unsafe extern "C" fn tw_producer_sent(producer: *const TwProducer) -> u64 {
 }
 
 /// Closes a producer.
-///
-/// # Safety
-/// The pointers must satisfy the header's requirements.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_producer_close(producer: *mut TwProducer) {
     // SAFETY: Guaranteed by the caller.
