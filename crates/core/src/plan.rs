@@ -153,13 +153,7 @@ fn fitness(mechanism: &dyn Mechanism, facts: &Facts, request: &Request) -> Resul
     if request.without.iter().any(|name| name == info.name) {
         return Err(Unfit::because("excluded by --no-method"));
     }
-    match info.role {
-        Role::Harness => return Err(Unfit::because("moves nothing; for measurements only")),
-        Role::OnRequest(flag) if !asked_for => {
-            return Err(Unfit::because(format!("only on request: {flag}")));
-        }
-        Role::OnRequest(_) | Role::Mover => {}
-    }
+    info.role.allows(asked_for)?;
     let pair = info
         .pair(source, sink)
         .ok_or_else(|| Unfit::because(format!("does not move {source} -> {sink}")))?;

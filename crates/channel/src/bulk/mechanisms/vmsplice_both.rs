@@ -3,7 +3,7 @@
 //! of 4 KiB and the default pipe, this mechanism is the article's program.
 
 use rustix::fd::OwnedFd;
-use thalweg_core::{BETWEEN_PROCESSES, Info, Knob, Nature, Role, Tuning, Unfit, Unit};
+use thalweg_core::{BETWEEN_PROCESSES, Info, Nature, Role, Tuning, Unfit};
 use thalweg_sys::pipe::{Pipe, SpliceMode, vmsplice, vmsplice_out};
 
 use super::pipe;
@@ -17,16 +17,8 @@ static INFO: Info = Info {
     // The pipe contains the sender's own pages. The receiver confirms their arrival only after it
     // has copied them.
     pairs: BETWEEN_PROCESSES,
-    knobs: &[
-        pipe::PIPE,
-        Knob {
-            name: "piece",
-            summary: "maximum bytes per call",
-            unit: Unit::Bytes,
-            values: &[1 << 20, 4096, 64 << 10],
-        },
-    ],
-    role: Role::Mover,
+    knobs: pipe::KNOBS,
+    role: Role::OnRequest("--method, because it exists for studies"),
     nature: Nature::PLAIN,
 };
 
