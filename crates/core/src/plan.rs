@@ -4,8 +4,8 @@ use serde::Serialize;
 use std::collections::HashMap;
 
 use crate::{
-    Facts, Guarantees, Judgement, Kind, MECHANISMS, Mechanism, Prefer, Profile, Role, Tuning,
-    Unfit, Verdict,
+    Facts, Guarantees, Judgement, Kind, MECHANISMS, Mechanism, Prefer, Profile, Tuning, Unfit,
+    Verdict,
     mechanisms::{LAST_RESORT, by_name},
     profile::{Load, MatchingCells},
     select::{Candidate, Prior, rank},

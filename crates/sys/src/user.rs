@@ -75,7 +75,7 @@ unsafe fn look_up<T>(name: &str, call: LookUp<T>) -> Result<Option<(CString, T)>
     }
 }
 
-fn answered(answer: libc::c_int) -> Result<(), Errno> {
+fn answered(answer: c_int) -> Result<(), Errno> {
     if answer == 0 { Ok(()) } else { Err(last_errno()) }
 }
 

@@ -207,7 +207,8 @@ mod tests {
 
     #[test]
     fn a_mechanism_for_studies_is_never_chosen_and_its_verdict_says_so() {
-        for mechanism in MECHANISMS.iter().filter(|mechanism| mechanism.info().role != Role::Mover) {
+        for mechanism in MECHANISMS.iter().filter(|mechanism| mechanism.info().role != Role::Mover)
+        {
             let name = mechanism.info().name;
             let measured = Some(profile([("ring", 1.0), (name, 0.1)]));
             for will_loan in [false, true] {

@@ -161,7 +161,8 @@ pub(super) mod tests {
             ((LOAN, HUGE), FRESH, Destination::FreshHuge),
         ];
         let movers: Vec<&Info> = MECHANISMS.iter().map(|mechanism| mechanism.info()).collect();
-        let movers: Vec<&Info> = movers.into_iter().filter(|info| info.role == Role::Mover).collect();
+        let movers: Vec<&Info> =
+            movers.into_iter().filter(|info| info.role == Role::Mover).collect();
         let mut cells = Vec::new();
         for (n, (ends, state, _)) in combinations.iter().enumerate() {
             for (m, mechanism) in movers.iter().enumerate() {
