@@ -55,6 +55,9 @@ impl LyingSide {
 /// Writes through a mapping that was made before the seals.
 fn poke(map: &mut Map, at: u64, bytes: &[u8]) {
     let len = bytes.len();
+    if len == 0 {
+        return;
+    }
     let source = memfd::create("source", len as u64).unwrap();
     assert_eq!(io::pwrite(&source, bytes, 0), Ok(len));
     let source = Map::of_file(&source, 0, len, Access::Read).unwrap();
