@@ -26,9 +26,6 @@ pub type TwBroadcast = Handle<BroadcastEnd>;
 pub type TwSubscription = Handle<Lender<Subscription, Notice<'static>>>;
 
 /// Creates a broadcast without subscribers.
-///
-/// # Safety
-/// The pointers must satisfy the header's requirements.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_broadcast_new(
     backlog: usize,
@@ -45,9 +42,6 @@ pub unsafe extern "C" fn tw_broadcast_new(
 }
 
 /// Adds a subscriber.
-///
-/// # Safety
-/// The pointers must satisfy the header's requirements.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_broadcast_add(
     broadcast: *mut TwBroadcast,
@@ -71,9 +65,6 @@ pub unsafe extern "C" fn tw_broadcast_add(
 }
 
 /// Sends a message to every subscriber.
-///
-/// # Safety
-/// The pointers must satisfy the header's requirements.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_broadcast_publish(
     broadcast: *mut TwBroadcast,
@@ -92,9 +83,6 @@ pub unsafe extern "C" fn tw_broadcast_publish(
 }
 
 /// Sends queued messages to slow subscribers, as far as there is room.
-///
-/// # Safety
-/// The pointers must satisfy the header's requirements.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_broadcast_push(
     broadcast: *mut TwBroadcast,
@@ -110,9 +98,6 @@ pub unsafe extern "C" fn tw_broadcast_push(
 }
 
 /// Reports one departed subscriber per call. The returned status is the reason why it departed.
-///
-/// # Safety
-/// The pointers must satisfy the header's requirements.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_broadcast_departed(
     broadcast: *mut TwBroadcast,
@@ -136,9 +121,6 @@ pub unsafe extern "C" fn tw_broadcast_departed(
 }
 
 /// Returns the number of subscribers that are not known to have left; 0 for null.
-///
-/// # Safety
-/// The pointers must satisfy the header's requirements.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_broadcast_subscribers(broadcast: *const TwBroadcast) -> usize {
     // SAFETY: Guaranteed by the caller.
@@ -146,9 +128,6 @@ pub unsafe extern "C" fn tw_broadcast_subscribers(broadcast: *const TwBroadcast)
 }
 
 /// Closes a broadcast: all subscribers see the end of the channel.
-///
-/// # Safety
-/// The pointers must satisfy the header's requirements.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_broadcast_close(broadcast: *mut TwBroadcast) {
     // SAFETY: Guaranteed by the caller.
@@ -156,9 +135,6 @@ pub unsafe extern "C" fn tw_broadcast_close(broadcast: *mut TwBroadcast) {
 }
 
 /// Subscribes to the broadcast at the other end of a link.
-///
-/// # Safety
-/// The pointers must satisfy the header's requirements.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_subscription_open(
     link: *mut *mut TwLink,
@@ -175,9 +151,6 @@ pub unsafe extern "C" fn tw_subscription_open(
 }
 
 /// Returns the next message, its number, and the number of messages dropped before it.
-///
-/// # Safety
-/// The pointers must satisfy the header's requirements.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_subscription_receive(
     subscription: *mut TwSubscription,
@@ -213,9 +186,6 @@ pub unsafe extern "C" fn tw_subscription_receive(
 }
 
 /// Releases the room of the lent message.
-///
-/// # Safety
-/// The pointers must satisfy the header's requirements.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_subscription_release(
     subscription: *mut TwSubscription,
@@ -225,9 +195,6 @@ pub unsafe extern "C" fn tw_subscription_release(
 }
 
 /// Closes a subscription.
-///
-/// # Safety
-/// The pointers must satisfy the header's requirements.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_subscription_close(subscription: *mut TwSubscription) {
     // SAFETY: Guaranteed by the caller.

@@ -30,9 +30,6 @@ impl BufferMemory {
 }
 
 /// Allocates zeroed, resident memory.
-///
-/// # Safety
-/// The pointers must satisfy the header's requirements.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_buffer_new(
     length: usize,
@@ -48,9 +45,6 @@ pub unsafe extern "C" fn tw_buffer_new(
 }
 
 /// Returns the address of the first byte; null for null.
-///
-/// # Safety
-/// The pointers must satisfy the header's requirements.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_buffer_data(buffer: *mut TwBuffer) -> *mut c_void {
     let start = |memory: &mut BufferMemory| Ok(memory.bytes().as_mut_ptr().cast());
@@ -59,9 +53,6 @@ pub unsafe extern "C" fn tw_buffer_data(buffer: *mut TwBuffer) -> *mut c_void {
 }
 
 /// Returns the length in bytes; 0 for null.
-///
-/// # Safety
-/// The pointers must satisfy the header's requirements.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_buffer_length(buffer: *const TwBuffer) -> usize {
     // SAFETY: Guaranteed by the caller.
@@ -69,9 +60,6 @@ pub unsafe extern "C" fn tw_buffer_length(buffer: *const TwBuffer) -> usize {
 }
 
 /// Frees a buffer.
-///
-/// # Safety
-/// The pointers must satisfy the header's requirements.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_buffer_free(buffer: *mut TwBuffer) {
     // SAFETY: Guaranteed by the caller.

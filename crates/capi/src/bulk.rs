@@ -154,9 +154,6 @@ pub extern "C" fn tw_arm_summary(index: usize) -> *const c_char {
 }
 
 /// Tests the system calls of a mechanism in this process.
-///
-/// # Safety
-/// The pointers must satisfy the header's requirements.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_arm_probe(index: usize, error: *mut TwError) -> TwStatus {
     guarded!(error, {

@@ -41,9 +41,6 @@ impl ConsumerEnd {
 }
 
 /// Opens the channel that is offered over a link.
-///
-/// # Safety
-/// The pointers must satisfy the header's requirements.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_consumer_open(
     link: *mut *mut TwLink,
@@ -62,9 +59,6 @@ pub unsafe extern "C" fn tw_consumer_open(
 }
 
 /// Returns the next message in place.
-///
-/// # Safety
-/// The pointers must satisfy the header's requirements.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_consumer_receive(
     consumer: *mut TwConsumer,
@@ -90,9 +84,6 @@ pub unsafe extern "C" fn tw_consumer_receive(
 pub type TwHeld = Handle<Held>;
 
 /// Returns the next message and holds it while others are received.
-///
-/// # Safety
-/// The pointers must satisfy the header's requirements.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_consumer_hold(
     consumer: *mut TwConsumer,
@@ -118,9 +109,6 @@ pub unsafe extern "C" fn tw_consumer_hold(
 }
 
 /// Reports the number of held messages, and whether the producer waits for one of them.
-///
-/// # Safety
-/// The pointers must satisfy the header's requirements.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_consumer_held(
     consumer: *mut TwConsumer,
@@ -142,9 +130,6 @@ pub unsafe extern "C" fn tw_consumer_held(
 }
 
 /// Releases a held message.
-///
-/// # Safety
-/// The pointers must satisfy the header's requirements.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_held_release(held: *mut TwHeld) {
     // SAFETY: Guaranteed by the caller.
@@ -152,9 +137,6 @@ pub unsafe extern "C" fn tw_held_release(held: *mut TwHeld) {
 }
 
 /// Releases the lent message, so that the producer can reuse its room.
-///
-/// # Safety
-/// The pointers must satisfy the header's requirements.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_consumer_release(
     consumer: *mut TwConsumer,
@@ -167,9 +149,6 @@ pub unsafe extern "C" fn tw_consumer_release(
 }
 
 /// Copies the next message into the caller's memory and releases it.
-///
-/// # Safety
-/// The pointers must satisfy the header's requirements.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_consumer_receive_into(
     consumer: *mut TwConsumer,
@@ -201,9 +180,6 @@ pub unsafe extern "C" fn tw_consumer_receive_into(
 }
 
 /// Prepares the descriptor for polling in an event loop.
-///
-/// # Safety
-/// The pointers must satisfy the header's requirements.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_consumer_arm(
     consumer: *mut TwConsumer,
@@ -220,9 +196,6 @@ pub unsafe extern "C" fn tw_consumer_arm(
 }
 
 /// Returns the descriptor to poll; -1 for null.
-///
-/// # Safety
-/// The pointers must satisfy the header's requirements.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_consumer_fd(consumer: *const TwConsumer) -> c_int {
     // SAFETY: Guaranteed by the caller.
@@ -230,9 +203,6 @@ pub unsafe extern "C" fn tw_consumer_fd(consumer: *const TwConsumer) -> c_int {
 }
 
 /// Closes a consumer.
-///
-/// # Safety
-/// The pointers must satisfy the header's requirements.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_consumer_close(consumer: *mut TwConsumer) {
     // SAFETY: Guaranteed by the caller.

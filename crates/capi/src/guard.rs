@@ -3,7 +3,8 @@
 //! **The caller's guarantee.** Every exported function relies on the requirements of
 //! `include/thalweg.h`. Pointers are null or valid for their purpose. Handles come from this library and
 //! are not closed. Only one thread at a time uses a handle. [`guarded!`] is the place where this crate
-//! relies on them; other functions that need them are `unsafe` and say so.
+//! relies on them; other functions that need them are `unsafe` and say so. The comment of an exported
+//! function names only further requirements.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};

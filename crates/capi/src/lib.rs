@@ -45,4 +45,4 @@ pub use region::TwRegion;
 pub use sender::TwSender;
 
 #[cfg(test)]
-mod layout;
+mod tests;

@@ -50,9 +50,6 @@ unsafe fn address(text: *const c_char) -> Result<Address, CallFailure> {
 }
 
 /// Listens at an address.
-///
-/// # Safety
-/// The pointers must satisfy the header's requirements.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_listener_bind(
     at: *const c_char,
@@ -69,9 +66,6 @@ pub unsafe extern "C" fn tw_listener_bind(
 }
 
 /// Waits for the next process.
-///
-/// # Safety
-/// The pointers must satisfy the header's requirements.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_listener_accept(
     listener: *mut TwListener,
@@ -89,9 +83,6 @@ pub unsafe extern "C" fn tw_listener_accept(
 }
 
 /// Returns the descriptor to poll for waiting processes; -1 for null.
-///
-/// # Safety
-/// The pointers must satisfy the header's requirements.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_listener_fd(listener: *const TwListener) -> c_int {
     // SAFETY: Guaranteed by the caller.
@@ -107,9 +98,6 @@ pub(crate) unsafe fn descriptor<T: AsFd>(end: *const Handle<T>) -> c_int {
 }
 
 /// Closes a listener.
-///
-/// # Safety
-/// The pointers must satisfy the header's requirements.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_listener_close(listener: *mut TwListener) {
     // SAFETY: Guaranteed by the caller.
@@ -117,9 +105,6 @@ pub unsafe extern "C" fn tw_listener_close(listener: *mut TwListener) {
 }
 
 /// Connects to the process that listens at an address.
-///
-/// # Safety
-/// The pointers must satisfy the header's requirements.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_link_connect(
     to: *const c_char,
@@ -138,9 +123,6 @@ pub unsafe extern "C" fn tw_link_connect(
 }
 
 /// Creates two connected ends in this process.
-///
-/// # Safety
-/// The pointers must satisfy the header's requirements.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_link_pair(
     near: *mut *mut TwLink,
@@ -179,9 +161,6 @@ pub unsafe extern "C" fn tw_link_of_fd(
 }
 
 /// Reports the process at the other end.
-///
-/// # Safety
-/// The pointers must satisfy the header's requirements.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_link_peer(
     link: *mut TwLink,
@@ -236,9 +215,6 @@ pub unsafe extern "C" fn tw_link_send(
 }
 
 /// Receives a message with descriptors.
-///
-/// # Safety
-/// The pointers must satisfy the header's requirements.
 #[unsafe(no_mangle)]
 #[allow(clippy::too_many_arguments, reason = "as recvmsg, without its struct")]
 pub unsafe extern "C" fn tw_link_receive(
@@ -284,9 +260,6 @@ pub unsafe extern "C" fn tw_link_receive(
 }
 
 /// Returns the descriptor to poll for a message; -1 for null.
-///
-/// # Safety
-/// The pointers must satisfy the header's requirements.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_link_fd(link: *const TwLink) -> c_int {
     // SAFETY: Guaranteed by the caller.
@@ -294,9 +267,6 @@ pub unsafe extern "C" fn tw_link_fd(link: *const TwLink) -> c_int {
 }
 
 /// Closes a link.
-///
-/// # Safety
-/// The pointers must satisfy the header's requirements.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_link_close(link: *mut TwLink) {
     // SAFETY: Guaranteed by the caller.

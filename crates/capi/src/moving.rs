@@ -207,9 +207,6 @@ pub unsafe extern "C" fn tw_plan_json(
 }
 
 /// Copies one file.
-///
-/// # Safety
-/// The pointers must satisfy the header's requirements.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_copy(
     source: *const c_char,

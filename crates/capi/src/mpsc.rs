@@ -20,9 +20,6 @@ pub type TwMpsc = Handle<MpscEnd>;
 const NOBODY: u64 = u64::MAX;
 
 /// Creates a consumer without producers.
-///
-/// # Safety
-/// The pointers must satisfy the header's requirements.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_mpsc_new(
     given: *const TwChannelOptions,
@@ -38,9 +35,6 @@ pub unsafe extern "C" fn tw_mpsc_new(
 }
 
 /// Adds a producer.
-///
-/// # Safety
-/// The pointers must satisfy the header's requirements.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_mpsc_add(
     mpsc: *mut TwMpsc,
@@ -63,9 +57,6 @@ pub unsafe extern "C" fn tw_mpsc_add(
 }
 
 /// Returns the next message of any producer, or reports that one has left.
-///
-/// # Safety
-/// The pointers must satisfy the header's requirements.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_mpsc_receive(
     mpsc: *mut TwMpsc,
@@ -99,18 +90,12 @@ pub unsafe extern "C" fn tw_mpsc_receive(
 }
 
 /// Releases the lent message, so that its producer can reuse the room.
-///
-/// # Safety
-/// The pointers must satisfy the header's requirements.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_mpsc_release(mpsc: *mut TwMpsc, error: *mut TwError) -> TwStatus {
     guarded!(error, { handle::with(mpsc, "consumer", Lender::take_back) })
 }
 
 /// Closes a consumer: all producers see the end of the channel.
-///
-/// # Safety
-/// The pointers must satisfy the header's requirements.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_mpsc_close(mpsc: *mut TwMpsc) {
     // SAFETY: Guaranteed by the caller.

@@ -88,9 +88,6 @@ impl AsFd for ProducerEnd {
 }
 
 /// Offers a channel over a link.
-///
-/// # Safety
-/// The pointers must satisfy the header's requirements.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_producer_open(
     link: *mut *mut TwLink,
@@ -109,9 +106,6 @@ pub unsafe extern "C" fn tw_producer_open(
 }
 
 /// Offers a channel to the first process that connects.
-///
-/// # Safety
-/// The pointers must satisfy the header's requirements.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_producer_accept(
     listener: *mut *mut TwListener,
@@ -130,9 +124,6 @@ pub unsafe extern "C" fn tw_producer_accept(
 }
 
 /// Returns room for a message, to be written in place.
-///
-/// # Safety
-/// The pointers must satisfy the header's requirements.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_producer_loan(
     producer: *mut TwProducer,
@@ -150,9 +141,6 @@ pub unsafe extern "C" fn tw_producer_loan(
 }
 
 /// Commits the message written to the lent room.
-///
-/// # Safety
-/// The pointers must satisfy the header's requirements.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_producer_commit(
     producer: *mut TwProducer,
@@ -166,9 +154,6 @@ pub unsafe extern "C" fn tw_producer_commit(
 }
 
 /// Discards the lent room.
-///
-/// # Safety
-/// The pointers must satisfy the header's requirements.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_producer_abort(
     producer: *mut TwProducer,
@@ -184,9 +169,6 @@ pub unsafe extern "C" fn tw_producer_abort(
 }
 
 /// Sends a copy of a message.
-///
-/// # Safety
-/// The pointers must satisfy the header's requirements.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_producer_send(
     producer: *mut TwProducer,
@@ -203,9 +185,6 @@ pub unsafe extern "C" fn tw_producer_send(
 }
 
 /// Waits until the consumer has released every message.
-///
-/// # Safety
-/// The pointers must satisfy the header's requirements.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_producer_drain(
     producer: *mut TwProducer,
@@ -221,9 +200,6 @@ pub unsafe extern "C" fn tw_producer_drain(
 }
 
 /// Prepares the descriptor for polling in an event loop.
-///
-/// # Safety
-/// The pointers must satisfy the header's requirements.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_producer_arm(
     producer: *mut TwProducer,
@@ -240,9 +216,6 @@ pub unsafe extern "C" fn tw_producer_arm(
 }
 
 /// Returns the descriptor to poll; -1 for null.
-///
-/// # Safety
-/// The pointers must satisfy the header's requirements.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_producer_fd(producer: *const TwProducer) -> c_int {
     // SAFETY: Guaranteed by the caller.
@@ -250,9 +223,6 @@ pub unsafe extern "C" fn tw_producer_fd(producer: *const TwProducer) -> c_int {
 }
 
 /// Returns the size of the largest message; 0 for null.
-///
-/// # Safety
-/// The pointers must satisfy the header's requirements.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_producer_largest(producer: *const TwProducer) -> usize {
     // SAFETY: Guaranteed by the caller.
@@ -260,9 +230,6 @@ pub unsafe extern "C" fn tw_producer_largest(producer: *const TwProducer) -> usi
 }
 
 /// Returns the number of messages committed; 0 for null.
-///
-/// # Safety
-/// The pointers must satisfy the header's requirements.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_producer_sent(producer: *const TwProducer) -> u64 {
     // SAFETY: Guaranteed by the caller.
@@ -270,9 +237,6 @@ pub unsafe extern "C" fn tw_producer_sent(producer: *const TwProducer) -> u64 {
 }
 
 /// Closes a producer.
-///
-/// # Safety
-/// The pointers must satisfy the header's requirements.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_producer_close(producer: *mut TwProducer) {
     // SAFETY: Guaranteed by the caller.

@@ -28,9 +28,6 @@ impl ReceiverEnd {
 }
 
 /// Connects to the sender.
-///
-/// # Safety
-/// The pointers must satisfy the header's requirements.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_receiver_open(
     link: *mut *mut TwLink,
@@ -48,9 +45,6 @@ pub unsafe extern "C" fn tw_receiver_open(
 }
 
 /// Waits for the next buffer and returns its length.
-///
-/// # Safety
-/// The pointers must satisfy the header's requirements.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_receiver_next_length(
     receiver: *mut TwReceiver,
@@ -66,9 +60,6 @@ pub unsafe extern "C" fn tw_receiver_next_length(
 }
 
 /// Receives the next buffer into the caller's memory.
-///
-/// # Safety
-/// The pointers must satisfy the header's requirements.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_receiver_receive_into(
     receiver: *mut TwReceiver,
@@ -101,9 +92,6 @@ fn too_large(error: Error) -> CallFailure {
 }
 
 /// Receives the next buffer into newly allocated memory.
-///
-/// # Safety
-/// The pointers must satisfy the header's requirements.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_receiver_receive_new(
     receiver: *mut TwReceiver,
@@ -126,9 +114,6 @@ pub unsafe extern "C" fn tw_receiver_receive_new(
 }
 
 /// Returns the name of the mechanism in use; null for null.
-///
-/// # Safety
-/// The pointers must satisfy the header's requirements.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_receiver_arm(receiver: *const TwReceiver) -> *const c_char {
     let name = |end: &mut OwnedHere<ReceiverEnd>| {
@@ -139,9 +124,6 @@ pub unsafe extern "C" fn tw_receiver_arm(receiver: *const TwReceiver) -> *const 
 }
 
 /// Describes the mechanism in use and the rejected ones, as JSON.
-///
-/// # Safety
-/// The pointers must satisfy the header's requirements.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_receiver_explain_json(
     receiver: *const TwReceiver,
@@ -161,9 +143,6 @@ pub unsafe extern "C" fn tw_receiver_explain_json(
 }
 
 /// Closes a receiver.
-///
-/// # Safety
-/// The pointers must satisfy the header's requirements.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_receiver_close(receiver: *mut TwReceiver) {
     // SAFETY: Guaranteed by the caller.

@@ -155,9 +155,6 @@ fn seals(bits: u32) -> Result<SealFlags, CallFailure> {
 }
 
 /// Creates and maps shared memory.
-///
-/// # Safety
-/// The pointers must satisfy the header's requirements.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_region_create(
     kind: u32,
@@ -189,9 +186,6 @@ pub unsafe extern "C" fn tw_region_of_fd(
 }
 
 /// Maps a System V segment.
-///
-/// # Safety
-/// The pointers must satisfy the header's requirements.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_region_of_segment(
     id: c_int,
@@ -206,9 +200,6 @@ pub unsafe extern "C" fn tw_region_of_segment(
 }
 
 /// Maps a region again after it was unmapped.
-///
-/// # Safety
-/// The pointers must satisfy the header's requirements.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_region_map(
     region: *mut TwRegion,
@@ -238,9 +229,6 @@ pub unsafe extern "C" fn tw_region_unmap(region: *mut TwRegion, error: *mut TwEr
 }
 
 /// Seals a memory file.
-///
-/// # Safety
-/// The pointers must satisfy the header's requirements.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_region_seal(
     region: *mut TwRegion,
@@ -264,9 +252,6 @@ pub unsafe extern "C" fn tw_region_seal(
 }
 
 /// Returns 1 if a region has all of these seals, otherwise 0.
-///
-/// # Safety
-/// The pointers must satisfy the header's requirements.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_region_is_sealed(region: *const TwRegion, bits: u32) -> c_int {
     let ask = |memory: &mut RegionMemory| {
@@ -278,9 +263,6 @@ pub unsafe extern "C" fn tw_region_is_sealed(region: *const TwRegion, bits: u32)
 }
 
 /// Makes every page resident.
-///
-/// # Safety
-/// The pointers must satisfy the header's requirements.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_region_populate(
     region: *mut TwRegion,
@@ -301,9 +283,6 @@ pub unsafe extern "C" fn tw_region_populate(
 }
 
 /// Marks a System V segment for removal: it disappears when the last process detaches.
-///
-/// # Safety
-/// The pointers must satisfy the header's requirements.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_region_remove(region: *mut TwRegion, error: *mut TwError) -> TwStatus {
     guarded!(error, {
@@ -318,9 +297,6 @@ pub unsafe extern "C" fn tw_region_remove(region: *mut TwRegion, error: *mut TwE
 }
 
 /// Returns the address of the mapping; null if the region is not mapped.
-///
-/// # Safety
-/// The pointers must satisfy the header's requirements.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_region_data(region: *const TwRegion) -> *mut c_void {
     let start = |memory: &mut RegionMemory| Ok(memory.mapped()?.as_ptr().cast());
@@ -329,9 +305,6 @@ pub unsafe extern "C" fn tw_region_data(region: *const TwRegion) -> *mut c_void 
 }
 
 /// Returns the length of the region in bytes; 0 for null.
-///
-/// # Safety
-/// The pointers must satisfy the header's requirements.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_region_length(region: *const TwRegion) -> usize {
     // SAFETY: Guaranteed by the caller.
@@ -339,9 +312,6 @@ pub unsafe extern "C" fn tw_region_length(region: *const TwRegion) -> usize {
 }
 
 /// Returns the descriptor, or -1.
-///
-/// # Safety
-/// The pointers must satisfy the header's requirements.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_region_fd(region: *const TwRegion) -> c_int {
     let fd = |memory: &mut RegionMemory| Ok(memory.file("have one")?.as_fd().as_raw_fd());
@@ -350,9 +320,6 @@ pub unsafe extern "C" fn tw_region_fd(region: *const TwRegion) -> c_int {
 }
 
 /// Returns the id of the System V segment, or -1.
-///
-/// # Safety
-/// The pointers must satisfy the header's requirements.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_region_segment(region: *const TwRegion) -> c_int {
     let id = |memory: &mut RegionMemory| match &memory.home {

@@ -15,9 +15,6 @@ use crate::{guard::guarded, mechanism, sigpipe, text};
 pub type TwSender = Handle<OwnedHere<Sender>>;
 
 /// Connects to the receiver.
-///
-/// # Safety
-/// The pointers must satisfy the header's requirements.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_sender_open(
     link: *mut *mut TwLink,
@@ -34,9 +31,6 @@ pub unsafe extern "C" fn tw_sender_open(
 }
 
 /// Sends a buffer and waits until it has arrived.
-///
-/// # Safety
-/// The pointers must satisfy the header's requirements.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_sender_send(
     sender: *mut TwSender,
@@ -55,9 +49,6 @@ pub unsafe extern "C" fn tw_sender_send(
 }
 
 /// Allocates memory that the mechanism in use may pass on without a copy.
-///
-/// # Safety
-/// The pointers must satisfy the header's requirements.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_sender_loan(
     sender: *mut TwSender,
@@ -75,9 +66,6 @@ pub unsafe extern "C" fn tw_sender_loan(
 }
 
 /// Sends a loan, and returns it unless the receiver keeps it.
-///
-/// # Safety
-/// The pointers must satisfy the header's requirements.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_sender_send_loan(
     sender: *mut TwSender,
@@ -109,9 +97,6 @@ pub unsafe extern "C" fn tw_sender_send_loan(
 }
 
 /// Returns the name of the mechanism in use; null for null.
-///
-/// # Safety
-/// The pointers must satisfy the header's requirements.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_sender_arm(sender: *const TwSender) -> *const c_char {
     let name =
@@ -121,9 +106,6 @@ pub unsafe extern "C" fn tw_sender_arm(sender: *const TwSender) -> *const c_char
 }
 
 /// Describes the mechanism in use and the rejected ones, as JSON.
-///
-/// # Safety
-/// The pointers must satisfy the header's requirements.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_sender_explain_json(
     sender: *const TwSender,
@@ -148,9 +130,6 @@ pub unsafe extern "C" fn tw_sender_explain_json(
 }
 
 /// Closes a sender: the receiver sees the end of the transfer.
-///
-/// # Safety
-/// The pointers must satisfy the header's requirements.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_sender_close(sender: *mut TwSender) {
     // SAFETY: Guaranteed by the caller.

@@ -21,7 +21,6 @@ mod memory;
 mod receiver;
 mod sender;
 mod stream;
-mod vmsplice_memcpy;
 
 pub use choice::{Choice, Cited};
 pub use choose::{Options, choose};
@@ -34,4 +33,3 @@ pub use mechanisms::{MECHANISMS, by_name};
 pub use memory::{Buffer, Loan, buffer};
 pub use receiver::Receiver;
 pub use sender::Sender;
-pub use vmsplice_memcpy::{PIPE_BUF, vmsplice_memcpy};

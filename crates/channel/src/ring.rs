@@ -119,6 +119,4 @@ fn error_of(stop: WaitStop) -> Error {
 }
 
 #[cfg(test)]
-mod races;
-#[cfg(test)]
 mod tests;

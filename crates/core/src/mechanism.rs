@@ -126,6 +126,20 @@ pub enum Role {
     Harness,
 }
 
+impl Role {
+    /// Returns the reason, if any, for which a plan may not use the mechanism. `requested` is `true` if the caller named
+    /// it.
+    pub fn allows(self, requested: bool) -> Result<(), Unfit> {
+        match self {
+            Self::Harness => Err(Unfit::because("moves nothing; for measurements only")),
+            Self::OnRequest(flag) if !requested => {
+                Err(Unfit::because(format!("only on request: {flag}")))
+            }
+            Self::OnRequest(_) | Self::Mover => Ok(()),
+        }
+    }
+}
+
 /// A pair of endpoint kinds, and the guarantees of a mechanism for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pair {
@@ -192,9 +206,15 @@ impl Info {
         self.pairs.iter().find(|p| p.source == source && p.sink == sink)
     }
 
+    /// Returns the flag that requests the mechanism, and the reason why it is not chosen without the flag. `None` if no
+    /// request is needed.
+    pub fn on_request(&self) -> Option<&'static str> {
+        if let Role::OnRequest(text) = self.role { Some(text) } else { None }
+    }
+
     /// Returns `true` if the mechanism is used only on request with this flag.
     pub fn waits_for(&self, flag: &str) -> bool {
-        matches!(self.role, Role::OnRequest(text) if text.contains(flag))
+        self.on_request().is_some_and(|text| text.contains(flag))
     }
 
     /// Returns the guarantees from memory to memory; none if the mechanism does not serve that pair.
@@ -249,14 +269,14 @@ impl Info {
         let pairs = self.pairs.iter();
         let pairs = pairs.map(|p| json!({ "source": p.source, "sink": p.sink, "gives": p.gives }));
         let knobs = self.knobs.iter().map(Knob::to_json);
-        let (role, on_request) = match self.role {
-            Role::Mover => ("mover", None),
-            Role::OnRequest(text) => ("on-request", Some(text)),
-            Role::Harness => ("harness", None),
+        let role = match self.role {
+            Role::Mover => "mover",
+            Role::OnRequest(_) => "on-request",
+            Role::Harness => "harness",
         };
         json!({
             "name": self.name, "summary": self.summary, "calls": self.calls, "role": role,
-            "on_request": on_request, "pairs": pairs.collect::<Vec<_>>(),
+            "on_request": self.on_request(), "pairs": pairs.collect::<Vec<_>>(),
             "knobs": knobs.collect::<Vec<_>>(),
         })
     }

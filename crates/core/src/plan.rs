@@ -4,8 +4,8 @@ use serde::Serialize;
 use std::collections::HashMap;
 
 use crate::{
-    Facts, Guarantees, Judgement, Kind, MECHANISMS, Mechanism, Prefer, Profile, Role, Tuning,
-    Unfit, Verdict,
+    Facts, Guarantees, Judgement, Kind, MECHANISMS, Mechanism, Prefer, Profile, Tuning, Unfit,
+    Verdict,
     mechanisms::{LAST_RESORT, by_name},
     profile::{Load, MatchingCells},
     select::{Candidate, Prior, rank},
@@ -153,13 +153,7 @@ fn fitness(mechanism: &dyn Mechanism, facts: &Facts, request: &Request) -> Resul
     if request.without.iter().any(|name| name == info.name) {
         return Err(Unfit::because("excluded by --no-method"));
     }
-    match info.role {
-        Role::Harness => return Err(Unfit::because("moves nothing; for measurements only")),
-        Role::OnRequest(flag) if !asked_for => {
-            return Err(Unfit::because(format!("used only with {flag}")));
-        }
-        Role::OnRequest(_) | Role::Mover => {}
-    }
+    info.role.allows(asked_for)?;
     let pair = info
         .pair(source, sink)
         .ok_or_else(|| Unfit::because(format!("does not move {source} -> {sink}")))?;

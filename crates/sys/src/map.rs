@@ -221,30 +221,6 @@ impl Map {
         })
     }
 
-    /// `read(2)`, or `pread(2)` if `in_at` is given, directly into the map: the counterpart of [`Map::write_to`].
-    /// EFAULT also for a map that is for reading only.
-    pub fn read_from(
-        &mut self,
-        range: Range<usize>,
-        input: impl AsFd,
-        in_at: Option<u64>,
-    ) -> Result<usize, Errno> {
-        let (into, len) = self.part(&range)?;
-        let input = input.as_fd().as_raw_fd();
-        let Some(at) = in_at else {
-            return counted(Call::Read, len, |len| {
-                // SAFETY: into..into+len is mapped (see `part`), and &mut self excludes references to it; the kernel
-                // checks that it is writable.
-                count(unsafe { libc::read(input, into.cast(), len) })
-            });
-        };
-        let at = i64::try_from(at).map_err(|_| Errno::INVAL)?;
-        counted(Call::Pread, len, |len| {
-            // SAFETY: as above.
-            count(unsafe { libc::pread64(input, into.cast(), len, at) })
-        })
-    }
-
     fn advise(&self, advice: Advice) -> Result<(), Errno> {
         // SAFETY: base and mapped are from mmap. No advice used here changes bytes, except in `forget`, which gives the
         // reason that it may.

@@ -1,7 +1,11 @@
 //! Looks up users by name, and changes the user of the process.
 
 use crate::{Errno, io::last_errno};
-use std::{ffi::CString, mem::MaybeUninit, ptr};
+use std::{
+    ffi::{CString, c_char, c_int},
+    mem::MaybeUninit,
+    ptr,
+};
 
 /// A user of this system.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,30 +23,9 @@ const ROOM: usize = 64 << 10;
 impl User {
     /// Looks up a name with `getpwnam_r(3)`; `None` if the user does not exist.
     pub fn find(name: &str) -> Result<Option<Self>, Errno> {
-        let Ok(name) = CString::new(name) else { return Ok(None) };
-        let mut entry = MaybeUninit::<libc::passwd>::zeroed();
-        let mut strings = vec![0; ROOM];
-        let mut found = ptr::null_mut();
-        // SAFETY: the name ends with a zero; the call writes one entry, at most ROOM bytes of strings, and the address
-        // of the entry.
-        let errno = unsafe {
-            libc::getpwnam_r(
-                name.as_ptr(),
-                entry.as_mut_ptr(),
-                strings.as_mut_ptr(),
-                ROOM,
-                &raw mut found,
-            )
-        };
-        if errno != 0 {
-            return Err(Errno::from_raw_os_error(errno));
-        }
-        if found.is_null() {
-            return Ok(None);
-        }
-        // SAFETY: the user was found, so the entry was written; zeros are a valid entry too.
-        let entry = unsafe { entry.assume_init() };
-        Ok(Some(Self { name, uid: entry.pw_uid, gid: entry.pw_gid }))
+        // SAFETY: the C library's function with its own type of entry.
+        let found = unsafe { look_up(name, libc::getpwnam_r) }?;
+        Ok(found.map(|(name, entry)| Self { name, uid: entry.pw_uid, gid: entry.pw_gid }))
     }
 
     /// Returns the user's name.
@@ -64,29 +47,35 @@ impl User {
 
 /// Returns the number of a group with `getgrnam_r(3)`; `None` if the group does not exist.
 pub fn group_id(name: &str) -> Result<Option<u32>, Errno> {
-    let Ok(name) = CString::new(name) else { return Ok(None) };
-    let mut entry = MaybeUninit::<libc::group>::zeroed();
-    let mut strings = vec![0; ROOM];
-    let mut found = ptr::null_mut();
-    // SAFETY: the name ends with a zero; the call writes one entry, at most ROOM bytes of strings, and the address of
-    // the entry.
-    let errno = unsafe {
-        libc::getgrnam_r(
-            name.as_ptr(),
-            entry.as_mut_ptr(),
-            strings.as_mut_ptr(),
-            ROOM,
-            &raw mut found,
-        )
-    };
-    if errno != 0 {
-        return Err(Errno::from_raw_os_error(errno));
-    }
-    // SAFETY: if the group was found, the entry was written; zeros are a valid entry too.
-    Ok((!found.is_null()).then(|| unsafe { entry.assume_init() }.gr_gid))
+    // SAFETY: the C library's function with its own type of entry.
+    Ok(unsafe { look_up(name, libc::getgrnam_r) }?.map(|(_, entry)| entry.gr_gid))
 }
 
-fn answered(answer: libc::c_int) -> Result<(), Errno> {
+/// `getpwnam_r` or `getgrnam_r`: name, entry, room for its strings, length of the room, address of the found entry.
+type LookUp<T> =
+    unsafe extern "C" fn(*const c_char, *mut T, *mut c_char, usize, *mut *mut T) -> c_int;
+
+/// Returns the name and its entry; `None` if the name does not exist.
+///
+/// # Safety
+/// `call` follows getpwnam(3), and zeros are a valid `T`.
+unsafe fn look_up<T>(name: &str, call: LookUp<T>) -> Result<Option<(CString, T)>, Errno> {
+    let Ok(name) = CString::new(name) else { return Ok(None) };
+    let mut entry = MaybeUninit::zeroed();
+    let mut strings = vec![0; ROOM];
+    let mut found = ptr::null_mut();
+    let (at, room) = (entry.as_mut_ptr(), strings.as_mut_ptr());
+    // SAFETY: the name ends with a zero; the call writes one entry, at most ROOM bytes of strings, and the address of
+    // the entry.
+    match unsafe { call(name.as_ptr(), at, room, ROOM, &raw mut found) } {
+        0 if found.is_null() => Ok(None),
+        // SAFETY: the name was found, so the entry was written.
+        0 => Ok(Some((name, unsafe { entry.assume_init() }))),
+        errno => Err(Errno::from_raw_os_error(errno)),
+    }
+}
+
+fn answered(answer: c_int) -> Result<(), Errno> {
     if answer == 0 { Ok(()) } else { Err(last_errno()) }
 }
 

@@ -15,7 +15,7 @@ use std::{
 };
 use support::{archive, compile, guide, is_installed, root, run, skip};
 use thalweg_channel::bulk::MECHANISMS;
-use thalweg_core::{Guarantees, Profile, profile::Ratio};
+use thalweg_core::{Profile, Role, profile::Ratio};
 
 /// Programs in `c/`. Each gets an empty directory and leaves it empty. For each case that cannot run
 /// here, it prints the name, a tab and the reason.
@@ -101,9 +101,7 @@ fn a_profile_decides_what_a_sender_uses_and_older_programs_go_on_without() {
     compile(&root().join("tests/c/chosen.c"), &program);
     let profile = folder.path().join("profile.json");
     let mut count = 0;
-    for arm in
-        MECHANISMS.iter().filter(|arm| arm.info().gives_in_memory().cover(Guarantees::default()))
-    {
+    for arm in MECHANISMS.iter().filter(|arm| arm.info().role == Role::Mover) {
         let name = arm.info().name;
         if let Err(why) = arm.probe() {
             skip(&format!("capi/chosen {name}"), &why.reason);

@@ -119,6 +119,7 @@ fn fitness(mechanism: &dyn Mechanism, facts: &Facts, options: &Options) -> Resul
     if options.without.iter().any(|name| name == info.name) {
         return Err(Unfit::because("excluded by the caller"));
     }
+    info.role.allows(options.only.is_some())?;
     if !info.gives_in_memory().cover(options.needs) {
         return Err(Unfit::because("does not give the required guarantees"));
     }
@@ -133,7 +134,12 @@ fn fitness(mechanism: &dyn Mechanism, facts: &Facts, options: &Options) -> Resul
 mod tests {
     use super::*;
     use crate::bulk::measured::tests::profile;
-    use thalweg_core::Judgement;
+    use thalweg_core::{Judgement, Role};
+
+    /// Returns the mechanisms that may be chosen.
+    fn movers() -> impl Iterator<Item = &'static dyn Mechanism> {
+        MECHANISMS.iter().copied().filter(|mechanism| mechanism.info().role == Role::Mover)
+    }
 
     fn first(facts: &Facts, options: &Options) -> &'static str {
         first_mechanism(facts, options).info().name
@@ -180,13 +186,14 @@ mod tests {
 
     #[test]
     fn what_was_measured_wins_and_what_is_not_allowed_is_named() {
-        // In this profile, later mechanisms of the list are faster.
+        // In this profile, later mechanisms of the list are faster. The fastest ones are used only on request.
         let cost = |n: usize| 0.5_f64.powi(n as i32);
         let profile = profile(
             MECHANISMS.iter().enumerate().map(|(n, mechanism)| (mechanism.info().name, cost(n))),
         );
         let mut options = Options { measured: Some(profile), ..Options::default() };
-        let last = MECHANISMS[MECHANISMS.len() - 1].info();
+        let last = movers().last().unwrap().info();
+        assert_ne!(MECHANISMS.last().unwrap().info().role, Role::Mover);
         let facts = Facts { trusted: Some("another user".to_owned()), ..Facts::default() };
         assert_eq!(first(&facts, &options), last.name);
         options.without.push(last.name.to_owned());
@@ -196,7 +203,30 @@ mod tests {
         for verdict in choose(&facts, &options, options.measured.as_deref()).verdicts {
             let info = by_name(verdict.mechanism).unwrap().info();
             let out = info.nature.wants_trust || [last.name, tried].contains(&info.name);
+            let out = out || info.role != Role::Mover;
             assert_eq!(!verdict.judgement.is_usable(), out, "{}", info.name);
+        }
+    }
+
+    #[test]
+    fn a_mechanism_for_studies_is_never_chosen_and_its_verdict_says_so() {
+        for mechanism in MECHANISMS.iter().filter(|mechanism| mechanism.info().role != Role::Mover)
+        {
+            let name = mechanism.info().name;
+            let measured = Some(profile([("ring", 1.0), (name, 0.1)]));
+            for will_loan in [false, true] {
+                let facts = Facts { will_loan, ..Facts::default() };
+                for measured in [None, measured.as_deref()] {
+                    let plan = choose(&facts, &Options::default(), measured);
+                    let verdict = plan.verdicts.iter().find(|verdict| verdict.mechanism == name);
+                    let judgement = &verdict.unwrap().judgement;
+                    let reason = "only on request: --method, because ";
+                    assert!(
+                        matches!(judgement, Judgement::Unfit { reason: said } if said.starts_with(reason)),
+                        "{name}: {judgement:?}"
+                    );
+                }
+            }
         }
     }
 

@@ -24,12 +24,6 @@ pub trait Mechanism: Sync {
         false
     }
 
-    /// Returns `true` if the receiver keeps a loan permanently. The sender's next loan is then new
-    /// memory, and its page faults happen at the sender.
-    fn keeps_loans(&self) -> bool {
-        false
-    }
-
     /// Creates the sender's end and everything that both ends will share.
     #[doc(hidden)]
     fn offer(

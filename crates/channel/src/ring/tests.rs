@@ -1,4 +1,6 @@
 #![allow(clippy::unwrap_used, clippy::unnecessary_wraps)]
+mod races;
+
 use super::*;
 use proptest::prelude::*;
 use std::collections::VecDeque;

@@ -54,6 +54,7 @@ impl Subcommand for ListArgs {
         }
         let all = || infos.map(|info| (info.name, info.summary));
         let between = bulk::MECHANISMS.iter().map(|arm| arm.info());
+        let between = between.filter(|info| info.role == Role::Mover);
         let between_all = || between.map(|info| (info.name, info.summary));
         let text = if self.verbose || !self.methods.is_empty() {
             self.details(color)
@@ -136,6 +137,7 @@ fn arm_facts(arm: &dyn bulk::Mechanism) -> Vec<(&'static str, String)> {
         ("knobs", knobs(info.knobs)),
         ("wants", needs.to_owned()),
         ("trust", trust.to_owned()),
+        ("only", only(info)),
     ];
     facts.into_iter().filter(|(_, value)| !value.is_empty()).collect()
 }
@@ -146,7 +148,7 @@ fn arm_as_json(arm: &dyn bulk::Mechanism) -> Value {
         "name": info.name, "summary": info.summary, "calls": info.calls, "gives": info.gives_in_memory(),
         "wants_loan": info.nature.wants_loan, "trusting": info.nature.wants_trust,
         "knobs": info.knobs.iter().map(Knob::to_json).collect::<Vec<_>>(),
-        "unavailable": arm.probe().err().map(|why| why.reason),
+        "on_request": info.on_request(), "unavailable": arm.probe().err().map(|why| why.reason),
     })
 }
 
@@ -159,6 +161,15 @@ fn knobs(knobs: &[Knob]) -> String {
     knobs.collect::<Vec<_>>().join("; ")
 }
 
+/// Returns the condition of a mechanism that is not chosen by itself.
+fn only(info: &Info) -> String {
+    match info.role {
+        Role::Mover => String::new(),
+        Role::OnRequest(text) => text.to_owned(),
+        Role::Harness => "in measurements: it moves no data".to_owned(),
+    }
+}
+
 /// Returns the facts about a mechanism as pairs of name and value.
 pub fn facts_of(info: &Info) -> Vec<(&'static str, String)> {
     let with_promise = |stable: bool, private: bool| {
@@ -167,11 +178,6 @@ pub fn facts_of(info: &Info) -> Vec<(&'static str, String)> {
         let kept: Vec<(Kind, Kind)> = kept.map(|p| (p.source, p.sink)).collect();
         pairs::brief(&kept)
     };
-    let only = match info.role {
-        Role::Mover => String::new(),
-        Role::OnRequest(text) => text.to_owned(),
-        Role::Harness => "in measurements: it moves no data".to_owned(),
-    };
     let facts = [
         ("calls", info.calls.join(", ")),
         ("copies", with_promise(true, true)),
@@ -179,7 +185,7 @@ pub fn facts_of(info: &Info) -> Vec<(&'static str, String)> {
         ("shares pages", with_promise(false, false)),
         ("private, not stable", with_promise(false, true)),
         ("knobs", knobs(info.knobs)),
-        ("only", only),
+        ("only", only(info)),
     ];
     facts.into_iter().filter(|(_, value)| !value.is_empty()).collect()
 }

@@ -44,6 +44,8 @@ fn a_profile_that_knows_the_ways_between_processes_chooses_the_way() {
         measured("ring", Tuning::default(), 1.0),
         measured("pipe", Tuning::default(), 0.9),
         measured("unix-stream", Tuning::of("piece", 64 << 10), 0.5),
+        // A mechanism for studies is used only if it is named.
+        measured("shm-locked", Tuning::default(), 0.1),
     ]);
     // Every user may write the scratch directory, so no profile is kept there.
     let state = tempfile::tempdir().unwrap();
@@ -75,6 +77,11 @@ fn a_profile_that_knows_the_ways_between_processes_chooses_the_way() {
         assert_ne!(sent["mechanism"], "unix-stream");
         assert!(sent["choice"]["evidence"].is_null(), "{sent}");
     }
+    let mut plan = thalweg();
+    plan.args(["plan", "-v", "loan:", "process:"]).env("THALWEG_PROFILE", &path);
+    run(&mut plan)
+        .expect(0)
+        .expect_said("only on request: --method, because it exists for studies");
 }
 
 /// No mechanism can be as fast as this profile claims. thalweg therefore compares the mechanism with others during the

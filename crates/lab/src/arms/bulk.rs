@@ -6,6 +6,7 @@
 //! has all bytes. The CPU time of both processes counts; B's is also reported separately.
 
 mod alone;
+mod vmsplice_memcpy;
 mod with;
 
 use std::fs;

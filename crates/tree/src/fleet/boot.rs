@@ -7,11 +7,8 @@
 use std::time::SystemTime;
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::line::LINE;
+use super::line::{LINE, seal, unseal};
 use crate::journal::boot_id;
-
-/// Length of the part that the checksum covers.
-const BODY: usize = 52;
 
 /// A boot of a machine, with the start time and sync mode of a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,30 +40,16 @@ impl WorkerBoot {
     pub fn to_bytes(self, plan: u64) -> [u8; LINE] {
         let Self { machine, boot, began, is_synced } = self;
         let is_synced = u8::from(is_synced);
-        let body = format!("boot {machine:08x} {boot:016x} {began:016x} {is_synced}   ");
-        let text = format!("{body}{:016x}\n", sum(body.as_bytes(), plan));
-        let mut line = [b' '; LINE];
-        line.copy_from_slice(text.as_bytes());
-        line
+        seal(&format!("boot {machine:08x} {boot:016x} {began:016x} {is_synced}   "), plan)
     }
 
     /// Parses a line. Returns `None` if it is torn, modified, of another plan, or not a boot line.
     pub fn parse(line: &[u8], plan: u64) -> Option<Self> {
-        let text = std::str::from_utf8(line).ok().filter(|text| text.len() == LINE)?;
-        let (body, rest) = (text.get(..BODY)?, text.get(BODY..)?);
-        let number = |digits: &str| u64::from_str_radix(digits, 16).ok();
-        if number(rest.strip_suffix('\n')?)? != sum(body.as_bytes(), plan) {
-            return None;
-        }
-        let mut words = body.strip_prefix("boot ")?.split_ascii_whitespace();
-        let machine = number(words.next()?)? as u32;
-        let (boot, began) = (number(words.next()?)?, number(words.next()?)?);
+        let mut words = unseal(line, plan)?.strip_prefix("boot ")?.split(' ');
+        let mut number = || u64::from_str_radix(words.next()?, 16).ok();
+        let (machine, boot, began) = (number()? as u32, number()?, number()?);
         Some(Self { machine, boot, began, is_synced: words.next()? == "1" })
     }
-}
-
-fn sum(body: &[u8], plan: u64) -> u64 {
-    xxh3_64(&[body, &plan.to_le_bytes()].concat())
 }
 
 #[cfg(test)]

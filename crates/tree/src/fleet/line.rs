@@ -25,33 +25,30 @@ impl JournalLine {
     /// Returns the line for a journal of this plan.
     pub fn to_bytes(&self, plan: u64) -> [u8; LINE] {
         let Self { task, bytes, what, at } = self;
-        let body = format!("{task:08x} {bytes:016x} {what:016x} {at:08x} ");
-        let text = format!("{body}{:016x}\n", sum(body.as_bytes(), plan));
-        let mut line = [0; LINE];
-        line.copy_from_slice(text.as_bytes());
-        line
+        seal(&format!("{task:08x} {bytes:016x} {what:016x} {at:08x} "), plan)
     }
 
     /// Parses a line. Returns `None` if it is torn, modified or of another plan.
     pub fn parse(line: &[u8], plan: u64) -> Option<Self> {
-        let body = line.get(..BODY).filter(|_| line.len() == LINE && line.ends_with(b"\n"))?;
-        let number = |from: usize, len: usize| {
-            let digits = line.get(from..from + len)?;
-            let are_digits = digits.iter().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(b));
-            let text = std::str::from_utf8(digits).ok().filter(|_| are_digits)?;
-            (line.get(from + len).is_some_and(|b| b" \n".contains(b)))
-                .then(|| u64::from_str_radix(text, 16).ok())?
-        };
-        if number(BODY, 16)? != sum(body, plan) {
-            return None;
-        }
-        let (task, at) = (number(0, 8)? as u32, number(43, 8)? as u32);
-        Some(Self { task, bytes: number(9, 16)?, what: number(26, 16)?, at })
+        let mut words = unseal(line, plan)?.split(' ');
+        let mut number = || u64::from_str_radix(words.next()?, 16).ok();
+        let (task, bytes, what) = (number()? as u32, number()?, number()?);
+        Some(Self { task, bytes, what, at: number()? as u32 })
     }
 }
 
-fn sum(body: &[u8], plan: u64) -> u64 {
-    xxh3_64(&[body, &plan.to_le_bytes()].concat())
+/// Returns the line of a journal with this body of [`BODY`] bytes. A checksum of the body and the plan follows the body.
+pub(super) fn seal(body: &str, plan: u64) -> [u8; LINE] {
+    let sum = xxh3_64(&[body.as_bytes(), &plan.to_le_bytes()].concat());
+    let mut line = [0; LINE];
+    line.copy_from_slice(format!("{body}{sum:016x}\n").as_bytes());
+    line
+}
+
+/// Returns the body of a line. `None` if the line is torn, modified or of another plan.
+pub(super) fn unseal(line: &[u8], plan: u64) -> Option<&str> {
+    let body = std::str::from_utf8(line.get(..BODY)?).ok()?;
+    (seal(body, plan) == *line).then_some(body)
 }
 
 #[cfg(test)]

@@ -9,27 +9,28 @@ use thalweg_sys::{io, pipe};
 use crate::bulk::stream::StreamMechanism;
 use crate::shared::stop::unfit;
 
-pub(super) const PIPE: Knob = Knob {
-    name: "pipe",
-    summary: "requested capacity of the pipe, 0 for the kernel's default",
-    unit: Unit::Bytes,
-    values: &[1 << 20, 0, 64 << 10],
-};
+/// The knobs of every mechanism with a pipe.
+pub(super) const KNOBS: &[Knob] = &[
+    Knob {
+        name: "pipe",
+        summary: "requested capacity of the pipe, 0 for the kernel's default",
+        unit: Unit::Bytes,
+        values: &[1 << 20, 0, 64 << 10],
+    },
+    Knob {
+        name: "piece",
+        summary: "maximum bytes per call",
+        unit: Unit::Bytes,
+        values: &[1 << 20, 4096, 64 << 10],
+    },
+];
 
 static INFO: Info = Info {
     name: "pipe",
     summary: "write into a pipe and read from it",
     calls: &["write", "read"],
     pairs: BETWEEN_PROCESSES,
-    knobs: &[
-        PIPE,
-        Knob {
-            name: "piece",
-            summary: "maximum bytes per call",
-            unit: Unit::Bytes,
-            values: &[1 << 20, 4096, 64 << 10],
-        },
-    ],
+    knobs: KNOBS,
     role: Role::Mover,
     nature: Nature::PLAIN,
 };

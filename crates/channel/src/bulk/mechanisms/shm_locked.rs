@@ -45,7 +45,7 @@ static INFO: Info = Info {
             values: &[0, 1],
         },
     ],
-    role: Role::Mover,
+    role: Role::OnRequest("--method, because it exists for studies"),
     nature: Nature::PLAIN,
 };
 

@@ -24,7 +24,7 @@ static INFO: Info = Info {
     calls: &["memfd_create", "F_ADD_SEALS", "mmap"],
     pairs: BETWEEN_PROCESSES,
     knobs: &[STREAM],
-    role: Role::Mover,
+    role: Role::OnRequest("--method, because the receiver keeps the sender's memory"),
     nature: Nature { wants_loan: true, ..Nature::PLAIN },
 };
 
@@ -38,10 +38,6 @@ struct SnapshotReceiver(u64);
 impl Mechanism for Snapshot {
     fn info(&self) -> &'static Info {
         &INFO
-    }
-
-    fn keeps_loans(&self) -> bool {
-        true
     }
 
     fn probe(&self) -> Result<(), Unfit> {

@@ -22,7 +22,7 @@ static INFO: Info = Info {
             values: &[64 << 10, 4096],
         },
     ],
-    role: Role::Mover,
+    role: Role::OnRequest("--method, because it exists for studies"),
     nature: Nature::PLAIN,
 };
 

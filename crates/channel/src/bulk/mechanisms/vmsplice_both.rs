@@ -4,7 +4,7 @@
 //! program.
 
 use rustix::fd::OwnedFd;
-use thalweg_core::{BETWEEN_PROCESSES, Info, Knob, Nature, Role, Tuning, Unfit, Unit};
+use thalweg_core::{BETWEEN_PROCESSES, Info, Nature, Role, Tuning, Unfit};
 use thalweg_sys::pipe::{Pipe, SpliceMode, vmsplice, vmsplice_out};
 
 use super::pipe;
@@ -18,16 +18,8 @@ static INFO: Info = Info {
     // The pipe contains the sender's own pages. The receiver confirms their arrival only after it
     // has copied them.
     pairs: BETWEEN_PROCESSES,
-    knobs: &[
-        pipe::PIPE,
-        Knob {
-            name: "piece",
-            summary: "maximum bytes per call",
-            unit: Unit::Bytes,
-            values: &[1 << 20, 4096, 64 << 10],
-        },
-    ],
-    role: Role::Mover,
+    knobs: pipe::KNOBS,
+    role: Role::OnRequest("--method, because it exists for studies"),
     nature: Nature::PLAIN,
 };
 

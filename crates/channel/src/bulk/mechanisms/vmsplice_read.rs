@@ -1,7 +1,7 @@
 //! vmsplice into a pipe, plain read out of it: the kernel copies once, at the receiver.
 
 use rustix::fd::OwnedFd;
-use thalweg_core::{BETWEEN_PROCESSES, Info, Knob, Nature, Role, Tuning, Unfit, Unit};
+use thalweg_core::{BETWEEN_PROCESSES, Info, Nature, Role, Tuning, Unfit};
 use thalweg_sys::io;
 use thalweg_sys::pipe::{Pipe, SpliceMode, vmsplice};
 
@@ -15,16 +15,8 @@ static INFO: Info = Info {
     calls: &["vmsplice", "read"],
     // As in `vmsplice-both`: the receiver confirms only after it has copied.
     pairs: BETWEEN_PROCESSES,
-    knobs: &[
-        pipe::PIPE,
-        Knob {
-            name: "piece",
-            summary: "maximum bytes per call",
-            unit: Unit::Bytes,
-            values: &[1 << 20, 4096, 64 << 10],
-        },
-    ],
-    role: Role::Mover,
+    knobs: pipe::KNOBS,
+    role: Role::OnRequest("--method, because it exists for studies"),
     nature: Nature::PLAIN,
 };
 

@@ -152,4 +152,4 @@ pub(crate) fn close<C: Cursor>(own_closed: &impl WaitWord, others_waiting: &impl
 }
 
 #[cfg(test)]
-mod models;
+mod tests;

@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 use std::hint::black_box;
-use thalweg_channel::bulk::{MECHANISMS, Mechanism, PIPE_BUF, by_name, vmsplice_memcpy};
+use thalweg_channel::bulk::{MECHANISMS, Mechanism, by_name};
 use thalweg_core::{Tuning, Unfit};
 
 use thalweg_measure::arms::{
@@ -10,6 +10,7 @@ use thalweg_measure::arms::{
     knobs::only,
 };
 
+use super::vmsplice_memcpy::{PIPE_BUF, vmsplice_memcpy};
 use crate::arms::{knobs, parameters};
 
 /// All parameters of a bulk transfer.

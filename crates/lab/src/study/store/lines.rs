@@ -39,9 +39,12 @@ struct Shallow {
 }
 
 macro_rules! by_depth {
-    ($($name:ident($($argument:ident: $kind:ty),*)),* $(,)?) => {
+    ($($name:ident(opens $opens:literal, closes $closes:literal $(, $argument:ident: $kind:ty)*)),* $(,)?) => {
         $(fn $name<W: ?Sized + io::Write>(&mut self, to: &mut W $(, $argument: $kind)*) -> io::Result<()> {
-            if self.depth <= self.deepest {
+            self.depth += $opens;
+            let is_upper = self.depth <= self.deepest;
+            self.depth -= $closes;
+            if is_upper {
                 self.pretty.$name(to $(, $argument)*)
             } else {
                 CompactFormatter.$name(to $(, $argument)*)
@@ -51,47 +54,15 @@ macro_rules! by_depth {
 }
 
 impl Formatter for Shallow {
-    fn begin_array<W: ?Sized + io::Write>(&mut self, to: &mut W) -> io::Result<()> {
-        self.depth += 1;
-        if self.depth <= self.deepest {
-            self.pretty.begin_array(to)
-        } else {
-            CompactFormatter.begin_array(to)
-        }
-    }
-
-    fn end_array<W: ?Sized + io::Write>(&mut self, to: &mut W) -> io::Result<()> {
-        self.depth -= 1;
-        if self.depth < self.deepest {
-            self.pretty.end_array(to)
-        } else {
-            CompactFormatter.end_array(to)
-        }
-    }
-
-    fn begin_object<W: ?Sized + io::Write>(&mut self, to: &mut W) -> io::Result<()> {
-        self.depth += 1;
-        if self.depth <= self.deepest {
-            self.pretty.begin_object(to)
-        } else {
-            CompactFormatter.begin_object(to)
-        }
-    }
-
-    fn end_object<W: ?Sized + io::Write>(&mut self, to: &mut W) -> io::Result<()> {
-        self.depth -= 1;
-        if self.depth < self.deepest {
-            self.pretty.end_object(to)
-        } else {
-            CompactFormatter.end_object(to)
-        }
-    }
-
     by_depth!(
-        begin_array_value(first: bool),
-        end_array_value(),
-        begin_object_key(first: bool),
-        begin_object_value(),
-        end_object_value(),
+        begin_array(opens 1, closes 0),
+        end_array(opens 0, closes 1),
+        begin_object(opens 1, closes 0),
+        end_object(opens 0, closes 1),
+        begin_array_value(opens 0, closes 0, first: bool),
+        end_array_value(opens 0, closes 0),
+        begin_object_key(opens 0, closes 0, first: bool),
+        begin_object_value(opens 0, closes 0),
+        end_object_value(opens 0, closes 0),
     );
 }

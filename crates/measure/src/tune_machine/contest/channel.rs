@@ -6,7 +6,7 @@ use thalweg_channel::bulk::{
     self, Destination, Facts, HUGE, LOAN, MECHANISMS, Options, PROCESS, choose,
 };
 use thalweg_core::{
-    Guarantees, Knob, Profile, Unfit,
+    Guarantees, Info, Knob, Profile, Role, Unfit,
     profile::{Cell, Load, SinkState},
 };
 use thalweg_sys::host::memory_available;
@@ -135,21 +135,15 @@ fn facts(keys: &EndKeys, asked: &AskedMethod) -> Facts {
     }
 }
 
-/// Returns the arms that a default request may use. From lent memory, only arms that return the loan take part: the
-/// cost of a new loan arises when it is written, which is not part of a transfer.
+/// Returns the arms that a default request may use.
 fn ways(job: &ContestJob, answer: &mut dyn FnMut(SurveyLine)) -> Vec<TunedMethod> {
     let mut ways = Vec::new();
-    for arm in
-        MECHANISMS.iter().filter(|arm| arm.info().gives_in_memory().cover(Guarantees::default()))
-    {
+    let allowed = |info: &Info| {
+        info.role == Role::Mover && info.gives_in_memory().cover(Guarantees::default())
+    };
+    for arm in MECHANISMS.iter().filter(|arm| allowed(arm.info())) {
         let info = arm.info();
-        let probed = match job.ends.source {
-            EndKind::Process(MemoryOwner::Loan) if arm.keeps_loans() => {
-                Err(Unfit::because("the receiver keeps each loan, so every loan is new memory"))
-            }
-            _ => arm.probe(),
-        };
-        match probed {
+        match arm.probe() {
             Ok(()) => {
                 ways.extend(tunings(job, info.name, info.knobs, ways.is_empty()));
             }

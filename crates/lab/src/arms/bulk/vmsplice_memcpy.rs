@@ -8,14 +8,14 @@ use thalweg_sys::{
 };
 
 /// Value of `PIPE_BUF` on Linux: the piece size in the article.
-pub const PIPE_BUF: usize = 4096;
+pub(super) const PIPE_BUF: usize = 4096;
 
 /// Copies `src` to `dst` in pieces of at most `piece` bytes, through a pipe that is created and closed
 /// in the call, as in the article.
 ///
 /// Returns EINVAL for slices of different lengths or a `piece` of 0; otherwise the errno of the failed
 /// call.
-pub fn vmsplice_memcpy(dst: &mut [u8], src: &[u8], piece: usize) -> Result<(), Errno> {
+pub(super) fn vmsplice_memcpy(dst: &mut [u8], src: &[u8], piece: usize) -> Result<(), Errno> {
     if dst.len() != src.len() || piece == 0 {
         return Err(Errno::INVAL);
     }
