@@ -39,8 +39,8 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--only", action="append", metavar="ROW", help="measure this row; may be repeated, and may be the start of a name")
     parser.add_argument("--rounds", type=int, default=LEAST_ROUNDS, help=f"rounds per row, at least {LEAST_ROUNDS} [default: %(default)s]")
     parser.add_argument("--smoke", action="store_true", help=f"small sizes and {SMOKE_ROUNDS} rounds, to test the rows; write no file")
-    parser.add_argument("--time-limit", type=float, default=60, metavar="MINUTES", help="start no row after this [default: %(default)s]")
-    parser.add_argument("--at", type=Path, default=Path(tempfile.gettempdir()), metavar="DIR", help="scratch directory on a disk [default: %(default)s]")
+    parser.add_argument("--time-limit", type=float, default=55, metavar="MINUTES", help="start no row after this [default: %(default)s]")
+    parser.add_argument("--at", type=Path, default=Path(os.environ.get("TMPDIR", "/var/tmp")), metavar="DIR", help="scratch directory on a disk [default: %(default)s]")
     parser.add_argument("--thalweg", type=Path, default=Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "release/thalweg",
                         metavar="PROGRAM", help="the program to measure [default: %(default)s]")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write here [default: docs/benchmarks/machines/DATE-CPU.json]")

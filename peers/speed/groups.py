@@ -1,4 +1,4 @@
-"""Control groups of version 1 and 2: children of the own group, which the end of the row removes."""
+"""Control groups of version 1 and 2, which the end of the row removes."""
 
 import os
 import time
@@ -12,27 +12,21 @@ from row import Skip
 MOUNTS = Path("/sys/fs/cgroup")
 
 
-def own(controller_v1: str, controller_v2: str) -> Path:
-    """Returns the directory of this process's group that has the controller."""
-    lines = [line.split(":", 2) for line in Path("/proc/self/cgroup").read_text().splitlines()]
-    for _, names, path in lines:
-        if controller_v1 in names.split(","):
-            return MOUNTS / controller_v1 / path.lstrip("/")
-    for _, names, path in lines:
-        at = MOUNTS / path.lstrip("/")
-        # A group that has processes cannot give a controller to its children, so the root of the tree is the only choice left.
-        for place in (at, MOUNTS):
-            controllers = place / "cgroup.subtree_control"
-            if not names and controllers.exists() and controller_v2 in controllers.read_text().split():
-                return place
-    raise Skip(f"no control group with {controller_v1} or {controller_v2}")
+def parent_of(controller_v1: str, controller_v2: str) -> Path:
+    """Returns the directory in which a group with the controller can be made."""
+    controllers = MOUNTS / "cgroup.subtree_control"
+    if (MOUNTS / controller_v1).is_dir():
+        return MOUNTS / controller_v1
+    if controllers.exists() and controller_v2 in controllers.read_text().split():
+        return MOUNTS
+    raise Skip(f"no control groups with {controller_v1} or {controller_v2} in {MOUNTS}")
 
 
 @contextmanager
 def group(controller_v1: str, controller_v2: str) -> Iterator[Path]:
     """Makes a group. Removes it at the end, when its processes have ended."""
     need_root("a control group")
-    parent = own(controller_v1, controller_v2)
+    parent = parent_of(controller_v1, controller_v2)
     path = parent / f"thalweg-speed-{os.getpid()}-{time.monotonic_ns()}"
     try:
         path.mkdir()

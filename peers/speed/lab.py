@@ -45,6 +45,12 @@ def need_root(why: str) -> None:
         raise Skip(f"{why}: only as root")
 
 
+def need_disk(path: Path) -> None:
+    """Skips the row if the files of the directory are in memory."""
+    if quiet("stat", "-f", "-c", "%T", path).strip() in ("tmpfs", "ramfs"):
+        raise Skip(f"{path} is not on a disk: --at DIR sets the directory")
+
+
 def quiet(*words: object, **options: object) -> str:
     """Runs a command outside the timed part. Returns its output."""
     ran = subprocess.run(list(map(str, words)), capture_output=True, text=True, check=False, **options)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import groups
 import servers
-from lab import GIB, MIB, Lab, need, need_root, random_file, remove, same_file, same_tree, small_sizes, tree
+from lab import GIB, MIB, Lab, need, need_disk, need_root, random_file, remove, same_file, same_tree, small_sizes, tree
 from measure import LIBC, Failed, command
 from network import with_server
 from places import make_image, mounted
@@ -58,6 +58,7 @@ def images(lab: Lab, fill: Callable[[Path], object], size: int, rate: int) -> Me
     """A new mount per sample: neither data nor names are in memory. The loop device reads the disk without the page cache."""
     need_root("a new mount per sample")
     need("losetup", "mkfs.ext4")
+    need_disk(lab.disk)
     base = lab.directory(lab.disk, "row")
     image = make_image(base, fill, size)
     target = lab.directory(lab.memory, "row")
@@ -203,6 +204,7 @@ def throttled_serve(lab: Lab) -> Plan:
 def serve(lab: Lab, rate: int | None) -> Plan:
     """curl fetches a file that the server has to read from the disk."""
     need("curl")
+    need_disk(lab.disk)
     kept = random_file(lab.directory(lab.memory, "kept") / "source", lab.size(256 * MIB))
     root = lab.directory(lab.disk, "served")
     root.chmod(0o755)

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import groups
-from lab import GIB, MIB, Lab, random_file, remove, same_file
+from lab import GIB, MIB, Lab, need_disk, random_file, remove, same_file
 from measure import Usage, command
 from media import forget, resident
 from row import Plan, Skip, Variant, row
@@ -20,6 +20,7 @@ WORKING_SET = 512 * MIB
 def pressure(lab: Lab, limit: int, shared: bool) -> Plan:
     """`shared`: the pages of the working set belong to the group of the copy."""
     size, working = lab.size(4 * GIB), lab.size(WORKING_SET)
+    need_disk(lab.disk)
     if shutil.disk_usage(lab.disk).free < 2.5 * size:
         raise Skip(f"{lab.disk} has less than {2.5 * size / GIB:.0f} GiB free")
     group = lab.enter(groups.group("memory", "memory"))
