@@ -47,8 +47,8 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--page", action="store_true", help="also write the page: docs/benchmarks/DATE-CPU.md, or beside FILE of --json")
     parser.add_argument("--from", dest="source", type=Path, metavar="FILE", help="measure nothing: print the page of this JSON file")
     options = parser.parse_args()
-    if options.rounds < LEAST_ROUNDS and not options.smoke:
-        parser.error(f"at least {LEAST_ROUNDS} rounds")
+    if options.rounds < (2 if options.json else LEAST_ROUNDS):
+        parser.error(f"at least {LEAST_ROUNDS} rounds, or 2 with --json FILE")
     return options
 
 

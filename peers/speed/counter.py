@@ -5,6 +5,7 @@ counter.py FILE COMMAND...
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -25,13 +26,19 @@ def main() -> None:
     count = [0, 0]
     back = threading.Thread(target=relay, args=(child.stdout.fileno(), 1, count, 1), daemon=True)
     there = threading.Thread(target=relay, args=(0, child.stdin.fileno(), count, 0), daemon=True)
+
+    def end(*_: object) -> None:
+        with open(log, "a") as file:
+            file.write(json.dumps(count) + "\n")
+        os._exit(0)
+
+    # ssh ends this process with a signal after its last byte.
+    signal.signal(signal.SIGHUP, end)
+    signal.signal(signal.SIGTERM, end)
     back.start()
     there.start()
     back.join()
-    # ssh may end this process with a signal after its last byte, so the numbers are written first.
-    with open(log, "a") as file:
-        file.write(json.dumps(count) + "\n")
-    os._exit(child.wait())
+    end()
 
 
 main()

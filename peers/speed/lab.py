@@ -105,16 +105,17 @@ def random_file(path: Path, size: int) -> Path:
 
 
 def tree(path: Path, files: int, sizes: Callable[[random.Random], int]) -> Path:
-    """Writes files with random bytes and sizes in 100 directories, the same in every run."""
+    """Writes files with random bytes and sizes, the same in every run, in 100 directories, or one for ten files."""
+    places = min(100, max(files // 10, 1))
     rng = random.Random(1)
     stock = rng.randbytes(1 * MIB)
-    for number in range(100):
+    for number in range(places):
         (path / f"directory-{number:03}").mkdir(parents=True, exist_ok=True)
     for number in range(files):
         size = sizes(rng)
         begin = rng.randrange(len(stock) - size) if size < len(stock) else 0
         body = stock[begin:begin + size] if size < len(stock) else rng.randbytes(size)
-        (path / f"directory-{number % 100:03}" / f"file-{number // 100:04}").write_bytes(body)
+        (path / f"directory-{number % places:03}" / f"file-{number // places:04}").write_bytes(body)
     return path
 
 
