@@ -126,7 +126,8 @@ def main() -> None:
         return
     if not os.access(options.thalweg, os.X_OK):
         raise SystemExit(f"peers/speed: {options.thalweg}: not a program; run `make programs`")
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.default_int_handler)
     shm = "/dev/shm" if os.path.isdir("/dev/shm") else None
     with (tempfile.TemporaryDirectory(prefix="thalweg-speed-", dir=options.at) as disk,
           tempfile.TemporaryDirectory(prefix="thalweg-speed-", dir=shm) as fast):
