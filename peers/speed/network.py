@@ -59,12 +59,12 @@ def serve_1k(lab: Lab) -> Plan:
 
 @row("serve-1m", "1 MiB", SERVE)
 def serve_1m(lab: Lab) -> Plan:
-    return serve(lab, MIB, 16, lab.count(1000), True)
+    return serve(lab, MIB, 16, lab.count(1008), True)
 
 
 @row("serve-100m", "100 MB", SERVE)
 def serve_100m(lab: Lab) -> Plan:
-    return serve(lab, lab.size(100_000_000), 4, lab.count(10) if not lab.smoke else 4, True)
+    return serve(lab, lab.size(100_000_000), 4, 4 if lab.smoke else 12, True)
 
 
 @row("fetch-512m", "One file of 512 MiB, tmpfs", FETCH)

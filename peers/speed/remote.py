@@ -40,10 +40,11 @@ def variants_of(lab: Lab, connect: Path, source: Path, theirs: object, ours: obj
     """Pushes `source` to the two destinations. A directory ends with a slash for rsync."""
     slash = "/" if source.is_dir() else ""
     sync = [lab.thalweg, "sync"] if source.is_dir() else [lab.thalweg, "copy", "-p"]
+    keeps = "times, owners, hard links" if source.is_dir() else "times, owners"
     return [
         Variant("rsync -a", command("rsync", "-a", "-e", connect, f"{source}{slash}", f"localhost:{theirs}"), "times, owners"),
         Variant(f"thalweg {' '.join(sync[1:])}",
-                command(*sync, "-e", connect, "--remote-program", lab.thalweg, source, f"localhost:{ours}"), "times, owners, hard links", ours=True),
+                command(*sync, "-e", connect, "--remote-program", lab.thalweg, source, f"localhost:{ours}"), keeps, ours=True),
     ]
 
 

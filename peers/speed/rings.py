@@ -61,7 +61,7 @@ def worker(words: list[str], size: int, count: int) -> Callable[[Path], Usage]:
 
 def plan(lab: Lab, job: str, size: int, count: int, programs: dict[str, list[str]]) -> Plan:
     """Compares the programs that `peers/install` has built."""
-    names = {name: name.split()[0] for name in programs}
+    names = {name: name.split()[0].rstrip(":") for name in programs}
     if not (BUILT / "thalweg").exists():
         raise Skip("the worker is not built: peers/install thalweg line plain; peers/install aeron openmpi for the others")
     base = lab.directory(lab.memory, "row")
@@ -70,12 +70,13 @@ def plan(lab: Lab, job: str, size: int, count: int, programs: dict[str, list[str
         for name, words in programs.items() if (BUILT / names[name]).exists()
     ]
     absent = sorted({one for name, one in names.items() if not (BUILT / one).exists()})
-    notes = [f"the figure is the time of one message, of {lab.count(count)}; two processes, a core each"]
+    notes = [f"the figure is the time of one message, of {lab.count(count)}; two processes, a core each",
+             "thalweg's worker is that of `peers/install thalweg`, not the measured program"]
     notes += [f"not run: {one} (peers/install {one})" for one in absent]
     return Plan(variants, lambda: nothing(base), lambda *_: None, CHECKED, notes, "both processes, as they report it")
 
 
-OTHERS = {"aeron": ["driver=invoker"], "openmpi": [], "line": []}
+OTHERS = {"aeron": ["driver=invoker"], "openmpi": [], "line: raw cache line, a limit": []}
 
 
 @row("ring-there-and-back", "64 B there and back", SECTION)
