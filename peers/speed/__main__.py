@@ -40,6 +40,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=LEAST_ROUNDS, help=f"rounds per row, at least {LEAST_ROUNDS} [default: %(default)s]")
     parser.add_argument("--smoke", action="store_true", help=f"small sizes and {SMOKE_ROUNDS} rounds, to test the rows; write no file")
     parser.add_argument("--time-limit", type=float, default=55, metavar="MINUTES", help="start no row after this [default: %(default)s]")
+    parser.add_argument("--row-limit", type=float, default=4, metavar="MINUTES", help="after three rounds, stop a row that takes longer [default: %(default)s]")
     parser.add_argument("--at", type=Path, default=Path(os.environ.get("TMPDIR", "/var/tmp")), metavar="DIR", help="scratch directory on a disk [default: %(default)s]")
     parser.add_argument("--thalweg", type=Path, default=Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "release/thalweg",
                         metavar="PROGRAM", help="the program to measure [default: %(default)s]")
@@ -59,11 +60,11 @@ def chosen(only: list[str] | None) -> list[Row]:
     return [row for row in ROWS if not only or any(row.name.startswith(name) for name in only)]
 
 
-def run_row(row: Row, lab: Lab, count: int) -> dict:
+def run_row(row: Row, lab: Lab, count: int, minutes: float) -> dict:
     """Prepares and measures a row. Undoes everything at the end, also after an error."""
     lab.undo = ExitStack()
     with lab.undo:
-        return rounds.measure(row, row.prepare(lab), lab, count)
+        return rounds.measure(row, row.prepare(lab), count, minutes * 60)
 
 
 def run_all(rows: list[Row], lab: Lab, options: argparse.Namespace, found: dict, keep) -> bool:
@@ -75,7 +76,7 @@ def run_all(rows: list[Row], lab: Lab, options: argparse.Namespace, found: dict,
             found["not_run"] += [{"row": one.name, "reason": f"the time limit of {options.time_limit:g} minutes"} for one in rows[number:]]
             break
         try:
-            result = run_row(row, lab, SMOKE_ROUNDS if options.smoke else options.rounds)
+            result = run_row(row, lab, SMOKE_ROUNDS if options.smoke else options.rounds, options.row_limit)
             result["minutes"] = round((time.monotonic() - started) / 60, 2)
             found["rows"].append(result)
             complain(f"{row.name}: {summary(result)} ({time.monotonic() - started:.0f} s)")

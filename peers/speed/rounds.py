@@ -2,15 +2,18 @@
 
 import random
 import statistics
+import time
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import stats
-from lab import Lab, missing
+from lab import missing
 from measure import Usage
 from row import Plan, Row, Skip, Variant
 
 AGAIN = " (again)"
+# A row that takes too long stops after these rounds.
+FEWEST = 3
 
 
 @dataclass
@@ -42,8 +45,8 @@ def present(variants: list[Variant]) -> tuple[list[Variant], list[Absent]]:
     return [one for one in variants if one.name not in names], absent
 
 
-def measure(row: Row, plan: Plan, lab: Lab, rounds: int) -> dict:
-    """Runs all rounds. Returns the row's part of the JSON file."""
+def measure(row: Row, plan: Plan, rounds: int, seconds: float) -> dict:
+    """Runs all rounds, or at least three in this time. Returns the row's part of the JSON file."""
     variants, absent = present(plan.variants)
     ours = [one for one in variants if one.ours]
     if len(ours) == len(variants):
@@ -51,7 +54,12 @@ def measure(row: Row, plan: Plan, lab: Lab, rounds: int) -> dict:
     again = Variant(ours[0].name + AGAIN, ours[0].run, ours[0].guarantee, ours=True)
     rng = random.Random(row.name)
     samples = {one.name: Samples() for one in [*variants, again]}
+    end = time.monotonic() + seconds
     for number in range(-row.warm_up, rounds):
+        if number >= FEWEST and time.monotonic() > end:
+            plan.notes.append(f"stopped after {number} of {rounds} rounds, because the row took {seconds / 60:.1f} minutes")
+            rounds = number
+            break
         for variant in rng.sample([*variants, again], len(variants) + 1):
             with plan.fresh() as place:
                 usage = variant.run(place)
