@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from lab import GIB, KIB, Lab, need, nothing, program, quiet, random_file, remove, same_file, same_tree, small_sizes, tree
-from measure import command
+from measure import Failed, command
 from places import new_directory
 from row import Plan, Skip, Variant, row
 
@@ -33,6 +33,10 @@ def connection(lab: Lab, counted: Path | None = None) -> Path:
     connect = at / "connect"
     connect.write_text(f"#!/bin/sh\nexec ssh -F none {words} '-oProxyCommand={count}{program('sshd')} -i -f {at}/conf' \"$@\"\n")
     connect.chmod(0o755)
+    try:
+        quiet(connect, "localhost", "true")
+    except Failed as error:
+        raise Skip(f"this user cannot connect to this machine: {error}") from error
     return connect
 
 
@@ -53,6 +57,7 @@ def bytes_sent(lab: Lab, make: Callable[[Path], list[Variant]], fresh: Callable)
     log = lab.directory(lab.memory, "counted") / "log"
     remarks = []
     for variant in make(connection(lab, log)):
+        # The log also has the connection that was a test.
         log.unlink(missing_ok=True)
         with fresh() as place:
             variant.run(place)
