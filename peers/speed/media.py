@@ -169,9 +169,9 @@ def cold_file(lab: Lab) -> Plan:
     return of_file(lab, images, 512 * MIB)
 
 
-@row("cold-tree", "10,000 files of 100 B to 16 KiB", COLD, warm_up=0)
+@row("cold-tree", "2,000 files of 100 B to 16 KiB", COLD, warm_up=0)
 def cold_tree(lab: Lab) -> Plan:
-    return of_tree(lab, images, 10_000)
+    return of_tree(lab, images, 2000)
 
 
 @row("throttled-file", "One file of 256 MiB", THROTTLED, warm_up=0)
@@ -179,9 +179,9 @@ def throttled_file(lab: Lab) -> Plan:
     return of_file(lab, images, 256 * MIB, RATE)
 
 
-@row("throttled-tree", "10,000 files of 100 B to 16 KiB", THROTTLED, warm_up=0)
+@row("throttled-tree", "2,000 files of 100 B to 16 KiB", THROTTLED, warm_up=0)
 def throttled_tree(lab: Lab) -> Plan:
-    return of_tree(lab, images, 10_000, RATE)
+    return of_tree(lab, images, 2000, RATE)
 
 
 @row("delayed-file", "One file of 64 MiB", DELAYED, warm_up=0)
