@@ -189,9 +189,9 @@ def delayed_file(lab: Lab) -> Plan:
     return of_file(lab, delayed, 64 * MIB)
 
 
-@row("delayed-tree", "300 files of 100 B to 16 KiB", DELAYED, warm_up=0)
+@row("delayed-tree", "100 files of 100 B to 16 KiB", DELAYED, warm_up=0)
 def delayed_tree(lab: Lab) -> Plan:
-    return of_tree(lab, delayed, 300)
+    return of_tree(lab, delayed, 100)
 
 
 @row("cold-serve", "Serve one file of 256 MiB", COLD, warm_up=0)
