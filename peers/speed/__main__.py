@@ -19,8 +19,8 @@ import network  # noqa: E402, F401
 import remote  # noqa: E402, F401
 import media  # noqa: E402, F401
 import link  # noqa: E402, F401
-import memory  # noqa: E402, F401
 import rings  # noqa: E402, F401
+import memory  # noqa: E402, F401
 import machine  # noqa: E402
 import page  # noqa: E402
 import rounds  # noqa: E402

@@ -1,4 +1,4 @@
-"""Rows under memory pressure: a copy of 4 GiB in a control group, beside a file whose pages another program needs."""
+"""Rows under memory pressure: a large copy in a control group, beside a file whose pages another program needs."""
 
 import shutil
 import subprocess
@@ -17,9 +17,9 @@ SECTION = "Memory pressure"
 WORKING_SET = 512 * MIB
 
 
-def pressure(lab: Lab, limit: int, shared: bool) -> Plan:
+def pressure(lab: Lab, size: int, limit: int, shared: bool) -> Plan:
     """`shared`: the pages of the working set belong to the group of the copy."""
-    size, working = lab.size(4 * GIB), lab.size(WORKING_SET)
+    size, working = lab.size(size), lab.size(WORKING_SET)
     need_disk(lab.disk)
     if shutil.disk_usage(lab.disk).free < 2.5 * size:
         raise Skip(f"{lab.disk} has less than {2.5 * size / GIB:.0f} GiB free")
@@ -74,9 +74,9 @@ def pressure(lab: Lab, limit: int, shared: bool) -> Plan:
 
 @row("pressure-apart", "4 GiB in a group of 256 MiB, the working set outside", SECTION, warm_up=0)
 def pressure_apart(lab: Lab) -> Plan:
-    return pressure(lab, 256 * MIB, False)
+    return pressure(lab, 4 * GIB, 256 * MIB, False)
 
 
-@row("pressure-shared", "4 GiB in a group of 768 MiB that has the working set, too", SECTION, warm_up=0)
+@row("pressure-shared", "2 GiB in a group of 768 MiB that has the working set, too", SECTION, warm_up=0)
 def pressure_shared(lab: Lab) -> Plan:
-    return pressure(lab, 768 * MIB, True)
+    return pressure(lab, 2 * GIB, 768 * MIB, True)
