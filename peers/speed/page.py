@@ -1,5 +1,7 @@
 """Makes the Markdown page of a machine from its JSON file."""
 
+import statistics
+
 RESULTS = {"won": "won", "even": "even", "lost": "**lost**", None: ""}
 FIGURES = (("wall", "time"), ("cpu", "CPU time"))
 
@@ -48,7 +50,7 @@ def sections(found: dict) -> list[str]:
         lines += [f"## {name}", "", "| work | thalweg | other tool | time | interval | A/A | result | CPU time | interval | A/A | result |",
                   "|---|---|---|---:|---|---|---|---:|---|---|---|"]
         lines += [line(row, contest) for row in rows for contest in row.get("contests", [])]
-        lines += ["", *remarks(rows), ""]
+        lines += ["", *others(rows), *remarks(rows), ""]
     return lines
 
 
@@ -62,21 +64,23 @@ def line(row: dict, contest: dict) -> str:
 
 
 def remarks(rows: list[dict]) -> list[str]:
-    """Returns a line for every row: rounds, whose CPU time, what was verified, guarantees, other numbers."""
+    """Returns a line for every row: rounds, whose CPU time, what was verified and guarantees."""
     lines = []
     for row in rows:
         parts = [f"{row['rounds']} rounds", f"CPU time: {row['cpu']}", f"verified: {row['verified']}", *row["notes"]]
         parts += [f"{one['name']}: {one['guarantee']}" for one in row["variants"] if one["guarantee"]]
-        parts += [f"{one['name']}: {other(one)}" for one in row["variants"] if other(one)]
         parts += [f"not run: {one['name']} ({one['reason']})" for one in row["not_run"]]
         lines.append(f"- **{row['what']}**: {'; '.join(parts)}.")
     return lines
 
 
-def other(variant: dict) -> str:
-    """Returns the medians of the other numbers of a variant. `client_cpu` stays in the JSON file."""
-    values = {name: sorted(found)[len(found) // 2] for name, found in variant.get("other", {}).items() if name != "client_cpu"}
-    return ", ".join(f"{name.replace('_', ' ')} {value:.3g}" for name, value in values.items())
+def others(rows: list[dict]) -> list[str]:
+    """Makes a table of the medians of other numbers. `client_cpu` stays in the JSON file."""
+    lines = [
+        f"| {row['what']} | `{one['name']}` | {name.replace('_', ' ')} | {statistics.median(values):.3g} |"
+        for row in rows for one in row["variants"] for name, values in one.get("other", {}).items() if name != "client_cpu"
+    ]
+    return ["| work | variant | figure | median |", "|---|---|---|---:|", *lines, ""] if lines else []
 
 
 def left_out(found: dict) -> list[str]:
