@@ -19,7 +19,7 @@ def page(found: dict) -> str:
         f"| extensions | {', '.join(of['flags'])} |",
         f"| Linux | {of['kernel']}, {of['congestion_control']} |",
         f"| load before | {', '.join(map(str, of['load_before']))} |",
-        *(f"| {name} | {text} |" for name, text in of["versions"].items() if text), "",
+        *(f"| {name} | {text[:60].strip()} |" for name, text in of["versions"].items() if text), "",
         *losses(found), *sections(found), *left_out(found),
     ]
     return "\n".join(lines).rstrip() + "\n"
