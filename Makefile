@@ -36,6 +36,8 @@ RESULTS ?= studies/results
 JMH ?=
 # Suites of `make audit`, e.g. SUITES='licences fuzz'. Empty: all.
 SUITES ?=
+# Arguments of `make campaign-speed`: e.g. SPEED='--only serve --rounds 15'. SPEED=--list lists the rows.
+SPEED ?=
 # Not empty: `make programs` builds a position-independent command, like cargo by default. It starts later.
 PIE ?=
 # The oldest systems on which the result of `make wheel` runs, e.g. COMPAT=manylinux_2_28. Empty: this system.
@@ -56,10 +58,10 @@ ARCHIVE := $(dir $(BIN))libthalweg_c.a
 START := $(if $(PIE),,-C target-feature=+crt-static -C relocation-model=static)
 
 .NOTPARALLEL:
-.PHONY: help build programs docs test audit campaign flaky honesty lint study bench jars wheel sdist dist deb api commands packages release jmh fuzz tsan miri cross install clean setup start-skips
+.PHONY: help build programs docs test audit campaign campaign-speed flaky honesty lint study bench jars wheel sdist dist deb api commands packages release jmh fuzz tsan miri cross install clean setup start-skips
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z -]+:.*## /{printf "  %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z -]+:.*## /{printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 build: ## build the command, as `cargo build --release` does, and show which crates took longest
 	@tests/setup/timed $(CARGO) build --release --locked
@@ -107,6 +109,9 @@ campaign: ## long: kill KILLS processes at each end of rings and bulk transfers,
 	THALWEG_REQUESTS=$(REQUESTS) $(CARGO) test --locked --package thalweg-fuzzing --test inputs -- nginx:: --nocapture
 	THALWEG_CASES=10000 $(CARGO) test --locked --package thalweg-serve --test serve -- joins:: --nocapture
 	THALWEG_RACES=$(USER_RACES) $(CARGO) test --locked --package thalweg-cli $(FEATURES) --test scenario -- two_users::races --nocapture
+
+campaign-speed: start-skips setup programs ## up to an hour, on an idle machine, best as root: measure thalweg beside other tools, without `thalweg compare`; write docs/benchmarks/machines/DATE-CPU.json and its page; SPEED: arguments
+	@status=0; python3 -B peers/speed --thalweg $(BIN) --page $(SPEED) || status=$$?; tests/setup/skips summary; exit $$status
 
 flaky: ## long: run every test FLAKY times, the last fifth of the rounds with a busy core; list the tests that failed in any round
 	$(CARGO) test --locked --no-run $(TESTS) $(FEATURES)

@@ -1,0 +1,104 @@
+"""Places of samples: a new directory on tmpfs, or a new ext4 file system in an image."""
+
+import os
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+from lab import GIB, MIB, Lab, missing, program, quiet, remove
+
+NOT_FRESH = "a new directory per sample on one file system, not a new ext4: mounting needs root, losetup and mkfs.ext4"
+
+
+class Place(NamedTuple):
+    """The source as a word of a command, the maker of places, and remarks. A copy is `{}/copy`."""
+
+    source: str
+    fresh: Callable[[], AbstractContextManager[Path]]
+    notes: list[str]
+
+    def original(self, place: Path) -> Path:
+        return Path(self.source.replace("{}", str(place)))
+
+
+def on_tmpfs(lab: Lab, fill: Callable[[Path], object], _: int = 0) -> Place:
+    """`fill` makes `source` in the directory. Every sample gets a new directory beside it."""
+    return in_directory(lab.directory(lab.memory, "row"), fill, [])
+
+
+def in_directory(base: Path, fill: Callable[[Path], object], notes: list[str]) -> Place:
+    fill(base)
+    return Place(str(base / "source"), lambda: new_directory(base / "sample"), notes)
+
+
+@contextmanager
+def new_directory(path: Path) -> Iterator[Path]:
+    path.mkdir()
+    try:
+        yield path
+    finally:
+        remove(path)
+
+
+def on_ext4(lab: Lab, fill: Callable[[Path], object], size: int) -> Place:
+    """Every sample gets a new file system that holds the source. The image is in memory, so that no disk disturbs the samples."""
+    if os.geteuid() or any(map(missing, ("mkfs.ext4", "losetup"))):
+        return in_directory(lab.directory(lab.disk, "row"), fill, [NOT_FRESH])
+    parent = lab.memory if shutil.disk_usage(lab.memory).free > 4 * size else lab.disk
+    base = lab.directory(parent, "row")
+    template = make_image(base, fill, size)
+    where = "tmpfs" if parent == lab.memory else "disk"
+    return Place("{}/source", lambda: new_file_system(base, template), [f"a new ext4 per sample, in an image on {where}"])
+
+
+def make_image(base: Path, fill: Callable[[Path], object], size: int) -> Path:
+    """Makes an image with an ext4 that `fill` filled."""
+    image = base / "template"
+    with image.open("wb") as file:
+        file.truncate(size + 64 * MIB)
+    quiet(program("mkfs.ext4"), "-q", "-F", "-E", "lazy_itable_init=0,lazy_journal_init=0", "-N", 400_000, image)
+    with mounted(image, base / "filling") as at:
+        fill(at)
+    return image
+
+
+@contextmanager
+def new_file_system(base: Path, template: Path) -> Iterator[Path]:
+    image = base / "image"
+    quiet("cp", "--sparse=always", template, image)
+    try:
+        with mounted(image, base / "mount") as at:
+            read_all(at)
+            yield at
+    finally:
+        image.unlink()
+
+
+@contextmanager
+def mounted(image: Path, at: Path, direct: bool = False) -> Iterator[Path]:
+    """Mounts an image. With `direct`, the loop device reads the image without the page cache."""
+    words = [program("losetup"), "--find", "--show", *(["--direct-io=on"] if direct else []), image]
+    device = quiet(*words).strip()
+    at.mkdir(exist_ok=True)
+    try:
+        quiet("mount", "-t", "ext4", "-o", "noatime", device, at)
+        try:
+            yield at
+        finally:
+            quiet("umount", at)
+    finally:
+        quiet(program("losetup"), "--detach", device)
+        at.rmdir()
+
+
+def read_all(at: Path) -> None:
+    """Reads every file, so that it is in the page cache."""
+    subprocess.run(["find", str(at), "-type", "f", "-exec", "cat", "{}", "+"], stdout=subprocess.DEVNULL, check=True)
+
+
+def image_size(data: int) -> int:
+    """Returns the size of an image for a source of `data` bytes, a copy of it and the inodes."""
+    return max(2 * data + 512 * MIB, GIB)

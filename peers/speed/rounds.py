@@ -1,0 +1,105 @@
+"""Measures a row: all variants once in each round, in random order, thalweg twice."""
+
+import random
+import statistics
+import time
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import stats
+from lab import missing
+from measure import Usage
+from row import Plan, Row, Skip, Variant
+
+AGAIN = " (again)"
+# A row that takes too long stops after these rounds.
+FEWEST = 3
+
+
+@dataclass
+class Samples:
+    wall: list[float] = field(default_factory=list)
+    cpu: list[float] = field(default_factory=list)
+    other: dict[str, list[float]] = field(default_factory=dict)
+
+    def add(self, usage: Usage) -> None:
+        self.wall.append(usage.wall)
+        self.cpu.append(usage.cpu)
+        for name, value in usage.other.items():
+            self.other.setdefault(name, []).append(value)
+
+    def data(self) -> dict:
+        shown = {"wall": [round(value, 7) for value in self.wall], "cpu": [round(value, 7) for value in self.cpu]}
+        return shown | ({"other": self.other} if self.other else {})
+
+
+class Absent(NamedTuple):
+    name: str
+    reason: str
+
+
+def present(variants: list[Variant]) -> tuple[list[Variant], list[Absent]]:
+    """Separates the variants whose programs are installed from the others."""
+    absent = [Absent(one.name, "; ".join(map(missing, one.needs))) for one in variants if any(map(missing, one.needs))]
+    names = {one.name for one in absent}
+    return [one for one in variants if one.name not in names], absent
+
+
+def measure(row: Row, plan: Plan, rounds: int, seconds: float) -> dict:
+    """Runs all rounds, or at least three in this time. Returns the row's part of the JSON file."""
+    variants, absent = present(plan.variants)
+    ours = [one for one in variants if one.ours]
+    if len(ours) == len(variants):
+        raise Skip("; ".join(f"{one.name}: {one.reason}" for one in absent) or "no other tool")
+    again = Variant(ours[0].name + AGAIN, ours[0].run, ours[0].guarantee, ours=True)
+    rng = random.Random(row.name)
+    samples = {one.name: Samples() for one in [*variants, again]}
+    end = time.monotonic() + seconds
+    for number in range(-row.warm_up, rounds):
+        if number >= FEWEST and time.monotonic() > end:
+            plan.notes.append(f"stopped after {number} of {rounds} rounds, because the row took {seconds / 60:.1f} minutes")
+            rounds = number
+            break
+        for variant in rng.sample([*variants, again], len(variants) + 1):
+            with plan.fresh() as place:
+                usage = variant.run(place)
+                plan.check(place, variant)
+            if number >= 0:
+                samples[variant.name].add(usage)
+    result = {
+        "row": row.name, "what": row.what, "section": row.section, "rounds": rounds, "verified": plan.verified, "cpu": plan.cpu,
+        "notes": plan.notes,
+        "not_run": [one._asdict() for one in absent],
+        "variants": [
+            {"name": name, "guarantee": next((one.guarantee for one in variants if one.name == name), ""), **samples[name].data()}
+            for name in samples
+        ],
+    }
+    return result | {"contests": contests(variants, samples, again.name)}
+
+
+def contests(variants: list[Variant], samples: dict[str, Samples], again: str) -> list[dict]:
+    """Compares every variant of thalweg with every other tool that it names, or with all."""
+    ours = [one for one in variants if one.ours]
+    theirs = [one for one in variants if not one.ours]
+    shown = []
+    for one in ours:
+        for other in theirs:
+            if not one.against or other.name in one.against:
+                contest = {"thalweg": one.name, "other": other.name}
+                for figure in ("wall", "cpu"):
+                    of = lambda name: getattr(samples[name], figure)  # noqa: E731
+                    contest[figure] = figures(of(one.name), of(other.name), of(ours[0].name), of(again))
+                shown.append(contest)
+    return shown
+
+
+def figures(ours: list[float], theirs: list[float], first: list[float], second: list[float]) -> dict | None:
+    measured, noise = stats.ratio(ours, theirs), stats.ratio(second, first)
+    if not measured or not noise:
+        return None
+    rounded = {"ratio": measured.median, "low": measured.low, "high": measured.high, "again_low": noise.low, "again_high": noise.high}
+    return {name: round(value, 4) for name, value in rounded.items()} | {
+        "seconds": round(statistics.median(ours), 7), "other_seconds": round(statistics.median(theirs), 7),
+        "verdict": stats.verdict(measured, noise),
+    }
