@@ -46,6 +46,15 @@ pub const PEER_HEADER: &str = "thalweg";
 /// The header with the percent-encoded record of a single served file, in place of a list.
 pub const ENTRY_HEADER: &str = "thalweg-entry";
 
+/// The header of a list with the identity of the file system of the directory.
+pub const SOURCE_HEADER: &str = "thalweg-source";
+
+/// Returns `true` for a text that may identify a file system.
+pub fn is_identity(text: &str) -> bool {
+    let is_part = |byte: u8| byte.is_ascii_hexdigit() || byte == b'-';
+    (1..=64).contains(&text.len()) && text.bytes().all(is_part)
+}
+
 /// Linux file systems do not allow longer names.
 const LONGEST_NAME: usize = 255;
 
@@ -85,12 +94,19 @@ pub struct ManifestEntry {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ManifestKind {
     File(FileTag),
-    Directory {
-        /// `true` if the server has no permission to read it, so that its entries are not listed.
-        is_unread: bool,
-    },
+    Directory(DirectoryContents),
     /// A symbolic link and its target.
     Link(CString),
+}
+
+/// Says whether the entries of a directory are in the list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DirectoryContents {
+    Listed,
+    /// The server has no permission to read the directory.
+    Unreadable,
+    /// The directory is on another file system than the listed one, and the client requests only the latter.
+    Elsewhere,
 }
 
 impl ManifestKind {
@@ -98,7 +114,7 @@ impl ManifestKind {
     pub fn file_type(&self) -> FileType {
         match self {
             Self::File(_) => FileType::RegularFile,
-            Self::Directory { .. } => FileType::Directory,
+            Self::Directory(_) => FileType::Directory,
             Self::Link(_) => FileType::Symlink,
         }
     }

@@ -20,7 +20,7 @@ use super::{
 };
 use crate::{
     client::FetchError,
-    manifest::{ListRecord, ManifestKind},
+    manifest::{DirectoryContents, ListRecord, ManifestKind},
 };
 
 /// The names in a list. Only the directories are in memory.
@@ -29,6 +29,8 @@ pub struct ListedNames<'a> {
     /// `true` if the filters exclude entries. A directory without listed entries is then not necessarily empty.
     has_excluded: bool,
     records: Mutex<ListRecords<'a>>,
+    /// The file system of the source.
+    identity: Option<String>,
 }
 
 /// Position of the entries of a directory.
@@ -37,11 +39,13 @@ enum DirectoryGroup {
     From(u64),
     /// The server may not read the directory.
     Unknown,
+    /// The directory is on another file system, so that its entries do not belong to the sync.
+    Elsewhere,
 }
 
 impl<'a> ListedNames<'a> {
     /// Reads the list once. The list was already checked.
-    pub fn of(list: &'a EntryList) -> Result<Self, FetchError> {
+    pub fn of(list: &'a EntryList, identity: Option<String>) -> Result<Self, FetchError> {
         let (mut directories, mut waiting) = (HashMap::new(), VecDeque::new());
         let (mut records, mut current, mut has_excluded) = (list.records(), Vec::new(), false);
         while let Some(record) = records.next_record()? {
@@ -51,12 +55,16 @@ impl<'a> ListedNames<'a> {
                     directories.insert(current.clone(), DirectoryGroup::From(records.offset()));
                 }
                 ListRecord::Entry(entry) => {
-                    let ManifestKind::Directory { is_unread } = entry.kind else { continue };
+                    let ManifestKind::Directory(contents) = entry.kind else { continue };
                     let path = ListedEntry::of(&current, entry).map_err(broken)?.path;
-                    if is_unread {
-                        directories.insert(path, DirectoryGroup::Unknown);
-                    } else {
-                        waiting.push_back(path);
+                    match contents {
+                        DirectoryContents::Listed => waiting.push_back(path),
+                        DirectoryContents::Unreadable => {
+                            directories.insert(path, DirectoryGroup::Unknown);
+                        }
+                        DirectoryContents::Elsewhere => {
+                            directories.insert(path, DirectoryGroup::Elsewhere);
+                        }
                     }
                 }
                 ListRecord::End(totals) => {
@@ -65,7 +73,7 @@ impl<'a> ListedNames<'a> {
                 }
             }
         }
-        Ok(Self { directories, has_excluded, records: Mutex::new(list.records()) })
+        Ok(Self { directories, has_excluded, records: Mutex::new(list.records()), identity })
     }
 
     fn names(&self, from: u64) -> Result<SourceListing, FetchError> {
@@ -74,7 +82,7 @@ impl<'a> ListedNames<'a> {
         let mut records = self.records.lock().unwrap_or_else(PoisonError::into_inner);
         records.seek(from);
         while let Some(ListRecord::Entry(entry)) = records.next_record()? {
-            let is_directory = matches!(entry.kind, ManifestKind::Directory { .. });
+            let is_directory = matches!(entry.kind, ManifestKind::Directory(_));
             listing.names.insert(entry.name.into(), is_directory);
         }
         Ok(listing)
@@ -87,11 +95,12 @@ impl SourceNames for ListedNames<'_> {
         let unknown = |errno| Error::Call { path: path(), call: "openat", errno, bytes: 0 };
         match self.directories.get(directory) {
             Some(DirectoryGroup::From(from)) => self.names(*from).map_err(|_| unknown(Errno::IO)),
+            Some(DirectoryGroup::Elsewhere) => Ok(SourceListing::keep_all()),
             Some(DirectoryGroup::Unknown) | None => Err(unknown(Errno::ACCESS)),
         }
     }
 
     fn identity(&self) -> Option<String> {
-        None
+        self.identity.clone()
     }
 }
