@@ -118,7 +118,7 @@ pub struct FetchArgs {
     pub blake3: Option<String>,
     /// Read the file back from the device, and verify it by your hash or by that of the server
     ///
-    /// With -r, thalweg reads the files back from memory, and also compares unchanged files. The server needs --hash.
+    /// The files of -r are read back from memory, and unchanged files are compared too. The server needs --hash.
     #[arg(long)]
     pub verify: bool,
     #[command(flatten)]

@@ -157,7 +157,7 @@ impl<'a> FetchCounters<'a> {
         self.changed(&wanted.path, FileType::RegularFile, wanted.size, wanted.change);
     }
 
-    /// Records a file whose bytes are those of the list. Its attributes may have changed.
+    /// Records a file with the listed bytes. Its attributes may have changed.
     pub fn same(&self, file: &WantedFile) {
         self.settled(file.size, false);
         let differs = file.change.differs;

@@ -451,7 +451,7 @@ impl TreeBuild<'_> {
         Ok(())
     }
 
-    /// Reports an existing directory whose attributes differ from the listed ones.
+    /// Reports an existing directory with other attributes than the listed ones.
     fn note_attributes(&self, directories: &mut DirectoryCache<'_>, entry: &ListedEntry) {
         let name = entry.name();
         let Ok(above) = directories.open(entry.directory()) else { return };

@@ -104,9 +104,9 @@ fn report(
     }
 }
 
-/// What a fetch would do with an entry.
+/// The change that a fetch would make.
 enum Foreseen {
-    /// The change; `None` if there is none.
+    /// The change; `None` if the entry is unchanged.
     Change(Option<EntryChange>),
     /// The hash of the file decides.
     Check(Box<WantedFile>),
