@@ -133,7 +133,7 @@ fn a_cycle_and_a_dangling_link_fail_alone_and_keep_the_rest_from_being_deleted()
 fn another_file_system_is_left_out_as_by_a_local_sync() {
     let test = "another_file_system_is_left_out";
     if !rustix::process::geteuid().is_root() {
-        return skip::skip(test, "needs root");
+        return skip(test, "needs root");
     }
     over_each(test, |scratch, machine| {
         for is_push in [false, true] {
@@ -334,7 +334,7 @@ fn the_log_has_the_lines_and_the_summary_of_both_directions() {
 fn a_source_on_another_file_system_than_before_deletes_nothing() {
     let test = "a_source_on_another_file_system_than_before";
     if !rustix::process::geteuid().is_root() {
-        return skip::skip(test, "needs root");
+        return skip(test, "needs root");
     }
     let scratch = Scratch::new();
     let machine = OtherMachine::by_script(scratch.path());

@@ -5,7 +5,7 @@ use std::{
     fmt::Write,
     os::unix::ffi::OsStrExt,
     path::{Path, PathBuf},
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use thalweg_core::{Cancelled, Report, Side, atomic_file::Fsync, failed::quoted, shown};
