@@ -46,15 +46,6 @@ pub const PEER_HEADER: &str = "thalweg";
 /// The header with the percent-encoded record of a single served file, in place of a list.
 pub const ENTRY_HEADER: &str = "thalweg-entry";
 
-/// The header of a list with the identity of the file system of the directory.
-pub const SOURCE_HEADER: &str = "thalweg-source";
-
-/// Returns `true` for a text that may identify a file system.
-pub fn is_identity(text: &str) -> bool {
-    let is_part = |byte: u8| byte.is_ascii_hexdigit() || byte == b'-';
-    (1..=64).contains(&text.len()) && text.bytes().all(is_part)
-}
-
 /// Linux file systems do not allow longer names.
 const LONGEST_NAME: usize = 255;
 

@@ -37,14 +37,9 @@ impl RecordWriter {
                     | if file.linked_on.is_some() { LINKED } else { 0 }
                     | if file.is_sparse { SPARSE } else { 0 }
             }
-            ManifestKind::Directory(contents) => {
-                DIRECTORY
-                    | match contents {
-                        DirectoryContents::Listed => 0,
-                        DirectoryContents::Unreadable => UNREAD,
-                        DirectoryContents::Elsewhere => ELSEWHERE,
-                    }
-            }
+            ManifestKind::Directory(DirectoryContents::Listed) => DIRECTORY,
+            ManifestKind::Directory(DirectoryContents::Unreadable) => DIRECTORY | UNREAD,
+            ManifestKind::Directory(DirectoryContents::Elsewhere) => DIRECTORY | ELSEWHERE,
             ManifestKind::Link(_) => LINK,
         };
         tag |= if xattrs.is_empty() { 0 } else { XATTRS };

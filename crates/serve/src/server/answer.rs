@@ -19,7 +19,7 @@ use thalweg_sys::Errno;
 use thalweg_tree::{
     ExcludePatterns, Filter, Hash,
     install::{EntryXattrs, FollowLinks},
-    sync::{DirectoryFilter, file_system_identity},
+    sync::DirectoryFilter,
 };
 
 use super::{
@@ -195,12 +195,7 @@ impl AnswerContext<'_> {
             _ if list.is_some() => {
                 let xattrs = xattrs.map_err(refusal)?.unwrap_or_default();
                 let lines = ManifestLines::of(tree(site), stat, xattrs);
-                let identity = file_system_identity(fd.as_fd()).filter(|_| self.site.is_stream);
-                let with_identity = |head: AnswerHead| match identity {
-                    Some(identity) => head.with(manifest::SOURCE_HEADER, identity),
-                    None => head,
-                };
-                self.stream_about(manifest::MEDIA_TYPE, with_identity, Box::new(lines))
+                self.stream(manifest::MEDIA_TYPE, None, Box::new(lines))
             }
             "tar" => self.stream("application/x-tar", None, Box::new(Archive::of(tree(site)))),
             "json" => self.stream("application/json", None, listing(site, ListingFormat::Json)),

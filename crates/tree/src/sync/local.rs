@@ -5,7 +5,7 @@ use std::{
     collections::HashMap,
     ffi::CString,
     os::{
-        fd::{AsFd, BorrowedFd, OwnedFd},
+        fd::{AsFd, OwnedFd},
         unix::ffi::OsStrExt,
     },
     path::PathBuf,
@@ -129,8 +129,13 @@ impl SourceNames for LocalNames {
     }
 
     fn identity(&self) -> Option<String> {
-        let of =
-            |source: &LocalSource| file_system_identity(source.beneath.as_ref()?.root().as_fd());
+        let of = |source: &LocalSource| {
+            let root = source.beneath.as_ref()?.root();
+            let (fs, whole) = (fstatfs(root).ok()?, fstatvfs(root).ok()?);
+            // The identity of an ext4, XFS or Btrfs file system is derived from its UUID. Device numbers may change
+            // at reboot.
+            Some(format!("{:x}-{:x}", fs.f_type, whole.f_fsid))
+        };
         let all: Vec<String> = self.sources.iter().filter_map(of).collect();
         (!all.is_empty()).then(|| all.join(","))
     }
@@ -140,13 +145,6 @@ impl SourceNames for LocalNames {
             source.beneath.is_some() && (source.id.dev, source.id.ino) == (device, inode)
         })
     }
-}
-
-/// Returns a text that identifies the file system of an open directory and is equal in every run. The identity of an
-/// ext4, XFS or Btrfs file system is derived from its UUID; device numbers may change at reboot.
-pub fn file_system_identity(directory: BorrowedFd<'_>) -> Option<String> {
-    let (fs, whole) = (fstatfs(directory).ok()?, fstatvfs(directory).ok()?);
-    Some(format!("{:x}-{:x}", fs.f_type, whole.f_fsid))
 }
 
 /// Returns the path of a directory with a slash at its end, so that a symbolic link is followed.

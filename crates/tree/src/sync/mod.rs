@@ -20,7 +20,6 @@ mod state;
 pub use delete::{CopyOutcome, DeleteReport, delete_extra};
 pub use filter::{DirectoryFilter, LONGEST_FILTER, is_filter_name};
 pub use listing::{SourceListing, SourceNames};
-pub use local::file_system_identity;
 pub use moved::{MoveReport, move_all};
 pub use plan::DeleteOptions;
 pub use refusal::DeleteRefusal;

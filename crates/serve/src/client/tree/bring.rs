@@ -17,7 +17,6 @@ use thalweg_tree::{
     Total,
     install::{WholeSync, remove_leftovers},
     on_threads,
-    sync::DeleteReport,
 };
 
 use super::{
@@ -30,8 +29,7 @@ use super::{
     hard_links::link_names,
     job::TreeJob,
     list::EntryList,
-    listed_names::ListedNames,
-    options::{TreeOptions, TreeSync, TreeWatcher},
+    options::{TreeOptions, TreeWatcher},
     outcome::TreeFetched,
     place::{TreeDestination, TreeRoot},
     preview::{PreviewRoots, preview},
@@ -52,9 +50,7 @@ use crate::{
         resume::FileRequest,
         retry,
     },
-    manifest::{
-        DirectoryContents, ListRequest, MEDIA_TYPE, ManifestKind, SOURCE_HEADER, is_identity,
-    },
+    manifest::{DirectoryContents, ListRequest, MEDIA_TYPE, ManifestKind},
 };
 
 /// Fetches the directory at `target` into `place`. If it returns an error, nothing was started.
@@ -90,7 +86,8 @@ fn bring(
         let mut fetched = only_look(&list, target, roots, options, watcher)?;
         found.count_missing(&mut fetched);
         if place.existing().is_some() {
-            fetched.deletion = list.delete(sync, &fetched, watcher)?;
+            fetched.deletion =
+                delete(&list.list, found.filter.of_deletion(), sync, &fetched, watcher)?;
         }
         return Ok(fetched);
     }
@@ -116,7 +113,7 @@ fn bring(
     if let Some(sync) = options.sync.as_ref().filter(|_| !root.is_staged())
         && fetched.halted.is_none()
     {
-        fetched.deletion = list.delete(sync, &fetched, watcher)?;
+        fetched.deletion = delete(&list.list, found.filter.of_deletion(), sync, &fetched, watcher)?;
     }
     if fetched.halted.is_some() {
         fetched.kept = root.leave()?;
@@ -236,25 +233,9 @@ struct ReceivedList {
     found: SurveyedList,
     /// URL of the directory after redirects.
     base: FetchUrl,
-    /// The file system of the directory, if the other side of a stream sends it.
-    identity: Option<String>,
 }
 
 impl ReceivedList {
-    /// Deletes the entries of the destination that the list does not have, if the sync requests it.
-    fn delete(
-        &self,
-        sync: &TreeSync,
-        fetched: &TreeFetched,
-        watcher: &dyn TreeWatcher,
-    ) -> Result<Option<DeleteReport>, FetchError> {
-        if sync.delete.is_none() {
-            return Ok(None);
-        }
-        let names = ListedNames::of(&self.list, self.identity.clone())?;
-        delete(&names, self.found.filter.of_deletion(), sync, fetched, watcher)
-    }
-
     /// Receives the list, with retries.
     fn take_in(
         target: &FetchUrl,
@@ -318,9 +299,7 @@ impl ReceivedList {
         received?;
         connection.finish(&head);
         let found = SurveyedList { top, ..survey.finish()? };
-        let identity = head.get(SOURCE_HEADER).filter(|_| files.channels.is_some());
-        let identity = identity.filter(|text| is_identity(text)).map(str::to_owned);
-        Ok(Self { identity, list, found, base: from.as_directory() })
+        Ok(Self { list, found, base: from.as_directory() })
     }
 }
 

@@ -29,8 +29,6 @@ pub struct ListedNames<'a> {
     /// `true` if the filters exclude entries. A directory without listed entries is then not necessarily empty.
     has_excluded: bool,
     records: Mutex<ListRecords<'a>>,
-    /// The file system of the source.
-    identity: Option<String>,
 }
 
 /// Position of the entries of a directory.
@@ -45,7 +43,7 @@ enum DirectoryGroup {
 
 impl<'a> ListedNames<'a> {
     /// Reads the list once. The list was already checked.
-    pub fn of(list: &'a EntryList, identity: Option<String>) -> Result<Self, FetchError> {
+    pub fn of(list: &'a EntryList) -> Result<Self, FetchError> {
         let (mut directories, mut waiting) = (HashMap::new(), VecDeque::new());
         let (mut records, mut current, mut has_excluded) = (list.records(), Vec::new(), false);
         while let Some(record) = records.next_record()? {
@@ -73,7 +71,7 @@ impl<'a> ListedNames<'a> {
                 }
             }
         }
-        Ok(Self { directories, has_excluded, records: Mutex::new(list.records()), identity })
+        Ok(Self { directories, has_excluded, records: Mutex::new(list.records()) })
     }
 
     fn names(&self, from: u64) -> Result<SourceListing, FetchError> {
@@ -101,6 +99,6 @@ impl SourceNames for ListedNames<'_> {
     }
 
     fn identity(&self) -> Option<String> {
-        self.identity.clone()
+        None
     }
 }

@@ -100,7 +100,7 @@ pub(super) fn answer(body: impl AsRef<[u8]>, more: &str) -> Vec<u8> {
 pub(super) const LIST: &str =
     "Content-Type: application/vnd.thalweg.list\r\nThalweg: 0.0.0; format=3\r\n";
 
-/// `true` if this file is the module whose tests connect by a command.
+/// `true` in the module that connects by a command.
 fn is_over_command() -> bool {
     module_path!().ends_with("hostile_over_command")
 }
@@ -301,8 +301,7 @@ fn a_record_without_end_is_refused() {
     beside.is_unharmed(&["own"]);
 }
 
-/// The client excludes entries that the server lists, or that the destination has and the server does not
-/// list.
+/// The client excludes entries that the server lists, or that only the destination has.
 #[test]
 fn an_excluded_entry_is_neither_replaced_nor_deleted_whatever_the_server_lists() {
     let beside = OutsideDirectory::new();
