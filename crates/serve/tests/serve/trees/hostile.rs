@@ -81,9 +81,7 @@ pub(super) fn list(entries: &[ManifestEntry]) -> Vec<u8> {
             ManifestKind::Directory(_) | ManifestKind::Link(_) => {}
         }
     }
-    for _ in groups..folders.len() {
-        writer.group(&mut out, &GroupFilter::NotRequested);
-    }
+    (groups..folders.len()).for_each(|_| writer.group(&mut out, &GroupFilter::NotRequested));
     let entries = entries.len() as u64 + 1;
     RecordWriter::end(&mut out, &ListTotals { entries, bytes, ..ListTotals::default() });
     out
