@@ -2,13 +2,16 @@
 
 use std::path::Component;
 
-use thalweg_serve::http::{
-    condition::{Validator, in_seconds},
-    head::RequestHead,
-    input::RequestBuffer,
-    media::accepted,
-    range::{MOST_RANGES, WantedRanges, wanted},
-    status::HttpStatus,
+use thalweg_serve::{
+    http::{
+        condition::{Validator, in_seconds},
+        head::RequestHead,
+        input::RequestBuffer,
+        media::accepted,
+        range::{MOST_RANGES, WantedRanges, wanted},
+        status::HttpStatus,
+    },
+    manifest::ListRequest,
 };
 
 const SIZE: u64 = 1000;
@@ -35,6 +38,9 @@ pub fn run(bytes: &[u8]) {
     assert_eq!(answers(bytes.chunks(1)), whole);
     for head in whole.into_iter().flatten() {
         assert!(head.target.path.components().all(|part| matches!(part, Component::Normal(_))));
+        if let Some(list) = head.target.query.as_deref().and_then(ListRequest::parse) {
+            assert_eq!(ListRequest::parse(&list.query()), Some(list));
+        }
         if let Some(WantedRanges::Parts(parts)) = head.range.as_ref().map(|range| wanted(range, SIZE)) {
             assert!(!parts.is_empty() && parts.len() <= MOST_RANGES);
             assert!(parts.iter().all(|part| part.from < part.to && part.to <= SIZE));

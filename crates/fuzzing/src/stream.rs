@@ -107,6 +107,8 @@ fn tree_options(is_set: impl Fn(u8) -> bool, files: FetchOptions, path: PathBuf)
             exclude: vec![PROTECTED.into()],
             xattrs: is_set(OWNER),
             filter_file: (is_set(BY_HASH) && is_set(OWNER)).then(|| ".f".into()),
+            copy_links: is_set(FORCE),
+            one_file_system: is_set(OWNER),
         },
         ..TreeOptions::new(files)
     }

@@ -14,7 +14,7 @@ use thalweg_serve::{
         entry::{ListedEntry, stays_inside},
         list::EntryList,
     },
-    manifest::{LONGEST_XATTRS, ListCheck, ListRecord, ManifestKind, has_room},
+    manifest::{DirectoryContents, LONGEST_XATTRS, ListCheck, ListRecord, ManifestKind, has_room},
 };
 use thalweg_sys::io;
 
@@ -46,7 +46,7 @@ pub fn run(bytes: &[u8]) {
                 assert!(is_top || entry.path.split(|byte| *byte == b'/').all(is_name));
                 assert!(entry.directory() == current && there.insert(entry.path.clone()));
                 match &entry.kind {
-                    ManifestKind::Directory { is_unread: false } => waiting.push_back(entry.path),
+                    ManifestKind::Directory(DirectoryContents::Listed) => waiting.push_back(entry.path),
                     ManifestKind::Link(target) => _ = stays_inside(&current, target),
                     _ => {}
                 }

@@ -85,12 +85,19 @@ pub struct ManifestEntry {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ManifestKind {
     File(FileTag),
-    Directory {
-        /// `true` if the server has no permission to read it, so that its entries are not listed.
-        is_unread: bool,
-    },
+    Directory(DirectoryContents),
     /// A symbolic link and its target.
     Link(CString),
+}
+
+/// Says whether the entries of a directory are in the list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DirectoryContents {
+    Listed,
+    /// The server has no permission to read the directory.
+    Unreadable,
+    /// The directory is on another file system than the listed one, and the client requests only the latter.
+    Elsewhere,
 }
 
 impl ManifestKind {
@@ -98,7 +105,7 @@ impl ManifestKind {
     pub fn file_type(&self) -> FileType {
         match self {
             Self::File(_) => FileType::RegularFile,
-            Self::Directory { .. } => FileType::Directory,
+            Self::Directory(_) => FileType::Directory,
             Self::Link(_) => FileType::Symlink,
         }
     }

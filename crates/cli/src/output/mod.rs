@@ -1,6 +1,7 @@
 //! Output formats: tables, JSON, numbers with units.
 
 pub mod answer;
+pub mod change_log;
 pub mod itemized;
 pub mod paint;
 pub mod pairs;

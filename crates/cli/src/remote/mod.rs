@@ -13,7 +13,10 @@ use thalweg_serve::{
 
 use crate::{
     exit::{CommandFailure, Exit},
-    output::text::{complain, note, print_line},
+    output::{
+        change_log::ChangeLog,
+        text::{complain, note, print_line},
+    },
 };
 
 mod install;
@@ -51,8 +54,51 @@ pub struct RemoteArgs {
 const SSH: [&str; 4] = ["ssh", "-Tx", "-oClearAllForwardings=yes", "-oPermitLocalCommand=no"];
 /// Prefix of each line in which the other side reports a changed entry on standard error.
 pub const CHANGE: &str = "= ";
+/// Prefix of the summary, if it is logged on this machine.
+pub const SUMMARY: &str = "=> ";
 /// The program on the other machine.
 const PROGRAM: &str = "thalweg";
+
+/// Destinations of the changes that the other machine reports.
+#[derive(Clone, Debug)]
+pub struct RemoteOutput {
+    pub log: Option<Arc<ChangeLog>>,
+    pub prints_changes: bool,
+    pub prints_summary: bool,
+}
+
+impl RemoteOutput {
+    /// Prints and logs a change or the summary. Returns `false` if the line is something else.
+    fn take(&self, host: &str, line: &str) -> bool {
+        let is_expected = self.prints_changes || self.log.is_some();
+        let line = if let Some(change) = line.strip_prefix(CHANGE).filter(|_| is_expected) {
+            if self.prints_changes {
+                print_line(change);
+            }
+            change
+        } else if let Some(summary) = line.strip_prefix(SUMMARY).filter(|_| self.log.is_some()) {
+            if self.prints_summary {
+                note(&format!("{host}: {summary}"));
+            }
+            summary
+        } else {
+            return false;
+        };
+        if let Some(log) = &self.log {
+            log.line(line);
+        }
+        true
+    }
+}
+
+/// Abilities that a copy needs of the server on the other machine.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SenderNeeds {
+    /// `true` to send hashes.
+    pub hash: bool,
+    /// `true` to follow symbolic links.
+    pub copy_links: bool,
+}
 
 impl RemoteArgs {
     /// Returns the command that runs thalweg with these words on the other machine. A remote shell may interpret the words, so
@@ -62,6 +108,18 @@ impl RemoteArgs {
         name: &RemoteName,
         words: &[String],
     ) -> Result<RemoteCommand, CommandFailure> {
+        let prints_changes = words.iter().any(|word| word == "--itemize");
+        let output = RemoteOutput { log: None, prints_changes, prints_summary: true };
+        self.logged_command(name, words, output)
+    }
+
+    /// Does what [`Self::command`] does. `output`: the destination of the changes and of the summary.
+    pub fn logged_command(
+        &self,
+        name: &RemoteName,
+        words: &[String],
+        output: RemoteOutput,
+    ) -> Result<RemoteCommand, CommandFailure> {
         let mut command = self.connection(name)?;
         match &self.remote_program {
             None => command.push(PROGRAM.into()),
@@ -70,14 +128,11 @@ impl RemoteArgs {
         command.extend(words.iter().map(OsString::from));
         command.extend(self.compress.then(|| OsString::from("--compress")));
         let host = name.host.clone();
-        let has_changes = words.iter().any(|word| word == "--itemize");
         let has_answer = words.iter().any(|word| word == "--json");
         let lines = move |line: &str| {
             if has_answer && line.starts_with('{') {
                 print_line(line);
-            } else if let Some(change) = line.strip_prefix(CHANGE).filter(|_| has_changes) {
-                print_line(change);
-            } else {
+            } else if !output.take(&host, line) {
                 note(&format!("{host}: {line}"));
             }
         };
@@ -138,12 +193,16 @@ impl RemoteArgs {
         Ok(command)
     }
 
-    /// Returns the connections to a server that serves `name` on the other machine. `hash`: `true` if the server must
-    /// send hashes.
-    pub fn channels(&self, name: &RemoteName, hash: bool) -> Result<Arc<Channels>, CommandFailure> {
-        let words = ["serve", "--stdio", "--hidden", "--follow=none", "--encoded"];
+    /// Returns the connections to a server that serves `name` on the other machine.
+    pub fn channels(
+        &self,
+        name: &RemoteName,
+        needs: SenderNeeds,
+    ) -> Result<Arc<Channels>, CommandFailure> {
+        let follow = if needs.copy_links { "--follow=any" } else { "--follow=none" };
+        let words = ["serve", "--stdio", "--hidden", follow, "--encoded"];
         let mut words = words.map(str::to_owned).to_vec();
-        words.extend(hash.then(|| "--hash".to_owned()));
+        words.extend(needs.hash.then(|| "--hash".to_owned()));
         words.push(name.word());
         let most = self.connections.map_or(1, |number| number as usize);
         Ok(Channels::by_command(self.command(name, &words)?, most))

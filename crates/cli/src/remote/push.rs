@@ -21,6 +21,7 @@ pub fn push(
     source: &Path,
     choice: &MethodArgs,
     limit: Option<u64>,
+    follow: FollowLinks,
 ) -> Result<Exit, CommandFailure> {
     let failed = |error: String| CommandFailure::new(Exit::Failed, error);
     let host = command.name();
@@ -31,7 +32,7 @@ pub fn push(
     let server = RunningServer::start(ServeOptions {
         streams: vec![stream],
         hidden: true,
-        follow: FollowLinks::Never,
+        follow,
         hash: true,
         needs: choice.needs(),
         request: choice.request(),

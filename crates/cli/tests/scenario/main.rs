@@ -55,6 +55,7 @@ mod remote_deltas;
 mod remote_filters;
 mod remote_syncs;
 mod remote_trash;
+mod remote_walks;
 mod rereads;
 mod restarts;
 mod resumes;

@@ -411,8 +411,10 @@ impl FileFetch<'_> {
         }
         let Some(file) = self.download.file() else { return Ok(()) };
         let check_cancelled = || self.watcher.check_cancelled();
+        // `--verify` reads the files of a tree from memory, like a local copy.
+        let from_device = self.options.verify && self.listed.is_none();
         for expected in &self.expected {
-            self.checked.push(expected.check(file, self.options.verify, &check_cancelled)?);
+            self.checked.push(expected.check(file, from_device, &check_cancelled)?);
         }
         Ok(())
     }

@@ -123,6 +123,9 @@ pub fn root_of(
             }
         }
         (200, ..) => Err(FetchError::broken("the response is not a list of files")),
+        (501, ..) if list.copy_links => Err(FetchError::Unsupported(
+            "the server does not follow symbolic links; start it with --follow=any".to_owned(),
+        )),
         _ => Err(resume::status(&head)),
     }
 }

@@ -1,6 +1,6 @@
 //! Checks that the records of a list are complete and consistent, in constant memory.
 
-use super::{ListRecord, ListTotals, ManifestKind};
+use super::{DirectoryContents, ListRecord, ListTotals, ManifestKind};
 
 /// The part of a list that was checked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -30,7 +30,9 @@ impl ListCheck {
                 }
                 self.totals.entries += 1;
                 match &entry.kind {
-                    ManifestKind::Directory { is_unread } => self.waiting += u64::from(!is_unread),
+                    ManifestKind::Directory(contents) => {
+                        self.waiting += u64::from(*contents == DirectoryContents::Listed);
+                    }
                     ManifestKind::File(file) => {
                         self.files += 1;
                         let bytes = self.totals.bytes.checked_add(file.size);

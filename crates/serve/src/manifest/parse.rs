@@ -5,7 +5,8 @@ use std::ffi::CString;
 use thalweg_tree::{install::EntryXattrs, sync::LONGEST_FILTER};
 
 use super::{
-    FileTag, GroupFilter, LONGEST_NAME, ListRecord, ListTotals, ManifestEntry, ManifestKind, Meta,
+    DirectoryContents, FileTag, GroupFilter, LONGEST_NAME, ListRecord, ListTotals, ManifestEntry,
+    ManifestKind, Meta,
     fields::{FieldError, ListFields},
     xattrs::take_xattrs,
 };
@@ -22,6 +23,8 @@ const KINDS: u8 = 7;
 pub const REPEATED: u8 = 8;
 /// The server may not read the directory.
 pub const UNREAD: u8 = 16;
+/// The directory is on another file system, and its entries are not listed.
+pub const ELSEWHERE: u8 = 32;
 /// The file has holes.
 pub const SPARSE: u8 = 16;
 /// The time of the last change is equal to the modification time.
@@ -55,7 +58,9 @@ impl RecordParser {
         let tag = fields.byte()?;
         let allowed = match tag & KINDS {
             FILE => REPEATED | SPARSE | CHANGED | LINKED | XATTRS,
-            DIRECTORY => REPEATED | UNREAD | XATTRS,
+            // A directory has at most one reason to have no group.
+            DIRECTORY if tag & UNREAD != 0 => REPEATED | UNREAD | XATTRS,
+            DIRECTORY => REPEATED | ELSEWHERE | XATTRS,
             LINK => REPEATED,
             GROUP => FILTERED,
             END => EXCLUDING,
@@ -109,7 +114,13 @@ impl RecordParser {
                 let is_sparse = tag & SPARSE != 0;
                 ManifestKind::File(FileTag { size, inode, changed, linked_on, is_sparse })
             }
-            DIRECTORY => ManifestKind::Directory { is_unread: tag & UNREAD != 0 },
+            DIRECTORY if tag & UNREAD != 0 => {
+                ManifestKind::Directory(DirectoryContents::Unreadable)
+            }
+            DIRECTORY if tag & ELSEWHERE != 0 => {
+                ManifestKind::Directory(DirectoryContents::Elsewhere)
+            }
+            DIRECTORY => ManifestKind::Directory(DirectoryContents::Listed),
             _ => ManifestKind::Link(target(fields)?),
         };
         let xattrs = if tag & XATTRS != 0 { take_xattrs(fields)? } else { EntryXattrs::default() };
@@ -151,7 +162,7 @@ fn target(fields: &mut ListFields<'_>) -> Result<CString, FieldError> {
 fn check_name(name: &[u8], before: &[u8], kind: &ManifestKind) -> Result<(), &'static str> {
     match name {
         // An empty name means the listed directory itself.
-        b"" if before.is_empty() && matches!(kind, ManifestKind::Directory { .. }) => Ok(()),
+        b"" if before.is_empty() && matches!(kind, ManifestKind::Directory(_)) => Ok(()),
         b"" => Err("the name of an entry is empty"),
         b"." | b".." => Err("the name of an entry is '.' or '..'"),
         name if name.contains(&b'/') => Err("the name of an entry contains a slash"),
@@ -220,7 +231,9 @@ mod tests {
             let flags = tag & !KINDS;
             let is_known = match tag & KINDS {
                 FILE => true,
-                DIRECTORY => flags & (CHANGED | LINKED) == 0,
+                DIRECTORY => {
+                    flags & LINKED == 0 && flags & (UNREAD | ELSEWHERE) != UNREAD | ELSEWHERE
+                }
                 LINK | GROUP | END => flags & !REPEATED == 0,
                 _ => false,
             };
@@ -247,7 +260,12 @@ mod tests {
                     })
                 }
             ),
-            any::<bool>().prop_map(|is_unread| ManifestKind::Directory { is_unread }),
+            prop_oneof![
+                Just(DirectoryContents::Listed),
+                Just(DirectoryContents::Unreadable),
+                Just(DirectoryContents::Elsewhere)
+            ]
+            .prop_map(ManifestKind::Directory),
             "[^\0]{0,300}".prop_map(|target| ManifestKind::Link(CString::new(target).unwrap())),
         ];
         let meta = (0..0o10000_u32, 0..3_u32, any::<u32>(), any::<i64>(), 0..1_000_000_000_u32);

@@ -18,10 +18,16 @@ pub struct ListRequest {
     pub filter_file: Option<OsString>,
     /// `true` to list extended attributes and ACLs.
     pub xattrs: bool,
+    /// `true` to list the targets of symbolic links in place of the links.
+    pub copy_links: bool,
+    /// `true` to leave out the entries of directories on other file systems.
+    pub one_file_system: bool,
 }
 
 const NAME: &str = "manifest";
 const XATTRS: &str = "xattrs";
+const COPY_LINKS: &str = "copy-links";
+const ONE_FILE_SYSTEM: &str = "one-file-system";
 
 /// Longest query, in bytes. A server accepts heads of 64 KiB.
 pub const LONGEST_QUERY: usize = 48 << 10;
@@ -34,8 +40,13 @@ impl ListRequest {
         };
         let exclude = self.exclude.iter().map(|pattern| option("exclude", pattern));
         let filter_file = self.filter_file.iter().map(|name| option("filter-file", name));
-        let xattrs = self.xattrs.then(|| format!("&{XATTRS}"));
-        let options = exclude.chain(filter_file).chain(xattrs);
+        let flags = [
+            (XATTRS, self.xattrs),
+            (COPY_LINKS, self.copy_links),
+            (ONE_FILE_SYSTEM, self.one_file_system),
+        ];
+        let flags = flags.into_iter().filter(|(_, is)| *is).map(|(name, _)| format!("&{name}"));
+        let options = exclude.chain(filter_file).chain(flags);
         std::iter::once(NAME.to_owned()).chain(options).collect()
     }
 
@@ -44,8 +55,14 @@ impl ListRequest {
         let mut options = query.split('&');
         let mut request = (options.next() == Some(NAME)).then(Self::default)?;
         for option in options {
-            if option == XATTRS {
-                request.xattrs = true;
+            let flag = match option {
+                XATTRS => Some(&mut request.xattrs),
+                COPY_LINKS => Some(&mut request.copy_links),
+                ONE_FILE_SYSTEM => Some(&mut request.one_file_system),
+                _ => None,
+            };
+            if let Some(flag) = flag {
+                *flag = true;
                 continue;
             }
             let (name, value) = option.split_once('=')?;
@@ -69,7 +86,9 @@ mod tests {
     #[test]
     fn other_queries_and_unknown_options_are_refused() {
         assert_eq!(ListRequest::parse("manifest"), Some(ListRequest::default()));
-        for query in ["", "manifests", "tar", "manifest&", "manifest&exclude", "manifest&x=y"] {
+        let others = ["", "manifests", "tar", "manifest&", "manifest&exclude", "manifest&x=y"];
+        let values = ["manifest&copy-links=1", "manifest&one-file-system=", "manifest&copy_links"];
+        for query in others.into_iter().chain(values) {
             assert_eq!(ListRequest::parse(query), None, "{query}");
         }
     }
@@ -79,11 +98,11 @@ mod tests {
         fn a_query_is_read_as_it_was_written(
             exclude in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..20), 0..5),
             filter_file in prop::option::of(prop::collection::vec(any::<u8>(), 0..20)),
-            xattrs: bool,
+            [xattrs, copy_links, one_file_system]: [bool; 3],
         ) {
             let exclude = exclude.into_iter().map(OsString::from_vec).collect();
             let filter_file = filter_file.map(OsString::from_vec);
-            let request = ListRequest { exclude, filter_file, xattrs };
+            let request = ListRequest { exclude, filter_file, xattrs, copy_links, one_file_system };
             let query = request.query();
             prop_assert!(query.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'#'));
             prop_assert_eq!(ListRequest::parse(&query), Some(request));

@@ -1,11 +1,11 @@
 //! Writes the records of a list.
 
 use super::{
-    FORMAT, GroupFilter, ListTotals, MAGIC, ManifestEntry, ManifestKind, Meta,
+    DirectoryContents, FORMAT, GroupFilter, ListTotals, MAGIC, ManifestEntry, ManifestKind, Meta,
     fields::{put, put_signed},
     parse::{
-        CHANGED, DIRECTORY, END, EXCLUDING, FILE, FILTERED, GROUP, LINK, LINKED, REPEATED, SPARSE,
-        UNREAD, XATTRS,
+        CHANGED, DIRECTORY, ELSEWHERE, END, EXCLUDING, FILE, FILTERED, GROUP, LINK, LINKED,
+        REPEATED, SPARSE, UNREAD, XATTRS,
     },
     xattrs::put_xattrs,
 };
@@ -37,9 +37,9 @@ impl RecordWriter {
                     | if file.linked_on.is_some() { LINKED } else { 0 }
                     | if file.is_sparse { SPARSE } else { 0 }
             }
-            ManifestKind::Directory { is_unread } => {
-                DIRECTORY | if *is_unread { UNREAD } else { 0 }
-            }
+            ManifestKind::Directory(DirectoryContents::Listed) => DIRECTORY,
+            ManifestKind::Directory(DirectoryContents::Unreadable) => DIRECTORY | UNREAD,
+            ManifestKind::Directory(DirectoryContents::Elsewhere) => DIRECTORY | ELSEWHERE,
             ManifestKind::Link(_) => LINK,
         };
         tag |= if xattrs.is_empty() { 0 } else { XATTRS };
@@ -72,7 +72,7 @@ impl RecordWriter {
                 put(out, target.as_bytes().len() as u64);
                 out.extend_from_slice(target.as_bytes());
             }
-            ManifestKind::Directory { .. } => {}
+            ManifestKind::Directory(_) => {}
         }
         if !xattrs.is_empty() {
             put_xattrs(out, xattrs);

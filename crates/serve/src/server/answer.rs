@@ -16,7 +16,11 @@ use std::{
 
 use rustix::fs::fstat;
 use thalweg_sys::Errno;
-use thalweg_tree::{ExcludePatterns, Filter, Hash, install::EntryXattrs, sync::DirectoryFilter};
+use thalweg_tree::{
+    ExcludePatterns, Filter, Hash,
+    install::{EntryXattrs, FollowLinks},
+    sync::DirectoryFilter,
+};
 
 use super::{
     archive::Archive,
@@ -168,13 +172,20 @@ impl AnswerContext<'_> {
         // Permission errors must become a status code, so the directory is opened before anything is sent.
         let directory = listing::open(fd, OsStr::new(".")).map_err(refusal)?;
         let filter = list.as_ref().map(|list| self.filter(list, fd)).transpose()?.flatten();
-        let has_xattrs = list.as_ref().is_some_and(|list| list.xattrs);
-        let xattrs = if has_xattrs {
-            EntryXattrs::of(directory.as_fd())
-        } else {
-            Ok(EntryXattrs::default())
+        let stat = fstat(fd).map_err(refusal)?;
+        let options = match &list {
+            Some(list) => WalkOptions {
+                filter,
+                xattrs: list.xattrs,
+                copy_links: list.copy_links,
+                device: list.one_file_system.then_some(stat.st_dev),
+            },
+            None => WalkOptions::default(),
         };
-        let options = WalkOptions { filter, xattrs: has_xattrs };
+        if options.copy_links && site.root.follows() == FollowLinks::Never {
+            return Err(HttpStatus::NOT_IMPLEMENTED);
+        }
+        let xattrs = options.xattrs.then(|| EntryXattrs::of(directory.as_fd())).transpose();
         let site = Arc::clone(site);
         let tree = |site| TreeWalk::of(site, path.to_owned(), options);
         let listing = |site, format| {
@@ -182,11 +193,8 @@ impl AnswerContext<'_> {
         };
         Ok(match question {
             _ if list.is_some() => {
-                let lines = ManifestLines::of(
-                    tree(site),
-                    fstat(fd).map_err(refusal)?,
-                    xattrs.map_err(refusal)?,
-                );
+                let xattrs = xattrs.map_err(refusal)?.unwrap_or_default();
+                let lines = ManifestLines::of(tree(site), stat, xattrs);
                 self.stream(manifest::MEDIA_TYPE, None, Box::new(lines))
             }
             "tar" => self.stream("application/x-tar", None, Box::new(Archive::of(tree(site)))),

@@ -11,13 +11,17 @@ use super::{
     version::FileVersion,
     walk::{TreeWalk, WalkEntry, WalkKind, WalkStep},
 };
-use crate::manifest::{FileTag, ListTotals, ManifestEntry, ManifestKind, Meta, RecordWriter};
+use crate::manifest::{
+    DirectoryContents, FileTag, ListTotals, ManifestEntry, ManifestKind, Meta, RecordWriter,
+};
 
 /// Produces the list of a tree, a few entries per turn.
 pub struct ManifestLines {
     // The top directory, until its entry is written.
     top: Option<WalkEntry>,
     tree: TreeWalk,
+    /// `true` if links are followed, so that any file may have several names in the list.
+    copies_links: bool,
     writer: RecordWriter,
     totals: ListTotals,
 }
@@ -25,10 +29,11 @@ pub struct ManifestLines {
 impl ManifestLines {
     /// Creates the list of `tree`. `top`: metadata of the top directory.
     pub fn of(tree: TreeWalk, top: Stat, xattrs: EntryXattrs) -> Self {
+        let copies_links = tree.copies_links();
         let (name, kind) = (OsString::new(), WalkKind::Directory);
         let top = WalkEntry { name, kind, stat: top, xattrs };
         let (writer, totals) = (RecordWriter::default(), ListTotals::default());
-        Self { top: Some(top), tree, writer, totals }
+        Self { top: Some(top), tree, copies_links, writer, totals }
     }
 
     /// Returns the entry of a file.
@@ -39,9 +44,14 @@ impl ManifestLines {
 
     fn write(&mut self, entry: WalkEntry, list: &mut Vec<u8>) {
         let kind = match entry.kind {
-            WalkKind::Directory => ManifestKind::Directory { is_unread: false },
-            WalkKind::Shut => ManifestKind::Directory { is_unread: true },
-            WalkKind::File => ManifestKind::File(tag(&entry.stat)),
+            WalkKind::Directory => ManifestKind::Directory(DirectoryContents::Listed),
+            WalkKind::Shut => ManifestKind::Directory(DirectoryContents::Unreadable),
+            WalkKind::Elsewhere => ManifestKind::Directory(DirectoryContents::Elsewhere),
+            WalkKind::File => {
+                let linked_on = self.copies_links.then_some(entry.stat.st_dev);
+                let tag = tag(&entry.stat);
+                ManifestKind::File(FileTag { linked_on: tag.linked_on.or(linked_on), ..tag })
+            }
             WalkKind::Link(target) => ManifestKind::Link(target),
         };
         self.totals.entries += 1;

@@ -70,6 +70,11 @@ impl ServedRoot {
         Ok(Self { beneath: Beneath::new(directory, links), name, only })
     }
 
+    /// Returns the symbolic links that are followed.
+    pub fn follows(&self) -> FollowLinks {
+        self.beneath.links()
+    }
+
     /// Finds a path below the root. A file that is open in the store is not opened again.
     pub fn find(
         &self,

@@ -1,17 +1,17 @@
 //! Walks a directory tree entry by entry. One directory is open at a time, and a directory comes before its entries. Symbolic
-//! links are listed, not followed.
+//! links are listed, or replaced by their targets if the client requests this.
 
 use std::{
     ffi::{CString, OsStr, OsString},
     os::{
         fd::{AsFd, OwnedFd},
-        unix::ffi::OsStrExt,
+        unix::ffi::{OsStrExt, OsStringExt},
     },
     path::{Path, PathBuf},
     sync::Arc,
 };
 
-use rustix::fs::{FileType, Stat};
+use rustix::fs::{FileType, Stat, fstat};
 use thalweg_core::shown;
 use thalweg_sys::Errno;
 use thalweg_tree::{Filter, install::EntryXattrs, sync::DirectoryFilter};
@@ -68,6 +68,10 @@ pub struct WalkOptions {
     pub filter: Option<DirectoryFilter>,
     /// `true` to read extended attributes.
     pub xattrs: bool,
+    /// `true` to return the targets of symbolic links in place of the links, as far as the server follows them.
+    pub copy_links: bool,
+    /// The device on which the walk stays.
+    pub device: Option<u64>,
 }
 
 /// Type of an entry.
@@ -76,6 +80,8 @@ pub enum WalkKind {
     Directory,
     /// A directory without read permission: its entries are not listed.
     Shut,
+    /// A directory on another device than [`WalkOptions::device`]: its entries are not listed.
+    Elsewhere,
     /// A symbolic link and its target.
     Link(CString),
 }
@@ -134,6 +140,11 @@ impl TreeWalk {
         }
     }
 
+    /// Returns `true` if the walk returns the targets of symbolic links.
+    pub fn copies_links(&self) -> bool {
+        self.options.copy_links
+    }
+
     /// Returns the lane of the next turn.
     pub fn lane(&self) -> HelperLane {
         self.lane
@@ -190,13 +201,8 @@ impl TreeWalk {
                 *place += 1;
                 open.cursor.after.clear();
                 open.cursor.after.extend_from_slice(name);
-                let name = OsStr::from_bytes(name);
-                let filter = self.options.filter.as_ref();
-                if filter.is_some_and(|filter| open.is_excluded(filter, name, kind)) {
-                    return Ok(WalkStep::Excluded);
-                }
-                let entry = open.entry(name, self.options.xattrs);
-                return self.found(entry);
+                let name = OsString::from_vec(name.to_vec());
+                return self.entry(name, kind);
             }
             if !list.is_partial() {
                 self.open = None;
@@ -208,12 +214,84 @@ impl TreeWalk {
         }
     }
 
+    /// Returns an entry of the open directory. `kind`: its type according to the directory (`d_type`).
+    fn entry(&mut self, name: OsString, kind: FileType) -> Result<WalkStep, String> {
+        let Some(open) = &self.open else { return Ok(WalkStep::End) };
+        if let Some(filter) = &self.options.filter {
+            let path = open.path.join(&name);
+            let is_directory = self.kind(open, &name, kind) == Ok(FileType::Directory);
+            if filter.leaves_out(&path, is_directory) {
+                return Ok(WalkStep::Excluded);
+            }
+        }
+        let entry = match open.entry(name, &self.options) {
+            Ok(WalkEntry { name, kind: WalkKind::Link(_), .. }) if self.options.copy_links => {
+                self.target(name)
+            }
+            entry => entry,
+        };
+        self.found(entry)
+    }
+
+    /// Returns the type of an entry as the walk returns it.
+    fn kind(&self, open: &OpenDirectory, name: &OsStr, kind: FileType) -> Result<FileType, Errno> {
+        let kind = match kind {
+            FileType::Unknown => open::kind(&listing::stat(&open.directory, name)?),
+            known => known,
+        };
+        if kind == FileType::Symlink && self.options.copy_links {
+            let stat = self.site.root.stat(&self.top.join(&open.path).join(name))?;
+            return Ok(open::kind(&stat));
+        }
+        Ok(kind)
+    }
+
+    /// Returns the target of a symbolic link of the current directory as an entry with the name of the link.
+    fn target(&self, name: OsString) -> Result<WalkEntry, OmittedEntry> {
+        let path = self.path(&name);
+        match self.open_target(&path) {
+            Some((kind, stat, xattrs)) => Ok(WalkEntry { name, kind, stat, xattrs }),
+            None => Err(OmittedEntry { path, is_missed: true }),
+        }
+    }
+
+    /// Opens what a path leads to. Returns `None` if the server does not follow it, or cannot read it.
+    fn open_target(&self, path: &Path) -> Option<(WalkKind, Stat, EntryXattrs)> {
+        let (kind, fd) = match self.site.root.find(&self.top.join(path), None).ok()? {
+            ServedEntry::File(file) => (WalkKind::File, file.as_fd().try_clone_to_owned().ok()?),
+            ServedEntry::Directory(fd) => {
+                (WalkKind::Directory, listing::open(fd, OsStr::new(".")).ok()?)
+            }
+        };
+        let stat = fstat(&fd).ok()?;
+        let xattrs = self.options.xattrs.then(|| EntryXattrs::of(fd.as_fd()));
+        let xattrs = xattrs.transpose().ok()?.unwrap_or_default();
+        let is_elsewhere = matches!(kind, WalkKind::Directory) && self.options.is_elsewhere(&stat);
+        let kind = if is_elsewhere { WalkKind::Elsewhere } else { kind };
+        has_room(&xattrs, LONGEST_XATTRS).then_some((kind, stat, xattrs))
+    }
+
+    /// Returns `true` if a directory is one of those that contain it. Only followed links lead to such a directory.
+    fn is_cycle(&self, path: &Path, stat: &Stat) -> bool {
+        let mut above = path.ancestors().skip(1);
+        above.any(|above| {
+            let above = self.site.root.stat(&self.top.join(above));
+            above.is_ok_and(|above| (above.st_dev, above.st_ino) == (stat.st_dev, stat.st_ino))
+        })
+    }
+
     /// Returns an entry, and queues it if it is a directory.
     fn found(&mut self, entry: Result<WalkEntry, OmittedEntry>) -> Result<WalkStep, String> {
         let entry = match entry {
             Ok(entry) => entry,
             Err(left_out) => return Ok(WalkStep::LeftOut(left_out)),
         };
+        if self.options.copy_links && matches!(entry.kind, WalkKind::Directory) {
+            let path = self.path(&entry.name);
+            if self.is_cycle(&path, &entry.stat) {
+                return Ok(WalkStep::LeftOut(OmittedEntry { path, is_missed: true }));
+            }
+        }
         if matches!(entry.kind, WalkKind::Directory) {
             let path = self.path(&entry.name);
             self.waiting.push(&path);
@@ -253,34 +331,26 @@ impl OpenDirectory {
         site.names.names(&self.directory, &mut self.cursor, turn.may_sort, turn.check_cancelled)
     }
 
-    fn is_excluded(&self, filter: &DirectoryFilter, name: &OsStr, kind: FileType) -> bool {
-        let kind = match kind {
-            FileType::Unknown => listing::stat(&self.directory, name).map(|stat| open::kind(&stat)),
-            known => Ok(known),
-        };
-        let is_directory = kind.is_ok_and(|kind| kind == FileType::Directory);
-        filter.leaves_out(&self.path.join(name), is_directory)
-    }
-
-    fn entry(&self, name: &OsStr, has_xattrs: bool) -> Result<WalkEntry, OmittedEntry> {
-        let left_out = |is_missed| Err(OmittedEntry { path: self.path.join(name), is_missed });
-        let Ok(stat) = listing::stat(&self.directory, name) else { return left_out(true) };
+    fn entry(&self, name: OsString, options: &WalkOptions) -> Result<WalkEntry, OmittedEntry> {
+        let left_out = |is_missed| Err(OmittedEntry { path: self.path.join(&name), is_missed });
+        let Ok(stat) = listing::stat(&self.directory, &name) else { return left_out(true) };
         let kind = match open::kind(&stat) {
             FileType::RegularFile => WalkKind::File,
-            FileType::Directory if !listing::may_be_read(&self.directory, name) => WalkKind::Shut,
+            FileType::Directory if !listing::may_be_read(&self.directory, &name) => WalkKind::Shut,
+            FileType::Directory if options.is_elsewhere(&stat) => WalkKind::Elsewhere,
             FileType::Directory => WalkKind::Directory,
-            FileType::Symlink => match rustix::fs::readlinkat(&self.directory, name, Vec::new()) {
+            FileType::Symlink => match rustix::fs::readlinkat(&self.directory, &name, Vec::new()) {
                 Ok(target) => WalkKind::Link(target),
                 Err(_) => return left_out(true),
             },
             _ => return left_out(false),
         };
         let is_link = matches!(kind, WalkKind::Link(_));
-        let xattrs =
-            if has_xattrs && !is_link { self.xattrs(name) } else { Ok(EntryXattrs::default()) };
+        let has_xattrs = options.xattrs && !is_link;
+        let xattrs = if has_xattrs { self.xattrs(&name) } else { Ok(EntryXattrs::default()) };
         match xattrs {
             Ok(xattrs) if has_room(&xattrs, LONGEST_XATTRS) => {
-                Ok(WalkEntry { name: name.to_owned(), kind, stat, xattrs })
+                Ok(WalkEntry { name, kind, stat, xattrs })
             }
             _ => left_out(true),
         }
@@ -289,6 +359,12 @@ impl OpenDirectory {
     fn xattrs(&self, name: &OsStr) -> Result<EntryXattrs, Errno> {
         let name = CString::new(name.as_bytes()).unwrap_or_default();
         EntryXattrs::of_entry(self.directory.as_fd(), &name)
+    }
+}
+
+impl WalkOptions {
+    fn is_elsewhere(&self, stat: &Stat) -> bool {
+        self.device.is_some_and(|device| device != stat.st_dev)
     }
 }
 

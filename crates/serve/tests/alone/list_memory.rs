@@ -4,7 +4,7 @@
 use std::{fs, io::Write as _};
 
 use thalweg_serve::manifest::{
-    GroupFilter, ListTotals, ManifestEntry, ManifestKind, Meta, RecordWriter,
+    DirectoryContents, GroupFilter, ListTotals, ManifestEntry, ManifestKind, Meta, RecordWriter,
 };
 use thalweg_testing::peak_resident;
 use thalweg_tree::install::EntryXattrs;
@@ -16,7 +16,7 @@ fn a_long_list_costs_no_memory_that_grows_with_it() {
     const COUNT: usize = 300_000;
     let _alone = thalweg_testing::alone();
     let meta = Meta { mode: 0o755, mtime: 1, nanos: 2, ..Meta::default() };
-    let kind = ManifestKind::Directory { is_unread: false };
+    let kind = ManifestKind::Directory(DirectoryContents::Listed);
     let head = b"HTTP/1.1 200 OK\r\nContent-Type: application/vnd.thalweg.list\r\n\r\n";
     let (mut answer, mut writer) = (head.to_vec(), RecordWriter::default());
     RecordWriter::begin(&mut answer);

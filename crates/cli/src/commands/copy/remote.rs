@@ -8,7 +8,7 @@ use std::{
 };
 use thalweg_core::{failed::quoted, shown};
 use thalweg_serve::remote::{RemoteName, encode};
-use thalweg_tree::Dereference;
+use thalweg_tree::{Dereference, install::FollowLinks};
 
 use super::{CopyArgs, chosen::patterns};
 use crate::{
@@ -16,7 +16,7 @@ use crate::{
     commands::fetch::{FetchArgs, OverStream, fetch_over},
     exit::{CommandFailure, Exit},
     output::text::report,
-    remote::{RemoteArgs, push, unsupported},
+    remote::{RemoteArgs, SenderNeeds, push, unsupported},
 };
 
 /// A copy between this machine and another one.
@@ -97,11 +97,15 @@ impl<'a> RemoteCopy<'a> {
             choice: args.choice.clone(),
             shown: args.shown,
             chosen: self.chosen.clone(),
+            copy_links: self.copies_links(),
+            one_file_system: args.one_file_system,
+            verify: args.verify.is_some(),
             no_summary: !self.is_watched(),
             ..FetchArgs::defaults()
         };
         let from = format!("{}:{}", name.host, Path::new(&name.path).display());
-        let channels = remote.channels(name, false)?;
+        let needs = SenderNeeds { hash: args.verify.is_some(), copy_links: self.copies_links() };
+        let channels = remote.channels(name, needs)?;
         let into = self.name_of(Path::new(&name.path));
         fetch_over(&fetch, &OverStream { channels, from: &from, dst: self.destination, into })
     }
@@ -138,6 +142,9 @@ impl<'a> RemoteCopy<'a> {
             ("-a", args.kept.archive),
             ("-q", !self.is_watched()),
             ("-v", args.is_verbose()),
+            ("--verify", args.verify.is_some()),
+            ("--copy-links", self.copies_links()),
+            ("--one-file-system", args.one_file_system),
             ("--json", args.shown.json),
         ];
         words.extend(given.into_iter().filter(|(_, is)| *is).map(|(word, _)| word.to_owned()));
@@ -145,7 +152,8 @@ impl<'a> RemoteCopy<'a> {
         words.extend(args.jobs.map(|jobs| option("jobs", &jobs.to_string())));
         words.push(option("fsync", args.durable.name()));
         words.push(name.word());
-        push(&remote.command(name, &words)?, source, &args.choice, args.limit)
+        let follow = if self.copies_links() { FollowLinks::Anywhere } else { FollowLinks::Never };
+        push(&remote.command(name, &words)?, source, &args.choice, args.limit, follow)
     }
 
     /// Returns the name that a source receives in an existing directory. `None` if its contents are copied into the directory
@@ -154,6 +162,11 @@ impl<'a> RemoteCopy<'a> {
         let bytes = source.as_os_str().as_bytes();
         let is_contents = bytes.ends_with(b"/") || bytes.ends_with(b"/.") || bytes == b"~";
         source.file_name().filter(|_| !is_contents && !self.args.no_target_directory)
+    }
+
+    /// Returns `true` if all symbolic links of the source are followed. A source that is a link is always followed.
+    fn copies_links(&self) -> bool {
+        self.args.kept.dereference == Some(Dereference::Always)
     }
 
     fn is_watched(&self) -> bool {
@@ -183,8 +196,8 @@ fn one_by_one<T>(
 
 /// Returns the first given option that a copy between machines does not support.
 fn refused(args: &CopyArgs) -> Option<&'static str> {
-    if matches!(args.kept.dereference, Some(Dereference::Always | Dereference::CommandLine)) {
-        return Some("following symbolic links (-L, -H)");
+    if args.verify.is_some_and(|verify| verify.device) {
+        return Some("--verify=device");
     }
     if args.chosen.files_from.is_some() {
         return Some("--files-from");
@@ -196,7 +209,7 @@ fn refused(args: &CopyArgs) -> Option<&'static str> {
         args,
         CopyArgs {
             paths recursive kept force no_target_directory target_directory strip_trailing_slashes verbose resume
-            durable jobs limit remote choice shown chosen
+            durable jobs limit remote choice shown chosen one_file_system verify
         },
         refused {
             "--attributes-only" attributes_only
@@ -212,12 +225,10 @@ fn refused(args: &CopyArgs) -> Option<&'static str> {
             "--suffix" suffix
             "--parents" parents
             "--keep-directory-symlink" keep_directory_symlink
-            "--one-file-system" one_file_system
             "--sparse" sparse
             "--reflink" reflink
             "--context" context
             "--debug" debug
-            "--verify" verify
             "--manifest" manifest
             "--manifest-hash" manifest_hash
             "--inplace" inplace

@@ -4,6 +4,7 @@ use clap::{Args, Command, FromArgMatches};
 use std::{
     ffi::OsString,
     path::{Path, PathBuf},
+    sync::Arc,
     time::Duration,
 };
 use thalweg_core::quantity::{parse_duration, parse_rate, parse_some_bytes};
@@ -13,6 +14,7 @@ use crate::{
     args::{FsyncArgs, GivenArgs, MethodArgs, ProgressArgs, SelectionArgs, flag},
     commands::serve::stdio::decoded,
     exit::CommandFailure,
+    output::change_log::ChangeLog,
 };
 
 /// Fetch files from web servers
@@ -74,15 +76,24 @@ pub struct FetchArgs {
     /// Print each change (--sync)
     #[arg(long, requires = "sync")]
     pub itemize: bool,
+    /// Mark the summary, so that the other machine logs it (--itemize)
+    #[arg(long, requires = "itemize")]
+    pub mark_summary: bool,
     /// Change nothing, and report what would change (--sync)
     #[arg(long, requires = "sync")]
     pub dry_run: bool,
     /// Link new files to equal files of this earlier copy of the source (--sync)
-    #[arg(long, value_name = "DIR", requires = "sync", conflicts_with = "hash")]
+    #[arg(long, value_name = "DIR", requires = "sync", conflicts_with_all = ["hash", "verify"])]
     pub reference: Option<PathBuf>,
     /// Move deleted and replaced entries of DST to this directory (--sync)
     #[arg(long, value_name = "DIR", requires = "sync")]
     pub trash: Option<PathBuf>,
+    /// Fetch the targets of all symbolic links in the source (--stdio)
+    #[arg(long, requires = "stdio")]
+    pub copy_links: bool,
+    /// Stay on the file system of the source (--stdio)
+    #[arg(long, requires = "stdio")]
+    pub one_file_system: bool,
     /// Also create symbolic links that may point outside DST (-r)
     #[arg(long)]
     pub all_links: bool,
@@ -106,6 +117,8 @@ pub struct FetchArgs {
     #[arg(long, value_name = "HEX")]
     pub blake3: Option<String>,
     /// Read the file back from the device, and verify it by your hash or by that of the server
+    ///
+    /// The files of -r are read back from memory, and unchanged files are compared too. The server needs --hash.
     #[arg(long)]
     pub verify: bool,
     #[command(flatten)]
@@ -150,6 +163,9 @@ pub struct FetchArgs {
     pub choice: MethodArgs,
     #[command(flatten)]
     pub shown: ProgressArgs,
+    /// The log of the changes.
+    #[arg(skip)]
+    pub log: Option<Arc<ChangeLog>>,
     /// `true` if no summary is printed at the end.
     #[arg(skip)]
     pub no_summary: bool,
@@ -201,8 +217,9 @@ impl FetchArgs {
     /// Returns the request for the server's list of files. `is_stream`: `true` if the server is at the other end of a
     /// byte stream.
     pub fn list_request(&self, is_stream: bool) -> Result<ListRequest, CommandFailure> {
-        let list = self.chosen.list(self.encoded)?;
-        Ok(ListRequest { xattrs: self.archive && is_stream, ..list })
+        let (copy_links, one_file_system) = (self.copy_links, self.one_file_system);
+        let xattrs = self.archive && is_stream;
+        Ok(ListRequest { xattrs, copy_links, one_file_system, ..self.chosen.list(self.encoded)? })
     }
 
     /// Returns the path of an option.

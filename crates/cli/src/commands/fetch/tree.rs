@@ -5,7 +5,7 @@ use std::{
     fmt::Write,
     os::unix::ffi::OsStrExt,
     path::{Path, PathBuf},
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use thalweg_core::{Cancelled, Report, Side, atomic_file::Fsync, failed::quoted, shown};
@@ -24,6 +24,7 @@ use crate::{
     interrupt,
     output::{
         answer::{JsonAnswer, SyncAnswer, TreeAnswer},
+        change_log::ChangeLog,
         itemized, quantity,
         summary_words::{count, grouped, time_and_rate},
         text::{answer_beside, complain, keep, note, print, print_line},
@@ -41,8 +42,8 @@ pub fn run(
 ) -> Result<Exit, CommandFailure> {
     let usage = |why: &str| Err(CommandFailure::new(Exit::Usage, why));
     let [target] = targets else { return usage("-r requires a single URL") };
-    if !files.expected.is_empty() || args.verify || args.sums.is_some() {
-        return usage("--sha256, --blake3, --sums and --verify cannot be used with -r");
+    if !files.expected.is_empty() || args.sums.is_some() {
+        return usage("--sha256, --blake3 and --sums cannot be used with -r");
     }
     let target = target.as_directory();
     let path = match destination {
@@ -168,19 +169,27 @@ fn ended(args: &FetchArgs, path: &Path, fetched: &TreeFetched) -> Result<Exit, C
         };
         show(args, &answer);
     }
-    if fetched.halted.is_none()
-        && !args.no_summary
-        && !args.shown.quiet
-        && (args.verbose || !args.shown.json)
-    {
-        let words = if args.sync {
-            sync_words(fetched, args.dry_run)
-        } else {
-            words(fetched, path, args.verbose)
-        };
-        note(&words);
+    if fetched.halted.is_none() {
+        summarize(args, path, fetched);
     }
     failure.map_or(Ok(Exit::Done), Err)
+}
+
+/// Prints and logs the summary.
+fn summarize(args: &FetchArgs, path: &Path, fetched: &TreeFetched) {
+    let words = if args.sync {
+        sync_words(fetched, args.dry_run)
+    } else {
+        words(fetched, path, args.verbose)
+    };
+    if let Some(log) = &args.log {
+        log.line(&words);
+    }
+    if args.mark_summary {
+        note(&format!("{}{words}", remote::SUMMARY));
+    } else if !args.no_summary && !args.shown.quiet && (args.verbose || !args.shown.json) {
+        note(&words);
+    }
 }
 
 /// Prints the JSON answer. Standard output may carry the connection.
@@ -324,6 +333,7 @@ struct TreeProgress {
     meter: Mutex<ProgressMeter>,
     is_quiet: bool,
     itemizes: bool,
+    log: Option<Arc<ChangeLog>>,
     /// `true` if standard output is the connection.
     is_stdio: bool,
 }
@@ -336,6 +346,7 @@ impl TreeProgress {
             meter: Mutex::new(meter),
             is_quiet: args.shown.quiet,
             itemizes: args.itemize,
+            log: args.log.clone(),
             is_stdio: args.stdio,
         }
     }
@@ -360,10 +371,13 @@ impl TreeWatcher for TreeProgress {
     }
 
     fn changed(&self, change: &SyncChange<'_>) {
+        let line = itemized::line(change);
+        if let Some(log) = &self.log {
+            log.line(&line);
+        }
         if !self.itemizes {
             return;
         }
-        let line = itemized::line(change);
         self.meter().suspend(|| {
             if self.is_stdio {
                 note(&format!("{}{line}", remote::CHANGE));

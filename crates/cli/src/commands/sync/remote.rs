@@ -1,15 +1,17 @@
 //! Syncs between machines: `thalweg sync --delete SRC HOST:DST`.
 
-use std::{ffi::OsStr, fs, path::Path};
+use std::{ffi::OsStr, fs, path::Path, sync::Arc};
 use thalweg_core::{failed::quoted, shown};
 use thalweg_serve::remote::{RemoteName, encode};
+use thalweg_tree::install::FollowLinks;
 
 use super::SyncArgs;
 use crate::{
     args::{MethodArgs, SelectionArgs},
     commands::fetch::{FetchArgs, OverStream, fetch_over},
     exit::{CommandFailure, Exit},
-    remote::{RemoteArgs, push, unsupported},
+    output::change_log::ChangeLog,
+    remote::{RemoteArgs, RemoteOutput, SenderNeeds, push, unsupported},
 };
 
 /// Runs the sync if a name is on another machine; otherwise returns `None`.
@@ -27,8 +29,9 @@ pub fn run(args: &SyncArgs) -> Result<Option<Exit>, CommandFailure> {
     if let Some(option) = refused(args) {
         return Err(usage(format!("{option} cannot be used with another machine")));
     }
-    if args.reference.is_some() && args.checksum {
-        let why = "--reference and --checksum cannot be used together with another machine";
+    if args.reference.is_some() && (args.checksum || args.verify) {
+        let why =
+            "--reference cannot be used together with --checksum or --verify and another machine";
         return Err(usage(why.to_owned()));
     }
     let chosen = args.chosen.resolved()?;
@@ -52,15 +55,11 @@ fn refused(args: &SyncArgs) -> Option<&'static str> {
         args,
         SyncArgs {
             paths archive recursive hard_links acls xattrs checksum itemize verbose dry_run delete delete_excluded
-            chosen given reference trash numeric_ids max_delete force durable jobs limit remote shown
+            chosen given reference trash numeric_ids max_delete force durable jobs limit remote shown copy_links
+            one_file_system verify no_detect_renames log
         },
         refused {
-            "--copy-links" copy_links
-            "--one-file-system" one_file_system
-            "--log" log
-            "--no-detect-renames" no_detect_renames
             "--detect-renames" detect_renames
-            "--verify" verify
         }
     )
 }
@@ -84,7 +83,11 @@ fn pull(
         trash: args.trash.clone(),
         max_delete: args.max_delete,
         force: args.force,
-        itemize: args.prints_changes(),
+        copy_links: args.copy_links,
+        one_file_system: args.one_file_system,
+        verify: args.verify,
+        itemize: args.prints_changes() && !args.shown.quiet,
+        log: log(args)?,
         dry_run: args.dry_run,
         hash: args.checksum,
         jobs: args.jobs,
@@ -95,7 +98,8 @@ fn pull(
         ..FetchArgs::defaults()
     };
     let from = format!("{}:{}", name.host, Path::new(&name.path).display());
-    let channels = remote.channels(name, args.checksum)?;
+    let needs = SenderNeeds { hash: args.checksum || args.verify, copy_links: args.copy_links };
+    let channels = remote.channels(name, needs)?;
     fetch_over(&fetch, &OverStream { channels, from: &from, dst: destination, into: None })
 }
 
@@ -112,6 +116,8 @@ fn push_to(
         let why = format!("{}: not a directory", quoted(source));
         return Err(CommandFailure::new(Exit::Usage, why).hint("use `thalweg copy` for a file"));
     }
+    let prints_changes = args.prints_changes() && !args.shown.quiet;
+    let output = RemoteOutput { log: log(args)?, prints_changes, prints_summary: is_watched(args) };
     let whole = fs::canonicalize(source).map_err(|error| failed(&error))?;
     let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
     let from = encode(OsStr::new(&format!("{host}:{}", whole.display())));
@@ -122,9 +128,13 @@ fn push_to(
         ("--delete", args.deletes()),
         ("--delete-excluded", args.delete_excluded),
         ("--force", args.force),
-        ("--itemize", args.prints_changes()),
+        ("--itemize", output.prints_changes || output.log.is_some()),
+        ("--mark-summary", output.log.is_some()),
         ("--dry-run", args.dry_run),
         ("--hash", args.checksum),
+        ("--verify", args.verify),
+        ("--copy-links", args.copy_links),
+        ("--one-file-system", args.one_file_system),
         ("--json", args.shown.json),
         ("-q", !is_watched(args)),
     ];
@@ -140,7 +150,20 @@ fn push_to(
     words.push(format!("--fsync={}", args.durable.name()));
     words.push(format!("--from={from}"));
     words.push(name.word());
-    push(&remote.command(name, &words)?, source, &MethodArgs::default(), args.limit)
+    let follow = if args.copy_links { FollowLinks::Anywhere } else { FollowLinks::Never };
+    push(
+        &remote.logged_command(name, &words, output)?,
+        source,
+        &MethodArgs::default(),
+        args.limit,
+        follow,
+    )
+}
+
+/// Opens the log.
+fn log(args: &SyncArgs) -> Result<Option<Arc<ChangeLog>>, CommandFailure> {
+    let log = args.log.as_deref().map(ChangeLog::open).transpose()?;
+    Ok(log.map(Arc::new))
 }
 
 /// Returns `true` if the summary is printed.

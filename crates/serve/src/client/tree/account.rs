@@ -157,6 +157,16 @@ impl<'a> FetchCounters<'a> {
         self.changed(&wanted.path, FileType::RegularFile, wanted.size, wanted.change);
     }
 
+    /// Records a file with the listed bytes. Its attributes may have changed.
+    pub fn same(&self, file: &WantedFile) {
+        self.settled(file.size, false);
+        let differs = file.change.differs;
+        if differs.any() {
+            let change = EntryChange::adjusted(differs);
+            self.changed(&file.path, FileType::RegularFile, file.size, change);
+        }
+    }
+
     /// Records a further name of a file.
     pub fn linked(&self, path: &[u8], size: u64, change: EntryChange) {
         self.settled(size, true);

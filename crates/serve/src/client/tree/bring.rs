@@ -2,11 +2,11 @@
 
 use std::{
     os::fd::{AsFd, BorrowedFd},
-    sync::Mutex,
+    sync::{Mutex, atomic::AtomicBool},
     time::Instant,
 };
 
-use rustix::fs::FileType;
+use rustix::fs::{FileType, fstat};
 use thalweg_core::{
     Cancelled, End, Report,
     atomic_file::{CallFailed, Fsync, failed},
@@ -24,7 +24,8 @@ use super::{
     change::EntryChange,
     deletion::delete,
     directories::DirectoryCache,
-    files::InstallPolicy,
+    entry::ListedEntry,
+    files::{InstallPolicy, compare_directory},
     hard_links::link_names,
     job::TreeJob,
     list::EntryList,
@@ -49,7 +50,7 @@ use crate::{
         resume::FileRequest,
         retry,
     },
-    manifest::{ListRequest, MEDIA_TYPE, ManifestKind},
+    manifest::{DirectoryContents, ListRequest, MEDIA_TYPE, ManifestKind},
 };
 
 /// Fetches the directory at `target` into `place`. If it returns an error, nothing was started.
@@ -80,8 +81,9 @@ fn bring(
     let files = found.check.files - found.skipped.files;
     watcher.total(Total { files, bytes: totals.bytes - found.skipped.bytes });
     if let Some(sync) = options.sync.as_ref().filter(|sync| sync.dry_run) {
-        let roots = PreviewRoots { destination: place.existing(), reference };
-        let mut fetched = only_look(found, roots, options, watcher)?;
+        let roots =
+            PreviewRoots { destination: place.existing(), beside: place.beside(), reference };
+        let mut fetched = only_look(&list, target, roots, options, watcher)?;
         found.count_missing(&mut fetched);
         if place.existing().is_some() {
             fetched.deletion =
@@ -89,7 +91,7 @@ fn bring(
         }
         return Ok(fetched);
     }
-    let root = place.begin(&target.to_string())?;
+    let root = place.begin(&stage_name(target, options))?;
     if let TreeRoot::Stage(stage) = &root
         && let Some(left) = stage.left_alone()
     {
@@ -124,30 +126,56 @@ fn bring(
     Ok(fetched)
 }
 
+/// Returns the name under which a later run finds the staging directory. A run that copies links does not continue with
+/// their targets.
+fn stage_name(target: &FetchUrl, options: &TreeOptions) -> String {
+    let copy_links = options.list.copy_links;
+    let request = ListRequest { copy_links, ..ListRequest::default() };
+    if copy_links { target.manifest(&request).to_string() } else { target.to_string() }
+}
+
 /// Reports the changes of a sync.
 fn only_look(
-    list: &SurveyedList,
+    list: &ReceivedList,
+    target: &FetchUrl,
     roots: PreviewRoots<'_>,
     options: &TreeOptions,
     watcher: &dyn TreeWatcher,
 ) -> Result<TreeFetched, FetchError> {
+    let ReceivedList { found, base, .. } = list;
     let account = FetchCounters::new(watcher, true);
-    account.unchanged(list.unchanged);
-    list.filter.report(&account);
+    account.unchanged(found.unchanged);
+    found.filter.report(&account);
     let install = comparison_policy(options);
-    preview(list, roots, install, &account)?;
+    let files = options_of_one(&options.files, install);
+    let job = TreeJob {
+        base,
+        is_own: base.is_beside(target),
+        options: &files,
+        install,
+        root: roots.beside,
+        reference: None,
+        entries: Mutex::new(found.entries.entries()),
+        account: &account,
+        whole: None,
+        has_digests: AtomicBool::new(false),
+    };
+    preview(found, roots, &job)?;
+    drop(job);
     Ok(account.sum())
 }
 
 /// Returns the policy for comparisons with an existing directory, which create nothing.
 fn comparison_policy(options: &TreeOptions) -> InstallPolicy<'_> {
+    let is_dry_run = options.sync.as_ref().is_some_and(|sync| sync.dry_run);
     InstallPolicy {
         is_fresh: false,
         is_staged: false,
         owner: options.owner,
         hard_links: options.hard_links,
         all_links: options.all_links,
-        by_hash: options.by_hash && !options.sync.as_ref().is_some_and(|sync| sync.dry_run),
+        by_hash: options.by_hash,
+        verify: options.files.verify && !is_dry_run,
         xattrs: options.list.xattrs,
         is_synced_whole: false,
         fsync: Fsync::Never,
@@ -186,6 +214,7 @@ fn install_policy<'a>(
         hard_links: options.hard_links,
         all_links: options.all_links,
         by_hash: options.by_hash,
+        verify: options.files.verify,
         xattrs: options.list.xattrs,
         is_synced_whole,
         fsync: if is_synced_later { Fsync::Never } else { options.files.fsync },
@@ -239,6 +268,8 @@ impl ReceivedList {
         let files = &options.files;
         let check = || watcher.check_cancelled();
         let (mut connection, head, from) = ask_for_list(target, options, &check)?;
+        // Files without `O_TMPFILE` change the time of the directory.
+        let top = place.existing().map(|fd| fstat(fd).map_err(failed("fstat"))).transpose()?;
         let list = EntryList::create(place.beside())?;
         let (most, install) = (options.most_list, comparison_policy(options));
         let mut survey = TreeSurvey::of(&list, place.beside(), place.existing(), install, options)?;
@@ -267,7 +298,7 @@ impl ReceivedList {
         }
         received?;
         connection.finish(&head);
-        let found = survey.finish()?;
+        let found = SurveyedList { top, ..survey.finish()? };
         Ok(Self { list, found, base: from.as_directory() })
     }
 }
@@ -347,6 +378,7 @@ impl TreeBuild<'_> {
                 entries: Mutex::new(entries.entries()),
                 account: self.counters,
                 whole: self.whole,
+                has_digests: AtomicBool::new(false),
             };
             on_threads(jobs, || TreeWorker::new(&job).work());
         };
@@ -366,14 +398,23 @@ impl TreeBuild<'_> {
         let mut directories = DirectoryCache::below(self.root.fd());
         let mut entries = self.list.directories.entries();
         while let Some(StoredEntry { entry, state, .. }) = entries.next_entry()? {
+            if entry.path.is_empty()
+                && let Some(change) = self.list.change_of_top(&entry, self.root.fd(), self.install)
+            {
+                self.counters.changed(b".", FileType::Directory, 0, change);
+            }
             if entry.path.is_empty() || state.is(StoredState::SKIPPED) {
                 continue;
             }
             self.counters.check_cancelled()?;
-            if entry.kind == (ManifestKind::Directory { is_unread: true }) {
+            if entry.kind == ManifestKind::Directory(DirectoryContents::Unreadable) {
                 self.counters.missed(&entry.path, FetchError::Shut);
             }
+            if state.is(StoredState::SAME) {
+                continue;
+            }
             if state.is(StoredState::PRESENT) {
+                self.note_attributes(&mut directories, &entry);
                 continue;
             }
             let made = directories.make(&entry, self.install.is_fresh, self.install.is_staged);
@@ -387,6 +428,17 @@ impl TreeBuild<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Reports an existing directory with other attributes than the listed ones.
+    fn note_attributes(&self, directories: &mut DirectoryCache<'_>, entry: &ListedEntry) {
+        let name = entry.name();
+        let Ok(above) = directories.open(entry.directory()) else { return };
+        let Ok(Some(there)) = above.look(&name) else { return };
+        let attributes = self.install.attributes(&entry.meta, &entry.xattrs);
+        let differs = compare_directory(&there, &attributes, above.fd.as_fd(), &name);
+        let change = EntryChange::adjusted(differs);
+        self.counters.changed(&entry.path, FileType::Directory, 0, change);
     }
 
     /// Sets the attributes of directories, the innermost first: a mode may forbid access to the entries.
@@ -428,7 +480,7 @@ impl TreeBuild<'_> {
     }
 }
 
-/// Returns the options for one file of many: no digests are expected.
+/// Returns the options for one file of many: the user gave no digests.
 fn options_of_one(options: &FetchOptions, install: InstallPolicy<'_>) -> FetchOptions {
-    FetchOptions { expected: Vec::new(), verify: false, fsync: install.fsync, ..options.clone() }
+    FetchOptions { expected: Vec::new(), fsync: install.fsync, ..options.clone() }
 }

@@ -48,6 +48,8 @@ pub struct InstallPolicy<'a> {
     pub all_links: bool,
     /// `true` to compare files of equal size by their hashes.
     pub by_hash: bool,
+    /// `true` to compare all files with the hashes of the server, also unchanged ones.
+    pub verify: bool,
     /// `true` to make extended attributes and ACLs those of the list.
     pub xattrs: bool,
     /// The part of each file that is synced before it receives its name.
@@ -108,32 +110,58 @@ pub fn compare(
     directory: &TreeDirectory,
     name: &CStr,
 ) -> AttributeDifferences {
-    let EntryAttributes { mode, owner, mtime, ref xattrs } = *attributes;
     // A file of another user does not count as fetched by an earlier run.
-    let is_own =
-        owner.is_some_and(|(uid, _)| uid == there.st_uid) || is_own(directory.fd.as_fd(), there);
+    let is_own = attributes.owner.is_some_and(|(uid, _)| uid == there.st_uid)
+        || is_own(directory.fd.as_fd(), there);
     let mut differs = AttributeDifferences {
         kind: FileType::from_raw_mode(there.st_mode) != FileType::RegularFile,
         content: !is_own,
         size: there.st_size as u64 != size,
-        time: (there.st_mtime, there.st_mtime_nsec as u32) != mtime,
-        mode: there.st_mode & 0o7777 != mode,
-        owner: owner.is_some_and(|(uid, _)| uid != there.st_uid),
-        group: owner.is_some_and(|(_, gid)| gid != there.st_gid),
-        ..AttributeDifferences::default()
+        ..of_stat(there, attributes)
     };
-    if let Some(xattrs) = xattrs.as_ref().filter(|_| !has_other_bytes(differs, true)) {
+    if let Some(xattrs) = attributes.xattrs.as_ref().filter(|_| !has_other_bytes(differs, true)) {
         (differs.acl, differs.xattrs) = xattrs.differ_from(directory.fd.as_fd(), name);
     }
     differs
 }
 
-/// Returns `true` if an existing entry has these attributes.
-pub fn has_attributes(there: &Stat, attributes: &EntryAttributes) -> bool {
+/// Compares a listed directory with the existing one of this name in `above`.
+pub fn compare_directory(
+    there: &Stat,
+    attributes: &EntryAttributes,
+    above: BorrowedFd<'_>,
+    name: &CStr,
+) -> AttributeDifferences {
+    let xattrs = attributes.xattrs.as_ref();
+    let (acl, xattrs) = xattrs.map_or((false, false), |xattrs| xattrs.differ_from(above, name));
+    AttributeDifferences { acl, xattrs, ..of_stat(there, attributes) }
+}
+
+/// Compares a listed symbolic link with the existing entry of its name.
+pub fn compare_link(
+    there: &Stat,
+    target: &CStr,
+    attributes: &EntryAttributes,
+    directory: &TreeDirectory,
+    name: &CStr,
+) -> Result<AttributeDifferences, FetchError> {
+    if FileType::from_raw_mode(there.st_mode) != FileType::Symlink {
+        return Ok(AttributeDifferences { kind: true, ..AttributeDifferences::default() });
+    }
+    let has = readlinkat(&directory.fd, name, Vec::new()).map_err(failed("readlinkat"))?;
+    let content = *has != *target;
+    Ok(AttributeDifferences { content, mode: false, ..of_stat(there, attributes) })
+}
+
+fn of_stat(there: &Stat, attributes: &EntryAttributes) -> AttributeDifferences {
     let EntryAttributes { mode, owner, mtime, .. } = *attributes;
-    there.st_mode & 0o7777 == mode
-        && (there.st_mtime, there.st_mtime_nsec as u32) == mtime
-        && owner.is_none_or(|owner| owner == (there.st_uid, there.st_gid))
+    AttributeDifferences {
+        time: (there.st_mtime, there.st_mtime_nsec as u32) != mtime,
+        mode: there.st_mode & 0o7777 != mode,
+        owner: owner.is_some_and(|(uid, _)| uid != there.st_uid),
+        group: owner.is_some_and(|(_, gid)| gid != there.st_gid),
+        ..AttributeDifferences::default()
+    }
 }
 
 /// An open file: one that receives its name when it is complete, or one that has its name in a staging directory.
@@ -172,8 +200,10 @@ impl<'a> InstallPolicy<'a> {
                 return Err(FetchError::listed(OVER_DIRECTORY));
             }
             let differs = compare(there, size, &attributes, &directory, &name);
-            needs_hash_check = self.by_hash && !has_other_bytes(differs, false);
-            if !self.by_hash && !has_other_bytes(differs, true) {
+            let by_time = !self.by_hash;
+            let has_other_bytes = has_other_bytes(differs, by_time);
+            needs_hash_check = (self.by_hash || self.verify) && !has_other_bytes;
+            if !needs_hash_check && !has_other_bytes {
                 if !differs.any() {
                     return Ok(FileDecision::Unchanged);
                 }
@@ -181,7 +211,11 @@ impl<'a> InstallPolicy<'a> {
                 let change = EntryChange::adjusted(differs);
                 return Ok(FileDecision::Adjusted { change, refused_xattrs: refused });
             }
-            change = EntryChange::replaced(differs);
+            change = if needs_hash_check {
+                EntryChange::replaced(differs)
+            } else {
+                self.replacement(differs)
+            };
         }
         Ok(FileDecision::Wanted(WantedFile {
             path: entry.path.clone(),
@@ -198,7 +232,15 @@ impl<'a> InstallPolicy<'a> {
         }))
     }
 
-    /// Creates a symbolic link. Returns the change, or `None` if it existed.
+    /// Returns the change of a file that gets other bytes. As in a local sync, its extended attributes are not compared.
+    pub fn replacement(self, differs: AttributeDifferences) -> EntryChange {
+        let (content, acl, xattrs) = (false, false, false);
+        let differs = AttributeDifferences { content, acl, xattrs, ..differs };
+        let content = !differs.any() || self.by_hash;
+        EntryChange::replaced(AttributeDifferences { content, ..differs })
+    }
+
+    /// Creates a symbolic link, or gives an existing one the listed attributes. Returns the change, or `None` if it existed.
     pub fn link(
         self,
         entry: &ListedEntry,
@@ -211,29 +253,19 @@ impl<'a> InstallPolicy<'a> {
         let (name, attributes) = (entry.name(), self.attributes(&entry.meta, &entry.xattrs));
         let there = if self.is_fresh { None } else { directory.look(&name)? };
         let fd = directory.fd.as_fd();
-        let kind = there.map(|there| FileType::from_raw_mode(there.st_mode));
-        let is_link = kind == Some(FileType::Symlink);
-        let differs = AttributeDifferences {
-            kind: !is_link,
-            content: is_link,
-            ..AttributeDifferences::default()
+        let Some(there) = there else {
+            let made = symlinkat(target, fd, &name);
+            made.map_err(|errno| self.of_new("symlinkat", errno))?;
+            attributes.give_to_link(fd, &name)?;
+            return Ok(Some(EntryChange::created()));
         };
-        match kind {
-            None => {
-                let made = symlinkat(target, fd, &name);
-                made.map_err(|errno| self.of_new("symlinkat", errno))?;
-                attributes.give_to_link(fd, &name)?;
-                return Ok(Some(EntryChange::created()));
-            }
-            Some(FileType::Directory) => return Err(FetchError::listed(OVER_DIRECTORY)),
-            Some(FileType::Symlink) => {
-                let has = readlinkat(fd, &name, Vec::new()).map_err(failed("readlinkat"))?;
-                if *has == *target {
-                    attributes.give_to_link(fd, &name)?;
-                    return Ok(None);
-                }
-            }
-            Some(_) => {}
+        if FileType::from_raw_mode(there.st_mode) == FileType::Directory {
+            return Err(FetchError::listed(OVER_DIRECTORY));
+        }
+        let differs = compare_link(&there, target, &attributes, directory, &name)?;
+        if !differs.kind && !differs.content {
+            attributes.give_to_link(fd, &name)?;
+            return Ok(differs.any().then(|| EntryChange::adjusted(differs)));
         }
         let kept = self.kept(&entry.path);
         replace_by_symlink(fd, &name, target, &attributes, kept)?;
@@ -265,7 +297,8 @@ impl<'a> InstallPolicy<'a> {
         }
         // The staging directory is invisible, so the file may have its final mode from the start, as far as the umask
         // allows.
-        let made = create_new(dir, name, OFlags::WRONLY, wanted.attributes.mode & 0o777);
+        let access = if self.verify { OFlags::RDWR } else { OFlags::WRONLY };
+        let made = create_new(dir, name, access, wanted.attributes.mode & 0o777);
         made.map(FileSink::Own).map_err(|errno| self.of_new("openat", errno))
     }
 

@@ -2,30 +2,26 @@
 
 use std::{collections::VecDeque, os::fd::AsFd};
 
-use rustix::fs::{Mode, OFlags, openat};
+use rustix::fs::{FileType, Mode, OFlags, openat};
 
 use super::{
     asking::Asking,
     files::WantedFile,
     job::{TreeJob, check_listed},
 };
-use crate::client::{
-    Expected, FetchError, connect::FetchConnection, deadline::NetDeadline, resume,
-};
+use crate::client::{FetchError, connect::FetchConnection, deadline::NetDeadline, resume};
 
 /// The files of one thread that need a comparison, and the connection that requests their hashes.
 pub struct HashChecks {
     all: VecDeque<WantedFile>,
     connection: Option<FetchConnection>,
     asking: Asking,
-    /// `true` if this server sends hashes.
-    sends_hashes: bool,
 }
 
 impl HashChecks {
     pub fn new(job: &TreeJob<'_>) -> Self {
         let (all, asking) = (VecDeque::new(), Asking::for_hashes(job));
-        Self { all, connection: None, asking, sends_hashes: false }
+        Self { all, connection: None, asking }
     }
 
     /// Adds a file.
@@ -58,6 +54,32 @@ impl HashChecks {
         self.asking.forget();
     }
 
+    /// Compares all files, and reports what a fetch would change.
+    pub fn preview(mut self, job: &TreeJob<'_>) -> Result<(), FetchError> {
+        let account = job.account;
+        while !self.is_empty() {
+            let is_same = self.is_first_the_same(job);
+            let Some(first) = self.pop() else { break };
+            match is_same {
+                Ok(true) => account.same(&first),
+                Ok(false) => {
+                    let change = job.install.replacement(first.change.differs);
+                    account.changed(&first.path, FileType::RegularFile, first.size, change);
+                }
+                Err(error @ (FetchError::Cancelled | FetchError::Unsupported(_))) => {
+                    return Err(error);
+                }
+                Err(error) if error.is_passing() => return Err(error),
+                Err(error) => {
+                    self.forget_connection();
+                    account.missed(&first.path, error);
+                }
+            }
+        }
+        self.release();
+        Ok(())
+    }
+
     /// Sends the next requests and receives the first response. Returns `true` if the first local file is the listed
     /// one.
     pub fn is_first_the_same(&mut self, job: &TreeJob<'_>) -> Result<bool, FetchError> {
@@ -78,12 +100,9 @@ impl HashChecks {
         }
         let Some(first) = self.all.front() else { return Ok(false) };
         check_listed(&head, first)?;
-        let Some(expected) = Expected::of_head(&head) else {
-            // The server sends no hash for a file that is unreadable or changing. The file is fetched, which reports
-            // the reason.
-            return if self.sends_hashes { Ok(false) } else { Err(no_hashes(job)) };
-        };
-        self.sends_hashes = true;
+        // The server sends no hash for a file that is unreadable or changing. The file is fetched, which reports the
+        // reason.
+        let Some(expected) = job.digest(&head)? else { return Ok(false) };
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let Ok(file) = openat(&first.directory.fd, &first.name, flags, Mode::empty()) else {
             return Ok(false);
@@ -94,9 +113,4 @@ impl HashChecks {
             Err(error) => Err(error),
         }
     }
-}
-
-fn no_hashes(job: &TreeJob<'_>) -> FetchError {
-    let server = job.base;
-    FetchError::Unsupported(format!("'{server}' sends no hashes; start the server with --hash"))
 }

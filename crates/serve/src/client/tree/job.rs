@@ -1,6 +1,12 @@
 //! State shared by the connections of a tree fetch.
 
-use std::{os::fd::BorrowedFd, sync::Mutex};
+use std::{
+    os::fd::BorrowedFd,
+    sync::{
+        Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
+};
 
 use thalweg_tree::install::WholeSync;
 
@@ -10,7 +16,7 @@ use super::{
     store::StoredEntries,
 };
 use crate::client::{
-    FetchError, FetchOptions, FetchUrl,
+    Expected, FetchError, FetchOptions, FetchUrl,
     connect::FetchConnection,
     deadline::NetDeadline,
     head::{Framing, ResponseHead},
@@ -29,9 +35,24 @@ pub struct TreeJob<'a> {
     pub account: &'a FetchCounters<'a>,
     /// The file system of the directory, if one syncfs(2) call syncs it.
     pub whole: Option<&'a WholeSync>,
+    /// `true` if the server has sent the digest of a file.
+    pub has_digests: AtomicBool,
 }
 
 impl TreeJob<'_> {
+    /// Returns the digest of a file in a response. `None`: the server sends digests, but not of this file, which may be
+    /// changing.
+    pub fn digest(&self, head: &ResponseHead) -> Result<Option<Expected>, FetchError> {
+        let digest = Expected::of_head(head);
+        if digest.is_some() {
+            self.has_digests.store(true, Ordering::Relaxed);
+        } else if !self.has_digests.load(Ordering::Relaxed) {
+            let why = format!("'{}' sends no hashes; start the server with --hash", self.base);
+            return Err(FetchError::Unsupported(why));
+        }
+        Ok(digest)
+    }
+
     /// Returns the existing connection, or opens a new one to the server.
     pub fn connect(
         &self,

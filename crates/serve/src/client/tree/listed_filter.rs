@@ -84,7 +84,7 @@ impl ListedFilter {
         if entry.name.is_empty() {
             return false;
         }
-        let is_directory = matches!(entry.kind, ManifestKind::Directory { .. });
+        let is_directory = matches!(entry.kind, ManifestKind::Directory(_));
         let path = || Path::new(OsStr::from_bytes(directory)).join(OsStr::from_bytes(&entry.name));
         let is_left_out =
             self.filter.as_ref().is_some_and(|filter| filter.leaves_out(&path(), is_directory));

@@ -20,7 +20,7 @@ use super::{
 };
 use crate::{
     client::FetchError,
-    manifest::{ListRecord, ManifestKind},
+    manifest::{DirectoryContents, ListRecord, ManifestKind},
 };
 
 /// The names in a list. Only the directories are in memory.
@@ -37,6 +37,8 @@ enum DirectoryGroup {
     From(u64),
     /// The server may not read the directory.
     Unknown,
+    /// The directory is on another file system, so that its entries do not belong to the sync.
+    Elsewhere,
 }
 
 impl<'a> ListedNames<'a> {
@@ -51,12 +53,16 @@ impl<'a> ListedNames<'a> {
                     directories.insert(current.clone(), DirectoryGroup::From(records.offset()));
                 }
                 ListRecord::Entry(entry) => {
-                    let ManifestKind::Directory { is_unread } = entry.kind else { continue };
+                    let ManifestKind::Directory(contents) = entry.kind else { continue };
                     let path = ListedEntry::of(&current, entry).map_err(broken)?.path;
-                    if is_unread {
-                        directories.insert(path, DirectoryGroup::Unknown);
-                    } else {
-                        waiting.push_back(path);
+                    match contents {
+                        DirectoryContents::Listed => waiting.push_back(path),
+                        DirectoryContents::Unreadable => {
+                            directories.insert(path, DirectoryGroup::Unknown);
+                        }
+                        DirectoryContents::Elsewhere => {
+                            directories.insert(path, DirectoryGroup::Elsewhere);
+                        }
                     }
                 }
                 ListRecord::End(totals) => {
@@ -74,7 +80,7 @@ impl<'a> ListedNames<'a> {
         let mut records = self.records.lock().unwrap_or_else(PoisonError::into_inner);
         records.seek(from);
         while let Some(ListRecord::Entry(entry)) = records.next_record()? {
-            let is_directory = matches!(entry.kind, ManifestKind::Directory { .. });
+            let is_directory = matches!(entry.kind, ManifestKind::Directory(_));
             listing.names.insert(entry.name.into(), is_directory);
         }
         Ok(listing)
@@ -87,6 +93,7 @@ impl SourceNames for ListedNames<'_> {
         let unknown = |errno| Error::Call { path: path(), call: "openat", errno, bytes: 0 };
         match self.directories.get(directory) {
             Some(DirectoryGroup::From(from)) => self.names(*from).map_err(|_| unknown(Errno::IO)),
+            Some(DirectoryGroup::Elsewhere) => Ok(SourceListing::keep_all()),
             Some(DirectoryGroup::Unknown) | None => Err(unknown(Errno::ACCESS)),
         }
     }

@@ -25,6 +25,7 @@ mod outcome;
 mod place;
 mod preview;
 mod reference;
+mod response;
 mod store;
 mod survey;
 mod worker;

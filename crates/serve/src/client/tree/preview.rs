@@ -1,9 +1,9 @@
 //! Reports what a tree fetch would change, and changes nothing.
 
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd, BorrowedFd};
 
-use rustix::fs::{FileType, readlinkat};
-use thalweg_core::atomic_file::{CallFailed, failed};
+use rustix::fs::FileType;
+use thalweg_core::atomic_file::CallFailed;
 use thalweg_sys::Errno;
 use thalweg_tree::AttributeDifferences;
 
@@ -12,8 +12,13 @@ use super::{
     change::EntryChange,
     directories::DirectoryCache,
     entry::ListedEntry,
-    files::{InstallPolicy, OVER_DIRECTORY, compare, has_other_bytes},
+    files::{
+        FileDecision, InstallPolicy, OVER_DIRECTORY, WantedFile, compare, compare_directory,
+        compare_link, has_other_bytes,
+    },
     hard_links::preview_names,
+    hash_checks::HashChecks,
+    job::TreeJob,
     reference::ReferenceTree,
     store::StoredState,
     survey::SurveyedList,
@@ -25,6 +30,8 @@ use crate::{client::FetchError, manifest::ManifestKind};
 pub struct PreviewRoots<'a> {
     /// The destination, if it exists.
     pub destination: Option<BorrowedFd<'a>>,
+    /// The destination, or the directory that will contain it.
+    pub beside: BorrowedFd<'a>,
     /// An earlier snapshot.
     pub reference: Option<BorrowedFd<'a>>,
 }
@@ -33,21 +40,35 @@ pub struct PreviewRoots<'a> {
 pub fn preview(
     list: &SurveyedList,
     roots: PreviewRoots<'_>,
-    install: InstallPolicy<'_>,
-    counters: &FetchCounters<'_>,
+    job: &TreeJob<'_>,
 ) -> Result<(), FetchError> {
+    let (install, counters) = (job.install, job.account);
+    let mut checks = HashChecks::new(job);
     let mut directories = roots.destination.map(DirectoryCache::below);
     let mut reference = roots.reference.map(ReferenceTree::below);
     for store in [&list.directories, &list.entries] {
         let mut entries = store.entries();
         while let Some(stored) = entries.next_entry()? {
             let entry = stored.entry;
+            if entry.path.is_empty()
+                && let Some(root) = roots.destination
+                && let Some(change) = list.change_of_top(&entry, root, install)
+            {
+                counters.changed(b".", FileType::Directory, 0, change);
+            }
             if entry.path.is_empty() || stored.state.is(StoredState::SKIPPED) {
                 continue;
             }
             counters.check_cancelled()?;
             let change = match &mut directories {
-                Some(directories) => change_of(&entry, directories, install),
+                Some(directories) => match change_of(&entry, directories, install) {
+                    Ok(Foreseen::Check(file)) => {
+                        checks.push(*file);
+                        continue;
+                    }
+                    Ok(Foreseen::Change(change)) => Ok(change),
+                    Err(error) => Err(error),
+                },
                 None => Ok(Some(EntryChange::created())),
             };
             let is_linked =
@@ -65,6 +86,7 @@ pub fn preview(
             report(&entry, change, counters);
         }
     }
+    checks.preview(job)?;
     preview_names(&list.links, directories, install, counters)
 }
 
@@ -82,48 +104,62 @@ fn report(
     }
 }
 
+/// The change that a fetch would make.
+enum Foreseen {
+    /// The change; `None` if the entry is unchanged.
+    Change(Option<EntryChange>),
+    /// The hash of the file decides.
+    Check(Box<WantedFile>),
+}
+
 fn change_of(
     entry: &ListedEntry,
     directories: &mut DirectoryCache<'_>,
     install: InstallPolicy<'_>,
-) -> Result<Option<EntryChange>, FetchError> {
+) -> Result<Foreseen, FetchError> {
+    let created = || Ok(Foreseen::Change(Some(EntryChange::created())));
     let directory = match directories.open(entry.directory()) {
         Err(CallFailed { errno: Errno::NOENT | Errno::NOTDIR | Errno::LOOP, .. }) => {
-            return Ok(Some(EntryChange::created()));
+            return created();
         }
         opened => opened?,
     };
     let name = entry.name();
-    let Some(there) = directory.look(&name)? else { return Ok(Some(EntryChange::created())) };
+    let Some(there) = directory.look(&name)? else { return created() };
     let kind = FileType::from_raw_mode(there.st_mode);
+    let attributes = install.attributes(&entry.meta, &entry.xattrs);
+    let adjusted = |differs: AttributeDifferences| {
+        Ok(Foreseen::Change(differs.any().then(|| EntryChange::adjusted(differs))))
+    };
     match (&entry.kind, kind) {
-        (ManifestKind::Directory { .. }, FileType::Directory) => Ok(None),
-        (ManifestKind::Directory { .. }, _) => {
+        (ManifestKind::Directory(_), FileType::Directory) => {
+            adjusted(compare_directory(&there, &attributes, directory.fd.as_fd(), &name))
+        }
+        (ManifestKind::Directory(_), _) => {
             Err(FetchError::listed("cannot overwrite non-directory with directory"))
         }
         (_, FileType::Directory) => Err(FetchError::listed(OVER_DIRECTORY)),
         (ManifestKind::File(file), _) => {
-            let differs = compare(
-                &there,
-                file.size,
-                &install.attributes(&entry.meta, &entry.xattrs),
-                &directory,
-                &name,
-            );
-            Ok(if has_other_bytes(differs, true) {
-                Some(EntryChange::replaced(differs))
-            } else {
-                differs.any().then(|| EntryChange::adjusted(differs))
-            })
+            let differs = compare(&there, file.size, &attributes, &directory, &name);
+            if has_other_bytes(differs, !install.by_hash) {
+                return Ok(Foreseen::Change(Some(install.replacement(differs))));
+            }
+            if !install.by_hash {
+                return adjusted(differs);
+            }
+            match install.wanted(entry, file, directory)? {
+                FileDecision::Wanted(file) => Ok(Foreseen::Check(Box::new(file))),
+                FileDecision::Unchanged | FileDecision::Adjusted { .. } => {
+                    Ok(Foreseen::Change(None))
+                }
+            }
         }
-        (ManifestKind::Link(target), FileType::Symlink) => {
-            let has = readlinkat(&directory.fd, &name, Vec::new()).map_err(failed("readlinkat"))?;
-            let differs = AttributeDifferences { content: true, ..AttributeDifferences::default() };
-            Ok((*has != **target).then(|| EntryChange::replaced(differs)))
-        }
-        (ManifestKind::Link(_), _) => {
-            let differs = AttributeDifferences { kind: true, ..AttributeDifferences::default() };
-            Ok(Some(EntryChange::replaced(differs)))
+        (ManifestKind::Link(target), _) => {
+            let differs = compare_link(&there, target, &attributes, &directory, &name)?;
+            if differs.kind || differs.content {
+                return Ok(Foreseen::Change(Some(EntryChange::replaced(differs))));
+            }
+            adjusted(differs)
         }
     }
 }

@@ -11,7 +11,10 @@ use thalweg_sys::io;
 use super::{entry::ListedEntry, list::unnamed};
 use crate::{
     client::FetchError,
-    manifest::{FieldError, FileTag, ListFields, ManifestKind, Meta, put, put_xattrs, take_xattrs},
+    manifest::{
+        DirectoryContents, FieldError, FileTag, ListFields, ManifestKind, Meta, put, put_xattrs,
+        take_xattrs,
+    },
 };
 
 /// Entries on disk. They do not record whether a file has other names. A record is the length of its payload, the
@@ -46,6 +49,7 @@ const DIRECTORY: u8 = 1;
 const UNREAD: u8 = 2;
 const LINK: u8 = 3;
 const SPARSE_FILE: u8 = 4;
+const ELSEWHERE: u8 = 5;
 
 impl StoredState {
     /// The directory exists.
@@ -238,8 +242,9 @@ fn write(entry: &ListedEntry, out: &mut Vec<u8>) {
     out.push(match kind {
         ManifestKind::File(file) if file.is_sparse => SPARSE_FILE,
         ManifestKind::File(_) => FILE,
-        ManifestKind::Directory { is_unread: false } => DIRECTORY,
-        ManifestKind::Directory { is_unread: true } => UNREAD,
+        ManifestKind::Directory(DirectoryContents::Listed) => DIRECTORY,
+        ManifestKind::Directory(DirectoryContents::Unreadable) => UNREAD,
+        ManifestKind::Directory(DirectoryContents::Elsewhere) => ELSEWHERE,
         ManifestKind::Link(_) => LINK,
     });
     let Meta { mode, uid, gid, mtime, nanos } = *meta;
@@ -258,7 +263,7 @@ fn write(entry: &ListedEntry, out: &mut Vec<u8>) {
             put(out, target.as_bytes().len() as u64);
             out.extend_from_slice(target.as_bytes());
         }
-        ManifestKind::Directory { .. } => {}
+        ManifestKind::Directory(_) => {}
     }
     put_xattrs(out, xattrs);
     out.extend_from_slice(path);
@@ -283,7 +288,9 @@ fn read(payload: &[u8], at: u64) -> Result<StoredEntry, FetchError> {
                 let target = CString::new(fields.bytes(length)?);
                 ManifestKind::Link(target.map_err(|_| FieldError::Invalid("NUL"))?)
             }
-            kind => ManifestKind::Directory { is_unread: kind == UNREAD },
+            UNREAD => ManifestKind::Directory(DirectoryContents::Unreadable),
+            ELSEWHERE => ManifestKind::Directory(DirectoryContents::Elsewhere),
+            _ => ManifestKind::Directory(DirectoryContents::Listed),
         };
         let xattrs = take_xattrs(&mut fields)?;
         let entry = ListedEntry { path: fields.0.to_owned(), kind, meta, xattrs };
@@ -318,7 +325,11 @@ mod tests {
                     linked_on: None,
                     is_sparse: n.is_multiple_of(2),
                 }),
-                1 => ManifestKind::Directory { is_unread: n.is_multiple_of(2) },
+                1 => ManifestKind::Directory(match n % 4 {
+                    0 => DirectoryContents::Unreadable,
+                    1 => DirectoryContents::Elsewhere,
+                    _ => DirectoryContents::Listed,
+                }),
                 _ => ManifestKind::Link(CString::new("t".repeat((n * 331) % 60_000)).unwrap()),
             };
             let value = vec![0; (n * 641) % 65_535];

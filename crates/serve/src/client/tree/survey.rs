@@ -7,13 +7,14 @@ use std::{
     rc::Rc,
 };
 
-use rustix::fs::{FileType, Stat, readlinkat};
-use thalweg_tree::{Total, install::EntryAttributes};
+use rustix::fs::{FileType, Stat};
+use thalweg_tree::Total;
 
 use super::{
+    change::EntryChange,
     directories::{DirectoryCache, TreeDirectory},
     entry::{ListedEntry, is_reserved_name, stays_inside},
-    files::{InstallPolicy, compare, has_attributes},
+    files::{InstallPolicy, compare, compare_directory, compare_link},
     hard_links::{FirstName, FirstNames, id},
     list::{EntryList, ListRecords, broken},
     listed_filter::ListedFilter,
@@ -23,7 +24,7 @@ use super::{
 };
 use crate::{
     client::FetchError,
-    manifest::{ListCheck, ListRecord, ManifestEntry, ManifestKind},
+    manifest::{DirectoryContents, ListCheck, ListRecord, ManifestEntry, ManifestKind},
 };
 
 /// A list that was received completely, and what remains to be done.
@@ -44,9 +45,24 @@ pub struct SurveyedList {
     pub skipped: Total,
     /// Files that exist in the destination as the server lists them.
     pub unchanged: Total,
+    /// The destination before the fetch, if it existed.
+    pub top: Option<Stat>,
 }
 
 impl SurveyedList {
+    /// Returns the change of the destination itself, if its attributes differ from the listed ones. `root`: the
+    /// destination.
+    pub fn change_of_top(
+        &self,
+        entry: &ListedEntry,
+        root: BorrowedFd<'_>,
+        install: InstallPolicy<'_>,
+    ) -> Option<EntryChange> {
+        let attributes = install.attributes(&entry.meta, &entry.xattrs);
+        let differs = compare_directory(self.top.as_ref()?, &attributes, root, c".");
+        differs.any().then(|| EntryChange::adjusted(differs))
+    }
+
     /// Adds the entries that are not fetched to the outcome.
     pub fn count_missing(&self, fetched: &mut TreeFetched) {
         fetched.left_out = self.check.totals.left_out + self.reserved;
@@ -98,6 +114,7 @@ impl<'a> TreeSurvey<'a> {
             excluded: 0,
             skipped: Total::default(),
             unchanged: Total::default(),
+            top: None,
         };
         Ok(Self {
             records: list.records(),
@@ -159,7 +176,7 @@ impl<'a> TreeSurvey<'a> {
                 next => next,
             };
             let next = next.ok_or_else(|| broken("a group of entries belongs to no directory"))?;
-            if next.entry.kind == (ManifestKind::Directory { is_unread: false }) {
+            if next.entry.kind == ManifestKind::Directory(DirectoryContents::Listed) {
                 let path = next.entry.path;
                 let opened = self.existing.as_mut().and_then(|root| root.open(&path).ok());
                 self.group = GroupDirectory { path, opened, state: next.state, at: next.at };
@@ -183,7 +200,10 @@ impl<'a> TreeSurvey<'a> {
         });
         self.found.reserved += u64::from(is_reserved);
         self.found.excluded += u64::from(is_excluded);
-        if let ManifestKind::Directory { .. } = entry.kind {
+        if let ManifestKind::Directory(contents) = entry.kind {
+            if contents == DirectoryContents::Elsewhere && !self.options.list.one_file_system {
+                return Err(broken("the entries of a directory are missing"));
+            }
             let state = match &there {
                 _ if is_skipped => StoredState::SKIPPED,
                 Some(there) => self.directory(&entry, there),
@@ -260,19 +280,11 @@ impl<'a> TreeSurvey<'a> {
         if FileType::from_raw_mode(there.st_mode) != FileType::Directory {
             return StoredState::default();
         }
+        let Some(above) = &self.group.opened else { return StoredState::PRESENT };
         let attributes = self.install.attributes(&entry.meta, &entry.xattrs);
-        let has_xattrs = || {
-            let (Some(group), Some(xattrs)) = (&self.group.opened, &attributes.xattrs) else {
-                return true;
-            };
-            let name = CString::new(&*entry.name).unwrap_or_default();
-            xattrs.differ_from(group.fd.as_fd(), &name) == (false, false)
-        };
-        if has_attributes(there, &attributes) && has_xattrs() {
-            StoredState::SAME
-        } else {
-            StoredState::PRESENT
-        }
+        let name = CString::new(&*entry.name).unwrap_or_default();
+        let differs = compare_directory(there, &attributes, above.fd.as_fd(), &name);
+        if differs.any() { StoredState::PRESENT } else { StoredState::SAME }
     }
 
     /// Returns `true` if the existing entry is the listed one.
@@ -283,21 +295,15 @@ impl<'a> TreeSurvey<'a> {
         match &entry.kind {
             ManifestKind::File(file) => {
                 !self.install.by_hash
+                    && !self.install.verify
                     && !compare(there, file.size, &attributes, directory, &name).any()
             }
             ManifestKind::Link(target) => {
-                let is_link = FileType::from_raw_mode(there.st_mode) == FileType::Symlink;
                 let may_be = self.install.all_links || stays_inside(&self.group.path, target);
-                is_link
-                    && may_be
-                    && has_attributes(
-                        there,
-                        &EntryAttributes { mode: there.st_mode & 0o7777, ..attributes },
-                    )
-                    && readlinkat(&directory.fd, &*entry.name, Vec::new())
-                        .is_ok_and(|has| has == *target)
+                let differs = compare_link(there, target, &attributes, directory, &name);
+                may_be && differs.is_ok_and(|differs| !differs.any())
             }
-            ManifestKind::Directory { .. } => false,
+            ManifestKind::Directory(_) => false,
         }
     }
 }

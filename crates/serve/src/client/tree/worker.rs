@@ -11,8 +11,9 @@ use std::{
 };
 
 use rustix::fs::FileType;
-use thalweg_core::{Cancelled, End, Report, Side, atomic_file::Parked, buffer_pool};
+use thalweg_core::{Cancelled, Report, Side, buffer_pool};
 use thalweg_sys::Errno;
+use thalweg_tree::ChangeAction;
 
 use super::{
     account::FetchCounters,
@@ -20,22 +21,22 @@ use super::{
     change::EntryChange,
     directories::DirectoryCache,
     entry::ListedEntry,
-    files::{FileDecision, FileSink, WantedFile, destination},
+    files::{FileDecision, WantedFile, destination},
     hash_checks::HashChecks,
-    job::{TreeJob, check_listed},
+    job::TreeJob,
     naming::Naming,
     reference::{ReferenceTree, link},
+    response::FileResponse,
 };
 use crate::{
     blocks::LEAST_DELTA,
     client::{
         FetchError, FetchProgress, FetchWatcher,
-        body::{ResponseBody, book},
+        body::book,
         connect::FetchConnection,
         deadline::NetDeadline,
         fetch::{ListedFile, fetch_listed},
-        head::{Framing, ResponseHead},
-        resume, retry,
+        retry,
     },
     manifest::{ManifestKind, encoded},
     plans::Plans,
@@ -166,13 +167,16 @@ impl<'a> TreeWorker<'a> {
             }
         };
         *tries = 0;
-        let Some(first) = self.hash_checks.pop() else { return Ok(()) };
+        let Some(mut first) = self.hash_checks.pop() else { return Ok(()) };
         match is_same.and_then(|is_same| is_same.then(|| first.keep()).transpose()) {
             Ok(Some(refused)) => {
                 account.refused_xattrs(refused);
-                account.settled(first.size, false);
+                account.same(&first);
             }
-            Ok(None) => self.want(first),
+            Ok(None) => {
+                first.change = self.job.install.replacement(first.change.differs);
+                self.want(first);
+            }
             Err(error) => account.missed(&first.path, error),
         }
         Ok(())
@@ -272,10 +276,11 @@ impl<'a> TreeWorker<'a> {
         let (job, account) = (self.job, self.job.account);
         let directory = self.directories.open(entry.directory())?;
         match &entry.kind {
-            ManifestKind::Directory { .. } => {}
+            ManifestKind::Directory(_) => {}
             ManifestKind::Link(target) => {
                 if let Some(change) = job.install.link(entry, target, &directory)? {
-                    account.links.fetch_add(1, Ordering::Relaxed);
+                    let is_made = change.action != ChangeAction::Attributes;
+                    account.links.fetch_add(u64::from(is_made), Ordering::Relaxed);
                     account.changed(&entry.path, FileType::Symlink, 0, change);
                 }
             }
@@ -389,18 +394,6 @@ impl<'a> TreeWorker<'a> {
     }
 }
 
-fn check_status(head: &ResponseHead) -> Result<(), FetchError> {
-    if head.status == 200 {
-        return Ok(());
-    }
-    Err(match resume::status(head) {
-        FetchError::Status { status: 404 | 410, .. } => {
-            FetchError::OutOfDate("the file no longer exists".to_owned())
-        }
-        error => error,
-    })
-}
-
 /// Returns `true` if an error that persists over all retries may concern one file: the server answered, but did not
 /// send what it had announced.
 fn may_be_of_one_file(error: &FetchError) -> bool {
@@ -408,69 +401,6 @@ fn may_be_of_one_file(error: &FetchError) -> bool {
         FetchError::Short { .. } | FetchError::Status { status: 500, .. } => true,
         FetchError::Moved(error) => error.side == Side::Source && error.errno == Errno::CONNRESET,
         _ => false,
-    }
-}
-
-/// The response to the request for one file, and what its reception needs.
-struct FileResponse<'r, 'j> {
-    connection: &'r mut FetchConnection,
-    wanted: &'r WantedFile,
-    job: &'r TreeJob<'j>,
-    deadline: NetDeadline<'r>,
-    report: &'r mut Report,
-    plans: &'r mut Plans,
-}
-
-impl FileResponse<'_, '_> {
-    /// Receives the body and publishes the file. `waits`: returns the complete file without a name, if possible. The inner error
-    /// concerns only this file: the connection remains usable.
-    fn bring(
-        self,
-        head: &ResponseHead,
-        waits: bool,
-    ) -> Result<Result<Option<Parked>, FetchError>, FetchError> {
-        let (wanted, job, is_channel) = (self.wanted, self.job, self.connection.is_channel());
-        let opened = check_status(head)
-            .and_then(|()| check_listed(head, wanted))
-            .and_then(|()| job.install.open(wanted));
-        let sink = match opened {
-            Ok(sink) => sink,
-            // Discards the body of the error response. If that fails, the files after it are requested again.
-            Err(error) if self.connection.discard(head, &self.deadline) => return Ok(Err(error)),
-            Err(error) => return Err(error),
-        };
-        let received = self.receive(&sink);
-        let published = received.and_then(|()| sink.publish(wanted, job.install, waits));
-        if published.is_err() {
-            job.install.take_back(wanted);
-        }
-        match published {
-            // The body was received, so the next response follows.
-            Err(error @ FetchError::Destination(_)) if is_channel => Ok(Err(error)),
-            Err(error) => Err(error),
-            Ok(published) => {
-                job.account.refused_xattrs(published.refused_xattrs);
-                Ok(Ok(published.parked))
-            }
-        }
-    }
-
-    fn receive(self, sink: &FileSink<'_>) -> Result<(), FetchError> {
-        let Self { connection, wanted, job, deadline, report, plans } = self;
-        let (account, way) = (job.account, &job.options.way);
-        // The file was created just now, so its type is known without fstat.
-        let end = End { fd: sink.fd(), kind: thalweg_core::Kind::File, at: Some(0) };
-        let mut before = 0;
-        let mut note = |moved: u64| -> Result<(), Cancelled> {
-            account.moved(moved - before)?;
-            before = moved;
-            Ok(())
-        };
-        // If the whole file is in the buffer, one write stores it.
-        connection.gather(wanted.size, &deadline)?;
-        let plans = Some((plans, wanted.directory.device));
-        let body = ResponseBody { connection, deadline, way, end, note: &mut note, report, plans };
-        body.bring(Framing::Length(wanted.size), Some(wanted.size)).map(drop)
     }
 }
 

@@ -4,7 +4,10 @@ use std::{fs, io::Write, sync::Arc};
 
 use thalweg_serve::{
     blocks::{BlockRequest, MEDIA_TYPE, RollingSum},
-    manifest::{FileTag, GroupFilter, ListTotals, ManifestEntry, ManifestKind, Meta, RecordWriter},
+    manifest::{
+        DirectoryContents, FileTag, GroupFilter, ListTotals, ManifestEntry, ManifestKind, Meta,
+        RecordWriter,
+    },
 };
 use thalweg_tree::install::EntryXattrs;
 
@@ -70,7 +73,7 @@ fn list() -> Vec<u8> {
     };
     let (mut out, mut writer) = (Vec::new(), RecordWriter::default());
     RecordWriter::begin(&mut out);
-    writer.entry(&mut out, &entry("", ManifestKind::Directory { is_unread: false }));
+    writer.entry(&mut out, &entry("", ManifestKind::Directory(DirectoryContents::Listed)));
     writer.group(&mut out, &GroupFilter::NotRequested);
     writer.entry(&mut out, &entry("f", ManifestKind::File(tag)));
     RecordWriter::end(

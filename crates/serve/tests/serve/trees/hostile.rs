@@ -8,8 +8,8 @@ use thalweg_serve::{
         tree::{TreeFetched, TreeOptions, TreeSync},
     },
     manifest::{
-        FileTag, GroupFilter, ListRequest, ListTotals, ManifestEntry, ManifestKind, Meta,
-        RecordWriter,
+        DirectoryContents, FileTag, GroupFilter, ListRequest, ListTotals, ManifestEntry,
+        ManifestKind, Meta, RecordWriter,
     },
 };
 use thalweg_tree::{install::EntryXattrs, sync::DeleteOptions};
@@ -27,21 +27,21 @@ fn tag(size: u64) -> FileTag {
 }
 
 /// Returns the `ETag` header that the list implies for a file of this size.
-fn etag(size: u64) -> String {
+pub(super) fn etag(size: u64) -> String {
     format!("ETag: {}\r\n", tag(size).etag(META.mtime, META.nanos))
 }
 
 /// Returns an entry with the whole path as its name.
-fn entry(path: &str, kind: ManifestKind) -> ManifestEntry {
+pub(super) fn entry(path: &str, kind: ManifestKind) -> ManifestEntry {
     ManifestEntry { name: path.into(), kind, meta: META, xattrs: EntryXattrs::default() }
 }
 
-fn file(path: &str, size: u64) -> ManifestEntry {
+pub(super) fn file(path: &str, size: u64) -> ManifestEntry {
     entry(path, ManifestKind::File(tag(size)))
 }
 
 fn folder(path: &str) -> ManifestEntry {
-    entry(path, ManifestKind::Directory { is_unread: false })
+    entry(path, ManifestKind::Directory(DirectoryContents::Listed))
 }
 
 fn link(path: &str, target: &str) -> ManifestEntry {
@@ -58,7 +58,7 @@ fn begin() -> Vec<u8> {
 
 /// Returns a list of these entries with the right totals. If the directory of an entry is not listed before
 /// it, the entry keeps its whole path as its name.
-fn list(entries: &[ManifestEntry]) -> Vec<u8> {
+pub(super) fn list(entries: &[ManifestEntry]) -> Vec<u8> {
     let (mut out, mut writer) = (begin(), RecordWriter::default());
     let (mut folders, mut groups, mut bytes) = (vec![Vec::new()], 1, 0_u64);
     writer.group(&mut out, &GroupFilter::NotRequested);
@@ -77,19 +77,17 @@ fn list(entries: &[ManifestEntry]) -> Vec<u8> {
         writer.entry(&mut out, &ManifestEntry { name, ..entry.clone() });
         match &entry.kind {
             ManifestKind::File(file) => bytes = bytes.wrapping_add(file.size),
-            ManifestKind::Directory { .. } => folders.push(entry.name.clone()),
-            ManifestKind::Link(_) => {}
+            ManifestKind::Directory(DirectoryContents::Listed) => folders.push(entry.name.clone()),
+            ManifestKind::Directory(_) | ManifestKind::Link(_) => {}
         }
     }
-    for _ in groups..folders.len() {
-        writer.group(&mut out, &GroupFilter::NotRequested);
-    }
+    (groups..folders.len()).for_each(|_| writer.group(&mut out, &GroupFilter::NotRequested));
     let entries = entries.len() as u64 + 1;
     RecordWriter::end(&mut out, &ListTotals { entries, bytes, ..ListTotals::default() });
     out
 }
 
-fn answer(body: impl AsRef<[u8]>, more: &str) -> Vec<u8> {
+pub(super) fn answer(body: impl AsRef<[u8]>, more: &str) -> Vec<u8> {
     let body = body.as_ref();
     let length = body.len();
     let head =
@@ -97,19 +95,24 @@ fn answer(body: impl AsRef<[u8]>, more: &str) -> Vec<u8> {
     [head.as_bytes(), body].concat()
 }
 
-const LIST: &str = "Content-Type: application/vnd.thalweg.list\r\nThalweg: 0.0.0; format=3\r\n";
+pub(super) const LIST: &str =
+    "Content-Type: application/vnd.thalweg.list\r\nThalweg: 0.0.0; format=3\r\n";
 
-/// `true` if this file is the module whose tests connect by a command.
+/// `true` in the module that connects by a command.
 fn is_over_command() -> bool {
     module_path!().ends_with("hostile_over_command")
 }
 
-fn get(url: &str, path: &Path, options: &TreeOptions) -> Result<TreeFetched, FetchError> {
+pub(super) fn get(
+    url: &str,
+    path: &Path,
+    options: &TreeOptions,
+) -> Result<TreeFetched, FetchError> {
     get_over(url, path, options, is_over_command())
 }
 
 /// Starts a server that sends a list of these entries, and `body` for every file.
-fn liar(entries: &[ManifestEntry], body: &'static str) -> LyingServer {
+pub(super) fn liar(entries: &[ManifestEntry], body: &'static str) -> LyingServer {
     let (list, entries) = (list(entries), entries.to_vec());
     LyingServer::new(move |asked: &ReceivedRequest, stream| {
         let name = asked.path.strip_prefix("/d/").unwrap_or_default();
@@ -133,21 +136,21 @@ fn liar_of_bytes(list: Vec<u8>) -> LyingServer {
 }
 
 /// A scratch directory with a file next to the destination, and a check that this file is unchanged.
-struct OutsideDirectory(tempfile::TempDir);
+pub(super) struct OutsideDirectory(tempfile::TempDir);
 
 impl OutsideDirectory {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         let place = tempfile::tempdir().unwrap();
         write(&place.path().join("own/secret"), "mine");
         Self(place)
     }
 
-    fn dst(&self) -> std::path::PathBuf {
+    pub(super) fn dst(&self) -> std::path::PathBuf {
         self.0.path().join("dst")
     }
 
     #[track_caller]
-    fn is_unharmed(&self, expected: &[&str]) {
+    pub(super) fn is_unharmed(&self, expected: &[&str]) {
         assert_eq!(names(self.0.path()), expected);
         assert_eq!(fs::read(self.0.path().join("own/secret")).unwrap(), b"mine");
         assert_eq!(names(&self.0.path().join("own")), ["secret"]);
@@ -296,8 +299,7 @@ fn a_record_without_end_is_refused() {
     beside.is_unharmed(&["own"]);
 }
 
-/// The client excludes entries that the server lists, or that the destination has and the server does not
-/// list.
+/// The client excludes entries that the server lists, or that only the destination has.
 #[test]
 fn an_excluded_entry_is_neither_replaced_nor_deleted_whatever_the_server_lists() {
     let beside = OutsideDirectory::new();

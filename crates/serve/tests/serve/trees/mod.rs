@@ -7,4 +7,5 @@ mod hostile;
 #[allow(clippy::duplicate_mod)]
 #[path = "hostile.rs"]
 mod hostile_over_command;
+mod requested;
 mod support;

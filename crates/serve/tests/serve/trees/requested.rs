@@ -1,0 +1,103 @@
+//! Lists and digests that a client requests with options: `-x` and `--verify`.
+
+use std::{fs, io::Write};
+
+use thalweg_serve::{
+    client::{FetchError, tree::TreeOptions, tree::TreeSync},
+    manifest::{DirectoryContents, ListRequest, ManifestKind},
+};
+use thalweg_tree::sync::DeleteOptions;
+
+use super::{
+    hostile::{LIST, OutsideDirectory, answer, entry, etag, file, get, liar, list},
+    support::{
+        liar::{LyingServer, ReceivedRequest},
+        names, options, write,
+    },
+};
+
+#[test]
+fn a_directory_elsewhere_is_accepted_only_on_request_and_its_counterpart_stays() {
+    let beside = OutsideDirectory::new();
+    let dst = beside.dst();
+    write(&dst.join("mount/own"), "mine");
+    write(&dst.join("old"), "old");
+    let elsewhere = entry("mount", ManifestKind::Directory(DirectoryContents::Elsewhere));
+    let delete = Some(DeleteOptions::default());
+    let sync = TreeSync { delete, path: dst.clone(), ..TreeSync::default() };
+    let plain = TreeOptions { sync: Some(sync), ..options() };
+    let request = ListRequest { one_file_system: true, ..ListRequest::default() };
+    let requesting = TreeOptions { list: request, ..plain.clone() };
+    let listed = [elsewhere.clone(), file("new", 1)];
+    let error = get(&liar(&listed, "x").url("d/"), &dst, &plain).unwrap_err();
+    assert!(error.to_string().contains("missing"), "{error}");
+    assert_eq!(names(&dst), ["mount", "old"]);
+    // The list cannot have entries of such a directory.
+    let inside = [elsewhere, file("mount/x", 1)];
+    get(&liar(&inside, "x").url("d/"), &dst, &requesting).unwrap_err();
+    assert_eq!(names(&dst), ["mount", "old"]);
+    let fetched = get(&liar(&listed, "x").url("d/"), &dst, &requesting).unwrap();
+    assert_eq!(fetched.deletion.unwrap().deleted, 1);
+    assert_eq!(names(&dst), ["mount", "new"]);
+    assert_eq!(fs::read_to_string(dst.join("mount/own")).unwrap(), "mine");
+    beside.is_unharmed(&["dst", "own"]);
+}
+
+/// SHA-256 of `ninebytes`.
+const RIGHT: &str = "mmlHH1U3CtKGTVLGIStSRRGS9RWp2KbStXrMwA9APf0=";
+const WRONG: &str = "BwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwc=";
+
+/// Starts a server that sends `ninebytes` for each file, with this digest if any.
+fn digesting(digest: Option<&str>) -> LyingServer {
+    let whole = list(&["a", "b"].map(|name| file(name, 9)));
+    let line = digest.map(|digest| format!("Repr-Digest: sha-256=:{digest}:\r\n"));
+    let head = etag(9) + &line.unwrap_or_default();
+    LyingServer::new(move |asked: &ReceivedRequest, stream| {
+        let bytes = match asked.path.as_str() {
+            "/d/?manifest" => answer(&whole, LIST),
+            _ => answer("ninebytes", &head),
+        };
+        drop(stream.write_all(&bytes));
+    })
+}
+
+#[test]
+fn a_verified_file_gets_its_name_only_with_the_digest_of_its_bytes() {
+    let mut verifying = options();
+    (verifying.files.verify, verifying.files.extra.wants_digest) = (true, true);
+    for existing in [false, true] {
+        let beside = OutsideDirectory::new();
+        let dst = beside.dst();
+        if existing {
+            fs::create_dir(&dst).unwrap();
+        }
+        let fetched = get(&digesting(Some(WRONG)).url("d/"), &dst, &verifying).unwrap();
+        assert_eq!((fetched.missed_count, fetched.files), (2, 0), "{fetched:?}");
+        assert!(matches!(fetched.missed[0].error, FetchError::Differs { .. }), "{fetched:?}");
+        assert!(names(&dst).is_empty());
+        let fetched = get(&digesting(None).url("d/"), &dst, &verifying).unwrap();
+        assert!(matches!(fetched.halted, Some(FetchError::Unsupported(_))), "{fetched:?}");
+        assert!(!dst.join("a").exists());
+        let fetched = get(&digesting(Some(RIGHT)).url("d/"), &dst, &verifying).unwrap();
+        assert_eq!((fetched.missed_count, fetched.files), (0, 2), "{fetched:?}");
+        assert_eq!(fs::read_to_string(dst.join("a")).unwrap(), "ninebytes");
+    }
+}
+
+/// Files of the listed size and time, but with other bytes, are found and replaced.
+#[test]
+fn an_unchanged_file_is_compared_with_the_digest_too() {
+    let mut verifying = options();
+    (verifying.files.verify, verifying.files.extra.wants_digest) = (true, true);
+    let beside = OutsideDirectory::new();
+    let dst = beside.dst();
+    get(&digesting(Some(RIGHT)).url("d/"), &dst, &options()).unwrap();
+    let listed = fs::metadata(dst.join("a")).unwrap().modified().unwrap();
+    fs::write(dst.join("a"), "NINEBYTES").unwrap();
+    fs::File::options().write(true).open(dst.join("a")).unwrap().set_modified(listed).unwrap();
+    let fetched = get(&digesting(Some(RIGHT)).url("d/"), &dst, &options()).unwrap();
+    assert_eq!((fetched.unchanged, fetched.files), (2, 0));
+    let fetched = get(&digesting(Some(RIGHT)).url("d/"), &dst, &verifying).unwrap();
+    assert_eq!((fetched.unchanged, fetched.files), (1, 1), "{fetched:?}");
+    assert_eq!(fs::read_to_string(dst.join("a")).unwrap(), "ninebytes");
+}
