@@ -6,7 +6,7 @@
 
 use rustix::fs::Stat;
 use serde::{Deserialize, Serialize};
-use std::sync::OnceLock;
+use std::{cmp::Reverse, sync::OnceLock};
 
 use crate::{
     identity::{ctime, mtime, size},
@@ -195,17 +195,22 @@ impl Journal {
     /// Serializes the journal, padded to `room` bytes. If ranges do not fit, the shortest are dropped first; their
     /// bytes are then moved again.
     pub fn to_bytes(&self, room: usize) -> Vec<u8> {
+        // A range takes its text and a comma, except that the last one has no comma.
+        let mut left = room.saturating_sub(self.text(&[]).len());
         let mut done: Vec<(u64, u64)> = self.done.iter().collect();
-        loop {
-            let mut text = self.text(&done);
-            if text.len() < room || done.is_empty() {
-                text.resize(room.max(text.len() + 1) - 1, b' ');
-                text.push(b'\n');
-                return text;
-            }
-            let shortest = done.iter().enumerate().min_by_key(|(_, (from, to))| to - from);
-            shortest.map(|(n, _)| n).map(|n| done.remove(n));
-        }
+        done.sort_by_key(|(from, to)| Reverse(to - from));
+        let fitting = done.iter().take_while(|(from, to)| {
+            let rest = left.checked_sub(format!("[{from},{to}],").len());
+            left = rest.unwrap_or(0);
+            rest.is_some()
+        });
+        let count = fitting.count();
+        done.truncate(count);
+        done.sort_unstable();
+        let mut text = self.text(&done);
+        text.resize(room.max(text.len() + 1) - 1, b' ');
+        text.push(b'\n');
+        text
     }
 
     fn text(&self, done: &[(u64, u64)]) -> Vec<u8> {
