@@ -85,8 +85,9 @@ typedef struct tw_profile tw_profile;
 
 /* Loads a profile; NULL means the path where `thalweg tune` saves it. If it does not exist, returns TW_OK
  * with `*profile` NULL. TW_UNSUPPORTED: it was measured on another machine or kernel; the message names
- * the difference. The first profile with measurements of copies or fills determines tw_memcpy, tw_memmove
- * and tw_memset for the rest of the process. */
+ * the differences. If only affinity, capabilities or pipe limits differ, for example in a pinned process, `*profile`
+ * contains only the measurements of copies and fills in memory. The first profile with such measurements determines
+ * tw_memcpy, tw_memmove and tw_memset for the rest of the process. */
 tw_status tw_profile_load(const char *path, tw_profile **profile, tw_error *error);
 void tw_profile_free(tw_profile *profile);
 

@@ -38,18 +38,15 @@ fn load(named: Option<std::path::PathBuf>) -> Result<Option<Profile>, CallFailur
     let Some(path) = named.or_else(Profile::default_path) else { return Ok(None) };
     let loaded = Profile::load(&path).map_err(|error| unusable(&error))?;
     let Some(profile) = loaded else { return Ok(None) };
-    // A profile that is stale for other measurements may still be valid for memory copies, for
-    // example in a process that is pinned to a core.
     let stale = profile.stale();
     profile.install_kernels(&stale);
     kernel::follow_installed();
-    match stale.first() {
-        None => Ok(Some(profile)),
-        Some(stale) => {
-            let message = format!("{}: the profile is stale: {stale}", path.display());
-            Err(CallFailure::new(TwStatus::Unsupported, message))
-        }
-    }
+    profile.valid_part(&stale).map(Some).ok_or_else(|| {
+        let differences: Vec<String> = stale.iter().map(ToString::to_string).collect();
+        let message =
+            format!("{}: the profile is stale: {}", path.display(), differences.join("; "));
+        CallFailure::new(TwStatus::Unsupported, message)
+    })
 }
 
 fn unusable(error: &ProfileError) -> CallFailure {
@@ -94,7 +91,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("profile.json");
         profile.save(&path).unwrap();
-        assert!(load(Some(path)).is_ok_and(|found| found.is_some()));
+        assert!(load(Some(path.clone())).is_ok_and(|found| found.is_some()));
         let again = Bands::of(&[]).and_then(Bands::install);
         assert_eq!(again, Err(Unfit::Installed), "the profile's bands are there");
         let mut sink = [0_u8; 100];
@@ -109,5 +106,16 @@ mod tests {
             libc::memcpy as *const () as usize,
             "bands that are not libc's alone"
         );
+        // A process that is pinned to other cores than the measurements keeps those of memory.
+        let load_with = |key: &str| {
+            let mut changed = profile.clone();
+            changed.machine.set(key, "of another process");
+            changed.save(&path).unwrap();
+            load(Some(path.clone()))
+        };
+        let valid = load_with("affinity").ok().flatten().map(|found| found.cells);
+        assert_eq!(valid, Some(profile.cells.clone()));
+        let refused = load_with("kernel").err();
+        assert_eq!(refused.map(|failure| failure.status), Some(TwStatus::Unsupported));
     }
 }

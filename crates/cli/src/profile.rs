@@ -21,8 +21,8 @@ pub struct SavedProfile {
     pub path: Option<PathBuf>,
     /// The profile, if it matches the current state of this machine.
     pub current: Option<Profile>,
-    /// The profile, if its measurements of copies and fills in memory are valid. These measurements do not depend on
-    /// the CPUs that the process may use.
+    /// The valid part of the profile: all of it, or only the copies and fills in memory, which do not depend on the
+    /// CPUs that the process may use.
     pub of_memory: Option<Profile>,
     /// Reasons why an existing profile is stale.
     pub stale: Vec<Stale>,
@@ -65,9 +65,7 @@ impl SavedProfile {
         };
         let mut saved = Self { path: Some(path.clone()), ..Self::default() };
         if let Some(profile) = saved.take(Profile::load(&path)) {
-            if !saved.stale.iter().any(Stale::touches_memory) {
-                saved.of_memory = Some(profile.clone());
-            }
+            saved.of_memory = profile.clone().valid_part(&saved.stale);
             saved.current = Some(profile).filter(|_| saved.stale.is_empty());
         }
         saved

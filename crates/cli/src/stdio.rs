@@ -80,12 +80,17 @@ pub fn left_in(end: &End<'_>) -> Option<u64> {
 }
 
 /// Sets a pipe's capacity to the limit for unprivileged users, or as near to it as the kernel currently allows. The
-/// programs at the other end also gain: larger reads and writes, fewer context switches.
-pub fn enlarge(end: &End<'_>) {
+/// programs at the other end also gain: larger reads and writes, fewer context switches. A pipe that can hold all
+/// `expected` bytes keeps its capacity.
+pub fn enlarge(end: &End<'_>, expected: Option<u64>) {
     if end.kind != Kind::Pipe {
         return;
     }
-    let (Some(most), Ok(size)) = (host::pipe_max_size(), pipe::size(end.fd)) else { return };
+    let Ok(size) = pipe::size(end.fd) else { return };
+    if expected.is_some_and(|expected| expected <= size as u64) {
+        return;
+    }
+    let Some(most) = host::pipe_max_size() else { return };
     let mut wish = usize::try_from(most).unwrap_or(usize::MAX);
     while wish > size && pipe::set_size(end.fd, wish).is_err() {
         wish /= 2;

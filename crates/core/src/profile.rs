@@ -89,6 +89,18 @@ impl Profile {
         self.stale().into_iter().filter(Stale::touches_memory).collect()
     }
 
+    /// Returns the measurements that are valid here: all of them if nothing changed, and those of copies and fills in
+    /// memory if `stale` has only differences that do not influence memory. `None` if no measurement is left. `stale`
+    /// is the result of [`Profile::stale`].
+    pub fn valid_part(mut self, stale: &[Stale]) -> Option<Self> {
+        if stale.is_empty() {
+            return Some(self);
+        }
+        self.cells.retain(Cell::is_of_memory);
+        let is_valid = !self.cells.is_empty() && !stale.iter().any(Stale::touches_memory);
+        is_valid.then_some(self)
+    }
+
     /// Adds newer cells. Each replaces the older cell of the same conditions.
     ///
     /// A survey's cell also removes the provisional cells that copies recorded between the same endpoints.
@@ -188,6 +200,29 @@ mod tests {
         profile.machine.set("cpu", "of another machine");
         let stale: Vec<String> = profile.stale_in_memory().into_iter().map(|s| s.key).collect();
         assert_eq!(stale, ["cpu"]);
+    }
+
+    #[test]
+    fn a_process_that_is_pinned_keeps_the_measurements_of_memory_only() {
+        let file = cell::tests::cell("splice", 4096, 0.8);
+        let between = |source: &str, sink: &str| Cell {
+            source: source.into(),
+            sink: sink.into(),
+            ..file.clone()
+        };
+        let of_memory =
+            [between("memory", "memory"), between("memory", COLD), between(FILL, "memory")];
+        let mut profile = Profile::new();
+        profile.cells.push(file.clone());
+        profile.cells.push(between("memory", "file:ext4"));
+        let valid = |profile: &Profile| profile.clone().valid_part(&profile.stale());
+        assert_eq!(valid(&profile).as_ref(), Some(&profile));
+        profile.machine.set("affinity", "0-4095");
+        assert_eq!(valid(&profile), None, "no measurement of memory");
+        profile.cells.extend(of_memory.clone());
+        assert_eq!(valid(&profile).unwrap().cells, of_memory);
+        profile.machine.set("libc", "of another machine");
+        assert_eq!(valid(&profile), None);
     }
 
     #[test]

@@ -136,7 +136,7 @@ fn fan_out(args: &PipeArgs, stream: &StreamCopy<'_>) -> Result<Exit, CommandFail
     let mut branches = vec![Branch { end: stream.sink, vital: true }];
     for (name, file) in &files {
         let end = End::of(file.as_fd()).map_err(|e| CommandFailure::of_call("fstat", name, e))?;
-        stdio::enlarge(&end);
+        stdio::enlarge(&end, stream.expected);
         branches.push(Branch { end, vital: false });
     }
     let fan = Multicast { limit: stream.limit(), share_pages: args.choice.zero_copy };

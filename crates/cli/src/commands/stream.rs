@@ -61,8 +61,8 @@ impl StreamCopy<'_> {
             );
             return Err(CommandFailure::new(Exit::Usage, message));
         }
-        stdio::enlarge(&self.source);
-        stdio::enlarge(&self.sink);
+        stdio::enlarge(&self.source, self.expected);
+        stdio::enlarge(&self.sink, self.expected);
         Ok(())
     }
 

@@ -222,6 +222,21 @@ fn it_enlarges_the_pipes_it_is_given() {
 }
 
 #[test]
+fn a_pipe_that_can_hold_all_that_is_left_keeps_its_capacity() {
+    let scratch = Scratch::new();
+    std::fs::write(scratch.path("short"), "all").unwrap();
+    let source = std::fs::File::open(scratch.path("short")).unwrap();
+    let (mut reader, writer) = std::io::pipe().unwrap();
+    let before = rustix::pipe::fcntl_getpipe_size(&reader).unwrap();
+    let status = scratch.thalweg(["pipe"]).stdin(source).stdout(writer).status();
+    assert_eq!(status.unwrap().code(), Some(0));
+    assert_eq!(rustix::pipe::fcntl_getpipe_size(&reader).unwrap(), before);
+    let mut seen = Vec::new();
+    std::io::Read::read_to_end(&mut reader, &mut seen).unwrap();
+    assert_eq!(seen, b"all");
+}
+
+#[test]
 fn an_interrupt_ends_it_the_way_shells_expect() {
     let scratch = Scratch::new();
     for (signal, code) in [("INT", 130), ("TERM", 143)] {

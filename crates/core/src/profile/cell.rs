@@ -2,8 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::LARGE_READS;
-use crate::{EndFacts, Facts, MECHANISMS, Tuning};
+use super::{COLD, FILL, LARGE_READS, REPEATED};
+use crate::{EndFacts, Facts, Kind, MECHANISMS, Tuning};
 
 /// Time of a mechanism divided by that of the reference in the same run. The reference is `read-write` with its default
 /// buffer, or the C library's copy from memory to memory.
@@ -125,6 +125,12 @@ impl Ratio {
 }
 
 impl Cell {
+    /// Returns `true` for a copy or a fill in memory.
+    pub(super) fn is_of_memory(&self) -> bool {
+        let memory = Kind::Memory.name();
+        [memory, FILL].contains(&&*self.source) && [memory, COLD, REPEATED].contains(&&*self.sink)
+    }
+
     pub(crate) fn check(&self) -> Result<(), String> {
         self.wall.check()?;
         self.cpu.check()?;

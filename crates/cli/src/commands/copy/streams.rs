@@ -84,7 +84,7 @@ pub fn from_standard_input(
     }
     let input = stdio::input()?;
     if !args.dry_run {
-        stdio::enlarge(&input);
+        stdio::enlarge(&input, None);
     }
     let Some(source) = stdio::reopenable(&input) else {
         let message =
