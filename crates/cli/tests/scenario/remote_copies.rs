@@ -156,7 +156,7 @@ fn what_cannot_be_done_between_machines_is_refused() {
     refused(&["-a", "h:src", "src", "dst"], "on this machine and on another one");
     refused(&["-a", "h:src", "g:dst"], "both on other machines");
     refused(&["-a", "--backup", "h:src", "dst"], "--backup");
-    refused(&["-aL", "h:src", "dst"], "-L");
+    refused(&["-a", "--verify=device", "h:src", "dst"], "--verify=device");
     refused(&["-a", "--dry-run", "src", "h:dst"], "--dry-run");
     refused(&["-a", "h::src", "dst"], "rsync daemons");
     refused(&["-a", "rsync://h/src", "dst"], "not a path");

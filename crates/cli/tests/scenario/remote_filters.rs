@@ -147,7 +147,9 @@ fn excluded_entries_are_no_reason_to_fail_or_to_delete_nothing() {
         let both = BothWays { machine: &machine, source: source.clone(), is_push };
         let words = ["-i", "--delete", "--exclude=pipe", "--exclude=/cache/"];
         let ran = both.sync(&words, &dst).expect(0);
-        assert_eq!(lines(&ran), ["*deleting   old/", "*deleting   old/extra"]);
+        let deleted: Vec<String> =
+            lines(&ran).into_iter().filter(|line| line.starts_with('*')).collect();
+        assert_eq!(deleted, ["*deleting   old/", "*deleting   old/extra"]);
         ran.expect_said("2 excluded");
         assert_eq!(names(&dst), ["cache", "pipe"]);
         assert!(dst.join("cache/kept").exists());

@@ -43,10 +43,10 @@ fn local(words: &[&str], source: &Path, dst: &Path) -> Ran {
 
 /// Makes a tree with links to files and directories, inside and outside.
 fn linked_tree(scratch: &Scratch, name: &str) -> std::path::PathBuf {
-    let line = "mkdir -p SRC/sub/deep out/d; seq 100 >SRC/file; seq 200 >SRC/sub/deep/g; seq 300 >out/secret
+    let line = "mkdir -p SRC/sub/deep out/d other; seq 7 >other/o; seq 100 >SRC/file; seq 200 >SRC/sub/deep/g; seq 300 >out/secret
         seq 400 >out/d/h; chmod 640 out/secret; touch -d @1000000000 out/secret out/d; setfattr -n user.x -v 1 out/d/h
         ln -s ../out/secret SRC/to-file; ln -s ../../out/d SRC/sub/to-dir; ln -s to-dir SRC/sub/chain
-        ln -s \"$PWD/out\" SRC/absolute";
+        ln -s \"$PWD/other\" SRC/absolute";
     shell(scratch.path(), &line.replace("SRC", name)).expect(0);
     scratch.join(name)
 }
@@ -67,7 +67,7 @@ fn links_are_followed_as_by_a_local_sync() {
                 assert_eq!(plain(done.clone()), local_lines(&words, &source, &here));
                 let copied = record(&dst);
                 assert_eq!(copied, record(&here));
-                assert!(copied.entries.contains_key(Path::new("absolute/d/h")));
+                assert!(copied.entries.contains_key(Path::new("absolute/o")));
                 assert!(lines(&both.sync(&words, &dst).expect(0)).is_empty());
             };
             compare();
