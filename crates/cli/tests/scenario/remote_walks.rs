@@ -209,7 +209,7 @@ fn a_verified_sync_finds_what_time_and_size_hide_as_a_local_one() {
             let source = scratch.folder(&format!("source{is_push}"));
             for (name, length) in [("small", 100), ("large", 17 << 20), ("d/other", 9000)] {
                 fs::create_dir_all(source.join("d")).unwrap();
-                bytes::write(&source.join(name), length as u64, length);
+                bytes::write(&source.join(name), length, length);
             }
             let (dst, here) =
                 (scratch.join(&format!("dst{is_push}")), scratch.join(&format!("here{is_push}")));
