@@ -235,7 +235,7 @@ mod tests {
         let mut cell = serde_json::to_value(cell::tests::cell("splice", 4096, 0.8)).unwrap();
         cell["wall"]["ratio"] = (-1.0).into();
         bad["cells"] = vec![cell].into();
-        assert!(Profile::parse(bad.to_string().as_bytes()).unwrap_err().contains("cell 0"));
+        assert!(Profile::parse(bad.to_string().as_bytes()).unwrap_err().contains("cells[0]"));
         assert!(Profile::parse(b"{").is_err());
     }
 

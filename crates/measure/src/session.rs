@@ -120,7 +120,7 @@ mod tests {
         assert!(broken("read n; echo x", PATIENCE).contains("invalid answer"));
         let silence = Duration::from_millis(80);
         let silent = broken("read n; exec sleep 1000", SessionPatience { silence, ..PATIENCE });
-        assert_eq!(silent, "it printed nothing for 80ms");
+        assert_eq!(silent, "the session process printed nothing for 80ms");
     }
 
     #[test]

@@ -201,7 +201,7 @@ fn a_study_may_lie_anywhere_and_cells_and_sizes_can_be_chosen() {
     };
     let json = run(&["--only", "nothing", "--sizes", "1MiB"]).ended(0).json();
     assert_eq!((&json["study"], &json["arms"][0]["size"]), (&"mine".into(), &"1MiB".into()));
-    assert!(run(&["--only", "other"]).ended(2).err.contains("it has nothing"));
+    assert!(run(&["--only", "other"]).ended(2).err.contains("its cells are nothing"));
     assert!(run(&["--sizes", "5GiB"]).ended(2).err.contains("none of these sizes"));
     assert!(run(&["--sizes", "5 gigs"]).ended(2).err.contains("'5 gigs' is not a size"));
     assert!(run(&["--pin", "99999"]).ended(1).err.contains("CPU 99999 does not exist"));

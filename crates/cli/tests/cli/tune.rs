@@ -225,7 +225,7 @@ fn kernels_are_checked_on_distributions_of_sizes_that_tuning_did_not_use() {
 fn a_pair_that_is_none_is_a_usage_error_that_says_what_there_is() {
     let scratch = with_files();
     for (pair, reason) in [
-        ("teleport:file", "not a kind of end"),
+        ("teleport:file", "unknown endpoint 'teleport'"),
         ("file", "not a pair of endpoints"),
         ("file:file@nowhere", "nowhere: not a directory"),
         ("pipe:tcp@files", "can have a directory"),

@@ -38,7 +38,7 @@ fn a_directory_without_r_gets_a_hint_how_to_copy_it() {
     let said = format!("thalweg: '{}': is a directory (-r not specified)\n", folder.display());
     assert_eq!(ran.stderr, said);
     run(thalweg().args(["send", "--to", "x"]).arg(&folder))
-        .expect_said(": is a directory\nhint: send its");
+        .expect_said(": is a directory\nhint: send the files");
 }
 
 #[test]

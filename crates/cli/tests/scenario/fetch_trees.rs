@@ -144,7 +144,7 @@ fn options_that_do_not_fit_trees_are_refused_and_other_servers_are_reported() {
     fetch(&[url]).expect(2).expect_said("no name");
     fetch(&[url, "-"]).expect(2).expect_said("?tar");
     fetch(&[url, url, "x"]).expect(2).expect_said("single URL");
-    fetch(&[url, "x", "--verify"]).expect(2).expect_said("cannot be used with -r");
+    fetch(&[url, "x", "--verify"]).expect(4).expect_said("start the server with --hash");
     run(thalweg().args(["fetch", "--hash", url]).arg(scratch.path())).expect(2);
     fetch(&[url, "none/x"]).expect(2).expect_said("no such directory");
     fetch(&[&format!("{url}none/"), "x"]).expect(4).expect_said("wget -r");

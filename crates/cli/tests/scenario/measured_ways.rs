@@ -79,9 +79,9 @@ fn a_profile_that_knows_the_ways_between_processes_chooses_the_way() {
     }
     let mut plan = thalweg();
     plan.args(["plan", "-v", "loan:", "process:"]).env("THALWEG_PROFILE", &path);
-    run(&mut plan)
-        .expect(0)
-        .expect_said("only on request: --method, because it exists for studies");
+    let ran = run(&mut plan).expect(0);
+    let plan = String::from_utf8_lossy(&ran.stdout);
+    assert!(plan.contains("only on request: --method, because it exists for studies"), "{plan}");
 }
 
 /// No mechanism can be as fast as this profile claims. thalweg therefore compares the mechanism with others during the

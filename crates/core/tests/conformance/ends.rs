@@ -318,6 +318,20 @@ impl Basin {
         same(&delivered, &bytes[..moved])
     }
 
+    /// Checks that a socket delivered at least `moved` of `bytes`, in order. A cancelled transfer with MSG_ZEROCOPY
+    /// reports what the peer acknowledged until then, and bytes on the way may still arrive.
+    pub fn check_acknowledged(mut self, bytes: &[u8], moved: usize) -> Result<(), String> {
+        self.fd = None;
+        let Some(drainer) = self.drainer.take() else {
+            return self.check(bytes, moved, true);
+        };
+        let delivered = drainer.join().unwrap();
+        if delivered.len() < moved {
+            return Err(format!("{} bytes arrived, {moved} were reported", delivered.len()));
+        }
+        same(&delivered, &bytes[..delivered.len()])
+    }
+
     fn check_file(
         &self,
         file: &File,

@@ -345,7 +345,7 @@ mod tests {
     fn nonsense_is_refused_in_words() {
         let reason = |text: &str| text.parse::<EndPair>().unwrap_err();
         assert!(reason("file").contains("file:file@DIR"));
-        assert!(reason("file:teleport").contains("'teleport' is not a kind of end"));
+        assert!(reason("file:teleport").contains("unknown endpoint 'teleport'"));
         assert!(reason("pipe:tcp@/tmp").contains("can have a directory"));
         assert!(reason("file:pipe@").contains("directory after the @"));
         assert!(reason("fill:pipe").contains("only memory"));

@@ -122,7 +122,7 @@ fn a_fifo_or_a_hard_link_with_a_hidden_name_neither_blocks_nor_is_written() {
     };
     fs::write(at.join("victim"), "kept").unwrap();
     fifo(".f.thalweg-journal");
-    assert!(get(&server, at, &options()).contains("is not a regular file; left alone"));
+    assert!(get(&server, at, &options()).contains("is not a regular file; left unchanged"));
     fifo(".f.thalweg-part");
     get(&server, at, &options());
     assert!(fs::symlink_metadata(at.join(".f.thalweg-part")).unwrap().file_type().is_fifo());

@@ -420,10 +420,7 @@ mod tests {
         let name = saved.arms[1].name.clone();
         saved.ratios.iter_mut().filter(|r| r.a == name).for_each(|r| r.same_promises = false);
         let text = result(&saved, None, false);
-        assert!(
-            text.contains("different guarantee") && text.contains("shares = they may"),
-            "{text}"
-        );
+        assert!(text.contains("different guarantee") && text.contains("shares = it may"), "{text}");
         assert!(text.contains("copy, BROKEN"), "the observed behaviour counts: {text}");
     }
 

@@ -161,7 +161,7 @@ fn every_wrong_name_is_refused_with_what_there_is() {
             "unknown arm \"x\"",
         ),
         ("at = { cell = \"c\" }", "at = { cell = \"z\" }", "unknown cell \"z\""),
-        ("\"1GiB\" = 0.6", "\"1GiB\" = 0.0", "ratios above 0"),
+        ("\"1GiB\" = 0.6", "\"1GiB\" = 0.0", "a ratio above 0"),
         ("arms = [\"a\", \"b\", \"d\"]\nplaces", "arms = [\"a\", \"b\"]\nplaces", "three arms"),
         ("not_runnable = \"no absolute figure can be checked\"", "", "either checks or"),
         ("rows = [[\"a\", 0.0, 8.4]]", "rows = [[\"a\", 8.4]]", "fewer values"),

@@ -283,7 +283,7 @@ class FileChannelsTest {
         String plan = "{\"impossible\":null,\"verdicts\":[%s,%s]}";
         var tcp = ChannelPlanner.Sink.TCP;
         Choice buffered = ChannelPlanner.judged(tcp, plan.formatted(buffer.formatted("chosen"), sendfile.formatted("slower")));
-        assertEquals(new Choice(Way.BUFFER, 65536, "by the profile: sendfile does not go before read-write"), buffered);
+        assertEquals(new Choice(Way.BUFFER, 65536, "by the profile: sendfile does not rank before read-write"), buffered);
         Choice handed = ChannelPlanner.judged(tcp, plan.formatted(sendfile.formatted("tie"), buffer.formatted("slower")));
         assertEquals(new Choice(Way.TRANSFER_TO, 65536, "by the profile: sendfile ranks before read-write"), handed);
         Choice one = ChannelPlanner.judged(tcp, plan.formatted(sendfile.formatted("chosen"), buffer.formatted("unmeasured")));
