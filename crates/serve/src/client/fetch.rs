@@ -397,7 +397,7 @@ impl FileFetch<'_> {
             self.expected.extend(sent);
         }
         if self.options.verify && self.expected.is_empty() {
-            let why = "--verify: the server sends no digest to compare with; give --sha256";
+            let why = "--verify: the server sends no digest to compare with; start the server with --hash, or give --sha256";
             return Err(FetchError::Unsupported(why.to_owned()));
         }
         Ok(())
