@@ -130,7 +130,7 @@ fn a_fifo_or_a_hard_link_with_a_hidden_name_neither_blocks_nor_is_written() {
         fs::remove_file(at.join(name)).unwrap();
         fs::hard_link(at.join("victim"), at.join(name)).unwrap();
     }
-    assert!(get(&server, at, &options()).contains("hard link; left alone"));
+    assert!(get(&server, at, &options()).contains("hard link; left unchanged"));
     assert_eq!(fs::read_to_string(at.join("victim")).unwrap(), "kept");
 }
 
