@@ -81,7 +81,10 @@ def sample(steps: list[list[str]], conditions: Conditions) -> Usage:
         try:
             with os.fdopen(answer, "rb") as pipe:
                 said = json.loads(pipe.read() or b'{"error": "ended early"}')
-            os.waitpid(child, 0)
+            if "error" in said:
+                end_group(child)
+            else:
+                os.waitpid(child, 0)
         except BaseException:
             end_group(child)
             raise
@@ -93,7 +96,7 @@ def sample(steps: list[list[str]], conditions: Conditions) -> Usage:
 
 
 def end_group(child: int) -> None:
-    """Ends the processes of an interrupted sample."""
+    """Ends the processes of an interrupted or failed sample."""
     try:
         os.killpg(child, signal.SIGKILL)
     except ProcessLookupError:
