@@ -316,7 +316,7 @@ def test_a_killed_sender_is_told_where_its_child_keeps_the_descriptor(run: Calla
 def test_an_end_that_is_closed_while_it_meets_leaves_nothing(
     run: Callable[[Test], None], is_over: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("thalweg._async._PATIENCE", 0.2)
+    monkeypatch.setattr("thalweg._async._PATIENCE", 1.0)
 
     async def test(place: str) -> None:
         out = thalweg.offer_async(place)
