@@ -48,30 +48,19 @@ impl Amount {
 pub fn sizes(listed: &[u64]) -> &'static [u64] {
     let mut sizes = listed.to_vec();
     if let Some(cache) = second_cache() {
-        let first = fitting(listed, cache / BETWEEN_FILES);
+        let first = fitting(listed, cache);
         sizes[..=first].rotate_right(1);
     }
     Box::leak(sizes.into_boxed_slice())
 }
 
-/// The share of the cache that a buffer takes at most. The same amount of each file passes through
-/// the cache, and a quarter is left for other data.
-const BETWEEN_FILES: u64 = 4;
-/// Like [`BETWEEN_FILES`], if only the buffer passes through the cache: the kernel writes the bytes
-/// of a source such as `/dev/zero` into the buffer, and `/dev/null` reads none.
-const ALONE: u64 = 2;
-
-/// Returns the default size of a buffer in which bytes of a device are discarded; `None` if the
-/// cache size is unknown.
-pub fn size_alone(listed: &[u64]) -> Option<u64> {
-    let cache = second_cache()?;
-    listed.get(fitting(listed, cache / ALONE)).copied()
-}
-
-/// Returns the index of the largest size up to `most`, or of the smallest size.
-fn fitting(sizes: &[u64], most: u64) -> usize {
+/// Returns the index of the largest size that fits the cache. The buffer takes at most a quarter of
+/// the cache. The same amount of each file passes through the cache, and a quarter is left for
+/// other data.
+fn fitting(sizes: &[u64], cache: u64) -> usize {
+    const SHARES: u64 = 4;
     let all = || sizes.iter().enumerate();
-    let fit = all().filter(|(_, size)| **size <= most).max_by_key(|(_, size)| **size);
+    let fit = all().filter(|(_, size)| **size <= cache / SHARES).max_by_key(|(_, size)| **size);
     fit.or_else(|| all().min_by_key(|(_, size)| **size)).map_or(0, |(n, _)| n)
 }
 
@@ -121,13 +110,11 @@ mod tests {
     #[test]
     fn the_default_is_the_largest_of_which_four_fit_the_cache() {
         let sizes = [256 << 10, 64 << 10, 128 << 10, 1 << 20];
-        let fit = |cache| sizes[fitting(&sizes, cache / BETWEEN_FILES)];
+        let fit = |cache| sizes[fitting(&sizes, cache)];
         assert_eq!(fit(512 << 10), 128 << 10);
         assert_eq!(fit((1 << 20) + 4096), 256 << 10);
         assert_eq!(fit(64 << 20), 1 << 20);
         assert_eq!(fit(1), 64 << 10);
-        let alone = size_alone(&sizes).map(|size| (size, second_cache().unwrap()));
-        assert!(alone.is_none_or(|(size, cache)| size == 64 << 10 || size <= cache / ALONE));
     }
 
     #[test]

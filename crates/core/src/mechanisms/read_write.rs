@@ -8,7 +8,7 @@ use thalweg_sys::{Errno, buffer::Buffer};
 use crate::{
     End, Error, Guarantees, Info, Kind, Knob, Mechanism, Mover, Nature, Pair, Role, Side, Sink,
     Source, Transfer, Tuning, Unit, advance_by_steps, buffer_pool,
-    buffers::{Amount, size_alone, sizes},
+    buffers::{Amount, sizes},
     pipe_buffer::chunk,
 };
 
@@ -34,11 +34,9 @@ static KNOBS: LazyLock<[Knob; 1]> = LazyLock::new(|| {
         name: "buffer",
         summary: "bytes per read and per write",
         unit: Unit::Bytes,
-        values: sizes(&SIZES),
+        values: sizes(&[256 << 10, 64 << 10, 128 << 10, 512 << 10, 1 << 20, 4 << 20, 16 << 20]),
     }]
 });
-
-const SIZES: [u64; 7] = [256 << 10, 64 << 10, 128 << 10, 512 << 10, 1 << 20, 4 << 20, 16 << 20];
 
 const fn all_pairs() -> [Pair; 36] {
     let kinds = Kind::ALL;
@@ -79,7 +77,7 @@ impl Mechanism for ReadWrite {
     fn open<'a>(&self, t: Transfer<'a>, tuning: &Tuning) -> Result<Box<dyn Mover + 'a>, Error> {
         // A memory endpoint needs no buffer.
         let both_fds = matches!((&t.source, &t.sink), (Source::Fd(_), Sink::Fd(_)));
-        let wished = buffer_size(&t, tuning);
+        let wished = INFO.bytes(tuning, "buffer");
         let size = || Amount::of(&t).fits(wished, FIRST);
         let buffer = if both_fds { buffer_pool::buffer(size()) } else { Buffer::default() };
         let (source, sink) = (t.source, t.sink);
@@ -87,13 +85,6 @@ impl Mechanism for ReadWrite {
             ReadWriteMover { source, sink, buffer, wished, full_reads: 0, filled: 0, sent: 0 };
         Ok(Box::new(mover))
     }
-}
-
-/// Returns the size of the buffer, unless the transfer is smaller.
-fn buffer_size(t: &Transfer<'_>, tuning: &Tuning) -> usize {
-    let is_alone = (t.source.kind(), t.sink.kind()) == (Kind::Device, Kind::Null);
-    let alone = if is_alone && tuning.is_default() { size_alone(&SIZES) } else { None };
-    alone.map_or_else(|| INFO.bytes(tuning, "buffer"), |size| size as usize)
 }
 
 impl Mover for ReadWriteMover<'_> {
