@@ -2,7 +2,7 @@
 
 import statistics
 
-RESULTS = {"won": "won", "even": "even", "lost": "**lost**", None: ""}
+RESULTS = {"won": "won", "even": "even", "lost": "**lost**", "short": "too few rounds"}
 FIGURES = (("wall", "time"), ("cpu", "CPU time"))
 
 
@@ -31,13 +31,17 @@ def contests(found: dict) -> list[tuple[dict, dict]]:
 
 def counted(found: dict) -> str:
     verdicts = [contest["wall"]["verdict"] for _, contest in contests(found) if contest["wall"]]
-    return ", ".join(f"{verdicts.count(name)} {name}" for name in ("won", "even", "lost")) + " by wall time."
+    return ", ".join(f"{verdicts.count(name)} {name}" for name in ("won", "even", "lost")) + too_few(verdicts) + " by wall time."
+
+
+def too_few(verdicts: list[str]) -> str:
+    return f", {verdicts.count('short')} with too few rounds" if "short" in verdicts else ""
 
 
 def losses(found: dict) -> list[str]:
     """Lists the lost rows first."""
     lost = [
-        f"- {row['section']}, {row['what']}: `{contest['thalweg']}` takes {contest[figure]['ratio']:.2f} of the {word} of `{contest['other']}`."
+        f"- {row['section']}, {row['what']}: `{contest['thalweg']}` takes {contest[figure]['ratio']:.2f} times the {word} of `{contest['other']}`."
         for row, contest in contests(found) for figure, word in FIGURES if contest[figure] and contest[figure]["verdict"] == "lost"
     ]
     return ["## Losses", "", *(lost or ["None."]), ""]

@@ -12,7 +12,7 @@ from measure import Usage
 from row import Plan, Row, Skip, Variant
 
 AGAIN = " (again)"
-# A row that takes too long stops after these rounds.
+# A row that exceeds its time limit still runs this many rounds.
 FEWEST = 3
 
 
@@ -101,5 +101,5 @@ def figures(ours: list[float], theirs: list[float], first: list[float], second: 
     rounded = {"ratio": measured.median, "low": measured.low, "high": measured.high, "again_low": noise.low, "again_high": noise.high}
     return {name: round(value, 4) for name, value in rounded.items()} | {
         "seconds": round(statistics.median(ours), 7), "other_seconds": round(statistics.median(theirs), 7),
-        "verdict": stats.verdict(measured, noise),
+        "verdict": stats.verdict(measured, noise, len(ours)),
     }

@@ -30,10 +30,19 @@ class Statistics(unittest.TestCase):
 
     def test_a_difference_smaller_than_that_of_equal_commands_is_even(self):
         again = Ratio(1.0, 0.9, 1.1)
-        self.assertEqual(stats.verdict(Ratio(0.95, 0.93, 0.97), again), "even")
-        self.assertEqual(stats.verdict(Ratio(0.8, 0.75, 0.85), again), "won")
-        self.assertEqual(stats.verdict(Ratio(1.3, 1.2, 1.4), again), "lost")
-        self.assertEqual(stats.verdict(Ratio(1.3, 0.98, 1.4), again), "even")
+        self.assertEqual(stats.verdict(Ratio(0.95, 0.93, 0.97), again, 7), "even")
+        self.assertEqual(stats.verdict(Ratio(0.8, 0.75, 0.85), again, 7), "won")
+        self.assertEqual(stats.verdict(Ratio(1.3, 1.2, 1.4), again, 7), "lost")
+        self.assertEqual(stats.verdict(Ratio(1.3, 0.98, 1.4), again, 7), "even")
+
+    def test_few_rounds_have_no_verdict(self):
+        self.assertEqual(stats.verdict(Ratio(0.8, 0.75, 0.85), Ratio(1.0, 0.9, 1.1), 5), "short")
+
+    def test_an_interval_of_few_values_is_not_narrower_than_that_of_the_sign_test(self):
+        self.assertEqual(stats.exact([3.0, 1.0, 2.0]), (1.0, 3.0))
+        self.assertEqual(stats.exact([float(value) for value in range(7)]), (0.0, 6.0))
+        # A median below the third or above the thirteenth of 15 values: 2 * (1 + 15 + 105 + 455) / 2^15 = 3.5 %.
+        self.assertEqual(stats.exact([float(value) for value in range(15)]), (3.0, 11.0))
 
     def test_a_sample_without_time_has_no_ratio(self):
         self.assertIsNone(stats.ratio([0.0, 1.0], [1.0, 1.0]))
