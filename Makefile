@@ -110,7 +110,7 @@ campaign: ## long: kill KILLS processes at each end of rings and bulk transfers,
 	THALWEG_CASES=10000 $(CARGO) test --locked --package thalweg-serve --test serve -- joins:: --nocapture
 	THALWEG_RACES=$(USER_RACES) $(CARGO) test --locked --package thalweg-cli $(FEATURES) --test scenario -- two_users::races --nocapture
 
-campaign-speed: start-skips setup programs ## up to an hour, on an idle machine, best as root: measure thalweg beside other tools, without `thalweg compare`; write docs/benchmarks/machines/DATE-CPU.json and its page; SPEED: arguments
+campaign-speed: start-skips setup programs ## about an hour, on an idle machine, best as root: measure thalweg beside other tools, without `thalweg compare`; write docs/benchmarks/machines/DATE-CPU.json and its page; SPEED: arguments
 	@status=0; python3 -B peers/speed --thalweg $(BIN) --page $(SPEED) || status=$$?; tests/setup/skips summary; exit $$status
 
 flaky: ## long: run every test FLAKY times, the last fifth of the rounds with a busy core; list the tests that failed in any round

@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import signal
+import subprocess
 import sys
 import tempfile
 import time
@@ -25,12 +26,13 @@ import machine  # noqa: E402
 import page  # noqa: E402
 import rounds  # noqa: E402
 from lab import GIB, ROOT, Lab, complain  # noqa: E402
-from measure import Failed  # noqa: E402
+from measure import Failed, own_mounts  # noqa: E402
 from row import ROWS, Row, Skip  # noqa: E402
 
 PAGES = ROOT / "docs/benchmarks"
 DISK, MEMORY = 12 * GIB, 6 * GIB
 SMOKE_ROUNDS, LEAST_ROUNDS = 2, 7
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def arguments() -> argparse.Namespace:
@@ -38,15 +40,15 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--list", action="store_true", help="list the rows, and exit")
     parser.add_argument("--only", action="append", metavar="ROW", help="measure this row; may be repeated, and may be the start of a name")
     parser.add_argument("--rounds", type=int, default=LEAST_ROUNDS, help=f"rounds per row, at least {LEAST_ROUNDS} [default: %(default)s]")
-    parser.add_argument("--smoke", action="store_true", help=f"small sizes and {SMOKE_ROUNDS} rounds, to test the rows; write no file")
+    parser.add_argument("--smoke", action="store_true", help=f"small sizes and {SMOKE_ROUNDS} rounds, to test the rows; write no file without --json")
     parser.add_argument("--time-limit", type=float, default=55, metavar="MINUTES", help="start no row after this [default: %(default)s]")
-    parser.add_argument("--row-limit", type=float, default=4, metavar="MINUTES", help="after three rounds, stop a row that takes longer [default: %(default)s]")
+    parser.add_argument("--row-limit", type=float, default=4, metavar="MINUTES", help="stop a row that takes longer, but not before three rounds [default: %(default)s]")
     parser.add_argument("--at", type=Path, default=Path(os.environ.get("TMPDIR", "/var/tmp")), metavar="DIR", help="scratch directory on a disk [default: %(default)s]")
     parser.add_argument("--thalweg", type=Path, default=Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "release/thalweg",
                         metavar="PROGRAM", help="the program to measure [default: %(default)s]")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write here [default: docs/benchmarks/machines/DATE-CPU.json]")
     parser.add_argument("--page", action="store_true", help="also write the page: docs/benchmarks/DATE-CPU.md, or beside FILE of --json")
-    parser.add_argument("--from", dest="source", type=Path, metavar="FILE", help="measure nothing: print the page of this JSON file")
+    parser.add_argument("--from", dest="source", type=Path, metavar="FILE", help="print the page of this JSON file, without measuring")
     options = parser.parse_args()
     if options.rounds < (2 if options.json else LEAST_ROUNDS):
         parser.error(f"at least {LEAST_ROUNDS} rounds, or 2 with --json FILE")
@@ -83,7 +85,7 @@ def run_all(rows: list[Row], lab: Lab, options: argparse.Namespace, found: dict,
         except Skip as reason:
             found["not_run"].append({"row": row.name, "reason": str(reason)})
             complain(f"{row.name}: not run: {reason}")
-        except (Failed, OSError) as error:
+        except (Failed, OSError, subprocess.SubprocessError) as error:
             fine = False
             found["not_run"].append({"row": row.name, "reason": f"failed: {error}"})
             complain(f"{row.name}: failed: {error}")
@@ -103,13 +105,13 @@ def summary(result: dict) -> str:
 
 
 def enough_room(lab: Lab, smoke: bool) -> None:
-    for path, least in ((lab.disk, DISK), (lab.memory, MEMORY)):
+    for path, least, hint in ((lab.disk, DISK, "; hint: --at DIR"), (lab.memory, MEMORY, "")):
         if not smoke and shutil.disk_usage(path).free < least:
-            raise SystemExit(f"peers/speed: {path} needs {least / GIB:.0f} GiB of free space (--at DIR sets the disk)")
+            raise SystemExit(f"peers/speed: {path.parent}: less than {least / GIB:.0f} GiB of free space{hint}")
 
 
 def environment(home: Path) -> None:
-    """Removes what changes thalweg's choices: it has no profile and no variables."""
+    """Removes thalweg's variables, and gives it a state directory without a profile."""
     for name in [name for name in os.environ if name.startswith("THALWEG_")]:
         del os.environ[name]
     os.environ |= {"LC_ALL": "C", "XDG_STATE_HOME": str(home), "PATH": f"{ROOT}/.tools/bin:{os.environ['PATH']}:/usr/sbin:/sbin"}
@@ -126,12 +128,12 @@ def main() -> None:
             print(f"{row.name:18} {row.section}: {row.what}")
         return
     if not os.access(options.thalweg, os.X_OK):
-        raise SystemExit(f"peers/speed: {options.thalweg}: not a program; run `make programs`")
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, signal.default_int_handler)
-    shm = "/dev/shm" if os.path.isdir("/dev/shm") else None
+        raise SystemExit(f"peers/speed: {options.thalweg}: not an executable file; hint: make programs")
+    for number in SIGNALS:
+        signal.signal(number, interrupt)
+    own_mounts()
     with (tempfile.TemporaryDirectory(prefix="thalweg-speed-", dir=options.at) as disk,
-          tempfile.TemporaryDirectory(prefix="thalweg-speed-", dir=shm) as fast):
+          tempfile.TemporaryDirectory(prefix="thalweg-speed-", dir="/dev/shm") as fast):
         for path in (disk, fast):
             os.chmod(path, 0o755)
         lab = Lab(options.thalweg.resolve(), Path(disk), Path(fast), options.smoke)
@@ -144,17 +146,34 @@ def main() -> None:
         def keep() -> None:
             if not options.smoke or options.json:
                 target.parent.mkdir(parents=True, exist_ok=True)
-                target.write_text(json.dumps(found, indent=1) + "\n")
+                replace(target, json.dumps(found, indent=1) + "\n")
                 if options.page:
-                    (options.json or PAGES / target.name).with_suffix(".md").write_text(page.page(found))
+                    replace((options.json or PAGES / target.name).with_suffix(".md"), page.page(found))
 
         fine = run_all(rows, lab, options, found, keep)
     print(page.page(found), end="")
     sys.exit(0 if fine else 1)
 
 
+def interrupt(*_: object) -> None:
+    """Ends the run. Further signals are ignored, because they would interrupt the cleanup."""
+    for number in SIGNALS:
+        signal.signal(number, signal.SIG_IGN)
+    raise KeyboardInterrupt
+
+
+def replace(path: Path, text: str) -> None:
+    """Replaces a file atomically, so that an interrupted run does not leave half of it."""
+    partial = path.with_name(f".{path.name}.partial")
+    partial.write_text(text)
+    partial.replace(path)
+
+
 def default_target(conditions: dict) -> Path:
     return PAGES / "machines" / f"{conditions['date'][:10]}-{machine.slug(conditions)}.json"
 
 
-main()
+try:
+    main()
+except KeyboardInterrupt:
+    sys.exit("campaign-speed: interrupted")

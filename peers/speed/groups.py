@@ -1,4 +1,4 @@
-"""Control groups of version 1 and 2, which the end of the row removes."""
+"""Control groups of version 1 and 2. They are removed at the end of the row."""
 
 import os
 import time
@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from lab import need_root
+from lab import complain, need_root
 from row import Skip
 
 MOUNTS = Path("/sys/fs/cgroup")
@@ -24,7 +24,7 @@ def parent_of(controller_v1: str, controller_v2: str) -> Path:
 
 @contextmanager
 def group(controller_v1: str, controller_v2: str) -> Iterator[Path]:
-    """Makes a group. Removes it at the end, when its processes have ended."""
+    """Makes a group. Removes it when its processes have ended."""
     need_root("a control group")
     parent = parent_of(controller_v1, controller_v2)
     path = parent / f"thalweg-speed-{os.getpid()}-{time.monotonic_ns()}"
@@ -41,6 +41,8 @@ def group(controller_v1: str, controller_v2: str) -> Iterator[Path]:
                 break
             except OSError:
                 time.sleep(0.05)
+        else:
+            complain(f"{path} was not removed: it still has processes")
 
 
 def write(path: Path, names: dict[str, str]) -> None:

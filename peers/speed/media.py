@@ -13,7 +13,7 @@ from pathlib import Path
 import groups
 import servers
 from lab import GIB, MIB, Lab, need, need_disk, need_root, random_file, remove, same_file, same_tree, small_sizes, tree
-from measure import LIBC, Failed, command
+from measure import LIBC, Failed, command, end_with_parent
 from network import with_server
 from places import make_image, mounted
 from row import Plan, Variant, row
@@ -109,7 +109,8 @@ def delayed(lab: Lab, fill: Callable[[Path], object], _: int, __: int = 0) -> Me
 
 @contextmanager
 def fuse(backing: Path, at: Path) -> Iterator[None]:
-    server = subprocess.Popen([sys.executable, "-B", HERE / "slowfs.py", backing, at, str(DELAY)], start_new_session=True)
+    server = subprocess.Popen([sys.executable, "-B", HERE / "slowfs.py", backing, at, str(DELAY)], start_new_session=True,
+                              preexec_fn=end_with_parent)
     try:
         end = time.monotonic() + 10
         while not os.path.ismount(at):
@@ -118,7 +119,8 @@ def fuse(backing: Path, at: Path) -> Iterator[None]:
             time.sleep(0.02)
         yield
     finally:
-        subprocess.run(["umount", str(at)], check=False)
+        # A lazy unmount cannot fail because a process still uses the directory.
+        subprocess.run(["umount", "--lazy", str(at)], check=False)
         server.terminate()
         server.wait()
 

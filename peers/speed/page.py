@@ -2,7 +2,7 @@
 
 import statistics
 
-RESULTS = {"won": "won", "even": "even", "lost": "**lost**", "short": "too few rounds"}
+RESULTS = {"won": "won", "even": "even", "lost": "**lost**", "too few rounds": "too few rounds"}
 FIGURES = (("wall", "time"), ("cpu", "CPU time"))
 
 
@@ -35,7 +35,7 @@ def counted(found: dict) -> str:
 
 
 def too_few(verdicts: list[str]) -> str:
-    return f", {verdicts.count('short')} with too few rounds" if "short" in verdicts else ""
+    return f", {verdicts.count('too few rounds')} with too few rounds" if "too few rounds" in verdicts else ""
 
 
 def losses(found: dict) -> list[str]:

@@ -81,17 +81,24 @@ def new_file_system(base: Path, template: Path) -> Iterator[Path]:
 def mounted(image: Path, at: Path, direct: bool = False) -> Iterator[Path]:
     """Mounts an image. With `direct`, the loop device reads the image without the page cache."""
     words = [program("losetup"), "--find", "--show", *(["--direct-io=on"] if direct else []), image]
-    device = quiet(*words).strip()
     at.mkdir(exist_ok=True)
     try:
+        device = quiet(*words).strip()
         quiet("mount", "-t", "ext4", "-o", "noatime", device, at)
-        try:
-            yield at
-        finally:
-            quiet("umount", at)
-    finally:
+        # A mounted device is detached when it is unmounted, also if the kernel unmounts it after SIGKILL.
         quiet(program("losetup"), "--detach", device)
+        yield at
+    finally:
+        if os.path.ismount(at):
+            quiet("umount", at)
+        for left in attached(image):
+            quiet(program("losetup"), "--detach", left)
         at.rmdir()
+
+
+def attached(image: Path) -> list[str]:
+    """Returns the loop devices of an image that are still attached."""
+    return quiet(program("losetup"), "--noheadings", "--output", "NAME", "--associated", image).split()
 
 
 def read_all(at: Path) -> None:

@@ -1,13 +1,15 @@
-"""Rows between two processes: the programs of study 103, each started anew for every sample."""
+"""Rows between two processes: the programs of study 103, started again for every sample."""
 
 import json
+import os
+import signal
 import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 from lab import MIB, ROOT, Lab, nothing
-from measure import Failed, Usage
+from measure import Failed, Usage, end_with_parent
 from row import Plan, Skip, Variant, row
 
 SECTION = "Between processes"
@@ -21,7 +23,8 @@ class Worker:
 
     def __init__(self, words: list[str], size: int, scratch: Path) -> None:
         self.words = [str(START), *words, f"bytes={size}", f"scratch={scratch}"]
-        self.process = subprocess.Popen(self.words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True)
+        self.process = subprocess.Popen(self.words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+                                        start_new_session=True, preexec_fn=end_with_parent)
 
     def ask(self, line: str) -> str:
         self.process.stdin.write(line + "\n")
@@ -40,7 +43,7 @@ class Worker:
             self.process.stdin.close()
             self.process.wait(timeout=20)
         except (OSError, subprocess.TimeoutExpired):
-            self.process.kill()
+            os.killpg(self.process.pid, signal.SIGKILL)
             self.process.wait()
 
 

@@ -1,16 +1,18 @@
 """Servers on loopback or in a network namespace. They end with the row."""
 
 import os
+import signal
 import socket
 import subprocess
+import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import IO, NamedTuple
 
 from lab import Lab, need, program
-from measure import Failed
+from measure import Failed, end_with_parent
 
 # nginx with its best settings, each a directive of a server.
 NGINX = {
@@ -39,24 +41,36 @@ def process(words: list, port: int, cores: tuple[int, ...] = (), network: str | 
     enter = ["sh", "-c", 'echo $$ >"$0"/cgroup.procs && exec "$@"', str(cgroup)] if cgroup else []
     pinned = ["taskset", "-c", ",".join(map(str, cores))] if cores else []
     words = [*inside, *enter, *pinned, *map(str, words)]
-    server = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, start_new_session=True)
-    try:
-        wait_until_it_listens(server, port, network)
-        yield Server(port, server.pid)
-    finally:
-        server.terminate()
+    # A pipe would fill up and block a server that logs every connection.
+    with tempfile.TemporaryFile() as errors:
+        server = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=errors, start_new_session=True, preexec_fn=end_with_parent)
         try:
-            server.communicate(timeout=15)
-        except subprocess.TimeoutExpired:
-            server.kill()
-            server.communicate()
+            wait_until_it_listens(server, port, network, errors)
+            yield Server(port, server.pid)
+        finally:
+            end(server)
 
 
-def wait_until_it_listens(server: subprocess.Popen, port: int, network: str | None) -> None:
+def end(server: subprocess.Popen) -> None:
+    """Ends a server, then the processes of its session."""
+    server.terminate()
+    try:
+        server.wait(timeout=15)
+    except subprocess.TimeoutExpired:
+        pass
+    try:
+        os.killpg(server.pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+    server.wait()
+
+
+def wait_until_it_listens(server: subprocess.Popen, port: int, network: str | None, errors: IO[bytes]) -> None:
     local = f":{port:04X}"
     for _ in range(500):
         if server.poll() is not None:
-            raise Failed(f"{server.args}: {server.stderr.read().decode()[:500]}")
+            errors.seek(0)
+            raise Failed(f"{server.args}: {errors.read(500).decode(errors='replace')}")
         # /proc/PID/net shows the sockets of the namespace of the server; state 0A is listening.
         lines = [line.split() for line in Path(f"/proc/{server.pid}/net/tcp").read_text().splitlines()[1:]]
         if any(fields[1].endswith(local) and fields[3] == "0A" for fields in lines):

@@ -61,10 +61,10 @@ def band(again: Ratio) -> float:
 def verdict(measured: Ratio, again: Ratio, rounds: int) -> str:
     """Returns `won` or `lost` if the interval excludes 1 and the median is farther from 1 than the A/A interval, else `even`.
 
-    Returns `short` if there are too few rounds for an interval.
+    Returns `too few rounds` if there are too few rounds for an interval.
     """
     if rounds < FEWEST:
-        return "short"
+        return "too few rounds"
     factor = band(again)
     if measured.high < 1 and measured.median < 1 / factor:
         return "won"

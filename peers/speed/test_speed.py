@@ -36,7 +36,7 @@ class Statistics(unittest.TestCase):
         self.assertEqual(stats.verdict(Ratio(1.3, 0.98, 1.4), again, 7), "even")
 
     def test_few_rounds_have_no_verdict(self):
-        self.assertEqual(stats.verdict(Ratio(0.8, 0.75, 0.85), Ratio(1.0, 0.9, 1.1), 5), "short")
+        self.assertEqual(stats.verdict(Ratio(0.8, 0.75, 0.85), Ratio(1.0, 0.9, 1.1), 5), "too few rounds")
 
     def test_an_interval_of_few_values_is_not_narrower_than_that_of_the_sign_test(self):
         self.assertEqual(stats.exact([3.0, 1.0, 2.0]), (1.0, 3.0))
