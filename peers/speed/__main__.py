@@ -46,6 +46,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--at", type=Path, default=Path(os.environ.get("TMPDIR", "/var/tmp")), metavar="DIR", help="scratch directory on a disk [default: %(default)s]")
     parser.add_argument("--thalweg", type=Path, default=Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "release/thalweg",
                         metavar="PROGRAM", help="the program to measure [default: %(default)s]")
+    parser.add_argument("--before", type=Path, metavar="PROGRAM", help="also measure an earlier version of thalweg in the same rounds")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write here [default: docs/benchmarks/machines/DATE-CPU.json]")
     parser.add_argument("--page", action="store_true", help="also write the page: docs/benchmarks/DATE-CPU.md, or beside FILE of --json")
     parser.add_argument("--from", dest="source", type=Path, metavar="FILE", help="print the page of this JSON file, without measuring")
@@ -66,7 +67,7 @@ def run_row(row: Row, lab: Lab, count: int, minutes: float) -> dict:
     """Prepares and measures a row. Undoes everything at the end, also after an error."""
     lab.undo = ExitStack()
     with lab.undo:
-        return rounds.measure(row, row.prepare(lab), count, minutes * 60)
+        return rounds.measure(row, row.prepare(lab), lab, count, minutes * 60)
 
 
 def run_all(rows: list[Row], lab: Lab, options: argparse.Namespace, found: dict, keep) -> bool:
@@ -127,8 +128,9 @@ def main() -> None:
         for row in rows:
             print(f"{row.name:18} {row.section}: {row.what}")
         return
-    if not os.access(options.thalweg, os.X_OK):
-        raise SystemExit(f"peers/speed: {options.thalweg}: not an executable file; hint: make programs")
+    for path in filter(None, (options.thalweg, options.before)):
+        if not os.access(path, os.X_OK):
+            raise SystemExit(f"peers/speed: {path}: not an executable file; hint: make programs")
     for number in SIGNALS:
         signal.signal(number, interrupt)
     own_mounts()
@@ -136,11 +138,11 @@ def main() -> None:
           tempfile.TemporaryDirectory(prefix="thalweg-speed-", dir="/dev/shm") as fast):
         for path in (disk, fast):
             os.chmod(path, 0o755)
-        lab = Lab(options.thalweg.resolve(), Path(disk), Path(fast), options.smoke)
+        lab = Lab(options.thalweg.resolve(), options.before and options.before.resolve(), Path(disk), Path(fast), options.smoke)
         enough_room(lab, options.smoke)
         (lab.disk / "state").mkdir()
         environment(lab.disk / "state")
-        found = {"format": 1, "conditions": machine.conditions(lab.thalweg, sys.argv, {"disk": lab.disk, "memory": lab.memory}), "rows": [], "not_run": []}
+        found = {"format": 1, "conditions": machine.conditions(lab.thalweg, lab.before, sys.argv, {"disk": lab.disk, "memory": lab.memory}), "rows": [], "not_run": []}
         target = options.json or default_target(found["conditions"])
 
         def keep() -> None:

@@ -66,8 +66,9 @@ def remove(path: Path) -> None:
 class Lab:
     """The scratch directories of a run: `memory` is on tmpfs, `disk` where the user wants it."""
 
-    def __init__(self, thalweg: Path, disk: Path, memory: Path, smoke: bool) -> None:
-        self.thalweg, self.disk, self.memory, self.smoke = str(thalweg), disk, memory, smoke
+    def __init__(self, thalweg: Path, before: Path | None, disk: Path, memory: Path, smoke: bool) -> None:
+        self.thalweg, self.before = str(thalweg), str(before or "")
+        self.disk, self.memory, self.smoke = disk, memory, smoke
         # Entered contexts end with the row.
         self.undo = ExitStack()
 

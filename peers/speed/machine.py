@@ -36,7 +36,7 @@ def version(name: str, flag: str) -> str | None:
     return next(iter((ran.stdout + ran.stderr).splitlines()), "")
 
 
-def conditions(thalweg: str, command: list[str], places: dict[str, Path]) -> dict:
+def conditions(thalweg: str, before: str, command: list[str], places: dict[str, Path]) -> dict:
     """Describes the machine before the first row."""
     cpu = fields(Path("/proc/cpuinfo").read_text())
     present = set(cpu.get("flags", cpu.get("Features", "")).split())
@@ -54,7 +54,7 @@ def conditions(thalweg: str, command: list[str], places: dict[str, Path]) -> dic
         "congestion_control": control.read_text().strip() if control.exists() else None,
         "load_before": [round(value, 2) for value in os.getloadavg()],
         "file_systems": {name: file_system(path) for name, path in places.items()},
-        "versions": {"thalweg": version(thalweg, "--version")} | {name: version(name, flag) for name, flag in VERSIONS.items()},
+        "versions": {"thalweg": version(thalweg, "--version"), "thalweg before": before and version(before, "--version")} | {name: version(name, flag) for name, flag in VERSIONS.items()},
         "thalweg_commit": commit(),
     }
 

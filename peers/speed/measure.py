@@ -74,8 +74,43 @@ def pipeline(*steps: tuple | list, **conditions: object) -> Callable[[Path], Usa
     return run
 
 
+@dataclass
+class Replacement:
+    """Samples run `other` instead of `program`, also where a word contains the path."""
+
+    program: str
+    other: str
+    used: bool = False
+
+    def words(self, words: list[str]) -> list[str]:
+        self.used |= any(self.program in word for word in words)
+        return [word.replace(self.program, self.other) for word in words]
+
+
+REPLACEMENTS: list[Replacement] = []
+
+
+def with_other_program(run: Callable[[Path], Usage], program: str, other: str) -> Callable[[Path], Usage]:
+    """Returns a function that runs the same command with the other program. It raises an error if the command does not contain the program."""
+
+    def changed(place: Path) -> Usage:
+        replacement = Replacement(program, other)
+        REPLACEMENTS.append(replacement)
+        try:
+            usage = run(place)
+        finally:
+            REPLACEMENTS.pop()
+        if not replacement.used:
+            raise Failed(f"the command does not start {program}")
+        return usage
+
+    return changed
+
+
 def sample(steps: list[list[str]], conditions: Conditions) -> Usage:
     """Runs the pipeline in a process of its own, which reaps all descendants, also those that the command left behind."""
+    for replacement in REPLACEMENTS:
+        steps = [replacement.words(step) for step in steps]
     answer, reply = os.pipe()
     with tempfile.TemporaryFile() as errors:
         child = os.fork()

@@ -9,7 +9,7 @@ import servers
 from lab import KIB, MIB, Lab, need, nothing, random_file, same_file, same_tree, small_sizes, tree
 from measure import Usage, command, cpu_of
 from places import new_directory
-from row import Plan, Variant, row
+from row import BEFORE, Plan, Variant, row
 from servers import Server
 
 SERVE, FETCH = "Serve", "Fetch"
@@ -42,9 +42,12 @@ def serve(lab: Lab, size: int, connections: int, requests: int, zero_copy: bool)
     variants = [Variant(name, with_server(client(server, requests), server), "nothing if the file changes") for name, server in started.items()]
     ours = {"thalweg serve --zero-copy": ["--zero-copy"], "thalweg serve": []}
     for name in sorted(ours, reverse=zero_copy):
-        started[name] = servers.thalweg(lab, root, "--threads", "1", *ours[name], cores=cores[:1])
         against = tuple(one for one in servers.NGINX if ("on" in one.split(",")[0].split()) == ("--zero-copy" in name) or size < 64 * KIB)
-        variants.append(Variant(name, with_server(client(started[name], requests), started[name]), "looks for changes", (), True, against))
+        for label, path in ((name, lab.thalweg), (name + BEFORE, lab.before)):
+            if path:
+                started[label] = servers.thalweg(lab, root, "--threads", "1", *ours[name], binary=path, cores=cores[:1])
+                run = with_server(client(started[label], requests), started[label])
+                variants.append(Variant(label, run, "looks for changes", (), True, against, before=label != name))
     total = sum(body.read_bytes())
     for server in started.values():
         command(load, server.port, "body", size, 1, 3, total)(root)

@@ -20,13 +20,14 @@ def page(found: dict) -> str:
         f"| Linux | {of['kernel']}, {of['congestion_control']} |",
         f"| load before | {', '.join(map(str, of['load_before']))} |",
         *(f"| {name} | {text[:60].strip()} |" for name, text in of["versions"].items() if text), "",
-        *losses(found), *sections(found), *left_out(found),
+        *losses(found), *sections(found), *earlier(found), *left_out(found),
     ]
     return "\n".join(lines).rstrip() + "\n"
 
 
-def contests(found: dict) -> list[tuple[dict, dict]]:
-    return [(row, contest) for row in found["rows"] for contest in row.get("contests", [])]
+def contests(found: dict, before: bool = False) -> list[tuple[dict, dict]]:
+    """Returns the comparisons with other tools, or those with an earlier version of thalweg."""
+    return [(row, contest) for row in found["rows"] for contest in row.get("contests", []) if contest.get("before", False) == before]
 
 
 def counted(found: dict) -> str:
@@ -51,15 +52,23 @@ def sections(found: dict) -> list[str]:
     lines = []
     for name in dict.fromkeys(row["section"] for row in found["rows"]):
         rows = [row for row in found["rows"] if row["section"] == name]
-        lines += [f"## {name}", "", "| work | thalweg | other tool | time | interval | A/A | result | CPU time | interval | A/A | result |",
-                  "|---|---|---|---:|---|---|---|---:|---|---|---|"]
-        lines += [line(row, contest) for row in rows for contest in row.get("contests", [])]
-        lines += ["", *others(rows), *remarks(rows), ""]
+        lines += [f"## {name}", "", *table(contests({"rows": rows})), "", *others(rows), *remarks(rows), ""]
     return lines
 
 
+def earlier(found: dict) -> list[str]:
+    """Makes the table of the earlier version of thalweg, if it was measured."""
+    lines = contests(found, before=True)
+    return ["## Before and after", "", "The other tool is the earlier version of thalweg, with the same command.", "", *table(lines), ""] if lines else []
+
+
+def table(lines: list[tuple[dict, dict]]) -> list[str]:
+    return ["| work | thalweg | other tool | time | interval | A/A | result | CPU time | interval | A/A | result |",
+            "|---|---|---|---:|---|---|---|---:|---|---|---|", *(line(row, contest) for row, contest in lines)]
+
+
 def line(row: dict, contest: dict) -> str:
-    cells = [row["what"], f"`{contest['thalweg']}`", f"`{contest['other']}`"]
+    cells = [f"{row['section']}: {row['what']}" if contest.get("before") else row["what"], f"`{contest['thalweg']}`", f"`{contest['other']}`"]
     for figure, _ in FIGURES:
         one = contest[figure]
         cells += [f"{one['ratio']:.2f}", f"{one['low']:.2f} to {one['high']:.2f}", f"{one['again_low']:.2f} to {one['again_high']:.2f}",

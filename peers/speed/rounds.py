@@ -3,13 +3,13 @@
 import random
 import statistics
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import stats
-from lab import missing
-from measure import Usage
-from row import Plan, Row, Skip, Variant
+from lab import Lab, missing
+from measure import Failed, Usage, with_other_program
+from row import BEFORE, Plan, Row, Skip, Variant
 
 AGAIN = " (again)"
 # A row that exceeds its time limit still runs this many rounds.
@@ -45,9 +45,19 @@ def present(variants: list[Variant]) -> tuple[list[Variant], list[Absent]]:
     return [one for one in variants if one.name not in names], absent
 
 
-def measure(row: Row, plan: Plan, rounds: int, seconds: float) -> dict:
+def earlier(variants: list[Variant], lab: Lab) -> list[Variant]:
+    """Returns the variants of thalweg with the program of `--before`, without those that the row has itself."""
+    if not lab.before:
+        return []
+    names = {one.name for one in variants}
+    return [replace(one, name=one.name + BEFORE, run=with_other_program(one.run, lab.thalweg, lab.before), before=True)
+            for one in variants if one.ours and not one.before and one.name + BEFORE not in names]
+
+
+def measure(row: Row, plan: Plan, lab: Lab, rounds: int, seconds: float) -> dict:
     """Runs all rounds, or at least three in this time. Returns the row's part of the JSON file."""
     variants, absent = present(plan.variants)
+    variants += earlier(variants, lab)
     ours = [one for one in variants if one.ours]
     if len(ours) == len(variants):
         raise Skip("; ".join(f"{one.name}: {one.reason}" for one in absent) or "no other tool")
@@ -61,9 +71,17 @@ def measure(row: Row, plan: Plan, rounds: int, seconds: float) -> dict:
             rounds = number
             break
         for variant in rng.sample([*variants, again], len(variants) + 1):
-            with plan.fresh() as place:
-                usage = variant.run(place)
-                plan.check(place, variant)
+            try:
+                with plan.fresh() as place:
+                    usage = variant.run(place)
+                    plan.check(place, variant)
+            except Failed as error:
+                if not variant.before:
+                    raise
+                absent.append(Absent(variant.name, str(error).splitlines()[0][:160]))
+                variants.remove(variant)
+                del samples[variant.name]
+                continue
             if number >= 0:
                 samples[variant.name].add(usage)
     result = {
@@ -79,14 +97,14 @@ def measure(row: Row, plan: Plan, rounds: int, seconds: float) -> dict:
 
 
 def contests(variants: list[Variant], samples: dict[str, Samples], again: str) -> list[dict]:
-    """Compares every variant of thalweg with every other tool that it names, or with all."""
-    ours = [one for one in variants if one.ours]
-    theirs = [one for one in variants if not one.ours]
+    """Compares every variant of thalweg with every other tool that it names, or with all, and with its earlier version."""
+    ours = [one for one in variants if one.ours and not one.before]
+    theirs = [one for one in variants if not one.ours or one.before]
     shown = []
     for one in ours:
         for other in theirs:
-            if not one.against or other.name in one.against:
-                contest = {"thalweg": one.name, "other": other.name}
+            if other.name == one.name + BEFORE if other.before else not one.against or other.name in one.against:
+                contest = {"thalweg": one.name, "other": other.name, "before": other.before}
                 for figure in ("wall", "cpu"):
                     of = lambda name: getattr(samples[name], figure)  # noqa: E731
                     contest[figure] = figures(of(one.name), of(other.name), of(ours[0].name), of(again))

@@ -8,13 +8,20 @@ from pathlib import Path
 from measure import Usage
 
 
+# What ends the name of a variant of the program of `--before`.
+BEFORE = " (before)"
+
+
 class Skip(Exception):
     """The machine cannot run the row."""
 
 
 @dataclass(frozen=True)
 class Variant:
-    """One compared command. `ours` is `True` for thalweg. `against` limits the tools with which a variant of thalweg is compared."""
+    """One compared command. `ours` is `True` for thalweg. `against` limits the tools with which a variant of thalweg is compared.
+
+    `before` is `True` for an earlier version of thalweg. It is compared with the variant of the same name.
+    """
 
     name: str
     run: Callable[[Path], Usage]
@@ -22,6 +29,7 @@ class Variant:
     needs: tuple[str, ...] = ()
     ours: bool = False
     against: tuple[str, ...] = ()
+    before: bool = False
 
 
 @dataclass

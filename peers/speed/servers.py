@@ -79,9 +79,9 @@ def wait_until_it_listens(server: subprocess.Popen, port: int, network: str | No
     raise Failed(f"{server.args} does not listen in {network or 'this network'}")
 
 
-def thalweg(lab: Lab, root: Path, *words: str, host: str = "127.0.0.1", **how: object) -> Server:
+def thalweg(lab: Lab, root: Path, *words: str, host: str = "127.0.0.1", binary: str = "", **how: object) -> Server:
     port = free_port()
-    line = [lab.thalweg, "serve", "--log", "none", "--listen", f"{host}:{port}", *words, root]
+    line = [binary or lab.thalweg, "serve", "--log", "none", "--listen", f"{host}:{port}", *words, root]
     return lab.enter(process(line, port, **how))
 
 

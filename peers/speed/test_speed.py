@@ -7,7 +7,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 import stats  # noqa: E402
-from measure import Failed, command, pipeline  # noqa: E402
+from measure import Failed, command, pipeline, with_other_program  # noqa: E402
 from stats import Ratio  # noqa: E402
 
 
@@ -68,6 +68,11 @@ class Samples(unittest.TestCase):
         with tempfile.TemporaryDirectory() as scratch:
             command("touch", "{}/{#}", repeat=3)(Path(scratch))
             self.assertEqual(sorted(path.name for path in Path(scratch).iterdir()), ["0", "1", "2"])
+
+    def test_another_program_replaces_the_first_and_must_be_used(self):
+        with_other_program(command("/no-such/cmp", "/dev/null", "/dev/null"), "/no-such/cmp", "cmp")(self.place)
+        with self.assertRaisesRegex(Failed, "does not start /no-such"):
+            with_other_program(command("true"), "/no-such", "cmp")(self.place)
 
     def test_a_failure_of_any_step_is_an_error_with_its_message(self):
         with self.assertRaisesRegex(Failed, "no-such"):
