@@ -106,7 +106,7 @@ impl ProducerInner {
         deadline: Option<Instant>,
     ) -> PyResult<SharedProducer> {
         if self.lent.is_some() {
-            return Err(PyBufferError::new_err("a loan is open: commit it or discard it first"));
+            return Err(PyBufferError::new_err("a slot is loaned: commit or discard it first"));
         }
         self.wanted = len;
         self.ring(py, len, deadline)

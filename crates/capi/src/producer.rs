@@ -51,7 +51,7 @@ impl ProducerEnd {
             return Err(CallFailure::usage(message));
         }
         let loan = self.loaned.take();
-        let loan = loan.ok_or(CallFailure::usage("no loan is open: nothing to commit"))?;
+        let loan = loan.ok_or(CallFailure::usage("no slot is loaned: nothing to commit"))?;
         let mut loan = self.producer.attach(loan)?;
         loan.truncate(length);
         Ok(loan.commit()?)
@@ -70,7 +70,7 @@ impl ProducerEnd {
     fn idle(&self) -> Result<(), CallFailure> {
         match self.loaned {
             None => Ok(()),
-            Some(_) => Err(CallFailure::usage("a loan is open: commit it or abort it first")),
+            Some(_) => Err(CallFailure::usage("a slot is loaned: commit it or abort it first")),
         }
     }
 }
@@ -162,7 +162,7 @@ pub unsafe extern "C" fn tw_producer_abort(
     guarded!(error, {
         let abort = |end: &mut ProducerEnd| {
             let loaned = end.loaned.take();
-            loaned.map(drop).ok_or(CallFailure::usage("no loan is open: nothing to abort"))
+            loaned.map(drop).ok_or(CallFailure::usage("no slot is loaned: nothing to abort"))
         };
         handle::with(producer, "producer", abort)
     })

@@ -87,7 +87,8 @@ impl Effective {
     fn of_others() -> Result<Self, String> {
         let shell = TrialProgram::find(&[OsString::from("sh")]).ok().and_then(|shell| shell.loader);
         let usual = LOADERS.iter().map(PathBuf::from).filter(|loader| loader.exists());
-        let mut error = "no dynamic loader was found for `sh` or at the usual paths".to_owned();
+        let mut error =
+            "no dynamic loader found: `sh` names none, and the usual paths have none".to_owned();
         for loader in shell.into_iter().chain(usual) {
             match Self::of(loader, true) {
                 Ok(found) => return Ok(found),

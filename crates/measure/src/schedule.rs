@@ -300,7 +300,7 @@ impl<'s> Schedule<'s> {
             let by = log.times_slower(*arm, lineup.reference).unwrap_or(1.0);
             if by > limit {
                 let reason = format!(
-                    "it took at least {by:.1} times the time of {} in {rounds} rounds; beyond {limit:.0} times, a method is not measured further",
+                    "dropped after {rounds} rounds: at least {by:.1} times the time of {} (limit {limit:.0})",
                     log.arms[lineup.reference].name
                 );
                 log.arms[*arm].dropped = Some(reason);

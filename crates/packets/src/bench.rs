@@ -69,7 +69,7 @@ impl Ports {
                 Ok(())
             })
             .map_err(|error: std::io::Error| {
-                format!("cannot start the thread of the switch: {error}")
+                format!("cannot start the thread that forwards packets: {error}")
             })?;
         }
         let wall = began.elapsed();

@@ -199,7 +199,7 @@ impl MetPeer {
             // A sender that keeps making offers must not prevent the deadline.
             self.control.wanted()?;
             if self.skipped.len() > MOST_SKIPPED {
-                return Err(WaitStop::corrupt("too many offers of methods"));
+                return Err(WaitStop::corrupt("too many methods offered"));
             }
             let ReceivedControl { message: offer, fds } = self.control.message()?;
             match offer.kind {

@@ -97,7 +97,7 @@ impl SoFar {
     fn words(&self) -> String {
         let bytes = quantity::exact(self.bytes);
         match (self.total, self.size) {
-            (Some(1), Some(size)) => format!("{bytes} of {} announced", quantity::exact(size)),
+            (Some(1), Some(size)) => format!("{bytes} of {}", quantity::exact(size)),
             (Some(total), _) if total > 1 => {
                 format!("{bytes}, with {} of {total} announced files complete", self.files)
             }

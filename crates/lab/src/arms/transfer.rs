@@ -62,7 +62,7 @@ impl ArmKind for TransferKind {
             Unfit::because(format!("{} does not support the pair {from} -> {to}", info.name))
         })?;
         if !pair.gives.cover(with.needs.guarantees()) {
-            let text = "leaves pages shared with the source, but the arm requires a copy";
+            let text = "shares pages with the source, but the study requires a copy";
             return Err(Unfit::because(format!("{} {from} -> {to} {text}", info.name)));
         }
         Ok(Box::new(TransferSpec { mechanism, tuning, pair, with }))

@@ -28,7 +28,7 @@ fn study(text: &mut String, runs: &[&ReportInput]) {
     let _ = writeln!(text, "Claims {}.  ", Tallies::of(&result.claims).words());
     let _ = writeln!(
         text,
-        "{}; {}: {} x {} rounds, {}; noise {}, A/A {}, {} comparisons.  ",
+        "{}; preset {}: {}, {} rounds each, {}; noise {}; equal arms (A/A) {}; {} comparisons.  ",
         escaped(&words::machine(result)),
         escaped(&protocol.preset),
         count(protocol.sessions as u64, "session", "sessions"),

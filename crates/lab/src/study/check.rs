@@ -163,10 +163,10 @@ impl StudyFile {
             parse_some_bytes(size)?;
         }
         if let Some(size) = cell.full_sizes.iter().find(|size| !cell.sizes.contains(size)) {
-            return Err(format!("full size {size:?} is not among its sizes"));
+            return Err(format!("full_sizes: {size:?} is not in sizes"));
         }
         match cell.quick_sizes.iter().flatten().find(|size| !cell.sizes.contains(size)) {
-            Some(size) => Err(format!("quick size {size:?} is not among its sizes")),
+            Some(size) => Err(format!("quick_sizes: {size:?} is not in sizes")),
             None => Ok(()),
         }
     }
@@ -238,7 +238,7 @@ impl StudyFile {
                 let second = second_arms.as_ref().unwrap_or(arms);
                 if arms.len() < 3 || second.len() != arms.len() {
                     return Err(
-                        "a rank correlation needs at least three arms, and the same number of arms in both places"
+                        "a rank correlation needs at least three arms, and as many second_arms as arms"
                             .to_owned(),
                     );
                 }

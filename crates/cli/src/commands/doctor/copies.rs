@@ -54,7 +54,7 @@ pub fn look(args: &DoctorArgs) -> Result<MemcpyReport, CommandFailure> {
             .hint("build a thalweg that uses glibc: PIE=1 make programs"));
     }
     if !args.json {
-        note("measuring other thresholds, about 20 s");
+        note("measuring memcpy with other thresholds, about 20 s");
     }
     interrupt::catch();
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();

@@ -157,7 +157,7 @@ impl Operation {
             KernelRow::Read => true,
         };
         if !right {
-            return Err(format!("kernel {name}: the sink has wrong contents"));
+            return Err(format!("memory kernel {name}: wrong bytes in the destination"));
         }
         let sum = match (self.row, self.after) {
             (KernelRow::Fused(_), _) | (_, AfterCopy::Checksum) => {

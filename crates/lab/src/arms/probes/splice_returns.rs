@@ -61,7 +61,7 @@ impl Probe for SpliceReturns {
         let with: SpliceParameters = parameters(self.name(), with)?;
         if !(1..=2).contains(&with.threads) || with.pipes.is_empty() {
             return Err(Unfit::because(
-                "probe splice-returns: threads must be 1 or 2, and pipes a list of sizes",
+                "probe splice-returns: threads must be 1 or 2; pipes must be a list of sizes",
             ));
         }
         Ok(Box::new(with))

@@ -45,7 +45,7 @@ impl Probe for Limit {
         let with: LimitWith = parameters(self.name(), with)?;
         if !(1..=1 << 30).contains(&with.bytes.0) || with.pipes.is_empty() {
             return Err(Unfit::because(
-                "probe vmsplice-limit: bytes must be from 1 byte up to 1 GiB, and pipes a list of sizes",
+                "probe vmsplice-limit: bytes must be from 1 byte up to 1 GiB; pipes must be a list of sizes",
             ));
         }
         Ok(Box::new(with))

@@ -161,7 +161,8 @@ fn send(
         match from {
             BulkSource::Private => sender.send_from(source).map_err(unfit)?,
             BulkSource::Born => {
-                let loan = loans.pop().ok_or_else(|| Unfit::because("no loan is left to send"))?;
+                let loan =
+                    loans.pop().ok_or_else(|| Unfit::because("every loaned buffer is in use"))?;
                 loans.extend(sender.send_loan(loan).map_err(unfit)?);
             }
         }

@@ -71,15 +71,15 @@ impl ModelWords {
 
     /// Models `futex_waitv`: sleeps while `wake` and `alive` have these values, compared under the bucket's lock.
     fn wait(&self, wake: &Model32, wake_before: u32, alive_before: u32) {
-        let guard = self.bucket.lock().expect("no panic holds it");
+        let guard = self.bucket.lock().expect("no thread panicked");
         if wake.load(Acquire) == wake_before && self.alive.load(Acquire) == alive_before {
-            drop(self.woken.wait(guard).expect("no panic holds it"));
+            drop(self.woken.wait(guard).expect("no thread panicked"));
         }
     }
 
     /// Models `FUTEX_WAKE`.
     fn wake_sleepers(&self) {
-        let _guard = self.bucket.lock().expect("no panic holds it");
+        let _guard = self.bucket.lock().expect("no thread panicked");
         self.woken.notify_all();
     }
 

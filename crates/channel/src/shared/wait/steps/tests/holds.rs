@@ -19,7 +19,7 @@ impl ModelHolding {
     }
 
     fn change(&self, shared: &ModelWords, change: impl FnOnce(&mut Holds) -> Option<u64>) {
-        let mut book = self.0.lock().expect("no panic holds it");
+        let mut book = self.0.lock().expect("no thread panicked");
         let (holds, sleeper) = &mut *book;
         if let Some(tail) = change(holds) {
             assert!(tail > shared.tail.load(Relaxed), "the tail went back");
