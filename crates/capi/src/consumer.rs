@@ -160,7 +160,7 @@ pub unsafe extern "C" fn tw_consumer_receive_into(
 ) -> TwStatus {
     guarded!(error, {
         let length = handle::result(length, "length", 0)?;
-        let into = handle::room(into, room, "room for a message")?;
+        let into = handle::room(into, room, "into")?;
         let receive = |end: &mut ConsumerEnd| {
             let sample = end.next(timeout_ns)?;
             *length = sample.len();

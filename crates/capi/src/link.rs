@@ -229,7 +229,7 @@ pub unsafe extern "C" fn tw_link_receive(
 ) -> TwStatus {
     guarded!(error, {
         let length = handle::result(length, "length", 0)?;
-        let into = handle::room(into, room, "room for a message")?;
+        let into = handle::room(into, room, "into")?;
         // Null or valid, as the caller guarantees.
         let mut count = count.as_mut();
         let places = count.as_deref_mut().map_or(0, std::mem::take);

@@ -70,7 +70,7 @@ pub unsafe extern "C" fn tw_receiver_receive_into(
 ) -> TwStatus {
     guarded!(error, {
         let length = handle::result(length, "length", 0)?;
-        let into = handle::room(into, room, "room for a buffer")?;
+        let into = handle::room(into, room, "into")?;
         let receive = |end: &mut OwnedHere<ReceiverEnd>| {
             let end = end.get()?;
             // Checks for the end of the transfer first: the receiver's own error would not contain the

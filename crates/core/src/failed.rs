@@ -77,17 +77,10 @@ fn find(table: &[(&[&str], &'static str)], call: &str) -> Option<&'static str> {
 
 const DEEDS: &[(&[&str], &str)] = &[
     (
-        &[
-            "memfd_create",
-            "ftruncate",
-            "fallocate",
-            "shm_open",
-            "shmget",
-            "pwrite to a memory file",
-        ],
+        &["memfd_create", "ftruncate", "fallocate", "shm_open", "shmget", "pwrite to a memfd"],
         "create shared memory",
     ),
-    (&["mmap", "mmap of a memory file", "shmat"], "map shared memory"),
+    (&["mmap", "mmap of a memfd", "shmat"], "map shared memory"),
     (&["mmap of the peer's memory", "pread of the peer's memory"], "read the memory of the peer"),
     (&["fcntl(F_ADD_SEALS)"], "seal the shared memory"),
     (&["fstat", "shmctl"], "read the attributes of the shared memory"),

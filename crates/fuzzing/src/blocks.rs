@@ -1,7 +1,7 @@
 //! Block sums of a server that may lie. No sums may make the client write outside of the file or hash without end. The client uses
 //! bytes only for a block with an equal digest.
 
-use std::{collections::BTreeSet, io::Write, os::fd::AsFd};
+use std::{collections::BTreeSet, io::Write, os::fd::AsFd, sync::Mutex};
 
 use thalweg_serve::{
     blocks::{BlockRequest, RollingSum, SUM_BYTES},
@@ -32,14 +32,14 @@ pub fn run(bytes: &[u8]) {
     let Some(index) = index else { return };
     let mut file = tempfile::tempfile().expect("a file");
     file.write_all(older).expect("a file");
-    let mut taken = BTreeSet::new();
-    let mut take = |at: u64, bytes: &[u8]| {
-        assert!(taken.insert(at), "block at {at} twice");
+    let taken = Mutex::new(BTreeSet::new());
+    let take = |at: u64, bytes: &[u8]| {
+        assert!(taken.lock().expect("one thread").insert(at), "block at {at} twice");
         assert!(at.is_multiple_of(BLOCK) && bytes.len() as u64 == BLOCK.min(len - at), "at {at}");
         let sum = &answer[(at / BLOCK) as usize * SUM_BYTES..][..SUM_BYTES];
         assert_eq!(sum[..4], RollingSum::of(bytes).to_le_bytes());
         assert_eq!(sum[4..], request.digest(bytes));
         Ok(())
     };
-    index.find_in(file.as_fd(), older.len() as u64, &mut take, &|| Ok(())).expect("no error");
+    index.find_in(file.as_fd(), older.len() as u64, &take, &|| Ok(())).expect("no error");
 }

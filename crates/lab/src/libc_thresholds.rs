@@ -51,9 +51,9 @@ pub struct Threshold {
 
 /// The thresholds that are shown, with a description of the loop that starts there.
 const SHOWN: [(&str, &str); 3] = [
-    (MOVSB, "memcpy switches to the CPU's string copy"),
+    (MOVSB, "memcpy switches to rep movsb"),
     (STREAM, "memcpy switches to stores that bypass the caches"),
-    ("glibc.cpu.x86_rep_stosb_threshold", "memset switches to the CPU's string store"),
+    ("glibc.cpu.x86_rep_stosb_threshold", "memset switches to rep stosb"),
 ];
 
 /// The thresholds of a C library, as listed by its loader.
@@ -196,7 +196,7 @@ pub fn measure(effective: &Effective, how: &Measuring<'_>) -> Result<ThresholdsR
     };
     if candidates.is_empty() {
         found.no_advice = Some(
-            "the thresholds of libc already fit the caches and loops of this machine".to_owned(),
+            "no threshold to try: each cache size and measured crossover is already set or outside libc's limits".to_owned(),
         );
         return Ok(found);
     }

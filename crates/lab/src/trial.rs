@@ -112,7 +112,7 @@ pub enum TrialError {
     #[error("{0}")]
     Unreachable(String),
     /// This build does not contain the object.
-    #[error("this build of thalweg has no object to preload: {0}")]
+    #[error("this build of thalweg contains no LD_PRELOAD library: {0}")]
     NoObject(String),
     /// The directory for temporary files is not usable.
     #[error("{path}: {why}")]

@@ -82,9 +82,7 @@ pub fn tune(job: &TuneJob<'_>) -> Result<TuneResult, TuneError> {
         (kinds, _) if kinds.iter().all(|meta| meta.is_file() || meta.is_dir()) => {
             tree::tune_tree(job, &tree_arms::copy_tree)
         }
-        _ => Err(TuneError::not_tunable(
-            "a source that is neither a file nor a directory cannot be read twice",
-        )),
+        _ => Err(TuneError::not_tunable("only regular files and directories can be measured")),
     };
     found.map(|found| TuneResult { busy, ..found })
 }

@@ -21,7 +21,7 @@ const LARGEST: u64 = 64 << 20;
 /// Maximum number of blocks of a file.
 pub const MOST_BLOCKS: u64 = 1 << 20;
 const KEY_DIGITS: usize = 16;
-/// Number of bytes that a rolling sum takes at a time.
+/// Number of bytes that a rolling sum adds at a time.
 const CHUNK: usize = 32;
 
 /// A request for the sums of the blocks of a file.
@@ -88,44 +88,51 @@ pub fn short(hasher: &blake3::Hasher) -> [u8; 8] {
     bytes
 }
 
-/// The rolling sum of rsync and zsync, which can move by one byte. Each of its two halves has 16 bits.
+/// The rolling sum of rsync and zsync, which can move by one byte. Both halves are sums modulo 2^16.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RollingSum {
-    sum: u32,
-    weighted: u32,
+    sum: u16,
+    weighted: u16,
 }
 
 impl RollingSum {
     /// Appends bytes to the block.
     pub fn push(&mut self, bytes: &[u8]) {
         let (chunks, rest) = bytes.as_chunks::<CHUNK>();
+        // The sum of the bytes at each position of a chunk, and the sum of its values before each chunk. The compiler
+        // uses vector instructions, because positions are independent.
+        let (mut sums, mut before) = ([0_u16; CHUNK], [0_u16; CHUNK]);
         for chunk in chunks {
-            // Without a dependency between bytes, the compiler uses vector instructions.
-            let (mut sum, mut weighted) = (0_u32, 0_u32);
             for (n, byte) in chunk.iter().enumerate() {
-                sum += u32::from(*byte);
-                weighted += (CHUNK - n) as u32 * u32::from(*byte);
+                before[n] = before[n].wrapping_add(sums[n]);
+                sums[n] = sums[n].wrapping_add(u16::from(*byte));
             }
-            let before = self.sum.wrapping_mul(CHUNK as u32);
-            self.weighted = self.weighted.wrapping_add(before).wrapping_add(weighted);
+        }
+        let pushed = (chunks.len() * CHUNK) as u16;
+        self.weighted = self.weighted.wrapping_add(self.sum.wrapping_mul(pushed));
+        for (n, (sum, before)) in sums.into_iter().zip(before).enumerate() {
+            let weighted = sum.wrapping_mul((CHUNK - n) as u16);
+            let weighted = weighted.wrapping_add(before.wrapping_mul(CHUNK as u16));
+            self.weighted = self.weighted.wrapping_add(weighted);
             self.sum = self.sum.wrapping_add(sum);
         }
         for byte in rest {
-            self.sum = self.sum.wrapping_add(u32::from(*byte));
+            self.sum = self.sum.wrapping_add(u16::from(*byte));
             self.weighted = self.weighted.wrapping_add(self.sum);
         }
     }
 
     /// Moves a block of `len` bytes by one byte: `first` leaves it, and `next` follows its last byte.
     pub fn roll(&mut self, len: u32, first: u8, next: u8) {
-        self.sum = self.sum.wrapping_add(u32::from(next)).wrapping_sub(u32::from(first));
-        let left = len.wrapping_mul(u32::from(first));
+        let (first, next) = (u16::from(first), u16::from(next));
+        self.sum = self.sum.wrapping_add(next).wrapping_sub(first);
+        let left = (len as u16).wrapping_mul(first);
         self.weighted = self.weighted.wrapping_sub(left).wrapping_add(self.sum);
     }
 
     /// Returns the sum.
     pub fn value(self) -> u32 {
-        (self.sum & 0xffff) | (self.weighted << 16)
+        u32::from(self.sum) | (u32::from(self.weighted) << 16)
     }
 
     /// Returns the sum of a block.

@@ -140,6 +140,9 @@ pub enum Refusal {
     #[error("the sharded copy has no plan yet; the worker of rank 0 creates it")]
     NoPlanYet,
     /// The source and the destination of a sync overlap.
+    /// The directory of replaced entries overlaps the source of a sync.
+    #[error("overlaps the source, {}", quoted(.0))]
+    OverlapsSource(PathBuf),
     #[error("overlaps the destination, {}", quoted(.0))]
     Overlaps(PathBuf),
     /// The source of a move changed after it was copied.

@@ -91,7 +91,7 @@ impl Geometry {
             return match (self.capacity, self.checksums) {
                 (0, false) => Ok(()),
                 (capacity, flags) => Err(format!(
-                    "capacity {capacity} and flags {} of a bulk transfer are not 0",
+                    "a bulk transfer requires capacity 0 and flags 0, not {capacity} and {}",
                     u32::from(flags)
                 )),
             };

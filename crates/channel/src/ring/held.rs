@@ -132,7 +132,7 @@ impl HoldKeeper {
             return Ok(());
         }
         Err(Error::corrupt(format!(
-            "head {head} is above {most} and would overwrite held messages"
+            "the producer's head {head} is beyond {most} and would overwrite held messages"
         )))
     }
 

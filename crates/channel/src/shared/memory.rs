@@ -44,11 +44,11 @@ impl SideMemory {
             Ok(len) if len == fixed.len() => {}
             answer => {
                 let errno = answer.err().unwrap_or(Errno::NOSPC);
-                return Err(Error::System { call: "pwrite to a memory file", errno });
+                return Err(Error::System { call: "pwrite to a memfd", errno });
             }
         }
         let mirror = Mirror::map(&fd, header, data, Access::Write);
-        let mirror = mirror.map_err(Error::system("mmap of a memory file"))?;
+        let mirror = mirror.map_err(Error::system("mmap of a memfd"))?;
         // Errors are ignored: this only avoids page faults in the first round, and older kernels do not support it.
         let _ = mirror.populate(Access::Write);
         memfd::seal_for_one_writer(&fd).map_err(Error::system("fcntl(F_ADD_SEALS)"))?;

@@ -77,7 +77,7 @@ pub fn install(host: &str, connection: &[OsString]) -> Result<String, CommandFai
     let spawned = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
     let mut child = spawned.map_err(by_io)?;
     let (Some(input), Some(output)) = (child.stdin.take(), child.stdout.take()) else {
-        return Err(failed("the connecting command has no pipes"));
+        return Err(failed("cannot connect to the standard input and output of the -e command"));
     };
     let answer = converse(host, &script, &bytes, input, output);
     let _ = child.wait();

@@ -264,14 +264,14 @@ fn no_option_is_ignored_between_machines() {
         let both = BothWays { machine: &machine, source: source.clone(), is_push };
         for word in words.split_whitespace() {
             let name = word.split('=').next().unwrap();
-            let said = format!("{name} cannot be used with another machine");
+            let said = format!("{name} cannot be used with a remote source or destination");
             both.sync(&[word], &dst).expect(2).expect_said(&said);
             assert!(!dst.exists(), "{word}");
         }
         for word in copy.split_whitespace() {
             let name =
                 if word == "--verify=device" { word } else { word.split('=').next().unwrap() };
-            let said = format!("{name} cannot be used with another machine");
+            let said = format!("{name} cannot be used with a remote source or destination");
             let mut command = machine.copy(&[word, "-r"]);
             if is_push {
                 command.arg(&source).arg(machine.at(&dst));

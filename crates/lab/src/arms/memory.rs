@@ -86,7 +86,7 @@ impl ArmKind for MemoryKind {
     }
 
     fn summary(&self) -> &'static str {
-        "a copy kernel in this process, followed by a use of the copy"
+        "a copy, fill or read of memory in this process"
     }
 
     fn parse(&self, with: &toml::Table) -> Result<Box<dyn Spec>, Unfit> {
@@ -100,8 +100,12 @@ impl Spec for MemoryParameters {
     fn open(&self, job: &ArmJob<'_>) -> Result<Box<dyn Arm>, Unfit> {
         let refuse = |reason: String| Unfit::because(format!("memory {}: {reason}", job.arm));
         let bytes = usize::try_from(job.bytes).ok().filter(|bytes| *bytes > 0 && *bytes < 1 << 40);
-        let bytes =
-            bytes.ok_or_else(|| refuse(format!("this arm cannot copy {} bytes", job.bytes)))?;
+        let bytes = bytes.ok_or_else(|| {
+            refuse(format!(
+                "cannot copy {} bytes; the size must be at least 1 byte and less than 1 TiB",
+                job.bytes
+            ))
+        })?;
         self.arm(bytes).map_err(refuse)
     }
 }

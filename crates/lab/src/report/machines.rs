@@ -103,7 +103,7 @@ pub fn counts(inputs: &[ReportInput]) -> String {
     text
 }
 
-/// Returns on how many machines the verdict agrees, like `the same on 2 of 2 machines`.
+/// Returns on how many machines the verdict agrees, like `same verdict on all 2 machines`.
 pub fn agreement(badges: &[Badge]) -> Option<String> {
     let (first, others) = badges.split_first()?;
     if others.is_empty() {
@@ -112,8 +112,8 @@ pub fn agreement(badges: &[Badge]) -> Option<String> {
     let all = badges.len();
     let same = badges.iter().filter(|badge| badge.word == first.word).count();
     Some(if same == all {
-        format!("the same on {all} machines")
+        format!("same verdict on all {all} machines")
     } else {
-        "not the same on all machines".to_owned()
+        "verdicts differ between machines".to_owned()
     })
 }

@@ -142,7 +142,7 @@ fn winner(
 /// Returns text with the cost of the full guarantees.
 pub fn kept(ranking: &Ranking<'_>) -> String {
     let Some(keeper) = ranking.keeper() else {
-        return "no arm here makes a stable and private copy".to_owned();
+        return "no arm guarantees a stable and private copy".to_owned();
     };
     let worse = keeper.ratio.map(|ratio| number(1.0 / ratio.ratio));
     let worse = worse.map_or(String::new(), |worse| format!(", {worse} times the cost"));

@@ -143,7 +143,9 @@ fn written(bands: &[(u64, String)], known: &[KnownKernel]) -> Result<String, Str
         match known.iter().find(|(known, _)| known == name) {
             // `tuned` has the same name in the tables of copies and of fills.
             Some((name, _)) if *name == tuned::COPY.name => {
-                return Err(format!("the kernel {name} cannot be one of its own parts"));
+                return Err(format!(
+                    "a size is assigned to the kernel {name}, which itself selects a kernel by size"
+                ));
             }
             None => return Err(format!("a size is assigned to the unknown kernel {name}")),
             Some((_, is_available)) if !is_available() => {
@@ -265,7 +267,7 @@ mod tests {
         let (copies, fills) = ("16=simple,libc".to_owned(), "64=simple,libc".to_owned());
         assert_eq!(of("simple").0, Some(SettingKind::Kernel { copies, fills }));
         assert!(of("vector-inline").1.unwrap().contains("unknown kernel"));
-        assert!(of("tuned").1.unwrap().contains("one of its own parts"));
+        assert!(of("tuned").1.unwrap().contains("itself selects a kernel by size"));
     }
 
     #[test]
@@ -286,7 +288,7 @@ mod tests {
             "to any size"
         );
         assert!(tuned("16=fast").1.unwrap().contains("unknown kernel"));
-        assert!(tuned("16=tuned").1.unwrap().contains("one of its own parts"));
+        assert!(tuned("16=tuned").1.unwrap().contains("itself selects a kernel by size"));
         assert!(tuned("16=simple,8=libc").1.unwrap().contains("not in ascending order"));
         for text in ["", "simple", "x=simple", "-1=simple", "1=a,"] {
             assert!(bands_given(text).is_err(), "{text}");

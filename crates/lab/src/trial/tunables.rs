@@ -38,7 +38,7 @@ pub fn usual(loader: &Path) -> Result<Vec<TrialSetting>, String> {
     let arms = at_caches(&listed, caches());
     if arms.is_empty() {
         return Err(format!(
-            "{} has no thresholds that cache sizes would change",
+            "{}: no threshold to try: each cache size is already set or outside its limits",
             loader.display()
         ));
     }

@@ -75,7 +75,9 @@ pub fn advice(profile: &Profile, prefer: Prefer) -> Vec<TuneAdvice> {
             .filter_map(|(keys, load, state)| pair(profile, keys, *load, *state, prefer))
             .collect();
         let text = match text(&bands) {
-            text if text.is_empty() => format!("not measured here: the default ({})", how(name)),
+            text if text.is_empty() => {
+                format!("not measured; the default applies (to measure: {})", how(name))
+            }
             text => text,
         };
         TuneAdvice { of, text, bands: bands.into_iter().flatten().collect() }
@@ -85,11 +87,11 @@ pub fn advice(profile: &Profile, prefer: Prefer) -> Vec<TuneAdvice> {
 
 fn how(name: &str) -> &'static str {
     match name {
-        "files" => "thalweg tune --pair file:file@DIR measures it",
-        "pipes" => "thalweg tune --pair file:pipe measures it",
-        "sockets" => "thalweg tune --pair file:tcp measures it",
-        "memory" => "thalweg tune --pair memory:memory measures it",
-        _ => "thalweg tune --pair process:process measures it",
+        "files" => "thalweg tune --pair file:file@DIR",
+        "pipes" => "thalweg tune --pair file:pipe",
+        "sockets" => "thalweg tune --pair file:tcp",
+        "memory" => "thalweg tune --pair memory:memory",
+        _ => "thalweg tune --pair process:process",
     }
 }
 
@@ -205,7 +207,7 @@ fn text(pairs: &[Vec<Advised>]) -> String {
     said.collect::<Vec<_>>().join("; ")
 }
 
-/// Returns text like `the default (read-write) up to 64K, splice beyond (0.40 to 0.52 of its time)`.
+/// Returns text like `the default (read-write) up to 64K, splice beyond (0.40 to 0.52 times the cost of the default)`.
 fn words(bands: &[Advised]) -> String {
     let mut text = String::new();
     for (n, band) in bands.iter().enumerate() {
@@ -220,9 +222,9 @@ fn words(bands: &[Advised]) -> String {
         };
         let share = band.share.map_or_else(String::new, |[least, most]| {
             if most - least < 0.005 {
-                format!(" ({least:.2} of the default)")
+                format!(" ({least:.2} times the cost of the default)")
             } else {
-                format!(" ({least:.2} to {most:.2} of the default)")
+                format!(" ({least:.2} to {most:.2} times the cost of the default)")
             }
         });
         let comma = if n > 0 { ", " } else { "" };

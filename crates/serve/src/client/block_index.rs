@@ -1,9 +1,16 @@
 //! Finds the blocks of a server's file in an older file of this machine, at any offset.
 
-use std::{ops::Range, os::fd::BorrowedFd};
+use std::{
+    num::NonZero,
+    ops::Range,
+    os::fd::BorrowedFd,
+    panic::resume_unwind,
+    sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
+    thread,
+};
 
 use thalweg_core::Cancelled;
-use thalweg_sys::io;
+use thalweg_sys::{fault, io};
 
 use super::{FetchError, deadline::CancelCheck};
 use crate::blocks::{BlockRequest, DIGEST_BYTES, RollingSum, SUM_BYTES};
@@ -13,6 +20,9 @@ const PIECE: usize = 1 << 20;
 /// Largest number of offsets with a known rolling sum but an unknown digest, per block of the file. Without this
 /// limit, a server could send sums that make the client hash every offset.
 const MOST_MISSES: u64 = 8;
+/// Bytes of the older file for which a further thread is started, and the maximum number of threads.
+const LEAST_PART: u64 = 16 << 20;
+const MOST_THREADS: u64 = 4;
 
 /// The sum of one block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -41,8 +51,8 @@ pub struct BlockIndex {
     pub digest: [u8; DIGEST_BYTES],
 }
 
-/// Receives the bytes of a block, and its offset in the file.
-pub type BlockSink<'a> = dyn FnMut(u64, &[u8]) -> Result<(), FetchError> + 'a;
+/// Receives the bytes of a block, and its offset in the file. Several threads may call it.
+pub type BlockSink<'a> = dyn Fn(u64, &[u8]) -> Result<(), FetchError> + Sync + 'a;
 
 impl BlockIndex {
     /// Reads the answer to `request` about a file of `len` bytes. `None` if the length of the answer is wrong.
@@ -58,8 +68,8 @@ impl BlockIndex {
         let mut sums: Vec<BlockSum> = (0..).zip(chunks).map(sum).collect();
         let last = if len.is_multiple_of(request.size) { None } else { sums.pop() };
         sums.sort_unstable();
-        // About 16 bits for each sum, so that few other values pass the filter.
-        let bits = (sums.len().max(1).ilog2() + 5).clamp(10, 26);
+        // At least 64 bits for each sum, so that few other values need a binary search.
+        let bits = (sums.len().max(1).ilog2() + 7).clamp(10, 26);
         let mut index = Self {
             request,
             len,
@@ -93,7 +103,7 @@ impl BlockIndex {
     }
 
     /// Passes the blocks that consist of zeros to `take`.
-    pub fn find_zeros(&self, take: &mut BlockSink<'_>) -> Result<(), FetchError> {
+    pub fn find_zeros(&self, take: &BlockSink<'_>) -> Result<(), FetchError> {
         let Ok(block) = usize::try_from(self.request.size) else { return Ok(()) };
         let zeros = vec![0; block];
         let sum = RollingSum::of(&zeros);
@@ -113,33 +123,70 @@ impl BlockIndex {
     fn search(&self) -> BlockSearch<'_> {
         BlockSearch {
             index: self,
-            is_taken: vec![false; self.sums.len()],
-            misses: 0,
+            is_taken: self.sums.iter().map(|_| AtomicBool::new(false)).collect(),
+            misses: AtomicU64::new(0),
             most_misses: (self.sums.len() as u64).saturating_mul(MOST_MISSES) + 1024,
         }
     }
 
     /// Finds blocks in the first `size` bytes of an older file. `take` gets each block of the server's file at most
-    /// once. A read error ends the search.
+    /// once. A read error ends the search. Several threads search a large file, each a part.
     pub fn find_in(
         &self,
         older: BorrowedFd<'_>,
         size: u64,
-        take: &mut BlockSink<'_>,
+        take: &BlockSink<'_>,
         check: &CancelCheck<'_>,
     ) -> Result<(), FetchError> {
         self.find_last(older, size, take)?;
+        let search = self.search();
+        let processors = thread::available_parallelism().map_or(1, NonZero::get) as u64;
+        let threads = (size / LEAST_PART).clamp(1, processors.min(MOST_THREADS));
+        // Blocks that did not move begin at a multiple of the block size.
+        let part = size.div_ceil(threads).next_multiple_of(self.request.size);
+        let find = |number: u64| {
+            let part = number * part..((number + 1) * part).min(size);
+            self.find_in_part(older, part, &search, take, check)
+        };
+        thread::scope(|scope| {
+            let others: Vec<_> = (1..threads)
+                .map(|number| {
+                    let faults = fault::inherit();
+                    let work = move || faults.enter(|| find(number));
+                    (number, thread::Builder::new().spawn_scoped(scope, work))
+                })
+                .collect();
+            let mut ended = find(0);
+            for (number, other) in others {
+                ended = ended.and(match other {
+                    Ok(other) => other.join().unwrap_or_else(|panic| resume_unwind(panic)),
+                    Err(_) => find(number),
+                });
+            }
+            ended
+        })
+    }
+
+    /// Finds the blocks that begin in a part of the older file.
+    fn find_in_part(
+        &self,
+        older: BorrowedFd<'_>,
+        part: Range<u64>,
+        search: &BlockSearch<'_>,
+        take: &BlockSink<'_>,
+        check: &CancelCheck<'_>,
+    ) -> Result<(), FetchError> {
         let Ok(block) = usize::try_from(self.request.size) else { return Ok(()) };
-        let mut search = self.search();
-        let mut window =
-            OlderWindow { older, buffer: vec![0; block + PIECE], at: 0, have: 0, next: 0 };
-        while search.misses <= search.most_misses && window.holds(block, check)? {
+        let buffer = vec![0; block + PIECE];
+        let mut window = OlderWindow { older, buffer, at: 0, have: 0, next: part.start };
+        let goes_on = |window: &OlderWindow<'_>| search.goes_on() && window.offset() < part.end;
+        while goes_on(&window) && window.holds(block, check)? {
             let mut sum = RollingSum::default();
             sum.push(window.bytes(block));
             while !(self.may_have(sum.value())
                 && search.take(sum.value(), window.bytes(block), take)?)
             {
-                if search.misses > search.most_misses || !window.holds(block + 1, check)? {
+                if !goes_on(&window) || !window.holds(block + 1, check)? {
                     return Ok(());
                 }
                 self.roll(&mut sum, &mut window, block);
@@ -166,7 +213,7 @@ impl BlockIndex {
         &self,
         older: BorrowedFd<'_>,
         size: u64,
-        take: &mut BlockSink<'_>,
+        take: &BlockSink<'_>,
     ) -> Result<(), FetchError> {
         let Some(last) = self.last else { return Ok(()) };
         let len = self.len % self.request.size;
@@ -186,19 +233,19 @@ impl BlockIndex {
 struct BlockSearch<'i> {
     index: &'i BlockIndex,
     /// `true` if the blocks of a group of equal sums were found. A group has the index of its first sum in `sums`.
-    is_taken: Vec<bool>,
-    misses: u64,
+    is_taken: Vec<AtomicBool>,
+    misses: AtomicU64,
     most_misses: u64,
 }
 
 impl BlockSearch<'_> {
+    /// Returns `false` after too many offsets with an unknown digest.
+    fn goes_on(&self) -> bool {
+        self.misses.load(Relaxed) <= self.most_misses
+    }
+
     /// Passes all blocks that are equal to these bytes to `take`. Returns `true` if there are any.
-    fn take(
-        &mut self,
-        rolling: u32,
-        bytes: &[u8],
-        take: &mut BlockSink<'_>,
-    ) -> Result<bool, FetchError> {
+    fn take(&self, rolling: u32, bytes: &[u8], take: &BlockSink<'_>) -> Result<bool, FetchError> {
         let range = self.index.with_rolling(rolling);
         if range.is_empty() {
             return Ok(false);
@@ -208,10 +255,10 @@ impl BlockSearch<'_> {
         let begin = sums.partition_point(|sum| sum.digest < digest);
         let end = sums.partition_point(|sum| sum.digest <= digest);
         if begin == end {
-            self.misses += 1;
+            self.misses.fetch_add(1, Relaxed);
             return Ok(false);
         }
-        if !std::mem::replace(&mut self.is_taken[range.start + begin], true) {
+        if !self.is_taken[range.start + begin].swap(true, Relaxed) {
             for sum in &sums[begin..end] {
                 take(u64::from(sum.number) * self.index.request.size, bytes)?;
             }
@@ -247,6 +294,11 @@ impl OlderWindow<'_> {
         Ok(self.have >= count)
     }
 
+    /// Returns the offset in the file of the current byte.
+    fn offset(&self) -> u64 {
+        self.next - (self.have - self.at) as u64
+    }
+
     fn bytes(&self, count: usize) -> &[u8] {
         &self.buffer[self.at..self.at + count]
     }
@@ -255,7 +307,7 @@ impl OlderWindow<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::{collections::BTreeSet, io::Write, os::fd::AsFd};
+    use std::{collections::BTreeSet, io::Write, os::fd::AsFd, sync::Mutex};
 
     /// Returns the answer of a server about these bytes.
     fn answer(request: &BlockRequest, bytes: &[u8]) -> Vec<u8> {
@@ -278,14 +330,14 @@ mod tests {
         let index = BlockIndex::parse(request, new.len() as u64, &answer(&request, new)).unwrap();
         let mut older = tempfile::tempfile().unwrap();
         older.write_all(old).unwrap();
-        let mut found = BTreeSet::new();
-        let mut take = |at: u64, bytes: &[u8]| {
+        let found = Mutex::new(BTreeSet::new());
+        let take = |at: u64, bytes: &[u8]| {
             assert_eq!(bytes, &new[at as usize..][..bytes.len()]);
-            assert!(found.insert(at / size), "block {at} was taken twice");
+            assert!(found.lock().unwrap().insert(at / size), "block {at} was taken twice");
             Ok(())
         };
-        index.find_in(older.as_fd(), old.len() as u64, &mut take, &|| Ok(())).unwrap();
-        found.into_iter().collect()
+        index.find_in(older.as_fd(), old.len() as u64, &take, &|| Ok(())).unwrap();
+        found.into_inner().unwrap().into_iter().collect()
     }
 
     fn noise(len: usize) -> Vec<u8> {
@@ -317,6 +369,15 @@ mod tests {
     }
 
     #[test]
+    fn threads_find_the_blocks_of_a_large_file_wherever_they_moved() {
+        let old = noise(2 * LEAST_PART as usize + 5000);
+        let moved = [&old[..10], &old].concat();
+        let blocks = moved.len().div_ceil(65_536) as u64;
+        assert_eq!(found(&old, &moved, 65_536), (1..blocks).collect::<Vec<_>>());
+        assert_eq!(found(&moved, &old, 65_536), (0..blocks).collect::<Vec<_>>());
+    }
+
+    #[test]
     fn equal_blocks_are_taken_once() {
         let zeros = vec![0; 1 << 20];
         assert_eq!(found(&zeros, &zeros, 1024).len(), 1024);
@@ -333,8 +394,8 @@ mod tests {
         let index = BlockIndex::parse(request, bytes.len() as u64, &lies).unwrap();
         let mut older = tempfile::tempfile().unwrap();
         older.write_all(&bytes).unwrap();
-        let mut take = |_: u64, _: &[u8]| panic!("a digest was not compared");
-        index.find_in(older.as_fd(), bytes.len() as u64, &mut take, &|| Ok(())).unwrap();
+        let take = |_: u64, _: &[u8]| panic!("a digest was not compared");
+        index.find_in(older.as_fd(), bytes.len() as u64, &take, &|| Ok(())).unwrap();
     }
 
     #[test]

@@ -239,7 +239,9 @@ impl FetchConnection {
                     self.take(length);
                     if head.status == 101 {
                         // 101 Switching Protocols, although no request asked for it (RFC 9110, 15.2.2).
-                        return Err(FetchError::broken("the server switches to another protocol"));
+                        return Err(FetchError::broken(
+                            "unexpected status 101 (Switching Protocols)",
+                        ));
                     }
                     if !(100..200).contains(&head.status) {
                         return Ok(head);

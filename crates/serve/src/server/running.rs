@@ -131,7 +131,9 @@ impl RunningServer {
         match answer.recv() {
             Ok(Ok(())) => Ok(()),
             Ok(Err(errno)) => Err(failed(errno)),
-            Err(_) => Err(ServeError::Worker(io::Error::other("the thread ended immediately"))),
+            Err(_) => {
+                Err(ServeError::Worker(io::Error::other("the thread exited before it was ready")))
+            }
         }
     }
 

@@ -316,11 +316,11 @@ fn open_kept_outside(
     if let Ok(parent) = openat(CWD, parent, ROOT, Mode::empty())
         && let Some(source) = source_above(parent.as_fd())?
     {
-        return refused(Refusal::Overlaps(source.path.clone()));
+        return refused(Refusal::OverlapsSource(source.path.clone()));
     }
     let kept = KeptEntries::open(path, fsync, copy_one)?;
     if let Some(source) = source_above(kept.root().as_fd())? {
-        return refused(Refusal::Overlaps(source.path.clone()));
+        return refused(Refusal::OverlapsSource(source.path.clone()));
     }
     if stat(destination).is_ok_and(|stat| kept.is(Id::of(&stat))) {
         return refused(Refusal::Overlaps(destination.to_owned()));

@@ -271,7 +271,7 @@ impl FileTail {
         match self {
             Self::Whole { bytes, xxh3 } => format!("{bytes} bytes with XXH3 {xxh3:032x}"),
             Self::GivenUp { why } => why.clone(),
-            Self::Open { bytes } => format!("{bytes} bytes in an open file"),
+            Self::Open { bytes } => format!("{bytes} bytes as a file descriptor"),
         }
     }
 }

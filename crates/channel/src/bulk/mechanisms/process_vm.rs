@@ -19,7 +19,7 @@ static INFO: Info = Info {
     pairs: BETWEEN_PROCESSES,
     knobs: &[Knob {
         name: "chunk",
-        summary: "bytes of one call",
+        summary: "maximum bytes per process_vm_readv call",
         unit: Unit::Bytes,
         values: &[16 << 20, 1 << 20, 1 << 30],
     }],

@@ -50,17 +50,20 @@ impl<'a> RemoteCopy<'a> {
                 Direction::Pull(names.into_iter().flatten().collect())
             }
             None => {
-                return Err(usage("sources are on this machine and on another one".to_owned())
-                    .hint("use one command for each machine; write ./NAME for a local name with a colon"));
+                return Err(usage("some sources are remote and others are local".to_owned()).hint(
+                    "use one command for each machine; write ./NAME for a local name with a colon",
+                ));
             }
             Some(_) if names.iter().any(Option::is_some) => {
-                return Err(usage("source and destination are both on other machines".to_owned())
+                return Err(usage("source and destination cannot both be remote".to_owned())
                     .hint("run thalweg on one of the two machines"));
             }
             Some(name) => Direction::Push(name, sources),
         };
         if let Some(option) = refused(args) {
-            return Err(usage(format!("{option} cannot be used with another machine")));
+            return Err(usage(format!(
+                "{option} cannot be used with a remote source or destination"
+            )));
         }
         let chosen = SelectionArgs::of_patterns(patterns::list(&args.chosen)?)?;
         Ok(Some(Self { args, destination, direction, chosen }))

@@ -201,11 +201,14 @@ fn conditions(tuned: &TuneResult) -> String {
     let of = slice.of.filter(|of| *of > slice.bytes).map(quantity::bytes);
     let of = of.map_or(String::new(), |of| format!(" of {of}"));
     let cp = match &tuned.cp {
-        Ok(cp) => format!("`{}` ({}, including its start)", cp.command, cp.version),
-        Err(reason) => format!("nothing, because cp failed: {reason}"),
+        Ok(cp) => format!(
+            "compared with `{}` ({}; its start-up time is included)",
+            cp.command, cp.version
+        ),
+        Err(reason) => format!("not compared with cp, which failed: {reason}"),
     };
     format!(
-        "measured in {:.1} s on {}{files}{of}, noise {:.0} %, compared with {cp}:",
+        "measured in {:.1} s on {}{files}{of}, noise {:.0} %, {cp}:",
         tuned.seconds,
         quantity::bytes(slice.bytes),
         tuned.noise * 100.0,

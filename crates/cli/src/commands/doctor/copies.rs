@@ -49,7 +49,7 @@ pub fn look(args: &DoctorArgs) -> Result<MemcpyReport, CommandFailure> {
         return Err(CommandFailure::new(Exit::Unsupported, format!("--memcpy: {why}")));
     };
     if effective.is_of_others && cfg!(not(target_env = "gnu")) {
-        let why = "--memcpy: this program is static and does not contain the memcpy of glibc";
+        let why = "--memcpy: thalweg is statically linked without glibc's memcpy";
         return Err(CommandFailure::new(Exit::Unsupported, why)
             .hint("build a thalweg that uses glibc: PIE=1 make programs"));
     }
@@ -77,8 +77,10 @@ pub fn printed(copies: &MemcpyReport) -> String {
     };
     if effective.is_of_others {
         let loader = effective.loader.display();
-        let _ =
-            writeln!(text, "  thresholds of other programs, from {loader}; this program is static");
+        let _ = writeln!(
+            text,
+            "  thresholds of dynamically linked programs, from {loader}; thalweg is statically linked"
+        );
     }
     let mut rows = table(&[]);
     for threshold in &effective.thresholds {

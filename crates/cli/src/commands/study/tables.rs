@@ -334,7 +334,7 @@ fn guarantee(arm: &ArmResult) -> String {
     let promised = guarantee_name(arm.promises);
     match arm.alias.as_deref() {
         Some("shared") if promised == "copy" => "copy, BROKEN".to_owned(),
-        Some("copied") if promised == "shares" => "shares (but copied here)".to_owned(),
+        Some("copied") if promised == "shares" => "shares (copied in this run)".to_owned(),
         _ => promised.to_owned(),
     }
 }

@@ -46,7 +46,7 @@ impl UnfinishedStudies {
         let root = store::unfinished_folder().filter(|_| !args.no_save);
         let usable = root.as_ref().map(|root| check_place(&root.join("run")));
         if let Some(Err(error)) = usable {
-            complain(&format!("warning: an interrupted run cannot be continued: {error}"));
+            complain(&format!("warning: interrupted runs cannot be saved or resumed: {error}"));
             return Self { root: None, runs: Vec::new() };
         }
         let runs = studies.iter().filter_map(|loaded| {
@@ -93,7 +93,7 @@ impl UnfinishedStudies {
         if saved > 0 {
             let sessions = quantity::count(saved as u64, "session is", "sessions are");
             text::hint(&format!(
-                "{sessions} kept; the same command continues, --fresh starts over"
+                "{sessions} kept; the same command continues; --fresh starts over"
             ));
         }
     }

@@ -23,11 +23,11 @@ pub fn run(args: &SyncArgs) -> Result<Option<Exit>, CommandFailure> {
         return Ok(None);
     }
     let ([source, destination], [from, to]) = (&args.paths[..], &names[..]) else {
-        return Err(usage("several sources cannot be used with another machine".to_owned())
+        return Err(usage("cannot sync several sources to or from a remote host".to_owned())
             .hint("run one command for each source"));
     };
     if let Some(option) = refused(args) {
-        return Err(usage(format!("{option} cannot be used with another machine")));
+        return Err(usage(format!("{option} cannot be used with a remote source or destination")));
     }
     if args.reference.is_some() && (args.checksum || args.verify) {
         let why =
@@ -44,7 +44,7 @@ pub fn run(args: &SyncArgs) -> Result<Option<Exit>, CommandFailure> {
             let push = |remote: &RemoteArgs| push_to(args, &chosen, remote, source, to);
             args.remote.with_program(to, push).map(Some)
         }
-        _ => Err(usage("source and destination are both on other machines".to_owned())
+        _ => Err(usage("source and destination cannot both be remote".to_owned())
             .hint("run thalweg on one of the two machines")),
     }
 }

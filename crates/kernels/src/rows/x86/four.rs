@@ -13,7 +13,7 @@ use crate::word::{Vector, four};
 
 pub const SSE2: Kernel = Kernel {
     name: "four",
-    summary: "16 to 64 bytes in four overlapping 16-byte moves; other sizes as sse2",
+    summary: "16 to 64 bytes in four overlapping 16-byte moves; other sizes like sse2",
     is_available: ALWAYS,
     copy: sse2::copy,
     move_: Some(sse2::move_),
@@ -22,7 +22,7 @@ pub const SSE2: Kernel = Kernel {
 #[cfg(not(miri))]
 pub const AVX2: Kernel = Kernel {
     name: "four-avx2",
-    summary: "16 to 64 bytes in four overlapping 16-byte moves; other sizes as avx2",
+    summary: "16 to 64 bytes in four overlapping 16-byte moves; other sizes like avx2",
     is_available: || cpu::has(cpu::AVX2),
     copy: avx2::copy,
     move_: Some(avx2::move_),

@@ -22,7 +22,7 @@ const PAGE: usize = 4096;
 
 pub const MASK128: Kernel = Kernel {
     name: "mask128",
-    summary: "up to 15 bytes in one masked move; 16 to 64 in four overlapping moves; larger sizes as avx512",
+    summary: "up to 15 bytes in one masked move; 16 to 64 in four overlapping moves; larger sizes like avx512",
     is_available: || cpu::has(cpu::AVX2 | cpu::AVX512),
     copy: by128::copy,
     move_: Some(by128::move_),
@@ -30,7 +30,7 @@ pub const MASK128: Kernel = Kernel {
 
 pub const MASK256: Kernel = Kernel {
     name: "mask256",
-    summary: "up to 31 bytes in one masked move that stays within a page; otherwise as avx2",
+    summary: "up to 31 bytes in one masked move that stays within a page; otherwise like avx2",
     is_available: || cpu::has(cpu::AVX2 | cpu::AVX512),
     copy: by256::copy,
     move_: Some(by256::move_),
@@ -38,7 +38,7 @@ pub const MASK256: Kernel = Kernel {
 
 pub const MASK512: Kernel = Kernel {
     name: "mask512",
-    summary: "up to 63 bytes in one masked move that stays within a page; otherwise as avx512",
+    summary: "up to 63 bytes in one masked move that stays within a page; otherwise like avx512",
     is_available: || cpu::has(cpu::AVX2 | cpu::AVX512),
     copy: by512::copy,
     move_: Some(by512::move_),

@@ -11,7 +11,7 @@ use crate::word::{ends, four};
 
 pub const AVX2: Kernel = Kernel {
     name: "quads-avx2",
-    summary: "4 to 15 bytes in four overlapping 4-byte moves; other sizes as avx2",
+    summary: "4 to 15 bytes in four overlapping 4-byte moves; other sizes like avx2",
     is_available: || cpu::has(cpu::AVX2),
     copy: avx2::copy,
     move_: Some(avx2::move_),

@@ -8,18 +8,13 @@ use crate::row::{ALWAYS, Fill, Kernel};
 
 pub const COPY: Kernel = Kernel {
     name: "rep-movsb",
-    summary: "the CPU's string copy (rep movsb); as sse2 if the sink starts inside the source",
+    summary: "rep movsb; like sse2 if the sink starts inside the source",
     is_available: ALWAYS,
     copy,
     move_: Some(move_),
 };
 
-pub const FILL: Fill = Fill {
-    name: "rep-stosb",
-    summary: "the CPU's string store (rep stosb)",
-    is_available: ALWAYS,
-    fill,
-};
+pub const FILL: Fill = Fill { name: "rep-stosb", summary: "rep stosb", is_available: ALWAYS, fill };
 
 /// # Safety
 /// The contract of [`Kernel::copy`].

@@ -62,7 +62,8 @@ impl Distribution {
 
 impl SizeTable {
     fn add(&mut self, value: &str, weight: &str) -> Result<(), String> {
-        let bad = |_| format!("fleet-sizes.txt: {value}:{weight} is not a value and its weight");
+        let bad =
+            |_| format!("fleet-sizes.txt: {value}:{weight}: expected two integers, VALUE:WEIGHT");
         let sum = self.0.last().map_or(0, |(_, sum)| *sum);
         self.0.push((value.parse().map_err(bad)?, sum + weight.parse::<u64>().map_err(bad)?));
         Ok(())

@@ -41,7 +41,7 @@ impl ProbeSpec for BulkMemoryParameters {
         let extra = extra_memory(&ArmJob { bytes: self.bytes, with: &self.way, ..*job })?;
         let mib = |bytes: f64| bytes / f64::from(1 << 20);
         let (extra, data) = (mib(extra as f64), mib(self.bytes as f64));
-        let text = format!("{extra:.2} MiB beyond twice the {data:.1} MiB of data");
+        let text = format!("{extra:.2} MiB in addition to two buffers of {data:.1} MiB");
         Ok(ProbeFinding { numbers: vec![extra], text })
     }
 }

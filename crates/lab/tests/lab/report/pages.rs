@@ -269,8 +269,10 @@ fn every_claim_is_a_row_of_the_first_picture_with_a_line_for_each_machine() {
         claims[from..].split_once("</tr>").expect("its end").0
     };
     assert_eq!(row("900.1").matches("class=\"seen\"").count(), 2);
-    assert!(row("900.1").contains("the same on 2 machines") && row("900.1").contains("<svg"));
-    assert!(row("900.3").contains("not the same on all machines"), "{}", row("900.3"));
+    assert!(
+        row("900.1").contains("same verdict on all 2 machines") && row("900.1").contains("<svg")
+    );
+    assert!(row("900.3").contains("verdicts differ between machines"), "{}", row("900.3"));
     // A number of bytes per call is not a ratio, so the row has its verdict, but no drawing.
     assert!(!row("900.4").contains("<svg") && row("900.4").contains("contradicted"));
 }

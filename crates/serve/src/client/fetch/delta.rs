@@ -1,6 +1,9 @@
 //! Copies the blocks that the replaced file has in common with the server's file, and requests the others.
 
-use std::os::fd::AsFd;
+use std::{
+    os::fd::AsFd,
+    sync::{Mutex, PoisonError},
+};
 
 use thalweg_core::{Side, atomic_file::failed, mechanisms::LAST_RESORT};
 use thalweg_sys::io;
@@ -107,29 +110,34 @@ impl FileFetch<'_> {
         for size in [0, remote.size] {
             io::ftruncate(&sink, size).map_err(failed("ftruncate"))?;
         }
-        let mut here = Ranges::default();
+        let here = Mutex::new(Ranges::default());
+        let note = |at: u64, len: usize| {
+            let mut here = here.lock().unwrap_or_else(PoisonError::into_inner);
+            here.add(at, at + len as u64);
+        };
         if is_sparse {
-            index.find_zeros(&mut |at, bytes| {
-                here.add(at, at + bytes.len() as u64);
+            index.find_zeros(&|at, bytes| {
+                note(at, bytes.len());
                 Ok(())
             })?;
         }
-        let mut take = |at: u64, bytes: &[u8]| {
+        let take = |at: u64, bytes: &[u8]| {
             if !is_sparse || bytes.iter().any(|byte| *byte != 0) {
                 io::pwrite_all(&sink, bytes, at).map_err(|end| {
                     let info = LAST_RESORT.info();
                     FetchError::Moved(info.error("pwrite", Side::Sink, end.errno, end.at))
                 })?;
             }
-            here.add(at, at + bytes.len() as u64);
+            note(at, bytes.len());
             Ok(())
         };
         let check = || self.watcher.check_cancelled();
         if let Some(replaced) = replaced {
-            index.find_in(replaced.fd.as_fd(), replaced.size, &mut take, &check)?;
+            index.find_in(replaced.fd.as_fd(), replaced.size, &take, &check)?;
         }
         self.download.begin(&remote)?;
         self.size = Some(remote.size);
+        let here = here.into_inner().unwrap_or_else(PoisonError::into_inner);
         for (from, to) in longest(&here, MOST_GAPS) {
             self.download.note(from, to);
         }

@@ -158,7 +158,8 @@ fn write_entry(into: &mut Vec<u8>, entry: &PlanEntry, is_same_folder: bool) {
 fn entry(left: &mut PlanBytes<'_>, before: Option<&PlanEntry>) -> Result<PlanEntry, PlanError> {
     let folder = match left.u16()? {
         SAME => {
-            let before = before.ok_or(PlanError::Nonsense("a file without a directory"))?;
+            let before =
+                before.ok_or(PlanError::Nonsense("the first file of a task has no directory"))?;
             Arc::clone(&before.folder)
         }
         len => {
