@@ -6,12 +6,8 @@ use std::{
     time::Instant,
 };
 
-use rustix::fs::{FileType, fstat};
-use thalweg_core::{
-    Cancelled, End, Report,
-    atomic_file::{CallFailed, Fsync, failed},
-    quantity,
-};
+use rustix::fs::FileType;
+use thalweg_core::atomic_file::{CallFailed, Fsync, failed};
 use thalweg_sys::{Errno, host::may_fail_at_close, io, usage::Usage};
 use thalweg_tree::{
     Total,
@@ -22,35 +18,24 @@ use thalweg_tree::{
 use super::{
     account::FetchCounters,
     change::EntryChange,
-    deletion::delete,
     directories::DirectoryCache,
     entry::ListedEntry,
     files::{InstallPolicy, compare_directory},
     hard_links::link_names,
     job::TreeJob,
-    list::EntryList,
     options::{TreeOptions, TreeWatcher},
     outcome::TreeFetched,
     place::{TreeDestination, TreeRoot},
     preview::{PreviewRoots, preview},
+    received::ReceivedList,
     reference,
     store::{EntryStore, StoredEntry, StoredState},
-    survey::{SurveyedList, TreeSurvey},
+    survey::SurveyedList,
     worker::TreeWorker,
 };
 use crate::{
-    client::{
-        FetchError, FetchOptions, FetchUrl,
-        ask::ask,
-        body::ResponseBody,
-        connect::FetchConnection,
-        deadline::{CancelCheck, NetDeadline},
-        head::ResponseHead,
-        peer,
-        resume::FileRequest,
-        retry,
-    },
-    manifest::{DirectoryContents, ListRequest, MEDIA_TYPE, ManifestKind},
+    client::{FetchError, FetchOptions, FetchUrl},
+    manifest::{DirectoryContents, ListRequest, ManifestKind},
 };
 
 /// Fetches the directory at `target` into `place`. If it returns an error, nothing was started.
@@ -76,20 +61,14 @@ fn bring(
     let reference = options.reference.as_deref().map(reference::open).transpose()?;
     let reference = reference.as_ref().map(AsFd::as_fd);
     let list = ReceivedList::take_in(target, &place, options, watcher)?;
-    let ReceivedList { found, base, .. } = &list;
+    let found = &list.found;
     let totals = found.check.totals;
     let files = found.check.files - found.skipped.files;
     watcher.total(Total { files, bytes: totals.bytes - found.skipped.bytes });
-    if let Some(sync) = options.sync.as_ref().filter(|sync| sync.dry_run) {
+    if options.sync.as_ref().is_some_and(|sync| sync.dry_run) {
         let roots =
             PreviewRoots { destination: place.existing(), beside: place.beside(), reference };
-        let mut fetched = only_look(&list, target, roots, options, watcher)?;
-        found.count_missing(&mut fetched);
-        if place.existing().is_some() {
-            fetched.deletion =
-                delete(&list.list, found.filter.of_deletion(), sync, &fetched, watcher)?;
-        }
-        return Ok(fetched);
+        return only_look(&list, target, roots, options, watcher);
     }
     let root = place.begin(&stage_name(target, options))?;
     if let TreeRoot::Stage(stage) = &root
@@ -97,6 +76,19 @@ fn bring(
     {
         watcher.report(&format!("warning: {left}"));
     }
+    make(&list, target, root, reference, options, watcher)
+}
+
+/// Makes the tree in `root`, publishes it, and deletes what the list does not have.
+fn make(
+    list: &ReceivedList,
+    target: &FetchUrl,
+    root: TreeRoot,
+    reference: Option<BorrowedFd<'_>>,
+    options: &TreeOptions,
+    watcher: &dyn TreeWatcher,
+) -> Result<TreeFetched, FetchError> {
+    let ReceivedList { found, base, .. } = list;
     let whole = WholeSync::of(root.fd());
     let account = FetchCounters::new(watcher, options.sync.is_some());
     let install = install_policy(&root, options, whole.is_some());
@@ -108,21 +100,25 @@ fn bring(
         account.halt(error);
     }
     let _ = watcher.progress(account.progress());
-    let mut fetched = account.sum();
-    found.count_missing(&mut fetched);
-    if let Some(sync) = options.sync.as_ref().filter(|_| !root.is_staged())
-        && fetched.halted.is_none()
-    {
-        fetched.deletion = delete(&list.list, found.filter.of_deletion(), sync, &fetched, watcher)?;
+    let is_staged = root.is_staged();
+    let (mut deletion, mut kept) = (None, None);
+    if !is_staged && !account.is_halting() {
+        deletion = list.delete(options, counters, watcher)?;
     }
-    if fetched.halted.is_some() {
-        fetched.kept = root.leave()?;
+    if account.is_halting() {
+        kept = root.leave()?;
     } else {
         match publish(root, found, install, whole, options.files.fsync) {
-            Ok(refused) => fetched.refused_xattrs += refused,
-            Err(error) => fetched.halted = Some(error),
+            Ok(refused) => account.refused_xattrs(refused),
+            Err(error) => account.halt(error),
         }
     }
+    // A new directory has nothing to delete, but it records the file system of the source.
+    if is_staged && !account.is_halting() {
+        deletion = list.delete(options, counters, watcher)?;
+    }
+    let mut fetched = TreeFetched { deletion, kept, ..account.sum() };
+    found.count_missing(&mut fetched);
     Ok(fetched)
 }
 
@@ -146,7 +142,7 @@ fn only_look(
     let account = FetchCounters::new(watcher, true);
     account.unchanged(found.unchanged);
     found.filter.report(&account);
-    let install = comparison_policy(options);
+    let install = options.comparison_policy();
     let files = options_of_one(&options.files, install);
     let job = TreeJob {
         base,
@@ -162,26 +158,10 @@ fn only_look(
     };
     preview(found, roots, &job)?;
     drop(job);
-    Ok(account.sum())
-}
-
-/// Returns the policy for comparisons with an existing directory, which create nothing.
-fn comparison_policy(options: &TreeOptions) -> InstallPolicy<'_> {
-    let is_dry_run = options.sync.as_ref().is_some_and(|sync| sync.dry_run);
-    InstallPolicy {
-        is_fresh: false,
-        is_staged: false,
-        owner: options.owner,
-        hard_links: options.hard_links,
-        all_links: options.all_links,
-        by_hash: options.by_hash,
-        verify: options.files.verify && !is_dry_run,
-        xattrs: options.list.xattrs,
-        is_synced_whole: false,
-        fsync: Fsync::Never,
-        close_may_fail: false,
-        kept: None,
-    }
+    let existing = roots.destination.map(|_| list.delete(options, &account, watcher));
+    let mut fetched = TreeFetched { deletion: existing.transpose()?.flatten(), ..account.sum() };
+    found.count_missing(&mut fetched);
+    Ok(fetched)
 }
 
 fn publish(
@@ -225,121 +205,6 @@ fn install_policy<'a>(
             .and_then(|sync| sync.kept.as_deref())
             .filter(|_| !root.is_staged()),
     }
-}
-
-/// A list that was received completely and compared with the destination.
-struct ReceivedList {
-    list: EntryList,
-    found: SurveyedList,
-    /// URL of the directory after redirects.
-    base: FetchUrl,
-}
-
-impl ReceivedList {
-    /// Receives the list, with retries.
-    fn take_in(
-        target: &FetchUrl,
-        place: &TreeDestination,
-        options: &TreeOptions,
-        watcher: &dyn TreeWatcher,
-    ) -> Result<Self, FetchError> {
-        let files = &options.files;
-        let mut tries = 0;
-        loop {
-            let error = match Self::take_in_once(target, place, options, watcher) {
-                Err(error) if error.is_passing() => error,
-                ended => return ended,
-            };
-            tries += 1;
-            let Some(pause) = retry::pause(tries, files.retries, error.after()) else {
-                return Err(error);
-            };
-            let report = |message: &str| watcher.report(message);
-            retry::wait(&error, pause, report, &|| watcher.check_cancelled())?;
-        }
-    }
-
-    fn take_in_once(
-        target: &FetchUrl,
-        place: &TreeDestination,
-        options: &TreeOptions,
-        watcher: &dyn TreeWatcher,
-    ) -> Result<Self, FetchError> {
-        let files = &options.files;
-        let check = || watcher.check_cancelled();
-        let (mut connection, head, from) = ask_for_list(target, options, &check)?;
-        // Files without `O_TMPFILE` change the time of the directory.
-        let top = place.existing().map(|fd| fstat(fd).map_err(failed("fstat"))).transpose()?;
-        let list = EntryList::create(place.beside())?;
-        let (most, install) = (options.most_list, comparison_policy(options));
-        let mut survey = TreeSurvey::of(&list, place.beside(), place.existing(), install, options)?;
-        let end = End { at: Some(0), ..End::of(list.fd()).map_err(failed("fstat"))? };
-        let mut refused = None;
-        let mut note = |moved: u64| -> Result<(), Cancelled> {
-            refused = match survey.advance() {
-                Ok(true) if moved <= most => return watcher.check_cancelled(),
-                Ok(_) => Some(too_long(most)),
-                Err(error) => Some(error),
-            };
-            Err(Cancelled)
-        };
-        let body = ResponseBody {
-            connection: &mut connection,
-            deadline: NetDeadline { limit: files.stall, check: &check },
-            way: &files.way,
-            end,
-            note: &mut note,
-            report: &mut Report::default(),
-            plans: None,
-        };
-        let received = body.bring(head.framing()?, None);
-        if let Some(refused) = refused {
-            return Err(refused);
-        }
-        received?;
-        connection.finish(&head);
-        let found = SurveyedList { top, ..survey.finish()? };
-        Ok(Self { list, found, base: from.as_directory() })
-    }
-}
-
-/// Requests the list. Returns the connection, the head of the answer, and the URL after redirects.
-fn ask_for_list(
-    target: &FetchUrl,
-    options: &TreeOptions,
-    check: &CancelCheck<'_>,
-) -> Result<(FetchConnection, ResponseHead, FetchUrl), FetchError> {
-    let files = &options.files;
-    // Other servers do not know the options of the request.
-    let request = if files.channels.is_some() { &options.list } else { &ListRequest::default() };
-    let answer = ask(&target.manifest(request), &FileRequest::ALL, files, check);
-    let (connection, head, from) = answer.map_err(|error| match error {
-        FetchError::Status { status: 401 | 407, .. } => error,
-        FetchError::Status { status, .. } if !error.is_passing() => {
-            no_list(target, &format!("the server returned {status}"))
-        }
-        error => error,
-    })?;
-    if let Some(channels) = &files.channels {
-        peer::check_format(&head, channels.name())?;
-    }
-    let kind = head.get("content-type").unwrap_or_default();
-    if kind.split(';').next().map(str::trim) != Some(MEDIA_TYPE) {
-        return Err(no_list(target, "the response is not a list of files"));
-    }
-    Ok((connection, head, from))
-}
-
-fn too_long(most: u64) -> FetchError {
-    let most = quantity::exact(most);
-    FetchError::broken(format!("the list of files is larger than {most}; raise --max-list"))
-}
-
-fn no_list(target: &FetchUrl, why: &str) -> FetchError {
-    FetchError::Unsupported(format!(
-        "'{target}' does not list a directory ({why}): -r needs `thalweg serve` at the other end; \
-         for other servers, use `wget -r`"
-    ))
 }
 
 /// The creation of the entries of a list below the root.

@@ -65,8 +65,13 @@ impl SurveyedList {
 
     /// Adds the entries that are not fetched to the outcome.
     pub fn count_missing(&self, fetched: &mut TreeFetched) {
-        fetched.left_out = self.check.totals.left_out + self.reserved;
+        fetched.left_out = self.left_out();
         fetched.excluded = self.check.totals.excluded + self.excluded;
+    }
+
+    /// Returns the number of entries that the server did not list, or that have reserved names.
+    pub fn left_out(&self) -> u64 {
+        self.check.totals.left_out + self.reserved
     }
 }
 
