@@ -65,7 +65,8 @@ fn a_sync_makes_the_other_side_equal_and_a_dry_run_prints_the_lines_of_the_real_
             assert!(!dst.exists());
             let done = lines(&both.sync(&["-i", "--delete"], &dst).expect(0));
             assert_eq!(planned, done);
-            assert_eq!(planned.len(), odd_names().len() + 4, "{planned:#?}");
+            assert_eq!(planned.len(), odd_names().len() + 5, "{planned:#?}");
+            assert!(planned.iter().any(|line| line == "cd+++++++++ ./"), "{planned:#?}");
             are_equal(&source, &dst);
             assert!(lines(&both.sync(&["-i", "--delete"], &dst).expect(0)).is_empty());
 

@@ -18,11 +18,9 @@ use crate::{
     sync_trees::record,
 };
 
-/// Returns the lines of a local sync. Between machines, a new destination itself has no line, and the first name of a file
-/// with several names is printed as a file.
+/// Returns the lines of a local sync. Between machines, the first name of a file with several names is printed as a file.
 fn local_lines(words: &[&str], source: &Path, dst: &Path) -> Vec<String> {
-    let lines = lines(&local(words, source, dst).expect(0));
-    plain(lines.into_iter().filter(|line| line != "cd+++++++++ ./").collect())
+    plain(lines(&local(words, source, dst).expect(0)))
 }
 
 /// Returns lines without the difference between a file and another name of a file.

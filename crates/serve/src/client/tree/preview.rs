@@ -50,8 +50,8 @@ pub fn preview(
         let mut entries = store.entries();
         while let Some(stored) = entries.next_entry()? {
             let entry = stored.entry;
+            let root = roots.destination.unwrap_or(roots.beside);
             if entry.path.is_empty()
-                && let Some(root) = roots.destination
                 && let Some(change) = list.change_of_top(&entry, root, install)
             {
                 counters.changed(b".", FileType::Directory, 0, change);

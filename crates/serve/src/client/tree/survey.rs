@@ -50,16 +50,17 @@ pub struct SurveyedList {
 }
 
 impl SurveyedList {
-    /// Returns the change of the destination itself, if its attributes differ from the listed ones. `root`: the
-    /// destination.
+    /// Returns the change of the destination itself, if it is new, or if its attributes differ from the listed ones.
+    /// `root`: the destination, if it existed.
     pub fn change_of_top(
         &self,
         entry: &ListedEntry,
         root: BorrowedFd<'_>,
         install: InstallPolicy<'_>,
     ) -> Option<EntryChange> {
+        let Some(top) = &self.top else { return Some(EntryChange::created()) };
         let attributes = install.attributes(&entry.meta, &entry.xattrs);
-        let differs = compare_directory(self.top.as_ref()?, &attributes, root, c".");
+        let differs = compare_directory(top, &attributes, root, c".");
         differs.any().then(|| EntryChange::adjusted(differs))
     }
 
