@@ -30,7 +30,7 @@ use super::{
     received::ReceivedList,
     reference,
     store::{EntryStore, StoredEntry, StoredState},
-    survey::SurveyedList,
+    survey::{ChangedEntries, SurveyedList},
     worker::TreeWorker,
 };
 use crate::{
@@ -96,15 +96,20 @@ fn make(
     counters.unchanged(found.unchanged);
     found.filter.report(counters);
     let build = TreeBuild { list: found, root: &root, reference, install, whole, counters };
-    if let Err(error) = build.run(base, target, options) {
+    let job = BuildJob { base, is_own: base.is_beside(target), options };
+    if let Err(error) = build.run(&job) {
         account.halt(error);
     }
-    let _ = watcher.progress(account.progress());
     let is_staged = root.is_staged();
     let (mut deletion, mut kept) = (None, None);
     if !is_staged && !account.is_halting() {
         deletion = list.delete(options, counters, watcher)?;
+        let is_cancelled = deletion.as_ref().is_some_and(|deletion| deletion.halted.is_some());
+        if !is_cancelled && let Err(error) = build.replace_directories(&job) {
+            account.halt(error);
+        }
     }
+    let _ = watcher.progress(account.progress());
     if account.is_halting() {
         kept = root.leave()?;
     } else {
@@ -151,15 +156,20 @@ fn only_look(
         install,
         root: roots.beside,
         reference: None,
-        entries: Mutex::new(found.entries.entries()),
+        entries: Mutex::new(found.changed.entries.entries()),
         account: &account,
         whole: None,
         has_digests: AtomicBool::new(false),
     };
-    preview(found, roots, &job)?;
-    drop(job);
+    let stores = [&found.directories, &found.changed.entries];
+    preview(found, &stores, &found.changed.links, roots, &job)?;
     let existing = roots.destination.map(|_| list.delete(options, &account, watcher));
-    let mut fetched = TreeFetched { deletion: existing.transpose()?.flatten(), ..account.sum() };
+    let deletion = existing.transpose()?.flatten();
+    let is_directory_gone = deletion.as_ref().is_some_and(|deletion| deletion.refused.is_none());
+    let job = TreeJob { install: InstallPolicy { is_directory_gone, ..install }, ..job };
+    preview(found, &[&found.deferred.entries], &found.deferred.links, roots, &job)?;
+    drop(job);
+    let mut fetched = TreeFetched { deletion, ..account.sum() };
     found.count_missing(&mut fetched);
     Ok(fetched)
 }
@@ -199,6 +209,7 @@ fn install_policy<'a>(
         is_synced_whole,
         fsync: if is_synced_later { Fsync::Never } else { options.files.fsync },
         close_may_fail: may_fail_at_close(root.fd()).unwrap_or(true),
+        is_directory_gone: false,
         kept: options
             .sync
             .as_ref()
@@ -218,15 +229,36 @@ struct TreeBuild<'a> {
     counters: &'a FetchCounters<'a>,
 }
 
+/// Settings for fetching the entries of a list.
+struct BuildJob<'a> {
+    /// URL of the directory.
+    base: &'a FetchUrl,
+    /// `true` if the server is the one that the user named.
+    is_own: bool,
+    options: &'a TreeOptions,
+}
+
 impl TreeBuild<'_> {
-    /// Creates all entries that can be fetched. `base`: URL of the directory. `first`: URL that the user named.
-    fn run(
-        &self,
-        base: &FetchUrl,
-        first: &FetchUrl,
-        options: &TreeOptions,
-    ) -> Result<(), FetchError> {
+    /// Creates all entries that can be fetched, except those that wait for the deletion.
+    fn run(&self, job: &BuildJob<'_>) -> Result<(), FetchError> {
         self.make_directories()?;
+        self.fetch(&self.list.changed, job)?;
+        // Later files change the times of their directories.
+        let is_last = self.list.deferred.bytes() == 0;
+        if self.counters.is_halting() || !is_last { Ok(()) } else { self.finish_directories() }
+    }
+
+    /// Creates the entries that replace directories. If a directory was not deleted, its entry fails.
+    fn replace_directories(&self, job: &BuildJob<'_>) -> Result<(), FetchError> {
+        if self.list.deferred.bytes() == 0 {
+            return Ok(());
+        }
+        self.fetch(&self.list.deferred, job)?;
+        if self.counters.is_halting() { Ok(()) } else { self.finish_directories() }
+    }
+
+    fn fetch(&self, changed: &ChangedEntries, job: &BuildJob<'_>) -> Result<(), FetchError> {
+        let BuildJob { base, is_own, options } = *job;
         let files = options_of_one(&options.files, self.install);
         let jobs = match options.jobs {
             0 => std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
@@ -235,7 +267,7 @@ impl TreeBuild<'_> {
         let fetch = |entries: &EntryStore| {
             let job = TreeJob {
                 base,
-                is_own: base.is_beside(first),
+                is_own,
                 options: &files,
                 install: self.install,
                 root: self.root.fd(),
@@ -247,16 +279,16 @@ impl TreeBuild<'_> {
             };
             on_threads(jobs, || TreeWorker::new(&job).work());
         };
-        fetch(&self.list.entries);
-        if self.list.links.bytes() > 0 && !self.counters.is_halting() {
+        fetch(&changed.entries);
+        if changed.links.bytes() > 0 && !self.counters.is_halting() {
             let mut rest = EntryStore::create(self.root.fd(), c"rest".to_owned())?;
             let (root, install) = (self.root.fd(), self.install);
-            link_names(&self.list.links, root, install, self.counters, &mut rest)?;
+            link_names(&changed.links, root, install, self.counters, &mut rest)?;
             if rest.bytes() > 0 {
                 fetch(&rest);
             }
         }
-        if self.counters.is_halting() { Ok(()) } else { self.finish_directories() }
+        Ok(())
     }
 
     fn make_directories(&self) -> Result<(), FetchError> {

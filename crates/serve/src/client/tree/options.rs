@@ -61,6 +61,11 @@ impl TreeOptions {
         }
     }
 
+    /// Returns `true` if entries that the list does not have are deleted.
+    pub(super) fn deletes(&self) -> bool {
+        self.sync.as_ref().is_some_and(|sync| sync.delete.is_some())
+    }
+
     /// Returns the policy for comparisons with an existing directory, which create nothing.
     pub(super) fn comparison_policy(&self) -> InstallPolicy<'_> {
         let is_dry_run = self.sync.as_ref().is_some_and(|sync| sync.dry_run);
@@ -76,6 +81,7 @@ impl TreeOptions {
             is_synced_whole: false,
             fsync: Fsync::Never,
             close_may_fail: false,
+            is_directory_gone: false,
             kept: None,
         }
     }
