@@ -46,6 +46,9 @@ pub const PEER_HEADER: &str = "thalweg";
 /// The header with the percent-encoded record of a single served file, in place of a list.
 pub const ENTRY_HEADER: &str = "thalweg-entry";
 
+/// The header in which a server on a byte stream identifies the file system of the listed directory.
+pub const SOURCE_HEADER: &str = "thalweg-source";
+
 /// Linux file systems do not allow longer names.
 const LONGEST_NAME: usize = 255;
 

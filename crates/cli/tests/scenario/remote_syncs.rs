@@ -13,9 +13,10 @@ use thalweg_testing::{Dice, sample_share, script};
 
 use crate::{
     fetch_trees::are_equal,
+    moves::elsewhere,
     remote_copies::{odd_names, over_each},
-    support::{Ran, Running, Scratch, bytes, names, run, sshd::OtherMachine, thalweg},
-    sync_trees::record,
+    support::{Ran, Running, Scratch, bytes, names, run, shell, sshd::OtherMachine, thalweg},
+    sync_trees::{STATE, record},
 };
 
 /// Both directions between a source and a destination.
@@ -65,8 +66,9 @@ fn a_sync_makes_the_other_side_equal_and_a_dry_run_prints_the_lines_of_the_real_
             assert!(!dst.exists());
             let done = lines(&both.sync(&["-i", "--delete"], &dst).expect(0));
             assert_eq!(planned, done);
-            assert_eq!(planned.len(), odd_names().len() + 4, "{planned:#?}");
-            are_equal(&source, &dst);
+            assert_eq!(planned.len(), odd_names().len() + 5, "{planned:#?}");
+            assert!(planned.iter().any(|line| line == "cd+++++++++ ./"), "{planned:#?}");
+            assert_eq!(record(&dst), record(&source));
             assert!(lines(&both.sync(&["-i", "--delete"], &dst).expect(0)).is_empty());
 
             fs::write(source.join("a/b/c"), "changed").unwrap();
@@ -95,7 +97,7 @@ fn a_sync_makes_the_other_side_equal_and_a_dry_run_prints_the_lines_of_the_real_
             for line in ["*deleting   a/b/link", ">f+++++++++ new", ".f...p..... -rf"] {
                 assert!(done.iter().any(|done| done == line), "{line} in {done:#?}");
             }
-            are_equal(&source, &dst);
+            assert_eq!(record(&dst), record(&source));
         }
     });
 }
@@ -157,12 +159,14 @@ fn state_files_of_earlier_syncs_are_not_copied() {
         fs::create_dir(source.join("d")).unwrap();
         fs::write(source.join("d/f"), "x").unwrap();
         for folder in [source.clone(), source.join("d")] {
-            fs::write(folder.join(".thalweg-sync"), "thalweg sync 1\nsource 1-2\n").unwrap();
+            fs::write(folder.join(STATE), "thalweg sync 1\nsource 1-2\n").unwrap();
         }
-        fs::write(dst.join(".thalweg-sync"), "own").unwrap();
+        fs::write(dst.join(STATE), "own").unwrap();
         let both = BothWays { machine: &machine, source, is_push };
+        both.sync(&[], &dst).expect(0);
+        assert_eq!(fs::read(dst.join(STATE)).unwrap(), b"own", "push: {is_push}");
         both.sync(&["--delete"], &dst).expect(0);
-        assert_eq!(fs::read(dst.join(".thalweg-sync")).unwrap(), b"own", "push: {is_push}");
+        assert!(!fs::read_to_string(dst.join(STATE)).unwrap().contains("source 1-2"));
         assert_eq!(names(&dst.join("d")), ["f"]);
         assert!(lines(&both.sync(&["-i", "--delete"], &dst).expect(0)).is_empty());
     }
@@ -203,7 +207,8 @@ fn nothing_is_deleted_if_there_is_a_reason_not_to() {
         let both = BothWays { machine: &machine, source: source.clone(), is_push };
         let kept = |ran: Ran, said: &str| {
             ran.expect(1).expect_said(said);
-            assert_eq!(names(&dst).iter().filter(|name| *name != "f").count(), 120);
+            let is_kept = |name: &&String| *name != "f" && *name != STATE;
+            assert_eq!(names(&dst).iter().filter(is_kept).count(), 120);
         };
         kept(both.sync(&["--delete"], &dst), "nothing was deleted: the source is empty");
         fs::write(source.join("f"), "x").unwrap();
@@ -217,7 +222,126 @@ fn nothing_is_deleted_if_there_is_a_reason_not_to() {
         fs::remove_file(source.join("pipe")).unwrap();
         let ran = both.sync(&["--delete", "--max-delete=120", "--json"], &dst).expect(0);
         assert_eq!(ran.json()["sync"]["deleted"], 120, "{}", ran.said());
-        assert_eq!(names(&dst), ["f"]);
+        assert_eq!(names(&dst), [STATE, "f"]);
+    }
+}
+
+/// Without a disk, another directory is at the path of its mount point.
+#[test]
+fn a_source_on_another_file_system_than_before_deletes_nothing() {
+    let scratch = Scratch::new();
+    let test = "a_source_on_another_file_system_than_before_deletes_nothing";
+    let Some(disk) = elsewhere(test, &scratch) else { return };
+    let machine = OtherMachine::by_script(scratch.path());
+    shell(disk.path(), "mkdir d; echo 1 >d/f; echo 2 >g").expect(0);
+    let (unmounted, local) = (scratch.folder("unmounted"), scratch.join("local"));
+    fs::write(unmounted.join("README"), "not mounted").unwrap();
+    run(thalweg().args(["sync", "--delete"]).args([disk.path(), &local])).expect(0);
+    for is_push in [false, true] {
+        let dst = scratch.join(&format!("dst{is_push}"));
+        let mounted = BothWays { machine: &machine, source: disk.path().to_owned(), is_push };
+        let both = BothWays { machine: &machine, source: unmounted.clone(), is_push };
+        mounted.sync(&["--delete"], &dst).expect(0);
+        let state = |place: &Path| fs::read_to_string(place.join(STATE)).unwrap();
+        assert_eq!(state(&dst), state(&local));
+        // The local sync reads what the one between machines recorded.
+        run(thalweg().args(["sync", "--delete"]).args([disk.path(), &*dst])).expect(0);
+        for words in [&["-n", "--delete"][..], &["--delete"]] {
+            let ran = both.sync(words, &dst).expect(1);
+            ran.expect_said("nothing was deleted: the source is on another file system");
+            assert_eq!(names(&dst.join("d")), ["f"], "push: {is_push}, {words:?}");
+        }
+        assert_eq!(state(&dst), state(&local));
+        mounted.sync(&["--delete"], &dst).expect(0);
+        both.sync(&["--delete", "--force"], &dst).expect(0);
+        assert_eq!(names(&dst), [STATE, "README"]);
+        assert_ne!(state(&dst), state(&local));
+        both.sync(&["--delete"], &dst).expect(0);
+    }
+}
+
+#[test]
+fn a_file_or_link_replaces_a_directory_as_by_a_local_sync() {
+    let scratch = Scratch::new();
+    let machine = OtherMachine::by_script(scratch.path());
+    let source = scratch.folder("source");
+    let line = "mkdir d; echo 1 >file; ln -s file link; echo 2 >d/file; echo 3 >b; ln b z; ln b d/y; touch -d @1 d .";
+    shell(&source, line).expect(0);
+    let setup = "mkdir -p file/x/y link d/file b d/y kept; echo old >file/x/y/z; echo old >d/file/w; touch d/o; find . -exec touch -d @2 {} +";
+    let all: [&[&str]; 7] = [
+        &[],
+        &["--delete"],
+        &["--delete", "--max-delete=8"],
+        &["--delete", "--checksum"],
+        &["--delete", "--exclude=w"],
+        &["--delete", "--trash=TRASH"],
+        &["--delete-excluded", "--delete", "--exclude=w", "--jobs=1"],
+    ];
+    for (case, words) in all.into_iter().enumerate() {
+        let local = scratch.folder(&format!("local{case}"));
+        shell(&local, setup).expect(0);
+        let trash = |name: &str| scratch.join(&format!("{name}{case}"));
+        let given = |name: &str| -> Vec<String> {
+            let trash = trash(name).display().to_string();
+            words.iter().map(|word| word.replace("TRASH", &trash)).collect()
+        };
+        let wanted = run(thalweg().args(["sync", "-i"]).args(given("a")).args([&source, &local]));
+        for is_push in [false, true] {
+            eprintln!("{words:?}, push: {is_push}");
+            let dst = scratch.folder(&format!("dst{case}{is_push}"));
+            shell(&dst, setup).expect(0);
+            let both = BothWays { machine: &machine, source: source.clone(), is_push };
+            let name = if is_push { "b" } else { "c" };
+            let words = given(name);
+            let words: Vec<_> =
+                ["-i"].into_iter().chain(words.iter().map(|word| &**word)).collect();
+            let planned = both.sync(&[&["-n"], &words[..]].concat(), &dst);
+            let done = both.sync(&words, &dst);
+            assert_eq!(done.status.code(), wanted.status.code(), "{}", done.said());
+            // In a dry run, a directory with an excluded entry counts as removed.
+            if done.status.success() {
+                assert_eq!(lines(&planned), lines(&done));
+                assert_eq!(record(&dst).links, record(&local).links);
+            }
+            assert_eq!(with_links_as_files(&done), with_links_as_files(&wanted));
+            assert_eq!(record(&dst).entries, record(&local).entries);
+            if trash(name).exists() {
+                // The local sync first copies `z`, and keeps this copy when it links `z` to `b`.
+                let _ = fs::remove_file(trash("a").join("z"));
+                let names = |root: &Path| record(root).entries.into_keys().collect::<Vec<_>>();
+                assert_eq!(names(&trash(name)), names(&trash("a")));
+            }
+        }
+    }
+}
+
+/// Returns the lines. The two kinds of sync choose different names of a file as the first one.
+fn with_links_as_files(ran: &Ran) -> Vec<String> {
+    let mut lines: Vec<_> = lines(ran).into_iter().map(|line| line.replace("hf", ">f")).collect();
+    lines.sort();
+    lines
+}
+
+/// The reason is printed, although entries that replace directories fail too.
+#[test]
+fn a_refused_deletion_replaces_no_directory() {
+    let scratch = Scratch::new();
+    let machine = OtherMachine::by_script(scratch.path());
+    let source = scratch.folder("source");
+    shell(&source, "echo 1 >a; ln a b").expect(0);
+    for is_push in [false, true] {
+        let dst = scratch.folder(&format!("dst{is_push}"));
+        shell(&dst, "mkdir a; touch a/x a/y").expect(0);
+        let both = BothWays { machine: &machine, source: source.clone(), is_push };
+        for words in [&["-n", "--delete", "--max-delete=2"][..], &["--delete", "--max-delete=2"]] {
+            let ran = both.sync(words, &dst).expect(1);
+            ran.expect_said("cannot overwrite directory with non-directory");
+            ran.expect_said("would be deleted, more than 2");
+            assert_eq!(names(&dst.join("a")), ["x", "y"]);
+        }
+        assert_eq!(fs::read(dst.join("b")).unwrap(), b"1\n");
+        both.sync(&["--delete", "--max-delete=3"], &dst).expect(0);
+        assert_eq!(record(&dst), record(&source));
     }
 }
 
@@ -243,8 +367,8 @@ fn an_interrupted_sync_deletes_nothing() {
         thread::sleep(Duration::from_millis(500));
         assert!(dst.join("extra").exists() && !dst.join("large").exists());
         both.sync(&["--delete"], &dst).expect(0);
-        assert_eq!(names(&dst), ["large"]);
-        are_equal(&source, &dst);
+        assert_eq!(names(&dst), [STATE, "large"]);
+        assert_eq!(record(&dst), record(&source));
     }
 }
 

@@ -19,7 +19,7 @@ use thalweg_sys::Errno;
 use thalweg_tree::{
     ExcludePatterns, Filter, Hash,
     install::{EntryXattrs, FollowLinks},
-    sync::DirectoryFilter,
+    sync::{DirectoryFilter, file_system_of},
 };
 
 use super::{
@@ -186,6 +186,7 @@ impl AnswerContext<'_> {
             return Err(HttpStatus::NOT_IMPLEMENTED);
         }
         let xattrs = options.xattrs.then(|| EntryXattrs::of(directory.as_fd())).transpose();
+        let source = self.list_on_stream().and_then(|_| file_system_of(directory.as_fd()));
         let site = Arc::clone(site);
         let tree = |site| TreeWalk::of(site, path.to_owned(), options);
         let listing = |site, format| {
@@ -195,7 +196,11 @@ impl AnswerContext<'_> {
             _ if list.is_some() => {
                 let xattrs = xattrs.map_err(refusal)?.unwrap_or_default();
                 let lines = ManifestLines::of(tree(site), stat, xattrs);
-                self.stream(manifest::MEDIA_TYPE, None, Box::new(lines))
+                let describe = |head: AnswerHead| match source {
+                    Some(source) => head.with(manifest::SOURCE_HEADER, source),
+                    None => head,
+                };
+                self.stream_about(manifest::MEDIA_TYPE, describe, Box::new(lines))
             }
             "tar" => self.stream("application/x-tar", None, Box::new(Archive::of(tree(site)))),
             "json" => self.stream("application/json", None, listing(site, ListingFormat::Json)),

@@ -1,6 +1,6 @@
 //! The names of local sources.
 
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, fstat, fstatfs, fstatvfs, openat, statat};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, fstat, openat, statat};
 use std::{
     collections::HashMap,
     ffi::CString,
@@ -12,7 +12,10 @@ use std::{
 };
 use thalweg_sys::Errno;
 
-use super::listing::{SourceListing, SourceNames};
+use super::{
+    listing::{SourceListing, SourceNames},
+    state::file_system_of,
+};
 use crate::{
     Error,
     fs::{
@@ -129,13 +132,7 @@ impl SourceNames for LocalNames {
     }
 
     fn identity(&self) -> Option<String> {
-        let of = |source: &LocalSource| {
-            let root = source.beneath.as_ref()?.root();
-            let (fs, whole) = (fstatfs(root).ok()?, fstatvfs(root).ok()?);
-            // The identity of an ext4, XFS or Btrfs file system is derived from its UUID. Device numbers may change
-            // at reboot.
-            Some(format!("{:x}-{:x}", fs.f_type, whole.f_fsid))
-        };
+        let of = |source: &LocalSource| file_system_of(source.beneath.as_ref()?.root().as_fd());
         let all: Vec<String> = self.sources.iter().filter_map(of).collect();
         (!all.is_empty()).then(|| all.join(","))
     }

@@ -24,4 +24,4 @@ pub use moved::{MoveReport, move_all};
 pub use plan::DeleteOptions;
 pub use refusal::DeleteRefusal;
 pub use run::{SyncOptions, SyncReport, open_kept, sync};
-pub use state::is_state_file;
+pub use state::{file_system_of, is_state_file, may_be_identity};

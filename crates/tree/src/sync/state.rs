@@ -3,7 +3,7 @@
 //! Other users may be able to write in the destination. The file is therefore used only if it is a small regular file
 //! of this user. Its text is only compared and never printed.
 
-use rustix::fs::{FileType, Mode, OFlags, Timestamps, fstat, futimens, openat};
+use rustix::fs::{FileType, Mode, OFlags, Timestamps, fstat, fstatfs, fstatvfs, futimens, openat};
 use std::{
     ffi::CStr,
     os::fd::{AsFd, BorrowedFd},
@@ -22,10 +22,26 @@ use crate::{
 const HEAD: &str = "thalweg sync 1\n";
 /// Largest state file, in bytes.
 const LARGEST: usize = 4096;
+/// Longest identity that another machine may send, in bytes.
+const LONGEST_IDENTITY: usize = 64;
 
 /// Returns `true` for the name of a state file. Syncs do not copy or delete such files.
 pub fn is_state_file(name: &[u8]) -> bool {
     name == STATE_FILE.to_bytes()
+}
+
+/// Returns a text that identifies the file system of an open directory and is equal in every run.
+pub fn file_system_of(directory: BorrowedFd<'_>) -> Option<String> {
+    let (fs, whole) = (fstatfs(directory).ok()?, fstatvfs(directory).ok()?);
+    // The identity of an ext4, XFS or Btrfs file system is derived from its UUID. Device numbers may change at reboot.
+    Some(format!("{:x}-{:x}", fs.f_type, whole.f_fsid))
+}
+
+/// Returns `true` if a text that another machine sent has the form of an identity: it is short, and consists of letters,
+/// digits and `-`.
+pub fn may_be_identity(text: &str) -> bool {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
+    !text.is_empty() && text.len() <= LONGEST_IDENTITY && text.bytes().all(is_plain)
 }
 
 /// Returns the identity that the last run recorded; `None` without a trustworthy record.

@@ -15,7 +15,7 @@ use thalweg_serve::client::{
 };
 use thalweg_tree::{
     Progress, SyncChange, Total,
-    sync::{DeleteOptions, open_kept},
+    sync::{DeleteOptions, DeleteRefusal, open_kept},
 };
 
 use super::{AGAIN, FetchArgs, by, failure, warn_of_refused, with_next};
@@ -221,7 +221,10 @@ fn left(path: &Path, fetched: &TreeFetched) -> Option<CommandFailure> {
         return Some(failure);
     }
     let (missed, left_out) = (fetched.missed_count, fetched.left_out);
-    if missed + left_out == 0 {
+    // An entry that replaces a directory also fails if the deletion is refused.
+    let refused = fetched.deletion.as_ref().and_then(|deletion| deletion.refused.as_ref());
+    let is_cause = refused.is_some_and(|refused| !matches!(refused, DeleteRefusal::Failures(_)));
+    if missed + left_out == 0 || is_cause {
         return undeleted(path, fetched);
     }
     let mut parts = Vec::new();

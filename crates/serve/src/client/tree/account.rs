@@ -194,6 +194,16 @@ impl<'a> FetchCounters<'a> {
         self.refused_xattrs.fetch_add(number, Ordering::Relaxed);
     }
 
+    /// Returns the number of entries that failed.
+    pub fn missed_count(&self) -> u64 {
+        self.inner().missed_count
+    }
+
+    /// Returns the number of entries that were created.
+    pub fn created(&self) -> u64 {
+        self.created.load(Ordering::Relaxed)
+    }
+
     /// Records an entry that failed. An error that would affect every other entry stops the fetch.
     pub fn missed(&self, path: &[u8], error: FetchError) {
         if stops_all(&error) { self.halt(error) } else { self.missed_alone(path, error) }

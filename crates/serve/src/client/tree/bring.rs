@@ -6,12 +6,8 @@ use std::{
     time::Instant,
 };
 
-use rustix::fs::{FileType, fstat};
-use thalweg_core::{
-    Cancelled, End, Report,
-    atomic_file::{CallFailed, Fsync, failed},
-    quantity,
-};
+use rustix::fs::FileType;
+use thalweg_core::atomic_file::{CallFailed, Fsync, failed};
 use thalweg_sys::{Errno, host::may_fail_at_close, io, usage::Usage};
 use thalweg_tree::{
     Total,
@@ -22,35 +18,24 @@ use thalweg_tree::{
 use super::{
     account::FetchCounters,
     change::EntryChange,
-    deletion::delete,
     directories::DirectoryCache,
     entry::ListedEntry,
     files::{InstallPolicy, compare_directory},
     hard_links::link_names,
     job::TreeJob,
-    list::EntryList,
     options::{TreeOptions, TreeWatcher},
     outcome::TreeFetched,
     place::{TreeDestination, TreeRoot},
     preview::{PreviewRoots, preview},
+    received::ReceivedList,
     reference,
     store::{EntryStore, StoredEntry, StoredState},
-    survey::{SurveyedList, TreeSurvey},
+    survey::{ChangedEntries, SurveyedList},
     worker::TreeWorker,
 };
 use crate::{
-    client::{
-        FetchError, FetchOptions, FetchUrl,
-        ask::ask,
-        body::ResponseBody,
-        connect::FetchConnection,
-        deadline::{CancelCheck, NetDeadline},
-        head::ResponseHead,
-        peer,
-        resume::FileRequest,
-        retry,
-    },
-    manifest::{DirectoryContents, ListRequest, MEDIA_TYPE, ManifestKind},
+    client::{FetchError, FetchOptions, FetchUrl},
+    manifest::{DirectoryContents, ListRequest, ManifestKind},
 };
 
 /// Fetches the directory at `target` into `place`. If it returns an error, nothing was started.
@@ -76,20 +61,14 @@ fn bring(
     let reference = options.reference.as_deref().map(reference::open).transpose()?;
     let reference = reference.as_ref().map(AsFd::as_fd);
     let list = ReceivedList::take_in(target, &place, options, watcher)?;
-    let ReceivedList { found, base, .. } = &list;
+    let found = &list.found;
     let totals = found.check.totals;
     let files = found.check.files - found.skipped.files;
     watcher.total(Total { files, bytes: totals.bytes - found.skipped.bytes });
-    if let Some(sync) = options.sync.as_ref().filter(|sync| sync.dry_run) {
+    if options.sync.as_ref().is_some_and(|sync| sync.dry_run) {
         let roots =
             PreviewRoots { destination: place.existing(), beside: place.beside(), reference };
-        let mut fetched = only_look(&list, target, roots, options, watcher)?;
-        found.count_missing(&mut fetched);
-        if place.existing().is_some() {
-            fetched.deletion =
-                delete(&list.list, found.filter.of_deletion(), sync, &fetched, watcher)?;
-        }
-        return Ok(fetched);
+        return only_look(&list, target, roots, options, watcher);
     }
     let root = place.begin(&stage_name(target, options))?;
     if let TreeRoot::Stage(stage) = &root
@@ -97,6 +76,19 @@ fn bring(
     {
         watcher.report(&format!("warning: {left}"));
     }
+    make(&list, target, root, reference, options, watcher)
+}
+
+/// Makes the tree in `root`, publishes it, and deletes what the list does not have.
+fn make(
+    list: &ReceivedList,
+    target: &FetchUrl,
+    root: TreeRoot,
+    reference: Option<BorrowedFd<'_>>,
+    options: &TreeOptions,
+    watcher: &dyn TreeWatcher,
+) -> Result<TreeFetched, FetchError> {
+    let ReceivedList { found, base, .. } = list;
     let whole = WholeSync::of(root.fd());
     let account = FetchCounters::new(watcher, options.sync.is_some());
     let install = install_policy(&root, options, whole.is_some());
@@ -104,25 +96,34 @@ fn bring(
     counters.unchanged(found.unchanged);
     found.filter.report(counters);
     let build = TreeBuild { list: found, root: &root, reference, install, whole, counters };
-    if let Err(error) = build.run(base, target, options) {
+    let job = BuildJob { base, is_own: base.is_beside(target), options };
+    if let Err(error) = build.run(&job) {
         account.halt(error);
     }
-    let _ = watcher.progress(account.progress());
-    let mut fetched = account.sum();
-    found.count_missing(&mut fetched);
-    if let Some(sync) = options.sync.as_ref().filter(|_| !root.is_staged())
-        && fetched.halted.is_none()
-    {
-        fetched.deletion = delete(&list.list, found.filter.of_deletion(), sync, &fetched, watcher)?;
-    }
-    if fetched.halted.is_some() {
-        fetched.kept = root.leave()?;
-    } else {
-        match publish(root, found, install, whole, options.files.fsync) {
-            Ok(refused) => fetched.refused_xattrs += refused,
-            Err(error) => fetched.halted = Some(error),
+    let is_staged = root.is_staged();
+    let (mut deletion, mut kept) = (None, None);
+    if !is_staged && !account.is_halting() {
+        deletion = list.delete(options, counters, watcher)?;
+        let is_cancelled = deletion.as_ref().is_some_and(|deletion| deletion.halted.is_some());
+        if !is_cancelled && let Err(error) = build.replace_directories(&job) {
+            account.halt(error);
         }
     }
+    let _ = watcher.progress(account.progress());
+    if account.is_halting() {
+        kept = root.leave()?;
+    } else {
+        match publish(root, found, install, whole, options.files.fsync) {
+            Ok(refused) => account.refused_xattrs(refused),
+            Err(error) => account.halt(error),
+        }
+    }
+    // A new directory has nothing to delete, but it records the file system of the source.
+    if is_staged && !account.is_halting() {
+        deletion = list.delete(options, counters, watcher)?;
+    }
+    let mut fetched = TreeFetched { deletion, kept, ..account.sum() };
+    found.count_missing(&mut fetched);
     Ok(fetched)
 }
 
@@ -146,7 +147,7 @@ fn only_look(
     let account = FetchCounters::new(watcher, true);
     account.unchanged(found.unchanged);
     found.filter.report(&account);
-    let install = comparison_policy(options);
+    let install = options.comparison_policy();
     let files = options_of_one(&options.files, install);
     let job = TreeJob {
         base,
@@ -155,33 +156,22 @@ fn only_look(
         install,
         root: roots.beside,
         reference: None,
-        entries: Mutex::new(found.entries.entries()),
+        entries: Mutex::new(found.changed.entries.entries()),
         account: &account,
         whole: None,
         has_digests: AtomicBool::new(false),
     };
-    preview(found, roots, &job)?;
+    let stores = [&found.directories, &found.changed.entries];
+    preview(found, &stores, &found.changed.links, roots, &job)?;
+    let existing = roots.destination.map(|_| list.delete(options, &account, watcher));
+    let deletion = existing.transpose()?.flatten();
+    let is_directory_gone = deletion.as_ref().is_some_and(|deletion| deletion.refused.is_none());
+    let job = TreeJob { install: InstallPolicy { is_directory_gone, ..install }, ..job };
+    preview(found, &[&found.deferred.entries], &found.deferred.links, roots, &job)?;
     drop(job);
-    Ok(account.sum())
-}
-
-/// Returns the policy for comparisons with an existing directory, which create nothing.
-fn comparison_policy(options: &TreeOptions) -> InstallPolicy<'_> {
-    let is_dry_run = options.sync.as_ref().is_some_and(|sync| sync.dry_run);
-    InstallPolicy {
-        is_fresh: false,
-        is_staged: false,
-        owner: options.owner,
-        hard_links: options.hard_links,
-        all_links: options.all_links,
-        by_hash: options.by_hash,
-        verify: options.files.verify && !is_dry_run,
-        xattrs: options.list.xattrs,
-        is_synced_whole: false,
-        fsync: Fsync::Never,
-        close_may_fail: false,
-        kept: None,
-    }
+    let mut fetched = TreeFetched { deletion, ..account.sum() };
+    found.count_missing(&mut fetched);
+    Ok(fetched)
 }
 
 fn publish(
@@ -219,127 +209,13 @@ fn install_policy<'a>(
         is_synced_whole,
         fsync: if is_synced_later { Fsync::Never } else { options.files.fsync },
         close_may_fail: may_fail_at_close(root.fd()).unwrap_or(true),
+        is_directory_gone: false,
         kept: options
             .sync
             .as_ref()
             .and_then(|sync| sync.kept.as_deref())
             .filter(|_| !root.is_staged()),
     }
-}
-
-/// A list that was received completely and compared with the destination.
-struct ReceivedList {
-    list: EntryList,
-    found: SurveyedList,
-    /// URL of the directory after redirects.
-    base: FetchUrl,
-}
-
-impl ReceivedList {
-    /// Receives the list, with retries.
-    fn take_in(
-        target: &FetchUrl,
-        place: &TreeDestination,
-        options: &TreeOptions,
-        watcher: &dyn TreeWatcher,
-    ) -> Result<Self, FetchError> {
-        let files = &options.files;
-        let mut tries = 0;
-        loop {
-            let error = match Self::take_in_once(target, place, options, watcher) {
-                Err(error) if error.is_passing() => error,
-                ended => return ended,
-            };
-            tries += 1;
-            let Some(pause) = retry::pause(tries, files.retries, error.after()) else {
-                return Err(error);
-            };
-            let report = |message: &str| watcher.report(message);
-            retry::wait(&error, pause, report, &|| watcher.check_cancelled())?;
-        }
-    }
-
-    fn take_in_once(
-        target: &FetchUrl,
-        place: &TreeDestination,
-        options: &TreeOptions,
-        watcher: &dyn TreeWatcher,
-    ) -> Result<Self, FetchError> {
-        let files = &options.files;
-        let check = || watcher.check_cancelled();
-        let (mut connection, head, from) = ask_for_list(target, options, &check)?;
-        // Files without `O_TMPFILE` change the time of the directory.
-        let top = place.existing().map(|fd| fstat(fd).map_err(failed("fstat"))).transpose()?;
-        let list = EntryList::create(place.beside())?;
-        let (most, install) = (options.most_list, comparison_policy(options));
-        let mut survey = TreeSurvey::of(&list, place.beside(), place.existing(), install, options)?;
-        let end = End { at: Some(0), ..End::of(list.fd()).map_err(failed("fstat"))? };
-        let mut refused = None;
-        let mut note = |moved: u64| -> Result<(), Cancelled> {
-            refused = match survey.advance() {
-                Ok(true) if moved <= most => return watcher.check_cancelled(),
-                Ok(_) => Some(too_long(most)),
-                Err(error) => Some(error),
-            };
-            Err(Cancelled)
-        };
-        let body = ResponseBody {
-            connection: &mut connection,
-            deadline: NetDeadline { limit: files.stall, check: &check },
-            way: &files.way,
-            end,
-            note: &mut note,
-            report: &mut Report::default(),
-            plans: None,
-        };
-        let received = body.bring(head.framing()?, None);
-        if let Some(refused) = refused {
-            return Err(refused);
-        }
-        received?;
-        connection.finish(&head);
-        let found = SurveyedList { top, ..survey.finish()? };
-        Ok(Self { list, found, base: from.as_directory() })
-    }
-}
-
-/// Requests the list. Returns the connection, the head of the answer, and the URL after redirects.
-fn ask_for_list(
-    target: &FetchUrl,
-    options: &TreeOptions,
-    check: &CancelCheck<'_>,
-) -> Result<(FetchConnection, ResponseHead, FetchUrl), FetchError> {
-    let files = &options.files;
-    // Other servers do not know the options of the request.
-    let request = if files.channels.is_some() { &options.list } else { &ListRequest::default() };
-    let answer = ask(&target.manifest(request), &FileRequest::ALL, files, check);
-    let (connection, head, from) = answer.map_err(|error| match error {
-        FetchError::Status { status: 401 | 407, .. } => error,
-        FetchError::Status { status, .. } if !error.is_passing() => {
-            no_list(target, &format!("the server returned {status}"))
-        }
-        error => error,
-    })?;
-    if let Some(channels) = &files.channels {
-        peer::check_format(&head, channels.name())?;
-    }
-    let kind = head.get("content-type").unwrap_or_default();
-    if kind.split(';').next().map(str::trim) != Some(MEDIA_TYPE) {
-        return Err(no_list(target, "the response is not a list of files"));
-    }
-    Ok((connection, head, from))
-}
-
-fn too_long(most: u64) -> FetchError {
-    let most = quantity::exact(most);
-    FetchError::broken(format!("the list of files is larger than {most}; raise --max-list"))
-}
-
-fn no_list(target: &FetchUrl, why: &str) -> FetchError {
-    FetchError::Unsupported(format!(
-        "'{target}' does not list a directory ({why}): -r needs `thalweg serve` at the other end; \
-         for other servers, use `wget -r`"
-    ))
 }
 
 /// The creation of the entries of a list below the root.
@@ -353,15 +229,36 @@ struct TreeBuild<'a> {
     counters: &'a FetchCounters<'a>,
 }
 
+/// Settings for fetching the entries of a list.
+struct BuildJob<'a> {
+    /// URL of the directory.
+    base: &'a FetchUrl,
+    /// `true` if the server is the one that the user named.
+    is_own: bool,
+    options: &'a TreeOptions,
+}
+
 impl TreeBuild<'_> {
-    /// Creates all entries that can be fetched. `base`: URL of the directory. `first`: URL that the user named.
-    fn run(
-        &self,
-        base: &FetchUrl,
-        first: &FetchUrl,
-        options: &TreeOptions,
-    ) -> Result<(), FetchError> {
+    /// Creates all entries that can be fetched, except those that wait for the deletion.
+    fn run(&self, job: &BuildJob<'_>) -> Result<(), FetchError> {
         self.make_directories()?;
+        self.fetch(&self.list.changed, job)?;
+        // Later files change the times of their directories.
+        let is_last = self.list.deferred.bytes() == 0;
+        if self.counters.is_halting() || !is_last { Ok(()) } else { self.finish_directories() }
+    }
+
+    /// Creates the entries that replace directories. If a directory was not deleted, its entry fails.
+    fn replace_directories(&self, job: &BuildJob<'_>) -> Result<(), FetchError> {
+        if self.list.deferred.bytes() == 0 {
+            return Ok(());
+        }
+        self.fetch(&self.list.deferred, job)?;
+        if self.counters.is_halting() { Ok(()) } else { self.finish_directories() }
+    }
+
+    fn fetch(&self, changed: &ChangedEntries, job: &BuildJob<'_>) -> Result<(), FetchError> {
+        let BuildJob { base, is_own, options } = *job;
         let files = options_of_one(&options.files, self.install);
         let jobs = match options.jobs {
             0 => std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
@@ -370,7 +267,7 @@ impl TreeBuild<'_> {
         let fetch = |entries: &EntryStore| {
             let job = TreeJob {
                 base,
-                is_own: base.is_beside(first),
+                is_own,
                 options: &files,
                 install: self.install,
                 root: self.root.fd(),
@@ -382,16 +279,16 @@ impl TreeBuild<'_> {
             };
             on_threads(jobs, || TreeWorker::new(&job).work());
         };
-        fetch(&self.list.entries);
-        if self.list.links.bytes() > 0 && !self.counters.is_halting() {
+        fetch(&changed.entries);
+        if changed.links.bytes() > 0 && !self.counters.is_halting() {
             let mut rest = EntryStore::create(self.root.fd(), c"rest".to_owned())?;
             let (root, install) = (self.root.fd(), self.install);
-            link_names(&self.list.links, root, install, self.counters, &mut rest)?;
+            link_names(&changed.links, root, install, self.counters, &mut rest)?;
             if rest.bytes() > 0 {
                 fetch(&rest);
             }
         }
-        if self.counters.is_halting() { Ok(()) } else { self.finish_directories() }
+        Ok(())
     }
 
     fn make_directories(&self) -> Result<(), FetchError> {

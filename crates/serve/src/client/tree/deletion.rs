@@ -12,27 +12,23 @@ use super::{
     list::EntryList,
     listed_names::ListedNames,
     options::{TreeSync, TreeWatcher},
-    outcome::TreeFetched,
 };
 use crate::client::FetchError;
 
 /// Deletes the entries that the list does not have, if the sync requests it. `filter`: the filter of the fetch.
-/// `fetched`: the outcome of the fetch, which must be complete.
+/// `outcome`: the result of the fetch, which must be complete.
 pub fn delete(
     list: &EntryList,
     filter: Option<Arc<dyn Filter>>,
     sync: &TreeSync,
-    fetched: &TreeFetched,
+    outcome: &CopyOutcome,
     watcher: &dyn TreeWatcher,
 ) -> Result<Option<DeleteReport>, FetchError> {
     let Some(delete) = &sync.delete else { return Ok(None) };
     let kept = sync.kept.clone();
     let options = DeleteOptions { dry_run: sync.dry_run, filter, kept, ..delete.clone() };
     let names = ListedNames::of(list)?;
-    // Entries that the server left out may exist in the destination, so they count as errors.
-    let errors = fetched.missed_count + fetched.left_out;
-    let outcome = CopyOutcome { errors, created: fetched.created, census: None };
-    let deleted = delete_extra(&sync.path, &names, &options, &outcome, &DeletionEvents(watcher));
+    let deleted = delete_extra(&sync.path, &names, &options, outcome, &DeletionEvents(watcher));
     deleted.map(Some).map_err(|error| FetchError::listed(&error.to_string()))
 }
 

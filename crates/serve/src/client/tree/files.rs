@@ -58,6 +58,8 @@ pub struct InstallPolicy<'a> {
     pub is_synced_whole: bool,
     /// `true` if close(2) may report that written bytes were lost.
     pub close_may_fail: bool,
+    /// `true` if a directory counts as removed where a file or link replaces it: the dry run of a deletion listed it.
+    pub is_directory_gone: bool,
     /// The directory that keeps replaced entries.
     pub kept: Option<&'a KeptEntries>,
 }

@@ -42,6 +42,8 @@ pub struct FirstName {
     pub path: Vec<u8>,
     /// The existing file, if it is the listed one.
     pub there: Option<FileId>,
+    /// `true` if it replaces a directory, after the deletion.
+    pub is_deferred: bool,
 }
 
 /// Returns device and inode number.
@@ -121,9 +123,12 @@ fn preview_name(
 ) -> Result<Option<EntryChange>, FetchError> {
     let Some(root) = root else { return Ok(Some(EntryChange::linked(false))) };
     let Ok(to) = root.open(name.directory()) else { return Ok(Some(EntryChange::linked(false))) };
-    let there = to.look(&name.name())?;
+    let mut there = to.look(&name.name())?;
     if there.as_ref().is_some_and(is_directory) {
-        return Err(FetchError::listed(OVER_DIRECTORY));
+        if !install.is_directory_gone {
+            return Err(FetchError::listed(OVER_DIRECTORY));
+        }
+        there = None;
     }
     let change = EntryChange::linked(there.is_some());
     let Ok(from) = root.open(first.directory()) else { return Ok(Some(change)) };

@@ -16,6 +16,8 @@ use crate::{
 /// A stored list. Its file has no name, or is removed when this is dropped.
 pub struct EntryList {
     file: AtomicFile<OwnedFd, CString>,
+    /// The file system of the listed directory, if the server identifies it.
+    pub source: Option<String>,
 }
 
 /// Size of the buffer. It grows for longer records.
@@ -26,7 +28,7 @@ const HEAD: u64 = MAGIC.len() as u64 + 1;
 impl EntryList {
     /// Creates an empty list in this directory.
     pub fn create(directory: BorrowedFd<'_>) -> Result<Self, FetchError> {
-        Ok(Self { file: unnamed(directory, c"list".to_owned())? })
+        Ok(Self { file: unnamed(directory, c"list".to_owned())?, source: None })
     }
 
     /// Returns the file to which the list is written.

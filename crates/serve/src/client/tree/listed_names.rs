@@ -28,6 +28,7 @@ pub struct ListedNames<'a> {
     directories: HashMap<Vec<u8>, DirectoryGroup>,
     /// `true` if the filters exclude entries. A directory without listed entries is then not necessarily empty.
     has_excluded: bool,
+    list: &'a EntryList,
     records: Mutex<ListRecords<'a>>,
 }
 
@@ -71,7 +72,7 @@ impl<'a> ListedNames<'a> {
                 }
             }
         }
-        Ok(Self { directories, has_excluded, records: Mutex::new(list.records()) })
+        Ok(Self { directories, has_excluded, list, records: Mutex::new(list.records()) })
     }
 
     fn names(&self, from: u64) -> Result<SourceListing, FetchError> {
@@ -99,6 +100,6 @@ impl SourceNames for ListedNames<'_> {
     }
 
     fn identity(&self) -> Option<String> {
-        None
+        self.list.source.clone()
     }
 }

@@ -24,6 +24,7 @@ mod options;
 mod outcome;
 mod place;
 mod preview;
+mod received;
 mod reference;
 mod response;
 mod store;

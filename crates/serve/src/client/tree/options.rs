@@ -2,11 +2,12 @@
 
 use std::{path::PathBuf, sync::Arc};
 
-use thalweg_core::Cancelled;
+use thalweg_core::{Cancelled, atomic_file::Fsync};
 use thalweg_tree::{
     FileLimits, GivenAttributes, KeptEntries, Progress, SyncChange, Total, sync::DeleteOptions,
 };
 
+use super::files::InstallPolicy;
 use crate::{client::FetchOptions, manifest::ListRequest};
 
 /// Options of a tree fetch.
@@ -57,6 +58,31 @@ impl TreeOptions {
             given: GivenAttributes::default(),
             reference: None,
             sync: None,
+        }
+    }
+
+    /// Returns `true` if entries that the list does not have are deleted.
+    pub(super) fn deletes(&self) -> bool {
+        self.sync.as_ref().is_some_and(|sync| sync.delete.is_some())
+    }
+
+    /// Returns the policy for comparisons with an existing directory, which create nothing.
+    pub(super) fn comparison_policy(&self) -> InstallPolicy<'_> {
+        let is_dry_run = self.sync.as_ref().is_some_and(|sync| sync.dry_run);
+        InstallPolicy {
+            is_fresh: false,
+            is_staged: false,
+            owner: self.owner,
+            hard_links: self.hard_links,
+            all_links: self.all_links,
+            by_hash: self.by_hash,
+            verify: self.files.verify && !is_dry_run,
+            xattrs: self.list.xattrs,
+            is_synced_whole: false,
+            fsync: Fsync::Never,
+            close_may_fail: false,
+            is_directory_gone: false,
+            kept: None,
         }
     }
 }

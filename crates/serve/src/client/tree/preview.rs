@@ -20,7 +20,7 @@ use super::{
     hash_checks::HashChecks,
     job::TreeJob,
     reference::ReferenceTree,
-    store::StoredState,
+    store::{EntryStore, StoredState},
     survey::SurveyedList,
 };
 use crate::{client::FetchError, manifest::ManifestKind};
@@ -36,9 +36,11 @@ pub struct PreviewRoots<'a> {
     pub reference: Option<BorrowedFd<'a>>,
 }
 
-/// Compares each stored entry with the existing one.
+/// Compares each entry in `stores`, and each pair in `links`, with the existing entry.
 pub fn preview(
     list: &SurveyedList,
+    stores: &[&EntryStore],
+    links: &EntryStore,
     roots: PreviewRoots<'_>,
     job: &TreeJob<'_>,
 ) -> Result<(), FetchError> {
@@ -46,12 +48,12 @@ pub fn preview(
     let mut checks = HashChecks::new(job);
     let mut directories = roots.destination.map(DirectoryCache::below);
     let mut reference = roots.reference.map(ReferenceTree::below);
-    for store in [&list.directories, &list.entries] {
+    for store in stores {
         let mut entries = store.entries();
         while let Some(stored) = entries.next_entry()? {
             let entry = stored.entry;
+            let root = roots.destination.unwrap_or(roots.beside);
             if entry.path.is_empty()
-                && let Some(root) = roots.destination
                 && let Some(change) = list.change_of_top(&entry, root, install)
             {
                 counters.changed(b".", FileType::Directory, 0, change);
@@ -87,7 +89,7 @@ pub fn preview(
         }
     }
     checks.preview(job)?;
-    preview_names(&list.links, directories, install, counters)
+    preview_names(links, directories, install, counters)
 }
 
 fn report(
@@ -138,6 +140,7 @@ fn change_of(
         (ManifestKind::Directory(_), _) => {
             Err(FetchError::listed("cannot overwrite non-directory with directory"))
         }
+        (_, FileType::Directory) if install.is_directory_gone => created(),
         (_, FileType::Directory) => Err(FetchError::listed(OVER_DIRECTORY)),
         (ManifestKind::File(file), _) => {
             let differs = compare(&there, file.size, &attributes, &directory, &name);

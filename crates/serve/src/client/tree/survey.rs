@@ -31,10 +31,9 @@ use crate::{
 pub struct SurveyedList {
     /// The directory itself, and all directories below it.
     pub directories: EntryStore,
-    /// The files and links that differ or do not exist.
-    pub entries: EntryStore,
-    /// Names that become hard links, each followed by the first name of its file.
-    pub links: EntryStore,
+    pub changed: ChangedEntries,
+    /// Changed entries that wait until the deletion has removed the directories that they replace.
+    pub deferred: ChangedEntries,
     pub check: ListCheck,
     /// Entries with names that are reserved for partial files.
     pub reserved: u64,
@@ -49,24 +48,54 @@ pub struct SurveyedList {
     pub top: Option<Stat>,
 }
 
+/// Files and links that differ or do not exist.
+pub struct ChangedEntries {
+    pub entries: EntryStore,
+    /// Names that become hard links, each followed by the first name of its file.
+    pub links: EntryStore,
+}
+
+impl ChangedEntries {
+    fn create(beside: BorrowedFd<'_>) -> Result<Self, FetchError> {
+        let entries = EntryStore::create(beside, c"entries".to_owned())?;
+        Ok(Self { entries, links: EntryStore::create(beside, c"links".to_owned())? })
+    }
+
+    /// Returns the size of all records, in bytes.
+    pub fn bytes(&self) -> u64 {
+        self.entries.bytes() + self.links.bytes()
+    }
+
+    fn flush(&mut self) -> Result<(), FetchError> {
+        self.entries.flush()?;
+        self.links.flush()
+    }
+}
+
 impl SurveyedList {
-    /// Returns the change of the destination itself, if its attributes differ from the listed ones. `root`: the
-    /// destination.
+    /// Returns the change of the destination itself, if it is new, or if its attributes differ from the listed ones.
+    /// `root`: the destination, if it existed.
     pub fn change_of_top(
         &self,
         entry: &ListedEntry,
         root: BorrowedFd<'_>,
         install: InstallPolicy<'_>,
     ) -> Option<EntryChange> {
+        let Some(top) = &self.top else { return Some(EntryChange::created()) };
         let attributes = install.attributes(&entry.meta, &entry.xattrs);
-        let differs = compare_directory(self.top.as_ref()?, &attributes, root, c".");
+        let differs = compare_directory(top, &attributes, root, c".");
         differs.any().then(|| EntryChange::adjusted(differs))
     }
 
     /// Adds the entries that are not fetched to the outcome.
     pub fn count_missing(&self, fetched: &mut TreeFetched) {
-        fetched.left_out = self.check.totals.left_out + self.reserved;
+        fetched.left_out = self.left_out();
         fetched.excluded = self.check.totals.excluded + self.excluded;
+    }
+
+    /// Returns the number of entries that the server did not list, or that have reserved names.
+    pub fn left_out(&self) -> u64 {
+        self.check.totals.left_out + self.reserved
     }
 }
 
@@ -82,6 +111,10 @@ pub struct TreeSurvey<'a> {
     existing: Option<DirectoryCache<'a>>,
     install: InstallPolicy<'a>,
     options: &'a TreeOptions,
+}
+
+fn kind(there: &Stat) -> FileType {
+    FileType::from_raw_mode(there.st_mode)
 }
 
 /// The directory of the current group.
@@ -106,8 +139,8 @@ impl<'a> TreeSurvey<'a> {
     ) -> Result<Self, FetchError> {
         let found = SurveyedList {
             directories: EntryStore::create(beside, c"directories".to_owned())?,
-            entries: EntryStore::create(beside, c"entries".to_owned())?,
-            links: EntryStore::create(beside, c"links".to_owned())?,
+            changed: ChangedEntries::create(beside)?,
+            deferred: ChangedEntries::create(beside)?,
             check: ListCheck::default(),
             reserved: 0,
             filter: ListedFilter::of(options),
@@ -141,8 +174,9 @@ impl<'a> TreeSurvey<'a> {
                 }
                 ListRecord::End(_) => {}
             }
-            let SurveyedList { directories, entries, links, .. } = &self.found;
-            if directories.bytes() + entries.bytes() + links.bytes() > self.options.most_list {
+            let SurveyedList { directories, changed, deferred, .. } = &self.found;
+            let stored = directories.bytes() + changed.bytes() + deferred.bytes();
+            if stored > self.options.most_list {
                 return Ok(false);
             }
         }
@@ -160,8 +194,8 @@ impl<'a> TreeSurvey<'a> {
             (false, _) => return Err(FetchError::broken("the list of files is incomplete")),
         }
         self.found.directories.flush()?;
-        self.found.entries.flush()?;
-        self.found.links.flush()?;
+        self.found.changed.flush()?;
+        self.found.deferred.flush()?;
         Ok(self.found)
     }
 
@@ -236,6 +270,9 @@ impl<'a> TreeSurvey<'a> {
         };
         let first = file.and_then(|file| self.first_names.of(&file));
         let first_path = first.map(|first| first.path.clone());
+        let is_over_directory =
+            self.options.deletes() && there.is_some_and(|there| kind(there) == FileType::Directory);
+        let is_deferred = is_over_directory || first.is_some_and(|first| first.is_deferred);
         let is_unchanged = match first {
             Some(first) => there.is_some_and(|there| first.there == Some(id(there))),
             None => there.is_some_and(|there| self.is_unchanged(&entry, there)),
@@ -250,18 +287,21 @@ impl<'a> TreeSurvey<'a> {
         let entry = ListedEntry::of(&self.group.path, entry).map_err(broken)?;
         if let Some(file) = file.filter(|_| first_path.is_none()) {
             let there = there.filter(|_| is_unchanged).map(id);
-            self.first_names.add(&file, FirstName { path: entry.path.clone(), there });
+            let path = entry.path.clone();
+            self.first_names.add(&file, FirstName { path, there, is_deferred });
         }
         if is_unchanged {
             return Ok(());
         }
         self.touch()?;
         let state = StoredState::default();
+        let SurveyedList { changed, deferred, .. } = &mut self.found;
+        let stores = if is_deferred { deferred } else { changed };
         match first_path {
-            None => self.found.entries.push(&entry, state),
+            None => stores.entries.push(&entry, state),
             Some(path) => {
-                self.found.links.push(&entry, state)?;
-                self.found.links.push(&ListedEntry { path, ..entry }, state)
+                stores.links.push(&entry, state)?;
+                stores.links.push(&ListedEntry { path, ..entry }, state)
             }
         }
     }
@@ -277,7 +317,7 @@ impl<'a> TreeSurvey<'a> {
     }
 
     fn directory(&self, entry: &ManifestEntry, there: &Stat) -> StoredState {
-        if FileType::from_raw_mode(there.st_mode) != FileType::Directory {
+        if kind(there) != FileType::Directory {
             return StoredState::default();
         }
         let Some(above) = &self.group.opened else { return StoredState::PRESENT };
