@@ -8,7 +8,7 @@ use crate::support::{
 };
 
 /// Commands that would write below `shared/link`, a link of another user to `victim`. `$E` reaches the "other" machine.
-const WRITES: [&str; 12] = [
+const WRITES: [&str; 15] = [
     "$T copy f shared/link",
     "$T copy f shared/link/",
     "$T copy f shared/link/f",
@@ -21,6 +21,9 @@ const WRITES: [&str; 12] = [
     "$T sync $E d h:$PWD/shared/link",
     "$T sync $E h:$PWD/d shared/link/below",
     "$T move f d shared/link",
+    "$T sync --log shared/link/log d new",
+    "$T sync --log shared/link/log $E d h:$PWD/new",
+    "$T sync --log shared/link/log $E h:$PWD/d new",
 ];
 
 #[test]

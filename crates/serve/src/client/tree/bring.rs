@@ -179,6 +179,7 @@ fn comparison_policy(options: &TreeOptions) -> InstallPolicy<'_> {
         xattrs: options.list.xattrs,
         is_synced_whole: false,
         fsync: Fsync::Never,
+        over_others: options.sync.is_some(),
         close_may_fail: false,
         kept: None,
     }
@@ -218,6 +219,7 @@ fn install_policy<'a>(
         xattrs: options.list.xattrs,
         is_synced_whole,
         fsync: if is_synced_later { Fsync::Never } else { options.files.fsync },
+        over_others: options.sync.is_some() && !root.is_staged(),
         close_may_fail: may_fail_at_close(root.fd()).unwrap_or(true),
         kept: options
             .sync
@@ -417,7 +419,7 @@ impl TreeBuild<'_> {
                 self.note_attributes(&mut directories, &entry);
                 continue;
             }
-            let made = directories.make(&entry, self.install.is_fresh, self.install.is_staged);
+            let made = directories.make(&entry, self.install);
             match made {
                 Ok(true) => {
                     let change = EntryChange::created();

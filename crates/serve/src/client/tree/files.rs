@@ -56,6 +56,8 @@ pub struct InstallPolicy<'a> {
     pub fsync: Fsync,
     /// `true` if one syncfs(2) call at the end syncs all names.
     pub is_synced_whole: bool,
+    /// `true` if a directory replaces an entry of another type.
+    pub over_others: bool,
     /// `true` if close(2) may report that written bytes were lost.
     pub close_may_fail: bool,
     /// The directory that keeps replaced entries.
@@ -94,8 +96,9 @@ pub enum FileDecision {
     Wanted(WantedFile),
 }
 
-/// The reason why an entry cannot be created.
+/// The reasons why an entry cannot be created.
 pub const OVER_DIRECTORY: &str = "cannot overwrite directory with non-directory";
+pub const OVER_OTHER: &str = "cannot overwrite non-directory with directory";
 
 /// Returns `true` if a file must be fetched. `by_time`: another modification time means other bytes.
 pub fn has_other_bytes(differs: AttributeDifferences, by_time: bool) -> bool {
