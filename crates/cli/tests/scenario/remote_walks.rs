@@ -281,15 +281,13 @@ fn a_file_system_below_the_destination_keeps_its_entries_as_in_rsync() {
         .expect(0);
     let (source, dst) = (scratch.join("source"), scratch.join("dst"));
     let _mounted = MountedDisk::of_memory(&dst.join("d"), "size=1m");
-    let local_words = |words: &[&str]| local(words, &source, &dst);
-    let [pull, push] = [false, true].map(|is_push| BothWays {
-        machine: &machine,
-        source: source.clone(),
-        is_push,
-    });
-    let ways: [&dyn Fn(&[&str]) -> Ran; 3] =
-        [&local_words, &|words| pull.sync(words, &dst), &|words| push.sync(words, &dst)];
-    for sync in ways {
+    for is_push in [None, Some(false), Some(true)] {
+        let sync = |words: &[&str]| match is_push {
+            None => local(words, &source, &dst),
+            Some(is_push) => {
+                BothWays { machine: &machine, source: source.clone(), is_push }.sync(words, &dst)
+            }
+        };
         shell(&dst, "mkdir -p d/e d/own; touch d/own/x d/e/own extra").expect(0);
         let done = lines(&sync(&["-x", "-i", "--delete"]).expect(0));
         assert!(done.contains(&"*deleting   extra".to_owned()), "{done:?}");

@@ -84,11 +84,11 @@ impl<'a> DirectoryCache<'a> {
         match above.look(&name)? {
             Some(there) if FileType::from_raw_mode(there.st_mode) == FileType::Directory => {}
             Some(_) if install.over_others => {
-                // Neither call removes a directory, which another process may have created by now.
+                // unlinkat(2) removes no directory that another process may have created by now.
                 match install.kept(&entry.path) {
                     Some(kept) => kept.take(above.fd.as_fd(), &name)?,
                     None => {
-                        unlinkat(&above.fd, &name, AtFlags::empty()).map_err(failed("unlinkat"))?
+                        unlinkat(&above.fd, &name, AtFlags::empty()).map_err(failed("unlinkat"))?;
                     }
                 }
                 mkdirat(&above.fd, &name, Mode::RWXU).map_err(failed("mkdirat"))?;
