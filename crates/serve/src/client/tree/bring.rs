@@ -23,7 +23,7 @@ use super::{
     account::FetchCounters,
     change::EntryChange,
     deletion::delete,
-    directories::DirectoryCache,
+    directories::{DirectoryCache, TreeDirectory},
     entry::ListedEntry,
     files::{InstallPolicy, compare_directory},
     hard_links::link_names,
@@ -419,7 +419,9 @@ impl TreeBuild<'_> {
                 self.note_attributes(&mut directories, &entry);
                 continue;
             }
-            let made = directories.make(&entry, self.install);
+            let install = self.install;
+            let remove = |above: &TreeDirectory| install.remove_other(&entry, above);
+            let made = directories.make(&entry, install.is_fresh, install.is_staged, remove);
             match made {
                 Ok(true) => {
                     let change = EntryChange::created();

@@ -4,19 +4,16 @@
 use std::{
     cell::Cell,
     ffi::{CStr, CString},
-    os::fd::{AsFd, BorrowedFd, OwnedFd},
+    os::fd::{BorrowedFd, OwnedFd},
     rc::Rc,
 };
 
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, fstat, mkdirat, openat, statat, unlinkat};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, fstat, mkdirat, openat, statat};
 use thalweg_core::atomic_file::{CallFailed, failed};
 use thalweg_sys::{Errno, opened::chmod_opened};
 use thalweg_tree::install::{Beneath, FollowLinks, each_entry, listing_buffer};
 
-use super::{
-    entry::ListedEntry,
-    files::{InstallPolicy, OVER_OTHER},
-};
+use super::entry::ListedEntry;
 use crate::client::FetchError;
 
 /// Flags to open a directory of the tree. `O_NOFOLLOW`: another process may replace an entry by a link at any time.
@@ -67,37 +64,34 @@ impl<'a> DirectoryCache<'a> {
         self.root.open(path, access | DIRECTORY).map_err(failed("openat"))
     }
 
-    /// Creates the directory of an entry, and returns `true` if it did not exist.
+    /// Creates the directory of an entry, and returns `true` if it did not exist. `is_fresh`: `true` if the root was
+    /// empty before this run. `is_ours`: `true` if thalweg created everything below the root and may change its
+    /// modes. `remove`: removes an entry of another type from the given directory.
     pub fn make(
         &mut self,
         entry: &ListedEntry,
-        install: InstallPolicy<'_>,
+        is_fresh: bool,
+        is_ours: bool,
+        remove: impl FnOnce(&TreeDirectory) -> Result<(), FetchError>,
     ) -> Result<bool, FetchError> {
         let above = self.open(entry.directory())?;
         let name = entry.name();
         match mkdirat(&above.fd, &name, Mode::RWXU) {
             Ok(()) => return Ok(true),
-            Err(Errno::EXIST) if install.is_fresh => return Err(FetchError::listed(TWICE)),
+            Err(Errno::EXIST) if is_fresh => return Err(FetchError::listed(TWICE)),
             Err(Errno::EXIST) => {}
             Err(errno) => return Err(failed("mkdirat")(errno).into()),
         }
         match above.look(&name)? {
             Some(there) if FileType::from_raw_mode(there.st_mode) == FileType::Directory => {}
-            Some(_) if install.over_others => {
-                // unlinkat(2) removes no directory that another process may have created by now.
-                match install.kept(&entry.path) {
-                    Some(kept) => kept.take(above.fd.as_fd(), &name)?,
-                    None => {
-                        unlinkat(&above.fd, &name, AtFlags::empty()).map_err(failed("unlinkat"))?;
-                    }
-                }
+            _ => {
+                remove(&above)?;
                 mkdirat(&above.fd, &name, Mode::RWXU).map_err(failed("mkdirat"))?;
                 return Ok(true);
             }
-            _ => return Err(FetchError::listed(OVER_OTHER)),
         }
-        if install.is_staged {
-            // thalweg created everything below the root. An earlier run may have set the final mode already, which may forbid access.
+        if is_ours {
+            // An earlier run may have set the final mode already, which may forbid access.
             let opened = openat(&above.fd, &name, OFlags::PATH | DIRECTORY, Mode::empty());
             let opened = opened.map_err(failed("openat"))?;
             chmod_opened(&opened, 0o700).map_err(failed("fchmodat2"))?;

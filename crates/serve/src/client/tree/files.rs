@@ -275,6 +275,23 @@ impl<'a> InstallPolicy<'a> {
         Ok(Some(EntryChange::replaced(differs)))
     }
 
+    /// Removes an entry in the place of a listed directory. A directory that another process creates is not removed.
+    pub fn remove_other(
+        self,
+        entry: &ListedEntry,
+        directory: &TreeDirectory,
+    ) -> Result<(), FetchError> {
+        if !self.over_others {
+            return Err(FetchError::listed(OVER_OTHER));
+        }
+        let (fd, name) = (directory.fd.as_fd(), entry.name());
+        match self.kept(&entry.path) {
+            Some(kept) => kept.take(fd, &name)?,
+            None => unlinkat(fd, &name, AtFlags::empty()).map_err(failed("unlinkat"))?,
+        }
+        Ok(())
+    }
+
     fn of_new(self, call: &'static str, errno: Errno) -> FetchError {
         match errno {
             // Names that differ in the list may be equal on this file system.
