@@ -139,10 +139,10 @@ pub enum Refusal {
     /// The plan of a fleet does not exist yet.
     #[error("the sharded copy has no plan yet; the worker of rank 0 creates it")]
     NoPlanYet,
-    /// The source and the destination of a sync overlap.
     /// The directory of replaced entries overlaps the source of a sync.
     #[error("overlaps the source, {}", quoted(.0))]
     OverlapsSource(PathBuf),
+    /// A source of a sync overlaps the destination.
     #[error("overlaps the destination, {}", quoted(.0))]
     Overlaps(PathBuf),
     /// The source of a move changed after it was copied.

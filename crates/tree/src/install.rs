@@ -202,6 +202,11 @@ impl KeptPath<'_> {
             Err(failure) => Err(of_failure(&failure)),
         }
     }
+
+    /// Moves the entry, which is not a directory, out of `folder`.
+    pub fn take(self, folder: BorrowedFd<'_>, name: &CStr) -> Result<(), CallFailed> {
+        self.entries.take(folder, name, self.path).map_err(|failure| of_failure(&failure))
+    }
 }
 
 /// Creates a symbolic link with these attributes. The link replaces the entry with its name atomically. `kept`: keeps that

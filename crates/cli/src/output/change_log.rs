@@ -1,5 +1,6 @@
 //! The log of a sync: a line for each change, and the summary.
 
+use rustix::fs::OFlags;
 use std::{
     fs::File,
     io::Write,
@@ -7,7 +8,7 @@ use std::{
     sync::{Mutex, PoisonError},
     time::SystemTime,
 };
-use thalweg_core::shown;
+use thalweg_core::{atomic_file::open_in_place, shown};
 
 use crate::{exit::CommandFailure, output::text::keep};
 
@@ -19,12 +20,11 @@ pub struct ChangeLog {
 }
 
 impl ChangeLog {
-    /// Opens the log for appending.
+    /// Opens the log for appending. Entries that another user may have planted are refused.
     pub fn open(path: &Path) -> Result<Self, CommandFailure> {
-        let opened = File::options().create(true).append(true).open(path);
-        let file = opened
-            .map_err(|error| CommandFailure::of_io("open", &shown(path).to_string(), &error))?;
-        Ok(Self { path: path.to_owned(), file: Mutex::new(file) })
+        let opened = open_in_place(path, OFlags::WRONLY | OFlags::APPEND);
+        let file = opened.map_err(|error| CommandFailure::of_destination(error, path))?;
+        Ok(Self { path: path.to_owned(), file: Mutex::new(file.into()) })
     }
 
     /// Appends a line with the time. A failure is reported when the command ends.

@@ -121,6 +121,73 @@ fn names_that_lead_to_one_file_are_linked_as_by_a_local_sync() {
     }
 }
 
+/// Runs a sync on this machine, from another one, and to another one. Compares its lines, those of its dry run, and the
+/// results.
+fn in_all_ways(scratch: &Scratch, words: &[&str], code: i32) -> Vec<String> {
+    let machine = OtherMachine::by_script(scratch.path());
+    let (source, here) = (scratch.join("source"), scratch.join("dst"));
+    for is_push in [false, true] {
+        let dst = scratch.join(&format!("dst{is_push}"));
+        run(std::process::Command::new("cp").arg("-a").args([&here, &dst])).expect(0);
+    }
+    let wanted = plain(lines(&local(words, &source, &here).expect(code)));
+    for is_push in [false, true] {
+        let both = BothWays { machine: &machine, source: source.clone(), is_push };
+        let dst = scratch.join(&format!("dst{is_push}"));
+        let planned = plain(lines(&both.sync(&[&["-n"], words].concat(), &dst).expect(code)));
+        assert_eq!(plain(lines(&both.sync(words, &dst).expect(code))), wanted, "{is_push}");
+        assert_eq!(planned, wanted, "{is_push}");
+        assert_eq!(record(&dst), record(&here), "{is_push}");
+        fs::remove_dir_all(dst).unwrap();
+    }
+    wanted
+}
+
+#[test]
+fn filter_files_below_followed_links_have_the_meaning_that_they_have_locally() {
+    let scratch = Scratch::new();
+    let line = "mkdir -p source/real out/d dst/in dst/l; echo 1 | tee source/a >source/real/x.o; touch out/d/x.o out/d/y
+        ln -s ../out/d source/l; ln -s real source/in; echo '*.o' >out/d/.f; ln -s ../../out/d/.f source/real/.f
+        touch dst/l/kept.o dst/l/extra dst/in/kept.o dst/in/extra";
+    shell(scratch.path(), line).expect(0);
+    let done = in_all_ways(&scratch, &["-L", "-i", "--delete", "--filter-file=.f"], 0);
+    let deleted: Vec<_> = done.iter().filter(|line| line.starts_with('*')).collect();
+    assert_eq!(deleted, ["*deleting   in/extra", "*deleting   l/extra"]);
+    assert_eq!(names(&scratch.join("dst/l")), [".f", "kept.o", "y"]);
+    // A link to a FIFO or a device is not opened, and protects all entries of its directory.
+    let line =
+        "mkfifo out/fifo; ln -sf /dev/zero source/.f; ln -s ../out/fifo source/.g; touch dst/extra";
+    shell(scratch.path(), line).expect(0);
+    for filter in ["--filter-file=.f", "--filter-file=.g"] {
+        let ran = local(&["-L", "--delete", filter], &scratch.join("source"), &scratch.join("dst"));
+        ran.expect(1).expect_said("not a regular file");
+        assert!(scratch.join("dst/extra").exists());
+    }
+}
+
+/// An earlier sync copied the links themselves.
+#[test]
+fn a_directory_replaces_a_link_without_following_it() {
+    for words in [&["-L", "-i"][..], &["-L", "-i", "--delete", "--force"]] {
+        let scratch = Scratch::new();
+        let line = "mkdir -p source out/d/e dst victim; seq 9 >out/d/e/f; ln -s ../out/d source/l; ln -s d/e out/to
+            ln -s ../victim dst/l; echo kept >victim/e; mkdir source/d; echo old >dst/d";
+        shell(scratch.path(), line).expect(0);
+        let done = in_all_ways(&scratch, words, 0);
+        assert!(done.contains(&"cd+++++++++ l/".to_owned()), "{done:?}");
+        assert!(scratch.join("dst/l/e/f").exists());
+        assert_eq!(fs::read_to_string(scratch.join("victim/e")).unwrap(), "kept\n");
+    }
+    let scratch = Scratch::new();
+    let machine = OtherMachine::by_script(scratch.path());
+    shell(scratch.path(), "mkdir -p source/d/e trash dst; echo old >dst/d").expect(0);
+    let both = BothWays { machine: &machine, source: scratch.join("source"), is_push: false };
+    let trash = format!("--trash={}", scratch.join("trash").display());
+    both.sync(&["--delete", &trash], &scratch.join("dst")).expect(0);
+    assert_eq!(fs::read_to_string(scratch.join("trash/d")).unwrap(), "old\n");
+    assert!(scratch.join("dst/d/e").is_dir());
+}
+
 /// A link to a directory above itself, and one that leads nowhere.
 #[test]
 fn a_cycle_and_a_dangling_link_fail_alone_and_keep_the_rest_from_being_deleted() {
@@ -198,6 +265,35 @@ fn spoil(path: &Path) {
     let modified = file.metadata().unwrap().modified().unwrap();
     file.write_all_at(b"X", 7).unwrap();
     file.set_modified(modified).unwrap();
+}
+
+#[test]
+fn a_file_system_below_the_destination_keeps_its_entries_as_in_rsync() {
+    let test = "a_file_system_below_the_destination_keeps_its_entries";
+    if !rustix::process::geteuid().is_root() {
+        return skip(test, "needs root");
+    }
+    let scratch = Scratch::new();
+    let machine = OtherMachine::by_script(scratch.path());
+    shell(scratch.path(), "mkdir -p source/d/e dst/d; echo 1 | tee source/d/f >source/d/e/g")
+        .expect(0);
+    let (source, dst) = (scratch.join("source"), scratch.join("dst"));
+    let _mounted = MountedDisk::of_memory(&dst.join("d"), "size=1m");
+    for is_push in [None, Some(false), Some(true)] {
+        let sync = |words: &[&str]| match is_push {
+            None => local(words, &source, &dst),
+            Some(is_push) => {
+                BothWays { machine: &machine, source: source.clone(), is_push }.sync(words, &dst)
+            }
+        };
+        shell(&dst, "mkdir -p d/e d/own; touch d/own/x d/e/own extra").expect(0);
+        let done = lines(&sync(&["-x", "-i", "--delete"]).expect(0));
+        assert!(done.contains(&"*deleting   extra".to_owned()), "{done:?}");
+        assert_eq!(names(&dst.join("d")), ["e", "f", "own"]);
+        assert_eq!(names(&dst.join("d/e")), ["g", "own"]);
+        sync(&["--delete"]).expect(0);
+        assert_eq!(names(&dst.join("d")), ["e", "f"]);
+    }
 }
 
 #[test]
@@ -340,6 +436,11 @@ fn the_log_has_the_lines_and_the_summary_of_both_directions() {
         let summaries = logged.iter().filter(|line| line.contains(" unchanged; ")).count();
         assert_eq!(summaries, 2, "{logged:?}");
         fs::remove_file(source.join("g")).unwrap();
+        // The sync is complete, but its log is not.
+        let full = ["--delete", "--log=/dev/full"];
+        both.sync(&full, &dst).expect(1).expect_said("no space left on device");
+        assert_eq!(record(&dst), record(&source));
+        local(&full, &source, &scratch.join("here")).expect(1).expect_said("no space left");
     }
 }
 

@@ -3,15 +3,19 @@
 
 use std::{
     fs::{self, Permissions},
-    os::unix::fs::{PermissionsExt, chown},
+    os::unix::fs::{FileTypeExt, PermissionsExt, chown},
     path::{Path, PathBuf},
     thread,
     time::Duration,
 };
-use thalweg_testing::{Dice, from_env};
+use thalweg_testing::{Dice, from_env, script};
 
 use crate::{
-    support::{Running, Scratch, run, shell, skip::is_root, thalweg},
+    support::{
+        Running, Scratch, names, run, shell,
+        skip::{has_tools, is_root},
+        thalweg,
+    },
     sync_trees::{edit, record},
 };
 
@@ -200,13 +204,73 @@ fn filters_limits_and_given_attributes() {
     assert!(has("a.c") && has("d/a.o") && !has("a.o") && !has("big"));
     assert_eq!(fs::read_to_string(scratch.join("t/d/b.o")).unwrap(), "6\n", "protected");
     sync("--include *.c --include */ --exclude * s u");
-    assert_eq!(crate::support::names(&scratch.join("u")), ["a.c", "d"]);
+    assert_eq!(names(&scratch.join("u")), ["a.c", "d"]);
     sync("--newer-than 1d s v");
     assert!(!scratch.join("v/a.c").exists() && scratch.join("v/a.o").exists());
     sync("--chmod D711,F604 s w");
     let mode = |name: &str| fs::metadata(scratch.join(name)).unwrap().permissions().mode() & 0o7777;
     assert_eq!((mode("w/d"), mode("w/a.c")), (0o711, 0o604));
     assert_eq!(sync("-i --chmod D711,F604 s w").stdout, b"");
+}
+
+/// With `-L`, the target of a link may be unmounted. Its copy is not extra, whatever the options.
+#[test]
+fn the_copy_of_a_target_that_is_gone_is_not_deleted() {
+    for (line, said) in
+        [("rm -r out", "no such file"), ("rm -r out; ln -s out out", "too many levels")]
+    {
+        let scratch = Scratch::new();
+        let setup =
+            "mkdir -p source out/d; ln -s ../out source/l; echo 1 | tee out/f out/d/g >source/h";
+        shell(scratch.path(), setup).expect(0);
+        let (source, dst) = (scratch.join("source"), scratch.join("dst"));
+        let sync = |words: &[&str]| run(thalweg().arg("sync").args(words).args([&source, &dst]));
+        sync(&["-L", "--delete"]).expect(0);
+        shell(scratch.path(), line).expect(0);
+        fs::write(dst.join("l/extra"), "").unwrap();
+        fs::write(dst.join("extra"), "").unwrap();
+        for words in [&["-L", "--delete"][..], &["-L", "--delete", "--force"]] {
+            sync(words).expect(1).expect_said(said);
+            assert_eq!(names(&dst.join("l")), ["d", "extra", "f"]);
+        }
+        assert!(!dst.join("extra").exists());
+    }
+}
+
+/// The names in the directory are unknown, although its link can be followed.
+#[test]
+fn the_copy_of_an_unreadable_target_keeps_its_entries() {
+    let test = "the_copy_of_an_unreadable_target_keeps_its_entries";
+    if !is_root(test) || !has_tools(test, &["setpriv"]) {
+        return;
+    }
+    let setup = "umask 022; chmod 755 .; mkdir -p source shut dst/l; ln -s ../shut source/l; touch source/a shut/f dst/l/f
+        touch dst/extra; chmod 700 shut; chown -R 54321 dst; R=\"-e ./rsh --remote-program $T\"";
+    for names in ["source dst", "$R h:source dst", "$R source h:dst"] {
+        let scratch = Scratch::new();
+        script(&scratch.join("rsh"), "#!/bin/sh\nshift\nexec \"$@\"\n");
+        let sync = format!(
+            "setpriv --reuid={USER} --regid={USER} --clear-groups $T sync -L --delete --force {names}"
+        );
+        let ran =
+            shell(scratch.path(), &format!("{setup}; {sync}; [ $? != 0 ]; echo $?; ls dst dst/l"));
+        let printed = String::from_utf8_lossy(&ran.stdout);
+        assert_eq!(printed, "0\ndst:\na\nl\n\ndst/l:\nf\n", "{names}: {}", ran.said());
+    }
+}
+
+/// A followed link may lead to a FIFO, as in `rsync -L`.
+#[test]
+fn the_fifo_at_the_end_of_a_followed_link_is_copied() {
+    let scratch = Scratch::new();
+    shell(scratch.path(), "mkdir source; mkfifo -m 640 fifo; ln -s ../fifo source/l").expect(0);
+    for command in [&["sync", "-L"][..], &["copy", "-a", "-L", "-T"]] {
+        let dst = scratch.join(command[0]);
+        run(thalweg().args(command).args([&scratch.join("source"), &dst])).expect(0);
+        let copied = fs::symlink_metadata(dst.join("l")).unwrap();
+        assert!(copied.file_type().is_fifo());
+        assert_eq!(copied.permissions().mode() & 0o777, 0o640);
+    }
 }
 
 #[test]

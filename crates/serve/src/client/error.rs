@@ -55,6 +55,9 @@ pub enum FetchError {
     /// The response contradicts itself or the request.
     #[error("invalid response: {0}")]
     Broken(String),
+    /// The temporary copy of a tree's list is not as it was written.
+    #[error("another program changed the temporary copy of the list of files")]
+    ListChanged,
     /// The connection ended before the body did.
     #[error("the connection closed early: received {got} of {want}")]
     Short { got: String, want: String },

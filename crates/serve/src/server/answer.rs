@@ -18,7 +18,7 @@ use rustix::fs::fstat;
 use thalweg_sys::Errno;
 use thalweg_tree::{
     ExcludePatterns, Filter, Hash,
-    install::{EntryXattrs, FollowLinks},
+    install::{Beneath, EntryXattrs, FollowLinks},
     sync::{DirectoryFilter, file_system_of},
 };
 
@@ -227,7 +227,10 @@ impl AnswerContext<'_> {
             return Err(HttpStatus::FORBIDDEN);
         }
         let fd = listing::open(directory, OsStr::new(".")).map_err(refusal)?;
-        let filter = DirectoryFilter::below(fd, Path::new(""), name.clone(), caller);
+        // The filter files are found through the links that the walk follows.
+        let links = if list.copy_links { self.site.root.follows() } else { FollowLinks::Never };
+        let beneath = Beneath::new(fd, links);
+        let filter = DirectoryFilter::below(beneath, Path::new(""), name.clone(), caller);
         filter.map(Some).map_err(|_| HttpStatus::BAD_REQUEST)
     }
 

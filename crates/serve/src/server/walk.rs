@@ -2,6 +2,7 @@
 //! links are listed, or replaced by their targets if the client requests this.
 
 use std::{
+    collections::VecDeque,
     ffi::{CString, OsStr, OsString},
     os::{
         fd::{AsFd, OwnedFd},
@@ -36,6 +37,8 @@ pub struct TreeWalk {
     options: WalkOptions,
     /// Directories below the top that have not been read.
     waiting: PathQueue,
+    /// For each of them, the directory that contains it. Empty unless links are followed.
+    waiting_in: VecDeque<Option<Arc<Ancestor>>>,
     /// Memory of `waiting` that is included in the site's total.
     counted: u64,
     /// Path of the directory that is opened next, relative to the top.
@@ -51,6 +54,14 @@ struct OpenDirectory {
     path: PathBuf,
     directory: OwnedFd,
     cursor: NameCursor,
+    /// This directory and those above it. `None` unless links are followed.
+    ancestor: Option<Arc<Ancestor>>,
+}
+
+/// A directory of the walk. A followed link may lead to it again.
+struct Ancestor {
+    id: (u64, u64),
+    above: Option<Arc<Self>>,
 }
 
 /// A file, a directory or a symbolic link.
@@ -119,6 +130,7 @@ impl TreeWalk {
             top,
             options,
             waiting,
+            waiting_in: VecDeque::new(),
             counted: 0,
             entered: None,
             open: None,
@@ -152,7 +164,8 @@ impl TreeWalk {
 
     /// Returns the memory, in bytes, that is kept between two turns.
     pub fn held(&self) -> u64 {
-        self.waiting.held()
+        let above = self.waiting_in.len() * size_of::<(Ancestor, Arc<Ancestor>)>();
+        self.waiting.held() + above as u64
     }
 
     /// Ends a turn: releases the shared name list, so that it is not held while a client reads.
@@ -170,11 +183,13 @@ impl TreeWalk {
                     self.entered = Some(path);
                     return Ok(WalkStep::Enter(filter));
                 };
-                let Some(directory) = self.read(&path) else {
+                let above = self.waiting_in.pop_front().flatten();
+                let Some((directory, ancestor)) = self.read(&path, above) else {
                     return Ok(WalkStep::LeftOut(OmittedEntry { path, is_missed: true }));
                 };
                 self.lane = HelperLane::list(&directory);
-                self.open = Some(OpenDirectory { path, directory, cursor: NameCursor::default() });
+                let cursor = NameCursor::default();
+                self.open = Some(OpenDirectory { path, directory, cursor, ancestor });
                 continue;
             };
             let (list, place) = match &mut self.names {
@@ -259,25 +274,20 @@ impl TreeWalk {
     fn open_target(&self, path: &Path) -> Option<(WalkKind, Stat, EntryXattrs)> {
         let (kind, fd) = match self.site.root.find(&self.top.join(path), None).ok()? {
             ServedEntry::File(file) => (WalkKind::File, file.as_fd().try_clone_to_owned().ok()?),
-            ServedEntry::Directory(fd) => {
-                (WalkKind::Directory, listing::open(fd, OsStr::new(".")).ok()?)
-            }
+            ServedEntry::Directory(fd) => match listing::open(&fd, OsStr::new(".")) {
+                Ok(fd) => (WalkKind::Directory, fd),
+                Err(Errno::ACCESS | Errno::PERM) => (WalkKind::Shut, fd),
+                Err(_) => return None,
+            },
         };
         let stat = fstat(&fd).ok()?;
-        let xattrs = self.options.xattrs.then(|| EntryXattrs::of(fd.as_fd()));
+        let is_shut = matches!(kind, WalkKind::Shut);
+        let read = if is_shut { EntryXattrs::of_path_fd } else { EntryXattrs::of };
+        let xattrs = self.options.xattrs.then(|| read(fd.as_fd()));
         let xattrs = xattrs.transpose().ok()?.unwrap_or_default();
         let is_elsewhere = matches!(kind, WalkKind::Directory) && self.options.is_elsewhere(&stat);
         let kind = if is_elsewhere { WalkKind::Elsewhere } else { kind };
         has_room(&xattrs, LONGEST_XATTRS).then_some((kind, stat, xattrs))
-    }
-
-    /// Returns `true` if a directory is one of those that contain it. Only followed links lead to such a directory.
-    fn is_cycle(&self, path: &Path, stat: &Stat) -> bool {
-        let mut above = path.ancestors().skip(1);
-        above.any(|above| {
-            let above = self.site.root.stat(&self.top.join(above));
-            above.is_ok_and(|above| (above.st_dev, above.st_ino) == (stat.st_dev, stat.st_ino))
-        })
     }
 
     /// Returns an entry, and queues it if it is a directory.
@@ -286,16 +296,17 @@ impl TreeWalk {
             Ok(entry) => entry,
             Err(left_out) => return Ok(WalkStep::LeftOut(left_out)),
         };
-        if self.options.copy_links && matches!(entry.kind, WalkKind::Directory) {
-            let path = self.path(&entry.name);
-            if self.is_cycle(&path, &entry.stat) {
-                return Ok(WalkStep::LeftOut(OmittedEntry { path, is_missed: true }));
-            }
-        }
         if matches!(entry.kind, WalkKind::Directory) {
             let path = self.path(&entry.name);
+            let above = self.open.as_ref().and_then(|open| open.ancestor.as_ref());
+            if Ancestor::is_among(above, &entry.stat) {
+                return Ok(WalkStep::LeftOut(OmittedEntry { path, is_missed: true }));
+            }
+            if self.options.copy_links {
+                self.waiting_in.push_back(above.map(Arc::clone));
+            }
             self.waiting.push(&path);
-            let held = self.waiting.held();
+            let held = self.held();
             let is_full = !self.site.count_paths(&mut self.counted, held);
             if is_full {
                 return Err("the queue of unread directories exceeds --memory".to_owned());
@@ -312,10 +323,43 @@ impl TreeWalk {
         }
     }
 
-    fn read(&self, path: &Path) -> Option<OwnedFd> {
-        match self.site.root.find(&self.top.join(path), None) {
-            Ok(ServedEntry::Directory(fd)) => listing::open(fd, OsStr::new(".")).ok(),
-            _ => None,
+    /// Opens a directory. Its path may lead elsewhere than when its entry was returned, so the rules are checked again.
+    fn read(
+        &self,
+        path: &Path,
+        above: Option<Arc<Ancestor>>,
+    ) -> Option<(OwnedFd, Option<Arc<Ancestor>>)> {
+        let Ok(ServedEntry::Directory(fd)) = self.site.root.find(&self.top.join(path), None) else {
+            return None;
+        };
+        let directory = listing::open(fd, OsStr::new(".")).ok()?;
+        if !self.options.copy_links && self.options.device.is_none() {
+            return Some((directory, None));
+        }
+        let stat = fstat(&directory).ok()?;
+        if self.options.is_elsewhere(&stat) || Ancestor::is_among(above.as_ref(), &stat) {
+            return None;
+        }
+        let id = (stat.st_dev, stat.st_ino);
+        let ancestor = self.options.copy_links.then(|| Arc::new(Ancestor { id, above }));
+        Some((directory, ancestor))
+    }
+}
+
+impl Ancestor {
+    /// Returns `true` if a directory is among `first` and the directories above it.
+    fn is_among(first: Option<&Arc<Self>>, stat: &Stat) -> bool {
+        let mut all = std::iter::successors(first, |ancestor| ancestor.above.as_ref());
+        all.any(|ancestor| ancestor.id == (stat.st_dev, stat.st_ino))
+    }
+}
+
+impl Drop for Ancestor {
+    /// Drops the directories above in a loop, because recursion could overflow the stack in a deep tree.
+    fn drop(&mut self) {
+        let mut above = self.above.take();
+        while let Some(ancestor) = above {
+            above = Arc::into_inner(ancestor).and_then(|mut ancestor| ancestor.above.take());
         }
     }
 }

@@ -27,6 +27,11 @@ impl EntryXattrs {
         Self::read(&Holder::Fd(fd))
     }
 
+    /// Reads the attributes of the entry of an `O_PATH` descriptor.
+    pub fn of_path_fd(fd: BorrowedFd<'_>) -> Result<Self, Errno> {
+        Self::read(&Holder::of_path_fd(fd))
+    }
+
     /// Reads the attributes of an entry, without following a symbolic link.
     pub fn of_entry(directory: BorrowedFd<'_>, name: &CStr) -> Result<Self, Errno> {
         Self::read(&Holder::Entry { dir: directory, name, follows: false })

@@ -46,20 +46,21 @@ struct FilterFiles {
 }
 
 impl DirectoryFilter {
-    /// Creates the filter of one source directory.
+    /// Creates the filter of one source directory. `links`: the symbolic links that lead to its filter files.
     pub fn new(
         source: &Path,
+        links: FollowLinks,
         name: OsString,
         caller: Option<Arc<dyn Filter>>,
     ) -> Result<Self, Error> {
         let fd = openat(CWD, source, DIRECTORY - OFlags::NOFOLLOW, Mode::empty());
         let fd = fd.map_err(|errno| failed_call(source.to_owned(), "openat", errno))?;
-        Self::below(fd, source, name, caller)
+        Self::below(Beneath::new(fd, links), source, name, caller)
     }
 
     /// Creates the filter of an open source directory. `source`: its path, for messages.
     pub fn below(
-        fd: OwnedFd,
+        beneath: Beneath<OwnedFd>,
         source: &Path,
         name: OsString,
         caller: Option<Arc<dyn Filter>>,
@@ -71,7 +72,6 @@ impl DirectoryFilter {
             );
             return Err(Error::Usage(why));
         }
-        let beneath = Beneath::new(fd, FollowLinks::Never);
         let files = FilterFiles { source: source.to_owned(), beneath, name };
         Ok(Self { files: Some(files), ..Self::received(caller) })
     }
@@ -148,21 +148,27 @@ impl FilterFiles {
             let path = self.source.join(&path);
             move |errno| failed_call(path, call, errno)
         };
-        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let fd = match self.beneath.open(path.as_os_str().as_bytes(), flags) {
-            Ok(fd) => fd,
-            Err(Errno::NOENT | Errno::NOTDIR) => return Ok(Vec::new()),
-            Err(errno) => return Err(failed("openat2")(errno)),
+        let open = |flags| match self.beneath.open(path.as_os_str().as_bytes(), flags) {
+            Ok(fd) => {
+                let stat = fstat(&fd).map_err(failed("fstat"))?;
+                let reason = match kind(&stat) {
+                    FileType::RegularFile if stat.st_size <= LONGEST_FILTER as i64 => {
+                        return Ok(Some(fd));
+                    }
+                    FileType::RegularFile => Refusal::NoFilterFile("larger than 1 MiB"),
+                    _ => Refusal::NoFilterFile("not a regular file"),
+                };
+                Err(Error::Refused { path: self.source.join(&path), reason })
+            }
+            Err(Errno::NOENT | Errno::NOTDIR) => Ok(None),
+            Err(errno) => Err(failed("openat2")(errno)),
         };
-        let stat = fstat(&fd).map_err(failed("fstat"))?;
-        let reason = match kind(&stat) {
-            FileType::RegularFile if stat.st_size <= LONGEST_FILTER as i64 => None,
-            FileType::RegularFile => Some(Refusal::NoFilterFile("larger than 1 MiB")),
-            _ => Some(Refusal::NoFilterFile("not a regular file")),
-        };
-        if let Some(reason) = reason {
-            return Err(Error::Refused { path: self.source.join(path), reason });
+        // Opening a device for reading may have side effects, and a link may lead to one.
+        if open(OFlags::PATH | OFlags::CLOEXEC)?.is_none() {
+            return Ok(Vec::new());
         }
+        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+        let Some(fd) = open(flags)? else { return Ok(Vec::new()) };
         let mut bytes = vec![0; LONGEST_FILTER];
         let mut len = 0;
         while len < bytes.len() {

@@ -100,8 +100,9 @@ impl LocalSource {
                 }
                 known => Ok(known),
             };
-            // The name counts as existing even if its type cannot be determined.
-            let is_directory = kind.unwrap_or(FileType::Unknown) == FileType::Directory;
+            // The name counts as existing even if its type cannot be determined. It may be a directory, as the target of a
+            // dangling link was. Its listing then fails, so that nothing below it is deleted.
+            let is_directory = kind.unwrap_or(FileType::Directory) == FileType::Directory;
             listed.insert(entry.file_name().to_bytes().into(), is_directory);
             true
         });

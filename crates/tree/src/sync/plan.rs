@@ -43,6 +43,8 @@ pub struct DeleteOptions {
     pub filter: Option<Arc<dyn Filter>>,
     /// `true` if the sources are entries of the destination.
     pub has_entries: bool,
+    /// `true` to delete nothing on other file systems than that of the destination.
+    pub one_file_system: bool,
     /// The directory that keeps deleted entries. It may lie in the destination.
     pub kept: Option<Arc<KeptEntries>>,
 }
@@ -178,10 +180,12 @@ impl<'p> DeletePlanner<'p> {
         if self.is_kept(id) {
             return;
         }
-        let listing = match self.source.list(&path) {
+        let mut listing = match self.source.list(&path) {
             Ok(listing) => listing,
             Err(error) => return self.plan.unlisted.push(error),
         };
+        let top = self.plan.directories.first().map_or(id.device, |top| top.id.device);
+        listing.keeps_others |= self.options.one_file_system && id.device != top;
         note(&mut self.plan.census, &listing);
         let has_others = listing.keeps_others || listing.has_excluded;
         let is_empty = listing.names.is_empty() && !has_others;

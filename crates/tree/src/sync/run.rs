@@ -25,7 +25,7 @@ use crate::{
     Progress, Refusal, SyncCounts, SyncRules, Target, TreeReport, copy,
     copy::report::MOST_ERRORS,
     event::Finding,
-    fs::{list::ancestors, walk::failed_call},
+    fs::{beneath::FollowLinks, list::ancestors, walk::failed_call},
     identity::{Id, kind},
     names::{c_string, cut},
     twins::Twins,
@@ -140,6 +140,7 @@ impl<'s> LocalSync<'s> {
             dry_run: copy.dry_run,
             fsync: copy.fsync == Fsync::Always,
             has_entries,
+            one_file_system: copy.one_file_system,
             kept,
             ..delete
         });
@@ -257,7 +258,10 @@ fn filter_files(
         ));
     }
     let caller = options.copy.filter.clone();
-    DirectoryFilter::new(&sources[0], name.clone(), caller).map(|filter| Some(Arc::new(filter)))
+    let follows = options.copy.dereference == Some(Dereference::Always);
+    let links = if follows { FollowLinks::Anywhere } else { FollowLinks::Never };
+    let filter = DirectoryFilter::new(&sources[0], links, name.clone(), caller)?;
+    Ok(Some(Arc::new(filter)))
 }
 
 /// Copies one entry to another file system.

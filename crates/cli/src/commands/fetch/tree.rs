@@ -107,6 +107,7 @@ fn sync(args: &FetchArgs, path: &Path) -> Result<TreeSync, CommandFailure> {
         excluded: args.delete_excluded,
         most: args.max_delete,
         force: args.force,
+        one_file_system: args.one_file_system,
         fsync: args.durable.wanted() == Fsync::Always,
         ..DeleteOptions::default()
     };

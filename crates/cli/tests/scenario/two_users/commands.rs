@@ -97,6 +97,7 @@ pub const ROWS: &[Row] = &[
         "out",
         copy_of("public", PERMISSIONS),
     ),
+    row("sync --log", "$T sync --log $D/out $OWN/tree copy", "out", Makes::Text),
     row("manifest", "$T manifest -o $D/out $OWN/tree", "out", Makes::Text),
     row("report", "$T report -o $D/out $OWN/results", "out", Makes::Text),
     row(

@@ -18,7 +18,7 @@ use thalweg_tree::{
 use super::{
     account::FetchCounters,
     change::EntryChange,
-    directories::DirectoryCache,
+    directories::{DirectoryCache, TreeDirectory},
     entry::ListedEntry,
     files::{InstallPolicy, compare_directory},
     hard_links::link_names,
@@ -208,6 +208,7 @@ fn install_policy<'a>(
         xattrs: options.list.xattrs,
         is_synced_whole,
         fsync: if is_synced_later { Fsync::Never } else { options.files.fsync },
+        over_others: options.sync.is_some() && !root.is_staged(),
         close_may_fail: may_fail_at_close(root.fd()).unwrap_or(true),
         is_directory_gone: false,
         kept: options
@@ -314,7 +315,9 @@ impl TreeBuild<'_> {
                 self.note_attributes(&mut directories, &entry);
                 continue;
             }
-            let made = directories.make(&entry, self.install.is_fresh, self.install.is_staged);
+            let install = self.install;
+            let remove = |above: &TreeDirectory| install.remove_other(&entry, above);
+            let made = directories.make(&entry, install.is_fresh, install.is_staged, remove);
             match made {
                 Ok(true) => {
                     let change = EntryChange::created();

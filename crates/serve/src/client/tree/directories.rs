@@ -66,12 +66,13 @@ impl<'a> DirectoryCache<'a> {
 
     /// Creates the directory of an entry, and returns `true` if it did not exist. `is_fresh`: `true` if the root was
     /// empty before this run. `is_ours`: `true` if thalweg created everything below the root and may change its
-    /// modes.
+    /// modes. `remove`: removes an entry of another type from the given directory.
     pub fn make(
         &mut self,
         entry: &ListedEntry,
         is_fresh: bool,
         is_ours: bool,
+        remove: impl FnOnce(&TreeDirectory) -> Result<(), FetchError>,
     ) -> Result<bool, FetchError> {
         let above = self.open(entry.directory())?;
         let name = entry.name();
@@ -83,7 +84,11 @@ impl<'a> DirectoryCache<'a> {
         }
         match above.look(&name)? {
             Some(there) if FileType::from_raw_mode(there.st_mode) == FileType::Directory => {}
-            _ => return Err(FetchError::listed("cannot overwrite non-directory with directory")),
+            _ => {
+                remove(&above)?;
+                mkdirat(&above.fd, &name, Mode::RWXU).map_err(failed("mkdirat"))?;
+                return Ok(true);
+            }
         }
         if is_ours {
             // An earlier run may have set the final mode already, which may forbid access.

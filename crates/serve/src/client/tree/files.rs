@@ -56,6 +56,8 @@ pub struct InstallPolicy<'a> {
     pub fsync: Fsync,
     /// `true` if one syncfs(2) call at the end syncs all names.
     pub is_synced_whole: bool,
+    /// `true` if a directory replaces an entry of another type.
+    pub over_others: bool,
     /// `true` if close(2) may report that written bytes were lost.
     pub close_may_fail: bool,
     /// `true` if a directory counts as removed where a file or link replaces it: the dry run of a deletion listed it.
@@ -96,8 +98,9 @@ pub enum FileDecision {
     Wanted(WantedFile),
 }
 
-/// The reason why an entry cannot be created.
+/// The reasons why an entry cannot be created.
 pub const OVER_DIRECTORY: &str = "cannot overwrite directory with non-directory";
+pub const OVER_OTHER: &str = "cannot overwrite non-directory with directory";
 
 /// Returns `true` if a file must be fetched. `by_time`: another modification time means other bytes.
 pub fn has_other_bytes(differs: AttributeDifferences, by_time: bool) -> bool {
@@ -272,6 +275,23 @@ impl<'a> InstallPolicy<'a> {
         let kept = self.kept(&entry.path);
         replace_by_symlink(fd, &name, target, &attributes, kept)?;
         Ok(Some(EntryChange::replaced(differs)))
+    }
+
+    /// Removes an entry in the place of a listed directory. A directory that another process creates is not removed.
+    pub fn remove_other(
+        self,
+        entry: &ListedEntry,
+        directory: &TreeDirectory,
+    ) -> Result<(), FetchError> {
+        if !self.over_others {
+            return Err(FetchError::listed(OVER_OTHER));
+        }
+        let (fd, name) = (directory.fd.as_fd(), entry.name());
+        match self.kept(&entry.path) {
+            Some(kept) => kept.take(fd, &name)?,
+            None => unlinkat(fd, &name, AtFlags::empty()).map_err(failed("unlinkat"))?,
+        }
+        Ok(())
     }
 
     fn of_new(self, call: &'static str, errno: Errno) -> FetchError {

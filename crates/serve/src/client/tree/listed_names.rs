@@ -46,9 +46,9 @@ impl<'a> ListedNames<'a> {
     /// Reads the list once. The list was already checked.
     pub fn of(list: &'a EntryList) -> Result<Self, FetchError> {
         let (mut directories, mut waiting) = (HashMap::new(), VecDeque::new());
-        let (mut records, mut current, mut has_excluded) = (list.records(), Vec::new(), false);
-        while let Some(record) = records.next_record()? {
-            match record {
+        let (mut records, mut current) = (list.records(), Vec::new());
+        let has_excluded = loop {
+            match next(&mut records)? {
                 ListRecord::Group(_) => {
                     current = waiting.pop_front().unwrap_or_default();
                     directories.insert(current.clone(), DirectoryGroup::From(records.offset()));
@@ -66,12 +66,9 @@ impl<'a> ListedNames<'a> {
                         }
                     }
                 }
-                ListRecord::End(totals) => {
-                    has_excluded = totals.excluded > 0;
-                    break;
-                }
+                ListRecord::End(totals) => break totals.excluded > 0,
             }
-        }
+        };
         Ok(Self { directories, has_excluded, list, records: Mutex::new(list.records()) })
     }
 
@@ -80,11 +77,20 @@ impl<'a> ListedNames<'a> {
         let mut listing = SourceListing { has_excluded, ..SourceListing::default() };
         let mut records = self.records.lock().unwrap_or_else(PoisonError::into_inner);
         records.seek(from);
-        while let Some(ListRecord::Entry(entry)) = records.next_record()? {
+        while let ListRecord::Entry(entry) = next(&mut records)? {
             let is_directory = matches!(entry.kind, ManifestKind::Directory(_));
             listing.names.insert(entry.name.into(), is_directory);
         }
         Ok(listing)
+    }
+}
+
+/// Returns the next record of a list that was checked before.
+fn next(records: &mut ListRecords<'_>) -> Result<ListRecord, FetchError> {
+    match records.next_record() {
+        Ok(Some(record)) => Ok(record),
+        Ok(None) | Err(FetchError::Broken(_)) => Err(FetchError::ListChanged),
+        Err(error) => Err(error),
     }
 }
 

@@ -80,6 +80,7 @@ impl TreeOptions {
             xattrs: self.list.xattrs,
             is_synced_whole: false,
             fsync: Fsync::Never,
+            over_others: self.sync.is_some(),
             close_may_fail: false,
             is_directory_gone: false,
             kept: None,

@@ -13,8 +13,8 @@ use super::{
     directories::DirectoryCache,
     entry::ListedEntry,
     files::{
-        FileDecision, InstallPolicy, OVER_DIRECTORY, WantedFile, compare, compare_directory,
-        compare_link, has_other_bytes,
+        FileDecision, InstallPolicy, OVER_DIRECTORY, OVER_OTHER, WantedFile, compare,
+        compare_directory, compare_link, has_other_bytes,
     },
     hard_links::preview_names,
     hash_checks::HashChecks,
@@ -137,9 +137,8 @@ fn change_of(
         (ManifestKind::Directory(_), FileType::Directory) => {
             adjusted(compare_directory(&there, &attributes, directory.fd.as_fd(), &name))
         }
-        (ManifestKind::Directory(_), _) => {
-            Err(FetchError::listed("cannot overwrite non-directory with directory"))
-        }
+        (ManifestKind::Directory(_), _) if install.over_others => created(),
+        (ManifestKind::Directory(_), _) => Err(FetchError::listed(OVER_OTHER)),
         (_, FileType::Directory) if install.is_directory_gone => created(),
         (_, FileType::Directory) => Err(FetchError::listed(OVER_DIRECTORY)),
         (ManifestKind::File(file), _) => {

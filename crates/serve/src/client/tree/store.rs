@@ -165,6 +165,9 @@ impl StoreCursor {
             let read = io::pread(&store.file.fd, &mut self.buffer[rest..], self.at);
             let read = read.map_err(failed("pread"))?;
             (self.at, self.have) = (self.at + read as u64, rest + read);
+            if read == 0 && self.at < store.written {
+                return Err(FetchError::ListChanged);
+            }
             if read == 0 {
                 return Ok(None);
             }
@@ -210,7 +213,7 @@ impl StoreBackwards<'_> {
         let length = self.last(LENGTH)?;
         let length = length.first_chunk().map_or(0, |length| u32::from_le_bytes(*length) as usize);
         let whole = 2 * LENGTH + length;
-        let at = self.end.checked_sub(whole as u64).ok_or_else(changed)?;
+        let at = self.end.checked_sub(whole as u64).ok_or(FetchError::ListChanged)?;
         let found = read(&self.last(whole)?[LENGTH..whole - LENGTH], at)?;
         self.end = at;
         Ok(Some(found))
@@ -224,17 +227,13 @@ impl StoreBackwards<'_> {
             self.buffer.resize(size as usize, 0);
             let read = io::pread(self.fd, &mut self.buffer, self.start).map_err(failed("pread"))?;
             if read != self.buffer.len() || read < count {
-                return Err(changed());
+                return Err(FetchError::ListChanged);
             }
             self.have = true;
         }
         let end = (self.end - self.start) as usize;
         Ok(&self.buffer[end - count..end])
     }
-}
-
-fn changed() -> FetchError {
-    FetchError::broken("another program changed the temporary copy of the list of files")
 }
 
 fn write(entry: &ListedEntry, out: &mut Vec<u8>) {
@@ -296,7 +295,7 @@ fn read(payload: &[u8], at: u64) -> Result<StoredEntry, FetchError> {
         let entry = ListedEntry { path: fields.0.to_owned(), kind, meta, xattrs };
         Ok(StoredEntry { entry, state, at })
     };
-    read().map_err(|_| changed())
+    read().map_err(|_| FetchError::ListChanged)
 }
 
 fn seconds(fields: &mut ListFields<'_>) -> Result<i64, FieldError> {
@@ -358,5 +357,16 @@ mod tests {
             );
         }
         assert_eq!(backwards.next_entry().unwrap(), None);
+        // Another program truncates the file: this is no fault of the server.
+        File::from(store.file.fd.try_clone().unwrap()).set_len(offsets[299]).unwrap();
+        let mut forwards = store.entries();
+        let found = (0..300).map(|_| forwards.next_entry()).find_map(Result::err).unwrap();
+        let back = store.backwards().next_entry().unwrap_err();
+        for error in [found, back] {
+            assert_eq!(
+                error.to_string(),
+                "another program changed the temporary copy of the list of files"
+            );
+        }
     }
 }

@@ -14,7 +14,9 @@ pub(crate) fn copy_special(
     entry: &CopyEntry<'_>,
     kind: FileType,
 ) -> Attempt<()> {
-    let stat = statat(entry.from.open()?, entry.source, AtFlags::SYMLINK_NOFOLLOW);
+    let follow = worker.run.options.follows(entry.named_by_caller());
+    let flags = if follow { AtFlags::empty() } else { AtFlags::SYMLINK_NOFOLLOW };
+    let stat = statat(entry.from.open()?, entry.source, flags);
     let mut stat = stat.map_err(at_source("newfstatat"))?;
     worker.run.options.given.apply(&mut stat);
     let mode = worker.run.options.new_mode.unwrap_or(stat.st_mode);
