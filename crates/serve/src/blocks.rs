@@ -100,7 +100,7 @@ impl RollingSum {
     pub fn push(&mut self, bytes: &[u8]) {
         let (chunks, rest) = bytes.as_chunks::<CHUNK>();
         for chunk in chunks {
-            // With 16 bits, and without a dependency between bytes, vector instructions add many bytes at a time.
+            // Vector instructions add many bytes at a time, because the sums have 16 bits and bytes are independent.
             let (mut sum, mut weighted) = (0_u16, 0_u16);
             for (n, byte) in chunk.iter().enumerate() {
                 let (byte, weight) = (u16::from(*byte), (CHUNK - n) as u16);
