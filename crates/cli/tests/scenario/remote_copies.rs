@@ -153,7 +153,7 @@ fn what_cannot_be_done_between_machines_is_refused() {
     let refused = |words: &[&str], said: &str| {
         run(machine.copy(words).current_dir(scratch.path())).expect(2).expect_said(said);
     };
-    refused(&["-a", "h:src", "src", "dst"], "on this machine and on another one");
+    refused(&["-a", "h:src", "src", "dst"], "some sources are remote");
     refused(&["-a", "h:src", "g:dst"], "cannot both be remote");
     refused(&["-a", "--backup", "h:src", "dst"], "--backup");
     refused(&["-a", "--verify=device", "h:src", "dst"], "--verify=device");

@@ -45,7 +45,7 @@ fn tried(setup: &Setup, command: &[&str]) -> Result<TrialResult, TrialError> {
 fn reached(test: &str) -> bool {
     let missing = thalweg_preload::object().err();
     if let Some(reason) = missing {
-        thalweg_testing::skip(test, &format!("no object to preload: {reason}"));
+        thalweg_testing::skip(test, &format!("no LD_PRELOAD library: {reason}"));
     }
     missing.is_none()
 }

@@ -157,7 +157,10 @@ fn what_makes_no_sense_is_refused_before_anything_runs() {
             "mechanism = 'splice'\nsource = 'zero'\nsink = 'unix'",
             "does not support the pair device -> socket",
         ),
-        ("mechanism = 'sendfile'\nsource = 'file'\nsink = 'unix'\nneeds = 'copied'", "shared"),
+        (
+            "mechanism = 'sendfile'\nsource = 'file'\nsink = 'unix'\nneeds = 'copied'",
+            "shares pages",
+        ),
         ("mechanism = 'splice'\nsource = 'paced'\nsink = 'null'", "100MB/s"),
         ("mechanism = 'splice'\nsource = 'file'\nsink = 'null'\nplace = 'nofs'", "no nofs here"),
         ("mechanism = 'sendfile'\nsource = 'file'\nsink = 'tcp'\ncongestion = 'sloth'", "sloth"),

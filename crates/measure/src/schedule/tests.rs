@@ -204,7 +204,10 @@ fn an_arm_far_slower_than_the_reference_is_left_out_and_says_so() {
     let arms = vec![world.arm("a", 10.0), world.arm("b", 10.0), world.arm("slow", 100.0)];
     let log = run(&world, arms, Duration::from_secs(2), Rules::default());
     let reason = log.arms[2].dropped.clone().unwrap();
-    assert!(reason.contains("times the time of a in 2 rounds"), "{reason}");
+    assert!(
+        reason.starts_with("dropped after 2 rounds: ") && reason.contains("times the time of a ("),
+        "{reason}"
+    );
     assert_eq!(log.rounds_of(2), 2);
     assert!(log.arms[1].dropped.is_none() && log.rounds.len() > 20);
     let shown = stats::median(&log.paired(2, 0, &SampleMetric::Wall)).unwrap();

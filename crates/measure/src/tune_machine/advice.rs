@@ -273,7 +273,7 @@ mod tests {
     #[test]
     fn where_nothing_was_measured_all_five_stay_with_the_default() {
         for line in advice(&Profile::new(), Prefer::Wall) {
-            assert!(line.text.starts_with("not measured here: the default"), "{}", line.text);
+            assert!(line.text.starts_with("not measured; the default applies"), "{}", line.text);
             assert!(line.text.contains("thalweg tune --pair") && line.bands.is_empty());
         }
     }
@@ -298,7 +298,7 @@ mod tests {
         );
         let [least, most] = above.share.unwrap();
         assert!((least - 0.4).abs() < 1e-9 && (most - 0.5).abs() < 1e-9);
-        let beyond = "mmap-write beyond (0.40 to 0.50 of the default)";
+        let beyond = "mmap-write beyond (0.40 to 0.50 times the cost of the default)";
         assert!(found.text.starts_with("file:ext4 -> pipe: the default (read-write) up to "));
         assert!(found.text.ends_with(beyond), "{}", found.text);
         assert!(line(&profile, Of::Files).text.starts_with("not measured"));

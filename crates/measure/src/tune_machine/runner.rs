@@ -88,7 +88,8 @@ impl Spawned {
         };
         let processors = Processors::of_this_thread()?;
         let mut load = Running::start(load, &self.program, Path::new(""), &processors)?;
-        let silence = job.budget.saturating_mul(OVERRUN).saturating_add(HANG);
+        // On a busy machine with slow page faults, preparing the memory of a sample takes longer than `HANG`.
+        let silence = job.budget.saturating_mul(OVERRUN).saturating_add(HANG * 6);
         // A cancelled session removes large files before it exits, so it gets more time than other helpers.
         let patience = SessionPatience { silence, grace: HANG };
         let command = process::helper(&self.program, "survey");

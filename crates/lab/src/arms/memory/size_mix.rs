@@ -294,7 +294,7 @@ mod tests {
         made.allocate().unwrap();
         let one = *made.copies.iter().find(|one| one.len > 8 && one.to > 64).unwrap();
         let (to, end) = (one.to as usize, (one.to + one.len) as usize);
-        for (at, what) in [(to + 3, "wrong contents"), (to - 1, "outside"), (end, "outside")] {
+        for (at, what) in [(to + 3, "wrong bytes"), (to - 1, "outside"), (end, "outside")] {
             let looked = |own: &mut SizeMix, sources: &mut [u8], sinks: &mut [u8]| {
                 sinks.fill(SPOILT);
                 let answer = once(&mut own.operation, one, sources, sinks);

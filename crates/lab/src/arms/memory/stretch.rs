@@ -156,7 +156,7 @@ mod tests {
         stretch.verify().unwrap();
         let start = stretch.lead + stretch.stride;
         for (at, what) in
-            [(start + 50, "wrong contents"), (start - 1, "outside"), (start + 100, "outside")]
+            [(start + 50, "wrong bytes"), (start - 1, "outside"), (start + 100, "outside")]
         {
             let looked = |own: &mut CopyStretch, sources: &mut [u8], sinks: &mut [u8]| {
                 sinks[at] ^= 1;

@@ -289,6 +289,6 @@ fn a_run_of_few_places_is_never_shown_in_place_of_a_whole_one() {
         text.contains("2026-11-22 00:20 UTC; ") || text.contains("2026-11-22 00:20 UTC;"),
         "{text}"
     );
-    let head = text.lines().find(|line| line.contains("sessions of") || line.contains(" rounds, "));
+    let head = text.lines().find(|line| line.contains(" rounds each, "));
     assert!(head.is_some_and(|line| line.contains("2026-11-22")), "{head:?}");
 }
