@@ -135,7 +135,8 @@ class _Queue:
             return receiver.get(deadline)
 
     def empty(self) -> bool:
-        """Returns True if no item is available now. Only in the process that gets."""
+        """Returns True if no item is available now. The first items of a process that connects at this moment do not count. Only in the process
+        that gets."""
         receiver, here = self._receiving(), self._here()
         here.gets.not_again()
         with here.gets.held(None):
