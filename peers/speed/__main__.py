@@ -143,6 +143,7 @@ def main() -> None:
         (lab.disk / "state").mkdir()
         environment(lab.disk / "state")
         found = {"format": 1, "conditions": machine.conditions(lab.thalweg, lab.before, sys.argv, {"disk": lab.disk, "memory": lab.memory}), "rows": [], "not_run": []}
+        found["not_run"] = [{"row": row.name, "reason": "not selected"} for row in ROWS if row not in rows]
         target = options.json or default_target(found["conditions"])
 
         def keep() -> None:
