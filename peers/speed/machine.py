@@ -54,9 +54,16 @@ def conditions(thalweg: str, before: str, command: list[str], places: dict[str, 
         "congestion_control": control.read_text().strip() if control.exists() else None,
         "load_before": [round(value, 2) for value in os.getloadavg()],
         "file_systems": {name: file_system(path) for name, path in places.items()},
-        "versions": {"thalweg": version(thalweg, "--version"), "thalweg before": before and version(before, "--version")} | {name: version(name, flag) for name, flag in VERSIONS.items()},
+        "versions": {"thalweg": build(thalweg), "thalweg before": before and build(before)} | {name: version(name, flag) for name, flag in VERSIONS.items()},
         "thalweg_commit": commit(),
     }
+
+
+def build(thalweg: str) -> str:
+    """Returns the version, and whether the program is what `make programs` builds. A loader makes its start slower."""
+    with open(thalweg, "rb") as file:
+        has_loader = b"/ld-linux" in file.read(4096)
+    return f"{version(thalweg, '--version')}, {'with a loader' if has_loader else 'static'}"
 
 
 def commit() -> str | None:
