@@ -78,7 +78,8 @@ def measure(row: Row, plan: Plan, lab: Lab, rounds: int, seconds: float) -> dict
             except Failed as error:
                 if not variant.before:
                     raise
-                absent.append(Absent(variant.name, str(error).splitlines()[0][:160]))
+                first = str(error).splitlines()[0].replace(lab.before, "thalweg").replace(lab.thalweg, "thalweg")
+                absent.append(Absent(variant.name, first.replace(str(lab.memory), "MEMORY").replace(str(lab.disk), "DISK")[:160]))
                 variants.remove(variant)
                 del samples[variant.name]
                 continue
