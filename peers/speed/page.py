@@ -7,6 +7,7 @@ FIGURES = (("wall", "time"), ("cpu", "CPU time"))
 
 
 def page(found: dict) -> str:
+    """Returns the page. A person may add the condition `remark`, for example if the file has rows of two runs."""
     of = found["conditions"]
     caches = ", ".join(f"{name} {size}" for name, size in of["caches"].items())
     lines = [
@@ -20,6 +21,7 @@ def page(found: dict) -> str:
         f"| Linux | {of['kernel']}, {of['congestion_control']} |",
         f"| load before | {', '.join(map(str, of['load_before']))} |",
         *(f"| {name} | {text[:60].strip()} |" for name, text in of["versions"].items() if text), "",
+        *([of["remark"], ""] if "remark" in of else []),
         *losses(found), *sections(found), *earlier(found), *left_out(found),
     ]
     return "\n".join(lines).rstrip() + "\n"

@@ -88,7 +88,7 @@ impl Effective {
         let shell = TrialProgram::find(&[OsString::from("sh")]).ok().and_then(|shell| shell.loader);
         let usual = LOADERS.iter().map(PathBuf::from).filter(|loader| loader.exists());
         let mut error =
-            "no dynamic loader found: `sh` names none, and the usual paths have none".to_owned();
+            "no dynamic loader found: neither `sh` nor the usual paths have one".to_owned();
         for loader in shell.into_iter().chain(usual) {
             match Self::of(loader, true) {
                 Ok(found) => return Ok(found),

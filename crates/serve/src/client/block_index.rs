@@ -179,14 +179,15 @@ impl BlockIndex {
         let Ok(block) = usize::try_from(self.request.size) else { return Ok(()) };
         let buffer = vec![0; block + PIECE];
         let mut window = OlderWindow { older, buffer, at: 0, have: 0, next: part.start };
-        let goes_on = |window: &OlderWindow<'_>| search.goes_on() && window.offset() < part.end;
-        while goes_on(&window) && window.holds(block, check)? {
+        let may_continue =
+            |window: &OlderWindow<'_>| search.may_continue() && window.offset() < part.end;
+        while may_continue(&window) && window.holds(block, check)? {
             let mut sum = RollingSum::default();
             sum.push(window.bytes(block));
             while !(self.may_have(sum.value())
                 && search.take(sum.value(), window.bytes(block), take)?)
             {
-                if !goes_on(&window) || !window.holds(block + 1, check)? {
+                if !may_continue(&window) || !window.holds(block + 1, check)? {
                     return Ok(());
                 }
                 self.roll(&mut sum, &mut window, block);
@@ -240,7 +241,7 @@ struct BlockSearch<'i> {
 
 impl BlockSearch<'_> {
     /// Returns `false` after too many offsets with an unknown digest.
-    fn goes_on(&self) -> bool {
+    fn may_continue(&self) -> bool {
         self.misses.load(Relaxed) <= self.most_misses
     }
 

@@ -97,12 +97,11 @@ impl<'s> LocalSync<'s> {
     ) -> Result<Self, Error> {
         let destination = final_destination(destination, has_entries)?;
         let names = Arc::new(names_of(sources, has_entries, options)?);
-        if let ([_], Some(delete), true) = (sources, &options.delete, has_entries)
+        if let ([source], Some(delete), true) = (sources, &options.delete, has_entries)
             && !delete.force
         {
-            let source = shown(&sources[0]);
-            let why = format!("'{source}': not a directory; --delete requires a directory");
-            return Err(Error::Usage(why));
+            let why = "not a directory; --delete requires a directory";
+            return Err(Error::Usage(format!("'{}': {why}", shown(source))));
         }
         if has_entries && options.delete.is_some() {
             // Otherwise, the deletion would remove entries that only one of two sources with the same name has.

@@ -76,11 +76,8 @@ pub fn answer(tried: &[TriedMechanism]) -> String {
     let mut text =
         format!("{} of {} methods work here\n", tried.len() - nowhere.len(), tried.len());
     if !broken.is_empty() {
-        let _ = writeln!(
-            text,
-            "do not use {}: it breaks its guarantee here (-v shows where)",
-            broken.join(", ")
-        );
+        let _ =
+            writeln!(text, "do not use {}: broken guarantee (-v shows where)", broken.join(", "));
     }
     for mechanism in tried.iter().filter(|mechanism| mechanism.works.is_empty()) {
         let reasons: Vec<&str> = by_reason(&mechanism.fails).into_keys().collect();

@@ -8,7 +8,7 @@ use std::{
     rc::Rc,
 };
 
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, fstat, mkdirat, openat, statat};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat, fstat, mkdirat, openat, statat};
 use thalweg_core::atomic_file::{CallFailed, failed};
 use thalweg_sys::{Errno, opened::chmod_opened};
 use thalweg_tree::install::{Beneath, FollowLinks, each_entry, listing_buffer};
@@ -18,6 +18,10 @@ use crate::client::FetchError;
 
 /// Flags to open a directory of the tree. `O_NOFOLLOW`: another process may replace an entry by a link at any time.
 const DIRECTORY: OFlags = OFlags::DIRECTORY.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+
+pub fn is_directory(stat: &Stat) -> bool {
+    FileType::from_raw_mode(stat.st_mode) == FileType::Directory
+}
 
 /// An open directory of the tree.
 pub struct TreeDirectory {
@@ -35,7 +39,7 @@ pub struct DirectoryCache<'a> {
 }
 
 /// The result of stat on a name; `None` if it does not exist.
-pub type NameStat = Option<rustix::fs::Stat>;
+pub type NameStat = Option<Stat>;
 
 impl<'a> DirectoryCache<'a> {
     /// Creates the cache for the directories below `root`.
@@ -83,7 +87,7 @@ impl<'a> DirectoryCache<'a> {
             Err(errno) => return Err(failed("mkdirat")(errno).into()),
         }
         match above.look(&name)? {
-            Some(there) if FileType::from_raw_mode(there.st_mode) == FileType::Directory => {}
+            Some(there) if is_directory(&there) => {}
             _ => {
                 remove(&above)?;
                 mkdirat(&above.fd, &name, Mode::RWXU).map_err(failed("mkdirat"))?;
@@ -119,7 +123,7 @@ impl TreeDirectory {
         Ok(Some(there))
     }
 
-    fn has_exactly(&self, name: &CStr, there: &rustix::fs::Stat) -> Result<bool, Errno> {
+    fn has_exactly(&self, name: &CStr, there: &Stat) -> Result<bool, Errno> {
         let swapped: Vec<u8> = name.to_bytes().iter().copied().map(swap_case).collect();
         if swapped == name.to_bytes() {
             return Ok(true);

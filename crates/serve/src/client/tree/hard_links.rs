@@ -14,7 +14,7 @@ use thalweg_tree::install::KeptPath;
 use super::{
     account::FetchCounters,
     change::EntryChange,
-    directories::{DirectoryCache, TreeDirectory},
+    directories::{DirectoryCache, TreeDirectory, is_directory},
     entry::ListedEntry,
     files::{InstallPolicy, OVER_DIRECTORY, compare, has_other_bytes},
     store::{EntryStore, StoredState},
@@ -143,10 +143,6 @@ fn preview_name(
     );
     let is_linked = there.is_some_and(|there| id(&there) == id(&copy));
     Ok((!is_linked || has_other_bytes(differs, true)).then_some(change))
-}
-
-fn is_directory(stat: &Stat) -> bool {
-    FileType::from_raw_mode(stat.st_mode) == FileType::Directory
 }
 
 /// A name, and the first name of its file.

@@ -7,12 +7,12 @@ use std::{
     rc::Rc,
 };
 
-use rustix::fs::{FileType, Stat};
+use rustix::fs::Stat;
 use thalweg_tree::Total;
 
 use super::{
     change::EntryChange,
-    directories::{DirectoryCache, TreeDirectory},
+    directories::{DirectoryCache, TreeDirectory, is_directory},
     entry::{ListedEntry, is_reserved_name, stays_inside},
     files::{InstallPolicy, compare, compare_directory, compare_link},
     hard_links::{FirstName, FirstNames, id},
@@ -111,10 +111,6 @@ pub struct TreeSurvey<'a> {
     existing: Option<DirectoryCache<'a>>,
     install: InstallPolicy<'a>,
     options: &'a TreeOptions,
-}
-
-fn kind(there: &Stat) -> FileType {
-    FileType::from_raw_mode(there.st_mode)
 }
 
 /// The directory of the current group.
@@ -270,8 +266,7 @@ impl<'a> TreeSurvey<'a> {
         };
         let first = file.and_then(|file| self.first_names.of(&file));
         let first_path = first.map(|first| first.path.clone());
-        let is_over_directory =
-            self.options.deletes() && there.is_some_and(|there| kind(there) == FileType::Directory);
+        let is_over_directory = self.options.deletes() && there.is_some_and(is_directory);
         let is_deferred = is_over_directory || first.is_some_and(|first| first.is_deferred);
         let is_unchanged = match first {
             Some(first) => there.is_some_and(|there| first.there == Some(id(there))),
@@ -317,7 +312,7 @@ impl<'a> TreeSurvey<'a> {
     }
 
     fn directory(&self, entry: &ManifestEntry, there: &Stat) -> StoredState {
-        if kind(there) != FileType::Directory {
+        if !is_directory(there) {
             return StoredState::default();
         }
         let Some(above) = &self.group.opened else { return StoredState::PRESENT };
