@@ -8,7 +8,7 @@ from pathlib import Path
 from measure import Usage
 
 
-# What ends the name of a variant of the program of `--before`.
+# Suffix of the names of variants that run the program of `--before`.
 BEFORE = " (before)"
 
 
