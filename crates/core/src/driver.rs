@@ -20,6 +20,7 @@ mod cost;
 mod ends;
 mod ladder;
 mod pace;
+mod readahead;
 mod report;
 mod transfer_run;
 
@@ -88,6 +89,7 @@ impl Driver {
         watch: &mut dyn Watch,
     ) -> Outcome {
         let mut run = TransferRun::down(transfer.reborrow(), plan);
+        run.read_ahead();
         if pace.is_limited() {
             run.trust();
         }

@@ -76,6 +76,22 @@ fn a_file_that_cannot_be_read_does_not_keep_the_others_of_its_tree_away() {
 }
 
 #[test]
+fn a_slow_source_is_read_by_several_requests_at_a_time() {
+    let test = "a_slow_source_is_read_by_several_requests_at_a_time";
+    let len = 24 << 20;
+    let mount = || SickSource::mount(test, Illness::Late(Duration::from_millis(20)), 7, len);
+    for way in [&["copy"][..], &["copy", "--verify"], &["copy", "--jobs", "1"]] {
+        let (Some(sick), scratch) = (mount(), Scratch::new()) else { return };
+        let copy = scratch.join("copy");
+        run(thalweg().args(way).args([&sick.source(), &copy])).expect(0);
+        bytes::expect(&copy, 7, len);
+        // The kernel alone has at most two.
+        let most = sick.most_reads_at_once();
+        assert!(most >= 6, "{way:?}: {most} reads at once");
+    }
+}
+
+#[test]
 fn a_stream_that_breaks_ends_with_what_was_read_and_a_failure() {
     let test = "a_stream_that_breaks_ends_with_what_was_read_and_a_failure";
     let Some(sick) = SickSource::mount(test, Illness::BrokenAt(BAD), 7, LEN) else { return };

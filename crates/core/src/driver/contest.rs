@@ -158,6 +158,11 @@ impl MechanismContest {
         }
     }
 
+    /// Returns `true` while mechanisms are compared.
+    pub fn is_comparing(&self) -> bool {
+        matches!(self.phase, ContestPhase::Trying { .. })
+    }
+
     /// Returns the largest number of bytes that the current mechanism may move in one step.
     pub fn most(&self) -> u64 {
         let ContestPhase::Trying { piece, .. } = &self.phase else { return u64::MAX };

@@ -6,7 +6,7 @@ use super::{
     cost::StepCost,
 };
 use crate::{
-    Error, Mechanism, Plan, Tuning,
+    Blocks, Error, Info, Mechanism, Plan, Role, Tuning,
     error::symbol,
     mechanisms::{LAST_RESORT, by_name},
 };
@@ -105,6 +105,18 @@ impl Ladder {
     /// Returns `true` if the contest needs the cost of each step.
     pub fn wants_costs(&mut self) -> bool {
         self.contest().is_some_and(|contest| contest.turn().is_some())
+    }
+
+    /// Returns `true` while mechanisms are compared.
+    pub fn is_comparing(&mut self) -> bool {
+        self.contest().is_some_and(|contest| contest.is_comparing())
+    }
+
+    /// Returns `true` if the current mechanism reads the source through the page cache of this machine. A server may
+    /// copy or clone a file without sending it.
+    pub fn reads_page_cache(&self) -> bool {
+        let Info { role, nature, .. } = self.step().0.info();
+        *role == Role::Mover && nature.blocks == Blocks::Own
     }
 
     /// Returns the largest number of bytes that the next step may move.

@@ -3,7 +3,7 @@
 //! The engine does the work that no mechanism may do: retries, fallback and accounting. Its one invariant: the sink has
 //! received the first `bytes` bytes of the source, in order, and nothing else.
 
-use std::{mem, os::fd::BorrowedFd};
+use std::{mem, os::fd::BorrowedFd, time::Instant};
 
 use thalweg_sys::Errno;
 
@@ -12,8 +12,11 @@ use super::{
     cost::CostClock,
     ends::{EngineEnds, sync},
     ladder::Ladder,
+    readahead::{SourceReadahead, SourceRest},
 };
-use crate::{Error, Kind, Mover, Plan, Side, Transfer, Tuning, Unfit, mechanisms::LAST_RESORT};
+use crate::{
+    End, Error, Kind, Mover, Plan, Side, Source, Transfer, Tuning, Unfit, mechanisms::LAST_RESORT,
+};
 
 /// A transfer in progress, which moves bytes only while [`advance`](Self::advance) is called.
 ///
@@ -62,6 +65,8 @@ pub struct TransferRun<'a> {
     ends: EngineEnds<'a>,
     limit: Option<u64>,
     ladder: Ladder,
+    // `None` if a step must not wait for a disk that accepts no more requests.
+    readahead: Option<SourceReadahead>,
     state: EngineState<'a>,
     // `true` if a mechanism holds the memory to fill. The engine cannot take it back for another mechanism.
     memory_is_given: bool,
@@ -116,10 +121,16 @@ impl<'a> TransferRun<'a> {
             ends,
             limit: transfer.limit(),
             transfer,
+            readahead: None,
             state: EngineState::Closed,
             memory_is_given: false,
             report: Report::default(),
         }
+    }
+
+    /// Reads ahead if the source is a file whose reads wait.
+    pub(super) fn read_ahead(&mut self) {
+        self.readahead = Some(SourceReadahead::default());
     }
 
     /// Disables the comparison of the rate with the profile's.
@@ -199,8 +210,11 @@ impl<'a> TransferRun<'a> {
         if left == 0 && mover.in_flight() == 0 {
             return self.finish(mover);
         }
+        // Bytes that are read ahead belong to the cost of a step.
         let clock = self.ladder.wants_costs().then(CostClock::start);
-        match mover.advance(budget.min(left).min(self.ladder.most())) {
+        let (began, reads_ahead) = (Instant::now(), self.may_read_ahead());
+        let most = if reads_ahead { self.request_ahead() } else { u64::MAX };
+        match mover.advance(budget.min(left).min(self.ladder.most()).min(most)) {
             Ok(0) if mover.in_flight() > 0 => {
                 // The sink accepts nothing from this call, and the call returned no errno.
                 let info = self.ladder.step().0.info();
@@ -211,6 +225,9 @@ impl<'a> TransferRun<'a> {
             Ok(0) if mover.knows_the_end() || self.memory_is_given => self.finish(mover),
             Ok(0) => self.begin_to_confirm(mover),
             Ok(moved) => {
+                if let Some(readahead) = self.readahead.as_mut().filter(|_| reads_ahead) {
+                    readahead.after_step(moved, began.elapsed());
+                }
                 self.go_on(mover, moved, clock);
                 Some(Step::Moved)
             }
@@ -225,6 +242,24 @@ impl<'a> TransferRun<'a> {
                 pause
             }
         }
+    }
+
+    /// Returns `true` if the next step may request bytes for later ones. A comparison would mix the reads of two
+    /// mechanisms.
+    fn may_read_ahead(&mut self) -> bool {
+        self.readahead.is_some() && self.ladder.reads_page_cache() && !self.ladder.is_comparing()
+    }
+
+    /// Requests bytes of the source for the next steps. Returns the largest number of bytes for the next one.
+    fn request_ahead(&mut self) -> u64 {
+        let Source::Fd(End { fd, kind: Kind::File, at: Some(at) }) = &self.transfer.source else {
+            self.readahead = None;
+            return u64::MAX;
+        };
+        let done = self.report.bytes;
+        let len = self.limit.map_or(u64::MAX, |limit| limit.saturating_sub(done));
+        let rest = SourceRest { fd: *fd, at: at.saturating_add(done), len };
+        self.readahead.as_mut().map_or(u64::MAX, |readahead| readahead.before_step(rest))
     }
 
     /// Records the bytes that a step moved. If mechanisms take turns, another one may be next. Both endpoints are then

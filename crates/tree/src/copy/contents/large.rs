@@ -34,6 +34,7 @@ use crate::{
     error::{Attempt, CopyFailure, at_sink, at_source},
     identity::{kind, size},
     journal::JournalKeeper,
+    read::announce_whole,
 };
 
 /// A range of a file: start and length. `None` means up to the end of the file, which may move.
@@ -51,6 +52,7 @@ pub(crate) fn move_large(
     mut keeper: Option<&mut JournalKeeper<BorrowedFd<'_>>>,
 ) -> Attempt<()> {
     let options = worker.run.options;
+    announce_whole(job.source);
     let mut from = adopt(worker, job, keeper.as_deref_mut(), 1)?;
     if options.reflink == When::Always {
         let cloned = clone_whole(worker, SourceFile { fd: job.source, stat: job.stat }, job.sink);

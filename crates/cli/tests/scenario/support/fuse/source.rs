@@ -9,8 +9,9 @@ use std::{
     path::{Path, PathBuf},
     sync::{
         Arc, Mutex,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicU64, AtomicUsize, Ordering},
     },
+    thread,
     time::Duration,
 };
 
@@ -28,6 +29,8 @@ pub enum Illness {
     SilentAt(u64),
     /// Every second readdir request fails with EINTR.
     InterruptedListing,
+    /// Each reply takes this long. Several reads wait at the same time.
+    Late(Duration),
 }
 
 const FILE: INodeNo = INodeNo(2);
@@ -44,6 +47,14 @@ struct Sick {
     len: u64,
     unanswered: Unanswered,
     listings: AtomicU64,
+    late: Arc<LateReads>,
+}
+
+/// The reads that wait for a late reply.
+#[derive(Debug, Default)]
+struct LateReads {
+    now: AtomicUsize,
+    most: AtomicUsize,
 }
 
 /// The mounted file system.
@@ -51,6 +62,7 @@ pub struct SickSource {
     // Fields are dropped in this order, because blocked readers would keep the file system busy.
     unanswered: Answer,
     mounted: Mounted,
+    late: Arc<LateReads>,
 }
 
 struct Answer(Unanswered);
@@ -68,9 +80,17 @@ impl SickSource {
     pub fn mount(test: &str, illness: Illness, seed: u64, len: u64) -> Option<Self> {
         let unanswered = Unanswered::default();
         let listings = AtomicU64::new(0);
-        let sick = Sick { illness, seed, len, unanswered: Arc::clone(&unanswered), listings };
+        let late = Arc::new(LateReads::default());
+        let sick = Sick {
+            illness,
+            seed,
+            len,
+            unanswered: Arc::clone(&unanswered),
+            listings,
+            late: Arc::clone(&late),
+        };
         let mounted = Mounted::new(test, sick, MountOption::RO)?;
-        Some(Self { unanswered: Answer(unanswered), mounted })
+        Some(Self { unanswered: Answer(unanswered), mounted, late })
     }
 
     pub fn folder(&self) -> &Path {
@@ -79,6 +99,11 @@ impl SickSource {
 
     pub fn source(&self) -> PathBuf {
         self.folder().join(NAME)
+    }
+
+    /// Returns the largest number of reads that waited for late replies at the same time.
+    pub fn most_reads_at_once(&self) -> usize {
+        self.late.most.load(Ordering::Relaxed)
     }
 
     /// Returns `true` if a reader is blocked.
@@ -114,9 +139,10 @@ impl Filesystem for Sick {
         // With the page cache, the kernel would treat a short reply as the end of the file, not as a short read.
         let flags = match self.illness {
             Illness::ShortReads => FopenFlags::FOPEN_DIRECT_IO,
-            Illness::BrokenAt(_) | Illness::SilentAt(_) | Illness::InterruptedListing => {
-                FopenFlags::empty()
-            }
+            Illness::BrokenAt(_)
+            | Illness::SilentAt(_)
+            | Illness::InterruptedListing
+            | Illness::Late(_) => FopenFlags::empty(),
         };
         reply.opened(FileHandle(0), flags);
     }
@@ -140,11 +166,21 @@ impl Filesystem for Sick {
             }
             // The number of bytes varies, and is sometimes 1.
             Illness::ShortReads => left.min(1 + offset.wrapping_mul(0x9e37_79b9) % 60_000),
-            Illness::BrokenAt(_) | Illness::SilentAt(_) | Illness::InterruptedListing => left,
+            Illness::BrokenAt(_)
+            | Illness::SilentAt(_)
+            | Illness::InterruptedListing
+            | Illness::Late(_) => left,
         };
         let mut data = vec![0; count as usize];
         bytes::fill(self.seed, offset, &mut data);
-        reply.data(&data);
+        let Illness::Late(delay) = self.illness else { return reply.data(&data) };
+        let late = Arc::clone(&self.late);
+        late.most.fetch_max(late.now.fetch_add(1, Ordering::Relaxed) + 1, Ordering::Relaxed);
+        thread::spawn(move || {
+            thread::sleep(delay);
+            late.now.fetch_sub(1, Ordering::Relaxed);
+            reply.data(&data);
+        });
     }
 
     fn readdir(

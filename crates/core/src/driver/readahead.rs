@@ -1,0 +1,152 @@
+//! Read-ahead of a source file whose reads wait for a network, a file system in user space, or a busy disk.
+//!
+//! The kernel reads ahead by one or two requests of `read_ahead_kb`, usually 128 KiB, however long each of them takes.
+//! If a step mostly waits, the engine requests a longer range in many requests at a time. It stops if this does not
+//! help: the sink may be the slow side, or reads may not use the page cache.
+
+use std::{num::NonZeroU64, os::fd::BorrowedFd, time::Duration};
+
+use rustix::{
+    fs::{Advice, fadvise},
+    time::{ClockId, clock_gettime},
+};
+
+/// The rest of a source file.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct SourceRest<'a> {
+    pub fd: BorrowedFd<'a>,
+    /// Offset of the next byte.
+    pub at: u64,
+    /// Number of bytes to move; `u64::MAX` if the end of the file ends them.
+    pub len: u64,
+}
+
+/// Length of a request. The kernel shortens a longer one to its own read-ahead.
+const REQUEST: u64 = 128 << 10;
+/// First and largest range that is requested ahead. The largest one is in memory for each file that is copied at the
+/// same time.
+const FIRST: u64 = 2 << 20;
+const LARGEST: u64 = 8 << 20;
+/// Number of steps after which requests must have helped, and the least ratio of rates that counts as help.
+const TRIAL: u32 = 4;
+const HELP: f64 = 1.25;
+
+/// The requests for bytes of one source file.
+#[derive(Debug, Default)]
+pub(super) struct SourceReadahead {
+    /// CPU time of the process before the current step; `None` in the first step.
+    cpu: Option<Duration>,
+    /// Number of bytes to request ahead; 0 while steps do not wait.
+    window: u64,
+    /// Offset after the last requested byte.
+    requested: u64,
+    /// Rate of the step before the first request, in bytes per second.
+    rate_before: f64,
+    /// Number of steps since then.
+    steps: u32,
+    /// `true` if requests do not help.
+    is_useless: bool,
+}
+
+impl SourceReadahead {
+    /// Requests bytes for the next steps. Returns the largest number of bytes for the next one: the second half of the
+    /// requested range is for the step after it.
+    pub fn before_step(&mut self, rest: SourceRest<'_>) -> u64 {
+        if self.window == 0 {
+            return u64::MAX;
+        }
+        let end = rest.at.saturating_add(self.window.min(rest.len));
+        self.requested = self.requested.max(rest.at);
+        while self.requested < end {
+            let len = REQUEST.min(end - self.requested);
+            // posix_fadvise(2) only gives advice, so an error is not a failure.
+            if fadvise(rest.fd, self.requested, NonZeroU64::new(len), Advice::WillNeed).is_err() {
+                self.stop();
+                return u64::MAX;
+            }
+            self.requested += len;
+        }
+        self.window / 2
+    }
+
+    /// Decides whether to request bytes, after a step that moved `bytes` in `took`.
+    pub fn after_step(&mut self, bytes: u64, took: Duration) {
+        if self.is_useless {
+            return;
+        }
+        // Includes the threads of a mechanism. Other transfers of the process can hide that this one waits.
+        let cpu = clock_gettime(ClockId::ProcessCPUTime);
+        let cpu = Duration::try_from(cpu).unwrap_or_default();
+        let Some(before) = self.cpu.replace(cpu) else { return };
+        let has_waited = cpu.saturating_sub(before) < took / 2;
+        let rate = bytes as f64 / took.as_secs_f64().max(f64::MIN_POSITIVE);
+        if self.window == 0 {
+            if has_waited {
+                (self.window, self.rate_before) = (FIRST, rate);
+            }
+            return;
+        }
+        self.steps += 1;
+        if self.steps == TRIAL && rate < HELP * self.rate_before {
+            self.stop();
+        } else if has_waited {
+            self.window = (self.window * 2).min(LARGEST);
+        }
+    }
+
+    fn stop(&mut self) {
+        (self.is_useless, self.window) = (true, 0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::{fs::File, os::fd::AsFd};
+
+    /// Makes steps of these rates, in MiB per step of 20 ms in which the process sleeps. Returns the largest step after
+    /// each.
+    fn steps(rates: &[u64]) -> Vec<u64> {
+        let file = tempfile::tempfile().unwrap();
+        file.set_len(1 << 30).unwrap();
+        let mut readahead = SourceReadahead::default();
+        let step = |mib: &u64| step(&mut readahead, &file, *mib << 20, Duration::from_millis(20));
+        rates.iter().map(step).collect()
+    }
+
+    fn step(readahead: &mut SourceReadahead, file: &File, bytes: u64, took: Duration) -> u64 {
+        let most = readahead.before_step(SourceRest { fd: file.as_fd(), at: 0, len: u64::MAX });
+        readahead.after_step(bytes, took);
+        most
+    }
+
+    #[test]
+    fn steps_that_wait_are_requested_ahead_as_long_as_that_helps() {
+        let all = steps(&[1, 1, 4, 4, 4, 4, 4, 4]);
+        assert_eq!(all[..3], [u64::MAX, u64::MAX, FIRST / 2]);
+        assert_eq!(all[7], LARGEST / 2);
+        let none = steps(&[1, 1, 1, 1, 1, 1, 1, 1]);
+        assert_eq!(none[..3], [u64::MAX, u64::MAX, FIRST / 2]);
+        assert_eq!(none[6..], [u64::MAX, u64::MAX]);
+    }
+
+    #[test]
+    fn steps_that_compute_are_not_requested_ahead() {
+        let file = tempfile::tempfile().unwrap();
+        let mut readahead = SourceReadahead::default();
+        // The process has used more CPU time than such short steps.
+        for _ in 0..8 {
+            assert_eq!(step(&mut readahead, &file, 1 << 20, Duration::from_nanos(1)), u64::MAX);
+        }
+    }
+
+    #[test]
+    fn nothing_is_requested_beyond_the_end_of_the_transfer() {
+        let file = tempfile::tempfile().unwrap();
+        let mut readahead = SourceReadahead { window: FIRST, ..SourceReadahead::default() };
+        readahead.before_step(SourceRest { fd: file.as_fd(), at: 100, len: 5000 });
+        assert_eq!(readahead.requested, 5100);
+        readahead.before_step(SourceRest { fd: file.as_fd(), at: u64::MAX - 10, len: u64::MAX });
+        assert_eq!(readahead.requested, u64::MAX);
+    }
+}
