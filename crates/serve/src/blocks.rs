@@ -10,9 +10,9 @@ use std::{
 
 /// The `Content-Type` of block sums.
 pub const MEDIA_TYPE: &str = "application/vnd.thalweg.blocks";
-/// Bytes of one sum in the answer: a rolling sum and a digest.
+/// Bytes of one sum in the answer: a rolling sum, and the first bytes of a digest.
 pub const SUM_BYTES: usize = 12;
-/// Bytes of the BLAKE3 digest of the whole file, which follows the sums.
+/// Bytes of a digest.
 pub const DIGEST_BYTES: usize = 32;
 /// Smallest size, in bytes, of a file of which a client requests sums. A client fetches a smaller file whole.
 pub const LEAST_DELTA: u64 = 64 << 10;
@@ -20,9 +20,12 @@ const SMALLEST: u64 = 1 << 10;
 const LARGEST: u64 = 64 << 20;
 /// Maximum number of blocks of a file.
 pub const MOST_BLOCKS: u64 = 1 << 20;
-const KEY_DIGITS: usize = 16;
+const KEY_DIGITS: usize = 32;
 /// Number of bytes that a rolling sum adds at a time.
 const CHUNK: usize = 256;
+
+/// The keyed BLAKE3 digest of a block.
+pub type BlockDigest = [u8; DIGEST_BYTES];
 
 /// A request for the sums of the blocks of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,7 +34,7 @@ pub struct BlockRequest {
     pub size: u64,
     /// Key of the digests. The client chooses it for each request, so that an attacker cannot prepare blocks with
     /// equal digests.
-    key: u64,
+    key: u128,
 }
 
 impl BlockRequest {
@@ -40,24 +43,22 @@ impl BlockRequest {
     pub fn of_file(len: u64) -> Self {
         let root = 1_u64 << (len.max(1).ilog2() / 2);
         let least = len.div_ceil(MOST_BLOCKS).checked_next_power_of_two().unwrap_or(LARGEST);
-        Self {
-            size: root.max(least).max(SMALLEST),
-            key: RandomState::new().build_hasher().finish(),
-        }
+        let random = || u128::from(RandomState::new().build_hasher().finish());
+        Self { size: root.max(least).max(SMALLEST), key: random() << 64 | random() }
     }
 
-    /// Parses the query `blocks=SIZE-KEY`: a power of two, and 16 hexadecimal digits.
+    /// Parses the query `blocks=SIZE-KEY`: a power of two, and 32 hexadecimal digits.
     pub fn parse(query: &str) -> Option<Self> {
         let (size, key) = query.strip_prefix("blocks=")?.split_once('-')?;
         let is_size = size.bytes().all(|byte| byte.is_ascii_digit());
         let is_key = key.len() == KEY_DIGITS && key.bytes().all(|byte| byte.is_ascii_hexdigit());
         let size = size.parse().ok().filter(|_| is_size && is_key)?;
-        Some(Self { size, key: u64::from_str_radix(key, 16).ok()? })
+        Some(Self { size, key: u128::from_str_radix(key, 16).ok()? })
     }
 
     /// Returns the query.
     pub fn query(&self) -> String {
-        format!("blocks={}-{:016x}", self.size, self.key)
+        format!("blocks={}-{:032x}", self.size, self.key)
     }
 
     /// Returns the number of blocks of a file of `len` bytes. `None` if the block size does not fit the file.
@@ -69,23 +70,19 @@ impl BlockRequest {
     /// Returns the hash function for one block.
     pub fn hasher(&self) -> blake3::Hasher {
         let mut key = [0; blake3::KEY_LEN];
-        key[..8].copy_from_slice(&self.key.to_le_bytes());
+        key[..16].copy_from_slice(&self.key.to_le_bytes());
         blake3::Hasher::new_keyed(&key)
     }
 
     /// Returns the digest of one block.
-    pub fn digest(&self, block: &[u8]) -> [u8; 8] {
-        let mut hasher = self.hasher();
-        hasher.update(block);
-        short(&hasher)
+    pub fn digest(&self, block: &[u8]) -> BlockDigest {
+        *self.hasher().update(block).finalize().as_bytes()
     }
 }
 
 /// Returns the bytes of a digest that a sum contains.
-pub fn short(hasher: &blake3::Hasher) -> [u8; 8] {
-    let mut bytes = [0; 8];
-    hasher.finalize_xof().fill(&mut bytes);
-    bytes
+pub fn short(digest: &BlockDigest) -> [u8; 8] {
+    digest.first_chunk().copied().unwrap_or_default()
 }
 
 /// The rolling sum of rsync and zsync, which can move by one byte. Only the lower 16 bits of both halves count.
@@ -149,8 +146,10 @@ mod tests {
             assert_eq!(request.count(len), Some(len.div_ceil(request.size)), "{len}");
         }
         assert_eq!(BlockRequest::of_file(64 << 20).size, 8192);
-        let key = "0123456789abcdef";
-        for wrong in ["", "8192", "8192-", "+8192-0123456789abcdef", "-8-0123456789abcdef"] {
+        let key = "0123456789abcdef0123456789abcdef";
+        let signs = [format!("+8192-{key}"), format!("-8-{key}"), format!("8192-+{}", &key[1..])];
+        let short = ["", "8192", "8192-", "8192-0123456789abcdef"].map(str::to_owned);
+        for wrong in short.iter().chain(&signs) {
             assert_eq!(BlockRequest::parse(&format!("blocks={wrong}")), None, "{wrong}");
         }
         for wrong in [0, 1, 512, 3000, 128 << 20] {

@@ -13,7 +13,7 @@ use thalweg_core::Cancelled;
 use thalweg_sys::{fault, io};
 
 use super::{FetchError, deadline::CancelCheck};
-use crate::blocks::{BlockRequest, DIGEST_BYTES, RollingSum, SUM_BYTES};
+use crate::blocks::{BlockDigest, BlockRequest, DIGEST_BYTES, RollingSum, SUM_BYTES, short};
 
 /// Bytes of the older file that are read at a time, in addition to one block.
 const PIECE: usize = 1 << 20;
@@ -47,19 +47,19 @@ pub struct BlockIndex {
     filter: Vec<u64>,
     /// Number of bits by which a mixed sum is shifted to select its bit in the filter.
     shift: u32,
-    /// BLAKE3 of the whole file.
-    pub digest: [u8; DIGEST_BYTES],
+    /// BLAKE3 of the digests of all blocks.
+    pub root: BlockDigest,
 }
 
-/// Receives the bytes of a block, and its offset in the file. Several threads may call it.
-pub type BlockSink<'a> = dyn Fn(u64, &[u8]) -> Result<(), FetchError> + Sync + 'a;
+/// Receives a block: its offset in the file, its bytes, and their digest. Several threads may call it.
+pub type BlockSink<'a> = dyn Fn(u64, &[u8], &BlockDigest) -> Result<(), FetchError> + Sync + 'a;
 
 impl BlockIndex {
     /// Reads the answer to `request` about a file of `len` bytes. `None` if the length of the answer is wrong.
     pub fn parse(request: BlockRequest, len: u64, answer: &[u8]) -> Option<Self> {
         let count = request.count(len)?;
-        let (sums, digest) = answer.split_at_checked(usize::try_from(count).ok()? * SUM_BYTES)?;
-        let digest = digest.try_into().ok()?;
+        let (sums, root) = answer.split_at_checked(usize::try_from(count).ok()? * SUM_BYTES)?;
+        let root: [u8; DIGEST_BYTES] = root.try_into().ok()?;
         let (chunks, _) = sums.as_chunks::<SUM_BYTES>();
         let sum = |(number, bytes): (u32, &[u8; SUM_BYTES])| {
             let [a, b, c, d, digest @ ..] = *bytes;
@@ -77,7 +77,7 @@ impl BlockIndex {
             last,
             filter: vec![0; 1 << (bits - 6)],
             shift: 32 - bits,
-            digest,
+            root,
         };
         for n in 0..index.sums.len() {
             let bit = index.bit(index.sums[n].rolling);
@@ -110,14 +110,17 @@ impl BlockIndex {
         self.search().take(sum, &zeros, take)?;
         let len = self.len % self.request.size;
         let last = &zeros[..len as usize];
-        if self.last.is_some_and(|sum| self.is_sum_of(sum, last)) {
-            take(self.len - len, last)?;
+        if let Some(digest) = self.last.and_then(|sum| self.digest_of(sum, last)) {
+            take(self.len - len, last, &digest)?;
         }
         Ok(())
     }
 
-    fn is_sum_of(&self, sum: BlockSum, bytes: &[u8]) -> bool {
-        RollingSum::of(bytes) == sum.rolling && self.request.digest(bytes) == sum.digest
+    /// Returns the digest of these bytes if they have this sum.
+    fn digest_of(&self, sum: BlockSum, bytes: &[u8]) -> Option<BlockDigest> {
+        let may_be = RollingSum::of(bytes) == sum.rolling;
+        let digest = may_be.then(|| self.request.digest(bytes))?;
+        (short(&digest) == sum.digest).then_some(digest)
     }
 
     fn search(&self) -> BlockSearch<'_> {
@@ -222,8 +225,9 @@ impl BlockIndex {
         let mut bytes = vec![0; usize::try_from(len).unwrap_or(0)];
         for at in [Some(own), size.checked_sub(len)].into_iter().flatten() {
             let is_read = io::pread_full(older, &mut bytes, at).is_ok_and(|got| got == bytes.len());
-            if is_read && self.is_sum_of(last, &bytes) {
-                return take(own, &bytes);
+            let digest = if is_read { self.digest_of(last, &bytes) } else { None };
+            if let Some(digest) = digest {
+                return take(own, &bytes, &digest);
             }
         }
         Ok(())
@@ -252,16 +256,16 @@ impl BlockSearch<'_> {
             return Ok(false);
         }
         let digest = self.index.request.digest(bytes);
-        let sums = &self.index.sums[range.clone()];
-        let begin = sums.partition_point(|sum| sum.digest < digest);
-        let end = sums.partition_point(|sum| sum.digest <= digest);
+        let (sums, known) = (&self.index.sums[range.clone()], short(&digest));
+        let begin = sums.partition_point(|sum| sum.digest < known);
+        let end = sums.partition_point(|sum| sum.digest <= known);
         if begin == end {
             self.misses.fetch_add(1, Relaxed);
             return Ok(false);
         }
         if !self.is_taken[range.start + begin].swap(true, Relaxed) {
             for sum in &sums[begin..end] {
-                take(u64::from(sum.number) * self.index.request.size, bytes)?;
+                take(u64::from(sum.number) * self.index.request.size, bytes, &digest)?;
             }
         }
         Ok(true)
@@ -314,15 +318,16 @@ mod tests {
     fn answer(request: &BlockRequest, bytes: &[u8]) -> Vec<u8> {
         let blocks = bytes.chunks(request.size as usize);
         let sum = |block: &[u8]| {
-            [&RollingSum::of(block).to_le_bytes()[..], &request.digest(block)].concat()
+            [RollingSum::of(block).to_le_bytes().to_vec(), short(&request.digest(block)).to_vec()]
         };
-        let mut answer: Vec<u8> = blocks.flat_map(sum).collect();
-        answer.extend_from_slice(blake3::hash(bytes).as_bytes());
+        let digests: Vec<u8> = blocks.clone().flat_map(|block| request.digest(block)).collect();
+        let mut answer: Vec<u8> = blocks.flat_map(sum).flatten().collect();
+        answer.extend_from_slice(blake3::hash(&digests).as_bytes());
         answer
     }
 
     fn request(size: u64) -> BlockRequest {
-        BlockRequest::parse(&format!("blocks={size}-0123456789abcdef")).unwrap()
+        BlockRequest::parse(&format!("blocks={size}-0123456789abcdef0123456789abcdef")).unwrap()
     }
 
     /// Returns the blocks of `new` that are found in `old`, and checks that each has the right bytes.
@@ -332,8 +337,9 @@ mod tests {
         let mut older = tempfile::tempfile().unwrap();
         older.write_all(old).unwrap();
         let found = Mutex::new(BTreeSet::new());
-        let take = |at: u64, bytes: &[u8]| {
+        let take = |at: u64, bytes: &[u8], digest: &BlockDigest| {
             assert_eq!(bytes, &new[at as usize..][..bytes.len()]);
+            assert_eq!(*digest, request.digest(bytes));
             assert!(found.lock().unwrap().insert(at / size), "block {at} was taken twice");
             Ok(())
         };
@@ -395,7 +401,7 @@ mod tests {
         let index = BlockIndex::parse(request, bytes.len() as u64, &lies).unwrap();
         let mut older = tempfile::tempfile().unwrap();
         older.write_all(&bytes).unwrap();
-        let take = |_: u64, _: &[u8]| panic!("a digest was not compared");
+        let take = |_: u64, _: &[u8], _: &BlockDigest| panic!("a digest was not compared");
         index.find_in(older.as_fd(), bytes.len() as u64, &take, &|| Ok(())).unwrap();
     }
 

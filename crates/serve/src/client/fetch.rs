@@ -14,6 +14,7 @@ use thalweg_tree::{
     journal::Remote,
 };
 
+use self::delta::OwnBlocks;
 use super::{
     Expected, FetchError, FetchOptions, FetchUrl,
     ask::ask,
@@ -151,7 +152,7 @@ pub fn fetch_listed(
         changes: 0,
         may_use_delta: true,
         may_bring_gaps: options.channels.is_some(),
-        has_own_blocks: false,
+        own_blocks: None,
         may_be_pulled: options.channels.is_none()
             && options.connections != Connections::Exactly(1)
             // Another connection does not make a rate-limited fetch faster.
@@ -161,7 +162,7 @@ pub fn fetch_listed(
         report: Report::default(),
     };
     let mut result = run.ask_until_complete().and_then(|()| run.check());
-    if run.has_own_blocks && matches!(result, Err(FetchError::Differs { .. })) {
+    if run.own_blocks.is_some() && matches!(result, Err(FetchError::Differs { .. })) {
         watcher.report(WRONG_BLOCKS);
         result = run.restart();
         result = result.and_then(|()| run.ask_until_complete()).and_then(|()| run.check());
@@ -188,8 +189,8 @@ struct FileFetch<'a> {
     may_use_delta: bool,
     /// `true` if requests may be sent before earlier ones are answered.
     may_bring_gaps: bool,
-    /// `true` if the new file has blocks of the replaced one.
-    has_own_blocks: bool,
+    /// The digests of the new file if it has blocks of the replaced one.
+    own_blocks: Option<OwnBlocks>,
     /// `true` if several connections may fetch the file.
     may_be_pulled: bool,
     expected: Vec<Expected>,
@@ -385,7 +386,7 @@ impl FileFetch<'_> {
     fn restart(&mut self) -> Result<(), FetchError> {
         self.download.empty()?;
         (self.known, self.size, self.resumed) = (None, None, 0);
-        (self.is_conditional, self.has_own_blocks) = (true, false);
+        (self.is_conditional, self.own_blocks) = (true, None);
         Ok(())
     }
 
@@ -396,7 +397,7 @@ impl FileFetch<'_> {
             self.expected.clone_from(&self.options.expected);
             self.expected.extend(sent);
         }
-        if self.options.verify && self.expected.is_empty() {
+        if self.options.verify && self.expected.is_empty() && self.own_blocks.is_none() {
             let why = "--verify: the server sends no digest to compare with; start the server with --hash, or give --sha256";
             return Err(FetchError::Unsupported(why.to_owned()));
         }
@@ -415,6 +416,10 @@ impl FileFetch<'_> {
         let from_device = self.options.verify && self.listed.is_none();
         for expected in &self.expected {
             self.checked.push(expected.check(file, from_device, &check_cancelled)?);
+        }
+        if let Some(blocks) = &mut self.own_blocks {
+            blocks.check(file, self.options.verify, &check_cancelled)?;
+            self.checked.push("blake3");
         }
         Ok(())
     }

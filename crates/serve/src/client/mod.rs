@@ -5,6 +5,7 @@
 
 mod ask;
 #[doc(hidden)]
+mod block_digests;
 pub mod block_index;
 mod body;
 mod channels;

@@ -1,86 +1,125 @@
 //! The sums of the blocks of a file, as the body of an answer.
 
-use std::{os::fd::AsFd, sync::Arc};
+use std::{
+    num::NonZero,
+    os::fd::AsFd,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+    thread,
+};
 
 use thalweg_sys::{Errno, io};
+use thalweg_tree::on_threads;
 
 use super::{
     body::{BodyPart, BodyPiece, Supply, SupplyTurn, TURN_BYTES},
     opened::ServedFile,
     tasks::{HashSize, HelperLane},
 };
-use crate::blocks::{BlockRequest, RollingSum, short};
+use crate::blocks::{BlockDigest, BlockRequest, RollingSum, SUM_BYTES, short};
 
 /// Number of bytes read per call.
-const PIECE: usize = 256 << 10;
-/// Number of bytes read in one turn.
+const PIECE: u64 = 256 << 10;
+/// Number of bytes read in one turn, if a block is not longer.
 const READ_PER_TURN: u64 = 8 << 20;
+/// Number of bytes of a turn for which a further thread is started, and the maximum number of threads.
+const LEAST_PART: u64 = 1 << 20;
+const MOST_THREADS: usize = 4;
 
-/// Reads a file and produces the sums of its blocks, and then the digest of the whole file.
+/// Reads a file and produces the sums of its blocks, and then the digest of their digests.
 pub struct BlockSums {
     file: Arc<ServedFile>,
     request: BlockRequest,
-    at: u64,
-    /// State of the current block.
-    block: blake3::Hasher,
-    rolling: RollingSum,
-    whole: blake3::Hasher,
-    buffer: Vec<u8>,
+    /// Number of the next block.
+    next: u64,
+    /// The digests of all blocks before it.
+    digests: blake3::Hasher,
+}
+
+/// The sum of one block.
+struct BlockSum {
+    number: u64,
+    rolling: u32,
+    digest: BlockDigest,
 }
 
 impl BlockSums {
     pub fn of(file: Arc<ServedFile>, request: BlockRequest) -> Self {
-        let (block, whole) = (request.hasher(), blake3::Hasher::new());
-        let (rolling, buffer) = (RollingSum::default(), Vec::new());
-        Self { file, request, at: 0, block, rolling, whole, buffer }
+        Self { file, request, next: 0, digests: blake3::Hasher::new() }
     }
 
-    /// Reads once, and adds the sums of the blocks that are complete. Returns `true` at the end of the file.
-    fn advance(&mut self, sums: &mut Vec<u8>) -> Result<bool, String> {
-        let (size, end) = (self.request.size, self.file.version.size);
-        self.buffer.resize(PIECE, 0);
-        let ask = self.buffer.len().min(usize::try_from(end - self.at).unwrap_or(PIECE));
-        let got = match io::pread(self.file.as_fd(), &mut self.buffer[..ask], self.at) {
-            Err(Errno::INTR) => return Ok(false),
-            Ok(0) if ask > 0 => return Err("the file was truncated while it was read".to_owned()),
-            answer => answer.map_err(|errno| std::io::Error::from(errno).to_string())?,
-        };
-        self.whole.update(&self.buffer[..got]);
-        let mut rest = &self.buffer[..got];
-        while !rest.is_empty() {
-            let left = size - self.at % size;
-            let (now, later) =
-                rest.split_at(rest.len().min(usize::try_from(left).unwrap_or(PIECE)));
-            self.rolling.push(now);
-            self.block.update(now);
-            self.at += now.len() as u64;
-            rest = later;
-            if self.at.is_multiple_of(size) || self.at == end {
-                sums.extend_from_slice(&self.rolling.value().to_le_bytes());
-                sums.extend_from_slice(&short(&self.block));
-                (self.rolling, self.block) = (RollingSum::default(), self.request.hasher());
+    /// Returns the number of blocks of the file.
+    fn count(&self) -> u64 {
+        self.file.version.size.div_ceil(self.request.size)
+    }
+
+    /// Returns the sums of the next blocks. Several threads read them.
+    fn advance(&mut self) -> Result<Vec<u8>, String> {
+        let size = self.request.size;
+        let most = (READ_PER_TURN / size).clamp(1, (TURN_BYTES / SUM_BYTES) as u64);
+        let end = self.count().min(self.next + most);
+        let processors = thread::available_parallelism().map_or(1, NonZero::get);
+        let useful = usize::try_from((end - self.next) * size / LEAST_PART).unwrap_or(usize::MAX);
+        let next = AtomicU64::new(self.next);
+        let work = || {
+            let (mut sums, mut buffer) = (Vec::new(), vec![0; size.min(PIECE) as usize]);
+            loop {
+                let number = next.fetch_add(1, Relaxed);
+                if number >= end {
+                    return Ok(sums);
+                }
+                sums.push(self.sum_of(number, &mut buffer)?);
             }
+        };
+        let parts = on_threads(useful.clamp(1, processors.min(MOST_THREADS)), work);
+        let parts = parts.into_iter().collect::<Result<Vec<Vec<BlockSum>>, String>>()?;
+        let mut sums: Vec<BlockSum> = parts.into_iter().flatten().collect();
+        sums.sort_unstable_by_key(|sum| sum.number);
+        let mut text = Vec::with_capacity(sums.len() * SUM_BYTES);
+        for BlockSum { rolling, digest, .. } in &sums {
+            text.extend_from_slice(&rolling.to_le_bytes());
+            text.extend_from_slice(&short(digest));
+            self.digests.update(digest);
         }
-        Ok(self.at == end)
+        self.next = end;
+        Ok(text)
+    }
+
+    /// Reads one block.
+    fn sum_of(&self, number: u64, buffer: &mut [u8]) -> Result<BlockSum, String> {
+        let (mut block, mut rolling) = (self.request.hasher(), RollingSum::default());
+        let mut at = number * self.request.size;
+        let end = self.file.version.size.min(at + self.request.size);
+        while at < end {
+            let ask = buffer.len().min(usize::try_from(end - at).unwrap_or(usize::MAX));
+            let got = match io::pread(self.file.as_fd(), &mut buffer[..ask], at) {
+                Err(Errno::INTR) => continue,
+                Ok(0) => return Err("the file was truncated while it was read".to_owned()),
+                answer => answer.map_err(|errno| std::io::Error::from(errno).to_string())?,
+            };
+            block.update(&buffer[..got]);
+            rolling.push(&buffer[..got]);
+            at += got as u64;
+        }
+        let digest = *block.finalize().as_bytes();
+        Ok(BlockSum { number, rolling: rolling.value(), digest })
     }
 }
 
 impl Supply for BlockSums {
     fn next(&mut self, turn: &SupplyTurn<'_>) -> Result<BodyPiece, String> {
-        let (mut sums, begin) = (Vec::new(), self.at);
-        while self.at - begin < READ_PER_TURN && sums.len() < TURN_BYTES {
-            (turn.check_cancelled)().map_err(|errno| std::io::Error::from(errno).to_string())?;
-            if !self.advance(&mut sums)? {
-                continue;
-            }
+        (turn.check_cancelled)().map_err(|errno| std::io::Error::from(errno).to_string())?;
+        let mut sums = self.advance()?;
+        let is_last = self.next == self.count();
+        if is_last {
             if !self.file.is_unchanged() {
                 return Err("the file changed while it was read".to_owned());
             }
-            sums.extend_from_slice(self.whole.finalize().as_bytes());
-            return Ok(BodyPiece { parts: vec![BodyPart::Bytes(sums)], is_last: true });
+            sums.extend_from_slice(self.digests.finalize().as_bytes());
         }
-        let parts = if sums.is_empty() { Vec::new() } else { vec![BodyPart::Bytes(sums)] };
-        Ok(BodyPiece { parts, is_last: false })
+        Ok(BodyPiece { parts: vec![BodyPart::Bytes(sums)], is_last })
     }
 
     fn lane(&self) -> HelperLane {
@@ -88,7 +127,6 @@ impl Supply for BlockSums {
     }
 
     fn held(&self) -> u64 {
-        // Memory of two hash states and of the buffer.
-        (PIECE + 2 * size_of::<blake3::Hasher>()) as u64
+        size_of::<blake3::Hasher>() as u64
     }
 }

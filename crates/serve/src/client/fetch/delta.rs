@@ -1,21 +1,22 @@
 //! Copies the blocks that the replaced file has in common with the server's file, and requests the others.
 
 use std::{
-    os::fd::AsFd,
+    os::fd::{AsFd, BorrowedFd},
     sync::{Mutex, PoisonError},
 };
 
 use thalweg_core::{Side, atomic_file::failed, mechanisms::LAST_RESORT};
 use thalweg_sys::io;
-use thalweg_tree::{Hash, Ranges, hashing::Digest, journal::Remote};
+use thalweg_tree::{Ranges, journal::Remote};
 
 use super::{
     super::{
-        Expected, Extra, FetchError,
+        Extra, FetchError,
         ask::ask,
+        block_digests::BlockDigests,
         block_index::BlockIndex,
         connect::FetchConnection,
-        deadline::NetDeadline,
+        deadline::{CancelCheck, NetDeadline},
         download::ReplacedFile,
         in_memory::body_in_memory,
         request,
@@ -24,7 +25,7 @@ use super::{
     },
     FileFetch, ListedFile,
 };
-use crate::blocks::{BlockRequest, DIGEST_BYTES, LEAST_DELTA, MEDIA_TYPE, SUM_BYTES};
+use crate::blocks::{BlockDigest, BlockRequest, DIGEST_BYTES, LEAST_DELTA, MEDIA_TYPE, SUM_BYTES};
 
 /// Maximum number of missing ranges that are requested. If the file has more, short local ranges between them are
 /// fetched too.
@@ -35,8 +36,30 @@ const MOST_AHEAD: usize = 16 << 10;
 
 /// The sums of the server's file, and the version that they describe.
 struct ServerBlocks {
+    request: BlockRequest,
     index: BlockIndex,
     remote: Remote,
+}
+
+/// The digests of a file that has blocks of the replaced one, and the digest that all of them must have.
+pub(super) struct OwnBlocks {
+    digests: BlockDigests,
+    root: BlockDigest,
+}
+
+impl OwnBlocks {
+    /// Compares the complete file with the digests of the server. `reads_back`: `true` to read all blocks of it.
+    pub fn check(
+        &mut self,
+        file: BorrowedFd<'_>,
+        reads_back: bool,
+        check_cancelled: &CancelCheck<'_>,
+    ) -> Result<(), FetchError> {
+        if reads_back {
+            self.digests.keep_only(&[]);
+        }
+        self.digests.check(file, &self.root, check_cancelled)
+    }
 }
 
 impl FileFetch<'_> {
@@ -95,14 +118,14 @@ impl FileFetch<'_> {
         let index =
             index.ok_or_else(|| FetchError::broken("the list of block sums has a wrong length"))?;
         let remote = Remote { url: self.target.to_string(), validator, weak, size };
-        Ok(Some(ServerBlocks { index, remote }))
+        Ok(Some(ServerBlocks { request, index, remote }))
     }
 
     /// Copies the blocks that are here. Blocks of zeros become holes if the server's file has holes.
     fn use_blocks(
         &mut self,
         replaced: Option<&ReplacedFile>,
-        ServerBlocks { index, remote }: ServerBlocks,
+        ServerBlocks { request, index, remote }: ServerBlocks,
     ) -> Result<(), FetchError> {
         let sink = self.download.descriptor()?;
         let is_sparse = self.listed.is_some_and(|listed| listed.is_sparse);
@@ -110,25 +133,26 @@ impl FileFetch<'_> {
         for size in [0, remote.size] {
             io::ftruncate(&sink, size).map_err(failed("ftruncate"))?;
         }
-        let here = Mutex::new(Ranges::default());
-        let note = |at: u64, len: usize| {
+        let here = Mutex::new((Ranges::default(), BlockDigests::new(request, remote.size)));
+        let note = |at: u64, len: usize, digest: &BlockDigest| {
             let mut here = here.lock().unwrap_or_else(PoisonError::into_inner);
-            here.add(at, at + len as u64);
+            here.0.add(at, at + len as u64);
+            here.1.add(at, *digest);
         };
         if is_sparse {
-            index.find_zeros(&|at, bytes| {
-                note(at, bytes.len());
+            index.find_zeros(&|at, bytes, digest| {
+                note(at, bytes.len(), digest);
                 Ok(())
             })?;
         }
-        let take = |at: u64, bytes: &[u8]| {
+        let take = |at: u64, bytes: &[u8], digest: &BlockDigest| {
             if !is_sparse || bytes.iter().any(|byte| *byte != 0) {
                 io::pwrite_all(&sink, bytes, at).map_err(|end| {
                     let info = LAST_RESORT.info();
                     FetchError::Moved(info.error("pwrite", Side::Sink, end.errno, end.at))
                 })?;
             }
-            note(at, bytes.len());
+            note(at, bytes.len(), digest);
             Ok(())
         };
         let check = || self.watcher.check_cancelled();
@@ -137,21 +161,16 @@ impl FileFetch<'_> {
         }
         self.download.begin(&remote)?;
         self.size = Some(remote.size);
-        let here = here.into_inner().unwrap_or_else(PoisonError::into_inner);
-        for (from, to) in longest(&here, MOST_GAPS) {
-            self.download.note(from, to);
+        let (here, mut digests) = here.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let here = longest(&here, MOST_GAPS);
+        for (from, to) in &here {
+            self.download.note(*from, *to);
         }
+        digests.keep_only(&here);
         self.resumed = self.download.done().bytes();
         self.known = Some(remote);
         self.expected.clone_from(&self.options.expected);
-        let digest = Digest::of(&index.digest);
-        self.expected.extend(digest.map(|digest| Expected {
-            hash: Hash::Blake3,
-            or: None,
-            digest,
-            by: "the server",
-        }));
-        self.has_own_blocks = true;
+        self.own_blocks = Some(OwnBlocks { digests, root: index.root });
         Ok(())
     }
 

@@ -3,7 +3,7 @@
 use std::{fs, io::Write, sync::Arc};
 
 use thalweg_serve::{
-    blocks::{BlockRequest, MEDIA_TYPE, RollingSum},
+    blocks::{BlockRequest, MEDIA_TYPE, RollingSum, short},
     manifest::{
         DirectoryContents, FileTag, GroupFilter, ListTotals, ManifestEntry, ManifestKind, Meta,
         RecordWriter,
@@ -38,9 +38,17 @@ fn versions() -> [Vec<u8>; 2] {
 
 /// Returns the sums of these bytes.
 fn sums(request: &BlockRequest, bytes: &[u8]) -> Vec<u8> {
-    let sum =
-        |block: &[u8]| [&RollingSum::of(block).to_le_bytes()[..], &request.digest(block)].concat();
+    let sum = |block: &[u8]| {
+        [&RollingSum::of(block).to_le_bytes()[..], &short(&request.digest(block))].concat()
+    };
     bytes.chunks(request.size as usize).flat_map(sum).collect()
+}
+
+/// Returns the digest of the digests of all blocks.
+fn root(request: &BlockRequest, bytes: &[u8]) -> [u8; 32] {
+    let blocks = bytes.chunks(request.size as usize);
+    let digests: Vec<u8> = blocks.flat_map(|block| request.digest(block)).collect();
+    *blake3::hash(&digests).as_bytes()
 }
 
 fn answer(kind: &str, etag: &str, body: &[u8]) -> Vec<u8> {
@@ -88,12 +96,12 @@ type Lie = fn(&BlockRequest, &[u8], &[u8]) -> Vec<u8>;
 
 const LIES: [(&str, Lie); 9] = [
     ("the truth", |request, _, new| {
-        let digest = blake3::hash(new);
-        answer(MEDIA_TYPE, ETAG, &[&sums(request, new)[..], digest.as_bytes()].concat())
+        let digest = root(request, new);
+        answer(MEDIA_TYPE, ETAG, &[&sums(request, new)[..], &digest].concat())
     }),
     ("sums of the older file", |request, old, new| {
-        let digest = blake3::hash(new);
-        answer(MEDIA_TYPE, ETAG, &[&sums(request, old)[..], digest.as_bytes()].concat())
+        let digest = root(request, new);
+        answer(MEDIA_TYPE, ETAG, &[&sums(request, old)[..], &digest].concat())
     }),
     ("another digest", |request, _, new| {
         answer(MEDIA_TYPE, ETAG, &[&sums(request, new)[..], &[0; 32]].concat())
@@ -104,8 +112,8 @@ const LIES: [(&str, Lie); 9] = [
     }),
     ("noise", |request, _, new| answer(MEDIA_TYPE, ETAG, &noise(9, sums(request, new).len() + 32))),
     ("another version", |request, old, _| {
-        let digest = blake3::hash(old);
-        answer(MEDIA_TYPE, "\"b\"", &[&sums(request, old)[..], digest.as_bytes()].concat())
+        let digest = root(request, old);
+        answer(MEDIA_TYPE, "\"b\"", &[&sums(request, old)[..], &digest].concat())
     }),
     ("the file itself", |_, _, new| answer("application/octet-stream", ETAG, new)),
     ("an error", |_, _, _| {
