@@ -2,6 +2,7 @@
 //! the destination, and deletes nothing unless everything arrived. A dry run changes nothing.
 
 use std::{
+    collections::BTreeMap,
     fs,
     io::{Read, Write},
     os::unix::{fs::symlink, net::UnixStream},
@@ -40,6 +41,8 @@ const FORCE: u8 = 128;
 
 /// An existing file that a filter excludes.
 const PROTECTED: &str = "kept";
+/// The requested file, if the server serves a single one.
+const ONLY: &str = "a";
 /// The time of existing files. Seeds list files with this time, which are then unchanged.
 const LISTED_TIME: Duration = Duration::new(1, 2);
 /// Separates two answers.
@@ -83,7 +86,16 @@ pub fn run(bytes: &[u8]) {
     let may_delete = fetched
         .as_ref()
         .is_ok_and(|fetched| is_set(FORCE) || is_replaced || is_complete(fetched));
-    if !(is_set(DELETE) && may_delete) {
+    if is_set(DELETE) && is_set(BY_HASH) {
+        // Only this file may be created or replaced, and its partial file may remain.
+        let only = place.join("to").join(ONLY);
+        let is_part = |path: &Path| path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
+        let is_other = |path: &Path| path != only && !is_part(path);
+        let others = |all: BTreeMap<PathBuf, Vec<u8>>| -> Vec<_> {
+            all.into_iter().filter(|(path, _)| is_other(path)).collect()
+        };
+        assert_eq!(others(after), others(before), "{fetched:?}");
+    } else if !(is_set(DELETE) && may_delete) {
         // An entry may be replaced, but its name stays.
         assert!(before.keys().all(|path| after.contains_key(path)), "{fetched:?}");
     }
@@ -113,7 +125,9 @@ fn tree_options(is_set: impl Fn(u8) -> bool, files: FetchOptions, path: PathBuf)
             filter_file: (is_set(BY_HASH) && is_set(OWNER)).then(|| ".f".into()),
             copy_links: is_set(FORCE),
             one_file_system: is_set(OWNER),
+            as_entry: false,
         },
+        only: (is_set(DELETE) && is_set(BY_HASH)).then(|| ONLY.into()),
         ..TreeOptions::new(files)
     }
 }

@@ -19,6 +19,7 @@ use crate::{
     },
 };
 
+pub mod direction;
 mod install;
 mod push;
 mod unsupported;

@@ -53,6 +53,7 @@ mod remote_compression;
 mod remote_copies;
 mod remote_deltas;
 mod remote_filters;
+mod remote_operands;
 mod remote_syncs;
 mod remote_trash;
 mod remote_walks;

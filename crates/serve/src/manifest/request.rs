@@ -22,12 +22,15 @@ pub struct ListRequest {
     pub copy_links: bool,
     /// `true` to leave out the entries of directories on other file systems.
     pub one_file_system: bool,
+    /// `true` to list a file that is served alone as the only entry of a directory. Without it, the answer is a redirect.
+    pub as_entry: bool,
 }
 
 const NAME: &str = "manifest";
 const XATTRS: &str = "xattrs";
 const COPY_LINKS: &str = "copy-links";
 const ONE_FILE_SYSTEM: &str = "one-file-system";
+const AS_ENTRY: &str = "as-entry";
 
 /// Longest query, in bytes. A server accepts heads of 64 KiB.
 pub const LONGEST_QUERY: usize = 48 << 10;
@@ -44,6 +47,7 @@ impl ListRequest {
             (XATTRS, self.xattrs),
             (COPY_LINKS, self.copy_links),
             (ONE_FILE_SYSTEM, self.one_file_system),
+            (AS_ENTRY, self.as_entry),
         ];
         let flags = flags.into_iter().filter(|(_, is)| *is).map(|(name, _)| format!("&{name}"));
         let options = exclude.chain(filter_file).chain(flags);
@@ -59,6 +63,7 @@ impl ListRequest {
                 XATTRS => Some(&mut request.xattrs),
                 COPY_LINKS => Some(&mut request.copy_links),
                 ONE_FILE_SYSTEM => Some(&mut request.one_file_system),
+                AS_ENTRY => Some(&mut request.as_entry),
                 _ => None,
             };
             if let Some(flag) = flag {
@@ -98,11 +103,18 @@ mod tests {
         fn a_query_is_read_as_it_was_written(
             exclude in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..20), 0..5),
             filter_file in prop::option::of(prop::collection::vec(any::<u8>(), 0..20)),
-            [xattrs, copy_links, one_file_system]: [bool; 3],
+            [xattrs, copy_links, one_file_system, as_entry]: [bool; 4],
         ) {
             let exclude = exclude.into_iter().map(OsString::from_vec).collect();
             let filter_file = filter_file.map(OsString::from_vec);
-            let request = ListRequest { exclude, filter_file, xattrs, copy_links, one_file_system };
+            let request = ListRequest {
+                exclude,
+                filter_file,
+                xattrs,
+                copy_links,
+                one_file_system,
+                as_entry,
+            };
             let query = request.query();
             prop_assert!(query.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'#'));
             prop_assert_eq!(ListRequest::parse(&query), Some(request));

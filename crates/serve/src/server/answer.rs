@@ -14,7 +14,7 @@ use std::{
     time::SystemTime,
 };
 
-use rustix::fs::fstat;
+use rustix::fs::{Stat, fstat};
 use thalweg_sys::Errno;
 use thalweg_tree::{
     ExcludePatterns, Filter, Hash,
@@ -44,7 +44,7 @@ use crate::{
         head::{RequestHead, RequestMethod},
         status::HttpStatus,
     },
-    manifest::{self, ListRequest, RecordWriter, encoded, has_room},
+    manifest::{self, LONGEST_XATTRS, ListRequest, ManifestEntry, RecordWriter, encoded, has_room},
 };
 use file::FileAnswer;
 
@@ -285,26 +285,49 @@ impl AnswerContext<'_> {
         self.sized(HttpStatus::OK, head, AnswerBody::of([BodyPart::Bytes(text)]))
     }
 
-    /// Redirects to the only file that is served. Over a stream, the answer to `?manifest` describes the file.
+    /// Redirects to the only file that is served. Over a stream, the answer to `?manifest` describes the file, or is a list.
     fn only_file(&self, only: &OsStr) -> PreparedAnswer {
         let path = Path::new(only);
         let mut head = self.header(HttpStatus::FOUND);
-        if let Some(list) = self.list_on_stream()
-            && let Ok(ServedEntry::File(file)) = self.find(path)
-            && let Ok(stat) = fstat(&*file)
-        {
-            let mut record = Vec::new();
-            let xattrs =
-                if list.xattrs { EntryXattrs::of((*file).as_fd()) } else { Err(Errno::NODATA) };
-            // Longer attributes do not fit into the head of an answer.
-            let xattrs = xattrs.ok().filter(|xattrs| has_room(xattrs, LONGEST_IN_HEAD));
-            let entry = ManifestLines::of_file(only, &stat, xattrs.unwrap_or_default());
-            RecordWriter::default().entry(&mut record, &entry);
-            head =
-                head.with(manifest::ENTRY_HEADER, encoded(Path::new(OsStr::from_bytes(&record))));
+        match self.list_on_stream() {
+            Some(list) if list.as_entry => {
+                let entry = self.only_entry(only, &list);
+                return self.text(manifest::MEDIA_TYPE, ManifestLines::of_entry(entry.as_ref()));
+            }
+            Some(list) => {
+                if let Some((stat, xattrs)) = self.look_at_file(path, &list) {
+                    let mut record = Vec::new();
+                    // Longer attributes do not fit into the head of an answer.
+                    let xattrs = xattrs.ok().filter(|xattrs| has_room(xattrs, LONGEST_IN_HEAD));
+                    let entry = ManifestLines::of_file(only, &stat, xattrs.unwrap_or_default());
+                    RecordWriter::default().entry(&mut record, &entry);
+                    let record = encoded(Path::new(OsStr::from_bytes(&record)));
+                    head = head.with(manifest::ENTRY_HEADER, record);
+                }
+            }
+            None => {}
         }
         let head = head.with("Location", format_args!("/{}", encoded(path)));
         self.sized(HttpStatus::FOUND, head, AnswerBody::default())
+    }
+
+    /// Returns the entry of the only file. Returns `None` if the file or its attributes cannot be read.
+    fn only_entry(&self, only: &OsStr, list: &ListRequest) -> Option<ManifestEntry> {
+        let (stat, xattrs) = self.look_at_file(Path::new(only), list)?;
+        let xattrs = xattrs.ok().filter(|xattrs| has_room(xattrs, LONGEST_XATTRS))?;
+        Some(ManifestLines::of_file(only, &stat, xattrs))
+    }
+
+    /// Returns the metadata of a served file, and its extended attributes if the client requests them.
+    fn look_at_file(
+        &self,
+        path: &Path,
+        list: &ListRequest,
+    ) -> Option<(Stat, Result<EntryXattrs, Errno>)> {
+        let Ok(ServedEntry::File(file)) = self.find(path) else { return None };
+        let stat = fstat(&*file).ok()?;
+        let xattrs = list.xattrs.then(|| EntryXattrs::of((*file).as_fd()));
+        Some((stat, xattrs.unwrap_or_else(|| Ok(EntryXattrs::default()))))
     }
 
     /// Returns the request for a list over a byte stream.

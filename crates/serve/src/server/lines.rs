@@ -12,7 +12,8 @@ use super::{
     walk::{TreeWalk, WalkEntry, WalkKind, WalkStep},
 };
 use crate::manifest::{
-    DirectoryContents, FileTag, ListTotals, ManifestEntry, ManifestKind, Meta, RecordWriter,
+    DirectoryContents, FileTag, GroupFilter, ListTotals, ManifestEntry, ManifestKind, Meta,
+    RecordWriter,
 };
 
 /// Produces the list of a tree, a few entries per turn.
@@ -40,6 +41,29 @@ impl ManifestLines {
     pub fn of_file(name: &OsStr, stat: &Stat, xattrs: EntryXattrs) -> ManifestEntry {
         let kind = ManifestKind::File(tag(stat));
         ManifestEntry { name: name.as_encoded_bytes().to_vec(), kind, meta: meta(stat), xattrs }
+    }
+
+    /// Returns the list of a directory with only this entry. The directory has the owner and the time of the entry. `None`: the
+    /// entry cannot be read.
+    pub fn of_entry(entry: Option<&ManifestEntry>) -> Vec<u8> {
+        let mut list = Vec::new();
+        let mut writer = RecordWriter::default();
+        let kind = ManifestKind::Directory(DirectoryContents::Listed);
+        let meta = Meta { mode: 0o755, ..entry.map_or_else(Meta::default, |entry| entry.meta) };
+        let top = ManifestEntry { name: Vec::new(), kind, meta, xattrs: EntryXattrs::default() };
+        let mut totals = ListTotals { entries: 1, left_out: 1, ..ListTotals::default() };
+        RecordWriter::begin(&mut list);
+        writer.entry(&mut list, &top);
+        writer.group(&mut list, &GroupFilter::NotRequested);
+        if let Some(entry) = entry {
+            writer.entry(&mut list, entry);
+            (totals.entries, totals.left_out) = (2, 0);
+            if let ManifestKind::File(file) = &entry.kind {
+                totals.bytes = file.size;
+            }
+        }
+        RecordWriter::end(&mut list, &totals);
+        list
     }
 
     fn write(&mut self, entry: WalkEntry, list: &mut Vec<u8>) {

@@ -15,8 +15,11 @@ use crate::{
     args::SelectionArgs,
     commands::fetch::{FetchArgs, OverStream, fetch_over},
     exit::{CommandFailure, Exit},
-    output::text::report,
-    remote::{RemoteArgs, SenderNeeds, push, unsupported},
+    remote::{
+        RemoteArgs, SenderNeeds,
+        direction::{Direction, not_a_directory, one_by_one},
+        push, unsupported,
+    },
 };
 
 /// A copy between this machine and another one.
@@ -27,11 +30,6 @@ pub struct RemoteCopy<'a> {
     chosen: SelectionArgs,
 }
 
-enum Direction<'a> {
-    Pull(Vec<RemoteName>),
-    Push(RemoteName, &'a [PathBuf]),
-}
-
 impl<'a> RemoteCopy<'a> {
     /// Returns the copy, or `None` if all paths are on this machine.
     pub fn of(
@@ -39,31 +37,10 @@ impl<'a> RemoteCopy<'a> {
         sources: &'a [PathBuf],
         destination: &'a Path,
     ) -> Result<Option<Self>, CommandFailure> {
-        let usage = |why: String| CommandFailure::new(Exit::Usage, why);
-        let parse = |path: &Path| {
-            RemoteName::parse(path.as_os_str()).map_err(|error| usage(error.to_string()))
-        };
-        let names = sources.iter().map(|path| parse(path)).collect::<Result<Vec<_>, _>>()?;
-        let direction = match parse(destination)? {
-            None if names.iter().all(Option::is_none) => return Ok(None),
-            None if names.iter().all(Option::is_some) => {
-                Direction::Pull(names.into_iter().flatten().collect())
-            }
-            None => {
-                return Err(usage("some sources are remote and others are local".to_owned()).hint(
-                    "use one command for each machine; write ./NAME for a local name with a colon",
-                ));
-            }
-            Some(_) if names.iter().any(Option::is_some) => {
-                return Err(usage("source and destination cannot both be remote".to_owned())
-                    .hint("run thalweg on one of the two machines"));
-            }
-            Some(name) => Direction::Push(name, sources),
-        };
+        let Some(direction) = Direction::of(sources, destination)? else { return Ok(None) };
         if let Some(option) = refused(args) {
-            return Err(usage(format!(
-                "{option} cannot be used with a remote source or destination"
-            )));
+            let why = format!("{option} cannot be used with a remote source or destination");
+            return Err(CommandFailure::new(Exit::Usage, why));
         }
         let chosen = SelectionArgs::of_patterns(patterns::list(&args.chosen)?)?;
         Ok(Some(Self { args, destination, direction, chosen }))
@@ -74,15 +51,16 @@ impl<'a> RemoteCopy<'a> {
         match &self.direction {
             Direction::Pull(names) => {
                 if names.len() > 1 && !self.destination.is_dir() {
-                    let why = format!("{}: not a directory", quoted(self.destination));
-                    return Err(CommandFailure::new(Exit::Usage, why));
+                    return Err(not_a_directory(self.destination));
                 }
                 one_by_one(names, |name| {
                     self.args.remote.with_program(name, |remote| self.pull(remote, name))
                 })
             }
             Direction::Push(name, sources) => one_by_one(sources, |source| {
-                self.args.remote.with_program(name, |remote| self.push(remote, name, source))
+                let is_one = sources.len() == 1;
+                let push = |remote: &RemoteArgs| self.push(remote, name, source, is_one);
+                self.args.remote.with_program(name, push)
             }),
         }
     }
@@ -118,6 +96,7 @@ impl<'a> RemoteCopy<'a> {
         remote: &RemoteArgs,
         name: &RemoteName,
         source: &Path,
+        is_one: bool,
     ) -> Result<Exit, CommandFailure> {
         let args = self.args;
         let is_tree = args.recursive || args.kept.archive;
@@ -148,6 +127,7 @@ impl<'a> RemoteCopy<'a> {
             ("--verify", args.verify.is_some()),
             ("--copy-links", self.copies_links()),
             ("--one-file-system", args.one_file_system),
+            ("--into-existing", !is_one),
             ("--json", args.shown.json),
         ];
         words.extend(given.into_iter().filter(|(_, is)| *is).map(|(word, _)| word.to_owned()));
@@ -175,26 +155,6 @@ impl<'a> RemoteCopy<'a> {
     fn is_watched(&self) -> bool {
         !self.args.shown.quiet && (self.args.shown.is_watched() || self.args.is_verbose())
     }
-}
-
-/// Copies each source. With several sources, prints each failure and continues. With a single source, returns its
-/// failure.
-fn one_by_one<T>(
-    all: &[T],
-    copy: impl Fn(&T) -> Result<Exit, CommandFailure>,
-) -> Result<Exit, CommandFailure> {
-    if let [one] = all {
-        return copy(one);
-    }
-    let mut worst = Exit::Done;
-    for one in all {
-        let exit = copy(one).unwrap_or_else(|failure| report(&failure));
-        worst = if worst == Exit::Done || exit == Exit::Failed { exit } else { worst };
-        if crate::interrupt::is_interrupted() {
-            break;
-        }
-    }
-    Ok(worst)
 }
 
 /// Returns the first given option that a copy between machines does not support.

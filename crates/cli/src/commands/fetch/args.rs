@@ -58,9 +58,12 @@ pub struct FetchArgs {
     /// Name of the source, for messages and to continue an interrupted fetch (--stdio)
     #[arg(long, value_name = "NAME", requires = "stdio")]
     pub from: Option<String>,
-    /// If DST is a directory, fetch into this entry of it (--stdio)
+    /// Name of the source: if DST is a directory, fetch into this entry of it (--stdio); with --sync, only for a file
     #[arg(long, value_name = "NAME", requires = "stdio")]
     pub into: Option<OsString>,
+    /// Fail unless DST is a directory; with --sync, also fetch a directory into the entry of --into (--stdio)
+    #[arg(long, requires = "stdio")]
+    pub into_existing: bool,
     /// Make DST equal to the source, and count the changes (--stdio)
     #[arg(long, requires = "stdio")]
     pub sync: bool,

@@ -1,13 +1,16 @@
 //! Fetches over a byte stream: a directory or a file, whichever the server serves.
 
 use std::{
-    ffi::{OsStr, OsString},
+    ffi::OsStr,
     os::unix::ffi::OsStrExt,
     path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
 };
-use thalweg_core::atomic_file::{Destination, Until};
+use thalweg_core::{
+    atomic_file::{Destination, Until},
+    shown,
+};
 use thalweg_serve::{
     client::{Channels, FetchOptions, FetchUrl, PeerRoot, Proxies, report_end, root_of},
     manifest::ListRequest,
@@ -15,12 +18,16 @@ use thalweg_serve::{
 };
 use thalweg_tree::{ExcludePatterns, Filter};
 
-use super::{FetchArgs, FetchPlace, FileProgress, failure, options, tree};
+use super::{
+    FetchArgs, FetchPlace, FileProgress, failure, options,
+    tree::{self, TreePlace},
+};
 use crate::{
     commands::serve::stdio::{decoded, stream},
     exit::{CommandFailure, Exit},
     interrupt,
     output::text::note,
+    remote::direction::not_a_directory,
 };
 
 /// A fetch from the server at the other end of a stream.
@@ -29,7 +36,7 @@ pub struct OverStream<'a> {
     /// Name of the source, for messages and to continue an interrupted fetch.
     pub from: &'a str,
     pub dst: &'a Path,
-    /// Name of the new entry in `dst`, if `dst` is a directory.
+    /// Name of the source, and of its entry in `dst`.
     pub into: Option<&'a OsStr>,
 }
 
@@ -80,25 +87,31 @@ pub fn fetch_over(args: &FetchArgs, over: &OverStream<'_>) -> Result<Exit, Comma
     interrupt::catch();
     let files = files(args, over)?;
     let target = FetchUrl::of_stream(over.from);
-    let what = format!("'{}': ", thalweg_core::shown(over.from));
+    let what = format!("'{}': ", shown(over.from));
     let list = args.list_request(true)?;
     let root = root_of(&target, &list, &files, &interrupt::check);
     let root = root.map_err(|error| failure(&error, &what))?;
-    if is_excluded(&list, over, &root) {
+    let becomes_entry = !args.sync || args.into_existing || root != PeerRoot::Directory;
+    if becomes_entry && is_excluded(&list, over, &root) {
         note(&format!("{what}excluded"));
         return Ok(Exit::Done);
     }
-    let path = place(over)?;
+    let path = place(args, over, &root)?;
     let file = match root {
         PeerRoot::Directory if !args.is_of_trees() => {
             let why = format!("{what}is a directory");
             return Err(CommandFailure::new(Exit::Failed, why).hint("use -r or -a"));
         }
         PeerRoot::File(_) if args.sync => {
-            let why = format!("{what}not a directory");
-            return Err(CommandFailure::new(Exit::Usage, why).hint("use `thalweg copy` for a file"));
+            let place =
+                TreePlace { path: over.dst, entry: None, only: Some(only_file(args, over)?) };
+            return tree::fetch_into(args, &target, &place, list, files);
         }
-        PeerRoot::Directory => return tree::fetch_into(args, &target, &path, files),
+        PeerRoot::Directory => {
+            let entry = over.into.filter(|_| path != over.dst);
+            let place = TreePlace { path: &path, entry, only: None };
+            return tree::fetch_into(args, &target, &place, list, files);
+        }
         PeerRoot::File(file) => file,
     };
     let place = FetchPlace::Named(path.clone());
@@ -117,17 +130,56 @@ fn is_excluded(list: &ListRequest, over: &OverStream<'_>, root: &PeerRoot) -> bo
     patterns.leaves_out(&Path::new("..").join(name), *root == PeerRoot::Directory)
 }
 
-/// Returns the path that receives the copy.
-fn place(over: &OverStream<'_>) -> Result<PathBuf, CommandFailure> {
-    let Some(name) = over.into.filter(|_| over.dst.is_dir()) else {
-        return Ok(over.dst.to_owned());
-    };
-    let is_name =
-        !matches!(name.as_bytes(), b"" | b"." | b"..") && !name.as_bytes().contains(&b'/');
-    if is_name {
-        return Ok(over.dst.join(name));
+/// Returns the path that receives the copy. A sync of a single source receives it in `dst` itself.
+fn place(
+    args: &FetchArgs,
+    over: &OverStream<'_>,
+    root: &PeerRoot,
+) -> Result<PathBuf, CommandFailure> {
+    let is_directory = over.dst.is_dir();
+    if args.into_existing && !is_directory {
+        return Err(not_a_directory(over.dst));
     }
-    let name: OsString = name.to_owned();
-    let why = format!("--into {}: not the name of an entry", thalweg_core::shown(&name));
+    let joins = if args.sync { args.into_existing } else { is_directory };
+    let name = match over.into.filter(|_| joins) {
+        Some(name) => name,
+        None if args.sync && joins => {
+            return Err(CommandFailure::new(Exit::Usage, "--into-existing: missing --into"));
+        }
+        None => return Ok(over.dst.to_owned()),
+    };
+    let path = over.dst.join(entry_name(name)?);
+    let is_tree = args.sync && *root == PeerRoot::Directory;
+    // A sync would make the target of the link equal to the source.
+    if is_tree && path.symlink_metadata().is_ok_and(|there| !there.is_dir()) {
+        let hint = "remove it, or use one command for each source";
+        return Err(not_a_directory(&path).hint(hint));
+    }
+    Ok(path)
+}
+
+/// Returns the name if it is the name of an entry.
+fn entry_name(name: &OsStr) -> Result<&OsStr, CommandFailure> {
+    let bytes = name.as_bytes();
+    if !matches!(bytes, b"" | b"." | b"..") && !bytes.contains(&b'/') {
+        return Ok(name);
+    }
+    let why = format!("--into {}: not the name of an entry", shown(name));
     Err(CommandFailure::new(Exit::Usage, why))
+}
+
+/// Checks that a file can be synced, and returns its name.
+fn only_file<'a>(args: &FetchArgs, over: &OverStream<'a>) -> Result<&'a OsStr, CommandFailure> {
+    let refused = |option: &str| {
+        let why = format!("'{}': not a directory; {option} requires a directory", shown(over.from));
+        Err(CommandFailure::new(Exit::Usage, why))
+    };
+    match over.into {
+        _ if args.delete => refused("--delete"),
+        _ if args.chosen.filter_file.is_some() => refused("--filter-file"),
+        // Only the command line of a restricted key lacks the name.
+        None => refused("a sync without --into"),
+        Some(_) if !over.dst.is_dir() => Err(not_a_directory(over.dst)),
+        Some(name) => entry_name(name),
+    }
 }

@@ -13,6 +13,7 @@ use thalweg_serve::client::{
     FetchError, FetchOptions, FetchUrl,
     tree::{Missed, TreeDestination, TreeFetched, TreeOptions, TreeSync, TreeWatcher, fetch_tree},
 };
+use thalweg_serve::manifest::ListRequest;
 use thalweg_tree::{
     Progress, SyncChange, Total,
     sync::{DeleteOptions, DeleteRefusal, open_kept},
@@ -59,14 +60,25 @@ pub fn run(
         })?,
     };
     interrupt::catch();
-    fetch_into(args, &target, &path, files)
+    let place = TreePlace { path: &path, entry: None, only: None };
+    fetch_into(args, &target, &place, args.list_request(false)?, files)
 }
 
-/// Fetches the directory into `path`.
+/// The destination of a directory.
+pub struct TreePlace<'a> {
+    pub path: &'a Path,
+    /// Its name in the destination that the user named. Paths of changes begin with it.
+    pub entry: Option<&'a OsStr>,
+    /// The name of the file if the server serves a single file.
+    pub only: Option<&'a OsStr>,
+}
+
+/// Fetches the directory.
 pub fn fetch_into(
     args: &FetchArgs,
     target: &FetchUrl,
-    path: &Path,
+    &TreePlace { path, entry, only }: &TreePlace<'_>,
+    list: ListRequest,
     files: FetchOptions,
 ) -> Result<Exit, CommandFailure> {
     let options = TreeOptions {
@@ -76,16 +88,17 @@ pub fn fetch_into(
         all_links: args.all_links,
         by_hash: args.hash,
         most_list: args.max_list,
-        list: args.list_request(files.channels.is_some())?,
         limits: args.chosen.limits,
         given: args.given.attributes(args.encoded)?,
         reference: args.path_of(args.reference.as_deref()),
         sync: args.sync.then(|| sync(args, path)).transpose()?,
+        only: only.map(|name| name.as_bytes().to_vec()),
+        list,
         files,
     };
     let begun = |error: FetchError| begun(&error, target, path);
     let place = TreeDestination::open(path).map_err(begun)?;
-    let watcher = TreeProgress::new(args);
+    let watcher = TreeProgress::new(args, entry);
     let fetched = fetch_tree(target, place, &options, &watcher);
     watcher.finish();
     match fetched {
@@ -338,12 +351,14 @@ struct TreeProgress {
     is_quiet: bool,
     itemizes: bool,
     log: Option<Arc<ChangeLog>>,
+    /// [`TreePlace::entry`].
+    entry: Option<PathBuf>,
     /// `true` if standard output is the connection.
     is_stdio: bool,
 }
 
 impl TreeProgress {
-    fn new(args: &FetchArgs) -> Self {
+    fn new(args: &FetchArgs, entry: Option<&OsStr>) -> Self {
         let mut meter = ProgressMeter::new(args.shown, None, None);
         meter.listen();
         Self {
@@ -351,6 +366,7 @@ impl TreeProgress {
             is_quiet: args.shown.quiet,
             itemizes: args.itemize,
             log: args.log.clone(),
+            entry: entry.map(PathBuf::from),
             is_stdio: args.stdio,
         }
     }
@@ -375,7 +391,12 @@ impl TreeWatcher for TreeProgress {
     }
 
     fn changed(&self, change: &SyncChange<'_>) {
-        let line = itemized::line(change);
+        let path = match &self.entry {
+            Some(entry) if change.path == Path::new(".") => entry.clone(),
+            Some(entry) => entry.join(change.path),
+            None => change.path.to_owned(),
+        };
+        let line = itemized::line(&SyncChange { path: &path, ..*change });
         if let Some(log) = &self.log {
             log.line(&line);
         }

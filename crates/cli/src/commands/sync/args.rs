@@ -27,10 +27,10 @@ const SPEED: &str = "Speed";
 /// on another file system than at the last --delete, or if more than --max-delete entries would be deleted. --force
 /// overrides this, except below a directory that cannot be listed.
 ///
-/// SRC or DST may be on another machine, as HOST:PATH. thalweg then connects with ssh.
+/// SRC or DST may be on another machine, as HOST:PATH. thalweg then connects with ssh, once for each SRC.
 ///
 /// A directory is replaced by a file only with --delete. With several SRC, --delete deletes only inside the copies of
-/// the SRC directories.
+/// the SRC directories. Between machines, --delete requires a single SRC.
 #[derive(Args, Debug, Default)]
 #[command(after_help = EXAMPLES, args_override_self = true, infer_long_args = true)]
 pub struct SyncArgs {

@@ -30,6 +30,8 @@ mod watcher;
 pub use args::SyncArgs;
 pub use watcher::SyncWatcher;
 
+const NO_DESTINATION: &str = "missing destination: thalweg sync SRC... DST";
+
 impl Subcommand for SyncArgs {
     fn outlives_pipes(&self) -> bool {
         true
@@ -43,8 +45,7 @@ impl Subcommand for SyncArgs {
         let options = options(self)?;
         let mut sources = self.paths.clone();
         let Some(destination) = sources.pop().filter(|_| !sources.is_empty()) else {
-            let why = "missing destination: thalweg sync SRC... DST";
-            return Err(CommandFailure::new(Exit::Usage, why));
+            return Err(CommandFailure::new(Exit::Usage, NO_DESTINATION));
         };
         let copied = CopyArgs {
             dry_run: self.dry_run,

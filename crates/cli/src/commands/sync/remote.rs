@@ -1,6 +1,12 @@
 //! Syncs between machines: `thalweg sync --delete SRC HOST:DST`.
 
-use std::{ffi::OsStr, fs, path::Path, sync::Arc};
+use std::{
+    collections::HashMap,
+    ffi::OsStr,
+    fs,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 use thalweg_core::{failed::quoted, shown};
 use thalweg_serve::remote::{RemoteName, encode};
 use thalweg_tree::install::FollowLinks;
@@ -11,42 +17,78 @@ use crate::{
     commands::fetch::{FetchArgs, OverStream, fetch_over},
     exit::{CommandFailure, Exit},
     output::change_log::ChangeLog,
-    remote::{RemoteArgs, RemoteOutput, SenderNeeds, push, unsupported},
+    remote::{
+        RemoteArgs, RemoteOutput, SenderNeeds,
+        direction::{Direction, not_a_directory, one_by_one},
+        push, unsupported,
+    },
 };
 
 /// Runs the sync if a name is on another machine; otherwise returns `None`.
 pub fn run(args: &SyncArgs) -> Result<Option<Exit>, CommandFailure> {
-    let usage = |why: String| CommandFailure::new(Exit::Usage, why);
-    let names = args.paths.iter().map(|path| RemoteName::parse(path.as_os_str()));
-    let names = names.collect::<Result<Vec<_>, _>>().map_err(|error| usage(error.to_string()))?;
-    if names.iter().all(Option::is_none) {
-        return Ok(None);
+    let usage = |why: &str| CommandFailure::new(Exit::Usage, why);
+    let Some((destination, sources)) = args.paths.split_last() else { return Ok(None) };
+    let Some(direction) = Direction::of(sources, destination)? else { return Ok(None) };
+    if sources.is_empty() {
+        return Err(usage(super::NO_DESTINATION));
     }
-    let ([source, destination], [from, to]) = (&args.paths[..], &names[..]) else {
-        return Err(usage("cannot sync several sources to or from a remote host".to_owned())
-            .hint("run one command for each source"));
-    };
     if let Some(option) = refused(args) {
-        return Err(usage(format!("{option} cannot be used with a remote source or destination")));
+        let why = format!("{option} cannot be used with a remote source or destination");
+        return Err(usage(&why));
     }
     if args.reference.is_some() && (args.checksum || args.verify) {
         let why =
             "--reference cannot be used together with --checksum or --verify and another machine";
-        return Err(usage(why.to_owned()));
+        return Err(usage(why));
     }
-    let chosen = args.chosen.resolved()?;
-    match (from, to) {
-        (Some(from), None) => {
-            let pull = |remote: &RemoteArgs| pull(args, &chosen, remote, from, destination);
-            args.remote.with_program(from, pull).map(Some)
-        }
-        (None, Some(to)) => {
-            let push = |remote: &RemoteArgs| push_to(args, &chosen, remote, source, to);
-            args.remote.with_program(to, push).map(Some)
-        }
-        _ => Err(usage("source and destination cannot both be remote".to_owned())
-            .hint("run thalweg on one of the two machines")),
+    if sources.len() > 1 {
+        check_several(args, &direction, destination)?;
     }
+    let sync = RemoteSync { args, chosen: args.chosen.resolved()?, is_one: sources.len() == 1 };
+    match direction {
+        Direction::Pull(names) => one_by_one(&names, |from| {
+            args.remote.with_program(from, |remote| sync.pull(remote, from, destination))
+        }),
+        Direction::Push(to, sources) => one_by_one(sources, |source| {
+            args.remote.with_program(&to, |remote| sync.push(remote, source, &to))
+        }),
+    }
+    .map(Some)
+}
+
+/// Checks the options and names of several sources.
+fn check_several(
+    args: &SyncArgs,
+    direction: &Direction<'_>,
+    destination: &Path,
+) -> Result<(), CommandFailure> {
+    // Each source has its own connection, which does not know of the failures of the others. The directories of these
+    // options would be relative to the entries of the destination.
+    let options = [
+        ("--delete", args.deletes()),
+        ("--filter-file", args.chosen.filter_file.is_some()),
+        ("--reference", args.reference.is_some()),
+        ("--trash", args.trash.is_some()),
+    ];
+    if let Some((option, _)) = options.into_iter().find(|(_, is_given)| *is_given) {
+        let why = format!("{option} cannot be used with several sources and another machine");
+        return Err(CommandFailure::new(Exit::Usage, why).hint("run one command for each source"));
+    }
+    match direction {
+        Direction::Push(_, sources) => check_names(sources.iter().map(PathBuf::as_path)),
+        Direction::Pull(names) => {
+            check_names(names.iter().map(|name| Path::new(&name.path)))?;
+            if destination.is_dir() { Ok(()) } else { Err(not_a_directory(destination)) }
+        }
+    }
+}
+
+/// A sync between this machine and another one.
+struct RemoteSync<'a> {
+    args: &'a SyncArgs,
+    chosen: SelectionArgs,
+    /// `true` if there is a single source. Several become entries of the destination.
+    is_one: bool,
 }
 
 /// Returns the first given option that a sync between machines does not support.
@@ -64,100 +106,131 @@ fn refused(args: &SyncArgs) -> Option<&'static str> {
     )
 }
 
-fn pull(
-    args: &SyncArgs,
-    chosen: &SelectionArgs,
-    remote: &RemoteArgs,
-    name: &RemoteName,
-    destination: &Path,
-) -> Result<Exit, CommandFailure> {
-    let fetch = FetchArgs {
-        archive: true,
-        all_links: true,
-        sync: true,
-        delete: args.deletes(),
-        delete_excluded: args.delete_excluded,
-        chosen: chosen.clone(),
-        given: args.given.clone(),
-        reference: args.reference.clone(),
-        trash: args.trash.clone(),
-        max_delete: args.max_delete,
-        force: args.force,
-        copy_links: args.copy_links,
-        one_file_system: args.one_file_system,
-        verify: args.verify,
-        itemize: args.prints_changes() && !args.shown.quiet,
-        log: log(args)?,
-        dry_run: args.dry_run,
-        hash: args.checksum,
-        jobs: args.jobs,
-        limit: args.limit,
-        durable: args.durable,
-        shown: args.shown,
-        no_summary: !is_watched(args),
-        ..FetchArgs::defaults()
-    };
-    let from = format!("{}:{}", name.host, Path::new(&name.path).display());
-    let needs = SenderNeeds { hash: args.checksum || args.verify, copy_links: args.copy_links };
-    let channels = remote.channels(name, needs)?;
-    fetch_over(&fetch, &OverStream { channels, from: &from, dst: destination, into: None })
+impl RemoteSync<'_> {
+    fn pull(
+        &self,
+        remote: &RemoteArgs,
+        name: &RemoteName,
+        destination: &Path,
+    ) -> Result<Exit, CommandFailure> {
+        let args = self.args;
+        let fetch = FetchArgs {
+            archive: true,
+            all_links: true,
+            sync: true,
+            delete: args.deletes(),
+            delete_excluded: args.delete_excluded,
+            chosen: self.chosen.clone(),
+            given: args.given.clone(),
+            reference: args.reference.clone(),
+            trash: args.trash.clone(),
+            max_delete: args.max_delete,
+            force: args.force,
+            copy_links: args.copy_links,
+            one_file_system: args.one_file_system,
+            verify: args.verify,
+            itemize: args.prints_changes() && !args.shown.quiet,
+            log: log(args)?,
+            dry_run: args.dry_run,
+            hash: args.checksum,
+            jobs: args.jobs,
+            limit: args.limit,
+            durable: args.durable,
+            shown: args.shown,
+            no_summary: !is_watched(args),
+            into_existing: !self.is_one,
+            ..FetchArgs::defaults()
+        };
+        let from = format!("{}:{}", name.host, Path::new(&name.path).display());
+        let needs = SenderNeeds { hash: args.checksum || args.verify, copy_links: args.copy_links };
+        let channels = remote.channels(name, needs)?;
+        let into = entry_name(Path::new(&name.path));
+        fetch_over(&fetch, &OverStream { channels, from: &from, dst: destination, into })
+    }
+
+    fn push(
+        &self,
+        remote: &RemoteArgs,
+        source: &Path,
+        name: &RemoteName,
+    ) -> Result<Exit, CommandFailure> {
+        let args = self.args;
+        let failed = |error: &std::io::Error| {
+            CommandFailure::of_io("stat", &shown(source).to_string(), error)
+        };
+        let is_directory = fs::metadata(source).map_err(|error| failed(&error))?.is_dir();
+        let prints_changes = args.prints_changes() && !args.shown.quiet;
+        let output =
+            RemoteOutput { log: log(args)?, prints_changes, prints_summary: is_watched(args) };
+        let whole = fs::canonicalize(source).map_err(|error| failed(&error))?;
+        let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+        let from = encode(OsStr::new(&format!("{host}:{}", whole.display())));
+        let mut words = ["fetch", "--stdio", "--encoded", "--all-links", "-a", "--sync"]
+            .map(str::to_owned)
+            .to_vec();
+        let given = [
+            ("--delete", args.deletes()),
+            ("--delete-excluded", args.delete_excluded),
+            ("--into-existing", !self.is_one),
+            ("--force", args.force),
+            ("--itemize", output.prints_changes || output.log.is_some()),
+            ("--mark-summary", output.log.is_some()),
+            ("--dry-run", args.dry_run),
+            ("--hash", args.checksum),
+            ("--verify", args.verify),
+            ("--copy-links", args.copy_links),
+            ("--one-file-system", args.one_file_system),
+            ("--json", args.shown.json),
+            ("-q", !is_watched(args)),
+        ];
+        words.extend(given.into_iter().filter(|(_, is)| *is).map(|(word, _)| word.to_owned()));
+        words.extend(self.chosen.words()?);
+        // An older thalweg there would also use the name of a single directory.
+        let into = entry_name(source).filter(|_| !self.is_one || !is_directory);
+        words.extend(into.map(|name| format!("--into={}", encode(name))));
+        words.extend(args.given.words());
+        for (option, path) in [("--reference", &args.reference), ("--trash", &args.trash)] {
+            let path = path.iter().map(|path| encode(path.as_os_str()));
+            words.extend(path.map(|path| format!("{option}={path}")));
+        }
+        words.extend(args.max_delete.map(|most| format!("--max-delete={most}")));
+        words.extend(args.jobs.map(|jobs| format!("--jobs={jobs}")));
+        words.push(format!("--fsync={}", args.durable.name()));
+        words.push(format!("--from={from}"));
+        words.push(name.word());
+        let follow = if args.copy_links { FollowLinks::Anywhere } else { FollowLinks::Never };
+        push(
+            &remote.logged_command(name, &words, output)?,
+            source,
+            &MethodArgs::default(),
+            args.limit,
+            follow,
+        )
+    }
 }
 
-fn push_to(
-    args: &SyncArgs,
-    chosen: &SelectionArgs,
-    remote: &RemoteArgs,
-    source: &Path,
-    name: &RemoteName,
-) -> Result<Exit, CommandFailure> {
-    let failed =
-        |error: &std::io::Error| CommandFailure::of_io("stat", &shown(source).to_string(), error);
-    if !fs::metadata(source).map_err(|error| failed(&error))?.is_dir() {
-        let why = format!("{}: not a directory", quoted(source));
-        return Err(CommandFailure::new(Exit::Usage, why).hint("use `thalweg copy` for a file"));
+/// Returns the last component of a source. `None` for a home directory, and for a path that ends in `..` or `/`.
+fn entry_name(source: &Path) -> Option<&OsStr> {
+    source.file_name().filter(|_| !matches!(source.to_str(), Some("~" | "~/")))
+}
+
+/// Fails if a source has no name, or the name of another source: they would replace each other.
+fn check_names<'p>(sources: impl Iterator<Item = &'p Path>) -> Result<(), CommandFailure> {
+    let mut first: HashMap<&OsStr, &Path> = HashMap::new();
+    for source in sources {
+        let failed = |why: String| Err(CommandFailure::new(Exit::Usage, why));
+        let Some(name) = entry_name(source) else {
+            return failed(format!("{}: cannot be one of several sources", quoted(source)))
+                .map_err(|failure| failure.hint("write the name of the directory"));
+        };
+        if let Some(other) = first.insert(name, source) {
+            let (one, other) = (shown(other), shown(source));
+            return failed(format!(
+                "'{one}' and '{other}' would have the same name in the destination"
+            ));
+        }
     }
-    let prints_changes = args.prints_changes() && !args.shown.quiet;
-    let output = RemoteOutput { log: log(args)?, prints_changes, prints_summary: is_watched(args) };
-    let whole = fs::canonicalize(source).map_err(|error| failed(&error))?;
-    let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
-    let from = encode(OsStr::new(&format!("{host}:{}", whole.display())));
-    let mut words = ["fetch", "--stdio", "--encoded", "--all-links", "-a", "--sync"]
-        .map(str::to_owned)
-        .to_vec();
-    let given = [
-        ("--delete", args.deletes()),
-        ("--delete-excluded", args.delete_excluded),
-        ("--force", args.force),
-        ("--itemize", output.prints_changes || output.log.is_some()),
-        ("--mark-summary", output.log.is_some()),
-        ("--dry-run", args.dry_run),
-        ("--hash", args.checksum),
-        ("--verify", args.verify),
-        ("--copy-links", args.copy_links),
-        ("--one-file-system", args.one_file_system),
-        ("--json", args.shown.json),
-        ("-q", !is_watched(args)),
-    ];
-    words.extend(given.into_iter().filter(|(_, is)| *is).map(|(word, _)| word.to_owned()));
-    words.extend(chosen.words()?);
-    words.extend(args.given.words());
-    for (option, path) in [("--reference", &args.reference), ("--trash", &args.trash)] {
-        let path = path.iter().map(|path| encode(path.as_os_str()));
-        words.extend(path.map(|path| format!("{option}={path}")));
-    }
-    words.extend(args.max_delete.map(|most| format!("--max-delete={most}")));
-    words.extend(args.jobs.map(|jobs| format!("--jobs={jobs}")));
-    words.push(format!("--fsync={}", args.durable.name()));
-    words.push(format!("--from={from}"));
-    words.push(name.word());
-    let follow = if args.copy_links { FollowLinks::Anywhere } else { FollowLinks::Never };
-    push(
-        &remote.logged_command(name, &words, output)?,
-        source,
-        &MethodArgs::default(),
-        args.limit,
-        follow,
-    )
+    Ok(())
 }
 
 /// Opens the log.

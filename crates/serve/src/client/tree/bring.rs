@@ -184,7 +184,7 @@ fn publish(
     match list.directories.entries().next_entry()? {
         Some(top) => {
             let attributes = install.attributes(&top.entry.meta, &top.entry.xattrs);
-            root.publish(&attributes, whole, fsync)
+            root.publish(&attributes, list.keeps_top, whole, fsync)
         }
         None => Err(FetchError::broken("the list of files is empty")),
     }

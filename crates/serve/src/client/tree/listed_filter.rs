@@ -19,6 +19,8 @@ pub struct ListedFilter {
     limits: FileLimits,
     /// `true` for a sync, which leaves state files alone.
     is_sync: bool,
+    /// `true` if the only entry is a source itself, which only patterns without a directory exclude.
+    is_source: bool,
     /// The name of the filter files, if they are requested.
     name: Option<Vec<u8>>,
     /// Bytes of the filter files.
@@ -40,7 +42,8 @@ impl ListedFilter {
         let filter = (!patterns.is_empty() || name.is_some())
             .then(|| Arc::new(DirectoryFilter::received(Some(Arc::new(patterns)))));
         let (limits, is_sync) = (options.limits, options.sync.is_some());
-        Self { filter, limits, is_sync, name, held: 0, unreadable: Vec::new() }
+        let is_source = options.only.is_some();
+        Self { filter, limits, is_sync, is_source, name, held: 0, unreadable: Vec::new() }
     }
 
     /// Adds the filter file of a listed directory.
@@ -85,6 +88,7 @@ impl ListedFilter {
             return false;
         }
         let is_directory = matches!(entry.kind, ManifestKind::Directory(_));
+        let directory = if self.is_source { b".." } else { directory };
         let path = || Path::new(OsStr::from_bytes(directory)).join(OsStr::from_bytes(&entry.name));
         let is_left_out =
             self.filter.as_ref().is_some_and(|filter| filter.leaves_out(&path(), is_directory));

@@ -37,6 +37,9 @@ pub struct TreeOptions {
     pub reference: Option<PathBuf>,
     /// The rules of a sync.
     pub sync: Option<TreeSync>,
+    /// The name of the file if the server serves a single file, which becomes an entry of the destination. An existing
+    /// destination keeps its attributes, and nothing in it is deleted.
+    pub only: Option<Vec<u8>>,
 }
 
 impl TreeOptions {
@@ -58,12 +61,13 @@ impl TreeOptions {
             given: GivenAttributes::default(),
             reference: None,
             sync: None,
+            only: None,
         }
     }
 
     /// Returns `true` if entries that the list does not have are deleted.
     pub(super) fn deletes(&self) -> bool {
-        self.sync.as_ref().is_some_and(|sync| sync.delete.is_some())
+        self.only.is_none() && self.sync.as_ref().is_some_and(|sync| sync.delete.is_some())
     }
 
     /// Returns the policy for comparisons with an existing directory, which create nothing.

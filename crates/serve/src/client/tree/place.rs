@@ -103,17 +103,18 @@ impl TreeRoot {
         matches!(self, Self::Stage(stage) if !stage.is_adopted())
     }
 
-    /// Completes the tree. `whole`: its file system, if one syncfs(2) call syncs it. Returns the number of extended
-    /// attributes that the file system refused.
+    /// Completes the tree, and gives the directory these attributes. If `keeps_existing` is `true`, an existing directory
+    /// keeps its own. `whole`: its file system, if one syncfs(2) call syncs it. Returns the number of extended attributes that the file system refused.
     pub fn publish(
         self,
         attributes: &EntryAttributes,
+        keeps_existing: bool,
         whole: Option<&WholeSync>,
         fsync: Fsync,
     ) -> Result<u64, FetchError> {
         match self {
             Self::There(fd) => {
-                let refused = attributes.give(fd.as_fd())?;
+                let refused = if keeps_existing { 0 } else { attributes.give(fd.as_fd())? };
                 match whole.filter(|_| fsync == Fsync::Always) {
                     Some(whole) => whole.sync()?,
                     None if fsync == Fsync::Always => io::sync(&fd).map_err(failed("fsync"))?,

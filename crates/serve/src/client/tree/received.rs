@@ -110,7 +110,9 @@ impl ReceivedList {
         counters: &FetchCounters<'_>,
         watcher: &dyn TreeWatcher,
     ) -> Result<Option<DeleteReport>, FetchError> {
-        let Some(sync) = &options.sync else { return Ok(None) };
+        // The list of a single file lacks the other entries of the destination.
+        let sync = options.sync.as_ref().filter(|_| options.only.is_none());
+        let Some(sync) = sync else { return Ok(None) };
         // Entries that the server left out may exist in the destination, so they count as errors.
         let errors = counters.missed_count() + self.found.left_out();
         let outcome = CopyOutcome { errors, created: counters.created(), census: None };
@@ -126,8 +128,11 @@ fn ask_for_list(
 ) -> Result<(FetchConnection, ResponseHead, FetchUrl), FetchError> {
     let files = &options.files;
     // Other servers do not know the options of the request.
-    let request = if files.channels.is_some() { &options.list } else { &ListRequest::default() };
-    let answer = ask(&target.manifest(request), &FileRequest::ALL, files, check);
+    let request = match files.channels {
+        Some(_) => ListRequest { as_entry: options.only.is_some(), ..options.list.clone() },
+        None => ListRequest::default(),
+    };
+    let answer = ask(&target.manifest(&request), &FileRequest::ALL, files, check);
     let (connection, head, from) = answer.map_err(|error| match error {
         FetchError::Status { status: 401 | 407, .. } => error,
         FetchError::Status { status, .. } if !error.is_passing() => {

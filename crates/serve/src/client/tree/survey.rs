@@ -46,6 +46,8 @@ pub struct SurveyedList {
     pub unchanged: Total,
     /// The destination before the fetch, if it existed.
     pub top: Option<Stat>,
+    /// `true` if an existing destination keeps its attributes ([`TreeOptions::only`]).
+    pub keeps_top: bool,
 }
 
 /// Files and links that differ or do not exist.
@@ -82,6 +84,9 @@ impl SurveyedList {
         install: InstallPolicy<'_>,
     ) -> Option<EntryChange> {
         let Some(top) = &self.top else { return Some(EntryChange::created()) };
+        if self.keeps_top {
+            return None;
+        }
         let attributes = install.attributes(&entry.meta, &entry.xattrs);
         let differs = compare_directory(top, &attributes, root, c".");
         differs.any().then(|| EntryChange::adjusted(differs))
@@ -144,6 +149,7 @@ impl<'a> TreeSurvey<'a> {
             skipped: Total::default(),
             unchanged: Total::default(),
             top: None,
+            keeps_top: options.only.is_some(),
         };
         Ok(Self {
             records: list.records(),
@@ -216,6 +222,11 @@ impl<'a> TreeSurvey<'a> {
     }
 
     fn entry(&mut self, mut entry: ManifestEntry) -> Result<(), FetchError> {
+        if let Some(only) = self.options.only.as_ref().filter(|_| !entry.name.is_empty())
+            && (entry.name != *only || !matches!(entry.kind, ManifestKind::File(_)))
+        {
+            return Err(broken("it has another entry than the requested file"));
+        }
         let (meta, given) = (&mut entry.meta, &self.options.given);
         (meta.uid, meta.gid) = given.owner(meta.uid, meta.gid);
         meta.mode = given.mode(entry.kind.file_type(), meta.mode);

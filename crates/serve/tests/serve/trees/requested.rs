@@ -43,6 +43,38 @@ fn a_directory_elsewhere_is_accepted_only_on_request_and_its_counterpart_stays()
     beside.is_unharmed(&["dst", "own"]);
 }
 
+#[test]
+fn a_list_of_a_single_file_has_only_that_file() {
+    let beside = OutsideDirectory::new();
+    let dst = beside.dst();
+    write(&dst.join("own"), "mine");
+    let delete = Some(DeleteOptions::default());
+    let sync = TreeSync { delete, path: dst.clone(), ..TreeSync::default() };
+    let options = TreeOptions { sync: Some(sync), only: Some("f".into()), ..options() };
+    let link = entry("f", ManifestKind::Link(c"../out".to_owned()));
+    let directory = entry("f", ManifestKind::Directory(DirectoryContents::Listed));
+    let lists = [
+        vec![file("f", 1), file("own", 1)],
+        vec![file("g", 1)],
+        vec![entry("g", ManifestKind::Link(c"../out".to_owned()))],
+        vec![link],
+        vec![directory.clone()],
+        vec![directory, file("f/f", 1)],
+    ];
+    for listed in lists {
+        let error = get(&liar(&listed, "x").url("d/"), &dst, &options).unwrap_err();
+        assert!(error.to_string().contains("another entry"), "{listed:?}: {error}");
+        assert_eq!(names(&dst), ["own"]);
+    }
+    let mode = fs::metadata(&dst).unwrap().permissions();
+    let fetched = get(&liar(&[file("f", 1)], "x").url("d/"), &dst, &options).unwrap();
+    assert!(fetched.deletion.is_none());
+    assert_eq!(names(&dst), ["f", "own"]);
+    assert_eq!(fs::read_to_string(dst.join("own")).unwrap(), "mine");
+    assert_eq!(fs::metadata(&dst).unwrap().permissions(), mode);
+    beside.is_unharmed(&["dst", "own"]);
+}
+
 /// SHA-256 of `ninebytes`.
 const RIGHT: &str = "mmlHH1U3CtKGTVLGIStSRRGS9RWp2KbStXrMwA9APf0=";
 const WRONG: &str = "BwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwc=";
