@@ -26,7 +26,7 @@ pub fn forget_cached(fd: impl AsFd) {
     let _ = fadvise(fd, 0, None, Advice::DontNeed);
 }
 
-/// Tells the kernel that a whole file will be read: it then reads ahead twice as much.
+/// Announces to the kernel that a whole file will be read. The kernel then reads ahead twice as much.
 pub(crate) fn announce_whole(fd: impl AsFd) {
     let _ = fadvise(fd, 0, None, Advice::Sequential);
 }

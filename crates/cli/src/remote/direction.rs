@@ -12,9 +12,9 @@ use crate::{
 
 /// The sources, and the side that is on another machine.
 pub enum Direction<'a> {
-    /// From another machine, to a local path.
+    /// Copies from another machine to a local path.
     Pull(Vec<RemoteName>),
-    /// From local paths, to another machine.
+    /// Copies from local paths to another machine.
     Push(RemoteName, &'a [PathBuf]),
 }
 

@@ -1,4 +1,4 @@
-//! Read-ahead of a source file whose reads wait for a network, a file system in user space, or a busy disk.
+//! Read-ahead for a slow source file: on a network, on a file system in user space, or on a busy disk.
 //!
 //! The kernel reads ahead by one or two requests of `read_ahead_kb`, usually 128 KiB, however long each of them takes.
 //! If a step mostly waits, the engine requests a longer range in many requests at a time. It stops if this does not

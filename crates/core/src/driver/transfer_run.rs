@@ -128,7 +128,7 @@ impl<'a> TransferRun<'a> {
         }
     }
 
-    /// Reads ahead if the source is a file whose reads wait.
+    /// Enables read-ahead for a slow source file.
     pub(super) fn read_ahead(&mut self) {
         self.readahead = Some(SourceReadahead::default());
     }

@@ -38,8 +38,8 @@ pub struct BlockSums {
     digests: blake3::Hasher,
 }
 
-/// The sum of one block.
-struct BlockSum {
+/// The sum of the block with this number.
+struct NumberedSum {
     number: u64,
     rolling: u32,
     digest: BlockDigest,
@@ -74,11 +74,11 @@ impl BlockSums {
             }
         };
         let parts = on_threads(useful.clamp(1, processors.min(MOST_THREADS)), work);
-        let parts = parts.into_iter().collect::<Result<Vec<Vec<BlockSum>>, String>>()?;
-        let mut sums: Vec<BlockSum> = parts.into_iter().flatten().collect();
+        let parts = parts.into_iter().collect::<Result<Vec<Vec<NumberedSum>>, String>>()?;
+        let mut sums: Vec<NumberedSum> = parts.into_iter().flatten().collect();
         sums.sort_unstable_by_key(|sum| sum.number);
         let mut text = Vec::with_capacity(sums.len() * SUM_BYTES);
-        for BlockSum { rolling, digest, .. } in &sums {
+        for NumberedSum { rolling, digest, .. } in &sums {
             text.extend_from_slice(&rolling.to_le_bytes());
             text.extend_from_slice(&short(digest));
             self.digests.update(digest);
@@ -88,7 +88,7 @@ impl BlockSums {
     }
 
     /// Reads one block.
-    fn sum_of(&self, number: u64, buffer: &mut [u8]) -> Result<BlockSum, String> {
+    fn sum_of(&self, number: u64, buffer: &mut [u8]) -> Result<NumberedSum, String> {
         let (mut block, mut rolling) = (self.request.hasher(), RollingSum::default());
         let mut at = number * self.request.size;
         let end = self.file.version.size.min(at + self.request.size);
@@ -104,7 +104,7 @@ impl BlockSums {
             at += got as u64;
         }
         let digest = *block.finalize().as_bytes();
-        Ok(BlockSum { number, rolling: rolling.value(), digest })
+        Ok(NumberedSum { number, rolling: rolling.value(), digest })
     }
 }
 

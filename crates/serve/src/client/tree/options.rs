@@ -37,7 +37,7 @@ pub struct TreeOptions {
     pub reference: Option<PathBuf>,
     /// The rules of a sync.
     pub sync: Option<TreeSync>,
-    /// The name of the file if the server serves a single file, which becomes an entry of the destination. An existing
+    /// The name of the file, if the server serves only a file. The file becomes an entry of the destination. An existing
     /// destination keeps its attributes, and nothing in it is deleted.
     pub only: Option<Vec<u8>>,
 }
