@@ -163,6 +163,13 @@ impl MechanismContest {
         matches!(self.phase, ContestPhase::Trying { .. })
     }
 
+    /// Forgets the usual rate: from now on, another one is usual.
+    pub fn forget_rate(&mut self) {
+        if let ContestPhase::Settled { usual, unusual, .. } = &mut self.phase {
+            (*usual, *unusual) = (None, 0);
+        }
+    }
+
     /// Returns the largest number of bytes that the current mechanism may move in one step.
     pub fn most(&self) -> u64 {
         let ContestPhase::Trying { piece, .. } = &self.phase else { return u64::MAX };

@@ -112,6 +112,13 @@ impl Ladder {
         self.contest().is_some_and(|contest| contest.is_comparing())
     }
 
+    /// Accepts every rate of the current mechanism: read-ahead changes it.
+    pub fn forget_rate(&mut self) {
+        if let Some(contest) = self.contest() {
+            contest.forget_rate();
+        }
+    }
+
     /// Returns `true` if the current mechanism reads the source through the page cache of this machine. A server may
     /// copy or clone a file without sending it.
     pub fn reads_page_cache(&self) -> bool {

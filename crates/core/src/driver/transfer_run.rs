@@ -259,7 +259,12 @@ impl<'a> TransferRun<'a> {
         let done = self.report.bytes;
         let len = self.limit.map_or(u64::MAX, |limit| limit.saturating_sub(done));
         let rest = SourceRest { fd: *fd, at: at.saturating_add(done), len };
-        self.readahead.as_mut().map_or(u64::MAX, |readahead| readahead.before_step(rest))
+        let most = self.readahead.as_mut().map(|readahead| readahead.before_step(rest));
+        if let Some(most) = most.filter(|most| *most < u64::MAX) {
+            self.ladder.forget_rate();
+            return most;
+        }
+        u64::MAX
     }
 
     /// Records the bytes that a step moved. If mechanisms take turns, another one may be next. Both endpoints are then

@@ -56,7 +56,7 @@ impl BlockSums {
     }
 
     /// Returns the sums of the next blocks. Several threads read them.
-    fn advance(&mut self) -> Result<Vec<u8>, String> {
+    fn advance(&mut self, turn: &SupplyTurn<'_>) -> Result<Vec<u8>, String> {
         let size = self.request.size;
         let most = (READ_PER_TURN / size).clamp(1, (TURN_BYTES / SUM_BYTES) as u64);
         let end = self.count().min(self.next + most);
@@ -70,7 +70,9 @@ impl BlockSums {
                 if number >= end {
                     return Ok(sums);
                 }
-                sums.push(self.sum_of(number, &mut buffer)?);
+                // After an error, no thread begins another block.
+                let sum = self.sum_of(number, &mut buffer, turn);
+                sums.push(sum.inspect_err(|_| next.store(end, Relaxed))?);
             }
         };
         let parts = on_threads(useful.clamp(1, processors.min(MOST_THREADS)), work);
@@ -88,11 +90,17 @@ impl BlockSums {
     }
 
     /// Reads one block.
-    fn sum_of(&self, number: u64, buffer: &mut [u8]) -> Result<NumberedSum, String> {
+    fn sum_of(
+        &self,
+        number: u64,
+        buffer: &mut [u8],
+        turn: &SupplyTurn<'_>,
+    ) -> Result<NumberedSum, String> {
         let (mut block, mut rolling) = (self.request.hasher(), RollingSum::default());
         let mut at = number * self.request.size;
         let end = self.file.version.size.min(at + self.request.size);
         while at < end {
+            (turn.check_cancelled)().map_err(|errno| std::io::Error::from(errno).to_string())?;
             let ask = buffer.len().min(usize::try_from(end - at).unwrap_or(usize::MAX));
             let got = match io::pread(self.file.as_fd(), &mut buffer[..ask], at) {
                 Err(Errno::INTR) => continue,
@@ -110,8 +118,7 @@ impl BlockSums {
 
 impl Supply for BlockSums {
     fn next(&mut self, turn: &SupplyTurn<'_>) -> Result<BodyPiece, String> {
-        (turn.check_cancelled)().map_err(|errno| std::io::Error::from(errno).to_string())?;
-        let mut sums = self.advance()?;
+        let mut sums = self.advance(turn)?;
         let is_last = self.next == self.count();
         if is_last {
             if !self.file.is_unchanged() {

@@ -56,7 +56,7 @@ pub struct SupplyTurn<'t> {
     /// `true` if the supply may read and sort a large directory.
     pub may_sort: bool,
     /// Returns an error if the client has disconnected or the server is shutting down.
-    pub check_cancelled: &'t dyn Fn() -> Result<(), Errno>,
+    pub check_cancelled: &'t (dyn Fn() -> Result<(), Errno> + Sync),
 }
 
 /// A piece of a body. A piece without parts only ends a turn.

@@ -58,10 +58,10 @@ pub struct FetchArgs {
     /// Name of the source, for messages and to continue an interrupted fetch (--stdio)
     #[arg(long, value_name = "NAME", requires = "stdio")]
     pub from: Option<String>,
-    /// Name of the source: if DST is a directory, fetch into this entry of it (--stdio); with --sync, only for a file
+    /// Name of the source. Without --sync: if DST is a directory, fetch into this entry of it (--stdio)
     #[arg(long, value_name = "NAME", requires = "stdio")]
     pub into: Option<OsString>,
-    /// Fail unless DST is a directory; with --sync, also fetch a directory into the entry of --into (--stdio)
+    /// Fail unless DST is a directory. With --sync: fetch into the entry of --into (--stdio)
     #[arg(long, requires = "stdio")]
     pub into_existing: bool,
     /// Make DST equal to the source, and count the changes (--stdio)

@@ -152,7 +152,7 @@ fn place(
     let is_tree = args.sync && *root == PeerRoot::Directory;
     // A sync would make the target of the link equal to the source.
     if is_tree && path.symlink_metadata().is_ok_and(|there| !there.is_dir()) {
-        let hint = "remove it, or use one command for each source";
+        let hint = "remove it, or sync this source alone to its target";
         return Err(not_a_directory(&path).hint(hint));
     }
     Ok(path)

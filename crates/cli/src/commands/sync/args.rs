@@ -30,7 +30,7 @@ const SPEED: &str = "Speed";
 /// SRC or DST may be on another machine, as HOST:PATH. thalweg then connects with ssh, once for each SRC.
 ///
 /// A directory is replaced by a file only with --delete. With several SRC, --delete deletes only inside the copies of
-/// the SRC directories. Between machines, --delete requires a single SRC.
+/// the SRC directories. Between machines, --delete requires a single SRC, which must be a directory.
 #[derive(Args, Debug, Default)]
 #[command(after_help = EXAMPLES, args_override_self = true, infer_long_args = true)]
 pub struct SyncArgs {

@@ -42,7 +42,7 @@ pub fn run(args: &SyncArgs) -> Result<Option<Exit>, CommandFailure> {
         return Err(usage(why));
     }
     if sources.len() > 1 {
-        check_several(args, &direction, destination)?;
+        check_several(args, &direction)?;
     }
     let sync = RemoteSync { args, chosen: args.chosen.resolved()?, is_one: sources.len() == 1 };
     match direction {
@@ -57,11 +57,7 @@ pub fn run(args: &SyncArgs) -> Result<Option<Exit>, CommandFailure> {
 }
 
 /// Checks the options and names of several sources.
-fn check_several(
-    args: &SyncArgs,
-    direction: &Direction<'_>,
-    destination: &Path,
-) -> Result<(), CommandFailure> {
+fn check_several(args: &SyncArgs, direction: &Direction<'_>) -> Result<(), CommandFailure> {
     // Each source has its own connection, which does not know of the failures of the others. The directories of these
     // options would be relative to the entries of the destination.
     let options = [
@@ -74,12 +70,16 @@ fn check_several(
         let why = format!("{option} cannot be used with several sources and another machine");
         return Err(CommandFailure::new(Exit::Usage, why).hint("run one command for each source"));
     }
-    match direction {
-        Direction::Push(_, sources) => check_names(sources.iter().map(PathBuf::as_path)),
-        Direction::Pull(names) => {
-            check_names(names.iter().map(|name| Path::new(&name.path)))?;
-            if destination.is_dir() { Ok(()) } else { Err(not_a_directory(destination)) }
+    let named: Vec<&Path> = match direction {
+        Direction::Push(_, sources) => sources.iter().map(PathBuf::as_path).collect(),
+        Direction::Pull(names) => names.iter().map(|name| Path::new(&name.path)).collect(),
+    };
+    check_names(&named, &args.paths)?;
+    match (direction, args.paths.last()) {
+        (Direction::Pull(_), Some(destination)) if !destination.is_dir() => {
+            Err(not_a_directory(destination))
         }
+        _ => Ok(()),
     }
 }
 
@@ -214,20 +214,20 @@ fn entry_name(source: &Path) -> Option<&OsStr> {
     source.file_name().filter(|_| !matches!(source.to_str(), Some("~" | "~/")))
 }
 
-/// Fails if a source has no name, or the name of another source: they would replace each other.
-fn check_names<'p>(sources: impl Iterator<Item = &'p Path>) -> Result<(), CommandFailure> {
+/// Fails if a source has no name, or the name of another source: they would replace each other. `given`: the sources as
+/// the user wrote them, with their hosts.
+fn check_names(sources: &[&Path], given: &[PathBuf]) -> Result<(), CommandFailure> {
     let mut first: HashMap<&OsStr, &Path> = HashMap::new();
-    for source in sources {
-        let failed = |why: String| Err(CommandFailure::new(Exit::Usage, why));
+    let usage = |why: String| CommandFailure::new(Exit::Usage, why);
+    for (source, given) in sources.iter().zip(given) {
         let Some(name) = entry_name(source) else {
-            return failed(format!("{}: cannot be one of several sources", quoted(source)))
-                .map_err(|failure| failure.hint("write the name of the directory"));
+            let why = format!("{}: cannot be one of several sources", quoted(given));
+            return Err(usage(why).hint("write the name of the directory"));
         };
-        if let Some(other) = first.insert(name, source) {
-            let (one, other) = (shown(other), shown(source));
-            return failed(format!(
-                "'{one}' and '{other}' would have the same name in the destination"
-            ));
+        if let Some(other) = first.insert(name, given) {
+            let (one, other) = (shown(other), shown(given));
+            let why = format!("'{one}' and '{other}' would have the same name in the destination");
+            return Err(usage(why));
         }
     }
     Ok(())

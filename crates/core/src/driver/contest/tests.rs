@@ -165,6 +165,20 @@ fn a_rate_that_changes_for_good_is_looked_into_and_one_bad_piece_is_not() {
     assert_eq!(contest.into_looks().len(), 1);
 }
 
+/// With read-ahead, a source becomes much faster, and only its rate shows.
+#[test]
+fn a_rate_that_read_ahead_changes_is_not_looked_into() {
+    let mut contest = MechanismContest::between(&turns(FILE));
+    let steady = steady([10.0; 3]);
+    let compared = contest.length();
+    sail(&mut contest, compared, &steady);
+    for _ in 0..10 {
+        contest.forget_rate();
+        sail(&mut contest, FILE / 64, &|_, _| (1.0, false));
+    }
+    assert_eq!(contest.into_looks().len(), 1);
+}
+
 #[test]
 fn a_rate_that_never_rests_is_looked_into_ever_less_often() {
     let len = 1 << 30;

@@ -63,32 +63,46 @@ impl OwnBlocks {
 }
 
 impl FileFetch<'_> {
-    /// Fills the new file with the blocks that the replaced file has, and leaves holes for blocks of zeros. Does nothing
-    /// if the server's sums cannot be used: then the whole file is fetched.
+    /// Fills the new file with the blocks that the replaced file has, and leaves holes for blocks of zeros. A partial file
+    /// of an earlier run may have such blocks, so its complete content will be compared. Fetches the whole file if the
+    /// server's sums cannot be used.
     pub(super) fn begin_delta(&mut self) -> Result<(), FetchError> {
         let listed = self.listed.filter(|listed| listed.size >= LEAST_DELTA);
-        let may_use = self.options.channels.is_some() && self.known.is_none();
-        let Some(listed) = listed.filter(|_| may_use && self.download.is_rewindable()) else {
-            return Ok(());
-        };
+        let may_use = self.options.channels.is_some() && self.download.is_rewindable();
+        let Some(listed) = listed.filter(|_| may_use) else { return Ok(()) };
         let replaced = self.download.replaced().filter(|replaced| replaced.size >= LEAST_DELTA);
-        if replaced.is_none() && !listed.is_sparse {
+        // A partial file without blocks of a replaced one has the first bytes only.
+        let has_later = self.known.is_some() && self.download.done().gaps(listed.size).len() > 1;
+        if replaced.is_none() && !listed.is_sparse && !has_later {
             return Ok(());
         }
-        match self.ask_for_blocks(listed) {
-            Ok(Some(blocks)) => self.use_blocks(replaced.as_ref(), blocks),
-            Ok(None) => Ok(()),
+        let blocks = match self.ask_for_blocks(listed) {
+            Ok(blocks) => blocks,
             Err(error) if error.is_passing() || matches!(error, FetchError::Cancelled) => {
                 // The retry asks for the sums again.
                 self.may_use_delta = true;
-                Err(error)
+                return Err(error);
             }
             Err(error) => {
                 self.watcher.report(&format!(
                     "cannot use the block sums of the server: {error}; fetching the whole file"
                 ));
+                None
+            }
+        };
+        match (blocks, self.known.as_ref()) {
+            (Some(blocks), Some(known)) if blocks.remote.validator == known.validator => {
+                let digests = BlockDigests::new(blocks.request, known.size);
+                self.own_blocks = Some(OwnBlocks { digests, root: blocks.index.root });
                 Ok(())
             }
+            (Some(blocks), None) => self.use_blocks(replaced.as_ref(), blocks),
+            (Some(blocks), Some(_)) => {
+                self.restart()?;
+                self.use_blocks(replaced.as_ref(), blocks)
+            }
+            (None, Some(_)) => self.restart(),
+            (None, None) => Ok(()),
         }
     }
 

@@ -77,6 +77,10 @@ impl ReceivedList {
         let end = End { at: Some(0), ..End::of(list.fd()).map_err(failed("fstat"))? };
         let mut refused = None;
         let mut note = |moved: u64| -> Result<(), Cancelled> {
+            // After an error, the survey cannot continue, but the last bytes are reported once more.
+            if refused.is_some() {
+                return Err(Cancelled);
+            }
             refused = match survey.advance() {
                 Ok(true) if moved <= most => return watcher.check_cancelled(),
                 Ok(_) => Some(too_long(most)),

@@ -2,12 +2,16 @@
 //! entries that differ are stored: most entries of a repeated fetch are unchanged, and need no more work.
 
 use std::{
-    ffi::CString,
-    os::fd::{AsFd, BorrowedFd},
+    ffi::{CString, OsStr},
+    os::{
+        fd::{AsFd, BorrowedFd},
+        unix::ffi::OsStrExt,
+    },
     rc::Rc,
 };
 
 use rustix::fs::Stat;
+use thalweg_core::shown;
 use thalweg_tree::Total;
 
 use super::{
@@ -225,7 +229,9 @@ impl<'a> TreeSurvey<'a> {
         if let Some(only) = self.options.only.as_ref().filter(|_| !entry.name.is_empty())
             && (entry.name != *only || !matches!(entry.kind, ManifestKind::File(_)))
         {
-            return Err(broken("it has another entry than the requested file"));
+            let [listed, only] = [&entry.name, only].map(|name| shown(OsStr::from_bytes(name)));
+            let why = format!("the server lists '{listed}', but the requested file is '{only}'");
+            return Err(FetchError::broken(why));
         }
         let (meta, given) = (&mut entry.meta, &self.options.given);
         (meta.uid, meta.gid) = given.owner(meta.uid, meta.gid);

@@ -1,9 +1,16 @@
 //! A changed file over a byte stream: whatever is wrong in the sums of the server, the new file is right.
 
-use std::{fs, io::Write, sync::Arc};
+use std::{
+    fs,
+    io::Write,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+};
 
 use thalweg_serve::{
-    blocks::{BlockRequest, MEDIA_TYPE, RollingSum, short},
+    blocks::{BlockRequest, MEDIA_TYPE, RollingSum, SUM_BYTES, short},
     manifest::{
         DirectoryContents, FileTag, GroupFilter, ListTotals, ManifestEntry, ManifestKind, Meta,
         RecordWriter,
@@ -159,6 +166,65 @@ fn sums_that_lie_never_make_a_wrong_file() {
             let ranges = asked.iter().filter_map(ReceivedRequest::range);
             let bytes: usize = ranges.map(|(from, to)| to.unwrap_or(LEN) - from).sum();
             assert_eq!(bytes, 3 * 4096);
+        }
+    }
+}
+
+/// The sums of the server make the client take a wrong block. The first run then ends before the file is complete.
+#[test]
+fn a_continued_delta_is_compared_as_a_whole() {
+    let [old, new] = versions().map(Arc::new);
+    let is_broken = Arc::new(AtomicBool::new(true));
+    let (older, newer, breaks) = (Arc::clone(&old), Arc::clone(&new), Arc::clone(&is_broken));
+    let list = list();
+    let server = LyingServer::new(move |asked: &ReceivedRequest, stream| {
+        let bytes = match asked.path.split_once('?') {
+            Some((_, "manifest")) => {
+                let head = format!("{LIST}Content-Length: {}\r\n\r\n", list.len());
+                [head.as_bytes(), &list].concat()
+            }
+            Some((_, query)) => {
+                let request = BlockRequest::parse(query).unwrap();
+                let mut found = sums(&request, &newer);
+                if breaks.load(Relaxed) {
+                    let at = LEN / 2 / request.size as usize * SUM_BYTES;
+                    let wrong = sums(&request, &older);
+                    found[at..][..SUM_BYTES].copy_from_slice(&wrong[at..][..SUM_BYTES]);
+                }
+                answer(MEDIA_TYPE, ETAG, &[&found[..], &root(&request, &newer)].concat())
+            }
+            None if breaks.load(Relaxed) => Vec::new(),
+            None => {
+                let (lines, body) = honest(asked, &newer, ETAG);
+                [lines.as_bytes(), &body].concat()
+            }
+        };
+        drop(stream.write_all(&bytes));
+    });
+    for verify in [false, true] {
+        is_broken.store(true, Relaxed);
+        let place = tempfile::tempdir().unwrap();
+        let dst = place.path().join("dst");
+        fs::create_dir(&dst).unwrap();
+        fs::write(dst.join("f"), &*old).unwrap();
+        let get = |retries| {
+            let mut options = options();
+            options.files.retries = retries;
+            options.files.verify = verify;
+            get_over(&server.url("d"), &dst, &options, true).unwrap()
+        };
+        let first = get(0);
+        assert!(first.halted.is_some() || first.missed_count == 1, "{first:?}");
+        assert!(fs::read(dst.join("f")).unwrap() == *old);
+        assert!(super::support::names(&dst).len() > 1, "the partial file is kept");
+        is_broken.store(false, Relaxed);
+        let second = get(5);
+        // The whole file is fetched, and this server sends no digest of it.
+        assert_eq!(second.halted.is_some(), verify, "{second:?}");
+        let wanted = if verify { &old } else { &new };
+        assert!(fs::read(dst.join("f")).unwrap() == **wanted, "a wrong file");
+        if !verify {
+            assert_eq!(super::support::names(&dst), ["f"]);
         }
     }
 }
