@@ -164,9 +164,12 @@ fn a_connection_that_breaks_within_a_frame_ends_the_copy() {
     assert!(matches!(ran.code(), 1 | 3), "{}", ran.said());
     assert!(!dst.exists());
     let once = scratch.join("once");
+    // The server is ended too: its standard input would keep the connection open.
     let text = format!(
-        "#!/bin/sh\nmkdir '{}' || exec '{rsh}' \"$@\"\n'{rsh}' \"$@\" | dd bs=1 count=200000 status=none\n",
-        once.display()
+        "#!/bin/sh\nmkdir '{}' || exec '{rsh}' \"$@\"\n\
+         '{rsh}' \"$@\" | {{ dd bs=1 count=200000 status=none; kill $(cat '{}'); }}\n",
+        once.display(),
+        scratch.join("pid").display()
     );
     script(&broken, &text);
     let pull = machine.through(broken);
