@@ -259,12 +259,12 @@ impl<'a> TransferRun<'a> {
         let done = self.report.bytes;
         let len = self.limit.map_or(u64::MAX, |limit| limit.saturating_sub(done));
         let rest = SourceRest { fd: *fd, at: at.saturating_add(done), len };
-        let most = self.readahead.as_mut().map(|readahead| readahead.before_step(rest));
-        if let Some(most) = most.filter(|most| *most < u64::MAX) {
+        let readahead = self.readahead.as_mut();
+        let most = readahead.map_or(u64::MAX, |readahead| readahead.before_step(rest));
+        if most < u64::MAX {
             self.ladder.forget_rate();
-            return most;
         }
-        u64::MAX
+        most
     }
 
     /// Records the bytes that a step moved. If mechanisms take turns, another one may be next. Both endpoints are then
