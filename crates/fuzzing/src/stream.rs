@@ -109,7 +109,8 @@ pub fn run(bytes: &[u8]) {
 fn tree_options(is_set: impl Fn(u8) -> bool, files: FetchOptions, path: PathBuf) -> TreeOptions {
     let deletion = DeleteOptions { force: is_set(FORCE), ..DeleteOptions::default() };
     let delete = is_set(DELETE).then_some(deletion);
-    let sync = TreeSync { delete, dry_run: is_set(DRY_RUN), path, kept: None };
+    let dry_run = is_set(DRY_RUN);
+    let sync = TreeSync { delete, detects_renames: true, dry_run, path, kept: None };
     let is_sync = is_set(DELETE) || is_set(DRY_RUN);
     TreeOptions {
         jobs: 2,
@@ -122,6 +123,7 @@ fn tree_options(is_set: impl Fn(u8) -> bool, files: FetchOptions, path: PathBuf)
         list: ListRequest {
             exclude: vec![PROTECTED.into()],
             xattrs: is_set(OWNER),
+            specials: is_set(OWNER),
             filter_file: (is_set(BY_HASH) && is_set(OWNER)).then(|| ".f".into()),
             copy_links: is_set(FORCE),
             one_file_system: is_set(OWNER),

@@ -10,6 +10,7 @@ mod check;
 mod fields;
 mod parse;
 mod request;
+mod special;
 mod write;
 mod xattrs;
 
@@ -23,6 +24,7 @@ pub use check::ListCheck;
 pub use fields::{FieldError, ListFields, put};
 pub use parse::{LONGEST_RECORD, RecordParser};
 pub use request::{LONGEST_QUERY, ListRequest};
+pub use special::SpecialFile;
 pub use write::RecordWriter;
 pub use xattrs::{LONGEST_XATTRS, has_room, put_xattrs, take_xattrs};
 
@@ -91,6 +93,8 @@ pub enum ManifestKind {
     Directory(DirectoryContents),
     /// A symbolic link and its target.
     Link(CString),
+    /// Listed only if the client requests special files.
+    Special(SpecialFile),
 }
 
 /// Says whether the entries of a directory are in the list.
@@ -110,6 +114,7 @@ impl ManifestKind {
             Self::File(_) => FileType::RegularFile,
             Self::Directory(_) => FileType::Directory,
             Self::Link(_) => FileType::Symlink,
+            Self::Special(special) => special.kind,
         }
     }
 }

@@ -16,7 +16,10 @@ use thalweg_core::atomic_file::{
     ownership::{LeftAlone, is_trap_at},
     rename, sync_directory, unlink,
 };
-use thalweg_sys::{Errno, opened::set_times_opened};
+use thalweg_sys::{
+    Errno,
+    opened::{chmod_opened, set_times_opened},
+};
 
 use crate::{
     KeptEntries,
@@ -27,7 +30,6 @@ use crate::{
         staged_dir::{StageSource, StagedDir, remove_leftovers as remove_leftover_files},
     },
     error::CopyFailure,
-    fs::special::NewEntry,
     journal::Remote,
 };
 
@@ -40,6 +42,7 @@ pub use crate::{
     fs::{
         beneath::{Beneath, FollowLinks},
         list::{each_entry, listing_buffer},
+        special::NewEntry,
     },
 };
 
@@ -209,18 +212,17 @@ impl KeptPath<'_> {
     }
 }
 
-/// Creates a symbolic link with these attributes. The link replaces the entry with its name atomically. `kept`: keeps that
-/// entry.
-pub fn replace_by_symlink(
+/// Creates an entry with these attributes, which replaces the entry with its name atomically. `kept`: keeps that entry.
+pub fn replace_by_node(
     folder: BorrowedFd<'_>,
     name: &CStr,
-    target: &CStr,
+    new: &NewEntry<'_>,
     attributes: &EntryAttributes,
     kept: Option<KeptPath<'_>>,
 ) -> Result<(), CallFailed> {
-    let temporary = NewEntry::Symlink(target).create_beside(folder, name)?;
+    let temporary = new.create_beside(folder, name)?;
     let renamed = attributes
-        .give_to_link(folder, &temporary)
+        .give_to_node(folder, &temporary, new.kind())
         .and_then(|()| kept.map_or(Ok(()), |kept| kept.keep(folder, name)))
         .and_then(|()| rename(folder, &temporary, name, false).map_err(failed("renameat2")));
     renamed.inspect_err(|_| {
@@ -237,7 +239,7 @@ pub struct EntryAttributes {
     pub owner: Option<(u32, u32)>,
     /// Modification time: seconds since 1970, and nanoseconds.
     pub mtime: (i64, u32),
-    /// Extended attributes and ACLs; `None`: leave them unchanged. Symbolic links do not get them.
+    /// Extended attributes and ACLs; `None`: leave them unchanged. Symbolic links and special files do not get them.
     pub xattrs: Option<EntryXattrs>,
 }
 
@@ -262,16 +264,27 @@ impl EntryAttributes {
         Ok(given.map_or(0, |given| given.refused))
     }
 
-    /// Sets the attributes of a symbolic link, which has no mode. Fails if another process replaced the link.
-    pub fn give_to_link(&self, folder: BorrowedFd<'_>, name: &CStr) -> Result<(), CallFailed> {
+    /// Sets the attributes of a symbolic link, which has no mode, or of a special file. Fails if another process replaced
+    /// it by an entry of another type.
+    pub fn give_to_node(
+        &self,
+        folder: BorrowedFd<'_>,
+        name: &CStr,
+        kind: FileType,
+    ) -> Result<(), CallFailed> {
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let link = openat(folder, name, flags, Mode::empty()).map_err(failed("openat"))?;
-        let found = fstat(&link).map_err(failed("fstat"))?;
-        if FileType::from_raw_mode(found.st_mode) != FileType::Symlink {
+        let node = openat(folder, name, flags, Mode::empty()).map_err(failed("openat"))?;
+        let found = fstat(&node).map_err(failed("fstat"))?;
+        if FileType::from_raw_mode(found.st_mode) != kind {
             return Err(CallFailed { call: "openat", errno: Errno::STALE });
         }
-        self.give_owner(|uid, gid| chownat(&link, c"", uid, gid, AtFlags::EMPTY_PATH))?;
-        set_times_opened(&link, &self.times()).map_err(failed("utimensat"))
+        let chown = |uid, gid| chownat(&node, c"", uid, gid, AtFlags::EMPTY_PATH);
+        let has_owner = self.give_owner(chown)?;
+        if kind != FileType::Symlink {
+            let mode = self.mode & if has_owner { !0 } else { !SPECIAL };
+            chmod_opened(&node, mode).map_err(failed("fchmodat2"))?;
+        }
+        set_times_opened(&node, &self.times()).map_err(failed("utimensat"))
     }
 
     fn give_owner(

@@ -5,9 +5,9 @@
 macro_rules! unsupported {
     ($args:expr, $kind:ident { $($supported:ident)* }, refused { $($name:literal $field:ident)* }) => {{
         let $kind { $($supported: _,)* $($field: _,)* } = $args;
-        let usual = $kind::default();
-        let given = [$(($name, $args.$field != usual.$field)),*];
-        given.into_iter().find(|(_, is_given)| *is_given).map(|(name, _)| name)
+        let _usual = $kind::default();
+        let given: &[(&'static str, bool)] = &[$(($name, $args.$field != _usual.$field)),*];
+        given.iter().find(|(_, is_given)| *is_given).map(|(name, _)| *name)
     }};
 }
 pub(crate) use unsupported;

@@ -54,6 +54,8 @@ mod remote_copies;
 mod remote_deltas;
 mod remote_filters;
 mod remote_operands;
+mod remote_renames;
+mod remote_specials;
 mod remote_syncs;
 mod remote_trash;
 mod remote_walks;

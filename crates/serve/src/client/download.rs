@@ -1,11 +1,11 @@
 //! The destination of the bytes: a partial file with its journal in the directory of the final file, or a stream.
 
 use std::{
-    ffi::CString,
+    ffi::{CStr, CString},
     os::fd::{AsFd, BorrowedFd, OwnedFd},
 };
 
-use rustix::fs::{FileType, Mode, OFlags, fstat, openat};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat, fstat, openat, statat};
 use thalweg_core::{
     End, Kind,
     atomic_file::{
@@ -31,11 +31,24 @@ pub struct Download {
     done: Ranges,
 }
 
-/// The file that a download replaces.
-pub struct ReplacedFile {
+/// A local file that may have blocks of the fetched one: the file that it replaces, or an earlier name of it.
+pub struct BaseFile {
     pub fd: OwnedFd,
     /// In bytes.
     pub size: u64,
+}
+
+impl BaseFile {
+    /// Opens a regular file. Follows no link.
+    pub fn open(directory: impl AsFd, name: &CStr) -> Option<Self> {
+        let is_file = |stat: &Stat| FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
+        // To open a device may have an effect.
+        statat(&directory, name, AtFlags::SYMLINK_NOFOLLOW).ok().filter(is_file)?;
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
+        let fd = openat(&directory, name, flags | OFlags::CLOEXEC, Mode::empty()).ok()?;
+        let stat = fstat(&fd).ok().filter(is_file)?;
+        Some(Self { fd, size: u64::try_from(stat.st_size).ok()? })
+    }
 }
 
 impl Download {
@@ -165,14 +178,9 @@ impl Download {
     }
 
     /// Opens the file of the final name, if it is a regular file that can be read.
-    pub fn replaced(&self) -> Option<ReplacedFile> {
+    pub fn replaced(&self) -> Option<BaseFile> {
         let Destination::Whole { file, .. } = &self.destination else { return None };
-        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
-        let fd = openat(file.folder(), file.name(), flags | OFlags::CLOEXEC, Mode::empty()).ok()?;
-        let stat = fstat(&fd).ok()?;
-        let is_file = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
-        let size = u64::try_from(stat.st_size).ok()?;
-        is_file.then_some(ReplacedFile { fd, size })
+        BaseFile::open(file.folder(), file.name())
     }
 
     /// Returns the file, if it can be read back.

@@ -21,7 +21,7 @@ use super::{
     body::{ResponseBody, book},
     connect::FetchConnection,
     deadline::NetDeadline,
-    download::Download,
+    download::{BaseFile, Download},
     head::{Framing, ResponseHead},
     pull::{LEAST, OpenResponse, ParallelFetch, ParallelState, Pulled},
     resume::{FileRequest, RangeOutcome, classify_response},
@@ -79,6 +79,8 @@ pub struct ListedFile<'a> {
     pub is_sparse: bool,
     /// Keeps the entry that the file replaces.
     pub kept: Option<KeptPath<'a>>,
+    /// A file of another name that may be equal.
+    pub base: Option<&'a BaseFile>,
 }
 
 impl ListedFile<'_> {

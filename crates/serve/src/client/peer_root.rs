@@ -54,7 +54,8 @@ impl PeerFile {
         let attributes = EntryAttributes { mode, owner, mtime: (mtime, nanos), xattrs };
         let (size, etag) = (self.size, &*self.etag);
         let is_sparse = self.is_sparse;
-        let listed = ListedFile { size, etag, attributes: &attributes, is_sparse, kept: None };
+        let listed =
+            ListedFile { size, etag, attributes: &attributes, is_sparse, kept: None, base: None };
         fetch_listed(&self.url, destination, options, watcher, Some(&listed))
     }
 }

@@ -38,7 +38,7 @@ impl ListCheck {
                         let bytes = self.totals.bytes.checked_add(file.size);
                         self.totals.bytes = bytes.ok_or("the total size of the files overflows")?;
                     }
-                    ManifestKind::Link(_) => {}
+                    ManifestKind::Link(_) | ManifestKind::Special(_) => {}
                 }
             }
             ListRecord::Group(_) => {

@@ -6,7 +6,7 @@ use thalweg_tree::{install::EntryXattrs, sync::LONGEST_FILTER};
 
 use super::{
     DirectoryContents, FileTag, GroupFilter, LONGEST_NAME, ListRecord, ListTotals, ManifestEntry,
-    ManifestKind, Meta,
+    ManifestKind, Meta, SpecialFile,
     fields::{FieldError, ListFields},
     xattrs::take_xattrs,
 };
@@ -17,6 +17,7 @@ pub const FILE: u8 = 1;
 pub const DIRECTORY: u8 = 2;
 pub const LINK: u8 = 3;
 pub const GROUP: u8 = 4;
+pub const SPECIAL: u8 = 5;
 const KINDS: u8 = 7;
 // The other bits of the first byte.
 /// Mode, owner and group are those of the previous entry of the group.
@@ -61,7 +62,7 @@ impl RecordParser {
             // A directory has at most one reason to have no group.
             DIRECTORY if tag & UNREAD != 0 => REPEATED | UNREAD | XATTRS,
             DIRECTORY => REPEATED | ELSEWHERE | XATTRS,
-            LINK => REPEATED,
+            LINK | SPECIAL => REPEATED,
             GROUP => FILTERED,
             END => EXCLUDING,
             _ => return Err(FieldError::Invalid("a record has an unknown type")),
@@ -121,6 +122,7 @@ impl RecordParser {
                 ManifestKind::Directory(DirectoryContents::Elsewhere)
             }
             DIRECTORY => ManifestKind::Directory(DirectoryContents::Listed),
+            SPECIAL => ManifestKind::Special(SpecialFile::take(fields)?),
             _ => ManifestKind::Link(target(fields)?),
         };
         let xattrs = if tag & XATTRS != 0 { take_xattrs(fields)? } else { EntryXattrs::default() };
@@ -177,6 +179,7 @@ mod tests {
     use super::*;
     use crate::manifest::RecordWriter;
     use proptest::prelude::*;
+    use rustix::fs::FileType;
 
     fn file(name: &[u8]) -> ManifestEntry {
         let kind = ManifestKind::File(FileTag {
@@ -235,6 +238,7 @@ mod tests {
                     flags & LINKED == 0 && flags & (UNREAD | ELSEWHERE) != UNREAD | ELSEWHERE
                 }
                 LINK | GROUP | END => flags & !REPEATED == 0,
+                // Of a special file, the byte after the times is 0, which is no type.
                 _ => false,
             };
             let is_parsed = RecordParser::default().next(&bytes).is_ok();
@@ -267,6 +271,10 @@ mod tests {
             ]
             .prop_map(ManifestKind::Directory),
             "[^\0]{0,300}".prop_map(|target| ManifestKind::Link(CString::new(target).unwrap())),
+            (1..13_u32, any::<u64>()).prop_filter_map("no special file", |(kind, device)| {
+                let kind = FileType::from_raw_mode(kind << 12);
+                SpecialFile::of(kind, device).map(ManifestKind::Special)
+            }),
         ];
         let meta = (0..0o10000_u32, 0..3_u32, any::<u32>(), any::<i64>(), 0..1_000_000_000_u32);
         let pairs = prop::collection::btree_map(
@@ -276,8 +284,8 @@ mod tests {
         );
         let entry = ("[a-c]{1,8}", kind, meta, pairs).prop_map(
             |(name, kind, (mode, uid, gid, mtime, nanos), pairs)| {
-                let is_link = matches!(kind, ManifestKind::Link(_));
-                let pairs = pairs.into_iter().filter(|_| !is_link);
+                let has_none = matches!(kind, ManifestKind::Link(_) | ManifestKind::Special(_));
+                let pairs = pairs.into_iter().filter(|_| !has_none);
                 let pairs =
                     pairs.map(|(name, value)| (CString::new(name).unwrap(), value)).collect();
                 ManifestEntry {

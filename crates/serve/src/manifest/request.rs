@@ -18,6 +18,8 @@ pub struct ListRequest {
     pub filter_file: Option<OsString>,
     /// `true` to list extended attributes and ACLs.
     pub xattrs: bool,
+    /// `true` to list FIFOs, sockets and devices. Otherwise they count as left out.
+    pub specials: bool,
     /// `true` to list the targets of symbolic links in place of the links.
     pub copy_links: bool,
     /// `true` to leave out the entries of directories on other file systems.
@@ -28,6 +30,7 @@ pub struct ListRequest {
 
 const NAME: &str = "manifest";
 const XATTRS: &str = "xattrs";
+const SPECIALS: &str = "specials";
 const COPY_LINKS: &str = "copy-links";
 const ONE_FILE_SYSTEM: &str = "one-file-system";
 const AS_ENTRY: &str = "as-entry";
@@ -45,6 +48,7 @@ impl ListRequest {
         let filter_file = self.filter_file.iter().map(|name| option("filter-file", name));
         let flags = [
             (XATTRS, self.xattrs),
+            (SPECIALS, self.specials),
             (COPY_LINKS, self.copy_links),
             (ONE_FILE_SYSTEM, self.one_file_system),
             (AS_ENTRY, self.as_entry),
@@ -61,6 +65,7 @@ impl ListRequest {
         for option in options {
             let flag = match option {
                 XATTRS => Some(&mut request.xattrs),
+                SPECIALS => Some(&mut request.specials),
                 COPY_LINKS => Some(&mut request.copy_links),
                 ONE_FILE_SYSTEM => Some(&mut request.one_file_system),
                 AS_ENTRY => Some(&mut request.as_entry),
@@ -103,7 +108,7 @@ mod tests {
         fn a_query_is_read_as_it_was_written(
             exclude in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..20), 0..5),
             filter_file in prop::option::of(prop::collection::vec(any::<u8>(), 0..20)),
-            [xattrs, copy_links, one_file_system, as_entry]: [bool; 4],
+            [xattrs, specials, copy_links, one_file_system, as_entry]: [bool; 5],
         ) {
             let exclude = exclude.into_iter().map(OsString::from_vec).collect();
             let filter_file = filter_file.map(OsString::from_vec);
@@ -111,6 +116,7 @@ mod tests {
                 exclude,
                 filter_file,
                 xattrs,
+                specials,
                 copy_links,
                 one_file_system,
                 as_entry,

@@ -5,7 +5,7 @@ use super::{
     fields::{put, put_signed},
     parse::{
         CHANGED, DIRECTORY, ELSEWHERE, END, EXCLUDING, FILE, FILTERED, GROUP, LINK, LINKED,
-        REPEATED, SPARSE, UNREAD, XATTRS,
+        REPEATED, SPARSE, SPECIAL, UNREAD, XATTRS,
     },
     xattrs::put_xattrs,
 };
@@ -41,6 +41,7 @@ impl RecordWriter {
             ManifestKind::Directory(DirectoryContents::Unreadable) => DIRECTORY | UNREAD,
             ManifestKind::Directory(DirectoryContents::Elsewhere) => DIRECTORY | ELSEWHERE,
             ManifestKind::Link(_) => LINK,
+            ManifestKind::Special(_) => SPECIAL,
         };
         tag |= if xattrs.is_empty() { 0 } else { XATTRS };
         let shared = std::iter::zip(name, &self.name).take_while(|(one, other)| one == other);
@@ -72,6 +73,7 @@ impl RecordWriter {
                 put(out, target.as_bytes().len() as u64);
                 out.extend_from_slice(target.as_bytes());
             }
+            ManifestKind::Special(special) => special.put(out),
             ManifestKind::Directory(_) => {}
         }
         if !xattrs.is_empty() {

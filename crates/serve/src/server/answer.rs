@@ -177,6 +177,7 @@ impl AnswerContext<'_> {
             Some(list) => WalkOptions {
                 filter,
                 xattrs: list.xattrs,
+                specials: list.specials,
                 copy_links: list.copy_links,
                 device: list.one_file_system.then_some(stat.st_dev),
             },

@@ -47,7 +47,7 @@ impl Archive {
                 .map_err(failed)?;
         }
         match &entry.kind {
-            WalkKind::Shut | WalkKind::Elsewhere => return Err(missed()),
+            WalkKind::Shut | WalkKind::Elsewhere | WalkKind::Special(_) => return Err(missed()),
             WalkKind::Directory => {
                 header.set_entry_type(EntryType::Directory);
                 blocks.append_data(&mut header, &path, io::empty()).map_err(failed)?;

@@ -77,6 +77,7 @@ impl ManifestLines {
                 ManifestKind::File(FileTag { linked_on: tag.linked_on.or(linked_on), ..tag })
             }
             WalkKind::Link(target) => ManifestKind::Link(target),
+            WalkKind::Special(special) => ManifestKind::Special(special),
         };
         self.totals.entries += 1;
         if let ManifestKind::File(file) = &kind {

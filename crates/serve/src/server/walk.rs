@@ -28,7 +28,7 @@ use super::{
     site::ServedSite,
     tasks::HelperLane,
 };
-use crate::manifest::{GroupFilter, LONGEST_XATTRS, has_room};
+use crate::manifest::{GroupFilter, LONGEST_XATTRS, SpecialFile, has_room};
 
 /// The entries below a directory that are served.
 pub struct TreeWalk {
@@ -64,7 +64,7 @@ struct Ancestor {
     above: Option<Arc<Self>>,
 }
 
-/// A file, a directory or a symbolic link.
+/// An entry that is served.
 pub struct WalkEntry {
     pub name: OsString,
     pub kind: WalkKind,
@@ -79,6 +79,8 @@ pub struct WalkOptions {
     pub filter: Option<DirectoryFilter>,
     /// `true` to read extended attributes.
     pub xattrs: bool,
+    /// `true` to return FIFOs, sockets and devices.
+    pub specials: bool,
     /// `true` to return the targets of symbolic links in place of the links, as far as the server follows them.
     pub copy_links: bool,
     /// The device on which the walk stays.
@@ -95,6 +97,7 @@ pub enum WalkKind {
     Elsewhere,
     /// A symbolic link and its target.
     Link(CString),
+    Special(SpecialFile),
 }
 
 /// An omitted entry: it cannot be read, or its type is not served.
@@ -387,10 +390,13 @@ impl OpenDirectory {
                 Ok(target) => WalkKind::Link(target),
                 Err(_) => return left_out(true),
             },
-            _ => return left_out(false),
+            kind => match SpecialFile::of(kind, stat.st_rdev).filter(|_| options.specials) {
+                Some(special) => WalkKind::Special(special),
+                None => return left_out(false),
+            },
         };
-        let is_link = matches!(kind, WalkKind::Link(_));
-        let has_xattrs = options.xattrs && !is_link;
+        let is_node = matches!(kind, WalkKind::Link(_) | WalkKind::Special(_));
+        let has_xattrs = options.xattrs && !is_node;
         let xattrs = if has_xattrs { self.xattrs(&name) } else { Ok(EntryXattrs::default()) };
         match xattrs {
             Ok(xattrs) if has_room(&xattrs, LONGEST_XATTRS) => {

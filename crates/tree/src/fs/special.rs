@@ -13,13 +13,27 @@ use thalweg_sys::Errno;
 
 /// An entry to create.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum NewEntry<'a> {
+pub enum NewEntry<'a> {
     /// A symbolic link with this target.
     Symlink(&'a CStr),
     /// Another name of an existing file.
-    HardLink { dir: BorrowedFd<'a>, name: &'a CStr, flags: AtFlags },
+    HardLink {
+        /// The directory of that file.
+        dir: BorrowedFd<'a>,
+        /// Its name.
+        name: &'a CStr,
+        /// `SYMLINK_FOLLOW`, or none, for a symbolic link of that name.
+        flags: AtFlags,
+    },
     /// A FIFO, a socket or a device node.
-    Special { kind: FileType, mode: Mode, device: Dev },
+    Special {
+        /// Its type.
+        kind: FileType,
+        /// Its permission bits, without those that the umask removes.
+        mode: Mode,
+        /// The number of a device; otherwise 0.
+        device: Dev,
+    },
 }
 
 impl NewEntry<'_> {
@@ -38,7 +52,11 @@ impl NewEntry<'_> {
     }
 
     /// Creates the entry under an unused temporary name, from which it can be renamed to `name`. Returns that name.
-    pub fn create_beside(&self, dir: BorrowedFd<'_>, name: &CStr) -> Result<CString, CallFailed> {
+    pub(crate) fn create_beside(
+        &self,
+        dir: BorrowedFd<'_>,
+        name: &CStr,
+    ) -> Result<CString, CallFailed> {
         // An existing entry with a unique name belongs to another process and must not be published.
         for _ in 0..ATTEMPTS {
             let temporary = unique(name);
@@ -49,7 +67,17 @@ impl NewEntry<'_> {
         Err(CallFailed { call: self.call(), errno: Errno::EXIST })
     }
 
-    fn call(&self) -> &'static str {
+    /// Returns the type of the entry. That of a hard link is the type of a file.
+    pub(crate) fn kind(&self) -> FileType {
+        match *self {
+            Self::Symlink(_) => FileType::Symlink,
+            Self::HardLink { .. } => FileType::RegularFile,
+            Self::Special { kind, .. } => kind,
+        }
+    }
+
+    /// Returns the system call that creates the entry.
+    pub fn call(&self) -> &'static str {
         match self {
             Self::Symlink(_) => "symlinkat",
             Self::HardLink { .. } => "linkat",

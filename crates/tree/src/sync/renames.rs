@@ -10,6 +10,7 @@ use std::{
 };
 
 use super::{
+    listing::SourceNames,
     local::LocalNames,
     plan::{DeleteOptions, DeletePlanner, ROOT},
 };
@@ -30,17 +31,9 @@ const LEAST: u64 = 16 << 10;
 /// Size and seconds of the modification time.
 type FileKey = (u64, i64);
 
-/// The files that the deletion would remove. The destination is listed for them when the copy meets the first new file.
+/// The files that the deletion would remove.
 #[derive(Debug)]
-pub(super) struct RenameCandidates {
-    destination: PathBuf,
-    names: Arc<LocalNames>,
-    options: DeleteOptions,
-    found: OnceLock<Option<FoundCandidates>>,
-}
-
-#[derive(Debug)]
-struct FoundCandidates {
+pub struct RenameCandidates {
     beneath: Beneath<OwnedFd>,
     /// Each file is offered only once: two new files that are links to it would share one inode.
     files: Mutex<HashMap<FileKey, Vec<RenamedFile>>>,
@@ -55,18 +48,23 @@ struct RenamedFile {
     nanoseconds: u64,
 }
 
-impl RenameCandidates {
-    pub fn new(destination: &Path, names: Arc<LocalNames>, options: DeleteOptions) -> Self {
-        let (destination, found) = (destination.to_owned(), OnceLock::new());
-        Self { destination, names, options, found }
+impl RenamedFile {
+    /// Some destinations store times only in multiples of 100 ns.
+    fn has_time(&self, nanoseconds: u64) -> bool {
+        self.nanoseconds == nanoseconds || self.nanoseconds.is_multiple_of(100)
     }
+}
 
-    fn find(&self) -> Option<FoundCandidates> {
-        let fd = openat(CWD, &self.destination, ROOT, Mode::empty()).ok()?;
+impl RenameCandidates {
+    /// Lists the destination. `names`: the names of the source. Returns `None` if the destination cannot be opened.
+    pub fn find(
+        destination: &Path,
+        names: &dyn SourceNames,
+        options: &DeleteOptions,
+    ) -> Option<Self> {
+        let fd = openat(CWD, destination, ROOT, Mode::empty()).ok()?;
         let beneath = Beneath::new(fd, FollowLinks::Never);
-        let names: &LocalNames = &self.names;
-        let planner = DeletePlanner::new(&beneath, &self.destination, names, &self.options, &());
-        let plan = planner.plan().ok()?;
+        let plan = DeletePlanner::new(&beneath, destination, names, options, &()).plan().ok()?;
         let mut files: HashMap<FileKey, Vec<RenamedFile>> = HashMap::new();
         for doomed in plan.doomed {
             if doomed.kind != FileType::RegularFile {
@@ -85,27 +83,50 @@ impl RenameCandidates {
                 files.entry(key).or_default().push(file);
             }
         }
-        Some(FoundCandidates { beneath, files: Mutex::new(files) })
+        Some(Self { beneath, files: Mutex::new(files) })
+    }
+
+    /// Returns `true` if [`Self::take`] would find a file.
+    pub fn has(&self, size: u64, mtime: (i64, u64)) -> bool {
+        let files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
+        files
+            .get(&(size, mtime.0))
+            .is_some_and(|alike| alike.iter().any(|file| file.has_time(mtime.1)))
+    }
+
+    /// Returns a file with this size, and this modification time in seconds and nanoseconds. If several have them, prefers
+    /// one that has this name in another directory. Each file is returned once.
+    pub fn take(&self, name: &[u8], size: u64, mtime: (i64, u64)) -> Option<TwinFile> {
+        let mut files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
+        let alike = files.get_mut(&(size, mtime.0))?;
+        let has_time = |file: &RenamedFile| file.has_time(mtime.1);
+        let has_name = |file: &RenamedFile| has_time(file) && file.name.to_bytes() == name;
+        let at = alike.iter().position(has_name).or_else(|| alike.iter().position(has_time))?;
+        let RenamedFile { directory, name, .. } = alike.swap_remove(at);
+        drop(files);
+        let dir = self.beneath.open(&directory, DIRECTORY).ok()?;
+        Some(TwinFile { dir, name })
     }
 }
 
-impl Twins for RenameCandidates {
-    fn candidate(&self, _below: &Path, source: &Stat) -> Option<TwinFile> {
+/// The renamed files of a local sync. The destination is listed when the copy meets the first new file.
+#[derive(Debug)]
+pub(super) struct LocalRenames {
+    pub destination: PathBuf,
+    pub names: Arc<LocalNames>,
+    pub options: DeleteOptions,
+    pub found: OnceLock<Option<RenameCandidates>>,
+}
+
+impl Twins for LocalRenames {
+    fn candidate(&self, below: &Path, source: &Stat) -> Option<TwinFile> {
         if size(source) < LEAST {
             return None;
         }
-        let found = self.found.get_or_init(|| self.find()).as_ref()?;
-        let mut files = found.files.lock().unwrap_or_else(PoisonError::into_inner);
-        let alike = files.get_mut(&(size(source), source.st_mtime))?;
-        let has_time = |file: &RenamedFile| {
-            // Some destinations store times only in multiples of 100 ns.
-            file.nanoseconds == source.st_mtime_nsec || file.nanoseconds.is_multiple_of(100)
-        };
-        let found_at = alike.iter().position(has_time)?;
-        let RenamedFile { directory, name, .. } = alike.swap_remove(found_at);
-        drop(files);
-        let dir = found.beneath.open(&directory, DIRECTORY).ok()?;
-        Some(TwinFile { dir, name })
+        let find = || RenameCandidates::find(&self.destination, &*self.names, &self.options);
+        let found = self.found.get_or_init(find).as_ref()?;
+        let name = below.file_name().unwrap_or_default().as_bytes();
+        found.take(name, size(source), (source.st_mtime, source.st_mtime_nsec))
     }
 
     fn are_moved(&self) -> bool {

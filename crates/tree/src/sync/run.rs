@@ -6,7 +6,7 @@ use std::{
     ffi::{CString, OsString},
     os::fd::{AsFd, BorrowedFd},
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, OnceLock, PoisonError},
 };
 use thalweg_core::{Cancelled, atomic_file::followed::open_directory, shown};
 use thalweg_sys::Errno;
@@ -18,7 +18,7 @@ use super::{
     local::{LocalNames, LocalSource, with_slash},
     overlap::overlapping,
     plan::{DeleteOptions, ROOT},
-    renames::{Reference, RenameCandidates},
+    renames::{LocalRenames, Reference},
 };
 use crate::{
     CopyOptions, Dereference, Error, Event, Events, Filter, Fsync, KeptEntries, OverDirectory,
@@ -289,8 +289,12 @@ fn twins(
     // A file in the trash must not share its contents with one in the destination.
     let delete = delete.filter(|_| !options.no_renames && options.keep_in.is_none());
     Ok(delete.map(|delete| {
-        let found = RenameCandidates::new(destination, Arc::clone(names), delete.clone());
-        Arc::new(found) as Arc<dyn Twins>
+        Arc::new(LocalRenames {
+            destination: destination.to_owned(),
+            names: Arc::clone(names),
+            options: delete.clone(),
+            found: OnceLock::new(),
+        }) as Arc<dyn Twins>
     }))
 }
 

@@ -76,6 +76,9 @@ pub struct FetchArgs {
     /// Also delete excluded entries of DST (--delete)
     #[arg(long, requires = "delete")]
     pub delete_excluded: bool,
+    /// Request the content of renamed files too (--delete)
+    #[arg(long, requires = "delete")]
+    pub no_detect_renames: bool,
     /// Print each change (--sync)
     #[arg(long, requires = "sync")]
     pub itemize: bool,
@@ -221,8 +224,13 @@ impl FetchArgs {
     /// byte stream.
     pub fn list_request(&self, is_stream: bool) -> Result<ListRequest, CommandFailure> {
         let (copy_links, one_file_system) = (self.copy_links, self.one_file_system);
-        let xattrs = self.archive && is_stream;
-        Ok(ListRequest { xattrs, copy_links, one_file_system, ..self.chosen.list(self.encoded)? })
+        Ok(ListRequest {
+            xattrs: self.archive && is_stream,
+            specials: is_stream,
+            copy_links,
+            one_file_system,
+            ..self.chosen.list(self.encoded)?
+        })
     }
 
     /// Returns the path of an option.

@@ -130,7 +130,8 @@ fn sync(args: &FetchArgs, path: &Path) -> Result<TreeSync, CommandFailure> {
     let trash = trash.filter(|trash| !args.dry_run || trash.is_dir());
     let kept = trash.map(|trash| open_kept(&trash, args.durable.wanted(), path)).transpose();
     let kept = kept.map_err(|error| CommandFailure::new(Exit::Failed, error.to_string()))?;
-    Ok(TreeSync { delete, dry_run: args.dry_run, path: path.to_owned(), kept })
+    let (detects_renames, dry_run) = (!args.no_detect_renames, args.dry_run);
+    Ok(TreeSync { delete, detects_renames, dry_run, path: path.to_owned(), kept })
 }
 
 fn begun(error: &FetchError, target: &FetchUrl, path: &Path) -> CommandFailure {

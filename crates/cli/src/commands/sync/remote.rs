@@ -98,11 +98,9 @@ fn refused(args: &SyncArgs) -> Option<&'static str> {
         SyncArgs {
             paths archive recursive hard_links acls xattrs checksum itemize verbose dry_run delete delete_excluded
             chosen given reference trash numeric_ids max_delete force durable jobs limit remote shown copy_links
-            one_file_system verify no_detect_renames log
+            one_file_system verify no_detect_renames detect_renames log
         },
-        refused {
-            "--detect-renames" detect_renames
-        }
+        refused {}
     )
 }
 
@@ -120,6 +118,7 @@ impl RemoteSync<'_> {
             sync: true,
             delete: args.deletes(),
             delete_excluded: args.delete_excluded,
+            no_detect_renames: args.deletes() && args.no_detect_renames,
             chosen: self.chosen.clone(),
             given: args.given.clone(),
             reference: args.reference.clone(),
@@ -171,6 +170,7 @@ impl RemoteSync<'_> {
         let given = [
             ("--delete", args.deletes()),
             ("--delete-excluded", args.delete_excluded),
+            ("--no-detect-renames", args.deletes() && args.no_detect_renames),
             ("--into-existing", !self.is_one),
             ("--force", args.force),
             ("--itemize", output.prints_changes || output.log.is_some()),

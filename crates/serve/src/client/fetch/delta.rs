@@ -1,4 +1,4 @@
-//! Copies the blocks that the replaced file has in common with the server's file, and requests the others.
+//! Copies the blocks that a local file has in common with the server's file, and requests the others.
 
 use std::{
     os::fd::{AsFd, BorrowedFd},
@@ -17,7 +17,7 @@ use super::{
         block_index::BlockIndex,
         connect::FetchConnection,
         deadline::{CancelCheck, NetDeadline},
-        download::ReplacedFile,
+        download::BaseFile,
         in_memory::body_in_memory,
         request,
         resume::{FileRequest, RangeOutcome, classify_response},
@@ -63,17 +63,18 @@ impl OwnBlocks {
 }
 
 impl FileFetch<'_> {
-    /// Fills the new file with the blocks that the replaced file has, and leaves holes for blocks of zeros. A partial file
+    /// Fills the new file with the blocks that the replaced or renamed file has, and leaves holes for blocks of zeros. A partial file
     /// of an earlier run may have such blocks, so its complete content will be compared. Fetches the whole file if the
     /// server's sums cannot be used.
     pub(super) fn begin_delta(&mut self) -> Result<(), FetchError> {
         let listed = self.listed.filter(|listed| listed.size >= LEAST_DELTA);
         let may_use = self.options.channels.is_some() && self.download.is_rewindable();
         let Some(listed) = listed.filter(|_| may_use) else { return Ok(()) };
-        let replaced = self.download.replaced().filter(|replaced| replaced.size >= LEAST_DELTA);
+        let replaced = self.download.replaced();
+        let base = replaced.as_ref().or(listed.base).filter(|base| base.size >= LEAST_DELTA);
         // A partial file without blocks of a replaced one has the first bytes only.
         let has_later = self.known.is_some() && self.download.done().gaps(listed.size).len() > 1;
-        if replaced.is_none() && !listed.is_sparse && !has_later {
+        if base.is_none() && !listed.is_sparse && !has_later {
             return Ok(());
         }
         let blocks = match self.ask_for_blocks(listed) {
@@ -96,10 +97,10 @@ impl FileFetch<'_> {
                 self.own_blocks = Some(OwnBlocks { digests, root: blocks.index.root });
                 Ok(())
             }
-            (Some(blocks), None) => self.use_blocks(replaced.as_ref(), blocks),
+            (Some(blocks), None) => self.use_blocks(base, blocks),
             (Some(blocks), Some(_)) => {
                 self.restart()?;
-                self.use_blocks(replaced.as_ref(), blocks)
+                self.use_blocks(base, blocks)
             }
             (None, Some(_)) => self.restart(),
             (None, None) => Ok(()),
@@ -138,7 +139,7 @@ impl FileFetch<'_> {
     /// Copies the blocks that are here. Blocks of zeros become holes if the server's file has holes.
     fn use_blocks(
         &mut self,
-        replaced: Option<&ReplacedFile>,
+        base: Option<&BaseFile>,
         ServerBlocks { request, index, remote }: ServerBlocks,
     ) -> Result<(), FetchError> {
         let sink = self.download.descriptor()?;
@@ -170,8 +171,8 @@ impl FileFetch<'_> {
             Ok(())
         };
         let check = || self.watcher.check_cancelled();
-        if let Some(replaced) = replaced {
-            index.find_in(replaced.fd.as_fd(), replaced.size, &take, &check)?;
+        if let Some(base) = base {
+            index.find_in(base.fd.as_fd(), base.size, &take, &check)?;
         }
         self.download.begin(&remote)?;
         self.size = Some(remote.size);

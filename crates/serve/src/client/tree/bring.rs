@@ -29,6 +29,7 @@ use super::{
     preview::{PreviewRoots, preview},
     received::ReceivedList,
     reference,
+    renames::TreeRenames,
     store::{EntryStore, StoredEntry, StoredState},
     survey::{ChangedEntries, SurveyedList},
     worker::TreeWorker,
@@ -95,7 +96,10 @@ fn make(
     let (whole, counters) = (whole.as_ref(), &account);
     counters.unchanged(found.unchanged);
     found.filter.report(counters);
-    let build = TreeBuild { list: found, root: &root, reference, install, whole, counters };
+    let renames = TreeRenames::of(list, options).filter(|_| !root.is_staged());
+    let renames = renames.as_ref();
+    let build =
+        TreeBuild { list: found, root: &root, reference, renames, install, whole, counters };
     let job = BuildJob { base, is_own: base.is_beside(target), options };
     if let Err(error) = build.run(&job) {
         account.halt(error);
@@ -156,6 +160,7 @@ fn only_look(
         install,
         root: roots.beside,
         reference: None,
+        renames: None,
         entries: Mutex::new(found.changed.entries.entries()),
         account: &account,
         whole: None,
@@ -224,6 +229,7 @@ struct TreeBuild<'a> {
     list: &'a SurveyedList,
     root: &'a TreeRoot,
     reference: Option<BorrowedFd<'a>>,
+    renames: Option<&'a TreeRenames<'a>>,
     install: InstallPolicy<'a>,
     /// The file system of the directory, if one syncfs(2) call syncs it.
     whole: Option<&'a WholeSync>,
@@ -273,6 +279,7 @@ impl TreeBuild<'_> {
                 install: self.install,
                 root: self.root.fd(),
                 reference: self.reference,
+                renames: self.renames,
                 entries: Mutex::new(entries.entries()),
                 account: self.counters,
                 whole: self.whole,

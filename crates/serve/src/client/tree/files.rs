@@ -10,7 +10,7 @@ use std::{
     rc::Rc,
 };
 
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat, openat, readlinkat, symlinkat, unlinkat};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat, openat, readlinkat, unlinkat};
 use thalweg_core::atomic_file::{
     AtomicFile, Destination, Fsync, Parked, Until, create_new, failed, ownership::is_own,
 };
@@ -18,8 +18,8 @@ use thalweg_sys::{Errno, io};
 use thalweg_tree::{
     AttributeDifferences, KeptEntries,
     install::{
-        EntryAttributes, EntryXattrs, InheritFrom, KeptPath, inherit_from_replaced,
-        replace_by_symlink,
+        EntryAttributes, EntryXattrs, InheritFrom, KeptPath, NewEntry, inherit_from_replaced,
+        replace_by_node,
     },
 };
 
@@ -30,7 +30,7 @@ use super::{
 };
 use crate::{
     client::{FetchError, fetch::ListedFile},
-    manifest::{FileTag, Meta},
+    manifest::{FileTag, ManifestKind, Meta, SpecialFile},
 };
 
 /// Settings for creating entries.
@@ -142,20 +142,25 @@ pub fn compare_directory(
     AttributeDifferences { acl, xattrs, ..of_stat(there, attributes) }
 }
 
-/// Compares a listed symbolic link with the existing entry of its name.
-pub fn compare_link(
+/// Compares a listed symbolic link or special file with the existing entry of its name.
+pub fn compare_node(
     there: &Stat,
-    target: &CStr,
+    listed: &ManifestKind,
     attributes: &EntryAttributes,
     directory: &TreeDirectory,
     name: &CStr,
 ) -> Result<AttributeDifferences, FetchError> {
-    if FileType::from_raw_mode(there.st_mode) != FileType::Symlink {
+    let kind = FileType::from_raw_mode(there.st_mode);
+    if kind != listed.file_type() {
         return Ok(AttributeDifferences { kind: true, ..AttributeDifferences::default() });
     }
-    let has = readlinkat(&directory.fd, name, Vec::new()).map_err(failed("readlinkat"))?;
-    let content = *has != *target;
-    Ok(AttributeDifferences { content, mode: false, ..of_stat(there, attributes) })
+    let of_stat = of_stat(there, attributes);
+    if let ManifestKind::Link(target) = listed {
+        let has = readlinkat(&directory.fd, name, Vec::new()).map_err(failed("readlinkat"))?;
+        return Ok(AttributeDifferences { content: *has != **target, mode: false, ..of_stat });
+    }
+    let has = SpecialFile::of(kind, there.st_rdev).map(ManifestKind::Special);
+    Ok(AttributeDifferences { content: has.as_ref() != Some(listed), ..of_stat })
 }
 
 fn of_stat(there: &Stat, attributes: &EntryAttributes) -> AttributeDifferences {
@@ -245,35 +250,48 @@ impl<'a> InstallPolicy<'a> {
         EntryChange::replaced(AttributeDifferences { content, ..differs })
     }
 
-    /// Creates a symbolic link, or gives an existing one the listed attributes. Returns the change, or `None` if it existed.
-    pub fn link(
+    /// Creates a symbolic link or a special file, or gives an existing one the listed attributes. Returns the change, or
+    /// `None` if it existed.
+    pub fn node(
         self,
         entry: &ListedEntry,
-        target: &CStr,
         directory: &TreeDirectory,
     ) -> Result<Option<EntryChange>, FetchError> {
-        if !self.all_links && !stays_inside(entry.directory(), target) {
-            return Err(FetchError::listed("the symbolic link may point outside the directory"));
-        }
+        let new = match &entry.kind {
+            ManifestKind::Link(target) => {
+                if !self.all_links && !stays_inside(entry.directory(), target) {
+                    let why = "the symbolic link may point outside the directory";
+                    return Err(FetchError::listed(why));
+                }
+                NewEntry::Symlink(target)
+            }
+            // The final mode is set after the owner.
+            ManifestKind::Special(SpecialFile { kind, device }) => {
+                NewEntry::Special { kind: *kind, mode: Mode::RUSR | Mode::WUSR, device: *device }
+            }
+            ManifestKind::File(_) | ManifestKind::Directory(_) => return Ok(None),
+        };
+        let kind = entry.kind.file_type();
         let (name, attributes) = (entry.name(), self.attributes(&entry.meta, &entry.xattrs));
         let there = if self.is_fresh { None } else { directory.look(&name)? };
         let fd = directory.fd.as_fd();
         let Some(there) = there else {
-            let made = symlinkat(target, fd, &name);
-            made.map_err(|errno| self.of_new("symlinkat", errno))?;
-            attributes.give_to_link(fd, &name)?;
+            if !new.create(fd, &name)? {
+                return Err(self.of_new(new.call(), Errno::EXIST));
+            }
+            attributes.give_to_node(fd, &name, kind)?;
             return Ok(Some(EntryChange::created()));
         };
         if FileType::from_raw_mode(there.st_mode) == FileType::Directory {
             return Err(FetchError::listed(OVER_DIRECTORY));
         }
-        let differs = compare_link(&there, target, &attributes, directory, &name)?;
+        let differs = compare_node(&there, &entry.kind, &attributes, directory, &name)?;
         if !differs.kind && !differs.content {
-            attributes.give_to_link(fd, &name)?;
+            attributes.give_to_node(fd, &name, kind)?;
             return Ok(differs.any().then(|| EntryChange::adjusted(differs)));
         }
         let kept = self.kept(&entry.path);
-        replace_by_symlink(fd, &name, target, &attributes, kept)?;
+        replace_by_node(fd, &name, &new, &attributes, kept)?;
         Ok(Some(EntryChange::replaced(differs)))
     }
 
@@ -344,7 +362,7 @@ impl WantedFile {
     /// Returns the list's description of the file.
     pub fn listed(&self) -> ListedFile<'_> {
         let Self { size, is_sparse, ref etag, ref attributes, .. } = *self;
-        ListedFile { size, etag, attributes, is_sparse, kept: None }
+        ListedFile { size, etag, attributes, is_sparse, kept: None, base: None }
     }
 
     /// Keeps the local file, which is the listed one, and sets its attributes. Returns the number of extended attributes

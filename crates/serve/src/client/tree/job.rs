@@ -13,6 +13,7 @@ use thalweg_tree::install::WholeSync;
 use super::{
     account::FetchCounters,
     files::{InstallPolicy, WantedFile},
+    renames::TreeRenames,
     store::StoredEntries,
 };
 use crate::client::{
@@ -31,6 +32,7 @@ pub struct TreeJob<'a> {
     pub root: BorrowedFd<'a>,
     /// An earlier snapshot.
     pub reference: Option<BorrowedFd<'a>>,
+    pub renames: Option<&'a TreeRenames<'a>>,
     pub entries: Mutex<StoredEntries<'a>>,
     pub account: &'a FetchCounters<'a>,
     /// The file system of the directory, if one syncfs(2) call syncs it.

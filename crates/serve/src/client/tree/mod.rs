@@ -26,6 +26,7 @@ mod place;
 mod preview;
 mod received;
 mod reference;
+mod renames;
 mod response;
 mod store;
 mod survey;

@@ -98,6 +98,8 @@ pub struct TreeSync {
     /// Options for deleting entries that the list does not have. Their filter and `dry_run` are replaced by those of the
     /// fetch and the sync.
     pub delete: Option<DeleteOptions>,
+    /// `true` to take the content of new files from equal files that are deleted.
+    pub detects_renames: bool,
     /// `true` to report what would be changed, and to change nothing.
     pub dry_run: bool,
     /// The destination.

@@ -14,7 +14,7 @@ use super::{
     entry::ListedEntry,
     files::{
         FileDecision, InstallPolicy, OVER_DIRECTORY, OVER_OTHER, WantedFile, compare,
-        compare_directory, compare_link, has_other_bytes,
+        compare_directory, compare_node, has_other_bytes,
     },
     hard_links::preview_names,
     hash_checks::HashChecks,
@@ -156,8 +156,8 @@ fn change_of(
                 }
             }
         }
-        (ManifestKind::Link(target), _) => {
-            let differs = compare_link(&there, target, &attributes, &directory, &name)?;
+        (ManifestKind::Link(_) | ManifestKind::Special(_), _) => {
+            let differs = compare_node(&there, &entry.kind, &attributes, &directory, &name)?;
             if differs.kind || differs.content {
                 return Ok(Foreseen::Change(Some(EntryChange::replaced(differs))));
             }

@@ -12,8 +12,8 @@ use super::{entry::ListedEntry, list::unnamed};
 use crate::{
     client::FetchError,
     manifest::{
-        DirectoryContents, FieldError, FileTag, ListFields, ManifestKind, Meta, put, put_xattrs,
-        take_xattrs,
+        DirectoryContents, FieldError, FileTag, ListFields, ManifestKind, Meta, SpecialFile, put,
+        put_xattrs, take_xattrs,
     },
 };
 
@@ -50,6 +50,7 @@ const UNREAD: u8 = 2;
 const LINK: u8 = 3;
 const SPARSE_FILE: u8 = 4;
 const ELSEWHERE: u8 = 5;
+const SPECIAL: u8 = 6;
 
 impl StoredState {
     /// The directory exists.
@@ -245,6 +246,7 @@ fn write(entry: &ListedEntry, out: &mut Vec<u8>) {
         ManifestKind::Directory(DirectoryContents::Unreadable) => UNREAD,
         ManifestKind::Directory(DirectoryContents::Elsewhere) => ELSEWHERE,
         ManifestKind::Link(_) => LINK,
+        ManifestKind::Special(_) => SPECIAL,
     });
     let Meta { mode, uid, gid, mtime, nanos } = *meta;
     for number in [mode, uid, gid, nanos] {
@@ -262,6 +264,7 @@ fn write(entry: &ListedEntry, out: &mut Vec<u8>) {
             put(out, target.as_bytes().len() as u64);
             out.extend_from_slice(target.as_bytes());
         }
+        ManifestKind::Special(special) => special.put(out),
         ManifestKind::Directory(_) => {}
     }
     put_xattrs(out, xattrs);
@@ -287,6 +290,7 @@ fn read(payload: &[u8], at: u64) -> Result<StoredEntry, FetchError> {
                 let target = CString::new(fields.bytes(length)?);
                 ManifestKind::Link(target.map_err(|_| FieldError::Invalid("NUL"))?)
             }
+            SPECIAL => ManifestKind::Special(SpecialFile::take(&mut fields)?),
             UNREAD => ManifestKind::Directory(DirectoryContents::Unreadable),
             ELSEWHERE => ManifestKind::Directory(DirectoryContents::Elsewhere),
             _ => ManifestKind::Directory(DirectoryContents::Listed),
@@ -306,6 +310,7 @@ fn seconds(fields: &mut ListFields<'_>) -> Result<i64, FieldError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rustix::fs::FileType;
     use std::fs::File;
     use thalweg_tree::install::EntryXattrs;
 
@@ -316,7 +321,7 @@ mod tests {
         let mut store = EntryStore::create(folder.as_fd(), c"store".to_owned()).unwrap();
         let meta = Meta { mode: 0o644, uid: 1, gid: 2, mtime: -3, nanos: 999_999_999 };
         let entry = |n: usize| {
-            let kind = match n % 3 {
+            let kind = match n % 5 {
                 0 => ManifestKind::File(FileTag {
                     size: u64::MAX,
                     inode: 9,
@@ -329,7 +334,12 @@ mod tests {
                     1 => DirectoryContents::Elsewhere,
                     _ => DirectoryContents::Listed,
                 }),
-                _ => ManifestKind::Link(CString::new("t".repeat((n * 331) % 60_000)).unwrap()),
+                2 => ManifestKind::Link(CString::new("t".repeat((n * 331) % 60_000)).unwrap()),
+                3 => ManifestKind::Special(SpecialFile { kind: FileType::Fifo, device: 0 }),
+                _ => {
+                    let (kind, device) = (FileType::BlockDevice, u64::MAX);
+                    ManifestKind::Special(SpecialFile { kind, device })
+                }
             };
             let value = vec![0; (n * 641) % 65_535];
             let pairs = n.is_multiple_of(4).then(|| (CString::new("user.x").unwrap(), value));

@@ -18,7 +18,7 @@ use super::{
     change::EntryChange,
     directories::{DirectoryCache, TreeDirectory, is_directory},
     entry::{ListedEntry, is_reserved_name, stays_inside},
-    files::{InstallPolicy, compare, compare_directory, compare_link},
+    files::{InstallPolicy, compare, compare_directory, compare_node},
     hard_links::{FirstName, FirstNames, id},
     list::{EntryList, ListRecords, broken},
     listed_filter::ListedFilter,
@@ -233,6 +233,9 @@ impl<'a> TreeSurvey<'a> {
             let why = format!("the server lists '{listed}', but the requested file is '{only}'");
             return Err(FetchError::broken(why));
         }
+        if matches!(entry.kind, ManifestKind::Special(_)) && !self.options.list.specials {
+            return Err(broken("it has special files that were not requested"));
+        }
         let (meta, given) = (&mut entry.meta, &self.options.given);
         (meta.uid, meta.gid) = given.owner(meta.uid, meta.gid);
         meta.mode = given.mode(entry.kind.file_type(), meta.mode);
@@ -344,6 +347,10 @@ impl<'a> TreeSurvey<'a> {
         let Some(directory) = &self.group.opened else { return false };
         let attributes = self.install.attributes(&entry.meta, &entry.xattrs);
         let name = CString::new(&*entry.name).unwrap_or_default();
+        let is_same_node = || {
+            let differs = compare_node(there, &entry.kind, &attributes, directory, &name);
+            differs.is_ok_and(|differs| !differs.any())
+        };
         match &entry.kind {
             ManifestKind::File(file) => {
                 !self.install.by_hash
@@ -352,9 +359,9 @@ impl<'a> TreeSurvey<'a> {
             }
             ManifestKind::Link(target) => {
                 let may_be = self.install.all_links || stays_inside(&self.group.path, target);
-                let differs = compare_link(there, target, &attributes, directory, &name);
-                may_be && differs.is_ok_and(|differs| !differs.any())
+                may_be && is_same_node()
             }
+            ManifestKind::Special(_) => is_same_node(),
             ManifestKind::Directory(_) => false,
         }
     }

@@ -277,11 +277,13 @@ impl<'a> TreeWorker<'a> {
         let directory = self.directories.open(entry.directory())?;
         match &entry.kind {
             ManifestKind::Directory(_) => {}
-            ManifestKind::Link(target) => {
-                if let Some(change) = job.install.link(entry, target, &directory)? {
-                    let is_made = change.action != ChangeAction::Attributes;
+            ManifestKind::Link(_) | ManifestKind::Special(_) => {
+                if let Some(change) = job.install.node(entry, &directory)? {
+                    let kind = entry.kind.file_type();
+                    let is_made =
+                        kind == FileType::Symlink && change.action != ChangeAction::Attributes;
                     account.links.fetch_add(u64::from(is_made), Ordering::Relaxed);
-                    account.changed(&entry.path, FileType::Symlink, 0, change);
+                    account.changed(&entry.path, kind, 0, change);
                 }
             }
             ManifestKind::File(file) => match job.install.wanted(entry, file, directory)? {
@@ -308,7 +310,8 @@ impl<'a> TreeWorker<'a> {
         // Its holes are found by the sums of its blocks, which need a request of their own.
         let is_sparse =
             wanted.is_sparse && wanted.size >= LEAST_DELTA && self.job.options.channels.is_some();
-        if wanted.size > LARGE || is_sparse {
+        let is_renamed = || self.job.renames.is_some_and(|renames| renames.has(&wanted));
+        if wanted.size > LARGE || is_sparse || is_renamed() {
             self.large.push(wanted);
         } else {
             self.wanted.push_back(wanted);
@@ -374,7 +377,8 @@ impl<'a> TreeWorker<'a> {
         };
         let path = encoded(Path::new(OsStr::from_bytes(&wanted.path)));
         let kept = job.install.kept(&wanted.path);
-        let listed = ListedFile { kept, ..wanted.listed() };
+        let base = job.renames.and_then(|renames| renames.take(wanted));
+        let listed = ListedFile { kept, base: base.as_ref(), ..wanted.listed() };
         let watcher = LargeFileWatcher { account, before: Mutex::new(None) };
         let target = job.base.below(&path);
         match fetch_listed(&target, destination, job.options, &watcher, Some(&listed)) {

@@ -139,6 +139,7 @@ fn shown(list: &[u8]) -> Vec<String> {
                 lines.push(match entry.kind {
                     ManifestKind::File(file) => format!("file {path} {}", file.size),
                     ManifestKind::Link(target) => format!("link {path} {target:?}"),
+                    ManifestKind::Special(special) => format!("special {path} {special:?}"),
                     ManifestKind::Directory(_) => {
                         let slash = if path.is_empty() { "" } else { "/" };
                         folders.push_back(format!("{path}{slash}"));

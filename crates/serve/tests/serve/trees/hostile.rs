@@ -78,7 +78,7 @@ pub(super) fn list(entries: &[ManifestEntry]) -> Vec<u8> {
         match &entry.kind {
             ManifestKind::File(file) => bytes = bytes.wrapping_add(file.size),
             ManifestKind::Directory(DirectoryContents::Listed) => folders.push(entry.name.clone()),
-            ManifestKind::Directory(_) | ManifestKind::Link(_) => {}
+            ManifestKind::Directory(_) | ManifestKind::Link(_) | ManifestKind::Special(_) => {}
         }
     }
     (groups..folders.len()).for_each(|_| writer.group(&mut out, &GroupFilter::NotRequested));

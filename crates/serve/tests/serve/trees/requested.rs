@@ -1,10 +1,12 @@
 //! Lists and digests that a client requests with options: `-x` and `--verify`.
 
-use std::{fs, io::Write};
+use std::{fs, io::Write, os::unix::fs::FileTypeExt};
+
+use rustix::fs::{FileType, makedev};
 
 use thalweg_serve::{
     client::{FetchError, tree::TreeOptions, tree::TreeSync},
-    manifest::{DirectoryContents, ListRequest, ManifestKind},
+    manifest::{DirectoryContents, ListRequest, ManifestKind, SpecialFile},
 };
 use thalweg_tree::sync::DeleteOptions;
 
@@ -40,6 +42,29 @@ fn a_directory_elsewhere_is_accepted_only_on_request_and_its_counterpart_stays()
     assert_eq!(fetched.deletion.unwrap().deleted, 1);
     assert_eq!(names(&dst), ["mount", "new"]);
     assert_eq!(fs::read_to_string(dst.join("mount/own")).unwrap(), "mine");
+    beside.is_unharmed(&["dst", "own"]);
+}
+
+#[test]
+fn a_special_file_is_accepted_only_on_request_and_a_device_only_from_root() {
+    let beside = OutsideDirectory::new();
+    let dst = beside.dst();
+    write(&dst.join("pipe"), "replaced");
+    let special = |kind, device| ManifestKind::Special(SpecialFile { kind, device });
+    let listed = [
+        entry("disk", special(FileType::BlockDevice, makedev(7, 9999))),
+        entry("pipe", special(FileType::Fifo, 0)),
+    ];
+    let error = get(&liar(&listed, "").url("d/"), &dst, &options()).unwrap_err();
+    assert!(error.to_string().contains("not requested"), "{error}");
+    assert_eq!(names(&dst), ["pipe"]);
+    let list = ListRequest { specials: true, ..ListRequest::default() };
+    let fetched = get(&liar(&listed, "").url("d/"), &dst, &TreeOptions { list, ..options() });
+    let kind = |name: &str| fs::symlink_metadata(dst.join(name)).map(|meta| meta.file_type());
+    assert!(kind("pipe").unwrap().is_fifo());
+    let may_create = rustix::process::geteuid().is_root();
+    assert_eq!(kind("disk").is_ok_and(|kind| kind.is_block_device()), may_create);
+    assert_eq!(fetched.unwrap().missed_count == 0, may_create);
     beside.is_unharmed(&["dst", "own"]);
 }
 

@@ -1,0 +1,83 @@
+//! FIFOs, sockets and devices in copies and syncs between machines.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    os::unix::{
+        fs::{FileTypeExt, MetadataExt},
+        net::UnixListener,
+    },
+    path::Path,
+};
+
+use crate::{
+    remote_copies::over_each,
+    remote_syncs::{BothWays, lines},
+    support::{run, shell, thalweg},
+};
+
+/// Creates a FIFO, a socket and, as root, a device.
+fn create(directory: &Path) {
+    drop(UnixListener::bind(directory.join("socket")).unwrap());
+    shell(directory, "mkfifo -m 640 pipe; touch -d 2001-02-03 pipe socket").expect(0);
+    if rustix::process::geteuid().is_root() {
+        shell(directory, "mknod -m 604 null c 1 3; chown 12:34 null pipe").expect(0);
+    }
+}
+
+/// Returns mode, owner, device number and time of each special file.
+fn specials(directory: &Path) -> BTreeMap<String, (u32, u32, u64, i64)> {
+    let entries = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap());
+    let special = entries.filter(|entry| {
+        let kind = entry.file_type().unwrap();
+        kind.is_fifo() || kind.is_socket() || kind.is_char_device()
+    });
+    special
+        .map(|entry| {
+            let meta = entry.metadata().unwrap();
+            let name = entry.file_name().into_string().unwrap();
+            (name, (meta.mode(), meta.uid(), meta.rdev(), meta.mtime()))
+        })
+        .collect()
+}
+
+#[test]
+fn a_sync_creates_and_replaces_special_files_like_a_local_one() {
+    over_each("a_sync_creates_and_replaces_special_files", |scratch, machine| {
+        let local = scratch.folder("local");
+        let source = scratch.folder("source");
+        create(&source);
+        let wanted = specials(&source);
+        let obstacles = "touch pipe; mkdir other; mkfifo socket; mkfifo extra";
+        shell(&local, obstacles).expect(0);
+        let mut alone = thalweg();
+        alone.args(["sync", "-i", "--delete"]);
+        let expected = lines(&run(alone.arg(&source).arg(&local)).expect(0));
+        for is_push in [false, true] {
+            let dst = scratch.folder(&format!("dst{is_push}"));
+            shell(&dst, obstacles).expect(0);
+            let both = BothWays { machine, source: source.clone(), is_push };
+            assert_eq!(lines(&both.sync(&["-n", "--delete"], &dst).expect(0)), expected);
+            assert_eq!(lines(&both.sync(&["-i", "--delete"], &dst).expect(0)), expected);
+            assert_eq!(specials(&dst), wanted);
+            assert!(lines(&both.sync(&["-i", "--delete"], &dst).expect(0)).is_empty());
+            shell(&dst, "chmod 600 pipe").expect(0);
+            both.sync(&[], &dst).expect(0);
+            assert_eq!(specials(&dst), wanted);
+        }
+    });
+}
+
+#[test]
+fn a_copy_creates_special_files() {
+    over_each("a_copy_creates_special_files", |scratch, machine| {
+        let source = scratch.folder("source");
+        create(&source);
+        let [pulled, pushed] = ["pulled", "pushed"].map(|name| scratch.join(name));
+        run(machine.copy(&["-a"]).arg(machine.at(&source)).arg(&pulled)).expect(0);
+        run(machine.copy(&["-a"]).arg(&source).arg(machine.at(&pushed))).expect(0);
+        for copy in [pulled, pushed] {
+            assert_eq!(specials(&copy), specials(&source));
+        }
+    });
+}

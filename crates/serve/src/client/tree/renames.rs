@@ -1,0 +1,66 @@
+//! Renamed files: the content of a new file may be in a file that the deletion removes, so that it need not be sent.
+
+use std::{path::Path, sync::OnceLock};
+
+use thalweg_tree::sync::{DeleteOptions, RenameCandidates};
+
+use super::{
+    files::WantedFile, list::EntryList, listed_names::ListedNames, options::TreeOptions,
+    received::ReceivedList,
+};
+use crate::client::download::BaseFile;
+
+/// Smallest file, in bytes. A smaller file arrives with others, which takes less time than a request of its own.
+const LEAST: u64 = 1 << 20;
+
+/// The files that the deletion removes. The destination is listed when the first large new file is wanted.
+pub struct TreeRenames<'a> {
+    list: &'a EntryList,
+    destination: &'a Path,
+    options: DeleteOptions,
+    found: OnceLock<Option<RenameCandidates>>,
+}
+
+impl<'a> TreeRenames<'a> {
+    /// Returns `None` if nothing is deleted, or if the server sends no sums of blocks.
+    pub fn of(received: &'a ReceivedList, options: &'a TreeOptions) -> Option<Self> {
+        let sync = options.sync.as_ref().filter(|sync| sync.detects_renames)?;
+        let delete = sync.delete.as_ref().filter(|_| options.deletes())?;
+        options.files.channels.as_ref()?;
+        let options =
+            DeleteOptions { filter: received.found.filter.of_deletion(), ..delete.clone() };
+        Some(Self {
+            list: &received.list,
+            destination: &sync.path,
+            options,
+            found: OnceLock::new(),
+        })
+    }
+
+    /// Returns `true` if a file that may be the wanted one is deleted later.
+    pub fn has(&self, wanted: &WantedFile) -> bool {
+        let is_new = !wanted.replaces && wanted.size >= LEAST;
+        is_new && self.find().is_some_and(|found| found.has(wanted.size, time(wanted)))
+    }
+
+    /// Opens a file with the size and time of the wanted one. Each file is returned once.
+    pub fn take(&self, wanted: &WantedFile) -> Option<BaseFile> {
+        let found = self.find().filter(|_| !wanted.replaces)?;
+        let twin = found.take(wanted.name.to_bytes(), wanted.size, time(wanted))?;
+        BaseFile::open(&twin.dir, &twin.name)
+    }
+
+    fn find(&self) -> Option<&RenameCandidates> {
+        let find = || {
+            let names = ListedNames::of(self.list).ok()?;
+            RenameCandidates::find(self.destination, &names, &self.options)
+        };
+        self.found.get_or_init(find).as_ref()
+    }
+}
+
+/// Returns the modification time in seconds and nanoseconds.
+fn time(wanted: &WantedFile) -> (i64, u64) {
+    let (seconds, nanoseconds) = wanted.attributes.mtime;
+    (seconds, u64::from(nanoseconds))
+}

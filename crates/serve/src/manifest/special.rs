@@ -1,0 +1,45 @@
+//! FIFOs, sockets and devices.
+
+use rustix::fs::FileType;
+
+use super::fields::{FieldError, ListFields, put};
+
+/// A FIFO, a socket or a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SpecialFile {
+    pub kind: FileType,
+    /// The number of a device (`st_rdev`); otherwise 0.
+    pub device: u64,
+}
+
+impl SpecialFile {
+    /// Returns `None` if the type is that of a file, a directory or a symbolic link.
+    pub fn of(kind: FileType, device: u64) -> Option<Self> {
+        match kind {
+            FileType::Fifo | FileType::Socket => Some(Self { kind, device: 0 }),
+            FileType::CharacterDevice | FileType::BlockDevice => Some(Self { kind, device }),
+            _ => None,
+        }
+    }
+
+    /// Appends the type as the directory entry has it (`d_type`), and the number of a device.
+    pub fn put(self, out: &mut Vec<u8>) {
+        out.push((self.kind.as_raw_mode() >> 12) as u8);
+        if self.is_device() {
+            put(out, self.device);
+        }
+    }
+
+    /// Takes what [`Self::put`] appended.
+    pub fn take(fields: &mut ListFields<'_>) -> Result<Self, FieldError> {
+        let kind = FileType::from_raw_mode(u32::from(fields.byte()?) << 12);
+        let special = Self::of(kind, 0);
+        let special = special.ok_or(FieldError::Invalid("a special file has an unknown type"))?;
+        let device = if special.is_device() { fields.number()? } else { 0 };
+        Ok(Self { device, ..special })
+    }
+
+    fn is_device(self) -> bool {
+        matches!(self.kind, FileType::CharacterDevice | FileType::BlockDevice)
+    }
+}
