@@ -43,8 +43,11 @@ fn load(named: Option<std::path::PathBuf>) -> Result<Option<Profile>, CallFailur
     kernel::follow_installed();
     profile.valid_part(&stale).map(Some).ok_or_else(|| {
         let differences: Vec<String> = stale.iter().map(ToString::to_string).collect();
-        let message =
-            format!("{}: the profile is stale: {}", path.display(), differences.join("; "));
+        let message = format!(
+            "{}: the profile is stale ({}); run `thalweg tune` again",
+            path.display(),
+            differences.join("; ")
+        );
         CallFailure::new(TwStatus::Unsupported, message)
     })
 }

@@ -127,7 +127,7 @@ fn scored(result: &StudyResult, metric: SampleMetric) -> Result<Vec<HeldOut>, St
     let why = result.missing.iter().find(|missing| missing.arm.starts_with(tuned::COPY.name));
     match (all.is_empty(), why) {
         (true, Some(missing)) => Err(missing.reason.clone()),
-        (true, None) => Err("no round has both libc and tuned".to_owned()),
+        (true, None) => Err("no round measured both libc and `tuned`".to_owned()),
         (false, _) => Ok(all),
     }
 }

@@ -77,7 +77,7 @@ impl Running {
         }
         for n in 0..count {
             let failed = |e: &dyn std::fmt::Display| {
-                Unfit::because(format!("cannot put the load {kind} on the machine: {e}"))
+                Unfit::because(format!("cannot start the background load '{kind}': {e}"))
             };
             let path = scratch.join(format!("load-{n}"));
             let mut command = helper(program, "load");

@@ -2,8 +2,8 @@
 //! attributes of complete entries. The rules are those of [`copy`](crate::copy()).
 
 use rustix::fs::{
-    AtFlags, FileType, Gid, Mode, OFlags, Timespec, Timestamps, UTIME_OMIT, Uid, chownat, fchmod,
-    fchown, fstat, futimens, openat, statat,
+    AtFlags, FileType, Gid, Mode, OFlags, Stat, Timespec, Timestamps, UTIME_OMIT, Uid, chownat,
+    fchmod, fchown, fstat, futimens, openat, statat,
 };
 use std::{
     ffi::{CStr, CString},
@@ -13,7 +13,7 @@ use std::{
 use thalweg_core::atomic_file::{
     AtomicFile, CallFailed, Destination, Fsync, failed,
     name::OWN_JOURNAL,
-    ownership::{LeftAlone, is_trap_at},
+    ownership::{LeftAlone, is_own, is_trap_at},
     rename, sync_directory, unlink,
 };
 use thalweg_sys::{
@@ -22,11 +22,12 @@ use thalweg_sys::{
 };
 
 use crate::{
-    KeptEntries,
+    AttributeDifferences, KeptEntries,
     copy::{
         attributes::{SPECIAL, inherit as inherit_attributes, own},
         dest::mode::as_written,
         name_at::NameAt,
+        run::may_give_to,
         staged_dir::{StageSource, StagedDir, remove_leftovers as remove_leftover_files},
     },
     error::CopyFailure,
@@ -222,7 +223,7 @@ pub fn replace_by_node(
 ) -> Result<(), CallFailed> {
     let temporary = new.create_beside(folder, name)?;
     let renamed = attributes
-        .give_to_node(folder, &temporary, new.kind())
+        .give_to_node(folder, &temporary, new)
         .and_then(|()| kept.map_or(Ok(()), |kept| kept.keep(folder, name)))
         .and_then(|()| rename(folder, &temporary, name, false).map_err(failed("renameat2")));
     renamed.inspect_err(|_| {
@@ -239,7 +240,7 @@ pub struct EntryAttributes {
     pub owner: Option<(u32, u32)>,
     /// Modification time: seconds since 1970, and nanoseconds.
     pub mtime: (i64, u32),
-    /// Extended attributes and ACLs; `None`: leave them unchanged. Symbolic links and special files do not get them.
+    /// Extended attributes and ACLs; `None`: leave them unchanged. Symbolic links do not get them.
     pub xattrs: Option<EntryXattrs>,
 }
 
@@ -264,27 +265,47 @@ impl EntryAttributes {
         Ok(given.map_or(0, |given| given.refused))
     }
 
-    /// Sets the attributes of a symbolic link, which has no mode, or of a special file. Fails if another process replaced
-    /// it by an entry of another type.
+    /// Sets the attributes of a symbolic link, which has no mode, or of a special file. This process has just created it.
+    /// Fails if another process replaced it.
     pub fn give_to_node(
         &self,
         folder: BorrowedFd<'_>,
         name: &CStr,
-        kind: FileType,
+        new: &NewEntry<'_>,
     ) -> Result<(), CallFailed> {
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let node = openat(folder, name, flags, Mode::empty()).map_err(failed("openat"))?;
         let found = fstat(&node).map_err(failed("fstat"))?;
-        if FileType::from_raw_mode(found.st_mode) != kind {
+        if !new.may_be(&found) || found.st_nlink > 1 || !is_own(folder, &found) {
             return Err(CallFailed { call: "openat", errno: Errno::STALE });
         }
         let chown = |uid, gid| chownat(&node, c"", uid, gid, AtFlags::EMPTY_PATH);
         let has_owner = self.give_owner(chown)?;
-        if kind != FileType::Symlink {
+        if new.kind() != FileType::Symlink {
+            let xattrs = self.xattrs.as_ref();
+            let given = xattrs.map(|xattrs| xattrs.give_to_path_fd(node.as_fd()));
+            let given = given.transpose()?.flatten();
             let mode = self.mode & if has_owner { !0 } else { !SPECIAL };
+            let mode = mode & (SPECIAL | given.map_or(!0, |given| given.allowed));
             chmod_opened(&node, mode).map_err(failed("fchmodat2"))?;
         }
         set_times_opened(&node, &self.times()).map_err(failed("utimensat"))
+    }
+
+    /// Compares mode, owner and time with those of an existing entry, as far as this user may set them.
+    pub fn differ_from(&self, there: &Stat) -> AttributeDifferences {
+        let is_root = rustix::process::geteuid().is_root();
+        let other = |gid| gid != there.st_gid && may_give_to(gid);
+        // The set-id bits are dropped if the owner cannot be set.
+        let has_owner = self.owner.is_none_or(|owner| owner == (there.st_uid, there.st_gid));
+        let bits = if has_owner || is_root { 0o7777 } else { 0o777 };
+        AttributeDifferences {
+            time: (there.st_mtime, there.st_mtime_nsec as u32) != self.mtime,
+            mode: (there.st_mode ^ self.mode) & bits != 0,
+            owner: is_root && self.owner.is_some_and(|(uid, _)| uid != there.st_uid),
+            group: self.owner.is_some_and(|(_, gid)| other(gid)),
+            ..AttributeDifferences::default()
+        }
     }
 
     fn give_owner(

@@ -74,9 +74,8 @@ impl MetPeer {
             Ok(sides) => {
                 let end = ChannelEnd::new(sides, line, options.wait);
                 if !end.sleeps_on_futexes() {
-                    let why =
-                        "futex_waitv is not supported, or the kernel cannot mark the peer's death";
-                    skip("liveness word", format!("{why}; the link is polled instead"));
+                    let why = "futex_waitv is not supported, or the kernel would not report the peer's death";
+                    skip("futex wait", format!("{why}; thalweg polls the link instead"));
                 }
                 BulkControl::shared(end, limits)
             }

@@ -28,7 +28,7 @@ pub(crate) enum Stores {
 /// Knob of mechanisms in which the receiver copies out of shared memory.
 pub(crate) const STREAM: Knob = Knob {
     name: "stream",
-    summary: "stores that bypass the caches: 0 never, 1 always, 2 if the data does not fit the largest",
+    summary: "stores that bypass the caches: 0 never, 1 always, 2 if the buffer is at least half as large as the largest cache",
     unit: Unit::Count,
     values: &[BY_CACHE, 1, 0],
 };

@@ -166,7 +166,7 @@ fn a_hangup_has_the_profile_read_again_and_cuts_nothing() {
         said.read_line(&mut line).unwrap();
         line
     };
-    assert!(hang_up(&server).contains("none for this machine"));
+    assert!(hang_up(&server).contains("profile: none"));
     thalweg_core::Profile::new().save(&profile).unwrap();
     assert!(hang_up(&server).contains("reloaded"));
     let mut rest = Vec::new();

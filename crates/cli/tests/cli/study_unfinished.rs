@@ -89,7 +89,11 @@ fn an_interrupted_or_killed_run_is_continued_with_its_sessions() {
         scratch.file("studies/900.toml", STUDY);
         let (ran, kept) = cut(&scratch, signal);
         if signal == rustix::process::Signal::INT {
-            assert!(ran.err.contains("1 session is kept; the same command"), "{}", ran.err);
+            assert!(
+                ran.err.contains("1 session is kept; run the same command again"),
+                "{}",
+                ran.err
+            );
         }
         let ran = Ran::of_child(start(&scratch, &[])).ended(0);
         assert!(ran.err.contains("900: continuing the run of "), "{}", ran.err);

@@ -229,7 +229,7 @@ fn a_pair_that_is_none_is_a_usage_error_that_says_what_there_is() {
         ("file", "not a pair of endpoints"),
         ("file:file@nowhere", "nowhere: not a directory"),
         ("pipe:tcp@files", "can have a directory"),
-        ("process:pipe", "only for both endpoints"),
+        ("process:pipe", "only between processes"),
     ] {
         let (code, _, err) = ran(tune(&scratch, &["--quick", "--pair", pair]));
         assert!(code == 2 && err.contains(reason), "{pair}: {code} {err}");

@@ -13,7 +13,7 @@ use std::{
 use crate::{
     remote_copies::over_each,
     remote_syncs::{BothWays, lines},
-    support::{run, shell, thalweg},
+    support::{run, shell, skip::has_tools, thalweg},
 };
 
 /// Creates a FIFO, a socket and, as root, a device.
@@ -64,6 +64,40 @@ fn a_sync_creates_and_replaces_special_files_like_a_local_one() {
             shell(&dst, "chmod 600 pipe").expect(0);
             both.sync(&[], &dst).expect(0);
             assert_eq!(specials(&dst), wanted);
+        }
+    });
+}
+
+/// A link to a FIFO is one with `-L`. An ACL that a FIFO would inherit is removed. A FIFO of another user is replaced.
+#[test]
+fn special_files_get_only_the_attributes_of_the_source() {
+    let test = "special_files_get_only_the_attributes_of_the_source";
+    over_each(test, |scratch, machine| {
+        let source = scratch.folder("source");
+        shell(&source, "mkfifo -m 660 pipe; ln -s pipe link; ln -s /dev/null null").expect(0);
+        let has_acls = has_tools(test, &["setfacl", "getfacl"]);
+        let is_root = rustix::process::geteuid().is_root();
+        for is_push in [false, true] {
+            let dst = scratch.folder(&format!("dst{is_push}"));
+            if has_acls {
+                shell(&dst, "setfacl -d -m u:1234:rwx .").expect(0);
+            }
+            let both = BothWays { machine, source: source.clone(), is_push };
+            both.sync(&["-L"], &dst).expect(i32::from(!is_root));
+            assert!(fs::symlink_metadata(dst.join("link")).unwrap().file_type().is_fifo());
+            assert_eq!(dst.join("null").exists(), is_root);
+            assert_eq!(fs::metadata(dst.join("pipe")).unwrap().mode() & 0o777, 0o660);
+            if has_acls {
+                let said = shell(&dst, "getfacl -cs pipe").expect(0);
+                assert_eq!(String::from_utf8_lossy(&said.stdout), "");
+            }
+            if is_root {
+                shell(&dst, "chown 1234 pipe").expect(0);
+                let planted = fs::metadata(dst.join("pipe")).unwrap().ino();
+                both.sync(&[], &dst).expect(0);
+                let found = fs::metadata(dst.join("pipe")).unwrap();
+                assert!(found.ino() != planted && found.uid() == 0);
+            }
         }
     });
 }

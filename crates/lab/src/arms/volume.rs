@@ -52,7 +52,7 @@ impl Volume {
         }
         let scratch = kind_of(scratch).unwrap_or_else(|| "unknown".to_owned());
         Err(Unfit::because(format!(
-            "no {name} here: scratch is {scratch}, and THALWEG_MOUNTS=\"{name}=/path\" is not set"
+            "no {name} here: the scratch directory is on {scratch}; set THALWEG_MOUNTS=\"{name}=/path\""
         )))
     }
 

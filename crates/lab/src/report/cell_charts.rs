@@ -78,7 +78,7 @@ fn ratios(
     if group.ratios.iter().any(|r| !r.same_promises) {
         legend.push(LegendEntry::new(
             "<span class=\"dagger\" aria-hidden=\"true\">\u{2020}</span>".to_owned(),
-            "has another guarantee than the reference: see the table before you rank it",
+            "has a different guarantee than the reference; compare the guarantees in the table",
         ));
     }
     Some(ReportChart {

@@ -85,8 +85,9 @@ pub fn figure(scope: &Scope<'_>, group: &CellResults<'_>, id: &str) -> Option<Re
     Some(ReportChart {
         id: format!("{id}-speed"),
         caption: "Speed and CPU time".to_owned(),
-        note: "Medians over all samples of all sessions, on logarithmic axes. A GB is 10\u{2079} bytes. Faster is up, \
-               or right, on the first drawing; cheaper is down, or left, on the second."
+        note: "Medians over all samples of all sessions, on logarithmic axes. A GB is 10\u{2079} bytes. In the \
+               first drawing, faster is higher (with one size: further right). In the second, cheaper is lower (with \
+               one size: further left)."
             .to_owned(),
         drawings: drawings.collect(),
         legend,

@@ -75,7 +75,7 @@ fn sentence(task: &str, ranking: &Ranking<'_>, missing: &[&str]) -> String {
     };
     let ties: Vec<&str> = ranking.ties().collect();
     if !ties.is_empty() {
-        let _ = write!(text, "; no difference shown to {}", quoted(&ties));
+        let _ = write!(text, "; no difference from {} was shown", quoted(&ties));
     }
     text.push('.');
     if words::promises_less(ranking.best.promises)

@@ -136,8 +136,8 @@ pub fn studies_folder() -> Result<PathBuf, String> {
     carried::folder().map_err(|reason| {
         let looked: Vec<String> = candidates.iter().map(|c| c.display().to_string()).collect();
         format!(
-            "no directory of studies: $THALWEG_STUDIES is not set, {} does not exist, and the studies of the \
-             program cannot be written: {reason}",
+            "no directory of studies: {} does not exist, and the built-in studies cannot be written \
+             ({reason}); set THALWEG_STUDIES",
             looked.join(" or ")
         )
     })

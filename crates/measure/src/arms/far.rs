@@ -34,7 +34,12 @@ impl Far {
     }
 
     pub fn say(&mut self, line: &str) -> Result<(), Unfit> {
-        self.process.say(line).map_err(|e| self.odd(&format!("nothing and cannot be reached: {e}")))
+        let kind = self.kind;
+        self.process.say(line).map_err(|e| {
+            Unfit::because(format!(
+                "the {kind} (a process started by thalweg) cannot be reached: {e}"
+            ))
+        })
     }
 
     /// Reads the next line. A line `no REASON` becomes an error.

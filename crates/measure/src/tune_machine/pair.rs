@@ -197,7 +197,8 @@ impl EndPair {
                 Err("'loan' can only be the source: loan:process, loan:huge")
             }
             (a, b) if is_process(a) != is_process(b) => {
-                Err("process can be used only for both endpoints: process:process")
+                Err("'process', 'loan' and 'huge' work only between processes: process:process, \
+                     loan:process, process:huge")
             }
             _ => Ok(()),
         }
@@ -351,8 +352,8 @@ mod tests {
         assert!(reason("fill:pipe").contains("only memory"));
         assert!(reason("memory:fill").contains("only memory"));
         assert!(reason("").contains("not a pair"));
-        assert!(reason("process:pipe").contains("only for both endpoints"));
-        assert!(reason("memory:huge").contains("only for both endpoints"));
+        assert!(reason("process:pipe").contains("only between processes"));
+        assert!(reason("memory:huge").contains("only between processes"));
         assert!(reason("huge:process").contains("'huge' can only be the sink"));
         assert!(reason("cold:memory").contains("'cold' can only be the sink"));
         assert!(reason("pipe:cold").contains("only copies of memory"));

@@ -62,7 +62,7 @@ pub enum FetchError {
     #[error("the connection closed early: received {got} of {want}")]
     Short { got: String, want: String },
     /// The file was a different version in each of several responses.
-    #[error("the file keeps changing on the server")]
+    #[error("the file changes on the server during the download; run the command again later")]
     Changing,
     /// Moving bytes from the connection or into the file failed.
     #[error("{}", .0.between("the connection", "the destination"))]

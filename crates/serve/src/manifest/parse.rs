@@ -62,7 +62,8 @@ impl RecordParser {
             // A directory has at most one reason to have no group.
             DIRECTORY if tag & UNREAD != 0 => REPEATED | UNREAD | XATTRS,
             DIRECTORY => REPEATED | ELSEWHERE | XATTRS,
-            LINK | SPECIAL => REPEATED,
+            LINK => REPEATED,
+            SPECIAL => REPEATED | XATTRS,
             GROUP => FILTERED,
             END => EXCLUDING,
             _ => return Err(FieldError::Invalid("a record has an unknown type")),
@@ -271,9 +272,9 @@ mod tests {
             ]
             .prop_map(ManifestKind::Directory),
             "[^\0]{0,300}".prop_map(|target| ManifestKind::Link(CString::new(target).unwrap())),
-            (1..13_u32, any::<u64>()).prop_filter_map("no special file", |(kind, device)| {
+            (1..13_u32, any::<u32>()).prop_filter_map("no special file", |(kind, device)| {
                 let kind = FileType::from_raw_mode(kind << 12);
-                SpecialFile::of(kind, device).map(ManifestKind::Special)
+                SpecialFile::of(kind, device.into()).map(ManifestKind::Special)
             }),
         ];
         let meta = (0..0o10000_u32, 0..3_u32, any::<u32>(), any::<i64>(), 0..1_000_000_000_u32);
@@ -284,7 +285,7 @@ mod tests {
         );
         let entry = ("[a-c]{1,8}", kind, meta, pairs).prop_map(
             |(name, kind, (mode, uid, gid, mtime, nanos), pairs)| {
-                let has_none = matches!(kind, ManifestKind::Link(_) | ManifestKind::Special(_));
+                let has_none = matches!(kind, ManifestKind::Link(_));
                 let pairs = pairs.into_iter().filter(|_| !has_none);
                 let pairs =
                     pairs.map(|(name, value)| (CString::new(name).unwrap(), value)).collect();

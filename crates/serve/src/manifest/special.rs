@@ -8,7 +8,7 @@ use super::fields::{FieldError, ListFields, put};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SpecialFile {
     pub kind: FileType,
-    /// The number of a device (`st_rdev`); otherwise 0.
+    /// The number of a device (`st_rdev`, at most 32 bits); otherwise 0.
     pub device: u64,
 }
 
@@ -32,14 +32,16 @@ impl SpecialFile {
 
     /// Takes what [`Self::put`] appended.
     pub fn take(fields: &mut ListFields<'_>) -> Result<Self, FieldError> {
-        let kind = FileType::from_raw_mode(u32::from(fields.byte()?) << 12);
-        let special = Self::of(kind, 0);
+        let kind = u32::from(fields.byte()?);
+        let known = Some(FileType::from_raw_mode(kind << 12)).filter(|_| kind < 16);
+        let special = known.and_then(|kind| Self::of(kind, 0));
         let special = special.ok_or(FieldError::Invalid("a special file has an unknown type"))?;
-        let device = if special.is_device() { fields.number()? } else { 0 };
+        let device = if special.is_device() { fields.small()?.into() } else { 0 };
         Ok(Self { device, ..special })
     }
 
-    fn is_device(self) -> bool {
+    /// Returns `true` for a character or block device.
+    pub fn is_device(self) -> bool {
         matches!(self.kind, FileType::CharacterDevice | FileType::BlockDevice)
     }
 }

@@ -275,9 +275,17 @@ impl TreeWalk {
 
     /// Opens what a path leads to. Returns `None` if the server does not follow it, or cannot read it.
     fn open_target(&self, path: &Path) -> Option<(WalkKind, Stat, EntryXattrs)> {
-        let (kind, fd) = match self.site.root.find(&self.top.join(path), None).ok()? {
-            ServedEntry::File(file) => (WalkKind::File, file.as_fd().try_clone_to_owned().ok()?),
-            ServedEntry::Directory(fd) => match listing::open(&fd, OsStr::new(".")) {
+        let path = self.top.join(path);
+        let (kind, fd) = match self.site.root.find(&path, None) {
+            Err(_) => {
+                let stat = self.site.root.stat(&path).ok().filter(|_| self.options.specials)?;
+                let special = SpecialFile::of(open::kind(&stat), stat.st_rdev)?;
+                return Some((WalkKind::Special(special), stat, EntryXattrs::default()));
+            }
+            Ok(ServedEntry::File(file)) => {
+                (WalkKind::File, file.as_fd().try_clone_to_owned().ok()?)
+            }
+            Ok(ServedEntry::Directory(fd)) => match listing::open(&fd, OsStr::new(".")) {
                 Ok(fd) => (WalkKind::Directory, fd),
                 Err(Errno::ACCESS | Errno::PERM) => (WalkKind::Shut, fd),
                 Err(_) => return None,
@@ -312,7 +320,7 @@ impl TreeWalk {
             let held = self.held();
             let is_full = !self.site.count_paths(&mut self.counted, held);
             if is_full {
-                return Err("the queue of unread directories exceeds --memory".to_owned());
+                return Err("too many unread directories for --memory; raise --memory".to_owned());
             }
         }
         Ok(WalkStep::Entry(entry))
@@ -395,8 +403,8 @@ impl OpenDirectory {
                 None => return left_out(false),
             },
         };
-        let is_node = matches!(kind, WalkKind::Link(_) | WalkKind::Special(_));
-        let has_xattrs = options.xattrs && !is_node;
+        let is_link = matches!(kind, WalkKind::Link(_));
+        let has_xattrs = options.xattrs && !is_link;
         let xattrs = if has_xattrs { self.xattrs(&name) } else { Ok(EntryXattrs::default()) };
         match xattrs {
             Ok(xattrs) if has_room(&xattrs, LONGEST_XATTRS) => {

@@ -121,6 +121,17 @@ pub(crate) fn share(limit: Option<u64>, wanted: usize) -> (usize, usize) {
     (threads, left.saturating_sub((EACH - FEWEST_DIRECTORIES) * threads).max(FEWEST_DIRECTORIES))
 }
 
+/// Returns the groups to which this user may give files.
+fn own_groups() -> Vec<u32> {
+    let all = getgroups().unwrap_or_default();
+    all.into_iter().chain([getegid()]).map(Gid::as_raw).collect()
+}
+
+/// Returns `true` if this user may give files to the group.
+pub(crate) fn may_give_to(gid: u32) -> bool {
+    geteuid().is_root() || own_groups().contains(&gid)
+}
+
 /// User and group of this process, as they affect new files.
 #[derive(Debug)]
 pub(crate) struct Me {
@@ -154,11 +165,7 @@ impl Me {
 
     /// Returns `true` if this user may give files to the group.
     pub fn may_give_to(&self, gid: u32) -> bool {
-        let groups = || {
-            let all = getgroups().unwrap_or_default();
-            all.into_iter().map(Gid::as_raw).chain([self.gid]).collect()
-        };
-        self.uid == 0 || self.groups.get_or_init(groups).contains(&gid)
+        self.uid == 0 || self.groups.get_or_init(own_groups).contains(&gid)
     }
 
     /// Returns the mode bits that the kernel clears for new files, if they can be determined.

@@ -1,6 +1,6 @@
 //! Creates entries without contents: links, FIFOs, sockets and device nodes.
 
-use rustix::fs::{AtFlags, Dev, FileType, Mode, linkat, mknodat, symlinkat};
+use rustix::fs::{AtFlags, Dev, FileType, Mode, Stat, linkat, mknodat, symlinkat};
 use std::{
     ffi::{CStr, CString},
     os::fd::BorrowedFd,
@@ -74,6 +74,15 @@ impl NewEntry<'_> {
             Self::HardLink { .. } => FileType::RegularFile,
             Self::Special { kind, .. } => kind,
         }
+    }
+
+    /// Returns `true` if an entry has this type, and this device number.
+    pub(crate) fn may_be(&self, there: &Stat) -> bool {
+        let device = match *self {
+            Self::Special { device, .. } => device,
+            Self::Symlink(_) | Self::HardLink { .. } => there.st_rdev,
+        };
+        FileType::from_raw_mode(there.st_mode) == self.kind() && there.st_rdev == device
     }
 
     /// Returns the system call that creates the entry.

@@ -88,17 +88,38 @@ impl EntryXattrs {
         mode: u32,
     ) -> Result<Option<GivenXattrs>, CallFailed> {
         let sink = Holder::Fd(fd);
-        let has = SourceXattrs::from(&sink, KEPT).map_err(|failure| of_failure(&failure))?;
-        let has = has.settable_by(me()).sorted();
-        if has == self.0 {
-            return Ok(None);
-        }
+        let has = Self::on(&sink)?;
         let needs_write = [&self.0, &has].iter().any(|all| all.ask_for_write_permission());
-        if needs_write && mode & 0o200 == 0 && me() != 0 {
+        if has != self.0 && needs_write && mode & 0o200 == 0 && me() != 0 {
             fchmod(fd, Mode::RWXU).map_err(failed("fchmod"))?;
         }
-        self.0.remove_others(&has, &sink).map_err(|failure| of_failure(&failure))?;
-        let given = self.0.give(&sink, KEPT, false);
+        self.give_in_place_of(&has, &sink)
+    }
+
+    /// Gives the entry of an `O_PATH` descriptor exactly these attributes.
+    pub(super) fn give_to_path_fd(
+        &self,
+        fd: BorrowedFd<'_>,
+    ) -> Result<Option<GivenXattrs>, CallFailed> {
+        let sink = Holder::of_path_fd(fd);
+        self.give_in_place_of(&Self::on(&sink)?, &sink)
+    }
+
+    fn on(sink: &Holder<'_>) -> Result<SourceXattrs, CallFailed> {
+        let has = SourceXattrs::from(sink, KEPT).map_err(|failure| of_failure(&failure))?;
+        Ok(has.settable_by(me()).sorted())
+    }
+
+    fn give_in_place_of(
+        &self,
+        has: &SourceXattrs,
+        sink: &Holder<'_>,
+    ) -> Result<Option<GivenXattrs>, CallFailed> {
+        if *has == self.0 {
+            return Ok(None);
+        }
+        self.0.remove_others(has, sink).map_err(|failure| of_failure(&failure))?;
+        let given = self.0.give(sink, KEPT, false);
         given.answer.map_err(|failure| of_failure(&failure))?;
         Ok(Some(GivenXattrs { allowed: given.allowed, refused: given.dropped.len() as u64 }))
     }

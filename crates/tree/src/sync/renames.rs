@@ -15,7 +15,7 @@ use super::{
     plan::{DeleteOptions, DeletePlanner, ROOT},
 };
 use crate::{
-    Error,
+    Error, Events,
     fs::{
         beneath::{Beneath, FollowLinks},
         list::DIRECTORY,
@@ -56,15 +56,18 @@ impl RenamedFile {
 }
 
 impl RenameCandidates {
-    /// Lists the destination. `names`: the names of the source. Returns `None` if the destination cannot be opened.
+    /// Lists the destination. `names`: the names of the source. Returns `None` if the destination cannot be opened, or if
+    /// `events` cancels the search.
     pub fn find(
         destination: &Path,
         names: &dyn SourceNames,
         options: &DeleteOptions,
+        events: &dyn Events,
     ) -> Option<Self> {
         let fd = openat(CWD, destination, ROOT, Mode::empty()).ok()?;
         let beneath = Beneath::new(fd, FollowLinks::Never);
-        let plan = DeletePlanner::new(&beneath, destination, names, options, &()).plan().ok()?;
+        let planner = DeletePlanner::new(&beneath, destination, names, options, events);
+        let plan = planner.plan().ok()?;
         let mut files: HashMap<FileKey, Vec<RenamedFile>> = HashMap::new();
         for doomed in plan.doomed {
             if doomed.kind != FileType::RegularFile {
@@ -123,7 +126,7 @@ impl Twins for LocalRenames {
         if size(source) < LEAST {
             return None;
         }
-        let find = || RenameCandidates::find(&self.destination, &*self.names, &self.options);
+        let find = || RenameCandidates::find(&self.destination, &*self.names, &self.options, &());
         let found = self.found.get_or_init(find).as_ref()?;
         let name = below.file_name().unwrap_or_default().as_bytes();
         found.take(name, size(source), (source.st_mtime, source.st_mtime_nsec))

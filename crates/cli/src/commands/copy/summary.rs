@@ -97,7 +97,7 @@ fn add_counts(line: &mut String, report: &TreeReport) {
         (report.attributes_dropped, "extended attributes refused by the destination"),
         (report.verified.same, "verified"),
         (report.verified.from_memory, "of them read from the page cache, not from the device"),
-        (report.verified.again, "differed and copied again"),
+        (report.verified.again, "copied again after a difference"),
         (report.verified.not_read, "not verified (pipe, device or dry run)"),
         (report.changed, "changed during the copy"),
     ] {

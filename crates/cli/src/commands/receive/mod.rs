@@ -94,7 +94,7 @@ impl ReceiveArgs {
     /// files that were not sent.
     fn incomplete(&self, seen: usize, missing: u64) -> Option<CommandFailure> {
         let why = match (seen, missing) {
-            (0, _) => "the sender sent nothing".to_owned(),
+            (0, _) => "the sender sent no file; the sender's messages have the reason".to_owned(),
             (_, 0) => return None,
             _ => format!(
                 "received {seen} of {} announced files; the sender's messages have the reason",

@@ -167,7 +167,7 @@ fn names(args: &SendArgs) -> Result<Vec<Option<OsString>>, CommandFailure> {
     let mut names = Vec::new();
     for path in &args.files {
         let Some(name) = path.file_name() else {
-            return usage(format!("{}: not a file name", shown(path)));
+            return usage(format!("'{}': does not end with a file name", shown(path)));
         };
         if path.as_os_str() == "-" {
             if args.files.len() > 1 {

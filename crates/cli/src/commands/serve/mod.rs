@@ -132,8 +132,8 @@ impl ServeArgs {
                     return;
                 }
                 let saved = SavedProfile::use_if_current(!self.choice.no_profile, Moves::Streams);
-                let found =
-                    if saved.current.is_some() { "reloaded" } else { "none for this machine" };
+                let is_found = saved.current.is_some();
+                let found = if is_found { "reloaded".to_owned() } else { saved.describe() };
                 note(&format!("profile: {found}"));
                 server.choose_by(saved.current);
             }

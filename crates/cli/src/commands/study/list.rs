@@ -57,7 +57,11 @@ pub fn list(args: &StudyArgs, color: bool) -> Result<Exit, CommandFailure> {
         }
     }
     if all.is_empty() {
-        let _ = writeln!(text, "no studies in {}", folder.display());
+        let _ = writeln!(
+            text,
+            "no studies in {}; set THALWEG_STUDIES to another directory",
+            folder.display()
+        );
     }
     print(&text)?;
     Ok(if all.iter().all(Result::is_ok) { Exit::Done } else { Exit::Usage })

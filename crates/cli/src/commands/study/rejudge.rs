@@ -80,8 +80,8 @@ fn one(path: PathBuf, is_named: bool) -> Result<Rejudged, String> {
     Ok(Rejudged { path, is_named, before, after, by })
 }
 
-/// Returns text such as `002.2: as published reproduced -> as published undecided, under modern conditions
-/// contradicted`.
+/// Returns text such as `002.2: as published: reproduced -> as published: undecided; under modern
+/// conditions: contradicted`.
 fn changes<'r>(
     before: &'r StudyResult,
     after: &'r StudyResult,
@@ -96,7 +96,7 @@ fn changes<'r>(
 fn both(claim: &ClaimResult) -> String {
     let wider = claim.wider.as_ref().map(|wider| wider.verdict);
     let wider = wider.map_or(String::new(), |verdict: ClaimVerdict| {
-        format!(", under modern conditions {}", verdict.name())
+        format!("; under modern conditions: {}", verdict.name())
     });
-    format!("as published {}{wider}", claim.verdict.name())
+    format!("as published: {}{wider}", claim.verdict.name())
 }

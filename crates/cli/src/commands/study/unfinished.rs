@@ -93,7 +93,7 @@ impl UnfinishedStudies {
         if saved > 0 {
             let sessions = quantity::count(saved as u64, "session is", "sessions are");
             text::hint(&format!(
-                "{sessions} kept; the same command continues; --fresh starts over"
+                "{sessions} kept; run the same command again to continue, or with --fresh to start over"
             ));
         }
     }

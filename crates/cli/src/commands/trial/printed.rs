@@ -152,8 +152,8 @@ fn through(reached: &Reached) -> String {
     }
     text + "\n"
         + &wrapped(
-            "Calls that no kernel replaces: copies inside libc (stdio, realloc, qsort), which only \
-             its thresholds change; inlined copies; generated code; static programs; copies by Go.",
+            "Calls that no kernel replaces: copies inside libc (stdio, realloc, qsort; only libc's \
+             thresholds change them), inlined copies, generated code, static programs, and copies by Go.",
         )
 }
 

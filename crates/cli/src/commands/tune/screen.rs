@@ -55,7 +55,7 @@ pub fn survey(found: &SurveyResult, rows: &[SurveyRow], profile: &Profile, color
         let sizes: Vec<String> = sizes.iter().map(|size| Size(*size).to_string()).collect();
         let _ = writeln!(
             text,
-            "not measured on {pair}: {}: not enough time or space (use --budget)",
+            "not measured on {pair}: {}: not enough time (raise --budget) or space",
             sizes.join(", ")
         );
     }
@@ -190,7 +190,10 @@ pub fn sentinel(looks: &[SentinelLook]) -> String {
         );
     }
     match (looks.len(), text.is_empty()) {
-        (0, _) => "drift: not checked, because no measured pair is available here\n".to_owned(),
+        (0, _) => {
+            "drift: not checked, because no entry of the profile can be measured again here\n"
+                .to_owned()
+        }
         (count, true) => {
             let cells = quantity::count(count as u64, "entry", "entries");
             format!("drift: none in {cells}\n")

@@ -61,7 +61,7 @@ pub trait HasBuffers: Sized {
         &mut self,
         act: impl FnOnce(&mut Self, &mut [u8], &mut [u8]) -> Result<(), String>,
     ) -> Result<(), String> {
-        self.with_memory(act).unwrap_or_else(|| Err("it has no memory yet".to_owned()))
+        self.with_memory(act).unwrap_or_else(|| Err("its buffers are not allocated yet".to_owned()))
     }
 }
 
@@ -95,7 +95,7 @@ mod tests {
     fn memory_is_there_once_it_was_made_and_stays() {
         let mut own = Own(Buffers::default());
         assert_eq!(own.with_memory(|_, _, _| ()), None);
-        assert!(own.verified(|_, _, _| Ok(())).unwrap_err().contains("no memory yet"));
+        assert!(own.verified(|_, _, _| Ok(())).unwrap_err().contains("not allocated yet"));
         own.0 = Buffers::made(SinkPosition::Line, 100, 200).unwrap();
         for _ in 0..2 {
             let lengths = own.with_memory(|_, sources, sinks| (sources.len(), sinks.len()));

@@ -64,7 +64,7 @@ struct SampleKey {
 /// # Errors
 /// If a line is not a sample, or its session is not part of the result.
 pub fn put_back(csv: &str, result: &mut StudyResult) -> Result<(), String> {
-    let no_head = || "its first line is not the header of samples".to_owned();
+    let no_head = || "the first line is not the header of a samples file".to_owned();
     let after = csv.strip_prefix(FIRST).ok_or_else(no_head)?;
     let later = after.strip_prefix(LATER);
     let mut rest = later.unwrap_or(after).strip_prefix('\n').ok_or_else(no_head)?;

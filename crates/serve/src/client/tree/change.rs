@@ -33,6 +33,12 @@ impl EntryChange {
         Self { is_linked: true, ..created }
     }
 
+    /// A symbolic link or special file with such differences was replaced.
+    pub fn of_node(differs: AttributeDifferences) -> Self {
+        let is_other = differs.kind || differs.content;
+        if is_other { Self::replaced(differs) } else { Self::adjusted(differs) }
+    }
+
     /// Only attributes changed.
     pub fn adjusted(differs: AttributeDifferences) -> Self {
         Self { action: ChangeAction::Attributes, differs, is_linked: false }

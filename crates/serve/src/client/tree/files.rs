@@ -115,14 +115,11 @@ pub fn compare(
     directory: &TreeDirectory,
     name: &CStr,
 ) -> AttributeDifferences {
-    // A file of another user does not count as fetched by an earlier run.
-    let is_own = attributes.owner.is_some_and(|(uid, _)| uid == there.st_uid)
-        || is_own(directory.fd.as_fd(), there);
     let mut differs = AttributeDifferences {
         kind: FileType::from_raw_mode(there.st_mode) != FileType::RegularFile,
-        content: !is_own,
+        content: !is_trusted(there, attributes, directory.fd.as_fd()),
         size: there.st_size as u64 != size,
-        ..of_stat(there, attributes)
+        ..attributes.differ_from(there)
     };
     if let Some(xattrs) = attributes.xattrs.as_ref().filter(|_| !has_other_bytes(differs, true)) {
         (differs.acl, differs.xattrs) = xattrs.differ_from(directory.fd.as_fd(), name);
@@ -139,7 +136,7 @@ pub fn compare_directory(
 ) -> AttributeDifferences {
     let xattrs = attributes.xattrs.as_ref();
     let (acl, xattrs) = xattrs.map_or((false, false), |xattrs| xattrs.differ_from(above, name));
-    AttributeDifferences { acl, xattrs, ..of_stat(there, attributes) }
+    AttributeDifferences { acl, xattrs, ..attributes.differ_from(there) }
 }
 
 /// Compares a listed symbolic link or special file with the existing entry of its name.
@@ -154,24 +151,22 @@ pub fn compare_node(
     if kind != listed.file_type() {
         return Ok(AttributeDifferences { kind: true, ..AttributeDifferences::default() });
     }
-    let of_stat = of_stat(there, attributes);
+    let differs = attributes.differ_from(there);
     if let ManifestKind::Link(target) = listed {
         let has = readlinkat(&directory.fd, name, Vec::new()).map_err(failed("readlinkat"))?;
-        return Ok(AttributeDifferences { content: *has != **target, mode: false, ..of_stat });
+        return Ok(AttributeDifferences { content: *has != **target, mode: false, ..differs });
     }
+    let fd = directory.fd.as_fd();
     let has = SpecialFile::of(kind, there.st_rdev).map(ManifestKind::Special);
-    Ok(AttributeDifferences { content: has.as_ref() != Some(listed), ..of_stat })
+    let content = has.as_ref() != Some(listed) || !is_trusted(there, attributes, fd);
+    let xattrs = attributes.xattrs.as_ref();
+    let (acl, xattrs) = xattrs.map_or((false, false), |xattrs| xattrs.differ_from(fd, name));
+    Ok(AttributeDifferences { content, acl, xattrs, ..differs })
 }
 
-fn of_stat(there: &Stat, attributes: &EntryAttributes) -> AttributeDifferences {
-    let EntryAttributes { mode, owner, mtime, .. } = *attributes;
-    AttributeDifferences {
-        time: (there.st_mtime, there.st_mtime_nsec as u32) != mtime,
-        mode: there.st_mode & 0o7777 != mode,
-        owner: owner.is_some_and(|(uid, _)| uid != there.st_uid),
-        group: owner.is_some_and(|(_, gid)| gid != there.st_gid),
-        ..AttributeDifferences::default()
-    }
+/// Returns `true` if an existing entry may have been created by an earlier run, and not by another user.
+fn is_trusted(there: &Stat, attributes: &EntryAttributes, directory: BorrowedFd<'_>) -> bool {
+    attributes.owner.is_some_and(|(uid, _)| uid == there.st_uid) || is_own(directory, there)
 }
 
 /// An open file: one that receives its name when it is complete, or one that has its name in a staging directory.
@@ -250,8 +245,8 @@ impl<'a> InstallPolicy<'a> {
         EntryChange::replaced(AttributeDifferences { content, ..differs })
     }
 
-    /// Creates a symbolic link or a special file, or gives an existing one the listed attributes. Returns the change, or
-    /// `None` if it existed.
+    /// Creates a symbolic link or a special file, also in place of one with other attributes. Returns the change, or `None`
+    /// if it existed.
     pub fn node(
         self,
         entry: &ListedEntry,
@@ -271,7 +266,6 @@ impl<'a> InstallPolicy<'a> {
             }
             ManifestKind::File(_) | ManifestKind::Directory(_) => return Ok(None),
         };
-        let kind = entry.kind.file_type();
         let (name, attributes) = (entry.name(), self.attributes(&entry.meta, &entry.xattrs));
         let there = if self.is_fresh { None } else { directory.look(&name)? };
         let fd = directory.fd.as_fd();
@@ -279,20 +273,20 @@ impl<'a> InstallPolicy<'a> {
             if !new.create(fd, &name)? {
                 return Err(self.of_new(new.call(), Errno::EXIST));
             }
-            attributes.give_to_node(fd, &name, kind)?;
+            attributes.give_to_node(fd, &name, &new)?;
             return Ok(Some(EntryChange::created()));
         };
         if FileType::from_raw_mode(there.st_mode) == FileType::Directory {
             return Err(FetchError::listed(OVER_DIRECTORY));
         }
         let differs = compare_node(&there, &entry.kind, &attributes, directory, &name)?;
-        if !differs.kind && !differs.content {
-            attributes.give_to_node(fd, &name, kind)?;
-            return Ok(differs.any().then(|| EntryChange::adjusted(differs)));
+        if !differs.any() {
+            return Ok(None);
         }
+        // Another user may have renamed an entry of a third one to this name, so it keeps its attributes.
         let kept = self.kept(&entry.path);
         replace_by_node(fd, &name, &new, &attributes, kept)?;
-        Ok(Some(EntryChange::replaced(differs)))
+        Ok(Some(EntryChange::of_node(differs)))
     }
 
     /// Removes an entry in the place of a listed directory. A directory that another process creates is not removed.

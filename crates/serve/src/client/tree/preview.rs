@@ -158,10 +158,7 @@ fn change_of(
         }
         (ManifestKind::Link(_) | ManifestKind::Special(_), _) => {
             let differs = compare_node(&there, &entry.kind, &attributes, &directory, &name)?;
-            if differs.kind || differs.content {
-                return Ok(Foreseen::Change(Some(EntryChange::replaced(differs))));
-            }
-            adjusted(differs)
+            Ok(Foreseen::Change(differs.any().then(|| EntryChange::of_node(differs))))
         }
     }
 }

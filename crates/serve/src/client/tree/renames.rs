@@ -5,7 +5,11 @@ use std::{path::Path, sync::OnceLock};
 use thalweg_tree::sync::{DeleteOptions, RenameCandidates};
 
 use super::{
-    files::WantedFile, list::EntryList, listed_names::ListedNames, options::TreeOptions,
+    deletion::DeletionEvents,
+    files::WantedFile,
+    list::EntryList,
+    listed_names::ListedNames,
+    options::{TreeOptions, TreeWatcher},
     received::ReceivedList,
 };
 use crate::client::download::BaseFile;
@@ -18,21 +22,26 @@ pub struct TreeRenames<'a> {
     list: &'a EntryList,
     destination: &'a Path,
     options: DeleteOptions,
+    watcher: &'a dyn TreeWatcher,
     found: OnceLock<Option<RenameCandidates>>,
 }
 
 impl<'a> TreeRenames<'a> {
     /// Returns `None` if nothing is deleted, or if the server sends no sums of blocks.
-    pub fn of(received: &'a ReceivedList, options: &'a TreeOptions) -> Option<Self> {
+    pub fn of(
+        received: &'a ReceivedList,
+        options: &'a TreeOptions,
+        watcher: &'a dyn TreeWatcher,
+    ) -> Option<Self> {
         let sync = options.sync.as_ref().filter(|sync| sync.detects_renames)?;
         let delete = sync.delete.as_ref().filter(|_| options.deletes())?;
         options.files.channels.as_ref()?;
-        let options =
-            DeleteOptions { filter: received.found.filter.of_deletion(), ..delete.clone() };
+        let (filter, kept) = (received.found.filter.of_deletion(), sync.kept.clone());
         Some(Self {
             list: &received.list,
             destination: &sync.path,
-            options,
+            options: DeleteOptions { filter, kept, ..delete.clone() },
+            watcher,
             found: OnceLock::new(),
         })
     }
@@ -53,7 +62,8 @@ impl<'a> TreeRenames<'a> {
     fn find(&self) -> Option<&RenameCandidates> {
         let find = || {
             let names = ListedNames::of(self.list).ok()?;
-            RenameCandidates::find(self.destination, &names, &self.options)
+            let events = DeletionEvents(self.watcher);
+            RenameCandidates::find(self.destination, &names, &self.options, &events)
         };
         self.found.get_or_init(find).as_ref()
     }

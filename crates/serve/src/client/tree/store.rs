@@ -337,7 +337,7 @@ mod tests {
                 2 => ManifestKind::Link(CString::new("t".repeat((n * 331) % 60_000)).unwrap()),
                 3 => ManifestKind::Special(SpecialFile { kind: FileType::Fifo, device: 0 }),
                 _ => {
-                    let (kind, device) = (FileType::BlockDevice, u64::MAX);
+                    let (kind, device) = (FileType::BlockDevice, u32::MAX.into());
                     ManifestKind::Special(SpecialFile { kind, device })
                 }
             };

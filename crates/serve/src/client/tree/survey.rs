@@ -236,6 +236,13 @@ impl<'a> TreeSurvey<'a> {
         if matches!(entry.kind, ManifestKind::Special(_)) && !self.options.list.specials {
             return Err(broken("it has special files that were not requested"));
         }
+        if let ManifestKind::Special(special) = entry.kind
+            && special.is_device()
+            && !self.install.owner
+        {
+            // Its owner is not that of the listed device.
+            entry.meta.mode &= 0o600;
+        }
         let (meta, given) = (&mut entry.meta, &self.options.given);
         (meta.uid, meta.gid) = given.owner(meta.uid, meta.gid);
         meta.mode = given.mode(entry.kind.file_type(), meta.mode);
