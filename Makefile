@@ -34,8 +34,10 @@ STUDY ?=
 RESULTS ?= studies/results
 # Arguments of JMH, for `make jmh`: patterns and options, e.g. JMH='-f 1 Clears'. Empty: all.
 JMH ?=
-# Suites of `make audit`, e.g. SUITES='licences fuzz'. Empty: all.
+# Suites of `make audit`, e.g. SUITES='http fuzz'. Empty: all.
 SUITES ?=
+# Not empty: `make audit` builds no release, and uses the programs of `make test`.
+TESTED ?=
 # Arguments of `make campaign-speed`: e.g. SPEED='--only serve --rounds 15'. SPEED=--list lists the rows.
 SPEED ?=
 # Not empty: `make programs` builds a position-independent command, like cargo by default. It starts later.
@@ -77,16 +79,18 @@ test: start-skips setup lint ## install missing packages (Debian, as root), lint
 	@# The tests in Java and Python run beside those in Rust: they mostly wait, and measure nothing. The wheel contains the same
 	@# command as the tests in Rust use, and the Java module the same C library.
 	@# Studies build programs into the user's cache. XDG_CACHE_HOME keeps those of tests in target/.
-	@status=0; export XDG_CACHE_HOME="$$CARGO_TARGET_DIR/cache" THALWEG_PROGRAM=$$CARGO_TARGET_DIR/debug/thalweg; \
-	THALWEG_ARCHIVE=$$(find "$$CARGO_TARGET_DIR/debug/deps" -name 'libthalweg_c-*.a' -printf '%T@ %p\n' | sort -n | tail -n 1 | cut -d ' ' -f 2) \
+	@# The state of unfinished studies goes there too.
+	@status=0; export XDG_CACHE_HOME="$$CARGO_TARGET_DIR/cache" XDG_STATE_HOME="$$CARGO_TARGET_DIR/state"; \
+	THALWEG_PROGRAM=$$CARGO_TARGET_DIR/debug/thalweg THALWEG_ARCHIVE=$$(tests/setup/tested-archive) \
 	tests/setup/with-filesystems tests/setup/run "java=tests/setup/java verify" "python=tests/setup/python test" -- \
 		--locked $(TESTS) $(FEATURES) || status=$$?; \
 	tests/setup/skips summary; exit $$status
 
 audit: export THALWEG_SKIPS := $(CARGO_TARGET_DIR)/audit/skips.txt
 audit: export FUZZ_SECONDS := 10
-audit: start-skips setup build ## run the tests that need tools built from source, or tests of other projects: SUITES of tests/audit/suites, all by default
-	@status=0; tests/audit/run $(SUITES) || status=$$?; tests/setup/skips summary; exit $$status
+audit: start-skips setup $(if $(TESTED),,build) ## run the tests that need tools built from source, or tests of other projects: SUITES of tests/audit/suites, all by default; TESTED=1: with the programs that `make test` built
+	@status=0; $(if $(TESTED),THALWEG="$$CARGO_TARGET_DIR/debug/thalweg" THALWEG_ARCHIVE=$$(tests/setup/tested-archive)) \
+	tests/audit/run $(SUITES) || status=$$?; tests/setup/skips summary; exit $$status
 
 campaign: ## long: kill KILLS processes at each end of rings and bulk transfers, of fetch, and of Python's ends and queues; FLEET_KILLS ranks of fleets; SERVER_KILLS servers; cut the power CUTS times and let a disk fail FAULTS times for each command on each file system; a fleet under Slurm; a million messages with Python views of random lifetimes; buffers over 2 GiB by every mechanism; 100,000 messages between languages; 100,000 requests for files that change at the same time; 10,000 random syncs, pattern lists and filter files compared with rsync and git; USER_RACES rounds of each race between root and another user
 	THALWEG_KILLS=$(KILLS) THALWEG_HOLDS=536870912 env --default-signal=INT $(CARGO) test --locked --package thalweg-channel --test kills -- --nocapture

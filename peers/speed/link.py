@@ -1,9 +1,10 @@
-"""Rows over a link of 200 Mbit/s: two network namespaces, a veth pair between them and tbf at both ends."""
+"""Rows over a link of 200 Mbit/s or 1 Gbit/s: two network namespaces, a veth pair between them and tbf at both ends."""
 
 import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import servers
@@ -13,19 +14,21 @@ from network import OLD, with_server
 from places import new_directory
 from row import Plan, Variant, row
 
-SECTION = "Link of 200 Mbit/s"
-RATE = "200mbit"
+SECTION, GIGABIT = "Link of 200 Mbit/s", "Link of 1 Gbit/s"
+# Rate and burst of tbf. At 250 ticks per second, the burst must have a tick's bytes.
+RATES = {SECTION: ("200mbit", "256kb"), GIGABIT: ("1gbit", "1mb")}
 # Addresses of the benchmark network of RFC 2544. They exist in the namespaces only.
 CLIENT, SERVER = "198.18.0.1", "198.18.0.2"
 
 
 @contextmanager
-def link() -> Iterator[tuple[str, str]]:
+def link(section: str = SECTION) -> Iterator[tuple[str, str]]:
     """Makes the two namespaces. Removes them at the end, and with them the interfaces."""
     need_root("a network namespace")
     need("ip", "tc")
     names = [f"thalweg-speed-{os.getpid()}-{side}" for side in ("client", "server")]
     ip, tc = program("ip"), program("tc")
+    rate, burst = RATES[section]
     try:
         for name in names:
             quiet(ip, "netns", "add", name)
@@ -34,7 +37,7 @@ def link() -> Iterator[tuple[str, str]]:
             quiet(ip, "-n", name, "addr", "add", f"{address}/30", "dev", "link0")
             quiet(ip, "-n", name, "link", "set", "lo", "up")
             quiet(ip, "-n", name, "link", "set", "link0", "up")
-            quiet(tc, "-n", name, "qdisc", "add", "dev", "link0", "root", "tbf", "rate", RATE, "burst", "256kb", "latency", "50ms")
+            quiet(tc, "-n", name, "qdisc", "add", "dev", "link0", "root", "tbf", "rate", rate, "burst", burst, "latency", "50ms")
         yield names[0], names[1]
     finally:
         for name in names:
@@ -42,11 +45,11 @@ def link() -> Iterator[tuple[str, str]]:
                 quiet(ip, "netns", "delete", name)
 
 
-def served_file(lab: Lab) -> tuple[Path, Path, str, str]:
-    client, server = lab.enter(link())
+def served_file(lab: Lab, section: str = SECTION, size: int = 32 * MIB) -> tuple[Path, Path, str, str]:
+    client, server = lab.enter(link(section))
     root = lab.directory(lab.memory, "row")
     root.chmod(0o755)
-    source = random_file(root / "files/source", lab.size(32 * MIB))
+    source = random_file(root / "files/source", lab.size(size))
     os.utime(source, (OLD, OLD))
     time.sleep(0.1)
     return root, source, client, server
@@ -69,18 +72,44 @@ def link_fetch(lab: Lab) -> Plan:
 @row("link-serve", "Serve one file of 32 MiB to curl", SECTION)
 def link_serve(lab: Lab) -> Plan:
     need("curl")
-    root, source, client, server = served_file(lab)
-    started = {
-        name: servers.nginx(lab, source.parent, servers.NGINX[name], host=SERVER, network=server)
-        for name in ("nginx sendfile on", "nginx sendfile off")
-    }
-    started["thalweg serve"] = servers.thalweg(lab, source.parent, host=SERVER, network=server)
+    return serve(lab, *served_file(lab), tls=False)
+
+
+@row("gigabit-serve", "Serve one file of 256 MiB to curl", GIGABIT)
+def gigabit_serve(lab: Lab) -> Plan:
+    need("curl")
+    return serve(lab, *served_file(lab, GIGABIT, 256 * MIB), tls=False)
+
+
+@row("gigabit-tls", "Serve one file of 256 MiB to curl with TLS", GIGABIT)
+def gigabit_tls(lab: Lab) -> Plan:
+    need("curl", "openssl")
+    return serve(lab, *served_file(lab, GIGABIT, 256 * MIB), tls=True)
+
+
+def serve(lab: Lab, root: Path, source: Path, client: str, server: str, tls: bool) -> Plan:
+    """curl fetches a file from nginx with and without sendfile. thalweg has no TLS."""
+    nginx = partial(servers.nginx, lab, source.parent, host=SERVER, network=server, certificate=certificate(lab) if tls else None)
+    started = {name: nginx(servers.NGINX[name]) for name in ("nginx sendfile on", "nginx sendfile off")}
+    if not tls:
+        started["thalweg serve"] = servers.thalweg(lab, source.parent, host=SERVER, network=server)
+        started["thalweg serve --zero-copy"] = servers.thalweg(lab, source.parent, "--zero-copy", host=SERVER, network=server)
+    scheme = "https" if tls else "http"
     variants = [
-        Variant(name, with_server(command("curl", "-sS", "-o", "{}/copy", f"http://{SERVER}:{one.port}/source", network=client), one),
-                ours=name == "thalweg serve")
+        Variant(name, with_server(command("curl", "-ksS", "-o", "{}/copy", f"{scheme}://{SERVER}:{one.port}/source", network=client), one),
+                ours=name.startswith("thalweg"))
         for name, one in started.items()
     ]
     return Plan(variants, lambda: new_directory(root / "sample"), lambda at, _: same_file(source, at / "copy"), "cmp", [], "server")
+
+
+def certificate(lab: Lab) -> Path:
+    """Makes a key and a certificate of one day in one file."""
+    at = lab.directory(lab.memory, "certificate") / "both"
+    words = ("-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "1", "-subj", "/CN=speed")
+    quiet("openssl", "req", *words, "-keyout", at.with_name("key"), "-out", at.with_name("certificate"))
+    at.write_text(at.with_name("key").read_text() + at.with_name("certificate").read_text())
+    return at
 
 
 def sshd(lab: Lab, at: Path, network: str) -> Path:

@@ -224,6 +224,9 @@ def serve(lab: Lab, rate: int | None) -> Plan:
 
     @contextmanager
     def fresh() -> Iterator[Path]:
+        # Pages that a server has just sent can stay in memory for seconds.
+        (root / "source").unlink()
+        random_copy(kept, root)
         forget(root / "source")
         (target / "sample").mkdir()
         try:
@@ -238,4 +241,4 @@ def serve(lab: Lab, rate: int | None) -> Plan:
                 ours=name == "thalweg serve")
         for name, server in started.items()
     ]
-    return Plan(variants, fresh, lambda at, _: same_file(kept, at / "copy"), "cmp", ["the pages of the file are dropped before every sample"], "server")
+    return Plan(variants, fresh, lambda at, _: same_file(kept, at / "copy"), "cmp", ["every sample has a new file, whose pages are dropped"], "server")

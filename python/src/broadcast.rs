@@ -143,7 +143,7 @@ impl PyBroadcast {
         })
     }
 
-    /// Waits until no message is stored here any more for slow subscribers.
+    /// Waits until every message in the `backlog` is in the rings of the slow subscribers.
     #[pyo3(signature = (timeout=None))]
     fn flush(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<()> {
         let deadline = deadline(timeout)?;

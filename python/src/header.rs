@@ -77,7 +77,8 @@ impl Layout {
         self.shape.iter().fold(self.item, |bytes, length| bytes * *length as usize)
     }
 
-    /// Returns the buffer format of one element for [`Encoding::Time`]: times are integers there.
+    /// Returns the NUL-terminated buffer format of an element with [`Encoding::Time`]: a 64-bit integer in the byte
+    /// order of the format.
     pub fn of_buffer(&self) -> &'static [u8] {
         if self.format.as_bytes().starts_with(b">") { b">q\0" } else { b"<q\0" }
     }

@@ -123,7 +123,7 @@ class AsyncBroadcast(_Sends[Broadcast], _Many):
                     await readable(self._end.filenos()[0], self._patience())
 
     async def flush(self) -> None:
-        """Waits until no message is stored here any more for slow subscribers."""
+        """Waits until every message in the `backlog` is in the rings of the slow subscribers."""
         with self._alone():
             while True:
                 try:

@@ -39,7 +39,7 @@ const UNTRUSTED: u32 = 2;
 /// `given` must be null or point to as many bytes as its first field states; its pointers must satisfy
 /// the header's requirements.
 pub(crate) unsafe fn options(given: *const TwBulkOptions) -> Result<Options, CallFailure> {
-    // SAFETY: Guaranteed by the caller; a null profile means none.
+    // SAFETY: Guaranteed by the caller. Zeros are valid in `profile`, the only later field: a null pointer.
     let read = unsafe { options::read(given, "TW_BULK_OPTIONS_INIT", &[BEFORE_PROFILE]) };
     let Some(given) = read? else {
         return Ok(Options::default());

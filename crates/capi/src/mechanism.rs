@@ -22,19 +22,19 @@ fn text_of(index: usize, field: fn(&'static thalweg_core::Info) -> &'static str)
     text.map_or(std::ptr::null(), CStr::as_ptr)
 }
 
-/// Returns the number of mechanisms.
+/// Returns the number of mechanisms. Valid indices are 0 up to this number minus 1.
 #[unsafe(no_mangle)]
 pub extern "C" fn tw_mechanism_count() -> usize {
     MECHANISMS.len()
 }
 
-/// Returns the name of a mechanism, or null.
+/// Returns the name of the mechanism at `index`, or null if `index` is out of range. The text is never freed.
 #[unsafe(no_mangle)]
 pub extern "C" fn tw_mechanism_name(index: usize) -> *const c_char {
     text_of(index, |info| info.name)
 }
 
-/// Returns the summary of a mechanism, or null.
+/// Returns the summary of the mechanism at `index`, or null if `index` is out of range. The text is never freed.
 #[unsafe(no_mangle)]
 pub extern "C" fn tw_mechanism_summary(index: usize) -> *const c_char {
     text_of(index, |info| info.summary)

@@ -311,7 +311,7 @@ pub unsafe extern "C" fn tw_region_length(region: *const TwRegion) -> usize {
     unsafe { handle::with(region, "", |memory| Ok(memory.length)) }.unwrap_or(0)
 }
 
-/// Returns the descriptor, or -1.
+/// Returns the descriptor, or -1 for a System V segment.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_region_fd(region: *const TwRegion) -> c_int {
     let fd = |memory: &mut RegionMemory| Ok(memory.file("have one")?.as_fd().as_raw_fd());
@@ -319,7 +319,7 @@ pub unsafe extern "C" fn tw_region_fd(region: *const TwRegion) -> c_int {
     unsafe { handle::with(region, "", fd) }.unwrap_or(-1)
 }
 
-/// Returns the id of the System V segment, or -1.
+/// Returns the id of the System V segment, or -1 if the region is a file.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_region_segment(region: *const TwRegion) -> c_int {
     let id = |memory: &mut RegionMemory| match &memory.home {

@@ -91,8 +91,8 @@ fn hint_of_dashes(error: &clap::Error) -> Option<String> {
         .then(|| format!("hint: write `--` before the command to measure: thalweg {name} -- ..."))
 }
 
-/// Parses the command line: a plain one without clap, all others with the parser of the command that the first word
-/// names. If that parser fails, uses the parser of all commands.
+/// Parses the command line. Plain command lines need no clap. For all others, the parser of the named command is tried
+/// first, then the parser of all commands.
 fn parsed(words: &[OsString]) -> Result<Cli, clap::Error> {
     if let Some(cli) = Cli::of_plain(words) {
         return Ok(cli);

@@ -54,7 +54,7 @@ pub struct Leftovers {
     pub spare: Id,
 }
 
-/// An open file that gets its name when it is complete.
+/// An open file that is published under its final name when it is complete.
 #[derive(Debug)]
 pub struct AtomicFile<D: AsFd, N: AsRef<CStr>> {
     pub fd: OwnedFd,

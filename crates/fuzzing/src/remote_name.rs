@@ -1,4 +1,5 @@
-//! Names on other machines: no host may be an option of ssh or a word for a shell, and no path may change on its way.
+//! Names of files on other machines. A host must not look like an option of ssh or contain characters that a shell
+//! interprets. A path must survive encoding and decoding unchanged.
 
 use std::{
     ffi::{OsStr, OsString},

@@ -265,7 +265,7 @@ pub unsafe fn four<W: Word>(dst: *mut u8, src: *const u8, n: usize) {
     let first: [W; 1] = unsafe { load(src, 0) };
     // SAFETY: a word at `inner`. If `inner` is not 0, it is one word, and `n` is more than two words.
     let second: [W; 1] = unsafe { load(src, inner) };
-    // SAFETY: a word at an equal distance from the end.
+    // SAFETY: the word that ends `inner` bytes before the end.
     let third: [W; 1] = unsafe { load(src, last - inner) };
     // SAFETY: the last word.
     let fourth: [W; 1] = unsafe { load(src, last) };

@@ -198,8 +198,8 @@ pub fn rename(
     }
 }
 
-/// Returns `true` for an errno of an older kernel, a file system or a seccomp filter that does not know a call or a
-/// flag. EPERM may also concern the request itself.
+/// Returns `true` if the errno may mean that the kernel, the file system or a seccomp filter does not support the call
+/// or a flag. EINVAL and EPERM also have other causes.
 fn may_be_unknown(errno: Errno) -> bool {
     matches!(errno, Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP | Errno::PERM)
 }

@@ -10,7 +10,7 @@ use std::sync::OnceLock;
 /// The first release in which the Java APIs for memory access and system calls are final.
 const LEAST: u32 = 25;
 
-/// Returns the reason why no peer is available.
+/// Returns the reason to skip a test that needs a JDK, if none was found.
 pub fn none() -> String {
     format!("no JDK {LEAST} or later in $JAVA_HOME or /usr/lib/jvm")
 }

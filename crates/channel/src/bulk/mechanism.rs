@@ -17,8 +17,8 @@ pub trait Mechanism: Sync {
     /// if the calls also work between two processes.
     fn probe(&self) -> Result<(), Unfit>;
 
-    /// Returns `true` if, for buffers of this size, both processes share the page faults of a new
-    /// destination.
+    /// Returns `true` if both processes write to the destination. For a new destination, each of them then
+    /// takes some of the page faults. `size`: bytes per buffer, if known.
     fn shares_faults(&self, size: Option<u64>) -> bool {
         let _ = size;
         false

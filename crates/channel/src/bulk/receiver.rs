@@ -61,7 +61,7 @@ impl Receiver {
         self.chosen.info
     }
 
-    /// Returns the tuning of the mechanism, as far as it was set.
+    /// Returns the knobs that were set for the mechanism. All other knobs have their defaults.
     pub fn tuning(&self) -> &Tuning {
         &self.chosen.tuning
     }

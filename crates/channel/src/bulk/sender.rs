@@ -51,7 +51,7 @@ impl Sender {
         self.chosen.info
     }
 
-    /// Returns the tuning of the mechanism, as far as it was set.
+    /// Returns the knobs that were set for the mechanism. All other knobs have their defaults.
     pub fn tuning(&self) -> &Tuning {
         &self.chosen.tuning
     }

@@ -191,7 +191,8 @@ impl HoldKeeper {
 }
 
 impl Drop for HoldKeeper {
-    /// Drops the publisher before the end closes, so that no other thread writes our words afterwards.
+    /// Removes the publisher before the consumer closes its end. A thread that drops a held message later then
+    /// publishes no tail.
     fn drop(&mut self) {
         let book = self.0.as_ref().and_then(|holding| holding.book());
         let publisher = book.and_then(|mut book| book.publisher.take());

@@ -86,6 +86,8 @@ pub struct VerifiedCounts {
 pub struct TreeAnswer {
     /// Symbolic links that were created.
     pub links: u64,
+    /// FIFOs, sockets and devices that were created.
+    pub specials: u64,
     /// Files that already had the properties that the server lists.
     pub unchanged: u64,
     /// Entries that failed.

@@ -17,7 +17,7 @@ use crate::output::{
 /// Period over which the current rate is averaged.
 const WINDOW: Duration = Duration::from_secs(3);
 
-/// The progress of a job.
+/// State of a running transfer, from which a `ProgressMeter` formats its line.
 pub struct MeterState {
     /// Label of the line.
     pub label: String,

@@ -55,12 +55,12 @@ pub struct RemoteArgs {
 const SSH: [&str; 4] = ["ssh", "-Tx", "-oClearAllForwardings=yes", "-oPermitLocalCommand=no"];
 /// Prefix of each line in which the other side reports a changed entry on standard error.
 pub const CHANGE: &str = "= ";
-/// Prefix of the summary, if it is logged on this machine.
+/// Prefix of the line in which the other side prints the summary on standard error, for the log of this machine.
 pub const SUMMARY: &str = "=> ";
-/// The program on the other machine.
+/// Default name of the program on the other machine.
 const PROGRAM: &str = "thalweg";
 
-/// Destinations of the changes that the other machine reports.
+/// Determines if changes and the summary from the other machine are printed, logged or both.
 #[derive(Clone, Debug)]
 pub struct RemoteOutput {
     pub log: Option<Arc<ChangeLog>>,

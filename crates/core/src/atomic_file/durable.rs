@@ -6,12 +6,12 @@ use thalweg_sys::{Errno, io};
 
 use super::{CallFailed, failed};
 
-/// The data that must be on stable storage when a file gets its name, and when a command ends.
+/// The data that must be on stable storage when a file is published, and when a command ends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Fsync {
     /// Nothing: the kernel writes the data back at its own pace.
     Never,
-    /// The data of a file that replaces another file, before the new file gets the name. After a power failure the name
+    /// The data of a file that replaces another file, before the new file is published. After a power failure the name
     /// has either the old contents or the new ones.
     #[default]
     Auto,

@@ -30,8 +30,9 @@ pub struct ContestResult {
     /// Cells (measurements) that a profile can add ([`Profile::learn`](crate::Profile::learn)).
     #[serde(skip)]
     pub seen: Vec<Cell>,
-    /// Set if an earlier copy contradicted the measurements of a survey and this comparison confirms them. They apply
-    /// again after the cell is passed to [`Profile::forget`](crate::Profile::forget).
+    /// A cell with the endpoints and size of this comparison. Set if an earlier copy contradicted the survey and this
+    /// comparison confirms the survey. [`Profile::forget`](crate::Profile::forget) then removes the cells of the
+    /// earlier copy, so that the measurements of the survey apply again.
     #[serde(skip)]
     pub holds: Option<Cell>,
 }

@@ -42,9 +42,9 @@ pub(super) struct SourceReadahead {
     requested: u64,
     /// Rate of the step before the first request, in bytes per second.
     rate_before: f64,
-    /// Number of steps since then.
+    /// Number of steps since the first request.
     steps: u32,
-    /// `true` if requests do not help.
+    /// `true` if a request failed or did not raise the rate. Nothing is requested any more.
     is_useless: bool,
 }
 

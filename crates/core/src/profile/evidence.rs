@@ -24,9 +24,9 @@ pub struct Evidence {
     pub memory: Option<u64>,
     /// Date of the newest cell used.
     pub at: String,
-    /// Fewest sessions of the cells used.
+    /// Number of sessions of the cell with the fewest, among the cells used.
     pub sessions: u32,
-    /// Fewest rounds of the cells used.
+    /// Number of rounds of the cell with the fewest, among the cells used.
     pub rounds: u32,
     /// The load of the machine. It differs from the requested load if only the other was measured.
     pub load: Load,

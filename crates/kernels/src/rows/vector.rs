@@ -219,7 +219,7 @@ macro_rules! behind {
             pub unsafe extern "C" fn copy(dst: *mut u8, src: *const u8, n: usize) -> *mut u8 {
                 // SAFETY: the same contract.
                 if !unsafe { $short(dst, src, n) } {
-                    // SAFETY: the same contract, and more than a vector.
+                    // SAFETY: the same contract. `$short` returned `false`, so `n` is at least one vector.
                     unsafe { copy_vectors::<$vector>(dst, src, n) };
                 }
                 dst
@@ -231,7 +231,7 @@ macro_rules! behind {
             pub unsafe extern "C" fn move_(dst: *mut u8, src: *const u8, n: usize) -> *mut u8 {
                 // SAFETY: the same contract.
                 if !unsafe { $short(dst, src, n) } {
-                    // SAFETY: the same contract, and more than a vector.
+                    // SAFETY: the same contract. `$short` returned `false`, so `n` is at least one vector.
                     unsafe { move_vectors::<$vector>(dst, src, n) };
                 }
                 dst

@@ -17,7 +17,7 @@ use thalweg_measure::sample::SampleMetric;
 /// Adjacent sizes at which the same arm (a compared variant) is the cheapest, or ties with the cheapest.
 struct AnswerBand<'g> {
     name: &'g str,
-    /// Arms for which no size of the band shows a difference in cost from that arm.
+    /// Arms that tie with `name` at every size of the band: no certain difference in cost.
     ties: Vec<&'g str>,
     first: &'g Condition,
     last: &'g Condition,

@@ -28,16 +28,7 @@ pub fn articles(inputs: &[ReportInput]) -> String {
          is the cost of the first arm of the check, divided by that of the second: below 1, the first arm is faster. The figure of a probe \
          is its number ([kinds of checks](../reference/studies.md#checks)).\n\n",
     );
-    for machine in &machines {
-        let _ = writeln!(
-            text,
-            "- **{}**: {} ({})",
-            machine.letter,
-            escaped(&machine.name),
-            machine.when()
-        );
-    }
-    let _ = writeln!(text, "\n{}", counts(inputs));
+    let _ = writeln!(text, "{}", counts(inputs));
     for runs in history::by_study(inputs) {
         let Some(study) = &runs[0].study else { continue };
         if !study.source.items.is_empty() {

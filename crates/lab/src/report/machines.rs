@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::{claims::Badge, history, load::ReportInput, words};
+use super::{claims::Badge, history, load::ReportInput, markdown::escaped, words};
 use crate::study::tally::{Tallies, VerdictTally};
 
 /// A machine and its runs.
@@ -79,13 +79,19 @@ impl<'i> ReportMachine<'i> {
     }
 }
 
-/// Returns the numbers of claims by verdict as a Markdown table, with a line for each machine and kind of verdict.
-/// README contains these lines.
+/// Returns the machines with their letters, and the numbers of claims by verdict as a Markdown table. The README of the
+/// results contains these lines.
 pub fn counts(inputs: &[ReportInput]) -> String {
-    let mut text = String::from(
-        "| machine | claims | reproduced | contradicted | undecided | not runnable |\n|---|---|---:|---:|---:|---:|\n",
+    let machines = ReportMachine::of_articles(inputs);
+    let mut text = String::new();
+    for machine in &machines {
+        let name = escaped(&machine.name);
+        let _ = writeln!(text, "- **{}**: {name} ({})", machine.letter, machine.when());
+    }
+    text.push_str(
+        "\n| machine | claims | reproduced | contradicted | undecided | not runnable |\n|---|---|---:|---:|---:|---:|\n",
     );
-    for machine in ReportMachine::of_articles(inputs) {
+    for machine in machines {
         let Tallies { published, wider, .. } = machine.tallies();
         for (name, tally) in [("as published", published), ("under modern conditions", wider)] {
             if tally.all == 0 {
@@ -94,9 +100,8 @@ pub fn counts(inputs: &[ReportInput]) -> String {
             let VerdictTally { reproduced, contradicted, undecided, not_runnable, all } = tally;
             let _ = writeln!(
                 text,
-                "| {} ({}) | {name} ({all}) | {reproduced} | {contradicted} | {undecided} | {not_runnable} |",
-                machine.name,
-                machine.when(),
+                "| {} | {name} ({all}) | {reproduced} | {contradicted} | {undecided} | {not_runnable} |",
+                machine.letter,
             );
         }
     }

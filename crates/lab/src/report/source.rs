@@ -70,7 +70,7 @@ pub fn figure(claim: &Claim) -> Option<f64> {
 }
 
 /// Returns `true` if a published figure may be shown next to the measured one. An article may have published the
-/// inverse ratio. If the range shows that, or leaves it open, the figure is left out.
+/// inverse ratio: if only the inverse is in the range of the claim, or if the figure is not positive, returns `false`.
 pub fn comparable(published: f64, [lo, hi]: [f64; 2]) -> bool {
     let holds = |value: f64| (lo..=hi).contains(&value);
     published > 0.0 && (holds(published) || !holds(1.0 / published))

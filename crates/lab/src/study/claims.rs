@@ -82,7 +82,7 @@ fn judge_one(claim: &Claim, board: &StudyMeasurements<'_>) -> ClaimResult {
 struct CombinedChecks {
     verdict: ClaimVerdict,
     reason: String,
-    /// The checks that decided come first, so that the report shows their figure.
+    /// Checks that agree with the verdict come first, so that the report shows their figure.
     evidence: Vec<ClaimEvidence>,
 }
 

@@ -260,7 +260,7 @@ pub struct ClaimResult {
     pub verdict: ClaimVerdict,
     /// The reason in words; names what is missing if the claim is not runnable.
     pub reason: String,
-    /// The evidence of each check, those that decided first.
+    /// The evidence of each check. Checks that agree with the verdict come first.
     pub evidence: Vec<ClaimEvidence>,
     /// The verdict under modern conditions; `None` if the study has no such checks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -275,7 +275,7 @@ pub struct Wider {
     pub verdict: ClaimVerdict,
     /// The reason in words.
     pub reason: String,
-    /// The evidence of each check, those that decided first.
+    /// The evidence of each check. Checks that agree with the verdict come first.
     pub evidence: Vec<ClaimEvidence>,
 }
 

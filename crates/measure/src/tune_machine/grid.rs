@@ -10,7 +10,7 @@ use crate::{preset::Preset, processors::Processors};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Depth {
     Quick,
-    /// For a profile that is kept.
+    /// The default: more sizes, sessions and rounds.
     Standard,
 }
 

@@ -81,6 +81,8 @@ pub struct ListedFile<'a> {
     pub kept: Option<KeptPath<'a>>,
     /// A file of another name that may be equal.
     pub base: Option<&'a BaseFile>,
+    /// `true` if a partial file of an earlier run may have blocks of such a file.
+    pub may_continue_base: bool,
 }
 
 impl ListedFile<'_> {

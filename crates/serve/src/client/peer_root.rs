@@ -54,8 +54,15 @@ impl PeerFile {
         let attributes = EntryAttributes { mode, owner, mtime: (mtime, nanos), xattrs };
         let (size, etag) = (self.size, &*self.etag);
         let is_sparse = self.is_sparse;
-        let listed =
-            ListedFile { size, etag, attributes: &attributes, is_sparse, kept: None, base: None };
+        let listed = ListedFile {
+            size,
+            etag,
+            attributes: &attributes,
+            is_sparse,
+            kept: None,
+            base: None,
+            may_continue_base: false,
+        };
         fetch_listed(&self.url, destination, options, watcher, Some(&listed))
     }
 }

@@ -22,7 +22,7 @@ impl SpecialFile {
         }
     }
 
-    /// Appends the type as the directory entry has it (`d_type`), and the number of a device.
+    /// Appends the type as a byte with the value of `d_type` and, for a device, its number.
     pub fn put(self, out: &mut Vec<u8>) {
         out.push((self.kind.as_raw_mode() >> 12) as u8);
         if self.is_device() {
@@ -30,7 +30,7 @@ impl SpecialFile {
         }
     }
 
-    /// Takes what [`Self::put`] appended.
+    /// Reads the fields that [`Self::put`] appended.
     pub fn take(fields: &mut ListFields<'_>) -> Result<Self, FieldError> {
         let kind = u32::from(fields.byte()?);
         let known = Some(FileType::from_raw_mode(kind << 12)).filter(|_| kind < 16);

@@ -29,7 +29,7 @@ pub struct ConnectionEnds {
 }
 
 impl ConnectionEnds {
-    /// Takes an accepted socket.
+    /// Creates the ends of a connection over an accepted socket. `is_internet`: `true` for TCP.
     pub fn of_socket(socket: OwnedFd, is_internet: bool) -> Self {
         Self {
             socket: Rc::new(socket),
@@ -39,7 +39,7 @@ impl ConnectionEnds {
         }
     }
 
-    /// Takes an existing stream.
+    /// Creates the ends of a connection over a stream to one peer.
     pub fn of_stream(stream: ByteStream) -> Self {
         let sink = known_end(stream.output());
         let (socket, source) = stream.into_parts();

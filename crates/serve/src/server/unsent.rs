@@ -15,7 +15,7 @@ pub struct Unsent {
 // Each new client gets an equal share of an eighth of the total. The divisor is 8 because earlier clients got larger shares, and
 // because the kernel uses more memory than the bytes that it stores. All clients together then stay below the total.
 const SHARE: u64 = 8;
-/// A smaller limit would slow down clients that do read.
+/// Minimum limit in bytes. A smaller one would slow down clients that do read.
 const LEAST: u64 = 64 << 10;
 
 impl Unsent {

@@ -251,7 +251,8 @@ impl TreeWalk {
         self.found(entry)
     }
 
-    /// Returns the type of an entry as the walk returns it.
+    /// Returns the type of an entry. With `copy_links`, a symbolic link has the type of its target. `kind`: the type
+    /// according to the directory (`d_type`).
     fn kind(&self, open: &OpenDirectory, name: &OsStr, kind: FileType) -> Result<FileType, Errno> {
         let kind = match kind {
             FileType::Unknown => open::kind(&listing::stat(&open.directory, name)?),
@@ -273,7 +274,8 @@ impl TreeWalk {
         }
     }
 
-    /// Opens what a path leads to. Returns `None` if the server does not follow it, or cannot read it.
+    /// Opens a path and follows symbolic links. Returns the type, metadata and attributes of the target, or `None` if
+    /// the server does not follow the link or cannot read the target.
     fn open_target(&self, path: &Path) -> Option<(WalkKind, Stat, EntryXattrs)> {
         let path = self.top.join(path);
         let (kind, fd) = match self.site.root.find(&path, None) {

@@ -13,7 +13,7 @@ use crate::{
     error::{Attempt, CopyFailure},
 };
 
-/// The parts of one file that are synced before it gets its name.
+/// The parts of one file that are synced before it is published.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FileSync {
     Nothing,

@@ -65,7 +65,7 @@ impl<'r> CopyWalker<'r> {
     pub fn work(mut self) -> WorkerTally {
         self.shared.queue.arrive();
         loop {
-            // Complete files get their final names before the worker sleeps, because other workers may need these names.
+            // Publishes complete files before the worker sleeps, because other workers may need their names.
             if self.shared.queue.len() == 0 {
                 self.name_waiting();
             }
@@ -83,7 +83,7 @@ impl<'r> CopyWalker<'r> {
         self.copy_again();
     }
 
-    /// Copies files again that could not get their final names. This time each file gets its name at once.
+    /// Copies again the files that could not be published after their common sync. Each one is now published alone.
     fn copy_again(&mut self) {
         for Repeat { directory, from, source, name } in std::mem::take(&mut self.worker.to_repeat) {
             let entry =

@@ -17,7 +17,7 @@ enum GlobToken {
     Set(Box<[bool; 256]>),
     /// Any number of bytes that are not slashes.
     Star,
-    /// Any number of bytes.
+    /// Any number of bytes, including slashes.
     DoubleStar,
     /// The next two tokens are optional: `**/` also matches no directory at all.
     OptionalPair,

@@ -1,7 +1,7 @@
 //! Completes a tree after all its tasks are done. One worker does this. If it fails, another worker can start over.
 //!
 //! First every source file is checked: a file that changed since the survey is removed from the tree and reported.
-//! Large files get their names. Then an ordinary copy with `resume` processes the tree. It skips the files that the
+//! Large files are published in the tree. Then an ordinary copy with `resume` processes it. It skips the files that the
 //! tasks copied, and copies everything else. All files that it finds are complete, because no file in the tree has its
 //! final name before it is complete.
 
@@ -35,7 +35,7 @@ use crate::{
     threads::{for_reading, on_threads},
 };
 
-/// Checks the sources again and gives large files their names.
+/// State shared by the threads that check the sources again and publish large files.
 struct FinishCheck<'c> {
     grounds: FleetPaths<'c>,
     plan: &'c FleetPlan,
@@ -215,8 +215,8 @@ impl FinishCheck<'_> {
         }
     }
 
-    /// Gives a complete large file its name, after setting the times that mark it as complete. The copy that follows
-    /// sets all other attributes.
+    /// Publishes a complete large file, after setting the times that mark it as complete. The copy that follows sets
+    /// all other attributes.
     fn name(&self, file: u64, entry: &PlanEntry, stat: &Stat, tree: &mut Descent) -> Attempt<()> {
         let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let name = self.grounds.part(file);

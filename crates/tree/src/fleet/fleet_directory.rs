@@ -232,7 +232,8 @@ impl FleetDirectory {
         own.is_ok_and(|own| named.is_ok_and(|named| Id::of(&named) == own))
     }
 
-    /// Renames the tree to the destination, which must not exist. `sync`: also syncs that name.
+    /// Renames the tree to the destination, which must not exist. If `sync` is `true`, also syncs the parent directory,
+    /// so that the name survives a power failure.
     pub fn publish(&self, sync: bool) -> Result<(), Error> {
         let failed = |call| failed(&self.destination, call);
         let mode = fstat(&self.tree).map_err(failed("fstat"))?.st_mode & 0o7777;

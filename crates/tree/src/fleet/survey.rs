@@ -29,7 +29,7 @@ use crate::{
     threads::for_reading,
 };
 
-/// The survey of one source.
+/// State shared by the threads that walk a source and write its plan.
 pub(crate) struct PlanSurvey<'s> {
     options: &'s CopyOptions,
     events: &'s dyn Events,

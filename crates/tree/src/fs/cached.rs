@@ -23,7 +23,7 @@ pub(crate) struct DirectoryCache {
     open: Mutex<OpenOrder>,
 }
 
-// Ordered by the time of opening.
+// The keys of `slots` come from a counter, so the first slot was opened first. `last` is the newest key.
 #[derive(Debug, Default)]
 struct OpenOrder {
     slots: BTreeMap<u64, Arc<CacheSlot>>,

@@ -25,7 +25,7 @@ use crate::{
 /// The name and the errno of a failed call.
 pub(crate) type HashFailure = (&'static str, Errno);
 
-/// A manifest during a comparison.
+/// State of a comparison of files with a manifest.
 pub(crate) struct ManifestCheck<'c> {
     manifest: Cow<'c, Manifest>,
     names: HashMap<Vec<u8>, usize>,

@@ -158,7 +158,7 @@ fn place(
     Ok(path)
 }
 
-/// Returns the name if it is the name of an entry.
+/// Returns the name if a directory can have an entry of this name: not empty, `.` or `..`, and without a slash.
 fn entry_name(name: &OsStr) -> Result<&OsStr, CommandFailure> {
     let bytes = name.as_bytes();
     if !matches!(bytes, b"" | b"." | b"..") && !bytes.contains(&b'/') {

@@ -167,6 +167,7 @@ fn ended(args: &FetchArgs, path: &Path, fetched: &TreeFetched) -> Result<Exit, C
     if args.shown.json {
         let tree = TreeAnswer {
             links: fetched.links,
+            specials: fetched.specials,
             unchanged: fetched.unchanged,
             failed: fetched.missed_count,
             left_out: fetched.left_out,
@@ -315,8 +316,10 @@ fn sync_answer(fetched: &TreeFetched) -> SyncAnswer {
 fn words(fetched: &TreeFetched, path: &Path, is_verbose: bool) -> String {
     let report = &fetched.report;
     let mut text = files(fetched.files);
-    if fetched.links > 0 {
-        let _ = write!(text, ", {}", count(fetched.links, "link", "links"));
+    let others =
+        [(fetched.links, "link", "links"), (fetched.specials, "special file", "special files")];
+    for (number, one, many) in others.into_iter().filter(|(number, ..)| *number > 0) {
+        let _ = write!(text, ", {}", count(number, one, many));
     }
     let _ = write!(
         text,

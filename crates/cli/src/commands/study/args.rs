@@ -9,9 +9,9 @@ use crate::args::flag;
 /// Run published experiments on this machine and judge their claims
 ///
 /// Without arguments, lists the studies. A study is a TOML file: one built into this program, one in the directory
-/// `studies`, or one at any path. docs/reference/studies.md describes the format. Each run consists of new processes,
-/// in which the variants alternate in random order. Each verdict is based on the confidence interval over these
-/// processes.
+/// `studies`, or one at any path. docs/reference/studies.md describes the format. Each run consists of new processes.
+/// Each round in a process runs all variants in random order. Each verdict is based on the confidence interval over
+/// these processes.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct StudyArgs {
@@ -97,8 +97,9 @@ Examples:
 
 A claim can have two verdicts: as published, with the programs, sizes and memory state of \
 the article, and under modern conditions. A claim is reproduced \
-if the whole interval supports it by more than the noise of the run, and contradicted if \
-the whole interval is against it by more than the noise. Otherwise it is undecided.
+if the whole interval supports it, and contradicted if the whole interval is against it. \
+It is undecided otherwise, and if the ratio is closer to a limit of the claim than the \
+noise of the run.
 
 An interrupted run keeps its finished processes, and the same command continues it. \
 --no-save keeps nothing.

@@ -56,7 +56,7 @@ pub struct TuneArgs {
     pub json: bool,
 }
 
-/// The language of the constants.
+/// Output format of `--emit`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Emit {
     /// C header

@@ -63,7 +63,7 @@ pub struct DestinationMemory {
 }
 
 impl DestinationMemory {
-    /// Creates the value without allocating memory.
+    /// Creates the memory of operations of `bytes` bytes each. [`Self::prepare`] or [`Self::make`] allocates it.
     pub fn new(residency: Residency, bytes: usize) -> Self {
         Self { residency, bytes, mapped: None, made: Vec::new() }
     }

@@ -72,9 +72,11 @@ impl FileFetch<'_> {
         let Some(listed) = listed.filter(|_| may_use) else { return Ok(()) };
         let replaced = self.download.replaced();
         let base = replaced.as_ref().or(listed.base).filter(|base| base.size >= LEAST_DELTA);
-        // A partial file without blocks of a replaced one has the first bytes only.
-        let has_later = self.known.is_some() && self.download.done().gaps(listed.size).len() > 1;
-        if base.is_none() && !listed.is_sparse && !has_later {
+        // A partial file without blocks of another file has the first bytes only.
+        let may_have_blocks =
+            listed.may_continue_base || self.download.done().gaps(listed.size).len() > 1;
+        let continues_delta = self.known.is_some() && may_have_blocks;
+        if base.is_none() && !listed.is_sparse && !continues_delta {
             return Ok(());
         }
         let blocks = match self.ask_for_blocks(listed) {

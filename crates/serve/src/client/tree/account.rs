@@ -40,6 +40,7 @@ pub struct FetchCounters<'a> {
     settled_files: AtomicU64,
     settled_bytes: AtomicU64,
     pub links: AtomicU64,
+    pub specials: AtomicU64,
     pub unchanged: AtomicU64,
     created: AtomicU64,
     referenced: AtomicU64,
@@ -79,6 +80,7 @@ impl<'a> FetchCounters<'a> {
             settled_files: AtomicU64::new(0),
             settled_bytes: AtomicU64::new(0),
             links: AtomicU64::new(0),
+            specials: AtomicU64::new(0),
             unchanged: AtomicU64::new(0),
             created: AtomicU64::new(0),
             referenced: AtomicU64::new(0),
@@ -237,6 +239,7 @@ impl<'a> FetchCounters<'a> {
         TreeFetched {
             files: self.files.into_inner(),
             links: self.links.into_inner(),
+            specials: self.specials.into_inner(),
             unchanged: self.unchanged.into_inner(),
             created: self.created.into_inner(),
             referenced: self.referenced.into_inner(),

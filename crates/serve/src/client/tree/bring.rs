@@ -18,9 +18,10 @@ use thalweg_tree::{
 use super::{
     account::FetchCounters,
     change::EntryChange,
+    compare::compare_directory,
     directories::{DirectoryCache, TreeDirectory},
     entry::ListedEntry,
-    files::{InstallPolicy, compare_directory},
+    files::InstallPolicy,
     hard_links::link_names,
     job::TreeJob,
     options::{TreeOptions, TreeWatcher},

@@ -1,4 +1,4 @@
-//! Creates the files and symbolic links of a tree from their entries in the list.
+//! Creates the files of a tree from their entries in the list.
 
 use std::{
     ffi::{CStr, CString, OsStr},
@@ -10,27 +10,25 @@ use std::{
     rc::Rc,
 };
 
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat, openat, readlinkat, unlinkat};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, openat, unlinkat};
 use thalweg_core::atomic_file::{
-    AtomicFile, Destination, Fsync, Parked, Until, create_new, failed, ownership::is_own,
+    AtomicFile, Destination, Fsync, Parked, Until, create_new, failed,
 };
 use thalweg_sys::{Errno, io};
 use thalweg_tree::{
     AttributeDifferences, KeptEntries,
-    install::{
-        EntryAttributes, EntryXattrs, InheritFrom, KeptPath, NewEntry, inherit_from_replaced,
-        replace_by_node,
-    },
+    install::{EntryAttributes, EntryXattrs, InheritFrom, KeptPath, inherit_from_replaced},
 };
 
 use super::{
     change::EntryChange,
+    compare::{compare, has_other_bytes},
     directories::{TWICE, TreeDirectory},
-    entry::{ListedEntry, stays_inside},
+    entry::ListedEntry,
 };
 use crate::{
     client::{FetchError, fetch::ListedFile},
-    manifest::{FileTag, ManifestKind, Meta, SpecialFile},
+    manifest::{FileTag, Meta},
 };
 
 /// Settings for creating entries.
@@ -101,73 +99,6 @@ pub enum FileDecision {
 /// The reasons why an entry cannot be created.
 pub const OVER_DIRECTORY: &str = "cannot overwrite directory with non-directory";
 pub const OVER_OTHER: &str = "cannot overwrite non-directory with directory";
-
-/// Returns `true` if a file must be fetched. `by_time`: another modification time means other bytes.
-pub fn has_other_bytes(differs: AttributeDifferences, by_time: bool) -> bool {
-    differs.kind || differs.content || differs.size || by_time && differs.time
-}
-
-/// Compares a listed file with the existing entry of its name.
-pub fn compare(
-    there: &Stat,
-    size: u64,
-    attributes: &EntryAttributes,
-    directory: &TreeDirectory,
-    name: &CStr,
-) -> AttributeDifferences {
-    let mut differs = AttributeDifferences {
-        kind: FileType::from_raw_mode(there.st_mode) != FileType::RegularFile,
-        content: !is_trusted(there, attributes, directory.fd.as_fd()),
-        size: there.st_size as u64 != size,
-        ..attributes.differ_from(there)
-    };
-    if let Some(xattrs) = attributes.xattrs.as_ref().filter(|_| !has_other_bytes(differs, true)) {
-        (differs.acl, differs.xattrs) = xattrs.differ_from(directory.fd.as_fd(), name);
-    }
-    differs
-}
-
-/// Compares a listed directory with the existing one of this name in `above`.
-pub fn compare_directory(
-    there: &Stat,
-    attributes: &EntryAttributes,
-    above: BorrowedFd<'_>,
-    name: &CStr,
-) -> AttributeDifferences {
-    let xattrs = attributes.xattrs.as_ref();
-    let (acl, xattrs) = xattrs.map_or((false, false), |xattrs| xattrs.differ_from(above, name));
-    AttributeDifferences { acl, xattrs, ..attributes.differ_from(there) }
-}
-
-/// Compares a listed symbolic link or special file with the existing entry of its name.
-pub fn compare_node(
-    there: &Stat,
-    listed: &ManifestKind,
-    attributes: &EntryAttributes,
-    directory: &TreeDirectory,
-    name: &CStr,
-) -> Result<AttributeDifferences, FetchError> {
-    let kind = FileType::from_raw_mode(there.st_mode);
-    if kind != listed.file_type() {
-        return Ok(AttributeDifferences { kind: true, ..AttributeDifferences::default() });
-    }
-    let differs = attributes.differ_from(there);
-    if let ManifestKind::Link(target) = listed {
-        let has = readlinkat(&directory.fd, name, Vec::new()).map_err(failed("readlinkat"))?;
-        return Ok(AttributeDifferences { content: *has != **target, mode: false, ..differs });
-    }
-    let fd = directory.fd.as_fd();
-    let has = SpecialFile::of(kind, there.st_rdev).map(ManifestKind::Special);
-    let content = has.as_ref() != Some(listed) || !is_trusted(there, attributes, fd);
-    let xattrs = attributes.xattrs.as_ref();
-    let (acl, xattrs) = xattrs.map_or((false, false), |xattrs| xattrs.differ_from(fd, name));
-    Ok(AttributeDifferences { content, acl, xattrs, ..differs })
-}
-
-/// Returns `true` if an existing entry may have been created by an earlier run, and not by another user.
-fn is_trusted(there: &Stat, attributes: &EntryAttributes, directory: BorrowedFd<'_>) -> bool {
-    attributes.owner.is_some_and(|(uid, _)| uid == there.st_uid) || is_own(directory, there)
-}
 
 /// An open file: one that receives its name when it is complete, or one that has its name in a staging directory.
 pub enum FileSink<'a> {
@@ -245,50 +176,6 @@ impl<'a> InstallPolicy<'a> {
         EntryChange::replaced(AttributeDifferences { content, ..differs })
     }
 
-    /// Creates a symbolic link or a special file, also in place of one with other attributes. Returns the change, or `None`
-    /// if it existed.
-    pub fn node(
-        self,
-        entry: &ListedEntry,
-        directory: &TreeDirectory,
-    ) -> Result<Option<EntryChange>, FetchError> {
-        let new = match &entry.kind {
-            ManifestKind::Link(target) => {
-                if !self.all_links && !stays_inside(entry.directory(), target) {
-                    let why = "the symbolic link may point outside the directory";
-                    return Err(FetchError::listed(why));
-                }
-                NewEntry::Symlink(target)
-            }
-            // The final mode is set after the owner.
-            ManifestKind::Special(SpecialFile { kind, device }) => {
-                NewEntry::Special { kind: *kind, mode: Mode::RUSR | Mode::WUSR, device: *device }
-            }
-            ManifestKind::File(_) | ManifestKind::Directory(_) => return Ok(None),
-        };
-        let (name, attributes) = (entry.name(), self.attributes(&entry.meta, &entry.xattrs));
-        let there = if self.is_fresh { None } else { directory.look(&name)? };
-        let fd = directory.fd.as_fd();
-        let Some(there) = there else {
-            if !new.create(fd, &name)? {
-                return Err(self.of_new(new.call(), Errno::EXIST));
-            }
-            attributes.give_to_node(fd, &name, &new)?;
-            return Ok(Some(EntryChange::created()));
-        };
-        if FileType::from_raw_mode(there.st_mode) == FileType::Directory {
-            return Err(FetchError::listed(OVER_DIRECTORY));
-        }
-        let differs = compare_node(&there, &entry.kind, &attributes, directory, &name)?;
-        if !differs.any() {
-            return Ok(None);
-        }
-        // Another user may have renamed an entry of a third one to this name, so it keeps its attributes.
-        let kept = self.kept(&entry.path);
-        replace_by_node(fd, &name, &new, &attributes, kept)?;
-        Ok(Some(EntryChange::of_node(differs)))
-    }
-
     /// Removes an entry in the place of a listed directory. A directory that another process creates is not removed.
     pub fn remove_other(
         self,
@@ -306,7 +193,8 @@ impl<'a> InstallPolicy<'a> {
         Ok(())
     }
 
-    fn of_new(self, call: &'static str, errno: Errno) -> FetchError {
+    /// Returns the error of a call that creates an entry.
+    pub fn of_new(self, call: &'static str, errno: Errno) -> FetchError {
         match errno {
             // Names that differ in the list may be equal on this file system.
             Errno::EXIST if self.is_fresh => FetchError::listed(TWICE),
@@ -356,7 +244,8 @@ impl WantedFile {
     /// Returns the list's description of the file.
     pub fn listed(&self) -> ListedFile<'_> {
         let Self { size, is_sparse, ref etag, ref attributes, .. } = *self;
-        ListedFile { size, etag, attributes, is_sparse, kept: None, base: None }
+        let may_continue_base = false;
+        ListedFile { size, etag, attributes, is_sparse, kept: None, base: None, may_continue_base }
     }
 
     /// Keeps the local file, which is the listed one, and sets its attributes. Returns the number of extended attributes

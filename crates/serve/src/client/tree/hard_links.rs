@@ -14,9 +14,10 @@ use thalweg_tree::install::KeptPath;
 use super::{
     account::FetchCounters,
     change::EntryChange,
+    compare::{compare, has_other_bytes},
     directories::{DirectoryCache, TreeDirectory, is_directory},
     entry::ListedEntry,
-    files::{InstallPolicy, OVER_DIRECTORY, compare, has_other_bytes},
+    files::{InstallPolicy, OVER_DIRECTORY},
     store::{EntryStore, StoredState},
 };
 use crate::{

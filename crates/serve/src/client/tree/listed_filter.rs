@@ -19,7 +19,7 @@ pub struct ListedFilter {
     limits: FileLimits,
     /// `true` for a sync, which leaves state files alone.
     is_sync: bool,
-    /// `true` if the only entry is a source itself, which only patterns without a directory exclude.
+    /// `true` if the server serves only a file. Only patterns without a directory can exclude that file.
     is_source: bool,
     /// The name of the filter files, if they are requested.
     name: Option<Vec<u8>>,

@@ -20,6 +20,8 @@ pub struct TreeFetched {
     pub files: u64,
     /// Symbolic links that were created.
     pub links: u64,
+    /// FIFOs, sockets and devices that were created.
+    pub specials: u64,
     /// Files that were already present as listed.
     pub unchanged: u64,
     /// Bytes of the fetched files that an earlier run had moved.

@@ -10,12 +10,10 @@ use thalweg_tree::AttributeDifferences;
 use super::{
     account::FetchCounters,
     change::EntryChange,
+    compare::{compare, compare_directory, compare_node, has_other_bytes},
     directories::DirectoryCache,
     entry::ListedEntry,
-    files::{
-        FileDecision, InstallPolicy, OVER_DIRECTORY, OVER_OTHER, WantedFile, compare,
-        compare_directory, compare_node, has_other_bytes,
-    },
+    files::{FileDecision, InstallPolicy, OVER_DIRECTORY, OVER_OTHER, WantedFile},
     hard_links::preview_names,
     hash_checks::HashChecks,
     job::TreeJob,

@@ -11,9 +11,10 @@ use thalweg_core::{atomic_file::failed, failed::quoted};
 use thalweg_tree::install::EntryAttributes;
 
 use super::{
+    compare::compare,
     directories::{DirectoryCache, TreeDirectory},
     entry::ListedEntry,
-    files::{WantedFile, compare},
+    files::WantedFile,
     hard_links::ExistingFile,
 };
 use crate::client::FetchError;

@@ -16,9 +16,10 @@ use thalweg_tree::Total;
 
 use super::{
     change::EntryChange,
+    compare::{compare, compare_directory, compare_node},
     directories::{DirectoryCache, TreeDirectory, is_directory},
     entry::{ListedEntry, is_reserved_name, stays_inside},
-    files::{InstallPolicy, compare, compare_directory, compare_node},
+    files::InstallPolicy,
     hard_links::{FirstName, FirstNames, id},
     list::{EntryList, ListRecords, broken},
     listed_filter::ListedFilter,
@@ -108,7 +109,7 @@ impl SurveyedList {
     }
 }
 
-/// A comparison in progress.
+/// State of a comparison of the received list with the destination.
 pub struct TreeSurvey<'a> {
     records: ListRecords<'a>,
     found: SurveyedList,

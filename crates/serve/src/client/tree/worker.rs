@@ -280,9 +280,10 @@ impl<'a> TreeWorker<'a> {
             ManifestKind::Link(_) | ManifestKind::Special(_) => {
                 if let Some(change) = job.install.node(entry, &directory)? {
                     let kind = entry.kind.file_type();
-                    let is_made =
-                        kind == FileType::Symlink && change.action != ChangeAction::Attributes;
-                    account.links.fetch_add(u64::from(is_made), Ordering::Relaxed);
+                    let is_link = kind == FileType::Symlink;
+                    let counter = if is_link { &account.links } else { &account.specials };
+                    let is_made = change.action != ChangeAction::Attributes;
+                    counter.fetch_add(u64::from(is_made), Ordering::Relaxed);
                     account.changed(&entry.path, kind, 0, change);
                 }
             }
@@ -378,7 +379,8 @@ impl<'a> TreeWorker<'a> {
         let path = encoded(Path::new(OsStr::from_bytes(&wanted.path)));
         let kept = job.install.kept(&wanted.path);
         let base = job.renames.and_then(|renames| renames.take(wanted));
-        let listed = ListedFile { kept, base: base.as_ref(), ..wanted.listed() };
+        let may_continue_base = job.renames.is_some() && !wanted.replaces;
+        let listed = ListedFile { kept, base: base.as_ref(), may_continue_base, ..wanted.listed() };
         let watcher = LargeFileWatcher { account, before: Mutex::new(None) };
         let target = job.base.below(&path);
         match fetch_listed(&target, destination, job.options, &watcher, Some(&listed)) {

@@ -47,7 +47,7 @@ pub(crate) fn resolve_conflict(
     }
 }
 
-/// A copy, and the name that it is to get.
+/// Source and destination name of one copy, for the check of an existing entry.
 struct Conflict<'c> {
     run: &'c CopyRun<'c>,
     entry: &'c CopyEntry<'c>,

@@ -29,7 +29,7 @@ pub(crate) struct Parents<'r> {
     order: Vec<Arc<Directory>>,
 }
 
-/// A source in the last directory of its path.
+/// A source, and the destination directory for its copy.
 pub(crate) struct SourceBelow {
     pub directory: Arc<Directory>,
     pub from: SourceDirectory,

@@ -98,7 +98,7 @@ impl ModelWords {
         }
     }
 
-    /// Second half of publishing, after the producer has stored to any word.
+    /// Wakes the consumer if it sleeps. The producer calls this after a store to any word.
     fn announce(&self, sleeper: &mut Sleeper) {
         let waiting = announce::<Model64>(&self.consumer_waiting);
         if sleeper.due(waiting, &self.producer_wake) == ON_FUTEX {

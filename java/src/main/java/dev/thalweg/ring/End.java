@@ -14,7 +14,7 @@ import java.util.concurrent.atomic.AtomicBoolean;
  * interleavings.
  */
 final class End implements Runnable {
-    /** The way in which the peer ended. */
+    /** Reason why the peer is gone. */
     enum Gone {
         DIED,
         CLOSED
@@ -25,9 +25,9 @@ final class End implements Runnable {
         long at() throws RingException.Corrupt;
     }
 
-    /** The look found nothing. */
+    /** Result of a look: the peer changed nothing. */
     static final long NOTHING = -1;
-    /** The look found nothing, and the peer is gone. */
+    /** Result of a look: the peer changed nothing and is gone. */
     static final long GONE = -2;
 
     /** Low bits of the word {@code waiting}: how the owner sleeps; 0 while it is awake. */

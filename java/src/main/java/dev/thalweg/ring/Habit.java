@@ -3,16 +3,15 @@ package dev.thalweg.ring;
 import java.time.Duration;
 
 /**
- * Adapts the polling time of an end to its recent waits. If messages are rare, or more ends than processors wait for
- * each other, polling ends in a sleep anyway. Polling then only takes processor time from threads that the end may wait
- * for.
+ * Adapts the polling time of an end to its recent waits. If messages are rare, or more ends than cores wait for each
+ * other, polling ends in a sleep anyway. Polling then only takes CPU time from threads that the end may wait for.
  */
 final class Habit {
     /** Number of consecutive long sleeps that halve the polling time, and the maximum number of halvings. */
     static final int WAITS = 8;
 
     static final int HALVINGS = 4;
-    /** Number of sleeps for which polling, and then sleeping at once, is measured. */
+    /** Number of sleeps in each of the two measured phases: first polling, then sleeping at once. */
     static final int TRIAL = 32;
     /** Number of sleeps for which the faster variant is kept. */
     static final int KEPT = 16 * TRIAL;
@@ -20,7 +19,7 @@ final class Habit {
     /** Upper limit of the polling time, so that nanoseconds do not overflow. */
     private static final Duration LONGEST = Duration.ofHours(1);
 
-    /** What an end does before it sleeps, and if the time is being measured. */
+    /** Phases of an end. It measures polling and sleeping at once, and then keeps the faster one. */
     private enum Phase {
         LOOKING(TRIAL, true),
         SLEEPING(TRIAL, false),

@@ -1,0 +1,65 @@
+//! Creates the entries of a tree that have no content: symbolic links and special files.
+
+use std::os::fd::AsFd;
+
+use rustix::fs::{FileType, Mode};
+use thalweg_sys::Errno;
+use thalweg_tree::install::{NewEntry, replace_by_node};
+
+use super::{
+    change::EntryChange,
+    compare::compare_node,
+    directories::TreeDirectory,
+    entry::{ListedEntry, stays_inside},
+    files::{InstallPolicy, OVER_DIRECTORY},
+};
+use crate::{
+    client::FetchError,
+    manifest::{ManifestKind, SpecialFile},
+};
+
+impl InstallPolicy<'_> {
+    /// Creates a symbolic link or a special file, also in place of one with other attributes. Returns the change, or `None`
+    /// if it existed.
+    pub fn node(
+        self,
+        entry: &ListedEntry,
+        directory: &TreeDirectory,
+    ) -> Result<Option<EntryChange>, FetchError> {
+        let new = match &entry.kind {
+            ManifestKind::Link(target) => {
+                if !self.all_links && !stays_inside(entry.directory(), target) {
+                    let why = "the symbolic link may point outside the directory";
+                    return Err(FetchError::listed(why));
+                }
+                NewEntry::Symlink(target)
+            }
+            // The final mode is set after the owner.
+            ManifestKind::Special(SpecialFile { kind, device }) => {
+                NewEntry::Special { kind: *kind, mode: Mode::RUSR | Mode::WUSR, device: *device }
+            }
+            ManifestKind::File(_) | ManifestKind::Directory(_) => return Ok(None),
+        };
+        let (name, attributes) = (entry.name(), self.attributes(&entry.meta, &entry.xattrs));
+        let there = if self.is_fresh { None } else { directory.look(&name)? };
+        let fd = directory.fd.as_fd();
+        let Some(there) = there else {
+            if !new.create(fd, &name)? {
+                return Err(self.of_new(new.call(), Errno::EXIST));
+            }
+            attributes.give_to_node(fd, &name, &new)?;
+            return Ok(Some(EntryChange::created()));
+        };
+        if FileType::from_raw_mode(there.st_mode) == FileType::Directory {
+            return Err(FetchError::listed(OVER_DIRECTORY));
+        }
+        let differs = compare_node(&there, &entry.kind, &attributes, directory, &name)?;
+        if !differs.any() {
+            return Ok(None);
+        }
+        // Another user may have renamed an entry of a third one to this name, so it keeps its attributes.
+        let kept = self.kept(&entry.path);
+        replace_by_node(fd, &name, &new, &attributes, kept)?;
+        Ok(Some(EntryChange::of_node(differs)))
+    }
+}
