@@ -31,9 +31,8 @@ mod today;
 mod winners;
 mod words;
 
-pub use articles::articles;
+pub use articles::{articles, counts};
 pub use load::{FoundResults, ReportError, ReportInput, read, read_all, usual_folders};
-pub use machines::counts;
 pub use markdown::markdown;
 pub use page::{Drawings, drawings, html};
 pub use today::today;

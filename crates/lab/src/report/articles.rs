@@ -5,17 +5,13 @@
 use std::fmt::Write;
 
 use super::{
-    claims::Badge,
-    history,
-    load::ReportInput,
-    machines::{ReportMachine, counts},
-    markdown::escaped,
-    today::today,
-    words,
+    claims::Badge, history, load::ReportInput, machines::ReportMachine, markdown::escaped,
+    today::today, words,
 };
 use crate::study::{
     file::{Claim, ClaimCheck, SourceItem, StudyFile},
     result::{ClaimResult, ClaimVerdict, StudyResult},
+    tally::{Tallies, VerdictTally},
 };
 
 /// Returns the page for these results. Studies without a study file or an article are left out.
@@ -36,6 +32,35 @@ pub fn articles(inputs: &[ReportInput]) -> String {
         }
     }
     format!("{}\n", text.trim_end())
+}
+
+/// Returns the machines with their letters, and the numbers of claims by verdict as a Markdown table. The README of the
+/// results contains these lines.
+pub fn counts(inputs: &[ReportInput]) -> String {
+    let machines = ReportMachine::of_articles(inputs);
+    let mut text = String::new();
+    for machine in &machines {
+        let name = escaped(&machine.name);
+        let _ = writeln!(text, "- **{}**: {name} ({})", machine.letter, machine.when());
+    }
+    text.push_str(
+        "\n| machine | claims | reproduced | contradicted | undecided | not runnable |\n|---|---|---:|---:|---:|---:|\n",
+    );
+    for machine in machines {
+        let Tallies { published, wider, .. } = machine.tallies();
+        for (name, tally) in [("as published", published), ("under modern conditions", wider)] {
+            if tally.all == 0 {
+                continue;
+            }
+            let VerdictTally { reproduced, contradicted, undecided, not_runnable, all } = tally;
+            let _ = writeln!(
+                text,
+                "| {} | {name} ({all}) | {reproduced} | {contradicted} | {undecided} | {not_runnable} |",
+                machine.letter,
+            );
+        }
+    }
+    text
 }
 
 fn article(text: &mut String, study: &StudyFile, machines: &[ReportMachine<'_>]) {

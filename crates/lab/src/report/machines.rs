@@ -1,9 +1,7 @@
 //! Compares results of different machines, with one run of each study per machine.
 
-use std::fmt::Write;
-
-use super::{claims::Badge, history, load::ReportInput, markdown::escaped, words};
-use crate::study::tally::{Tallies, VerdictTally};
+use super::{claims::Badge, history, load::ReportInput, words};
+use crate::study::tally::Tallies;
 
 /// A machine and its runs.
 #[derive(Clone, Debug)]
@@ -77,35 +75,6 @@ impl<'i> ReportMachine<'i> {
         kinds.dedup();
         kinds.join("; ")
     }
-}
-
-/// Returns the machines with their letters, and the numbers of claims by verdict as a Markdown table. The README of the
-/// results contains these lines.
-pub fn counts(inputs: &[ReportInput]) -> String {
-    let machines = ReportMachine::of_articles(inputs);
-    let mut text = String::new();
-    for machine in &machines {
-        let name = escaped(&machine.name);
-        let _ = writeln!(text, "- **{}**: {name} ({})", machine.letter, machine.when());
-    }
-    text.push_str(
-        "\n| machine | claims | reproduced | contradicted | undecided | not runnable |\n|---|---|---:|---:|---:|---:|\n",
-    );
-    for machine in machines {
-        let Tallies { published, wider, .. } = machine.tallies();
-        for (name, tally) in [("as published", published), ("under modern conditions", wider)] {
-            if tally.all == 0 {
-                continue;
-            }
-            let VerdictTally { reproduced, contradicted, undecided, not_runnable, all } = tally;
-            let _ = writeln!(
-                text,
-                "| {} | {name} ({all}) | {reproduced} | {contradicted} | {undecided} | {not_runnable} |",
-                machine.letter,
-            );
-        }
-    }
-    text
 }
 
 /// Returns on how many machines the verdict agrees, like `same verdict on all 2 machines`.
