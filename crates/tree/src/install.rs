@@ -214,19 +214,22 @@ impl KeptPath<'_> {
 }
 
 /// Creates an entry with these attributes, which replaces the entry with its name atomically. `kept`: keeps that entry.
+/// Returns the number of extended attributes that the file system refused.
 pub fn replace_by_node(
     folder: BorrowedFd<'_>,
     name: &CStr,
     new: &NewEntry<'_>,
     attributes: &EntryAttributes,
     kept: Option<KeptPath<'_>>,
-) -> Result<(), CallFailed> {
+) -> Result<u64, CallFailed> {
     let temporary = new.create_beside(folder, name)?;
-    let renamed = attributes
-        .give_to_node(folder, &temporary, new)
-        .and_then(|()| kept.map_or(Ok(()), |kept| kept.keep(folder, name)))
-        .and_then(|()| rename(folder, &temporary, name, false).map_err(failed("renameat2")));
-    renamed.inspect_err(|_| {
+    let replace = || {
+        let refused = attributes.give_to_node(folder, &temporary, new)?;
+        kept.map_or(Ok(()), |kept| kept.keep(folder, name))?;
+        rename(folder, &temporary, name, false).map_err(failed("renameat2"))?;
+        Ok(refused)
+    };
+    replace().inspect_err(|_| {
         let _ = unlink(folder, &temporary);
     })
 }
@@ -266,42 +269,47 @@ impl EntryAttributes {
     }
 
     /// Sets the attributes of a symbolic link, which has no mode, or of a special file. This process has just created it.
-    /// Fails if another process replaced it.
+    /// Fails if another process replaced it. Returns the number of extended attributes that the file system refused.
     pub fn give_to_node(
         &self,
         folder: BorrowedFd<'_>,
         name: &CStr,
         new: &NewEntry<'_>,
-    ) -> Result<(), CallFailed> {
+    ) -> Result<u64, CallFailed> {
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let node = openat(folder, name, flags, Mode::empty()).map_err(failed("openat"))?;
         let found = fstat(&node).map_err(failed("fstat"))?;
-        if !new.may_be(&found) || found.st_nlink > 1 || !is_own(folder, &found) {
+        let is_special = new.kind() != FileType::Symlink;
+        let is_other = is_special && (found.st_nlink > 1 || !is_own(folder, &found));
+        if is_other || !new.may_be(&found) {
             return Err(CallFailed { call: "openat", errno: Errno::STALE });
         }
         let chown = |uid, gid| chownat(&node, c"", uid, gid, AtFlags::EMPTY_PATH);
         let has_owner = self.give_owner(chown)?;
-        if new.kind() != FileType::Symlink {
+        let mut refused = 0;
+        if is_special {
             let xattrs = self.xattrs.as_ref();
             let given = xattrs.map(|xattrs| xattrs.give_to_path_fd(node.as_fd()));
             let given = given.transpose()?.flatten();
             let mode = self.mode & if has_owner { !0 } else { !SPECIAL };
-            let mode = mode & (SPECIAL | given.map_or(!0, |given| given.allowed));
+            let mode = mode & (SPECIAL | given.as_ref().map_or(!0, |given| given.allowed));
+            refused = given.map_or(0, |given| given.refused);
             chmod_opened(&node, mode).map_err(failed("fchmodat2"))?;
         }
-        set_times_opened(&node, &self.times()).map_err(failed("utimensat"))
+        set_times_opened(&node, &self.times()).map_err(failed("utimensat"))?;
+        Ok(refused)
     }
 
     /// Compares mode, owner and time with those of an existing entry, as far as this user may set them.
     pub fn differ_from(&self, there: &Stat) -> AttributeDifferences {
         let is_root = rustix::process::geteuid().is_root();
         let other = |gid| gid != there.st_gid && may_give_to(gid);
-        // The set-id bits are dropped if the owner cannot be set.
-        let has_owner = self.owner.is_none_or(|owner| owner == (there.st_uid, there.st_gid));
-        let bits = if has_owner || is_root { 0o7777 } else { 0o777 };
+        // The set-id bits are dropped if the owner is not set.
+        let has_owner = |owner| is_root || owner == (there.st_uid, there.st_gid);
+        let bits = if self.owner.is_some_and(has_owner) { 0o7777 } else { 0o777 };
         AttributeDifferences {
             time: (there.st_mtime, there.st_mtime_nsec as u32) != self.mtime,
-            mode: (there.st_mode ^ self.mode) & bits != 0,
+            mode: there.st_mode & 0o7777 != self.mode & bits,
             owner: is_root && self.owner.is_some_and(|(uid, _)| uid != there.st_uid),
             group: self.owner.is_some_and(|(_, gid)| other(gid)),
             ..AttributeDifferences::default()

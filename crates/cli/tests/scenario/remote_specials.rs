@@ -13,7 +13,8 @@ use std::{
 use crate::{
     remote_copies::over_each,
     remote_syncs::{BothWays, lines},
-    support::{run, shell, skip::has_tools, thalweg},
+    support::{Scratch, bytes, run, shell, skip::has_tools, sshd::OtherMachine, thalweg},
+    sync_trees::record,
 };
 
 /// Creates a FIFO, a socket and, as root, a device.
@@ -100,6 +101,26 @@ fn special_files_get_only_the_attributes_of_the_source() {
             }
         }
     });
+}
+
+/// A large file has a request of its own.
+#[test]
+fn a_large_file_replaces_a_special_file() {
+    let scratch = Scratch::new();
+    let machine = OtherMachine::by_script(scratch.path());
+    let source = scratch.folder("source");
+    for name in ["fifo", "socket"] {
+        bytes::write(&source.join(name), 7, 17 << 20);
+    }
+    for is_push in [false, true] {
+        let dst = scratch.folder(&format!("dst{is_push}"));
+        shell(&dst, "mkfifo fifo").expect(0);
+        drop(UnixListener::bind(dst.join("socket")).unwrap());
+        let both = BothWays { machine: &machine, source: source.clone(), is_push };
+        let planned = lines(&both.sync(&["-n", "--delete"], &dst).expect(0));
+        assert_eq!(lines(&both.sync(&["-i", "--delete"], &dst).expect(0)), planned);
+        assert_eq!(record(&dst), record(&source));
+    }
 }
 
 #[test]

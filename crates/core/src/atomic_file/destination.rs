@@ -126,11 +126,13 @@ impl Destination {
                 let fd = openat(CWD, path, flags, Mode::empty()).map_err(failed("open"))?;
                 Ok(Self::Direct(fd))
             }
-            Some((dir, name)) => Self::at(dir, OsStr::from_bytes(name.to_bytes()), true, until),
+            Some((dir, name)) => {
+                Self::over_file(dir, OsStr::from_bytes(name.to_bytes()), true, until)
+            }
             None => {
                 let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
                 let name = path.file_name().ok_or(DestinationError::NoFolder)?;
-                Self::at(open_folder(&folder_of(&path))?, name, true, until)
+                Self::over_file(open_folder(&folder_of(&path))?, name, true, until)
             }
         }
     }
@@ -149,21 +151,42 @@ impl Destination {
         replace: bool,
         until: Until,
     ) -> Result<Self, DestinationError> {
-        Self::at(open_folder(folder)?, name, replace, until)
+        Self::over_file(open_folder(folder)?, name, replace, until)
     }
 
-    /// Like [`Self::in_folder_until`], in an open directory.
+    fn over_file(
+        dir: OwnedFd,
+        name: &OsStr,
+        replace: bool,
+        until: Until,
+    ) -> Result<Self, DestinationError> {
+        let may_be = |kind| matches!(kind, FileType::RegularFile | FileType::Symlink);
+        Self::over(dir, name, replace, until, may_be)
+    }
+
+    /// Like [`Self::in_folder_until`], in an open directory. Also replaces FIFOs, sockets and devices.
     pub fn at(
         dir: OwnedFd,
         name: &OsStr,
         replace: bool,
         until: Until,
     ) -> Result<Self, DestinationError> {
+        Self::over(dir, name, replace, until, |kind| kind != FileType::Directory)
+    }
+
+    fn over(
+        dir: OwnedFd,
+        name: &OsStr,
+        replace: bool,
+        until: Until,
+        may_be: impl Fn(FileType) -> bool,
+    ) -> Result<Self, DestinationError> {
         let found = match statat(&dir, name, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(_) if !replace => return Err(DestinationError::Exists),
-            Ok(found) if is_file(&found) => Some(found),
-            Ok(found) if FileType::from_raw_mode(found.st_mode) == FileType::Symlink => None,
-            Ok(_) => return Err(DestinationError::NoFile),
+            Ok(found) if !may_be(FileType::from_raw_mode(found.st_mode)) => {
+                return Err(DestinationError::NoFile);
+            }
+            Ok(found) => Some(found).filter(is_file),
             Err(Errno::NOENT) => None,
             Err(errno) => return Err(CallFailed { call: "stat", errno }.into()),
         };

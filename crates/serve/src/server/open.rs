@@ -151,7 +151,12 @@ impl ServedRoot {
 
     /// Returns the metadata of a path without opening it for reading.
     pub fn stat(&self, path: &Path) -> Result<Stat, Errno> {
-        fstat(self.resolve(path, PATH)?)
+        Ok(self.identify(path)?.0)
+    }
+
+    /// Returns the metadata of a path, and a descriptor that cannot be read.
+    pub fn identify(&self, path: &Path) -> Result<(Stat, OwnedFd), Errno> {
+        self.resolve(path, PATH).and_then(look)
     }
 
     /// Returns a descriptor of the path. With `PATH`, the descriptor only identifies the file and cannot be read.

@@ -280,9 +280,10 @@ impl TreeWalk {
         let path = self.top.join(path);
         let (kind, fd) = match self.site.root.find(&path, None) {
             Err(_) => {
-                let stat = self.site.root.stat(&path).ok().filter(|_| self.options.specials)?;
+                let found = self.site.root.identify(&path).ok();
+                let (stat, fd) = found.filter(|_| self.options.specials)?;
                 let special = SpecialFile::of(open::kind(&stat), stat.st_rdev)?;
-                return Some((WalkKind::Special(special), stat, EntryXattrs::default()));
+                (WalkKind::Special(special), fd)
             }
             Ok(ServedEntry::File(file)) => {
                 (WalkKind::File, file.as_fd().try_clone_to_owned().ok()?)
@@ -294,8 +295,8 @@ impl TreeWalk {
             },
         };
         let stat = fstat(&fd).ok()?;
-        let is_shut = matches!(kind, WalkKind::Shut);
-        let read = if is_shut { EntryXattrs::of_path_fd } else { EntryXattrs::of };
+        let is_path = matches!(kind, WalkKind::Shut | WalkKind::Special(_));
+        let read = if is_path { EntryXattrs::of_path_fd } else { EntryXattrs::of };
         let xattrs = self.options.xattrs.then(|| read(fd.as_fd()));
         let xattrs = xattrs.transpose().ok()?.unwrap_or_default();
         let is_elsewhere = matches!(kind, WalkKind::Directory) && self.options.is_elsewhere(&stat);

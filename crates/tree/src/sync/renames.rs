@@ -70,6 +70,7 @@ impl RenameCandidates {
         let plan = planner.plan().ok()?;
         let mut files: HashMap<FileKey, Vec<RenamedFile>> = HashMap::new();
         for doomed in plan.doomed {
+            events.go_on().ok()?;
             if doomed.kind != FileType::RegularFile {
                 continue;
             }
@@ -87,6 +88,12 @@ impl RenameCandidates {
             }
         }
         Some(Self { beneath, files: Mutex::new(files) })
+    }
+
+    /// Returns `true` if no file is left.
+    pub fn is_empty(&self) -> bool {
+        let files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
+        files.values().all(Vec::is_empty)
     }
 
     /// Returns `true` if [`Self::take`] would find a file.

@@ -97,7 +97,7 @@ fn make(
     let (whole, counters) = (whole.as_ref(), &account);
     counters.unchanged(found.unchanged);
     found.filter.report(counters);
-    let renames = TreeRenames::of(list, options, watcher).filter(|_| !root.is_staged());
+    let renames = TreeRenames::of(list, options, counters).filter(|_| !root.is_staged());
     let renames = renames.as_ref();
     let build =
         TreeBuild { list: found, root: &root, reference, renames, install, whole, counters };

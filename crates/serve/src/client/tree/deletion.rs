@@ -33,7 +33,7 @@ pub fn delete(
 }
 
 /// Passes the events of a deletion to the watcher of the fetch.
-pub struct DeletionEvents<'a>(pub &'a dyn TreeWatcher);
+struct DeletionEvents<'a>(&'a dyn TreeWatcher);
 
 impl Events for DeletionEvents<'_> {
     fn event(&self, event: &Event<'_>) {

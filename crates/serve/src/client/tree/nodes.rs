@@ -18,6 +18,13 @@ use crate::{
     manifest::{ManifestKind, SpecialFile},
 };
 
+/// A link or special file that was created or replaced.
+pub struct ChangedNode {
+    pub change: EntryChange,
+    /// Extended attributes that the file system refused.
+    pub refused_xattrs: u64,
+}
+
 impl InstallPolicy<'_> {
     /// Creates a symbolic link or a special file, also in place of one with other attributes. Returns the change, or `None`
     /// if it existed.
@@ -25,7 +32,7 @@ impl InstallPolicy<'_> {
         self,
         entry: &ListedEntry,
         directory: &TreeDirectory,
-    ) -> Result<Option<EntryChange>, FetchError> {
+    ) -> Result<Option<ChangedNode>, FetchError> {
         let new = match &entry.kind {
             ManifestKind::Link(target) => {
                 if !self.all_links && !stays_inside(entry.directory(), target) {
@@ -47,8 +54,8 @@ impl InstallPolicy<'_> {
             if !new.create(fd, &name)? {
                 return Err(self.of_new(new.call(), Errno::EXIST));
             }
-            attributes.give_to_node(fd, &name, &new)?;
-            return Ok(Some(EntryChange::created()));
+            let refused_xattrs = attributes.give_to_node(fd, &name, &new)?;
+            return Ok(Some(ChangedNode { change: EntryChange::created(), refused_xattrs }));
         };
         if FileType::from_raw_mode(there.st_mode) == FileType::Directory {
             return Err(FetchError::listed(OVER_DIRECTORY));
@@ -59,7 +66,7 @@ impl InstallPolicy<'_> {
         }
         // Another user may have renamed an entry of a third one to this name, so it keeps its attributes.
         let kept = self.kept(&entry.path);
-        replace_by_node(fd, &name, &new, &attributes, kept)?;
-        Ok(Some(EntryChange::of_node(differs)))
+        let refused_xattrs = replace_by_node(fd, &name, &new, &attributes, kept)?;
+        Ok(Some(ChangedNode { change: EntryChange::of_node(differs), refused_xattrs }))
     }
 }

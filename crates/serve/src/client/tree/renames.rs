@@ -2,15 +2,15 @@
 
 use std::{path::Path, sync::OnceLock};
 
-use thalweg_tree::sync::{DeleteOptions, RenameCandidates};
+use thalweg_core::Cancelled;
+use thalweg_tree::{
+    Events,
+    sync::{DeleteOptions, RenameCandidates},
+};
 
 use super::{
-    deletion::DeletionEvents,
-    files::WantedFile,
-    list::EntryList,
-    listed_names::ListedNames,
-    options::{TreeOptions, TreeWatcher},
-    received::ReceivedList,
+    account::FetchCounters, files::WantedFile, list::EntryList, listed_names::ListedNames,
+    options::TreeOptions, received::ReceivedList,
 };
 use crate::client::download::BaseFile;
 
@@ -22,7 +22,7 @@ pub struct TreeRenames<'a> {
     list: &'a EntryList,
     destination: &'a Path,
     options: DeleteOptions,
-    watcher: &'a dyn TreeWatcher,
+    counters: &'a FetchCounters<'a>,
     found: OnceLock<Option<RenameCandidates>>,
 }
 
@@ -31,7 +31,7 @@ impl<'a> TreeRenames<'a> {
     pub fn of(
         received: &'a ReceivedList,
         options: &'a TreeOptions,
-        watcher: &'a dyn TreeWatcher,
+        counters: &'a FetchCounters<'a>,
     ) -> Option<Self> {
         let sync = options.sync.as_ref().filter(|sync| sync.detects_renames)?;
         let delete = sync.delete.as_ref().filter(|_| options.deletes())?;
@@ -41,7 +41,7 @@ impl<'a> TreeRenames<'a> {
             list: &received.list,
             destination: &sync.path,
             options: DeleteOptions { filter, kept, ..delete.clone() },
-            watcher,
+            counters,
             found: OnceLock::new(),
         })
     }
@@ -50,6 +50,11 @@ impl<'a> TreeRenames<'a> {
     pub fn has(&self, wanted: &WantedFile) -> bool {
         let is_new = !wanted.replaces && wanted.size >= LEAST;
         is_new && self.find().is_some_and(|found| found.has(wanted.size, time(wanted)))
+    }
+
+    /// Returns `true` if files that may be renamed are deleted later.
+    pub fn has_any(&self) -> bool {
+        self.find().is_some_and(|found| !found.is_empty())
     }
 
     /// Opens a file with the size and time of the wanted one. Each file is returned once.
@@ -62,10 +67,18 @@ impl<'a> TreeRenames<'a> {
     fn find(&self) -> Option<&RenameCandidates> {
         let find = || {
             let names = ListedNames::of(self.list).ok()?;
-            let events = DeletionEvents(self.watcher);
-            RenameCandidates::find(self.destination, &names, &self.options, &events)
+            RenameCandidates::find(self.destination, &names, &self.options, &Halts(self.counters))
         };
         self.found.get_or_init(find).as_ref()
+    }
+}
+
+/// Ends the search when the fetch stops.
+struct Halts<'a>(&'a FetchCounters<'a>);
+
+impl Events for Halts<'_> {
+    fn go_on(&self) -> Result<(), Cancelled> {
+        self.0.check_cancelled()
     }
 }
 

@@ -25,7 +25,9 @@ use super::{
     hash_checks::HashChecks,
     job::TreeJob,
     naming::Naming,
+    nodes::ChangedNode,
     reference::{ReferenceTree, link},
+    renames::TreeRenames,
     response::FileResponse,
 };
 use crate::{
@@ -278,7 +280,9 @@ impl<'a> TreeWorker<'a> {
         match &entry.kind {
             ManifestKind::Directory(_) => {}
             ManifestKind::Link(_) | ManifestKind::Special(_) => {
-                if let Some(change) = job.install.node(entry, &directory)? {
+                if let Some(made) = job.install.node(entry, &directory)? {
+                    let ChangedNode { change, refused_xattrs } = made;
+                    account.refused_xattrs(refused_xattrs);
                     let kind = entry.kind.file_type();
                     let is_link = kind == FileType::Symlink;
                     let counter = if is_link { &account.links } else { &account.specials };
@@ -379,7 +383,7 @@ impl<'a> TreeWorker<'a> {
         let path = encoded(Path::new(OsStr::from_bytes(&wanted.path)));
         let kept = job.install.kept(&wanted.path);
         let base = job.renames.and_then(|renames| renames.take(wanted));
-        let may_continue_base = job.renames.is_some() && !wanted.replaces;
+        let may_continue_base = !wanted.replaces && job.renames.is_some_and(TreeRenames::has_any);
         let listed = ListedFile { kept, base: base.as_ref(), may_continue_base, ..wanted.listed() };
         let watcher = LargeFileWatcher { account, before: Mutex::new(None) };
         let target = job.base.below(&path);
