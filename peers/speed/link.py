@@ -4,7 +4,6 @@ import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 
 import servers
@@ -72,44 +71,29 @@ def link_fetch(lab: Lab) -> Plan:
 @row("link-serve", "Serve one file of 32 MiB to curl", SECTION)
 def link_serve(lab: Lab) -> Plan:
     need("curl")
-    return serve(lab, *served_file(lab), tls=False)
+    return serve(lab, *served_file(lab))
 
 
 @row("gigabit-serve", "Serve one file of 256 MiB to curl", GIGABIT)
 def gigabit_serve(lab: Lab) -> Plan:
     need("curl")
-    return serve(lab, *served_file(lab, GIGABIT, 256 * MIB), tls=False)
+    return serve(lab, *served_file(lab, GIGABIT, 256 * MIB))
 
 
-@row("gigabit-tls", "Serve one file of 256 MiB to curl with TLS", GIGABIT)
-def gigabit_tls(lab: Lab) -> Plan:
-    need("curl", "openssl")
-    return serve(lab, *served_file(lab, GIGABIT, 256 * MIB), tls=True)
-
-
-def serve(lab: Lab, root: Path, source: Path, client: str, server: str, tls: bool) -> Plan:
-    """curl fetches a file from nginx with and without sendfile. thalweg has no TLS."""
-    nginx = partial(servers.nginx, lab, source.parent, host=SERVER, network=server, certificate=certificate(lab) if tls else None)
-    started = {name: nginx(servers.NGINX[name]) for name in ("nginx sendfile on", "nginx sendfile off")}
-    if not tls:
-        started["thalweg serve"] = servers.thalweg(lab, source.parent, host=SERVER, network=server)
-        started["thalweg serve --zero-copy"] = servers.thalweg(lab, source.parent, "--zero-copy", host=SERVER, network=server)
-    scheme = "https" if tls else "http"
+def serve(lab: Lab, root: Path, source: Path, client: str, server: str) -> Plan:
+    """curl fetches a file, from nginx with and without sendfile."""
+    started = {
+        name: servers.nginx(lab, source.parent, servers.NGINX[name], host=SERVER, network=server)
+        for name in ("nginx sendfile on", "nginx sendfile off")
+    }
+    started["thalweg serve"] = servers.thalweg(lab, source.parent, host=SERVER, network=server)
+    started["thalweg serve --zero-copy"] = servers.thalweg(lab, source.parent, "--zero-copy", host=SERVER, network=server)
     variants = [
-        Variant(name, with_server(command("curl", "-ksS", "-o", "{}/copy", f"{scheme}://{SERVER}:{one.port}/source", network=client), one),
+        Variant(name, with_server(command("curl", "-sS", "-o", "{}/copy", f"http://{SERVER}:{one.port}/source", network=client), one),
                 ours=name.startswith("thalweg"))
         for name, one in started.items()
     ]
     return Plan(variants, lambda: new_directory(root / "sample"), lambda at, _: same_file(source, at / "copy"), "cmp", [], "server")
-
-
-def certificate(lab: Lab) -> Path:
-    """Makes a key and a certificate of one day in one file."""
-    at = lab.directory(lab.memory, "certificate") / "both"
-    words = ("-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "1", "-subj", "/CN=speed")
-    quiet("openssl", "req", *words, "-keyout", at.with_name("key"), "-out", at.with_name("certificate"))
-    at.write_text(at.with_name("key").read_text() + at.with_name("certificate").read_text())
-    return at
 
 
 def sshd(lab: Lab, at: Path, network: str) -> Path:

@@ -85,20 +85,19 @@ def thalweg(lab: Lab, root: Path, *words: str, host: str = "127.0.0.1", binary: 
     return lab.enter(process(line, port, **how))
 
 
-def nginx(lab: Lab, root: Path, directives: str, host: str = "127.0.0.1", certificate: Path | None = None, **how: object) -> Server:
-    """Starts nginx with one worker, without a log and without a limit of requests. `certificate`: a file with it and its key, for TLS."""
+def nginx(lab: Lab, root: Path, directives: str, host: str = "127.0.0.1", **how: object) -> Server:
+    """Starts nginx with one worker, without a log and without a limit of requests."""
     need("nginx")
     port = free_port()
     own = lab.directory(lab.memory, f"nginx-{port}")
     own.chmod(0o755)
     places = "".join(f"{kind}_temp_path {own}/{kind}; " for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi"))
     user = "user root;" if os.geteuid() == 0 else ""
-    tls = f"ssl_certificate {certificate}; ssl_certificate_key {certificate};" if certificate else ""
     (own / "conf").write_text(
         f"daemon off; master_process off; worker_processes 1; pid {own}/pid; error_log {own}/log; {user}\n"
         "events { worker_connections 4096; }\n"
         f"http {{ access_log off; keepalive_requests 1000000000; {places}{directives}\n"
-        f"server {{ listen {host}:{port}{' ssl' if tls else ''}; {tls} root {root}; }} }}\n")
+        f"server {{ listen {host}:{port}; root {root}; }} }}\n")
     line = [program("nginx"), "-p", own, "-e", own / "log", "-c", own / "conf"]
     return lab.enter(process(line, port, **how))
 
