@@ -285,8 +285,8 @@ mod tests {
         );
         let entry = ("[a-c]{1,8}", kind, meta, pairs).prop_map(
             |(name, kind, (mode, uid, gid, mtime, nanos), pairs)| {
-                let has_none = matches!(kind, ManifestKind::Link(_));
-                let pairs = pairs.into_iter().filter(|_| !has_none);
+                let is_link = matches!(kind, ManifestKind::Link(_));
+                let pairs = pairs.into_iter().filter(|_| !is_link);
                 let pairs =
                     pairs.map(|(name, value)| (CString::new(name).unwrap(), value)).collect();
                 ManifestEntry {

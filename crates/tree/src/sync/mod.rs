@@ -23,6 +23,6 @@ pub use listing::{SourceListing, SourceNames};
 pub use moved::{MoveReport, move_all};
 pub use plan::DeleteOptions;
 pub use refusal::DeleteRefusal;
-pub use renames::RenameCandidates;
+pub use renames::{RenameCandidates, SizeAndTime};
 pub use run::{SyncOptions, SyncReport, open_kept, sync};
 pub use state::{file_system_of, is_state_file, may_be_identity};

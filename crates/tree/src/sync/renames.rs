@@ -31,6 +31,23 @@ const LEAST: u64 = 16 << 10;
 /// Size and seconds of the modification time.
 type FileKey = (u64, i64);
 
+/// Size and modification time of a new file, which an earlier name of it has too.
+#[derive(Clone, Copy, Debug)]
+pub struct SizeAndTime {
+    /// In bytes.
+    pub size: u64,
+    /// Whole seconds of the time since 1970.
+    pub seconds: i64,
+    /// Nanoseconds of the time, below 10^9.
+    pub nanoseconds: u64,
+}
+
+impl SizeAndTime {
+    fn key(self) -> FileKey {
+        (self.size, self.seconds)
+    }
+}
+
 /// The files that the deletion would remove.
 #[derive(Debug)]
 pub struct RenameCandidates {
@@ -97,19 +114,18 @@ impl RenameCandidates {
     }
 
     /// Returns `true` if [`Self::take`] would find a file.
-    pub fn has(&self, size: u64, mtime: (i64, u64)) -> bool {
+    pub fn has(&self, wanted: SizeAndTime) -> bool {
         let files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
-        files
-            .get(&(size, mtime.0))
-            .is_some_and(|alike| alike.iter().any(|file| file.has_time(mtime.1)))
+        let alike = files.get(&wanted.key());
+        alike.is_some_and(|alike| alike.iter().any(|file| file.has_time(wanted.nanoseconds)))
     }
 
-    /// Returns a file with this size, and this modification time in seconds and nanoseconds. If several have them, prefers
-    /// one that has this name in another directory. Each file is returned once.
-    pub fn take(&self, name: &[u8], size: u64, mtime: (i64, u64)) -> Option<TwinFile> {
+    /// Returns a file with this size and time. If several have them, prefers one that has this name in another directory.
+    /// Each file is returned once.
+    pub fn take(&self, name: &[u8], wanted: SizeAndTime) -> Option<TwinFile> {
         let mut files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
-        let alike = files.get_mut(&(size, mtime.0))?;
-        let has_time = |file: &RenamedFile| file.has_time(mtime.1);
+        let alike = files.get_mut(&wanted.key())?;
+        let has_time = |file: &RenamedFile| file.has_time(wanted.nanoseconds);
         let has_name = |file: &RenamedFile| has_time(file) && file.name.to_bytes() == name;
         let at = alike.iter().position(has_name).or_else(|| alike.iter().position(has_time))?;
         let RenamedFile { directory, name, .. } = alike.swap_remove(at);
@@ -136,7 +152,8 @@ impl Twins for LocalRenames {
         let find = || RenameCandidates::find(&self.destination, &*self.names, &self.options, &());
         let found = self.found.get_or_init(find).as_ref()?;
         let name = below.file_name().unwrap_or_default().as_bytes();
-        found.take(name, size(source), (source.st_mtime, source.st_mtime_nsec))
+        let (seconds, nanoseconds) = (source.st_mtime, source.st_mtime_nsec);
+        found.take(name, SizeAndTime { size: size(source), seconds, nanoseconds })
     }
 
     fn are_moved(&self) -> bool {

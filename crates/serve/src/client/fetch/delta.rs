@@ -63,9 +63,9 @@ impl OwnBlocks {
 }
 
 impl FileFetch<'_> {
-    /// Fills the new file with the blocks that the replaced or renamed file has, and leaves holes for blocks of zeros. A partial file
-    /// of an earlier run may have such blocks, so its complete content will be compared. Fetches the whole file if the
-    /// server's sums cannot be used.
+    /// Fills the new file with the blocks that the replaced or renamed file has, and leaves holes for blocks of zeros. A
+    /// partial file of an earlier run may have such blocks, so its complete content will be compared. Fetches the whole
+    /// file if the server's sums cannot be used.
     pub(super) fn begin_delta(&mut self) -> Result<(), FetchError> {
         let listed = self.listed.filter(|listed| listed.size >= LEAST_DELTA);
         let may_use = self.options.channels.is_some() && self.download.is_rewindable();

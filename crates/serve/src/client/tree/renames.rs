@@ -5,7 +5,7 @@ use std::{path::Path, sync::OnceLock};
 use thalweg_core::Cancelled;
 use thalweg_tree::{
     Events,
-    sync::{DeleteOptions, RenameCandidates},
+    sync::{DeleteOptions, RenameCandidates, SizeAndTime},
 };
 
 use super::{
@@ -49,7 +49,7 @@ impl<'a> TreeRenames<'a> {
     /// Returns `true` if a file that may be the wanted one is deleted later.
     pub fn has(&self, wanted: &WantedFile) -> bool {
         let is_new = !wanted.replaces && wanted.size >= LEAST;
-        is_new && self.find().is_some_and(|found| found.has(wanted.size, time(wanted)))
+        is_new && self.find().is_some_and(|found| found.has(size_and_time(wanted)))
     }
 
     /// Returns `true` if files that may be renamed are deleted later.
@@ -60,7 +60,7 @@ impl<'a> TreeRenames<'a> {
     /// Opens a file with the size and time of the wanted one. Each file is returned once.
     pub fn take(&self, wanted: &WantedFile) -> Option<BaseFile> {
         let found = self.find().filter(|_| !wanted.replaces)?;
-        let twin = found.take(wanted.name.to_bytes(), wanted.size, time(wanted))?;
+        let twin = found.take(wanted.name.to_bytes(), size_and_time(wanted))?;
         BaseFile::open(&twin.dir, &twin.name)
     }
 
@@ -82,8 +82,7 @@ impl Events for Halts<'_> {
     }
 }
 
-/// Returns the modification time in seconds and nanoseconds.
-fn time(wanted: &WantedFile) -> (i64, u64) {
+fn size_and_time(wanted: &WantedFile) -> SizeAndTime {
     let (seconds, nanoseconds) = wanted.attributes.mtime;
-    (seconds, u64::from(nanoseconds))
+    SizeAndTime { size: wanted.size, seconds, nanoseconds: nanoseconds.into() }
 }
