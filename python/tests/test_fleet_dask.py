@@ -113,7 +113,8 @@ def test_a_local_cluster_loses_a_worker_with_a_task_in_hand_and_the_tree_is_whol
     killing = Killing(copy)
     with (
         dask.config.set({"temporary-directory": str(tmp_path / "dask")}),
-        distributed.LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None) as local,
+        # Any free port, so that this test can run several times at once.
+        distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address="127.0.0.1:0") as local,
         distributed.Client(local, set_as_default=False) as client,
     ):
         report = thalweg.copy_tree(tree, copy, executor=client, progress=killing, verify="xxh3", **SLOW)
