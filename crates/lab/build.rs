@@ -1,5 +1,5 @@
-//! Lists the studies, their programs and the Java sources that these need, so that the library contains them. Outside
-//! the repository, for example in the package of this crate, the list is empty.
+//! Lists the files that the library contains: the studies, their programs, and the Java sources of these programs.
+//! Outside the repository, for example in the package of this crate, the list is empty.
 
 use std::{
     env,
@@ -8,8 +8,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// A study that contains this text runs programs of other projects. It is left out, because they can only be built in
-/// the repository.
+/// A study that contains this text runs programs of other projects. It is left out, because those programs can only be
+/// built in the repository.
 const OTHERS: &str = "\"../peers/";
 
 fn main() -> io::Result<()> {

@@ -1,11 +1,11 @@
-//! Builds the object that is preloaded, from the sources of this crate and of the kernels. It leaves
-//! the object in OUT_DIR, and the library includes it.
+//! Builds the object that is preloaded, from the sources of this crate and of the kernels. The library includes the object from
+//! OUT_DIR.
 //!
 //! `kernels` is a symbolic link to the sources of thalweg-kernels, so that a published package
 //! contains them.
 //!
-//! It calls rustc directly. Whatever profile and flags cargo uses for the library, the object is
-//! optimised, aborts on a panic, and links no library.
+//! The script calls rustc directly. Whatever profile and flags cargo uses for the library, the object is optimised, aborts on a
+//! panic, and links no library.
 
 use std::{env, fs, path::Path, process::Command};
 
@@ -18,8 +18,8 @@ const FLAGS: &[&str] = &[
     "-Cpanic=abort",
 ];
 
-/// Links without start files, libraries and symbols of other objects. Tables of core refer to the
-/// personality function, which the object never calls; so it is defined as 0.
+/// Links without start files, libraries and symbols of other objects. Tables of core refer to the personality function. The
+/// object never calls that function, so the linker defines it as 0.
 const LINKED_ALONE: &[&str] = &[
     "-Clto=fat",
     "-Clink-arg=-nostdlib",
@@ -84,7 +84,7 @@ fn rustc(target: &str, add: impl FnOnce(&mut Command)) -> Result<(), String> {
     let mut rustc = Command::new(env::var_os("RUSTC").expect("cargo sets RUSTC"));
     rustc.args(FLAGS).arg(format!("--target={target}"));
     if target.starts_with("aarch64") {
-        // Otherwise atomics call functions that read the CPU's features by libc's getauxval.
+        // Outlined atomics would need libc's getauxval to read the CPU's features.
         rustc.arg("-Ctarget-feature=-outline-atomics");
     }
     add(&mut rustc);

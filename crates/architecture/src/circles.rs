@@ -9,7 +9,7 @@ use std::{
 
 use crate::modules::{Found, Module, Tree};
 
-/// For each room of a directory: the rooms that it uses, each with a place in the sources that uses it.
+/// For each room of a directory: the rooms that it uses. Each of them has one place in the sources that uses it.
 type Arrows = BTreeMap<String, BTreeMap<String, String>>;
 
 /// Returns the directories of a crate in which modules form a circle, as `a::b`. Each has a description of the uses

@@ -19,7 +19,7 @@ pub struct Tree {
 pub struct Module {
     pub file: PathBuf,
     defined: BTreeSet<String>,
-    /// Local name and the path it refers to; `*` for a glob.
+    /// Names that `use` items import: the local name, or `*` for a glob, and the path.
     uses: Vec<(String, Names)>,
     paths: BTreeSet<Names>,
 }
@@ -213,7 +213,7 @@ fn tokens(text: &str) -> Names {
             '"' => text_length(rest),
             'r' if rest.starts_with("r\"") => 2 + rest[2..].find('"').map_or(0, |end| end + 1),
             'r' if rest.starts_with("r#\"") => rest.find("\"#").map_or(rest.len(), |end| end + 2),
-            // A character literal; otherwise a lifetime, and its name becomes an identifier.
+            // A quote begins a character literal or a lifetime. The name of a lifetime becomes an identifier.
             '\'' if rest.starts_with("'\\") => 2 + rest[3..].find('\'').map_or(0, |end| end + 2),
             '\'' if rest.chars().nth(2) == Some('\'') => {
                 rest.chars().take(3).map(char::len_utf8).sum()

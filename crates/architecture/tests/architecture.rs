@@ -80,8 +80,8 @@ fn modules_of_a_folder_form_no_circle() {
     assert!(wrong.is_empty(), "circles:\n{wrong}");
 }
 
-/// Builds of this workspace do not update the lock files of the separate ones. With an outdated file, their next
-/// build would fail because of `--locked`, or measure and fuzz other versions than those shipped.
+/// Builds of this workspace do not update the lock files of the separate workspaces. With an outdated lock file, the
+/// next build there would fail because of `--locked`, or measure and fuzz other versions than those shipped.
 #[test]
 fn lock_files_beside_the_workspace_have_what_its_crates_depend_on_now() {
     let locked = |path: &str| -> Vec<toml::Table> {

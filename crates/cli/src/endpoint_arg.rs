@@ -80,8 +80,8 @@ impl EndpointArg {
         }
     }
 
-    /// Returns an endpoint that does not exist yet: `memory:`, `pipe:`, `unix:` or `tcp:`. An address may follow the
-    /// last two (`tcp:localhost:80`), if no file has that name.
+    /// Returns an endpoint that does not exist yet: `memory:`, `pipe:`, `unix:` or `tcp:`. An address may follow
+    /// `unix:` or `tcp:`, as in `tcp:localhost:80`, if no file has that name.
     fn of_word(path: &Path) -> Option<Self> {
         let (word, address) = path.to_str()?.split_once(':')?;
         let key = match word {
@@ -113,8 +113,8 @@ impl EndpointArg {
         }
         let end = End::of(fd.as_fd())?;
         let file = end.kind == Kind::File;
-        // This `O_PATH` descriptor has no offset, but the one that a command opens will have one. The sink counts as
-        // empty, because `copy` creates a new file, and `>` truncates the existing one.
+        // This `O_PATH` descriptor has no offset, but the descriptor that a command opens will have one. The sink
+        // counts as empty, because `copy` creates a new file, and `>` truncates the existing one.
         let facts =
             EndFacts { addressed: file, append: false, filled: false, ..EndFacts::of(&end) };
         let size = u64::try_from(stat.st_size).ok().filter(|size| *size > 0 && file);

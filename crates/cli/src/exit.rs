@@ -20,11 +20,10 @@ pub const ERRORS: &str = "standard error";
 /// Exit status, as listed in the manual.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
-    /// Success.
     Done,
     /// The data differ: verification failed.
     Differ,
-    /// The command failed, or a part of it did. A missing source, for example, makes `cp` fail.
+    /// The whole command or a part of it failed. As in `cp`, one missing source is enough.
     Failed,
     /// The command line is invalid.
     Usage,
@@ -76,23 +75,21 @@ pub struct CommandFailure {
     pub message: String,
     /// What the user can do next; empty if unknown.
     pub hint: String,
-    /// `true` if another machine does not have thalweg.
+    /// `true` if the command failed because another machine does not have thalweg.
     pub is_without_program: bool,
 }
 
 impl CommandFailure {
-    /// Creates a failure with a message.
     pub fn new(exit: Exit, message: impl Into<String>) -> Self {
         Self { exit, message: message.into(), hint: String::new(), is_without_program: false }
     }
 
-    /// Sets the hint.
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = hint.into();
         self
     }
 
-    /// Marks the failure of a command that the other machine does not have.
+    /// Sets `is_without_program` if `code`, the exit status of a shell, means that it cannot find or run the program.
     pub fn of_program(mut self, code: Option<i32>) -> Self {
         self.is_without_program = matches!(code, Some(126 | 127));
         self
@@ -179,7 +176,7 @@ pub fn advice(errno: Errno) -> &'static str {
     }
 }
 
-/// Returns what the user can do if nothing was deleted.
+/// Returns the hint for a refused deletion; it may be empty.
 pub fn advice_on_refusal(refused: &DeleteRefusal) -> &'static str {
     match refused {
         DeleteRefusal::EmptySource | DeleteRefusal::OtherDevice => {

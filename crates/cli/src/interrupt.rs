@@ -1,7 +1,7 @@
 //! Interrupts: SIGINT and similar signals cancel a command, and end a command that cannot be cancelled.
 //!
-//! A signal cannot interrupt a system call that waits for an unresponsive server or disk; only the end of the process
-//! stops it. Unfinished files then have a temporary name or no name, as after a kill.
+//! A signal cannot interrupt a system call that waits for an unresponsive server or disk. Only the end of the process
+//! stops such a call. Unfinished files then have a temporary name or no name, as after a kill.
 
 use std::{
     sync::{
@@ -24,7 +24,7 @@ const EXIT_DELAY: Duration = Duration::from_secs(3);
 /// Running time of a usually short command after which its interrupts are caught.
 const BRIEF: Duration = Duration::from_millis(50);
 
-/// `true` while interrupts are not caught yet. [`check`] catches them from the time `DUE` on.
+/// `true` while interrupts are not caught yet. The first [`check`] after the time `DUE` starts to catch them.
 static POSTPONED: AtomicBool = AtomicBool::new(false);
 static DUE: OnceLock<Instant> = OnceLock::new();
 

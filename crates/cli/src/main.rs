@@ -113,7 +113,7 @@ fn parsed(words: &[OsString]) -> Result<Cli, clap::Error> {
 }
 
 /// Returns the command line. `--json`, `-q` and `-v` are options of single commands. If they precede the command's
-/// name, they are moved behind it.
+/// name, this function moves them behind the name.
 fn words() -> Vec<OsString> {
     let mut words: Vec<OsString> = std::env::args_os().collect();
     let moves = |word: &OsString| {

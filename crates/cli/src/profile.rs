@@ -36,9 +36,9 @@ pub struct SavedProfile {
 /// memory.
 #[derive(Clone, Copy, Debug)]
 pub enum Moves {
-    /// Transfers between files and devices.
+    /// Transfers between descriptors, except to sockets.
     Files,
-    /// Transfers between any descriptors.
+    /// Transfers between descriptors, also to sockets.
     Streams,
     /// Transfers between descriptors, and buffers between processes.
     Buffers,
@@ -86,7 +86,7 @@ impl SavedProfile {
         saved
     }
 
-    /// Stores the result of reading the profile, and the reasons not to use it.
+    /// Returns the profile that was read, and stores the reasons why it is stale or broken.
     fn take(&mut self, read: Result<Option<Profile>, ProfileError>) -> Option<Profile> {
         match read {
             Ok(found) => {
@@ -102,7 +102,7 @@ impl SavedProfile {
         }
     }
 
-    /// Saves which mechanisms were much slower in this copy than in their measurement. Removes such observations of
+    /// Saves which mechanisms were much slower in this copy than in their measurement. Removes the observations of
     /// earlier copies that this copy contradicts.
     pub fn learn(&self, looks: &[ContestResult]) {
         let Some(path) = self.path.as_ref().filter(|_| looks.iter().any(ContestResult::teaches))
@@ -115,7 +115,7 @@ impl SavedProfile {
             return;
         }
         let kept = Profile::turn(path).and_then(|_turn| {
-            // Loads again, because another command may have saved in the meantime.
+            // Loads the profile again, because another command may have saved it in the meantime.
             let Ok(Some(mut profile)) = Profile::load(path) else { return Ok(()) };
             let holding = looks.iter().filter_map(|look| look.holds.as_ref());
             let forgot = holding.filter(|cell| profile.forget(cell)).count() > 0;
@@ -168,7 +168,7 @@ impl SavedProfile {
 }
 
 /// Returns `false` if the default path cannot be examined, for example because this user may not enter the home
-/// directory. No warning is then printed, because a profile may not exist.
+/// directory. In this case thalweg prints no warning, because there may be no profile.
 fn is_expected(path: &Path) -> bool {
     env::var_os("THALWEG_PROFILE").is_some() || fs::symlink_metadata(path).is_ok()
 }

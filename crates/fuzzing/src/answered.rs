@@ -32,7 +32,7 @@ impl<'b> Answered<'b> {
         answer
     }
 
-    /// Returns a header.
+    /// Returns the value of a header.
     pub fn field(&self, name: &str) -> Option<&'b str> {
         let mut fields = self.head.split("\r\n").skip(1).filter_map(|line| line.split_once(": "));
         fields.find(|(own, _)| own.eq_ignore_ascii_case(name)).map(|(_, value)| value)

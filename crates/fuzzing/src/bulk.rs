@@ -1,6 +1,6 @@
-//! Bulk transfers: a hostile peer must not crash an end, block it, exhaust its memory, or leak a descriptor. The
-//! input controls packets, notes over the link and in the page, every mechanism with any knobs and descriptors, and
-//! the heads and tails of files.
+//! Bulk transfers: a hostile peer must not crash an end, block it, exhaust its memory, or leak a descriptor. The input
+//! controls every packet, including the heads and tails of files, and the notes in the peer's shared page. A packet can
+//! name any mechanism, with any knobs and descriptors.
 
 use std::fs::File;
 use std::io::Cursor;
@@ -15,7 +15,7 @@ use thalweg_testing::open_files;
 const PAGE: usize = 4096;
 const HELLO: u16 = 1;
 const KINDS: u8 = 12;
-/// A first byte from this value on means that raw bytes follow.
+/// If the first byte of a message in the input is at least this value, raw bytes follow.
 const RAW: u8 = 240;
 
 // Bits of the first byte.
@@ -38,7 +38,7 @@ pub fn run(bytes: &[u8]) {
     while let Some((words, fds)) = message(&mut input) {
         say(&far, &words, &fds);
     }
-    // A peer with `STAYS` sends nothing more, and the other end waits for it.
+    // With `STAYS`, the peer keeps its end open but sends nothing more, so the other end waits.
     let far = (mode & STAYS != 0).then_some(far);
     let end = Instant::now() + Duration::from_millis(3);
     if mode & TO_SENDER != 0 {
@@ -64,7 +64,7 @@ fn options() -> Options {
 
 fn receive(link: Link, mode: u8, end: Option<Instant>) {
     let Ok(mut receiver) = Receiver::over_until(link, &options(), end) else { return };
-    // Files have no deadline, so they are tested only with peers that leave.
+    // The functions for files take no deadline, so they are tested only with peers that leave.
     if mode & (FILES | STAYS) == FILES {
         let _ = receiver.recv_all(&mut Nowhere, &mut |_, _| {});
         return;

@@ -14,7 +14,7 @@ const HEAD: &[u8] = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
 
 /// Runs one input: a body.
 pub fn run(bytes: &[u8]) {
-    // The script splits writes and connections at bytes that are not part of the body.
+    // In a script, 0xff separates connections and 0xfe separates writes. Neither belongs to the body.
     let answer = bytes.split(|byte| *byte == 0xff).next().unwrap_or_default();
     let body: Vec<u8> = answer.iter().copied().filter(|byte| *byte != 0xfe).collect();
     let server = Scripted::start(&[HEAD, answer].concat());

@@ -47,7 +47,7 @@ pub fn run(bytes: &[u8]) {
         let named = text.lines().next().map(header).and_then(Result::ok);
         options.extra.headers.extend(named);
     }
-    // A retry costs half a second, so only one mode has it.
+    // A retry costs half a second, so only one value of the first byte allows it.
     options.retries = u32::from(*mode == AGAIN | SEVERAL);
     if is_set(DIGEST) {
         let expected = Expected::of_digits(Hash::Sha256, ABC, "the test says");

@@ -79,7 +79,7 @@ fn read(bytes: &[u8]) -> bool {
     true
 }
 
-/// Corrects the checksums of a plan, so that the bytes behind them are read.
+/// Corrects the checksums of a plan, so that the parser does not stop at them.
 fn sealed(bytes: &[u8]) -> Option<Vec<u8>> {
     let mut plan = bytes.to_vec();
     let tail = plan.len().checked_sub(TAIL).filter(|tail| *tail >= HEAD)?;
@@ -118,7 +118,7 @@ fn perform(plan: &[u8]) {
     let own = fs::read(&written).expect("its own plan");
     assert!(read(&own));
     let mut plan = plan.to_vec();
-    // A worker ends at once if the plan is about another directory, so the plan gets the identity of this one.
+    // A worker ends at once if the plan describes another directory, so the plan gets the identity of this one.
     plan[SURVEYED].copy_from_slice(&own[SURVEYED]);
     fs::write(&written, sealed(&plan).expect("a plan")).expect("a plan");
     if does(place, Duty::All) {

@@ -1,5 +1,5 @@
 //! Frames of a compressed stream: the reader never returns more content than a frame may have, and the content does not
-//! depend on how the bytes arrive. A second part frames the input itself and reads it back.
+//! depend on how the bytes arrive. Content that the writer put into frames is read back unchanged.
 
 use thalweg_serve::compression::frames::{
     CompressionFailure, FrameReader, FrameWriter, LARGEST_CONTENT, PREAMBLE,

@@ -22,7 +22,7 @@ pub fn run(text: &[u8]) {
     assert!(again.done.bytes() <= journal.done.bytes());
 }
 
-/// Replaces a journal that an earlier run left.
+/// Reads a journal that an earlier run left, and replaces it.
 fn through_a_file(journal: &Journal, text: &[u8]) {
     let place = tempfile::tempdir().expect("a directory");
     let path = place.path().join("journal");
@@ -40,7 +40,7 @@ fn through_a_file(journal: &Journal, text: &[u8]) {
             assert!(written.is_of_this_boot() && written.source == journal.source);
             assert!(written.done.bytes() <= journal.done.bytes());
         }
-        // The journal did not fit.
+        // The new journal exceeds the limit, so no file may remain.
         None => assert!(!path.exists()),
     }
     keeper.note(journal.source.size() / 2);

@@ -19,7 +19,7 @@ pub fn run(text: &[u8]) {
     }
     let Ok(text) = std::str::from_utf8(text) else { return };
     let Ok(netrc) = Netrc::parse(text) else { return };
-    // No machine in the text has a longer name than the text, so only a default entry has this host.
+    // This host name is longer than the text, so no `machine` entry has it. Only a `default` entry can apply.
     let unnamed = "x".repeat(text.len() + 1);
     let of_all = netrc.of(&unnamed).map(|(login, password)| (login.to_owned(), password.to_owned()));
     for host in ["a", "A", "b.example"] {

@@ -1,4 +1,4 @@
-//! The answers of a server at the other end of a byte stream: whatever they are, the client ends with a result.
+//! The answers of a server at the other end of a byte stream: the client must end with a result, whatever it receives.
 
 use std::{fs, time::Duration};
 
@@ -13,7 +13,7 @@ use super::{
     watched::{self, Watched},
 };
 
-/// Runs one input: the answers to the requests, each but the last with the byte 0xff after it.
+/// Runs one input: the answers to the requests, separated by the byte 0xff.
 pub fn run(answers: &[u8]) {
     // Rust's own `main` would ignore SIGPIPE, but libFuzzer's `main` does not.
     thalweg_sys::signal::ignore_sigpipe().expect("a handler");
@@ -24,14 +24,15 @@ pub fn run(answers: &[u8]) {
     };
     let target = FetchUrl::of_stream("peer:");
     if let Ok(PeerRoot::File(file)) = root_of(&target, &ListRequest { xattrs: true, ..ListRequest::default() }, &options, &|| Ok(())) {
-        // A redirect to another server must have failed: the file would be fetched over this stream under a foreign
-        // name.
+        // A redirect to another server must have failed. Otherwise the client would fetch that server's file over this
+        // stream.
         assert!(format!("{file:?}").contains("stream.invalid"), "{file:?}");
         replace(&file, &options);
     }
 }
 
-/// Fetches the file over an older one, of which it may have blocks. The older file stays, or the new one is complete.
+/// Fetches the file over an older one, which may contain some of its blocks. After a failure, the older file is
+/// unchanged.
 fn replace(file: &PeerFile, options: &FetchOptions) {
     let place = tempfile::tempdir().expect("a directory");
     let path = place.path().join("f");

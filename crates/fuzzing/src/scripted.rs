@@ -23,7 +23,7 @@ const NEXT_CONNECTION: u8 = 0xff;
 const NEXT_WRITE: u8 = 0xfe;
 /// Separates two writes of one answer by a pause.
 const PAUSE: u8 = 0xfd;
-/// Most pauses in one answer.
+/// Maximum number of pauses in one answer.
 const MOST_PAUSES: usize = 50;
 /// First byte of a TLS handshake.
 const HANDSHAKE: u8 = 0x16;
@@ -120,7 +120,7 @@ fn play_on(stream: &mut (impl Read + Write), answer: &[u8]) {
     }
 }
 
-/// Returns the certificate of the server, which a client trusts by [`CERTIFICATE`].
+/// Returns the TLS configuration of the server. A client trusts its certificate by [`CERTIFICATE`].
 fn tls_config() -> Arc<ServerConfig> {
     static CONFIG: OnceLock<Arc<ServerConfig>> = OnceLock::new();
     let config = CONFIG.get_or_init(|| {

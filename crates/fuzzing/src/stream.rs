@@ -60,7 +60,7 @@ pub fn run(bytes: &[u8]) {
     let outside = snapshot(&place.join("outside"));
     let before = snapshot(&place.join("to"));
     let channels = channels(place, answers, is_set(COMMAND));
-    // A retry costs half a second, so only one mode has it.
+    // A retry costs half a second, so only one value of the first byte allows it.
     let retries = u32::from(*mode == COMMAND | OWNER);
     let files =
         FetchOptions { channels: Some(channels), stall: Duration::from_secs(1), retries, ..options(None) };
@@ -78,10 +78,11 @@ pub fn run(bytes: &[u8]) {
     if is_set(DRY_RUN) {
         assert_eq!(after, before);
     }
-    // Filters protect an entry whatever the peer lists.
+    // Whatever the peer lists, the filter protects this entry.
     let protected = place.join("to").join(PROTECTED);
     assert_eq!(after.get(&protected), before.get(&protected));
-    // A file that replaces the directory `b` arrives after the deletion, and may fail.
+    // A file that replaces the directory `b` arrives after the deletion. If this file fails, the deletion was still
+    // allowed.
     let is_replaced = !place.join("to/b").is_dir();
     let may_delete = fetched
         .as_ref()
@@ -181,7 +182,8 @@ pub(crate) fn played(answers: &[u8]) -> Arc<Channels> {
 
 /// Writes one answer after each request.
 fn play(mut stream: UnixStream, answers: Vec<Vec<u8>>) {
-    // A client that waits for the rest of its first answer has no time limit, as a login may take long.
+    // The client has no time limit while it waits for its first answer, because a login may take long. This timeout
+    // ends such a wait.
     stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
     let (mut requests, mut buffer) = (Vec::new(), [0; 4096]);
     for answer in answers {
@@ -201,7 +203,7 @@ fn play(mut stream: UnixStream, answers: Vec<Vec<u8>>) {
     }
 }
 
-/// Fetches a file if the peer serves one. Returns `true` if it was one, or if the peer failed.
+/// Fetches the file if the peer serves a single one. Returns `true` if it does, or if the peer failed.
 fn is_file(target: &FetchUrl, to: &Path, options: &FetchOptions) -> bool {
     match root_of(target, &ListRequest::default(), options, &|| Ok(())) {
         Ok(PeerRoot::Directory) => false,

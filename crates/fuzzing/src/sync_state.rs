@@ -1,4 +1,5 @@
-//! The file `.thalweg-sync` in a destination: another user may have written any bytes. It may only prevent a deletion.
+//! The file `.thalweg-sync` in a destination: another user may have written any bytes. Their only effect may be that a
+//! sync refuses to delete.
 
 use std::fs;
 

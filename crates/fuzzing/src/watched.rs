@@ -9,7 +9,7 @@ use thalweg_serve::client::{
 };
 use thalweg_tree::Total;
 
-/// Returns options without retries. `proxy` is their proxy.
+/// Returns options without retries, for a client that uses `proxy`.
 pub fn options(proxy: Option<SocketAddr>) -> FetchOptions {
     let needs = Guarantees::COPIED;
     let of_proxy =
@@ -37,7 +37,7 @@ pub fn options(proxy: Option<SocketAddr>) -> FetchOptions {
     }
 }
 
-/// Never cancels, and fails if more bytes are reported than the file has.
+/// Never cancels. Panics if more bytes are reported than the file has.
 pub struct Watched;
 
 impl FetchWatcher for Watched {

@@ -1,11 +1,11 @@
-//! Prints the time of every row relative to the C library's, by size, on this machine.
+//! Prints the speed of every row relative to the C library, by size, on this machine.
 //!
 //! `cargo run --release -p thalweg-kernels --example sweep [copy|calls|fill|crc|xxh3] [ROUNDS]`
 //!
-//! Every round runs all rows. A cell is the median of the ratios of all rounds; above 1, the row is faster. All samples
-//! use one pair of buffers, which stays in the caches if it fits. The result is only a first impression; the lab's
-//! protocol decides. `calls` repeats one copy in a loop, inlined as in any caller, so it shows the overhead between the
-//! caller and the copy loop.
+//! Every round runs all rows. A cell is the median over all rounds of the C library's time divided by the row's time; above 1,
+//! the row is faster. All samples use one pair of buffers, which stays in the caches if it fits. The result is only a first
+//! impression; the lab's protocol decides. `calls` repeats one copy in a loop, inlined as in any caller, so it shows the overhead
+//! between the caller and the copy loop.
 
 use std::hint::black_box;
 use std::sync::atomic::{Ordering, compiler_fence};
@@ -35,7 +35,7 @@ fn main() {
             std::process::exit(2);
         }
     };
-    // There is room for misalignment. All pages are touched here, so that no sample includes page faults.
+    // The additional bytes allow misaligned positions. All pages are touched here, so that no sample includes page faults.
     let mut source = vec![1; MOST + 4096];
     let mut sink = vec![2; MOST + 4096];
     for misaligned in [0, 1] {
@@ -124,7 +124,7 @@ const UNROLLED: usize = 4;
 fn calls() -> Vec<Arm> {
     fn looped(name: &'static str, copy: impl Fn(&mut [u8], &[u8]) + 'static) -> Arm {
         let run = move |sink: &mut [u8], source: &[u8]| {
-            // Both are unrolled by hand, because the compiler would unroll only one of them.
+            // The loop is unrolled by hand, because the compiler would unroll it for only one of the two copy functions.
             let mut left = AT_ONCE / UNROLLED;
             while left > 0 {
                 for _ in 0..UNROLLED {

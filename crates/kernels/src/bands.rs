@@ -90,7 +90,7 @@ impl<F: Copy + PartialEq> BandSteps<F> {
     }
 }
 
-/// Copy and fill kernels by size. Use it directly to try it out; [`Bands::install`] makes it `tuned`.
+/// Copy and fill kernels by size. Use them directly to try them out; [`Bands::install`] makes them the kernel `tuned`.
 ///
 /// ```
 /// use thalweg_kernels::{Bands, by_name};
@@ -111,8 +111,8 @@ pub struct Bands {
 }
 
 impl Bands {
-    /// Creates bands in which each kernel serves the sizes up to and including its number. The C library serves larger sizes, and
-    /// moves between overlapping regions if a kernel does not support them.
+    /// Creates bands. Each kernel serves the sizes up to and including its number, and the C library serves larger sizes. The C
+    /// library also moves between overlapping regions if a kernel does not support them.
     pub fn of(rows: &[(usize, &Kernel)]) -> Result<Bands, Unfit> {
         let mut bands = UNTUNED;
         for &(upto, row) in rows {

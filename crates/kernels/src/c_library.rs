@@ -27,7 +27,7 @@ mod interpreted {
     /// # Safety
     /// The contract of [`Kernel::copy`](crate::Kernel::copy).
     pub unsafe extern "C" fn copy(dst: *mut u8, src: *const u8, n: usize) -> *mut u8 {
-        // SAFETY: the same contract.
+        // SAFETY: guaranteed by the caller.
         unsafe { src.copy_to_nonoverlapping(dst, n) };
         dst
     }
@@ -35,7 +35,7 @@ mod interpreted {
     /// # Safety
     /// The contract of [`Kernel::move_`](crate::Kernel::move_).
     pub unsafe extern "C" fn move_(dst: *mut u8, src: *const u8, n: usize) -> *mut u8 {
-        // SAFETY: the same contract.
+        // SAFETY: guaranteed by the caller.
         unsafe { src.copy_to(dst, n) };
         dst
     }
@@ -43,7 +43,7 @@ mod interpreted {
     /// # Safety
     /// The contract of [`Fill::fill`](crate::Fill::fill).
     pub unsafe extern "C" fn fill(dst: *mut u8, byte: c_int, n: usize) -> *mut u8 {
-        // SAFETY: the same contract.
+        // SAFETY: guaranteed by the caller.
         unsafe { dst.write_bytes(byte as u8, n) };
         dst
     }

@@ -1,4 +1,4 @@
-//! CPU features that the CPU and the operating system support, detected once, without those that the user hides.
+//! CPU features, detected once. A feature is usable if the CPU and the operating system support it and the user does not hide it.
 //!
 //! `THALWEG_CPU=-avx512f,-avx2` makes this machine behave as if it lacked these features. It affects everything that uses this
 //! module: the tables, programs that inline kernels, plans and studies. The C library and other crates query the CPU themselves

@@ -99,17 +99,18 @@ fn first_fills() -> FillFn {
     unsafe { core::mem::transmute::<*mut (), FillFn>(FILLS.run()) }
 }
 
-/// Returns the function that copies every size now: the only function in use, or one that dispatches by size.
+/// Returns a function that copies every size with the kernels in use now. If one kernel serves every size, returns the function
+/// of that kernel.
 pub fn copies() -> CopyFn {
     if COPIES.upto() == usize::MAX { first_copies() } else { copy_by_size }
 }
 
-/// Returns the function that moves every size now.
+/// Returns a function that moves every size, like [`copies`].
 pub fn moves() -> CopyFn {
     if MOVES.upto() == usize::MAX { first_moves() } else { move_by_size }
 }
 
-/// Returns the function that fills every size now.
+/// Returns a function that fills every size, like [`copies`].
 pub fn fills() -> FillFn {
     if FILLS.upto() == usize::MAX { first_fills() } else { fill_by_size }
 }
@@ -121,10 +122,10 @@ pub fn fills() -> FillFn {
 macro_rules! jump {
     ($first:ident, $run:ident, $beyond:ident, $dst:expr, $second:expr, $n:expr) => {
         if $first.serves($n) {
-            // SAFETY: the same contract; the kernel was available when it was installed.
+            // SAFETY: guaranteed by the caller; the kernel was available when it was installed.
             unsafe { $run()($dst, $second, $n) }
         } else {
-            // SAFETY: the same contract; the end of a first band was read, so bands are installed.
+            // SAFETY: guaranteed by the caller; the first band has an end, so bands are installed.
             unsafe { $beyond($dst, $second, $n) }
         }
     };
@@ -150,7 +151,7 @@ macro_rules! call {
                 options(pure, nomem, nostack, preserves_flags),
             );
         }
-        // SAFETY: it reads a word of a static and writes flags. For the label: as in `jump`.
+        // SAFETY: the asm reads a word of a static and writes flags. For the label: as in `jump`.
         unsafe {
             core::arch::asm!(
                 "cmp {n}, qword ptr [{first}]",
@@ -165,8 +166,8 @@ macro_rules! call {
             );
         }
         let sink: *mut u8;
-        // SAFETY: a call with the C calling convention and its three arguments; the same contract, and the kernel was available
-        // when it was installed.
+        // SAFETY: a call with the C calling convention and three arguments. The caller guarantees the function's contract, and
+        // the kernel was available when it was installed.
         unsafe {
             core::arch::asm!(
                 "call qword ptr [{first} + 8]",

@@ -15,7 +15,7 @@ pub(crate) struct Once {
 /// The states of [`Once`].
 const FREE: u8 = 0;
 const TAKEN: u8 = 1;
-/// Callers use the bands.
+/// The state in which callers use the bands.
 const PUBLISHED: u8 = 2;
 
 // SAFETY: only the caller of `put` that wins the exchange writes the cell. It does so before it publishes the end of a first band
@@ -46,8 +46,8 @@ impl Once {
 
     #[inline(always)]
     pub(crate) fn get(&self) -> &Bands {
-        // PAIRS WITH: the last store of `EntryBand::publish` in `entry`. A caller gets here only after it has read the stored
-        // value.
+        // PAIRS WITH: the last store of `EntryBand::publish` in `entry`. A caller gets here only after it has read the value of
+        // that store.
         fence(Ordering::Acquire);
         // SAFETY: callers get here only beyond the end of a first band, which is published after the only write.
         unsafe { &*self.bands.get() }
@@ -64,7 +64,7 @@ pub(crate) static INSTALLED: Once =
 #[cold]
 #[inline(never)]
 pub(crate) unsafe extern "C" fn copy_beyond(dst: *mut u8, src: *const u8, n: usize) -> *mut u8 {
-    // SAFETY: the same contract; the kernel was available when it was installed.
+    // SAFETY: guaranteed by the caller; the kernel was available when it was installed.
     unsafe { INSTALLED.get().copies.at(n)(dst, src, n) }
 }
 
@@ -75,7 +75,7 @@ pub(crate) unsafe extern "C" fn copy_beyond(dst: *mut u8, src: *const u8, n: usi
 #[cold]
 #[inline(never)]
 pub(crate) unsafe extern "C" fn move_beyond(dst: *mut u8, src: *const u8, n: usize) -> *mut u8 {
-    // SAFETY: the same contract; the kernel was available when it was installed.
+    // SAFETY: guaranteed by the caller; the kernel was available when it was installed.
     unsafe { INSTALLED.get().moves.at(n)(dst, src, n) }
 }
 
@@ -86,6 +86,6 @@ pub(crate) unsafe extern "C" fn move_beyond(dst: *mut u8, src: *const u8, n: usi
 #[cold]
 #[inline(never)]
 pub(crate) unsafe extern "C" fn fill_beyond(dst: *mut u8, byte: c_int, n: usize) -> *mut u8 {
-    // SAFETY: the same contract; the kernel was available when it was installed.
+    // SAFETY: guaranteed by the caller; the kernel was available when it was installed.
     unsafe { INSTALLED.get().fills.at(n)(dst, byte, n) }
 }

@@ -6,8 +6,8 @@ use crate::lengths::{part, same_length};
 use crate::row::{Checksum, CopyFn, Fill, FillFn, Hash, Kernel};
 use crate::tuned;
 
-/// A copy kernel that this machine can run. It keeps the function that was current when it was created. A `Ready` of `tuned` that
-/// is older than the installed bands needs one more comparison to reach them.
+/// A copy kernel that this machine can run. It keeps the function that was current at its creation. If bands are installed later,
+/// a `Ready` of `tuned` needs one more comparison to reach them.
 #[derive(Debug, Clone, Copy)]
 pub struct Ready {
     row: &'static Kernel,
@@ -63,7 +63,7 @@ impl Ready {
     /// `src` is readable and `dst` writable for `n` bytes, and they do not overlap.
     #[inline]
     pub unsafe fn copy_raw(self, dst: *mut u8, src: *const u8, n: usize) {
-        // SAFETY: the same contract; `ready` checked the CPU.
+        // SAFETY: guaranteed by the caller; `ready` checked the CPU.
         unsafe { (self.copy)(dst, src, n) };
     }
 }

@@ -4,8 +4,8 @@ use core::ffi::c_int;
 
 use crate::cpu;
 
-/// Copies `n` bytes from the second pointer to the first, and returns the first. This is the type of `memcpy`: for sizes that the
-/// C library serves, its function is called directly.
+/// Copies `n` bytes from the second pointer to the first, and returns the first. This is the type of `memcpy`, so that the C
+/// library's function can serve sizes without a wrapper.
 pub type CopyFn = unsafe extern "C" fn(*mut u8, *const u8, usize) -> *mut u8;
 /// Writes the low byte of a number `n` times, and returns the pointer. This is the type of `memset`.
 pub type FillFn = unsafe extern "C" fn(*mut u8, c_int, usize) -> *mut u8;

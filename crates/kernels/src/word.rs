@@ -1,8 +1,8 @@
 //! The units that a loop moves at a time: integers for short sizes, vector registers for longer ones.
 //!
 //! A vector is moved as a value of its type, not with an intrinsic. Inlined into a function that enables the instruction set,
-//! this is one load or store. Elsewhere the compiler splits it, and it is still correct. One generic loop can therefore serve
-//! every width and architecture, and Miri.
+//! such a move is one load or store. Elsewhere the compiler splits the move, which is slower but correct. One generic loop can
+//! therefore serve every width and architecture, and Miri.
 
 use core::sync::atomic::{Ordering, compiler_fence};
 
@@ -33,8 +33,9 @@ pub unsafe trait Vector: Word {
     unsafe fn fill_below(dst: *mut u8, byte: u8, n: usize);
 }
 
-/// Costs no instruction, but the compiler does not reorder, combine or replace accesses across it. Without it, the compiler would
-/// recognise a loop as memcpy and call memcpy. In a library that implements memcpy, that call would never return.
+/// Prevents the compiler from reordering, combining or replacing accesses across this call, and costs no instruction. Otherwise
+/// the compiler would recognise a loop as memcpy and call memcpy. In a library that implements memcpy, that call would never
+/// return.
 #[inline(always)]
 pub fn opaque() {
     compiler_fence(Ordering::SeqCst);
@@ -109,12 +110,12 @@ trait ShorterMove {
 impl<V: Vector> ShorterMove for V {
     #[inline(always)]
     unsafe fn copy(dst: *mut u8, src: *const u8, n: usize) {
-        // SAFETY: the same contract.
+        // SAFETY: guaranteed by the caller.
         unsafe { V::copy_below(dst, src, n) };
     }
     #[inline(always)]
     unsafe fn fill(dst: *mut u8, byte: u8, n: usize) {
-        // SAFETY: the same contract.
+        // SAFETY: guaranteed by the caller.
         unsafe { V::fill_below(dst, byte, n) };
     }
 }
@@ -171,11 +172,10 @@ mod arm {
 
 /// Reads `N <= 4` words from `src + at`.
 ///
-/// This is not a loop, because the array of a loop is in memory until the compiler unrolls the loop, and then it stays
-/// there.
+/// The reads are not a loop, because the compiler would keep the array in memory, even after it has unrolled the loop.
 ///
 /// # Safety
-/// All of them are readable.
+/// All `N` words are readable.
 #[inline(always)]
 pub unsafe fn load<W: Word, const N: usize>(src: *const u8, at: usize) -> [W; N] {
     const { assert!(N <= 4) };
@@ -206,7 +206,7 @@ pub unsafe fn load<W: Word, const N: usize>(src: *const u8, at: usize) -> [W; N]
 /// two stores into one. The wide store can cross a cache line although the narrower ones do not.
 ///
 /// # Safety
-/// All of it is writable.
+/// All `N` words are writable.
 #[inline(always)]
 pub unsafe fn store<W: Word, const N: usize>(dst: *mut u8, at: usize, words: [W; N]) {
     const { assert!(N <= 4) };
@@ -250,8 +250,8 @@ pub unsafe fn ends<W: Word, const N: usize>(dst: *mut u8, src: *const u8, n: usi
     unsafe { store(dst, last, tail) };
 }
 
-/// Copies `n` bytes as four words. For half of the sizes the middle words coincide with the outer ones. No branch is needed from
-/// one to four words. Everything is read before anything is written, so the regions may overlap.
+/// Copies `n` bytes as four words. For half of the sizes the middle words coincide with the outer words. Sizes from one to four
+/// words therefore need no branch. Everything is read before anything is written, so the regions may overlap.
 ///
 /// # Safety
 /// `src` is readable and `dst` writable for `n` bytes, at least a word and at most four.

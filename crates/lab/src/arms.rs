@@ -29,8 +29,8 @@ pub trait ArmKind: Sync {
     /// Returns a one-line description for the manual.
     fn summary(&self) -> &'static str;
 
-    /// Parses and validates the parameters of a study. An error here does not depend on the machine, so the study is
-    /// rejected before anything runs.
+    /// Parses and validates the parameters of a study. The validation does not depend on the machine, so a wrong study
+    /// is rejected before anything runs.
     fn parse(&self, with: &toml::Table) -> Result<Box<dyn Spec>, Unfit>;
 
     /// Parses the parameters of `job` and opens an arm.
@@ -41,8 +41,8 @@ pub trait ArmKind: Sync {
 
 /// Validated parameters of an arm.
 pub trait Spec {
-    /// Creates the arm and acquires what must exist before its buffers: processes and built programs. If this machine
-    /// lacks something, the `Unfit` names it.
+    /// Creates the arm, and what must exist before its buffers: helper processes and built programs. The error names
+    /// what this machine lacks.
     fn open(&self, job: &ArmJob<'_>) -> Result<Box<dyn Arm>, Unfit>;
 }
 
@@ -93,7 +93,7 @@ pub trait ProbeSpec {
 /// The result of a probe.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 pub struct ProbeFinding {
-    /// The numbers that a claim's range is compared with.
+    /// The numbers to compare with the range of a claim.
     pub numbers: Vec<f64>,
     pub text: String,
 }
@@ -167,7 +167,7 @@ pub(crate) fn parameters<With: DeserializeOwned>(
 pub(crate) mod tests {
     use std::{fs::OpenOptions, io::Write};
 
-    /// Notes that a test could not run here, in the file that `make test` prints at its end.
+    /// Reports a skipped test on stderr, and in the file `$THALWEG_SKIPS`, which `make test` prints at its end.
     pub fn skip(test: &str, reason: &str) {
         eprintln!("skipped: lab {test}: {reason}");
         let Some(path) = std::env::var_os("THALWEG_SKIPS") else { return };

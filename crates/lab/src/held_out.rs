@@ -1,5 +1,6 @@
 //! Evaluates `tuned`, the kernel that selects another kernel by size, on published size distributions that tuning did
-//! not see. Fresh processes measure batches of random sizes. The score is the regret, as for single sizes.
+//! not see. Fresh processes measure batches of random sizes. The score is the regret: the additional time relative to
+//! the best kernel.
 
 use std::{fmt::Write, path::Path, time::Duration};
 use thalweg_core::{Cancelled, Prefer, profile::LIBC};
@@ -24,7 +25,7 @@ use thalweg_measure::tune_machine::{
     regret::{RegretPoint, halves, hindsight},
 };
 
-/// The memory over which copies cycle, and the bytes of a batch.
+/// The memory over which copies cycle, and the size of a batch as text and in bytes.
 const PLACES: [(&str, &str, u64); 2] = [("l1", "64KiB", 64 << 10), ("l2", "256KiB", 256 << 10)];
 const SAMPLE: Duration = Duration::from_millis(5);
 /// Cost of warm-up and calibration under one condition, as a number of rounds.
@@ -32,8 +33,8 @@ const GETTING_READY: usize = 3;
 /// Minimum number of rounds. The regret compares the even rounds with the odd ones, so both halves need some.
 const LEAST_ROUNDS: usize = 4;
 
-/// Measures in processes of `program` for about a quarter of the plan's time, and scores `tuned` against every single
-/// kernel.
+/// Measures `tuned` and every single kernel in processes of `program`, for about a quarter of the plan's time. Returns
+/// the score of `tuned` for each distribution and memory.
 pub fn held_out(
     plan: &SurveyPlan<'_>,
     program: &Path,

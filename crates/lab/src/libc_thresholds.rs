@@ -181,7 +181,7 @@ pub struct ThresholdAdvice {
 const FIRST_ROUNDS: usize = 6;
 const SECOND_ROUNDS: usize = 10;
 
-/// Measures crossovers in this process and settings in fresh ones.
+/// Measures crossovers in this process, and settings in fresh processes.
 pub fn measure(effective: &Effective, how: &Measuring<'_>) -> Result<ThresholdsResult, String> {
     let crossovers = crossover::measured(caches(), how)?;
     let candidates = effective.candidates(caches(), &crossovers);

@@ -1,10 +1,9 @@
 //! The report: saved results as a short self-contained HTML page, their drawings as one page per study, or all of it
 //! as Markdown for an issue.
 //!
-//! It shows the content of [`StudyResult`](crate::study::result::StudyResult) and does not judge again, with one
-//! exception: the winner under a condition (a cell at one size under one load) is computed here from the samples, with
-//! the same statistics. Pages use no network and no scripts. Drawings come from our own builders, pages from templates
-//! that escape their data.
+//! It shows the verdicts of [`StudyResult`](crate::study::result::StudyResult) unchanged. Only the winner under a
+//! condition (a cell at one size under one load) is computed here, from the samples and with the same statistics. Pages
+//! use no network and no scripts. Drawings come from our own builders, pages from templates that escape their data.
 
 mod answers;
 mod articles;

@@ -1,9 +1,9 @@
 //! Runs an unmodified program with each copy kernel and compares them by the program's own metric.
 //!
 //! The kernels are injected by an object that the loader loads first ([`thalweg_preload`]). glibc's own copies get
-//! other thresholds through the environment. Rounds are interleaved, with one arm (a compared variant) twice in each;
-//! the unchanged program is the reference. If something cannot be measured, the result is an error or a reason, never a
-//! number.
+//! other thresholds through the environment. Each round runs every arm (a compared variant) in random order, and one of
+//! them twice. The unchanged program is the reference. If something cannot be measured, the result is an error or a
+//! reason, never a number.
 
 mod arms;
 mod elf;
@@ -52,7 +52,7 @@ pub struct TrialJob<'t> {
     pub server: Option<&'t Server>,
     /// Names of kernels; `None` for all kernels of this machine.
     pub kernels: Option<&'t [String]>,
-    /// The bands of `tuned`, if they were measured.
+    /// The size bands of the kernel `tuned`, if they were measured.
     pub bands: Option<&'t KernelBands>,
     /// The glibc settings to try.
     pub tunables: Tunables,
@@ -120,7 +120,6 @@ pub enum TrialError {
     /// The unchanged program does not do anything that can be measured.
     #[error("{0}")]
     Program(String),
-    /// The caller asked to stop.
     #[error("stopped")]
     Cancelled(#[from] Cancelled),
 }
@@ -215,7 +214,7 @@ impl JudgedRunner<'_> {
 
 /// The results of the runs before the rounds.
 struct CheckedRuns {
-    /// For each arm, the reason why it is excluded, if it is.
+    /// For each arm, the reason why it is excluded; `None` if it takes part.
     failed: Vec<Option<String>>,
     /// The calls that went through the object.
     reached: Option<Counts>,

@@ -1,5 +1,4 @@
-//! The arms (compared variants) that the measuring commands sample. `thalweg-lab` adds those that
-//! only studies need.
+//! The arms (compared variants) that the measuring commands sample. `thalweg-lab` has the arms that only studies need.
 
 pub mod bulk;
 pub mod command;

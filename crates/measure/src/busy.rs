@@ -11,7 +11,7 @@ pub struct BusyProcessors {
     pub of: usize,
 }
 
-/// `1.3 of 2 cores`.
+/// Formats as `1.3 of 2 cores`.
 impl fmt::Display for BusyProcessors {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:.1} of {} cores", self.processors, self.of)

@@ -1,5 +1,5 @@
-//! Compares arbitrary commands like arms (compared variants): interleaved in random order, one of them a second time in
-//! each round.
+//! Compares arbitrary commands. As with the arms (compared variants) of a study, each round runs all commands in random
+//! order, and one of them a second time.
 //!
 //! A tool that runs one command a hundred times and then the next mistakes a drift of the machine for a difference
 //! between the commands. Here each command is compared with runs at about the same time.
@@ -51,17 +51,17 @@ pub struct ComparedCommand {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rounds {
     Fixed(usize),
-    /// At least enough rounds for the slowest command to run for this total time.
+    /// Enough for the slowest command to run for this total time, between `LEAST_ROUNDS` and `MOST_ROUNDS`.
     AtLeast(Duration),
 }
 
 pub struct CompareJob<'c> {
     pub contenders: &'c [ComparedCommand],
-    /// The metric that decides, in addition to wall time and CPU time.
+    /// The metric that decides. The results also contain wall time and CPU time.
     pub metric: &'c RunMetric,
     /// The number of rounds. Each runs every command once, and one of them a second time.
     pub rounds: Rounds,
-    /// Number of runs of each command that do not count, at least one. They show which commands fail.
+    /// Number of warm-up runs of each command, at least one. They do not count, but show which commands fail.
     pub warm_ups: usize,
     /// `true` if standard output must equal that of the first run of the reference command.
     pub same_output: bool,
@@ -132,7 +132,7 @@ pub fn run(compare: &CompareJob<'_>) -> Result<CompareResult, CompareError> {
     Ok(CompareResult::of(compare, busy, experiment.log))
 }
 
-/// Performs the runs that do not count. Commands that fail are excluded. Returns the longest duration of a run.
+/// Performs the warm-up runs. Commands that fail are excluded. Returns the longest duration of a run.
 fn warm_up(
     experiment: &mut Experiment<'_>,
     compare: &CompareJob<'_>,

@@ -1,4 +1,4 @@
-//! The conditions of a measurement. They are printed and saved with the result, and never affect a verdict.
+//! The conditions of a measurement. Conditions are printed and saved with the result, and never affect a verdict.
 
 use serde::Serialize;
 use std::{collections::BTreeMap, fs, path::Path, time::SystemTime};
@@ -21,8 +21,8 @@ pub struct Conditions {
     pub load_average: Option<String>,
     /// Percentage of the last ten seconds in which some task waited, by resource (PSI).
     pub pressure: BTreeMap<String, f64>,
-    /// Settings that affect writeback, networking and the cost of system calls, by name. Also the JDKs for arms
-    /// (compared variants) in Java and the date of the profile that `auto` uses between processes.
+    /// Settings that affect writeback, networking and the cost of system calls, by name. The map also contains the JDKs
+    /// for arms (compared variants) in Java, and the date of the profile that `auto` uses between processes.
     pub settings: BTreeMap<String, String>,
     /// File systems of the paths involved: path, name, mount options.
     pub file_systems: Vec<[String; 3]>,

@@ -51,15 +51,15 @@ impl Sign {
     }
 }
 
-// Page faults per 10^9 bytes: one for each sixteen pages. With fewer, warm memory has stayed warm.
+// Page faults per 10^9 bytes: one for each sixteen pages. With fewer, memory counts as warm.
 const SOME_FAULTS: f64 = 1e9 / 4096.0 / 16.0;
 /// A thread's stack and its first allocations cause up to this number of faults, independent of the bytes moved.
 const FEW_FAULTS: f64 = 256.0;
 const FAR: f64 = 10.0;
-/// Minimum number of samples in a third of a session. With fewer, two thirds are disjoint by chance in more than one of
-/// twenty sessions.
+/// Minimum number of samples in a third of a session. With fewer, the costs of the first and the last third are
+/// disjoint by chance in more than one of twenty sessions.
 const LEAST_THIRD: usize = 4;
-/// Costs of two thirds within this factor count as equal.
+/// If the median costs of the first and the last third differ by at most this factor, they count as equal.
 const FLAT: f64 = 1.25;
 
 /// Returns every sign of disturbance in a log, in the order of the rounds. `warm` contains, for each arm with warm
@@ -132,8 +132,8 @@ fn rounds_of(log: &SampleLog, arm: usize) -> Vec<usize> {
     own.collect()
 }
 
-/// Returns a description if all of an arm's first samples cost more than all of its last ones, or all cost less. With
-/// a constant cost, two disjoint thirds of a session practically never occur by chance.
+/// Returns a description if each sample of an arm's first third costs more than each sample of its last third, or each
+/// costs less. With a constant cost, this practically never occurs by chance.
 fn drift(log: &SampleLog, arm: usize) -> Option<String> {
     let costs: Vec<f64> = log.samples(arm).map(Sample::wall_seconds).collect();
     let third = costs.len() / 3;
@@ -151,8 +151,8 @@ fn drift(log: &SampleLog, arm: usize) -> Option<String> {
     })
 }
 
-/// Returns a sign of disturbance if memory that should be warm was not, that is if more than a sixteenth of the pages
-/// of one operation faulted.
+/// Returns a sign of disturbance if memory that should be warm was not: more than a sixteenth of the pages of one
+/// operation faulted.
 fn cold(sample: &Sample, bytes: u64) -> Option<(Sign, String)> {
     let count = sample.faults();
     let touched = count as f64 > FEW_FAULTS && count as f64 > bytes as f64 / 1e9 * SOME_FAULTS;

@@ -1,5 +1,5 @@
 //! An experiment in this process: the arms (compared variants) that take turns, their samples, and their comparison.
-//! Every command that compares builds one.
+//! Every command that compares arms builds an experiment.
 
 use super::{
     log::SampleLog,
@@ -54,8 +54,8 @@ pub struct JudgedLog {
 }
 
 impl SampleLog {
-    /// Compares each arm with the arm whose index `against` has at the same position. An arm that
-    /// failed is not judged, and no other arm is compared with it.
+    /// Compares each arm with another arm. The n-th item of `against` is the index of the arm with which the n-th arm
+    /// is compared. Arms that failed are excluded on both sides.
     pub fn judge(
         &self,
         against: impl IntoIterator<Item = Option<usize>>,

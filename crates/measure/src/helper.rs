@@ -29,8 +29,8 @@ pub fn run(lists: &[&[Helper]], arguments: &[String]) -> i32 {
 
 /// Runs one helper and prints its error. Returns the exit status: 0, or 1 if it failed.
 pub fn exit_status(kind: &str, run: impl FnOnce() -> Result<(), String>) -> i32 {
-    // A write to a closed pipe then fails with EPIPE, which can be reported. `ignore_sigpipe` fails only for signals
-    // that do not exist.
+    // With SIGPIPE ignored, a write to a closed pipe fails with EPIPE, which can be reported. `ignore_sigpipe` fails
+    // only for signals that do not exist.
     let _ = signal::ignore_sigpipe();
     match run() {
         Ok(()) => 0,

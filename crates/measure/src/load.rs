@@ -49,7 +49,7 @@ const CYCLE: Duration = Duration::from_millis(40);
 const DUTY: f64 = 0.25;
 /// Bytes that the writeback load rewrites and syncs repeatedly.
 const REWRITTEN: usize = 64 << 20;
-/// Timeout for the first cycle. It is far shorter for every load, unless a disk hangs.
+/// Timeout for the first cycle of a load. A cycle is far shorter, unless a disk hangs.
 const UNTIL_READY: Duration = Duration::from_secs(600);
 
 /// The processes of one load; dropping it ends them.
@@ -98,8 +98,8 @@ impl Running {
         Ok(running)
     }
 
-    /// Returns the reason if the load ended early, in which case samples were taken without load. The process may
-    /// have been killed, or the disk may be full.
+    /// If the load ended early, returns the reason, because samples were then taken without load. The process may have
+    /// been killed, or the disk may be full.
     pub fn failed(&mut self) -> Option<String> {
         let ended = self.0.iter_mut().find_map(|load| load.wait(Duration::ZERO));
         ended.map(|status| format!("the load ended during the measurement: {status}"))

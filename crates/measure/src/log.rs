@@ -65,8 +65,8 @@ impl SampleLog {
         self.rounds.iter().flatten().map(|entry| entry.arm).collect()
     }
 
-    /// Returns the cost per byte of the fastest sample of an arm divided by the median of another arm. With few
-    /// samples one may be an outlier, which must not exclude an arm.
+    /// Returns the cost per byte of an arm's fastest sample, divided by the median of another arm. The fastest sample
+    /// is used, because an outlier among few samples must not exclude an arm.
     pub(super) fn times_slower(&self, arm: usize, other: usize) -> Option<f64> {
         let cost = |sample: &Sample| sample.wall_seconds() / sample.bytes.max(1) as f64;
         let fastest = self.samples(arm).map(cost).min_by(f64::total_cmp)?;

@@ -5,8 +5,8 @@ use thalweg_core::profile::Load;
 
 use crate::busy::BusyProcessors;
 
-/// From this fraction of disturbed samples on, the median sample is disturbed. The samples then do not describe an idle
-/// machine.
+/// If at least this fraction of the samples is disturbed, the median sample is disturbed too. The samples then do not
+/// describe an idle machine.
 const MOST: f64 = 0.5;
 
 /// Returns the load for which results are valid, from the activity of other processes before and after, and the

@@ -13,8 +13,8 @@ use super::{
     },
 };
 
-/// The quantity of a sample that is compared: a number above 0, lower is better. Implemented for functions of a
-/// sample too.
+/// The quantity of a sample that is compared. It is above 0, and lower is better. Functions of a sample implement it
+/// too.
 pub trait SampleCost {
     fn cost(&self, sample: &Sample) -> f64;
 }
@@ -56,8 +56,8 @@ impl RatioOutcome {
         verdict(&self.ratio, self.noise)
     }
 
-    /// Returns the smallest relative difference that this measurement could have shown: larger than the noise and
-    /// than half the width of the interval.
+    /// Returns the smallest relative difference that this measurement could have shown: the noise or half the width of
+    /// the interval, whichever is larger.
     pub fn smallest(&self) -> f64 {
         f64::max(self.noise, (self.ratio.hi / self.ratio.lo).sqrt() - 1.0)
     }
@@ -92,8 +92,8 @@ impl SampleLog {
         Some(RatioOutcome { ratio: self.ratio(arm, other, by, random)?, noise })
     }
 
-    /// Returns the median of an arm's ratios to another. It selects the candidates that get more samples. The best
-    /// arm is determined from intervals instead (`thalweg_core::select`).
+    /// Returns the median of an arm's ratios to another. The median only selects the candidates that get more samples.
+    /// Intervals decide which arm is the best (`thalweg_core::select`).
     pub fn median_ratio(&self, arm: usize, other: usize, by: &impl SampleCost) -> Option<f64> {
         median(&self.paired(arm, other, by)).map(f64::exp)
     }

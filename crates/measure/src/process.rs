@@ -1,5 +1,5 @@
-//! A child process with a line protocol: start it, send lines, read lines with a deadline, end it. If it dies, hangs,
-//! floods its output or does not exit, the caller gets a result, and the end of its stderr is kept.
+//! A child process with a line protocol: start it, send lines, read lines with a deadline, end it. If the process dies,
+//! hangs, floods its output or does not exit, the caller still gets a result. The end of the child's stderr is kept.
 
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
@@ -30,7 +30,7 @@ pub struct ProcessManner {
     pub grace: Duration,
     /// `true` if the process leads its own process group, which is killed with it.
     pub leads_group: bool,
-    /// A longer line is treated as an error.
+    /// Maximum bytes of a line. A longer line is an error.
     pub longest_line: usize,
 }
 
@@ -84,7 +84,7 @@ impl Process {
             command.process_group(0);
         }
         let mut child = command.spawn()?;
-        // The command holds copies of the child's ends. While they are open, end of file would never be seen.
+        // The command holds copies of the child's ends. While they are open, this process never reads end of file.
         drop(command);
         let (answers, complaints) = (child.stdout.take(), child.stderr.take());
         let answers = answers.ok_or(io::ErrorKind::BrokenPipe)?;
@@ -202,7 +202,8 @@ impl Process {
         }
     }
 
-    /// Returns how the process exited, after it closed its output. If it still runs after [`GRACE`], it is killed.
+    /// Waits for a process that has closed its output, and returns how it exited. Kills the process if it still runs
+    /// after [`GRACE`].
     pub fn ended(&mut self) -> String {
         let status = self.wait(GRACE);
         self.hear_last_words();
@@ -223,7 +224,7 @@ impl Process {
         }
     }
 
-    /// Returns the end of its standard error.
+    /// Returns the end of the process's standard error.
     pub fn last_words(&mut self) -> String {
         self.hear_last_words();
         String::from_utf8_lossy(&self.said).trim().to_owned()
@@ -245,7 +246,7 @@ impl Process {
 
     /// Kills the process, and its group if it leads one, if it still runs.
     pub fn kill(&mut self) {
-        // After it was waited for, its process id may belong to another process.
+        // Once the process was waited for, its id may belong to another process.
         if !matches!(self.child.try_wait(), Ok(None)) {
             return;
         }
@@ -314,7 +315,7 @@ mod tests {
         assert_eq!(heard(&mut process), HeardLine::End);
         assert!(process.ended().contains("exit status: 3"));
         assert_eq!(process.last_words(), "why");
-        // The process has ended, so nothing reads this line; writing it is not an error.
+        // The process has ended and cannot read this line. Writing it is not an error.
         process.say("more").unwrap();
     }
 

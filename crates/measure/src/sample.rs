@@ -80,7 +80,7 @@ pub enum CallsKind {
     /// All calls that move bytes, counted at the call site: by thalweg, or by a program that reports its own count.
     #[default]
     Counted,
-    /// Reads and writes, counted by the kernel; see `arms/worker/calls.rs`.
+    /// Reads and writes, counted by the kernel; see `arms/worker/calls.rs` in `thalweg-lab`.
     ReadWrite,
 }
 
@@ -149,7 +149,7 @@ impl Sample {
         }
     }
 
-    /// Returns the sum over this number of operations (at least one), sampled at most `most` at a time.
+    /// Samples this number of operations (at least one) in batches of at most `most`, and returns the sum.
     pub fn of_batches<E>(
         operations: u32,
         most: u32,
@@ -190,7 +190,7 @@ impl Sample {
     }
 }
 
-/// Adds a second piece of work. If either call count is unknown, the sum is unknown.
+/// Adds a second piece of work. The number of calls becomes unknown if either number is unknown or their kinds differ.
 impl AddAssign for Sample {
     fn add_assign(&mut self, other: Self) {
         self.wall += other.wall;

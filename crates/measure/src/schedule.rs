@@ -46,12 +46,14 @@ pub trait Arm {
         None
     }
 
-    /// Verifies the bytes that an operation delivered. This is the last operation of the samples, or an additional one.
+    /// Verifies the bytes that an operation delivered. The operation is the last one of the samples, or an additional
+    /// one.
     fn check(&mut self) -> Result<(), Unfit> {
         Ok(())
     }
 
-    /// Returns whether a later change of the source shows in the destination; `None` if the question does not apply.
+    /// Returns whether a later change of the source shows in the destination; `None` if the arm has no source that
+    /// could change.
     fn alias(&mut self) -> Option<Result<Alias, Unfit>> {
         None
     }
@@ -64,7 +66,8 @@ pub struct SampledArm<'a> {
     pub repeats: u32,
 }
 
-/// Maximum number of doublings. If a sample is still too short, too few operations are not the reason.
+/// Maximum number of steps of a calibration. Each step at least doubles the number of operations, so after all steps
+/// the number has reached the maximum of `u32`.
 const MOST_DOUBLINGS: usize = 32;
 
 impl<'a> SampledArm<'a> {
@@ -73,7 +76,7 @@ impl<'a> SampledArm<'a> {
         Self { arm: Box::new(arm), repeats: 1 }
     }
 
-    /// Determines the number of operations that fill a sample, at least one.
+    /// Sets `repeats` to the number of operations that take as long as `sample`, at least one.
     pub fn calibrate(&mut self, sample: Duration) -> Result<(), SampleFailure> {
         for _ in 0..MOST_DOUBLINGS {
             let took = self.arm.sample(self.repeats)?.wall_seconds();
@@ -90,7 +93,8 @@ impl<'a> SampledArm<'a> {
     }
 }
 
-/// Why an arm gave no sample. For rounds: why nothing can be compared, because the reference arm failed.
+/// The reason why an arm gave no sample. Rounds return it if the reference arm fails, because then nothing can be
+/// compared.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SampleFailure {
     /// The caller asked to stop.
@@ -187,7 +191,7 @@ pub struct Lineup {
 }
 
 impl Lineup {
-    /// Creates a lineup in which the first arm is the reference.
+    /// Creates a lineup in which the arm with index 0 is the reference.
     pub fn of(active: Vec<usize>) -> Self {
         Self { active, reference: 0, kept: Vec::new() }
     }
@@ -198,7 +202,7 @@ impl Lineup {
     }
 }
 
-/// Start time for rounds without a deadline, from which the cost of samples is computed.
+/// Start of the clock of schedules without a deadline. The clock measures the cost of samples.
 static BEGAN: LazyLock<Instant> = LazyLock::new(Instant::now);
 
 impl<'s> Schedule<'s> {

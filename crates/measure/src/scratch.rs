@@ -22,8 +22,8 @@ impl ScratchFolder {
         Self::make(parent, "tune", 0o700)
     }
 
-    /// Creates a directory for another purpose than tuning, with the mode that the umask leaves. A program may start
-    /// child processes as another user.
+    /// Creates a directory for another purpose than tuning. The umask decides the mode, because a measured program may
+    /// start processes as another user, and these need access.
     pub fn named(parent: &Path, purpose: &str) -> io::Result<Self> {
         Self::make(parent, purpose, 0o777)
     }
@@ -32,7 +32,8 @@ impl ScratchFolder {
         loop {
             let path = parent.join(unfinished_name(OsStr::new(purpose)));
             match fs::DirBuilder::new().mode(mode).create(&path) {
-                // A killed process with the same process id left this directory behind.
+                // An earlier process with this process id was killed and left this directory behind. The next name is
+                // tried.
                 Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
                 made => return made.map(|()| Self(path)),
             }
@@ -65,8 +66,8 @@ pub fn remove(path: &Path) {
     }
 }
 
-/// Returns `$XDG_CACHE_HOME/thalweg/PURPOSE`, or a directory below `~/.cache`. `None` if it cannot be created or
-/// another user can write to it, because programs in it are executed.
+/// Returns `$XDG_CACHE_HOME/thalweg/PURPOSE`, or a directory below `~/.cache`. `None` if it cannot be created. Also
+/// `None` if another user can write to it, because thalweg executes programs in this directory.
 pub fn cache(purpose: &str) -> Option<PathBuf> {
     let absolute = |name| env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let base = absolute("XDG_CACHE_HOME").or_else(|| Some(absolute("HOME")?.join(".cache")))?;

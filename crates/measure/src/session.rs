@@ -1,5 +1,5 @@
-//! A session: a fresh process that gets one job and reports line by line, in JSON, until it is done. With fresh
-//! processes, memory layout, kernel caches and luck vary between sessions.
+//! A session: a fresh process that gets one job and reports line by line, in JSON, until it is done. The process is
+//! fresh, so that memory layout, kernel caches and chance vary between sessions.
 
 use serde::{Serialize, de::DeserializeOwned};
 use std::{
@@ -30,8 +30,8 @@ impl SessionPatience {
         Self { silence: Duration::from_secs(30 * 60), grace: Duration::ZERO };
 }
 
-/// Runs a job in a new process. `take` receives each answer and ends the session by its return value. The process no
-/// longer exists when this returns.
+/// Runs a job in a new process. `take` receives each answer. When it returns `Some`, the session ends with that value.
+/// The process no longer exists when this function returns.
 pub fn run<A: DeserializeOwned, R>(
     command: Command,
     job: &impl Serialize,
@@ -64,7 +64,7 @@ pub fn run<A: DeserializeOwned, R>(
                 let time = humantime::format_duration(patience.silence);
                 return Err(format!("the session process printed nothing for {time}").into());
             }
-            // The process was interrupted together with this one, or it failed.
+            // Either an interrupt ended both processes, which `stop` reports, or the session failed.
             HeardLine::End => {
                 let (how, words) = (process.ended(), process.last_words());
                 stop()?;

@@ -105,9 +105,9 @@ impl TuneClock {
         clock
     }
 
-    /// Limits the measurement to the expected duration of the copy, in seconds, because longer measuring cannot pay
-    /// off. At least [`LEAST_SHARE`] of the budget remains, and on a busy machine the time for the minimum number of
-    /// rounds.
+    /// Limits the measurement to the expected duration of the copy, in seconds, because a longer measurement cannot pay
+    /// off. At least [`LEAST_SHARE`] of the budget remains. The minimum number of rounds may take longer, up to
+    /// [`Self::deadline`].
     pub fn shorten(&mut self, copy: f64) {
         let least = self.budget.as_secs_f64() * LEAST_SHARE;
         let enough = self.spent().as_secs_f64() + copy.max(least);
@@ -130,7 +130,7 @@ impl TuneClock {
         self.spent() >= self.deadline()
     }
 
-    /// Returns the time after the start from which no further round is worthwhile, if the minimum number is done.
+    /// Returns the time after the start at which rounds end, once their minimum number is done.
     pub fn enough(&self) -> Duration {
         self.enough
     }

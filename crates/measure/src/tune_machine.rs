@@ -1,8 +1,8 @@
 //! The engine behind `thalweg tune`: surveys of pairs of endpoints for the profile of the machine.
 //!
-//! A survey consists of K sessions, each in a fresh process. They are spread over the whole run, in random order
-//! among the sessions of the other surveys. A session measures one size after the other in interleaved rounds. A
-//! scouting session before them picks the tunings worth measuring; its samples are not reused.
+//! A survey consists of K sessions, each in a fresh process. They are spread over the whole run, in random order among
+//! the sessions of the other surveys. A session measures one size after the other in interleaved rounds. Before the
+//! sessions, a scouting session picks the tunings worth measuring. The samples of the scouting session are not reused.
 
 pub mod advice;
 pub mod check;
@@ -100,7 +100,7 @@ pub struct SurveyProgress<'p> {
     pub load: Load,
     /// `true` for a scouting session.
     pub scouting: bool,
-    /// How busy the machine was with other processes before the session, if that matters.
+    /// How busy the machine was with other processes before the session; `None` if it was nearly idle.
     pub other_work: Option<BusyProcessors>,
     /// Remaining time according to the plan.
     pub left: Duration,
@@ -208,8 +208,8 @@ impl<'r> SurveyRun<'r> {
         ContestJob { ends, load, sink_state, sizes, ways, rounds, budget, seed, exact: false }
     }
 
-    /// Runs this number of sessions of each survey, in turn and in a new order each time. Sessions that other
-    /// processes disturbed are sorted out afterwards.
+    /// Runs this number of sessions of each survey. Each pass runs every survey once, in a new random order.
+    /// Afterwards, separates the sessions that other processes disturbed (see [`OtherWork`]).
     pub fn sessions(
         &mut self,
         mut planned: Vec<PlannedSurvey>,

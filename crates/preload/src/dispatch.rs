@@ -1,7 +1,7 @@
-//! The functions in use, set once before main. Each kind of call has a size limit, and a function for all sizes below it. The
-//! limit is 0 until the function is set, so no call uses the function before.
+//! The functions in use, set once before main. Each kind of call has a size limit, and a function for all sizes below the limit.
+//! The limit is 0 until the function is set. If calls are counted, the limit stays 0.
 //!
-//! A call compares its size with the limit and jumps. If the C library's function serves the size, no other code of this
+//! A call compares its size with the limit and jumps to the function. If that is the C library's function, no other code of this
 //! object runs.
 
 use core::ffi::c_int;
@@ -44,7 +44,7 @@ impl SizeSteps {
         let [upto, ..] = &self.upto;
         let [run, ..] = &self.run;
         self.first.store(run.load(Ordering::Relaxed), Ordering::Relaxed);
-        // No object has the largest size, so saturation is harmless.
+        // `usize::MAX` saturates. That is harmless, because no object has this size.
         let below = upto.load(Ordering::Relaxed).saturating_add(1);
         // PAIRS WITH: the load in `serves`. A caller that sees the size sees the function.
         self.below.store(below, Ordering::Release);
@@ -148,7 +148,7 @@ pub unsafe fn move_(dst: *mut u8, src: *const u8, n: usize) -> *mut u8 {
 #[allow(clippy::inline_always)]
 pub unsafe fn fill(dst: *mut u8, byte: c_int, n: usize) -> *mut u8 {
     if FILLS.serves(n) {
-        // SAFETY: the same contract; a step of fills.
+        // SAFETY: guaranteed by the caller; the function is a step of fills.
         unsafe { run_fill(FILLS.first(), dst, byte, n) }
     } else {
         // SAFETY: guaranteed by the caller.
@@ -163,7 +163,7 @@ pub unsafe fn fill(dst: *mut u8, byte: c_int, n: usize) -> *mut u8 {
 unsafe fn run_copy(run: *mut (), dst: *mut u8, src: *const u8, n: usize) -> *mut u8 {
     // SAFETY: the caller guarantees that it is a CopyFn.
     let run = unsafe { core::mem::transmute::<*mut (), CopyFn>(run) };
-    // SAFETY: the same contract; its row was available when it was chosen.
+    // SAFETY: guaranteed by the caller; the kernel was available when it was chosen.
     unsafe { run(dst, src, n) }
 }
 
@@ -174,7 +174,7 @@ unsafe fn run_copy(run: *mut (), dst: *mut u8, src: *const u8, n: usize) -> *mut
 unsafe fn run_fill(run: *mut (), dst: *mut u8, byte: c_int, n: usize) -> *mut u8 {
     // SAFETY: the caller guarantees that it is a FillFn.
     let run = unsafe { core::mem::transmute::<*mut (), FillFn>(run) };
-    // SAFETY: the same contract; its row was available when it was chosen.
+    // SAFETY: guaranteed by the caller; the kernel was available when it was chosen.
     unsafe { run(dst, byte, n) }
 }
 
@@ -187,7 +187,7 @@ unsafe fn copy_by_size(dst: *mut u8, src: *const u8, n: usize) -> *mut u8 {
         // SAFETY: guaranteed by the caller.
         return unsafe { early::move_(dst, src, n) };
     }
-    // SAFETY: the same contract; the steps hold CopyFns.
+    // SAFETY: guaranteed by the caller; the steps hold CopyFns.
     unsafe { run_copy(run, dst, src, n) }
 }
 
@@ -200,7 +200,7 @@ unsafe fn move_by_size(dst: *mut u8, src: *const u8, n: usize) -> *mut u8 {
         // SAFETY: guaranteed by the caller.
         return unsafe { early::move_(dst, src, n) };
     }
-    // SAFETY: the same contract; the steps hold CopyFns that move.
+    // SAFETY: guaranteed by the caller; the steps hold CopyFns that move.
     unsafe { run_copy(run, dst, src, n) }
 }
 
@@ -213,6 +213,6 @@ unsafe fn fill_by_size(dst: *mut u8, byte: c_int, n: usize) -> *mut u8 {
         // SAFETY: guaranteed by the caller.
         return unsafe { early::fill(dst, byte, n) };
     }
-    // SAFETY: the same contract; the steps hold FillFns.
+    // SAFETY: guaranteed by the caller; the steps hold FillFns.
     unsafe { run_fill(run, dst, byte, n) }
 }

@@ -1,8 +1,8 @@
-//! Finds the C library's functions, which the exports of this object hide. They serve size bands for which libc is chosen, and
-//! operations that a kernel does not support.
+//! Finds the C library's functions, which the exports of this object hide. The C library's functions serve size bands for which
+//! libc is chosen, and operations that a kernel does not support.
 //!
-//! `dlsym` would be a symbol of another object. Instead, this module works like a debugger: from the program's dynamic section to
-//! the loader's list of objects, and through their symbol tables.
+//! This object cannot call `dlsym`, because it uses no symbol of another object. Like a debugger, this module finds the loader's
+//! list of objects through the program's dynamic section, and searches the symbol tables of the objects.
 
 use core::ptr;
 
@@ -38,7 +38,7 @@ const STT_GNU_IFUNC: u8 = 10;
 /// More objects, or entries of a dynamic section, than a valid process has.
 const MANY: usize = 1 << 16;
 
-/// Looks up the functions. It runs as a constructor, so all objects are relocated.
+/// Looks up the functions. A constructor of this object calls it, so all objects are already relocated.
 pub fn find() -> Option<NextSymbols> {
     let auxiliary = Auxiliary::read()?;
     let first = loaded(&auxiliary)?;
@@ -154,7 +154,8 @@ fn entry(dynamic: usize, wanted: usize) -> Option<usize> {
     None
 }
 
-/// Returns the function with this name in the first object after this one that defines it.
+/// Returns the function with this name in the first object that defines it after this object. The function of this object is at
+/// `own`.
 fn lookup(first: usize, name: &[u8], own: usize, hwcap: usize) -> Option<usize> {
     let (mut link_at, mut passed) = (first, false);
     for _ in 0..MANY {
@@ -185,8 +186,8 @@ fn resolve(address: usize, kind: u8, hwcap: usize) -> Option<usize> {
             let resolver: *const () = ptr::with_exposed_provenance(address);
             // SAFETY: the symbol type declares that a resolver is at this address.
             let resolver = unsafe { core::mem::transmute::<*const (), Resolver>(resolver) };
-            // SAFETY: every object is relocated. On x86-64 the resolver takes no arguments and ignores these. On aarch64 it takes
-            // the capabilities; a flag that is not set in them indicates that no second argument follows.
+            // SAFETY: every object is relocated. On x86-64 a resolver takes no arguments and ignores these. On aarch64 it takes
+            // the CPU's capabilities. Their flag for a second argument is clear, so it does not read that argument.
             Some(unsafe { resolver(hwcap, 0) })
         }
         _ => None,

@@ -160,8 +160,8 @@ pub fn abort_because(words: &[u8]) -> ! {
     abort()
 }
 
-/// Ends the process with SIGABRT. It raises the signal once with the current disposition. If the signal was caught or blocked and
-/// the handler returned, it restores the default action and raises it again.
+/// Ends the process with SIGABRT. Raises the signal once with the program's own disposition. If the process survives, because the
+/// signal was blocked or its handler returned, unblocks the signal and raises it with the default action.
 pub fn abort() -> ! {
     raise();
     // The kernel's sigaction: handler, flags, restorer, mask. All zeroes are the default action.

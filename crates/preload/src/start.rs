@@ -46,7 +46,7 @@ extern "C" fn start() {
         set_copies(LIBC.as_bytes());
         set_fills(LIBC.as_bytes());
     }
-    // This is counted last: a process that is killed before must not count as one that rejected its kernels.
+    // Counts the process last: a process that is killed earlier must not count as one that rejected its kernels.
     counting::add(layout::PROCESSES_AT, 1);
     dispatch::publish();
 }

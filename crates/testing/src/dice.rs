@@ -30,8 +30,8 @@ impl Dice {
         range.start + (self.next() >> 16) % (range.end - range.start)
     }
 
-    /// Returns a random number below `most`, which is at most 2^31. The ends of rings in C and Java compute the same
-    /// sequence.
+    /// Returns a random number below `most`, which is at most 2^31. The C and Java programs at the other end of a ring
+    /// compute the same sequence.
     pub fn below(&mut self, most: u64) -> u64 {
         (self.next() >> 33) % most
     }

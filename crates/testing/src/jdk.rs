@@ -57,7 +57,7 @@ pub fn peer(short: bool) -> Option<Command> {
     static PEER: OnceLock<Option<(PathBuf, PathBuf)>> = OnceLock::new();
     let compile = || {
         let jdk = jdk(|release| release >= LEAST)?;
-        // In the directory of the test binary, and named after it.
+        // The classes are in the directory of the test binary, under the binary's name.
         let classes = std::env::current_exe().ok()?.with_extension("java-peer");
         let _ = fs::remove_dir_all(&classes);
         let (main, test) = (sources().join("src/main/java"), sources().join("src/test/java"));

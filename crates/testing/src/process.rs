@@ -7,17 +7,17 @@ use std::{
 
 static ALONE: Mutex<()> = Mutex::new(());
 
-/// Blocks the other tests of this process that call it while the guard lives: for tests of process-wide state. Resets
-/// the peak that [`peak_resident`] returns.
+/// Blocks other callers in this process while the guard lives. Tests of process-wide state use it. Resets the peak that
+/// [`peak_resident`] returns.
 pub fn alone() -> MutexGuard<'static, ()> {
     let guard = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-    // proc_pid_clear_refs(5): 5 resets the peak. If this fails, the peak of another test may only hide growth.
+    // proc_pid_clear_refs(5): 5 resets the peak. If this fails, a higher peak of an earlier test may hide growth, but
+    // cannot fail the test.
     let _ = std::fs::write("/proc/self/clear_refs", "5");
     guard
 }
 
 /// Runs one test of this binary in a separate process, with a variable that selects its behaviour there.
-///
 ///
 /// # Panics
 /// If the process cannot be started.

@@ -7,8 +7,8 @@ use crate::{Error, Result, saved};
 
 /// Copies one file to this path, with its permission bits.
 ///
-/// The destination appears under its name only when the copy is complete. An existing file is replaced. A symbolic link is
-/// followed.
+/// The destination appears under its name only when the copy is complete. An existing file is replaced. Symbolic links are
+/// followed, at both paths.
 ///
 /// ```
 /// # let folder = tempfile::tempdir()?;
@@ -88,7 +88,7 @@ impl CopyTree {
         self
     }
 
-    /// Continues an earlier run with `resume` that was interrupted. If this run is interrupted, a later one can continue it.
+    /// Continues an interrupted earlier run that used `resume` too. If this run is interrupted, a later one can continue it.
     pub fn resume(mut self) -> Self {
         self.options.resume = true;
         self
@@ -171,8 +171,8 @@ impl CopyTree {
         run(&self.from, &self.to, self.options, events)
     }
 
-    /// Works on the copy together with other processes that copy between these two directories, on this or other machines. The
-    /// destination must not exist. An earlier attempt that was interrupted is continued.
+    /// Takes part in a copy by several processes between these two directories, on one or more machines. The destination must not exist. An
+    /// earlier attempt that was interrupted is continued.
     ///
     /// ```
     /// use std::time::Duration;

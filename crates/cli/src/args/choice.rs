@@ -87,7 +87,7 @@ fn mechanism_names() -> impl TypedValueParser<Value = String> {
 }
 
 impl MethodArgs {
-    /// Returns the request to the planner.
+    /// Returns the planner request that these options describe.
     pub fn request(&self) -> Request {
         Request {
             prefer: self.prefer.prefer(),
@@ -104,13 +104,12 @@ impl MethodArgs {
         if self.zero_copy { Guarantees::SHARED } else { Guarantees::COPIED }
     }
 
-    /// Returns `true` if the user chose a mechanism, rather than only excluding some.
+    /// Returns `true` if an option requests certain mechanisms. `--no-method` only excludes some, so it does not count.
     pub fn names_method(&self) -> bool {
         self.method.is_some() || self.direct || self.zero_copy
     }
 
-    /// Returns the mechanisms that thalweg uses only with `--direct` or `--zero-copy`, for each of these flags that was
-    /// given.
+    /// Returns the mechanisms that need `--direct` or `--zero-copy`, if the user gave that flag.
     fn asked_for(&self) -> Vec<String> {
         let given = [("--direct", self.direct), ("--zero-copy", self.zero_copy)];
         let is_asked_for =

@@ -3,7 +3,7 @@
 
 use clap::Command;
 
-/// Variables that correspond to no option.
+/// Variables of the whole program that set no option, and `THALWEG_COLOR`.
 const COMMON: &str = "\
 Environment:
   NO_COLOR         if not empty, disables colour, unless --color=always
@@ -16,7 +16,7 @@ Environment:
 
 Other variables set options of the commands: see `thalweg COMMAND --help`.";
 
-/// Variables of single commands that correspond to no option.
+/// Variables of single commands that set no option.
 const OF_COMMANDS: &[(&str, &str)] = &[
     (
         "copy",
@@ -32,7 +32,7 @@ const OF_COMMANDS: &[(&str, &str)] = &[
     ),
 ];
 
-/// Commands that query the features of the CPU.
+/// Commands that query the features of the CPU, so `THALWEG_CPU` affects them.
 const ASK_THE_PROCESSOR: &[&str] = &[
     "compare", "copy", "doctor", "list", "pipe", "plan", "receive", "send", "study", "trial",
     "tune",

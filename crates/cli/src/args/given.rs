@@ -1,4 +1,4 @@
-//! `--chown` and `--chmod`: attributes in place of those of the source.
+//! `--chown` and `--chmod`: owners and modes that replace those of the source.
 
 use clap::Args;
 use rustix::fs::Mode;
@@ -86,8 +86,8 @@ fn parse_owner(text: &str) -> Result<GivenOwner, String> {
     Ok(owner)
 }
 
-/// Parses changes such as `D755,F644` or `Du=rwx,go-w`: those of chmod, with D for directories and F for other
-/// entries.
+/// Parses mode changes such as `D755,F644` or `Du=rwx,go-w`. The syntax is that of chmod, with an optional prefix: D
+/// for directories, F for other entries.
 fn parse_modes(text: &str) -> Result<Vec<ModeChange>, String> {
     text.split(',').map(parse_mode).collect()
 }
@@ -148,8 +148,8 @@ fn parse_mode(text: &str) -> Result<ModeChange, String> {
     })
 }
 
-/// Returns the mode bits that new files do not get. umask(2) can only be read by setting it. No other thread runs yet,
-/// so the change has no effect.
+/// Returns the umask: the mode bits that new files do not get. umask(2) sets a new value to return the old one. No
+/// other thread runs yet, so no file is created with the new value.
 fn umask() -> u32 {
     let mask = rustix::process::umask(Mode::empty());
     rustix::process::umask(mask);

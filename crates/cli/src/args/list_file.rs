@@ -38,7 +38,6 @@ impl ListFile {
         Ok(Self { name, bytes, end: if from0 { 0 } else { b'\n' } })
     }
 
-    /// Returns the whole contents.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }

@@ -77,8 +77,8 @@ impl SelectionArgs {
         self.rules.is_empty() && self.filter_file.is_none() && self.limits.is_empty()
     }
 
-    /// Returns the patterns of --exclude, --include and --exclude-from in reverse order: in this list, the last match
-    /// decides, as in .gitignore.
+    /// Returns the patterns of --exclude, --include and --exclude-from in reverse order. The first matching option
+    /// decides, but the last match in the returned list, as in .gitignore.
     pub fn patterns(&self) -> Result<Vec<OsString>, CommandFailure> {
         let mut patterns = Vec::new();
         for rule in self.rules.iter().rev() {
@@ -111,7 +111,7 @@ impl SelectionArgs {
         Ok(Self { filter_file, limits, ..Self::of_patterns(self.patterns()?)? })
     }
 
-    /// Returns flags for another machine with these patterns, of which the last match decides.
+    /// Returns flags with these patterns for another machine. The last matching pattern decides.
     pub fn of_patterns(patterns: Vec<OsString>) -> Result<Self, CommandFailure> {
         let rules = patterns.into_iter().rev().map(SelectionRule::Exclude).collect();
         let resolved = Self { rules, ..Self::default() };

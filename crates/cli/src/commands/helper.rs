@@ -19,7 +19,7 @@ impl Subcommand for HelperArgs {
     }
 
     fn run(&self, _color: bool) -> Result<Exit, CommandFailure> {
-        // The helper does its own output: on stdout for the process that started it, on stderr for the user.
+        // The helper itself writes its output: to stdout for the process that started it, to stderr for the user.
         #[cfg(feature = "lab")]
         let status = thalweg_lab::helper::run(&self.words);
         #[cfg(not(feature = "lab"))]

@@ -161,7 +161,7 @@ fn knobs(knobs: &[Knob]) -> String {
     knobs.collect::<Vec<_>>().join("; ")
 }
 
-/// Returns the condition of a mechanism that is not chosen by itself.
+/// Returns the condition under which thalweg uses a mechanism that it does not choose by default; empty for all others.
 fn only(info: &Info) -> String {
     match info.role {
         Role::Mover => String::new(),

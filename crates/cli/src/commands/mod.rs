@@ -150,7 +150,7 @@ impl Cli {
             "pipe" if words.is_empty() => Command::Pipe(Box::default()),
             _ => return None,
         };
-        // An environment variable may set an option, which only clap reads.
+        // Environment variables may set options, and only clap reads them.
         let is_plain = !environ::has_name_with("THALWEG_");
         is_plain.then(|| Self { common: Common::default(), command })
     }

@@ -28,7 +28,6 @@ pub struct StreamCopy<'s> {
     pub limit: Option<u64>,
     /// `true` to print a summary at the end.
     pub verbose: bool,
-    /// The source of the bytes.
     pub source: End<'s>,
     pub source_name: String,
     pub sink: End<'s>,
@@ -43,7 +42,7 @@ pub struct StreamCopy<'s> {
 pub struct Finished {
     pub report: Report,
     pub stopped: bool,
-    /// `true` if the reader of the sink has closed it.
+    /// `true` if the reader has closed its end of the sink.
     pub abandoned: bool,
     /// Mechanisms that could not be used.
     pub unavailable: Vec<UnavailableMethod>,
@@ -51,7 +50,8 @@ pub struct Finished {
 }
 
 impl StreamCopy<'_> {
-    /// Enlarges the source and the sink if they are pipes. Returns an error if the stream would never end.
+    /// Enlarges the source and the sink if they are pipes. Returns an error if the stream would never end, because it
+    /// would read the bytes that it writes.
     pub fn prepare(&self) -> Result<(), CommandFailure> {
         if stdio::feeds_itself(&self.source, &self.sink) {
             let message = format!(
@@ -97,7 +97,6 @@ impl StreamCopy<'_> {
         })
     }
 
-    /// Creates the meter of this stream.
     pub fn meter(&self) -> ProgressMeter {
         let mut meter = ProgressMeter::new(self.shown, self.label, self.expected);
         meter.listen();
@@ -109,7 +108,6 @@ impl StreamCopy<'_> {
         self.limit.filter(|limit| *limit > 0)
     }
 
-    /// Reports the outcome.
     pub fn finish(&self, end: Finished) -> Result<Exit, CommandFailure> {
         let Finished { mut report, mut failures, .. } = end;
         if end.abandoned {
@@ -152,7 +150,7 @@ pub fn close_failure(sink: &End<'_>, name: &str) -> Option<CommandFailure> {
     Some(CommandFailure::of_call("close", name, errno))
 }
 
-/// Ends the process by SIGPIPE without a message, as a shell expects from a tool after its reader has closed the
+/// Ends the process with SIGPIPE and without a message. Shells expect this from a tool whose reader has closed the
 /// pipe.
 fn die_of_sigpipe() {
     use rustix::process::{Signal, getpid, kill_process};
@@ -161,7 +159,7 @@ fn die_of_sigpipe() {
     let _ = kill_process(getpid(), Signal::PIPE);
 }
 
-/// Returns `true` if the reader of the sink has closed it.
+/// Returns `true` if the reader has closed its end of the sink.
 pub fn is_abandoned(error: &Error) -> bool {
     error.errno == Errno::PIPE && error.side != Side::Source
 }
@@ -183,7 +181,7 @@ fn summary(report: &Report) -> String {
     text
 }
 
-/// Formats every change of mechanism, and every trial that compared mechanisms.
+/// Formats every change of mechanism, and every comparison of mechanisms.
 pub fn events(report: &Report) -> impl Iterator<Item = String> {
     let steps = report.steps_down.iter().map(|step| {
         format!(

@@ -85,7 +85,7 @@ pub struct SoFar {
     pub bytes: u64,
     /// Number of announced files.
     pub total: Option<u64>,
-    /// Announced size in bytes of a single file.
+    /// Announced size of the current file, in bytes.
     pub size: Option<u64>,
     /// Bytes of the complete files.
     pub whole: u64,
@@ -122,7 +122,8 @@ pub struct TransferCounts {
 }
 
 impl TransferCounts {
-    /// Converts the result of the library. `name` is the address, `missing` the failures so far.
+    /// Converts the result of the library. `name`: the address; `missing`: failures of files that this side could not
+    /// open.
     pub fn of(
         handed: Result<Handed, Error>,
         so_far: &SoFar,
@@ -174,8 +175,8 @@ impl TransferCounts {
         self.ended = true;
     }
 
-    /// Prints all failures except the last, and returns the exit status or the last failure. `of`: total number of
-    /// files.
+    /// Prints the failures, and returns an error with their number if there are any. The failure of a single file, or
+    /// of the whole transfer, is returned instead of printed. `of`: total number of files.
     pub fn exit(mut self, of: usize) -> Result<Exit, CommandFailure> {
         let failed = self.failures.len();
         let differ = self.failures.iter().any(|failure| failure.exit == Exit::Differ);
@@ -228,7 +229,7 @@ impl UsedMethod {
     }
 }
 
-/// The report of one side.
+/// The final report of the sender or of the receiver.
 pub struct TransferAccount<'a> {
     /// `sent` or `received`.
     pub did: &'static str,
@@ -243,7 +244,6 @@ pub struct TransferAccount<'a> {
     pub choice: Option<ChoiceEvidence>,
     /// Mechanisms that were skipped.
     pub skipped: &'a [Skipped],
-    /// Counts of transferred and failed files.
     pub counts: &'a TransferCounts,
     /// Results of comparing the checksums.
     pub verified: VerifiedCounts,

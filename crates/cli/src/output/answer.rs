@@ -1,4 +1,4 @@
-//! The JSON object that `copy` and `pipe` print at the end.
+//! The JSON object that commands which move data print at the end.
 
 use serde::Serialize;
 use serde_json::Value;
@@ -31,7 +31,7 @@ pub struct JsonAnswer {
     pub choice: Option<ChoiceEvidence>,
     /// Every change of mechanism during the transfer.
     pub steps_down: Vec<FallbackStep>,
-    /// Results of trials that compared mechanisms on the first bytes.
+    /// Results of comparing mechanisms on the first bytes.
     pub looks: Vec<ContestResult>,
     /// Extended attributes that the destination refused.
     pub attributes_dropped: u64,
@@ -122,7 +122,7 @@ pub struct FleetAnswer {
     /// The outcome for this worker: `finished`, `others` (another worker finishes), `there` (the copy existed at the
     /// start) or `unfinished`.
     pub end: &'static str,
-    /// Results of all workers, if this one finished the copy.
+    /// Results of all workers, if this worker finished the copy.
     pub workers: Vec<WorkerRecord>,
 }
 
@@ -144,9 +144,9 @@ pub struct FallbackStep {
     pub from: String,
     /// The mechanism that continued.
     pub to: String,
-    /// Offset in bytes.
+    /// Offset at which the mechanism changed, in bytes.
     pub at: u64,
-    /// Symbol of the errno.
+    /// Symbol of the errno, such as `EXDEV`.
     pub errno: String,
     pub reason: String,
 }

@@ -12,7 +12,6 @@ use thalweg_core::{atomic_file::open_in_place, shown};
 
 use crate::{exit::CommandFailure, output::text::keep};
 
-/// An open log.
 #[derive(Debug)]
 pub struct ChangeLog {
     path: PathBuf,

@@ -2,7 +2,7 @@
 
 use thalweg_core::Kind;
 
-/// Groups the pairs by source, in the order of the manual; all pairs together are `every pair`.
+/// Formats the pairs, grouped by source in the order of the manual. Returns `every pair` for all of them.
 pub fn brief(pairs: &[(Kind, Kind)]) -> String {
     if pairs.len() == Kind::ALL.len() * Kind::ALL.len() {
         return "every pair".to_owned();

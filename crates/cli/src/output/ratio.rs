@@ -8,7 +8,7 @@ pub use thalweg_measure::stats::says_nothing;
 
 use super::quantity;
 
-/// Stands for a ratio with an interval that is too wide to be informative.
+/// Text that replaces a ratio whose interval is too wide to be informative.
 pub const NOT_ENOUGH: &str = "not enough data";
 
 /// Number of characters on each side of the middle of a bar. A bar of full length means a factor of two.
@@ -37,7 +37,7 @@ fn short(value: f64) -> String {
     }
 }
 
-/// Formats a factor in at most four characters, so that three of them always fit their column.
+/// Formats a factor in at most four characters, so that a ratio and the ends of its interval always fit their column.
 fn factor(value: f64) -> String {
     match value {
         value if !(0.005..999.5).contains(&value) => format!("{value:.0e}"),

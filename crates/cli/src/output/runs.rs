@@ -13,7 +13,7 @@ use super::{
     ticking::{new_bar, style},
 };
 
-/// A shorter series of runs prints no line.
+/// Expected time above which a series of runs prints a line.
 const LONG: Duration = Duration::from_secs(2);
 
 pub struct Runs {
@@ -24,7 +24,7 @@ pub struct Runs {
 }
 
 impl Runs {
-    /// Creates the display without showing anything. If `speaks` is `false`, no line is printed outside a terminal.
+    /// Creates the display without showing anything. Without a terminal, it prints a line only if `speaks` is `true`.
     pub fn new(speaks: bool) -> Self {
         let seen = std::io::stderr().is_terminal();
         Self { speaks, seen, began: OnceCell::new(), bar: OnceCell::new() }
@@ -41,7 +41,7 @@ impl Runs {
             let bar = self.bar.get_or_init(|| new_bar(Some(all as u64), look()));
             bar.set_position(done as u64);
         } else if done == 2 && self.speaks && began.elapsed() * (all as u32) > LONG {
-            // The clock starts when the first run is complete, so it has measured only the second one.
+            // The clock started at the end of the first run, so it has measured only the second run.
             let about = began.elapsed() * (all as u32).saturating_sub(2);
             note(&format!("{all} runs, about {}", quantity::duration(about)));
         }

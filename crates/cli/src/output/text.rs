@@ -22,7 +22,7 @@ pub fn print(text: &str) -> Result<(), CommandFailure> {
     print_bytes(text.as_bytes())
 }
 
-/// Prints bytes that may not be UTF-8 on standard output: unmodified file names.
+/// Prints bytes on standard output, such as unmodified file names, which may not be UTF-8.
 pub fn print_bytes(bytes: &[u8]) -> Result<(), CommandFailure> {
     expect_open(1, OUTPUT)?;
     let mut stdout = std::io::stdout().lock();
@@ -82,8 +82,8 @@ pub fn note_json(line: &str) {
     let _ = writeln!(stderr, "{line}");
 }
 
-/// Prints the JSON answer of a command that writes data to standard output. The answer is a result, so [`keep`] stores
-/// a write error.
+/// Prints the JSON answer on standard error, because standard output carries data. The answer is a result, so [`keep`]
+/// stores a write error.
 pub fn answer_beside(line: &str) {
     let written = || {
         expect_open(2, ERRORS)?;

@@ -10,7 +10,7 @@ use crate::output::{
     summary_words::{count, grouped},
 };
 
-/// Returns the width of the terminal on standard error, minus the last column: a cursor there may wrap.
+/// Returns the width of the terminal on standard error, minus one: a cursor in the last column may wrap.
 pub fn width() -> usize {
     let size = tcgetwinsize(rustix::stdio::stderr()).ok().map(|size| usize::from(size.ws_col));
     size.filter(|columns| *columns > 1).map_or(79, |columns| columns - 1)
@@ -120,7 +120,7 @@ fn columns(text: &str) -> usize {
     text.chars().map(column).sum()
 }
 
-/// A character outside ASCII may take two columns.
+/// Returns the number of columns of a character. A character outside ASCII may need two, so it always counts as two.
 fn column(c: char) -> usize {
     if c.is_ascii() { 1 } else { 2 }
 }

@@ -43,7 +43,7 @@ pub struct ProgressMeter {
     listener: SignalListener,
 }
 
-/// The thread that answers SIGUSR1.
+/// State of the thread that answers SIGUSR1.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum SignalListener {
     None,
@@ -130,13 +130,11 @@ impl ProgressMeter {
         }
     }
 
-    /// Shows the bytes moved so far.
     pub fn show(&mut self, moved: u64) {
         self.state.get().advance(moved);
         self.draw();
     }
 
-    /// Shows the progress of a tree copy.
     pub fn show_tree(&mut self, progress: Progress) {
         self.state.get().advance_tree(progress);
         self.draw();

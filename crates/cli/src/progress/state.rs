@@ -112,7 +112,7 @@ impl MeterState {
     }
 
     /// Returns the completed percentage; `None` without a total. A tree reaches 100 % only after all files are
-    /// processed. All bytes may be processed before, because the last files may be empty or the first ones may have
+    /// processed. All bytes may be processed earlier, because the last files may be empty, or other files may have
     /// grown.
     pub fn percent(&self) -> Option<u64> {
         let (done, total) = self.part();

@@ -13,7 +13,7 @@ use thalweg_tree::{CopyOptions, count, sync::SyncOptions};
 
 use super::ProgressMeter;
 
-/// A count that may be running. Dropping it stops the count.
+/// A count of files, which a thread may be running. Dropping this stops the count.
 pub struct Counting {
     sources: Vec<PathBuf>,
     options: CopyOptions,
@@ -22,13 +22,13 @@ pub struct Counting {
 }
 
 impl Counting {
-    /// Creates the count of the files that such a copy processes.
+    /// Creates the count of the files that a copy with these options processes.
     pub fn of(sources: &[PathBuf], options: &CopyOptions) -> Self {
         let (sources, options) = (sources.to_vec(), options.clone());
         Self { sources, options, begun: false, stop: Arc::default() }
     }
 
-    /// Creates the count of the files that such a sync processes.
+    /// Creates the count of the files that a sync with these options processes.
     pub fn of_sync(sources: &[PathBuf], options: &SyncOptions) -> Self {
         // The files cannot be counted beforehand, because the sync reads the filter files only while it runs.
         if options.filter_file.is_some() {

@@ -1,4 +1,4 @@
-//! The operands of a command with names on another machine.
+//! Operands of a command that name files on another machine.
 
 use std::path::{Path, PathBuf};
 use thalweg_core::failed::quoted;

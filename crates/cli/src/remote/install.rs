@@ -1,5 +1,5 @@
-//! Copies this program into `~/.cache/thalweg` of a machine that does not have it. The copy is checked, and renamed
-//! when it is complete.
+//! Copies this program into `~/.cache/thalweg` of a machine that does not have it. A script on that machine checks the
+//! copy and then gives it its final name.
 
 use std::{
     ffi::OsString,
@@ -23,9 +23,9 @@ const LARGEST: u64 = 256 << 20;
 /// Size of the pieces in which the program is sent, in bytes.
 const PIECE: usize = 64 << 10;
 
-/// The script that runs on the other machine. It is one compound command, so the shell has read all of it before `head`
-/// reads the program from the same input. `KEY`, `SIZE`, `SHA256` and `SYSTEM` are replaced. The script runs the new
-/// program once before it renames it to its final name.
+/// The script that runs on the other machine. It is one compound command, so the shell has read the whole script before
+/// `head` reads the program from the same input. [`script`] replaces `KEY`, `SIZE`, `SHA256` and `SYSTEM`. The script
+/// runs the new program once before renaming it to its final name.
 const SCRIPT: &str = r#"{
 set -e; umask 077; d="${HOME:-.}/.cache/thalweg/KEY"; p="$d/thalweg"
 if [ -x "$p" ] && [ -O "$p" ]; then echo "there $p"; exit; fi

@@ -1,4 +1,4 @@
-//! Other machines: the command that connects to one, such as ssh, and thalweg at its other end.
+//! The command that connects to another machine, such as ssh, and thalweg on that machine.
 
 use clap::Args;
 use std::{
@@ -60,7 +60,7 @@ pub const SUMMARY: &str = "=> ";
 /// Default name of the program on the other machine.
 const PROGRAM: &str = "thalweg";
 
-/// Determines if changes and the summary from the other machine are printed, logged or both.
+/// Determines whether changes and the summary from the other machine are printed, logged, or both.
 #[derive(Clone, Debug)]
 pub struct RemoteOutput {
     pub log: Option<Arc<ChangeLog>>,
@@ -114,7 +114,7 @@ impl RemoteArgs {
         self.logged_command(name, words, output)
     }
 
-    /// Does what [`Self::command`] does. `output`: the destination of the changes and of the summary.
+    /// Like [`Self::command`], with a choice of what happens to changes and the summary from the other machine.
     pub fn logged_command(
         &self,
         name: &RemoteName,

@@ -1,7 +1,7 @@
 //! Options that a command does not support between machines.
 
-/// Returns the name of the first given option that is refused between machines. The lists must have all fields of the
-/// arguments: the compiler reports a new option that is in neither.
+/// Returns the name of the first given option that is refused between machines. Together, the two lists must have all
+/// fields of the arguments. The compiler reports a field that is in neither list.
 macro_rules! unsupported {
     ($args:expr, $kind:ident { $($supported:ident)* }, refused { $($name:literal $field:ident)* }) => {{
         let $kind { $($supported: _,)* $($field: _,)* } = $args;

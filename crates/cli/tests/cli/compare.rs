@@ -11,7 +11,7 @@ fn figure(answer: &Value, row: usize) -> &Value {
     &answer["rows"][row]["figures"][0]
 }
 
-/// Runs a comparison again if other work on the machine hid the difference.
+/// Repeats a comparison, at most nine times, while other load on the machine hides the difference.
 fn decided(scratch: &Scratch, args: &[&str], is_decided: impl Fn(&Ran) -> bool) -> Ran {
     let mut ran = scratch.run(args);
     for _ in 0..9 {

@@ -150,13 +150,13 @@ fn tuning_measures_moves_and_shows_why() {
     let text = tune(&["from", "to"]);
     assert!(scratch.read("to") == data);
     assert!(text.starts_with("1 file copied") && text.contains("measured in"), "{text}");
-    // The method that the table marks as chosen is the one that moved the bytes.
+    // The method that the table marks as chosen must be the method that moved the bytes.
     let (_, used) = text.lines().next().unwrap().split_once(" by ").unwrap();
     let used = used.split([' ', ',', '\n']).next().unwrap();
     let chosen = text.lines().find_map(|line| line.strip_prefix("* "));
     assert!(chosen.is_some_and(|line| line.starts_with(used)), "{text}");
     assert_eq!(scratch.names(), [LOCK, "from", "profile.json", "to"]);
-    // Other work on the machine decides whether the measurement is saved.
+    // If other processes disturbed the measurement, thalweg may not save it.
     let kept = ["saved for later copies", "nothing saved for later copies"];
     assert!(text.lines().any(|line| kept.iter().any(|words| line.starts_with(words))), "{text}");
     let json: serde_json::Value = serde_json::from_str(&tune(&["--json", "from", "to"])).unwrap();
@@ -240,7 +240,7 @@ fn an_interrupt_leaves_no_half_file_and_a_resume_finishes() {
     let scratch = Scratch::new();
     let data = bytes(3 << 20);
     scratch.file("from", &data);
-    // The limit makes the copy so slow that it is far from its end when the journal exists and the test interrupts it.
+    // With this rate limit, the copy is still far from its end when the journal exists and the test interrupts it.
     let mut command = scratch.thalweg(["copy", "--resume", "--limit", "64K", "from", "to"]);
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let journal = scratch.path(".to.thalweg-journal");

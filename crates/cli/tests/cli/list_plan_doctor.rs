@@ -318,7 +318,7 @@ fn plan_doctor_and_list_answer_in_a_line_before_the_evidence() {
     assert!(!answer.is_empty() && !text.contains("no: "), "{text}");
     let (_, all) = first(&["plan", "-v", "from", "to"]);
     assert!(text.contains("hint: -v ") && all.contains("no: "), "{text}{all}");
-    // The output notes that a small file is copied without a plan.
+    // For a small file, the output notes that thalweg copies it without a plan.
     let note = "one read and one write";
     let (_, large) = first(&["plan", "--size", "1G", "from", "to"]);
     assert!(text.contains(note) && !large.contains(note), "{text}{large}");

@@ -39,7 +39,7 @@ fn checkout() -> Scratch {
     scratch
 }
 
-/// Returns a command that runs shell lines in that directory, with this JDK first in PATH.
+/// Returns a command that runs shell lines in the scratch directory, with this JDK first in PATH.
 fn shell(scratch: &Scratch, jdk: &Path, lines: &[String]) -> Command {
     let mut path = OsString::from(jdk.join("bin"));
     path.push(":");
@@ -115,7 +115,7 @@ fn every_block_of_shell_that_is_marked_runs_as_it_stands() {
     assert!(count > 0, "no page has a block that begins with sh");
 }
 
-/// Returns the commands of a page in its order: blocks of `sh`, and lines that begin with `$ ` in blocks of `console`.
+/// Returns the commands of a page in order: blocks of `sh`, and lines that begin with `$ ` in blocks of `console`.
 fn commands(page: &Path) -> String {
     let text = fs::read_to_string(page).unwrap();
     let mut script = String::new();
@@ -136,7 +136,7 @@ fn commands(page: &Path) -> String {
 fn every_command_of_the_tutorial_about_a_claim_runs_in_its_order() {
     let scratch = Scratch::new();
     let script = commands(&root().join("docs/tutorials/check-a-claim.md"));
-    // Without the pauses between processes.
+    // Skips the pauses between the processes of the study.
     let script = script.replace("./cat-dd.toml\n", "./cat-dd.toml --pause 0s\n");
     let bin = Path::new(env!("CARGO_BIN_EXE_thalweg")).parent().unwrap();
     let path = format!("{}:{}", bin.display(), env::var("PATH").unwrap_or_default());

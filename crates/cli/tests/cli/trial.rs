@@ -64,7 +64,8 @@ fn a_kernel_is_reached_and_its_calls_are_counted() {
     assert_eq!(json["reached"]["processes"], 1, "{json}");
     let bands = json["reached"]["bands"].as_array().unwrap();
     let band = bands.iter().find(|band| band["from"] == 4096).expect("a band of 4 to 16 KiB");
-    // The dynamic loader itself makes no copy of this size through the preloaded object.
+    // The dynamic loader makes no copies of this size through the preloaded object, so all of them are copies by the
+    // program.
     assert_eq!((&band["memcpy"], &band["bytes"]), (&700.into(), &3_500_000.into()), "{band}");
     assert_eq!(row(&json, "libc")["kind"], "plain");
     let simple = row(&json, "simple");
@@ -146,7 +147,7 @@ fn a_static_program_is_explained_and_not_measured() {
     let ran = scratch.run(&["trial", "--", "./program"]).ended(4);
     assert!(ran.err.contains("program is linked statically: it starts without"), "{}", ran.err);
     assert!(ran.err.contains("nothing was measured") && ran.out.is_empty(), "{}", ran.err);
-    // A script with a static program as its interpreter.
+    // A script whose interpreter is a static program cannot load the object, either.
     let script = scratch.file("script", format!("#!{}\n", scratch.path("program").display()));
     Command::new("chmod").arg("+x").arg(&script).status().unwrap();
     let ran = scratch.run(&["trial", "--json", "--", "./script"]).ended(4);

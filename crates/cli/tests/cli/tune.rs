@@ -132,7 +132,7 @@ fn what_was_measured_is_cited_by_the_plan_and_can_be_checked() {
     let mut plan = scratch.thalweg(["plan", "--load", "loaded", "files/from", "files/to"]);
     plan.env("THALWEG_PROFILE", scratch.path("profile.json")).env("COLUMNS", "400");
     let (_, text, _) = ran(plan);
-    // The ratio may be missing: other tests run at the same time, so there may be too few rounds.
+    // The text may lack the ratio: other tests run at the same time, so the budget may allow too few rounds.
     assert!(text.contains("reason: fastest measured; "), "{text}");
 
     let before = scratch.read("profile.json");
@@ -154,7 +154,7 @@ fn ways_between_processes_are_measured_cited_and_checked() {
     let scratch = Scratch::new();
     let pair = ["--pair", "loan:process"];
     let states = ["resident", "fresh"];
-    // Requires sizes as large as in the plans below, and another method than the reference.
+    // The plans below need measurements of large sizes, by at least two methods for each state of the sink.
     let compared = |text: &str| {
         let found = json(text);
         let large = |cell: &&Value| cell["size"].as_u64() >= Some(64 << 10);
@@ -381,7 +381,8 @@ fn a_plan_calls_slower_only_beyond_the_interval_and_its_times_follow_its_order()
             cell
         };
         let mut profile = Profile::new();
-        // The times per byte come from different sessions, and contradict the ratios.
+        // The times per byte contradict the ratios, because they come from different sessions. The plan must use the
+        // ratios.
         profile.merge(vec![
             between_pipes("splice", Ratio { ratio: 0.5, lo: 0.48, hi: 0.52 }, 10.0),
             between_pipes("read-write", Ratio { ratio: 1.0, lo, hi }, 0.5),

@@ -1,5 +1,5 @@
-//! `thalweg receive` compares the received files with those that the sender announced. If any is missing or short, both
-//! commands fail.
+//! `thalweg receive` compares the received files with those that the sender announced. If a file is missing or too
+//! short, both commands fail.
 
 use rustix::fs::{CWD, Mode, mkfifoat};
 use std::{
@@ -104,7 +104,7 @@ fn a_source_that_fails_under_way_is_a_failure_of_both_and_the_others_are_there()
         assert_eq!(names(&place.copy), ["good"]);
         bytes::expect(&place.copy.join("good"), 2, LEN);
     }
-    // A single file with an existing destination: the old file stays.
+    // If the only file fails, an existing destination keeps its old content.
     let place = Place::new(LEN);
     fs::write(&place.copy, "old").unwrap();
     let (received, sent) =

@@ -1,5 +1,5 @@
-//! Append-only directories (`chattr +a`): no name in them can be renamed or removed. A partial file would stay for
-//! ever, and could never receive its final name.
+//! In append-only directories (`chattr +a`), no name can be renamed or removed. A partial file could not receive its
+//! final name, and would stay for ever.
 
 use std::{fs, path::Path, process::Command};
 

@@ -14,7 +14,8 @@ use crate::support::{
 };
 
 const LEN: u64 = 16 << 20;
-/// Limits with which the copy takes 0.3, 3 and 30 seconds. A slower one is tried if the change came too late.
+/// Rate limits with which the copy takes 0.3, 3 and 30 seconds. If the change came too late, the test tries the next
+/// limit.
 const LIMITS: [&str; 3] = ["--limit=48M", "--limit=5M", "--limit=512K"];
 
 /// A change of a file that is being read.
@@ -62,8 +63,8 @@ fn expect_said(what: &str, change: Change, options: &[&str]) -> bool {
             return false;
         }
         if ran.code() == 0 && bytes::is(&copy, 20, LEN) {
-            // On a busy disk, the change may be delayed until the copy has made its last check. The next limit is
-            // slower.
+            // On a busy disk, the change may be delayed until the copy has made its last check. The test then tries a
+            // slower copy.
             continue;
         }
         assert_eq!(ran.code(), 3, "{what} {options:?}: {}", ran.said());

@@ -1,5 +1,5 @@
-//! A closed standard input is an error, not an empty input. A closed standard output is an error, as are results that
-//! cannot be written.
+//! thalweg treats a closed standard input as an error, not as an empty input. A closed standard output and lost results
+//! are errors, too.
 
 use std::fs;
 

@@ -1,5 +1,5 @@
-//! Destinations that store times less precisely than the source. A copy counts as up to date if its times are
-//! those of the source, as exact as the destination can store them.
+//! Destinations that store times less precisely than the source. A copy counts as up to date if its times equal those
+//! of the source at the precision of the destination.
 
 use std::{fs, path::Path, process::Command};
 

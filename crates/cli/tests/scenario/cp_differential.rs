@@ -1,6 +1,6 @@
 //! `cp` as the oracle: runs random commands on random trees with the system's `cp` and with `thalweg copy`. Compares
-//! the trees, the exit codes and the lines of `-v`. The cases are the same in each run; `THALWEG_CASES=2000` tries
-//! more, `THALWEG_SEED` others.
+//! the trees, the exit codes and the lines of `-v`. Each run has the same cases. `THALWEG_CASES=2000` tries more cases,
+//! and `THALWEG_SEED` selects others.
 //!
 //! Not tested, for the reasons in docs/reference/cp.md: existing files with several hard links (thalweg replaces them,
 //! cp writes into them), and `-n` with `-i` (in thalweg, `-n` always wins).
@@ -145,7 +145,7 @@ impl Case {
         let has = |word: &str| self.words.iter().any(|said| said.starts_with(word));
         let backs_up = has("-b") || has("-S") || has("--backup");
         let into_folder = self.words.last().is_some_and(|last| *last == "d" || *last == "d/");
-        // cp 9.1 makes no backups in a destination directory.
+        // In thalweg, -n wins over -i. cp 9.1 makes no backups in a destination directory.
         (has("-n") && has("-i"))
             || (backs_up && into_folder)
             // cp removes or renames the old file before it finds that it cannot make the link.
@@ -160,11 +160,11 @@ impl Case {
             // With --parents, cp does not make the directories of a missing source, and does not keep the times of
             // directories that two sources share.
             || (has("--parents") && (has("s/nothing") || has("s/dir/g") || (has("s/f") && (has("s/l") || has("s/twin")))))
-            // cp makes the directories of --parents before it finds that -r is missing. With -r, it fails because the
-            // last one then exists.
+            // cp makes the directories of --parents before it finds that -r is missing. With -r, cp fails because the
+            // last of these directories then exists.
             || (has("--parents") && has("s/dir/."))
             // cp removes a link, or renames it to its own backup, and then has no source to copy or link. With -u, cp
-            // finds in time that it need not copy. thalweg refuses this case, too.
+            // first finds that no copy is needed. thalweg refuses this case, too.
             || (self.words.ends_with(&["d/f", "d/f"])
                 && (has("--remove-destination") || (backs_up && (has("-l") || has("-u")))))
     }

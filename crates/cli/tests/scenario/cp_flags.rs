@@ -87,8 +87,8 @@ fn a_hard_link_to_a_link_replaces_what_is_there_as_with_cp() {
         }
     }
     holds(setup, "$T copy -Pl p b", 0, "test p -ef b");
-    // Only with `-f`, a hard link to a regular file replaces an existing file. With -L, this also holds for the target
-    // of a symbolic link.
+    // Only with `-f`, a hard link to a regular file replaces an existing file. With -L, the same rule applies to the
+    // target of a symbolic link.
     holds(setup, "$T copy -Pl a b", 1, "test $(cat b) = 2");
     holds(setup, "$T copy -Lls s1 b", 2, "test $(cat b) = 2");
     holds(setup, "$T copy -Ll s1 b", 1, "test $(cat b) = 2");
@@ -371,11 +371,11 @@ fn a_folder_goes_into_itself_but_for_what_it_becomes() {
     holds(setup, "cd s; $T copy -r . new", 1, &format!("cd s; {whole}"));
     holds(setup, "cd s; $T copy -r . x/new", 1, "cd s; test ! -e x/new/x/new; cat x/new/x/f");
     holds(setup, "cd s; $T copy -r --exclude /x . x/new", 0, "cd s; cmp a x/new/a");
-    // The copy of one source would contain the copy of another, depending on their order.
+    // Depending on the order of the copies, the copy of one source would contain the copy of the other.
     holds(setup, "$T copy -r s s/x s/x", 1, "test ! -e s/x/s");
     let (_scratch, ran) = after(setup, "cd s; $T copy -r . new");
     assert!(ran.stderr.contains("into itself"), "{}", ran.said());
-    // The message has the names that the user gave, not that of the staging directory.
+    // The message has the names that the user gave, not the name of the staging directory.
     let (_scratch, ran) = after(setup, "$T copy -r s s/new");
     ran.expect_said("'s': cannot copy a directory into itself, 's/new'");
 }

@@ -55,7 +55,8 @@ fn a_dry_run_warns_of_a_file_system_without_room_for_the_copy() {
         let ran = dry(words, "source", "copy");
         assert!(warned(&ran), "{words:?}: {}", ran.said());
     }
-    // The warning counts a file with two names once. A single file, a hole and symbolic links have enough space.
+    // The warning counts a file with two names once. There is no warning for a single file, a hole or symbolic links,
+    // which fit.
     assert!(dry(&["-a"], "source", "copy").stderr.contains("(9437184 bytes), but only "));
     for (words, from) in [(&[][..], "source/0"), (&[], "hole"), (&["-rs"], "source")] {
         let ran = dry(words, from, "copy");

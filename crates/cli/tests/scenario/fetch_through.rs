@@ -265,7 +265,7 @@ fn files_must_have_the_digests_of_a_list() {
     let file = scratch.join("sums");
     fetch(&["--force", "--sums", file.to_str().unwrap(), &a, &b]).expect(1);
     fetch(&["--sums", "none", &a]).expect(1).expect_said("none");
-    // The list as other systems and tools write it: with a byte order mark, tabs and CRLF.
+    // Other systems and tools write lists with a byte order mark, tabs and CRLF.
     let text = String::from_utf8(sums).unwrap();
     let windows = format!("\u{feff}{}", text.replace("  ", "\t").replace('\n', "\r\n"));
     fs::write(&file, windows).unwrap();

@@ -88,8 +88,8 @@ fn after_a_kill_the_same_command_moves_only_what_is_missing() {
     }
 }
 
-/// The first response ends early. All later responses have another file of the same length. Their headers do not show
-/// this, or show it in another validator than that of the first response.
+/// The first response ends early. All later responses have another file of the same length. Their headers either hide
+/// this, or show it by a different validator.
 #[test]
 fn bytes_of_two_files_are_never_joined_by_reconnecting_resuming_or_several_connections() {
     let dated = |day: u32| {

@@ -1,5 +1,5 @@
-//! If a limit on tasks allows no second thread, every command works with the first one or reports the problem. If the
-//! stack of the first thread is small, the command runs in a new thread with a larger stack.
+//! If a limit on tasks allows no second thread, every command works with the first thread or reports the problem. If
+//! the stack of the first thread is small, the command runs in a new thread with a larger stack.
 
 use std::{
     fs,

@@ -10,9 +10,9 @@ use crate::support::{
     thalweg,
 };
 
-/// Not a multiple of a block, so that the last block is not full.
+/// Length of a file. It is not a multiple of a block, so the last block is not full.
 const LEN: u64 = 2 * 1024 * 1024 + 4097;
-/// Large enough that a clone saves more space than other tests use at the same time.
+/// Length of a cloned file. The clone saves more space than other tests use at the same time.
 const BIG: u64 = 32 << 20;
 
 /// Returns all pairs of mounted file systems, source first.

@@ -11,7 +11,7 @@ use crate::support::{
 };
 use thalweg_testing::{Dice, from_env};
 
-/// Makes a tree, an older and different copy of it, and the expected result, which `cp -a` makes from a second such
+/// Makes a tree, an older copy that differs from it, and the expected result: `cp -a` of the tree into a second older
 /// copy.
 fn plant_both() -> Scratch {
     let scratch = Scratch::new();
@@ -38,8 +38,8 @@ fn plant_both() -> Scratch {
     fs::remove_file(copy.join("link")).unwrap();
     std::os::unix::fs::symlink("elsewhere", copy.join("link")).unwrap();
     cp("copy", "wanted");
-    // cp would write into the existing file, and so change it under both names. thalweg replaces one name, so the other
-    // name is removed here first.
+    // cp would write into the existing file, which changes its content under both names. thalweg replaces only one
+    // name. To obtain the same result with cp, this removes that name first.
     fs::remove_file(scratch.join("wanted/folder-2/deeper/3")).unwrap();
     cp("tree", "wanted");
     scratch

@@ -122,7 +122,7 @@ fn streams_and_small_files_arrive_too() {
         let place = Place::new(len);
         let mut send = thalweg();
         send.arg("send").arg("--to").arg(&place.socket).arg("-");
-        // A pipe, so that the length is unknown.
+        // Standard input is a pipe, so that the length is unknown.
         let mut cat = Command::new("cat");
         let mut cat = cat.arg(&place.source).stdout(Stdio::piped()).spawn().unwrap();
         send.stdin(cat.stdout.take().unwrap());
@@ -173,7 +173,7 @@ fn one_dies(place: &Place, way: &str, receiver_dies: bool, after: u64) -> bool {
         code => panic!("{code:?}: {}", survivor.said()),
     }
     survivor.expect_no_panic();
-    // A killed listener leaves its socket behind; the next one removes it.
+    // A killed receiver leaves its socket behind, and the next receiver removes it.
     let _ = fs::remove_file(&place.socket);
     place.expect_only(&["copy"]);
     landed
@@ -188,7 +188,7 @@ fn a_kill_of_either_side_leaves_the_old_file_and_the_other_reports_it() {
     for n in 0..kills {
         // The sender gives up waiting for a receiver that was killed before it could listen.
         let after = 20_000 + dice.within(0..60_000);
-        // Sends an open descriptor, or bytes.
+        // The sender passes an open descriptor in some runs, and bytes in the others.
         let way = ["--buffer=1M", "--as-bytes"][(n / 2 % 2) as usize];
         landed += u64::from(one_dies(&place, way, n % 2 == 0, after));
     }
@@ -427,7 +427,7 @@ fn several_files_want_a_folder_and_a_folder_wants_names() {
     assert_eq!(names(&place.copy), <[&str; 0]>::default());
 }
 
-/// A method that accesses the memory of the peer, although the receiver does not trust the sender.
+/// The sender requests a method that accesses the memory of the receiver, but the receiver does not trust the sender.
 #[test]
 fn a_method_that_is_not_allowed_is_exit_4_on_both_sides() {
     let place = Place::new(10);

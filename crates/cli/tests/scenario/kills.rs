@@ -1,5 +1,5 @@
 //! SIGKILL at random moments, then `--resume`. At every moment, the final name does not exist or has a complete file. A
-//! resume does not move the same bytes again. `THALWEG_KILLS=100` makes the campaign longer.
+//! resumed copy does not move the same bytes again. `THALWEG_KILLS=100` makes the campaign longer.
 
 use std::{
     fs,
@@ -137,7 +137,7 @@ fn a_killed_copy_resumes_where_it_stopped_and_never_shows_a_part() {
     println!("file: {campaign:?}");
 }
 
-/// Makes directories with small files and files of several steps: 28 MiB in all.
+/// Makes directories of 28 MiB with small files, and with files that are copied in several steps.
 fn plant(tree: &Path) -> Vec<(PathBuf, u64, u64)> {
     let mut files = Vec::new();
     for folder in 0..6_u64 {

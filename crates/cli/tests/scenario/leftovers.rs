@@ -259,7 +259,7 @@ fn a_part_of_a_killed_copy_goes_when_the_next_one_needs_none() {
             shell(scratch.path(), &format!("{setup}; {copy}; cmp big d/big")).expect(0);
             assert_eq!(names(&scratch.join("d")), ["big", "small"], "{place}: {copy}");
         }
-        // A tree that is copied into an existing directory.
+        // The same must hold for a tree that is copied into an existing directory.
         let scratch = Scratch::within(root);
         shell(scratch.path(), &format!("{setup}; mkdir t; mv big t; $T copy -rT t d")).expect(0);
         let left = names(&scratch.join("d"));

@@ -37,7 +37,7 @@ fn a_file_over_the_size_limit_is_an_error_and_not_a_death() {
         if ran.code() == 4 {
             continue;
         }
-        // With --resume, exit status 3 means that the copy can be resumed.
+        // With --resume, the exit status is 3, because the copy can be resumed.
         let ran = ran.expect(if way == ["--resume"] { 3 } else { 1 });
         assert!(ran.stderr.contains("EFBIG"), "{way:?}: {}", ran.stderr);
         assert!(ran.stderr.contains("/copy"), "{way:?} does not name it: {}", ran.stderr);
@@ -184,7 +184,7 @@ fn comb(top: &Path, depth: usize) {
     }
 }
 
-/// Compares two such chains level by level, and removes them. Most tools fail on their long paths.
+/// Compares two chains of [`comb`] level by level, and removes them. Most tools fail on their long paths.
 fn expect_combs(tops: [&Path; 2], depth: usize) {
     use rustix::fs::{AtFlags, Mode, OFlags, fstat, openat, unlinkat};
     let open = |at: &std::os::fd::OwnedFd, name: &str| {
@@ -329,7 +329,7 @@ fn a_leftover_far_deeper_than_there_are_descriptors_is_removed() {
     let scratch = Scratch::new();
     let (from, to) = (scratch.folder("from"), scratch.join("to"));
     fs::write(from.join("file"), "new").unwrap();
-    // A staging directory of a killed copy of another tree. Its paths are longer than PATH_MAX.
+    // Simulates the staging directory of a killed copy of another tree. Its paths are longer than PATH_MAX.
     comb(&scratch.join(".to.thalweg-part"), 3000);
     run(with_descriptors(16).args(["copy", "-aq"]).args([&from, &to])).expect(0);
     assert_eq!(fs::read_to_string(to.join("file")).unwrap(), "new");

@@ -14,8 +14,8 @@ use crate::{
     sync_trees::record,
 };
 
-/// A server that sends the file `list` for each request for a list, and `file` for all others. If `once` exists, it
-/// ends after the list.
+/// A server that answers a request for a list with the file `list` (for HEAD only its header), and all other requests
+/// with `file`. If `once` exists, the server ends after the list.
 const LIAR: &str = "#!/bin/sh
 while read -r request; do
     while read -r header && [ ${#header} -gt 1 ]; do :; done
@@ -48,7 +48,7 @@ fn honest_list(source: &Path) -> (Vec<u8>, String) {
     (list, version.to_owned())
 }
 
-/// Returns a response with this list. `more` is added to the length in its header.
+/// Returns a response with this list. Its header announces `more` additional bytes.
 fn answer(status: &str, version: &str, list: &[u8], more: usize) -> Vec<u8> {
     let length = list.len() + more;
     let head = format!(
@@ -57,8 +57,8 @@ fn answer(status: &str, version: &str, list: &[u8], more: usize) -> Vec<u8> {
     [head.as_bytes(), list].concat()
 }
 
-/// Returns the false responses, each with its name, and `true` if the connection ends after it. `smaller`: the list of
-/// a source without one file; `empty`: the list of an empty source.
+/// Returns the false responses, each with a name, and with `true` if the connection ends after the response. `smaller`:
+/// the list of a source that lacks one file; `empty`: the list of an empty source.
 fn lies(
     honest: &[u8],
     smaller: &[u8],

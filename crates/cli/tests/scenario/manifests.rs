@@ -55,7 +55,7 @@ fn tree(names: &[&[u8]]) -> Scratch {
         fs::write(folder.join("sub/folder").join(name), format!("below {n}")).unwrap();
     }
     fs::write(folder.join("empty"), "").unwrap();
-    // Large enough to be hashed by several threads, and not a multiple of a block.
+    // Several threads hash a file of this size. It is not a multiple of a block.
     bytes::write(&folder.join("large"), 1, (17 << 20) + 12_345);
     symlink("plain", folder.join("link")).unwrap();
     scratch
@@ -100,7 +100,7 @@ fn the_tools_accept_our_lines_and_we_accept_theirs() {
         let ran = thalweg_in(&scratch, &["verify", "--manifest", "theirs", "tree"]).expect(0);
         let said = String::from_utf8_lossy(&ran.stdout).into_owned();
         assert!(said.contains(" equal (") && !said.contains("extra '"), "{program}: {said}");
-        // The lines of thalweg's manifests show which hash they have.
+        // Each line of thalweg's manifests shows the hash function, so `--hash` is not needed.
         thalweg_in(&scratch, &["verify", "--manifest", "ours", "tree"]).expect(0);
     }
 }
@@ -140,7 +140,7 @@ fn carriage_returns_at_the_ends_of_all_names_are_not_line_ends() {
             fs::remove_file(folder.join(names[0])).unwrap();
             thalweg_in(&scratch, &["verify", "--manifest", "list", "tree"]).expect(1);
         }
-        // A manifest with CRLF line ends.
+        // Other tools may write manifests with CRLF line ends.
         fs::remove_dir_all(&folder).unwrap();
         fs::create_dir(&folder).unwrap();
         fs::write(folder.join("a"), "").unwrap();

@@ -35,7 +35,7 @@ fn measured(arm: &str, tuning: Tuning, ratio: f64) -> Cell {
     }
 }
 
-/// A measurement decides the choice. Without one, the order of the list decides.
+/// A measurement decides the choice. Without a measurement, the order of `thalweg list` decides.
 #[test]
 fn a_profile_that_knows_the_ways_between_processes_chooses_the_way() {
     let place = Place::new(LEN);

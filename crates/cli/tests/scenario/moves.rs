@@ -12,7 +12,7 @@ fn moved(place: &Path, words: &[&Path]) -> Ran {
     run(thalweg().arg("move").args(words).current_dir(place))
 }
 
-/// Makes a directory on another file system than that of the tests.
+/// Makes a directory on a file system other than that of `here`; records a skip if there is none.
 pub fn elsewhere(test: &str, here: &Scratch) -> Option<Scratch> {
     let memory = Path::new("/dev/shm");
     let device = |path: &Path| fs::metadata(path).map_or(0, |meta| meta.dev());

@@ -119,7 +119,7 @@ fn an_image_larger_than_its_device_is_written_in_part_and_the_part_is_said() {
     }
     let scratch = Scratch::new();
     bytes::write(&scratch.join("image"), 1, LEN);
-    // A copy with a single write, and one with many.
+    // Tries a copy with a single write, and a copy with many writes.
     for (size, len) in [(64 << 10, 200_000), (1 << 20, LEN)] {
         let (store, image) = (scratch.join("store"), scratch.join("image"));
         File::create(&store).unwrap().set_len(size).unwrap();
@@ -217,7 +217,7 @@ fn a_file_in_a_folder_that_takes_no_new_file_is_written_into_and_v_says_so() {
     let truth = sparse(&scratch.join("s"));
     let run_as = "setpriv --reuid=1234 --regid=1234 --clear-groups ./thalweg copy -v";
     fs::write(scratch.join("small"), "new").unwrap();
-    // A directory that the user may not write, and a file of another user in a sticky directory.
+    // The user may not write the first directory. In the second, a sticky directory, the file belongs to another user.
     for (mode, owner) in [("755", "1234"), ("1777", "0")] {
         for (source, truth) in [("s", &truth[..]), ("small", &b"new"[..])] {
             let line = format!(
@@ -253,7 +253,8 @@ fn a_file_that_something_is_mounted_on_is_written_into() {
     let Some(root) = mounts().get(test, "ext4") else { return };
     let scratch = Scratch::within(root);
     let truth = sparse(&scratch.join("s"));
-    // A bind mount of a file, as containers use for /etc/hosts. It is in a new mount namespace, and ends with it.
+    // The destination is a bind mount of a file, as containers use for /etc/hosts. Its new mount namespace ends with
+    // the command.
     for option in ["--verify", "--resume"] {
         let line =
             "echo old >real; echo x >f; mount --bind real f && $T copy -q OPTION s f && cmp s f";

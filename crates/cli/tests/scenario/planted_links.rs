@@ -51,14 +51,15 @@ fn a_link_of_another_user_leads_no_command_into_another_directory() {
         let ran = shell(scratch.path(), &format!("{setup}; {write}; echo $?; ls -A victim"));
         assert_eq!(String::from_utf8_lossy(&ran.stdout), "1\n", "{write}: {}", ran.said());
         ran.expect_said("ermission denied");
-        // The rule concerns links of other users only.
+        // The refusal applies only to links of other users.
         let own = write.replace("shared/link", "shared/own");
         let ran = shell(scratch.path(), &format!("{setup}; ln -s ../victim shared/own; {own}"));
         assert_eq!(ran.status.code(), Some(0), "{own}: {}", ran.said());
     }
 }
 
-/// The sending side lists a directory that is another one by the time of its turn.
+/// While the sending side lists `a`, the test replaces the directory `later`. The walk has already found `later`, and
+/// opens it afterwards.
 #[test]
 fn a_directory_that_is_swapped_during_the_walk_is_not_listed() {
     let test = "a_directory_that_is_swapped_during_the_walk_is_not_listed";

@@ -1,7 +1,7 @@
 //! Power cuts: a command runs on a disk that logs its writes and flushes. For some moments of the log, the test builds
 //! the disk that a cut would leave. It mounts this disk and runs the same command as after a reboot. `THALWEG_CUTS=100`
-//! makes the campaign longer, `THALWEG_CUT_SYSTEM=all` tries every file system, `tests/setup/power-cut` runs a part of
-//! the campaign.
+//! makes the campaign longer, and `THALWEG_CUT_SYSTEM=all` tries every file system. `tests/setup/power-cut` runs a part
+//! of the campaign.
 
 use std::{fs::File, path::Path, process::Command};
 
@@ -146,7 +146,7 @@ fn requests_of_a_loop_device_are_logged_in_their_order() {
         dd.args(["if=/dev/urandom", "bs=64K", "count=1", &format!("seek={block}")]).args(words);
         run(dd.arg(format!("of={}", device.path().display()))).expect(0);
     };
-    // A write with a later flush, a write with O_DSYNC, and a write without a flush.
+    // Makes a write with a later flush, a write with O_DSYNC, and a write without a flush.
     write("3", ["oflag=direct", "conv=fsync"]);
     write("5", ["oflag=direct,dsync", "conv=notrunc"]);
     write("7", ["oflag=direct", "conv=notrunc"]);

@@ -1,4 +1,4 @@
-//! Copies random trees with `-a`, and compares them with independent programs. `THALWEG_CASES=200` tries more.
+//! Copies random trees with `-a`, and compares them with independent programs. `THALWEG_CASES=200` tries more trees.
 
 use proptest::{
     prelude::ProptestConfig,

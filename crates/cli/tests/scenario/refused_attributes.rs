@@ -199,7 +199,7 @@ fn an_attribute_that_is_too_long_for_the_destination_is_counted() {
     assert!(ran.stderr.contains("ENOSPC"), "{}", ran.said());
 }
 
-/// A shell function that runs a command without privileges, also if the tests run without them already.
+/// A shell function that runs a command without privileges. If the tests have none, it runs the command directly.
 const AS_USER: &str = "as_user() { if test $(id -u) = 0; then \
     setpriv --reuid=1234 --regid=1234 --clear-groups \"$@\"; else \"$@\"; fi; }";
 

@@ -68,7 +68,8 @@ fn attributes_and_access_control_lists_are_those_of_the_source() {
         assert_eq!(planned, [".f........x large", ".f........x plain", ".f.......a. d/f"]);
         assert_eq!(lines(&both.sync(&["-i"], &dst).expect(0)), planned);
         assert_eq!(record(&dst), record(&source));
-        // New files inherit the list of the directory, which this source does not have.
+        // New files in DST inherit the default ACL of DST, which the source does not have. The sync must remove what
+        // they inherit.
         set(&dst, "system.posix_acl_default", &access_list(1003));
         bytes::write(&source.join("d/new"), 1, 100);
         bytes::write(&source.join("other"), 1, 100);
@@ -188,7 +189,7 @@ fn owners_and_modes_can_be_given() {
     run(thalweg().args(["fetch", "--chmod=F600", "http://127.0.0.1:9/f"])).expect(2);
 }
 
-/// Lines and trees are those of a local sync with `--reference`.
+/// The printed lines and the trees must equal those of a local sync with `--reference`.
 #[test]
 fn files_of_an_earlier_snapshot_are_linked() {
     let scratch = Scratch::new();
@@ -225,7 +226,7 @@ fn files_of_an_earlier_snapshot_are_linked() {
             let is_equal = inode(&dst, name) == inode(&scratch.join("one"), name);
             assert_eq!(is_equal, is_linked, "{name}, push: {is_push}");
         }
-        // A file that is in DST already does not become a link.
+        // A file that DST already has does not become a link.
         fs::remove_file(dst.join("same")).unwrap();
         shell(scratch.path(), &format!("cp -p source/same {}", dst.display())).expect(0);
         both.sync(&[&reference], &dst).expect(0);
@@ -266,7 +267,7 @@ fn holes_of_the_source_are_not_filled() {
             assert!(on_disk(&dst.join(name)) <= most, "{name}, push: {is_push}");
         };
         ["long", "short", "empty"].into_iter().for_each(is_same);
-        // A changed file has other blocks, and the holes stay.
+        // The sync must write the changed blocks, and keep the holes.
         bytes::write_at(&source.join("long"), 9, LONG / 4, 100_000);
         assert_eq!(lines(&both.sync(&["-i"], &dst).expect(0)), [">f..t...... long"]);
         is_same("long");

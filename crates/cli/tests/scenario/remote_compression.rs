@@ -96,7 +96,7 @@ fn invalid_frames_end_the_copy_with_a_message() {
             ran.expect(1).expect_said(words);
         }
     }
-    // The connection ends within a frame, after the preamble, and within it.
+    // The connection ends within a frame, after the preamble, and within the preamble.
     for text in [r"thalweg zstd 1\n\000\100\000\000GET", preamble, "thalweg"] {
         for ran in both_over(&scratch, &format!("head -c 1 >/dev/null & printf '{text}'")) {
             ran.expect(1).expect_said("thalweg: h: ");
@@ -105,7 +105,7 @@ fn invalid_frames_end_the_copy_with_a_message() {
     let [pull, push] = both_over(&scratch, "printf 'Welcome!\\n'; cat >/dev/null");
     pull.expect(1).expect_said("h: printed 'Welcome!' before its first frame");
     push.expect(1).expect_said("h: printed 'Welcome!' before its first frame");
-    // An answer that is not HTTP, in a valid frame.
+    // Sends an answer that is not HTTP, in a valid frame.
     let text = format!(r"printf '{preamble}\000\006\000\000hello\n'; cat >/dev/null");
     let [pull, push] = both_over(&scratch, &text);
     pull.expect(1).expect_said("printed 'hello'");
@@ -164,7 +164,7 @@ fn a_connection_that_breaks_within_a_frame_ends_the_copy() {
     assert!(matches!(ran.code(), 1 | 3), "{}", ran.said());
     assert!(!dst.exists());
     let once = scratch.join("once");
-    // The server is ended too: its standard input would keep the connection open.
+    // The script also ends the server, because the server's standard input would keep the connection open.
     let text = format!(
         "#!/bin/sh\nmkdir '{}' || exec '{rsh}' \"$@\"\n\
          '{rsh}' \"$@\" | {{ dd bs=1 count=200000 status=none; kill $(cat '{}'); }}\n",

@@ -164,7 +164,7 @@ fn what_cannot_be_done_between_machines_is_refused() {
     refused(&["-a", "$(touch owned):src", "dst"], "invalid host name");
     refused(&["-a", "-e", "'", "h:src", "dst"], "-e");
     assert_eq!(names(scratch.path()), ["rsh", "src"]);
-    // A slash before the colon makes a local name.
+    // A name with a slash before the colon is a local name.
     fs::write(scratch.join("a:b"), "x").unwrap();
     run(machine.copy(&["./a:b", "copied"]).current_dir(scratch.path())).expect(0);
     assert_eq!(fs::read(scratch.join("copied")).unwrap(), b"x");
@@ -208,7 +208,7 @@ fn a_connection_that_fails_names_the_command_and_its_last_message() {
     noisy.args(["copy", "-a", "--remote-program", binary, "-e"]);
     noisy.arg(format!("{} at={{}}", rsh.display())).arg(&root).arg("h:x");
     run(&mut noisy).expect(1).expect_said("h: printed 'Welcome' before its first request");
-    // The copy fails if the command never starts thalweg or hides its failure.
+    // The copy fails if the command never starts thalweg, or hides the failure of thalweg.
     for text in ["exit 0", "echo Welcome", "shift; \"$@\" <&- >&-; exit 0"] {
         for ran in run_over(text) {
             let ran = ran.expect(1);
@@ -377,7 +377,7 @@ fn the_host_is_placed_where_the_command_says() {
     let root = scratch.folder("src");
     bytes::write(&root.join("f"), 1, 10);
     let exec = scratch.join("exec");
-    // A command like `docker exec -i CONTAINER COMMAND...`, which runs no shell.
+    // Simulates `docker exec -i CONTAINER COMMAND...`, which runs no shell.
     script(&exec, "#!/bin/sh\n[ \"$1 $2 $3\" = '-i box --' ] || exit 9\nshift 3\nexec \"$@\"\n");
     let copy = |rsh: String, from: &Path, to: &str| {
         let mut command = thalweg();

@@ -125,8 +125,8 @@ fn random_filters_have_the_meaning_that_they_have_locally() {
         assert_eq!(lines(&planned), lines(&done), "the dry run and the real run");
         assert_eq!(changes(&done), changes(&wanted.expect(0)), "the local sync");
         let (found, wanted) = (record(&dst).entries, record(&scratch.join("local")).entries);
-        // A directory that the source lacks stays if it has a protected entry. Its modification time is that of the
-        // last deletion in it.
+        // A directory that the source lacks stays if it has a protected entry. Its modification time is the time of the
+        // last deletion in it, so it is not compared.
         let is_extra = |path: &PathBuf| dst.join(path).is_dir() && !both.source.join(path).exists();
         let mut differ: BTreeSet<_> = found.keys().chain(wanted.keys()).collect();
         differ.retain(|path| found.get(*path) != wanted.get(*path) && !is_extra(path));

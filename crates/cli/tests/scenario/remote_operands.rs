@@ -71,7 +71,7 @@ fn several_sources_become_entries_as_by_a_local_sync() {
             for dst in [&dst, &local] {
                 fs::write(dst.join("extra"), "x").unwrap();
             }
-            // Both syncs see the same directory times.
+            // Sets the times of the directories, so that both syncs see the same times.
             for changed in ["d", ""].map(|name| all[0].join(name)) {
                 fs::File::open(changed).unwrap().set_modified(UNIX_EPOCH).unwrap();
             }
@@ -104,7 +104,7 @@ fn a_file_becomes_an_entry_and_changes_nothing_beside_it() {
             assert_eq!((there.mode(), there.mtime_nsec()), (here.mode(), here.mtime_nsec()));
             assert!(lines(&sync(&["-i"]).expect(0)).is_empty());
 
-            // Equal size and time: only `-c` finds it.
+            // The changed byte leaves the size and the time as they were, so only `-c` finds it.
             let mut content = fs::read(&file[0]).unwrap();
             content[50_000] ^= 1;
             fs::write(&file[0], content).unwrap();
@@ -151,7 +151,7 @@ fn operands_that_would_mix_sources_are_refused() {
             ran.expect_said("cannot be used with several sources and another machine");
         }
         assert_eq!(names(&dst), Vec::<String>::new());
-        // A link in the destination is not followed.
+        // The sync must not follow a link in the destination.
         let elsewhere = scratch.folder(&format!("elsewhere{is_push}"));
         symlink(&elsewhere, dst.join("two")).unwrap();
         let ran = sync(&machine, is_push, &[], &one[..2], &dst).expect(2);

@@ -33,14 +33,14 @@ fn renamed_files_are_not_sent_again() {
             for number in 0..3 {
                 let file = source.join(format!("a/{number}"));
                 bytes::write(&file, number, LEN);
-                // Only their names tell which is which.
+                // All files have the same size and time, so only their contents identify a renamed file.
                 set_time(&file);
             }
             both.sync(&[], &dst).expect(0);
             for (to, options, may_be) in [
                 ("b", &["--delete"][..], 0..LEN / 8),
                 ("c", &["--delete", "--no-detect-renames"][..], 3 * LEN..u64::MAX),
-                // Without a deletion, both names would remain.
+                // Without --delete, both names remain, so the sync sends the new file.
                 ("d", &[][..], 3 * LEN..u64::MAX),
             ] {
                 let from = fs::read_dir(&source).unwrap().next().unwrap().unwrap().path();
@@ -56,7 +56,7 @@ fn renamed_files_are_not_sent_again() {
     });
 }
 
-/// Size and time of the deleted file are those of two new files, of which one has other bytes.
+/// The deleted file has the size and time of two new files, but only one of them has its bytes.
 #[test]
 fn a_deleted_file_that_only_looks_like_the_new_one_changes_nothing() {
     over_each("a_deleted_file_that_only_looks_like_the_new_one", |scratch, machine| {

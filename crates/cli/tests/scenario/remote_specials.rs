@@ -69,7 +69,8 @@ fn a_sync_creates_and_replaces_special_files_like_a_local_one() {
     });
 }
 
-/// A link to a FIFO is one with `-L`. An ACL that a FIFO would inherit is removed. A FIFO of another user is replaced.
+/// With `-L`, a link to a FIFO becomes a FIFO. The sync removes an ACL that a FIFO inherits, and replaces a FIFO of
+/// another user.
 #[test]
 fn special_files_get_only_the_attributes_of_the_source() {
     let test = "special_files_get_only_the_attributes_of_the_source";
@@ -103,7 +104,7 @@ fn special_files_get_only_the_attributes_of_the_source() {
     });
 }
 
-/// A large file has a request of its own.
+/// The client fetches a large file with a separate request.
 #[test]
 fn a_large_file_replaces_a_special_file() {
     let scratch = Scratch::new();

@@ -216,7 +216,7 @@ fn nothing_is_deleted_if_there_is_a_reason_not_to() {
         kept(both.sync(&["--delete", "--max-delete=119"], &dst), "more than 119");
         let nowhere = BothWays { machine: &machine, source: scratch.join("none"), is_push };
         kept(nowhere.sync(&["--delete"], &dst), "no such file or directory");
-        // The server leaves out a link without a target, so that its counterpart is unknown.
+        // With -L, the server omits a link without a target, so the client does not know the kind of its copy.
         symlink("nowhere", source.join("link")).unwrap();
         kept(both.sync(&["-L", "--delete", "--max-delete=200"], &dst), "not sent by the server");
         fs::remove_file(source.join("link")).unwrap();
@@ -226,7 +226,7 @@ fn nothing_is_deleted_if_there_is_a_reason_not_to() {
     }
 }
 
-/// Without a disk, another directory is at the path of its mount point.
+/// If a disk is not mounted, its mount point is a directory of another file system.
 #[test]
 fn a_source_on_another_file_system_than_before_deletes_nothing() {
     let scratch = Scratch::new();
@@ -244,7 +244,7 @@ fn a_source_on_another_file_system_than_before_deletes_nothing() {
         mounted.sync(&["--delete"], &dst).expect(0);
         let state = |place: &Path| fs::read_to_string(place.join(STATE)).unwrap();
         assert_eq!(state(&dst), state(&local));
-        // The local sync reads what the one between machines recorded.
+        // The local sync reads the state that the sync between machines recorded.
         run(thalweg().args(["sync", "--delete"]).args([disk.path(), &*dst])).expect(0);
         for words in [&["-n", "--delete"][..], &["--delete"]] {
             let ran = both.sync(words, &dst).expect(1);
@@ -315,14 +315,15 @@ fn a_file_or_link_replaces_a_directory_as_by_a_local_sync() {
     }
 }
 
-/// Returns the lines. The two kinds of sync choose different names of a file as the first one.
+/// Returns the lines with hard links shown as files, because the two kinds of sync choose different names of a file as
+/// the first.
 fn with_links_as_files(ran: &Ran) -> Vec<String> {
     let mut lines: Vec<_> = lines(ran).into_iter().map(|line| line.replace("hf", ">f")).collect();
     lines.sort();
     lines
 }
 
-/// The reason is printed, although entries that replace directories fail too.
+/// thalweg must print the reason of the refusal, although entries that would replace directories fail, too.
 #[test]
 fn a_refused_deletion_replaces_no_directory() {
     let scratch = Scratch::new();
@@ -400,7 +401,7 @@ fn no_option_is_ignored_between_machines() {
     }
 }
 
-/// The receiving side has one connection, for the hashes and for the files.
+/// The receiving side requests the hashes and the files over one connection.
 #[test]
 fn a_checksum_replaces_files_of_equal_size_and_time() {
     over_each("a_checksum_replaces_files_of_equal_size_and_time", |scratch, machine| {

@@ -16,14 +16,14 @@ use crate::{
     sync_trees::{TreeRecord, edit, record},
 };
 
-/// Large files are fetched with requests of their own.
+/// Length of a file that the client fetches with a separate request.
 const LARGE: u64 = 17 << 20;
 
 fn trash(path: &Path) -> String {
     format!("--trash={}", path.display())
 }
 
-/// A source, a destination with an older version of each kind of entry, and DIR.
+/// A source, a destination with an older version of each kind of entry, and the directory DIR of `--trash`.
 struct OldAndNew<'a> {
     both: BothWays<'a>,
     dst: PathBuf,
@@ -109,7 +109,7 @@ fn kept_entries_may_go_to_another_file_system() {
     }
 }
 
-/// A staging directory replaces nothing, but DIR is created as by a local sync.
+/// A new destination has no old entries to keep, but the sync creates DIR, as a local sync does.
 #[test]
 fn a_new_destination_keeps_nothing() {
     let scratch = Scratch::new();
@@ -166,7 +166,7 @@ fn a_directory_for_kept_entries_is_refused_as_by_a_local_sync() {
             ran.expect_said(why);
             assert_eq!(record(&case.dst), before, "{}", dir.display());
         }
-        // A path relative to the home directory of the other machine, or to the current directory here.
+        // The path is relative to the home directory of the other machine, or to the current directory on this machine.
         let inside = format!("--trash=push-{is_push}/dst/dir");
         let mut command = case.both.command(&["--delete", "--force", &inside], &case.dst);
         run(command.current_dir(scratch.path())).expect(0);
@@ -179,9 +179,9 @@ fn a_directory_for_kept_entries_is_refused_as_by_a_local_sync() {
     }
 }
 
-/// Removes the differences between the two kinds of sync:
+/// Removes entries and attributes that the two kinds of sync treat differently:
 ///
-/// - Between machines, special files are refused, and directories in place of files or links.
+/// - Between machines, a directory replaces a file or link before its content arrives. FIFOs are not compared here.
 /// - The receiving side fetches files of other users again. A local sync changes their owner.
 /// - A local sync replaces a symbolic link if its time differs, and prefers an existing name of a file with several.
 fn make_compatible(source: &Path, dst: &Path) {

@@ -18,12 +18,13 @@ use crate::{
     sync_trees::{STATE, record},
 };
 
-/// Returns the lines of a local sync. Between machines, the first name of a file with several names is printed as a file.
+/// Returns the sorted lines of a local sync, with hard links shown as files.
 fn local_lines(words: &[&str], source: &Path, dst: &Path) -> Vec<String> {
     plain(lines(&local(words, source, dst).expect(0)))
 }
 
-/// Returns lines without the difference between a file and another name of a file.
+/// Returns the lines with hard links (`hf`) shown as files (`>f`), because a sync between machines may print another
+/// name of a file as the first.
 fn plain(lines: Vec<String>) -> Vec<String> {
     let plain = |line: String| match line.strip_prefix("hf") {
         Some(rest) => format!(">f{rest}"),
@@ -165,7 +166,7 @@ fn filter_files_below_followed_links_have_the_meaning_that_they_have_locally() {
     }
 }
 
-/// An earlier sync copied the links themselves.
+/// The destination has links, because an earlier sync without `-L` copied the links themselves.
 #[test]
 fn a_directory_replaces_a_link_without_following_it() {
     for words in [&["-L", "-i"][..], &["-L", "-i", "--delete", "--force"]] {
@@ -188,7 +189,7 @@ fn a_directory_replaces_a_link_without_following_it() {
     assert!(scratch.join("dst/d/e").is_dir());
 }
 
-/// A link to a directory above itself, and one that leads nowhere.
+/// The source has a link to a directory above itself, and a link that leads nowhere.
 #[test]
 fn a_cycle_and_a_dangling_link_fail_alone_and_keep_the_rest_from_being_deleted() {
     let scratch = Scratch::new();
@@ -199,7 +200,8 @@ fn a_cycle_and_a_dangling_link_fail_alone_and_keep_the_rest_from_being_deleted()
     let source = scratch.join("source");
     for is_push in [false, true] {
         let both = BothWays { machine: &machine, source: source.clone(), is_push };
-        // Not below the root of the links, which would copy the destination into itself.
+        // The destination is not below the target of a link of the source. Otherwise the sync would copy it into
+        // itself.
         let place = Scratch::new();
         let dst = place.join("dst");
         fs::create_dir_all(dst.join("old")).unwrap();
@@ -237,7 +239,7 @@ fn another_file_system_is_left_out_as_by_a_local_sync() {
                 assert_eq!(planned, done);
                 assert_eq!(record(&dst), record(&here));
                 assert!(names(&dst.join("d/mount")).is_empty());
-                // Entries of the other file system's counterpart do not belong to the sync.
+                // Entries in the copy of the mount point do not belong to the sync, so `--delete` keeps them.
                 for place in [&dst, &here] {
                     fs::write(place.join("d/mount/own"), "own").unwrap();
                     fs::write(place.join("extra"), "extra").unwrap();
@@ -344,7 +346,7 @@ fn a_copy_is_verified_by_the_digests_of_the_other_side() {
         run(machine.copy(words).arg("-T").arg(&from).arg(machine.at(&pushed))).expect(0);
         shell(scratch.path(), "diff -r pulled pushed && rm -r pulled pushed").expect(0);
     }
-    // A server without hashes, as the command of a restricted key may start it.
+    // Starts a server without hashes, as the command of a restricted key may do.
     let rsh = scratch.join("forced");
     let binary = env!("CARGO_BIN_EXE_thalweg");
     script(&rsh, &format!("#!/bin/sh\nexec '{binary}' serve --stdio '{}'\n", source.display()));
@@ -436,7 +438,7 @@ fn the_log_has_the_lines_and_the_summary_of_both_directions() {
         let summaries = logged.iter().filter(|line| line.contains(" unchanged; ")).count();
         assert_eq!(summaries, 2, "{logged:?}");
         fs::remove_file(source.join("g")).unwrap();
-        // The sync is complete, but its log is not.
+        // The sync is complete, but it cannot write its log.
         let full = ["--delete", "--log=/dev/full"];
         both.sync(&full, &dst).expect(1).expect_said("no space left on device");
         assert_eq!(record(&dst), record(&source));

@@ -1,5 +1,5 @@
-//! Copies after a restart of the machine: thalweg must not trust data of earlier boots. Namespaces show the command a
-//! recent boot with another boot id.
+//! Copies after a restart of the machine: thalweg must not trust data of earlier boots. Namespaces make the command see
+//! a recent boot with another boot id.
 
 use std::{
     fs::{self, File},
@@ -25,7 +25,8 @@ const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 /// mounted.
 const SLAVE: &str = "--propagation=slave";
 
-/// Returns the command as it runs on a machine that was started a second ago. Returns `None` without such namespaces.
+/// Returns the command as on a machine that booted a second ago. Returns `None` if the test cannot create the
+/// namespaces for this.
 fn after_a_restart(scratch: &Scratch, test: &str) -> Option<Command> {
     if !is_root(test) || !has_tools(test, &["unshare"]) {
         return None;
@@ -108,8 +109,8 @@ fn killed_after_three_tasks(scratch: &Scratch) -> PathBuf {
     fleet
 }
 
-/// A finisher publishes a large file when the journals have all of its tasks. A power cut may undo a journal entry but
-/// not the rename. A slow worker may then have started another partial file, with holes.
+/// A finisher publishes a large file when the journals contain all of its tasks. A power cut may undo a journal entry
+/// but not the rename. A worker may then have started another partial file, which has holes.
 #[test]
 fn a_large_file_that_was_placed_is_completed_or_kept_and_not_replaced_by_a_part() {
     for is_whole in [false, true] {
@@ -126,7 +127,7 @@ fn a_large_file_that_was_placed_is_completed_or_kept_and_not_replaced_by_a_part(
         } else {
             fs::rename(fleet.join("parts").join(&parts[0]), &placed).expect("rename");
         }
-        // The file has the mode of a source that its owner may not write.
+        // The published file has a mode with which its owner may not write it, as a source may have.
         fs::set_permissions(&placed, fs::Permissions::from_mode(0o400)).expect("chmod");
         run(&mut rank(scratch.path(), 0, 1, &[])).expect(0);
         assert_eq!(manifest(&scratch.join("copy")), manifest(&scratch.join("tree")));

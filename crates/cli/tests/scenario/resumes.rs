@@ -34,7 +34,7 @@ impl Killed {
                 .map(|name| scratch.join(name));
         bytes::write(&source, 1, LEN);
         let mut running = Running::start(resume(&source, &copy).arg(LIMIT));
-        // Waits until the copy has written its journal, which it does only at intervals.
+        // The copy writes its journal only at intervals, so this waits for it.
         while done(&journal) < DONE {
             assert!(!running.has_ended(), "over before there was a journal");
             thread::sleep(Duration::from_millis(2));
@@ -121,7 +121,7 @@ fn a_partial_file_is_replaced_without_resume() {
     let killed = Killed::midway();
     run(thalweg().arg("copy").args([&killed.source, &killed.copy])).expect(0);
     bytes::expect(&killed.copy, 1, LEN);
-    // With O_TMPFILE, the copy needs no partial file, so it may not have found the old one.
+    // With O_TMPFILE, the copy needs no partial file, so it may not find and remove the old one.
     run(thalweg().args(["copy", "--resume", "-f"]).args([&killed.source, &killed.copy])).expect(0);
     bytes::expect(&killed.copy, 1, LEN);
     assert_eq!(names(killed.scratch.path()), ["copy", "source"]);

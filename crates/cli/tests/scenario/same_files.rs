@@ -60,7 +60,7 @@ fn two_names_of_one_file_are_one_file_to_a_copy_as_to_cp() {
         for from in names {
             for to in names {
                 if options != "-L" && matches!((from, to), ("t", "u") | ("u", "t")) {
-                    // Two names of one symbolic link: cp succeeds and does nothing; thalweg does nothing and reports an
+                    // For two names of one symbolic link, both do nothing. cp exits with 0, and thalweg reports an
                     // error.
                     continue;
                 }
@@ -123,14 +123,15 @@ fn a_file_that_an_overlay_shows_under_another_number_is_not_emptied_by_its_own_c
             .expect(0)
             .expect_said("is the same file as");
     }
-    // A user that may write the file but does not own it.
+    // The user may write the file but does not own it.
     let line = "chmod 666 on/low/f; chmod 755 on; cd on; \
         setpriv --reuid=1000 --clear-groups $T copy --inplace all/f low/f; test $? = 1 && cmp low/f true";
     if has_tools(test, &["setpriv"]) {
         let line = line.replace("$T", &scratch.binary().to_string_lossy());
         in_mounts(&line).expect(0).expect_said("is the same file as");
     }
-    // Two different files of equal size, and a file that the overlay copies to its upper layer before the write.
+    // Copies between two different files of equal size, and to a file that the overlay copies to its upper layer before
+    // the write.
     let line = "head -c 3000000 /dev/zero >on/z; mount -t tmpfs none on/u; cp on/z on/u/z; \
         $T copy -q --inplace on/low/f on/u/z && cmp on/u/z on/true && $T copy -q --inplace on/low/f on/all/f && \
         cmp on/all/f on/true";

@@ -72,7 +72,7 @@ fn a_server_that_is_back_soon_is_gone_on_with_by_the_same_run() {
     let (root, place) = (scratch.folder("shared"), scratch.folder("place"));
     bytes::write(&root.join("file"), 2, LEN);
     let (mut served, path) = (Served::on(&root), place.join("f"));
-    // Enough retries for the time until the server listens again.
+    // These retries suffice until the server listens again.
     let words = ["--limit", "10M", "--retries", "20"];
     let mut running = Running::start(&mut fetch_one(&served, &path, &words));
     wait_for_some(&mut running, &place);

@@ -105,7 +105,7 @@ fn listen(child: &mut Child) -> impl Iterator<Item = String> + use<> {
 #[test]
 fn a_copy_without_a_terminal_answers_sigusr1_by_a_line_and_goes_on() {
     let here = Scratch::new();
-    // Slower than the other copies, so that it still runs when the signals arrive, also on a busy machine.
+    // This copy is slower than the others, so that it still runs when the signals arrive, also on a busy machine.
     let mut command = copy_by(&here, "--limit=150kB/s");
     command.stdout(Stdio::null()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();

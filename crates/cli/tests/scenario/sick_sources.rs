@@ -85,7 +85,7 @@ fn a_slow_source_is_read_by_several_requests_at_a_time() {
         let copy = scratch.join("copy");
         run(thalweg().args(way).args([&sick.source(), &copy])).expect(0);
         bytes::expect(&copy, 7, len);
-        // The kernel alone has at most two.
+        // With one reader, the kernel alone sends at most two reads at the same time.
         let most = sick.most_reads_at_once();
         assert!(most >= 6, "{way:?}: {most} reads at once");
     }
@@ -154,7 +154,7 @@ fn ctrl_c_ends_a_copy_whose_source_does_not_answer() {
             std::thread::sleep(Duration::from_millis(5));
         }
         running.signal(Signal::INT);
-        // A generous limit: a user would press Ctrl-C again after a few seconds.
+        // The limit is generous for a busy machine. A user would press Ctrl-C again after a few seconds.
         let ran = running.finish_within(began.elapsed() + Duration::from_secs(60));
         assert!(ended_by(ran.status, libc::SIGINT), "{}", ran.status);
         if way.is_empty() {

@@ -97,7 +97,7 @@ fn zeros_become_holes_when_asked() {
 fn a_file_that_is_one_hole_keeps_its_length() {
     let scratch = Scratch::new();
     let (source, copy) = (scratch.join("source"), scratch.join("copy"));
-    // A size that does not fit 32 bits. The copy is fast only if it skips the hole.
+    // The size does not fit 32 bits. The copy is fast only if it skips the hole.
     File::create(&source).unwrap().set_len((5 << 30) + 1).unwrap();
     run(thalweg().arg("copy").args([&source, &copy])).expect(0);
     assert_eq!(fs::metadata(&copy).unwrap().len(), (5 << 30) + 1);

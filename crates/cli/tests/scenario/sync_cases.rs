@@ -128,7 +128,8 @@ fn what_others_got_wrong_is_right() {
     }
 }
 
-/// Issue 1101 of rclone: a directory cannot be read. The others must be copied, and its counterpart must stay complete.
+/// Issue 1101 of rclone: a directory cannot be read. The sync must copy the other directories, and delete nothing in
+/// the copy of this one.
 #[test]
 fn an_unreadable_directory_keeps_no_other_from_being_copied() {
     if !is_root("an_unreadable_directory_keeps_no_other_from_being_copied") {

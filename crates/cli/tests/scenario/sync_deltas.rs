@@ -40,7 +40,7 @@ impl Pair {
         self.source.join("file")
     }
 
-    /// Writes the old file with a hard link that keeps its blocks allocated, and an equal source.
+    /// Writes the old file and an equal source. A hard link to the old file keeps its blocks allocated.
     fn begin(&self) {
         drop(fs::remove_dir_all(self.place.join("dst")));
         drop(fs::remove_file(self.place.join("kept")));
@@ -192,7 +192,7 @@ fn a_source_that_changes_is_reported_as_in_a_copy() {
             let mut running = Running::start(&mut pair.command(&["--limit=16M"]));
             assert!(running.wait_until_open(|path| path == pair.source_file()), "{what}");
             thread::sleep(Duration::from_millis(60));
-            // Changes the source while the run continues. A truncated source ends the run at once.
+            // Changes the source while the sync runs. A truncated source ends the sync at once.
             assert!(!running.has_ended(), "{what}");
             change(&pair.source_file());
             running.finish().expect(3);

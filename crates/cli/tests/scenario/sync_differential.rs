@@ -1,7 +1,7 @@
 //! `rsync` as the oracle: syncs random trees after random edits with `rsync -aHAX --delete -i` and with `thalweg sync
 //! --delete -i`. Compares the trees, and the names that both programs print. A dry run must print the lines of the real
-//! run. The cases are the same in each run; `THALWEG_CASES=10000` tries more, `THALWEG_SEED` others. Each case has a seed of
-//! its own: `THALWEG_SEED=88 THALWEG_CASES=1` repeats case 50.
+//! run. Each run has the same cases. `THALWEG_CASES=10000` tries more cases, and `THALWEG_SEED` selects others. Each
+//! case has its own seed: `THALWEG_SEED=88 THALWEG_CASES=1` repeats case 50.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -67,14 +67,14 @@ fn compare(dice: &mut Dice, place: &Path) -> bool {
     let mut rsync = Command::new("rsync");
     rsync.args(["-aHAXi", "-@-1", "-8", "--delete"]);
     let oracle = run(rsync.arg(source.join("")).arg(&theirs));
-    // Both runs use one thread. With several threads, they may differ in the name of a file that they process first.
+    // Both runs use one thread. With several threads, the two runs may first process different names of a file.
     let dry = sync(&["-n", "--jobs=1"], &source, &ours);
     let real = sync(&["-i", "--jobs=1"], &source, &ours);
     assert_eq!(lines(&dry), lines(&real), "the dry run and the real run");
     let wanted = record(&source);
     assert_eq!(record(&ours), wanted);
-    // rsync fails if an entry that it replaces becomes a symbolic link while it reads ACLs. It also keeps hard links of
-    // the destination between files that are separate in the source, and so changes the times of both.
+    // rsync fails if an entry that it replaces becomes a symbolic link while it reads ACLs. If two files are separate
+    // in the source but hard links in the destination, rsync may keep the link, and so change the times of both.
     let has_oracle = oracle.status.code() == Some(0) && record(&theirs) == wanted;
     if has_oracle {
         assert_eq!(names(&real, &wanted), names(&oracle, &wanted));

@@ -105,7 +105,8 @@ fn calls_that_fail_at_random_cost_the_destination_nothing() {
         let what = || format!("case {case}, {way:?}: {traced:?}\n{}", ran.said());
         assert_eq!(record(&source), wanted, "{}", what());
         let (old, new, now) = (paths(&before), paths(&wanted), paths(&after));
-        // A directory that another entry replaces is deleted first, and only the next run creates the other entry if its copy fails.
+        // thalweg deletes a directory before another entry replaces it. If the copy of this entry fails, only the next
+        // run creates it.
         let is_replaced = |path: &PathBuf| {
             before.entries[path].is_directory() && !wanted.entries[path].is_directory()
         };

@@ -62,7 +62,7 @@ fn a_source_that_fails_at_random_costs_the_destination_nothing() {
             if meta.is_symlink() || dice.below(8) > 0 {
                 continue;
             }
-            // A directory of mode 0400 can be listed, but its entries cannot be examined. Mode 0 permits neither.
+            // A user can list a directory of mode 0400, but not examine its entries. Mode 0 permits neither.
             let modes = if meta.is_dir() { [0o000, 0o400] } else { [0o000, 0o200] };
             set_mode(path, modes[dice.below(2) as usize]);
         }
@@ -213,7 +213,7 @@ fn filters_limits_and_given_attributes() {
     assert_eq!(sync("-i --chmod D711,F604 s w").stdout, b"");
 }
 
-/// With `-L`, the target of a link may be unmounted. Its copy is not extra, whatever the options.
+/// With `-L`, the target of a link may be unmounted. The sync must not delete the copy of the target with any options.
 #[test]
 fn the_copy_of_a_target_that_is_gone_is_not_deleted() {
     for (line, said) in
@@ -237,7 +237,7 @@ fn the_copy_of_a_target_that_is_gone_is_not_deleted() {
     }
 }
 
-/// The names in the directory are unknown, although its link can be followed.
+/// The sync can follow the link to a directory, but cannot list the directory.
 #[test]
 fn the_copy_of_an_unreadable_target_keeps_its_entries() {
     let test = "the_copy_of_an_unreadable_target_keeps_its_entries";

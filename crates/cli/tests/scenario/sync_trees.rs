@@ -105,7 +105,6 @@ pub struct EntryRecord {
 }
 
 impl EntryRecord {
-    /// Returns `true` for a directory.
     pub fn is_directory(&self) -> bool {
         self.mode & 0o170_000 == 0o040_000
     }
@@ -118,7 +117,6 @@ pub struct TreeRecord {
     pub links: BTreeSet<Vec<PathBuf>>,
 }
 
-/// Records a tree.
 pub fn record(root: &Path) -> TreeRecord {
     let mut tree = TreeRecord::default();
     let mut files: BTreeMap<u64, Vec<PathBuf>> = BTreeMap::new();

@@ -55,7 +55,7 @@ fn each_change_is_one_line_and_a_dry_run_prints_the_lines_of_the_real_one() {
     for line in [">f.st...... d/b", ".L..t...... link", ">f+++++++++ new"] {
         assert!(has(line), "{line}: {real:#?}");
     }
-    // Only one of the two names of the file is printed.
+    // The change of a file with two names is printed once, with either name.
     assert!(has(".f...p..... a") != has(".f...p..... a2"), "{real:#?}");
     for line in ["*deleting   x/y", "*deleting   x/", "*deleting   d/e/"] {
         assert!(has(line), "{line}: {real:#?}");

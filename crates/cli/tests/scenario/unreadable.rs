@@ -1,5 +1,5 @@
-//! Files and directories that the server may not read. It serves all others, and a client that fetches the tree reports
-//! the missing ones.
+//! Files and directories that the server may not read. The server serves all other entries, and a client that fetches
+//! the tree reports the missing ones.
 
 use std::{
     fs,

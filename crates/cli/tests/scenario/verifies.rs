@@ -154,8 +154,8 @@ fn the_operands_of_the_copy_are_those_of_the_comparison() {
     verify(&scratch, &["source/f", "into/source/f"]).expect(0);
     let itself = verify(&scratch, &["-T", "source", "into"]).expect(1);
     assert!(String::from_utf8_lossy(&itself.stdout).contains("missing 'into/f'"));
-    // If the source has a directory of its own name, `into/source` may be a copy of that one. verify then compares with
-    // `into` itself.
+    // If `source` contains a directory `source`, then `into/source` may be a copy of this inner directory. verify then
+    // compares with `into` itself.
     fs::create_dir(source.join("source")).unwrap();
     verify(&scratch, &["source", "into"]).expect(1);
     verify(&scratch, &["source", "into", "into"]).expect(1);
@@ -221,7 +221,7 @@ fn a_tree_deeper_than_a_path_may_be_long_is_compared_with_few_descriptors() {
     assert!(said.contains("/end': first difference at byte 0"), "{said}");
 }
 
-/// readdir(3) returns names in an order that depends on the file system, here that of creation or of hashes.
+/// readdir(3) returns names in the order of the file system, such as the order of creation or of hashes.
 #[test]
 fn two_logs_of_the_same_findings_are_equal_whatever_the_order_of_directories_and_threads() {
     let scratch = Scratch::new();

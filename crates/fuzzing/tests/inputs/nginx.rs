@@ -205,8 +205,8 @@ fn mutated(dice: &mut Dice) -> Vec<u8> {
     bytes
 }
 
-/// Returns the requests that we accept, up to the one that ends the connection. The server answers a request with a body without
-/// reading the body, and closes; nginx reads it first and may refuse it.
+/// Returns the requests that we accept, up to the one that ends the connection. Our server answers a request with a body without reading
+/// the body, and closes. nginx reads the body first and may refuse it, so such a request ends the list.
 fn ours(bytes: &[u8]) -> Vec<RequestHead> {
     let heads = answers(std::iter::once(bytes)).into_iter().map_while(Result::ok);
     let mut accepted = Vec::new();
@@ -220,7 +220,7 @@ fn ours(bytes: &[u8]) -> Vec<RequestHead> {
     accepted
 }
 
-/// `THALWEG_REQUESTS` is the number of inputs.
+/// Sends mutated inputs to both, as many as `$THALWEG_REQUESTS` says.
 #[test]
 fn nginx_accepts_every_request_that_we_accept() {
     let Some(nginx) = Nginx::start() else {
@@ -231,7 +231,7 @@ fn nginx_accepts_every_request_that_we_accept() {
     for _ in 0..from_env("THALWEG_REQUESTS", 300) {
         let bytes = mutated(&mut dice);
         let own = ours(&bytes);
-        // nginx takes a tab before or after a value for a part of it, against RFC 9110, 5.6.3.
+        // Against RFC 9110, 5.6.3, nginx takes a tab before or after a value for a part of the value.
         let is_blank = |two: &[u8]| {
             [b":\t", b" \t", b"\t\r", b"\t\n", b"\t "].contains(&two.try_into().expect("two"))
         };

@@ -14,7 +14,7 @@ fn seeds() -> PathBuf {
 
 fn replay(name: &str) {
     static ALONE: RwLock<()> = RwLock::new(());
-    // This target counts the descriptors of the process.
+    // This target counts the descriptors of the process, so no other target may run at the same time.
     let is_alone = name == "bulk";
     let _writer = is_alone.then(|| ALONE.write());
     let _reader = (!is_alone).then(|| ALONE.read());
@@ -43,7 +43,7 @@ replays! {
     remote_name request response ring server stream sync_state tree_list url
 }
 
-/// Targets that parse files of the user's own studies. They call the lab, so this crate has no function for
+/// Targets that parse files of the user's own studies. They call the lab directly, so this crate has no function for
 /// them.
 const OWN_FILES: [&str; 2] = ["study", "study_result"];
 

@@ -105,7 +105,7 @@ fn detect() -> u32 {
     if !(osxsave && avx) || last_leaf() < 7 {
         return found;
     }
-    // SAFETY: OSXSAVE was checked in the line above.
+    // SAFETY: OSXSAVE was checked above.
     let state = unsafe { saved_state() };
     let [_, ebx, ecx, _] = leaf(7);
     if state & 0x06 == 0x06 {

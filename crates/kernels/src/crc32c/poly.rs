@@ -3,12 +3,12 @@
 
 const POLY: u32 = 0x82f6_3b78;
 
-/// `p` times x.
+/// Returns `p` times x.
 const fn times_x(p: u32) -> u32 {
     if p & 1 == 1 { p >> 1 ^ POLY } else { p >> 1 }
 }
 
-/// x to the power of `n`.
+/// Returns x to the power of `n`.
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 pub const fn power(n: usize) -> u32 {
     let mut p = 1 << 31;

@@ -17,14 +17,14 @@ static TABLES: [[u32; 256]; 8] = poly::tables();
 /// # Safety
 /// The contract of [`Checksum::copy`].
 unsafe fn copy(dst: *mut u8, src: *const u8, n: usize, crc: u32) -> u32 {
-    // SAFETY: the same contract.
+    // SAFETY: guaranteed by the caller.
     unsafe { run::<true>(dst, src, n, crc) }
 }
 
 /// # Safety
 /// The contract of [`Checksum::sum`].
 unsafe fn sum(src: *const u8, n: usize, crc: u32) -> u32 {
-    // SAFETY: the same contract; nothing is written.
+    // SAFETY: guaranteed by the caller; nothing is written.
     unsafe { run::<false>(core::ptr::null_mut(), src, n, crc) }
 }
 

@@ -29,7 +29,7 @@ const SHORT: usize = 64;
 /// The contract of [`Checksum::copy`].
 #[target_feature(enable = "sse4.2,pclmulqdq")]
 unsafe fn copy(dst: *mut u8, src: *const u8, n: usize, crc: u32) -> u32 {
-    // SAFETY: the same contract.
+    // SAFETY: guaranteed by the caller.
     unsafe { run::<true>(dst, src, n, crc) }
 }
 
@@ -37,7 +37,7 @@ unsafe fn copy(dst: *mut u8, src: *const u8, n: usize, crc: u32) -> u32 {
 /// The contract of [`Checksum::sum`].
 #[target_feature(enable = "sse4.2,pclmulqdq")]
 unsafe fn sum(src: *const u8, n: usize, crc: u32) -> u32 {
-    // SAFETY: the same contract; nothing is written.
+    // SAFETY: guaranteed by the caller; nothing is written.
     unsafe { run::<false>(core::ptr::null_mut(), src, n, crc) }
 }
 

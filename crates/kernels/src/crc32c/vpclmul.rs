@@ -30,7 +30,7 @@ const BLOCK: usize = 4 * VECTOR;
 /// The contract of [`Checksum::copy`].
 #[target_feature(enable = "avx2,avx512f,avx512bw,avx512vl,sse4.2,pclmulqdq,vpclmulqdq")]
 unsafe fn copy(dst: *mut u8, src: *const u8, n: usize, crc: u32) -> u32 {
-    // SAFETY: the same contract.
+    // SAFETY: guaranteed by the caller.
     unsafe { run::<true>(dst, src, n, crc) }
 }
 
@@ -38,7 +38,7 @@ unsafe fn copy(dst: *mut u8, src: *const u8, n: usize, crc: u32) -> u32 {
 /// The contract of [`Checksum::sum`].
 #[target_feature(enable = "avx2,avx512f,avx512bw,avx512vl,sse4.2,pclmulqdq,vpclmulqdq")]
 unsafe fn sum(src: *const u8, n: usize, crc: u32) -> u32 {
-    // SAFETY: the same contract; nothing is written.
+    // SAFETY: guaranteed by the caller; nothing is written.
     unsafe { run::<false>(core::ptr::null_mut(), src, n, crc) }
 }
 
@@ -48,7 +48,7 @@ unsafe fn sum(src: *const u8, n: usize, crc: u32) -> u32 {
 #[inline]
 unsafe fn run<const COPY: bool>(dst: *mut u8, src: *const u8, n: usize, crc: u32) -> u32 {
     if n < BLOCK {
-        // SAFETY: the same contract.
+        // SAFETY: guaranteed by the caller.
         return !unsafe { rest::<COPY>(dst, src, 0..n, !crc) };
     }
     // Every misaligned vector store crosses a cache line. The cost of aligning pays off only for many blocks.
@@ -85,11 +85,11 @@ unsafe fn run<const COPY: bool>(dst: *mut u8, src: *const u8, n: usize, crc: u32
 unsafe fn block<const COPY: bool>(dst: *mut u8, src: *const u8, at: usize) -> [__m512i; 4] {
     // SAFETY: the first quarter of the block.
     let first = unsafe { take::<COPY, _>(dst, src, at) };
-    // SAFETY: the second.
+    // SAFETY: the second quarter.
     let second = unsafe { take::<COPY, _>(dst, src, at + VECTOR) };
-    // SAFETY: the third.
+    // SAFETY: the third quarter.
     let third = unsafe { take::<COPY, _>(dst, src, at + 2 * VECTOR) };
-    // SAFETY: the last.
+    // SAFETY: the last quarter.
     let last = unsafe { take::<COPY, _>(dst, src, at + 3 * VECTOR) };
     [first, second, third, last]
 }

@@ -1,6 +1,6 @@
-//! The packet kernel: inlined into its caller, so that there is no call and a constant size is folded.
+//! The packet kernel. It is inlined into its caller, which saves a call and lets the compiler fold a constant size.
 //!
-//! In 2017, a function pointer per copy cost DPDK's vhost 13-20 % of its packets. The caller selects the width: it names the
+//! In 2017, a function pointer per copy cost DPDK's vhost 13-20 % of its packet rate. The caller selects the width: it names the
 //! vector type that its own function is compiled for.
 //!
 //! ```
@@ -13,8 +13,8 @@
 //! }
 //! ```
 //!
-//! A wider type is correct but slow, because the compiler splits it. The kernel uses no masks. Callers read the header of a
-//! packet right after the copy, and a load directly after a masked store must wait. It does not check for overlap.
+//! A wider type is correct but slow, because the compiler splits it. The kernel uses no masks, because callers read the header of
+//! a packet right after the copy, and a load directly after a masked store must wait. The kernel does not check for overlap.
 
 use crate::row::{ALWAYS, Kernel};
 use crate::word::{Vector, ends, load, opaque, store};
@@ -50,18 +50,18 @@ pub(crate) const COPY: Kernel = Kernel {
 #[inline(always)]
 pub unsafe fn copy<V: Vector>(dst: *mut u8, src: *const u8, n: usize) {
     if n < size_of::<V>() {
-        // SAFETY: the same contract, and less than a vector.
+        // SAFETY: guaranteed by the caller, and `n` is less than a vector.
         return unsafe { V::copy_below(dst, src, n) };
     }
     if n <= 2 * size_of::<V>() {
-        // SAFETY: the same contract, and one to two vectors.
+        // SAFETY: guaranteed by the caller, and `n` is one to two vectors.
         return unsafe { ends::<V, 1>(dst, src, n) };
     }
     if n <= 4 * size_of::<V>() {
-        // SAFETY: the same contract, and two to four vectors.
+        // SAFETY: guaranteed by the caller, and `n` is two to four vectors.
         return unsafe { ends::<V, 2>(dst, src, n) };
     }
-    // SAFETY: the same contract, and more than four vectors, which is at least a cache line.
+    // SAFETY: guaranteed by the caller, and `n` is more than four vectors, which is at least a cache line.
     unsafe { by_lines::<V>(dst, src, n) }
 }
 
@@ -76,8 +76,7 @@ unsafe fn by_lines<V: Vector>(dst: *mut u8, src: *const u8, n: usize) {
     let head: [V; 1] = unsafe { load(src, 0) };
     // SAFETY: as above, on the other side.
     unsafe { store(dst, 0, head) };
-    // The sink is aligned rather than the source: a store that crosses the end of a cache line costs two cycles, such a
-    // load costs less.
+    // Aligns the sink rather than the source: crossing the end of a cache line costs a store two cycles, and a load less.
     let mut at = size_of::<V>() - dst.addr() % size_of::<V>();
     let last = n - LINE;
     while at < last {
@@ -109,16 +108,16 @@ unsafe fn line<V: Vector>(dst: *mut u8, src: *const u8, at: usize) {
 #[inline(always)]
 unsafe fn vectors<V: Vector, const N: usize>(dst: *mut u8, src: *const u8, at: usize) {
     const { assert!(size_of::<V>() <= LINE) };
-    // SAFETY: the same contract.
+    // SAFETY: guaranteed by the caller.
     let block: [V; N] = unsafe { load(src, at) };
-    // SAFETY: the same contract.
+    // SAFETY: guaranteed by the caller.
     unsafe { store(dst, at, block) };
 }
 
 /// # Safety
 /// The contract of [`Kernel::copy`].
 unsafe extern "C" fn called(dst: *mut u8, src: *const u8, n: usize) -> *mut u8 {
-    // SAFETY: the same contract.
+    // SAFETY: guaranteed by the caller.
     unsafe { copy::<Widest>(dst, src, n) };
     dst
 }

@@ -24,7 +24,7 @@ pub const FILL: Fill = Fill {
 /// # Safety
 /// The contract of [`Kernel::copy`].
 unsafe extern "C" fn copy(dst: *mut u8, src: *const u8, n: usize) -> *mut u8 {
-    // SAFETY: the same contract.
+    // SAFETY: guaranteed by the caller.
     unsafe { vector::copy::<uint8x16_t>(dst, src, n) };
     dst
 }
@@ -32,7 +32,7 @@ unsafe extern "C" fn copy(dst: *mut u8, src: *const u8, n: usize) -> *mut u8 {
 /// # Safety
 /// The contract of [`Kernel::move_`].
 unsafe extern "C" fn move_(dst: *mut u8, src: *const u8, n: usize) -> *mut u8 {
-    // SAFETY: the same contract.
+    // SAFETY: guaranteed by the caller.
     unsafe { vector::move_::<uint8x16_t>(dst, src, n) };
     dst
 }
@@ -40,7 +40,7 @@ unsafe extern "C" fn move_(dst: *mut u8, src: *const u8, n: usize) -> *mut u8 {
 /// # Safety
 /// The contract of [`Fill::fill`].
 unsafe extern "C" fn fill(dst: *mut u8, byte: c_int, n: usize) -> *mut u8 {
-    // SAFETY: the same contract.
+    // SAFETY: guaranteed by the caller.
     unsafe { vector::fill::<uint8x16_t>(dst, byte as u8, n) };
     dst
 }

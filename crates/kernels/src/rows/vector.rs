@@ -1,10 +1,10 @@
-//! The loop of the kernels of every width. Short sizes use overlapping ends. Longer ones use a head, an aligned main loop of four
-//! vectors, and a tail. The tail overlaps the loop, so no branch depends on the remainder. Generic and inlined: each row
-//! instantiates it for its own instruction set.
+//! The copy and fill loops that the kernels of every vector width share. Short sizes use overlapping ends. Longer ones use a
+//! head, an aligned main loop of four vectors, and a tail. The tail overlaps the loop, so no branch depends on the remainder. The
+//! code is generic and inlined: each row instantiates it for its own instruction set.
 
 use crate::word::{Vector, Word, ends, fill_ends, load, opaque, store};
 
-/// The CPU compares only these address bits of a load with those of earlier stores (4K aliasing).
+/// The CPU compares the addresses of loads and earlier stores only modulo this number of bytes (4K aliasing).
 const ALIAS: usize = 4096;
 
 /// Copies between regions that do not overlap.
@@ -14,10 +14,10 @@ const ALIAS: usize = 4096;
 #[inline(always)]
 pub unsafe fn copy<V: Vector>(dst: *mut u8, src: *const u8, n: usize) {
     if n < size_of::<V>() {
-        // SAFETY: the caller's contract, and `n` is less than a vector.
+        // SAFETY: guaranteed by the caller, and `n` is less than a vector.
         unsafe { V::copy_below(dst, src, n) };
     } else {
-        // SAFETY: the caller's contract, and `n` is at least one vector.
+        // SAFETY: guaranteed by the caller, and `n` is at least one vector.
         unsafe { copy_vectors::<V>(dst, src, n) };
     }
 }
@@ -29,10 +29,10 @@ pub unsafe fn copy<V: Vector>(dst: *mut u8, src: *const u8, n: usize) {
 #[inline(always)]
 pub unsafe fn move_<V: Vector>(dst: *mut u8, src: *const u8, n: usize) {
     if n < size_of::<V>() {
-        // SAFETY: the caller's contract, and `n` is less than a vector. Everything is read before anything is written.
+        // SAFETY: guaranteed by the caller, and `n` is less than a vector. Everything is read before anything is written.
         unsafe { V::copy_below(dst, src, n) };
     } else {
-        // SAFETY: the caller's contract, and `n` is at least one vector.
+        // SAFETY: guaranteed by the caller, and `n` is at least one vector.
         unsafe { move_vectors::<V>(dst, src, n) };
     }
 }
@@ -43,7 +43,7 @@ pub unsafe fn move_<V: Vector>(dst: *mut u8, src: *const u8, n: usize) {
 /// `src` is readable and `dst` writable for `n >= size_of::<V>()` bytes.
 #[inline(always)]
 pub unsafe fn copy_vectors<V: Vector>(dst: *mut u8, src: *const u8, n: usize) {
-    // SAFETY: the same contract.
+    // SAFETY: guaranteed by the caller.
     if unsafe { upto_eight::<V>(dst, src, n) } {
         return;
     }
@@ -65,7 +65,7 @@ pub unsafe fn copy_vectors<V: Vector>(dst: *mut u8, src: *const u8, n: usize) {
 /// `src` is readable and `dst` writable for `n >= size_of::<V>()` bytes.
 #[inline(always)]
 pub unsafe fn move_vectors<V: Vector>(dst: *mut u8, src: *const u8, n: usize) {
-    // SAFETY: the same contract; everything is read before anything is written.
+    // SAFETY: guaranteed by the caller; everything is read before anything is written.
     if unsafe { upto_eight::<V>(dst, src, n) } {
         return;
     }
@@ -83,7 +83,7 @@ pub unsafe fn move_vectors<V: Vector>(dst: *mut u8, src: *const u8, n: usize) {
 #[inline(always)]
 pub unsafe fn short<V: Vector>(dst: *mut u8, src: *const u8, n: usize) {
     if n < size_of::<V>() {
-        // SAFETY: the caller's contract, and `n` is less than a vector.
+        // SAFETY: guaranteed by the caller, and `n` is less than a vector.
         unsafe { V::copy_below(dst, src, n) };
     } else {
         // SAFETY: at least one vector, and the caller guarantees at most eight, so it copies everything.
@@ -133,9 +133,9 @@ unsafe fn upwards<V: Vector>(dst: *mut u8, src: *const u8, n: usize) {
         at += 4 * size_of::<V>();
         opaque();
     }
-    // SAFETY: as read above.
+    // SAFETY: the range that was read above, in the sink.
     unsafe { store(dst, last, tail) };
-    // SAFETY: as read above.
+    // SAFETY: the range that was read above, in the sink.
     unsafe { store(dst, 0, head) };
 }
 
@@ -158,9 +158,9 @@ unsafe fn downwards<V: Vector>(dst: *mut u8, src: *const u8, n: usize) {
         unsafe { store(dst, end, block) };
         opaque();
     }
-    // SAFETY: as read above.
+    // SAFETY: the range that was read above, in the sink.
     unsafe { store(dst, 0, head) };
-    // SAFETY: as read above.
+    // SAFETY: the range that was read above, in the sink.
     unsafe { store(dst, last, tail) };
 }
 
@@ -171,7 +171,7 @@ unsafe fn downwards<V: Vector>(dst: *mut u8, src: *const u8, n: usize) {
 #[inline(always)]
 pub unsafe fn fill<V: Vector>(dst: *mut u8, byte: u8, n: usize) {
     if n < size_of::<V>() {
-        // SAFETY: the caller's contract, and `n` is less than a vector.
+        // SAFETY: guaranteed by the caller, and `n` is less than a vector.
         return unsafe { V::fill_below(dst, byte, n) };
     }
     let word = V::splat(byte);
@@ -205,8 +205,8 @@ unsafe fn fill_long<W: Word>(dst: *mut u8, word: W, n: usize) {
     unsafe { store(dst, last, [word; 4]) };
 }
 
-/// Defines a module with the functions of a kernel. `$short` handles the short sizes and returns whether it did. All other sizes
-/// use [`copy_vectors`] and [`move_vectors`].
+/// Defines a module with the functions of a kernel. `$short` returns `true` if the size was short and `$short` has copied it. All
+/// other sizes use [`copy_vectors`] and [`move_vectors`].
 macro_rules! behind {
     ($module:ident, $short:ident, $vector:ty $(, $features:literal)?) => {
         mod $module {
@@ -217,9 +217,9 @@ macro_rules! behind {
             /// The contract of [`Kernel::copy`].
             $(#[target_feature(enable = $features)])?
             pub unsafe extern "C" fn copy(dst: *mut u8, src: *const u8, n: usize) -> *mut u8 {
-                // SAFETY: the same contract.
+                // SAFETY: guaranteed by the caller.
                 if !unsafe { $short(dst, src, n) } {
-                    // SAFETY: the same contract. `$short` returned `false`, so `n` is at least one vector.
+                    // SAFETY: guaranteed by the caller. `$short` returned `false`, so `n` is at least one vector.
                     unsafe { copy_vectors::<$vector>(dst, src, n) };
                 }
                 dst
@@ -229,9 +229,9 @@ macro_rules! behind {
             /// The contract of [`Kernel::move_`].
             $(#[target_feature(enable = $features)])?
             pub unsafe extern "C" fn move_(dst: *mut u8, src: *const u8, n: usize) -> *mut u8 {
-                // SAFETY: the same contract.
+                // SAFETY: guaranteed by the caller.
                 if !unsafe { $short(dst, src, n) } {
-                    // SAFETY: the same contract. `$short` returned `false`, so `n` is at least one vector.
+                    // SAFETY: guaranteed by the caller. `$short` returned `false`, so `n` is at least one vector.
                     unsafe { move_vectors::<$vector>(dst, src, n) };
                 }
                 dst

@@ -1,5 +1,5 @@
 //! Long inputs: stripes of 64 bytes are accumulated into eight sums, which are scrambled after every block of sixteen stripes.
-//! Generic and inlined: each row instantiates it for its own instruction set.
+//! The code is generic and inlined: each row instantiates it for its own instruction set.
 
 use super::short::{self, MOST, PRIME32, PRIME64, SECRET, avalanche, folded, secret};
 use crate::rows::inline;
@@ -61,10 +61,10 @@ pub unsafe fn run<L: HashLanes, const N: usize, const COPY: bool>(
     const { assert!(N * size_of::<L>() == STRIPE) };
     if n <= MOST {
         if COPY {
-            // SAFETY: the same contract.
+            // SAFETY: guaranteed by the caller.
             unsafe { inline::copy::<L>(dst, src, n) };
         }
-        // SAFETY: the same contract; if `COPY`, the sink now holds the bytes of the source.
+        // SAFETY: guaranteed by the caller; if `COPY`, the sink now holds the bytes of the source.
         return unsafe { short::hash(if COPY { dst } else { src }, n) };
     }
     // SAFETY: the initial values are one stripe long.
@@ -100,8 +100,8 @@ pub unsafe fn run<L: HashLanes, const N: usize, const COPY: bool>(
 
 /// Accumulates `count` stripes from `at` on, and copies them if `COPY`.
 ///
-/// # Safety The stripes lie inside source and sink of `run`, and are at most a block. The rest of the contract of `run`
-/// applies.
+/// # Safety
+/// The stripes lie inside source and sink of `run`, and are at most a block. The rest of the contract of `run` applies.
 #[inline(always)]
 unsafe fn stripes<L: HashLanes, const N: usize, const COPY: bool>(
     mut sums: [L; N],
@@ -129,7 +129,7 @@ unsafe fn stripes<L: HashLanes, const N: usize, const COPY: bool>(
     sums
 }
 
-/// Applies an expression to at most four words. Not in a loop: see `word::load`.
+/// Applies an expression to at most four words, without a loop for the reason in `word::load`.
 macro_rules! each {
     ($n:expr, $words:ident, $i:ident => $word:expr) => {{
         const { assert!($n <= 4) };
@@ -160,7 +160,7 @@ unsafe fn plus<L: HashLanes, const N: usize>(
     data: [L; N],
     key: [L; N],
 ) -> [L; N] {
-    // SAFETY: the same contract.
+    // SAFETY: guaranteed by the caller.
     each!(N, sums, i => unsafe { sums[i].plus(data[i], key[i]) })
 }
 
@@ -168,7 +168,7 @@ unsafe fn plus<L: HashLanes, const N: usize>(
 /// The CPU has the instruction set of the row.
 #[inline(always)]
 unsafe fn scrambled<L: HashLanes, const N: usize>(mut sums: [L; N], key: [L; N]) -> [L; N] {
-    // SAFETY: the same contract.
+    // SAFETY: guaranteed by the caller.
     each!(N, sums, i => unsafe { sums[i].scrambled(key[i]) })
 }
 

@@ -21,14 +21,14 @@ pub const ROW: Hash = Hash {
 /// # Safety
 /// The contract of [`Hash::copy`].
 unsafe fn copy(dst: *mut u8, src: *const u8, n: usize) -> u64 {
-    // SAFETY: the same contract.
+    // SAFETY: guaranteed by the caller.
     unsafe { run::<uint8x16_t, 4, true>(dst, src, n) }
 }
 
 /// # Safety
 /// The contract of [`Hash::sum`].
 unsafe fn sum(src: *const u8, n: usize) -> u64 {
-    // SAFETY: the same contract; nothing is written.
+    // SAFETY: guaranteed by the caller; nothing is written.
     unsafe { run::<uint8x16_t, 4, false>(core::ptr::null_mut(), src, n) }
 }
 

@@ -66,7 +66,7 @@ fn avalanche_64(word: u64) -> u64 {
 pub unsafe fn hash(src: *const u8, n: usize) -> u64 {
     match n {
         0 => avalanche_64(secret(56) ^ secret(64)),
-        // SAFETY: the same contract, and `n` is in range.
+        // SAFETY: guaranteed by the caller, and `n` is in range.
         1..=3 => unsafe { upto_3(src, n) },
         // SAFETY: as above.
         4..=8 => unsafe { upto_8(src, n) },
@@ -83,7 +83,7 @@ pub unsafe fn hash(src: *const u8, n: usize) -> u64 {
 /// Eight bytes at `src + at` are readable.
 #[inline(always)]
 unsafe fn word(src: *const u8, at: usize) -> u64 {
-    // SAFETY: the same contract.
+    // SAFETY: guaranteed by the caller.
     let [word] = unsafe { load::<u64, 1>(src, at) };
     u64::from_le(word)
 }
@@ -136,9 +136,9 @@ unsafe fn upto_16(src: *const u8, n: usize) -> u64 {
 /// Sixteen bytes at `src + at` are readable.
 #[inline(always)]
 unsafe fn mixed(src: *const u8, at: usize, key: usize) -> u64 {
-    // SAFETY: the first eight of them.
+    // SAFETY: the first eight of the sixteen bytes.
     let low = unsafe { word(src, at) };
-    // SAFETY: the last eight of them.
+    // SAFETY: the last eight of the sixteen bytes.
     let high = unsafe { word(src, at + 8) };
     folded(low ^ secret(key), high ^ secret(key + 8))
 }

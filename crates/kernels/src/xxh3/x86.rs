@@ -37,7 +37,7 @@ macro_rules! width {
             /// The contract of [`Hash::copy`].
             #[target_feature(enable = $features)]
             pub unsafe fn copy(dst: *mut u8, src: *const u8, n: usize) -> u64 {
-                // SAFETY: the same contract.
+                // SAFETY: guaranteed by the caller.
                 unsafe { run::<$vector, $stripe, true>(dst, src, n) }
             }
 
@@ -45,7 +45,7 @@ macro_rules! width {
             /// The contract of [`Hash::sum`].
             #[target_feature(enable = $features)]
             pub unsafe fn sum(src: *const u8, n: usize) -> u64 {
-                // SAFETY: the same contract; nothing is written.
+                // SAFETY: guaranteed by the caller; nothing is written.
                 unsafe { run::<$vector, $stripe, false>(core::ptr::null_mut(), src, n) }
             }
         }

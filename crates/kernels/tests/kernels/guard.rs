@@ -12,7 +12,7 @@ fn lengths() -> impl Iterator<Item = usize> {
     (0..=600).chain(edges()).chain((601..ROOM - 64).step_by(97)).chain([PAGE - 1, PAGE, PAGE + 1])
 }
 
-/// Held by the running test: only one row at a time can be named as the cause of a fault.
+/// The running test holds this lock, because the signal handler can name only one row at a time.
 static TURN: Mutex<()> = Mutex::new(());
 static LINE: AtomicPtr<u8> = AtomicPtr::new(std::ptr::null_mut());
 static LINE_LEN: AtomicUsize = AtomicUsize::new(0);

@@ -16,7 +16,7 @@ macro_rules! width {
             /// The contract of [`Kernel::copy`].
             $(#[target_feature(enable = $features)])?
             unsafe extern "C" fn copy(dst: *mut u8, src: *const u8, n: usize) -> *mut u8 {
-                // SAFETY: the same contract.
+                // SAFETY: guaranteed by the caller.
                 unsafe { inline::copy::<$vector>(dst, src, n) };
                 dst
             }

@@ -64,7 +64,7 @@ fn pair_job<'j>(job: &ArmJob<'j>) -> Result<PairJob<'j>, Unfit> {
 pub(super) fn extra_memory(job: &ArmJob<'_>) -> Result<u64, Unfit> {
     let between = pair_job(job)?;
     let pair = pair_of(&between)?;
-    // The pattern is allocated here, so that it is not counted.
+    // The first call allocates the pattern, which must not count as memory of the transfer.
     ByteContent::Pattern.fill(0, &mut [0]);
     let of_both = || -> Result<u64, Unfit> {
         Ok(proportional(std::process::id())? + proportional(pair.borrow().far.id())?)

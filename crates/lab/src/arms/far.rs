@@ -72,7 +72,7 @@ impl Drop for Fifo {
     }
 }
 
-/// Connects to a receiver that listens on loopback, and sends it our own address.
+/// Connects to a receiver that listens on loopback, and sends our own address to the receiver.
 pub(super) fn connect_tcp(far: &mut Far) -> Result<TcpStream, Unfit> {
     let line = far.hear()?;
     let address = line.strip_prefix("at ").unwrap_or_default();

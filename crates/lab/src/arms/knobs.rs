@@ -1,4 +1,4 @@
-//! Reads the knobs of a mechanism from a study, where they are sizes or numbers.
+//! Reads the knobs of a mechanism from a study. Their values are sizes or numbers.
 
 use serde::{Deserialize, Deserializer};
 use std::collections::BTreeMap;

@@ -45,7 +45,7 @@ struct MemoryParameters {
     /// Offset of the sink in bytes from its normal position.
     #[serde(default)]
     offset: usize,
-    /// The distribution from which sizes are drawn; an operation is then a batch.
+    /// The distribution from which sizes are drawn. One operation is then a batch of copies.
     sizes: Option<String>,
     /// The order of the drawn sizes.
     order: Option<DrawOrder>,
@@ -66,13 +66,13 @@ pub(crate) enum SinkPosition {
     /// At the start of a cache line, at another offset within a 4 KiB page than the source.
     #[default]
     Line,
-    /// At the same offset within a 4 KiB page as the source. The address bits that a load compares first are then
-    /// equal.
+    /// At the same offset within a 4 KiB page as the source. The CPU compares only these address bits first, so a load
+    /// can seem to depend on an earlier store.
     #[serde(rename = "4k-alias")]
     Alias,
     /// Both sink and source end at the start of an inaccessible page.
     PageEdge,
-    /// In pages that were never touched, so that each faults.
+    /// In pages that were never touched, so that the first write to each page faults.
     Fresh,
 }
 
@@ -188,7 +188,7 @@ trait RepeatedCopy {
     /// Allocates and touches all memory.
     fn allocate(&mut self) -> Result<(), String>;
 
-    /// Performs this number of copies. The result depends on the bytes that were read.
+    /// Performs this number of copies. The result depends on the bytes read, so the compiler cannot remove the reads.
     fn copy(&mut self, times: u32) -> u64;
 
     /// Returns the number of copies after which `renew` is needed.
@@ -201,7 +201,7 @@ trait RepeatedCopy {
         Ok(())
     }
 
-    /// Copies after overwriting every sink, and verifies all bytes of some sinks.
+    /// Overwrites some sinks, copies into them, and verifies all bytes of these sinks.
     fn verify(&mut self) -> Result<(), String>;
 
     fn bytes(&self) -> usize;

@@ -1,5 +1,5 @@
-//! Probes: decide claims about mechanisms by trying them and observing the result, without measuring time. One file
-//! for each topic. Results can differ between kernels.
+//! Probes: decide claims about mechanisms by trying them and observing the result, without measuring time. Each file
+//! covers one topic. Results can differ between versions of the Linux kernel.
 
 pub(super) mod alias;
 pub(super) mod bulk_memory;

@@ -86,7 +86,7 @@ struct RunningProgram {
     command: Vec<String>,
     source: PathBuf,
     sink: PathBuf,
-    // Contains the file for its standard error.
+    // Contains the file for the command's standard error.
     outputs: Outputs,
     bytes: u64,
     shares: bool,
@@ -99,7 +99,7 @@ impl Arm for RunningProgram {
         Some(if self.shares { Guarantees::SHARED } else { Guarantees::COPIED })
     }
 
-    /// A new process causes faults for its own pages.
+    /// Returns `true`: each operation starts a new process, which faults on its own pages.
     fn is_fresh(&self) -> bool {
         true
     }

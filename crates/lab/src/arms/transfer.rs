@@ -1,8 +1,9 @@
 //! The work `transfer`: one mechanism without fallback, from a source to a sink, until all bytes have arrived and the
 //! process that reads the sink has read them.
 //!
-//! A sample excludes opening the mechanism, touching its buffers, and the processes of a paced source. It includes
-//! CPU time, faults and calls of both sides; those of the peer are also reported separately.
+//! A sample excludes the opening of the mechanism, the first use of its buffers, and the process that feeds a paced
+//! source. It includes CPU time, faults and calls of this process and of the process that reads the sink. Those of the
+//! reading process are also reported separately.
 
 use rustix::fs::OFlags;
 use std::{fs::File, os::fd::OwnedFd, path::PathBuf, sync::Arc};
@@ -200,7 +201,7 @@ struct TransferArm {
     // The path of the sink, if it is a file.
     file: PathBuf,
     place: Volume,
-    // The reason why the arm (a compared variant) cannot continue: bytes remained in transit.
+    // The first failure. Bytes may remain in transit, so the arm (a compared variant) cannot continue.
     broken: Option<Unfit>,
 }
 
@@ -231,7 +232,7 @@ impl Arm for TransferArm {
             TransferSource::Memfd => self.source.fd = Some(content::memfd(len).map_err(failed)?),
             TransferSource::Zero | TransferSource::Paced => {}
         }
-        // If the sink file is overwritten, it must exist in full length before.
+        // If the sink file is overwritten, the warm-up must write its full length.
         let most =
             if self.with.sink == TransferSink::File { self.bytes } else { WARM.max(self.touch) };
         self.once(self.bytes.min(most), ReceiverTask::Take).map(|_| ())
@@ -239,7 +240,7 @@ impl Arm for TransferArm {
 
     fn sample(&mut self, repeats: u32) -> Result<Sample, SampleFailure> {
         let all = self.bytes.checked_mul(u64::from(repeats.max(1)));
-        // Between two streams, one operation follows the other without a boundary.
+        // An endless source and a stream have no boundary between operations, so one move does all of them.
         let is_stream = self.with.source.is_endless() && self.with.sink != TransferSink::File;
         let sum = match all {
             Some(all) if is_stream => self.once(all, ReceiverTask::Take),
@@ -274,8 +275,8 @@ impl Arm for TransferArm {
 }
 
 impl TransferArm {
-    /// Verifies that a sink file contains the bytes of the source from this position on. For other sinks the receiver
-    /// verifies. /dev/null stores nothing, so only the count is known.
+    /// Verifies that a sink file contains the bytes of the source from position `from` on. Other sinks are verified by
+    /// the receiver, except `/dev/null`: it stores nothing, so only the number of bytes is known.
     fn look(&self, from: u64) -> Result<(), Unfit> {
         if self.with.sink != TransferSink::File {
             return Ok(());
@@ -285,7 +286,7 @@ impl TransferArm {
         checked.map_err(Unfit::because)
     }
 
-    /// Returns the bytes to move before the timed part, so that the buffers are not fresh memory.
+    /// Returns the number of bytes to move before the timed part, so that the buffers are not fresh memory.
     fn lead(&self, total: u64) -> u64 {
         if self.with.source == TransferSource::Paced { 0 } else { self.touch.min(total) }
     }
@@ -341,7 +342,7 @@ impl TransferArm {
         let moving = tally::calls() - before;
         let answer = self.sink.far.as_mut().map(Far::hear).transpose()?;
         let mut sample = meter.stop(total);
-        // Threads of the mechanism add their calls when they exit.
+        // Threads of the mechanism add their calls when they exit, so the calls are counted after the drop.
         let before = tally::calls();
         drop(mover);
         sample.calls = Some(moving + tally::calls() - before);

@@ -14,7 +14,7 @@ use thalweg_measure::scratch::{ScratchFolder, remove};
 
 const MEMORY: &str = "/dev/shm";
 
-/// A directory for the files of one arm. If it was created for the arm, it is removed with it.
+/// A directory for the files of one arm. If it was created for the arm, it is removed when this value is dropped.
 #[derive(Debug)]
 pub(crate) enum Volume {
     Scratch(PathBuf),
@@ -23,9 +23,9 @@ pub(crate) enum Volume {
 }
 
 impl Volume {
-    /// Returns a directory on the file system `name`. `scratch` is the session's own directory. For `ext4`, `xfs`,
-    /// `tmpfs` and so on it is the mount that `THALWEG_MOUNTS="xfs=/path:btrfs=/path"` names; otherwise the session's
-    /// directory or `/dev/shm` if they are of that type.
+    /// Returns a directory on the file system `name`. The name `scratch` means the session's own directory. A type such
+    /// as `ext4`, `xfs` or `tmpfs` means the mount that `THALWEG_MOUNTS="xfs=/path:btrfs=/path"` names; otherwise the
+    /// session's directory or `/dev/shm`, if it has that type.
     pub fn find(name: &str, scratch: &Path) -> Result<Self, Unfit> {
         let mounts = std::env::var("THALWEG_MOUNTS").unwrap_or_default();
         Self::find_among(name, scratch, &mounts)
@@ -56,8 +56,8 @@ impl Volume {
         )))
     }
 
-    /// Removes what a session with this temporary directory created elsewhere. A session that was killed could not do
-    /// so.
+    /// Removes the directories that the session with this temporary directory created on other file systems. A session
+    /// that was killed cannot remove them itself.
     pub fn remove_all_beside(scratch: &Path) {
         Self::remove_among(scratch, &std::env::var("THALWEG_MOUNTS").unwrap_or_default());
     }
@@ -98,9 +98,8 @@ fn named(mounts: &str) -> impl Iterator<Item = (&str, &Path)> {
     each.map(|(name, path)| (name, Path::new(path)))
 }
 
-/// Returns the directory in `folder` that contains everything that the session creates there. It has the unique name
-/// of the session's temporary directory, which contains `scratch`. Never returns `folder` itself, because the result
-/// is removed.
+/// Returns the directory in `folder` for everything that the session creates there. Its name is that of the session's
+/// temporary directory, in which `scratch` lies. Never returns `folder` itself, because callers remove the result.
 fn beside(folder: &Path, scratch: &Path) -> Option<PathBuf> {
     let is_of_session =
         |name: &&OsStr| CString::new(name.as_bytes()).is_ok_and(|name| is_reserved(&name));

@@ -55,7 +55,7 @@ struct WorkerParameters {
     /// Directories of further Java sources to compile, relative to the directory of the studies.
     #[serde(default)]
     java_sources: Vec<PathBuf>,
-    /// `true` if every operation runs in a new process, so that none of its code has run before.
+    /// `true` if every operation runs in a new process, in which no code has run before.
     #[serde(default)]
     cold: bool,
     /// Arguments of the program, before `bytes=N` and `scratch=DIR`.
@@ -107,7 +107,7 @@ impl WorkerParameters {
     }
 }
 
-/// Returns the default timeout: long for any sample, short for a user at a terminal.
+/// Returns the default timeout in seconds: longer than any sample, but short for a user at a terminal.
 fn patience() -> u32 {
     120
 }
@@ -130,7 +130,7 @@ impl Spec for WorkerParameters {
     fn open(&self, job: &ArmJob<'_>) -> Result<Box<dyn Arm>, Unfit> {
         let launch = Launch::prepare(job, self)?;
         let running = launch.start()?;
-        // This process only checked that the program starts. Each operation of a cold arm starts another one.
+        // `running` has shown that the program starts. A cold arm starts a new process for each operation instead.
         Ok(if launch.cold { Box::new(cold::ColdWorker::of(launch)) } else { Box::new(running) })
     }
 }
@@ -171,7 +171,7 @@ impl Launch {
         Ok(Self { program, words, studies, name, patience, promises, cold: with.cold })
     }
 
-    /// Starts the program and reads its hello.
+    /// Starts the program and reads its answer to `hello`.
     fn start(&self) -> Result<RunningWorker, Unfit> {
         let mut command = Command::new(&self.program);
         command.current_dir(&self.studies).args(&self.words);
@@ -188,7 +188,7 @@ impl Launch {
     }
 }
 
-/// A running program that has sent its hello.
+/// A running program that has answered `hello`.
 pub(super) struct RunningWorker {
     talk: Talk,
     promises: Option<Guarantees>,
@@ -220,7 +220,7 @@ impl RunningWorker {
         self.calls.as_mut()?.as_mut().ok()?.since(before?)
     }
 
-    /// Returns the memory of all its processes in bytes; `None` if unknown.
+    /// Returns the memory of all processes of the worker, in bytes; `None` if unknown.
     pub fn memory(&mut self) -> Result<Option<u64>, Unfit> {
         let line = self.talk.ask("memory")?;
         reply::memory(&line).map_err(|words| self.talk.nonsense("memory", &words))
@@ -230,7 +230,7 @@ impl RunningWorker {
 /// The prefix of thalweg's own programs.
 const OURS: &str = "thalweg-";
 
-/// Returns the path of the program, and its first arguments. Builds a source.
+/// Returns the path of the program, and its first arguments. Builds the program if it is a source.
 fn command_of(
     job: &ArmJob<'_>,
     with: &WorkerParameters,

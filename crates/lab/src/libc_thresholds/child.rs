@@ -26,7 +26,8 @@ const EACH: Duration = Duration::from_millis(4);
 /// Offsets of the sink relative to the source's position in its page: half a page, and one byte more.
 const PLACES: [usize; 2] = [2048, 2049];
 
-/// Reports a sample for each size: copies to a cache-line boundary together with copies to one byte after it.
+/// Reports a sample for each size: the time of a copy to a cache-line boundary plus that of a copy to one byte after
+/// it.
 pub fn main(words: &[String]) -> Result<(), String> {
     if !words.is_empty() {
         return Err("it takes no arguments".to_owned());
@@ -68,7 +69,7 @@ fn timed(libc: Ready, bytes: usize) -> Result<Duration, String> {
     Ok(Duration::from_secs_f64(sum))
 }
 
-/// Runs such a process under a setting. The samples are in the order of [`SIZES`].
+/// Runs `helper memcpy` under a setting. Returns the samples in the order of [`SIZES`].
 pub fn run(
     program: &Path,
     setting: &TrialSetting,

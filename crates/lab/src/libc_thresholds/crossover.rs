@@ -93,7 +93,8 @@ fn sizes(inner: u64, outer: u64) -> Vec<u64> {
 
 type SearchStep = ([u64; 2], Option<u64>);
 
-/// Returns `None` if no size in the range has both loops.
+/// Returns the smallest and largest measured size, and the size from which `way` overtakes `from`. `None` if no size in
+/// the range has both loops.
 fn overtaken(
     log: &ContestLog,
     way: &str,

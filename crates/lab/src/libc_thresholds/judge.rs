@@ -26,7 +26,7 @@ pub struct SizeEffect {
 }
 
 impl SizeEffect {
-    /// Returns `true` unless the setting is slower with certainty, or its ratio exceeds 1 by more than the noise.
+    /// Returns `false` if the setting is slower with certainty, or if its ratio exceeds 1 by more than the noise.
     fn is_harmless(&self) -> bool {
         self.verdict != RatioVerdict::Slower && self.ratio.ratio <= 1.0 + self.noise
     }

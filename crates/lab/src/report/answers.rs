@@ -156,7 +156,8 @@ fn sizes(band: &AnswerBand<'_>) -> String {
     if first == last { first.clone() } else { format!("{first} to {last}") }
 }
 
-/// Returns the ratio of each band with its interval, or the smallest and largest of its sizes.
+/// Formats the lead in each band: the ratio with its interval if one size has a lead, otherwise the least and the
+/// greatest ratio.
 fn leads(bands: &[AnswerBand<'_>]) -> TableCell {
     lines(bands.iter().map(|band| {
         let by_ratio = |a: &&Ratio, b: &&Ratio| a.ratio.total_cmp(&b.ratio);

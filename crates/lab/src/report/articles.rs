@@ -14,7 +14,7 @@ use crate::study::{
     tally::{Tallies, VerdictTally},
 };
 
-/// Returns the page for these results. Studies without a study file or an article are left out.
+/// Returns the page for these results. Results without a study file, and studies without an article, are left out.
 pub fn articles(inputs: &[ReportInput]) -> String {
     let machines = ReportMachine::of_articles(inputs);
     let mut text = String::from(

@@ -31,7 +31,7 @@ pub struct CardView {
     pub translation: Option<String>,
     pub answer: String,
     pub badge: Badge,
-    /// The ratio that the chart shows.
+    /// A description of the ratio that the chart shows.
     pub measures: String,
     /// The chart as a complete drawing; `None` without any figure.
     pub drawing: Option<String>,
@@ -52,7 +52,7 @@ pub struct TodayView {
 /// Room for the labels of the machines, and for the names of methods.
 const MACHINE: f64 = 84.0;
 const METHOD: f64 = 154.0;
-/// The number of characters in `METHOD`.
+/// Maximum number of characters of a method's name, so that it fits into `METHOD`.
 const NAME: usize = 22;
 
 /// Returns a card for each study with a main claim.
@@ -87,7 +87,7 @@ pub fn cards(inputs: &[ReportInput]) -> Vec<CardView> {
 struct CardFinding {
     letter: char,
     seen: SeenClaim,
-    /// `true` if nothing was measured as published, so that this is the check under modern conditions.
+    /// `true` if nothing was measured as published. `seen` is then the result under modern conditions.
     is_wider: bool,
 }
 

@@ -48,11 +48,12 @@ const TOP: f64 = 6.0;
 const ROW: f64 = 36.0;
 const HEAD: f64 = 24.0;
 const FOOT: f64 = 40.0;
-/// Number of characters that fit next to the figures.
+/// Maximum number of characters of a label, so that it fits next to the figures.
 const LABEL: usize = 36;
 
 impl MarkLook {
-    /// Returns a mark that points left, points right, or is hollow.
+    /// Returns the mark of a verdict: it points left for faster, right for slower, and is hollow
+    /// otherwise.
     pub fn of(verdict: RatioVerdict) -> Self {
         match verdict {
             RatioVerdict::Faster => Self { shape: Shape::Left, class: "mark less" },

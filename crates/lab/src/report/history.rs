@@ -16,7 +16,7 @@ pub fn by_study(inputs: &[ReportInput]) -> Vec<Vec<&ReportInput>> {
         let newest_first = b.result.protocol.began.cmp(&a.result.protocol.began);
         a.result.study.cmp(&b.result.study).then(newest_first)
     });
-    // A run may be saved in two directories.
+    // A run that is saved in two directories counts once.
     let run = |input: &ReportInput| {
         let result = &input.result;
         (result.study.clone(), result.protocol.began.clone(), result.protocol.seed)

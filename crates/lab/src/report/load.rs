@@ -20,7 +20,7 @@ const MOST_FILES: usize = 10_000;
 #[derive(Clone, Debug)]
 pub struct ReportInput {
     pub result: StudyResult,
-    /// The name of its file, for the reader.
+    /// The file name of the result, as the report shows it.
     pub origin: String,
     /// The study file, if one was found: the article's parameters and tables.
     pub study: Option<StudyFile>,
@@ -40,7 +40,6 @@ pub enum ReportError {
     /// A file is not a usable result.
     #[error(transparent)]
     Result(#[from] ResultError),
-    /// A file could not be read.
     #[error("{}: {error}", path.display())]
     Unreadable { path: PathBuf, error: io::Error },
     /// A directory without results.

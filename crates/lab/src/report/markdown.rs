@@ -153,7 +153,7 @@ pub(super) fn escaped(text: &str) -> String {
     safe
 }
 
-/// Returns a command in as many backticks as it needs.
+/// Returns a command as inline code, with as many backticks around it as it needs.
 fn code(text: &str) -> String {
     let text = text.replace(['\n', '\r'], " ");
     let longest = text.split(|c| c != '`').map(str::len).max().unwrap_or(0);

@@ -166,8 +166,8 @@ fn column(
     OverviewColumn { lines, agreement: agreement(&badges) }
 }
 
-/// Draws the interval on the axis shared by all claims, over the range in which it must lie. The published figure is
-/// a diamond; shape and colour show the verdict.
+/// Draws the interval on top of the range in which it must lie, on the axis shared by all claims. A diamond is the
+/// published figure; shape and colour of the mark show the verdict.
 fn strip(seen: &SeenClaim, published: Option<f64>, axis: &LogAxis) -> String {
     let mut svg = Svg::new(WIDTH, HEIGHT);
     let middle = HEIGHT / 2.0;

@@ -23,7 +23,7 @@ impl LogAxis {
         let fit = values.into_iter().filter(|v| v.is_finite() && *v > 0.0);
         let (lo, hi) = fit.fold((MOST, LEAST), |(lo, hi), v| (f64::min(lo, v), f64::max(hi, v)));
         let (lo, hi) = if lo > hi { (1.0, 1.0) } else { (lo.max(LEAST), hi.min(MOST)) };
-        // The margin is a twentieth, but large enough for distinct ticks.
+        // The margin is 5 % of the axis, but large enough for distinct ticks.
         let margin = ((hi / lo).ln() * 0.05).max(0.06).exp();
         Self { lo: lo / margin, hi: hi * margin, from, to }
     }

@@ -69,8 +69,8 @@ pub fn figure(claim: &Claim) -> Option<f64> {
     }
 }
 
-/// Returns `true` if a published figure may be shown next to the measured one. An article may have published the
-/// inverse ratio: if only the inverse is in the range of the claim, or if the figure is not positive, returns `false`.
+/// Returns `true` if a published figure may be shown next to the measured one. Returns `false` if the figure is not
+/// positive, or if only its inverse lies in the range of the claim: the article then published the inverse ratio.
 pub fn comparable(published: f64, [lo, hi]: [f64; 2]) -> bool {
     let holds = |value: f64| (lo..=hi).contains(&value);
     published > 0.0 && (holds(published) || !holds(1.0 / published))

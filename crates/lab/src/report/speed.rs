@@ -95,7 +95,7 @@ pub fn figure(scope: &Scope<'_>, group: &CellResults<'_>, id: &str) -> Option<Re
     })
 }
 
-/// Returns a number for every arm of the study, so that it has the same appearance in every cell.
+/// Returns a number for every arm of the study, so that an arm has the same appearance in every cell.
 fn looks<'s>(scope: &Scope<'s>) -> BTreeMap<&'s str, usize> {
     let mut looks = BTreeMap::new();
     for arm in &scope.result.arms {
@@ -277,7 +277,7 @@ fn limit_key(single: bool) -> String {
     svg.decoration()
 }
 
-/// The ticks are the sizes of the study. A label that would touch the previous one is left out.
+/// Draws a tick for each size of the study. A label that would touch the previous one is left out.
 fn size_ticks(svg: &mut Svg, group: &CellResults<'_>, across: &LogAxis, bottom: f64) {
     let mut free = 0.0;
     for place in &group.places {
@@ -322,7 +322,7 @@ fn table(group: &CellResults<'_>) -> ReportTable {
     table
 }
 
-/// Returns the system calls, with the source of the count if it is not our own.
+/// Formats the number of system calls, and mentions the kernel if the kernel counted them.
 fn calls(arm: &ArmResult) -> String {
     match (arm.calls_per_gb, arm.calls_kind, &arm.calls_uncounted) {
         (Some(calls), Some(CallsKind::ReadWrite), _) => {

@@ -64,7 +64,8 @@ impl Svg {
         );
     }
 
-    /// Draws a path. `d` must come from the callers of this module, never from a result.
+    /// Draws a path. `d` must be built by this crate and never taken from a result, because results
+    /// are untrusted.
     pub fn path(&mut self, d: &str, class: &str) {
         let _ = writeln!(self.body, r#"<path class="{}" d="{}"/>"#, html(class), html(d));
     }

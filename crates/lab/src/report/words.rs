@@ -10,8 +10,8 @@ use crate::study::{
 use thalweg_measure::load::BackgroundLoad;
 use thalweg_measure::{sample::SampleMetric, stats::RatioVerdict};
 
-/// Formats a number with three significant digits: `0.0123`, `1.27`, `12.7`, `1270`, `3.2e9`. Returns `-` if it is
-/// not finite.
+/// Formats a number with at least three significant digits: `0.0123`, `1.27`, `12.7`, `1270`, `3.20e9`. Returns `-` if
+/// it is not finite.
 pub fn number(value: f64) -> String {
     if !value.is_finite() {
         return "-".to_owned();
@@ -96,7 +96,7 @@ pub fn promises(promises: Option<Guarantees>) -> String {
     format!("{stable}, {private}{durable}")
 }
 
-/// Returns `true` if later writes to the source may show, or pages stay shared.
+/// Returns `true` if later writes to the source may show in the copy, or if pages stay shared.
 pub fn promises_less(promises: Option<Guarantees>) -> bool {
     promises.is_some_and(|all| !all.cover(Guarantees::COPIED))
 }

@@ -330,8 +330,8 @@ impl ClaimCheck {
         }
     }
 
-    /// Returns an error if no run could decide this check. A ratio within `LEAST_NOISE` of an end of its range
-    /// decides nothing, so the range must be wider than that on both sides.
+    /// Returns an error if no run could decide this check. A ratio within `LEAST_NOISE` of an end of its range decides
+    /// nothing, so the upper end must be at least `(1 + LEAST_NOISE)^2` times the lower end.
     fn can_be_decided(&self) -> Result<(), String> {
         let [lo, hi] = self.within();
         is_range([lo, hi])?;

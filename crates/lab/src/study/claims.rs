@@ -22,7 +22,7 @@ use measurements::{RatioFigure, StudyMeasurements};
 struct JudgedCheck {
     evidence: ClaimEvidence,
     why: String,
-    /// The figure behind the verdict, if it is an interval.
+    /// The figure behind the verdict; `None` if the verdict does not come from an interval.
     figure: Option<RatioFigure>,
     /// The number of candidates from which this result was picked as the worst.
     of: usize,

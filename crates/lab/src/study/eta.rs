@@ -19,7 +19,8 @@ pub fn guess(cell: &StudyCell, place: &Condition, settings: &Settings) -> f64 {
     (cell.arms.len() + 1) as f64 * sample * rounds as f64
 }
 
-/// The sessions of one study: seconds for each condition, estimated until it has run once.
+/// Estimate of the remaining time of the sessions of one study. A condition counts with its last measured time, or with
+/// a guess until it has run once.
 #[derive(Clone, Debug)]
 pub struct Eta {
     places: Vec<f64>,

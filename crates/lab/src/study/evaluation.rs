@@ -122,7 +122,7 @@ fn arm_of(
     })
 }
 
-/// Returns the reason why an arm has no results under a condition, if it has none in at least one session.
+/// Returns the reason why an arm has no samples or failed under a condition, if that happened in at least one session.
 fn missing_of(name: &str, place: &Condition, logs: &[(usize, &ConditionLog)]) -> Option<Missing> {
     let found: Vec<(usize, &String)> = logs
         .iter()

@@ -61,7 +61,7 @@ pub struct Card {
     /// An English translation of the claim's quote, if it needs one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub translation: Option<String>,
-    /// Describes the ratio, and names the winner above or below 1.
+    /// Describes the ratio, and says which arm wins if it is above or below 1.
     pub measures: String,
     /// The article's figure in terms of the measured ratio, if the claim's own is of another kind.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -333,8 +333,7 @@ pub enum ClaimCheck {
         within: [f64; 2],
         note: Option<String>,
     },
-    /// Among all sizes of these cells, two exist for which the ratio lies on opposite sides of `around` with
-    /// certainty.
+    /// At two of the sizes of these cells, the ratio lies with certainty on opposite sides of `around`.
     Opposite {
         arms: [String; 2],
         cells: Vec<String>,
@@ -362,8 +361,8 @@ pub enum ClaimCheck {
         within: [f64; 2],
         note: Option<String>,
     },
-    /// Under every condition of these cells, the ratio of the arm to each rival lies in `within`. The report shows
-    /// the rival that leads the arm by most.
+    /// Under every condition of these cells, the ratio of the arm to each rival lies in `within`. The report shows the
+    /// rival with the worst verdict, and among equal verdicts that with the greatest ratio.
     AgainstBest {
         arm: String,
         /// The other arms. A rival that cannot run under a condition is ignored for that condition.

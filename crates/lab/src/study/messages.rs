@@ -88,8 +88,8 @@ pub struct ArmRun {
     /// The result of the alias probe.
     pub alias: Option<String>,
     pub taken: SessionSamples,
-    /// Number of rounds in which a sample shows a sign of other activity. All samples count if the
-    /// arm failed or its times are doubted.
+    /// Number of rounds in which a sample shows a sign of other activity. If the arm failed or its
+    /// times are doubted, the number of all samples.
     pub marked: usize,
     /// The reason why counting the system calls failed.
     pub calls_uncounted: Option<String>,

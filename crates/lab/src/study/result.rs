@@ -23,7 +23,7 @@ pub struct StudyResult {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub samples: Option<String>,
     pub title: String,
-    /// The texts of the study that was run and by which it was judged. Absent from results of earlier versions.
+    /// Hashes of the study's text, as it was run and as it was judged. Absent from results of earlier versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub text: Option<StudyText>,
     /// The machine and its state, as written by [`Conditions`](thalweg_measure::conditions::Conditions).
@@ -75,7 +75,8 @@ pub struct StudyText {
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct ProbeResult {
     pub claim: String,
-    /// The index of the check in the claim as it was run, from 0, in the order as published, wider, flips.
+    /// The index of the check in the claim that was run, from 0: first the published checks, then `wider`, then
+    /// `flips`.
     pub check: usize,
     pub probe: String,
     /// The parameters of the probe. A later version of the study uses them to find the result. Results of earlier
@@ -200,12 +201,12 @@ pub struct SessionSamples {
     pub unchecked: bool,
 }
 
-#[allow(clippy::trivially_copy_pass_by_ref)] // Serde hands a reference.
+#[allow(clippy::trivially_copy_pass_by_ref)] // Serde passes a reference.
 fn is_none(count: &usize) -> bool {
     *count == 0
 }
 
-/// A sample and its round. The arm chosen at random has two samples in one round.
+/// A sample and its round. In each round, one arm chosen at random has two samples.
 #[derive(Clone, Copy, Debug, Deserialize, Serialize)]
 pub struct RoundSample {
     /// The round, from 0.
@@ -333,7 +334,7 @@ mod open_ends {
 
     type Range = Option<[f64; 2]>;
 
-    #[allow(clippy::ref_option)] // Serde hands a reference.
+    #[allow(clippy::ref_option)] // Serde passes a reference.
     pub fn serialize<S: Serializer>(range: &Range, to: S) -> Result<S::Ok, S::Error> {
         let end = |end: f64| Some(end).filter(|end| end.is_finite());
         range.map(|[lo, hi]| [end(lo), end(hi)]).serialize(to)

@@ -23,7 +23,7 @@ pub struct OpenedArm {
     pub arm: Result<Box<dyn Arm>, Unfit>,
 }
 
-/// The parameters of the rounds, and the session they belong to.
+/// The parameters of the rounds, and the number of their session.
 #[derive(Clone, Copy, Debug)]
 pub struct RoundPace {
     pub session: usize,

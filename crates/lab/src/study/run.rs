@@ -243,7 +243,7 @@ struct Course<'c> {
     began: String,
     /// The start of this command's first session.
     first: Option<Instant>,
-    /// The end of its last session.
+    /// The end of this command's last session.
     ended: Option<Instant>,
     conditions: serde_json::Value,
     /// Wall time of the earlier commands that this run continues, in seconds.
@@ -318,13 +318,13 @@ impl<'c> Course<'c> {
     /// Removes the saved sessions: after wrong bytes, no session of this run may become part of a result.
     fn discard_sessions(&self) {
         if let Some(unfinished) = &self.unfinished {
-            // The next run would find the bytes wrong again.
+            // If this fails, the next run detects the wrong bytes again.
             let _ = unfinished.remove();
         }
     }
 
-    /// Saves the last session for a command that continues the run. If that fails, no such command is possible, but
-    /// the run itself is not affected.
+    /// Saves the last session, so that a later command can continue the run. If saving fails, only this command can
+    /// finish the run, and it saves no further sessions.
     fn save_session(&mut self, settings: &Settings) {
         let (Some(unfinished), Some(log)) = (&self.unfinished, self.logs.last()) else { return };
         let saved = unfinished.save(&SavedSession {

@@ -157,7 +157,7 @@ impl StudySession<'_> {
             report(&SessionEvent::Round { place: number, done, rates }).map_err(|_| Cancelled)
         };
         let log = rounds::perform(place, opened, pace, &mut self.random, &mut on_round);
-        // If the load failed at an unknown time, the samples were taken under another load and cannot be used.
+        // A load that failed at an unknown time may have been absent for some samples, so none can be used.
         let log = match load.failed() {
             Some(reason) => log.map(|_| self.nothing_of(place, &reason)),
             None => log,

@@ -166,7 +166,7 @@ pub fn distrust(folder: &Path) -> Option<TrustError> {
     check_directory(folder).err().filter(|error| matches!(error, TrustError::Untrusted { .. }))
 }
 
-/// Returns a short name of this machine without its owner: CPU model, number of cores, kernel.
+/// Returns a short name of this machine that does not identify its owner: CPU model, number of cores, kernel.
 pub fn machine_name() -> String {
     let machine = Machine::this();
     let fact = |key| machine.iter().find(|(name, _)| *name == key).map(|(_, value)| value);

@@ -52,8 +52,8 @@ impl UnfinishedRun {
         Self { folder: root.join(format!("{}-{hash:016x}", loaded.study.id)) }
     }
 
-    /// Returns the saved sessions from the first one on, up to the first gap or the first unusable file. All have one
-    /// seed: `seed`, or that of the first session if `seed` is `None`.
+    /// Returns the saved sessions from the first one up to the first that is missing, unusable, or has another seed.
+    /// The seed is `seed`, or that of the first session if `seed` is `None`.
     pub fn sessions(&self, seed: Option<u64>) -> Vec<SavedSession> {
         if trusted_file::check_directory(&self.folder).is_err() {
             return Vec::new();
@@ -86,7 +86,7 @@ impl UnfinishedRun {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
         }
-        // Other unfinished runs keep the directory.
+        // This fails if the directory contains other unfinished runs.
         let _ = self.folder.parent().map(fs::remove_dir);
         Ok(())
     }

@@ -8,7 +8,7 @@ use thalweg_preload::{choice::LIBC, layout};
 
 use super::TrialError;
 
-/// The variable with glibc settings, read by its loader.
+/// The variable from which glibc's loader reads its settings.
 const TUNABLES: &str = "GLIBC_TUNABLES";
 /// The variable with objects that the loader loads first.
 const PRELOAD: &str = "LD_PRELOAD";
@@ -116,7 +116,7 @@ fn of_kernel(row: &Kernel) -> Result<SettingKind, String> {
     }
 }
 
-/// Returns the fill of the kernel's name or family (`rep-movsb`, `rep-stosb`), otherwise libc's.
+/// Returns the fill kernel with the same name or of the same family (`rep-movsb`, `rep-stosb`); otherwise libc's.
 fn fill_beside(kernel: &str) -> &'static str {
     let family = |name: &'static str| name.split_once('-').map(|(family, _)| family);
     let own = kernel.split_once('-').map(|(family, _)| family);
@@ -141,7 +141,7 @@ fn written(bands: &[(u64, String)], known: &[KnownKernel]) -> Result<String, Str
     let mut parts = Vec::new();
     for (upto, name) in bands {
         match known.iter().find(|(known, _)| known == name) {
-            // `tuned` has the same name in the tables of copies and of fills.
+            // `tuned` has the same name in the tables of copies and of fills, so this rejects it in both.
             Some((name, _)) if *name == tuned::COPY.name => {
                 return Err(format!(
                     "a size is assigned to the kernel {name}, which itself selects a kernel by size"
@@ -226,8 +226,8 @@ mod tests {
     #[test]
     fn every_kernel_is_an_arm_or_left_out_with_a_reason() {
         let (arms, left_out) = kernels(None, None).unwrap();
-        // libc is missing among the arms, because it is the reference. The object alone takes its
-        // place in the count.
+        // libc is not among the arms, because it is the reference. The additional arm `object-alone` makes up for it in
+        // the count.
         assert_eq!(arms.len() + left_out.len(), KERNELS.len());
         let tuned = left_out.iter().find(|out| out.name == tuned::COPY.name).unwrap();
         assert!(tuned.reason.contains("no sizes were measured"));

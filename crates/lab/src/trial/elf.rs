@@ -55,7 +55,7 @@ impl Elf {
                     let path = path.strip_suffix(b"\0").unwrap_or(path);
                     elf.loader = Some(String::from_utf8_lossy(path).into_owned());
                 }
-                // The name of a note follows its three numbers.
+                // The name of a note follows three 32-bit numbers: two lengths and a type.
                 (PT_NOTE, Some(note)) => elf.go |= note.get(12..16) == Some(b"Go\0\0"),
                 _ => {}
             }

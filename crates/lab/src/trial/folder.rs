@@ -26,7 +26,7 @@ impl TrialFolder {
         };
         let outputs = Outputs::new("trial").map_err(|(parent, e)| failed(&parent, e))?;
         let path = outputs.path("thalweg-preload.so");
-        // The loader splits the list at these characters.
+        // The loader splits `LD_PRELOAD` at these characters.
         if path.as_os_str().as_bytes().iter().any(|byte| matches!(byte, b' ' | b':' | b'\t')) {
             let why = "LD_PRELOAD does not support blanks or colons in a path; set TMPDIR to another directory";
             return Err(TrialError::Folder {
@@ -35,7 +35,8 @@ impl TrialFolder {
             });
         }
         let written = fs::write(&path, object);
-        // A program may start child processes as another user.
+        // A program may start child processes as another user, which must be able to read the
+        // object.
         let written =
             written.and_then(|()| fs::set_permissions(&path, Permissions::from_mode(0o755)));
         written.map_err(|e| failed(&path, e))?;

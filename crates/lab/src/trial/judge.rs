@@ -49,7 +49,7 @@ pub struct TrialRow {
     pub smallest: Option<f64>,
     /// The effect of a kernel without the cost of the object, that is relative to `object-alone`.
     pub beyond_object: Option<Beyond>,
-    /// The reason why it was not run to the end.
+    /// The reason why the arm was not run to the end.
     pub failed: Option<String>,
 }
 

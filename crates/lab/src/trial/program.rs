@@ -127,7 +127,7 @@ fn interpreters(head: &[u8]) -> Result<Vec<PathBuf>, String> {
     Ok(found)
 }
 
-/// Returns the reason why the kernel runs this file with more privileges than the user has, if it does.
+/// If the kernel runs this file with more privileges than the user has, returns the reason.
 fn privileged(file: &Path) -> Option<&'static str> {
     const SETUID: u32 = 0o4000;
     // Without group execute permission, the set-group-ID bit has another meaning.

@@ -52,7 +52,7 @@ impl Reached {
     }
 }
 
-/// Returns the range of a size. Its ends have an even number of binary digits, at least four.
+/// Returns the band that contains a size: 0 to 15, 16 to 63, 64 to 255, and so on by factors of 4.
 fn range(size: u64) -> (u64, u64) {
     let digits = (u64::BITS - size.leading_zeros()).next_multiple_of(2).max(4);
     let upto = u64::MAX >> (u64::BITS - digits);

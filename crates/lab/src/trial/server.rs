@@ -16,7 +16,7 @@ use thalweg_measure::{
     schedule::SampleFailure,
 };
 
-/// Interval between checks whether the server is ready. Each check may start a process, so it is longer than
+/// Interval between checks whether the server is ready. Each check may start a process, so the interval is longer than
 /// [`RETRY_PAUSE`](thalweg_core::cadence::RETRY_PAUSE).
 const PAUSE: Duration = Duration::from_millis(20);
 /// Timeout of a connection attempt. A local server accepts at once or not at all.
@@ -129,7 +129,7 @@ impl<'s> Up<'s> {
         }
     }
 
-    /// Stops the server and returns its resource usage. A server that exited before has failed.
+    /// Stops the server and returns its resource usage. Returns an error if the server exited before.
     pub fn stop(mut self, runner: &CommandRunner<'_>) -> Result<Ended, SampleFailure> {
         self.over = true;
         match process::reap(&self.child) {

@@ -50,8 +50,8 @@ fn at_caches(listed: &[Tunable], caches: &[Cache]) -> Vec<TrialSetting> {
     for (tunable, short) in [(MOVSB, "movsb"), (STREAM, "stream")] {
         let Some(tunable) = listed.iter().find(|t| t.name == tunable) else { continue };
         for cache in caches {
-            // The CPU's string copy may already win for sizes that fit into an outer cache. Non-temporal stores bypass
-            // the caches, so they can win only for sizes beyond level 2 or 3.
+            // The string copy `rep movsb` may already win for sizes that fit into an outer cache. Non-temporal stores
+            // bypass the caches, so they can win only for sizes beyond level 2 or 3.
             let fits = if short == "movsb" { cache.level <= 2 } else { cache.level >= 2 };
             let size = cache.bytes;
             if fits && size != tunable.now && (tunable.least..=tunable.most).contains(&size) {
@@ -68,8 +68,8 @@ fn at_caches(listed: &[Tunable], caches: &[Cache]) -> Vec<TrialSetting> {
 pub(crate) fn listed(loader: &Path) -> Result<Vec<Tunable>, String> {
     let name = loader.display();
     let failed = |error: std::io::Error| format!("{name}: {error}");
-    // The output goes to a memfd instead of a pipe: the program may not be a loader, and must not block or flood this
-    // process.
+    // The output goes to a memfd instead of a pipe. The program might not be a loader, and it must not block or flood
+    // this process.
     let memory = memfd_create(c"tunables", MemfdFlags::CLOEXEC).map_err(|e| failed(e.into()))?;
     let mut memory = File::from(memory);
     let mut command = Command::new(loader);

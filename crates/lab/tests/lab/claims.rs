@@ -44,8 +44,8 @@ text = "as checked"
 [[claim.check]]
 "#;
 
-/// Returns the cost of an arm: 1 for a, 3 for c, and for b 2 at 1 KiB and 0.5 at 1 MiB. Under load
-/// all costs double.
+/// Returns the cost of an arm in seconds: 0.01 for a, 0.03 for c, and for b 0.02 at 1 KiB and 0.005
+/// at 1 MiB. Under load all costs double.
 fn cost(arm: &str, place: &Condition) -> f64 {
     let small = place.size == "1KiB";
     let own = match (arm, small) {

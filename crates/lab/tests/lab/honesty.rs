@@ -155,7 +155,7 @@ fn a_fork_between_warming_and_a_sample_is_marked_and_a_spawn_is_not() {
     assert!(forks >= 2 && warm >= 2, "{forks} {warm}");
 }
 
-// So large a ratio that noise of the machine cannot reach it.
+// A ratio that noise of the machine cannot reach.
 const BILLION_TIMES: &str = "[[claim]]\nid = \"1\"\nkind = \"ratio\"\ntext = \"it is 1e9 times faster than itself\"\n\
      [[claim.check]]\ntest = \"ratio\"\narms = [\"a\", \"b\"]\nat = { cell = \"cell\" }\nwithin = [0.0, 1e-9]\n";
 
@@ -305,7 +305,7 @@ fn every_round_has_every_arm_and_one_of_them_twice() {
 #[test]
 fn the_user_nobody_can_run_a_study_too() {
     if !rustix::process::geteuid().is_root() {
-        return; // Then every other test here shows it.
+        return; // Without root, every other test here already runs as an ordinary user.
     }
     let folder = tempfile::tempdir().unwrap();
     let program = folder.path().join("helper");

@@ -1,8 +1,9 @@
 //! Transfers of a large buffer from this process to another process by a mechanism of the channel.
 //!
-//! A is this process; B is a helper that starts before any buffer exists. All arms (compared variants) of one size
-//! share both processes and their memory, because with separate memory the large sizes would not fit. A sample lasts
-//! from A's first call until B has all bytes. The CPU time of both processes counts; B's is also reported separately.
+//! Process A is this process. Process B is a helper, which starts before any buffer exists. All arms (compared
+//! variants) of one size share both processes and their buffers, because separate large buffers would exceed the
+//! machine's memory. A sample lasts from A's first call until B has all bytes. It includes the CPU time of both
+//! processes; B's part is also reported separately.
 
 mod landing;
 mod moving;
@@ -42,7 +43,7 @@ pub struct BulkTerms {
     pub reads: bool,
     /// `true` if page faults are part of an operation.
     pub faults: bool,
-    /// `true` to change a byte before verification; tests the verification.
+    /// `true` if A changes a byte of the source before sending it, to test that B detects a wrong byte.
     pub spoils: bool,
 }
 
@@ -59,8 +60,7 @@ pub enum BulkSource {
 impl BulkTerms {
     /// Returns the options to open the sender.
     fn options(&self, mechanism: Option<&dyn Mechanism>, bytes: usize) -> Options {
-        // A profile that is missing or of another machine is ignored. A user's sender does the
-        // same.
+        // Like a user's sender, ignores a profile that is missing or was measured on another machine.
         let profile =
             if mechanism.is_none() && self.uses_profile { saved_profile().ok() } else { None };
         Options {

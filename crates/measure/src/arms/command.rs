@@ -1,5 +1,5 @@
-//! Runs a whole program in a new process for each sample. [`crate::trial`], [`crate::compare`],
-//! studies and tuning all run external commands with it.
+//! Runs a whole program in a new process for each sample. `thalweg trial`, [`crate::compare`], studies and tuning all
+//! run external commands with this module.
 //!
 //! A sample includes starting the process, and the resource usage of the process and of the children that it waited
 //! for. It excludes creating the files for its output.
@@ -48,10 +48,10 @@ pub struct CommandRunner<'r> {
 pub struct Ran {
     /// The cost of the run, and the activity of the machine during it.
     pub sample: Sample,
-    /// The largest resident set size of one of its processes, in bytes.
+    /// The largest resident set size of a process of the run, in bytes.
     pub max_resident: u64,
-    /// If `max_resident` is not above this size, it may be the memory of this process, which the child had before
-    /// execve(2).
+    /// The largest resident set size of thalweg itself, in bytes. The child has this memory until execve(2), so a
+    /// `max_resident` up to this size may be that of thalweg.
     pub hidden_below: u64,
     /// Standard output, if it was kept.
     pub out: String,
@@ -92,7 +92,7 @@ impl<'r> CommandRunner<'r> {
             ran.used_by(&ended);
             return Ok(ran);
         }
-        // An interrupt from the keyboard also ends the program, which is not a failure of the program.
+        // An interrupt from the keyboard ends the program too. That is a cancellation, not a failure.
         (self.stop)()?;
         let said = match last_words(&self.outputs.read("err")) {
             words if words.is_empty() => "it printed nothing on standard error".to_owned(),
@@ -103,7 +103,7 @@ impl<'r> CommandRunner<'r> {
 }
 
 impl Ran {
-    /// Replaces the resource usage with that of another process; wall time stays.
+    /// Replaces the resource usage with that of an ended process. The wall time stays.
     pub fn used_by(&mut self, ended: &Ended) {
         self.sample = self.sample.using(&ended.used);
         self.max_resident = ended.max_resident;

@@ -68,7 +68,7 @@ pub fn first_difference(content: ByteContent, at: u64, bytes: &[u8]) -> Option<u
     })
 }
 
-/// Returns one period, plus the bytes by which a piece can extend beyond its end.
+/// Returns one period of the pattern, and after it the bytes for a piece that extends beyond the end of the period.
 fn pattern() -> &'static [u8] {
     static PATTERN: OnceLock<Vec<u8>> = OnceLock::new();
     PATTERN.get_or_init(|| {

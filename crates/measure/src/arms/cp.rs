@@ -28,12 +28,12 @@ pub struct CpSite<'p> {
     pub runner: CommandRunner<'p>,
     /// An empty file.
     pub empty: &'p Path,
-    /// The path of every copy; it does not exist before a copy.
+    /// The path of every copy. No file exists there before a copy.
     pub copy: &'p Path,
 }
 
 impl Cp {
-    /// Finds the system's `cp` with the first of these option sets that it accepts, by copying an empty file.
+    /// Finds the system's `cp` and the first of these option sets that it accepts. Tries them by copying an empty file.
     pub fn find(options: &[&str], site: &CpSite<'_>) -> Result<Self, String> {
         let empty = site.empty;
         std::fs::write(empty, "").map_err(|e| format!("{}: {e}", empty.display()))?;
@@ -64,8 +64,8 @@ impl Cp {
     }
 }
 
-/// `cp` as an arm. Each sample includes its start-up time, which is also measured next to each sample by copying an
-/// empty file.
+/// `cp` as an arm. Each sample includes the start-up time of `cp`. Before each sample, a copy of an empty file measures
+/// that time separately.
 pub struct CpArm<'p> {
     pub cp: &'p Cp,
     pub site: CpSite<'p>,

@@ -62,7 +62,7 @@ impl Far {
         }
     }
 
-    /// Sends a command, and returns when the helper is about to start it.
+    /// Sends a command and waits for the line `go`, which the helper sends before it starts the work.
     pub fn begin(&mut self, line: &str) -> Result<(), Unfit> {
         self.say(line)?;
         self.hear_only("go")
@@ -78,7 +78,7 @@ impl Far {
         self.process.id()
     }
 
-    /// Returns the reason if the helper has exited or exits within half a second; explains why a write to it failed.
+    /// Explains why a write to the helper failed: returns the reason if the helper exits within half a second.
     pub fn last_words(&mut self) -> Option<Unfit> {
         self.process.wait(Duration::from_millis(500)).map(|_| self.gone())
     }

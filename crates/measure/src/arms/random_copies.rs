@@ -1,5 +1,5 @@
-//! Runs a kernel on two cached buffers, with random positions and lengths that no branch predictor can learn. Used by
-//! tuning to compare kernels.
+//! Runs a kernel on two buffers, with random positions and lengths that no branch predictor can learn. Tuning compares
+//! kernels with it.
 
 use std::{cell::RefCell, hint::black_box};
 use thalweg_core::{Unfit, profile::SHORT};
@@ -13,18 +13,17 @@ use crate::{
     stats::Random,
 };
 
-/// Two buffers of the largest size so far plus a page, with a random position for each copy. The relative position of
-/// two buffers can slow down one kernel and not another, and must not depend on the luck of a session.
+/// Two buffers, with a random position for each copy. The distance between source and sink can slow down one kernel and
+/// not another. With one fixed position per session, chance would decide the comparison.
 ///
 /// At short sizes every copy of a sample has a random length from one byte up to the size, uniform on a logarithmic
-/// scale. No branch predictor can learn these lengths. Each result therefore rates a kernel that serves all sizes up
-/// to this one, as in programs, which mix short copies. At other sizes half of the copies have random lengths, and
-/// the rest exactly the size, like a loop that moves a buffer. If `exact` is set, all copies have the size. For every
-/// second copy, source and sink have different alignments relative to a vector. If `lined` is set, all copies begin
-/// at cache lines instead. Fills work in the same way.
+/// scale. Each result therefore rates a kernel for programs that mix all lengths up to the size. At longer sizes half
+/// of the copies have random lengths. The other half has exactly the size, as in a loop that moves a buffer. If `exact`
+/// is set, all copies have the size. In every second copy, source and sink have different alignments relative to a
+/// vector. If `lined` is set, all copies begin at cache lines instead. All of this also applies to fills.
 ///
-/// Cold copies use many consecutive pairs of buffers, more than any cache holds. Half of the copies have the size,
-/// and half a random length.
+/// Cold copies cycle through regions of both buffers that no cache can hold. Half of them have a random length, unless
+/// `exact` is set.
 #[derive(Default)]
 pub struct CopyBuffers {
     source: Vec<u8>,
@@ -62,11 +61,11 @@ const DRAWN: usize = 1 << 14;
 const PLACES: usize = 4096;
 const ALIGNED: usize = 16;
 const LINE: usize = 64;
-/// Number of copies of one size at the same position. If the position changed for every copy, finding it would hide the
+/// Number of consecutive copies of the full size at one position. Loading a new position for every copy would hide the
 /// cost of a short copy.
 const AT_A_PLACE: u64 = 16;
 const FILLED: u8 = 0x5a;
-/// Minimum region for cold copies; no cache is this large.
+/// Minimum region of cold copies. The region is larger if the machine has a larger cache.
 const LEAST_REGION: usize = 64 << 20;
 /// Distance between two cold copies, so that no copy begins in a line that was prefetched for the previous one.
 const GAP: usize = 256;
@@ -77,7 +76,7 @@ impl CopyBuffers {
         Self { exact, ..Self::default() }
     }
 
-    /// Creates buffers for repeated copies of one size at cache-line boundaries, like reused buffers and slots.
+    /// Creates buffers for repeated copies of one size at cache-line boundaries, as in programs that reuse buffers.
     pub fn repeated() -> Self {
         Self { exact: true, lined: true, ..Self::default() }
     }
@@ -183,7 +182,7 @@ impl CopyBuffers {
     }
 }
 
-/// A kernel on the buffers of a session, which its arms (compared variants) share.
+/// A kernel on buffers that all arms (compared variants) of a session share.
 pub struct OnBuffers<'b> {
     pub buffers: &'b RefCell<CopyBuffers>,
     pub kernel: TimedKernel,

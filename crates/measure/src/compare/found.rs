@@ -45,7 +45,7 @@ pub struct CompareRow {
     pub runs: usize,
     /// The figure that decides comes first, then wall time and CPU time if they are different figures.
     pub figures: Vec<ComparedFigure>,
-    /// The reason why it was not run to the end.
+    /// The reason why the command did not take part in all rounds.
     pub failed: Option<String>,
 }
 
@@ -57,10 +57,10 @@ pub struct ComparedFigure {
     pub value: Option<Spread>,
     /// The value relative to that of the reference command, paired by round; `None` for the reference.
     pub ratio: Option<Ratio>,
-    /// The ratio of costs: a smaller value is better.
+    /// `ratio` as a ratio of costs, so that a smaller value is always better.
     #[serde(skip)]
     pub costs: Option<Ratio>,
-    /// The verdict on that ratio.
+    /// The verdict on `costs`.
     pub verdict: Option<RatioVerdict>,
 }
 
@@ -127,7 +127,7 @@ enum FigureKind<'m> {
     Told(&'m RunMetric),
 }
 
-/// Returns the figures to show, the one that decides first.
+/// Returns the figures to show. The figure that decides comes first.
 fn kinds(metric: &RunMetric) -> Vec<FigureKind<'_>> {
     use sample::SampleMetric::{Cpu, Wall};
     match metric.what {

@@ -1,6 +1,6 @@
 //! Detects signs that other processes used the CPU or kept the machine busy during a sample. Each sample is compared
-//! with the quiet part of the same session. A constant load belongs to the conditions, and a load that begins in the
-//! middle must not count as usual.
+//! with the quiet part of the same session. A constant load therefore belongs to the conditions, while a load that
+//! begins in the middle of a session is detected.
 
 use std::ops::Range;
 
@@ -15,11 +15,11 @@ use crate::{
 const QUIET: f64 = 0.25;
 /// A sample counts as disturbed only if it loses this fraction of its time in addition to twice the usual loss.
 const LOST: f64 = 0.1;
-/// Other processes must have run for at least this part of the loss, because threads of one arm (a compared variant)
-/// may wait for each other.
+/// A loss counts only if other processes ran for at least this fraction of it. Otherwise threads of one arm (a compared
+/// variant) may have waited for each other.
 const THEIRS: f64 = 0.5;
-/// Minimum total duration of a window of rounds, in seconds. In shorter ones a few clock ticks more or less mean
-/// nothing.
+/// Minimum total duration of a window of rounds, in seconds. In a shorter window, a few clock ticks would decide the
+/// result.
 const WINDOW: f64 = 0.2;
 /// A round is disturbed if other processes keep this many more CPUs busy than in the quiet part of the session.
 const KEPT: f64 = 0.5;
@@ -39,8 +39,8 @@ impl Quiet {
         Self { waited: least(waited), pressure: least(pressure) }
     }
 
-    /// Returns a description if a sample waited for a CPU. The wait of a process or thread that has exited is unknown.
-    /// The machine-wide pressure is used in its place.
+    /// Returns a description if a sample waited for a CPU. The wait of processes and threads that have exited is
+    /// unknown, so the machine-wide pressure is also checked.
     pub fn line(&self, sample: &Sample) -> Option<String> {
         let percent = |share: f64| (share * 100.0).round();
         let said = |who: &str, share: f64, usual: f64| {

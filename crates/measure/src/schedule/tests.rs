@@ -13,7 +13,7 @@ use std::{cell::Cell, f64::consts::TAU, rc::Rc};
 struct World {
     now: Rc<Cell<Duration>>,
     random: Rc<std::cell::RefCell<Random>>,
-    /// Autocorrelation of the noise: the share of the previous sample's noise in that of a sample.
+    /// Autocorrelation of the noise of successive samples.
     memory: f64,
     last: Rc<Cell<f64>>,
     /// Relative growth of all times per second.

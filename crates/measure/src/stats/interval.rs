@@ -12,7 +12,7 @@ const ENOUGH_FOR_BOOTSTRAP: usize = 8;
 const MEDIAN_TO_MEAN: f64 = 1.2533;
 /// Two-sided 95 % quantiles of Student's t for 1 to 6 degrees of freedom.
 const STUDENT: [f64; 6] = [12.706, 4.303, 3.182, 2.776, 2.571, 2.447];
-/// In a short series of rounds, a stronger autocorrelation than this cannot be distinguished from a drift.
+/// Maximum autocorrelation of rounds. In a short series, a stronger one cannot be distinguished from a drift.
 const STRONGEST_CORRELATION: f64 = 0.8;
 
 /// Returns the ratio over sessions, each given by the log ratios of its rounds.
@@ -29,8 +29,8 @@ pub fn ratio_of_sessions(sessions: &[Vec<f64>], random: &mut Random) -> Option<R
 
 /// Returns the ratio over the rounds of one session, given as log ratios; `None` with fewer than two.
 ///
-/// Successive rounds are correlated, so the interval is widened according to their autocorrelation. It still covers
-/// this session only: the next one may differ by more.
+/// Successive rounds are correlated, so the interval is widened according to their autocorrelation. The interval still
+/// covers this session only; the next session may differ by more.
 pub fn ratio_of_rounds(rounds: &[f64], random: &mut Random) -> Option<Ratio> {
     let rho = correlation(rounds);
     interval(rounds, ((1.0 + rho) / (1.0 - rho)).sqrt(), random)

@@ -5,8 +5,8 @@ use std::f64::consts::{FRAC_2_PI, FRAC_PI_2};
 /// The probability that an interval does not contain the true value.
 const MISSES: f64 = 0.05;
 
-/// Returns the factor by which to widen a 95 % interval over this number of sessions if it is one of `many`. All
-/// intervals together then hold with 95 % probability (Bonferroni).
+/// Returns the factor by which to widen a 95 % interval over this number of sessions if the interval is one of `many`.
+/// All intervals together then hold with 95 % probability (Bonferroni).
 pub fn widening(sessions: usize, many: usize) -> f64 {
     let free = sessions.saturating_sub(1).max(1);
     quantile(free, MISSES / many.max(1) as f64) / quantile(free, MISSES)

@@ -43,13 +43,14 @@ pub fn verdict(ratio: &Ratio, noise: f64) -> RatioVerdict {
 /// If an interval decides nothing and is wider than this factor, it counts as no information.
 const WIDEST: f64 = 10.0;
 
-/// Returns `true` if the interval of a ratio is too wide to be informative. Callers first check whether it answers
-/// the question anyway.
+/// Returns `true` if the interval of a ratio is too wide to be informative. Callers first check whether the interval
+/// answers their question anyway.
 pub fn says_nothing(ratio: &Ratio) -> bool {
     ratio.lo > 0.0 && ratio.hi / ratio.lo > WIDEST
 }
 
-/// Maximum noise. Such a run cannot show a difference below a factor of two; more noise is not distinguished.
+/// Maximum noise. A run with this noise cannot show a difference below a factor of two. More noise is reported as this
+/// value.
 pub const MOST_NOISE: f64 = 1.0;
 
 /// Returns the noise floor of a run: the maximum distance from 1 of the interval of the A/A pairs, given as log

@@ -27,7 +27,7 @@ use crate::{
 const LARGEST_SLICE: u64 = 256 << 20;
 /// Minimum bytes per sample, unless the file is smaller. Below it, only the overhead of the calls is measured.
 const SMALLEST_SLICE: u64 = 256 << 10;
-/// The first trial moves this number of bytes; each further trial moves four times more until the time is measurable.
+/// Bytes of the first trial. Each further trial moves four times as many, until a trial is long enough to measure.
 const FIRST_TRIAL: u64 = 256 << 10;
 const LAST_TRIAL: u64 = 4 << 20;
 const LONG_ENOUGH: Duration = Duration::from_millis(2);
@@ -197,8 +197,8 @@ impl CopyBench {
         let ours: f64 = trial.works.iter().map(|(_, per_byte)| weight(*per_byte)).sum();
         let (theirs, startup) = peer.map_or((0.0, 0.0), |peer| (reference, peer.startup));
         let count = trial.works.len() as f64 + f64::from(u8::from(peer.is_some()));
-        // The start-up time of `cp` is measured next to each of its samples. A round has one arm twice. Warming up is
-        // one more round, with a verification for each arm.
+        // Each sample of `cp` is preceded by a measurement of its start-up time. A round runs one arm twice. The
+        // warm-up is one more round, with a verification for each arm.
         let times = rounds * (1.0 + 1.0 / count) + 1.0;
         let once = trial.first_read + reference + count * trial.check;
         let seconds = clock.left().as_secs_f64() * share - times * startup * 2.0;
@@ -216,7 +216,8 @@ struct TransferTime {
     check: Duration,
 }
 
-/// Runs a mechanism three times. The first run pays for cold caches, and one of the others may be disturbed.
+/// Runs a mechanism three times and returns the shorter of the last two times. The first run pays for cold caches, and
+/// one of the others may be disturbed.
 fn try_one(
     mechanism: &'static dyn Mechanism,
     place: &RefCell<Whole<'_>>,

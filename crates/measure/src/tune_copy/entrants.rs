@@ -10,7 +10,7 @@ use crate::{
     stats::Random,
 };
 
-/// The arms that take part, what each of them is, and all samples.
+/// The arms of a tuning, the method that each arm measures, and all samples.
 pub(super) struct Entrants<'r> {
     pub job: &'r TuneJob<'r>,
     pub clock: TuneClock,

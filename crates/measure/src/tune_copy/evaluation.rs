@@ -135,7 +135,8 @@ impl Measured {
         let ratio_to_read_write = to(reference, SampleMetric::Wall);
         let cpu_ratio_to_read_write = to(reference, SampleMetric::Cpu);
         let started = |sample: &Sample| {
-            // One start-up can take longer than this whole sample did.
+            // `startup` is a median, so it can exceed the time of a short sample. The result is at least a tenth of
+            // that time.
             (sample.wall_seconds() - startup).max(sample.wall_seconds() / 10.0)
         };
         let other =

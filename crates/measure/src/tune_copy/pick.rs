@@ -41,7 +41,7 @@ pub(super) struct Walk {
 }
 
 /// Selects files at random while walking the sources; every file is equally likely. Symbolic links are not followed.
-/// Stops when `enough` time has passed.
+/// Stops after the time `enough`.
 pub(super) fn pick(
     sources: &[PathBuf],
     enough: Duration,

@@ -30,7 +30,7 @@ pub struct TuneResult {
     pub cells: Vec<Cell>,
     /// The noise floor of this run, as a fraction.
     pub noise: f64,
-    /// Mechanisms for such ends that could not take part, with the reason.
+    /// Mechanisms for these ends that could not take part, with the reason.
     pub unavailable: Vec<UnavailableArm>,
     /// The data that each sample moved.
     pub slice: SliceFacts,
@@ -45,7 +45,8 @@ pub struct TuneResult {
     pub busy: Option<BusyProcessors>,
     /// The fraction of the samples that other processes disturbed.
     pub disturbed: f64,
-    /// Mechanisms that failed when tried. They must be passed on to the planner, so that it does not choose them.
+    /// Mechanisms that failed when tried. The caller must pass them to the planner, so that the planner does not choose
+    /// them.
     #[serde(skip)]
     pub unfit: HashMap<&'static str, Unfit>,
 }
@@ -77,7 +78,7 @@ pub struct TunedArm {
     pub cpu_ratio_to_read_write: Option<Ratio>,
     /// The number of rounds in which the arm took part.
     pub rounds: usize,
-    /// The reason why it was not sampled to the end.
+    /// The reason why the arm was not sampled to the end.
     pub dropped: Option<String>,
 }
 
@@ -109,16 +110,16 @@ impl TuneResult {
         kept_as(&self.busy.unwrap_or(quiet), self.disturbed)
     }
 
-    /// Returns the cells that later copies may use. From a busy machine these are only cells that are known to be of
-    /// a loaded machine.
+    /// Returns the cells that later copies may use, with the load that [`Self::kept_as`] returns. Empty if it returns
+    /// `None`.
     pub fn kept(&self) -> Vec<Cell> {
         let load = self.kept_as();
         let of = |load| self.cells.iter().map(move |cell| Cell { load, ..cell.clone() }).collect();
         load.map(of).unwrap_or_default()
     }
 
-    /// Adds the results to a profile and to the request of the job that follows. They describe the machine in its
-    /// current state, including its other activity.
+    /// Adds the results to a profile and to the request of the job that follows. Adds them regardless of other
+    /// processes: the next job runs beside these processes too.
     pub fn teach(&self, profile: &mut Profile, request: &mut Request) {
         profile.merge(self.cells.clone());
         request.unfit.extend(self.unfit.iter().map(|(name, unfit)| (*name, unfit.clone())));

@@ -136,7 +136,7 @@ fn sample_options(job: &TuneJob<'_>, profile: Profile, request: Request) -> Copy
 }
 
 /// Copies files into the sample until the remaining time is just enough to measure all arms (compared variants) with
-/// it. Shortens the budget of `clock` to the estimated time of writing all files.
+/// this sample. Shortens the budget of `clock` to the estimated time of writing all files.
 fn gather_for(
     job: &TuneJob<'_>,
     walk: &Walk,

@@ -1,5 +1,5 @@
-//! Summarizes a profile in five lines: what to use on this machine for files, pipes, sockets, memory and processes,
-//! and where the default stays.
+//! Summarizes a profile in five lines: the method to use on this machine for files, pipes, sockets, memory and
+//! processes, or the default if no method is better.
 
 use serde::Serialize;
 use std::fmt::Write;
@@ -107,8 +107,8 @@ fn kind(keys: &EndKeys) -> Of {
     }
 }
 
-/// Returns the ends of a profile with the states of their sinks. For each, only the load closest to an otherwise idle
-/// machine is used.
+/// Returns each pair of ends of a profile with each state of its sink. If a pair was measured under several loads,
+/// returns only the lightest load.
 fn conditions(profile: &Profile) -> Vec<(EndKeys, Load, SinkState)> {
     let mut all: Vec<(EndKeys, Load, SinkState)> = Vec::new();
     for cell in profile.cells.iter().filter(|cell| !cell.provisional) {
@@ -156,8 +156,8 @@ fn pair(
     (!advised.is_empty()).then_some(advised)
 }
 
-/// Returns the smallest and largest cost of a method relative to the default over these sizes. `None` if it is the
-/// default, or if no size shows that it costs less.
+/// Returns the smallest and largest cost of a method relative to the default over these sizes. `None` if the method is
+/// the default, or if no size shows that the method costs less.
 fn share(
     cells: &[&Cell],
     sizes: Vec<u64>,

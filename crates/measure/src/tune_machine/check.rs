@@ -38,7 +38,8 @@ pub struct HeldOut {
 }
 
 impl Depth {
-    /// Number of sessions of a check. Few are enough, because halves of rounds are compared instead of intervals.
+    /// Number of sessions of a check. A few are enough: the regret compares halves of the rounds, and needs no interval
+    /// over sessions.
     pub fn checks(self) -> usize {
         match self {
             Self::Quick => 2,

@@ -1,5 +1,5 @@
-//! Defines what is compared between two ends, and by which rules: mechanisms, kernels, or the variants of the
-//! channel. A new kind of ends is one file here and one line in [`CONTESTS`].
+//! Defines what is compared between two ends, and by which rules: mechanisms, kernels, or the variants of the channel.
+//! A new kind of ends needs one file here and one line in [`CONTESTS`].
 
 mod channel;
 mod kernels;
@@ -78,11 +78,11 @@ pub(super) trait PairContest: Sync {
     /// Returns the cells of a profile for these ends.
     fn known<'p>(&self, profile: &'p Profile, ends: &EndPair) -> Result<Vec<&'p Cell>, String>;
 
-    /// Returns the method that is used with this profile.
+    /// Returns the method that is chosen with this profile.
     fn choice(&self, profile: &Profile, keys: &EndKeys, asked: &AskedMethod)
     -> Option<TunedMethod>;
 
-    /// Returns the methods that are used without a profile: the first one that works.
+    /// Returns the methods to try in this order without a profile. The first one that works is used.
     fn without_profile(&self, keys: &EndKeys, asked: &AskedMethod) -> Vec<&'static str>;
 
     /// Creates the ends of a job. Returns their names in a profile and the mechanisms that take part, the reference
@@ -113,7 +113,7 @@ impl EndKeys {
     }
 }
 
-/// The ends between which all arms (compared variants) of a session do their work, one after the other.
+/// The ends between which the arms (compared variants) of a session take turns.
 pub(super) trait Arena {
     /// Sets the number of bytes per transfer.
     fn resize(&mut self, size: u64) -> io::Result<()>;

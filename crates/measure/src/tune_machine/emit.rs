@@ -127,8 +127,8 @@ pub(super) fn bands(
             None => bands.push((*size, way)),
         }
     }
-    // Between other ends, the choice for the largest measured size continues. For memory the profile determines the
-    // choice.
+    // Beyond the largest measured size, the last choice continues. Only for memory does the profile also determine the
+    // choice there.
     let of_memory = ["memory", FILL].contains(&keys.source.as_str()) && keys.sink == "memory";
     let beyond = if of_memory { at(u64::MAX) } else { None };
     match (bands.last_mut(), beyond) {

@@ -27,8 +27,8 @@ pub struct ContestJob {
     /// Wall time for everything.
     pub budget: Duration,
     pub seed: u64,
-    /// For kernels: `true` if all copies or fills have exactly the given size. Otherwise all short ones and half of
-    /// the long ones have a random smaller size.
+    /// For kernels: `true` if all copies or fills have exactly the given size. Otherwise all short operations and half
+    /// of the long operations have a random smaller size.
     #[serde(default)]
     pub exact: bool,
 }
@@ -103,12 +103,12 @@ impl EndKeys {
         Self { source, sink, options: cell.options.clone() }
     }
 
-    /// Returns the name of the sink without the kind of its reader.
+    /// Returns the name of the sink without the suffix for the kind of its reader.
     pub fn sink(&self) -> &str {
         self.sink.strip_suffix(LARGE_READS).unwrap_or(&self.sink)
     }
 
-    /// Returns these ends without the kind of the reader.
+    /// Returns these ends without the suffix for the kind of the reader.
     #[must_use]
     pub fn plain(mut self) -> Self {
         let len = self.sink().len();
@@ -117,8 +117,8 @@ impl EndKeys {
     }
 }
 
-/// The samples of one size. The index of a mechanism is that of its arm (a compared variant) in the log; the first one
-/// is the reference.
+/// The samples of one size. Each mechanism has the index of its arm (a compared variant) in the log. The first
+/// mechanism is the reference.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct SizeLog {
     pub size: u64,

@@ -19,7 +19,7 @@ pub struct EndPair {
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum EndKind {
     Memory,
-    /// Memory that is not in any cache, as a sink of copies from uncached memory.
+    /// Uncached memory, as the sink of copies from uncached memory.
     Cold,
     /// Memory, as the sink of repeated copies of one size.
     Repeated,
@@ -34,7 +34,7 @@ pub enum EndKind {
     Tcp,
     /// A TCP sink with a reader that requests 1 MiB at a time instead of the usual 64 KiB.
     TcpLarge,
-    /// Memory of a separate process; the other end is another process.
+    /// Memory of a process. The other end of the pair is memory of another process.
     Process(MemoryOwner),
 }
 

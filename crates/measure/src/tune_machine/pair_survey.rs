@@ -92,8 +92,8 @@ impl PairSurvey {
         ratio_of_sessions(&sessions, &mut resampling(size))
     }
 
-    /// Returns the noise floor at one size, from the A/A pairs of all sessions. Both halves of a pair are from one
-    /// round, so the variation between sessions does not affect it.
+    /// Returns the noise floor at one size, from the A/A pairs of all sessions. Both samples of a pair are from one
+    /// round, so variation between sessions does not affect the noise.
     pub fn noise(&self, size: u64, metric: SampleMetric) -> f64 {
         let doubled: Vec<f64> = self.logs(size).flat_map(|log| log.log.doubled(&metric)).collect();
         noise_floor(&doubled, &mut resampling(size))

@@ -1,8 +1,9 @@
 //! Regret: the extra time of the planner's choice compared with the best mechanism in hindsight.
 //!
-//! The best mechanism is picked on one half of the rounds and scored on the other half; then the halves are swapped.
-//! Chance that makes a mechanism look best in one half then does not count as a loss of the planner. The loss of one
-//! half's best on the other half is the floor that no choice can beat.
+//! The best mechanism is picked on one half of the rounds and scored on the other half; then the halves are swapped. A
+//! mechanism that only chance made best in one half therefore does not count against the planner. The floor is the
+//! regret of the mechanism that is best on one half, scored on the other half. No advance choice can be expected to
+//! beat it.
 
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -31,8 +32,8 @@ pub struct RegretPoint {
     pub chosen: TunedMethod,
     /// The best mechanism on each half of the rounds.
     pub best: [TunedMethod; 2],
-    /// The time of the choice divided by that of the best, minus 1. Negative if the two halves have different best
-    /// mechanisms.
+    /// The time of the choice divided by that of the best, minus 1. It can be negative if the two halves have different
+    /// best mechanisms.
     pub regret: f64,
     /// The regret of the best mechanism itself.
     pub floor: f64,
@@ -67,7 +68,7 @@ pub struct RegretSpread {
     /// The 95th percentile.
     pub p95: f64,
     pub worst: f64,
-    /// The number of sizes. The number is lower for a mechanism that was too slow to be sampled at some sizes.
+    /// The number of sizes with a regret. A mechanism that was too slow at some sizes was not sampled there.
     pub sizes: usize,
 }
 
@@ -81,8 +82,8 @@ impl RegretSpread {
     }
 }
 
-/// Returns the regrets of a profile on a later survey. The first is for callers that need private copies. The second,
-/// if it makes a difference, is for callers that accept shared pages.
+/// Returns the regrets of a profile on a later survey. The first is for callers that need private copies. A second one,
+/// for callers that accept shared pages, exists only if more mechanisms are allowed for them.
 pub fn regrets(survey: &PairSurvey, profile: &Profile, prefer: Prefer) -> Vec<Regret> {
     let of = |needs: Guarantees| {
         let (mut points, mut unscored) = (Vec::new(), Vec::new());

@@ -53,12 +53,12 @@ impl Runner for InProcess {
 #[derive(Clone, Debug)]
 pub struct Spawned {
     pub program: PathBuf,
-    /// `true` if the machine is assumed to be idle, independent of what it does.
+    /// `true` to assume that the machine is idle, without measuring other processes.
     pub assumes_idle: bool,
 }
 
-/// A session counts as hung if its output stops for this multiple of its budget. It may exceed the budget, because it
-/// always takes the minimum number of rounds.
+/// A session counts as hung if its output stops for this multiple of its budget. A session may exceed its budget,
+/// because it always takes the minimum number of rounds.
 const OVERRUN: u32 = 20;
 
 impl Runner for Spawned {
@@ -88,7 +88,8 @@ impl Spawned {
         };
         let processors = Processors::of_this_thread()?;
         let mut load = Running::start(load, &self.program, Path::new(""), &processors)?;
-        // On a busy machine with slow page faults, preparing the memory of a sample takes longer than `HANG`.
+        // On a busy machine with slow page faults, a session can print nothing for longer than `HANG` while it prepares
+        // memory.
         let silence = job.budget.saturating_mul(OVERRUN).saturating_add(HANG * 6);
         // A cancelled session removes large files before it exits, so it gets more time than other helpers.
         let patience = SessionPatience { silence, grace: HANG };

@@ -6,7 +6,7 @@ use thalweg_core::{Knob, Unit, profile::LEAST_NOISE};
 use super::job::{ContestLog, TunedMethod};
 use crate::{outcome::PerByte, sample::SampleMetric};
 
-/// A few rounds are enough: a tuning that matters is visible.
+/// Number of rounds. A few are enough to show a large effect of a tuning.
 pub(super) const ROUNDS: usize = 4;
 /// Number of tunings that are measured in addition to the defaults.
 const MOST_PICKED: usize = 4;

@@ -1,5 +1,5 @@
-//! The sentinel: measures three cells (measurements) of a profile again in about 50 ms. It detects that
-//! the machine has changed although no key of the profile has.
+//! The sentinel: measures three cells (measurements) of a profile again in about 50 ms. The sentinel detects a change
+//! of the machine that no key of the profile shows.
 
 use serde::Serialize;
 use std::{path::Path, time::Duration};

@@ -26,12 +26,13 @@ pub struct SurveyRow {
     pub size: u64,
     /// The planner's choice.
     pub winner: TunedMethod,
-    /// The best of the others.
+    /// The best of the other mechanisms.
     pub runner_up: Option<TunedMethod>,
     /// The wall time (or CPU time) of the winner relative to the runner-up.
     pub ratio: Option<Ratio>,
     pub noise: f64,
-    /// The verdict on that ratio. Anything but `faster` is a tie, or a safer mechanism of equal speed.
+    /// The verdict on `ratio`. If it is not `faster`, the two tie, or the winner is the safer of two equally fast
+    /// mechanisms.
     pub verdict: Option<RatioVerdict>,
 }
 
@@ -60,8 +61,8 @@ pub fn facts_between(keys: &EndKeys, asked: &AskedMethod) -> Option<Facts> {
     Some(Facts { source, sink, len: Some(asked.size), needs: asked.needs })
 }
 
-/// Returns the planner's plan for such a job among the measured mechanisms. A mechanism without measurements is not
-/// known to work.
+/// Returns the planner's plan for such a job. Excludes mechanisms without measurements, because they may not work
+/// between these ends.
 pub fn verdict_on(profile: &Profile, keys: &EndKeys, asked: &AskedMethod) -> Option<Plan> {
     let facts = facts_between(keys, asked)?;
     let known = profile.known(&facts, asked.load);
@@ -120,7 +121,7 @@ fn row(survey: &PairSurvey, asked: &AskedMethod, winner: TunedMethod) -> SurveyR
     }
 }
 
-/// Returns the metric for a preference. The planner judges memory, and its rows show wall time.
+/// Returns the metric for a preference. For [`Prefer::Memory`] it is wall time: only the planner compares memory.
 pub fn metric_of(prefer: Prefer) -> SampleMetric {
     if prefer == Prefer::Cpu { SampleMetric::Cpu } else { SampleMetric::Wall }
 }

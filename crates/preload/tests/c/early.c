@@ -15,6 +15,6 @@ static int (*resolve(void))(void) {
     return seen[63] == 3 && seen[0] == 3 ? yes : no;
 }
 
-// Static, so that the loader resolves it after it has bound the calls of this library.
+// Static, so that the loader calls the resolver after it has bound the calls of this library.
 static int copied_early(void) __attribute__((ifunc("resolve")));
 int call_copied_early(void) { return copied_early(); }

@@ -1,5 +1,5 @@
-//! The object depends on no library and no symbol. Its only relocations add its own load address. None
-//! of its loops was compiled to a call of a function that it exports.
+//! The object depends on no library and no symbol. Its only relocations add its own load address. No loop of the object was
+//! compiled to a call of a function that the object exports.
 
 use crate::support;
 

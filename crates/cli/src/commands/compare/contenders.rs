@@ -1,4 +1,4 @@
-//! Builds the commands to compare from the arguments, one for each value of `--scan`.
+//! Builds the commands to compare from the arguments, once for each combination of `--scan` values.
 
 use std::ffi::{OsStr, OsString};
 use thalweg_measure::{
@@ -110,7 +110,7 @@ fn in_shell(args: &CompareArgs, option: &str, text: &str) -> Result<Vec<OsString
     }
 }
 
-/// Returns an error if a scan's placeholder occurs nowhere: all runs would be identical.
+/// Returns an error if no command contains the placeholder of a scan. All runs of this scan would be identical.
 fn refuse_unused(
     args: &CompareArgs,
     commands: &[GivenCommand],

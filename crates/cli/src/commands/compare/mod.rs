@@ -30,8 +30,8 @@ use crate::{
 impl Subcommand for CompareArgs {
     fn run(&self, color: bool) -> Result<Exit, CommandFailure> {
         let contenders = contenders::read(self)?;
-        // Not `interrupt::catch`: it blocks signals in this thread, and children would inherit the blocked SIGTERM,
-        // which could then not end them. This call fails only for an invalid signal number.
+        // `interrupt::catch` would block SIGTERM in this thread. Child processes would inherit this, and SIGTERM could
+        // not end them. This call fails only for an invalid signal number.
         let _ = signal::catch_interrupts();
         let metric = self.metric.get();
         let runs = Runs::new(!self.json);

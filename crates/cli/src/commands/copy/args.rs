@@ -38,7 +38,7 @@ const SPEED: &str = "Speed";
 #[command(after_help = EXAMPLES, args_override_self = true, infer_long_args = true)]
 pub struct CopyArgs {
     /// Sources, then the destination
-    // Accepts an empty path, which clap's own parser would reject: the copy reports it as a missing file.
+    // clap's parser for paths would reject an empty path. This parser accepts it, and the copy reports a missing file.
     #[arg(required_unless_present = "shard", num_args = 1.., value_name = "SRC... DST")]
     #[arg(value_parser = OsStringValueParser::new().map(PathBuf::from))]
     pub paths: Vec<PathBuf>,

@@ -30,7 +30,7 @@ use crate::{
     progress::{Counting, ProgressMeter},
 };
 
-/// Works as one of several workers, or prints the detected rank.
+/// Runs one worker of a sharded copy. With `--shard list`, prints the detected rank instead.
 pub fn run(args: &CopyArgs, shard: Shard) -> Result<Exit, CommandFailure> {
     if shard == Shard::List {
         return print(&listed()).map(|()| Exit::Done);
@@ -192,7 +192,8 @@ fn exit(report: &FleetReport) -> Result<Exit, CommandFailure> {
     match (report.end, report.tree.halted) {
         (_, Some(Halt::Cancelled)) => return Err(interrupt::failure(&state).hint(hint)),
         (_, Some(Halt::Full)) => return incomplete(format!("the destination is full; {state}")),
-        // The worker that finishes the copy meets the errors of this worker too, and reports them.
+        // This worker exits with 0 even after errors: the worker that finishes the copy encounters and reports them,
+        // too.
         (FleetEnd::Others | FleetEnd::There, None) => return Ok(Exit::Done),
         (FleetEnd::Unfinished, None) => return incomplete(state),
         (FleetEnd::Finished, None) => {}

@@ -14,7 +14,7 @@ use thalweg_tree::TreeReport;
 
 use crate::{exit::Exit, output::quantity};
 
-/// Longest list of paths; further ones are only counted.
+/// Largest number of paths that a message names. It only counts further paths.
 const SHOWN: usize = 3;
 
 /// The copy that the user asked for.
@@ -30,7 +30,7 @@ pub struct WantedCopy {
 pub struct CopyLeftovers<'r> {
     /// Files that keep their temporary name.
     unfinished: &'r [PathBuf],
-    /// The journals beside them.
+    /// The journals of these files, in the same directories.
     journals: Vec<PathBuf>,
     /// Existing files that were written in part.
     torn: &'r [PathBuf],
@@ -38,11 +38,9 @@ pub struct CopyLeftovers<'r> {
     bytes: u64,
     /// `true` if at least one file has its final name.
     has_copied: bool,
-    /// `true` if the source is one file.
     is_single_file: bool,
-    /// `true` if `--resume` was given.
     resumes: bool,
-    /// `true` if a new directory has its final name: a repeated command would copy into it.
+    /// `true` if the new directory has its final name. A repeated command would copy the source into this directory.
     made_folder: bool,
 }
 
@@ -62,7 +60,7 @@ impl<'r> CopyLeftovers<'r> {
         }
     }
 
-    /// Returns `true` if the same command with `--resume` continues.
+    /// Returns `true` if the same command with `--resume` continues the copy.
     fn is_resumable(&self) -> bool {
         !self.made_folder && (self.has_copied || !self.unfinished.is_empty())
     }
@@ -132,7 +130,7 @@ fn journal(part: &Path) -> Option<PathBuf> {
     journal.symlink_metadata().is_ok().then_some(journal)
 }
 
-/// Returns the first paths, and the number of further ones.
+/// Formats the first paths, and the number of further paths.
 fn listed(paths: &[PathBuf]) -> String {
     let first: Vec<_> = paths.iter().take(SHOWN).map(|path| format!("'{}'", shown(path))).collect();
     let more = match paths.len().saturating_sub(SHOWN) {

@@ -79,12 +79,13 @@ impl Subcommand for CopyArgs {
     }
 }
 
-/// Returns `true` if one short file is copied to a new name. A kill then leaves nothing under that name.
+/// Returns `true` if one short file is copied to a new name. A signal may then kill the process at any time, because no
+/// partial file has that name.
 fn is_brief(args: &CopyArgs, sources: &[PathBuf], destination: &Path) -> bool {
     let [source] = sources else { return false };
     let is_stream = is_dash(source) || is_dash(destination);
-    // With these options the user expects a message about partial files after an interrupt. With `--parents`, the copy
-    // has another path than those tested below.
+    // With these options the user expects a message about partial files after an interrupt. With `--parents`, the path
+    // of the copy is not one of those tested below.
     let words = [args.interactive, args.inplace, args.parents, args.resume, args.tune];
     let asks_for_more = args.limit.is_some() || words.contains(&true);
     let is_short = |meta: Metadata| meta.is_file() && (1..=SHORT).contains(&meta.len());
@@ -119,8 +120,8 @@ fn operands(args: &CopyArgs) -> Result<(Vec<PathBuf>, PathBuf), CommandFailure> 
     Ok((sources, destination))
 }
 
-/// Rejects paths in an object store, by decision (docs/guides/many-machines.md): their bytes arrive over TLS, which leaves no choice
-/// of mechanism.
+/// Rejects paths in an object store, as docs/guides/many-machines.md explains: their bytes arrive over TLS, which
+/// leaves no choice of mechanism.
 fn expect_path(path: &Path) -> Result<(), CommandFailure> {
     let text = path.as_os_str().as_bytes();
     let is_store =
@@ -144,7 +145,8 @@ struct CopyCommand<'r> {
     color: bool,
     sources: &'r [PathBuf],
     destination: &'r Path,
-    /// `true` if the sources are directories and the destination does not exist, so that it becomes a new directory.
+    /// `true` if the copy creates the destination as a new directory: all sources are directories, and the destination
+    /// is not an existing one.
     makes_folder: bool,
 }
 
@@ -174,7 +176,7 @@ impl<'r> CopyCommand<'r> {
         let report = copied.map_err(|error| not_started(&error));
         watcher.finish(report.as_ref().map_or(0, |report| report.bytes));
         let report = report?;
-        // Files that were copied concurrently give no evidence about a single copy.
+        // The rates of concurrent copies are no evidence about a single copy.
         if report.files == 1 {
             saved.learn(&report.looks);
         }
@@ -208,8 +210,8 @@ impl<'r> CopyCommand<'r> {
         manifest::publish(path, &made.map_err(|error| not_started(&error))?)
     }
 
-    /// Measures, and saves the results. A failed measurement does not prevent the copy. Sources that the copy will
-    /// reject, such as a directory without `-r`, are not measured.
+    /// Measures the methods, and saves the results. A failed measurement does not prevent the copy. Sources that the
+    /// copy will reject, such as a directory without `-r`, are not measured.
     fn tune(
         &self,
         saved: &SavedProfile,
@@ -235,7 +237,7 @@ impl<'r> CopyCommand<'r> {
         let mut kept = None;
         if let Some(path) = &saved.path {
             let written = Profile::turn(path).and_then(|_turn| {
-                // Another process may have saved the profile during the measurement.
+                // Reads the profile again, because another process may have saved it during the measurement.
                 let mut profile = SavedProfile::find(true).current.unwrap_or_default();
                 profile.merge(result.kept());
                 profile.save(path)
@@ -245,7 +247,7 @@ impl<'r> CopyCommand<'r> {
                 Err(error) => complain(&format!("cannot save the measurement: {error}")),
             }
         }
-        // This copy ignores the saved profile, because the new measurement is about the same data.
+        // The new measurement used the data of this copy, so this copy uses it instead of the saved profile.
         let mut fresh = Profile::new();
         result.teach(&mut fresh, &mut options.request);
         options.profile = Some(Arc::new(fresh));
@@ -360,8 +362,8 @@ fn not_started(error: &Error) -> CommandFailure {
     CommandFailure::new(exit, error.to_string())
 }
 
-/// Returns the exit status of a copy with errors: `Unsupported` if nothing was copied because the machine lacks
-/// support.
+/// Returns the exit status of a copy with errors: `Unsupported` if nothing was copied and this machine does not support
+/// the request, otherwise `Failed`.
 fn exit_of_problems(report: &TreeReport) -> Exit {
     let refusals = || {
         report.errors.iter().map(|error| match error {
@@ -380,7 +382,8 @@ fn exit_of_problems(report: &TreeReport) -> Exit {
     }
 }
 
-/// Returns `true` if the kernel or the file system does not support the operation (`--reflink=always`).
+/// Returns `true` if each error means that the kernel or the file system does not support the operation, as with
+/// `--reflink=always`.
 fn not_known_here(report: &TreeReport) -> bool {
     let unknown = [Errno::OPNOTSUPP, Errno::NOSYS, Errno::XDEV];
     report.errors.iter().all(|error| error.errno().is_some_and(|errno| unknown.contains(&errno)))

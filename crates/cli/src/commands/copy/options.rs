@@ -148,7 +148,7 @@ fn conflicts(args: &CopyArgs, backup: tree::Backup) -> Result<(), CommandFailure
     Ok(())
 }
 
-/// Handles SELinux labels: fails or warns in the cases in which cp does.
+/// Checks the options for SELinux labels. Fails or warns in the cases in which cp does.
 fn labels(args: &CopyArgs) -> Result<(), CommandFailure> {
     let has_selinux = Path::new("/sys/fs/selinux/enforce").exists();
     if args.kept.preserve.context && !has_selinux {

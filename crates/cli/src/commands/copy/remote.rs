@@ -139,8 +139,8 @@ impl<'a> RemoteCopy<'a> {
         push(&remote.command(name, &words)?, source, &args.choice, args.limit, follow)
     }
 
-    /// Returns the name that a source receives in an existing directory. `None` if its contents are copied into the directory
-    /// itself: with `-T`, or if its name ends with a slash, `.` or `..`.
+    /// Returns the name that a source receives in an existing directory. `None` if the contents of the source are
+    /// copied into the directory itself: with `-T`, or if the path of the source ends with a slash, `.` or `..`.
     fn name_of<'n>(&self, source: &'n Path) -> Option<&'n OsStr> {
         let bytes = source.as_os_str().as_bytes();
         let is_contents = bytes.ends_with(b"/") || bytes.ends_with(b"/.") || bytes == b"~";

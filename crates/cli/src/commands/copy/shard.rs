@@ -76,7 +76,8 @@ fn ranks_here(look: Variables<'_>) -> Option<u32> {
     list.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()
 }
 
-/// Variables of a Slurm job array. Each job of the array may have several ranks, in the variables above.
+/// Variables of a Slurm job array. Each job of the array may have several ranks, for which Slurm sets the variables in
+/// [`SCHEDULERS`].
 const ARRAY: [&str; 4] = [
     "SLURM_ARRAY_TASK_ID",
     "SLURM_ARRAY_TASK_COUNT",
@@ -114,8 +115,9 @@ impl Shard {
         }
     }
 
-    /// Returns the number of threads that are this rank's share of the machine. Returns 0 if the rank does not share
-    /// the machine, or if the scheduler has bound it to some of the CPUs.
+    /// Returns an equal share of the CPUs of this machine for each of its ranks, as a number of threads. Returns 0, the
+    /// default of the copier, in three cases: the user gave the rank, the number of ranks on this machine is unknown,
+    /// or the scheduler has bound this process to some of the CPUs.
     pub fn threads(self) -> usize {
         let ranks = ranks_here(&|name| env::var(name).ok());
         match (self, ranks, cores_online(), ThreadStatus::now().allowed()) {
@@ -150,7 +152,7 @@ fn detect(look: Variables<'_>) -> Result<(Rank, String), String> {
         Some(one) => {
             let rank = number(look, one.rank)?.unwrap_or_default();
             let size = number(look, one.size)?;
-            // Slurm may not set the size for a job of an array that has a single process.
+            // If a job of an array has a single process, Slurm may not set the size.
             let size = size.or((array && rank == 0).then_some(1));
             let size = size.ok_or_else(|| {
                 format!("{} is {rank}, but {} is not set; use --shard {rank}/N", one.rank, one.size)

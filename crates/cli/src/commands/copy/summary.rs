@@ -13,8 +13,8 @@ use crate::output::{
     summary_words::{RATED, count, grouped, time_and_rate},
 };
 
-/// Returns text such as `1 file copied (4 B), 4,005 unchanged`. Time, rate and method follow for at least [`RATED`]
-/// bytes; `names_method`: `true` to always print the method.
+/// Returns text such as `1 file copied (4 B), 4,005 unchanged`. For at least [`RATED`] bytes, the text also has the
+/// time, the rate and the method. If `names_method` is `true`, it always has the method.
 pub fn line(report: &TreeReport, names_method: bool) -> String {
     let mut line = match things(report) {
         Some(things) if report.files == 0 && report.bytes == 0 => format!("{things} copied"),
@@ -63,7 +63,7 @@ pub fn dry_run_line(report: &TreeReport) -> String {
 }
 
 /// Returns text such as `3 files, 1 link`; `None` if nothing was copied. The count of directories includes existing
-/// ones, so it is used only for a copy that consists of directories.
+/// ones, so it is used only if nothing but directories was copied.
 fn things(report: &TreeReport) -> Option<String> {
     let things: Vec<String> = [
         (report.files, "file", "files"),
@@ -123,8 +123,8 @@ fn others(report: &TreeReport, main: &MechanismShare) -> String {
 
 /// Formats a line for every fallback to another mechanism. Fallbacks of several files for the same reason share one line.
 ///
-/// Some mechanisms, such as a clone, can be tested only by a try, and fail before they move a byte. These fallbacks are
-/// included only if `all` is `true`.
+/// thalweg can test some mechanisms, such as a clone, only by using them. If they fail, they have moved no byte. These
+/// fallbacks are included only if `all` is `true`.
 pub fn fallbacks(report: &TreeReport, all: bool) -> String {
     let mut text = String::new();
     let mut printed: Vec<String> = Vec::new();
@@ -140,7 +140,7 @@ pub fn fallbacks(report: &TreeReport, all: bool) -> String {
     text
 }
 
-/// Formats a line for every trial that compared mechanisms during the copy.
+/// Formats a line for every comparison of mechanisms during the copy.
 pub fn looks(report: &TreeReport) -> String {
     report.looks.iter().map(|look| describe_look(look) + "\n").collect()
 }

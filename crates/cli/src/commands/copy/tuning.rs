@@ -23,11 +23,11 @@ use crate::{
     },
 };
 
-/// Longest measurement: users accept this time without a progress display. The measurement before a short copy takes
-/// less time.
+/// Longest time of the measurement, which users accept without a progress display. The measurement before a short copy
+/// takes less time.
 const BUDGET: Duration = Duration::from_secs(3);
 
-/// Measures on the user's own data.
+/// Measures the methods on the user's own data.
 pub fn measure(
     args: &CopyArgs,
     sources: &[PathBuf],
@@ -112,7 +112,8 @@ fn effort(tuned: &TuneResult, TuneEnd { copied, kept }: &TuneEnd<'_>) -> String 
     text
 }
 
-/// Describes the other work on the machine, if it was not idle. This copy uses the measurement nevertheless.
+/// Describes the load by other processes during the measurement; empty if the machine was idle. This copy uses the
+/// measurement in both cases.
 fn other_work(tuned: &TuneResult) -> String {
     match (&tuned.busy, tuned.kept_as()) {
         (Some(busy), load) if load != Some(Load::Idle) && busy.is_crowded() => {
@@ -126,7 +127,7 @@ fn other_work(tuned: &TuneResult) -> String {
     }
 }
 
-/// Returns text such as `, one per core: ...`.
+/// Returns the reason for the number of threads, as text such as `, one per core: ...`.
 fn jobs_reason(tuned: &TuneResult, jobs: usize) -> String {
     let measured: Vec<usize> = tuned.arms.iter().filter_map(|arm| arm.jobs).collect();
     match measured.iter().max() {
@@ -136,7 +137,7 @@ fn jobs_reason(tuned: &TuneResult, jobs: usize) -> String {
     }
 }
 
-/// If the chosen mechanism is not the first in the table, explains why.
+/// Explains why the chosen mechanism is not the first in the table; empty if it is.
 fn why_not_the_first(tuned: &TuneResult) -> String {
     let ranked = ranked(tuned);
     let Some(winner) = &tuned.winner else { return String::new() };

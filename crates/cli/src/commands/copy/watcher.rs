@@ -24,7 +24,7 @@ use crate::{
     progress::{Counting, ProgressMeter},
 };
 
-/// Number of bytes of an answer that are kept; the rest of the line is read and discarded.
+/// Number of bytes that are kept of a user's answer. The rest of the line is read and discarded.
 const LONGEST: usize = 64;
 
 /// Prints problems (all events with `-v`), shows progress, and asks the user.
@@ -42,7 +42,6 @@ pub struct CopyWatcher<'w> {
 }
 
 impl<'w> CopyWatcher<'w> {
-    /// Creates the watcher of a command.
     pub fn new(args: &'w CopyArgs, meter: ProgressMeter, counting: Counting) -> Self {
         let (meter, counting) = (Mutex::new(meter), Mutex::new(counting));
         let [is_unlinked, is_undressed, is_unlisted, has_declined] =
@@ -65,7 +64,7 @@ impl<'w> CopyWatcher<'w> {
         act(&mut self.meter.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Prints a line that the user asked for: on standard output, unless JSON is printed there.
+    /// Prints a line that the user requested: on standard output, or on standard error with `--json`.
     fn result(&self, line: &str) {
         if self.args.shown.quiet {
             return;
@@ -255,7 +254,7 @@ impl Events for CopyWatcher<'_> {
 }
 
 /// Reads a line from standard input. Stops at the end of the line or of the input, or at an interrupt. The standard
-/// library would retry after EINTR.
+/// library's functions would retry after EINTR.
 fn answer() -> Vec<u8> {
     let (stdin, mut line, mut byte) = (rustix::stdio::stdin(), Vec::new(), [0_u8]);
     while !interrupt::is_interrupted() {

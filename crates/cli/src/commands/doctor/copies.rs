@@ -1,4 +1,5 @@
-//! Thresholds of libc's memcpy, and on request the effect of other thresholds on this machine.
+//! The sizes at which libc's memcpy changes its method (thresholds). On request, measures other thresholds on this
+//! machine.
 
 use serde::Serialize;
 use std::{
@@ -138,7 +139,7 @@ fn crossed(crossover: &Crossover) -> String {
     }
 }
 
-/// Formats a row for each setting; those measured a second time come last.
+/// Formats a row for each setting. Settings that were measured a second time come last.
 fn effects(tried: Vec<&TriedSetting>) -> String {
     let sizes: Vec<String> = tried.first().map_or_else(Vec::new, |one| {
         one.effects.iter().map(|effect| Size(effect.size).to_string()).collect()

@@ -1,4 +1,4 @@
-//! Directories for files, and the mechanisms that copy files within each.
+//! Directories, and the mechanisms that copy files within each of them.
 
 use serde::Serialize;
 use std::fmt::Write;
@@ -29,7 +29,7 @@ pub fn all(here: &Path) -> Vec<TriedPlace> {
     folders(here).iter().filter_map(|folder| tried(folder)).collect()
 }
 
-/// Returns the directories without duplicates.
+/// Returns these directories without duplicates.
 fn folders(here: &Path) -> Vec<PathBuf> {
     let mut folders = vec![here.to_owned()];
     for usual in [std::env::temp_dir(), PathBuf::from("/dev/shm")] {

@@ -45,7 +45,7 @@ use watcher::FileProgress;
 /// The hint after a fetch that can continue.
 const AGAIN: &str = "run the same command again to continue";
 
-/// Default of `--retries`: retries since the last received byte.
+/// Default of `--retries`: the largest number of retries in a row without a received byte.
 const RETRIES: u32 = 5;
 
 impl Subcommand for FetchArgs {

@@ -36,7 +36,7 @@ pub struct OverStream<'a> {
     /// Name of the source, for messages and to continue an interrupted fetch.
     pub from: &'a str,
     pub dst: &'a Path,
-    /// Name of the source, and of its entry in `dst`.
+    /// Name of the source. The copy has this name if it becomes an entry of `dst`.
     pub into: Option<&'a OsStr>,
 }
 
@@ -60,10 +60,10 @@ pub fn run(args: &FetchArgs) -> Result<Exit, CommandFailure> {
     let over = OverStream { channels, from: &from, dst: &dst, into };
     let ended = fetch_over(args, &over);
     let status = ended.as_ref().map_or_else(|failure| failure.exit, |exit| *exit).code();
-    // An error is ignored here: after a lost connection, the other side fails because it received no exit status.
+    // This ignores an error: after a lost connection, the other side fails because it received no exit status.
     let _ =
         report_end(&FetchUrl::of_stream(&from), &files(args, &over)?, status, &interrupt::check);
-    // HTTP noticed only that the connection ended.
+    // The HTTP client noticed only that the connection ended. The compressed stream has the reason.
     match compressed.and_then(|stream| stream.failure()) {
         Some(why) => ended
             .map_err(|failure| CommandFailure { message: format!("'{from}': {why}"), ..failure }),
@@ -130,7 +130,8 @@ fn is_excluded(list: &ListRequest, over: &OverStream<'_>, root: &PeerRoot) -> bo
     patterns.leaves_out(&Path::new("..").join(name), *root == PeerRoot::Directory)
 }
 
-/// Returns the path that receives the copy. A sync of a single source receives it in `dst` itself.
+/// Returns the path of the copy: an entry of `dst`, or `dst` itself. A sync of a single source always copies to `dst`
+/// itself.
 fn place(
     args: &FetchArgs,
     over: &OverStream<'_>,
@@ -150,7 +151,7 @@ fn place(
     };
     let path = over.dst.join(entry_name(name)?);
     let is_tree = args.sync && *root == PeerRoot::Directory;
-    // A sync would make the target of the link equal to the source.
+    // If the entry is a symbolic link to a directory, a sync would change this directory.
     if is_tree && path.symlink_metadata().is_ok_and(|there| !there.is_dir()) {
         let hint = "remove it, or sync this source alone to its target";
         return Err(not_a_directory(&path).hint(hint));
@@ -177,7 +178,7 @@ fn only_file<'a>(args: &FetchArgs, over: &OverStream<'a>) -> Result<&'a OsStr, C
     match over.into {
         _ if args.delete => refused("--delete"),
         _ if args.chosen.filter_file.is_some() => refused("--filter-file"),
-        // Only the command line of a restricted key lacks the name.
+        // thalweg always passes the name. Only the command of a restricted ssh key may lack it.
         None => refused("a sync without --into"),
         Some(_) if !over.dst.is_dir() => Err(not_a_directory(over.dst)),
         Some(name) => entry_name(name),

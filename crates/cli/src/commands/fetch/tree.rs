@@ -67,7 +67,7 @@ pub fn run(
 /// The destination of a directory.
 pub struct TreePlace<'a> {
     pub path: &'a Path,
-    /// Its name in the destination that the user named. Paths of changes begin with it.
+    /// Name of this directory, if it is an entry of the user's DST. The printed paths of changes begin with this name.
     pub entry: Option<&'a OsStr>,
     /// The name of the file if the server serves a single file.
     pub only: Option<&'a OsStr>,
@@ -114,7 +114,7 @@ pub fn fetch_into(
     }
 }
 
-/// Returns the rules of a sync.
+/// Returns the options of a sync.
 fn sync(args: &FetchArgs, path: &Path) -> Result<TreeSync, CommandFailure> {
     let delete = DeleteOptions {
         excluded: args.delete_excluded,
@@ -125,7 +125,7 @@ fn sync(args: &FetchArgs, path: &Path) -> Result<TreeSync, CommandFailure> {
         ..DeleteOptions::default()
     };
     let delete = args.delete.then_some(delete);
-    // A dry run does not create the directory.
+    // A dry run must not create the trash, so it ignores a trash that does not exist.
     let trash = args.path_of(args.trash.as_deref());
     let trash = trash.filter(|trash| !args.dry_run || trash.is_dir());
     let kept = trash.map(|trash| open_kept(&trash, args.durable.wanted(), path)).transpose();
@@ -208,7 +208,7 @@ fn summarize(args: &FetchArgs, path: &Path, fetched: &TreeFetched) {
     }
 }
 
-/// Prints the JSON answer. Standard output may carry the connection.
+/// Prints the JSON answer: on standard error with `--stdio`, because standard output is then the connection.
 fn show(args: &FetchArgs, answer: &JsonAnswer) {
     if args.stdio {
         answer_beside(&answer.line());
@@ -237,7 +237,8 @@ fn left(path: &Path, fetched: &TreeFetched) -> Option<CommandFailure> {
         return Some(failure);
     }
     let (missed, left_out) = (fetched.missed_count, fetched.left_out);
-    // An entry that replaces a directory also fails if the deletion is refused.
+    // If the deletion is refused, entries that would replace directories fail, too. The message then has only the
+    // cause.
     let refused = fetched.deletion.as_ref().and_then(|deletion| deletion.refused.as_ref());
     let is_cause = refused.is_some_and(|refused| !matches!(refused, DeleteRefusal::Failures(_)));
     if missed + left_out == 0 || is_cause {
@@ -261,7 +262,7 @@ fn left(path: &Path, fetched: &TreeFetched) -> Option<CommandFailure> {
     })
 }
 
-/// Returns the failure of a deletion; `None` if everything was deleted, or nothing should be.
+/// Returns the failure of a deletion; `None` if everything was deleted, or no deletion was requested.
 fn undeleted(path: &Path, fetched: &TreeFetched) -> Option<CommandFailure> {
     let deletion = fetched.deletion.as_ref()?;
     if let Some(refused) = &deletion.refused {
@@ -355,7 +356,7 @@ struct TreeProgress {
     is_quiet: bool,
     itemizes: bool,
     log: Option<Arc<ChangeLog>>,
-    /// [`TreePlace::entry`].
+    /// See [`TreePlace::entry`].
     entry: Option<PathBuf>,
     /// `true` if standard output is the connection.
     is_stdio: bool,

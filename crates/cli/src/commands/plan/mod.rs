@@ -98,8 +98,7 @@ fn small_file_note(facts: &Facts, request: &Request) -> String {
     format!("`thalweg copy` copies files of up to {most} with one read and one write.\n")
 }
 
-/// Returns the copy kernels and the fill kernels by size, if both endpoints are memory. Such copies need no system
-/// call.
+/// Returns the copy kernels and the fill kernels for each range of sizes, if both endpoints are memory.
 fn kernels(facts: &Facts, request: &Request, saved: &SavedProfile) -> [Vec<Band>; 2] {
     match (&saved.of_memory, facts.source.kind, facts.sink.kind) {
         (Some(profile), Kind::Memory, Kind::Memory) => [
@@ -154,7 +153,8 @@ fn try_all(source: &EndpointArg, sink: &EndpointArg, request: &mut Request) -> R
     let Some(plain) = pair_of(LAST_RESORT.info()).copied() else { return Ok(()) };
     let site = match works(&site, plain) {
         Ok(()) => site,
-        // If the source's directory is not writable, the sink's directory on the same file system serves as well.
+        // If the test cannot create files in the source's directory, it uses the sink's directory on the same file
+        // system.
         Err(_)
             if same_file_system(source, sink)
                 && works(&ScratchSite::at(&sink.folder), plain).is_ok() =>

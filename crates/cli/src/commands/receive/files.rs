@@ -41,7 +41,7 @@ impl IncomingFile {
 /// Opens the destinations of the files, one after the other.
 pub struct Receiving<'a> {
     args: &'a ReceiveArgs,
-    /// The destination, opened before any sender has connected, unless it is a directory.
+    /// The destination, opened before a sender connects; `None` if it is a directory, or after the first file.
     single: Option<IncomingFile>,
     current: Option<IncomingFile>,
     in_folder: bool,

@@ -60,7 +60,7 @@ impl Subcommand for SendArgs {
         options.measured = saved.current.clone().map(Arc::new);
         let address = transfer_report::address(&self.to)?;
         let names = names(self)?;
-        // Opens a single file before connecting, so that a missing file does not use up the receiver.
+        // Opens a single file before connecting. If the file is missing, the receiver can still serve another sender.
         let mut first = match &self.files[..] {
             [only] => Some(SendSource::open(only)?),
             _ => None,
@@ -121,7 +121,7 @@ impl SendArgs {
         // Standard input is shared with other processes, which may move its offset.
         let may = source.is_own && !self.as_bytes && self.method.is_none();
         let size = source.size.filter(|_| may);
-        // If no descriptor is available, the bytes are sent instead.
+        // If the descriptor cannot be duplicated (EMFILE), the sender sends the bytes instead.
         size.and_then(|_| source.fd.try_clone().ok())
     }
 }

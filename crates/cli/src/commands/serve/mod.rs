@@ -47,8 +47,8 @@ impl Subcommand for ServeArgs {
         if self.tune {
             self.measure()?;
         }
-        // Must precede `count_hangups`. Until that call, SIGHUP ends the process, so no hangup of this terminal can go
-        // unnoticed.
+        // Must precede `count_hangups`. Until that call, SIGHUP ends the process, so the server cannot miss a hangup of
+        // this terminal.
         let terminal = Terminal::now();
         let saved = SavedProfile::use_if_current(!self.choice.no_profile, Moves::Streams);
         // The workers block signals, so that this thread receives them.

@@ -53,7 +53,7 @@ pub fn stream(
     Ok((stream.map_err(failed)?, restored))
 }
 
-/// Returns the path of a percent-encoded word.
+/// Decodes a percent-encoded path, and expands `~` to the home directory.
 pub fn decoded(word: &std::ffi::OsStr) -> PathBuf {
     let home = env::var_os("HOME").map(PathBuf::from);
     decode(word, home.as_deref())

@@ -6,10 +6,10 @@ use rustix::{
 };
 use std::io::{stderr, stdin, stdout};
 
-/// The terminals at the start of the server.
+/// The terminals of this process at one moment.
 pub struct Terminal {
-    /// `true` if the process has a controlling terminal. It sends signals even if none of the three standard
-    /// descriptors is a terminal.
+    /// `true` if the process has a controlling terminal. This terminal sends SIGHUP even if no standard descriptor is a
+    /// terminal.
     controls: bool,
     stdio: [bool; 3],
 }
@@ -21,7 +21,7 @@ impl Terminal {
         Self { controls: open("/dev/tty", flags, Mode::empty()).is_ok(), stdio }
     }
 
-    /// Returns `true` if any terminal has hung up: `isatty` fails after that.
+    /// Returns `true` if one of these terminals has hung up. `isatty`, or opening `/dev/tty`, then fails.
     pub fn is_gone(&self) -> bool {
         let now = Self::now();
         let lost = |(had, has): (&bool, &bool)| *had && !*has;

@@ -41,7 +41,6 @@ impl Live {
         Self { bar, place: None, rates: Vec::new(), is_announced: false }
     }
 
-    /// Shows the progress of the run.
     pub fn show(&mut self, progress: &StudyProgress<'_>) {
         if !std::mem::replace(&mut self.is_announced, true) {
             let left = quantity::duration(Duration::from_secs(progress.left.as_secs().max(1)));

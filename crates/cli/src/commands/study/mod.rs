@@ -1,4 +1,4 @@
-//! `thalweg study`: runs studies in the lab and prints the results. This module measures and decides nothing.
+//! `thalweg study`: runs studies in the lab and prints the results. The lab measures and judges, not this module.
 
 mod args;
 mod check;
@@ -180,7 +180,7 @@ fn is_path(name: &str) -> bool {
     name.contains('/') || Path::new(name).extension().is_some_and(|e| e == "toml")
 }
 
-/// Finds a study by its id: in the directory of studies, otherwise among those in the binary.
+/// Finds a study by its id: in the directory of studies, otherwise among those built into this program.
 fn in_folder(name: &str) -> Result<Vec<Loaded>, CommandFailure> {
     let usage = |reason: String| CommandFailure::new(Exit::Usage, reason);
     let folder = store::studies_folder().map_err(usage)?;
@@ -207,7 +207,7 @@ fn by_id(name: &str, folder: &Path) -> Result<Vec<Loaded>, CommandFailure> {
         match loaded {
             Ok(loaded) if loaded.study.id == name => return Ok(vec![loaded]),
             Ok(loaded) => ids.push(loaded.study.id),
-            // The requested study may be the one with the error.
+            // The study with this error may be the requested one.
             Err(error)
                 if error
                     .path

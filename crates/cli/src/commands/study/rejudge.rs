@@ -27,8 +27,8 @@ struct Rejudged {
     by: Loaded,
 }
 
-/// Evaluates every named result, and every result in a named directory. Prints the changed verdicts, and the claims of
-/// a named result as after a run.
+/// Judges the result files and the results in the directories of the command line. Prints the changed verdicts. For a
+/// result file, also prints all claims, as after a run.
 pub fn rejudge(args: &StudyArgs, color: bool) -> Result<Exit, CommandFailure> {
     let (mut exit, mut all) = (Exit::Done, Vec::new());
     for (path, is_named) in args.rejudge.iter().flat_map(|path| results(path)) {
@@ -62,7 +62,7 @@ pub fn rejudge(args: &StudyArgs, color: bool) -> Result<Exit, CommandFailure> {
     Ok(exit)
 }
 
-/// Returns the file itself with `true`, or the results in a directory.
+/// Returns the result files at a path, each with `true` if the path is the file itself, not its directory.
 fn results(path: &Path) -> Vec<(PathBuf, bool)> {
     if !path.is_dir() {
         return vec![(path.to_owned(), true)];

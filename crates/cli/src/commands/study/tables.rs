@@ -142,7 +142,7 @@ fn claim_head(claim: &ClaimResult, study: Option<&StudyFile>, color: bool) -> St
     text
 }
 
-/// Formats the figure of the first verdict that has one.
+/// Formats the figure that was measured as published, otherwise the first one under modern conditions.
 fn measured(claim: &ClaimResult) -> Option<String> {
     let wider = claim.wider.as_ref().and_then(|wider| Some((wider, wider.evidence.first()?)));
     let (verdict, place, figure) = match (claim.measured, wider) {
@@ -154,7 +154,8 @@ fn measured(claim: &ClaimResult) -> Option<String> {
     };
     let is_open = verdict == ClaimVerdict::Undecided;
     Some(match figure {
-        // The range of a probe may be wide and still decide.
+        // A decided claim keeps its range even if it is wide, because a claim about a probe may be decided by a wide
+        // range.
         (ratio, Some(lo), Some(hi)) if is_open && says_nothing(&Ratio { ratio, lo, hi }) => {
             NOT_ENOUGH.to_owned()
         }
@@ -192,7 +193,7 @@ fn verdict(verdict: ClaimVerdict, color: bool) -> String {
     }
 }
 
-/// Formats a parameter and the verdict that the claim has with it.
+/// Formats the verdict on the claim with another parameter.
 fn flip_text(flip: &ClaimEvidence) -> String {
     let word = match flip.verdict {
         ClaimVerdict::Reproduced => "holds",
@@ -226,7 +227,7 @@ fn place_text(result: &StudyResult, place: &Condition, color: bool) -> String {
     let most = arms.iter().map(|arm| arm.gb_per_s).fold(0.0, f64::max);
     let mut head =
         vec!["variant", "guarantee", "GB/s", "", "CPU s/GB", "faults/GB", "calls/GB", "disturbed"];
-    // The part of the CPU time that the reader at the other end used.
+    // The column `reader` has the part of the CPU time that the reader at the other end used.
     let has_far = arms.iter().any(|arm| arm.far_cpu_s_per_gb.is_some());
     if has_far {
         head.insert(5, "reader");

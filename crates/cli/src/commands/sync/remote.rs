@@ -58,8 +58,8 @@ pub fn run(args: &SyncArgs) -> Result<Option<Exit>, CommandFailure> {
 
 /// Checks the options and names of several sources.
 fn check_several(args: &SyncArgs, direction: &Direction<'_>) -> Result<(), CommandFailure> {
-    // Each source has its own connection, which does not know of the failures of the others. The directories of these
-    // options would be relative to the entries of the destination.
+    // Each source has its own connection, so a deletion would not notice failures of the other sources. The directories
+    // of --reference and --trash would be relative to an entry of the destination.
     let options = [
         ("--delete", args.deletes()),
         ("--filter-file", args.chosen.filter_file.is_some()),
@@ -87,7 +87,7 @@ fn check_several(args: &SyncArgs, direction: &Direction<'_>) -> Result<(), Comma
 struct RemoteSync<'a> {
     args: &'a SyncArgs,
     chosen: SelectionArgs,
-    /// `true` if there is a single source. Several become entries of the destination.
+    /// `true` if there is a single source. Several sources become entries of the destination.
     is_one: bool,
 }
 
@@ -185,7 +185,8 @@ impl RemoteSync<'_> {
         ];
         words.extend(given.into_iter().filter(|(_, is)| *is).map(|(word, _)| word.to_owned()));
         words.extend(self.chosen.words()?);
-        // An older thalweg there would also use the name of a single directory.
+        // Omits the name of a single directory: an older thalweg on the other machine would create an entry with this
+        // name.
         let into = entry_name(source).filter(|_| !self.is_one || !is_directory);
         words.extend(into.map(|name| format!("--into={}", encode(name))));
         words.extend(args.given.words());
@@ -214,8 +215,8 @@ fn entry_name(source: &Path) -> Option<&OsStr> {
     source.file_name().filter(|_| !matches!(source.to_str(), Some("~" | "~/")))
 }
 
-/// Fails if a source has no name, or the name of another source: they would replace each other. `given`: the sources as
-/// the user wrote them, with their hosts.
+/// Fails if a source has no name, or if two sources have one name, because their copies would replace each other.
+/// `given`: the sources as the user wrote them, with their hosts.
 fn check_names(sources: &[&Path], given: &[PathBuf]) -> Result<(), CommandFailure> {
     let mut first: HashMap<&OsStr, &Path> = HashMap::new();
     let usage = |why: String| CommandFailure::new(Exit::Usage, why);
@@ -233,7 +234,6 @@ fn check_names(sources: &[&Path], given: &[PathBuf]) -> Result<(), CommandFailur
     Ok(())
 }
 
-/// Opens the log.
 fn log(args: &SyncArgs) -> Result<Option<Arc<ChangeLog>>, CommandFailure> {
     let log = args.log.as_deref().map(ChangeLog::open).transpose()?;
     Ok(log.map(Arc::new))

@@ -33,8 +33,8 @@ impl Subcommand for TrialArgs {
         let metric = self.metric.get();
         let server = server(self)?;
         let tunables = tunables(&self.tunables)?;
-        // Not `interrupt::catch`: it blocks signals in this thread, and children would inherit the blocked SIGTERM,
-        // which could then not end them. This call fails only for an invalid signal number.
+        // `interrupt::catch` would block SIGTERM in this thread. Child processes would inherit this, and SIGTERM could
+        // not end them. This call fails only for an invalid signal number.
         let _ = signal::catch_interrupts();
         if !self.json {
             note("running each variant once to estimate the time");
@@ -72,7 +72,7 @@ impl Subcommand for TrialArgs {
     }
 }
 
-/// Returns the best kernels by size in the profile; empty without a valid profile.
+/// Returns the best copy and fill kernels for each range of sizes in the profile; empty without a valid profile.
 fn measured_bands() -> KernelBands {
     let Some(profile) = SavedProfile::find(true).of_memory else { return KernelBands::default() };
     let named = |bands: Vec<Band>| {
@@ -103,7 +103,7 @@ fn server(args: &TrialArgs) -> Result<Option<Server>, CommandFailure> {
             return Err(CommandFailure::new(Exit::Usage, "--server needs --ready or --port"));
         }
     };
-    // A `--timeout` shorter than this also limits the start of the server.
+    // A `--timeout` shorter than `REACTION` also limits the start of the server.
     let within = REACTION.min(Duration::from_secs(args.timeout));
     Ok(Some(Server { command, ready, within }))
 }

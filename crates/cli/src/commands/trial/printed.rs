@@ -88,8 +88,8 @@ fn head(found: &TrialResult) -> String {
     text
 }
 
-/// Formats the ratio of every kernel to a preloaded object that calls libc's functions. The ratio excludes the cost of
-/// the interposition itself.
+/// Formats the ratio of every kernel to libc's functions, both called through the preloaded object. This ratio excludes
+/// the cost of the object itself.
 fn beyond(found: &TrialResult, color: bool) -> String {
     let rows = found.rows.iter().filter_map(|row| Some((row, row.beyond_object?)));
     let mut text = String::new();

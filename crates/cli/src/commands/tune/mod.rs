@@ -136,7 +136,7 @@ fn measure(args: &TuneArgs, plan: &SurveyPlan<'_>) -> Result<SurveyResult, Comma
     Ok(found)
 }
 
-/// Measures one pair before a command starts, under the current load, and saves the result. Returns a summary.
+/// Measures one pair before a command starts, without additional load, and saves the result. Returns a summary.
 pub fn briefly(ends: EndPair, budget: Duration) -> Result<String, CommandFailure> {
     let saved = SavedProfile::find(true);
     let nowhere = || {
@@ -168,7 +168,7 @@ pub fn briefly(ends: EndPair, budget: Duration) -> Result<String, CommandFailure
     Ok(format!("measured {} in {sessions} sessions and {seconds:.1} s", sizes.join(", ")))
 }
 
-/// The saved profile, and the reasons why the replaced one was stale.
+/// The saved profile, and the reasons why the replaced profile was stale.
 struct KeptProfile {
     profile: Profile,
     replaced: Vec<String>,
@@ -180,7 +180,7 @@ fn keep(
     saved: &SavedProfile,
     path: &Path,
 ) -> Result<KeptProfile, CommandFailure> {
-    // Another process may have saved the profile during the measurement.
+    // Locks the profile and reads it again, because another process may have saved it during the measurement.
     let _turn =
         Profile::turn(path).map_err(|e| CommandFailure::new(Exit::Failed, e.to_string()))?;
     let now = SavedProfile::find(true);
@@ -238,7 +238,7 @@ fn regret(
     Ok(if done { Exit::Done } else { Exit::Failed })
 }
 
-/// Checks copies in memory on published distributions of sizes.
+/// Checks the planner's choices for copies in memory, with published distributions of sizes.
 #[cfg(feature = "lab")]
 fn held_out(
     plan: &SurveyPlan<'_>,
@@ -268,7 +268,8 @@ fn measured(saved: &SavedProfile) -> Result<&Profile, CommandFailure> {
     })
 }
 
-/// Returns the requested pairs, all of which must be possible, or the usual ones that are possible.
+/// Returns the requested pairs, otherwise the usual pairs that are possible on this machine. Fails if a requested pair
+/// is impossible.
 fn pairs(args: &TuneArgs) -> Result<Vec<EndPair>, CommandFailure> {
     let mut pairs: Vec<EndPair> = args.pair.clone();
     for ends in &pairs {
@@ -297,7 +298,7 @@ fn pairs(args: &TuneArgs) -> Result<Vec<EndPair>, CommandFailure> {
     Ok(each(pairs))
 }
 
-/// Expands the pairs, without duplicates. If memory copies are measured, fills are measured too, because
+/// Expands the pairs, without duplicates. If memory copies are measured, fills are measured too, because the kernel
 /// `tuned` needs both.
 fn each(pairs: Vec<EndPair>) -> Vec<EndPair> {
     let copies = pairs.iter().any(EndPair::are_memory);

@@ -118,7 +118,7 @@ fn word(verdict: RatioVerdict, noise: f64) -> String {
     }
 }
 
-/// Formats the kernels that `tuned` uses from now on.
+/// Formats the kernels that `tuned` uses with this profile, by size.
 fn kernels(profile: &Profile) -> String {
     let copies = profile.kernel_bands(Load::Idle, Prefer::Wall);
     let fills = profile.fill_bands(Load::Idle, Prefer::Wall);
@@ -140,7 +140,7 @@ fn bands_line(what: &str, found: &[Band]) -> String {
     format!("{what}: {}, {beyond}\n", bands.join(", "))
 }
 
-/// Formats the advice for this machine in five lines.
+/// Formats the advice for this machine, one line each.
 pub fn advice(lines: &[TuneAdvice]) -> String {
     let mut text = "fastest on this machine:\n".to_owned();
     for line in lines {

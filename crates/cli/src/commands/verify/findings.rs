@@ -24,8 +24,8 @@ use crate::{
 
 /// Prints findings on standard output and problems on standard error, and shows progress.
 ///
-/// Findings arrive in the order of directories and threads. A terminal shows each at once. A file or a pipe receives
-/// them sorted by path at the end, so that two logs can be compared.
+/// Findings arrive in the order of directories and threads. A terminal shows each finding at once. A file or a pipe
+/// receives all findings at the end, sorted by path, so that two logs can be compared.
 pub struct Findings {
     shown: ProgressArgs,
     /// Findings to be printed at the end; `None` if they are printed at once.

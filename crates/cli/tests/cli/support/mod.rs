@@ -16,12 +16,10 @@ pub use thalweg_testing::{executable, skip};
 pub struct Scratch(TempDir);
 
 impl Scratch {
-    /// Creates a directory.
     pub fn new() -> Self {
         Self(tempfile::tempdir().expect("a scratch folder"))
     }
 
-    /// Returns a path in this directory.
     pub fn path(&self, name: impl AsRef<Path>) -> PathBuf {
         self.0.path().join(name)
     }
@@ -34,7 +32,6 @@ impl Scratch {
         path
     }
 
-    /// Returns the contents of a file.
     pub fn read(&self, name: &str) -> Vec<u8> {
         std::fs::read(self.path(name)).unwrap_or_else(|e| panic!("{name}: {e}"))
     }
@@ -63,7 +60,6 @@ impl Scratch {
         command
     }
 
-    /// Runs the command.
     pub fn run(&self, args: &[&str]) -> Ran {
         Ran::of(self.thalweg(args).output().expect("the command starts"))
     }
@@ -94,9 +90,7 @@ impl Scratch {
 pub struct Ran {
     /// The exit code; 128 plus the number of the signal after a death by signal, as in a shell.
     pub code: i32,
-    /// Standard output.
     pub out: Vec<u8>,
-    /// Standard error.
     pub err: String,
 }
 

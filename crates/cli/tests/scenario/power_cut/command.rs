@@ -191,7 +191,7 @@ pub fn same_command(command: &Command) -> Command {
     with_environment(Command::new(command.get_program()), command, command.get_args())
 }
 
-/// Adds words to a command, and the environment of another one.
+/// Adds words to `wrapped`, and sets the environment of another command for it.
 pub fn with_environment<'a>(
     mut wrapped: Command,
     command: &Command,

@@ -13,7 +13,7 @@ const HASHES: &str =
 const ENTRIES: &str = r"find . ! -name .thalweg-sync \( -type d -printf '%p %y %m %T@\n' -o -printf '%p %y %m %T@ %n %l %s\n' \) | LC_ALL=C sort";
 const NAMES: &str = r"find . -printf '%p %y %l\n' | LC_ALL=C sort";
 
-/// Hashes all files below a directory; none if it does not exist.
+/// Hashes all files below a directory. Returns no hashes if the directory does not exist.
 pub fn hashes(folder: &Path) -> Result<Hashes, String> {
     if !folder.exists() {
         return Ok(Hashes::new());
@@ -23,17 +23,17 @@ pub fn hashes(folder: &Path) -> Result<Hashes, String> {
     Ok(text.lines().filter_map(pair).collect())
 }
 
-/// Each entry with its kind, mode, time, links, target and size.
+/// Returns each entry with its kind, mode, time, links, target and size.
 pub fn entries(folder: &Path) -> Result<String, String> {
     output(folder, ENTRIES)
 }
 
-/// Each name with its kind and target.
+/// Returns each name with its kind and target.
 pub fn names(folder: &Path) -> Result<String, String> {
     output(folder, NAMES)
 }
 
-/// The first line in which two texts differ.
+/// Returns the first line in which two texts differ.
 pub fn first_difference(expected: &str, found: &str) -> Option<String> {
     if expected == found {
         return None;

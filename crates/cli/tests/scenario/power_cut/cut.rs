@@ -18,7 +18,7 @@ enum Kept {
     Torn(u64),
 }
 
-/// A moment, and the choice of the unflushed writes that reached the disk.
+/// The moment of a power cut, and the choice of the unflushed writes that reached the disk.
 #[derive(Debug)]
 pub struct PowerCut {
     /// Requests that had completed.
@@ -28,7 +28,7 @@ pub struct PowerCut {
 }
 
 impl PowerCut {
-    /// A cut within this range of the log.
+    /// Returns a random cut within this range of the log.
     pub fn within(range: std::ops::RangeInclusive<usize>, dice: &mut Dice) -> Self {
         let at = dice.within(*range.start() as u64..*range.end() as u64 + 1) as usize;
         let kept = match dice.within(0..8) {

@@ -16,9 +16,9 @@ pub struct CutRun<'a> {
     pub case: &'a CutCase,
     pub system: &'a DiskSystem,
     pub place: &'a Place,
-    /// Its random options.
+    /// The random options of the run.
     pub words: &'a [String],
-    /// `true` if it had ended before the cut.
+    /// `true` if the run had ended before the cut.
     pub had_ended: bool,
 }
 
@@ -35,12 +35,13 @@ impl CutRun<'_> {
             place.judge_copy(case, &found).map_err(after_the_cut)?;
         }
         let mut ran = self.run_again(&[]);
-        // Without --fsync, the size and time of a new file may have reached the disk without its bytes. Only --checksum
-        // finds this.
+        // Without --fsync, the size and time of a new file may have reached the disk without its bytes. Only a sync
+        // with --checksum finds this.
         if case.sync_kind().is_some() && !case.durable && ran.code() == 0 {
             ran = self.run_again(&["--checksum"]);
         }
-        // A fleet only makes new directories, so it refuses a complete copy.
+        // A fleet only makes new directories. If the copy was published before the cut, the fleet refuses it with exit
+        // status 4.
         if case.command == CutCommand::Fleet && is_published && ran.code() == 4 {
             return Ok(());
         }

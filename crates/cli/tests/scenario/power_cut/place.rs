@@ -24,7 +24,7 @@ use crate::support::{
     run,
 };
 
-/// The directories and images. Fields are dropped in this order.
+/// The directories and images. The order of the fields matters: it is the order in which they are dropped.
 pub struct Place {
     served: Option<Served>,
     _source: MountedDisk,
@@ -50,7 +50,7 @@ struct Undertaker(Child);
 impl Undertaker {
     fn of(folder: &Path) -> Self {
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/setup/power-cut");
-        // A new process group, so that Ctrl-C ends the tests but not the clean-up.
+        // The clean-up runs in a new process group, so that Ctrl-C ends only the tests.
         let child = Command::new("sh")
             .args(["-c", "trap '' HUP; read -r _; exec \"$1\" clean \"$2\"", "sh"])
             .args([&script, folder])
@@ -70,7 +70,7 @@ impl Drop for Undertaker {
 }
 
 impl Place {
-    /// Makes the source and an empty disk, or one with old files.
+    /// Makes the source, and a disk that is empty or has old files.
     pub fn new(case: &CutCase, system: &DiskSystem) -> Self {
         let bare = Bare::new();
         let image = bare.memory.join("source.img");

@@ -23,8 +23,8 @@ pub fn uptime() -> u64 {
     uptime.split('.').next().and_then(|seconds| seconds.parse().ok()).expect("seconds")
 }
 
-/// Waits until a boot that `after_reboot` simulates is later than this moment. Its clock offset has whole seconds, so
-/// the simulated boot is at the last full second.
+/// Waits until a boot that `after_reboot` simulates is later than this moment. The simulated clock has an offset in
+/// whole seconds, so the simulated boot is at the last full second.
 pub fn wait_for_reboot_after(moment: u64) {
     while uptime() <= moment {
         thread::sleep(Duration::from_millis(10));

@@ -63,7 +63,7 @@ impl Recording {
         Some(Self { log, command: start..end, words, ended: uptime() })
     }
 
-    /// Chooses a moment while the command runs or afterwards, and what is lost then.
+    /// Chooses the moment of a cut, during or after the command, and the writes that the cut loses.
     pub fn choose_cut(&self, case: &CutCase, dice: &mut Dice) -> PowerCut {
         let (command, len) = (&self.command, self.log.len());
         let range = match dice.within(0..8) {
@@ -77,7 +77,7 @@ impl Recording {
         if dice.within(0..3) == 0 { cut.before_flush(&self.log) } else { cut }
     }
 
-    /// `true` if the command had ended before the cut.
+    /// Returns `true` if the command had ended before the cut.
     pub fn had_ended(&self, cut: &PowerCut) -> bool {
         cut.at >= self.command.end
     }

@@ -38,7 +38,8 @@ impl SyncKind {
         }
     }
 
-    /// Adds extra files to the destination, one of which SRC has under another name, or makes a reference.
+    /// Prepares the disk. Adds extra files to the destination, of which SRC has one under another name, or makes a
+    /// reference.
     pub fn prepare(self, tree: &Path, disk: &Path) {
         let copy =
             |from: &Path, to: &Path| run(Command::new("cp").arg("-a").args([from, to])).expect(0);

@@ -10,7 +10,7 @@ pub struct DiskSystem {
     pub mkfs: &'static str,
     bytes: u64,
     words: &'static [&'static str],
-    /// A short commit interval, so that metadata is committed while a command runs.
+    /// Mount options with a short commit interval, so that metadata is committed while a command runs.
     pub options: &'static str,
 }
 
@@ -23,7 +23,8 @@ pub const SYSTEMS: [DiskSystem; 3] = [
         words: &["-q", "-F", "-b", "4096", "-E", "nodiscard"],
         options: "commit=1",
     },
-    // The smallest size that mkfs.xfs accepts. `nouuid` is needed because an image and its copy have the same UUID.
+    // This size is the smallest that mkfs.xfs accepts. `nouuid` is needed because an image and its copy have the same
+    // UUID.
     DiskSystem {
         name: "xfs",
         mkfs: "mkfs.xfs",

@@ -44,7 +44,6 @@ pub const KINDS: [Kind; 12] = [
 /// Pause of a client between two actions.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// A hostile client.
 pub struct Hostile<'t> {
     kind: Kind,
     number: u64,

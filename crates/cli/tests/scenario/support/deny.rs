@@ -15,7 +15,8 @@ pub struct Call {
     /// transfer.
     pub listed: &'static str,
     number: i64,
-    /// Refuses the call only with these bits in this argument: a request of `ioctl`, or a flag of `openat`.
+    /// If set, only calls with these bits in this argument are refused, such as a request of `ioctl` or a flag of
+    /// `openat`.
     only: Option<Argument>,
 }
 
@@ -91,7 +92,7 @@ pub fn run_without(calls: &[&Call], errno: i32, command: &mut Command) -> Result
     start_without(calls, errno, command).map(Running::finish)
 }
 
-/// Starts such a command without waiting for it.
+/// Like [`run_without`], but does not wait for the end of the command.
 pub fn start_without(
     calls: &[&Call],
     errno: i32,

@@ -27,7 +27,7 @@ impl LoopDevice {
         Self::attach_at(file, None)
     }
 
-    /// Attaches this device if it is free, or any other one.
+    /// Attaches the device with this number if it is free, otherwise any free device.
     pub fn attach_at(file: &Path, number: Option<u64>) -> Self {
         if let Some(number) = number {
             let path = PathBuf::from(format!("/dev/loop{number}"));

@@ -15,7 +15,7 @@ pub fn file_methods() -> Vec<String> {
     moving("file", "file").map(name).collect()
 }
 
-/// Returns those of these mechanisms that use this system call.
+/// Returns the mechanisms of [`file_methods`] that use this system call.
 pub fn methods_calling(call: &str) -> Vec<String> {
     let makes_it =
         |m: &&Value| m["calls"].as_array().is_some_and(|calls| calls.contains(&call.into()));

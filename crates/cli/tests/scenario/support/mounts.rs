@@ -15,8 +15,8 @@ use super::skip;
 pub struct Mounts {
     mounted: Vec<(String, PathBuf)>,
     missing: Vec<(String, String)>,
-    /// A process that waits for the end of this one, and unmounts. This process cannot do it: a static is never
-    /// dropped, and a kill runs no code.
+    /// A process that unmounts everything when this process ends. This process cannot do it: a static is never dropped,
+    /// and a kill runs no code.
     _undertaker: Option<Child>,
 }
 
@@ -37,8 +37,8 @@ impl Mounts {
         if !rustix::process::geteuid().is_root() {
             return Self::none("needs root", None);
         }
-        // A new process group, so that Ctrl-C ends the tests but not the clean-up. The trap ignores SIGHUP, which a
-        // stopped group receives when this process ends.
+        // The clean-up runs in a new process group, so that Ctrl-C ends only the tests. The trap ignores SIGHUP, which
+        // a stopped group receives when this process ends.
         let undertaker = Command::new("sh")
             .args(["-c", "trap '' HUP; read -r _; exec \"$1\" down \"$2\"", "sh"])
             .args([&script, &folder])

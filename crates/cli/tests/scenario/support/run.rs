@@ -141,7 +141,7 @@ impl Running {
         Self::start_by(command, spawn).expect("nothing but spawning can fail")
     }
 
-    /// Like `start`, but with a function that spawns the command. Returns its error if it cannot prepare the thread.
+    /// Like `start`, but `spawn` starts the process. Returns the error of `spawn` if it fails before that.
     #[track_caller]
     pub fn start_by<E>(
         command: &mut Command,

@@ -46,7 +46,6 @@ impl Scratch {
         path
     }
 
-    /// Creates a directory inside.
     pub fn folder(&self, name: &str) -> PathBuf {
         let path = self.join(name);
         fs::create_dir(&path).unwrap();

@@ -38,7 +38,6 @@ impl Served {
         Some(Self { child, folder: folder.to_owned(), words: vec![], url })
     }
 
-    /// Returns the port of the server.
     pub fn port(&self) -> &str {
         self.url.trim_end_matches('/').rsplit(':').next().unwrap_or_default()
     }
@@ -48,7 +47,6 @@ impl Served {
         format!("{}{name}", self.url)
     }
 
-    /// Returns the process ID of the server.
     pub fn id(&self) -> u32 {
         self.child.id()
     }

@@ -1,4 +1,4 @@
-//! Tests of the six cases in which files that another user had prepared became root's files.
+//! Tests of the six cases in which thalweg once used files that another user had prepared as root's files.
 
 use super::{
     arena::Arena,

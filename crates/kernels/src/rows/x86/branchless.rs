@@ -40,7 +40,7 @@ unsafe fn short(dst: *mut u8, src: *const u8, n: usize) -> bool {
         unsafe { by_bits(dst, src, n) };
         return true;
     }
-    // SAFETY: the same contract, and 16 bytes at least.
+    // SAFETY: guaranteed by the caller, and `n` is at least 16.
     unsafe { from_a_vector(dst, src, n) }
 }
 
@@ -54,7 +54,7 @@ unsafe fn by_bits(dst: *mut u8, src: *const u8, n: usize) {
     // branches.
     // SAFETY: the asm contains no instruction.
     unsafe { asm!("/* {0} */", inout(reg) nowhere, options(nostack, preserves_flags)) };
-    // SAFETY: it accesses only bytes of the region or of the dummy buffer. This holds for the calls below as well.
+    // SAFETY: the call accesses only bytes of the region or of the dummy buffer. This holds for the calls below as well.
     let eight_bytes = unsafe { bit::<u64>(src, n, nowhere) };
     // SAFETY: as above.
     let four_bytes = unsafe { bit::<u32>(src, n, nowhere) };
@@ -74,7 +74,7 @@ unsafe fn by_bits(dst: *mut u8, src: *const u8, n: usize) {
     unsafe { put(dst, n, one_byte, nowhere) };
 }
 
-/// Words are copied from the largest to the smallest. Returns the address of the word of this size if `n` has its bit, otherwise `nowhere`.
+/// Returns the address of the word of this size if `n` has the bit of that size, otherwise `nowhere`. Larger words precede it.
 #[inline(always)]
 fn place<W>(from: *const u8, n: usize, nowhere: *const u8) -> *const u8 {
     let behind = n & !(2 * size_of::<W>() - 1);

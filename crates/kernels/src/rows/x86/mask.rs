@@ -1,9 +1,9 @@
 //! Short sizes in one masked load and one masked store, regardless of the size: no branch can be mispredicted.
 //!
-//! This has two costs. First, a masked access may reach into an unmapped or unwritable page if the lanes there are masked off.
-//! It then takes a fault assist of hundreds of cycles. This kernel therefore uses a mask only if no page boundary is near.
-//! Second, a load directly after a masked store waits for it. A whole vector, which needs no mask, has no such delay. Longer
-//! sizes use the loops of avx2 and avx512.
+//! Masked accesses have two costs. First, an access that reaches into an unmapped or unwritable page takes a fault assist of
+//! hundreds of cycles, even if the lanes there are masked off. This kernel therefore uses a mask only if no page boundary is
+//! near. Second, a load directly after a masked store waits for the store. The store of a whole vector needs no mask and causes
+//! no such delay. Longer sizes use the loops of avx2 and avx512.
 
 use core::arch::x86_64::{
     __m128i, __m256i, __m512i, _bzhi_u32, _bzhi_u64, _mm_mask_storeu_epi8, _mm_maskz_loadu_epi8,
@@ -101,10 +101,10 @@ macro_rules! below {
             }
             // For `n == 0` the pointers may be dangling.
             if n != 0 && fits(dst, src, size_of::<$vector>()) {
-                // SAFETY: the same contract, and `n` is less than a vector. Everything is read before anything is written.
+                // SAFETY: guaranteed by the caller, and `n` is less than a vector. Everything is read before anything is written.
                 unsafe { $masked(dst, src, n) };
             } else {
-                // SAFETY: the same contract, and `n` is less than a vector.
+                // SAFETY: guaranteed by the caller, and `n` is less than a vector.
                 unsafe { <$vector>::copy_below(dst, src, n) };
             }
             true
@@ -125,10 +125,10 @@ below!(below_64, __m512i, masked512);
 unsafe fn upto_64(dst: *mut u8, src: *const u8, n: usize) -> bool {
     // In this order, sizes that need no mask take one comparison.
     if n >= size_of::<__m128i>() {
-        // SAFETY: the same contract, and 16 bytes at least.
+        // SAFETY: guaranteed by the caller, and `n` is at least 16.
         return unsafe { from_a_vector(dst, src, n) };
     }
-    // SAFETY: the same contract.
+    // SAFETY: guaranteed by the caller.
     unsafe { below_16(dst, src, n) }
 }
 

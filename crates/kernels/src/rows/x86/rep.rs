@@ -36,7 +36,7 @@ unsafe extern "C" fn copy(dst: *mut u8, src: *const u8, n: usize) -> *mut u8 {
 /// The contract of [`Kernel::move_`].
 unsafe extern "C" fn move_(dst: *mut u8, src: *const u8, n: usize) -> *mut u8 {
     if dst.addr().wrapping_sub(src.addr()) < n {
-        // SAFETY: the same contract. Downwards, the string copy would be limited to one byte at a time.
+        // SAFETY: guaranteed by the caller. `rep movsb` is not used here: downwards, it moves one byte at a time.
         unsafe { move_sse2(dst, src, n) }
     } else {
         // SAFETY: the sink does not start inside the source, so upwards is correct.

@@ -41,7 +41,7 @@ pub trait StreamStore: Vector {
 impl StreamStore for __m128i {
     #[inline(always)]
     unsafe fn stream(self, to: *mut Self) {
-        // SAFETY: the caller's contract.
+        // SAFETY: guaranteed by the caller.
         unsafe { _mm_stream_si128(to, self) };
     }
 }
@@ -49,7 +49,7 @@ impl StreamStore for __m128i {
 impl StreamStore for __m256i {
     #[inline(always)]
     unsafe fn stream(self, to: *mut Self) {
-        // SAFETY: the caller's contract; only functions that have AVX use this type.
+        // SAFETY: guaranteed by the caller; only functions that have AVX use this type.
         unsafe { _mm256_stream_si256(to, self) };
     }
 }
@@ -57,7 +57,7 @@ impl StreamStore for __m256i {
 impl StreamStore for __m512i {
     #[inline(always)]
     unsafe fn stream(self, to: *mut Self) {
-        // SAFETY: the caller's contract; only functions that have AVX-512 use this type.
+        // SAFETY: guaranteed by the caller; only functions that have AVX-512 use this type.
         unsafe { _mm512_stream_si512(to, self) };
     }
 }
@@ -67,13 +67,13 @@ impl StreamStore for __m512i {
 #[inline(always)]
 unsafe fn store_past<V: StreamStore>(dst: *mut u8, at: usize, block: [V; 4]) {
     let to = dst.wrapping_add(at).cast::<V>();
-    // SAFETY: the first of the four of the contract.
+    // SAFETY: the first of the four vectors.
     unsafe { block[0].stream(to) };
-    // SAFETY: the second.
+    // SAFETY: the second vector.
     unsafe { block[1].stream(to.wrapping_add(1)) };
-    // SAFETY: the third.
+    // SAFETY: the third vector.
     unsafe { block[2].stream(to.wrapping_add(2)) };
-    // SAFETY: the fourth.
+    // SAFETY: the fourth vector.
     unsafe { block[3].stream(to.wrapping_add(3)) };
 }
 
@@ -101,7 +101,7 @@ pub unsafe fn copy_past<V: StreamStore>(
 ) {
     let step = 4 * size_of::<V>();
     if n <= 2 * step {
-        // SAFETY: the same contract; up to eight vectors.
+        // SAFETY: guaranteed by the caller, and `n` is up to eight vectors.
         return unsafe { vector::short::<V>(dst, src, n) };
     }
     let last = n - step;
@@ -133,7 +133,7 @@ pub unsafe fn copy_past<V: StreamStore>(
 unsafe fn fill_past<V: StreamStore>(dst: *mut u8, byte: u8, n: usize) {
     let step = 4 * size_of::<V>();
     if n <= 2 * step {
-        // SAFETY: the same contract.
+        // SAFETY: guaranteed by the caller.
         return unsafe { vector::fill::<V>(dst, byte, n) };
     }
     let word = V::splat(byte);
@@ -168,7 +168,7 @@ macro_rules! width {
         /// The contract of [`Kernel::copy`].
         #[target_feature(enable = $features)]
         unsafe extern "C" fn $copy(dst: *mut u8, src: *const u8, n: usize) -> *mut u8 {
-            // SAFETY: the same contract.
+            // SAFETY: guaranteed by the caller.
             unsafe { copy_past::<$vector>(dst, src, n, at_distance(prefetch_distance())) };
             dst
         }
@@ -177,7 +177,7 @@ macro_rules! width {
         /// The contract of [`Fill::fill`].
         #[target_feature(enable = $features)]
         unsafe extern "C" fn $fill(dst: *mut u8, byte: c_int, n: usize) -> *mut u8 {
-            // SAFETY: the same contract.
+            // SAFETY: guaranteed by the caller.
             unsafe { fill_past::<$vector>(dst, byte as u8, n) };
             dst
         }
@@ -192,13 +192,13 @@ width!(copy512, fill512, __m512i, "avx2,avx512f,avx512bw,avx512vl");
 /// The contract of [`Kernel::copy`].
 unsafe extern "C" fn copy(dst: *mut u8, src: *const u8, n: usize) -> *mut u8 {
     if cpu::has(cpu::AVX2 | cpu::AVX512) {
-        // SAFETY: the same contract, and the CPU has it.
+        // SAFETY: guaranteed by the caller; the CPU has the instructions.
         unsafe { copy512(dst, src, n) }
     } else if cpu::has(cpu::AVX2) {
-        // SAFETY: the same contract, and the CPU has it.
+        // SAFETY: guaranteed by the caller; the CPU has the instructions.
         unsafe { copy256(dst, src, n) }
     } else {
-        // SAFETY: the same contract.
+        // SAFETY: guaranteed by the caller.
         unsafe { copy128(dst, src, n) }
     }
 }
@@ -207,13 +207,13 @@ unsafe extern "C" fn copy(dst: *mut u8, src: *const u8, n: usize) -> *mut u8 {
 /// The contract of [`Fill::fill`].
 unsafe extern "C" fn fill(dst: *mut u8, byte: c_int, n: usize) -> *mut u8 {
     if cpu::has(cpu::AVX2 | cpu::AVX512) {
-        // SAFETY: the same contract, and the CPU has it.
+        // SAFETY: guaranteed by the caller; the CPU has the instructions.
         unsafe { fill512(dst, byte, n) }
     } else if cpu::has(cpu::AVX2) {
-        // SAFETY: the same contract, and the CPU has it.
+        // SAFETY: guaranteed by the caller; the CPU has the instructions.
         unsafe { fill256(dst, byte, n) }
     } else {
-        // SAFETY: the same contract.
+        // SAFETY: guaranteed by the caller.
         unsafe { fill128(dst, byte, n) }
     }
 }

@@ -19,7 +19,7 @@ macro_rules! width {
             /// The contract of [`Kernel::copy`].
             $(#[target_feature(enable = $features)])?
             pub unsafe extern "C" fn copy(dst: *mut u8, src: *const u8, n: usize) -> *mut u8 {
-                // SAFETY: the same contract.
+                // SAFETY: guaranteed by the caller.
                 unsafe { vector::copy::<$vector>(dst, src, n) };
                 dst
             }
@@ -28,7 +28,7 @@ macro_rules! width {
             /// The contract of [`Kernel::move_`].
             $(#[target_feature(enable = $features)])?
             pub unsafe extern "C" fn move_(dst: *mut u8, src: *const u8, n: usize) -> *mut u8 {
-                // SAFETY: the same contract.
+                // SAFETY: guaranteed by the caller.
                 unsafe { vector::move_::<$vector>(dst, src, n) };
                 dst
             }
@@ -37,7 +37,7 @@ macro_rules! width {
             /// The contract of [`Fill::fill`].
             $(#[target_feature(enable = $features)])?
             pub unsafe extern "C" fn fill(dst: *mut u8, byte: c_int, n: usize) -> *mut u8 {
-                // SAFETY: the same contract.
+                // SAFETY: guaranteed by the caller.
                 unsafe { vector::fill::<$vector>(dst, byte as u8, n) };
                 dst
             }

@@ -38,7 +38,7 @@ impl LocalCopy {
         Ok(Self { pair: pair_of(job)?, landing, copier, bytes, most, with: with.clone() })
     }
 
-    /// Performs `count` operations, timed as one. Their results remain available.
+    /// Performs `count` copies in one sample. Their results remain in memory for verification.
     fn batch(&mut self, count: u32) -> Result<Sample, Unfit> {
         self.landing.prepare(count).map_err(Unfit::because)?;
         let pair = self.pair.borrow();
@@ -113,7 +113,7 @@ impl Arm for LocalCopy {
     }
 
     fn alias(&mut self) -> Option<Result<Alias, Unfit>> {
-        // `check` has overwritten the source and verified the copy.
+        // `check` has proved this: it overwrites the source after the copy, and compares the copy again.
         Some(Ok(Alias::Copied))
     }
 }

@@ -23,8 +23,8 @@ pub(super) struct BulkParameters {
     /// The knobs of that mechanism: sizes or numbers.
     #[serde(default, deserialize_with = "knobs::tuning")]
     pub tuning: Tuning,
-    /// `true` if `auto` uses this machine's profile, as a user's sender does. Without a profile it uses the built-in
-    /// order.
+    /// `true` if `auto` uses this machine's profile, as a user's sender does. Without a profile, `auto` uses the
+    /// built-in order.
     #[serde(default = "yes")]
     pub profile: bool,
     /// The state of the destination memory.

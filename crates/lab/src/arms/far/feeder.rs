@@ -1,5 +1,6 @@
 //! The helper `feeder`: fills a pipe at a steady rate, like a slow disk. The command line is `feeder PATH RATE`. For
-//! each request `give BYTES`, it answers `go`, and the cost when all bytes are in the pipe.
+//! each request `give BYTES`, the helper answers `go` and starts to write. When all bytes are in the pipe, it reports
+//! the cost.
 
 use rustix::fs::{Mode, OFlags, open};
 use std::{

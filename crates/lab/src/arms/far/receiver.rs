@@ -1,9 +1,10 @@
 //! The helper `receiver`: the reading side of a pipe or socket. It reads all bytes into one buffer and reports the
 //! cost; on request it compares every byte with the expected one.
 //!
-//! The command line is `receiver pipe PATH BUFFER`, `receiver unix BUFFER` or `receiver tcp BUFFER`. Requests
-//! follow, one per line: `take BYTES` or `look BYTES KIND AT`. It answers `go`, and the cost when all bytes have
-//! arrived.
+//! The command line is `receiver pipe PATH BUFFER`, `receiver unix BUFFER` or `receiver tcp BUFFER`. Requests follow,
+//! one per line. The helper answers `go` when it starts to read, and a result when all bytes have arrived. The result
+//! of `take BYTES` is the cost. The result of `look BYTES CONTENT AT` is `same`, or the position of a byte that differs
+//! from the content at `AT`.
 
 use rustix::{
     fs::{Mode, OFlags, open},
@@ -68,7 +69,7 @@ fn pipe(path: &str) -> Result<OwnedFd, String> {
     open(path, flags, Mode::empty()).map_err(|e| format!("{path}: {e}"))
 }
 
-/// Reports where it listens, reads the address of the sender, and accepts no other connection.
+/// Listens on loopback and reports the address. Reads the address of the sender, and accepts no other connection.
 fn tcp() -> Result<OwnedFd, String> {
     let failed = |e: std::io::Error| format!("loopback: {e}");
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(failed)?;
@@ -83,7 +84,7 @@ fn tcp() -> Result<OwnedFd, String> {
     }
 }
 
-/// Listens in the abstract namespace. Only the parent process may connect.
+/// Listens in the abstract namespace and reports the name. Only the parent process may connect.
 fn unix() -> Result<OwnedFd, String> {
     let failed = |e: std::io::Error| format!("unix socket: {e}");
     let mut dice = [0; 8];

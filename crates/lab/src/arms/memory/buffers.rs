@@ -6,7 +6,7 @@ use thalweg_sys::{Errno, map::Map};
 use super::SinkPosition;
 use thalweg_measure::arms::content::ByteContent;
 
-/// The content of a sink and its surroundings before a copy is verified.
+/// The value of every byte in a sink and around it before a copy is verified.
 pub const SPOILT: u8 = 0xee;
 
 /// The buffers; `None` until they are allocated.
@@ -65,7 +65,7 @@ pub trait HasBuffers: Sized {
     }
 }
 
-/// Checks that the bytes around a sink are unchanged; `around` includes the sink.
+/// Checks that a kernel wrote only to its sink: the other bytes of `around` must still be [`SPOILT`].
 pub fn kept_to(
     kernel: &str,
     sinks: &[u8],

@@ -95,7 +95,7 @@ mod tests {
         let fleet = Distribution::named("memcpy-fleet").unwrap();
         let mut random = Random::new(1);
         let sizes: Vec<usize> = (0..200_000).map(|_| fleet.size(&mut random).unwrap()).collect();
-        // The published median is 10 and nine in ten are at most 75.
+        // The published median is 10 bytes, and 90 % of the sizes are at most 75 bytes.
         let below = |size: usize| sizes.iter().filter(|s| **s < size).count();
         assert!((80_000..120_000).contains(&below(10)), "{}", below(10));
         assert!((175_000..190_000).contains(&below(76)), "{}", below(76));

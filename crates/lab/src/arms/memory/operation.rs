@@ -24,7 +24,7 @@ pub enum CopyUsage {
     FusedXxh3,
     /// A copy, followed by reading every byte.
     ReadAfter,
-    /// Writes a word into the source, copies, reads it from the sink, and writes it into the next source.
+    /// Writes a word into the source, copies, reads the word from the sink, and writes it into the next source.
     Reload,
     /// Packets in a ring: each copy is preceded by a header, and both are read several packets later.
     Ring,
@@ -120,7 +120,7 @@ impl Operation {
         if matches!(self.after, AfterCopy::Reload) {
             put_word(source, self.word);
         }
-        // The prefetch distance is global to the process, and arms take turns.
+        // The prefetch distance is a setting of the whole process, and another arm may have changed it.
         if let Some(bytes) = self.prefetch {
             set_prefetch_distance(bytes);
         }
@@ -134,7 +134,7 @@ impl Operation {
             KernelRow::Read => return sum_of(source),
         }
         match self.after {
-            // No read follows. A load right after the copy is another use, measured by `reload`.
+            // Nothing reads the sink here. The usage `reload` measures a load right after the copy.
             AfterCopy::Nothing => 0,
             AfterCopy::Checksum => u64::from(crc32c(sink, 0)),
             AfterCopy::Xxh3 => xxh3(sink),
@@ -189,8 +189,8 @@ impl Operation {
     }
 }
 
-/// Returns the copy kernel with this name, if this CPU can run it. The bands of `tuned` are installed from this
-/// machine's profile before it is resolved, so that the resolved kernel uses them without an extra jump.
+/// Returns the copy kernel with this name, if this CPU can run it. For `tuned`, installs the size bands of this
+/// machine's profile first. A kernel that is resolved after that uses the bands without an extra jump.
 pub fn copier(name: &str) -> Result<Ready, String> {
     let kernel =
         by_name(name).ok_or_else(|| none("kernel", name, KERNELS.iter().map(|k| k.name)))?;
@@ -238,8 +238,8 @@ fn cannot_run(name: &str) -> String {
     format!("this processor cannot run the kernel {name}")
 }
 
-/// Installs the bands for `tuned` in this process from this machine's profile, if the profile has results for this
-/// work.
+/// Installs the size bands of this machine's profile for `tuned` in this process. Returns an error if the profile has
+/// no results for this work.
 fn install_measured(
     work: &str,
     bands: fn(&Profile, Load, Prefer) -> Vec<Band>,
@@ -267,7 +267,7 @@ fn install_measured(
     }
 }
 
-/// Returns the sum of all words. The order of the loads is not specified, so the compiler can vectorize it.
+/// Returns the sum of all words. A wrapping sum does not depend on the order, so the compiler can vectorize it.
 fn sum_of(bytes: &[u8]) -> u64 {
     let words = bytes.chunks_exact(8);
     let rest =

@@ -16,7 +16,7 @@ const ADDRESSES: usize = 12;
 const LINE: usize = 64;
 const SPOILT: u8 = 0xee;
 
-/// Packets, and slots for them.
+/// A ring of slots, and the packets that are copied into the slots.
 pub struct CopyRing {
     kernel: Ready,
     bytes: usize,
@@ -60,7 +60,7 @@ impl CopyRing {
         word(header) ^ word(&packet[..ADDRESSES.min(self.bytes)])
     }
 
-    /// Checks that the slot contains the packet with this number, and that nothing behind it was written.
+    /// Checks that the slot contains the packet with this number, and that no byte after the packet was written.
     fn look(&self, slot: usize, number: u64) -> Result<(), String> {
         let name = self.kernel.kernel().name;
         let start = slot * self.stride;

@@ -31,9 +31,9 @@ pub enum DrawOrder {
 pub struct Draw {
     pub sizes: Distribution,
     pub order: DrawOrder,
-    /// The position of sinks: at cache lines with the alignment of the distribution, or before the end of a page.
+    /// The position of sinks: random with an alignment of the distribution, or at the end of a page.
     pub kind: SinkPosition,
-    /// `true` if every copy goes to cache lines that were not used recently, in ascending order.
+    /// `true` if sources and sinks are in ascending order, so that no copy uses a cache line that was used recently.
     pub fresh_lines: bool,
 }
 

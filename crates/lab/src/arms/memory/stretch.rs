@@ -9,9 +9,9 @@ use thalweg_measure::scratch::room_for;
 
 /// The longest cache line of any CPU; adjacent-line prefetchers also fetch this many bytes.
 const LINE: usize = 128;
-/// A load is compared with earlier stores only by the address bits within this size.
+/// The CPU first compares a load with earlier stores only by the address bits below this size.
 const PAGE: usize = 4096;
-/// Number of sinks that are verified byte by byte; all sinks are equivalent.
+/// Maximum number of sinks that are verified byte by byte. All copies are alike, so a few are enough.
 const MOST_VERIFIED: usize = 64;
 /// Total size of fresh sinks in bytes. When all sinks have been used, their pages are returned to the kernel.
 /// That is expensive, and is not timed.
@@ -49,7 +49,7 @@ impl CopyStretch {
             }
         };
         let lead = match kind {
-            // Half a page away from the offset at which a load would seem to depend on a recent store.
+            // Half a page away from `Alias`, so that no load seems to depend on a recent store.
             SinkPosition::Line => PAGE / 2 + offset,
             SinkPosition::Alias => offset,
             SinkPosition::Fresh | SinkPosition::PageEdge => 0,

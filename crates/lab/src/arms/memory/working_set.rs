@@ -39,7 +39,7 @@ impl From<String> for WorkingSet {
 }
 
 impl WorkingSet {
-    /// Returns an error if it is neither a level nor a size.
+    /// Returns an error if the text is neither a level nor a size.
     pub fn is_known(&self) -> Result<(), String> {
         match self {
             Self::Size(size) => size_of_residency(size).map(|_| ()),

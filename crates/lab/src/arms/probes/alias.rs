@@ -1,5 +1,5 @@
-//! The probe `alias`: checks whether a change of the source after the call shows in the sink. 1 if it does, 0 if the
-//! bytes were copied. Parameters: mechanism, source, sink.
+//! The probe `alias`: changes the source after the call, and checks whether the change shows in the sink. The number is
+//! 1 if it shows, and 0 if the bytes were copied. Parameters: mechanism, source, sink.
 
 use serde::Deserialize;
 use thalweg_core::{
@@ -27,7 +27,6 @@ struct AliasParameters {
 enum AliasSource {
     Memory,
     File,
-    /// A memfd.
     Memfd,
 }
 

@@ -1,5 +1,5 @@
-//! Compares the time-stamp counter read around each small copy with the time of all copies together. If the two
-//! differ, the counter around a small copy does not show the cost of the copy.
+//! Reads the time-stamp counter around each small copy, and compares the sum with the time of all copies together. If
+//! they differ, such readings do not show the cost of a small copy.
 
 use serde::Deserialize;
 use std::hint::black_box;

@@ -112,7 +112,7 @@ fn by_turns(source: &Arc<File>, pipe: &Pipe) -> Result<(Histogram, Histogram), E
         while waiting > 0 {
             let put = splice(&pipe.reader, None, &outlet, None, ASKED, SpliceMode::NonBlock)?;
             *out.entry(put).or_default() += 1;
-            // Reading 0 bytes from a pipe that contains data would loop forever.
+            // If splice moved 0 bytes although the pipe contains data, this loop would never end.
             if put == 0 {
                 return Err(Errno::IO);
             }

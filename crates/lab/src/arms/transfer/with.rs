@@ -48,7 +48,6 @@ pub(super) enum TransferSource {
     Zero,
     /// A file in the page cache.
     File,
-    /// A memfd.
     Memfd,
     /// A pipe that another process fills at a steady rate, like a slow disk.
     Paced,
@@ -180,8 +179,8 @@ impl Needs {
     }
 }
 
-/// Returns the bytes that a mechanism moves until all of its own buffers have been touched. Its buffers are fresh
-/// memory after opening, and their page faults are not part of moving.
+/// Returns the number of bytes that a mechanism moves until it has touched all of its own buffers. After opening, these
+/// buffers are fresh memory, and a sample must not include their page faults.
 pub(super) fn touching(mechanism: &dyn Mechanism, tuning: &Tuning) -> u64 {
     let info = mechanism.info();
     let Some(buffer) = info.knobs.iter().find(|knob| knob.name == "buffer") else { return 0 };

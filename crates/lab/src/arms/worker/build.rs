@@ -27,8 +27,8 @@ pub fn built(source: &Path, flags: &CompilerFlags<'_>, scratch: &Path) -> Result
     kept(&name, scratch, |aside| compiler.build(source, flags, &aside.file(&name)))
 }
 
-/// Returns the cache entry with this name. If it does not exist, `make` creates it in a directory first. It then
-/// appears in the cache atomically, because another process may be starting or building it too.
+/// Returns the cache entry with this name. If it does not exist, `make` creates it in a temporary directory. A rename
+/// then moves it into the cache atomically, because another process may be building or starting the same program.
 pub fn kept(
     name: &str,
     scratch: &Path,

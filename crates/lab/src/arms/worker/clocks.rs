@@ -1,5 +1,5 @@
-//! Compares a worker's clock with ours. Between its operations a worker may do set-up that is not timed. A worker
-//! that repeatedly leaves out much of the time may leave out work.
+//! Compares a worker's clock with ours. A worker may do set-up between its operations that it does not time. If its
+//! times repeatedly omit much of the time that we measure, they may omit work too.
 
 use std::time::Duration;
 

@@ -32,7 +32,7 @@ impl Arm for ColdWorker {
         self.launch.promises
     }
 
-    /// A new process causes faults for its own pages.
+    /// Returns `true`: each operation starts a new process, which faults on its own pages.
     fn is_fresh(&self) -> bool {
         true
     }

@@ -45,7 +45,7 @@ fn missing(release: u32, program: &str) -> String {
 /// collector pays off.
 const BRIEF: [&str; 2] = ["-J-XX:TieredStopAtLevel=1", "-J-XX:+UseSerialGC"];
 
-/// Returns the jar with `source` as its main program, the sources next to it that it uses, and `others`.
+/// Returns the jar that contains `source` as main program, the sources next to `source` that it uses, and `others`.
 fn jar_of(jdk: &Jdk, source: &Path, others: &[PathBuf], scratch: &Path) -> Result<PathBuf, String> {
     let stem = source.file_stem().unwrap_or_default().to_string_lossy();
     let beside = source.parent().unwrap_or(Path::new("."));

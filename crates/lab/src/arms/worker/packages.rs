@@ -9,7 +9,7 @@ use std::{
 /// The compiler flags for the packages.
 #[derive(Debug, Default, Hash, PartialEq, Eq)]
 pub struct Packages {
-    /// Placed before the study's own flags, so that those take precedence.
+    /// The compiler flags. The study's own flags follow them, and therefore take precedence.
     pub cflags: Vec<String>,
     pub libs: Vec<String>,
     versions: Vec<String>,

@@ -12,12 +12,13 @@ use thalweg_measure::process::{HeardLine, Process, ProcessManner};
 /// Maximum length of a line; lines of the protocol are far shorter.
 const LONGEST_LINE: usize = 64 << 10;
 
-/// A running program in its own process group, so that its helpers are ended with it.
+/// A running program in its own process group, so that its helpers can be ended together with the
+/// program.
 pub struct Talk {
     process: Process,
     name: String,
     patience: Duration,
-    /// The end of its standard error, after an invalid answer.
+    /// The end of the program's standard error, read after an invalid answer.
     said: String,
 }
 
@@ -30,7 +31,6 @@ impl Talk {
         Ok(Self { process, name, patience, said: String::new() })
     }
 
-    /// Returns the name for messages.
     pub fn name(&self) -> &str {
         &self.name
     }

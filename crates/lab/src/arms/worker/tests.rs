@@ -255,7 +255,7 @@ fn a_worker_that_dies_is_reported_with_its_last_words() {
     let mut piece = open(&with, 1, scratch.path()).unwrap();
     let words = reason(piece.warm_up());
     assert!(words.contains("too late") && words.contains('9'), "{words}");
-    // The worker stays dead, and further requests do no harm.
+    // The worker stays dead, and further requests fail.
     assert!(piece.sample(1).is_err() && piece.check().is_err());
 }
 

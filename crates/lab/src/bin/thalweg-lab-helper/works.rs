@@ -145,7 +145,7 @@ fn waiting(forked: bool) -> Child {
     command.spawn().expect("cat")
 }
 
-/// Returns the configured `numbers`, or the configured reason why it cannot run.
+/// A probe that returns the configured `numbers`, or fails with the configured reason.
 struct AnswerProbe;
 
 impl Probe for AnswerProbe {

@@ -31,8 +31,8 @@ pub(super) fn against(
     vec![nowhere(text, Vec::new(), within)]
 }
 
-/// The claim must hold for the ratio to every rival, so no rival is picked as the best. Among similar rivals, chance
-/// would decide which one is picked.
+/// Compares the arm with every rival under one condition; the rival with the worst verdict decides. No rival is picked
+/// as the best, because among similar rivals chance would decide which one is picked.
 fn in_place(
     board: &StudyMeasurements<'_>,
     (arm, rivals, _, metric): BestContest<'_>,

@@ -22,8 +22,8 @@ use thalweg_measure::{
 /// The costs of the arms of one benchmark, per session, in the order of the arms.
 type Rows = BTreeMap<usize, Vec<f64>>;
 
-/// Computes Spearman's correlation between the costs of arms under two conditions. The result is compared with the
-/// highest correlation to expect (`ceiling`), because benchmarks with random orders correlate little anyway.
+/// Computes Spearman's correlation between the costs of arms under two conditions. Benchmarks with random orders
+/// correlate little anyway, so the result is compared with the highest correlation to expect (`ceiling`).
 pub(super) fn rank_correlation(
     board: &StudyMeasurements<'_>,
     (arms, places): ([&[String]; 2], &[ClaimCondition; 2]),
@@ -70,8 +70,8 @@ impl Able {
     }
 }
 
-/// Leaves out pairs with an arm that cannot run on this machine; the answer then covers the others. An arm that the
-/// run left out makes the answer undecided.
+/// Returns the arms that ran under both conditions. A pair with an arm that cannot run on this machine is left out. If
+/// this run did not measure an arm, the answer is undecided.
 fn able(
     board: &StudyMeasurements<'_>,
     (arms, places): ([&[String]; 2], &[ClaimCondition; 2]),
@@ -186,8 +186,8 @@ mod tests {
             rows.iter().map(|row| row.to_vec()).enumerate().collect()
         };
         let sure = rows(&[[1.0, 2.0, 3.0], [1.1, 1.9, 3.2], [0.9, 2.2, 2.8]]);
-        // In one of three sessions, two arms are in another order. The correlation of two
-        // sessions is then 1/2 twice, and 1 once.
+        // Two of the three sessions agree, and one swaps two arms. Of the three pairs of sessions, two have the
+        // correlation 1/2, and one has 1.
         let less = rows(&[[1.0, 2.0, 3.0], [1.0, 2.0, 3.0], [2.0, 1.0, 3.0]]);
         let of = |a: &Rows, b: &Rows| ceiling(&[a.clone(), b.clone()]);
         assert!((of(&sure, &sure).unwrap() - 1.0).abs() < 1e-12);

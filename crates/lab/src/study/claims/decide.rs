@@ -146,7 +146,7 @@ fn load_ratio(
     board.over(&both, board.disturbed(&[arm.to_owned()], &places))
 }
 
-/// A probe is decided by its findings, which must agree in every session.
+/// Judges a probe by its findings, which must agree in every session.
 fn probed(text: String, found: Option<&ProbeResult>, within: [f64; 2]) -> JudgedCheck {
     let sessions = found.map_or(&[][..], |found| found.sessions.as_slice());
     let findings: Vec<_> = sessions.iter().filter_map(|s| s.finding.as_ref()).collect();

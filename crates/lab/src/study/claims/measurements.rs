@@ -77,8 +77,8 @@ impl<'b> StudyMeasurements<'b> {
         self.result.protocol.seed
     }
 
-    /// Returns the conditions of a cell (arms that are compared with each other) under which an arm ran. `load`: only
-    /// those with this load.
+    /// Returns the conditions of a cell (arms that are compared with each other) in the result, including those under
+    /// which an arm could not run. If `load` is given, returns only those with this load.
     pub fn conditions(&self, cell: &str, load: Option<BackgroundLoad>) -> Vec<&'b Condition> {
         let mut places: Vec<&Condition> = Vec::new();
         let arms = self.result.arms.iter().map(|arm| &arm.place);
@@ -153,7 +153,7 @@ impl<'b> StudyMeasurements<'b> {
         self.over(&sessions, self.disturbed(arms, &[place]))
     }
 
-    /// Returns the ratio over sessions, each given by the log ratios of its rounds.
+    /// Computes the ratio over all sessions from the log ratios of their rounds.
     pub fn over(&self, sessions: &[Vec<f64>], disturbed: f64) -> Result<RatioFigure, Absent> {
         let ratio = ratio_over(sessions, self.seed()).ok_or_else(|| too_few(sessions.len()))?;
         Ok(RatioFigure { ratio, sessions: sessions.len(), linear: false, disturbed })

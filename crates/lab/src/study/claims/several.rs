@@ -118,8 +118,9 @@ fn rank(verdict: ClaimVerdict) -> u8 {
     }
 }
 
-/// The condition with the worst ratio decides; a condition without a figure leaves the claim undecided. The correction
-/// for picking the worst of several conditions is applied when all checks of the claim are combined.
+/// Judges a check that must hold under all conditions: the worst ratio decides. If it holds there, but another
+/// condition has no figure, the verdict is undecided or not runnable. The correction for picking the worst of several
+/// conditions is applied when all checks of the claim are combined.
 pub(super) fn everywhere(
     board: &StudyMeasurements<'_>,
     of_arms: Across<'_>,
@@ -148,7 +149,8 @@ pub(super) fn everywhere(
     worst
 }
 
-/// The condition under which the claim holds best decides. Its interval is widened, because it is the best of several.
+/// Judges a check that must hold under at least one condition. The condition under which it holds best decides, with a
+/// wider interval, because it is the best of several.
 pub(super) fn somewhere(
     board: &StudyMeasurements<'_>,
     of_arms: Across<'_>,
@@ -180,7 +182,7 @@ pub(super) fn somewhere(
     best
 }
 
-/// Two checks: the lowest ratio lies below the range with certainty, and the highest lies above it with certainty.
+/// Returns two checks: one ratio must lie below the range with certainty, and another above it with certainty.
 pub(super) fn opposite(
     board: &StudyMeasurements<'_>,
     of_arms: Across<'_>,
@@ -192,7 +194,7 @@ pub(super) fn opposite(
     if found.is_empty() {
         return vec![nowhere(of(note, &arms, "nowhere"), absent, [least, most])];
     }
-    // The ends of the range itself count as neither side.
+    // The ends of the range belong to neither side.
     let (below, above) = ([f64::NEG_INFINITY, least.next_down()], [most.next_up(), f64::INFINITY]);
     [below, above].into_iter().map(|range| somewhere(board, of_arms, range, note)).collect()
 }

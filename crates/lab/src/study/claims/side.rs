@@ -62,8 +62,8 @@ fn seen(text: String, ratio: &Ratio, within: [f64; 2], verdict: ClaimVerdict) ->
     ClaimEvidence { text, measured, lo, hi, within: Some(within), verdict }
 }
 
-/// Returns whether the interval is inside, outside, or neither. The interval of a ratio is at least as wide as the
-/// noise of costs.
+/// Returns whether the interval is inside the range, outside it, or neither. The interval of a ratio is first widened
+/// to the noise of costs, if it is narrower.
 pub(super) fn side(figure: &RatioFigure, [least, most]: [f64; 2], noise: f64) -> ClaimVerdict {
     let (ratio, noise) = (&figure.ratio, if figure.linear { 0.0 } else { noise });
     let lo = ratio.lo.min(ratio.ratio / (1.0 + noise));

@@ -16,7 +16,7 @@ pub fn of(note: Option<&String>, what: &str, where_: &str) -> String {
     }
 }
 
-/// Formats a number with three significant digits.
+/// Formats a number with at most three decimals: `0.257`, `1.27`, `12.7`, `1270`.
 pub fn number(value: f64) -> String {
     let size = value.abs();
     if size >= 100.0 || (size >= 1.0 && value.fract() == 0.0) {
@@ -32,7 +32,8 @@ pub fn number(value: f64) -> String {
     }
 }
 
-/// Returns text like `0.257 [0.254, 0.263]`, or the width of the interval if it is too wide.
+/// Returns text like `0.257 [0.254, 0.263]`, or `no information (from 0.1 to 3)` for a too wide
+/// interval.
 pub fn interval(ratio: &Ratio, no_information: bool) -> String {
     let [middle, lo, hi] = [ratio.ratio, ratio.lo, ratio.hi].map(number);
     if no_information {

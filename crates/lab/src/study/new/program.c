@@ -1,5 +1,5 @@
-/* A file copied by read and write. The lab starts this once a session and asks: warm, run N, check
- * (docs/reference/formats.md, "The worker protocol"). Only what lies between worker_begin and worker_end is timed. */
+/* Copies a file by pread and pwrite. The lab starts this program once per session and asks: warm, run N, check
+ * (docs/reference/formats.md, "The worker protocol"). Only the time between worker_begin and worker_end counts. */
 #include "worker.h"
 
 #include <fcntl.h>
@@ -17,7 +17,7 @@ static int opened(const char *path, int flags)
     return fd;
 }
 
-/* Opens both files and closes them, as the lab's own arms do: arms are comparable under the same conditions only. */
+/* Opens and closes both files for each copy, as the lab's own arms do. Otherwise the times would not be comparable. */
 static uint64_t copy(void)
 {
     int from = opened(source, O_RDONLY), to = opened(sink, O_WRONLY | O_CREAT);
@@ -72,7 +72,7 @@ static void run(uint32_t times, struct cost *cost)
     cost->bytes = bytes * times;
 }
 
-/* Spoils the sink, copies, and looks at every byte. */
+/* Empties the sink, copies, and compares every byte. */
 static const char *check(void)
 {
     if (truncate(sink, 0))

@@ -90,8 +90,7 @@ pub fn rejudge(path: &Path, by: &Loaded) -> Result<[StudyResult; 2], ResultError
     Ok([before, after])
 }
 
-/// Keeps the old figures if the new ones differ only in the last digits. These digits of a logarithm differ between
-/// CPUs.
+/// Keeps the old figures if the new ones differ only in the last digits. Those of a logarithm differ between CPUs.
 fn keep_digits(before: &StudyResult, after: &mut StudyResult) {
     let near = |a: f64, b: f64| (a - b).abs() <= 1e-9 * a.abs().max(b.abs());
     for new in &mut after.ratios {

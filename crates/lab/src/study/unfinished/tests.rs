@@ -1,4 +1,4 @@
-//! Tests of which sessions belong to one run.
+//! Tests which saved sessions belong to one run.
 
 use super::*;
 use crate::arms::CATALOGUE;

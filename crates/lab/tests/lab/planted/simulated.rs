@@ -28,7 +28,8 @@ pub struct World {
     pub outliers: f64,
 }
 
-/// Returns the seconds that an operation of an arm takes in a place without disturbances.
+/// A function that returns the undisturbed time of one operation, in seconds, for an arm and a
+/// condition.
 pub type Cost<'c> = dyn Fn(&str, &Condition) -> f64 + 'c;
 
 /// Simulates a run of a study in this world.
@@ -78,7 +79,8 @@ fn one_place(
         .map(|name| ArmRun {
             name: name.clone(),
             promises: Some(Guarantees::COPIED),
-            // A cost is that of one operation, however many operations a sample has.
+            // The number of operations per sample is random, because the cost of one operation must
+            // not depend on it.
             taken: SessionSamples {
                 session,
                 repeats: 1 + random.below(5) as u32,

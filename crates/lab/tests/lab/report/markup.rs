@@ -59,7 +59,8 @@ fn opening<'t>(tags: &'t [Tag], name: &'t str) -> impl Iterator<Item = &'t Tag> 
     tags.iter().filter(move |tag| !tag.closes && tag.name == name)
 }
 
-/// The page has no script, no reference to anything outside, and no NaN or infinity as a number.
+/// Checks that the page has no script, no reference to anything outside, and no NaN or infinity as
+/// a number.
 fn stays_alone(page: &str, tags: &[Tag]) {
     const FORBIDDEN: [&str; 9] =
         ["script", "link", "img", "iframe", "object", "embed", "base", "form", "image"];
@@ -122,7 +123,7 @@ fn headings_go_down_one_by_one(tags: &[Tag]) {
     }
 }
 
-/// For screen readers, the page has a language, landmarks, table headers with a scope, and a text
+/// Checks that a screen reader finds a language, landmarks, table headers with a scope, and a text
 /// for every drawing.
 fn can_be_heard(tags: &[Tag]) {
     assert_eq!(opening(tags, "html").next().expect("html").attributes["lang"], "en");
@@ -158,7 +159,7 @@ fn each_figure_has_a_table(tags: &[Tag]) {
     }
 }
 
-/// HTML Tidy reports no errors.
+/// Checks that HTML Tidy reports no errors.
 fn tidy(page: &str) {
     let command = Command::new("tidy")
         .args(["-errors", "-quiet", "--drop-empty-elements", "no"])

@@ -18,11 +18,11 @@ pub enum Residency {
     Huge,
 }
 
-/// Bytes of new memory that consecutive operations use before it is renewed. If one operation needs more, the memory
-/// has room for one operation.
+/// Bytes of new memory that are allocated at once, for consecutive operations. An operation that needs more gets memory
+/// for itself alone.
 const STRETCH: usize = 64 << 20;
-/// Maximum number of operations: each may have a mapping and a descriptor, and a process can have about a thousand
-/// descriptors.
+/// Maximum number of operations for which memory is allocated at once. Each may need a mapping and a descriptor, and a
+/// process can usually have 1024 descriptors.
 const MOST: usize = 256;
 
 impl Residency {
@@ -37,7 +37,7 @@ impl Residency {
         }
     }
 
-    /// Returns the destination that a receiver reports.
+    /// Converts to the channel's type, which a receiver reports to its sender.
     pub fn destination(self) -> Destination {
         match self {
             Self::Resident => Destination::Resident,
@@ -47,7 +47,7 @@ impl Residency {
     }
 }
 
-/// Returns the number of operations of `bytes` bytes that fit into new memory at once.
+/// Returns the number of operations of `bytes` bytes for which new memory is allocated at once.
 pub fn at_once(bytes: usize) -> u32 {
     (STRETCH / bytes.max(1)).clamp(1, MOST) as u32
 }
@@ -63,7 +63,8 @@ pub struct DestinationMemory {
 }
 
 impl DestinationMemory {
-    /// Creates the memory of operations of `bytes` bytes each. [`Self::prepare`] or [`Self::make`] allocates it.
+    /// Creates a value without memory, for operations of `bytes` bytes each. [`Self::prepare`] or [`Self::make`]
+    /// allocates the memory.
     pub fn new(residency: Residency, bytes: usize) -> Self {
         Self { residency, bytes, mapped: None, made: Vec::new() }
     }
@@ -116,7 +117,7 @@ impl DestinationMemory {
         mapped.and_then(|bytes| bytes.get(at..at + self.bytes)).unwrap_or_default()
     }
 
-    /// Frees new memory. Callers do this outside the timed part.
+    /// Frees all memory except resident memory. Callers do this outside the timed part.
     pub fn clear(&mut self) {
         self.made.clear();
         if self.residency != Residency::Resident {

@@ -23,15 +23,14 @@ pub struct BulkArm {
     bytes: usize,
     /// The sender. After a failure, the error instead, because the receiver may be in the middle of a transfer.
     sender: Result<Sender, Unfit>,
-    /// The number by which the helper knows the sender.
+    /// The helper's number of this sender.
     seat: u32,
     gives: Guarantees,
-    /// Lent memory that contains the data.
+    /// Memory that the channel lent, filled with data.
     loans: Vec<Loan>,
-    /// `true` if a loan comes back after it was sent.
+    /// `true` if the channel gives a loan back after sending it, so that the next operation can reuse it.
     returns: bool,
-    /// The result of the check whether later writes of process A change the bytes that B received; `None` before that
-    /// check.
+    /// The result of [`Self::look`], which checks for later writes of A that change the bytes in B; `None` before it.
     seen: Option<Alias>,
 }
 
@@ -97,7 +96,7 @@ impl BulkArm {
         Ok(())
     }
 
-    /// After a failure, closes the link so that the receiver stops too, and adds the receiver's reason.
+    /// If sending failed, closes the link so that the receiver stops too, and adds the receiver's reason to the error.
     fn settle(&mut self, sent: Result<(), Unfit>) -> Result<(), Unfit> {
         let Err(failed) = sent else { return Ok(()) };
         drop(mem::replace(&mut self.sender, Err(failed.clone())));
@@ -107,7 +106,7 @@ impl BulkArm {
         Err(broken)
     }
 
-    /// Sends bytes that B does not have, lets B verify them, overwrites them in A, and lets B verify them again.
+    /// Sends new content and lets B verify it. Then overwrites the content in A and lets B verify its own bytes again.
     fn look(&mut self) -> Result<Alias, Unfit> {
         self.lend(1)?;
         let at = self.pair.borrow_mut().next_content();
@@ -131,7 +130,7 @@ impl BulkArm {
         Ok(if changed.is_some() { Alias::Shared } else { Alias::Copied })
     }
 
-    /// Writes content to the memory that is sent. A loan that did not come back cannot be written.
+    /// Writes content to the memory that A sends. Does nothing if the channel kept the loan after sending it.
     fn write(&mut self, at: u64) {
         match (self.terms.source, self.loans.last_mut()) {
             (BulkSource::Private, _) => self.pair.borrow_mut().fill_source(at),
@@ -187,8 +186,7 @@ impl Arm for BulkArm {
     }
 
     fn sample(&mut self, repeats: u32) -> Result<Sample, SampleFailure> {
-        // New memory is allocated for a whole batch before its first operation, which limits the size of a
-        // batch.
+        // The new memory of a whole batch is allocated before its first operation. This limits the size of a batch.
         let is_new = self.terms.residency != Residency::Resident
             || self.terms.source == BulkSource::Born && !self.returns;
         let most = if is_new { at_once(self.bytes) } else { u32::MAX };

@@ -39,7 +39,7 @@ pub struct ProcessPair {
 /// pattern, so that contents repeat only after a long time.
 const STEP: u64 = 8209;
 
-/// The helper program, the buffer size, and the pair as long as an arm uses it.
+/// The helper program, the buffer size, and the pair, which ends with the last arm that uses it.
 type KnownPair = (PathBuf, usize, Weak<RefCell<ProcessPair>>);
 
 thread_local! {
@@ -73,8 +73,7 @@ impl ProcessPair {
         Ok(Self { far, listener, bytes, source: None, at: 0, seats: 0 })
     }
 
-    /// Creates a sender whose receiver is in process B. Returns the sender and the number by which B knows its
-    /// receiver.
+    /// Creates a sender whose receiver is in process B. Returns the sender and B's number of the receiver.
     pub fn join(
         &mut self,
         residency: Residency,
@@ -91,7 +90,8 @@ impl ProcessPair {
         let seat = self.seats;
         self.seats += 1;
         let met = Sender::over(link, options).map_err(unfit);
-        // The sender's error is preferred, but the helper's answer must be read in any case.
+        // Reads the helper's answer even if the sender failed; otherwise the next command would read it. The sender's
+        // error is returned first.
         let answer = self.far.hear_only("ready");
         let sender = met?;
         answer.map(|()| (sender, seat))
@@ -111,7 +111,7 @@ impl ProcessPair {
         Ok(())
     }
 
-    /// Returns a position in the pattern whose content neither side has yet.
+    /// Returns the position in the pattern of content that neither process has yet.
     pub fn next_content(&mut self) -> u64 {
         self.at += STEP;
         self.at

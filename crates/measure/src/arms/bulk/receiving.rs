@@ -1,10 +1,13 @@
-//! The helper `bulk`: the receiving process of bulk transfers. `bulk PATH BYTES`: the sender listens at PATH, and
-//! every buffer has BYTES bytes. Then it reads commands, one per line:
+//! The helper `bulk PATH BYTES`: the receiving process of bulk transfers. The sender listens at PATH, and every buffer
+//! has BYTES bytes. The helper reads commands from stdin, one per line:
 //!
-//! `join RESIDENCY READS` connects to another sender; it answers `called` after connecting, then `ready`. Senders are
-//! numbered from 0. `take NUMBER COUNT` receives COUNT buffers; it answers `go`, then `read` after reading them all
-//! (if it reads them), then the cost. `look NUMBER AT` receives a buffer and compares it with the pattern from AT on;
-//! it answers `go`, then `same` or `wrong PLACE`. `again AT` compares it again. `no REASON` reports a failure.
+//! - `join RESIDENCY READS` connects to another sender. Senders are numbered from 0. Answers `called`, then `ready`.
+//! - `take NUMBER COUNT` receives COUNT buffers from sender NUMBER. Answers `go`, then `read` if READS is 1, then the cost.
+//! - `look NUMBER AT` receives a buffer and compares it with the pattern from position AT. Answers `go`, then `same` or
+//!   `wrong PLACE`.
+//! - `again AT` repeats the comparison, to detect a later change of the buffer. Answers `same` or `wrong PLACE`.
+//!
+//! A command that fails answers `no REASON`.
 
 use std::hint::black_box;
 use thalweg_channel::{
@@ -34,7 +37,8 @@ pub fn run(arguments: &[String]) -> Result<(), String> {
     Ok(())
 }
 
-/// The result for the sender, which may try another mechanism after an error.
+/// The result of a command, as reported to the sender's process. After an error, that process may try another
+/// mechanism.
 type SenderAnswer = Result<(), String>;
 
 struct ReceiverBench {
@@ -47,7 +51,7 @@ struct ReceiverBench {
     looked: Option<usize>,
 }
 
-/// The receiving end for one sender; `None` if both sides did not agree.
+/// The receiving end for one sender. `receiver` is `None` if opening it failed.
 struct ReceiverSeat {
     receiver: Option<Receiver>,
     landing: usize,
@@ -55,7 +59,7 @@ struct ReceiverSeat {
 }
 
 impl ReceiverBench {
-    /// Executes a command. The outer error ends this process, because the parent cannot be reached.
+    /// Executes a command. An outer error ends this process: the command is invalid, or the parent cannot be reached.
     fn obey(&mut self, words: &[String]) -> Result<SenderAnswer, String> {
         match words.first().map_or("", String::as_str) {
             "join" => self.join(words),

@@ -15,7 +15,7 @@ use thalweg_sys::{
 use super::started;
 use crate::schedule::SampleFailure;
 
-/// Waits for a child to exit. A child that exceeds the limit, or runs when the caller asks to stop, is ended.
+/// Waits for a child to exit. Ends the child if it exceeds the time limit or if the caller asks to stop.
 pub fn wait(
     mut child: Child,
     limit: Option<Duration>,
@@ -45,7 +45,7 @@ pub fn wait(
     }
 }
 
-/// Opens a pidfd for a child. If that fails, the child cannot be waited for and is killed.
+/// Opens a pidfd for a child. If that fails, kills the child, because it cannot be waited for with a time limit.
 pub fn watch(child: &mut Child) -> Result<OwnedFd, String> {
     process::watch(child).map_err(|errno| {
         let _ = child.kill();
@@ -54,7 +54,7 @@ pub fn watch(child: &mut Child) -> Result<OwnedFd, String> {
     })
 }
 
-/// Sends SIGTERM and later SIGKILL, and returns how the child exited. Its descendants are ended too; otherwise they
+/// Sends SIGTERM and later SIGKILL, and returns how the child exited. Ends the child's descendants too, because they
 /// would disturb later runs.
 pub fn end(child: &Child, process: &OwnedFd) -> Result<Ended, String> {
     let rest = started::by(child);

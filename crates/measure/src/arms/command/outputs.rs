@@ -1,4 +1,4 @@
-//! Files for the output of commands. A pipe that is read too slowly would block them.
+//! Files for the output of commands. With pipes, a slow reader would block the commands.
 
 use std::{
     fs::File,
@@ -8,15 +8,16 @@ use std::{
 
 use crate::scratch::ScratchFolder;
 
-/// For longer output, only the end is read.
+/// Maximum bytes of output that are read. Of longer output, only the end is read.
 const MOST_TEXT: u64 = 16 << 20;
 
-/// A temporary directory with these files; removed at the end.
+/// A temporary directory with the output files; removed when dropped.
 #[derive(Debug)]
 pub struct Outputs(ScratchFolder);
 
 impl Outputs {
-    /// Creates a directory inside the directory for temporary files. An error contains the path of that parent.
+    /// Creates a directory inside the directory for temporary files. The error contains the path of the parent
+    /// directory.
     pub fn new(purpose: &str) -> Result<Self, (PathBuf, io::Error)> {
         // TMPDIR may be relative, and programs may change their working directory.
         let parent = std::env::temp_dir();

@@ -1,5 +1,5 @@
-//! Finds the descendants of a command. They would continue when the command is killed, because a shell does not end its
-//! children.
+//! Finds the descendants of a command. The descendants would continue when the command is killed, because a shell does
+//! not end its children.
 
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open};
 use std::{
@@ -28,8 +28,8 @@ pub fn by(child: &Child) -> Vec<OwnedFd> {
     found
 }
 
-/// Opens a pidfd for the process with this id, if `parent` is its parent. The id may have been reused; once the pidfd
-/// is open, it keeps referring to the same process.
+/// Opens a pidfd for the process with this id, if `parent` is its parent. Checks the parent after opening the pidfd,
+/// because the id may have been reused before.
 fn watched(number: u32, parent: u32) -> Option<OwnedFd> {
     let pid = Pid::from_raw(number.cast_signed())?;
     let process = pidfd_open(pid, PidfdFlags::empty()).ok()?;

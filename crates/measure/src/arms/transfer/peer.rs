@@ -1,5 +1,5 @@
-//! The other end of a pipe or socket: a thread that feeds or drains it, started before any buffer is allocated. Its
-//! CPU time belongs to this process, so both sides are counted.
+//! The other end of a pipe or socket: a thread that feeds or drains the stream. The thread starts before any buffer is
+//! allocated. Its CPU time belongs to this process, so a sample includes both sides.
 
 use std::{
     io,
@@ -20,7 +20,7 @@ use crate::{
     schedule::SampleFailure,
 };
 
-/// The usual read size of programs that read a stream, and the capacity of a pipe.
+/// Bytes per read or write: the usual read size of programs, and the capacity of a pipe.
 const AT_ONCE: usize = 64 << 10;
 
 /// The kind of stream between the two ends.
@@ -100,7 +100,7 @@ impl StreamPeer {
         Ok(Self { near, orders, answers, kind })
     }
 
-    /// Starts this number of transfers of this size in the thread.
+    /// Lets the thread start this number of transfers of this size.
     pub fn begin(&self, size: u64, transfers: u64, checking: bool) -> Result<(), SampleFailure> {
         let sent = self.orders.send(PeerOrder { size, transfers, checking });
         sent.map_err(|_| {

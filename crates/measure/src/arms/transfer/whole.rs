@@ -1,5 +1,6 @@
-//! Whole transfers, as measured by tuning: both ends are opened, a mechanism moves all bytes, the ends are closed, and
-//! the last byte has arrived. The arms (compared variants) of a session share one pair of ends and take turns.
+//! Whole transfers, as tuning measures them. A transfer opens both ends, moves all bytes with a mechanism, closes the
+//! ends, and waits until the last byte has arrived. The arms (compared variants) of a session share one pair of ends
+//! and take turns.
 
 use std::{
     cell::RefCell,
@@ -32,7 +33,7 @@ pub enum Medium<'p> {
     Stream(StreamKind),
     /// A temporary file in this directory.
     Within(&'p Path),
-    /// This file: as a source it exists, as a sink it is created.
+    /// This file. A source must exist; a sink is created.
     File(&'p Path),
 }
 
@@ -49,8 +50,8 @@ pub struct Whole<'s> {
     source: WholeEnd,
     sink: WholeEnd,
     terms: Terms<'s>,
-    /// Number of sink files that may exist and must be removed: those of the last sample. At least
-    /// 1, because an arm of another kind may have left a file.
+    /// Number of sink files of the last sample, which must be removed. At least 1, because an arm of another kind may
+    /// have left a file.
     made: u64,
     pub size: u64,
 }
@@ -87,8 +88,7 @@ impl<'s> Whole<'s> {
         Ok(Self { source, sink, terms, made: 1, size: 1 })
     }
 
-    /// Creates a source of `size` bytes, all of it in memory, and prepares the sink for as many
-    /// bytes.
+    /// Creates a source of `size` bytes whose content is in memory, and prepares the sink for as many bytes.
     pub fn resize(&mut self, size: u64) -> io::Result<()> {
         self.clear()?;
         self.size = size;
@@ -110,9 +110,9 @@ impl<'s> Whole<'s> {
         self.blank_sink()
     }
 
-    /// Returns the maximum bytes of all files of one size, source and sinks together.
+    /// Returns the maximum total bytes of the source and the sinks of one size: a quarter of the free space.
     pub fn room(&mut self) -> u64 {
-        // Files that cannot be removed still use space.
+        // If removing fails, the files that remain reduce the free space.
         let _ = self.clear();
         let folder = |near: &WholeEnd| match near {
             WholeEnd::File { path, .. } => path.parent().map(free_space),
@@ -165,7 +165,7 @@ impl<'s> Whole<'s> {
         Ok(held)
     }
 
-    /// Verifies the bytes that arrived last. A stream is verified by its drain.
+    /// Verifies the bytes that arrived last. Always succeeds for a stream, which the draining thread has verified.
     pub fn look(&self) -> Result<(), String> {
         match (&self.source, &self.sink) {
             (_, WholeEnd::Stream(_)) => Ok(()),
@@ -209,8 +209,8 @@ impl<'s> Whole<'s> {
         Ok(())
     }
 
-    /// Performs the `n`-th transfer of a sample. Files are opened and closed for it, as by a program that moves files
-    /// one by one.
+    /// Performs the `n`-th transfer of a sample. Opens and closes the files, like a program that moves files one by
+    /// one.
     fn transfer<R>(
         &mut self,
         n: u64,
@@ -283,7 +283,7 @@ impl<'s> Whole<'s> {
     }
 }
 
-/// A mechanism with a tuning, between ends that it shares with others.
+/// A mechanism with a tuning, between ends that it shares with other arms.
 pub struct WholeArm<'p, 's> {
     pub place: &'p RefCell<Whole<'s>>,
     pub mechanism: &'static dyn Mechanism,
@@ -296,7 +296,7 @@ impl<'s> WholeArm<'_, 's> {
         self.in_place(Whole::check)
     }
 
-    /// Replaces the streams after a failure.
+    /// Runs `act` on the shared ends. If it fails, replaces the streams.
     fn in_place<R>(
         &self,
         act: impl FnOnce(&mut Whole<'s>, MechanismTuning<'_>) -> Result<R, SampleFailure>,

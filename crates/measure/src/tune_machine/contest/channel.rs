@@ -1,5 +1,5 @@
-//! Two processes. Compares the mechanisms of the channel (called arms here). They are opened and sampled like the work
-//! `bulk` of studies, and chosen as by the channel itself. The first arm that works is the reference.
+//! Two processes. Compares the mechanisms of the channel (called arms here). A session opens and samples them like the
+//! work `bulk` of studies. The channel's own code chooses among them. The first arm that works is the reference.
 
 use std::{io, path::Path};
 use thalweg_channel::bulk::{
@@ -41,7 +41,7 @@ impl PairContest for Channel {
         [PROCESS, LOAN].contains(&keys.source.as_str())
     }
 
-    /// The names do not depend on the arms: the session finds out which arms work by trying them.
+    /// Returns the names without trying any arm: only the session finds out which arms work.
     fn keys(&self, ends: &EndPair) -> Result<EndKeys, String> {
         let source =
             if ends.source == EndKind::Process(MemoryOwner::Loan) { LOAN } else { PROCESS };
@@ -50,7 +50,7 @@ impl PairContest for Channel {
         Ok(EndKeys { source, sink, options: Default::default() })
     }
 
-    /// Smaller buffers than these are sent as messages; larger ones need more memory than many machines have.
+    /// The channel sends smaller buffers as messages. Larger buffers need more memory than many machines have.
     fn sizes(&self, depth: Depth) -> Vec<u64> {
         match depth {
             Depth::Quick => octaves(16, 28, 3),
@@ -96,7 +96,7 @@ impl PairContest for Channel {
         let facts = facts(keys, asked);
         let options = Options { needs: asked.needs, ..Options::default() };
         let plan = choose(&facts, &options, Some(profile));
-        // The list also contains arms without measurements; such a choice is not evaluated.
+        // The channel can also choose an arm without measurements. Such a choice cannot be evaluated.
         let best = plan.chosen().filter(|best| best.evidence.is_some())?;
         Some(TunedMethod { name: best.mechanism.to_owned(), tuning: best.tuning.clone() })
     }
@@ -121,7 +121,7 @@ impl PairContest for Channel {
     }
 }
 
-/// Returns what the channel knows about a buffer between these ends.
+/// Returns the channel's facts about a buffer between these ends.
 fn facts(keys: &EndKeys, asked: &AskedMethod) -> Facts {
     Facts {
         destination: match (keys.sink.as_str(), asked.sink_state) {
@@ -189,7 +189,7 @@ impl Arena for Processes {
         Ok(())
     }
 
-    /// Each mechanism may keep its own buffer on both sides.
+    /// Assumes that each mechanism keeps its own buffer on both sides.
     fn has_room(&self, size: u64, ways: usize) -> bool {
         let most = size.saturating_mul(2).saturating_mul(ways as u64);
         memory_available().is_none_or(|available| most <= available)
@@ -204,7 +204,7 @@ impl Arena for Processes {
         let mechanism = bulk::by_name(&way.name);
         let mechanism =
             mechanism.ok_or_else(|| Unfit::because(format!("unknown mechanism {way}")))?;
-        // A profile can hold knobs of another version.
+        // A profile can contain knobs of another version of thalweg.
         let knobs: Vec<&str> = mechanism.info().knobs.iter().map(|knob| knob.name).collect();
         only(&way.name, &way.tuning, &knobs)?;
         let bytes = usize::try_from(self.size).ok().filter(|bytes| (1..1 << 40).contains(bytes));

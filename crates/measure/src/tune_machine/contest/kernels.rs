@@ -1,5 +1,5 @@
-//! Memory: kernels that copy or fill between two buffers. Kernels that combine others do not take part. The C
-//! library's function is the reference.
+//! Memory: kernels that copy or fill between two buffers. Kernels that combine others, such as `tuned`, do not take
+//! part. The C library's function is the reference.
 
 use std::{cell::RefCell, io};
 use thalweg_core::{
@@ -121,14 +121,14 @@ impl PairContest for Kernels {
         Ok(EndKeys { source, sink, options: Default::default() })
     }
 
-    /// Most calls are for a few bytes, and a step of two octaves is enough for bands. Steps are smaller near cache
-    /// sizes, where kernels differ most.
+    /// Begins at a few bytes, because most calls are short. Steps of two octaves are enough for bands, except near
+    /// cache sizes, where kernels differ most.
     fn sizes(&self, depth: Depth) -> Vec<u64> {
         match (self.place, depth) {
-            // Larger sizes are not cached even when hot.
+            // Ends at 1 MiB, because larger hot copies are mostly uncached too.
             (MemoryState::Cold, _) => return octaves(4, 20, 2),
-            // Below 16 bytes, a branch-free kernel is better for mixed sizes and worse for repeated copies of 8
-            // bytes.
+            // Begins below 16 bytes: there a branch-free kernel is better for mixed sizes and worse for repeated copies
+            // of 8 bytes.
             (MemoryState::Repeated, Depth::Quick) => return octaves(2, SHORT.ilog2(), 1),
             (MemoryState::Repeated, Depth::Standard) => return half_octaves(2, SHORT.ilog2()),
             (MemoryState::Hot, Depth::Quick) => return octaves(4, 26, 2),
@@ -141,7 +141,7 @@ impl PairContest for Kernels {
         sizes
     }
 
-    /// Repeated copies are measured idle only. Their results are used under every load.
+    /// Repeated copies are measured only on an idle machine. Their results are used under every load.
     fn counts_under(&self, load: Load) -> bool {
         self.place != MemoryState::Repeated || load == Load::Idle
     }
@@ -216,8 +216,8 @@ impl Kernels {
     }
 }
 
-/// Returns the powers of two between two exponents, and the sizes halfway between them. The odd sizes take other
-/// branches.
+/// Returns the powers of two between two exponents, and the sizes halfway between them. Kernels take other branches at
+/// these additional sizes.
 fn half_octaves(least: u32, most: u32) -> Vec<u64> {
     let halves = (least..most).map(|power| (1 << power) + (1 << (power - 1)));
     octaves(least, most, 1).into_iter().chain(halves).collect()

@@ -1,4 +1,4 @@
-//! Mechanisms between files, pipes, sockets and memory. The one that always works is the reference.
+//! Mechanisms between files, pipes, sockets and memory. The mechanism that always works is the reference.
 
 use std::{cell::RefCell, io};
 use thalweg_core::{

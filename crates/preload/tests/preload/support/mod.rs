@@ -86,8 +86,8 @@ pub struct Choice {
     pub fills: String,
 }
 
-/// Returns choices with each kernel of this machine and the fill of its name, or libc's. Then choices
-/// with each other fill, and one choice by size.
+/// Returns a choice for each kernel of this machine, with the fill of the same name or libc's fill. Adds a choice for each other
+/// fill, and one choice by size.
 pub fn choices() -> Vec<Choice> {
     let is_whole = |name: &str| name != thalweg_kernels::tuned::COPY.name;
     let copies = KERNELS.iter().filter(|row| is_whole(row.name) && (row.is_available)());

@@ -6,12 +6,12 @@ use thalweg_tree::{Dereference, Preserve};
 
 use crate::args::Abbreviated;
 
-/// The combined meaning of all these flags.
+/// Effect of all flags about symbolic links and preserved attributes.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PreserveArgs {
     /// `true` if `-a` was given.
     pub archive: bool,
-    /// The symbolic links that are followed, if specified.
+    /// The symbolic links to follow; `None` if no flag specifies them.
     pub dereference: Option<Dereference>,
     /// The attributes that are preserved.
     pub preserve: Preserve,

@@ -1,11 +1,11 @@
-//! Parses plain command lines, in which every word has only one meaning. All others need clap, and building its parser
-//! takes longer than copying a small file.
+//! Parses plain command lines, in which every word has only one meaning, without clap. Building clap's parser takes
+//! longer than copying a small file.
 
 use std::{ffi::OsString, os::unix::ffi::OsStrExt};
 
 use super::{CopyArgs, ReflinkWhen};
 
-/// An option as it must be written (no abbreviation, cluster or separate value), and its effect.
+/// The exact spelling of an option, and its effect. Abbreviations, clusters and separate values need clap.
 type PlainWord = (&'static str, fn(&mut CopyArgs));
 
 const WORDS: [PlainWord; 21] = [
@@ -33,8 +33,8 @@ const WORDS: [PlainWord; 21] = [
 ];
 
 impl CopyArgs {
-    /// Parses the words after the command's name. Returns `None` unless each word is a file name or in [`WORDS`], and
-    /// at least two words are file names.
+    /// Parses the words after the command's name. Returns `None` if an option is not in [`WORDS`], or if fewer than two
+    /// words are file names.
     pub fn of_plain(words: &[OsString]) -> Option<Self> {
         let mut args = Self::default();
         for word in words {

@@ -13,7 +13,7 @@ use crate::exit::{CommandFailure, Exit};
 mod names;
 pub mod patterns;
 
-/// The combined meaning of `--exclude`, `--exclude-from` and `--files-from`.
+/// Combined effect of `--exclude`, `--exclude-from` and `--files-from`.
 pub struct SourceSelection {
     filter: Option<Arc<dyn Filter>>,
     /// With `--files-from`: the single SRC, and the listed paths below it.

@@ -15,8 +15,8 @@ use crate::{
     exit::{CommandFailure, Exit},
 };
 
-/// Returns the names in the list, each once, in order. If a directory is listed and copied recursively, names below
-/// it are dropped: two simultaneous copies of one file would conflict.
+/// Returns the names in the list, in order and without duplicates. Omits names below a listed directory that is copied
+/// recursively. Otherwise two threads could copy the same file at the same time.
 pub fn of(list: &Path, args: &CopyArgs, folder: &Path) -> Result<Vec<PathBuf>, CommandFailure> {
     let list = ListFile::read(list, args.chosen.from0)?;
     let (mut names, mut seen) = (Vec::new(), HashSet::new());
@@ -45,8 +45,8 @@ pub fn of(list: &Path, args: &CopyArgs, folder: &Path) -> Result<Vec<PathBuf>, C
     Ok(names.into_iter().map(all).collect())
 }
 
-/// Normalizes the path of a line, relative to the directory; empty for the directory itself. Returns the reason as an
-/// error if the path may lead out of the directory.
+/// Returns the path on a line without `.` components; empty for the directory itself. If the path may lead out of the
+/// directory, returns the reason as an error.
 fn inside(line: &[u8]) -> Result<PathBuf, &'static str> {
     if line.contains(&0) {
         return Err("contains NUL (use -0 for lines that end with NUL); expected a path in");

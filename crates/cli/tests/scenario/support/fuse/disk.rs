@@ -94,7 +94,6 @@ impl FuseDisk {
         self.state.lock().unwrap().log.len()
     }
 
-    /// Takes the log.
     pub fn take_log(&self) -> Vec<DiskEvent> {
         std::mem::take(&mut self.state.lock().unwrap().log)
     }

@@ -40,7 +40,7 @@ impl SharedMount {
         Self::with(test, folder, false)
     }
 
-    /// A mount that ignores the case of names.
+    /// Mounts the directory, and ignores the case of names. Records a skip without FUSE.
     pub fn folding(test: &str, folder: &Path) -> Option<Self> {
         Self::with(test, folder, true)
     }
