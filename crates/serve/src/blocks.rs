@@ -1,5 +1,5 @@
-//! Sums of the blocks of a file. With them, a client finds the blocks that it already has, and requests only the
-//! others.
+//! Sums (checksums) of the blocks of a file. A client compares them with the blocks of an older local file, and
+//! requests only the blocks that it lacks.
 //!
 //! `docs/reference/formats.md` describes the request `?blocks=` and its answer.
 
@@ -10,18 +10,18 @@ use std::{
 
 /// The `Content-Type` of block sums.
 pub const MEDIA_TYPE: &str = "application/vnd.thalweg.blocks";
-/// Bytes of one sum in the answer: a rolling sum, and the first bytes of a digest.
+/// Bytes of one sum in the answer: a rolling sum of 4 bytes, and the first 8 bytes of a digest.
 pub const SUM_BYTES: usize = 12;
 /// Bytes of a digest.
 pub const DIGEST_BYTES: usize = 32;
-/// Smallest size, in bytes, of a file of which a client requests sums. A client fetches a smaller file whole.
+/// Size in bytes of the smallest file for which a client requests sums. It fetches smaller files whole.
 pub const LEAST_DELTA: u64 = 64 << 10;
 const SMALLEST: u64 = 1 << 10;
 const LARGEST: u64 = 64 << 20;
 /// Maximum number of blocks of a file.
 pub const MOST_BLOCKS: u64 = 1 << 20;
 const KEY_DIGITS: usize = 32;
-/// Number of bytes that a rolling sum adds at a time.
+/// Number of bytes that [`RollingSum::push`] adds with 16-bit arithmetic at a time.
 const CHUNK: usize = 256;
 
 /// The keyed BLAKE3 digest of a block.
@@ -39,7 +39,8 @@ pub struct BlockRequest {
 
 impl BlockRequest {
     /// Chooses the block size for a file of `len` bytes, and a random key. The block size is near the square root of
-    /// the file size: the sums then take about as many bytes as the blocks of a few changes.
+    /// the file size. This balances the size of the list of sums against the bytes that are fetched for each changed
+    /// block.
     pub fn of_file(len: u64) -> Self {
         let root = 1_u64 << (len.max(1).ilog2() / 2);
         let least = len.div_ceil(MOST_BLOCKS).checked_next_power_of_two().unwrap_or(LARGEST);
@@ -61,7 +62,8 @@ impl BlockRequest {
         format!("blocks={}-{:032x}", self.size, self.key)
     }
 
-    /// Returns the number of blocks of a file of `len` bytes. `None` if the block size does not fit the file.
+    /// Returns the number of blocks of a file of `len` bytes. `None` if the block size is invalid, or too small for the
+    /// file.
     pub fn count(&self, len: u64) -> Option<u64> {
         let is_size = self.size.is_power_of_two() && (SMALLEST..=LARGEST).contains(&self.size);
         Some(len.div_ceil(self.size.max(1))).filter(|count| is_size && *count <= MOST_BLOCKS)
@@ -80,12 +82,12 @@ impl BlockRequest {
     }
 }
 
-/// Returns the bytes of a digest that a sum contains.
+/// Returns the first 8 bytes of a digest, which the sum of a block contains.
 pub fn short(digest: &BlockDigest) -> [u8; 8] {
     digest.first_chunk().copied().unwrap_or_default()
 }
 
-/// The rolling sum of rsync and zsync, which can move by one byte. Only the lower 16 bits of both halves count.
+/// The rolling sum of rsync and zsync, which can move by one byte. Only the lower 16 bits of each field are used.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RollingSum {
     sum: u32,
@@ -97,7 +99,8 @@ impl RollingSum {
     pub fn push(&mut self, bytes: &[u8]) {
         let (chunks, rest) = bytes.as_chunks::<CHUNK>();
         for chunk in chunks {
-            // Vector instructions add many bytes at a time, because the sums have 16 bits and bytes are independent.
+            // The compiler can use vector instructions: the sums have 16 bits, and no iteration needs the result of
+            // another.
             let (mut sum, mut weighted) = (0_u16, 0_u16);
             for (n, byte) in chunk.iter().enumerate() {
                 let (byte, weight) = (u16::from(*byte), (CHUNK - n) as u16);
@@ -114,7 +117,7 @@ impl RollingSum {
         }
     }
 
-    /// Moves a block of `len` bytes by one byte: `first` leaves it, and `next` follows its last byte.
+    /// Moves the block, which has `len` bytes, by one byte: removes its first byte `first`, and appends `next`.
     pub fn roll(&mut self, len: u32, first: u8, next: u8) {
         self.sum = self.sum.wrapping_add(u32::from(next)).wrapping_sub(u32::from(first));
         let left = len.wrapping_mul(u32::from(first));

@@ -32,13 +32,13 @@ struct CompressionShared {
 /// The reason why one direction of the stream ended.
 enum PumpEnd {
     Failed(CompressionFailure),
-    /// A descriptor is closed or failed. The other users of the stream report that.
+    /// A descriptor is closed or failed. The code for HTTP reports the reason.
     Closed,
 }
 
 impl CompressedStream {
-    /// Starts the threads between the descriptors of the peer and the other socket of the stream for HTTP. `input`: the descriptor to
-    /// read from, unless `output` is a socket for both directions.
+    /// Starts the threads, which copy between the descriptors of the peer and `far`, one end of a socket pair. HTTP
+    /// uses the other end. If `input` is `None`, `output` is a socket for both directions.
     pub(crate) fn start(
         output: OwnedFd,
         input: Option<OwnedFd>,
@@ -59,7 +59,8 @@ impl CompressedStream {
                     Shutdown::Both
                 }
             };
-            // Ends the input of the peer: the other thread and the peer's parent may hold the socket. ENOTSOCK for a pipe.
+            // Ends the input of the peer. A close would not, because the other thread and the peer's parent may hold
+            // the socket. The call fails with ENOTSOCK for a pipe.
             let _ = shutdown(&*output, Shutdown::Write);
             let _ = shutdown(&*from, how);
         })?;
@@ -82,7 +83,7 @@ impl CompressedStream {
         self.0.failure.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Waits until everything was sent. The stream for HTTP must be closed.
+    /// Waits until everything was sent. The caller must have closed the stream for HTTP.
     pub fn finish(&self) -> Option<CompressionFailure> {
         let threads = std::mem::take(&mut *self.threads());
         for thread in threads {
@@ -144,12 +145,12 @@ fn send(from: &OwnedFd, wire: &OwnedFd, sink: KnownEnd) -> Result<(), PumpEnd> {
     }
 }
 
-/// Reads all bytes that are waiting, as far as they fit, and waits for the first one. Returns 0 at the end of the stream.
+/// Waits for the first byte, and reads all bytes that are waiting, as far as they fit. Returns 0 at the end of the stream.
 fn gather(from: &OwnedFd, content: &mut [u8]) -> Result<usize, Errno> {
     let mut length = 0;
     while length < content.len() {
         match io::read(from, &mut content[length..]) {
-            // If there are bytes, the next call reads the end again.
+            // If bytes were read before, the next call finds the end of the stream again.
             Ok(0) => break,
             Ok(count) => length += count,
             Err(Errno::AGAIN) if length > 0 => break,
@@ -161,7 +162,7 @@ fn gather(from: &OwnedFd, content: &mut [u8]) -> Result<usize, Errno> {
     Ok(length)
 }
 
-/// Passes the content of received frames to HTTP. A stream that ends within a frame is a lost connection, which HTTP notices.
+/// Passes the content of received frames to HTTP. If the stream ends within a frame, HTTP notices the lost connection.
 fn receive(wire: &OwnedFd, to: &OwnedFd) -> Result<(), PumpEnd> {
     let no_memory = CompressionFailure::Sending("out of memory");
     let mut reader = FrameReader::new().ok_or(no_memory)?;
@@ -202,7 +203,7 @@ fn write_all(to: BorrowedFd<'_>, sink: KnownEnd, mut bytes: &[u8]) -> Result<(),
     Ok(())
 }
 
-/// A signal may end the wait early; the caller repeats the call that waited.
+/// Waits for a descriptor. A signal may end the wait early, so the caller repeats its call and waits again.
 fn wait(waits: impl FnOnce() -> Result<bool, Errno>) -> Result<(), Errno> {
     match waits() {
         Ok(_) | Err(Errno::INTR) => Ok(()),

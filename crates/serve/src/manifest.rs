@@ -97,13 +97,13 @@ pub enum ManifestKind {
     Special(SpecialFile),
 }
 
-/// Says whether the entries of a directory are in the list.
+/// Presence of a directory's entries in the list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DirectoryContents {
     Listed,
     /// The server has no permission to read the directory.
     Unreadable,
-    /// The directory is on another file system than the listed one, and the client requests only the latter.
+    /// The directory is on another file system, and the client requested the entries of one file system only.
     Elsewhere,
 }
 

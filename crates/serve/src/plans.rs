@@ -1,5 +1,5 @@
-//! Plans for bodies, with few system calls: file system and socket properties are queried once, and one plan serves all sizes
-//! with the same candidates.
+//! Plans for moving bodies, with few system calls. A thread queries the properties of file systems and sockets once,
+//! and uses one plan for all sizes with the same candidates.
 
 use std::{collections::HashMap, os::fd::BorrowedFd, sync::Arc};
 
@@ -56,7 +56,7 @@ pub struct KnownFd<'f> {
     pub fd: BorrowedFd<'f>,
 }
 
-/// The plans of one thread. All of them are made by one policy.
+/// The plans of one thread, all made with one policy.
 #[derive(Debug, Default)]
 pub struct Plans {
     ends: HashMap<KnownEnd, EndFacts>,
@@ -98,7 +98,7 @@ impl Plans {
     }
 }
 
-/// Returns the facts that hold for every such endpoint.
+/// Returns the facts that hold for all endpoints with these known properties.
 fn facts(end: KnownFd<'_>) -> EndFacts {
     let known = end.known;
     match End::of(end.fd) {

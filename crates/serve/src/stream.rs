@@ -56,7 +56,7 @@ impl ByteStream {
         Ok((Self { input: near, output: None, compressed: None }, far))
     }
 
-    /// Compresses the stream. The peer must do so too.
+    /// Compresses the stream. The peer must compress it too.
     pub fn compress(self) -> Result<Self, Errno> {
         let (near, far) = Self::pair()?;
         let sink = known_end(self.output());

@@ -9,7 +9,7 @@ use super::{
     resume::{self, FileRequest},
 };
 
-/// A longer chain of redirects is taken for a loop.
+/// A longer chain of redirects is treated as a loop.
 const MOST_REDIRECTS: usize = 10;
 
 /// Sends the request and returns the connection, the head of the response and the final URL. A status other than 200,
@@ -59,7 +59,8 @@ pub fn ask(
 }
 
 /// Returns an error if the body is encoded, because the request did not ask for an encoding. `names`: the URLs before
-/// and after redirects. Their extensions may show that the file itself is compressed.
+/// and after redirects. If one has the extension of the encoding, such as `.gz`, the requested file itself is
+/// compressed.
 fn decoded(head: &ResponseHead, names: [&FetchUrl; 2]) -> Result<(), FetchError> {
     let encoding = head.get("content-encoding").unwrap_or_default();
     // Some servers send `none`, which is not registered, and mean `identity`.

@@ -1,4 +1,4 @@
-//! The digests of the blocks of a file that is put together from blocks of an older file and from received ranges.
+//! Block digests of a file that is assembled from blocks of an older file and from received ranges.
 
 use std::os::fd::BorrowedFd;
 
@@ -9,7 +9,7 @@ use thalweg_tree::hashing::Digest;
 use super::{FetchError, deadline::CancelCheck};
 use crate::blocks::{BlockDigest, BlockRequest};
 
-/// The digests of the blocks of a file, as far as they are known. The others are computed from the complete file.
+/// The known digests of the blocks of a file. [`Self::check`] computes the others from the complete file.
 #[derive(Debug)]
 pub struct BlockDigests {
     request: BlockRequest,
@@ -19,7 +19,7 @@ pub struct BlockDigests {
 }
 
 impl BlockDigests {
-    /// Creates the digests of a file of `len` bytes. None is known.
+    /// Creates the state for a file of `len` bytes, without a known digest.
     pub fn new(request: BlockRequest, len: u64) -> Self {
         let count = usize::try_from(len.div_ceil(request.size)).unwrap_or(0);
         Self { request, len, digests: vec![None; count] }
@@ -33,8 +33,8 @@ impl BlockDigests {
         }
     }
 
-    /// Forgets the digests of all blocks outside of these ranges, because other bytes may be written there. The ranges
-    /// are sorted, and begin and end at blocks.
+    /// Forgets the digests of all blocks outside of these ranges, because such blocks may be overwritten. The ranges
+    /// must be sorted, and begin and end at the limits of blocks.
     pub fn keep_only(&mut self, ranges: &[(u64, u64)]) {
         let mut ranges = ranges.iter().peekable();
         let offsets = (0_u64..).map(|number| number * self.request.size);
@@ -46,7 +46,8 @@ impl BlockDigests {
         }
     }
 
-    /// Compares the digest of all digests with `root`. Reads the blocks of unknown digests from the complete file.
+    /// Hashes the digests of all blocks, and compares the result with `root`. Reads each block without a known digest
+    /// from the complete file.
     pub fn check(
         &mut self,
         file: BorrowedFd<'_>,
@@ -116,7 +117,7 @@ mod tests {
             let mut file = tempfile::tempfile().unwrap();
             file.write_all(&bytes).unwrap();
             let mut all = digests(5000);
-            // The second block is known, with the digest of its right bytes.
+            // The second block has a known digest, so the check does not read it.
             all.add(SIZE, all.request.digest(&right[1024..2048]));
             let mut check = || all.check(file.as_fd(), &root(&right), &|| Ok(()));
             let is_in_second = wrong.is_some_and(|at| (1024..2048).contains(&at));

@@ -17,10 +17,10 @@ use crate::blocks::{BlockDigest, BlockRequest, DIGEST_BYTES, RollingSum, SUM_BYT
 
 /// Bytes of the older file that are read at a time, in addition to one block.
 const PIECE: usize = 1 << 20;
-/// Largest number of offsets with a known rolling sum but an unknown digest, per block of the file. Without this
-/// limit, a server could send sums that make the client hash every offset.
+/// Largest number of offsets whose rolling sum matches although the digest does not, per block of the file. Without
+/// this limit, a server could send sums that make the client hash every offset.
 const MOST_MISSES: u64 = 8;
-/// Bytes of the older file for which a further thread is started, and the maximum number of threads.
+/// Smallest part of the older file, in bytes, that a search thread receives.
 const LEAST_PART: u64 = 16 << 20;
 const MOST_THREADS: u64 = 4;
 
@@ -33,7 +33,7 @@ struct BlockSum {
     number: u32,
 }
 
-/// The sums of a file, by their values.
+/// The sums of a file, sorted for the search by value.
 #[derive(Debug)]
 pub struct BlockIndex {
     request: BlockRequest,
@@ -43,9 +43,9 @@ pub struct BlockIndex {
     sums: Vec<BlockSum>,
     /// The sum of a shorter block at the end.
     last: Option<BlockSum>,
-    /// One bit per value of the upper bits of a mixed rolling sum. It is set if the file has such a sum.
+    /// A bitmap that rejects most unknown rolling sums without a search. [`Self::bit`] selects the bit of a sum.
     filter: Vec<u64>,
-    /// Number of bits by which a mixed sum is shifted to select its bit in the filter.
+    /// Number of bits by which a mixed sum is shifted right to select its bit in the filter.
     shift: u32,
     /// BLAKE3 of the digests of all blocks.
     pub root: BlockDigest,
@@ -96,7 +96,7 @@ impl BlockIndex {
         self.filter[bit / 64] >> (bit % 64) & 1 == 1
     }
 
-    /// Returns the range of `sums` with this rolling sum.
+    /// Returns the index range of the entries in `sums` with this rolling sum.
     fn with_rolling(&self, rolling: u32) -> Range<usize> {
         let begin = self.sums.partition_point(|sum| sum.rolling < rolling);
         begin..self.sums.partition_point(|sum| sum.rolling <= rolling)
@@ -133,7 +133,7 @@ impl BlockIndex {
     }
 
     /// Finds blocks in the first `size` bytes of an older file. `take` gets each block of the server's file at most
-    /// once. A read error ends the search. Several threads search a large file, each a part.
+    /// once. A read error ends the search. For a large file, several threads search one part each.
     pub fn find_in(
         &self,
         older: BorrowedFd<'_>,
@@ -145,7 +145,7 @@ impl BlockIndex {
         let search = self.search();
         let processors = thread::available_parallelism().map_or(1, NonZero::get) as u64;
         let threads = (size / LEAST_PART).clamp(1, processors.min(MOST_THREADS));
-        // Blocks that did not move begin at a multiple of the block size.
+        // Aligns the parts, because a block that did not move begins at a multiple of the block size.
         let part = size.div_ceil(threads).next_multiple_of(self.request.size);
         let find = |number: u64| {
             let part = number * part..((number + 1) * part).min(size);
@@ -200,7 +200,7 @@ impl BlockIndex {
         Ok(())
     }
 
-    /// Moves the window by at least one byte, up to the next sum that the filter lets pass.
+    /// Moves the window by at least one byte, up to the next offset whose sum passes the filter.
     fn roll(&self, sum: &mut RollingSum, window: &mut OlderWindow<'_>, block: usize) {
         let bytes = &window.buffer[window.at..window.have];
         for (first, next) in bytes.iter().zip(&bytes[block..]) {
@@ -212,7 +212,7 @@ impl BlockIndex {
         }
     }
 
-    /// Looks for the shorter last block at its own offset, and at the end of the older file.
+    /// Looks for the last block, if it is shorter, at its offset in the server's file and at the end of the older file.
     fn find_last(
         &self,
         older: BorrowedFd<'_>,
@@ -237,19 +237,20 @@ impl BlockIndex {
 /// State of a search for blocks in an older file.
 struct BlockSearch<'i> {
     index: &'i BlockIndex,
-    /// `true` if the blocks of a group of equal sums were found. A group has the index of its first sum in `sums`.
+    /// One flag per group of equal sums, at the index of the group's first sum in `sums`. `true` if a thread has taken
+    /// the blocks of the group.
     is_taken: Vec<AtomicBool>,
     misses: AtomicU64,
     most_misses: u64,
 }
 
 impl BlockSearch<'_> {
-    /// Returns `false` after too many offsets with an unknown digest.
+    /// Returns `false` if too many offsets had a matching rolling sum and another digest ([`MOST_MISSES`]).
     fn may_continue(&self) -> bool {
         self.misses.load(Relaxed) <= self.most_misses
     }
 
-    /// Passes all blocks that are equal to these bytes to `take`. Returns `true` if there are any.
+    /// Passes all blocks of the server's file that are equal to these bytes to `take`. Returns `true` if there are any.
     fn take(&self, rolling: u32, bytes: &[u8], take: &BlockSink<'_>) -> Result<bool, FetchError> {
         let range = self.index.with_rolling(rolling);
         if range.is_empty() {
@@ -284,7 +285,7 @@ struct OlderWindow<'o> {
 }
 
 impl OlderWindow<'_> {
-    /// Returns `true` if the window has at least `count` bytes; reads more if it has not.
+    /// Returns `true` if the window has at least `count` bytes. Reads more bytes if necessary.
     fn holds(&mut self, count: usize, check: &CancelCheck<'_>) -> Result<bool, Cancelled> {
         if self.have - self.at >= count {
             return Ok(true);
@@ -292,7 +293,7 @@ impl OlderWindow<'_> {
         check()?;
         self.buffer.copy_within(self.at..self.have, 0);
         (self.at, self.have) = (0, self.have - self.at);
-        // The search ends at a block that cannot be read.
+        // A read error ends the search like the end of the file.
         let got = io::pread_full(self.older, &mut self.buffer[self.have..], self.next).unwrap_or(0);
         self.have += got;
         self.next += got as u64;

@@ -1,5 +1,5 @@
-//! Moves the body of a response to the destination. The mechanisms move an unencoded body; a chunked one goes through
-//! memory.
+//! Moves the body of a response to the destination. A mechanism such as splice moves an unencoded body. A chunked body
+//! is copied through the buffer of the connection.
 
 use std::{cell::Cell, sync::Arc};
 
@@ -33,7 +33,7 @@ pub struct ResponseBody<'a> {
     pub plans: Option<(&'a mut Plans, u64)>,
 }
 
-/// Longest line of a chunk size with its extensions, or of a trailer.
+/// Longest accepted line in bytes: a chunk size with its extensions, or a trailer.
 const LONGEST_LINE: usize = 8 << 10;
 const MOST_TRAILERS: usize = 128;
 
@@ -49,7 +49,7 @@ impl ResponseBody<'_> {
     pub fn bring(mut self, framing: Framing, want: Option<u64>) -> Result<u64, FetchError> {
         let came = match (framing, want) {
             (Framing::Length(length), _) => self.stream(Some(length))?,
-            // A body without a length may be longer than requested; the requested bytes are its first ones.
+            // A body without a length may be longer than the requested range. Its first bytes are the requested ones.
             (Framing::UntilClose, want) => self.stream(want)?,
             (Framing::Chunked, want) => self.chunks(want)?,
         };
@@ -114,7 +114,8 @@ impl ResponseBody<'_> {
         }
     }
 
-    /// Returns `true` if the buffer holds bytes to write. All bytes of a TLS connection go through the buffer.
+    /// Returns `true` if the buffer holds bytes to write. Fills the buffer of a TLS connection first, because no
+    /// mechanism can decrypt.
     fn has_in_memory(&mut self) -> Result<bool, FetchError> {
         if self.connection.descriptor().is_none() && self.connection.unused().is_empty() {
             self.connection.fill(&self.deadline)?;
@@ -151,7 +152,7 @@ impl ResponseBody<'_> {
     fn chunk_size(&mut self, came: u64) -> Result<u64, FetchError> {
         loop {
             let unused = self.connection.unused();
-            // httparse reads a line without digits as the last chunk.
+            // httparse parses a line without digits as size 0, which would end the body.
             let has_digit = unused.first().is_none_or(u8::is_ascii_hexdigit);
             match parse_chunk_size(unused) {
                 _ if !has_digit => return Err(FetchError::broken("invalid chunk size")),
@@ -208,7 +209,8 @@ impl ResponseBody<'_> {
     }
 
     /// Writes at most `most` bytes from the buffer, after the `came` bytes of the body written before. With a rate
-    /// limit, one call writes at most one step of the limit. A longer write would block the other connections.
+    /// limit, one call writes at most one step of the limit. A longer write would use up a shared limit, and block the
+    /// other connections.
     fn put(&mut self, most: u64, came: u64) -> Result<u64, FetchError> {
         let pace = self.pace();
         let most = most.min(pace.budget());
@@ -248,7 +250,7 @@ fn short(got: u64, want: u64) -> FetchError {
     FetchError::Short { got: quantity::exact(got), want: quantity::exact(want) }
 }
 
-/// Adds one report to another.
+/// Adds `one` to `all`.
 pub fn book(all: &mut Report, one: Report) {
     all.bytes += one.bytes;
     for own in &one.shares {
@@ -258,7 +260,7 @@ pub fn book(all: &mut Report, one: Report) {
     all.notes.extend(one.notes);
 }
 
-/// Subtracts bytes that were moved twice.
+/// Reduces the total of a report to `bytes`, because it counts bytes that were moved twice.
 pub fn trim(report: &mut Report, bytes: u64) {
     let mut over = report.bytes.saturating_sub(bytes);
     report.bytes -= over;

@@ -1,5 +1,5 @@
-//! Connections over byte streams instead of sockets: commands such as `ssh HOST thalweg serve --stdio`, or standard
-//! input and output.
+//! Channels: connections over byte streams instead of network sockets. A stream leads to a command such as `ssh HOST
+//! thalweg serve --stdio`, or consists of standard input and output.
 
 use std::{
     fmt,
@@ -20,7 +20,7 @@ use crate::{
     stream::{ByteStream, known_end},
 };
 
-/// The channels to one server. An idle channel is used again, because a new one may need a login.
+/// The channels to one server. Idle channels are reused, because a new one may need a login.
 pub struct Channels {
     source: ChannelSource,
     /// Largest number of open channels.
@@ -31,7 +31,7 @@ pub struct Channels {
 
 enum ChannelSource {
     Command(RemoteCommand),
-    /// The name of the peer. The stream to it cannot be opened again.
+    /// The name of the peer. The stream already exists, and cannot be opened again.
     Stream(String),
 }
 
@@ -57,7 +57,7 @@ struct RemoteChannel {
 pub struct HeldChannel {
     channel: Option<RemoteChannel>,
     pool: Arc<Channels>,
-    /// `false` once the channel was given back.
+    /// `true` until the channel is given back. A channel that is closed instead reduces the number of open channels.
     is_counted: bool,
 }
 

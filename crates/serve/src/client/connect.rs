@@ -23,15 +23,15 @@ use super::{
 };
 use crate::{plans::KnownEnd, stream::known_end};
 
-/// Size of the read buffer. While more bytes are read, unused bytes may fill up to half of the buffer.
+/// Size of the read buffer in bytes. [`FetchConnection::gather`] fills at most half of it.
 const ROOM: usize = 256 << 10;
 /// Longest wait for one address before the next one is tried.
 const LONGEST_TRY: Duration = Duration::from_secs(15);
-/// Time for the first response on a channel: the user may have to enter a password.
+/// Time limit for the first response on a channel. The user may have to enter a password before.
 const LONGEST_LOGIN: Duration = Duration::from_secs(3600);
 /// Largest body that is discarded to keep a channel usable, in bytes.
 const MOST_DISCARDED: u64 = 16 << 20;
-/// Largest number of bytes that a message shows of a text that is not a response.
+/// Largest number of bytes of an invalid response that an error message quotes.
 const SHOWN: usize = 80;
 
 /// The transport of a connection.
@@ -42,7 +42,7 @@ enum Wire {
     Secret(Box<StreamOwned<ClientConnection, TcpStream>>),
 }
 
-/// An operation on a socket that returned an error.
+/// The operation on a socket, for error messages and for the wait after `EAGAIN`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum SocketUse {
     Send,
@@ -143,7 +143,7 @@ impl FetchConnection {
         }
     }
 
-    /// Returns `true` for a channel, which must be given back before another one is taken.
+    /// Returns `true` for a channel. A thread must give it back before it takes another one.
     pub fn is_channel(&self) -> bool {
         matches!(self.wire, Wire::Channel(_))
     }
@@ -156,7 +156,7 @@ impl FetchConnection {
         }
     }
 
-    /// Does what [`Self::finish`] does for a connection that the server keeps open.
+    /// Releases a connection that the server keeps open. See [`Self::finish`].
     pub fn release(self) {
         if let Wire::Channel(channel) = self.wire
             && self.used == self.have
@@ -182,7 +182,7 @@ impl FetchConnection {
         true
     }
 
-    /// Returns the error of a text that is not a response, such as one that a login script prints.
+    /// Returns the error for input that is not a response, such as the output of a login script.
     fn not_a_response(&self) -> FetchError {
         let text = &self.unused()[..self.unused().len().min(SHOWN)];
         let text = String::from_utf8_lossy(text);
@@ -198,7 +198,7 @@ impl FetchConnection {
         is_end && self.is_channel()
     }
 
-    /// Returns the error of a connection that the server closed before a response.
+    /// Returns the error for a connection that the server closed before a response.
     fn closed(&mut self, deadline: &NetDeadline<'_>) -> FetchError {
         if let Wire::Channel(channel) = &mut self.wire {
             return channel.end(deadline.check);
@@ -219,8 +219,8 @@ impl FetchConnection {
         Ok(())
     }
 
-    /// Returns the head of the response and skips interim ones (100, 103). The time limit of a silent server also applies
-    /// to the whole head, which may arrive byte by byte.
+    /// Returns the head of the response and skips interim ones (100, 103). The time limit for a silent server also
+    /// applies to the whole head, because a server may send it byte by byte.
     pub fn head(&mut self, deadline: &NetDeadline<'_>) -> Result<ResponseHead, FetchError> {
         let is_login = matches!(&self.wire, Wire::Channel(channel) if !channel.has_answered());
         let limit = if is_login { LONGEST_LOGIN.max(deadline.limit) } else { deadline.limit };
@@ -238,7 +238,7 @@ impl FetchConnection {
                     }
                     self.take(length);
                     if head.status == 101 {
-                        // 101 Switching Protocols, although no request asked for it (RFC 9110, 15.2.2).
+                        // A server may not switch protocols (101) if no request asked for it (RFC 9110, 15.2.2).
                         return Err(FetchError::broken(
                             "unexpected status 101 (Switching Protocols)",
                         ));
@@ -267,7 +267,7 @@ impl FetchConnection {
     }
 
     /// Waits for at least one byte, and reads the available bytes after the unused ones. Returns 0 at the end of the
-    /// stream. The buffer is larger than any head, line or small file.
+    /// stream. The buffer always has room, because it is larger than any head, line or small file.
     pub fn fill(&mut self, deadline: &NetDeadline<'_>) -> Result<usize, FetchError> {
         self.buffer.resize(ROOM);
         if self.used > 0 {
@@ -313,7 +313,7 @@ impl FetchConnection {
                 deadline.wait(fd, to_read, &self.host)
             }
             ErrorKind::Interrupted => Ok(()),
-            // rustls reports invalid data from the peer as this kind.
+            // rustls reports invalid messages and certificates of the peer as `InvalidData`.
             ErrorKind::InvalidData => {
                 #[cfg(feature = "tls")]
                 let why = super::tls::why(error);
@@ -397,7 +397,7 @@ impl Wire {
                 let fd = if to_read { channel.input() } else { channel.output() };
                 Some((fd.ok()?, to_read))
             }
-            // A TLS handshake may have to read in order to write, and to write in order to read.
+            // During a handshake, TLS may have to read before it can write, or write before it can read.
             #[cfg(feature = "tls")]
             Self::Secret(stream) => Some((stream.sock.as_fd(), !stream.conn.wants_write())),
         }

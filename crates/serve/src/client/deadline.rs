@@ -7,7 +7,7 @@ use thalweg_sys::{Errno, io};
 
 use super::FetchError;
 
-/// Returns an error if the caller cancelled.
+/// A check that returns an error if the caller has cancelled the fetch.
 pub type CancelCheck<'a> = dyn Fn() -> Result<(), Cancelled> + Sync + 'a;
 
 /// The time limit of every wait for a server, and the check for cancellation.

@@ -17,7 +17,7 @@ use super::{FetchError, head::ResponseHead};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Expected {
     pub hash: Hash,
-    /// A second hash function to try, if the number of digits fits both.
+    /// A second hash function to try, because the number of digits fits both.
     pub or: Option<Hash>,
     pub digest: Digest,
     /// The origin of the digest, for messages.
@@ -46,8 +46,8 @@ impl Expected {
         Some(Self { hash: Hash::Sha256, or: None, digest, by: "the server" })
     }
 
-    /// Reads the file, compares its digest, and returns the name of the hash that matches. `from_device`: drops the
-    /// page cache first, so that the bytes come from the device.
+    /// Reads the file, compares its digest, and returns the name of the hash that matches. `from_device`: `true` to
+    /// drop the file from the page cache first, so that the bytes come from the device.
     pub fn check(
         &self,
         file: BorrowedFd<'_>,
@@ -57,7 +57,7 @@ impl Expected {
         let mut last = None;
         for hash in [Some(self.hash), self.or].into_iter().flatten() {
             if from_device {
-                // If pages remain in the page cache, the cached bytes are compared.
+                // The kernel may keep some pages in the page cache. Then their cached bytes are compared.
                 drop_cached(file).map_err(failed("fdatasync"))?;
             }
             let mut buffer = Buffer::new(ROOM);

@@ -31,7 +31,7 @@ pub struct Download {
     done: Ranges,
 }
 
-/// A local file that may have blocks of the fetched one: the file that it replaces, or an earlier name of it.
+/// A local file that may share blocks with the fetched one: the file that it replaces, or the file under an earlier name.
 pub struct BaseFile {
     pub fd: OwnedFd,
     /// In bytes.
@@ -42,7 +42,7 @@ impl BaseFile {
     /// Opens a regular file. Follows no link.
     pub fn open(directory: impl AsFd, name: &CStr) -> Option<Self> {
         let is_file = |stat: &Stat| FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
-        // To open a device may have an effect.
+        // Checks the type first, because opening a device may have an effect.
         statat(&directory, name, AtFlags::SYMLINK_NOFOLLOW).ok().filter(is_file)?;
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
         let fd = openat(&directory, name, flags | OFlags::CLOEXEC, Mode::empty()).ok()?;
@@ -92,11 +92,12 @@ impl Download {
             return Ok(None);
         };
         let there = fstat(&file.fd).map_err(failed("fstat"))?.st_size as u64;
-        // The page cache outlives a process, but not a crash of the machine. The server's bytes cannot be compared.
+        // After a crash of the machine, bytes that the journal lists may be missing from the file. The file cannot be
+        // compared with the server's bytes, so the journal must be of this boot.
         let is_true = journal.is_of_this_boot() && journal.done.end() <= there;
         match journal.source {
             JournalSource::Remote(remote) if is_true && remote.url == url => {
-                // Requests the last byte again: the response then proves that the server still has this version.
+                // If the file is complete, requests its last byte again. The response proves that the server still has this version.
                 let all_but_one = Ranges::up_to(remote.size.saturating_sub(1));
                 let is_whole = journal.done.bytes() == remote.size;
                 self.done = if is_whole { all_but_one } else { journal.done };
@@ -170,7 +171,7 @@ impl Download {
         Ok(fd.map_err(|_| failed("fcntl")(Errno::MFILE))?)
     }
 
-    /// Returns the write position of a byte of the file. A stream continues at its current position.
+    /// Returns the destination for the bytes from offset `at` of the file. A stream continues at its current position.
     pub fn end<'a>(&self, fd: BorrowedFd<'a>, at: u64) -> Result<End<'a>, FetchError> {
         let end = End::of(fd).map_err(failed("fstat"))?;
         let at = (end.kind == Kind::File && self.is_rewindable()).then_some(at);
@@ -188,16 +189,16 @@ impl Download {
         self.is_rewindable().then(|| self.destination.fd())
     }
 
-    /// Sets the attributes and publishes the file under its name. `kept`: keeps the entry that the file replaces. Returns the number of extended attributes that the file
-    /// system refused.
+    /// Sets the attributes and publishes the file under its name. `kept`: the place where the replaced entry is kept.
+    /// Returns the number of extended attributes that the file system refused.
     pub fn publish(
         mut self,
         attributes: Option<&EntryAttributes>,
         kept: Option<KeptPath<'_>>,
         fsync: Fsync,
     ) -> Result<u64, FetchError> {
-        // A later fetch of a tree accepts only files of this user as fetched. The file therefore inherits nothing from a file of another
-        // user.
+        // A later fetch of a tree refetches files of other users. A file of a tree therefore does not inherit the owner
+        // of another user's file.
         let from = if attributes.is_some() { InheritFrom::Own } else { InheritFrom::Anyone };
         inherit(&mut self.destination, from);
         let mut refused = 0;
@@ -242,7 +243,7 @@ impl Download {
                 self.destination.leave()
             }
             _ => {
-                // The next run removes leftovers that cannot be removed now.
+                // If the journal cannot be removed now, the next run removes it.
                 drop(self.forget());
                 false
             }

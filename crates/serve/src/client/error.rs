@@ -24,7 +24,7 @@ pub enum FetchError {
     /// The first connection to a server failed: unknown name, no route, refused, or no answer.
     #[error("cannot {doing} {host}: {why}")]
     Unreached { doing: &'static str, host: String, why: String },
-    /// The command that makes the connection failed before the server answered.
+    /// The command that connects to the server failed before the server answered.
     #[error("{host}: {why}")]
     Remote {
         host: String,
@@ -55,13 +55,13 @@ pub enum FetchError {
     /// The response contradicts itself or the request.
     #[error("invalid response: {0}")]
     Broken(String),
-    /// The temporary copy of a tree's list is not as it was written.
+    /// Another program changed the temporary copy of a tree's list.
     #[error("another program changed the temporary copy of the list of files")]
     ListChanged,
     /// The connection ended before the body did.
     #[error("the connection closed early: received {got} of {want}")]
     Short { got: String, want: String },
-    /// The file was a different version in each of several responses.
+    /// The server sent different versions of the file in several responses.
     #[error("the file changes on the server during the download; run the command again later")]
     Changing,
     /// Moving bytes from the connection or into the file failed.
@@ -79,7 +79,7 @@ pub enum FetchError {
     /// The server now has another version of the file than its list describes.
     #[error("differs from the server's list: {0}; run the same command again to fetch a new list")]
     OutOfDate(String),
-    /// The server lists the directory itself, but may not read its entries.
+    /// The server lists the directory itself, but has no permission to read its entries.
     #[error("the server has no permission to read this directory")]
     Shut,
     /// The caller cancelled the fetch.
@@ -100,7 +100,8 @@ impl FetchError {
         }
     }
 
-    /// Converts the error of a server that has answered before: it may only be restarting, so a retry makes sense.
+    /// Converts a failed connection to a server that has answered before. A retry makes sense, because the server may
+    /// be restarting.
     pub(crate) fn of_known_server(self) -> Self {
         match self {
             Self::Unreached { doing, host, why } => Self::Network { doing, host, why },

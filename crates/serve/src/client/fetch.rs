@@ -67,7 +67,7 @@ const CHANGED: &str = "the file changed on the server, or a response does not id
                        restarting from byte 0";
 const WRONG_BLOCKS: &str =
     "the file differs from the digest of the server; fetching the whole file";
-/// A file that changed more often than this during a fetch is likely to change again.
+/// Maximum number of changes of the file during a fetch. After more of them, another change is likely.
 const MOST_CHANGES: u32 = 2;
 
 /// The list's description of a file, and the attributes that the complete file receives.
@@ -77,17 +77,17 @@ pub struct ListedFile<'a> {
     pub attributes: &'a EntryAttributes,
     /// `true` if the file on the server has holes.
     pub is_sparse: bool,
-    /// Keeps the entry that the file replaces.
+    /// The place where the replaced entry is kept, if requested.
     pub kept: Option<KeptPath<'a>>,
-    /// A file of another name that may be equal.
+    /// A local file of another name that may have the same content.
     pub base: Option<&'a BaseFile>,
-    /// `true` if a partial file of an earlier run may have blocks of such a file.
+    /// `true` if the partial file of an earlier run may contain blocks of another local file.
     pub may_continue_base: bool,
 }
 
 impl ListedFile<'_> {
-    /// Checks that a response is about the listed file. A tag that was weak because the file was young may be strong
-    /// by now.
+    /// Checks that a response is about the listed file. The comparison ignores `W/`: a server sends a weak tag while a
+    /// file is young, and a strong one later.
     pub fn check(&self, head: &ResponseHead, size: Option<u64>) -> Result<(), FetchError> {
         let want = self.size;
         let out_of_date = |why: String| Err(FetchError::OutOfDate(why));
@@ -189,16 +189,16 @@ struct FileFetch<'a> {
     is_ranged: bool,
     is_conditional: bool,
     changes: u32,
-    /// `true` until the blocks of the replaced file were looked for.
+    /// `true` if [`Self::begin_delta`] has still to be called.
     may_use_delta: bool,
-    /// `true` if requests may be sent before earlier ones are answered.
+    /// `true` if missing ranges may be requested before earlier requests are answered.
     may_bring_gaps: bool,
-    /// The digests of the new file if it has blocks of the replaced one.
+    /// The block digests of the new file, if it contains blocks of a local file.
     own_blocks: Option<OwnBlocks>,
     /// `true` if several connections may fetch the file.
     may_be_pulled: bool,
     expected: Vec<Expected>,
-    /// Hashes that match.
+    /// Names of the hashes that matched.
     checked: Vec<&'static str>,
     report: Report,
 }
@@ -278,8 +278,8 @@ impl FileFetch<'_> {
         Ok(false)
     }
 
-    /// Receives a part of a file of `total` bytes, and perhaps the rest over several connections. `validators`: those
-    /// of a file that was unknown. Returns `true` if the file is complete.
+    /// Receives a part of a file of `total` bytes, and may fetch the rest over several connections. `validators`: identify the version of
+    /// the file, if it was unknown before this response. Returns `true` if the file is complete.
     fn receive_piece(
         &mut self,
         response: OpenResponse,
@@ -347,7 +347,7 @@ impl FileFetch<'_> {
         };
         let Pulled { report, ended } = pull.all(first);
         book(&mut self.report, report);
-        // If one of several responses was unexpected, a single connection finds out the reason.
+        // After an unexpected response, a single connection repeats the request and reports the reason.
         self.may_be_pulled = false;
         ended
     }
@@ -394,7 +394,7 @@ impl FileFetch<'_> {
         Ok(())
     }
 
-    /// Records the digest of a response. A resumed file keeps the last digest received; another version replaces it.
+    /// Records the digest that a response states. If a response about a resumed file states none, the last one remains.
     fn note_digest(&mut self, head: &ResponseHead) -> Result<(), FetchError> {
         let sent = Expected::of_head(head);
         if self.known.is_none() || sent.is_some() {
@@ -416,7 +416,7 @@ impl FileFetch<'_> {
         }
         let Some(file) = self.download.file() else { return Ok(()) };
         let check_cancelled = || self.watcher.check_cancelled();
-        // `--verify` reads the files of a tree from memory, like a local copy.
+        // For a file of a tree, `--verify` accepts bytes from the page cache, as a local copy does.
         let from_device = self.options.verify && self.listed.is_none();
         for expected in &self.expected {
             self.checked.push(expected.check(file, from_device, &check_cancelled)?);

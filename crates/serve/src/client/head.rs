@@ -21,7 +21,7 @@ pub struct ResponseHead {
     headers: Vec<(String, String)>,
 }
 
-/// Method by which the end of a body is found.
+/// Rule that determines the end of a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Framing {
     /// The length of the body in bytes is known.
@@ -46,8 +46,8 @@ impl ResponseHead {
     pub fn parse(bytes: &[u8]) -> Result<Option<(Self, usize)>, FetchError> {
         let mut room = [httparse::EMPTY_HEADER; MOST_HEADERS];
         let mut response = httparse::Response::new(&mut room);
-        // A client that is not a proxy may accept spaces after a header name and folded lines (RFC 9112,
-        // 5.1 and 5.2), and other clients do.
+        // Like other clients, accepts spaces after a header name, and folded lines. RFC 9112 (5.1 and 5.2) permits this
+        // to a client that is not a proxy.
         let mut lenient = httparse::ParserConfig::default();
         lenient.allow_spaces_after_header_name_in_responses(true);
         lenient.allow_obsolete_multiline_headers_in_responses(true);
@@ -90,14 +90,14 @@ impl ResponseHead {
     /// Returns how the body is delimited (RFC 9112, 6.3).
     pub fn framing(&self) -> Result<Framing, FetchError> {
         if self.all("transfer-encoding").next().is_some() {
-            // No server may send both. Two readers that interpret them differently would see two bodies: an
-            // intermediary may have hidden one response in another (RFC 9112, 6.3 and 11.2).
+            // No server may send both. Two readers that use different headers see different bodies, so an attacker
+            // could hide one response in another (RFC 9112, 6.3 and 11.2).
             if self.all("content-length").next().is_some() {
                 return Err(FetchError::broken(
                     "both Content-Length and Transfer-Encoding are present",
                 ));
             }
-            // HTTP/1.0 does not have chunks, so the header must be an error of a server (RFC 9112, 6.1).
+            // HTTP/1.0 has no chunks, so the framing of such a response is unreliable (RFC 9112, 6.1).
             if self.is_old {
                 return Err(FetchError::broken("Transfer-Encoding in an HTTP/1.0 response"));
             }
@@ -149,10 +149,10 @@ impl ResponseHead {
         let text = self.get("retry-after")?;
         let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
         if is_number {
-            // A number that does not fit is a longer delay than any client accepts.
+            // A number that overflows is a longer delay than any client accepts.
             return Some(Duration::from_secs(decimal(text).unwrap_or(u64::MAX)));
         }
-        // Some servers send the weekday of another date, which the parser rejects.
+        // Some servers send a wrong weekday, which the parser rejects. Therefore all weekdays are tried.
         let (_, rest) = text.split_once(',')?;
         let with_day = |day: &str| httpdate::parse_http_date(&format!("{day},{rest}")).ok();
         let at = self.date("retry-after").or_else(|| DAYS.into_iter().find_map(with_day))?;

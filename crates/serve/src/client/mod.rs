@@ -1,7 +1,7 @@
 //! Fetches a file from a server, completely or not at all.
 //!
-//! [`fetch`] sends range requests from the first one on, so that it can resume after any interruption. The rules for
-//! that are in a pure function, [`resume::classify_response`]. This module prints nothing.
+//! [`fetch`] sends range requests from the start, so that it can resume after any interruption. The pure function
+//! [`resume::classify_response`] has the rules for resuming. This module prints nothing.
 
 mod ask;
 #[doc(hidden)]
@@ -56,7 +56,7 @@ pub use target::FetchUrl;
 pub use tls::TlsTrust;
 pub use watcher::{FetchProgress, FetchWatcher};
 
-/// Without TLS no certificates are needed.
+/// Placeholder: a build without TLS verifies no certificates.
 #[cfg(not(feature = "tls"))]
 #[derive(Clone, Debug, Default)]
 pub struct TlsTrust;

@@ -22,8 +22,8 @@ struct NetrcEntry {
 }
 
 impl Netrc {
-    /// Reads the file; a missing file counts as empty. A file that other users can read is an error, as with ftp(1),
-    /// because it keeps no secret. A file of another user is an error too.
+    /// Reads the file; a missing file counts as empty. As with ftp(1), a file that other users can read is an error,
+    /// because they know its passwords. A file of another user is an error too.
     pub fn read(path: &Path) -> Result<Self, FetchError> {
         let name = quoted(path);
         let usage = |why: &str| FetchError::Usage(format!("{name}: {why}"));
@@ -56,7 +56,7 @@ impl Netrc {
         self.0.iter().find(is_its).map(|entry| (&*entry.login, &*entry.password))
     }
 
-    /// Parses the contents of a netrc file. The error names no value, as it may be a password.
+    /// Parses the contents of a netrc file. The error quotes no value, because a value may be a password.
     #[doc(hidden)]
     pub fn parse(text: &str) -> Result<Self, String> {
         let (mut entries, mut words) = (Vec::<NetrcEntry>::new(), NetrcWords(text));

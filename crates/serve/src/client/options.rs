@@ -35,7 +35,7 @@ pub struct FetchOptions {
     pub stall: Duration,
     /// Number of retries after the last received byte.
     pub retries: u32,
-    /// Servers that are retried although no connection to them can be made.
+    /// Servers that are retried even if a connection to them cannot be made.
     pub answered: Answered,
     /// Number of connections for one file.
     pub connections: Connections,

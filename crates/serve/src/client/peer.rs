@@ -5,8 +5,8 @@ use thalweg_tree::sync::may_be_identity;
 use super::{FetchError, head::ResponseHead};
 use crate::manifest::{FORMAT, PEER_HEADER, SOURCE_HEADER};
 
-/// Returns the identity of the file system of the listed directory. A text of another form counts as unknown, because a
-/// later run compares it with the text in the state file.
+/// Returns the identity of the file system of the listed directory. A text of another form is ignored, because the text
+/// is stored in the state file and compared in a later run.
 pub fn source_of(head: &ResponseHead) -> Option<String> {
     head.get(SOURCE_HEADER).filter(|text| may_be_identity(text)).map(str::to_owned)
 }

@@ -35,12 +35,12 @@ pub struct PeerFile {
     is_sparse: bool,
     etag: String,
     meta: Meta,
-    /// `None` if they were not requested.
+    /// The extended attributes; `None` if they were not requested.
     xattrs: Option<EntryXattrs>,
 }
 
 impl PeerFile {
-    /// Fetches the file. Its mode and time are kept; `owner`: also its owner, as far as the kernel permits.
+    /// Fetches the file with its mode and time. `owner`: `true` to set its owner too, as far as the kernel permits.
     pub fn fetch(
         &self,
         destination: Destination,

@@ -11,7 +11,7 @@ use super::{FetchError, FetchUrl};
 /// Schemes of proxies that curl supports and this client does not.
 const KNOWN_SCHEMES: [&str; 5] = ["https", "socks4", "socks4a", "socks5", "socks5h"];
 
-/// Decides which proxy serves which server.
+/// Chooses the proxy for each server.
 #[derive(Clone, Debug, Default)]
 pub struct Proxies {
     http: Option<HttpProxy>,
@@ -75,7 +75,7 @@ impl HttpProxy {
         let usage = |why: &str| FetchError::Usage(format!("{name}: {why}"));
         let url = Url::parse(&full).map_err(|_| usage("not a valid proxy URL"))?;
         if url.scheme() != "http" {
-            // Messages name only known schemes: another one may be a user name, and the rest a password.
+            // Messages name only known schemes: an unknown one may be a user name, and the text after it a password.
             let known = KNOWN_SCHEMES.into_iter().find(|known| *known == url.scheme());
             let scheme = known.unwrap_or("other");
             let why = format!("{name}: {scheme} proxies are not supported; use an http proxy");

@@ -50,7 +50,7 @@ pub struct ParallelState<'a> {
     /// Number of connections that should end, the most recent first.
     unwanted: usize,
     error: Option<FetchError>,
-    /// `true` if a response was unexpected: a single connection then finds out the reason.
+    /// `true` after an unexpected response. All connections then end, and a single one finds out the reason.
     is_upset: bool,
     /// Bytes that were present before the connections started.
     had: u64,
@@ -123,7 +123,7 @@ impl<'a> ParallelFetch<'a> {
                 pull.state().alive.push(own);
                 let work = move || faults.enter(|| pull.work(own, first));
                 let begun = thread::Builder::new().spawn_scoped(scope, work);
-                // A limit on threads may prevent more of them; the existing ones continue.
+                // If a limit on threads prevents another one, the existing threads continue.
                 if begun.is_err() {
                     pull.state().alive.pop();
                 }
@@ -162,8 +162,8 @@ impl<'a> ParallelFetch<'a> {
             }
         });
         let mut state = self.state.into_inner().unwrap_or_else(PoisonError::into_inner);
-        // A connection may move bytes beyond its span before it notices that another one moves them too. They count
-        // once.
+        // A connection may move bytes beyond its span before it notices that another connection fetches them. The
+        // report counts such bytes once.
         trim(&mut state.report, state.download.done().bytes() - state.had);
         let is_whole = state.download.done().gaps(self.known.size).is_empty();
         let ended = state.error.map_or(Ok(is_whole), Err);
@@ -174,7 +174,7 @@ impl<'a> ParallelFetch<'a> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Uses one connection after the other, until no span remains for this thread.
+    /// Fetches one span after the other, each over a new connection, until no span remains for this thread.
     fn work(&self, owner: usize, mut first: Option<OpenResponse>) {
         let (mut tries, mut tally) = (0, ThreadTally::default());
         loop {
@@ -226,7 +226,7 @@ impl<'a> ParallelFetch<'a> {
             let report = |message: &str| self.watcher.report(message);
             return retry::wait(&error, pause, report, &|| self.check()).is_ok();
         }
-        // A server may allow fewer connections than were opened; the others continue.
+        // A server may allow fewer connections than this fetch opened; the other connections continue.
         let is_of_this_one = error.is_passing() || matches!(error, FetchError::Status { .. });
         if !is_of_this_one || is_alone {
             self.state().error.get_or_insert(error);

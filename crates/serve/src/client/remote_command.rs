@@ -50,7 +50,7 @@ impl RemoteCommand {
         Self { words, name, lines, compress: false }
     }
 
-    /// Compresses the streams if `compress` is `true`. The command must do so too.
+    /// Compresses the streams if `compress` is `true`. The command must compress them too.
     #[must_use]
     pub fn compress(self, compress: bool) -> Self {
         Self { compress, ..self }

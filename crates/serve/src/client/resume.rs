@@ -36,14 +36,14 @@ impl FileRequest<'_> {
     }
 }
 
-/// Result of classifying a response: the possible uses of its body.
+/// Classification of a response: how its body may be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RangeOutcome {
     /// The body holds the requested bytes up to `to`.
     Piece {
         to: u64,
         total: u64,
-        /// Validators for later requests if the file was unknown; `None`: it cannot be resumed.
+        /// If the version was unknown, the validators for later requests. Without them, the fetch cannot be resumed.
         validators: Option<Validators>,
     },
     /// The body is the whole file, of this size if the server sent one.
@@ -90,8 +90,8 @@ fn piece(asked: &FileRequest<'_>, head: &ResponseHead) -> Result<RangeOutcome, F
     if let Some(known) = asked.known {
         match asked.compare(known, head) {
             Sameness::Same if size == Some(known.size) => {}
-            // A 206 response to If-Range may omit Last-Modified (RFC 9110, 15.3.7); one to a plain request may
-            // not.
+            // A 206 response to a request with If-Range may omit Last-Modified (RFC 9110, 15.3.7). A 206 response to
+            // another request may not.
             Sameness::Unproven if asked.is_conditional => return Ok(RangeOutcome::Unconditional),
             _ => return Ok(RangeOutcome::Another),
         }
@@ -128,7 +128,7 @@ fn whole(asked: &FileRequest<'_>, head: &ResponseHead) -> Result<RangeOutcome, F
         _ => None,
     };
     if let Some(known) = asked.known.filter(|_| asked.is_conditional) {
-        // The server rejects its own validator in `If-Range`, or the file has changed.
+        // Either the file has changed, or the server does not accept its own validator in `If-Range`.
         let is_same = size.is_none_or(|size| size == known.size)
             && asked.compare(known, head) == Sameness::Same;
         return Ok(if is_same { RangeOutcome::Unconditional } else { RangeOutcome::Another });

@@ -13,7 +13,7 @@ use super::{
     deadline::{CancelCheck, sleep},
 };
 
-/// If a server asks for a longer delay, thalweg does not retry.
+/// Longest delay. If a server asks for a longer one, thalweg does not retry.
 pub const LONGEST: Duration = Duration::from_secs(300);
 const FIRST: Duration = Duration::from_millis(500);
 
@@ -57,7 +57,7 @@ impl Answered {
         servers.extend(targets.map(FetchUrl::authority));
     }
 
-    /// Returns the error of a request for `first`, as a temporary one if that server has answered before.
+    /// Converts the error of a request for `first` into a temporary one, if that server has answered before.
     pub(crate) fn as_temporary(&self, first: &FetchUrl, error: FetchError) -> FetchError {
         let servers = self.servers.lock().unwrap_or_else(PoisonError::into_inner);
         let is_known = self.is_assumed || servers.contains(&first.authority());

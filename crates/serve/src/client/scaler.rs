@@ -1,4 +1,4 @@
-//! Decides how many connections fetch one file: it adds one as long as the rate rises.
+//! Decides how many connections fetch one file. It adds connections while the rate rises.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use thalweg_core::{
 /// Number of connections to use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Connections {
-    /// As many as raise the rate.
+    /// Adds connections while they raise the rate.
     Auto,
     /// Exactly this number.
     Exactly(usize),
@@ -43,7 +43,7 @@ pub struct ConnectionScaler {
 pub const TICK: Duration = Duration::from_millis(100);
 /// Ticks during which a new connection is still gaining speed.
 const WARM_UP: usize = 4;
-/// Ticks that are compared. With the warm-up, a connection that slows down the others ends within 2 s.
+/// Ticks whose rates are compared. With the warm-up, a connection that slows down the others ends within 2 s.
 const COMPARED: usize = 10;
 /// More connections from one client would be abuse of the server.
 const MOST: usize = 8;
@@ -123,8 +123,8 @@ impl TickRate {
     }
 }
 
-/// Returns `true` if the common rule ([`rank`]) chooses one connection more and judges one fewer to be slower. If no
-/// difference is shown, the rule chooses fewer connections, which load the server less.
+/// Returns `true` if [`rank`] prefers the larger number of connections and judges the smaller one to be slower. If no
+/// difference is shown, `rank` prefers fewer connections, which load the server less.
 fn is_shown_faster(more: TickRate, fewer: TickRate) -> bool {
     let candidate = |name, rate: TickRate| Candidate {
         name,

@@ -5,7 +5,7 @@ use thalweg_tree::Ranges;
 
 use crate::http::range::ByteRange;
 
-/// The bytes assigned to a connection: those before `at` have been received, `to` is the end.
+/// The bytes assigned to a connection. The bytes before `at` have been received; `to` is the end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Span {
     owner: usize,
@@ -39,12 +39,12 @@ impl Spans {
         self.split(owner, least)
     }
 
-    /// Assigns unassigned bytes to the connection, which has no other span.
+    /// Assigns this span to a connection that has none.
     pub fn take(&mut self, owner: usize, span: ByteRange) {
         self.spans.push(Span { owner, at: span.from, to: span.to, victim: None });
     }
 
-    /// Returns the largest gap that is neither present nor assigned.
+    /// Returns the largest range of bytes that are neither present nor assigned.
     fn free(&self, done: &Ranges) -> Option<ByteRange> {
         let mut taken = done.clone();
         self.spans.iter().for_each(|span| taken.add(span.at, span.to));
@@ -71,7 +71,7 @@ impl Spans {
     }
 
     /// Confirms a split span, because the server has accepted the request for it. The span from which it was split
-    /// loses its bytes.
+    /// loses these bytes.
     pub fn confirm(&mut self, owner: usize) {
         let Some(own) = self.spans.iter_mut().find(|span| span.owner == owner) else { return };
         let (from, victim) = (own.at, own.victim.take());

@@ -16,7 +16,7 @@ use super::{
 #[derive(Debug)]
 pub struct DigestList {
     lines: Manifest,
-    /// `true` if the name of the list contains `md5`. MD5 digests have as many digits as XXH128.
+    /// `true` if the name of the list contains `md5`. Then digests of 32 digits are taken for MD5, not for XXH128.
     is_of_md5: bool,
 }
 
@@ -34,7 +34,7 @@ fn unsupported(hash: &str, shown: &str) -> FetchError {
 const LONGEST: u64 = 64 << 20;
 
 impl DigestList {
-    /// Parses the lines and skips all that are not digests, because lists are often signed inline. `from`: path or
+    /// Parses the lines with digests. Skips all other lines, because lists often contain a signature. `from`: path or
     /// URL of the list.
     pub fn parse(text: &[u8], from: &str) -> Self {
         let name = from.rsplit('/').next().unwrap_or_default();
@@ -54,7 +54,8 @@ impl DigestList {
         Ok(Self::parse(&text, &target.path()))
     }
 
-    /// Returns the expected digest of a file, from the only line that names it, with or without directories in front.
+    /// Returns the expected digest of the file with this name. The list may state directories before the name.
+    /// Different digests for one name are an error.
     pub fn of(&self, name: &OsStr) -> Result<Expected, FetchError> {
         let last = |stated: &[u8]| {
             let last = stated.rsplit(|byte| *byte == b'/').next().unwrap_or_default();

@@ -80,7 +80,7 @@ impl FetchUrl {
         self.0.scheme() == "https"
     }
 
-    /// Returns `true` if both URLs have one origin, which may receive the user's secrets.
+    /// Returns `true` if both URLs have the same scheme, host and port. Only such a server may receive the user's secrets.
     pub fn is_beside(&self, other: &Self) -> bool {
         self.0.origin() == other.0.origin()
     }
@@ -135,8 +135,8 @@ impl FetchUrl {
         self.for_encoded_user(&encoded(user), Some(&encoded(password)))
     }
 
-    /// Returns this URL with the user of `other`, if both have one origin and this one names none: an absolute redirect does
-    /// not repeat the user.
+    /// Returns this URL with the user of `other`, if both have one origin and this URL names no user. An absolute
+    /// redirect does not repeat the user.
     #[must_use]
     pub fn for_user_of(self, other: &Self) -> Self {
         if !self.is_beside(other) || other.authorization().is_none() {

@@ -37,7 +37,7 @@ impl TlsTrust {
 
     fn read(&self) -> Result<Arc<ClientConfig>, FetchError> {
         let mut roots = RootCertStore::empty();
-        // Certificates of unknown kinds in a store are skipped.
+        // Skips certificates that cannot be parsed: a store may contain unknown kinds.
         let named = self.certificates()?;
         roots.add_parsable_certificates(named.iter().cloned());
         if roots.is_empty() {
@@ -89,8 +89,8 @@ impl TlsTrust {
     }
 }
 
-/// Verifies servers by the certificates of `--cacert`. A server may also present one of these itself, even if it is
-/// an authority's certificate: `openssl req -x509` creates such certificates, and other clients accept them.
+/// Verifies servers by the certificates of `--cacert`. A server may also present one of these certificates as its own,
+/// even if it is a CA certificate: `openssl req -x509` creates such certificates, and other clients accept them.
 #[derive(Debug)]
 struct CacertVerifier {
     usual: Arc<WebPkiServerVerifier>,
@@ -119,8 +119,8 @@ impl ServerCertVerifier for CacertVerifier {
         now: UnixTime,
     ) -> Result<ServerCertVerified, rustls::Error> {
         match self.usual.verify_server_cert(own, others, name, ocsp, now) {
-            // webpki reports this error after the check of the dates and before that of the name, which is
-            // therefore checked here.
+            // webpki checks the dates before it reports this error, but not the name. The name is therefore checked
+            // here.
             Err(error) if is_of_authority(&error) && self.certificates.contains(own) => {
                 verify_server_name(&ParsedCertificate::try_from(own)?, name)?;
                 Ok(ServerCertVerified::assertion())
@@ -152,8 +152,8 @@ impl ServerCertVerifier for CacertVerifier {
     }
 }
 
-/// Returns `true` if the only error is that the certificate is that of an authority. rustls has no variant for this
-/// error.
+/// Returns `true` if the only error is that the server's own certificate is a CA certificate. rustls has no variant for
+/// this error.
 fn is_of_authority(error: &rustls::Error) -> bool {
     let rustls::Error::InvalidCertificate(CertificateError::Other(other)) = error else {
         return false;

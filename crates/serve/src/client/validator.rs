@@ -21,14 +21,14 @@ pub struct Validators {
 pub enum Sameness {
     /// Both carry the same strong validator.
     Same,
-    /// The response does not carry the validator.
+    /// The response does not carry the validator, or the validator may be constant for all versions.
     Unproven,
     /// A validator or the length differs.
     Different,
 }
 
-/// `Last-Modified` counts as strong only if it is at least this much older than `Date` (RFC 9110, 8.8.2.2). The file
-/// then cannot have changed twice within its second. The margin covers clock differences.
+/// `Last-Modified` counts as strong only if it is at least this much older than `Date` (RFC 9110, 8.8.2.2). A second
+/// change within the same second is then impossible. The margin covers clock differences.
 const SETTLED: Duration = Duration::from_secs(60);
 /// 1990-01-01. Older dates are constants that archives and reproducible builds set.
 const FIRST_CREDIBLE: Duration = Duration::from_secs(631_152_000);

@@ -20,12 +20,12 @@ const ZSTD: u8 = 1;
 const LEVEL: i32 = 3;
 /// Largest window that a receiver allocates, as a power of two. The window of [`LEVEL`] has 2 MiB.
 const LARGEST_WINDOW: u32 = 23;
-/// Shorter frames are always compressed, and do not show whether compression pays.
+/// Frames with less content, in bytes, are always compressed. They do not influence the pauses of compression.
 const SHORT: usize = 4 << 10;
-/// Maximum number of bytes sent uncompressed before compression is tried again, after a frame did not shrink.
+/// Maximum number of bytes that are sent uncompressed before the next attempt to compress.
 const LONGEST_PAUSE: usize = 1 << 20;
 
-/// Bytes that are shown of a text that is not a frame.
+/// Maximum number of bytes that an error message quotes of a text that is not a frame.
 const SHOWN: usize = 80;
 
 /// Makes frames.
@@ -39,7 +39,7 @@ pub struct FrameWriter {
 struct CompressionPause {
     /// Bytes that are not compressed before the next attempt.
     left: usize,
-    /// Number of bytes that were sent uncompressed after the last failed attempt. 0 if the last attempt shrank its frame.
+    /// Number of bytes that are sent uncompressed after the last attempt. 0 if the last attempt shrank its frame.
     length: usize,
 }
 
@@ -204,7 +204,7 @@ fn expand(
     content: &mut Vec<u8>,
 ) -> Result<(), CompressionFailure> {
     content.clear();
-    // The additional byte shows that there is more.
+    // If decompression fills the additional byte, the content is too long.
     content.reserve_exact(LARGEST_CONTENT + 1);
     let mut input = InBuffer::around(payload);
     loop {

@@ -90,7 +90,7 @@ impl RequestBuffer {
             }
             let before = &self.bytes[..at];
             if !before.ends_with(b"\r") {
-                // Another server on the path might or might not accept a bare LF as a line end.
+                // A proxy in front of this server may accept a bare LF as a line end, or may not. Rejecting it avoids the ambiguity.
                 return Err(HttpStatus::BAD_REQUEST);
             }
             if before.ends_with(b"\r\n\r") {

@@ -16,7 +16,7 @@ pub struct Coding {
     pub suffix: &'static str,
 }
 
-/// Usually the smallest variant comes first.
+/// The supported codings. The one that usually gives the smallest variant comes first.
 pub const CODINGS: &[Coding] = &[
     Coding { name: "br", suffix: ".br" },
     Coding { name: "zstd", suffix: ".zst" },

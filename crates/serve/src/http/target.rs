@@ -63,8 +63,8 @@ impl RequestTarget {
     }
 }
 
-/// Returns `true` for the host of an absolute URL or of a `Host` header, with or without a port. Also rejects hosts that
-/// nginx rejects: a request that only one of two servers accepts can pass the other one unseen.
+/// Returns `true` for the host of an absolute URL or of a `Host` header, with or without a port. Also rejects hosts
+/// that nginx rejects, so that a proxy and this server accept the same requests.
 pub fn is_authority(text: &[u8]) -> bool {
     let is_known = |byte: &u8| byte.is_ascii_alphanumeric() || b"-._~:[]%!$&'()*+;=".contains(byte);
     let name = text.split(|byte| *byte == b':').next().unwrap_or_default();

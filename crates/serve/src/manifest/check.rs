@@ -2,7 +2,7 @@
 
 use super::{DirectoryContents, ListRecord, ListTotals, ManifestKind};
 
-/// The part of a list that was checked.
+/// State of the check of a list.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ListCheck {
     /// Entries and bytes until now. The other numbers are known at the end.

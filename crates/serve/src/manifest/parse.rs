@@ -22,7 +22,7 @@ const KINDS: u8 = 7;
 // The other bits of the first byte.
 /// Mode, owner and group are those of the previous entry of the group.
 pub const REPEATED: u8 = 8;
-/// The server may not read the directory.
+/// The server has no permission to read the directory.
 pub const UNREAD: u8 = 16;
 /// The directory is on another file system, and its entries are not listed.
 pub const ELSEWHERE: u8 = 32;
@@ -35,9 +35,9 @@ pub const LINKED: u8 = 64;
 
 /// The entry has extended attributes.
 pub const XATTRS: u8 = 128;
-/// The end: the number of excluded entries follows.
+/// Flag of the end record: the number of excluded entries follows.
 pub const EXCLUDING: u8 = 8;
-/// A group: the filter file of its directory follows.
+/// Flag of a group record: the filter file of its directory follows.
 pub const FILTERED: u8 = 8;
 
 /// Longest record, in bytes: a group with a filter file, or an entry with extended attributes.
@@ -59,7 +59,7 @@ impl RecordParser {
         let tag = fields.byte()?;
         let allowed = match tag & KINDS {
             FILE => REPEATED | SPARSE | CHANGED | LINKED | XATTRS,
-            // A directory has at most one reason to have no group.
+            // `UNREAD` and `ELSEWHERE` exclude each other.
             DIRECTORY if tag & UNREAD != 0 => REPEATED | UNREAD | XATTRS,
             DIRECTORY => REPEATED | ELSEWHERE | XATTRS,
             LINK => REPEATED,
@@ -161,7 +161,8 @@ fn target(fields: &mut ListFields<'_>) -> Result<CString, FieldError> {
         .map_err(|_| FieldError::Invalid("a link target contains NUL"))
 }
 
-/// `before`: the previous name of the group. Names are sorted, so a name that occurs twice is detected.
+/// Checks the name of an entry. `before`: the previous name of the group. Names must be sorted, so that a second
+/// occurrence of a name is detected.
 fn check_name(name: &[u8], before: &[u8], kind: &ManifestKind) -> Result<(), &'static str> {
     match name {
         // An empty name means the listed directory itself.
@@ -239,7 +240,7 @@ mod tests {
                     flags & LINKED == 0 && flags & (UNREAD | ELSEWHERE) != UNREAD | ELSEWHERE
                 }
                 LINK | GROUP | END => flags & !REPEATED == 0,
-                // Of a special file, the byte after the times is 0, which is no type.
+                // The type of a special file is the byte after the times. Here it is 0, which is not a type.
                 _ => false,
             };
             let is_parsed = RecordParser::default().next(&bytes).is_ok();

@@ -14,7 +14,7 @@ use super::PLAIN;
 pub struct ListRequest {
     /// Patterns of entries to leave out; the last one that matches decides.
     pub exclude: Vec<OsString>,
-    /// The name of filter files, which the list then contains.
+    /// The name of filter files. If it is set, the list contains their texts.
     pub filter_file: Option<OsString>,
     /// `true` to list extended attributes and ACLs.
     pub xattrs: bool,
@@ -24,7 +24,7 @@ pub struct ListRequest {
     pub copy_links: bool,
     /// `true` to leave out the entries of directories on other file systems.
     pub one_file_system: bool,
-    /// `true` to list a file that is served alone as the only entry of a directory. Without it, the answer is a redirect.
+    /// `true` to list a file that is served alone as the only entry of a directory. If `false`, the answer is a redirect to the file.
     pub as_entry: bool,
 }
 

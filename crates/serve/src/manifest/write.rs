@@ -111,7 +111,7 @@ impl RecordWriter {
     }
 }
 
-/// Returns `true` if both have one mode, owner and group.
+/// Returns `true` if both have equal modes, owners and groups.
 fn same_rights(one: &Meta, other: &Meta) -> bool {
     (one.mode, one.uid, one.gid) == (other.mode, other.uid, other.gid)
 }

@@ -8,7 +8,7 @@ use super::fields::{FieldError, ListFields, put};
 
 /// Largest size of the attributes of an entry, in bytes.
 pub const LONGEST_XATTRS: usize = 1 << 20;
-/// Linux allows no longer names and values (xattr(7)).
+/// Maximum lengths of names and values on Linux (xattr(7)).
 const LONGEST_NAME: u64 = 255;
 const LONGEST_VALUE: u64 = 64 << 10;
 

@@ -12,7 +12,7 @@ use std::{
 
 use thalweg_core::Report;
 
-/// Name on the metrics page, and value, of a counter that exists once per mechanism.
+/// A counter that exists once per mechanism: its name on the metrics page, and the function that formats its value.
 type MetricColumn = (&'static str, fn(&MechanismCounts) -> String);
 
 /// The counters, shared by all workers.

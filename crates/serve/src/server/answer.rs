@@ -124,7 +124,7 @@ impl AnswerContext<'_> {
             return Ok(self.text("text/plain; version=0.0.4", text));
         }
         if site.is_stream && site.stream_reports.note_end(target.query.as_deref()) {
-            // Nothing follows, and the end of the connection ends a command that waits for more input.
+            // No request follows. Closing the connection ends a command that waits for more input.
             let last = AnswerContext { keep_alive: false, ..*self };
             return Ok(last.text("text/plain; charset=utf-8", Vec::new()));
         }
@@ -212,7 +212,7 @@ impl AnswerContext<'_> {
         })
     }
 
-    /// Returns the filter of a list. A filter file must be one that is served.
+    /// Returns the filter of a list. Fails if the filter files are hidden files, and the server does not serve such files.
     fn filter(
         &self,
         list: &ListRequest,
@@ -228,7 +228,7 @@ impl AnswerContext<'_> {
             return Err(HttpStatus::FORBIDDEN);
         }
         let fd = listing::open(directory, OsStr::new(".")).map_err(refusal)?;
-        // The filter files are found through the links that the walk follows.
+        // Follows the links to filter files as the walk does.
         let links = if list.copy_links { self.site.root.follows() } else { FollowLinks::Never };
         let beneath = Beneath::new(fd, links);
         let filter = DirectoryFilter::below(beneath, Path::new(""), name.clone(), caller);
@@ -253,8 +253,8 @@ impl AnswerContext<'_> {
         })
     }
 
-    /// Answers `?blocks=SIZE-KEY` with the sums of the blocks of the file. Only the client of a byte stream may have the whole
-    /// file read by such a request.
+    /// Answers `?blocks=SIZE-KEY` with the sums of the blocks of the file. Only a client on a byte stream may send this
+    /// request, because it makes the server read the whole file.
     fn block_sums(&self, file: &Arc<ServedFile>) -> Option<PreparedAnswer> {
         let request = BlockRequest::parse(self.head.target.query.as_ref()?)?;
         if !self.site.is_stream {
@@ -286,7 +286,8 @@ impl AnswerContext<'_> {
         self.sized(HttpStatus::OK, head, AnswerBody::of([BodyPart::Bytes(text)]))
     }
 
-    /// Redirects to the only file that is served. Over a stream, the answer to `?manifest` describes the file, or is a list.
+    /// Redirects to the only file that is served. If the client requests a list on a byte stream, the answer also
+    /// describes the file, or is a list instead of a redirect.
     fn only_file(&self, only: &OsStr) -> PreparedAnswer {
         let path = Path::new(only);
         let mut head = self.header(HttpStatus::FOUND);
@@ -331,7 +332,7 @@ impl AnswerContext<'_> {
         Some((stat, xattrs.unwrap_or_else(|| Ok(EntryXattrs::default()))))
     }
 
-    /// Returns the request for a list over a byte stream.
+    /// Returns the request for a list, if it came over a byte stream.
     fn list_on_stream(&self) -> Option<ListRequest> {
         let query = self.head.target.query.as_deref().filter(|_| self.site.is_stream)?;
         ListRequest::parse(query)
@@ -384,7 +385,7 @@ impl AnswerContext<'_> {
         self.stream_about(kind, with_policy, supply)
     }
 
-    /// Does what [`Self::stream`] does. `describe` adds headers.
+    /// Variant of [`Self::stream`] in which `describe` adds headers.
     fn stream_about(
         &self,
         kind: &str,
@@ -395,7 +396,7 @@ impl AnswerContext<'_> {
         let keep_alive = self.keep_alive && in_chunks;
         let asked = AnswerContext { keep_alive, ..*self };
         let mut head = describe(asked.header(HttpStatus::OK).with("Content-Type", kind));
-        // The body is generated for every request.
+        // Caches must not reuse the body, because it is generated for every request.
         head = head.with("Cache-Control", "no-cache");
         if in_chunks {
             head = head.with("Transfer-Encoding", "chunked");

@@ -101,8 +101,8 @@ impl Archive {
     }
 }
 
-/// Appends a pax record with the time of the next entry, if its header cannot express it: headers hold whole seconds since
-/// 1970.
+/// Appends a pax record with the time of the next entry, if a tar header cannot express the time. Headers hold whole
+/// seconds since 1970.
 fn append_exact_time(blocks: &mut Builder<Vec<u8>>, seconds: i64, nanos: u32) -> io::Result<()> {
     if seconds >= 0 && nanos == 0 {
         return Ok(());

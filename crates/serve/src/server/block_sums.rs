@@ -22,9 +22,9 @@ use crate::blocks::{BlockDigest, BlockRequest, RollingSum, SUM_BYTES, short};
 
 /// Number of bytes read per call.
 const PIECE: u64 = 256 << 10;
-/// Number of bytes read in one turn, if a block is not longer.
+/// Number of bytes read in one turn. A turn reads at least one block.
 const READ_PER_TURN: u64 = 8 << 20;
-/// Number of bytes of a turn for which a further thread is started, and the maximum number of threads.
+/// Smallest number of bytes that a thread reads in a turn.
 const LEAST_PART: u64 = 1 << 20;
 const MOST_THREADS: usize = 4;
 
@@ -34,7 +34,7 @@ pub struct BlockSums {
     request: BlockRequest,
     /// Number of the next block.
     next: u64,
-    /// The digests of all blocks before it.
+    /// Hash of the digests of all blocks before `next`.
     digests: blake3::Hasher,
 }
 
@@ -55,7 +55,7 @@ impl BlockSums {
         self.file.version.size.div_ceil(self.request.size)
     }
 
-    /// Returns the sums of the next blocks. Several threads read them.
+    /// Returns the sums of the next blocks. Several threads read the blocks.
     fn advance(&mut self, turn: &SupplyTurn<'_>) -> Result<Vec<u8>, String> {
         let size = self.request.size;
         let most = (READ_PER_TURN / size).clamp(1, (TURN_BYTES / SUM_BYTES) as u64);

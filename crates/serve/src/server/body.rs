@@ -1,5 +1,5 @@
-//! Body of an answer: bytes and file ranges, known in advance or produced piece by piece. A [`Supply`] produces the pieces, one per call; a
-//! call is named a turn.
+//! Body of an answer: bytes and file ranges, known in advance or produced piece by piece. Each call of [`Supply::next`]
+//! produces one piece, and is named a turn.
 
 use std::{collections::VecDeque, fmt, sync::Arc};
 

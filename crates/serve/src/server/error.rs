@@ -23,7 +23,7 @@ pub enum ServeError {
     /// The path is neither a directory nor a regular file.
     #[error("'{}': not a directory or a regular file", shown(.0))]
     Kind(PathBuf),
-    /// The request would not be answered with a file.
+    /// The server would not send a file for this path.
     #[error("'{}': the server would return {answer}", shown(path))]
     Answer {
         /// Relative to the served root.

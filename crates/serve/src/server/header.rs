@@ -20,7 +20,7 @@ impl AnswerHead {
         Self(head)
     }
 
-    /// Appends a header line. Values from a client or a file must have their line breaks encoded.
+    /// Appends a header line. The caller must encode line breaks in values from a client or a file.
     #[must_use]
     pub fn with(mut self, name: &str, value: impl Display) -> Self {
         // Writing into a `String` never fails.

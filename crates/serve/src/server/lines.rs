@@ -1,4 +1,4 @@
-//! A directory tree as a list.
+//! The list of a directory tree, as the body of an answer.
 
 use std::ffi::{OsStr, OsString};
 
@@ -43,8 +43,8 @@ impl ManifestLines {
         ManifestEntry { name: name.as_encoded_bytes().to_vec(), kind, meta: meta(stat), xattrs }
     }
 
-    /// Returns the list of a directory with only this entry. The directory has the owner and the time of the entry. `None`: the
-    /// entry cannot be read.
+    /// Returns the list of a directory with only this entry. The directory has the owner and the time of the entry. If
+    /// the entry is `None`, because it cannot be read, the list counts it as left out.
     pub fn of_entry(entry: Option<&ManifestEntry>) -> Vec<u8> {
         let mut list = Vec::new();
         let mut writer = RecordWriter::default();

@@ -35,7 +35,7 @@ pub struct Listening {
     pub address: ListenAddress,
     /// One descriptor per worker.
     pub sockets: Vec<OwnedFd>,
-    /// `true` if all descriptors refer to one socket, so that a connection wakes every worker.
+    /// `true` if all descriptors refer to one socket. Without `EPOLLEXCLUSIVE`, each connection would wake every worker.
     pub is_shared: bool,
     /// Path of a Unix socket that this server created; removed when the server ends.
     pub name: Option<PathBuf>,

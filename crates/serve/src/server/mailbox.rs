@@ -1,4 +1,4 @@
-//! Notifications from other threads to a worker that a connection can continue.
+//! Mailbox of a worker, in which other threads note the connections that can continue.
 
 use std::{
     os::fd::OwnedFd,

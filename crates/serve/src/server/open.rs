@@ -29,7 +29,7 @@ pub struct ServedRoot {
     beneath: Beneath<OwnedFd>,
     /// Name of the directory, for display.
     pub name: String,
-    /// If a file is served: its name in `directory`. No other name is served.
+    /// If a single file is served: its name below the root. No other name is served.
     pub only: Option<OsString>,
 }
 
@@ -70,7 +70,7 @@ impl ServedRoot {
         Ok(Self { beneath: Beneath::new(directory, links), name, only })
     }
 
-    /// Returns the symbolic links that are followed.
+    /// Returns the rule for following symbolic links.
     pub fn follows(&self) -> FollowLinks {
         self.beneath.links()
     }
@@ -123,7 +123,7 @@ impl ServedRoot {
         }
     }
 
-    /// Opens the regular file that was found for reading.
+    /// Opens a regular file for reading after its lookup.
     fn open_found(&self, path: &Path, found: &OwnedFd, stat: &Stat) -> Result<ServedFile, Errno> {
         match ServedFile::again(found.as_fd(), stat)? {
             Some(file) => Ok(file),
@@ -280,7 +280,7 @@ mod tests {
                 store.borrow_mut().turn();
                 store.borrow_mut().turn();
                 assert!(!Arc::ptr_eq(&first, &find(name).unwrap()), "nobody asked for it");
-                // In turn: another version, another file, a link that leaves the root, no file.
+                // In turn: another version, another file, no file, a link that leaves the root.
                 let first = find(name).unwrap();
                 fs::write(at(name), "other text").unwrap();
                 assert_eq!(find(name).unwrap().version.size, 10);

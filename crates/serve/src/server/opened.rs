@@ -27,8 +27,8 @@ pub const READ: OFlags =
     OFlags::RDONLY.union(OFlags::CLOEXEC).union(OFlags::NOCTTY).union(OFlags::NONBLOCK);
 
 impl ServedFile {
-    /// Opens the file of an `O_PATH` descriptor through /proc, and so opens this file even if another one now has the name. The
-    /// version is the one at the lookup. Returns `None` if /proc is not mounted.
+    /// Opens the file of an `O_PATH` descriptor through /proc. This works even if another file has its name by now. The
+    /// version is that of the lookup. Returns `None` if /proc is not mounted.
     pub fn again(found: BorrowedFd<'_>, stat: &Stat) -> Result<Option<Self>, Errno> {
         let path = format!("/proc/self/fd/{}", found.as_raw_fd());
         match open(path, READ, Mode::empty()) {

@@ -25,7 +25,7 @@ pub struct ServeOptions {
     pub streams: Vec<ByteStream>,
     /// Number of workers. `None`: one per core.
     pub threads: Option<usize>,
-    /// The symbolic links that are followed.
+    /// The rule for following symbolic links.
     pub follow: FollowLinks,
     /// `true` if names that start with a dot are served.
     pub hidden: bool,
@@ -121,7 +121,7 @@ pub struct Timeouts {
 }
 
 impl Timeouts {
-    /// No timeouts, except for hashes: the end of a stream ends its connection.
+    /// No timeouts, for a server of byte streams: the end of a stream ends its connection.
     pub const NONE: Self = Self {
         head: Duration::MAX,
         idle: Duration::MAX,

@@ -1,6 +1,6 @@
 //! Bytes that are sent with one call: a head, and as much of the body as fits.
 
-/// Maximum number of body bytes that are copied into memory.
+/// Maximum number of body bytes that are copied into memory for one send.
 pub const ONE_SEND: usize = 64 << 10;
 
 /// Bytes that are ready to be sent. The buffer keeps old bytes beyond `filled`, so it is not zeroed again for every answer.

@@ -134,7 +134,7 @@ impl Sending {
         }
     }
 
-    /// Sends until the socket is full or the turn is over.
+    /// Sends until the socket is full, or until other connections must have their turn.
     pub fn advance(&mut self, way: &mut SendContext<'_>) -> Result<Sent, Short> {
         let (mut was_large, mut may_send_tail) = (false, true);
         loop {
@@ -173,7 +173,8 @@ impl Sending {
             if self.out.unsent().is_empty() && self.large.is_none() {
                 return Ok(Sent::All);
             }
-            // Sends the tail in the same turn, but only once per turn, because a body may consist of many files.
+            // Also sends the tail of a large part before other connections have their turn. Sends only one tail,
+            // because a body may consist of many files.
             if !(was_large && std::mem::take(&mut may_send_tail)) {
                 return Ok(Sent::Some);
             }
@@ -205,8 +206,8 @@ impl Sending {
         Ok(false)
     }
 
-    /// On a byte stream: holds a small answer back if another one follows, or writes the answers that were held back. Returns
-    /// `true` if the bytes were held back.
+    /// On a byte stream, holds a small answer back if another one follows, or else writes the answers that were held
+    /// back. Returns `true` if the bytes were held back.
     fn hold_back(&mut self, way: &mut SendContext<'_>) -> Result<bool, Errno> {
         let Some(held) = &mut way.held else { return Ok(false) };
         let out = self.out.unsent();
@@ -221,7 +222,7 @@ impl Sending {
         Ok(false)
     }
 
-    /// Releases the buffer or pipe of the transfer in progress, and data that can be read again. A new transfer continues later.
+    /// Releases the buffer or pipe of the transfer in progress, and data that can be read again. A new transfer continues the answer later.
     pub fn park(&mut self, account: &mut dyn FnMut(&Report)) {
         if let Some(large) = &mut self.large {
             large.leave(account);

@@ -21,7 +21,7 @@ pub struct ServedSite {
     pub listing: bool,
     pub precompressed: bool,
     pub metrics: bool,
-    /// `true` if the only clients are at the other ends of streams. They are thalweg, and may use options of lists.
+    /// `true` if the only clients are at the other ends of byte streams. Such clients are thalweg, and may use the options of lists.
     pub is_stream: bool,
     pub stream_reports: StreamReports,
     /// Rules for choosing mechanisms. Each worker caches them and reloads them when it is woken.

@@ -37,7 +37,7 @@ pub struct TreeWalk {
     options: WalkOptions,
     /// Directories below the top that have not been read.
     waiting: PathQueue,
-    /// For each of them, the directory that contains it. Empty unless links are followed.
+    /// For each directory in `waiting`, the directory that contains it. Empty unless links are followed.
     waiting_in: VecDeque<Option<Arc<Ancestor>>>,
     /// Memory of `waiting` that is included in the site's total.
     counted: u64,
@@ -58,7 +58,7 @@ struct OpenDirectory {
     ancestor: Option<Arc<Ancestor>>,
 }
 
-/// A directory of the walk. A followed link may lead to it again.
+/// A directory that the walk has entered. A followed link that leads back to it is detected by its `id`.
 struct Ancestor {
     id: (u64, u64),
     above: Option<Arc<Self>>,

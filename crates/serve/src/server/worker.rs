@@ -76,7 +76,7 @@ pub struct ServeWorker {
 
 struct ConnectionSlot {
     connection: Option<ServeConnection>,
-    /// Generation of the slot: distinguishes its connection from earlier ones in an event.
+    /// Generation of the slot, which tokens of events contain. It distinguishes the connection from earlier ones in this slot.
     turn: u32,
     /// `true` if the connection is in `ready` or `later`.
     is_queued: bool,
@@ -343,7 +343,7 @@ impl ServeWorker {
                 // The connection remains in the queue, so `accept` would fail again immediately. Accepting stops until a
                 // connection ends or the next tick.
                 Err(_) => {
-                    // Files that are kept open may occupy the descriptors or memory that `accept` needs.
+                    // Closes the files that are kept open, because they may occupy the descriptors or memory that `accept` needs.
                     self.parts.tools.store.get_mut().close();
                     return self.stop_accepting();
                 }

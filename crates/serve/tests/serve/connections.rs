@@ -141,7 +141,7 @@ fn a_later_run_brings_the_gaps_of_an_earlier_one() {
     assert_eq!(sent.load(Ordering::SeqCst) as u64, LEN as u64 - failed.there);
 }
 
-/// Returns an answer. Later ranges belong to another version than the first one.
+/// Function that answers a request. The parts of a file in its answers do not belong together.
 type Lie = fn(&ReceivedRequest, &[u8], &[u8]) -> (String, Vec<u8>);
 
 #[test]

@@ -1,4 +1,4 @@
-//! Another user has created a file under a name that a fetch uses.
+//! Fetches into a directory in which another user has created a file under a name that the fetch uses.
 
 use std::{
     fs,

@@ -27,11 +27,11 @@ use super::{
 };
 use crate::blocks::{BlockDigest, BlockRequest, DIGEST_BYTES, LEAST_DELTA, MEDIA_TYPE, SUM_BYTES};
 
-/// Maximum number of missing ranges that are requested. If the file has more, short local ranges between them are
-/// fetched too.
+/// Maximum number of missing ranges that are requested. If the file has more, thalweg also fetches the short local
+/// ranges between them.
 const MOST_GAPS: usize = 4096;
-/// Bytes of requests that are sent before their answers are read. A pipe holds them, so neither side waits for the
-/// other to read.
+/// Bytes of requests that are sent before their answers are read. The buffer of a pipe holds them, so the client never
+/// blocks in a send while the server waits for the client to read.
 const MOST_AHEAD: usize = 16 << 10;
 
 /// The sums of the server's file, and the version that they describe.
@@ -41,14 +41,14 @@ struct ServerBlocks {
     remote: Remote,
 }
 
-/// The digests of a file that has blocks of the replaced one, and the digest that all of them must have.
+/// The block digests of a file that contains local blocks, and the server's digest of all of them.
 pub(super) struct OwnBlocks {
     digests: BlockDigests,
     root: BlockDigest,
 }
 
 impl OwnBlocks {
-    /// Compares the complete file with the digests of the server. `reads_back`: `true` to read all blocks of it.
+    /// Compares the complete file with the digest of the server. `reads_back`: `true` to read every block from the file.
     pub fn check(
         &mut self,
         file: BorrowedFd<'_>,
@@ -63,16 +63,16 @@ impl OwnBlocks {
 }
 
 impl FileFetch<'_> {
-    /// Fills the new file with the blocks that the replaced or renamed file has, and leaves holes for blocks of zeros. A
-    /// partial file of an earlier run may have such blocks, so its complete content will be compared. Fetches the whole
-    /// file if the server's sums cannot be used.
+    /// Copies the blocks that the replaced or renamed file has to the new file, and leaves holes for blocks of zeros. A
+    /// partial file of an earlier run may contain such blocks, so its complete content is compared at the end. If the
+    /// server's sums cannot be used, the whole file is fetched.
     pub(super) fn begin_delta(&mut self) -> Result<(), FetchError> {
         let listed = self.listed.filter(|listed| listed.size >= LEAST_DELTA);
         let may_use = self.options.channels.is_some() && self.download.is_rewindable();
         let Some(listed) = listed.filter(|_| may_use) else { return Ok(()) };
         let replaced = self.download.replaced();
         let base = replaced.as_ref().or(listed.base).filter(|base| base.size >= LEAST_DELTA);
-        // A partial file without blocks of another file has the first bytes only.
+        // A partial file without blocks of another file has only one gap, at its end.
         let may_have_blocks =
             listed.may_continue_base || self.download.done().gaps(listed.size).len() > 1;
         let continues_delta = self.known.is_some() && may_have_blocks;
@@ -109,7 +109,7 @@ impl FileFetch<'_> {
         }
     }
 
-    /// Requests the sums of the file. `None` if the answer has no validator to which later answers can be compared.
+    /// Requests the sums of the file. `None` if the answer has no validator, so that later answers cannot be compared with it.
     fn ask_for_blocks(&self, listed: &ListedFile<'_>) -> Result<Option<ServerBlocks>, FetchError> {
         let check = || self.watcher.check_cancelled();
         let (size, request) = (listed.size, BlockRequest::of_file(listed.size));
@@ -138,7 +138,7 @@ impl FileFetch<'_> {
         Ok(Some(ServerBlocks { request, index, remote }))
     }
 
-    /// Copies the blocks that are here. Blocks of zeros become holes if the server's file has holes.
+    /// Copies the blocks that `base` has. Blocks of zeros become holes if the server's file has holes.
     fn use_blocks(
         &mut self,
         base: Option<&BaseFile>,
@@ -199,7 +199,7 @@ impl FileFetch<'_> {
         gaps: &[(u64, u64)],
     ) -> Result<bool, FetchError> {
         let ended = self.bring_each(known, gaps);
-        // If an answer is unexpected, single requests find out the reason.
+        // After an unexpected answer, single requests find out the reason.
         self.may_bring_gaps = matches!(&ended, Err(error) if error.is_passing());
         ended
     }
@@ -246,8 +246,8 @@ impl FileFetch<'_> {
     }
 }
 
-/// Returns the local ranges. If they have more than `most` gaps, repeatedly leaves out the ranges shorter than twice the
-/// shortest one.
+/// Returns the local ranges. While they are more than `most`, leaves out all ranges up to twice as long as the shortest
+/// one.
 fn longest(here: &Ranges, most: usize) -> Vec<(u64, u64)> {
     let mut ranges: Vec<(u64, u64)> = here.iter().collect();
     while ranges.len() > most {

@@ -31,7 +31,7 @@ use crate::client::{FetchError, body::book};
 /// Largest number of failed entries that are kept for the report.
 pub const MOST_REPORTED: usize = 100;
 
-/// The counters, and the reason to stop.
+/// Counters of a tree fetch, and the error that stops it.
 pub struct FetchCounters<'a> {
     watcher: &'a dyn TreeWatcher,
     halting: AtomicBool,
@@ -105,7 +105,7 @@ impl<'a> FetchCounters<'a> {
         self.halting.load(Ordering::Relaxed)
     }
 
-    /// Stops all connections. The first reason is kept.
+    /// Stops all connections. Keeps only the first error.
     pub fn halt(&self, why: FetchError) {
         self.inner().halted.get_or_insert(why);
         self.halting.store(true, Ordering::Relaxed);
@@ -159,7 +159,7 @@ impl<'a> FetchCounters<'a> {
         self.changed(&wanted.path, FileType::RegularFile, wanted.size, wanted.change);
     }
 
-    /// Records a file with the listed bytes. Its attributes may have changed.
+    /// Records a file whose content is as listed. Its attributes may have changed.
     pub fn same(&self, file: &WantedFile) {
         self.settled(file.size, false);
         let differs = file.change.differs;
@@ -169,13 +169,13 @@ impl<'a> FetchCounters<'a> {
         }
     }
 
-    /// Records a further name of a file.
+    /// Records another name (hard link) of a file.
     pub fn linked(&self, path: &[u8], size: u64, change: EntryChange) {
         self.settled(size, true);
         self.changed(path, FileType::RegularFile, size, change);
     }
 
-    /// Counts a new file that is, or would be, a link to one of an earlier snapshot.
+    /// Counts a new file that is, or would be, a hard link to a file of an earlier snapshot.
     pub fn referenced(&self) {
         self.referenced.fetch_add(1, Ordering::Relaxed);
     }
@@ -211,7 +211,7 @@ impl<'a> FetchCounters<'a> {
         if stops_all(&error) { self.halt(error) } else { self.missed_alone(path, error) }
     }
 
-    /// Records an entry that failed, with an error that affects no other entry.
+    /// Records a failed entry without stopping the fetch.
     pub fn missed_alone(&self, path: &[u8], error: FetchError) {
         let mut inner = self.inner();
         inner.missed_count += 1;
@@ -260,8 +260,8 @@ impl<'a> FetchCounters<'a> {
     }
 }
 
-/// Returns `true` if the same command may fetch the entry later. The server has another version by now, or cannot or
-/// may not read the file at the moment.
+/// Returns `true` if a later run of the same command may fetch the entry: the server has another version by now, cannot
+/// read the file at the moment, or has no permission to read it.
 fn may_come_later(error: &FetchError) -> bool {
     let is_shut = matches!(error, FetchError::Shut | FetchError::Status { status: 403, .. });
     is_shut
@@ -269,7 +269,7 @@ fn may_come_later(error: &FetchError) -> bool {
         || error.is_passing()
 }
 
-/// Returns `true` if the next entry would fail with the same error.
+/// Returns `true` if every other entry would fail with the same error.
 fn stops_all(error: &FetchError) -> bool {
     let errno = match error {
         FetchError::Cancelled

@@ -10,8 +10,8 @@ use crate::{
 
 /// Largest number of files that are requested and not received yet.
 pub const MOST: usize = 64;
-/// Largest number of request bytes in flight: both socket buffers hold this many even if their peers do not read.
-/// With more, a client blocked in send and a server blocked in send would wait for each other forever.
+/// Largest number of request bytes in flight. The socket buffers hold this many even if the server does not read. With
+/// more, client and server could both block in a send, and each would wait forever for the other to read.
 const MOST_REQUESTED: usize = 16 << 10;
 
 /// Requests in flight on a connection, all of one kind.
@@ -46,7 +46,8 @@ impl Asking {
     pub fn next<'w>(&mut self, all: impl Iterator<Item = &'w WantedFile>) -> Vec<u8> {
         let mut text = Vec::new();
         let mut bytes: usize = self.under_way.iter().sum();
-        // Over ssh each send is a packet that is encrypted and decrypted, so requests are sent in groups.
+        // Requests nothing while more than half of a limit is in flight. Over ssh, each send is a packet to encrypt and
+        // decrypt, so requests are sent in groups.
         if bytes > MOST_REQUESTED / 2 || self.under_way.len() > MOST / 2 {
             return text;
         }

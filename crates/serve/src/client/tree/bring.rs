@@ -40,7 +40,8 @@ use crate::{
     manifest::{DirectoryContents, ListRequest, ManifestKind},
 };
 
-/// Fetches the directory at `target` into `place`. If it returns an error, nothing was started.
+/// Fetches the directory at `target` into `place`. Returns an error if the fetch cannot begin, or if the deletion or
+/// the release of the staging directory fails. [`TreeFetched::halted`] has every other error that stops the fetch.
 pub fn fetch_tree(
     target: &FetchUrl,
     place: TreeDestination,
@@ -81,7 +82,7 @@ fn bring(
     make(&list, target, root, reference, options, watcher)
 }
 
-/// Makes the tree in `root`, publishes it, and deletes what the list does not have.
+/// Creates the tree in `root`, publishes it, and deletes the entries that the list does not have.
 fn make(
     list: &ReceivedList,
     target: &FetchUrl,
@@ -123,7 +124,7 @@ fn make(
             Err(error) => account.halt(error),
         }
     }
-    // A new directory has nothing to delete, but it records the file system of the source.
+    // A new directory has nothing to delete, but this call also records the file system of the source for later runs.
     if is_staged && !account.is_halting() {
         deletion = list.delete(options, counters, watcher)?;
     }
@@ -132,15 +133,15 @@ fn make(
     Ok(fetched)
 }
 
-/// Returns the name under which a later run finds the staging directory. A run that copies links does not continue with
-/// their targets.
+/// Returns the name under which a later run finds the staging directory. A run that copies symbolic links as links does
+/// not continue the staging directory of a run that copied their targets, or vice versa.
 fn stage_name(target: &FetchUrl, options: &TreeOptions) -> String {
     let copy_links = options.list.copy_links;
     let request = ListRequest { copy_links, ..ListRequest::default() };
     if copy_links { target.manifest(&request).to_string() } else { target.to_string() }
 }
 
-/// Reports the changes of a sync.
+/// Reports the changes that a sync would make.
 fn only_look(
     list: &ReceivedList,
     target: &FetchUrl,
@@ -201,7 +202,7 @@ fn install_policy<'a>(
     options: &'a TreeOptions,
     is_synced_whole: bool,
 ) -> InstallPolicy<'a> {
-    // The names in a staging directory are not visible before all of it is synced.
+    // The files need no sync of their own: the staging directory is synced as a whole before it becomes visible.
     let is_synced_later = root.is_staged() && is_synced_whole;
     InstallPolicy {
         is_fresh: root.is_fresh(),
@@ -225,14 +226,14 @@ fn install_policy<'a>(
     }
 }
 
-/// The creation of the entries of a list below the root.
+/// State for creating the entries of a list below the root.
 struct TreeBuild<'a> {
     list: &'a SurveyedList,
     root: &'a TreeRoot,
     reference: Option<BorrowedFd<'a>>,
     renames: Option<&'a TreeRenames<'a>>,
     install: InstallPolicy<'a>,
-    /// The file system of the directory, if one syncfs(2) call syncs it.
+    /// The file system of the tree, if one syncfs(2) call can sync it.
     whole: Option<&'a WholeSync>,
     counters: &'a FetchCounters<'a>,
 }
@@ -247,16 +248,18 @@ struct BuildJob<'a> {
 }
 
 impl TreeBuild<'_> {
-    /// Creates all entries that can be fetched, except those that wait for the deletion.
+    /// Creates all entries, except those that replace directories after the deletion.
     fn run(&self, job: &BuildJob<'_>) -> Result<(), FetchError> {
         self.make_directories()?;
         self.fetch(&self.list.changed, job)?;
-        // Later files change the times of their directories.
+        // If files are created later, the directories are finished after them, because new files change the times of
+        // directories.
         let is_last = self.list.deferred.bytes() == 0;
         if self.counters.is_halting() || !is_last { Ok(()) } else { self.finish_directories() }
     }
 
-    /// Creates the entries that replace directories. If a directory was not deleted, its entry fails.
+    /// Creates the entries that replace directories. If the deletion did not remove a directory, the entry that
+    /// replaces it fails.
     fn replace_directories(&self, job: &BuildJob<'_>) -> Result<(), FetchError> {
         if self.list.deferred.bytes() == 0 {
             return Ok(());
@@ -338,7 +341,7 @@ impl TreeBuild<'_> {
         Ok(())
     }
 
-    /// Reports an existing directory with other attributes than the listed ones.
+    /// Reports an existing directory whose attributes differ from the listed ones.
     fn note_attributes(&self, directories: &mut DirectoryCache<'_>, entry: &ListedEntry) {
         let name = entry.name();
         let Ok(above) = directories.open(entry.directory()) else { return };
@@ -349,7 +352,8 @@ impl TreeBuild<'_> {
         self.counters.changed(&entry.path, FileType::Directory, 0, change);
     }
 
-    /// Sets the attributes of directories, the innermost first: a mode may forbid access to the entries.
+    /// Sets the attributes of directories, the innermost first: the mode of a directory may forbid access to its
+    /// entries.
     fn finish_directories(&self) -> Result<(), FetchError> {
         let install = self.install;
         let directories = DirectoryCache::below(self.root.fd());
@@ -375,7 +379,7 @@ impl TreeBuild<'_> {
                 Ok(())
             });
             match finished {
-                // An obstacle at this path was reported when the directory was to be created.
+                // `make_directories` has reported the entry that prevents this directory.
                 Ok(())
                 | Err(CallFailed { errno: Errno::NOENT | Errno::NOTDIR | Errno::LOOP, .. }) => {}
                 Err(error) => self.counters.missed(&entry.path, error.into()),
@@ -388,7 +392,7 @@ impl TreeBuild<'_> {
     }
 }
 
-/// Returns the options for one file of many: the user gave no digests.
+/// Returns the options for one file of a tree. The user can give digests only for a single file.
 fn options_of_one(options: &FetchOptions, install: InstallPolicy<'_>) -> FetchOptions {
     FetchOptions { expected: Vec::new(), fsync: install.fsync, ..options.clone() }
 }

@@ -12,7 +12,7 @@ pub struct EntryChange {
 }
 
 impl EntryChange {
-    /// The entry did not exist.
+    /// Returns the change of an entry that did not exist.
     pub fn created() -> Self {
         Self {
             action: ChangeAction::Create,
@@ -21,25 +21,25 @@ impl EntryChange {
         }
     }
 
-    /// The entry was replaced.
+    /// Returns the change of an entry that was replaced.
     pub fn replaced(differs: AttributeDifferences) -> Self {
         Self { action: ChangeAction::Replace, differs, is_linked: false }
     }
 
-    /// The entry became another name of a file. `replaces`: `true` if an entry had its name.
+    /// Returns the change of an entry that became a hard link. `replaces`: `true` if an entry had its name.
     pub fn linked(replaces: bool) -> Self {
         let differs = AttributeDifferences { content: replaces, ..AttributeDifferences::default() };
         let created = if replaces { Self::replaced(differs) } else { Self::created() };
         Self { is_linked: true, ..created }
     }
 
-    /// A symbolic link or special file with such differences was replaced.
+    /// Returns the change of a symbolic link or special file with these differences.
     pub fn of_node(differs: AttributeDifferences) -> Self {
         let is_other = differs.kind || differs.content;
         if is_other { Self::replaced(differs) } else { Self::adjusted(differs) }
     }
 
-    /// Only attributes changed.
+    /// Returns the change of an entry of which only attributes changed.
     pub fn adjusted(differs: AttributeDifferences) -> Self {
         Self { action: ChangeAction::Attributes, differs, is_linked: false }
     }

@@ -15,7 +15,7 @@ use crate::{
     manifest::{ManifestKind, SpecialFile},
 };
 
-/// Returns `true` if a file must be fetched. `by_time`: another modification time means other bytes.
+/// Returns `true` if a file must be fetched. `by_time`: `true` if another modification time means other bytes.
 pub fn has_other_bytes(differs: AttributeDifferences, by_time: bool) -> bool {
     differs.kind || differs.content || differs.size || by_time && differs.time
 }

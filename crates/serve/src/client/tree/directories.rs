@@ -182,7 +182,8 @@ mod tests {
         assert!(directory.look(c"Name").unwrap().is_some());
         fs::hard_link(place.path().join("Name"), place.path().join("nAME")).unwrap();
         assert!(directory.look(c"nAME").unwrap().is_some());
-        // Simulates a case-insensitive directory: both spellings lead to the file, and its name is a third one.
+        // Simulates a case-insensitive directory: both spellings lead to the file, whose listed name has a third
+        // spelling.
         let there = statat(&directory.fd, c"Name", AtFlags::SYMLINK_NOFOLLOW).unwrap();
         fs::hard_link(place.path().join("Name"), place.path().join("NAme")).unwrap();
         directory.is_case_sensitive.set(false);

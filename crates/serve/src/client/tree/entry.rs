@@ -7,7 +7,7 @@ use thalweg_tree::install::EntryXattrs;
 
 use crate::manifest::{ManifestEntry, ManifestKind, Meta};
 
-/// A directory, file or symbolic link of the list.
+/// An entry of the list, with its path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListedEntry {
     /// Path below the fetched directory: names separated by single slashes; empty for that directory itself.
@@ -21,7 +21,7 @@ pub struct ListedEntry {
 pub const LONGEST_PATH: usize = (64 << 10) - 1;
 
 impl ListedEntry {
-    /// Returns the entry of a directory. Fails if its path is too long.
+    /// Converts an entry that is listed in `directory`. Fails if its path is too long.
     pub fn of(directory: &[u8], entry: ManifestEntry) -> Result<Self, &'static str> {
         let ManifestEntry { name, kind, meta, xattrs } = entry;
         let path = if directory.is_empty() { name } else { [directory, b"/", &name].concat() };
@@ -54,9 +54,9 @@ pub fn is_reserved_name(name: &[u8]) -> bool {
     name.starts_with(b".") && CString::new(name).is_ok_and(|name| is_reserved(&name))
 }
 
-/// Returns `true` if a symbolic link in `directory` stays below the top, whatever other links exist. `..`
-/// is allowed only at the start of the target, where it climbs through real directories. After a name, which may
-/// itself be a link, the depth that `..` reaches is unknown.
+/// Returns `true` if a symbolic link in `directory` cannot lead out of the fetched directory, whatever other links
+/// exist. `..` is allowed only at the start of the target, where it leads through real directories. A later `..` may
+/// follow the name of another link, so its result is unknown.
 pub fn stays_inside(directory: &[u8], target: &CStr) -> bool {
     let mut depth = if directory.is_empty() { 0 } else { directory.split(|b| *b == b'/').count() };
     let target = target.to_bytes();

@@ -48,19 +48,19 @@ pub struct InstallPolicy<'a> {
     pub by_hash: bool,
     /// `true` to compare all files with the hashes of the server, also unchanged ones.
     pub verify: bool,
-    /// `true` to make extended attributes and ACLs those of the list.
+    /// `true` to set the extended attributes and ACLs of the list.
     pub xattrs: bool,
-    /// The part of each file that is synced before it receives its name.
+    /// Required durability of each file before it receives its name.
     pub fsync: Fsync,
     /// `true` if one syncfs(2) call at the end syncs all names.
     pub is_synced_whole: bool,
-    /// `true` if a directory replaces an entry of another type.
+    /// `true` if a directory may replace an entry of another type.
     pub over_others: bool,
     /// `true` if close(2) may report that written bytes were lost.
     pub close_may_fail: bool,
-    /// `true` if a directory counts as removed where a file or link replaces it: the dry run of a deletion listed it.
+    /// `true` in a dry run whose deletion would remove the directories that files or links replace.
     pub is_directory_gone: bool,
-    /// The directory that keeps replaced entries.
+    /// The directory that keeps replaced entries, if they are kept.
     pub kept: Option<&'a KeptEntries>,
 }
 
@@ -74,11 +74,11 @@ pub struct WantedFile {
     pub is_sparse: bool,
     pub etag: String,
     pub attributes: EntryAttributes,
-    /// The change that the file makes.
+    /// The change that the fetch of this file makes.
     pub change: EntryChange,
-    /// `true` if another entry has its name.
+    /// `true` if an entry with this name exists.
     pub replaces: bool,
-    /// `true` if that entry may be this file: it is fetched only if the hash differs.
+    /// `true` if the existing entry may have the listed content. The file is fetched only if the hash differs.
     pub needs_hash_check: bool,
     /// Number of requests that failed with a temporary error.
     pub tries: u32,
@@ -100,14 +100,14 @@ pub enum FileDecision {
 pub const OVER_DIRECTORY: &str = "cannot overwrite directory with non-directory";
 pub const OVER_OTHER: &str = "cannot overwrite non-directory with directory";
 
-/// An open file: one that receives its name when it is complete, or one that has its name in a staging directory.
+/// An open file. `Own` already has its name, in a staging directory. `Hidden` receives its name when it is complete.
 pub enum FileSink<'a> {
     Own(OwnedFd),
     Hidden(AtomicFile<BorrowedFd<'a>, &'a CStr>),
 }
 
 impl<'a> InstallPolicy<'a> {
-    /// Returns the means to keep the entry at this path, if replaced entries are kept.
+    /// Returns the place where the replaced entry at this path is kept, if replaced entries are kept.
     pub fn kept(self, path: &'a [u8]) -> Option<KeptPath<'a>> {
         Some(KeptPath { entries: self.kept?, path: Path::new(OsStr::from_bytes(path)) })
     }
@@ -176,7 +176,7 @@ impl<'a> InstallPolicy<'a> {
         EntryChange::replaced(AttributeDifferences { content, ..differs })
     }
 
-    /// Removes an entry in the place of a listed directory. A directory that another process creates is not removed.
+    /// Removes the entry that has the name of a listed directory. Does not remove a directory that another process creates.
     pub fn remove_other(
         self,
         entry: &ListedEntry,
@@ -193,7 +193,7 @@ impl<'a> InstallPolicy<'a> {
         Ok(())
     }
 
-    /// Returns the error of a call that creates an entry.
+    /// Converts the errno of a call that creates an entry.
     pub fn of_new(self, call: &'static str, errno: Errno) -> FetchError {
         match errno {
             // Names that differ in the list may be equal on this file system.
@@ -210,7 +210,7 @@ impl<'a> InstallPolicy<'a> {
             return Ok(FileSink::Hidden(file));
         }
         if wanted.replaces {
-            // An earlier run left it unfinished in the staging directory.
+            // An earlier run left an incomplete file in the staging directory.
             match unlinkat(dir, name, AtFlags::empty()) {
                 // `ENOENT`: this run tried before, and removed its file.
                 Ok(()) | Err(Errno::NOENT) => {}
@@ -224,8 +224,8 @@ impl<'a> InstallPolicy<'a> {
         made.map(FileSink::Own).map_err(|errno| self.of_new("openat", errno))
     }
 
-    /// Removes a file that was opened and not completed: the directory may be published without it, or the file may
-    /// be retried.
+    /// Removes a file that was opened and not completed. The directory may be published without it, or a retry creates
+    /// it again.
     pub fn take_back(self, wanted: &WantedFile) {
         if self.is_staged {
             let _ = unlinkat(&wanted.directory.fd, &*wanted.name, AtFlags::empty());
@@ -248,14 +248,14 @@ impl WantedFile {
         ListedFile { size, etag, attributes, is_sparse, kept: None, base: None, may_continue_base }
     }
 
-    /// Keeps the local file, which is the listed one, and sets its attributes. Returns the number of extended attributes
-    /// that the file system refused.
+    /// Keeps the local file, whose content is as listed, and sets its attributes. Returns the number of extended
+    /// attributes that the file system refused.
     pub fn keep(&self) -> Result<u64, FetchError> {
         give(&self.directory, &self.name, &self.attributes)
     }
 }
 
-/// A file that received its attributes and its name.
+/// A complete file that received its attributes.
 pub struct PublishedFile {
     /// The complete file, if it still has to be renamed to its final name.
     pub parked: Option<Parked>,
@@ -271,8 +271,8 @@ impl FileSink<'_> {
         }
     }
 
-    /// Sets the final attributes of the complete file and publishes it under its name. `waits`: returns it without a
-    /// name, if possible, so that several files share one sync.
+    /// Sets the final attributes of the complete file and publishes it under its name. `waits`: `true` to return it
+    /// without a name, if possible, so that several files share one sync.
     pub fn publish(
         mut self,
         wanted: &WantedFile,
@@ -322,8 +322,8 @@ pub fn publish(
     install: InstallPolicy<'_>,
     fsync: Option<Fsync>,
 ) -> Result<(), FetchError> {
-    // Syncs the data before the file gets its name, even if the file is new. A later fetch treats a file with the listed size and time as
-    // complete, because it cannot compare the bytes with those of the server.
+    // Syncs the data before the file gets its name, even if the file is new. A later fetch treats a file with the
+    // listed size and time as complete, because it cannot compare the bytes with those of the server.
     match fsync {
         None | Some(Fsync::Never) => {}
         Some(Fsync::Auto) => io::sync_data(&file.fd).map_err(failed("fdatasync"))?,

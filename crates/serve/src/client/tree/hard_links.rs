@@ -41,9 +41,9 @@ pub struct FirstNames {
 /// The first name of a file.
 pub struct FirstName {
     pub path: Vec<u8>,
-    /// The existing file, if it is the listed one.
+    /// Identity of the existing file, if it is as listed.
     pub there: Option<FileId>,
-    /// `true` if it replaces a directory, after the deletion.
+    /// `true` if the file replaces a directory, after the deletion has removed it.
     pub is_deferred: bool,
 }
 
@@ -69,8 +69,8 @@ impl FirstNames {
     }
 }
 
-/// Creates the names in `links`, each of which is followed by the first name of its file. Names that cannot be links are added
-/// to `rest`: they are fetched.
+/// Creates the hard links in `links`, where each name is followed by the first name of its file. Adds names that cannot
+/// be linked to `rest`; they are fetched later.
 pub fn link_names(
     links: &EntryStore,
     root: BorrowedFd<'_>,
@@ -158,7 +158,7 @@ enum HardLinkOutcome {
     Linked(EntryChange),
     /// The existing entry is already a name of the file.
     Unchanged,
-    /// The file was not fetched, or the file system does not link it.
+    /// The first name is missing or differs from the list, or the file system refuses the link.
     Refused,
 }
 
@@ -202,9 +202,9 @@ pub struct ExistingFile<'a> {
 }
 
 impl ExistingFile<'_> {
-    /// Gives the file another name, in the directory `to`. Returns `false` if the file system refuses, or if another process
-    /// replaced the file. `replaces`: replaces the entry with the new name, which `kept` keeps; otherwise an existing entry is an
-    /// error.
+    /// Gives the file another name, in the directory `to`. Returns `false` if the file system refuses, or if another
+    /// process replaced the file. `replaces`: `true` to replace an existing entry, which `kept` keeps; otherwise an
+    /// existing entry is an error.
     pub fn link(
         &self,
         to: &TreeDirectory,

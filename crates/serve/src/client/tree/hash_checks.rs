@@ -1,4 +1,4 @@
-//! Local files of the listed size. Their hashes decide whether they are the listed files, regardless of timestamps.
+//! Compares local files of the listed size by their hashes, regardless of timestamps.
 
 use std::{collections::VecDeque, os::fd::AsFd};
 
@@ -80,8 +80,8 @@ impl HashChecks {
         Ok(())
     }
 
-    /// Sends the next requests and receives the first response. Returns `true` if the first local file is the listed
-    /// one.
+    /// Sends the next requests and receives the first response. Returns `true` if the first local file has the listed
+    /// content.
     pub fn is_first_the_same(&mut self, job: &TreeJob<'_>) -> Result<bool, FetchError> {
         let account = job.account;
         let check = || account.check_cancelled();
@@ -100,8 +100,8 @@ impl HashChecks {
         }
         let Some(first) = self.all.front() else { return Ok(false) };
         check_listed(&head, first)?;
-        // The server sends no hash for a file that is unreadable or changing. The file is fetched, which reports the
-        // reason.
+        // The server sends no hash for a file that is unreadable or changing. Such a file is fetched, and the fetch
+        // reports the reason.
         let Some(expected) = job.digest(&head)? else { return Ok(false) };
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let Ok(file) = openat(&first.directory.fd, &first.name, flags, Mode::empty()) else {

@@ -30,19 +30,19 @@ pub struct TreeJob<'a> {
     pub options: &'a FetchOptions,
     pub install: InstallPolicy<'a>,
     pub root: BorrowedFd<'a>,
-    /// An earlier snapshot.
+    /// An earlier snapshot, whose files may be linked.
     pub reference: Option<BorrowedFd<'a>>,
     pub renames: Option<&'a TreeRenames<'a>>,
     pub entries: Mutex<StoredEntries<'a>>,
     pub account: &'a FetchCounters<'a>,
-    /// The file system of the directory, if one syncfs(2) call syncs it.
+    /// The file system of the tree, if one syncfs(2) call can sync it.
     pub whole: Option<&'a WholeSync>,
     /// `true` if the server has sent the digest of a file.
     pub has_digests: AtomicBool,
 }
 
 impl TreeJob<'_> {
-    /// Returns the digest of a file in a response. `None`: the server sends digests, but not of this file, which may be
+    /// Returns the file's digest from a response. `None`: the server sends digests, but not of this file, which may be
     /// changing.
     pub fn digest(&self, head: &ResponseHead) -> Result<Option<Expected>, FetchError> {
         let digest = Expected::of_head(head);

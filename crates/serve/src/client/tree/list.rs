@@ -13,7 +13,7 @@ use crate::{
     manifest::{FORMAT, FieldError, LONGEST_RECORD, ListRecord, MAGIC, RecordParser},
 };
 
-/// A stored list. Its file has no name, or is removed when this is dropped.
+/// A stored list. Its file has no name, or is removed when this value is dropped.
 pub struct EntryList {
     file: AtomicFile<OwnedFd, CString>,
     /// The file system of the listed directory, if the server identifies it.
@@ -43,7 +43,7 @@ impl EntryList {
     }
 }
 
-/// Creates a file that has no name, or is removed when it is dropped.
+/// Creates a file that has no name, or is removed when the returned value is dropped.
 pub fn unnamed(
     directory: BorrowedFd<'_>,
     name: CString,

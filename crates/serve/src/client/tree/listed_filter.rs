@@ -1,4 +1,4 @@
-//! The entries of a list that the filters exclude. The server leaves them out too, but its list is not trusted.
+//! Applies the filters of a fetch to the entries of a list. The server applies them too, but its list is not trusted.
 
 use std::{ffi::OsStr, os::unix::ffi::OsStrExt, path::Path, sync::Arc};
 
@@ -19,7 +19,7 @@ pub struct ListedFilter {
     limits: FileLimits,
     /// `true` for a sync, which leaves state files alone.
     is_sync: bool,
-    /// `true` if the server serves only a file. Only patterns without a directory can exclude that file.
+    /// `true` if the server serves only a single file. Patterns with a directory cannot exclude that file.
     is_source: bool,
     /// The name of the filter files, if they are requested.
     name: Option<Vec<u8>>,
@@ -29,7 +29,7 @@ pub struct ListedFilter {
     unreadable: Vec<Vec<u8>>,
 }
 
-/// Largest size of all filter files, in bytes: their patterns are in memory.
+/// Largest size of all filter files, in bytes. Their patterns are held in memory.
 const MOST_HELD: usize = 64 << 20;
 
 impl ListedFilter {
@@ -101,7 +101,7 @@ impl ListedFilter {
         self.filter.clone().map(|filter| filter as Arc<dyn Filter>)
     }
 
-    /// Records the filter files that the server cannot read as failed entries.
+    /// Records a failed entry for each filter file that the server cannot read.
     pub fn report(&self, counters: &FetchCounters<'_>) {
         for path in &self.unreadable {
             let why = "the filter file in the source cannot be read";

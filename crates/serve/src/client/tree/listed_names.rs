@@ -36,7 +36,7 @@ pub struct ListedNames<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum DirectoryGroup {
     From(u64),
-    /// The server may not read the directory.
+    /// The server has no permission to read the directory.
     Unknown,
     /// The directory is on another file system, so that its entries do not belong to the sync.
     Elsewhere,

@@ -2,8 +2,9 @@
 //! thalweg creates the directories, fetches files and links over several connections, and finally sets the attributes
 //! of the directories.
 //!
-//! A directory that does not exist is built in a staging directory and renamed when it is complete. Nothing is
-//! removed unless an entry of the list replaces it, and no name of the list leads out of the directory.
+//! A directory that does not exist is built in a staging directory and renamed when it is complete. An existing entry
+//! is removed only if an entry of the list replaces it, or if a sync deletes it. No name of the list leads out of the
+//! directory.
 
 mod account;
 mod asking;

@@ -19,7 +19,8 @@ pub struct Naming {
 }
 
 impl Naming {
-    /// Returns `true` if files should wait here. In a staging directory they already have their names.
+    /// Returns `true` if files should wait here. Files in a staging directory do not wait, because they have their
+    /// names.
     pub fn is_for(job: &TreeJob<'_>) -> bool {
         job.install.fsync != Fsync::Never && job.whole.is_some()
     }
@@ -34,7 +35,7 @@ impl Naming {
         self.waiting.len() >= MOST
     }
 
-    /// Syncs and publishes the files, also after an error has stopped the fetch: the next run then need not fetch
+    /// Syncs and publishes the files, even after an error has stopped the fetch, so that the next run need not fetch
     /// them.
     pub fn finish(&mut self, job: &TreeJob<'_>) {
         let waiting = std::mem::take(&mut self.waiting);

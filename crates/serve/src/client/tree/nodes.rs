@@ -26,8 +26,8 @@ pub struct ChangedNode {
 }
 
 impl InstallPolicy<'_> {
-    /// Creates a symbolic link or a special file, also in place of one with other attributes. Returns the change, or `None`
-    /// if it existed.
+    /// Creates a symbolic link or a special file, or replaces one that differs. Returns the change, or `None` if an
+    /// equal entry existed.
     pub fn node(
         self,
         entry: &ListedEntry,
@@ -41,7 +41,7 @@ impl InstallPolicy<'_> {
                 }
                 NewEntry::Symlink(target)
             }
-            // The final mode is set after the owner.
+            // The mode is private until the owner is set. The final mode is set afterwards.
             ManifestKind::Special(SpecialFile { kind, device }) => {
                 NewEntry::Special { kind: *kind, mode: Mode::RUSR | Mode::WUSR, device: *device }
             }
@@ -64,7 +64,7 @@ impl InstallPolicy<'_> {
         if !differs.any() {
             return Ok(None);
         }
-        // Another user may have renamed an entry of a third one to this name, so it keeps its attributes.
+        // Replaces the entry instead of changing its attributes: another user may have renamed a third user's entry to this name.
         let kept = self.kept(&entry.path);
         let refused_xattrs = replace_by_node(fd, &name, &new, &attributes, kept)?;
         Ok(Some(ChangedNode { change: EntryChange::of_node(differs), refused_xattrs }))

@@ -27,18 +27,18 @@ pub struct TreeOptions {
     pub by_hash: bool,
     /// Largest size of the list, in bytes.
     pub most_list: u64,
-    /// The entries to leave out. The server may list them nevertheless.
+    /// The request for the list, with the entries to leave out. The server may list them nevertheless.
     pub list: ListRequest,
     /// Limits of size and age. Files beyond them are skipped.
     pub limits: FileLimits,
-    /// Attributes in place of those of the list.
+    /// Attributes that replace those of the list.
     pub given: GivenAttributes,
     /// An earlier snapshot: new files become links to its equal files.
     pub reference: Option<PathBuf>,
     /// The rules of a sync.
     pub sync: Option<TreeSync>,
-    /// The name of the file, if the server serves only a file. The file becomes an entry of the destination. An existing
-    /// destination keeps its attributes, and nothing in it is deleted.
+    /// The name of the file, if the server serves only a single file. The file becomes an entry of the destination. An
+    /// existing destination keeps its attributes, and nothing in it is deleted.
     pub only: Option<Vec<u8>>,
 }
 
@@ -95,8 +95,8 @@ impl TreeOptions {
 /// Rules of a tree fetch that makes the destination equal to the source.
 #[derive(Clone, Debug, Default)]
 pub struct TreeSync {
-    /// Options for deleting entries that the list does not have. Their filter and `dry_run` are replaced by those of the
-    /// fetch and the sync.
+    /// Options for deleting entries that the list does not have. The filter of the fetch and `dry_run` of this sync
+    /// replace the values in these options.
     pub delete: Option<DeleteOptions>,
     /// `true` to take the content of new files from equal files that are deleted.
     pub detects_renames: bool,

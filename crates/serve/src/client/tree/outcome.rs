@@ -29,23 +29,24 @@ pub struct TreeFetched {
     /// Entries that failed: the first [`MOST_REPORTED`](super::MOST_REPORTED), and their number.
     pub missed: Vec<Missed>,
     pub missed_count: u64,
-    /// Failed entries that the same call may fetch later: the server has another version than listed, or cannot or
-    /// may not read them at the moment.
+    /// Failed entries that a later run of the same command may fetch: the server has another version than listed,
+    /// cannot read the file at the moment, or has no permission to read it.
     pub later: u64,
-    /// Entries that the server did not list.
+    /// Entries that the server did not list, and entries with reserved names.
     pub left_out: u64,
     /// Entries that the filters exclude, and files beyond the limits.
     pub excluded: u64,
     /// Extended attributes that the file system of the destination refused.
     pub refused_xattrs: u64,
-    /// Why the fetch stopped early. `None`: every entry that did not fail is present.
+    /// The error that stopped the fetch early. `None`: every entry that did not fail is present.
     pub halted: Option<FetchError>,
-    /// Entries that were created or changed, including attributes.
+    /// Entries that were created.
     pub created: u64,
-    /// Created files that are links to files of an earlier snapshot.
+    /// Created files that are hard links to files of an earlier snapshot.
     pub referenced: u64,
+    /// Existing entries that were changed, including changes of attributes only.
     pub changed: u64,
-    /// The deletion, if it was requested and began.
+    /// Report of the deletion, if it was requested and began.
     pub deletion: Option<DeleteReport>,
     /// Name of the staging directory that the same call can resume; `None`: the tree is published, or nothing was
     /// kept.

@@ -44,7 +44,7 @@ impl TreeDestination {
             Err(Errno::NOENT) => {}
             Err(errno) => return Err(failed("open")(errno).into()),
         }
-        // A trailing slash names the same directory.
+        // `parent` and `file_name` ignore a trailing slash.
         let above = path.parent().filter(|above| !above.as_os_str().is_empty());
         let name = path.file_name().ok_or(DestinationError::NoFolder)?;
         let opened = open_directory(above.unwrap_or(Path::new(".")), OFlags::RDONLY);
@@ -103,8 +103,8 @@ impl TreeRoot {
         matches!(self, Self::Stage(stage) if !stage.is_adopted())
     }
 
-    /// Completes the tree, and gives the directory these attributes. If `keeps_existing` is `true`, an existing directory
-    /// keeps its own. `whole`: its file system, if one syncfs(2) call syncs it. Returns the number of extended attributes that the file system refused.
+    /// Completes the tree, and sets these attributes on the directory. If `keeps_existing` is `true`, an existing directory keeps its own.
+    /// `whole`: its file system, if one syncfs(2) call can sync it. Returns the number of extended attributes that the file system refused.
     pub fn publish(
         self,
         attributes: &EntryAttributes,

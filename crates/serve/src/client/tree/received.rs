@@ -1,4 +1,4 @@
-//! The list of a tree: requests it, receives it, and compares it with the destination in the meantime.
+//! The list of a tree: requests it, receives it, and compares it with the destination while it arrives.
 
 use rustix::fs::fstat;
 use thalweg_core::{Cancelled, End, Report, atomic_file::failed, quantity};
@@ -68,7 +68,7 @@ impl ReceivedList {
         let files = &options.files;
         let check = || watcher.check_cancelled();
         let (mut connection, head, from) = ask_for_list(target, options, &check)?;
-        // Files without `O_TMPFILE` change the time of the directory.
+        // Reads the time of the directory first: without `O_TMPFILE`, the creation of the list's file changes it.
         let top = place.existing().map(|fd| fstat(fd).map_err(failed("fstat"))).transpose()?;
         let mut list = EntryList::create(place.beside())?;
         list.source = peer::source_of(&head);
@@ -77,7 +77,7 @@ impl ReceivedList {
         let end = End { at: Some(0), ..End::of(list.fd()).map_err(failed("fstat"))? };
         let mut refused = None;
         let mut note = |moved: u64| -> Result<(), Cancelled> {
-            // After an error, the survey cannot continue, but the last bytes are reported once more.
+            // [`ResponseBody::bring`] calls this once more after an error, when the survey cannot continue.
             if refused.is_some() {
                 return Err(Cancelled);
             }
@@ -131,7 +131,7 @@ fn ask_for_list(
     check: &CancelCheck<'_>,
 ) -> Result<(FetchConnection, ResponseHead, FetchUrl), FetchError> {
     let files = &options.files;
-    // Other servers do not know the options of the request.
+    // Only a thalweg server on a stream is sure to know the options of the request.
     let request = match files.channels {
         Some(_) => ListRequest { as_entry: options.only.is_some(), ..options.list.clone() },
         None => ListRequest::default(),

@@ -1,4 +1,5 @@
-//! Renamed files: the content of a new file may be in a file that the deletion removes, so that it need not be sent.
+//! Detects renamed files. If a file that the deletion removes has the content of a new file, the server need not send
+//! it.
 
 use std::{path::Path, sync::OnceLock};
 
@@ -17,7 +18,7 @@ use crate::client::download::BaseFile;
 /// Smallest file, in bytes. A smaller file arrives with others, which takes less time than a request of its own.
 const LEAST: u64 = 1 << 20;
 
-/// The files that the deletion removes. The destination is listed when the first large new file is wanted.
+/// The files that the deletion removes. They are searched when the first large new file is wanted.
 pub struct TreeRenames<'a> {
     list: &'a EntryList,
     destination: &'a Path,
@@ -46,13 +47,13 @@ impl<'a> TreeRenames<'a> {
         })
     }
 
-    /// Returns `true` if a file that may be the wanted one is deleted later.
+    /// Returns `true` if the deletion will remove a file that may have the content of the wanted one.
     pub fn has(&self, wanted: &WantedFile) -> bool {
         let is_new = !wanted.replaces && wanted.size >= LEAST;
         is_new && self.find().is_some_and(|found| found.has(size_and_time(wanted)))
     }
 
-    /// Returns `true` if files that may be renamed are deleted later.
+    /// Returns `true` if the deletion will remove files that may have been renamed.
     pub fn has_any(&self) -> bool {
         self.find().is_some_and(|found| !found.is_empty())
     }

@@ -18,7 +18,7 @@ use crate::{
     plans::Plans,
 };
 
-/// The response to the request for one file, and what its reception needs.
+/// The response to the request for one file, and the state for receiving it.
 pub struct FileResponse<'r, 'j> {
     pub connection: &'r mut FetchConnection,
     pub wanted: &'r WantedFile,
@@ -29,8 +29,8 @@ pub struct FileResponse<'r, 'j> {
 }
 
 impl FileResponse<'_, '_> {
-    /// Receives the body and publishes the file. `waits`: returns the complete file without a name, if possible. The inner error
-    /// concerns only this file: the connection remains usable.
+    /// Receives the body and publishes the file. `waits`: `true` to return the complete file without a name, if
+    /// possible. An inner error concerns only this file, and the connection remains usable.
     pub fn bring(
         self,
         head: &ResponseHead,
@@ -42,7 +42,7 @@ impl FileResponse<'_, '_> {
             .and_then(|()| job.install.open(wanted));
         let sink = match opened {
             Ok(sink) => sink,
-            // The body of an error response is not the file. On a network connection, the files after it are requested again.
+            // Skips the body of an error response. This fails on a network connection, so the following files are requested again.
             Err(error) if self.connection.discard(head, &self.deadline) => return Ok(Err(error)),
             Err(error) => return Err(error),
         };
@@ -53,7 +53,7 @@ impl FileResponse<'_, '_> {
             job.install.take_back(wanted);
         }
         match published {
-            // The body was received, so the next response follows.
+            // The body was received completely, so the next response can be read.
             Err(error @ FetchError::Destination(_)) if is_channel => Ok(Err(error)),
             Err(error @ (FetchError::Differs { .. } | FetchError::Listed(_))) => Ok(Err(error)),
             Err(error) => Err(error),

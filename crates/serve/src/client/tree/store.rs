@@ -367,7 +367,7 @@ mod tests {
             );
         }
         assert_eq!(backwards.next_entry().unwrap(), None);
-        // Another program truncates the file: this is no fault of the server.
+        // If another program truncates the file, the error does not blame the server.
         File::from(store.file.fd.try_clone().unwrap()).set_len(offsets[299]).unwrap();
         let mut forwards = store.entries();
         let found = (0..300).map(|_| forwards.next_entry()).find_map(Result::err).unwrap();

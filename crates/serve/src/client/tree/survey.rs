@@ -1,5 +1,5 @@
-//! Compares the entries of a list with the destination while the list is received. Nothing is changed. The directories and the
-//! entries that differ are stored: most entries of a repeated fetch are unchanged, and need no more work.
+//! Compares the entries of a list with the destination while the list is received, and changes nothing. It stores only
+//! the directories and the entries that differ. In a repeated fetch, most entries are unchanged and need no more work.
 
 use std::{
     ffi::{CString, OsStr},
@@ -45,7 +45,7 @@ pub struct SurveyedList {
     pub filter: ListedFilter,
     /// Entries that the filters exclude although the server lists them, and files beyond the limits.
     pub excluded: u64,
-    /// Listed files that are not fetched, also those below excluded directories.
+    /// Listed files that are not fetched, including those below excluded directories.
     pub skipped: Total,
     /// Files that exist in the destination as the server lists them.
     pub unchanged: Total,
@@ -241,7 +241,7 @@ impl<'a> TreeSurvey<'a> {
             && special.is_device()
             && !self.install.owner
         {
-            // Its owner is not that of the listed device.
+            // Without its listed owner, the device is accessible only to this user.
             entry.meta.mode &= 0o600;
         }
         let (meta, given) = (&mut entry.meta, &self.options.given);

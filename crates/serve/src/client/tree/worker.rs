@@ -1,5 +1,5 @@
-//! A connection of a tree fetch. It pipelines requests for several files and stores them in order. A large file is
-//! fetched separately, so that it can be resumed.
+//! A connection of a tree fetch. It pipelines requests for several files, and stores the files in order. A large file
+//! is fetched separately, so that it can be resumed.
 
 use std::{
     collections::VecDeque,
@@ -44,14 +44,14 @@ use crate::{
     plans::Plans,
 };
 
-/// Largest size, in bytes, of a file without a journal: if the process is killed, its received bytes are lost. Larger
-/// files have a journal and a request of their own.
+/// Largest size, in bytes, of a file that is fetched without a journal. If the process is killed, the received bytes of
+/// such a file are lost. Larger files have a journal and a request of their own.
 pub const LARGE: u64 = 16 << 20;
-/// Entries taken from the list at a time, all of one directory: two threads that create files in one directory block
-/// each other.
+/// Number of entries that a thread takes from the list at a time, all of one directory. Two threads that create files
+/// in one directory block each other.
 const SOME: usize = 128;
-/// Number of consecutive files that may end early or return 500. If there are more, the server is at fault and not
-/// the files.
+/// Maximum number of consecutive files that end early or return 500. After more of them, the fault is the server's, and
+/// the fetch stops.
 const MOST_SICK: u32 = 3;
 /// Buffers and pipes that a thread keeps for later files.
 const SPARES: buffer_pool::Most = buffer_pool::Most { bytes: 2 << 20, pipes: 2 };
@@ -62,7 +62,8 @@ pub struct TreeWorker<'a> {
     directories: DirectoryCache<'a>,
     reference: Option<ReferenceTree<'a>>,
     connection: Option<FetchConnection>,
-    /// `true` if a file was received on this connection: a server may close a connection after some number of files.
+    /// `true` if a file was received on this connection. The loss of such a connection is not an error, because a
+    /// server may close a connection after some number of files.
     has_served: bool,
     /// Files in the order in which they are requested.
     wanted: VecDeque<WantedFile>,
@@ -118,7 +119,7 @@ impl<'a> TreeWorker<'a> {
         let mut tries = 0;
         loop {
             self.job.account.check_cancelled()?;
-            // A channel must not be awaited while another one is held, so requests in flight are finished first.
+            // A thread that holds a channel must not wait for another one, so requests in flight are finished first.
             let has_checks = !self.hash_checks.is_empty();
             if !has_checks {
                 self.hash_checks.release();
@@ -184,8 +185,8 @@ impl<'a> TreeWorker<'a> {
         Ok(())
     }
 
-    /// Handles an error of the first file on a connection that remains usable. The file is requested again later, or recorded as
-    /// failed.
+    /// Handles an error of the first file on a connection that remains usable. Queues the file again, or records that
+    /// it failed.
     fn put_off(&mut self, error: FetchError) -> Result<(), FetchError> {
         let Some(mut wanted) = self.wanted.pop_front() else { return Ok(()) };
         if error.is_passing() && wanted.tries < self.job.options.retries {
@@ -219,7 +220,7 @@ impl<'a> TreeWorker<'a> {
         }
     }
 
-    /// Records a file that failed. A file that the server cannot read from its disk does not stop the fetch.
+    /// Records a file that failed. If the server cannot read a few files from its disk, the fetch continues.
     fn miss(&mut self, wanted: &WantedFile, error: FetchError) -> Result<(), FetchError> {
         if !may_be_of_one_file(&error) {
             self.job.account.missed(&wanted.path, error);
@@ -312,7 +313,7 @@ impl<'a> TreeWorker<'a> {
     }
 
     fn want(&mut self, wanted: WantedFile) {
-        // Its holes are found by the sums of its blocks, which need a request of their own.
+        // The holes of a sparse file are found by its block sums, which need a separate request.
         let is_sparse =
             wanted.is_sparse && wanted.size >= LEAST_DELTA && self.job.options.channels.is_some();
         let is_renamed = || self.job.renames.is_some_and(|renames| renames.has(&wanted));
@@ -323,8 +324,8 @@ impl<'a> TreeWorker<'a> {
         }
     }
 
-    /// Sends the next requests, and receives the first response. Returns the error if only this file failed and the connection
-    /// remains usable.
+    /// Sends the next requests, and receives the first response. Returns an error if only the first file failed and the
+    /// connection remains usable.
     fn bring_first(&mut self) -> Result<Option<FetchError>, FetchError> {
         let (job, account) = (self.job, self.job.account);
         let check = || account.check_cancelled();

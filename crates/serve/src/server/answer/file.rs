@@ -1,4 +1,4 @@
-//! Answers with a file, parts of it, or the fact that the client already has it.
+//! Answers to a request for a file: the file, parts of it, or 304 if the client already has it.
 
 use std::{borrow::Cow, path::Path, sync::Arc};
 

@@ -144,7 +144,7 @@ fn whatever_happens_to_a_file_a_whole_answer_is_a_state_it_was_in() {
                 continue;
             }
             whole += 1;
-            // A weak tag: the file was so young that its tag may stand for two states.
+            // A weak tag may stand for two states, because the file was so young. Such an answer is not checked.
             if answer.field("ETag").is_some_and(|tag| tag.starts_with('"')) {
                 let state = state(&answer.body);
                 assert!(states.lock().unwrap().contains(&state), "{state:?}");

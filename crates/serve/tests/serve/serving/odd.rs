@@ -29,7 +29,7 @@ fn a_socket_is_not_there() {
 #[test]
 fn a_device_is_not_there() {
     let place = TestSite::new();
-    // The device of /dev/zero, which has no end.
+    // A device node like /dev/zero, which has no end.
     let made =
         mknodat(CWD, place.path("zero"), FileType::CharacterDevice, Mode::RUSR, makedev(1, 5));
     if made.is_err() {

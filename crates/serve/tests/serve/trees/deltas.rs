@@ -98,7 +98,7 @@ fn list() -> Vec<u8> {
     out
 }
 
-/// Returns the answer to a request for sums. The arguments are the older and the newer version.
+/// Function that returns the answer to a request for sums. Its other arguments are the older and the newer version.
 type Lie = fn(&BlockRequest, &[u8], &[u8]) -> Vec<u8>;
 
 const LIES: [(&str, Lie); 9] = [

@@ -429,7 +429,7 @@ fn a_file_that_the_server_cannot_read_keeps_no_other_from_coming() {
         assert_eq!((fetched.later, fetched.missed_count), (2, 2), "{text}: {fetched:?}");
         assert_eq!(names(&beside.dst()), ["a", "c", "e", "f", "l"]);
     }
-    // The same holds for a large file, which a later run could resume.
+    // An error of a large file, which a later run could resume, does not stop the fetch either.
     let beside = OutsideDirectory::new();
     let server =
         with_sick(&["/l"], "HTTP/1.1 500 No\r\nConnection: close\r\nContent-Length: 0\r\n\r\n");
