@@ -15,8 +15,8 @@ pub(crate) fn is_trivial(list: &[u8]) -> bool {
         .is_some_and(|mut all| all.all(|(tag, _)| [OWNER, OWNING_GROUP, OTHER].contains(&tag)))
 }
 
-/// Returns permission bits for a copy that has no ACL. They grant no user more than the ACL does. The group bits of a
-/// file with an ACL are its mask, not the permissions of the owning group.
+/// Returns permission bits for a copy that has no ACL. They grant no user more than the ACL does. The group bits of the
+/// source cannot be used, because they are the mask of the ACL.
 pub(crate) fn allowed_without(list: &[u8]) -> u32 {
     let Some(all) = entries(list) else { return 0o700 };
     let all: Vec<_> = all.collect();
@@ -70,10 +70,10 @@ mod tests {
     fn without_a_list_no_one_may_do_more_than_with_it() {
         let base = [(OWNER, 6), (OWNING_GROUP, 4), (MASK, 7), (OTHER, 4)];
         for (named, allowed) in [
-            // Without a correction the group would get the permissions of the mask, 7.
+            // The group bits of the source, 7, are the mask. The copy must not grant them to the group.
             (&[(USER, 7)][..], 0o744),
             (&[(GROUP, 7)], 0o744),
-            // Users and groups whose entries deny access must stay without access.
+            // Users and groups to which the ACL denies access must not get access.
             (&[(USER, 0)], 0o700),
             (&[(USER, 7), (GROUP, 0)], 0o740),
             (&[], 0o744),

@@ -12,7 +12,7 @@ pub struct SyncChange<'a> {
     pub action: ChangeAction,
     /// The type of the source, or of the deleted entry.
     pub kind: FileType,
-    /// `true` if the entry is a hard link: the source file has several names, or an earlier snapshot has an equal file.
+    /// `true` if the entry is a hard link. Its source has several names, or an earlier snapshot has an equal file.
     pub is_linked: bool,
     /// The size of the source, for files with contents.
     pub size: u64,
@@ -54,7 +54,7 @@ impl ChangeAction {
 pub struct AttributeDifferences {
     /// The type of the entry.
     pub kind: bool,
-    /// The bytes of a file, found by reading it; the target of a symbolic link; the number of a device.
+    /// The bytes of a file that was read, the target of a symbolic link, or the number of a device.
     pub content: bool,
     /// The size.
     pub size: bool,

@@ -25,11 +25,11 @@ use crate::{
     sources::in_folder,
 };
 
-/// Maximum depth of the count: each level holds a descriptor.
+/// Maximum depth of the count, because each level keeps a descriptor open.
 const DEEPEST: u64 = 1024;
 
-/// Counts the files that a copy of `sources` with these options meets. Returns `None` if the count is cancelled, or
-/// if the tree needs too many descriptors, because a wrong total would mislead the user.
+/// Counts the files that a copy of `sources` with these options meets. Returns `None` if the count is cancelled. Also
+/// returns `None` if the tree needs too many descriptors, because a wrong total would mislead the user.
 pub fn count(
     sources: &[PathBuf],
     options: &CopyOptions,
@@ -63,9 +63,9 @@ struct TreeCount<'c> {
     go_on: &'c dyn Fn() -> Result<(), Cancelled>,
     deepest: usize,
     total: Total,
-    // The current directory and its ancestors: a followed symbolic link may lead back to one of them.
+    // The current directory and its ancestors. They show whether a followed symbolic link leads back to one of them.
     levels: Vec<CountLevel>,
-    // The path of the current directory that a filter sees, as in the copy.
+    // The path of the current directory, as a filter of the copy sees it.
     path: PathBuf,
     buffer: Vec<MaybeUninit<u8>>,
 }
@@ -92,7 +92,7 @@ impl TreeCount<'_> {
                 }
             } else {
                 self.levels.pop();
-                // The path of the first level is that of the source.
+                // The path of the first level belongs to the source itself and is not in `path`.
                 if !self.levels.is_empty() {
                     self.path.pop();
                 }
@@ -117,7 +117,7 @@ impl TreeCount<'_> {
             return true;
         }
         let flags = if follow { AtFlags::empty() } else { AtFlags::SYMLINK_NOFOLLOW };
-        // The copy meets and reports this error.
+        // This error is ignored, because the copy meets and reports it.
         let Ok(stat) = statat(at, name, flags) else { return false };
         match kind(&stat) {
             FileType::RegularFile => {
@@ -135,7 +135,7 @@ impl TreeCount<'_> {
         if self.levels.len() >= self.deepest {
             return None;
         }
-        // The copy meets and reports these errors.
+        // These errors are ignored, because the copy meets and reports them.
         let Ok(fd) = opened else { return Some(false) };
         let Ok(stat) = fstat(&fd) else { return Some(false) };
         let id = Id::of(&stat);

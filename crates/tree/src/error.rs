@@ -37,7 +37,7 @@ pub enum Error {
         /// The error, with the number of bytes moved before it.
         error: thalweg_core::Error,
     },
-    /// The operation is invalid or would destroy something. Nothing was done.
+    /// The operation is invalid or would destroy data. Nothing was changed.
     #[error("{}: {reason}", quoted(path))]
     Refused {
         /// The file concerned.
@@ -96,7 +96,7 @@ pub enum Refusal {
     /// `fs.protected_regular` are set, the kernel refuses such files too.
     #[error("belongs to another user in a world-writable directory; not followed, not written")]
     Trap,
-    /// A temporary name of this program is taken by a file that another user may have created.
+    /// Another user may have created a file that has a temporary name of this program.
     #[error("{0}; remove it first")]
     Foreign(Distrust),
     /// The backup of the destination would overwrite the source.
@@ -182,7 +182,7 @@ impl Error {
         matches!(self, Self::Call { call: SET_ACCESS_LIST | SET_DEFAULT_LIST, .. })
     }
 
-    /// Returns `true` if bytes written earlier may be lost, also bytes of other files.
+    /// Returns `true` if bytes that were written before may be lost, even bytes of other files.
     pub(crate) fn loses_written_bytes(&self) -> bool {
         match self {
             Self::Call { call, .. } => loses_written_bytes(call),
@@ -201,7 +201,7 @@ impl Error {
     }
 }
 
-/// A failure without paths. Building paths is expensive and is done once, when the failure becomes an [`Error`].
+/// A failure without paths. Building a path is expensive, so it is done only when the failure becomes an [`Error`].
 #[derive(Debug)]
 pub(crate) enum CopyFailure {
     /// A call on the source failed.
@@ -218,11 +218,11 @@ pub(crate) enum CopyFailure {
     Differ,
     /// The existing file differs from the source and is kept.
     LeftDiffering,
-    /// A walk met the destination directory of a source inside that source. Contains the source and the destination.
+    /// A walk inside a source met the destination directory of that source. Contains the source and the destination.
     IntoItself(PathBuf, PathBuf),
     /// The whole copy is being stopped; the file itself did not fail.
     Cancelled,
-    /// The file replaces a directory that a sync removes later. The file has not failed yet.
+    /// The file replaces a directory that a sync has yet to remove. It is copied after that.
     Deferred,
 }
 
@@ -269,7 +269,7 @@ impl CopyFailure {
         }
     }
 
-    /// Returns `true` if bytes written earlier may be lost.
+    /// Returns `true` if bytes that were written before may be lost.
     pub fn loses_written_bytes(&self) -> bool {
         match self {
             Self::Sink(call, ..) => loses_written_bytes(call),

@@ -51,8 +51,8 @@ pub struct Progress {
     pub files: u64,
     /// Bytes moved, including those of incomplete files.
     pub bytes: u64,
-    /// Source files that were processed (copied, linked, cloned or skipped) and their sizes. At the end, this total
-    /// equals the one that [`count`](crate::count()) returns.
+    /// Source files that were copied, linked, cloned or skipped, and their sizes. At the end, this total equals the
+    /// result of [`count`](crate::count()).
     pub settled: Total,
 }
 
@@ -87,7 +87,7 @@ pub enum Event<'a> {
         /// The source.
         source: &'a Path,
     },
-    /// The existing file keeps its inode and is written into, as `cp` does. No new file could be created in its
+    /// The existing file keeps its inode and is written into, as `cp` does. A new file could not be created in its
     /// directory or renamed over it. A reader may see an incomplete file during the copy. Only with `verbose`.
     WrittenInto {
         /// The existing destination.
@@ -139,7 +139,7 @@ pub enum Event<'a> {
         /// The source.
         source: &'a Path,
     },
-    /// Size and times indicate that an earlier run finished this file, but it differs from the source. It is copied again.
+    /// By size and time an earlier run finished this file, but it differs from the source. It is copied again.
     Again {
         /// The copy.
         destination: &'a Path,

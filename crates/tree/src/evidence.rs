@@ -15,10 +15,10 @@ use crate::{
     times::{self, ChangeTime},
 };
 
-/// The evidence that files which an earlier run left in a directory are complete.
+/// The evidence that the files which an earlier run left in a directory are complete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct WriteEvidence {
-    /// `true` if data in the page cache is evidence for files that were changed in this boot.
+    /// `true` if files changed in this boot are intact, because the page cache still has their data.
     is_of_this_boot: bool,
     /// Every file that was last changed before this moment is on stable storage.
     synced_before: Option<ChangeTime>,
@@ -36,12 +36,11 @@ impl WriteEvidence {
         }
     }
 
-    /// Returns `true` if size and times of this file prove that all of it was written. If `false`, the file must be
-    /// compared.
+    /// Returns `true` if size and times of this file prove that all of it was written. Otherwise it must be compared.
     pub fn vouches_for(&self, file: &Stat) -> bool {
         let (seconds, nanoseconds) = ctime(file);
         let changed = (seconds, nanoseconds as u32);
-        // Times are stored with limited precision, so the stored time may be earlier than the change.
+        // File systems may store a time rounded down, so the latest moment that it can stand for is compared.
         let is_before = |synced: ChangeTime| {
             times::latest_change(file).is_some_and(|change| change < (synced.0, synced.1.into()))
         };
@@ -58,7 +57,7 @@ pub(crate) fn is_from_before_this_boot(file: &Stat) -> bool {
 }
 
 /// The current boot, according to the clocks of this process. Both clocks are read each time, because the wall clock
-/// may be stepped. A time namespace has its own `CLOCK_BOOTTIME` (time_namespaces(7)).
+/// may be set. A time namespace may have another `CLOCK_BOOTTIME` (time_namespaces(7)).
 struct Boot {
     began: ChangeTime,
     now: ChangeTime,
@@ -80,7 +79,7 @@ impl Boot {
 
 /// Returns the wall clock time that the kernel uses for change times.
 pub(crate) fn now() -> ChangeTime {
-    // File systems use the coarse clock, which lags by up to one tick.
+    // File systems use the coarse clock, which may be one tick late.
     moment(clock_gettime(ClockId::RealtimeCoarse))
 }
 

@@ -18,7 +18,7 @@ pub struct GivenAttributes {
 /// A change of a mode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ModeChange {
-    /// `Some(true)` for directories only, `Some(false)` for all other entries only.
+    /// `Some(true)`: only directories. `Some(false)`: all entries except directories. `None`: all entries.
     pub directories: Option<bool>,
     /// Bits that are cleared first.
     pub clear: u32,
@@ -58,7 +58,7 @@ impl GivenAttributes {
     }
 }
 
-/// Limits for the files of a copy. Files beyond them are skipped, and their copies stay.
+/// Limits for the files of a copy. Files beyond them are skipped, and existing copies of them stay unchanged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FileLimits {
     /// Largest size, in bytes.

@@ -99,10 +99,10 @@ impl RemoteStage {
         self.staged.discard(name_at, &self.fd).map_err(|failure| of_failure(&failure))
     }
 
-    /// Renames the directory to its final name, which must be free. Before that, its attributes are set and it is
-    /// synced as requested. `whole` is the file system of the tree, if one call can sync it. The caller must have
-    /// opened `whole` before anything was written. If that sync fails, the staging directory is removed. Returns
-    /// the number of extended attributes that the file system refused.
+    /// Sets the attributes of the directory, syncs it as requested, and renames it to its final name, which must not
+    /// exist. `whole` is the file system of the tree, if one call can sync it. The caller must have opened `whole`
+    /// before it wrote anything. If that sync fails, the staging directory is removed. Returns the number of extended
+    /// attributes that the file system refused.
     pub fn publish(
         self,
         attributes: &EntryAttributes,
@@ -113,7 +113,7 @@ impl RemoteStage {
         unlink(self.fd.as_fd(), OWN_JOURNAL).map_err(failed("unlinkat"))?;
         let refused = attributes.give(self.fd.as_fd())?;
         if let Some(Err(error)) = whole.map(WholeSync::sync) {
-            // `syncfs` does not report the files that lost bytes.
+            // `syncfs` does not report which files lost bytes, so all of them are removed.
             let _ = self.discard();
             return Err(error);
         }
@@ -131,7 +131,7 @@ fn of_failure(failure: &CopyFailure) -> CallFailed {
         CopyFailure::Sink(call, errno, _) | CopyFailure::Source(call, errno) => {
             CallFailed { call, errno }
         }
-        // The functions called on a staging directory return no other failures.
+        // A call on a staging directory has no other failures.
         _ => CallFailed { call: "openat", errno: Errno::INVAL },
     }
 }
@@ -160,9 +160,9 @@ pub enum InheritFrom {
     Anyone,
 }
 
-/// Gives `file` the owner, extended attributes, ACL and mode of the regular file with its name. Returns `false` if no
-/// such file exists, if its owner cannot be set, or if another user may have planted it. In that case `file` stays
-/// unchanged, except possibly its group.
+/// Gives `file` the owner, extended attributes, ACL and mode of the regular file that has its name. Returns `false` if
+/// no such file exists, its owner cannot be set, or another user may have planted it. `file` then stays unchanged,
+/// except possibly for its group.
 pub fn inherit_from_replaced<D: AsFd, N: AsRef<CStr>>(
     file: &AtomicFile<D, N>,
     from: InheritFrom,
@@ -188,18 +188,18 @@ pub fn inherit_from_replaced<D: AsFd, N: AsRef<CStr>>(
     fchmod(&file.fd, Mode::from_raw_mode(mode)).is_ok()
 }
 
-/// The place for an entry that is about to be replaced.
+/// The directory that keeps an entry before it is replaced, and the path of the entry in it.
 #[derive(Clone, Copy, Debug)]
 pub struct KeptPath<'a> {
-    /// The directory that keeps such entries.
+    /// The directory that keeps replaced entries.
     pub entries: &'a KeptEntries,
-    /// Path of the entry below the destination.
+    /// Path of the entry below the destination, and in the directory of kept entries.
     pub path: &'a Path,
 }
 
 impl KeptPath<'_> {
-    /// Keeps the entry, which still exists in `folder`. The caller then renames its replacement over it. Ignores that another
-    /// process removed the entry.
+    /// Keeps the entry, which also stays in `folder` until the caller renames its replacement over it. Succeeds if
+    /// another process has removed the entry.
     pub fn keep(self, folder: BorrowedFd<'_>, name: &CStr) -> Result<(), CallFailed> {
         match self.entries.keep_replaced(folder, name, self.path) {
             Ok(()) | Err(CopyFailure::Sink(_, Errno::NOENT, _)) => Ok(()),
@@ -213,8 +213,8 @@ impl KeptPath<'_> {
     }
 }
 
-/// Creates an entry with these attributes, which replaces the entry with its name atomically. `kept`: keeps that entry.
-/// Returns the number of extended attributes that the file system refused.
+/// Creates an entry with these attributes, which atomically replaces an existing entry of this name. `kept` says where
+/// to keep the existing entry. Returns the number of extended attributes that the file system refused.
 pub fn replace_by_node(
     folder: BorrowedFd<'_>,
     name: &CStr,
@@ -249,18 +249,18 @@ pub struct EntryAttributes {
 
 impl EntryAttributes {
     /// Sets the attributes of an open file or directory, in an order in which no step undoes an earlier one. If the
-    /// owner cannot be set, set-id bits are cleared, because they are only valid for that owner. Returns the number of
-    /// extended attributes that the file system refused.
+    /// owner cannot be set, set-id bits are not set either, because they are meant for that owner. Returns the number
+    /// of extended attributes that the file system refused.
     pub fn give(&self, fd: BorrowedFd<'_>) -> Result<u64, CallFailed> {
         let has = fstat(fd).map_err(failed("fstat"))?;
-        // A file that this process created for its own user, with the right mode, needs neither fchown nor fchmod.
+        // If this process created the file with the wanted owner and mode, neither fchown nor fchmod is needed.
         let is_own = self.owner == Some((has.st_uid, has.st_gid));
         let has_owner = is_own || self.give_owner(|u, g| fchown(fd, u, g))?;
         let given = self.xattrs.as_ref().map(|xattrs| xattrs.give(fd, has.st_mode & 0o7777));
         let given = given.transpose()?.flatten();
         let mode = self.mode & if has_owner { !0 } else { !SPECIAL };
         let mode = mode & (SPECIAL | given.as_ref().map_or(!0, |given| given.allowed));
-        // A change of owner clears set-id bits, and an ACL changes the mode.
+        // The mode is set last. A change of owner clears set-id bits, and setting an ACL changes the mode.
         if has.st_mode & 0o7777 != mode || has_owner && !is_own || given.is_some() {
             fchmod(fd, Mode::from_raw_mode(mode)).map_err(failed("fchmod"))?;
         }
@@ -268,8 +268,9 @@ impl EntryAttributes {
         Ok(given.map_or(0, |given| given.refused))
     }
 
-    /// Sets the attributes of a symbolic link, which has no mode, or of a special file. This process has just created it.
-    /// Fails if another process replaced it. Returns the number of extended attributes that the file system refused.
+    /// Sets the attributes of a symbolic link, which has no mode, or of a special file. This process must have just
+    /// created the entry. Fails if another process replaced it. Returns the number of extended attributes that the file
+    /// system refused.
     pub fn give_to_node(
         &self,
         folder: BorrowedFd<'_>,
@@ -304,7 +305,7 @@ impl EntryAttributes {
     pub fn differ_from(&self, there: &Stat) -> AttributeDifferences {
         let is_root = rustix::process::geteuid().is_root();
         let other = |gid| gid != there.st_gid && may_give_to(gid);
-        // The set-id bits are dropped if the owner is not set.
+        // If the owner cannot be set, set-id bits are not set, so they are not compared.
         let has_owner = |owner| is_root || owner == (there.st_uid, there.st_gid);
         let bits = if self.owner.is_some_and(has_owner) { 0o7777 } else { 0o777 };
         AttributeDifferences {

@@ -1,8 +1,8 @@
 //! The journal of a partial large file. It records the source and the ranges that are already copied.
 //!
-//! The journal is a JSON text of constant size, replaced by one `pwrite`: a process that is killed leaves the old or
-//! the new text. Its contents are valid until the next reboot, because the page cache outlives the process. After a
-//! reboot the partial file must be compared with its source.
+//! The journal is a JSON text of constant size. One `pwrite` replaces it, so a killed process leaves the old or the new
+//! text. Its contents are valid until the next reboot, because the page cache outlives the process. After a reboot the
+//! partial file must be compared with its source.
 
 use rustix::fs::Stat;
 use serde::{Deserialize, Serialize};
@@ -19,10 +19,9 @@ pub use keeper::{JournalKeeper, earlier};
 
 /// The version of the format.
 pub const SCHEMA: u32 = 2;
-/// Size on disk of the journal of a local file. The longest possible text fits.
+/// Size on disk of the journal of a local file, for which the longest possible text fits.
 pub const SIZE: usize = 512;
-/// Size of any other journal, and the maximum that is read: one page, which a kill leaves completely written or
-/// unchanged.
+/// Size of any other journal, and maximum size that is read. A kill cannot interrupt a write of one page.
 pub const MOST: usize = 4096;
 /// Maximum length of a URL in a journal.
 pub const LONGEST_URL: usize = 2048;
@@ -50,7 +49,7 @@ struct Text {
     source: JournalSource,
     done: Done,
     boot_id: String,
-    // Journals of earlier versions do not have this field, and these versions ignore it.
+    // This field is unknown to earlier versions, which ignore it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     synced_before: Option<(i64, u32)>,
 }
@@ -80,9 +79,8 @@ pub struct Remote {
     pub url: String,
     /// The validator: a strong ETag with its quotes, or the date of a Last-Modified header.
     pub validator: String,
-    /// The weak ETag that accompanied a Last-Modified header. A response with another weak ETag is of another
-    /// version.
-    // Journals of earlier versions do not have this field, and these versions ignore it.
+    /// The weak ETag that accompanied a Last-Modified header. A response with another weak ETag is of another version.
+    /// Earlier versions ignore this field.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub weak: Option<String>,
     /// Size in bytes.
@@ -192,10 +190,10 @@ impl Journal {
         Ok(Self { source, done, boot_id, synced_before })
     }
 
-    /// Serializes the journal, padded to `room` bytes. If ranges do not fit, the shortest are dropped first; their
-    /// bytes are then moved again.
+    /// Serializes the journal, padded to `room` bytes. If not all ranges fit, the shortest ones are dropped, and their
+    /// bytes are moved again later.
     pub fn to_bytes(&self, room: usize) -> Vec<u8> {
-        // A range takes its text and a comma, except that the last one has no comma.
+        // Each range needs room for its text and a comma. Instead of the last comma, the newline at the end is stored.
         let mut left = room.saturating_sub(self.text(&[]).len());
         let mut done: Vec<(u64, u64)> = self.done.iter().collect();
         done.sort_by_key(|(from, to)| Reverse(to - from));

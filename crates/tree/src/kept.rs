@@ -33,16 +33,15 @@ pub struct KeptEntries {
     fsync: Fsync,
     /// `true` if names are synced by syncfs(2) instead of fsync(2).
     ///
-    /// fsync(2) on a directory of btrfs also logs the files in it, with the names that they have. A file that was kept
-    /// earlier has lost its old name to a new file. The log would then delete this name after a power cut, and would not
-    /// contain the new file.
+    /// On btrfs, fsync(2) of a directory also logs the files in it, with their current names. A kept file may have lost
+    /// its old name to a new file. After a power failure, this log would delete the old name, and thus the new file.
     syncs_whole: bool,
 }
 
 /// Copies one entry with all attributes from a path to a free path.
 pub(crate) type CopyFunction = fn(&Path, &Path, Fsync) -> Result<(), Errno>;
 
-/// Largest number that a name gets.
+/// Largest number that is appended to a name.
 const MOST_NUMBERS: u32 = 100_000;
 
 impl KeptEntries {
@@ -79,9 +78,9 @@ impl KeptEntries {
         self.id == id
     }
 
-    /// Keeps a file that a rename is about to replace. If a hard link is possible, the file keeps its name until the
-    /// rename. Unless `fsync` is `Never`, the kept name is on stable storage before this function returns. On btrfs,
-    /// the rename could otherwise reach the disk first.
+    /// Keeps a file that a rename is about to replace. If a hard link is possible, the file also keeps its name until
+    /// the rename. Unless `fsync` is `Never`, the kept name is on stable storage when this function returns. Otherwise
+    /// the rename could reach the disk first, as on btrfs.
     pub(crate) fn keep_replaced(
         &self,
         dir: BorrowedFd<'_>,
@@ -131,18 +130,18 @@ impl KeptEntries {
         let path = |dir: BorrowedFd<'_>, name: &CStr| {
             PathBuf::from(format!("/proc/self/fd/{}", dir.as_raw_fd())).join(os(name))
         };
-        // The copy function takes paths, so the open directories are passed as paths in /proc. It rejects reserved
-        // names, so the temporary name must not have their form.
+        // The copy function takes paths, so each open directory is passed as its path in /proc. It refuses reserved
+        // names, so the temporary name must not look like one.
         let plain = CString::new([b"kept-", temporary.to_bytes(), b"-new"].concat());
         let plain = plain.unwrap_or_default();
-        // The caller deletes or replaces the original next, so the copy must be on stable storage.
+        // The caller then deletes or replaces the original, so the copy must already be on stable storage.
         let fsync = if self.fsync == Fsync::Never { Fsync::Never } else { Fsync::Always };
         let copied = (self.copy)(&path(dir, name), &path(parent.as_fd(), &plain), fsync);
         copied.map_err(at_sink("write"))?;
         self.put(below, |to, new| io::rename_new(parent.as_fd(), &*plain, to, new))
     }
 
-    /// Calls `place` with the last name of the path. While that name exists, tries the name with a number. Returns the
+    /// Calls `place` with the last name of the path. If that name exists, tries the name with a number. Returns the
     /// directory.
     fn put(
         &self,
@@ -161,8 +160,8 @@ impl KeptEntries {
         Err(CopyFailure::Sink("renameat2", Errno::EXIST, 0))
     }
 
-    /// Opens the directory that receives a path, and creates missing directories. If an entry of another type has the
-    /// name of a directory, the directory gets a number.
+    /// Opens the directory that receives a path. Creates missing directories. If another entry has the name of a
+    /// directory, a number is appended to the directory's name.
     fn parent_of(&self, below: &Path) -> Attempt<(OwnedFd, CString)> {
         let name = below.file_name().unwrap_or_default();
         let name = c_string(name).map_err(|_| CopyFailure::Sink("openat", Errno::INVAL, 0))?;

@@ -1,4 +1,4 @@
-//! Applies the caller's filter, before an entry is opened.
+//! Applies the caller's filter to an entry that is not open yet.
 
 use rustix::fs::{AtFlags, FileType, statat};
 use std::{
@@ -45,7 +45,7 @@ impl CopyOptions {
         if self.inside.is_none() {
             let path = os(&source.source);
             let name = cut(Path::new(path)).1;
-            // For `a/` and `.` the caller named the contents of the directory, so the name itself is not filtered.
+            // For `a/` or `.` the caller named the contents of the directory, so its name is not filtered.
             let is_contents = path.as_bytes().ends_with(b"/") || name == ".";
             return !is_contents && filter.leaves_out(&Path::new("..").join(name), is_directory);
         }

@@ -14,8 +14,8 @@ pub struct ListedFiles {
 }
 
 impl ListedFiles {
-    /// Creates the list from names relative to `base`. If the only source was a tree that became `destination`, the
-    /// names are made relative to `destination`.
+    /// Creates the list from names relative to `base`. If the only source was a tree that became `destination`, makes
+    /// the names relative to `destination`.
     pub(crate) fn new(
         names: &[Vec<u8>],
         base: &Path,

@@ -22,8 +22,8 @@ pub(crate) fn os_bytes(name: &[u8]) -> &OsStr {
     OsStr::from_bytes(name)
 }
 
-/// Splits a path into its directory and its last name. If the last name is `..` or missing (`/`), the directory is
-/// the path itself and the name is `.`.
+/// Splits a path into its directory and its last name. If the last name is `..` or missing (as in `/`), returns the
+/// whole path as the directory, and `.` as the name.
 pub(crate) fn cut(path: &Path) -> (&Path, &OsStr) {
     let bytes = path.as_os_str().as_bytes();
     let end = bytes.iter().rposition(|byte| *byte != b'/').map_or(0, |at| at + 1);

@@ -187,9 +187,9 @@ pub struct CopyOptions {
     /// `--no-preserve=mode`, and for pipes, because the mode of a pipe is unrelated to its data. New directories also
     /// get search permission. `None` uses the bits of the source, as `cp` does.
     pub new_mode: Option<u32>,
-    /// Holes of the copy: those of the source, one for each block of zeros, or none.
+    /// Holes: `Auto` keeps those of the source, `Always` also makes one of each block of zeros, `Never` makes none.
     pub sparse: When,
-    /// Clones that share blocks: if possible, required, or never.
+    /// Clones that share blocks with the source: if possible, always, or never.
     pub reflink: When,
     /// Existing files that may be replaced.
     pub update: Update,
@@ -299,7 +299,7 @@ impl CopyOptions {
         self.sync.is_some_and(|rules| rules.checksum)
     }
 
-    /// Returns `true` if a file may be met again under another name, which is then linked to the first copy.
+    /// Returns `true` if a walk may meet the file under another name, which is then linked to the first copy.
     pub(crate) fn links_names(&self, named_by_caller: bool, names: u64) -> bool {
         self.preserve.links && (names > 1 || self.follows(named_by_caller))
     }
@@ -309,23 +309,23 @@ impl CopyOptions {
         !self.recursive || self.copy_contents
     }
 
-    /// Returns `true` if the destination name itself is examined, and not the target of a symbolic link with this name.
+    /// Returns `true` if an existing symbolic link in the destination is replaced and not followed.
     pub(crate) fn replaces_links(&self) -> bool {
         self.backup != Backup::None || self.remove_destination || self.becomes != Becomes::Copy
     }
 
-    /// Returns `true` if nothing that exists may be replaced.
+    /// Returns `true` if no existing entry may be replaced.
     pub(crate) fn replaces_nothing(&self) -> bool {
         self.no_clobber || matches!(self.update, Update::None | Update::NoneFail)
     }
 
-    /// Returns `true` if an existing entry can be a reason to skip a copy.
+    /// Returns `true` if an existing entry can be a reason to skip its source.
     pub(crate) fn may_skip(&self) -> bool {
         let is_skipped = self.no_clobber || matches!(self.update, Update::None | Update::Older);
         is_skipped || self.interactive
     }
 
-    /// Returns the permission bits for a new directory, to be reduced by the umask. The kernel keeps the sticky bit,
+    /// Returns the permission bits for a new directory, which the umask then reduces. The kernel keeps the sticky bit,
     /// as in `cp`.
     pub(crate) fn directory_mode(&self, source: u32) -> u32 {
         self.new_mode.map_or(source & 0o1777, |mode| mode | (mode & 0o444) >> 2)

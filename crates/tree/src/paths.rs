@@ -18,9 +18,9 @@ pub(crate) struct DirectoryPaths<D> {
     source: CString,
     // The name in the destination; `None` if it equals the name in the source.
     name: Option<CString>,
-    // `true` if the caller named the directory: paths inside a source start below it.
+    // `true` if the caller named the directory. Paths inside a source are relative to such a directory.
     is_named: bool,
-    /// The directory in the destination, while it is being copied.
+    /// The open destination directory, as long as it is being filled.
     pub here: OnceLock<Weak<D>>,
 }
 

@@ -1,4 +1,4 @@
-//! Splits a large file into pieces, which its worker shares with idle workers.
+//! Splits a large file into pieces, which several workers process.
 
 use std::{
     ops::Range,
@@ -17,7 +17,7 @@ pub(crate) struct Pieces {
 }
 
 impl Pieces {
-    /// Returns `true` if a file of this size is worth sharing.
+    /// Returns `true` if a file of this size is large enough to be shared.
     pub fn suit(len: u64) -> bool {
         len > 2 * PIECE
     }

@@ -30,7 +30,7 @@ impl PackedNames {
         self.count
     }
 
-    /// Skips `keep` entries from position `place` and splits off all entries after them.
+    /// Splits off all entries after the first `keep` entries from position `place` on.
     pub fn split_off(&mut self, mut place: usize, keep: usize) -> Self {
         for _ in 0..keep {
             place = self.at(place).map_or(self.bytes.len(), |(_, _, next)| next);
@@ -76,7 +76,7 @@ struct QueueState<T> {
     busy: usize,
 }
 
-/// Marks a worker as busy with a task. While such a value exists, the worker may add tasks, so the run does not end.
+/// Marks a worker as busy. While this value exists, the worker may add tasks, so the run does not end.
 pub(crate) struct BusyWorker<'q, T>(&'q TaskQueue<T>);
 
 impl<T> Default for TaskQueue<T> {
@@ -91,7 +91,7 @@ impl<T> Default for TaskQueue<T> {
 }
 
 impl<T> TaskQueue<T> {
-    /// Announces workers. They count as idle until each has arrived.
+    /// Announces workers. Each one counts as idle until it calls [`Self::arrive`].
     pub fn expect(&self, workers: usize) {
         self.idle.store(workers, Ordering::Relaxed);
     }
@@ -110,7 +110,7 @@ impl<T> TaskQueue<T> {
         }
     }
 
-    /// Returns the next task. Waits as long as a busy worker may still add one; `None` means the end of the run.
+    /// Returns the next task. Waits while a busy worker may still add one. `None` means that the run has ended.
     pub fn next(&self) -> Option<(T, BusyWorker<'_, T>)> {
         let mut state = self.lock();
         loop {

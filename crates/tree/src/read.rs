@@ -9,7 +9,7 @@ use thalweg_sys::{Errno, io};
 
 use crate::identity::size;
 
-/// Flags to open a file for reading. A file in the listing may have become a FIFO: `O_NONBLOCK` avoids the wait for a
+/// Flags to open a file for reading. A listed file may have become a FIFO, and `O_NONBLOCK` avoids the wait for a
 /// writer.
 pub(crate) const TO_READ: OFlags =
     OFlags::RDONLY.union(OFlags::NONBLOCK).union(OFlags::NOCTTY).union(OFlags::CLOEXEC);
@@ -22,7 +22,7 @@ pub(crate) fn open(dir: impl AsFd, name: &CStr, follow: bool) -> Result<OwnedFd,
 
 /// Asks the kernel to drop the cached pages of a file, so that the next read comes from the device.
 pub fn forget_cached(fd: impl AsFd) {
-    // posix_fadvise(2) only gives advice, so an error is ignored.
+    // posix_fadvise(2) only gives advice, so a failure does not matter.
     let _ = fadvise(fd, 0, None, Advice::DontNeed);
 }
 
@@ -37,12 +37,12 @@ const STRIDE: u64 = 64 << 10;
 const MOST_PLACES: u64 = 1024;
 
 /// Syncs a file and drops its clean pages from the page cache, so that the next read comes from the device. Returns
-/// `false` if the file may still be read from memory. That is so if another process has mapped the file, the file
-/// system has no device, or the kernel cannot report cached pages.
+/// `false` if the file may still be read from memory. Another process may have mapped the file, the file system may
+/// have no device, or the kernel may be unable to report cached pages.
 pub fn drop_cached(fd: BorrowedFd<'_>) -> Result<bool, Errno> {
     io::sync_data(fd)?;
     forget_cached(fd);
-    // Without this advice, the first probe would start read-ahead, and the next probe would find those pages in memory.
+    // Without this advice, a probe would start a read-ahead, and later probes would find its pages in memory.
     let _ = fadvise(fd, 0, None, Advice::Random);
     let is_dropped = is_nothing_cached(fd);
     let _ = fadvise(fd, 0, None, Advice::Normal);
@@ -55,7 +55,7 @@ fn is_nothing_cached(fd: BorrowedFd<'_>) -> Result<bool, Errno> {
     let mut at = 0;
     while at < len {
         match io::pread_cached(fd, &mut [0; 1], at) {
-            // The page is not in memory.
+            // EAGAIN means that the page is not in memory.
             Err(Errno::AGAIN) => at += stride,
             Err(Errno::INTR) => {}
             Ok(_) | Err(Errno::OPNOTSUPP | Errno::INVAL | Errno::NOSYS) => return Ok(false),

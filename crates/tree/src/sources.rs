@@ -23,13 +23,12 @@ use crate::{
 /// The directory that receives all copies.
 #[derive(Debug)]
 pub(crate) struct Base {
-    /// The open directory.
     pub fd: OwnedFd,
     /// Its path, for messages; empty for the current directory.
     pub path: PathBuf,
 }
 
-/// A source and its name in the base directory.
+/// A source, and the name that it gets in the base directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct NamedSource {
     pub source: CString,
@@ -47,7 +46,7 @@ pub(crate) fn resolve(
     destination: &Path,
     options: &CopyOptions,
 ) -> Result<(Base, Vec<NamedSource>), Error> {
-    // A list of names inside a directory may be empty.
+    // With `inside`, the list of names may be empty.
     if sources.is_empty() && options.inside.is_none() {
         return Err(Error::Usage("missing source operand".to_owned()));
     }
@@ -99,8 +98,7 @@ pub(crate) fn resolve(
     Ok((open(above)?, vec![named]))
 }
 
-/// Returns a source and its name in the base directory. An empty path is accepted here; the kernel reports the error
-/// when it is copied.
+/// Returns a source and its name in the base directory. An empty path is accepted, and fails when it is copied.
 pub(crate) fn in_folder(source: &Path, options: &CopyOptions) -> Result<NamedSource, Error> {
     if source.as_os_str().is_empty() {
         return Ok(NamedSource { source: CString::default(), name: c".".to_owned() });
@@ -133,7 +131,7 @@ fn keeping_its_path(path: &Path, inside: Option<&Path>) -> Result<NamedSource, E
     };
     let mut source = before.join(if name.as_os_str().is_empty() { Path::new(".") } else { &name });
     if path.as_os_str().as_bytes().ends_with(b"/") {
-        // With a trailing slash, a symbolic link is resolved to its target.
+        // The trailing slash makes the kernel follow a symbolic link.
         source.push("");
     }
     let name = if name.as_os_str().is_empty() { OsStr::new(".") } else { name.as_os_str() };
@@ -143,7 +141,7 @@ fn keeping_its_path(path: &Path, inside: Option<&Path>) -> Result<NamedSource, E
 fn open(path: &Path) -> Result<Base, Error> {
     let real = if path.as_os_str().is_empty() { Path::new(".") } else { path };
     let fd = match open_directory(real, OFlags::RDONLY) {
-        // A directory may be writable without being readable.
+        // A user may have write permission to a directory without read permission.
         Err(Errno::ACCESS) => open_directory(real, OFlags::PATH),
         opened => opened,
     };
@@ -151,9 +149,9 @@ fn open(path: &Path) -> Result<Base, Error> {
     Ok(Base { fd, path: path.to_owned() })
 }
 
-/// Splits the sources into waves in the given order. A new wave starts when a name repeats, because two sources with
-/// one destination name must not be copied concurrently. A source with a symbolic link as destination (`is_link`) gets
-/// a separate wave, because the link may lead to the copy of another source.
+/// Splits the sources into waves, in the given order. Two sources with one destination name must not be copied
+/// concurrently, so a new wave starts when a name repeats. A source whose destination is a symbolic link
+/// (`is_link`) gets a separate wave. The link may lead to the copy of another source.
 pub(crate) fn waves(
     named: Vec<NamedSource>,
     is_link: impl Fn(&CStr) -> bool,
@@ -185,10 +183,9 @@ pub(crate) struct Inspection {
     pub left_out: Vec<NamedSource>,
     /// Sources that are refused, with the reason.
     pub refused: Vec<(NamedSource, Refusal)>,
-    /// Sources that were named before.
+    /// Sources that the caller named more than once.
     pub repeated: Vec<NamedSource>,
-    /// Accepted sources with the destination name of an earlier source. The copy of that earlier source is never
-    /// replaced.
+    /// Accepted sources with the destination name of an earlier source, whose copy they may not replace.
     pub second: HashSet<CString>,
     /// The accepted sources, in order.
     pub accepted: Vec<NamedSource>,
@@ -210,7 +207,7 @@ pub(crate) fn inspect(named: Vec<NamedSource>, base: &Base, options: &CopyOption
             found.left_out.push(source);
             continue;
         }
-        // A source that cannot be examined fails when it is copied.
+        // A source that cannot be examined is accepted, and fails when it is copied.
         let Ok(stat) = stat else {
             found.accepted.push(source);
             continue;
@@ -221,9 +218,9 @@ pub(crate) fn inspect(named: Vec<NamedSource>, base: &Base, options: &CopyOption
                 found.repeated.push(source);
                 continue;
             }
-            // A numbered backup keeps the copy of the earlier source.
+            // Numbered backups keep the copy of the earlier source, so it may be replaced.
             if !files.insert(source.name.clone()) && options.backup != Backup::Numbered {
-                // The copy of the earlier source may be a reason to skip this one.
+                // If the options may skip this source because of the existing copy of the earlier one, it is accepted.
                 if !(options.may_skip() && options.backup == Backup::None) {
                     found.refused.push((source, Refusal::JustCreated));
                     continue;
@@ -238,7 +235,7 @@ pub(crate) fn inspect(named: Vec<NamedSource>, base: &Base, options: &CopyOption
                 continue;
             }
             let above = above.get_or_insert_with(|| ancestors(base.fd.as_fd()).unwrap_or_default());
-            // A single source needs no check, because its walk meets nothing in the destination except its own copy.
+            // A single source needs no check, because its walk meets only its own copy in the destination.
             if count > 1 && above.contains(&id) && source.name.as_c_str() != c"." {
                 let into = base.path.join(os(&source.name));
                 found.refused.push((source, Refusal::IntoItself(into)));
@@ -250,7 +247,7 @@ pub(crate) fn inspect(named: Vec<NamedSource>, base: &Base, options: &CopyOption
     found
 }
 
-/// Returns the directory and the name of a source. The result is equal for `a` and `./a`. If the directory cannot be
+/// Returns the directory and the name of a source, so that `a` and `./a` have equal results. If the directory cannot be
 /// examined, its path is used.
 fn place(source: &CStr) -> (Result<Id, PathBuf>, OsString) {
     let (above, name) = cut(Path::new(os(source)));

@@ -27,8 +27,7 @@ pub(crate) fn for_reading(jobs: usize) -> usize {
 /// Stack size of a thread: the walk of a copy nests at most 32 directories.
 const STACK: usize = 1 << 20;
 
-/// Runs `work` on this thread and on others, `threads` in total if the kernel allows that many. Returns the results
-/// of all threads.
+/// Runs `work` on up to `threads` threads, including this one. Returns the results of all threads.
 pub fn on_threads<T: Send>(threads: usize, work: impl Fn() -> T + Sync) -> Vec<T> {
     let work = &work;
     thread::scope(|scope| {
@@ -39,7 +38,7 @@ pub fn on_threads<T: Send>(threads: usize, work: impl Fn() -> T + Sync) -> Vec<T
                     own_credentials();
                     faults.enter(work)
                 };
-                // A process limit or a filter may prevent further threads. The existing ones then do all the work.
+                // If a process limit or a filter prevents further threads, the existing ones do all the work.
                 thread::Builder::new().stack_size(STACK).spawn_scoped(scope, work).ok()
             })
             .collect();
@@ -54,10 +53,10 @@ pub fn on_threads<T: Send>(threads: usize, work: impl Fn() -> T + Sync) -> Vec<T
     })
 }
 
-/// Gives the calling thread its own copy of the credentials that all threads share. Every open and close updates
-/// their reference count, which would be contended between cores.
+/// Gives the calling thread its own copy of the credentials, which all threads share by default. Every open and close
+/// updates their reference count, for which cores would contend.
 fn own_credentials() {
     use rustix::thread::{get_keep_capabilities, set_keep_capabilities};
-    // Setting a flag to its current value changes nothing, but makes the kernel copy the credentials (prctl(2)).
+    // Setting a flag to its current value has no effect, except that the kernel copies the credentials (prctl(2)).
     let _ = get_keep_capabilities().and_then(set_keep_capabilities);
 }

@@ -1,7 +1,7 @@
 //! Compares modification times at the resolution that the destination file system stores.
 //!
-//! If a copy gets the time of its source, the file system stores the latest possible time that is not later. The
-//! resolution is derived from the change time, which the kernel takes from a nanosecond clock and no program can set.
+//! When a copy gets the time of its source, the file system rounds the time down to its resolution. The resolution is
+//! derived from the change time, which comes from a nanosecond clock of the kernel. No program can set the change time.
 
 use rustix::fs::{Stat, StatFs};
 use std::cmp::Ordering;
@@ -21,7 +21,7 @@ const SECOND: u64 = 1_000_000_000;
 /// (NTFS, SMB).
 const STEPS: [u64; 4] = [SECOND, 10_000_000, 1_000, 100];
 
-/// Magic numbers (statfs(2)) of file systems that report the modification time as the change time.
+/// Magic numbers (statfs(2)) of file systems that report the modification time in place of the change time.
 const FAT: u64 = 0x4d44;
 const EXFAT: u64 = 0x2011_bab0;
 /// Magic numbers of file systems that may have a coarse resolution and store a change time.
@@ -44,7 +44,7 @@ pub(crate) struct Resolution {
 }
 
 impl Resolution {
-    /// Returns the resolution that this file proves; `None` if it does not prove one coarser than nanoseconds.
+    /// Returns the resolution that this file's times prove; `None` if they prove none coarser than nanoseconds.
     pub fn of(file: &Stat, fs: impl FnOnce() -> Result<StatFs, Errno>) -> Option<Self> {
         let (modified, changed) = (mtime(file), ctime(file));
         let is_stored =
@@ -58,7 +58,7 @@ impl Resolution {
             FAT => Some(Self { step: 2 * SECOND, is_fat: true }),
             EXFAT => Some(Self { step: 10_000_000, is_fat: true }),
             EXT | NFS | HFS_PLUS | NTFS => Some(proven),
-            // On other file systems, the change time may be a copy of a modification time that a program has set.
+            // Other file systems may report as change time a modification time that a program has set.
             _ => None,
         }
     }
@@ -72,17 +72,17 @@ impl Resolution {
         }
     }
 
-    /// Returns `true` if `wanted` is outside the range and `stored` is the limit that was stored instead.
+    /// Returns `true` if `wanted` is out of range and the file system stored the limit `stored` instead.
     fn is_limit(self, stored: Time, wanted: Time) -> bool {
         let is_earliest = self.is_fat && (stored.0 - EARLIEST).abs() <= DAY && wanted < stored;
-        // Times of 32 bits end in 2038.
+        // Times of 32 bits end in 2038 and keep the latest value.
         let is_latest = stored == (i32::MAX.into(), 0) && wanted > stored;
         is_earliest || is_latest
     }
 }
 
-/// Compares a stored time with the time of the source. Returns `Equal` also if the destination cannot store the
-/// source's time more precisely.
+/// Compares a stored time with the time of the source. Returns `Equal` also if the file system of the destination
+/// cannot store the source's time exactly.
 pub(crate) fn order(
     stored: Time,
     wanted: Time,
@@ -118,8 +118,8 @@ pub(crate) fn is_same(
     order_of_files(there, source, fs) == Ordering::Equal
 }
 
-/// Returns the latest moment at which the stored change time can have been set. Returns `None` if the file system may
-/// report the modification time as change time, because a copy sets the modification time.
+/// Returns the latest moment that the stored change time can stand for. Returns `None` if the file system may report
+/// the modification time instead, because a copy sets that time.
 pub(crate) fn latest_change(file: &Stat) -> Option<Time> {
     let (seconds, nanoseconds) = ctime(file);
     let step = STEPS.into_iter().find(|step| nanoseconds.is_multiple_of(*step)).unwrap_or(1);
@@ -134,8 +134,8 @@ mod tests {
     use proptest::prelude::*;
     use rustix::fs::{fstat, fstatfs};
 
-    /// Compares a destination file, with these modification and change times, with a source file whose modification time
-    /// is `wanted`. `magic` is the type of the destination's file system.
+    /// Compares a destination file, which has these modification and change times, with a source file that was modified
+    /// at `wanted`. `magic` is the type of the destination's file system.
     fn compared(modified: Time, changed: Time, wanted: Time, magic: u64) -> Ordering {
         let file = tempfile::tempfile().unwrap();
         let (mut there, mut source) = (fstat(&file).unwrap(), fstat(&file).unwrap());
@@ -153,7 +153,7 @@ mod tests {
     fn the_resolution_is_the_one_that_the_change_time_shows() {
         use Ordering::{Equal, Greater, Less};
         for (modified, changed, wanted, magic, order) in [
-            // The change time proves that nanoseconds are stored, so a whole second is earlier.
+            // The change time proves that nanoseconds are stored, so the whole second is an earlier time.
             ((5, 0), (9, 123_456_789), (5, 1), EXT, Less),
             ((5, 0), (5, 0), (5, 1), 0, Less),
             ((5, 100), (9, 700), (5, 101), EXT, Equal),

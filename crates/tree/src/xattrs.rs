@@ -24,19 +24,19 @@ pub(crate) enum Holder<'a> {
     Fd(BorrowedFd<'a>),
     /// A path. Symbolic links are followed.
     Path(CString),
-    /// An entry of an open directory. Its attributes are only read. `follows`: a symbolic link is followed.
+    /// An entry of an open directory, whose attributes are only read. If `follows`, a symbolic link is followed.
     Entry { dir: BorrowedFd<'a>, name: &'a CStr, follows: bool },
 }
 
 impl Holder<'_> {
-    /// Returns the file of an `O_PATH` descriptor. Its path in /proc leads to the file itself, even if that is a
+    /// Returns the file of an `O_PATH` descriptor. Its path in /proc leads to the file itself, even if the file is a
     /// symbolic link.
     pub fn of_path_fd(fd: BorrowedFd<'_>) -> Self {
         let path = format!("/proc/self/fd/{}", fd.as_raw_fd());
         Self::Path(CString::new(path).unwrap_or_default())
     }
 
-    /// Returns the path of an entry through /proc, for calls that take no directory.
+    /// Returns the path of an entry through /proc, for system calls that take a path only.
     fn path_of(dir: BorrowedFd<'_>, name: &CStr) -> CString {
         let is_relative = dir.as_raw_fd() >= 0 && !name.to_bytes().starts_with(b"/");
         let before =
@@ -103,7 +103,7 @@ pub(crate) struct XattrOutcome {
     pub answer: Attempt<()>,
     /// The attributes that the destination refused.
     pub dropped: Vec<(CString, Errno)>,
-    /// Permission bits that are safe for a copy without the ACL; all bits if no ACL was refused.
+    /// Permission bits that grant no more access than the refused ACL; all bits if no ACL was refused.
     pub allowed: u32,
 }
 
@@ -131,7 +131,7 @@ impl SourceXattrs {
         if !keep.looks_at_xattrs() {
             return Ok(Self::default());
         }
-        // Most files have no attributes: this takes one call and no allocation.
+        // Most files have no attributes. A buffer on the stack then needs one call and no allocation.
         let mut room = [0; 1024];
         let long;
         let names = match source.list(&mut room) {
@@ -149,7 +149,7 @@ impl SourceXattrs {
         for name in names.filter(|name| is_kept(name, keep)) {
             match grow(|buffer| source.get(name, buffer)) {
                 Ok(value) => taken.push((name.to_owned(), value)),
-                // The attribute was removed after it was listed, or the file system cannot read it.
+                // The attribute was removed after it was listed, or the file system cannot return its value.
                 Err(errno) if has_none(errno) => {}
                 Err(errno) => return Err(CopyFailure::Source("fgetxattr", errno)),
             }
@@ -188,7 +188,7 @@ impl SourceXattrs {
         self
     }
 
-    /// Returns whether the ACLs differ, and whether other attributes do. Both lists must be sorted.
+    /// Returns two values: whether the ACLs differ, and whether other attributes differ. Both lists must be sorted.
     pub fn differs_from(&self, other: &Self) -> (bool, bool) {
         let differs = |lists: bool| {
             let of = |taken: &'_ Self| -> Vec<(CString, Vec<u8>)> {
@@ -226,8 +226,8 @@ impl SourceXattrs {
         self.0.is_empty()
     }
 
-    /// Returns `true` if there are `user.` attributes. Setting them requires write permission for the file
-    /// (xattr(7)), even through a descriptor that is open for writing.
+    /// Returns `true` if `user.` attributes are among them. Setting these requires write permission to the file
+    /// (xattr(7)), even with a descriptor that is open for writing.
     pub fn ask_for_write_permission(&self) -> bool {
         self.0.iter().any(|(name, _)| name.to_bytes().starts_with(b"user."))
     }
@@ -243,7 +243,7 @@ impl SourceXattrs {
                 }
             }
         }
-        // ACLs are set last, because one may remove the owner's permission to set the others.
+        // ACLs are set last, because an ACL may remove the permission to set the other attributes.
         let (lists, others): (Vec<_>, Vec<_>) = self.0.iter().partition(|(name, _)| is_list(name));
         for (name, value) in others {
             match sink.set(name, value) {
@@ -267,13 +267,12 @@ impl SourceXattrs {
     }
 }
 
-/// Returns `true` for an errno which means that the attribute, or the support for attributes, does not exist.
+/// Returns `true` if the errno means that the attribute does not exist or attributes are unsupported.
 fn has_none(errno: Errno) -> bool {
     matches!(errno, Errno::NODATA | Errno::NOSYS | Errno::OPNOTSUPP)
 }
 
-/// Returns `true` if the destination does not support an attribute of this name or size. ext4 has room for about one
-/// block.
+/// Returns `true` if the destination does not support this name or size. ext4 has room for about one block.
 fn is_refusal(errno: Errno) -> bool {
     let has_no_room = matches!(errno, Errno::NOSPC | Errno::DQUOT | Errno::TOOBIG | Errno::RANGE);
     let is_unsupported = matches!(errno, Errno::OPNOTSUPP | Errno::NOSYS);
@@ -288,9 +287,9 @@ fn is_kept(name: &CStr, keep: Preserve) -> bool {
     if is_list(name) {
         return keep.acl;
     }
-    // Attributes that only show data which is preserved in another form are excluded: everything in `system.`, and
-    // the XFS form of ACLs. The SELinux label of a new file is set by policy, unless the caller requests the label of
-    // the source. The kernel sets the EVM attribute.
+    // Excludes attributes that only show other preserved data: everything in `system.` except ACLs, and the XFS form of
+    // ACLs. A policy sets the SELinux label of a new file, unless the caller requests the label of the source. The
+    // kernel sets the EVM attribute.
     let name = name.to_bytes();
     if name == b"security.selinux" {
         return keep.context;
@@ -299,7 +298,7 @@ fn is_kept(name: &CStr, keep: Preserve) -> bool {
     keep.xattrs && !is_view && name != b"security.evm"
 }
 
-/// Repeats the call with a larger buffer until the result fits, because the value may grow between two calls.
+/// Repeats `call` with a larger buffer until the value fits. The value may grow between two calls.
 fn grow(mut call: impl FnMut(&mut [u8]) -> Result<usize, Errno>) -> Result<Vec<u8>, Errno> {
     // XATTR_SIZE_MAX and XATTR_LIST_MAX are both 64 KiB.
     let mut buffer = vec![0; 256];

@@ -30,7 +30,7 @@ pub(crate) struct ComparisonWalk<'c> {
 
 impl Visit for ComparisonWalk<'_> {
     type Hand = CompareThread;
-    // The reference is weak, so that a queued task does not keep the file open.
+    // A large file that several threads compare. The reference is weak, so that a queued task does not hold it open.
     type Work = Weak<LargeComparison>;
 
     fn hand(&self) -> CompareThread {
@@ -156,7 +156,7 @@ impl ComparisonWalk<'_> {
         let pair = FilePair::open(at)?;
         if self.options.cold {
             for (side, fd) in pair.fds.iter().enumerate() {
-                // If the kernel keeps the pages in the cache, the file is read from memory.
+                // The file should be read from the device. If the kernel keeps its pages, it is read from memory.
                 drop_cached(fd.as_fd()).map_err(|errno| (side, "fdatasync", errno))?;
             }
         }
@@ -175,7 +175,7 @@ impl ComparisonWalk<'_> {
             LargeComparison::share(pair, at, crew, &self.run, hand);
             return Ok(());
         }
-        // A file with a reported length of 0 is read to its end, because the reported length may be wrong.
+        // A reported length of 0 may be wrong, so the file is then read to its end.
         let end = if pair.len == 0 { u64::MAX } else { pair.len };
         match self.run.first_difference(hand, pair.ends(), 0..end)? {
             Some(at_byte) => {

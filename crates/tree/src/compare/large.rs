@@ -23,7 +23,7 @@ pub(crate) struct LargeComparison {
     pair: FilePair,
     paths: [PathBuf; 2],
     pieces: Pieces,
-    /// The lowest offset known to differ; `u64::MAX` if none is known.
+    /// The lowest offset at which a difference is known; `u64::MAX` if none is known.
     difference: AtomicU64,
     failed: Mutex<Option<SideFailure>>,
 }
@@ -54,7 +54,7 @@ impl LargeComparison {
     pub fn compare(&self, run: &CompareRun<'_>, hand: &mut CompareThread) {
         self.pieces.begin();
         while let Some(piece) = self.pieces.take() {
-            // A piece after a known difference cannot contain the first difference.
+            // A piece after a known difference cannot contain the first one.
             let is_behind = piece.start >= self.difference.load(Ordering::Relaxed);
             if is_behind || run.go_on().is_err() || self.failed().is_some() {
                 break;

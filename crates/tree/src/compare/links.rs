@@ -13,7 +13,7 @@ use crate::identity::{Id, kind};
 pub(crate) struct HardLinkPairs(Mutex<[HashMap<Id, Id>; 2]>);
 
 impl HardLinkPairs {
-    /// Returns `true` if this pair of files is consistent with all pairs seen before.
+    /// Returns `true` if this pair of files agrees with all earlier pairs.
     pub fn agree(&self, stats: &[Stat; 2]) -> bool {
         let is_alone = |stat: &Stat| stat.st_nlink < 2 || kind(stat) == FileType::Directory;
         if stats.iter().all(is_alone) {

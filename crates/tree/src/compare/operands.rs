@@ -18,13 +18,13 @@ use crate::{
     threads::for_reading,
 };
 
-/// Compares every source with its copy. If it returns an error, nothing was compared. A missing source or copy is an
-/// error in the returned [`Comparison`].
+/// Compares every source with its copy. An error means that nothing was compared. A missing source or copy is an error
+/// in the returned [`Comparison`].
 ///
-/// With one source, its copy normally is the destination itself. If the destination is a directory, the copy may
-/// also be an entry of it, under the name of the source. `compare` assumes this if the source is not a directory. It
-/// also assumes this if the destination has a subdirectory with the name of the source, and the source has no entry
-/// of that name. With several sources, the copies are in the destination.
+/// With one source, its copy normally is the destination itself. If the destination is a directory, the copy may also
+/// be its entry with the name of the source. `compare` assumes that entry if the source is not a directory. It also
+/// assumes that entry if it is a directory and the source has no entry of that name. With several sources, the copies
+/// are entries of the destination.
 pub fn compare(
     sources: &[PathBuf],
     destination: &Path,
@@ -34,7 +34,7 @@ pub fn compare(
     let compare =
         ComparisonWalk { options, run: CompareRun::new(events), links: HardLinkPairs::default() };
     let mut tasks = Vec::new();
-    // The queue is last in, first out. Reverse order makes the first source the first task.
+    // The queue is last in, first out, so the sources are queued in reverse order.
     for source in sources.iter().rev() {
         let copy = copy_of(source, sources.len(), destination, options.into)?;
         match task(source, &copy) {

@@ -3,7 +3,7 @@
 /// The interpretation of the destination name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Into {
-    /// Detected from the existing entries: see [`compare`](super::compare).
+    /// thalweg decides from the existing entries: see [`compare`](super::compare).
     #[default]
     Guess,
     /// The directory that the sources were copied into.

@@ -25,7 +25,7 @@ impl FilePair {
         };
         let [(source, of_source), (sink, of_sink)] = [open(0)?, open(1)?];
         let stats = [of_source, of_sink];
-        // `fstat` reports size 0 for a block device, so the length is that of the other side.
+        // `fstat` reports size 0 for a block device, so the larger size counts.
         let len = size(&stats[0]).max(size(&stats[1]));
         Ok(Self { fds: [source, sink], stats, len })
     }

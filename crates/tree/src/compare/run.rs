@@ -22,7 +22,7 @@ pub(crate) struct CompareRun<'r> {
     pub events: &'r dyn Events,
     files: AtomicU64,
     bytes: AtomicU64,
-    // Files and bytes that were processed without being read.
+    // Files that were processed, and those of their bytes that were not read.
     passed_files: AtomicU64,
     passed_bytes: AtomicU64,
     stopped: AtomicBool,
@@ -36,7 +36,7 @@ pub(crate) struct CompareThread {
     pub found: Comparison,
     /// Buffers for the two sides.
     pub buffers: [Buffer; 2],
-    // Progress not yet added to the shared counters: data that was read, and data that did not need to be read.
+    // Progress that is not yet added to the shared counters.
     unflushed: Progress,
     flushed_at: Instant,
 }
@@ -104,8 +104,7 @@ impl<'r> CompareRun<'r> {
         self.advance(hand, 0, 0);
     }
 
-    /// Returns the offset of the first byte in a range that differs. A file that ends within the range is read to its
-    /// end.
+    /// Returns the offset of the first difference in a range. If only one file ends in it, that end is a difference.
     pub fn first_difference(
         &self,
         hand: &mut CompareThread,

@@ -1,6 +1,6 @@
 //! Applies owner, extended attributes, ACLs, mode and times, in an order in which no step undoes an earlier one. A
-//! change of owner clears set-id bits. A restrictive mode may forbid setting attributes, and the final mode depends
-//! on whether the ACL could be kept. Every step changes the times.
+//! change of owner clears set-id bits. A restrictive mode may forbid setting attributes. The final mode depends on
+//! whether the ACL could be kept. Every step changes the times, so they are set last.
 
 use rustix::fs::{
     Gid, Mode, OFlags, Stat, Timespec, Timestamps, Uid, fchmod, fchown, fstat, futimens, openat,
@@ -51,7 +51,7 @@ pub(crate) struct Births {
 }
 
 impl Births {
-    /// Determines these attributes for an existing directory.
+    /// Determines the attributes of new files in an existing directory.
     pub fn of(run: &CopyRun<'_>, dir: BorrowedFd<'_>, stat: &Stat) -> Self {
         let acl = xattrs::has_default_list(dir);
         let group = if stat.st_mode & 0o2000 == 0 { run.me.gid } else { stat.st_gid };
@@ -59,7 +59,7 @@ impl Births {
         Self { owner, acl }
     }
 
-    /// Determines these attributes for a new subdirectory. The kernel passes on the default ACL and the set-group-id bit.
+    /// Determines the attributes of new files in a subdirectory, which inherits default ACL and set-group-id bit.
     pub fn inside(self, own: &Stat) -> Self {
         let group = if own.st_mode & 0o2000 == 0 { None } else { Some(own.st_gid) };
         let owner = self.owner.map(|(uid, gid)| (uid, group.unwrap_or(gid)));
@@ -134,8 +134,8 @@ pub(crate) fn apply_attributes(
     first
 }
 
-/// Changes owner and group as far as user `me` is permitted to. Returns `Ok(false)` if the owner could not be changed
-/// and `me` is not root; for root this is an error.
+/// Changes owner and group as far as user `me` may do so. If `me` is not root and may not change the owner, returns
+/// `Ok(false)`. For root, that is an error.
 pub(crate) fn own(
     me: u32,
     uid: u32,
@@ -153,8 +153,8 @@ pub(crate) fn own(
     }
 }
 
-/// Copies the extended attributes of the file that is replaced to its replacement, because overwriting in place would
-/// have kept them. Failures are ignored: the caller did not request these attributes.
+/// Gives a replacement the extended attributes of the file that it replaces, because a write into that file would have
+/// kept them. Ignores failures, because the caller did not request these attributes.
 pub(crate) fn inherit(name_at: NameAt<'_>, sink: BorrowedFd<'_>) {
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let Ok(old) = openat(name_at.dir, name_at.name, flags, Mode::empty()) else { return };

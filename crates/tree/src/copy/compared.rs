@@ -14,8 +14,7 @@ use crate::{
     xattrs::{Holder, SourceXattrs},
 };
 
-/// Returns the differences between two `stat` results. Only attributes that the copy preserves, and that this user
-/// may set, are compared.
+/// Returns the differences between two `stat` results, in attributes that are preserved and that this user may set.
 pub(crate) fn of_stats(
     run: &CopyRun<'_>,
     dir: BorrowedFd<'_>,
@@ -31,7 +30,7 @@ pub(crate) fn of_stats(
     let owner = keep.owner && run.me.uid == 0 && source.st_uid != there.st_uid;
     let group = keep.owner && source.st_gid != there.st_gid && run.me.may_give_to(source.st_gid);
     let mode = keep.mode && kind(source) != FileType::Symlink && {
-        // A copy drops the set-id bits if it cannot keep the owner.
+        // If a copy cannot keep the owner, it drops the set-id bits. A difference in these bits then does not count.
         let keeps_owner =
             [source.st_uid, source.st_gid] == [there.st_uid, there.st_gid] || run.me.uid == 0;
         let bits = if keeps_owner || !keep.owner { 0o7777 } else { 0o777 };
@@ -58,7 +57,7 @@ pub(crate) fn add_xattrs(
     }
     let read = |holder| match SourceXattrs::from(holder, run.options.preserve) {
         Ok(taken) => Ok(taken.settable_by(run.me.uid).sorted()),
-        // Without /proc the attributes of a name cannot be read.
+        // Without /proc, the attributes of a name cannot be read. The name then counts as having none.
         Err(CopyFailure::Source(_, Errno::NOENT)) => Ok(SourceXattrs::default()),
         Err(failure) => Err(failure),
     };

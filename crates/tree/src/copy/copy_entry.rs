@@ -14,11 +14,11 @@ use crate::{
 /// A source directory, in which entries are opened by name.
 #[derive(Clone, Debug)]
 pub(crate) enum SourceDirectory {
-    /// Names are paths as the caller gave them.
+    /// The current directory. Names are paths as the caller gave them.
     Caller,
-    /// The caller named the entry by a path: this is its parent directory, and names are last components.
+    /// The parent directory of an entry that the caller named by a path. Names are the last components of such paths.
     Named(Arc<OwnedFd>),
-    /// Names are entries of this directory.
+    /// A directory that the walk entered. Names are its entries.
     Listed(Arc<CachedDirectory>),
 }
 
@@ -34,7 +34,7 @@ impl SourceDirectory {
         }
     }
 
-    /// Returns the directory if the walk found it.
+    /// Returns the directory if the walk entered it.
     pub fn folder(&self) -> Option<&Arc<CachedDirectory>> {
         match self {
             Self::Caller | Self::Named(_) => None,
@@ -42,7 +42,7 @@ impl SourceDirectory {
         }
     }
 
-    /// Returns `true` if the caller named the entries that are opened here.
+    /// Returns `true` if the entries that are opened here were named by the caller.
     pub fn is_named(&self) -> bool {
         !matches!(self, Self::Listed(_))
     }
@@ -51,13 +51,11 @@ impl SourceDirectory {
 /// An entry to copy: its name in a source directory, and the name it gets in a destination directory.
 #[derive(Clone, Copy)]
 pub(crate) struct CopyEntry<'a> {
-    /// The destination directory.
     pub directory: &'a Arc<Directory>,
-    /// The source directory.
     pub from: &'a SourceDirectory,
-    /// The name in the source directory.
+    /// The name in `from`.
     pub source: &'a CStr,
-    /// The name in the destination directory.
+    /// The name in `directory`.
     pub name: &'a CStr,
 }
 
@@ -85,7 +83,7 @@ impl CopyEntry<'_> {
         path
     }
 
-    /// Returns the paths of the entry, for use as a directory.
+    /// Returns the paths of the entry if it is a directory.
     pub fn paths(&self) -> Arc<DirectoryPaths<Directory>> {
         let name = (self.source != self.name).then(|| self.name.to_owned());
         DirectoryPaths::child(&self.directory.paths, self.source, name, self.named_by_caller())

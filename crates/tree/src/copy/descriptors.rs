@@ -5,8 +5,8 @@ use thalweg_core::cadence::{ATTEMPTS, RETRY_PAUSE};
 
 use crate::error::Attempt;
 
-/// Calls `attempt` until it does not fail for lack of descriptors. Before each retry, `release` closes descriptors
-/// that can be opened again. A pause then lets other workers and other programs release theirs.
+/// Calls `attempt` until it no longer fails for lack of descriptors. Before each retry, `release` closes descriptors
+/// that can be opened again. A pause then lets other workers and other programs close some of theirs.
 pub(crate) fn retry_for_descriptors<S, T>(
     state: &mut S,
     mut attempt: impl FnMut(&mut S) -> Attempt<T>,

@@ -37,7 +37,7 @@ use crate::{
 /// An open destination directory.
 pub(crate) struct Directory {
     pub paths: Arc<DirectoryPaths<Directory>>,
-    /// `true` if nothing in it is visible under its final path yet.
+    /// `true` if no entry of the directory is visible under its final path yet.
     pub is_staged: bool,
     /// `true` if the directory contains only entries that this copy created. Names in it are then created without a
     /// check.
@@ -46,13 +46,13 @@ pub(crate) struct Directory {
     replaces_entry: bool,
     /// `true` if this run created the directory, or continues one that an earlier run created.
     pub is_new: bool,
-    /// Attributes that the kernel gives to files created in it.
+    /// Attributes that the kernel gives to new files in this directory.
     pub births: Births,
-    /// Evidence that the files which an earlier run left in it are intact.
+    /// Evidence for the files that an earlier run left in the directory: it shows whether they are intact.
     pub evidence: WriteEvidence,
-    /// `true` if `close` may report that written bytes were lost.
+    /// `true` if `close` may report the loss of bytes that were written before.
     pub may_fail_at_close: bool,
-    /// File system of the source that the caller named. With `one_file_system` the walk stays on it.
+    /// Device number of the source that the caller named. With `one_file_system` the walk stays on this device.
     pub device: u64,
     /// `true` if one `syncfs` at the end brings everything in it to stable storage.
     pub is_synced_whole: bool,
@@ -79,7 +79,7 @@ pub(crate) struct Closing {
     pub wanted: WantedAttributes,
 }
 
-/// A directory that now exists below another directory of this copy.
+/// A destination directory that was created or found, as input for [`Directory::below`].
 pub(crate) struct Entered {
     pub paths: Arc<DirectoryPaths<Directory>>,
     /// `None` in a dry run, if the directory would be new.
@@ -91,10 +91,8 @@ pub(crate) struct Entered {
     pub may_fail_at_close: bool,
     /// Identity of the source directory.
     pub source: Id,
-    /// File system on which the walk below stays, with `one_file_system`.
     pub device: u64,
     pub closing: Option<Closing>,
-    /// The differences of an existing directory from its source, in a sync.
     pub differs: AttributeDifferences,
 }
 
@@ -145,15 +143,15 @@ impl Directory {
         }))
     }
 
-    /// Adds an entered directory below `parent`. The directory counts as one piece of pending work of `parent`. The new
-    /// directory starts with one piece of pending work, which the caller holds while it lists the entries.
+    /// Adds a directory below `parent`, for which it counts as one piece of pending work. The new directory itself
+    /// starts with one piece of pending work, which the caller completes after it has listed the entries.
     pub fn below(run: &CopyRun<'_>, parent: &Arc<Self>, entered: Entered) -> Arc<Self> {
         let Entered { paths, fd, stage, is_new, own, births, may_fail_at_close, .. } = entered;
         parent.expect_one_more();
         let folder = fd.map(|fd| {
             let above = parent.folder.as_ref();
             let address = ReopenAddress { above, name: paths.name(), flags: DIRECTORY };
-            // The lock of a staging directory is held by its descriptor, so the descriptor must not be closed.
+            // The descriptor of a staging directory holds its lock, so the cache must not close it.
             let kept = if stage.is_some() { None } else { run.kept.as_ref() };
             CachedDirectory::new(fd, own, &address, kept)
         });
@@ -164,10 +162,10 @@ impl Directory {
             Self {
                 paths,
                 is_staged: parent.is_staged || stage.is_some(),
-                // The destination may treat two source names as equal (case folding). This copy then created the
-                // existing directory too.
                 is_new,
                 replaces_entry: entered.differs.kind,
+                // In a fresh parent, this copy created the directory, even if `is_new` is `false`. The destination
+                // may treat two source names as equal (case folding).
                 is_fresh: (is_new || parent.is_fresh) && !adopted,
                 evidence,
                 births,
@@ -187,8 +185,7 @@ impl Directory {
         })
     }
 
-    /// Returns `true` if no name in the directory can be removed or replaced. Always `false` for directories that
-    /// this copy created.
+    /// Returns `true` if no name in the directory can be removed or replaced. `false` if this copy created it.
     pub fn is_append_only(&self) -> bool {
         let ask = || {
             let told = self
@@ -208,8 +205,8 @@ impl Directory {
         opened.transpose().map_err(at_sink("openat"))
     }
 
-    /// Syncs the staging directory around this directory and records that in its journal. After a reboot, a resumed
-    /// copy need not read these files again.
+    /// Syncs the nearest staging directory that contains this directory, and records the sync in its journal. After a
+    /// reboot, a resumed copy then need not read these files again.
     pub fn checkpoint(&self, run: &CopyRun<'_>) {
         let mut above = Some(self);
         while let Some(directory) = above.filter(|directory| directory.stage.is_none()) {
@@ -218,16 +215,16 @@ impl Directory {
         let whole = run.whole.as_ref().filter(|_| self.is_synced_whole);
         let stage = above.and_then(|directory| directory.folder.as_ref());
         let (Some(whole), Some(stage)) = (whole, stage) else { return };
-        // Files that are being written at this moment are left to the next checkpoint.
+        // Files that are still being written are covered by the next checkpoint.
         let (seconds, nanoseconds) = evidence::now();
         let before = (seconds - 1, nanoseconds);
-        // A failure is reported again when the directory is published.
+        // A failure is ignored here, because publishing the directory reports it again.
         if let (Ok(()), Ok(stage)) = (whole.sync(), stage.open()) {
             note_synced(stage.as_fd(), before);
         }
     }
 
-    /// Returns `true` if this source directory is an ancestor in the current copy, which would be a cycle.
+    /// Returns `true` if this source directory is an ancestor of the current one. Entering it would start a cycle.
     pub fn is_below(&self, id: Id) -> bool {
         let mut above = Some(self);
         while let Some(directory) = above {
@@ -263,7 +260,7 @@ impl Directory {
         let Some(folder) = &self.folder else { return };
         let path = || self.paths.destination_path();
         let failed = |failure: CopyFailure| failure.at(|| self.paths.source_path(), path);
-        // A staged directory that is not fresh was created by an earlier run or by a fleet.
+        // An earlier run or a fleet created this directory, so it may contain partial files of a killed process.
         let is_hidden = self.is_staged || run.concurrency == Concurrency::Stragglers;
         let leftovers = is_hidden && !self.is_fresh && !run.has_left_parts();
         if self.stage.is_none() && self.closing.is_none() && !leftovers {
@@ -352,7 +349,7 @@ impl Directory {
             return run.failed(failed(failure));
         }
         if let Err(failure) = stage.publish(name_at) {
-            // If another process published the name first, no later run would use this staging directory, so it is
+            // If another process has created the final name, no later run would use this staging directory, so it is
             // removed.
             if !matches!(failure, CopyFailure::Sink(_, Errno::EXIST | Errno::NOTEMPTY, _)) {
                 run.left_unfinished(path().with_file_name(os(&stage.name)));

@@ -1,7 +1,7 @@
 //! Determines when the files of a copy reach stable storage.
 //!
 //! If the caller requested it, a file is synced before it gets a visible name. Files in a staging directory have no
-//! visible name yet: one syncfs(2) before the directory is published covers all of them.
+//! visible name yet, so one syncfs(2) before the directory is published covers all of them.
 
 use std::os::fd::OwnedFd;
 use thalweg_core::atomic_file::Fsync;
@@ -24,8 +24,8 @@ pub(crate) enum FileSync {
 }
 
 impl FileSync {
-    /// Returns the sync for a copy in `directory` that replaces `there`. `elsewhere`: the destination is reached
-    /// through a symbolic link that leads out of the directory. `has_links`: other names are linked to the copy and
+    /// Returns the sync for a copy in `directory` that replaces `there`. `elsewhere` is `true` if a symbolic link leads
+    /// to a destination outside of the directory. `has_links` is `true` if other names are linked to the copy, which
     /// may replace other files.
     pub fn of(
         options: &CopyOptions,
@@ -35,7 +35,7 @@ impl FileSync {
         elsewhere: bool,
         has_links: bool,
     ) -> Self {
-        // A pipe or a terminal stores nothing.
+        // A pipe or a terminal stores nothing, so a sync would have no effect.
         if !there.is_none_or(Existing::can_be_read_again) {
             return Self::Nothing;
         }

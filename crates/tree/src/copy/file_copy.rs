@@ -60,8 +60,8 @@ impl From<CopyFailure> for CopyStop {
     }
 }
 
-/// Copies a file to a destination that is free or may be replaced. Returns the identity of the copy if other names
-/// can be linked to it, otherwise `None`.
+/// Copies a file to a destination that does not exist or may be replaced. Returns the identity of the copy if other
+/// names of the source can be linked to it, otherwise `None`.
 pub(crate) fn copy_file(
     worker: &mut CopyWorker<'_>,
     entry: &CopyEntry<'_>,
@@ -80,7 +80,7 @@ pub(crate) fn copy_file(
             Err(CopyStop::LookAgain) => {
                 rewind(source)?;
                 match resolve_conflict(worker.run, entry, dir, source.stat)? {
-                    // Another process is writing this file, so it is copied again instead of being compared.
+                    // Another process is writing this file, so a comparison would be useless. The file is copied again.
                     DestinationVerdict::Skip(Skip::Done, there) if there.is_doubted => {
                         destination = FileDestination::of(DestinationVerdict::Replace(there));
                     }
@@ -101,7 +101,7 @@ pub(crate) fn copy_file(
         }) else {
             return Err(failure);
         };
-        // The copy is repeated and writes into the existing file. `cp` does this without trying to replace the file first.
+        // The next attempt writes into the existing file, as `cp` does from the start.
         rewind(source)?;
         existing.keeps_inode = true;
         (worker.tally.verified, worker.tally.changed) = counts;
@@ -197,7 +197,7 @@ impl<'c> FileCopy<'c, '_> {
             (&mut *self.worker, self.source.stat, self.destination.existing.as_ref());
         let options = worker.run.options;
         let sink = file.sink.fd();
-        // Flushed before the attributes are set, because a delayed write would change the times.
+        // A delayed write would change the times, so all writes are flushed before the attributes are set.
         if existing.is_some() || self.entry.directory.may_fail_at_close {
             io::flush(sink).map_err(|errno| CopyFailure::Sink("close", errno, size(stat)))?;
         }
@@ -206,7 +206,7 @@ impl<'c> FileCopy<'c, '_> {
         let mut has_changed = is_regular && changed(stat, &look()?);
         let can_be_read_again = is_regular && existing.is_none_or(Existing::can_be_read_again);
         worker.tally.verified.not_read += u64::from(options.verify.is_some() && !can_be_read_again);
-        // A device may be larger than the written data, so the comparison ends at the end of the source.
+        // A device may be larger than the data written to it, so the comparison stops at the end of the source.
         let is_special = existing.is_some_and(Existing::is_special);
         let end = if is_special { SinkEnd::OfSource } else { SinkEnd::Own };
         if let Some(hash) = options.verify.filter(|_| can_be_read_again)
@@ -233,7 +233,7 @@ impl<'c> FileCopy<'c, '_> {
     /// refuses.
     fn apply_attributes(&self, file: &Prepared<'_>) {
         if file.inherits_acl {
-            // The ACL is inherited only after the bytes are written, because it may let other users access the new file.
+            // The inherited ACL may give other users access, so it is set after all bytes are written.
             attributes::inherit(file.name_at, file.sink.fd().as_fd());
         }
         if self.existing().is_some_and(Existing::is_special) {

@@ -1,6 +1,6 @@
-//! Table of files with several names in the source. The first name of a file that a worker meets is copied. Names met
-//! during that copy are queued and block no thread. Names met later are linked to the copy. A file is removed from
-//! the table when all its names were met, so the table holds only files with names still to come.
+//! Table of files with several names in the source. A worker copies the first name that it meets. Names that are met
+//! during that copy are queued and block no thread. Names that are met later are linked to the copy. When all names of
+//! a file were met, the table forgets the file.
 
 use rustix::fs::{AtFlags, OFlags, Stat, statat};
 use std::{
@@ -27,13 +27,13 @@ use crate::{
 #[derive(Debug)]
 pub(crate) struct LinkTable {
     table: Mutex<HashMap<Id, LinkEntry>>,
-    // `true` if symbolic links are followed: a file may then be met under more names than its link count.
+    // `true` if symbolic links are followed. A walk may then meet more names of a file than its link count.
     keeps_all: bool,
 }
 
 #[derive(Debug)]
 struct LinkEntry {
-    // Names in the source that were not met yet, according to the link count.
+    // Number of names in the source that the walk has not met yet, according to the link count.
     left: u64,
     state: LinkState,
 }
@@ -49,7 +49,7 @@ enum LinkState {
 pub(crate) struct Name {
     paths: Arc<DirectoryPaths<Directory>>,
     pub last: CString,
-    // Identity of the copy. Another process may give the name to another file.
+    // Identity of the copy. Another process may replace the file that has the name.
     id: Id,
 }
 
@@ -83,7 +83,7 @@ impl LinkTable {
         let mut table = self.lock();
         let id = Id::of(stat);
         let Some(record) = table.get_mut(&id) else {
-            // Half of the range, so that waiting names can be added later without overflow.
+            // The number of names is unknown. The start value leaves room to add waiting names without overflow.
             let left = if self.keeps_all { u64::MAX / 2 } else { stat.st_nlink.saturating_sub(1) };
             table.insert(id, LinkEntry { left, state: LinkState::Making(Vec::new()) });
             return LinkClaim::First;
@@ -118,7 +118,7 @@ impl LinkTable {
         let paths = Arc::clone(&entry.directory.paths);
         let name = Name { paths, last: entry.name.to_owned(), id: copy };
         let before = std::mem::replace(&mut record.state, LinkState::Made(name));
-        // The caller claims each waiting name again, and then finds the state `Made`.
+        // Each waiting name is claimed a second time. The claim then returns `Again`, because the state is `Made`.
         let waiting = if let LinkState::Making(waiting) = before { waiting } else { Vec::new() };
         record.left += waiting.len() as u64;
         if record.left == 0 {
@@ -135,8 +135,7 @@ impl LinkTable {
         }
     }
 
-    /// Adds one to the expected names of a file after a link failed. A shortage of descriptors leads to a retry,
-    /// which claims the name again.
+    /// Expects one more name of a file: a link failed for lack of descriptors, and its retry claims the name again.
     pub fn claim_again(&self, stat: &Stat, copy: &Name) {
         let mut table = self.lock();
         let made = || LinkEntry { left: 0, state: LinkState::Made(copy.clone()) };
@@ -144,11 +143,11 @@ impl LinkTable {
         record.left = record.left.saturating_add(1);
     }
 
-    /// Removes a file if its name no longer refers to the copy. The next name met becomes the first.
+    /// Removes a file because its name `lost` no longer leads to the copy. The next name that is met is copied.
     pub fn forget(&self, stat: &Stat, lost: &Name) {
         let mut table = self.lock();
         let id = Id::of(stat);
-        // Another worker may have removed it already.
+        // Another worker may have removed the file, or replaced the lost copy, already.
         let is_lost =
             |entry: &LinkEntry| matches!(&entry.state, LinkState::Made(name) if name.id == lost.id);
         if table.get(&id).is_some_and(is_lost) {
@@ -171,7 +170,7 @@ pub(crate) fn id_of(dir: BorrowedFd<'_>, name: &CStr) -> Attempt<Option<Id>> {
 }
 
 impl Name {
-    /// Returns `true` if `other` is also a name of this copy.
+    /// Returns `true` if `other` is a name of this copy.
     pub fn is_copy(&self, dir: BorrowedFd<'_>, other: &CStr) -> Attempt<bool> {
         Ok(id_of(dir, other)? == Some(self.id))
     }

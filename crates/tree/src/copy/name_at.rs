@@ -10,25 +10,21 @@ use crate::{
     error::{Attempt, CopyFailure, at_sink},
 };
 
-/// A destination: an open directory and a name in it.
+/// A destination: a name in an open directory.
 #[derive(Clone, Copy)]
 pub(crate) struct NameAt<'a> {
-    /// The directory.
     pub dir: BorrowedFd<'a>,
-    /// The name of the file in the directory.
     pub name: &'a CStr,
 }
 
-/// The open directory that a copy goes to, and the attributes of its source.
+/// The open destination directory of a copy, and the attributes of its source.
 #[derive(Clone, Copy)]
 pub(crate) struct CopyPlacement<'a> {
-    /// The directory.
     pub dir: BorrowedFd<'a>,
-    /// The attributes of the source.
     pub stat: &'a Stat,
 }
 
-/// Removes an entry that a directory replaces, or moves it to the directory that keeps such entries.
+/// Removes an entry that a directory replaces. If replaced entries are kept, moves it to their directory instead.
 pub(crate) fn remove_replaced(
     kept: Option<&KeptEntries>,
     name_at: NameAt<'_>,

@@ -17,7 +17,7 @@ pub struct TreeReport {
     pub links: u64,
     /// Special files created.
     pub specials: u64,
-    /// Names of one source file that became separate files in the copy because the destination refused hard links.
+    /// Names that became separate files, because the destination refused hard links.
     pub unlinked: u64,
     /// Extended attributes that the destination refused. The files are copied without them.
     pub attributes_dropped: u64,
@@ -25,7 +25,7 @@ pub struct TreeReport {
     pub bytes: u64,
     /// The part of `bytes` that shares its blocks with the source, or with the file that a sync replaced.
     pub cloned: u64,
-    /// Bytes that an earlier run had moved, so that this one did not move them.
+    /// Bytes that an earlier run had already moved.
     pub resumed: u64,
     /// The part of `resumed` in files that this run continued. The rest is in files that were already complete.
     pub continued: u64,
@@ -38,8 +38,8 @@ pub struct TreeReport {
     pub changed: u64,
     /// Entries by change, if the copy is a sync.
     pub sync: SyncCounts,
-    /// Entries that a sync did not copy yet, because the deletion must first remove a directory of that name. Paths
-    /// below the destination.
+    /// Entries that a sync did not copy yet, as paths below the destination. The deletion must first remove the
+    /// directory that has the name.
     pub deferred: Vec<PathBuf>,
     /// Source directories that were listed, if the copy is a sync.
     pub seen: DirectoryCensus,
@@ -65,15 +65,15 @@ pub struct TreeReport {
     pub differing: u64,
     /// The reason why the copy ended early, if it did.
     pub halted: Option<Halt>,
-    /// New directories and files that keep their temporary names; at most the first [`MOST_ERRORS`]. A copy with
+    /// New directories and files that keep their temporary names, the first [`MOST_ERRORS`]. A copy with
     /// [`CopyOptions::resume`](crate::CopyOptions::resume) continues them.
     pub unfinished: Vec<PathBuf>,
     /// Existing files and devices that were only partly overwritten, the first [`MOST_ERRORS`].
     pub torn: Vec<PathBuf>,
 }
 
-/// A number of directories and the file systems they are on. Two censuses of a tree differ if a directory vanished
-/// or a file system was unmounted between them.
+/// The number of directories of a tree, and the file systems they are on. If a directory vanished or a file system was
+/// unmounted between two censuses of a tree, the censuses differ.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DirectoryCensus {
     /// Number of directories.
@@ -102,14 +102,14 @@ impl DirectoryCensus {
 pub struct Verified {
     /// Files with a copy that is equal to the source.
     pub same: u64,
-    /// Files that an earlier run seemed to have finished but that differed from their source. They were copied again.
+    /// Files that were copied again: by size and time they were complete, but they differed from their source.
     pub again: u64,
     /// Files that were not read: pipes and devices cannot be read back, and a dry run reads nothing.
     pub not_read: u64,
     /// Bytes of the equal files.
     pub bytes: u64,
     /// Equal files that were read from memory although the caller requested a read from the device. Either the file
-    /// system has no device, or it does not drop the cached pages.
+    /// system has no device, or it did not drop the cached pages.
     pub from_memory: u64,
 }
 
@@ -266,8 +266,7 @@ pub(crate) struct WorkerTally {
     pub listed: Vec<Vec<u8>>,
     pub steps_down: Vec<StepDown>,
     pub looks: Vec<ContestResult>,
-    // Contains one entry per mechanism. `last` is the index of the mechanism that moved bytes last; the search tries it
-    // first.
+    // One entry per mechanism. `last` is the index of the mechanism that moved bytes last. The search starts there.
     shares: Vec<MechanismShare>,
     last: usize,
 }

@@ -22,7 +22,7 @@ pub(crate) struct FreeSpace {
     system: FileSystem,
     free: u64,
     needed: AtomicU64,
-    /// Size of the largest file that is replaced. The old file stays until the new one is complete.
+    /// Size of the largest file that is replaced. The old file occupies its space until the new one is complete.
     largest_replaced: AtomicU64,
 }
 
@@ -39,7 +39,7 @@ impl FreeSpace {
         })
     }
 
-    /// Counts a file of the directory `from` that would replace `there`. A file that may be cloned takes no space.
+    /// Adds the space for a file of `from` that would replace `there`. A file that may be cloned needs no space.
     pub fn count(
         &self,
         options: &CopyOptions,
@@ -51,7 +51,7 @@ impl FreeSpace {
         if !is_counted || (options.reflink != When::Never && self.may_clone(from, stat)) {
             return;
         }
-        // A file with several hard links is counted in equal shares, one per link.
+        // Each hard link of a file adds an equal share of the space.
         let names = if options.preserve.links { stat.st_nlink.max(1) } else { 1 };
         let needed = allocated(stat) / names;
         let is_freed = |there: &&Stat| there.st_nlink < 2 && matches!(options.backup, Backup::None);
@@ -81,7 +81,7 @@ impl FreeSpace {
     }
 }
 
-/// Returns the bytes that a file occupies: without holes, and after compression.
+/// Returns the bytes that a file occupies on disk, which excludes holes and considers compression.
 fn allocated(stat: &Stat) -> u64 {
     size(stat).min((stat.st_blocks as u64).saturating_mul(512))
 }

@@ -30,7 +30,7 @@ use crate::{
     names::os,
 };
 
-/// Interval between syncs of a copy that syncs everything.
+/// Interval between the syncs of a copy with `--fsync`.
 const CHECKPOINT: Duration = Duration::from_secs(30);
 
 /// Other processes that work in the destination at the same time.
@@ -43,9 +43,9 @@ pub(crate) enum Concurrency {
     Workers,
     /// Workers of a fleet were requested to stop, but may not have noticed it yet.
     Stragglers,
-    /// Workers of a fleet link files of its complete tree into the destination, possibly two workers at once. The
-    /// tree stays in place, so no staging directories are used. Temporary names of a killed worker are recognized by
-    /// their form.
+    /// Workers of a fleet link the files of its complete tree into the destination. Two workers may link the same file
+    /// concurrently. The tree stays in place, so no staging directories are used. Temporary names that a killed worker
+    /// left are recognized by their form.
     Linkers,
 }
 
@@ -54,13 +54,13 @@ pub(crate) struct CopyRun<'r> {
     pub options: &'r CopyOptions,
     pub events: &'r dyn Events,
     pub limit: Option<RateLimit>,
-    /// Source and destination directories that can be closed and opened again; `None` in a copy that enters none.
+    /// Source and destination directories that can be closed and opened again. `None` if the copy enters no directory.
     pub kept: Option<Arc<DirectoryCache>>,
     pub me: Me,
     pub concurrency: Concurrency,
     /// In a dry run, the free space of the destination.
     pub room: Option<FreeSpace>,
-    /// Source names from the caller that map to the destination name of an earlier source.
+    /// Sources that the caller named and whose destination name belongs to an earlier source.
     pub second: HashSet<CString>,
     /// The file system of the destination, if one call can sync it. Set only for trees that are to be synced.
     pub whole: Option<WholeSync>,
@@ -68,7 +68,7 @@ pub(crate) struct CopyRun<'r> {
     pub most_waiting: usize,
     // Time of the last sync of a staging directory.
     synced: Mutex<Instant>,
-    // Destination directories that the caller's sources are copied to: a walk must not enter them.
+    // Destination directories of the sources that the caller named. A walk must not enter them.
     grown: RwLock<Vec<(Id, [PathBuf; 2])>>,
     /// Identity of the existing file that the manifest of copies will replace.
     listed_over: Option<Id>,
@@ -104,16 +104,15 @@ struct Unfinished {
 /// Minimum number of directories that a walk keeps open.
 pub(crate) const FEWEST_DIRECTORIES: usize = 4;
 
-/// Divides the descriptor limit for a walk. Returns how many of the wanted threads have enough descriptors, and how
-/// many directories can stay open besides those that the threads work in.
+/// Divides the descriptor limit for a walk. Returns the number of threads, at most `wanted`, for which the descriptors
+/// suffice. Also returns how many directories can stay open besides those in which the threads work.
 pub(crate) fn share(limit: Option<u64>, wanted: usize) -> (usize, usize) {
     // `ALL`: descriptors of the whole process, such as the standard streams and the destination. `EACH`: the
     // descriptors that one thread has open at a time, which are two directories and their parents, two files, a pipe
     // and a lock. A thread can close its directories when it needs descriptors for others.
     const ALL: usize = 6;
     const EACH: usize = 10;
-    // An additional thread pays off only if the ancestors of its directory can stay open too, because each thread
-    // descends on its own path.
+    // Each thread has its own path. Another thread pays off only if the ancestors on it can stay open.
     const ROOM: usize = 40;
     let limit = limit.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(usize::MAX);
     let left = limit.saturating_sub(ALL);
@@ -140,15 +139,16 @@ pub(crate) struct Me {
     groups: OnceLock<Vec<u32>>,
     pub uid: u32,
     pub gid: u32,
-    /// `true` if new files belong to `uid` and `gid`, so that their owner need not be read.
+    /// `true` if new files certainly belong to `uid` and `gid`, so that the copy need not read their owner.
     pub owns_what_it_makes: bool,
 }
 
 impl Me {
     /// Determines user and group. `destination` is the directory that receives all copies.
     pub fn looking_at(destination: impl std::os::fd::AsFd, options: &CopyOptions) -> Self {
-        // File servers map owners (root_squash), and FUSE file systems invent them. Two mount options take the group
-        // from the directory.
+        // In some cases new files get another owner. File servers map owners (root_squash), and FUSE file systems
+        // choose them freely. With the mount options `grpid` and `bsdgroups`, new files get the group of their
+        // directory.
         let plain = |fs: &thalweg_sys::host::FileSystem| {
             let by_directory = fs.options().split(',').any(|o| o == "grpid" || o == "bsdgroups");
             !fs.remote && !fs.name.starts_with("fuse") && !by_directory
@@ -171,7 +171,8 @@ impl Me {
     /// Returns the mode bits that the kernel clears for new files, if they can be determined.
     pub fn umask(&self) -> Option<u32> {
         *self.umask.get_or_init(|| {
-            // umask(2) returns the mask only while it sets a new one, for all threads of the process.
+            // umask(2) returns the mask only by setting a new one, which would affect all threads of the process. /proc
+            // shows it.
             let mut start = [0; 256];
             let file = std::fs::File::open("/proc/self/status").ok()?;
             // The mask is on the second line, so the rest of the file is not read.
@@ -211,8 +212,8 @@ impl<'r> CopyRun<'r> {
         }
     }
 
-    /// Returns `true` if a checkpoint is due and this caller must perform it. One sync for everything copied since
-    /// the last checkpoint costs little, and a power failure then loses only what was copied since.
+    /// Returns `true` if a checkpoint is due and this caller must perform it. A checkpoint is one sync of everything
+    /// copied since the last checkpoint. A power failure then loses only what was copied after the checkpoint.
     pub fn is_checkpoint_due(&self) -> bool {
         if self.options.fsync != Fsync::Always {
             return false;
@@ -241,8 +242,8 @@ impl<'r> CopyRun<'r> {
         self.halting.store(true, Ordering::Relaxed);
     }
 
-    /// Returns `true` if the copy is being stopped. An incomplete new directory then keeps its temporary name for a
-    /// copy with [`CopyOptions::resume`].
+    /// Returns `true` if the copy is being stopped. Each incomplete new directory then keeps its temporary name, so
+    /// that a copy with [`CopyOptions::resume`] can continue it.
     pub fn is_halting(&self) -> bool {
         self.halting.load(Ordering::Relaxed)
     }
@@ -289,14 +290,14 @@ impl<'r> CopyRun<'r> {
         self.grown.write().unwrap_or_else(PoisonError::into_inner).push((own, paths));
     }
 
-    /// Returns a failure if a walk met the destination directory of a source that the caller named.
+    /// Returns a failure if `met` is the destination directory of a source that the caller named.
     pub fn grown(&self, met: Id) -> Option<CopyFailure> {
         let grown = self.grown.read().unwrap_or_else(PoisonError::into_inner);
         let (_, [source, into]) = grown.iter().find(|(own, _)| *own == met)?;
         Some(CopyFailure::IntoItself(source.clone(), into.clone()))
     }
 
-    /// Reports a source that the manifest of copies would replace.
+    /// Reports a source if it is the file that the manifest would replace.
     pub fn expect_not_listed_over(&self, source: &Stat, path: impl FnOnce() -> PathBuf) {
         if self.listed_over == Some(Id::of(source)) {
             let reason = Refusal::ManifestOverSource;
@@ -304,7 +305,7 @@ impl<'r> CopyRun<'r> {
         }
     }
 
-    /// Reports a partial file or directory that an earlier run left for this path and that was not used.
+    /// Reports a leftover partial file or directory for this path that the copy neither used nor removed.
     pub fn left_alone(&self, destination: impl FnOnce() -> PathBuf, left: &LeftAlone) {
         let path = destination().with_file_name(os(&left.name));
         self.events.event(&Event::LeftAlone { path: &path, why: left.why });
@@ -345,7 +346,7 @@ impl<'r> CopyRun<'r> {
     pub fn may_replace(&self, path: &Path) -> bool {
         let _one = self.asking.lock().unwrap_or_else(PoisonError::into_inner);
         let answer = self.go_on().is_ok() && self.events.ask(path);
-        // The user may have cancelled instead of answering, and this file may be the last one.
+        // The user may have cancelled instead of answering. If this file is the last one, only this check notices that.
         self.go_on().is_ok() && answer
     }
 

@@ -23,7 +23,7 @@ pub(crate) struct CopyShared<'r> {
     pub links: LinkTable,
     pub pairs: DevicePairs,
     pub contests: Contests,
-    /// In a dry run of a sync: for each file with several names, the existing file of the first name met.
+    /// In a dry run of a sync: the existing file of the name met first, for each source with several names.
     first_names: Mutex<HashMap<Id, Option<Id>>>,
 }
 
@@ -34,7 +34,7 @@ impl<'r> CopyShared<'r> {
         Self { run, queue, links, pairs, contests, first_names }
     }
 
-    /// Returns the outcome for a name of this source, and records `there` if the name is the first. `there`: the
+    /// Returns the outcome for a name of this source. If the name is the first, records `there`. `there` is the
     /// existing file of the name; `None` if the name would be a new file.
     pub fn foresee(&self, source: Id, there: Option<Id>) -> ForeseenName {
         let mut names = self.first_names.lock().unwrap_or_else(PoisonError::into_inner);
@@ -52,10 +52,10 @@ impl<'r> CopyShared<'r> {
 /// The outcome for a name of a source with several names, in a dry run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ForeseenName {
-    /// The first name met, to which the others will be linked.
+    /// The name is the first that the walk meets. Other names will be linked to it.
     First,
-    /// The name is a link to the file of the first name.
+    /// The name is already a hard link to the file of the first name.
     Stays,
-    /// The name becomes a link to the file of the first name.
+    /// The name will become a hard link to the file of the first name.
     Linked,
 }

@@ -43,9 +43,9 @@ pub(crate) struct StagedDir {
     pub name: CString,
     /// `true` if an earlier run left it.
     pub adopted: bool,
-    /// A leftover with the usual name that was not used because another user may have created it.
+    /// The leftover with the usual name, if it was not used because another user may have created it.
     pub left_alone: Option<LeftAlone>,
-    /// Evidence that the files which the earlier run left in it are intact.
+    /// Evidence for the files that the earlier run left in the directory: it shows whether they are intact.
     pub evidence: WriteEvidence,
     /// `true` if the directory has the name under which a later run finds it.
     is_usual: bool,
@@ -93,14 +93,14 @@ impl StagedDir {
                         (name, is_usual) = (unique(name_at.name), false);
                     }
                     Leftover::Free(fd) if resume && is_usual && !is_of_another(&fd, origin) => {
-                        // If the earlier run was killed just before the rename, the leftover has its final mode.
+                        // A run that was killed just before the rename has already set the final mode.
                         let _ = fchmod(&fd, Mode::RWXU);
                         let evidence = take_over(fd.as_fd(), origin);
                         let found = Self { name, adopted: true, left_alone, evidence, is_usual };
                         return Ok((fd, found));
                     }
-                    // The lock is held until the name is removed. Otherwise a process that just created the directory
-                    // could start to use it.
+                    // The leftover stays locked until its name is removed. Otherwise the process that has just created
+                    // the directory could start to use it.
                     Leftover::Free(locked) => {
                         remove_contents(reopen(&locked)?)?;
                         unlinkat(name_at.dir, &name, AtFlags::REMOVEDIR)
@@ -124,8 +124,7 @@ impl StagedDir {
 }
 
 impl StagedDir {
-    /// Leaves the directory in place if a later run would find it, otherwise removes it. Returns `true` if it still
-    /// exists.
+    /// Leaves the directory in place if a later run would find it, otherwise removes it. Returns `true` if it remains.
     pub fn leave(&self, name_at: NameAt<'_>, fd: &OwnedFd) -> Attempt<bool> {
         if self.is_usual { Ok(true) } else { self.discard(name_at, fd).map(|()| false) }
     }
@@ -152,7 +151,7 @@ pub(crate) fn open_new(name_at: NameAt<'_>) -> Result<OwnedFd, Errno> {
 }
 
 /// Opens and locks a directory that was just created. Returns `None` if another process took it for a leftover before
-/// it was locked, or if the owner of the parent directory replaced it.
+/// the lock. Also returns `None` if the owner of the parent directory replaced it.
 fn claim_new(name_at: NameAt<'_>) -> Attempt<Option<OwnedFd>> {
     match open_new(name_at) {
         Ok(fd) => {
@@ -164,8 +163,8 @@ fn claim_new(name_at: NameAt<'_>) -> Attempt<Option<OwnedFd>> {
     }
 }
 
-/// Returns the effective mode of a directory that is created in `stage` with mode `mode`. A default ACL above the
-/// staging directory affects both `stage` and the final directory.
+/// Returns the effective mode of a directory that is created in `stage` with mode `mode`. `stage` inherited the default
+/// ACL of its parent, so the result also applies to the final directory.
 pub(crate) fn birth_mode(stage: BorrowedFd<'_>, mode: u32) -> Attempt<u32> {
     let name = unique(c"new");
     mkdirat(stage, &name, Mode::from_raw_mode(mode)).map_err(at_sink("mkdirat"))?;
@@ -174,8 +173,8 @@ pub(crate) fn birth_mode(stage: BorrowedFd<'_>, mode: u32) -> Attempt<u32> {
     Ok(looked?.st_mode & 0o7777)
 }
 
-/// Returns the journal of a staging directory, which records the source. A staging directory without a journal may
-/// have any source.
+/// Returns the keeper of a staging directory's journal, which records the source. A staging directory without a journal
+/// matches every local source.
 fn journal<'a>(stage: BorrowedFd<'a>, origin: StageSource<'_>) -> JournalKeeper<BorrowedFd<'a>> {
     let source = match origin {
         StageSource::Folder(_, stat) => JournalSource::Local(Identity::of(stat)),
@@ -184,15 +183,15 @@ fn journal<'a>(stage: BorrowedFd<'a>, origin: StageSource<'_>) -> JournalKeeper<
     JournalKeeper::new(stage, OWN_JOURNAL.to_owned(), source, false)
 }
 
-/// Returns the evidence for the files in an adopted staging directory and updates its journal to the current boot.
-/// Files of earlier boots are recognized by their times.
+/// Returns the evidence for the files in an adopted staging directory, and updates its journal to the current boot.
+/// Files of earlier boots can still be recognized, by their change times.
 fn take_over(stage: BorrowedFd<'_>, origin: StageSource<'_>) -> WriteEvidence {
     let mut keeper = journal(stage, origin);
     let earlier = keeper.earlier().and_then(Result::ok);
     let is_of_this_boot = earlier.as_ref().is_some_and(Journal::is_of_this_boot);
     let evidence = WriteEvidence::of_stage(earlier.as_ref());
-    // `is_of_another` has already matched a local source with the old journal. The new journal has the current boot
-    // and device number.
+    // `is_of_another` has already checked that the old journal names this local source. The new journal contains the
+    // current boot and device number.
     if !is_of_this_boot && matches!(origin, StageSource::Folder(..)) {
         if let Some(moment) = earlier.and_then(|earlier| earlier.synced_before) {
             keeper.note_synced_before(moment);
@@ -212,9 +211,8 @@ pub(crate) fn note_synced(stage: BorrowedFd<'_>, before: ChangeTime) {
     }
 }
 
-/// Returns `true` if a leftover is a copy of another directory: resuming it would mix the files of both. For a
-/// server's directory the leftover must match and must be of this boot, because its contents may exist only in the
-/// page cache.
+/// Returns `true` if a leftover may belong to another directory: resuming it would mix the files of both. A leftover of
+/// a server's directory must name this URL and be of this boot, because its contents may exist only in the page cache.
 fn is_of_another(leftover: &OwnedFd, origin: StageSource<'_>) -> bool {
     let earlier = journal(leftover.as_fd(), origin).earlier().and_then(Result::ok);
     match (origin, earlier.as_ref().map(|earlier| &earlier.source)) {
@@ -222,7 +220,7 @@ fn is_of_another(leftover: &OwnedFd, origin: StageSource<'_>) -> bool {
         (StageSource::Folder(_, stat), Some(JournalSource::Local(was))) => {
             let is = Id::of(stat);
             let is_of_this_boot = earlier.as_ref().is_some_and(Journal::is_of_this_boot);
-            // Device numbers may change at reboot.
+            // Device numbers may change at reboot, so they are compared only within one boot.
             was.ino != is.ino || (is_of_this_boot && was.dev != is.dev)
         }
         (StageSource::Remote(is), Some(JournalSource::Remote(was))) => {

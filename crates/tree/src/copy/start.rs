@@ -50,7 +50,7 @@ pub fn copy(
     copy_among(sources, destination, options, events, Concurrency::None)
 }
 
-/// Like [`copy`], but other processes may be at work in the destination.
+/// Like [`copy`], but `concurrency` says which other processes work in the destination.
 pub(crate) fn copy_among(
     sources: &[PathBuf],
     destination: &Path,
@@ -139,15 +139,15 @@ fn report_sources(found: &Inspection, run: &CopyRun<'_>) {
 
 /// Divides the file descriptors of a run that enters directories. Returns the number of threads for which they suffice.
 fn prepare_walk(run: &mut CopyRun<'_>, base: BorrowedFd<'_>, wanted: usize) -> usize {
-    // Every level of a deep tree keeps one directory open, within the descriptor limit.
+    // A deep tree keeps one directory per level open, as far as the descriptor limit allows.
     let limit = usage::raise_open_files().unwrap_or(getrlimit(Resource::Nofile).current);
     let (enough, most) = share(limit, wanted);
-    // If descriptors are scarce, each file is synced separately.
+    // If descriptors are scarce, files do not wait for a common sync: each one is synced separately.
     let has_room = most > FEWEST_DIRECTORIES;
     let is_synced = run.options.fsync != Fsync::Never && !run.options.dry_run && has_room;
     run.whole = is_synced.then(|| WholeSync::of(base)).flatten();
-    // Each waiting file keeps itself open, and possibly its directory. Half of the descriptors stay reserved for the
-    // walk.
+    // Each waiting file needs one descriptor, and possibly one for its directory. At least half of the descriptors stay
+    // reserved for the walk.
     run.most_waiting = (most / enough.max(1) / 4).min(MOST_WAITING);
     run.kept = Some(DirectoryCache::new(most - 2 * enough * run.most_waiting));
     enough
@@ -168,8 +168,8 @@ fn sync_all(run: &CopyRun<'_>, base: BorrowedFd<'_>, path: &Path) {
     }
 }
 
-/// Maximum number of files of one worker that wait for one sync. It is large enough to share the cost of the sync,
-/// and small enough to limit the number of dirty pages.
+/// Maximum number of files of one worker that wait for a common sync. More files share the cost of the sync, but also
+/// leave more dirty pages in memory.
 const MOST_WAITING: usize = 256;
 
 fn threads(options: &CopyOptions, sources: usize, has_trees: bool) -> usize {
@@ -181,9 +181,9 @@ fn threads(options: &CopyOptions, sources: usize, has_trees: bool) -> usize {
     if has_trees { wanted } else { wanted.min(sources) }
 }
 
-/// Copies sources that all have different destination names.
+/// Copies one wave of sources. All sources of a wave have different destination names.
 fn sail(shared: &CopyShared<'_>, wave: Vec<SourceBelow>, threads: usize) -> Vec<WorkerTally> {
-    // The queue is last in, first out. Pushing in reverse order makes the first source the first task.
+    // The queue is last in, first out, so the sources are pushed in reverse order.
     for SourceBelow { directory, from, source, name } in wave.into_iter().rev() {
         directory.expect_one_more();
         shared.queue.push(CopyTask::Named { directory, from, source, name });

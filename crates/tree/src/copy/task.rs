@@ -7,7 +7,7 @@ use crate::{
     queue::PackedNames,
 };
 
-/// A piece of work. Each task counts in `pending` of its directory until it is done.
+/// A piece of work. Until it is done, it counts in `pending` of its directory.
 #[derive(Debug)]
 pub(crate) enum CopyTask {
     /// A source that the caller named.

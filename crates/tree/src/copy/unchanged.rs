@@ -9,8 +9,8 @@ use crate::{
     identity::{kind, size},
 };
 
-/// Returns `true` if a regular file has an equal copy, and counts it. Opens neither file. Also returns `false` for
-/// files that need further checks.
+/// Returns `true` if a regular file has an equal copy, and counts it. Opens neither file. Returns `false` also for
+/// files that need a closer check.
 pub(crate) fn is_unchanged(worker: &mut CopyWorker<'_>, entry: &CopyEntry<'_>) -> Attempt<bool> {
     let run = worker.run;
     let options = run.options;

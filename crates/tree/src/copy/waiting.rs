@@ -10,8 +10,7 @@ use crate::copy::{
 
 /// A complete file that waits for a sync before it gets its name.
 pub(crate) struct WaitingFile {
-    /// The destination directory. The file counts as a piece of its pending work until it has its
-    /// name.
+    /// The destination directory, in which the file counts as pending work until it has its name.
     pub directory: Arc<Directory>,
     pub from: SourceDirectory,
     pub source: CString,
@@ -22,10 +21,9 @@ pub(crate) struct WaitingFile {
     pub sync: FileSync,
 }
 
-/// A file that could not get its name after a sync. The file is copied again, separately.
+/// A file that could not get its name after a common sync, and that is copied again.
 pub(crate) struct Repeat {
-    /// The destination directory. The file counts as a piece of its pending work until it is
-    /// copied.
+    /// The destination directory, in which the file counts as pending work until it is copied.
     pub directory: Arc<Directory>,
     pub from: SourceDirectory,
     pub source: CString,

@@ -83,7 +83,7 @@ impl<'r> CopyWalker<'r> {
         self.copy_again();
     }
 
-    /// Copies again the files that could not be published after their common sync. Each one is now published alone.
+    /// Copies again the files that could not be published after their common sync, each with its own sync.
     fn copy_again(&mut self) {
         for Repeat { directory, from, source, name } in std::mem::take(&mut self.worker.to_repeat) {
             let entry =
@@ -147,7 +147,7 @@ impl<'r> CopyWalker<'r> {
             return Ok(());
         }
         if is_reserved(entry.name) {
-            // The source may be the staging directory of one of the caller's sources.
+            // If this is the staging directory of a source, the error says that a copy contains itself.
             let met = statat(entry.from.open()?, entry.source, AtFlags::SYMLINK_NOFOLLOW);
             let grown = met.ok().and_then(|stat| self.run().grown(Id::of(&stat)));
             return Err(grown.unwrap_or(CopyFailure::RefusedSource(Refusal::ReservedName)));
@@ -178,7 +178,7 @@ impl<'r> CopyWalker<'r> {
         }
     }
 
-    /// Returns `true` if the caller's filter excludes an entry and everything below it, and counts it. Sources that
+    /// Returns `true`, and counts the entry, if the caller's filter excludes it and everything below it. Sources that
     /// the caller named were filtered before.
     fn is_left_out(
         &mut self,
@@ -203,7 +203,7 @@ impl<'r> CopyWalker<'r> {
         Ok(left_out)
     }
 
-    /// Returns `true` if a file is skipped because of its size or age, and counts it.
+    /// Returns `true`, and counts the file, if it is skipped because of its size or age.
     fn is_beyond_limits(&mut self, entry: &CopyEntry<'_>, follow: bool) -> Attempt<bool> {
         let limits = self.run().options.limits;
         if limits.is_empty() {
@@ -247,7 +247,7 @@ impl<'r> CopyWalker<'r> {
         }
     }
 
-    /// Closes the files that wait, and every directory that can be opened again.
+    /// Publishes the waiting files, and closes every directory that can be opened again.
     fn close_idle(&mut self) {
         self.name_waiting();
         if let Some(kept) = &self.run().kept {
@@ -320,7 +320,7 @@ impl<'r> CopyWalker<'r> {
         let mut batch = PackedNames::default();
         let listed = each_entry(&opened, buffer, |next| {
             let (name, kind) = (next.file_name(), next.file_type());
-            // Other workers are idle, so the next entries of this directory are handed out in batches.
+            // Other workers are idle, so this worker hands out the next entries in batches.
             if kind != FileType::Directory && (batch.len() > 0 || self.shared.queue.is_hungry()) {
                 batch.push((kind.as_raw_mode() >> 12) as u8, name);
                 if batch.len() == BATCH {
@@ -335,8 +335,8 @@ impl<'r> CopyWalker<'r> {
         listed.map_err(at_source("getdents64"))
     }
 
-    /// Copies listed entries of a directory. If another worker is idle, hands over half of the remaining ones,
-    /// because a few large files may take long.
+    /// Copies listed entries of a directory. If another worker is idle, hands over half of the remaining entries,
+    /// because even a few large files may take long.
     fn batch(
         &mut self,
         directory: &Arc<Directory>,

@@ -15,14 +15,14 @@ use crate::{fs::list::DIRECTORY, identity::Id};
 pub struct WholeSync {
     fd: OwnedFd,
     device: u64,
-    // The errno of the first failed sync. The kernel reports a failed write-back only once for this descriptor, and
-    // the failure concerns everything written before.
+    // The errno of the first failed sync. The kernel reports a failed write-back only once per descriptor, but the
+    // failure may concern everything that was written before.
     failed: OnceLock<Errno>,
 }
 
 impl WholeSync {
     /// Opens the file system of a directory. The caller must do this before it writes anything. Returns `None` if
-    /// syncfs(2) does not reach the device: FUSE and network file servers receive only fsync(2).
+    /// syncfs(2) does not reach the device. FUSE and network file servers, for example, receive only fsync(2).
     pub fn of(dir: BorrowedFd<'_>) -> Option<Self> {
         let found = filesystem(dir).ok().filter(|found| !found.remote)?;
         let fd = openat(dir, c".", DIRECTORY, Mode::empty()).ok()?;
@@ -34,7 +34,7 @@ impl WholeSync {
         self.device == directory.dev
     }
 
-    /// Brings everything to stable storage. After one failure every later call fails.
+    /// Brings everything to stable storage. After the first failure, every later call returns that failure.
     pub fn sync(&self) -> Result<(), CallFailed> {
         if let Err(errno) = io::sync_filesystem(&self.fd) {
             let _ = self.failed.set(errno);

@@ -38,7 +38,7 @@ pub(crate) struct CopyWorker<'r> {
     pub shared: &'r CopyShared<'r>,
     pub run: &'r CopyRun<'r>,
     pub tally: WorkerTally,
-    /// Buffer for small files, allocated on first use.
+    /// Buffer for small files; allocated when it is first needed.
     pub buffer: Buffer,
     /// `true` if the file system does not support `O_TMPFILE`, or cannot link such a file.
     pub no_tmpfile: bool,
@@ -49,13 +49,13 @@ pub(crate) struct CopyWorker<'r> {
     // Progress not yet added to the shared counters; flushed every 50 ms to limit contention.
     unreported: Progress,
     last_report: Instant,
-    /// Bytes of the current file that are counted as settled.
+    /// Bytes of the current file that are already counted in [`Progress::settled`].
     pub(super) of_file: u64,
     /// Small files that are complete and wait for one sync.
     pub waiting: Vec<WaitingFile>,
     /// Files that could not be published after the sync; they are copied again.
     pub to_repeat: Vec<Repeat>,
-    /// `true` while a file of `to_repeat` is copied: such a file must not wait again.
+    /// `true` while a file of `to_repeat` is copied, which must not wait for a common sync again.
     pub is_by_itself: bool,
 }
 
@@ -137,7 +137,7 @@ impl<'r> CopyWorker<'r> {
         });
     }
 
-    /// Reports the existing destination that the copy replaced, if `cp` would have removed it.
+    /// Reports that the copy replaced an existing destination, if `cp` would have removed that destination.
     pub fn report_removed(&self, entry: &CopyEntry<'_>, there: Option<&Existing>, source: &Stat) {
         let options = self.run.options;
         let is_removed =
@@ -191,24 +191,24 @@ impl<'r> CopyWorker<'r> {
         self.report_copied(entry, backup);
     }
 
-    /// Starts a file: bytes moved from now on belong to it.
+    /// Starts to count the moved bytes for a new file.
     pub fn take_up(&mut self, entry: &CopyEntry<'_>, size: u64) {
         self.of_file = 0;
-        // A large file may be the only progress for a long time.
+        // While a large file is copied, nothing else may show progress, so its path is reported now.
         if size > single() as u64 {
             self.run.events.current(&entry.source_path());
         }
     }
 
-    /// Marks a source file as processed. Its bytes that were not moved count towards the total.
+    /// Counts a source file as settled. Adds the bytes that were not moved, such as those of a skipped file.
     pub fn settle(&mut self, size: u64) {
         self.unreported.settled.files += 1;
-        // The worker counted more bytes than the old size of a file that grew. The total does not include the excess.
+        // If a file grew during the copy, more bytes than its old size are counted already. No bytes are added then.
         self.unreported.settled.bytes += size.saturating_sub(self.of_file);
         self.of_file = 0;
     }
 
-    /// Reports the progress if the interval has passed. Returns `true` if it did.
+    /// Reports the progress if the interval has passed. Returns `true` if it was reported.
     pub fn flush_progress_when_due(&mut self) -> bool {
         let due = self.last_report.elapsed() >= PROGRESS_FLUSH;
         if due {
@@ -224,7 +224,7 @@ impl<'r> CopyWorker<'r> {
         self.run.events.progress(progress);
     }
 
-    /// Counts and reports a new or replaced entry. `there`: the attributes of the entry that had its name.
+    /// Counts and reports a new or replaced entry of a sync. `there`: the attributes of the entry that was replaced.
     pub fn note_copied(&mut self, entry: &CopyEntry<'_>, source: &Stat, there: Option<&Stat>) {
         if self.run.options.sync.is_none() {
             return;
@@ -241,7 +241,7 @@ impl<'r> CopyWorker<'r> {
         self.note_change(entry, ChangeAction::Replace, source, differs);
     }
 
-    /// Counts and reports an entry that got other attributes, or none.
+    /// Counts and reports an existing entry of a sync. `differs` shows which attributes were changed, if any.
     pub fn note_attributes(
         &mut self,
         entry: &CopyEntry<'_>,
@@ -307,8 +307,8 @@ impl<'r> CopyWorker<'r> {
         }));
     }
 
-    /// In a dry run, returns the outcome for one of several names of a source. `there`: the existing file, if it is
-    /// equal to the source; `None` if this name will be a new file.
+    /// In a dry run, returns the outcome for one name of a source with several names. `there` is the existing file, if
+    /// it is equal to the source. `None` means that this name will be a new file.
     pub fn foresee_name(&self, source: &Stat, there: Option<&Stat>) -> ForeseenName {
         self.shared.foresee(Id::of(source), there.map(Id::of))
     }

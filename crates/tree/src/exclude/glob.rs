@@ -1,6 +1,6 @@
 //! Globs with the syntax of git: `?`, `*`, `**` between slashes, bracket expressions, and `\` before an ordinary character.
 //!
-//! A glob is compiled to tokens. The matcher follows all possible positions at once, so its time is bounded by
+//! A glob is compiled to tokens. The matcher follows all possible positions in parallel, so its time is bounded by
 //! pattern length times text length.
 
 /// A compiled glob.
@@ -9,7 +9,7 @@ pub(super) struct Glob(Vec<GlobToken>);
 
 #[derive(Clone, Debug)]
 enum GlobToken {
-    /// This byte.
+    /// The byte itself.
     Byte(u8),
     /// One byte that is not a slash.
     Any,
@@ -19,7 +19,7 @@ enum GlobToken {
     Star,
     /// Any number of bytes, including slashes.
     DoubleStar,
-    /// The next two tokens are optional: `**/` also matches no directory at all.
+    /// The next two tokens may be skipped: `**/` matches any number of directories, even none.
     OptionalPair,
     /// Matches nothing: the pattern is malformed, and git matches nothing with it either.
     Never,
@@ -112,8 +112,8 @@ impl Glob {
     }
 }
 
-/// Adds the tokens for the asterisks at `run` in `text`. The glob of a path starts after its literal prefix, and this
-/// position counts as the start of a name, as in git.
+/// Adds the tokens for the asterisks at `run` in `text`. In a path, `text` is the rest after the literal prefix. As in
+/// git, its start counts as the start of a name.
 fn push_stars(
     tokens: &mut Vec<GlobToken>,
     text: &[u8],

@@ -27,8 +27,7 @@ impl ExcludePatterns {
         Self::in_file(text).for_each(|pattern| self.add(pattern));
     }
 
-    /// Returns the pattern of a line of a pattern file without its line end, unless it is a comment. Removes trailing
-    /// blanks.
+    /// Returns the pattern of a line without its line end and trailing blanks; `None` for a comment.
     pub fn in_line(line: &[u8]) -> Option<&[u8]> {
         (line.first() != Some(&b'#')).then(|| without_trailing_blanks(line))
     }

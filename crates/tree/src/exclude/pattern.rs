@@ -36,8 +36,8 @@ impl Pattern {
         };
         let subject = if text.contains(&b'/') {
             let text = text.strip_prefix(b"/").unwrap_or(text);
-            // Up to the first special character, git compares bytes. The glob starts there, so `**` has its special
-            // meaning directly after a literal prefix, as in `a**/b`.
+            // As in git, the text up to the first special character is compared byte by byte. The glob starts there, so
+            // `**` is special directly after a literal prefix, as in `a**/b`.
             let (literal, rest) = text.split_at(literal_len(text));
             PatternSubject::Path(literal.to_vec(), Glob::of_path(rest))
         } else if literal_len(text) == text.len() {
@@ -53,8 +53,7 @@ impl Pattern {
         self.negated
     }
 
-    /// Returns `true` if the pattern matches a path below the source. `../NAME` stands for the source itself, which
-    /// has a name but no path.
+    /// Returns `true` if the pattern matches a path below the source. The source itself has the path `../NAME`.
     pub fn matches(&self, path: &[u8], is_directory: bool) -> bool {
         if self.directories_only && !is_directory {
             return false;

@@ -6,8 +6,7 @@ use thalweg_core::cadence::CANCEL_CHECK;
 use super::{fleet_directory::FleetDirectory, member::Member, record::WorkerName};
 use crate::{CopyOptions, Events};
 
-/// Pauses between polls: short at first, so that small trees are fast, and then doubled up to
-/// [`CANCEL_CHECK`].
+/// Pauses between polls. They start short, so that small trees are fast, and double up to [`CANCEL_CHECK`].
 #[derive(Debug)]
 pub(crate) struct Pauses(Duration);
 

@@ -1,8 +1,8 @@
 //! The boot of a worker's machine, as a line of the worker's journal. The line applies to the task lines that follow it.
 //!
-//! When a machine loses power, data that its workers wrote may be lost even if it was recorded in their journals. If
-//! a later worker of that machine records another boot, the machine was restarted. Tasks recorded before the restart
-//! count only if they were synced.
+//! When a machine loses power, data that its workers wrote may be lost even if their journals record it. If a later
+//! worker of that machine records another boot, the machine was restarted. Tasks that were recorded before the restart
+//! then count only if they were synced.
 
 use std::time::SystemTime;
 use xxhash_rust::xxh3::xxh3_64;
@@ -27,7 +27,7 @@ impl WorkerBoot {
     /// Returns the boot of this process.
     pub fn of_this(is_synced: bool) -> Self {
         let mut machine = rustix::system::uname().nodename().to_bytes().to_vec();
-        // The hash covers both, because some machines have no machine-id, and several machines may have one host name.
+        // Some machines have no machine-id, and several may have one host name, so the hash covers both.
         machine.extend(std::fs::read("/etc/machine-id").unwrap_or_default());
         let id = boot_id();
         let boot = if id.is_empty() { 0 } else { xxh3_64(id.as_bytes()) };

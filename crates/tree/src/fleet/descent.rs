@@ -1,5 +1,5 @@
 //! Opens directories by their path, one name at a time from the root, and never through a symbolic link. The
-//! directories on the last path stay open, because the next directory is probably near it.
+//! directories on the last path stay open, because the next path is probably near it.
 
 use rustix::fs::{Mode, fstat, mkdirat};
 use std::{
@@ -64,7 +64,7 @@ impl Descent {
         let dir = above.open()?;
         let fd = match open_directory(dir.as_fd(), name, DIRECTORY) {
             Err(Errno::NOENT) if self.makes => {
-                // No other user may enter the new directory until the tree is complete.
+                // Mode 0700 keeps other users out until the tree is complete.
                 match mkdirat(dir.as_fd(), name, Mode::RWXU) {
                     Ok(()) | Err(Errno::EXIST) => open_new(NameAt { dir: dir.as_fd(), name })?,
                     Err(errno) => return Err(errno),

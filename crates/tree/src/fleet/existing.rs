@@ -24,12 +24,12 @@ use crate::{
     times,
 };
 
-/// Maximum time that a worker waits for the fleet's directory if the destination has the modification time of the
-/// source. In this case the fleet has probably finished. If it has not, the fleet only has one worker less.
+/// Maximum time to wait for the fleet's directory if the destination has the modification time of the source. The fleet
+/// has probably finished then. Otherwise it continues with one worker less.
 const LATE: Duration = Duration::from_secs(10);
 
-/// Returns the fleet's directory. Rank 0 creates it, and the other workers wait for it, because an existing
-/// destination does not prove that the fleet has finished.
+/// Opens the fleet's directory. Rank 0 creates it. The other workers wait for it, because an existing destination does
+/// not prove that the fleet has finished.
 pub(crate) fn join(
     source: &Path,
     destination: &Path,
@@ -65,7 +65,7 @@ pub(crate) fn expect_links(place: &FleetDirectory, file: &CStr) -> Result<(), Er
     unlink(place.fd.as_fd(), &twin).map_err(failed(&place.path, "unlinkat"))
 }
 
-/// Links the completed tree into the destination. A file that cannot be linked stays in the tree.
+/// Links the completed tree into the destination. A file that cannot be linked remains in the tree.
 pub(crate) fn link_in(
     place: &FleetDirectory,
     options: &CopyOptions,

@@ -1,9 +1,9 @@
 //! Completes a tree after all its tasks are done. One worker does this. If it fails, another worker can start over.
 //!
 //! First every source file is checked: a file that changed since the survey is removed from the tree and reported.
-//! Large files are published in the tree. Then an ordinary copy with `resume` processes it. It skips the files that the
-//! tasks copied, and copies everything else. All files that it finds are complete, because no file in the tree has its
-//! final name before it is complete.
+//! Large files are published in the tree. Then an ordinary copy with `resume` skips the files that the tasks copied,
+//! and copies everything else. Every file that this copy finds in the tree is complete, because a file gets its final
+//! name only then.
 
 use rustix::fs::{AtFlags, FileType, OFlags, Stat, fstat, futimens, openat, statat};
 use std::{
@@ -44,7 +44,7 @@ struct FinishCheck<'c> {
     next: AtomicUsize,
     changed: AtomicU64,
     named: AtomicU64,
-    // The large files that a thread has processed.
+    // The large files that some thread has processed.
     seen: Mutex<HashSet<u64>>,
     errors: Mutex<Vec<Error>>,
 }
@@ -91,11 +91,10 @@ pub(crate) fn finish(
         let _ = place.flag(SYNC_FAILED);
         return Err(report.errors.swap_remove(lost));
     }
-    // The tasks copied the existing files, and the reports of the workers count them. Only the names of large files
-    // are not counted there.
+    // The reports of the workers already count these files, which tasks copied. Only the large files are not counted
+    // there, so `named` is added below.
     (report.resumed, report.continued, report.skipped) = (0, 0, 0);
-    // `report.files` counts files that belonged to no task. It also counts files that a task had copied and that had
-    // to be copied again.
+    // `report.files` counts the files without a task, and those that were copied again after a task.
     let planned = plan.index.iter().map(|task| u64::from(task.files)).sum::<u64>() + large;
     let again = changed + report.verified.again;
     let files = (planned + report.files).saturating_sub(again);
@@ -126,7 +125,7 @@ fn link_into_existing(
     events: &FleetWatch<'_>,
     report: &mut TreeReport,
 ) -> Result<(), Error> {
-    // Links replace existing files. After a power failure each name must have either the old or the new contents.
+    // Links replace files. The sync ensures that each name has old or new contents after a power failure.
     if let Some(whole) = WholeSync::of(place.tree.as_fd()).filter(|_| options.fsync == Fsync::Auto)
     {
         whole.sync().map_err(|error| failed(&place.path, error.call)(error.errno))?;
@@ -186,7 +185,7 @@ impl FinishCheck<'_> {
     fn file(&self, entry: &PlanEntry, ways: &mut ThreadPaths) {
         if let Ok(None) = look(entry, &mut ways.source) {
             self.has_changed(entry);
-            // The file in the tree is outdated, so it is removed.
+            // The file in the tree is a copy of the old source, so it is removed.
             let gone = remove(&mut ways.there, entry);
             self.expect(entry, gone);
         }
@@ -198,7 +197,7 @@ impl FinishCheck<'_> {
             Ok(None) => {
                 self.has_changed(entry);
                 let forgotten = self.grounds.forget_part(file);
-                // An earlier finisher may have given the file its name.
+                // An earlier finisher may already have renamed the partial file to its final name.
                 forgotten.map_err(at_sink("unlinkat")).and_then(|()| remove(&mut ways.there, entry))
             }
             Err(_) => Ok(()),
@@ -215,14 +214,13 @@ impl FinishCheck<'_> {
         }
     }
 
-    /// Publishes a complete large file, after setting the times that mark it as complete. The copy that follows sets
-    /// all other attributes.
+    /// Publishes a complete large file. First sets the times, which mark the file as complete. The copy that follows
+    /// sets all other attributes.
     fn name(&self, file: u64, entry: &PlanEntry, stat: &Stat, tree: &mut Descent) -> Attempt<()> {
         let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let name = self.grounds.part(file);
         let part = match openat(self.grounds.parts, &*name, flags, rustix::fs::Mode::empty()) {
-            // The file was already renamed, consists only of a hole, or a journal was wrong. The copy that follows
-            // handles all these cases.
+            // The file was already renamed, has no data, or a journal was wrong. The later copy handles all of these.
             Err(Errno::NOENT) => return Ok(()),
             answer => answer.map_err(at_sink("openat"))?,
         };
@@ -234,12 +232,12 @@ impl FinishCheck<'_> {
         let folder = folder.open().map_err(at_sink("openat"))?;
         if let Ok(placed) = statat(&*folder, &*entry.name, AtFlags::SYMLINK_NOFOLLOW) {
             let part = fstat(&part).map_err(at_sink("fstat"))?;
-            // Another finisher has just renamed this partial file. Or an earlier finisher renamed the first one, and a
-            // slow worker then started this one, which has holes.
+            // Another finisher has just renamed this partial file. Or an earlier finisher renamed a first one, and then
+            // a slow worker started this second one, which has holes.
             if Id::of(&placed) != Id::of(&part) {
                 self.grounds.forget_part(file).map_err(at_sink("unlinkat"))?;
                 if (size(&placed), mtime(&placed)) != (size(&part), mtime(&part)) {
-                    // The copy that follows copies the whole file.
+                    // This removal makes the copy that follows copy the whole file.
                     unlink(folder.as_fd(), &entry.name).map_err(at_sink("unlinkat"))?;
                 }
             }

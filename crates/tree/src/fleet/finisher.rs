@@ -1,5 +1,5 @@
 //! Selects the worker that finishes the tree. That worker writes to its file at intervals as a sign of life. A lock
-//! would reveal a dead worker sooner, but some file systems have no locks. A lock that another machine holds may be
+//! would reveal a dead worker sooner, but some file systems have no locks, and a lock of another machine may be
 //! invisible here.
 
 use rustix::fs::{FlockOperation, OFlags, flock};
@@ -32,7 +32,7 @@ const FINISH: &str = "finish";
 
 /// The right to finish the tree.
 pub(crate) struct Finisher<'f> {
-    // Locked if the file system supports locks.
+    // This file is locked if the file system supports locks.
     file: OwnedFd,
     name: &'f WorkerName,
     events: &'f dyn Events,
@@ -41,14 +41,14 @@ pub(crate) struct Finisher<'f> {
 }
 
 impl<'f> Finisher<'f> {
-    /// Takes the right to finish. Returns `None` if a live process has it. Takes over the right of a dead process.
+    /// Takes the right to finish, also from a dead process. Returns `None` if a live process has it.
     pub fn claim(
         place: &FleetDirectory,
         name: &'f WorkerName,
         events: &'f dyn Events,
     ) -> Result<Option<Self>, Error> {
         let own = name.file(FINISH);
-        // A worker that restarts under its old name may have left a file.
+        // This worker may have the name of an earlier worker that left a file.
         place.take_away(&own)?;
         let file = place.create(&own, OFlags::RDWR)?;
         let alive = |file| {
@@ -63,12 +63,12 @@ impl<'f> Finisher<'f> {
             return Ok(Some(finisher));
         }
         place.take_away(&own)?;
-        // The waiting worker measures the time with its own clock, so clocks need not be synchronized.
+        // This worker measures the time with its own clock only, so clocks need not be synchronized.
         let deadline = Deadline::after(HANG);
         let mut seen = None;
         while events.go_on().is_ok() {
-            // The file is opened each time, because only an open makes a network file system ask the server again.
-            // Network file systems lock only files that are open for writing.
+            // Only an open makes a network file system ask the server again, so the file is opened each time. It is
+            // opened for writing, because network file systems lock only such files.
             let Some(theirs) = place.open_as(FINISHER, OFlags::RDWR)? else { return Ok(None) };
             let mut text = vec![0; MOST];
             let len = io::pread_full(theirs.as_fd(), &mut text, 0).unwrap_or(0);

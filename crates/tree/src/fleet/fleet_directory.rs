@@ -44,10 +44,9 @@ pub(crate) const PLAN: &CStr = c"plan";
 pub(crate) const EPOCH: &CStr = c"epoch";
 /// The destination is full: all workers stop.
 pub(crate) const FULL: &CStr = c"full";
-/// A sync failed although the caller requested `--fsync`. The kernel may have dropped bytes of any task, so the next
-/// fleet copies everything again.
+/// A sync with `--fsync` failed and may have lost bytes of any task. The next fleet copies everything again.
 pub(crate) const SYNC_FAILED: &CStr = c"sync-failed";
-/// The finisher holds the lock of this file.
+/// The lock of this file belongs to the finisher, which is the worker that completes the tree.
 pub(crate) const FINISHER: &CStr = c"finisher";
 /// All files are linked into an existing destination: only this directory remains to be removed.
 pub(crate) const LINKED: &CStr = c"linked";
@@ -58,7 +57,7 @@ pub(crate) const PARTS: &CStr = c"parts";
 #[derive(Debug)]
 pub(crate) struct FleetDirectory {
     above: OwnedFd,
-    // The names of the destination and of the fleet's directory.
+    // Name of the destination in `above`, and name of the fleet's directory.
     name: CString,
     own: CString,
     pub fd: OwnedFd,
@@ -68,7 +67,7 @@ pub(crate) struct FleetDirectory {
     pub destination: PathBuf,
     pub tree: OwnedFd,
     pub parts: OwnedFd,
-    /// `true` if the destination existed before.
+    /// `true` if the destination existed before the fleet.
     pub is_there: bool,
 }
 
@@ -77,11 +76,11 @@ pub(crate) struct FleetDirectory {
 pub(crate) enum FleetTarget {
     /// The tree is renamed to the destination, which must not exist.
     New,
-    /// Like `New`, but the fleet's directory was created by another worker.
+    /// Like `New`, but this worker does not create the fleet's directory.
     Open,
     /// The files of the tree are linked into the destination, an existing directory.
     Into,
-    /// Like `Into`, but another worker creates the fleet's directory.
+    /// Like `Into`, but this worker does not create the fleet's directory.
     Join,
 }
 
@@ -91,17 +90,17 @@ pub(crate) enum FoundFleet {
     Place(Box<FleetDirectory>),
     /// The fleet's directory does not exist. Another worker may still create it.
     Nothing,
-    /// The destination exists with the modification time of the source: another worker has finished it.
+    /// The destination is a complete copy of the source: another worker has published it.
     Published,
 }
 
 impl FleetDirectory {
-    /// Opens the existing fleet's directory, or creates it if `how` permits.
+    /// Opens the fleet's directory, or creates it if `how` permits that.
     pub fn make(source: &Path, destination: &Path, how: FleetTarget) -> Result<FoundFleet, Error> {
         let mut tries = 0..ATTEMPTS;
         loop {
             match Self::make_once(source, destination, how) {
-                // The directory was removed while it was opened, so the destination exists now.
+                // Another worker removed the directory after it was opened, so the destination exists now.
                 Err(error) if error.errno() == Some(Errno::NOENT) && tries.next().is_some() => {}
                 answer => return answer,
             }
@@ -162,7 +161,7 @@ impl FleetDirectory {
         let place =
             Self { above: above_fd, name, own, fd, path, destination, tree, parts, is_there };
         if place.has(LINKED) {
-            // The worker that created this flag was killed before it removed the directory.
+            // The worker that set this flag was killed before it removed the directory.
             place.remove()?;
             return Ok(FoundFleet::Published);
         }
@@ -239,7 +238,7 @@ impl FleetDirectory {
         let mode = fstat(&self.tree).map_err(failed("fstat"))?.st_mode & 0o7777;
         let rename = || io::rename_new(&self.fd, TREE, &self.above, &*self.name);
         let renamed = match rename() {
-            // Moving a directory changes its `..` entry, for which the owner needs write permission to it.
+            // A directory can be moved only with write permission to it, because the move changes its `..` entry.
             Err(Errno::ACCESS | Errno::PERM) if mode & 0o200 == 0 => {
                 let mode = Mode::from_raw_mode(mode);
                 let opened = fchmod(&self.tree, mode | Mode::RWXU);
@@ -251,8 +250,8 @@ impl FleetDirectory {
         };
         renamed.map_err(failed("renameat2"))?;
         if sync && let Err(error) = sync_directory(self.above.as_fd(), self.tree.as_fd()) {
-            // The name may be lost, and a second sync may not report that again. Therefore neither the tree nor this
-            // fleet is trusted.
+            // The final name may be lost. A second sync may not report that, so the tree loses its final name and the
+            // next fleet copies everything again.
             let _ = io::rename_new(&self.above, &*self.name, &self.fd, TREE);
             let _ = self.flag(SYNC_FAILED);
             return Err(failed(error.call)(error.errno));
@@ -270,9 +269,9 @@ impl FleetDirectory {
     }
 }
 
-/// Refuses a fleet's directory that another user may have created or may change. All workers run as one user. No
-/// other user has ever been able to enter the directory, so its contents need no such check. Another name cannot be
-/// used, because workers that start later look for this one.
+/// Refuses a fleet's directory that another user may have created or may change. All workers run as one user. No other
+/// user can ever have entered the directory, so its contents need no check. The worker cannot use another name, because
+/// later workers look for this one.
 fn expect_own(above: BorrowedFd<'_>, fd: &OwnedFd, path: &Path) -> Result<(), Error> {
     let stat = fstat(fd).map_err(failed(path, "fstat"))?;
     match distrust(above, &stat, FileType::Directory) {
@@ -363,7 +362,7 @@ fn remove(above: BorrowedFd<'_>, own: &CStr, fd: &OwnedFd) -> Attempt<()> {
     };
     let mut tries = 0..ATTEMPTS;
     loop {
-        // The tree is removed before the `LINKED` flag: a later worker must not take a partly removed tree for a
+        // The tree is removed before the `LINKED` flag. Otherwise a later worker could take a partly removed tree for a
         // complete one.
         let emptied = match openat(fd, TREE, DIRECTORY, Mode::empty()) {
             Ok(tree) => {
@@ -380,7 +379,7 @@ fn remove(above: BorrowedFd<'_>, own: &CStr, fd: &OwnedFd) -> Attempt<()> {
             .and_then(|()| unlinkat(above, own, AtFlags::REMOVEDIR).map_err(at_sink("unlinkat")));
         match removed {
             Err(CopyFailure::Sink(_, Errno::NOENT, _)) if !has(above, own) => return Ok(()),
-            // Another worker wrote its report here or removed an entry between two calls. The loop tries again.
+            // Between two calls, another worker wrote its report here or removed an entry. The loop tries again.
             Err(CopyFailure::Sink(_, Errno::NOENT | Errno::NOTEMPTY | Errno::EXIST, _))
                 if tries.next().is_some() => {}
             answer => return answer,
@@ -416,7 +415,7 @@ mod tests {
         assert!(refused.contains("exists"), "{refused}");
         fs::write(src.join("file"), "").unwrap();
         fs::File::open(&src).unwrap().set_modified(time).unwrap();
-        // Only the modification time matches, so the directory is not recognized as the fleet's result.
+        // Apart from the modification time the directories differ, so it is not a result of the fleet.
         assert!(make(here.path()).is_err());
         fs::write(dst.join("file"), "").unwrap();
         fs::File::open(&dst).unwrap().set_modified(time).unwrap();

@@ -35,10 +35,10 @@ pub(crate) struct Journals {
     /// The completed tasks.
     pub done: Bits,
     workers: HashMap<CString, JournalReader>,
-    // This machine and its boot.
+    // The current boot of this machine.
     here: WorkerBoot,
     host: String,
-    // The current boot of each machine, as recorded by its workers.
+    // The current boot of each other machine, as its workers recorded it.
     boots: HashMap<u32, WorkerBoot>,
 }
 
@@ -73,11 +73,10 @@ impl Journals {
         self.done.count() == index.len()
     }
 
-    /// Reads the lines appended since the last call. A task counts as done if it was synced before it was recorded.
-    /// Otherwise it counts only while no restart of its machine is known since then.
+    /// Reads the lines appended since the last call. A task counts as done if it was synced before it was recorded. A
+    /// task without a sync counts until the journals show that its machine was restarted.
     pub fn refresh(&mut self, folder: BorrowedFd<'_>, index: &[Indexed]) -> Result<(), Errno> {
-        // If a machine turns out to have been restarted, some of its tasks no longer count. All journals are then
-        // read again.
+        // After a restart of a machine, some of its tasks no longer count. All journals are then read again.
         while self.read_on(folder, index)? {
             self.done = Bits::new(index.len());
             self.workers.clear();
@@ -85,7 +84,7 @@ impl Journals {
         Ok(())
     }
 
-    /// Reads appended lines. Returns `true` if a machine has another boot than the journals showed before.
+    /// Reads appended lines. Returns `true` if a line shows that another machine was restarted.
     fn read_on(&mut self, folder: BorrowedFd<'_>, index: &[Indexed]) -> Result<bool, Errno> {
         let mut is_restarted = false;
         for file in files(folder, JOURNAL)? {
@@ -103,7 +102,7 @@ impl Journals {
                 grew: 0.0,
             };
             let reading = self.workers.entry(file).or_insert_with(fresh);
-            // A worker writes at most one line per task, the boot lines, and one torn line.
+            // A worker writes at most one line per task, its boot lines, and one torn line.
             let most = (index.len() as u64 + 1 + MOST_BOOTS) * LINE as u64;
             let stat = fstat(&fd)?;
             let end = size(&stat).min(most);
@@ -127,7 +126,7 @@ impl Journals {
                     }
                     let is_kept = match reading.boot {
                         Some(boot) => boot.is_synced || is_present(&self.boots, boot),
-                        // Journals of earlier versions contain no boot lines.
+                        // A journal of an earlier version has no boots. It counts if it is of another host.
                         None => reading.name.host != self.host,
                     };
                     if is_kept {
@@ -145,14 +144,14 @@ impl Journals {
         Ok(is_restarted)
     }
 
-    /// Returns the number of other workers that may still be working: they left no report and are not known to be
+    /// Returns the number of other workers that may still be working. They left no report, and they are not known to be
     /// dead.
     pub fn at_work(&self, folder: BorrowedFd<'_>, me: &WorkerName) -> usize {
         self.names_at_work(folder, me).count()
     }
 
-    /// Returns the position of this worker, by name, among those of its rank that may be working; `None` if no other
-    /// one is. A scheduler may start one rank twice, or give a rank to a new worker while the old one still has it.
+    /// Returns the position of this worker, by name, among the workers of its rank that may be working; `None` if it is
+    /// the only one. A scheduler may start one rank twice, or give a rank to a new worker while the old one still runs.
     pub fn place_in_rank(&self, folder: BorrowedFd<'_>, me: &WorkerName) -> Option<u32> {
         let of_rank = || self.names_at_work(folder, me).filter(|name| name.rank == me.rank);
         let before = of_rank().filter(|name| *name < me).count();
@@ -195,13 +194,13 @@ impl Journals {
     }
 }
 
-/// Returns `true` if this is the current boot of its machine.
+/// Returns `true` if the machine is known to still run in this boot.
 fn is_present(boots: &HashMap<u32, WorkerBoot>, boot: WorkerBoot) -> bool {
     boot.boot != 0 && boots.get(&boot.machine).is_some_and(|present| present.boot == boot.boot)
 }
 
-/// Records a boot of another machine. Returns `true` if an earlier boot was considered the current one of that
-/// machine. The current boot of this machine is always known.
+/// Records a boot of another machine. Returns `true` if it replaces an earlier boot as that machine's current one.
+/// Boots of this machine are ignored, because its current boot is always known.
 fn note_boot(boots: &mut HashMap<u32, WorkerBoot>, boot: WorkerBoot, here: WorkerBoot) -> bool {
     if boot.machine == here.machine {
         return false;
@@ -216,7 +215,8 @@ fn note_boot(boots: &mut HashMap<u32, WorkerBoot>, boot: WorkerBoot, here: Worke
     }
 }
 
-/// Returns `true` if a worker of this machine is dead. Locks of other machines may be invisible here.
+/// Returns `true` if a worker of this machine is dead. For a worker of another machine the answer is always `false`,
+/// because its lock may be invisible here.
 fn is_dead(folder: BorrowedFd<'_>, name: &WorkerName, me: &WorkerName) -> bool {
     let file = fleet_directory::open(folder, &name.file(JOURNAL)).ok().flatten();
     let lock = |file: &OwnedFd| flock(file, FlockOperation::NonBlockingLockExclusive);
@@ -273,12 +273,12 @@ impl JournalWriter {
             }
             None => create_new(folder, &file, access, 0o600)?,
         };
-        // The lock shows that this worker is alive. If the file system has no locks, the finisher waits for this
-        // worker for a limited time.
+        // Other workers see by the lock that this worker is alive. If the file system has no locks, the finisher waits
+        // for this worker for a limited time.
         let _ = flock(&file, FlockOperation::NonBlockingLockExclusive);
         let torn = size(&fstat(&file)?) as usize % LINE;
         if torn != 0 {
-            // Lines are found by their offset, so a torn line is filled up.
+            // Readers find lines by their offset, so a torn line is filled up to its full length.
             io::write(&file, &vec![b'\n'; LINE - torn])?;
         }
         append(&file, &WorkerBoot::of_this(is_synced).to_bytes(plan))?;
@@ -304,7 +304,7 @@ fn append(file: &OwnedFd, line: &[u8; LINE]) -> Result<(), Errno> {
     loop {
         return match io::write(file, line) {
             Ok(LINE) => Ok(()),
-            // After a partial line, the following lines could not be parsed.
+            // The file is full. After a partial line, readers could not parse the following lines.
             Ok(_) => Err(Errno::NOSPC),
             Err(Errno::INTR) => continue,
             Err(errno) => Err(errno),
@@ -334,7 +334,7 @@ mod tests {
         mine.note(1, 100, 1).unwrap();
         theirs.note(1, 5, 1).unwrap();
         theirs.note(9, 6, 9).unwrap();
-        // Lines of another plan, with the hash of another task, and of a task that does not exist.
+        // A line of another plan, one with the hash of another task, and one of a task that does not exist.
         stale.note(2, 1, 2).unwrap();
         theirs.note(3, 1, 4).unwrap();
         theirs.note(10, 1, 10).unwrap();
@@ -355,7 +355,7 @@ mod tests {
         let workers = journals.workers(folder.as_fd());
         let said: Vec<_> = workers.iter().map(|w| (w.rank, w.tasks, w.bytes, w.ended)).collect();
         assert_eq!(said, [(1, 1, 100, false), (2, 2, 11, false), (3, 0, 0, false)]);
-        // Now the torn line is complete.
+        // With this last byte the torn line is complete.
         whole.push(torn[LINE - 1]);
         fs::write(&path, &whole).unwrap();
         journals.refresh(folder.as_fd(), &index).unwrap();
@@ -407,11 +407,11 @@ mod tests {
             journals.refresh(folder.as_fd(), &index).unwrap();
             (0..10).filter(|n| journals.done.has(*n)).collect::<Vec<_>>()
         };
-        // This machine: another boot, another boot with syncs, and the current boot.
+        // Three boots of this machine: an earlier one, an earlier one with syncs, and the current one.
         let earlier = WorkerBoot { boot: own.boot ^ 1, ..own };
         let synced = WorkerBoot { is_synced: true, ..earlier };
         write("journal.a-1-0-1", &[earlier, synced, own], 0);
-        // Another machine.
+        // The first boot of another machine.
         write("journal.b-1-0-1", &[there], 3);
         assert_eq!(done(), [1, 2, 3]);
         // A later line shows that the other machine has been restarted.

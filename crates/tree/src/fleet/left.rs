@@ -21,8 +21,7 @@ pub fn stop(path: &Path) -> Result<(), Error> {
     unlink(fd.as_fd(), EPOCH).map_err(failed(&folder, "unlinkat"))
 }
 
-/// Returns the first `most` files, relative to the source, that no worker has copied completely. Files that belong to
-/// no task are not included.
+/// Returns the first `most` files of tasks, relative to the source, that no worker has copied completely.
 pub fn left(path: &Path, most: usize) -> Result<Vec<PathBuf>, Error> {
     let Some((fd, folder)) = fleet_directory::find(path)? else { return Ok(Vec::new()) };
     let Some(FleetProgress { plan, journals }) = FleetProgress::of(fd.as_fd(), &folder)? else {

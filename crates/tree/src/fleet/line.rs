@@ -37,7 +37,7 @@ impl JournalLine {
     }
 }
 
-/// Returns the line of a journal with this body of [`BODY`] bytes. A checksum of the body and the plan follows the body.
+/// Returns a line with this body of [`BODY`] bytes. The line ends with a checksum of the body and the plan.
 pub(super) fn seal(body: &str, plan: u64) -> [u8; LINE] {
     let sum = xxh3_64(&[body.as_bytes(), &plan.to_le_bytes()].concat());
     let mut line = [0; LINE];

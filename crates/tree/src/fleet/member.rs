@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::fleet_directory::FleetTarget;
 
-/// Default number of bytes of a task. The overhead of a task is small compared to it, and doing a task twice costs little.
+/// Default number of bytes of a task. The overhead of a task is small compared to it, and repeating it costs little.
 pub const TASK_BYTES: u64 = 128 << 20;
 /// Maximum number of files of a task. The cost of small files depends on their number and not on their bytes.
 pub const TASK_FILES: u32 = 1000;
@@ -14,12 +14,12 @@ const ALIGNED: u64 = 64 << 10;
 /// The part of the work that a worker does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Duty {
-    /// Everything: create the plan if the worker has rank 0, do tasks, and complete the tree if all tasks are done.
+    /// Everything: do tasks, and complete the tree if all tasks are done. Rank 0 also creates the plan.
     All,
     /// Create the plan if it does not exist, and prepare the fleet's directory for other workers (remove `full`,
     /// create `epoch`).
     Plan,
-    /// Do tasks of this plan, and start no task after a time limit. The worker does not create missing directories or plans.
+    /// Do tasks of this plan, but start none after a time limit, and create no missing directory or plan.
     Move {
         /// The ID of the plan.
         plan: u64,
@@ -33,9 +33,9 @@ pub enum Duty {
 /// The configuration of one worker.
 #[derive(Clone, Debug)]
 pub struct Member {
-    /// The number of the worker, from 0. Two workers with one number repeat each other's tasks, which is harmless.
-    /// Number 0 creates the plan. A worker with a number of `size` or more has no tasks of its own and does tasks
-    /// of other workers.
+    /// The number of the worker, from 0. Number 0 creates the plan. Two workers with one number do some tasks twice,
+    /// which is harmless. A worker with a number of `size` or more has no tasks of its own and does tasks of other
+    /// workers.
     pub rank: u32,
     /// Number of workers. If fewer are running, the copy only takes longer.
     pub size: u32,
@@ -45,8 +45,8 @@ pub struct Member {
     pub wait: Duration,
     /// The part of the work to do.
     pub duty: Duty,
-    /// Identifies the worker, together with its process and rank. A worker that restarts with this number continues
-    /// its journal. Only one worker at a time may use it.
+    /// Part of the worker's name, with its host, process ID and rank. `None` uses the start time. A worker that starts
+    /// with the name of an ended worker continues its journal. Only one worker at a time may have a name.
     pub began: Option<u64>,
 }
 

@@ -55,7 +55,7 @@ impl Assignment<'_> {
         let written = survey(self.source, device, options, task_bytes, events, writer)?;
         let sync = |file: OwnedFd| match self.options.fsync {
             Fsync::Never => Ok(()),
-            // Syncing one file is cheap, and without the plan no later run can continue.
+            // One sync costs little, and no later run can continue without the plan, so `Auto` syncs it too.
             Fsync::Auto | Fsync::Always => io::sync(&file),
         };
         let trouble = match written.and_then(|file| sync(file).map_err(Trouble::Write)) {

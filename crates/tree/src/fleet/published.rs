@@ -21,10 +21,9 @@ use crate::{
 #[derive(PartialEq, Eq, Debug)]
 pub(crate) enum There {
     Nothing,
-    /// A directory with the modification time and the names of the source: only a copy creates such a directory.
+    /// A directory with the modification time and the names of the source, which only a copy can have.
     Copy,
-    /// Like `Copy`, but last changed before this boot. A power failure may have preserved its name and times but
-    /// lost its data.
+    /// Like `Copy`, but last changed before this boot. A power failure may have lost only its data.
     EarlierCopy,
     SomethingElse,
 }
@@ -46,8 +45,7 @@ pub(crate) fn there(above: BorrowedFd<'_>, name: &CStr, source: &Path) -> Result
         Err(Errno::NOENT) => return Ok(There::Nothing),
         Err(errno) => return Err(errno),
     };
-    // The names are compared too, because two directories created within one tick of the kernel's clock have equal
-    // times.
+    // Two directories may have equal times by chance, within one clock tick. The names are compared too.
     let is_copy = kind(&there) == FileType::Directory
         && times::is_same(&there, &stat(source)?, || fstatfs(above))
         && names(openat(above, name, DIRECTORY, Mode::empty())?)?
@@ -59,8 +57,8 @@ pub(crate) fn there(above: BorrowedFd<'_>, name: &CStr, source: &Path) -> Result
     })
 }
 
-/// Returns the number of names in a directory that a copy would include, and the sum of their hashes, which is
-/// independent of their order.
+/// Returns the number of names in a directory that a copy would include, and the sum of their hashes. The sum does not
+/// depend on the order of the names.
 fn names(folder: OwnedFd) -> Result<(u64, u64), Errno> {
     let (mut count, mut sum) = (0, 0_u64);
     each_entry(folder, &mut listing_buffer(), |entry| {

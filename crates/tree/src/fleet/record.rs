@@ -20,8 +20,8 @@ pub(crate) struct WorkerName {
     pub host: String,
     pub pid: u32,
     pub rank: u32,
-    // Start time, or the number that the caller chose. It makes the name unique, because process IDs are reused. In a
-    // container, process IDs always start at the lowest numbers. The start time is never compared with a clock.
+    // Start time, or the number that the caller chose. It is needed because process IDs are reused, and because they
+    // always start at the lowest numbers in a container. The start time is never compared with a clock.
     began: u64,
 }
 
@@ -51,15 +51,14 @@ pub struct WorkerRecord {
     pub seconds: f64,
     /// Bytes moved by each mechanism; empty if the worker left no report.
     pub mechanisms: Vec<MovedBytes>,
-    /// Seconds since the worker's journal last grew, by the file's modification time and the clock of the observer.
+    /// Seconds since the journal last grew, by its modification time and the clock of the observer.
     pub silent: f64,
     /// `true` if the worker ended normally. Otherwise it was killed or is still running.
     pub ended: bool,
 }
 
 impl WorkerName {
-    /// Returns the name of this process as a worker of this rank. `began`: the number of the earlier worker that it
-    /// continues.
+    /// Returns the name of this process as a worker of this rank. `began`: a number in place of the start time.
     pub fn of_this(rank: u32, began: Option<u64>) -> Self {
         let uname = rustix::system::uname();
         let plain = |byte: &u8| {

@@ -13,7 +13,7 @@ use crate::{
 };
 
 /// Returns an error if the destination is not a directory, contains the source, or is on another file system than its
-/// parent directory. In the last case, files beside the destination could not be linked into it.
+/// parent. In the last case, files beside the destination could not be linked into it.
 pub(crate) fn expect_room(
     NameAt { dir: above, name }: NameAt<'_>,
     source: &Path,

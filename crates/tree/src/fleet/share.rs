@@ -1,6 +1,6 @@
-//! Determines the order of tasks for a worker. The worker starts with its own share, the largest tasks first. Then
-//! it takes open tasks of the other workers, from the opposite end of their shares. Tasks are not claimed, so no
-//! worker waits for another.
+//! Determines the order of tasks for a worker. The worker starts with its own share, the largest tasks first. Then it
+//! takes open tasks from the shares of other workers, the smallest tasks first. Tasks are not claimed, so no worker
+//! waits for another.
 
 use std::cmp::Reverse;
 
@@ -12,14 +12,14 @@ const FILE: u64 = 4096;
 /// The order in which one worker processes the tasks.
 #[derive(Debug)]
 pub(crate) struct TaskShare {
-    // All tasks, the largest first. The ranks get the tasks in turn: rank 0 the first, rank 1 the second, and so on.
+    // All tasks, the largest first. The ranks get them in turn: rank 0 the first task, rank 1 the second, and so on.
     order: Vec<u32>,
     rank: usize,
     size: usize,
     taken: Bits,
-    // The index in `order` of the next task in the worker's own share.
+    // Position in `order` of the next task in the worker's own share.
     own: usize,
-    // The rank that the worker helps, relative to its own rank, and the index of the next task of that rank.
+    // The rank that the worker helps, relative to its own rank, and the position of that rank's next task.
     helped: usize,
     place: Option<usize>,
 }
@@ -42,9 +42,9 @@ impl TaskShare {
         share
     }
 
-    /// Creates the order for a worker that may share its rank with other workers. `place`: its position among them;
-    /// `None` if it is alone. Two workers with one order would do each task at the same time. Therefore a worker
-    /// with a place has no tasks of its own and only helps, from the end.
+    /// Creates the order for a worker that may share its rank with other workers. `place` is its position among them;
+    /// `None` if it is alone. If two workers had one order, they would do each task at the same time. Therefore a
+    /// worker with a place has no share of its own. It only helps, and starts with the smallest tasks.
     pub fn beside(index: &[Indexed], rank: u32, size: u32, place: Option<u32>) -> Self {
         let Some(place) = place else { return Self::new(index, rank, size) };
         let size = size.max(1);
@@ -72,13 +72,13 @@ impl TaskShare {
                 }
             }
             self.helped = self.next_helped();
-            // After all other ranks, this is the worker's own rank again, where no tasks are left.
+            // The last rank in this circle is the worker's own rank, which has no tasks left.
             self.place = self.last_of((self.rank + self.helped) % self.size);
         }
         None
     }
 
-    /// Returns the next rank to help, relative to the worker's own rank. Ranks ascend and continue at 0. Ranks
+    /// Returns the next rank to help, relative to the worker's own rank. Ranks ascend and wrap around to 0. Ranks
     /// without tasks are skipped.
     fn next_helped(&self) -> usize {
         let helped = self.helped + 1;
@@ -120,7 +120,7 @@ mod tests {
     fn a_worker_does_its_own_from_the_front_and_helps_from_the_end() {
         assert_eq!(all(7, 1, 3), [1, 4, 5, 2, 6, 3, 0]);
         assert_eq!(all(3, 0, 1), [0, 1, 2]);
-        // A worker beyond the fleet size has no tasks of its own.
+        // Rank 7 is not below the size of the fleet, so it has no share of its own.
         assert_eq!(all(7, 4, 3), [4, 1, 5, 2, 6, 3, 0]);
         assert_eq!(all(3, 1, 1), [2, 1, 0]);
     }

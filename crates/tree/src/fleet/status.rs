@@ -20,11 +20,11 @@ pub enum FleetPhase {
     Survey,
     /// Workers are processing tasks.
     Move,
-    /// All tasks are done, and no worker has started to finish.
+    /// All tasks are done, but no worker has started to finish the tree.
     Moved,
     /// One worker is completing the tree.
     Finish,
-    /// The destination is full. The workers have stopped; workers started later continue.
+    /// The destination is full, and the workers have stopped. Workers that are started later continue the work.
     Full,
 }
 
@@ -85,13 +85,13 @@ pub fn status(path: &Path) -> Result<Option<FleetStatus>, Error> {
     };
     let has = |name| fleet_directory::has(fd.as_fd(), name);
     let Some(FleetProgress { plan, journals }) = FleetProgress::of(fd.as_fd(), &folder)? else {
-        // A worker that removes the directory removes the plan first, and the tree before the flags. In both
-        // cases the fleet is over.
+        // The survey may be running, or the fleet is over and its directory is being removed. The plan is removed
+        // first, and the tree before `FINISHER`, so in the second case `FINISHER` exists or the tree is missing.
         let is_over = has(FINISHER) || !has(TREE);
         return Ok((!is_over).then_some(status));
     };
     if !has(PLAN) {
-        // The journals may have been removed while they were read.
+        // The plan, and perhaps some journals, were removed while this function read them.
         return Ok(None);
     }
     let done = plan.index.iter().enumerate().filter(|(n, _)| journals.done.has(*n));

@@ -2,7 +2,7 @@
 //! memory.
 //!
 //! Entries that need no task are left out: directories, symbolic links, special files, files with several names, and
-//! very deep files. The finisher copies everything that belongs to no task.
+//! files with very long paths. The finisher copies everything that belongs to no task.
 
 use rustix::fs::{AtFlags, FileType, Stat, statat};
 use std::{
@@ -34,14 +34,14 @@ pub(crate) struct PlanSurvey<'s> {
     options: &'s CopyOptions,
     events: &'s dyn Events,
     task_bytes: u64,
-    // The device of the source. With `one_file_system` the survey stays on it.
+    // The device number of the source. With `one_file_system` the survey stays on this device.
     device: u64,
     writing: Mutex<Writing>,
 }
 
 struct Writing {
     plan: PlanWriter,
-    // Number of large files so far.
+    // Number of large files found so far.
     files: u64,
     trouble: Option<Trouble>,
 }
@@ -112,7 +112,7 @@ impl Visit for PlanSurvey<'_> {
             return;
         }
         let (Some(dir), name) = (at.dir(0), at.name(0)) else { return };
-        // The finisher meets and reports this error.
+        // The error is not reported here, because the finisher meets and reports it.
         let Ok(stat) = statat(dir, name, AtFlags::SYMLINK_NOFOLLOW) else { return };
         let is_elsewhere = self.options.one_file_system && stat.st_dev != self.device;
         let has_names = self.options.preserve.links && stat.st_nlink > 1;
@@ -158,12 +158,12 @@ impl PlanSurvey<'_> {
         }
     }
 
-    /// Splits a large file into tasks. If holes are preserved, ranges that are holes are left out. `source`: the open
+    /// Splits a large file into tasks. If holes are preserved, ranges without data get no task. `source` is the open
     /// file, if it seems to have holes.
     fn split(&self, entry: &PlanEntry, source: Option<&OwnedFd>) {
         let len = entry.seen.size;
         let keeps_holes = self.options.sparse == When::Auto;
-        // A short rest is added to the last range.
+        // The last range also gets the rest, which is shorter than a task.
         let count = (len / self.task_bytes).max(1);
         let mut writing = self.writing();
         let file = writing.files;

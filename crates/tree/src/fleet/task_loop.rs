@@ -60,12 +60,12 @@ impl Assignment<'_> {
             _ => (None, false),
         };
         let watch = FleetWatch::new(self.events, place.fd.as_fd(), EPOCH);
-        // The finisher verifies the files, if requested.
+        // Files are not verified here: the finisher verifies them, if requested.
         let options = CopyOptions { resume: true, verify: None, ..self.options.clone() };
         let mut run = CopyRun::new(&options, &watch, Me::looking_at(&place.tree, &options));
         run.concurrency = Concurrency::Workers;
         let copy = CopyShared::new(run);
-        // If the journals cannot be read now, the only effect is that some tasks are done twice.
+        // If the journals cannot be read now, some tasks are only done twice.
         let _ = journals.refresh(place.fd.as_fd(), &plan.index);
         let beside = journals.place_in_rank(place.fd.as_fd(), &self.name);
         let share = TaskShare::beside(&plan.index, self.member.rank, self.member.size, beside);
@@ -97,14 +97,14 @@ impl Assignment<'_> {
     }
 }
 
-/// The worker's context for its threads.
+/// The state that all threads of a worker share.
 struct TaskLoop<'m> {
     place: &'m FleetDirectory,
     plan: &'m FleetPlan,
     own: &'m JournalWriter,
     watch: &'m FleetWatch<'m>,
     copy: &'m CopyShared<'m>,
-    // No task is started after this time, except for the first one, so that a worker makes progress even with a short
+    // No task is started after this time, except for the first one. A worker therefore makes progress even with a short
     // time limit.
     until: Option<Instant>,
     begun: AtomicBool,
@@ -135,8 +135,7 @@ impl<'m> TaskLoop<'m> {
             let failure = match runner.perform(&task) {
                 Ok(()) => {
                     let bytes = runner.worker.tally.bytes - before;
-                    // A task that is not recorded is done again. A task that ended after the fleet was stopped must
-                    // not be recorded.
+                    // A task that ends after a stop of the fleet must not be recorded. It is done again.
                     match self.watch.look().map(|()| self.note(n, bytes)) {
                         Ok(Ok(())) => continue,
                         Ok(Err(errno)) => (at_sink("write")(errno), self.place.path.clone()),
@@ -146,7 +145,7 @@ impl<'m> TaskLoop<'m> {
                 Err((CopyFailure::Cancelled, _)) => break,
                 Err(failure) => failure,
             };
-            // If the fleet's directory was removed, the failure is not reported, because the removal is its cause.
+            // If another worker removed the fleet's directory, the removal caused this failure, so it is not reported.
             if run.go_on().is_err() {
                 break;
             }
@@ -168,17 +167,17 @@ impl<'m> TaskLoop<'m> {
         }
     }
 
-    /// Returns the next task, according to the known progress of the other workers.
+    /// Returns the next task, based on the last known progress of the other workers.
     fn next(&self) -> Option<usize> {
         let is_late = self.until.is_some_and(|until| Instant::now() >= until);
         if self.begun.swap(true, Ordering::Relaxed) && is_late {
             return None;
         }
         let mut shared = self.shared();
-        // While the worker does its own tasks, it reads the journals only at intervals. Before it takes a task of
-        // another worker, it must check that the task is still open.
+        // For its own tasks, the worker reads the journals only at intervals. Before it takes a task of another worker,
+        // it checks whether that task is still open.
         if shared.share.helps() || shared.looked.elapsed() >= CANCEL_CHECK {
-            // If a journal cannot be read now, the only effect is that some tasks are done twice.
+            // If a journal cannot be read now, some tasks are only done twice.
             let _ = shared.journals.refresh(self.place.fd.as_fd(), &self.plan.index);
             shared.looked = Instant::now();
         }

@@ -1,8 +1,7 @@
-//! Performs tasks. Every step can be repeated, or done by two workers at once. A whole file gets its name when it is
-//! complete. A range of a large file is written to a fixed offset of one partial file.
-//!
-//! A source that fails or changed is left to the finisher, and its task counts as done. A destination error concerns
-//! this machine only, and another worker takes the task.
+//! Performs tasks. Every step can be repeated, or done by two workers concurrently. A whole file gets its name when it
+//! is complete. A range of a large file is written to a fixed offset of one partial file. If a source fails or changed,
+//! the task counts as done, and the finisher handles the file. A destination error concerns this machine only, and
+//! another worker takes the task.
 
 use rustix::fs::{
     AtFlags, FileType, Mode, OFlags, chmodat, fchmod, fstat, futimens, openat, statat,
@@ -64,7 +63,7 @@ pub(crate) struct TaskRunner<'m> {
     pub worker: CopyWorker<'m>,
     source: Descent,
     tree: Descent,
-    // The directory of the last file.
+    // The open directory of the last file.
     here: Option<(Arc<[u8]>, SourceDirectory, Arc<Directory>)>,
 }
 
@@ -194,8 +193,8 @@ impl<'m> TaskRunner<'m> {
         run.events.current(&FleetPaths::path_of(self.grounds.source_path, entry));
         let part = self.open_part(file, entry).map_err(at_sink("openat"))?;
         // The partial file has its full length from the start. Otherwise a mechanism that allocates space could
-        // truncate data that other workers wrote behind this range. The size therefore proves nothing. The journals
-        // record the completed ranges, which are valid for this boot or with --fsync.
+        // truncate ranges that other workers wrote. The completed ranges are therefore known only from the journals,
+        // which are valid for this boot or with `--fsync`.
         if size(&fstat(&part).map_err(at_sink("fstat"))?) < entry.seen.size {
             io::ftruncate(&part, entry.seen.size).map_err(at_sink("ftruncate"))?;
         }
@@ -207,9 +206,9 @@ impl<'m> TaskRunner<'m> {
             takes_holes: true,
         };
         move_piece(&mut self.worker, &job, range.clone())?;
-        // A file with its final name in the tree is recognized as complete by its times.
+        // A file that has its final name in the tree counts as complete if its times equal those of the source.
         futimens(&part, &times(&stat)).map_err(at_sink("utimensat"))?;
-        // Network file systems report write errors at close(2), and other machines see the bytes only after it.
+        // Network file systems report write errors at close(2). Other machines see the bytes only after close(2).
         io::flush(&part).map_err(at_sink("close"))?;
         if run.options.fsync == Fsync::Always {
             io::sync_data(&part).map_err(at_sink("fdatasync"))?;
@@ -221,11 +220,9 @@ impl<'m> TaskRunner<'m> {
 
 impl TaskRunner<'_> {
     /// Opens or creates the partial file of a large file.
-    ///
     /// A finisher may already have renamed the partial file into the tree. This happens if a power failure lost the
-    /// journal line of one of its tasks. It also happens if a slow worker starts a task that another worker has
-    /// completed. The renamed file contains the ranges of the other tasks, while a new partial file would have holes.
-    /// The range is therefore written into the renamed file.
+    /// journal line of one of its tasks, or if a slow worker starts a completed task. A new partial file would lack the
+    /// ranges of the other tasks, so the range is written into the renamed file.
     fn open_part(&mut self, file: u64, entry: &PlanEntry) -> Result<OwnedFd, Errno> {
         let name = self.grounds.part(file);
         let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
@@ -243,8 +240,8 @@ impl TaskRunner<'_> {
             return openat(self.grounds.parts, &*name, flags | OFlags::CREATE, owner);
         };
         match openat(&*folder, &*entry.name, flags, Mode::empty()) {
-            // The renamed file has the mode of the source, which may deny write permission to the owner. No other
-            // user can enter the directory.
+            // The renamed file has the mode of the source, which may deny write access to the owner. The mode may be
+            // changed, because no other user can enter the directory.
             Err(Errno::ACCESS) => {
                 let mode = Mode::from_raw_mode(placed.st_mode);
                 chmodat(&*folder, &*entry.name, mode | owner, AtFlags::empty())?;
@@ -257,9 +254,9 @@ impl TaskRunner<'_> {
     }
 }
 
-/// Returns `true` if a failure concerns one source, or would happen on every machine. The finisher then copies the file.
+/// Returns `true` if a failure concerns the source, or would occur on every machine. The finisher then takes over.
 fn is_for_the_finisher(failure: &CopyFailure) -> bool {
-    // Other machines may still reach the file server of the source.
+    // Another machine may still reach the file server of the source, so another worker takes the task.
     let is_lost = |errno: Errno| {
         matches!(
             errno,

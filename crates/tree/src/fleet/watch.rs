@@ -20,8 +20,8 @@ use crate::{Event, Events, Progress};
 pub(crate) enum FleetStop {
     /// The caller cancelled it.
     Cancelled,
-    /// Other workers have found all tasks done, so the data that this worker is about to write already exists. Or a
-    /// sync has failed, and the fleet's work will be discarded.
+    /// Other workers have found all tasks done, so the data that this worker would write already exists. Or a sync
+    /// failed, so the work of the fleet will be discarded.
     Over,
     /// Another worker found that the destination is full.
     Full,

@@ -34,7 +34,7 @@ use crate::{
     identity::kind, threads::or_processors,
 };
 
-/// Maximum time that the other workers get to stop when all tasks are done. It is enough for a few steps of a worker.
+/// Maximum time to wait for other workers to stop when all tasks are done. A worker needs it for a few steps.
 const PATIENCE: Duration = Duration::from_secs(3);
 /// Maximum time for which a file system may show outdated attributes.
 const BELIEVED: Duration = Duration::from_secs(10);
@@ -46,7 +46,7 @@ pub enum FleetEnd {
     Finished,
     /// No work was left for this worker: another worker finishes or has finished the tree.
     Others,
-    /// The destination already existed when it started, with the modification time of the source.
+    /// When this worker started, the destination was already a complete copy of the source.
     There,
     /// Work is left for a worker that is started later: see the report.
     Unfinished,
@@ -114,11 +114,11 @@ pub fn work(
         report.folder.clone_from(&place.path);
         let worker = Assignment { source, place: &place, options, member, events, name };
         match worker.run(&mut report) {
-            // Another process removed the fleet's directory while this worker read it.
+            // Another worker published the tree and removed the fleet's directory, while this worker read it.
             Err(error) if error.errno() == Some(Errno::NOENT) && place.is_published(source) => {
                 report.end = FleetEnd::Others;
             }
-            // Another worker can fill the destination before this one has created its journal.
+            // The file system of the destination may become full before this worker has created its journal.
             Err(error) if error.errno().is_some_and(cannot_take_more) => {
                 let _ = place.flag(FULL);
                 events.event(&Event::Failed(&error));
@@ -137,8 +137,7 @@ pub fn work(
     Ok(report)
 }
 
-/// Creates or opens the fleet's directory and returns its path. Returns `None` if the destination exists with the
-/// modification time of the source.
+/// Creates or opens the fleet's directory and returns its path. `None` if the destination is already complete.
 pub fn begin(source: &Path, destination: &Path) -> Result<Option<PathBuf>, Error> {
     check(source, &CopyOptions::archive())?;
     Ok(match FleetDirectory::make(source, destination, FleetTarget::New)? {
@@ -182,7 +181,7 @@ impl Assignment<'_> {
             let is_there = place.is_published(self.source);
             report.end = if is_there { FleetEnd::Others } else { FleetEnd::Unfinished };
             report.tree.halted = (!is_there).then_some(Halt::Cancelled);
-            // This worker created the directory again after another worker had removed it.
+            // This worker had created the directory again, after another worker had removed it.
             return if is_there { place.remove() } else { Ok(()) };
         };
         (report.plan, report.tasks) = (plan.id, plan.index.len() as u64);
@@ -222,7 +221,7 @@ impl Assignment<'_> {
         self.complete(&plan, &mut journals, grounds, report)
     }
 
-    /// Refuses a plan that is not the one for which this worker was started.
+    /// Refuses a plan other than the one for which this worker was started.
     fn expect_own_plan(&self, plan: &FleetPlan) -> Result<(), Error> {
         match self.member.duty {
             Duty::Move { plan: expected, .. } if expected != plan.id => {
@@ -259,7 +258,7 @@ impl Assignment<'_> {
         }
         let Some(finisher) = Finisher::claim(place, &self.name, self.events)? else {
             if self.events.go_on().is_err() {
-                // The worker was cancelled before it knew whether the other finisher is alive.
+                // The worker was cancelled while it waited for a sign of life of the other finisher.
                 (report.end, report.tree.halted) = (FleetEnd::Unfinished, Some(Halt::Cancelled));
             }
             return Ok(());
@@ -296,8 +295,9 @@ impl Assignment<'_> {
         Ok(())
     }
 
-    /// Reads the journals. If another worker removed the `epoch` file, that worker saw all tasks recorded. This
-    /// worker then reads the journals until it sees them too, because the file system may cache attributes.
+    /// Reads the journals. A worker removes the `epoch` file after it has seen all tasks recorded. If the file is
+    /// missing, this worker reads the journals until it sees them all too, because the file system may cache
+    /// attributes.
     fn see_all_done(&self, plan: &FleetPlan, journals: &mut Journals) -> Result<(), Errno> {
         let (deadline, place) = (Deadline::after(BELIEVED), self.place);
         let mut pauses = Pauses::new();
@@ -312,9 +312,9 @@ impl Assignment<'_> {
         }
     }
 
-    /// Gives the other workers some time to stop. The files that they still write are already complete in the tree,
-    /// but writing them changes the times of their directories. Afterwards, the remaining workers are ignored,
-    /// because they may hang.
+    /// Gives the other workers some time to stop. Files that they are still writing already exist in the tree, but the
+    /// writes change the times of their directories. After that time the remaining workers are ignored, because they
+    /// may hang.
     fn wait_for_others(&self, plan: &FleetPlan, journals: &mut Journals) {
         let (deadline, folder) = (Deadline::after(PATIENCE), self.place.fd.as_fd());
         while !deadline.passed() && self.events.go_on().is_ok() {
@@ -368,8 +368,7 @@ impl Assignment<'_> {
         Ok(())
     }
 
-    /// Refuses a directory other than the surveyed one: the source may be unmounted, or something else may be mounted
-    /// there.
+    /// Refuses a directory other than the surveyed one. The source may be unmounted, or covered by another mount.
     fn expect_surveyed(&self, plan: &FleetPlan, source: &OwnedFd) -> Result<(), Error> {
         let top = fstat(source).map_err(failed(self.source, "fstat"))?;
         if plan.of.may_be(Surveyed::of(&top)) {
@@ -382,8 +381,7 @@ impl Assignment<'_> {
         )))
     }
 
-    /// Writes the report for the finisher and for observers. If this fails, they know less about this worker, without
-    /// any other effect.
+    /// Writes the report for the finisher and for observers. If this fails, they only know less about this worker.
     fn say(&self, record: &WorkerRecord) {
         let text = serde_json::to_vec(record).unwrap_or_default();
         if let Ok(file) = self.place.create(&self.name.file(REPORT), OFlags::WRONLY) {

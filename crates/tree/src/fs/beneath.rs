@@ -21,7 +21,7 @@ use crate::identity::kind;
 pub enum FollowLinks {
     /// No links: the path fails with ELOOP.
     Never,
-    /// Links that do not leave the root at any step. Without `openat2(2)`, no links are followed.
+    /// Links that do not leave the root at any step. If openat2(2) is not available, links are not followed.
     #[default]
     Inside,
     /// All links. The result may be outside of the root.
@@ -54,7 +54,7 @@ impl<D: AsFd> Beneath<D> {
         &self.root
     }
 
-    /// Returns the links that it follows.
+    /// Returns which symbolic links are followed.
     pub fn links(&self) -> FollowLinks {
         self.links
     }
@@ -98,8 +98,7 @@ pub(crate) fn open_anywhere(
     in_steps(dir, path, flags, |dir, path, flags| openat(dir, path, flags, Mode::empty()))
 }
 
-/// Opens a directory to work in. A user may have write or search permission without read permission. In that case the
-/// descriptor has `O_PATH`.
+/// Opens a directory to work in. If the user has no read permission to it, the descriptor has `O_PATH`.
 pub(crate) fn open_directory(
     dir: impl AsFd,
     name: impl Arg + Copy,
@@ -123,7 +122,7 @@ pub(crate) fn open_by_force(dir: BorrowedFd<'_>, name: &CStr) -> Result<OwnedFd,
     }
 }
 
-/// Calls `open` for a path, several times if it is too long for one call.
+/// Calls `open` for a path. If the path is too long for one call, opens it in several steps.
 fn in_steps(
     root: BorrowedFd<'_>,
     path: &[u8],
@@ -159,7 +158,7 @@ fn open_by_names(root: BorrowedFd<'_>, path: &[u8], flags: OFlags) -> Result<Own
         here = Some(openat(dir, name, flags, Mode::empty())?);
     }
     let opened = here.ok_or(Errno::NOENT)?;
-    // `O_PATH | O_NOFOLLOW` opens a symbolic link itself. A caller without `O_NOFOLLOW` must get ELOOP instead.
+    // With `O_PATH`, only `O_NOFOLLOW` opens a symbolic link itself. All other callers must get ELOOP.
     let may_be_link = flags.contains(OFlags::PATH) && !flags.contains(OFlags::NOFOLLOW);
     if may_be_link && kind(&fstat(&opened)?) == FileType::Symlink {
         return Err(Errno::LOOP);

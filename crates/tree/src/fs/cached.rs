@@ -1,5 +1,5 @@
-//! Open directories of a walk. If descriptors are scarce, the directories opened first are closed. When they are
-//! needed, they are opened again by name or through `..`, and their identity is checked.
+//! Open directories of a walk. If descriptors are scarce, those that were opened first are closed. A closed directory
+//! is opened again by name or through `..` when it is needed, and its identity is checked.
 
 use rustix::fs::{CWD, Mode, OFlags, fstat, openat};
 use std::{
@@ -23,7 +23,7 @@ pub(crate) struct DirectoryCache {
     open: Mutex<OpenOrder>,
 }
 
-// The keys of `slots` come from a counter, so the first slot was opened first. `last` is the newest key.
+// The slots by number. A counter assigns the numbers, so the first slot was opened first. `last` is the newest number.
 #[derive(Debug, Default)]
 struct OpenOrder {
     slots: BTreeMap<u64, Arc<CacheSlot>>,
@@ -60,14 +60,13 @@ impl DirectoryCache {
         Arc::new(Self { most, open: Mutex::default() })
     }
 
-    /// Returns how many cached directories the workers may use at a time, besides the two that each worker works in.
+    /// Returns how many cached directories the workers may use at a time, besides the two in which each worker works.
     pub fn to_use(&self) -> usize {
         self.most / 8
     }
 
-    /// Returns how many of the directories on a reopened path are kept open. The next directory needed is probably
-    /// among them. Not all of them are kept, because source and destination directories of several workers would
-    /// evict each other.
+    /// Returns how many directories of a reopened path stay open. The next directory that is needed is probably among
+    /// them. If all stayed open, source and destination directories of several workers would evict each other.
     fn on_one_way(&self) -> usize {
         (self.most / 4).max(1)
     }
@@ -207,8 +206,8 @@ impl CachedDirectory {
         fd
     }
 
-    /// Called when the last user is done. The walk continues in the parent: opening it through `..` is one step,
-    /// while opening it by names takes one step per level.
+    /// Called when the last user of this directory is done. The walk then continues in the parent, which is opened
+    /// through `..` in one step. Opening it by names would take one step per level.
     fn end(&mut self) {
         self.open_above();
         if let Some(kept) = &self.kept {
@@ -221,7 +220,7 @@ impl CachedDirectory {
 impl Drop for CachedDirectory {
     fn drop(&mut self) {
         self.end();
-        // This is a loop because trees can be deeper than the stack.
+        // The parents are dropped in a loop, because a recursion on a deep tree would overflow the stack.
         let mut above = self.above.take();
         while let Some(mut folder) = above.and_then(Arc::into_inner) {
             folder.end();

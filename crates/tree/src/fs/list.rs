@@ -19,8 +19,8 @@ pub fn listing_buffer() -> Vec<MaybeUninit<u8>> {
     vec![MaybeUninit::uninit(); 32 << 10]
 }
 
-/// Calls `visit` for each entry of an open directory except `.` and `..`, until it returns `false`. EINTR does not
-/// end the listing, because network file systems return it in the middle.
+/// Calls `visit` for each entry of an open directory except `.` and `..`, until it returns `false`. Continues after
+/// EINTR, which network file systems return in the middle of a directory.
 pub fn each_entry(
     directory: impl AsFd,
     buffer: &mut [MaybeUninit<u8>],

@@ -1,5 +1,4 @@
-//! Removes the contents of a directory. Only directories that no other user can enter are removed, so their entries need
-//! no check.
+//! Removes the contents of directories that no other user can enter. Their entries therefore need no check.
 
 use rustix::fs::{AtFlags, Mode, fchmod, fstat, openat, unlinkat};
 use std::{
@@ -20,7 +19,7 @@ use crate::{
     identity::Id,
 };
 
-/// Number of directories that stay open while a tree is removed: the tree may be deeper than the descriptor limit.
+/// Number of directories that stay open while a tree is removed, which may be deeper than the descriptor limit.
 const KEPT: usize = 4;
 
 /// Empties a directory of any depth.
@@ -85,7 +84,7 @@ fn remove_entry(dir: BorrowedFd<'_>, name: &CStr) -> Attempt<Option<(OwnedFd, CS
 }
 
 fn open_for_removal(dir: BorrowedFd<'_>, name: &CStr) -> Result<OwnedFd, Errno> {
-    // The directory may have its final mode already, which may deny access.
+    // The directory may already have its final mode, which may deny access.
     let fd = open_by_force(dir, name)?;
     let _ = fchmod(&fd, Mode::RWXU);
     Ok(fd)

@@ -16,20 +16,20 @@ use thalweg_sys::Errno;
 pub enum NewEntry<'a> {
     /// A symbolic link with this target.
     Symlink(&'a CStr),
-    /// Another name of an existing file.
+    /// A hard link to an existing file.
     HardLink {
         /// The directory of that file.
         dir: BorrowedFd<'a>,
         /// Its name.
         name: &'a CStr,
-        /// `SYMLINK_FOLLOW`, or none, for a symbolic link of that name.
+        /// `SYMLINK_FOLLOW` if a symbolic link of that name is followed, otherwise empty.
         flags: AtFlags,
     },
     /// A FIFO, a socket or a device node.
     Special {
         /// Its type.
         kind: FileType,
-        /// Its permission bits, without those that the umask removes.
+        /// Its permission bits, which the umask reduces.
         mode: Mode,
         /// The number of a device; otherwise 0.
         device: Dev,
@@ -57,7 +57,7 @@ impl NewEntry<'_> {
         dir: BorrowedFd<'_>,
         name: &CStr,
     ) -> Result<CString, CallFailed> {
-        // An existing entry with a unique name belongs to another process and must not be published.
+        // If the unique name exists, the entry belongs to another process and must not be published.
         for _ in 0..ATTEMPTS {
             let temporary = unique(name);
             if self.create(dir, &temporary)? {
@@ -67,7 +67,7 @@ impl NewEntry<'_> {
         Err(CallFailed { call: self.call(), errno: Errno::EXIST })
     }
 
-    /// Returns the type of the entry. That of a hard link is the type of a file.
+    /// Returns the type of the entry. A hard link counts as a regular file.
     pub(crate) fn kind(&self) -> FileType {
         match *self {
             Self::Symlink(_) => FileType::Symlink,
@@ -76,7 +76,7 @@ impl NewEntry<'_> {
         }
     }
 
-    /// Returns `true` if an entry has this type, and this device number.
+    /// Returns `true` if an existing entry has this type and device number.
     pub(crate) fn may_be(&self, there: &Stat) -> bool {
         let device = match *self {
             Self::Special { device, .. } => device,

@@ -34,7 +34,7 @@ pub(crate) type Kinds = [Option<FileType>; 2];
 pub(crate) trait Visit: Sync {
     /// Per-thread state.
     type Hand: Send;
-    /// A task for any thread: part of an entry that is too large for one thread.
+    /// A task for any thread, such as a part of a file that is too large for one thread.
     type Work: Send;
 
     /// Returns the initial state of a thread.
@@ -49,13 +49,13 @@ pub(crate) trait Visit: Sync {
     );
     /// Performs a task that an earlier call queued.
     fn work(&self, crew: &WalkShared<'_, Self>, hand: &mut Self::Hand, work: Self::Work);
-    /// Reports an entry that cannot be read. Its contents, or the rest of them, are skipped.
+    /// Reports an entry that cannot be read. The walk skips its contents, or the rest of them.
     fn failed(&self, error: Error);
     /// Returns an error to stop the walk.
     fn go_on(&self) -> Result<(), Cancelled>;
 }
 
-/// The root of a walk: a directory on one side, or on both.
+/// The roots of a walk: a directory on one side, or one on each side.
 #[derive(Debug)]
 pub(crate) struct WalkRoot {
     paths: Arc<DirectoryPaths<()>>,
@@ -90,7 +90,7 @@ pub(crate) enum WalkTask<W> {
     },
     /// Entries of one directory, for an idle thread.
     Entries { folder: Arc<WalkDirectory>, names: PackedNames },
-    /// Part of an entry that is too large for one thread.
+    /// A task that the visitor queued.
     Work(W),
 }
 
@@ -98,7 +98,6 @@ pub(crate) enum WalkTask<W> {
 pub(crate) struct WalkShared<'c, V: Visit + ?Sized> {
     visit: &'c V,
     queue: TaskQueue<WalkTask<V::Work>>,
-    /// Number of threads.
     pub threads: usize,
 }
 
@@ -175,7 +174,7 @@ impl<'a> VisitedEntry<'a> {
         self.names[side]
     }
 
-    /// Returns `true` if the caller named the entry. If the entry is a symbolic link, it is then followed.
+    /// Returns `true` if the caller named the entry. A symbolic link is then followed.
     pub fn is_named_by_caller(&self) -> bool {
         self.folder.sides.iter().flatten().any(|side| matches!(side, DirectoryHandle::Caller))
     }
@@ -265,7 +264,8 @@ impl<V: Visit> TreeWalker<'_, V> {
         }
     }
 
-    /// Visits the entries of a directory that exists on one side while the directory is listed. Its names need not be stored.
+    /// Visits the entries of a directory that exists on one side only. Visits each entry while the directory is listed,
+    /// so that the names need not be stored.
     fn stream(&mut self, root: &Arc<WalkRoot>, paths: Arc<DirectoryPaths<()>>, side: usize) {
         let fd = match root.open_below(&paths, side) {
             Ok(fd) => Arc::new(fd),
@@ -308,7 +308,7 @@ impl<V: Visit> TreeWalker<'_, V> {
             let opened = root.open_below(&paths, side).map_err(|errno| ("openat", errno));
             match opened.and_then(|fd| self.list(&fd, &mut push).map(|()| fd)) {
                 Ok(fd) => sides[side] = Some(DirectoryHandle::Listed(Arc::new(fd))),
-                // The directory can only be compared if both sides can be read.
+                // Both sides must be readable, because the names of one side alone prove no difference.
                 Err(failed) => return self.failed((&paths, side), failed),
             }
         }
@@ -373,7 +373,7 @@ impl<V: Visit> TreeWalker<'_, V> {
     }
 }
 
-/// Returns the names of both sides in byte order, each once.
+/// Returns the names of both sides in byte order. A name that exists on both sides is returned once.
 fn merged<'n>(
     folder: &'n WalkDirectory,
     lists: &'n [PackedNames; 2],
@@ -394,8 +394,7 @@ fn merged<'n>(
     })
 }
 
-/// Returns the type of a listed entry. Some file systems do not report it in the listing; `statat` is called for
-/// those.
+/// Returns the type of a listed entry. If the file system did not report the type in the listing, calls `statat`.
 fn known(kind: Option<FileType>, dir: Option<&DirectoryHandle>, name: &CStr) -> Option<FileType> {
     let (Some(FileType::Unknown), Some(dir)) = (kind, dir) else { return kind };
     let stat = statat(dir, name, AtFlags::SYMLINK_NOFOLLOW);
@@ -406,7 +405,7 @@ fn known(kind: Option<FileType>, dir: Option<&DirectoryHandle>, name: &CStr) -> 
 fn nibble(kind: Option<FileType>) -> u8 {
     match kind {
         None => ABSENT,
-        // The type bits of `Unknown` are all ones, which is the code for an absent entry.
+        // The raw mode of `Unknown` has all type bits set, which is the code of an absent entry.
         Some(FileType::Unknown) => 0,
         Some(kind) => (kind.as_raw_mode() >> 12) as u8,
     }

@@ -60,27 +60,27 @@ impl EntryXattrs {
         self.0.is_empty()
     }
 
-    /// Removes the attributes that a local sync of this user does not set.
+    /// Removes the attributes that a local sync by this user would not set.
     #[must_use]
     pub fn settable(self) -> Self {
         if self.is_empty() { self } else { Self(self.0.kept_by(KEPT).settable_by(me())) }
     }
 
-    /// Returns whether the ACLs of an existing entry differ, and whether its other attributes do. Both are `false` if the
-    /// file system supports no attributes.
+    /// Returns two values: whether the ACLs of an existing entry differ, and whether its other attributes differ. Both
+    /// are `false` if the file system supports no attributes.
     pub fn differ_from(&self, directory: BorrowedFd<'_>, name: &CStr) -> (bool, bool) {
         let there = Holder::Entry { dir: directory, name, follows: false };
         let has = SourceXattrs::from(&there, KEPT).map(|has| has.settable_by(me()).sorted());
         match has {
             Ok(has) if has != self.0 && there.may_have_any() => self.0.differs_from(&has),
-            // Without /proc the attributes of a name cannot be read.
+            // Without /proc, extended attributes can be read only through a descriptor.
             Ok(_) | Err(CopyFailure::Source(_, Errno::NOENT)) => (false, false),
-            // Setting the attributes fails for the same reason, and reports it.
+            // Reports a difference. The attempt to set the attributes then fails for the same reason and reports it.
             Err(_) => (false, true),
         }
     }
 
-    /// Gives an open file or directory exactly these attributes. `mode`: its current permission bits. `None` if nothing
+    /// Gives an open file or directory exactly these attributes. `mode` is its current mode. Returns `None` if nothing
     /// had to be changed.
     pub(super) fn give(
         &self,

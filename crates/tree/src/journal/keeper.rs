@@ -27,11 +27,11 @@ pub struct JournalKeeper<D> {
     due: Instant,
 }
 
-// A transfer shorter than this is repeated faster than its journal is read.
+// A shorter transfer needs no journal, because it is repeated faster than its journal would be read.
 const INTERVAL: Duration = Duration::from_millis(100);
 
 impl<D: std::os::fd::AsFd> JournalKeeper<D> {
-    /// Creates a keeper without writing anything. `exists`: an earlier run may have left a journal.
+    /// Creates a keeper, but no file. `exists` is `true` if an earlier run may have left a journal.
     pub fn new(dir: D, name: CString, source: JournalSource, exists: bool) -> Self {
         // Few transfers take long enough to write a journal, so the boot ID is read only when a journal is written.
         let (done, boot_id) = (Ranges::default(), String::new());
@@ -54,8 +54,7 @@ impl<D: std::os::fd::AsFd> JournalKeeper<D> {
         }
     }
 
-    /// Writes the recorded state. A failure is not reported: without a journal a later run is slower, but still
-    /// correct.
+    /// Writes the recorded state. Ignores a failure, because without a journal a later run is only slower.
     pub fn write(&mut self) {
         if self.file.is_none() {
             self.file = self.open();
@@ -68,7 +67,7 @@ impl<D: std::os::fd::AsFd> JournalKeeper<D> {
         // One call replaces everything that an earlier run wrote, so the journal is never empty.
         let text = self.journal.to_bytes(*room);
         if text.len() > MOST || io::pwrite(file, &text, 0) != Ok(text.len()) {
-            // No journal is better than an incomplete one.
+            // An incomplete journal would be useless, so it is removed.
             self.file = None;
             let _ = unlink(self.dir.as_fd(), &self.name);
         }
@@ -79,8 +78,7 @@ impl<D: std::os::fd::AsFd> JournalKeeper<D> {
         self.journal.synced_before = Some(moment);
     }
 
-    /// Opens a new or existing journal. Returns `None` if another user owns the name; this transfer then has no
-    /// journal.
+    /// Opens or creates the journal. Returns `None` if another user owns the name. The transfer then has no journal.
     fn open(&self) -> Option<(OwnedFd, usize)> {
         let dir = self.dir.as_fd();
         let file = match create_new(dir, &self.name, OFlags::WRONLY, 0o600) {
@@ -91,13 +89,13 @@ impl<D: std::os::fd::AsFd> JournalKeeper<D> {
         if there > MOST as u64 {
             io::ftruncate(&file, 0).ok()?;
         }
-        // The list of ranges grows, so the journal of a remote source has the maximum size from the start.
+        // The journal of a remote source has the maximum size from the start, because its list of ranges grows.
         let least = if self.journal.source.is_local() { SIZE } else { MOST };
         Some((file, least.max((there as usize).min(MOST))))
     }
 
-    /// Removes the journal. The journal must not exist beside bytes that it does not describe, or while other processes
-    /// may use the name of the partial file.
+    /// Removes the journal. The caller must do this before the partial file gets contents that the journal does not
+    /// describe. It must also do this before other processes may use the name of the partial file.
     pub fn forget(&mut self) -> Result<(), Errno> {
         self.file = None;
         if self.exists {
@@ -147,7 +145,7 @@ mod tests {
         fs::remove_file(at("journal")).unwrap();
         keeper().write();
         assert!(keeper().earlier().is_some());
-        // A journal with a second hard link is not used, because another process may write to it under that name.
+        // A journal with a second hard link is not used, because another process may write it under its other name.
         fs::hard_link(at("journal"), at("victim")).unwrap();
         let text = fs::read(at("victim")).unwrap();
         let mut later = keeper();

@@ -41,7 +41,7 @@ struct AttributesEntry {
     gid: u32,
     mtime: i64,
     nanos: u32,
-    /// The resolution of times on the file system; unknown for an entry that was read from an attributes file.
+    /// The resolution of times on the file system; `None` if it is unknown, as for an entry of an attributes file.
     #[serde(skip)]
     resolution: Option<Resolution>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -50,7 +50,7 @@ struct AttributesEntry {
     device: Option<(u32, u32)>,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     xattrs: BTreeMap<String, String>,
-    /// The first name of the file, if it has several.
+    /// The first path of the file, if the file has several names and this is not the first one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     same_as: Option<String>,
 }
@@ -93,7 +93,7 @@ impl TreeAttributes {
         name.into()
     }
 
-    /// Reads the attributes of a tree. Files in `own` are excluded. `jobs` is the number of threads; 0 means one per
+    /// Reads the attributes of a tree, without the files in `own`. `jobs` is the number of threads; 0 means one per
     /// core. Entries that could not be read are errors in the returned [`Comparison`].
     pub fn of(
         path: &Path,
@@ -167,8 +167,8 @@ impl TreeAttributes {
         Err(wrong(1, "the file is truncated: its last line is missing"))
     }
 
-    /// Reports the differences of `here`, the attributes of `destination`, and counts them in `found`. Files that
-    /// exist on one side only are left to the comparison of hashes.
+    /// Compares with `here`, the attributes of `destination`. Reports the differences and counts them in `found`. A
+    /// file that exists on one side only is not reported, because the comparison of hashes reports it.
     pub fn check(
         &self,
         here: &Self,
@@ -177,7 +177,7 @@ impl TreeAttributes {
         events: &dyn Events,
         found: &mut Comparison,
     ) {
-        // A single file may have another name on the other side.
+        // A manifest of a single file is compared even if the file has another name here.
         if let ([(_, was)], [(_, is)], false) = (&*self.all(), &*here.all(), destination.is_dir()) {
             return compare(was, is, destination, events, found);
         }
@@ -216,7 +216,7 @@ fn compare(
     found: &mut Comparison,
 ) {
     let how = if was.kind != is.kind {
-        // The comparison of hashes has already reported that the entry is not a file.
+        // If a file was expected, the comparison of hashes has already reported the entry.
         (was.kind != AttributesKind::File)
             .then(|| DifferenceKind::Kind(was.kind.file_type(), is.kind.file_type()))
     } else if was.target != is.target {

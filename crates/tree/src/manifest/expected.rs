@@ -30,7 +30,8 @@ pub(crate) struct ManifestCheck<'c> {
     manifest: Cow<'c, Manifest>,
     names: HashMap<Vec<u8>, usize>,
     hash: Option<Hash>,
-    /// The hash for lines with 64 digits, set when a file has matched: an index into [`ALIKE`] plus one; 0 while unknown.
+    /// The hash for lines with 64 digits, as an index into [`ALIKE`] plus one; 0 while it is unknown. The first file
+    /// whose digest matches determines it.
     shown: AtomicU8,
     place: FilesLocation,
 }
@@ -105,7 +106,7 @@ impl<'c> ManifestCheck<'c> {
         known.map_or_else(|| ALIKE.to_vec(), |hash| vec![hash])
     }
 
-    /// Returns `true` if one of the digests is the one in the line. The digests must be in the order of
+    /// Returns `true` if one of the digests equals that of the line. The digests must be in the order of
     /// [`Self::hashes`].
     pub fn agrees(&self, line: usize, digests: &[Digest]) -> bool {
         let stated = self.manifest.lines[line].1.digest;

@@ -28,7 +28,7 @@ pub(crate) fn ids(own: &[&Path]) -> Vec<Id> {
 pub(crate) struct Hashing<'h> {
     pub run: CompareRun<'h>,
     pub job: HashJob<'h>,
-    /// Drop the page cache of each file first.
+    /// `true` if the page cache of each file is dropped before the file is read.
     pub cold: bool,
     /// The identities of the manifest and its attributes file, which are not listed in the manifest.
     pub own: Vec<Id>,
@@ -115,7 +115,7 @@ impl Hashing<'_> {
             }
             at += got as u64;
             self.run.advance(&mut hand.run, 0, got as u64);
-            // A reported size of 0 is often wrong (/proc).
+            // At a reported size of 0, which is often wrong (/proc), the file is read to its end.
             if got < BUFFER || (at == reported && reported > 0) {
                 break;
             }

@@ -123,7 +123,7 @@ impl LargeHash {
                 let digest = PartialHash::join(&done, PIECE, len);
                 hashing.hashed(hand, subject, &[digest], len);
             }
-            // The file was truncated in the meantime. It is hashed again at its current size.
+            // The file was truncated during the reading. It is hashed again as a whole.
             None => hashing.hash_here(hand, subject, &[Hash::Blake3]),
         }
     }

@@ -10,7 +10,7 @@ pub struct Stated {
     pub name: Vec<u8>,
     /// The digest of the file.
     pub digest: Digest,
-    /// The hash function, if the line determines it. Two hash functions produce 64 digits.
+    /// The hash function; `None` if the line does not determine it, because two hash functions produce 64 digits.
     pub hash: Option<Hash>,
     /// `true` if the line names its hash function. Otherwise the function can be ambiguous: MD5 and XXH128, for
     /// example, both produce 32 digits.
@@ -63,8 +63,7 @@ const UNSUPPORTED: [(usize, &str); 6] = [
     (128, "SHA-512"),
 ];
 
-/// Writes a line. `b3sum` 1.2 cannot read `\r`, and `xxhsum` 0.8.1 reads no escapes at all, so the writer uses as few
-/// escapes as possible for each tool.
+/// Writes a line with few escapes. `b3sum` 1.2 cannot read `\r`, and `xxhsum` 0.8.1 reads no escapes at all.
 pub fn write_line(out: &mut Vec<u8>, hash: Hash, digest: &Digest, name: &[u8]) {
     let escaped: &[u8] = match hash {
         Hash::Sha256 => b"\\\n\r",
@@ -91,7 +90,7 @@ pub fn write_line(out: &mut Vec<u8>, hash: Hash, digest: &Digest, name: &[u8]) {
 }
 
 impl Stated {
-    /// Returns `true` if the hash was assumed to be XXH128 only because of its 32 digits. MD5 has 32 digits too.
+    /// Returns `true` if the line does not name its hash, and its 32 digits only suggest XXH128. MD5 has 32 digits too.
     pub fn is_bare(&self) -> bool {
         self.hash == Some(Hash::Xxh3) && !self.is_tagged
     }
@@ -108,7 +107,7 @@ impl Stated {
         let digits = line.iter().take_while(|byte| byte.is_ascii_hexdigit()).count();
         let (digest, tag, name) = match line.get(digits..) {
             Some([b' ' | b'\t', b' ' | b'*' | b'\t', name @ ..]) => (&line[..digits], None, name),
-            // The format that some tools write with `-r`.
+            // Some tools write this format with the option `-r`.
             Some([b' ' | b'\t', name @ ..]) if digits >= 8 => (&line[..digits], None, name),
             _ => tagged(line)?,
         };

@@ -27,9 +27,9 @@ pub struct NewManifest {
     pub account: Comparison,
 }
 
-/// Lists all files of a tree by their path in it, or one file by its name. `own` contains the paths of the manifest
-/// and its attributes file; if they are in the tree, they are not listed. `jobs` is the number of threads; 0 means
-/// one per core. If it returns an error, nothing was read.
+/// Lists all files of a tree by their path in it, or one file by its name. `own` contains the paths of the manifest and
+/// its attributes file, which are not listed. `jobs` is the number of threads; 0 means one per core. An error means
+/// that nothing was read.
 pub fn make(
     path: &Path,
     hash: Hash,
@@ -43,7 +43,7 @@ pub fn make(
     Ok(gather(hashing, hash, [task(path)?], jobs))
 }
 
-/// Lists the files of a copy after reading them again. If one of them has the path of the manifest, `own`, the report
+/// Reads the files of a copy again, and lists them. If one of them has the path `own` of the manifest, the report
 /// contains an error.
 pub fn make_of(
     listed: &ListedFiles,
@@ -72,7 +72,7 @@ fn gather(
     let mut hands = walk(&hashing, tasks, for_reading(jobs));
     let mut lines: Vec<_> = hands.iter_mut().flat_map(|hand| hand.made.drain(..)).collect();
     lines.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
-    // A list may contain a name twice, if a later source replaced the copy of an earlier one.
+    // If a later source replaced the copy of an earlier one, the list contains that name twice.
     lines.dedup_by(|(a, _), (b, _)| a == b);
     let mut text = Vec::new();
     for (name, digest) in lines {

@@ -121,7 +121,7 @@ impl Hashing<'_> {
                 let (what, path) = (LineTarget::Name(name.clone()), list.path(index));
                 self.hash(crew, hand, FileToHash { fd, stat, what, path });
             }
-            // The caller may have copied to a device, which a manifest does not name.
+            // The caller may have copied to a device, which gets no line in a manifest.
             Ok(_) => hand.run.found.not_named += 1,
             Err((call, errno)) => self.run.failed(failed_call(list.path(index), call, errno)),
         }
@@ -149,7 +149,7 @@ impl Hashing<'_> {
 
     /// Hashes a file on this thread, or together with idle threads.
     pub fn hash(&self, crew: &WalkShared<'_, Self>, hand: &mut HashThread, subject: FileToHash) {
-        // If pages cannot be dropped, the file is read from memory.
+        // If the cached pages cannot be dropped, the file is read from memory.
         let dropped = if self.cold { drop_cached(subject.fd.as_fd()).map(drop) } else { Ok(()) };
         if let Err(errno) = dropped {
             return self.run.failed(failed_call(subject.path, "fdatasync", errno));

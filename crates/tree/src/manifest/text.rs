@@ -13,14 +13,14 @@ pub struct Manifest {
     pub lines: Vec<(usize, Stated)>,
     /// The lines that cannot be checked.
     pub malformed: Vec<(usize, Malformed)>,
-    /// `true` if every line ends in CR LF and none names its hash. Windows writes such line ends, but each name could also
-    /// end with a carriage return: neither `b3sum` nor `xxhsum` escapes it.
+    /// `true` if every line ends in CR LF and no line names its hash. Windows writes such line ends. But each name
+    /// could also end with a carriage return, which neither `b3sum` nor `xxhsum` escapes.
     may_end_names: bool,
 }
 
 impl Manifest {
-    /// Parses all lines, with or without a byte order mark. If all lines end in CR LF, the CR is taken for a part of the
-    /// line end; [`Self::is_of`] accepts both readings. Otherwise each CR belongs to the name before it.
+    /// Parses all lines, with or without a byte order mark. If all lines end in CR LF, each CR is taken for a part of
+    /// the line end, but [`Self::is_of`] accepts both readings. Otherwise a CR belongs to the name before it.
     pub fn parse(text: &[u8]) -> Self {
         let mut manifest = Self::default();
         if text.starts_with(b"\xff\xfe") || text.starts_with(b"\xfe\xff") {
@@ -34,7 +34,7 @@ impl Manifest {
             let whole = line;
             let line = line.strip_suffix(b"\r").filter(|_| is_crlf).unwrap_or(line);
             let parsed = match Stated::parse(line) {
-                // The name consists only of a carriage return.
+                // Without its carriage return the name would be empty, so the carriage return is the name.
                 Err(Malformed::Name) if is_crlf => Stated::parse(whole),
                 parsed => parsed,
             };
@@ -49,13 +49,12 @@ impl Manifest {
         manifest
     }
 
-    /// Returns `true` if a line with the name `stated` may be about the file `name`, which can end with a carriage return.
+    /// Returns `true` if a line with the name `stated` may describe the file `name`, with or without a final CR.
     pub fn is_of(&self, stated: &[u8], name: &[u8]) -> bool {
         stated == name || self.may_end_names && name.strip_suffix(b"\r") == Some(stated)
     }
 
-    /// Returns the manifest in which the carriage returns at the line ends belong to the names, if one of these names
-    /// exists.
+    /// Returns the manifest in which the CR at each line end belongs to the name, if a file has one of these names.
     pub(crate) fn with_returns(&self, exists: impl Fn(&[u8]) -> bool) -> Option<Self> {
         if !self.may_end_names {
             return None;

@@ -29,7 +29,7 @@ use crate::{
     names::{STATE_FILE, os, os_bytes},
 };
 
-/// The result of the copy that precedes a deletion.
+/// The result of the copy that ran before a deletion.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CopyOutcome {
     /// Entries that failed.
@@ -60,7 +60,7 @@ impl DeleteReport {
     }
 }
 
-/// Deletes the entries of a directory that the source does not have. `outcome`: the copy that ran before.
+/// Deletes the entries of `destination` that the source does not have. `outcome`: the result of the copy before.
 pub fn delete_extra(
     destination: &Path,
     source: &dyn SourceNames,
@@ -118,8 +118,8 @@ pub fn delete_extra(
     Ok(report)
 }
 
-/// Deletes the contents of a directory, as far as `check` allows. `check` receives the path below the directory.
-/// `shown`: the path of the directory, for messages.
+/// Deletes the contents of a directory, except entries that `check` refuses. `check` receives the path below the
+/// directory. `shown` is the path of the directory, for messages.
 pub(super) fn remove_all(
     above: BorrowedFd<'_>,
     name: &CStr,
@@ -207,7 +207,7 @@ fn refusal(
 /// Number of entries of a destination up to which all of them may be deleted.
 const FEW: u64 = 100;
 
-/// Returns `true` if an entry may be removed. Receives its path below the directory, and its attributes.
+/// Returns `true` if an entry may be removed. The arguments are its path below the directory and its attributes.
 pub(super) type RemovalCheck<'c> = dyn Fn(&[u8], &Stat) -> bool + 'c;
 
 impl DeletePlan {
@@ -242,8 +242,7 @@ struct Deletion<'d> {
     plan: &'d DeletePlan,
     /// The condition for each removal, if there is one.
     check: Option<&'d RemovalCheck<'d>>,
-    /// Attributes of the directories that both sides have, as they were before the deletion changed them. The key is the
-    /// index of the directory in the plan.
+    /// Attributes of directories on both sides before the deletion, by the index of the directory in the plan.
     before: HashMap<usize, Stat>,
 }
 
@@ -264,7 +263,7 @@ impl Deletion<'_> {
                         self.plan.report(doomed, self.events);
                     }
                 }
-                // Another process removed the entry.
+                // Another process has already removed the entry.
                 Ok(false) => {}
                 Err(error) => report.fail(error, self.events),
             }
@@ -327,7 +326,7 @@ impl Deletion<'_> {
         Ok(fd)
     }
 
-    /// Gives the directories that stay the times that they had before, and syncs them if the options demand it.
+    /// Restores the times of the directories that stay, and syncs the directories if the options demand it.
     fn settle_directories(&self, report: &mut DeleteReport) {
         for (own, before) in &self.before {
             if let Err(error) = self.settle_directory(*own, before) {

@@ -1,4 +1,4 @@
-//! Refuses two sources with one name, because they would replace each other or delete entries of each other.
+//! Refuses two sources with one name, because each would replace or delete entries of the other.
 
 use std::{
     collections::{HashMap, hash_map::Entry},

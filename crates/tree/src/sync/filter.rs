@@ -24,7 +24,7 @@ use crate::{
 /// Largest filter file, in bytes.
 pub const LONGEST_FILTER: usize = 1 << 20;
 
-/// The patterns of the caller, and then those of the filter files. The file nearest to an entry decides first.
+/// Exclude patterns. The filter of the caller decides first, and then the filter file nearest to the entry.
 #[derive(Debug, Default)]
 pub struct DirectoryFilter {
     caller: Option<Arc<dyn Filter>>,
@@ -81,7 +81,7 @@ impl DirectoryFilter {
         Self { caller, ..Self::default() }
     }
 
-    /// Adds the filter file of a directory; `None` if it cannot be read.
+    /// Adds the text of a directory's filter file. `None` means that the file cannot be read.
     pub fn add(&self, directory: &Path, text: Option<&[u8]>) {
         self.known().insert(directory.to_owned(), text.map(parsed));
     }
@@ -109,7 +109,7 @@ impl DirectoryFilter {
         self.files.is_some()
     }
 
-    /// Takes the errors of filter files that could not be read.
+    /// Returns and removes the errors of filter files that could not be read.
     pub fn take_errors(&self) -> Vec<Error> {
         std::mem::take(&mut self.errors.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -163,7 +163,7 @@ impl FilterFiles {
             Err(Errno::NOENT | Errno::NOTDIR) => Ok(None),
             Err(errno) => Err(failed("openat2")(errno)),
         };
-        // Opening a device for reading may have side effects, and a link may lead to one.
+        // Opening a device may have side effects, so `O_PATH` is used to check the type of the file first.
         if open(OFlags::PATH | OFlags::CLOEXEC)?.is_none() {
             return Ok(Vec::new());
         }
@@ -197,7 +197,7 @@ impl Filter for DirectoryFilter {
         }
         let mut directory = path.parent();
         while let Some(here) = directory {
-            // An unreadable file may exclude any entry, so no entry of its directory is changed.
+            // An unreadable filter file might exclude any entry, so all entries of its directory are excluded.
             let Some(patterns) = self.patterns(here) else { return true };
             let below = path.strip_prefix(here).unwrap_or(path);
             if let Some(decision) = patterns.decide(below, is_directory) {

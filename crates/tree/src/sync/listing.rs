@@ -23,11 +23,11 @@ pub trait SourceNames: Sync {
 /// The names in one directory of the source.
 #[derive(Debug, Default)]
 pub struct SourceListing {
-    /// All names, and whether each is a directory after links were followed as the options demand.
+    /// All names, with `true` for a directory. Links were followed if the options demand it.
     pub names: HashMap<Box<[u8]>, bool>,
-    /// `true` if entries of the destination that are not among the names stay, because they do not belong to the sync.
+    /// `true` if destination entries without a name in this list stay, because they do not belong to the sync.
     pub keeps_others: bool,
-    /// `true` if a filter excludes entries of the source, which are not among the names.
+    /// `true` if a filter excluded entries, whose names are then missing from the list.
     pub has_excluded: bool,
     /// The device of the directory, if it is local and was listed.
     pub device: Option<u64>,

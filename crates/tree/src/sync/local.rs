@@ -27,7 +27,7 @@ use crate::{
     names::os_bytes,
 };
 
-/// A source, open since the start of the sync. Therefore its file system cannot be unmounted before the end.
+/// A source that stays open during the sync, so that its file system cannot be unmounted.
 #[derive(Debug)]
 pub(super) struct LocalSource {
     /// The name in the destination; empty if the content of the source is the content of the destination.
@@ -100,8 +100,9 @@ impl LocalSource {
                 }
                 known => Ok(known),
             };
-            // The name counts as existing even if its type cannot be determined. It may be a directory, as the target of a
-            // dangling link was. Its listing then fails, so that nothing below it is deleted.
+            // If the type is unknown, the name still counts as existing. It counts as a directory, because it may have
+            // been one, such as the target of a link that now dangles. Listing it fails later, so nothing below it is
+            // deleted.
             let is_directory = kind.unwrap_or(FileType::Directory) == FileType::Directory;
             listed.insert(entry.file_name().to_bytes().into(), is_directory);
             true

@@ -50,11 +50,11 @@ impl MoveReport {
     }
 }
 
-/// Moves sources. One source directory becomes `destination`, or its content is added to that directory. Several
-/// sources, or files, become entries of `destination`.
+/// Moves sources. A single source directory becomes `destination`, or its content is added to an existing
+/// `destination`. Several sources, or files, become entries of `destination`.
 ///
-/// A source is deleted only if each copy was verified and is on stable storage. An entry that changed after it was
-/// copied is kept. Another call continues an interrupted move. Two sources with one name are an error.
+/// An entry of a source is deleted only if its copy was verified and is on stable storage. An entry that changed after
+/// it was copied is kept. A repeated call continues an interrupted move. Two sources with one name are an error.
 pub fn move_all(
     sources: &[PathBuf],
     destination: &Path,
@@ -74,7 +74,7 @@ pub fn move_all(
     }
     let mut copy = options.copy.clone();
     (copy.verify, copy.fsync, copy.filter) = (Some(Hash::Blake3), Fsync::Always, None);
-    // The source is deleted, so an attribute that the destination refuses is an error.
+    // The source will be deleted, so an attribute that the destination refuses must be an error.
     copy.preserve.strict = true;
     let options = SyncOptions { copy, delete: None, force: false, ..options.clone() };
     let sources = if has_entries { distinct(sources, events)? } else { sources.to_vec() };
@@ -163,8 +163,8 @@ fn remove_source(
             cut.map_or((&b""[..], path), |cut| (&path[..cut], &path[cut + 1..]));
         let Ok(name) = CString::new(name) else { return false };
         let Ok(dir) = copy.open(directory, DIRECTORY) else { return false };
-        // On a file system that ignores case, one entry may be the copy of two source entries. Then the destination
-        // lacks a name, and nothing in this source directory is deleted.
+        // On a file system that ignores case, one copy may stand for two source entries. The destination then lacks a
+        // name, and nothing in this source directory is deleted.
         let mut names = names.lock().unwrap_or_else(PoisonError::into_inner);
         if names.0 != directory || names.1.is_empty() {
             let Ok(mut listed) = list(&dir) else { return false };
@@ -199,8 +199,8 @@ fn list(dir: &OwnedFd) -> Result<HashSet<CString>, Errno> {
     Ok(names)
 }
 
-/// Returns `true` if the destination still has a copy with the type, and for files and links the size and time, of the
-/// source. A link that was replaced after the copy has another time.
+/// Returns `true` if the destination has a copy of the source's type. For files and links, size and time must also be
+/// equal. A link that was replaced after the copy has another time.
 fn is_copy(source: &Stat, there: &Stat, dir: &OwnedFd) -> bool {
     let has_time = matches!(kind(source), FileType::RegularFile | FileType::Symlink);
     let is_alike = || size(source) == size(there) && times::is_same(there, source, || fstatfs(dir));

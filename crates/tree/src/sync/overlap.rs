@@ -15,8 +15,8 @@ use crate::{
     names::os,
 };
 
-/// Returns the first source that is the destination, contains it, or lies in it. Symbolic links and bind mounts are
-/// resolved, because directories are compared by device and inode number.
+/// Returns the first source that is the destination, contains it, or is inside it. Directories are compared by device
+/// and inode number, so symbolic links and bind mounts are recognized.
 pub(super) fn overlapping<'s>(
     sources: &'s [LocalSource],
     destination: &Path,
@@ -29,7 +29,7 @@ pub(super) fn overlapping<'s>(
         let path = || source.path.clone();
         let own = ancestors(beneath.root().as_fd())
             .map_err(|errno| failed_call(path(), "openat", errno))?;
-        // Each of several sources is compared only with its own copy, because a source may lie beside its copy.
+        // With several sources, each one is compared only with its own copy: a source may be an entry beside its copy.
         let copy = if has_entries {
             let name = os(&source.name);
             stat(destination.join(name)).ok().map(|stat| Id::of(&stat))
@@ -45,7 +45,7 @@ pub(super) fn overlapping<'s>(
     Ok(None)
 }
 
-/// Returns the destination, or its nearest existing parent, and all directories above.
+/// Returns the identities of the destination, or of its nearest existing ancestor, and of all directories above.
 fn nearest_ancestors(destination: &Path) -> Result<Vec<Id>, Error> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let mut path: PathBuf = destination.to_owned();

@@ -1,7 +1,7 @@
 //! Lists the entries of the destination that the source does not have. Changes nothing.
 //!
-//! The plan contains every entry to delete, with its inode number. An entry that appears after the plan was made is
-//! never deleted, even if it has a name in the plan.
+//! The plan contains every entry to delete, with its inode number. An entry that appears later is never deleted, even
+//! if it has a name in the plan.
 
 use rustix::fs::{AtFlags, FileType, OFlags, StatxAttributes, StatxFlags, makedev, statat, statx};
 use std::{
@@ -66,7 +66,7 @@ pub(super) struct PlannedDirectory {
     pub path: Vec<u8>,
     /// Major and minor device number, and inode number.
     pub id: PlannedId,
-    /// `true` if the directory has an entry that stays, so that the directory stays too.
+    /// `true` if the directory stays, because at least one of its entries stays.
     pub keeps_some: bool,
     /// `true` if the source has this directory too.
     pub is_common: bool,
@@ -99,13 +99,13 @@ pub(super) struct DeletePlan {
     pub entries: u64,
     /// The directories of the source that were listed.
     pub census: DirectoryCensus,
-    /// `true` if the whole source has no entries.
+    /// `true` if the source has no entries, not even excluded ones.
     pub is_source_empty: bool,
     /// Errors for directories of the source that could not be listed. Nothing below them is deleted.
     pub unlisted: Vec<Error>,
     /// Errors in the destination.
     pub errors: Vec<Error>,
-    /// The source, if it is a directory of the destination.
+    /// The path of the source, if the source is inside the destination.
     pub contains_source: Option<PathBuf>,
 }
 
@@ -198,7 +198,7 @@ impl<'p> DeletePlanner<'p> {
         self.judge(own, &listing, entries, &folded);
     }
 
-    /// Decides about each entry of a directory that exists on both sides. `folded`: the source names that [`folded`] found.
+    /// Decides about each entry of a directory that exists on both sides. `folded`: see the function [`folded`].
     fn judge(
         &mut self,
         own: usize,
@@ -224,7 +224,7 @@ impl<'p> DeletePlanner<'p> {
                 Some(is_source_directory) if !is_excluded => {
                     match (is_directory, is_source_directory) {
                         (true, true) => later.push(PlanStep::Merge(path)),
-                        // A file of the source replaces the directory.
+                        // A file of the source replaces this directory, so its contents are deleted.
                         (true, false) => later.push(PlanStep::Enter { path, parent: own, entry }),
                         (false, _) => {}
                     }
@@ -319,7 +319,7 @@ impl<'p> DeletePlanner<'p> {
         }
     }
 
-    /// Returns `true` for the directory that keeps deleted entries.
+    /// Returns `true` for the directory of kept entries.
     fn is_kept(&self, id: PlannedId) -> bool {
         let id = Id { dev: makedev(id.device.0, id.device.1), ino: id.inode };
         self.options.kept.as_ref().is_some_and(|kept| kept.is(id))
@@ -335,7 +335,7 @@ impl<'p> DeletePlanner<'p> {
 
     fn is_excluded(&self, path: &[u8], is_directory: bool) -> bool {
         let Some(filter) = &self.options.filter else { return false };
-        // The filter sees paths relative to the source that the caller named.
+        // The filter expects a path relative to the source that the caller named.
         let path = match path.iter().position(|byte| *byte == b'/') {
             _ if !self.options.has_entries => path,
             Some(cut) => &path[cut + 1..],
@@ -345,8 +345,8 @@ impl<'p> DeletePlanner<'p> {
     }
 }
 
-/// Returns the names of the source that lead to a destination entry with another spelling, as on file systems that
-/// ignore case. The key is the inode number of that entry.
+/// On file systems that ignore case, finds the names of the source that lead to a destination entry with another
+/// spelling. The key is the inode number of that entry.
 fn folded(
     fd: &OwnedFd,
     listing: &SourceListing,

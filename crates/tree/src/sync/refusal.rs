@@ -19,10 +19,10 @@ pub enum DeleteRefusal {
     /// A directory of the source vanished, or its file system was unmounted, while the sync ran.
     #[error("directories of the source vanished during the run")]
     Vanished,
-    /// The state file in the destination names another file system.
+    /// The state file in the destination records another file system than that of the source.
     #[error("the source is on another file system than at the last sync")]
     OtherDevice,
-    /// The source is a directory of the destination.
+    /// The source is inside the destination.
     #[error("the destination contains the source, at {}", quoted(.0))]
     ContainsSource(PathBuf),
     /// Too many entries would be deleted.

@@ -1,4 +1,4 @@
-//! Finds new files of the source that the destination has under another name, which the deletion would remove.
+//! Finds new files of the source that exist in the destination under another name, which the deletion would remove.
 
 use rustix::fs::{AtFlags, CWD, FileType, Mode, Stat, openat, statat};
 use std::{
@@ -31,7 +31,7 @@ const LEAST: u64 = 16 << 10;
 /// Size and seconds of the modification time.
 type FileKey = (u64, i64);
 
-/// Size and modification time of a new file, which an earlier name of it has too.
+/// Size and modification time of a new file. If the file was renamed, they equal those of the file under its old name.
 #[derive(Clone, Copy, Debug)]
 pub struct SizeAndTime {
     /// In bytes.
@@ -52,11 +52,11 @@ impl SizeAndTime {
 #[derive(Debug)]
 pub struct RenameCandidates {
     beneath: Beneath<OwnedFd>,
-    /// Each file is offered only once: two new files that are links to it would share one inode.
+    /// Each file is used once. If two new files became links to it, they would share one inode.
     files: Mutex<HashMap<FileKey, Vec<RenamedFile>>>,
 }
 
-/// A file that the deletion would remove.
+/// A file that the deletion would remove, and that may be the old name of a new file.
 #[derive(Debug)]
 struct RenamedFile {
     directory: Vec<u8>,
@@ -66,7 +66,8 @@ struct RenamedFile {
 }
 
 impl RenamedFile {
-    /// Some destinations store times only in multiples of 100 ns.
+    /// Returns `true` if the nanoseconds may be equal. Some destinations store times in multiples of 100 ns, so such a
+    /// time matches any nanoseconds.
     fn has_time(&self, nanoseconds: u64) -> bool {
         self.nanoseconds == nanoseconds || self.nanoseconds.is_multiple_of(100)
     }
@@ -120,8 +121,7 @@ impl RenameCandidates {
         alike.is_some_and(|alike| alike.iter().any(|file| file.has_time(wanted.nanoseconds)))
     }
 
-    /// Returns a file with this size and time. If several have them, prefers one that has this name in another directory.
-    /// Each file is returned once.
+    /// Returns a file with this size and time, each file once. Prefers one with this name in another directory.
     pub fn take(&self, name: &[u8], wanted: SizeAndTime) -> Option<TwinFile> {
         let mut files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
         let alike = files.get_mut(&wanted.key())?;
@@ -135,7 +135,7 @@ impl RenameCandidates {
     }
 }
 
-/// The renamed files of a local sync. The destination is listed when the copy meets the first new file.
+/// Finds renamed files for a local sync. Lists the destination when the copy meets the first new file.
 #[derive(Debug)]
 pub(super) struct LocalRenames {
     pub destination: PathBuf,
@@ -161,7 +161,7 @@ impl Twins for LocalRenames {
     }
 }
 
-/// An earlier snapshot (`--reference`). Its files have the paths of the new files.
+/// An earlier snapshot (`--reference`). A new file is looked up there by its path.
 #[derive(Debug)]
 pub(super) struct Reference {
     beneath: Beneath<OwnedFd>,

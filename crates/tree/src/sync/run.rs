@@ -58,12 +58,12 @@ pub struct SyncOptions {
 pub struct SyncReport {
     /// The report of the copy, with the counts and errors of the whole sync.
     pub tree: TreeReport,
-    /// The report of the deletion, if it was requested and began.
+    /// The report of the deletion, if it was requested and started.
     pub deletion: Option<DeleteReport>,
 }
 
-/// Makes the content of `destination` equal to that of one source directory. Several sources, or one that is not a
-/// directory, become entries of the destination.
+/// Makes the content of `destination` equal to that of one source directory. If there are several sources, or if the
+/// source is not a directory, the sources become entries of the destination.
 pub fn sync(
     sources: &[PathBuf],
     destination: &Path,
@@ -104,7 +104,7 @@ impl<'s> LocalSync<'s> {
             return Err(Error::Usage(format!("'{}': {why}", shown(source))));
         }
         if has_entries && options.delete.is_some() {
-            // Otherwise, the deletion would remove entries that only one of two sources with the same name has.
+            // If two sources had one name, the deletion would remove entries that only one of them has.
             distinct(sources, &())?;
         }
         let met = overlapping(&names.sources, &destination, has_entries)?;
@@ -177,8 +177,7 @@ impl<'s> LocalSync<'s> {
     fn delete(&self, report: &mut SyncReport) -> Result<(), Error> {
         let Some(options) = &self.delete else { return Ok(()) };
         let tree = &mut report.tree;
-        // In a dry run, the deletion does not find new directories of the source in the destination, so the counts
-        // would differ.
+        // A dry run creates no directories, so the deletion would count fewer than the copy.
         let census = (!options.dry_run).then_some(tree.seen);
         let outcome = CopyOutcome { errors: tree.error_count, created: tree.sync.created, census };
         let mut deletion =
@@ -192,7 +191,7 @@ impl<'s> LocalSync<'s> {
         Ok(())
     }
 
-    /// Copies the entries that replace deleted directories.
+    /// Copies the entries that replace directories which the deletion has removed.
     fn replace(&self, deferred: Vec<PathBuf>, report: &mut SyncReport) -> Result<(), Error> {
         let over_directory =
             if self.options.dry_run { OverDirectory::AssumeGone } else { OverDirectory::Refuse };
@@ -221,7 +220,7 @@ impl<'s> LocalSync<'s> {
         Ok(())
     }
 
-    /// Reports the entries that cannot replace their directories.
+    /// Reports the entries that could not be copied because directories with their names still exist.
     fn give_up(&self, deferred: &[PathBuf], report: &mut SyncReport) {
         for path in deferred {
             let path = self.destination.join(path);
@@ -237,14 +236,14 @@ impl<'s> LocalSync<'s> {
     }
 }
 
-/// Returns `true` if the sources become entries of the destination: several, or one that is not a directory.
+/// Returns `true` if the sources become entries of the destination: several, or a single non-directory.
 pub(super) fn has_entries(sources: &[PathBuf]) -> Result<bool, Error> {
     let [source] = sources else { return Ok(true) };
     let failed = |errno| failed_call(source.clone(), "stat", errno);
     Ok(kind(&stat(source).map_err(failed)?) != FileType::Directory)
 }
 
-/// Returns the filter that reads files of the source, if there are such files.
+/// Returns the filter that reads filter files of the source, if the caller requested filter files.
 fn filter_files(
     sources: &[PathBuf],
     options: &SyncOptions,
@@ -271,7 +270,7 @@ fn copy_one(from: &Path, to: &Path, fsync: Fsync) -> Result<(), Errno> {
     errors.first().map_or(Ok(()), |error| Err(error.errno().unwrap_or(Errno::IO)))
 }
 
-/// Returns the files that new files may be links to.
+/// Returns an object that finds existing files to which new files can be linked.
 fn twins(
     destination: &Path,
     options: &SyncOptions,
@@ -286,7 +285,7 @@ fn twins(
         }
         return Ok(Some(Arc::new(Reference::open(path)?)));
     }
-    // A file in the trash must not share its contents with one in the destination.
+    // Renames are not detected if replaced entries are kept: a kept file must not share its contents with a new one.
     let delete = delete.filter(|_| !options.no_renames && options.keep_in.is_none());
     Ok(delete.map(|delete| {
         Arc::new(LocalRenames {
@@ -298,13 +297,13 @@ fn twins(
     }))
 }
 
-/// Opens the directory that keeps the entries which a sync from another machine replaces or deletes, and creates it if it
-/// does not exist. It must not be the destination.
+/// Opens the directory for entries that a sync from another machine replaces or deletes. Creates it if it does not
+/// exist. It must not be the destination.
 pub fn open_kept(path: &Path, fsync: Fsync, destination: &Path) -> Result<Arc<KeptEntries>, Error> {
     open_kept_outside(&[], path, fsync, destination)
 }
 
-/// Opens the directory that keeps entries. The directory must not be inside a source, and must not be the destination.
+/// Opens the directory for replaced and deleted entries, which must not be in a source or the destination itself.
 fn open_kept_outside(
     sources: &[LocalSource],
     path: &Path,
@@ -375,7 +374,7 @@ fn names_of(
     })
 }
 
-/// Passes on only the events of deferred entries. The first copy already reported the other events.
+/// Passes on the events of deferred entries only, because the first copy has already reported the others.
 struct DeferredOnly<'e> {
     events: &'e dyn Events,
     verbose: bool,

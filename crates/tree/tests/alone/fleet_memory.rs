@@ -39,8 +39,8 @@ fn a_survey_streams_what_it_finds() {
         let grown = peak_resident().saturating_sub(before);
         let found = status(&dst).unwrap().unwrap();
         assert!((60..=64).contains(&found.tasks), "{} tasks", found.tasks);
-        // Stacks, a task for each thread, some names and pages of code take up to 5 MiB. To hold 60,000 entries with
-        // their names would take 6 MB more.
+        // The survey needs up to 5 MiB for stacks, one task per thread, some names, and pages of code. If it held
+        // 60,000 entries with their names, it would need 6 MB more.
         assert!(grown < 7 << 20, "{folders} folders: grew by {grown} bytes");
     }
 }

@@ -105,7 +105,7 @@ fn extended_attributes_come_along_when_asked() {
     assert_eq!(xattr(&to, "user.dir").unwrap(), b"d");
     let last = "user.a rather long name so that the list is long, number 4";
     assert_eq!(xattr(&to.join("small"), last).unwrap(), many);
-    // A replaced file keeps its own attributes if the caller requests none.
+    // Without requested attributes, a replaced file keeps its own ones.
     fs::write(src.join("small"), "other").unwrap();
     setxattr(src.join("small"), "user.x", b"2", XattrFlags::empty()).unwrap();
     copy(&src.join("small"), &to.join("small"), &CopyOptions::default());
@@ -124,7 +124,7 @@ fn access_lists_follow_the_mode() {
     fs::create_dir(&src).unwrap();
     fs::write(src.join("f"), "f").unwrap();
     fs::write(src.join("plain"), "plain").unwrap();
-    // Version 2; user::rwx, user:1000:r--, group::r--, mask::r--, other::---.
+    // Version 2 of the format, with the entries user::rwx, user:1000:r--, group::r--, mask::r-- and other::---.
     let mut list = vec![2, 0, 0, 0];
     let entries =
         [(1, 7, u32::MAX), (2, 4, 1000), (4, 4, u32::MAX), (16, 4, u32::MAX), (32, 0, u32::MAX)];
@@ -144,7 +144,7 @@ fn access_lists_follow_the_mode() {
     assert_eq!(xattr(&to.join("f"), name), Some(list.clone()));
     copy(&src, &place.path().join("without"), &recursive());
     assert_eq!(xattr(&place.path().join("without/f"), name), None);
-    // A new file inherits an ACL from the default ACL. The copy removes it if the source has none.
+    // A default ACL gives new files an ACL. The copy removes it if the source has none.
     let heir = place.path().join("heir");
     fs::create_dir(&heir).unwrap();
     setxattr(&heir, "system.posix_acl_default", &list, XattrFlags::empty()).unwrap();
@@ -153,7 +153,7 @@ fn access_lists_follow_the_mode() {
     assert_eq!(xattr(&heir.join("src/plain"), name), None);
     let mode = |path: &Path| fs::metadata(path).unwrap().mode() & 0o7777;
     assert_eq!(mode(&heir.join("src/plain")), mode(&src.join("plain")));
-    // No attribute is preserved, so the default ACL determines the mode, as for `cp -r`.
+    // No attribute is preserved, so the default ACL determines the mode, as it does for `cp -r`.
     let report = copy(&src, &heir.join("again"), &recursive());
     assert_eq!(report.error_count, 0, "{}", problems(&report));
     assert!(xattr(&heir.join("again"), "system.posix_acl_default").is_some());
@@ -203,7 +203,7 @@ fn holes_stay_holes_appear_or_vanish_as_asked() {
         }
         fs::remove_file(path("copy")).unwrap();
     }
-    // Files that consist of one hole, including small ones.
+    // Each of these files consists of one hole.
     for size in [1, 4096, 8192, 200_000, 5 << 20] {
         fs::File::create(path("hole")).unwrap().set_len(size).unwrap();
         copy(&path("hole"), &path("copy"), &CopyOptions::default());

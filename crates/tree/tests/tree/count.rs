@@ -1,4 +1,4 @@
-//! Tests that the total of `count` is the total that a copy reports as settled.
+//! Tests that `count` returns the total that a copy reports as settled at its end.
 
 use std::{
     fs,
@@ -49,7 +49,7 @@ fn what_was_counted_is_what_a_run_has_settled_whatever_became_of_each_file() {
     }
 }
 
-/// If two workers meet two names of one file at the same time, the second name waits and is visited twice.
+/// If two workers meet two names of one file at the same time, one name waits for the other. A worker visits it twice.
 #[test]
 fn a_name_that_waits_for_the_copy_of_another_is_counted_once() {
     let here = tempfile::tempdir().unwrap();
@@ -112,7 +112,7 @@ fn what_a_filter_leaves_out_is_not_counted_of_trees_and_of_names_in_one() {
     let tree = CopyOptions { filter, ..CopyOptions::archive() };
     let inside = CopyOptions { inside: Some(at.join("src")), ..tree.clone() };
     let named = ["out/a", "deep", "not", "d"].map(Into::into);
-    // In both cases deep/not, deep/c and d remain.
+    // Both copies process deep/not, deep/c and d, and nothing else.
     for (sources, options) in [(&[at.join("src")][..], &tree), (&named, &inside)] {
         let last = Last::default();
         let total = count(sources, options, &|| Ok(()));

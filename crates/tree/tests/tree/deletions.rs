@@ -1,4 +1,4 @@
-//! Deletions of a sync whose source cannot be listed completely.
+//! Tests the deletion of a sync if the source cannot be listed completely.
 
 use std::{collections::HashMap, fs};
 use thalweg_tree::{
@@ -6,7 +6,7 @@ use thalweg_tree::{
     sync::{CopyOutcome, DeleteOptions, DeleteRefusal, SourceListing, SourceNames, delete_extra},
 };
 
-/// A source with the directory `d`, whose entries are unknown.
+/// A source with the directory `d`, which cannot be listed.
 struct HalfListed;
 
 impl SourceNames for HalfListed {
@@ -31,7 +31,7 @@ fn a_directory_that_fails_to_be_listed_after_the_copy_loses_nothing() {
     for name in ["d/kept", "extra"] {
         fs::write(root.join(name), "x").unwrap();
     }
-    // The copy before the deletion reported no failure.
+    // `CopyOutcome::default()` means that the copy before the deletion had no errors.
     let delete = |force| {
         let options = DeleteOptions { force, ..DeleteOptions::default() };
         delete_extra(root, &HalfListed, &options, &CopyOutcome::default(), &()).unwrap()

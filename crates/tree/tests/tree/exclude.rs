@@ -106,7 +106,7 @@ fn kept_by_git(root: &Path, list: &Path) -> BTreeSet<PathBuf> {
     names.map(|name| PathBuf::from(OsStr::from_bytes(name))).collect()
 }
 
-/// Returns the files that a copy does not exclude. An excluded directory hides everything below it.
+/// Returns the files that a copy does not exclude. The contents of an excluded directory are excluded too.
 fn kept_by_us(paths: &[PathBuf], patterns: &ExcludePatterns) -> BTreeSet<PathBuf> {
     let is_kept = |path: &&PathBuf| {
         let mut above = path.ancestors().skip(1).filter(|above| !above.as_os_str().is_empty());
@@ -115,7 +115,7 @@ fn kept_by_us(paths: &[PathBuf], patterns: &ExcludePatterns) -> BTreeSet<PathBuf
     paths.iter().filter(is_kept).cloned().collect()
 }
 
-/// Tests `THALWEG_CASES` random lists. `THALWEG_SEED` repeats the lists of another run.
+/// Tests `THALWEG_CASES` random lists. To repeat the lists of another run, set `THALWEG_SEED`.
 #[test]
 fn random_pattern_lists_exclude_what_git_excludes() {
     let test = "random_pattern_lists_exclude_what_git_excludes";

@@ -1,5 +1,5 @@
-//! Tests calls that fail, move too few bytes or are cancelled. A file with its final name must be
-//! complete, and an incomplete file must be removed.
+//! Tests system calls that fail, move too few bytes or are cancelled. Afterwards, each file with its final name must be
+//! complete, and no incomplete file may exist.
 
 use crate::support;
 
@@ -39,7 +39,7 @@ fn sample(at: &Path) -> PathBuf {
 /// Returns the number of files.
 fn only_whole_files(src: &Path, to: &Path) -> usize {
     let (truth, mut copy) = (contents(src), contents(to));
-    // A staging directory contains a journal that names its source.
+    // The journal of a staging directory identifies its source, so no source file equals it.
     copy.remove(&b".thalweg-journal"[..]);
     for (path, entry) in &copy {
         assert_eq!(truth.get(path), Some(entry), "{}", String::from_utf8_lossy(path));
@@ -76,7 +76,7 @@ fn a_kernel_that_refuses_to_copy_costs_nothing_but_time() {
     for (effect, nth) in effects.flat_map(|effect| [(effect, 1), (effect, 3)]) {
         let place = tempfile::tempdir().unwrap();
         let src = sample(place.path());
-        // The copy repeats an interrupted call, so the test must not interrupt every call.
+        // The copy repeats a call after EINTR. If every call failed with EINTR, the copy would never end.
         let repeat = !matches!(effect, Effect::Errno(Errno::INTR));
         let rule = Rule { call: Call::CopyFileRange, nth, effect, repeat };
         let report = run(vec![rule], &src, &place.path().join("to"), &recursive()).value;
@@ -202,15 +202,15 @@ fn what_was_asked_to_be_synced_and_could_not_be_is_not_published() {
     let rules = (1..4).map(|nth| Rule::once(Call::Fsync, nth, Effect::Errno(Errno::INTR)));
     let (from, to) = (place.path().join("f"), place.path().join("g"));
     let outcome = run(rules.collect(), &from, &to, &options);
-    // Three interrupted calls, one call for the file, and one for the directory with its name.
+    // Three interrupted calls, one call for the file, and one for the directory that contains its name.
     assert_eq!((outcome.value.error_count, outcome.calls[Call::Fsync]), (0, 5));
     fs::remove_file(to).unwrap();
-    // The first syncfs(2) covers a new tree before it gets its name. The second one covers everything at the end.
+    // One syncfs(2) covers the new tree before it gets its name. Another one covers everything at the end.
     let all = CopyOptions { fsync: Fsync::Always, ..recursive() };
     let (src, to) = (sample(place.path()), place.path().join("to"));
     let outcome = run(Vec::new(), &src, &to, &all);
     assert_eq!((outcome.calls[Call::Syncfs], outcome.calls[Call::Fsync]), (2, 1));
-    // In an existing tree, no file gets its name before it is synced.
+    // In an existing tree, each file is synced before it gets its name.
     let merge = CopyOptions { target: Target::Exact, ..all };
     let outcome = run(Vec::new(), &src, &to, &merge);
     assert!(outcome.calls[Call::Syncfs] >= 1 && outcome.calls[Call::Fsync] >= 8, "8 are large");
@@ -223,7 +223,7 @@ fn a_tree_with_a_failed_sync_is_not_published_and_leaves_nothing() {
     let rule = Rule::once(Call::Syncfs, 1, Effect::Errno(Errno::IO));
     let outcome = run(vec![rule], &sample(place.path()), &place.path().join("to"), &options);
     assert!(problems(&outcome.value).contains("syncfs: EIO"), "{}", problems(&outcome.value));
-    // The copy does not repeat syncfs(2): the second call would succeed, but would not prove that the data is safe.
+    // The copy does not retry syncfs(2): a second call would succeed, but the lost data would stay lost.
     assert_eq!(outcome.value.ending(), Ending::Partial);
     assert_eq!(names(place.path()), ["src"]);
 }
@@ -284,7 +284,7 @@ fn where_there_are_no_hard_links_every_name_is_a_copy_and_they_are_counted() {
         assert_eq!((report.error_count, report.unlinked), (0, 7), "{}", problems(&report));
         assert_eq!((report.files, report.links), (8, 2));
         assert_eq!(contents(&src), contents(&to), "{errno}");
-        // In an existing tree the result is equal, and no temporary name is left.
+        // In an existing tree, the copy is complete too, and no temporary name remains.
         let exact = CopyOptions { target: Target::Exact, ..CopyOptions::archive() };
         let report = run(refused(), &src, &to, &exact).value;
         assert_eq!((report.error_count, report.unlinked), (0, 7), "{}", problems(&report));
@@ -312,7 +312,7 @@ fn where_nothing_can_be_renamed_a_file_is_written_into_and_a_tree_keeps_its_temp
         assert_eq!(report.unfinished, std::slice::from_ref(&stage), "{}", problems(&report));
         assert_eq!(only_whole_files(&src, &stage), 16);
         assert_eq!(names(place.path()), [".to.thalweg-part", "old", "src"]);
-        // Only renameat2(2) fails. The copy falls back to the older call and loses nothing.
+        // Only one renameat2(2) fails. The copy falls back to other system calls and loses nothing.
         let once = |nth| Rule::once(Call::Rename, nth, Effect::Errno(errno));
         let options = CopyOptions { resume: true, ..recursive() };
         let report = run(vec![once(1)], &src, &place.path().join("to"), &options).value;
@@ -321,7 +321,7 @@ fn where_nothing_can_be_renamed_a_file_is_written_into_and_a_tree_keeps_its_temp
     }
 }
 
-/// Creates enough small files of one size to measure the rival of read and write.
+/// Creates enough small files of one size for a comparison of read and write with its rival.
 fn many_small(at: &Path) -> PathBuf {
     let src = at.join("src");
     fs::create_dir_all(&src).unwrap();
@@ -348,7 +348,7 @@ fn a_small_file_whose_mechanism_is_refused_leaves_a_step_down() {
         );
         return;
     }
-    // The copy does not try the refused mechanism again.
+    // The copy does not try a mechanism again that the kernel refused.
     let steps = &outcome.value.steps_down;
     let [step] = &steps[..] else { panic!("{steps:?}") };
     assert_eq!((step.from, step.to, step.at), ("copy-file-range", "read-write", 0));
@@ -380,7 +380,7 @@ fn a_name_that_is_linked_at_its_second_try_leaves_the_others_names_of_one_file()
             fs::hard_link(src.join("a"), src.join(name)).unwrap();
         }
         let options = CopyOptions { jobs: 1, target: Target::Exact, ..CopyOptions::archive() };
-        // The first copy goes into a new directory. The second one replaces files that are not links.
+        // The first round copies to a new directory. The second one replaces files that are not linked.
         for _ in 0..2 {
             let rule = Rule { call: Call::Link, nth, effect, repeat: false };
             let report = run(vec![rule], &src, &to, &options).value;
@@ -411,7 +411,7 @@ fn a_link_that_cannot_be_made_although_the_copy_is_there_is_a_copy_that_is_count
 
 #[test]
 fn what_is_verified_on_the_device_is_synced_and_read_from_there() {
-    // The default temporary directory may be in memory, so this directory is on a disk.
+    // This directory is on a disk, because the default temporary directory may be in memory.
     let place = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let (src, to) = (place.path().join("src"), place.path().join("to"));
     fs::write(&src, noise(large(), 1)).unwrap();
@@ -420,7 +420,7 @@ fn what_is_verified_on_the_device_is_synced_and_read_from_there() {
     let outcome = run(Vec::new(), &src, &to, &options);
     let verified = outcome.value.verified;
     assert_eq!((verified.same, outcome.calls[Call::Fsync]), (1, 1), "{}", problems(&outcome.value));
-    // A disk that does not accept the bytes is detected, and the copy is removed.
+    // If the disk does not accept the bytes, the copy detects that and removes its file.
     fs::remove_file(&to).unwrap();
     let rule = Rule::once(Call::Fsync, 1, Effect::Errno(Errno::IO));
     let failed = run(vec![rule], &src, &to, &options).value;

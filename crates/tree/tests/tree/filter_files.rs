@@ -1,4 +1,4 @@
-//! Tests that filter files exclude from a sync what `git ls-files --exclude-per-directory` excludes.
+//! Tests that filter files exclude the files which `git ls-files --exclude-per-directory` excludes.
 
 use std::{
     collections::BTreeSet,
@@ -83,7 +83,7 @@ fn kept_by_us(root: &Path, copy: &Path) -> BTreeSet<PathBuf> {
     found
 }
 
-/// Tests `THALWEG_CASES` random sets of files. `THALWEG_SEED` repeats the sets of another run.
+/// Tests `THALWEG_CASES` random sets of files. To repeat the sets of another run, set `THALWEG_SEED`.
 #[test]
 fn filter_files_exclude_what_git_excludes() {
     let test = "filter_files_exclude_what_git_excludes";

@@ -1,5 +1,5 @@
-//! Tests trees that many workers copy. The workers are threads of one process that share nothing but the two trees. A
-//! walker that shares no code with the copier compares the trees.
+//! Tests trees that several workers copy. The workers are threads of one process, but they share only the two trees.
+//! The trees are compared by a walker that shares no code with the copier.
 
 use crate::support;
 
@@ -48,7 +48,7 @@ fn one(place: &Path, options: &CopyOptions, events: &dyn Events) -> Result<Fleet
     work(&place.join("src"), &place.join("dst"), options, &member(0, 1), events)
 }
 
-/// Runs `size` workers at once.
+/// Runs `size` workers concurrently.
 fn fleet(place: &Path, options: &CopyOptions, size: u32) -> Vec<FleetReport> {
     let worker = |rank| {
         let worked =
@@ -159,7 +159,7 @@ fn a_worker_that_was_stopped_is_followed_by_any_number_that_move_only_what_is_mi
         expect_finished(place.path());
         let noted: u64 = reports.iter().flat_map(|r| &r.workers).map(|w| w.tasks).sum();
         let done: u64 = reports.iter().map(|report| report.done).sum::<u64>() + stopped.done;
-        // Two workers may have done one task, and the second may record it after the finisher has read the journals.
+        // Two workers may have done one task. The second one may have recorded it after the finisher read the journals.
         assert!((stopped.tasks..=done).contains(&noted), "{noted} noted, {done} done: {stopped:?}");
     }
 }
@@ -251,7 +251,7 @@ fn a_journal_that_lies_is_found_out_by_verify() {
         for n in 0..plan.index.len() {
             let line = JournalLine { task: n as u32, bytes: 1, what: plan.index[n].hash, at: 0 };
             journal(place.path(), "journal.liar-1-9-1", &line.to_bytes(plan.id));
-            // For a large file, only a partial file of the right length without data exists.
+            // A large file has only a partial file of the right length, without data.
             if let FleetTask::Stretch { file, entry, .. } = plan.task(n).unwrap() {
                 let part =
                     place.path().join(format!(".dst.thalweg-fleet/parts/{:x}-{file:x}", plan.id));
@@ -264,7 +264,7 @@ fn a_journal_that_lies_is_found_out_by_verify() {
             assert_eq!(report.tree.verified.again, 5, "four large ones, and one with a hole");
             expect_finished(place.path());
         } else {
-            // Without verification, only missing files are noticed.
+            // Without verification, the finisher copies only the missing files, so the large files stay without data.
             let (src, dst) = (walk(&place.path().join("src")), walk(&place.path().join("dst")));
             let differ: Vec<_> = src.iter().filter(|(name, entry)| dst[*name] != **entry).collect();
             assert_eq!(differ.len(), 5);
@@ -320,7 +320,7 @@ fn what_is_there_is_left_alone_unless_it_is_what_was_made() {
     assert_eq!(names(place.path()), ["dst", "src"]);
     fs::remove_dir(place.path().join("dst")).unwrap();
     one(place.path(), &options(), &()).unwrap();
-    // A worker that starts after the tree was published.
+    // This worker starts after the tree was published.
     let report = one(place.path(), &options(), &()).unwrap();
     assert_eq!((report.end, report.tree.bytes), (FleetEnd::There, 0));
     expect_finished(place.path());

@@ -1,4 +1,4 @@
-//! Tests a fleet with separate steps: one worker creates the plan, others do a part of the tasks each, and one finishes.
+//! Tests a fleet in steps: one worker creates the plan, others do some tasks each, and one finishes the tree.
 
 use crate::support;
 
@@ -129,7 +129,7 @@ fn a_supervisor_stops_a_fleet_and_reports_the_rest() {
     stop(&dst).unwrap();
     let stopped = does(place, Duty::Move { plan, within: LONG }, None).unwrap();
     assert_eq!((stopped.end, stopped.done), (FleetEnd::Unfinished, 0));
-    // A worker that creates the plan lets other workers start again after `stop`.
+    // After `stop`, workers can continue once a worker with the duty `Plan` has run.
     assert_eq!(does(place, Duty::Plan, None).unwrap().plan, plan);
     let report = does(place, Duty::Move { plan, within: LONG }, None).unwrap();
     assert_eq!(report.end, FleetEnd::Others);

@@ -39,7 +39,7 @@ fn a_name_as_long_as_possible_still_gets_an_unfinished_one() {
     }
     copy(&src, &to, &recursive());
     assert_eq!(contents(&src), contents(&to));
-    // The second copy replaces existing files. The third copy creates the directory with the long name.
+    // The second copy replaces existing files. The third copy creates a directory with the long name.
     let exact = CopyOptions { target: Target::Exact, ..recursive() };
     copy(&src, &to, &exact);
     assert_eq!(contents(&src), contents(&to));
@@ -88,7 +88,7 @@ fn a_directory_of_many_directories_is_copied() {
     let place = support::scratch();
     let (src, to) = (place.path().join("src"), place.path().join("to"));
     fs::create_dir(&src).unwrap();
-    // More directories than may wait in the queue.
+    // More directories than the queue holds before workers enter directories immediately.
     for n in 0..5_000 {
         fs::create_dir(src.join(format!("{n}"))).unwrap();
     }

@@ -1,5 +1,5 @@
-//! Tests entries that another user has put under a name that a copy uses. The copy must not adopt, follow, write
-//! or remove them, and its result must be that of a copy without them.
+//! Tests entries that another user has created under a name that a copy uses. The copy must not adopt, follow, write or
+//! remove them. Its result must be the same as without them.
 
 use crate::support;
 
@@ -65,7 +65,7 @@ fn copied(at: &Path, options: &CopyOptions, stop_after: Option<u64>) -> (TreeRep
     receiver.recv_timeout(HANGS).expect("the copy hangs")
 }
 
-/// Creates a source directory and a planted staging directory. By size and time, the planted files look like complete copies.
+/// Creates a source, and a staging directory of another user, with files that look complete by size and time.
 fn plant_stage(at: &Path) {
     for (top, text) in [("src", "ours"), (".to.thalweg-part", "evil")] {
         fs::create_dir_all(at.join(top).join("bin")).unwrap();
@@ -285,7 +285,7 @@ fn the_mode_of_a_fifo_never_goes_to_the_file_behind_a_link_that_is_swapped_in() 
     thread::scope(|scope| {
         scope.spawn(|| {
             while !is_over.load(Ordering::Relaxed) {
-                // A single call can happen between the creation of the FIFO and the change of its mode.
+                // This is one call, which fits between the creation of the FIFO and the change of its mode.
                 let swapped = renameat_with(CWD, &link, CWD, &here, RenameFlags::EXCHANGE);
                 if swapped.is_ok() {
                     let _ = fs::remove_file(&link);

@@ -142,8 +142,8 @@ fn without_resume_a_leftover_is_removed_and_a_living_part_is_not() {
 fn an_error_leaves_a_part_that_the_next_run_goes_on_with() {
     let request = Request { only: Some("read-write".to_owned()), ..Request::default() };
     let options = CopyOptions { request, ..resume() };
-    // If the source fails, the journal records how many bytes are complete. If the destination is full, not even the
-    // journal can be written, so the next run compares the partial file with the source.
+    // If the source fails, the journal records how many bytes are complete. If the destination is full, the journal
+    // cannot be written, so the next run compares the partial file with the source.
     for (call, errno) in [(Call::Pread, Errno::IO), (Call::Pwrite, Errno::NOSPC)] {
         let place = tempfile::tempdir().unwrap();
         let at = place.path();
@@ -205,7 +205,7 @@ fn a_stopped_tree_is_gone_on_with_and_done_files_are_skipped() {
             let len = if n % 10 == 0 { large() } else { n * 100 };
             fs::write(src.join(dir).join(format!("f{n}")), noise(len, n as u64)).unwrap();
         }
-        // If times are not preserved, only a copy that is newer than its source counts as complete.
+        // If times are not preserved, a copy counts as complete only if it is newer than its source.
         std::thread::sleep(std::time::Duration::from_millis(20));
         let options = CopyOptions { recursive: true, preserve, ..resume() };
         let listener = Listener { stop_after: Some(25), ..Listener::default() };
@@ -225,8 +225,8 @@ fn a_stopped_tree_is_gone_on_with_and_done_files_are_skipped() {
     }
 }
 
-/// Creates a stopped copy with these files in its staging directory. Two of them have lost their data but kept size and
-/// time. A power failure can have this effect if only the file system's journal reached the disk.
+/// Creates a stopped copy with these files in its staging directory. Two of the files lost their data but kept size and
+/// time. This can happen in a power failure, if the file system wrote its journal but not the data.
 fn cut_off(at: &Path, journal: impl FnOnce(&mut Journal)) {
     let (src, stage) = (at.join("src"), at.join(".to.thalweg-part"));
     fs::create_dir_all(src.join("sub")).unwrap();
@@ -269,7 +269,7 @@ fn after_a_restart_the_files_of_a_stage_are_compared() {
 fn what_was_synced_before_a_restart_is_not_read_again() {
     let place = tempfile::tempdir().unwrap();
     let at = place.path();
-    // According to the journal, all files were synced. If the copy read a file, it would notice the lost data.
+    // The journal says that all files were synced. If the copy nevertheless read a file, it would notice the lost data.
     cut_off(at, |journal| {
         ANOTHER_BOOT.clone_into(&mut journal.boot_id);
         journal.synced_before = Some((i64::MAX, 0));
@@ -348,7 +348,7 @@ fn a_journal_is_gone_before_the_bytes_it_counts_are_and_before_its_part_has_its_
         if is_left_alone {
             fs::remove_file(at.join(".to.thalweg-part")).unwrap();
         }
-        // Before this call, the copy has not written any byte of the other source.
+        // The copy writes no byte of the other source before its first call of this kind.
         let first = if is_left_alone { Call::Pwrite } else { Call::Ftruncate };
         let script = Script::new(Vec::new()).meanwhile(first, 1, is_gone());
         let script = script.meanwhile(Call::Rename, 1, is_gone());

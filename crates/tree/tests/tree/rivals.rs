@@ -45,7 +45,7 @@ fn a_numbered_backup_does_not_replace_that_of_another_run() {
     let at = place.path();
     fs::write(at.join("src"), "mine").unwrap();
     fs::write(at.join("to"), "the original").unwrap();
-    // Both processes found that 1 is the next number, and the rival took it first.
+    // Both processes found that the next number is 1, but the rival was first to use it.
     let rival = |at: &Path| {
         if !at.join("to.~1~").exists() {
             fs::rename(at.join("to"), at.join("to.~1~")).unwrap();
@@ -126,7 +126,7 @@ fn a_copy_in_place_removes_nothing_of_a_rivals() {
     };
     let report = raced(at, &inplace, (Call::Read, 1), kept);
     assert_eq!(report.error_count, 0, "{}", problems(&report));
-    // The copy writes into the rival's file as if it had existed from the start.
+    // The copy writes into the rival's file, as it does into any existing file.
     assert_eq!((read(at.join("to")), read(at.join("kept"))), ("mine".into(), "mine".into()));
 }
 
@@ -140,8 +140,8 @@ fn a_copy_in_place_cannot_keep_a_backup_and_says_so() {
     assert!(refused.unwrap_err().to_string().contains("backup"));
 }
 
-/// A name in a new tree can be taken although no other process knows the tree. This happens on a file
-/// system that ignores case.
+/// In a new tree, another name of this copy can exist under the name of a file, on a file system that ignores case. The
+/// test imitates this.
 #[test]
 fn what_a_new_tree_holds_already_is_not_replaced() {
     for (contents, call) in [(b"mine".to_vec(), Call::Read), (much("mine"), Call::Rename)] {
@@ -168,7 +168,7 @@ fn a_name_is_linked_to_the_copy_of_its_source_and_to_nothing_else() {
     fs::create_dir_all(at.join("to/src")).unwrap();
     fs::write(at.join("src/a"), "mine").unwrap();
     fs::hard_link(at.join("src/a"), at.join("src/b")).unwrap();
-    // The first linkat(2) gives the copy its name, and the next one creates the second name.
+    // The first linkat(2) gives the copy its name, and the second one creates the other name.
     let rival = |at: &Path| {
         for name in
             ["a", "b"].map(|name| at.join("to/src").join(name)).iter().filter(|n| n.exists())

@@ -327,7 +327,7 @@ fn special_files_are_made_and_read_as_asked() {
     let kind = |name: &str| fs::symlink_metadata(at.join("to").join(name)).unwrap().file_type();
     assert!(kind("fifo").is_fifo() && kind("socket").is_socket());
     drop(socket);
-    // A device is not replaced by a file.
+    // A file cannot replace a device.
     fs::write(at.join("f"), "into the void").unwrap();
     let report = copy(&at.join("f"), Path::new("/dev/null"), &CopyOptions::default());
     assert_eq!(report.error_count, 0, "{}", problems(&report));
@@ -345,7 +345,7 @@ fn files_that_lie_about_their_size_are_copied_to_their_end() {
             CopyOptions { sparse: When::Always, ..CopyOptions::default() },
             CopyOptions { sparse: When::Never, ..CopyOptions::default() },
         ] {
-            // The first copy may be read-only like its source, so replacing it needs `force`.
+            // Like its source, the first copy may be read-only, so only a copy with `force` can replace it.
             let options = CopyOptions { force: true, ..options };
             let report = copy(Path::new(path), &at.join("copy"), &options);
             assert_eq!(report.error_count, 0, "{}", problems(&report));
@@ -354,7 +354,7 @@ fn files_that_lie_about_their_size_are_copied_to_their_end() {
             if path.contains("self") {
                 assert!(!copied.is_empty());
             } else if path.contains("cpuinfo") {
-                // A clock speed may change between two reads, and so may its number of digits.
+                // A clock speed, and the number of its digits, may change between two reads.
                 assert_eq!(lines(&copied), lines(&truth), "{path}");
             } else {
                 assert!(copied == truth, "{path}");
@@ -439,7 +439,7 @@ impl thalweg_tree::Events for Meddler {
 fn a_source_that_changes_is_copied_and_reported() {
     let (_keep, at) = place();
     fs::write(at.join("f"), noise(2_000_000, 1)).unwrap();
-    // The first call of `go_on` comes before the file is opened. The second one comes while its bytes are moved.
+    // The first call of `go_on` precedes the opening of the file. The second call comes while its bytes are moved.
     let meddler = Meddler { path: at.join("f"), left: 2.into() };
     let sources = [at.join("f")];
     let options = CopyOptions { verify: Some(thalweg_tree::Hash::Xxh3), ..CopyOptions::default() };

@@ -1,7 +1,7 @@
 //! Publishes small files of a tree in batches if they must be synced before they get their names.
 //!
 //! A separate sync of each file would flush the disk once per file. Instead, the new files keep their temporary names
-//! until one syncfs(2) covers all of them. The files that they replace keep their names until then.
+//! until one syncfs(2) covers all of them. Until then, the old files keep their names.
 
 use rustix::fs::Stat;
 use std::{os::fd::AsFd, sync::Arc};
@@ -25,8 +25,8 @@ use crate::{
     identity::size,
 };
 
-/// Maximum number of files that are synced one by one. For so few, syncfs(2) may cost more, because it may have to
-/// write data of other processes.
+/// Maximum number of files that are synced one by one. For so few files, syncfs(2) may cost more, because it also
+/// writes data of other processes.
 const FEW: usize = 4;
 
 /// Returns `true` if a small file of this directory may wait for the next common sync.
@@ -42,11 +42,11 @@ pub(crate) fn may_wait(
         && entry.directory.is_synced_whole
         && !entry.named_by_caller()
         && !worker.is_by_itself
-        // A file with other names must not wait: these names are linked to it, and need its final name first.
+        // Other names are linked to the final name of such a file, so it must get that name immediately.
         && !has_links
 }
 
-/// Queues a file that gets its name after the next common sync. Returns `false` if the file cannot wait.
+/// Queues a file, which gets its name after the next common sync. Returns `false` if the file cannot wait.
 pub(crate) fn let_wait(
     worker: &mut CopyWorker<'_>,
     entry: &CopyEntry<'_>,
@@ -78,7 +78,7 @@ pub(crate) fn let_wait(
     true
 }
 
-/// Syncs and publishes the files that wait. A copy that is being stopped also does this, because the files are
+/// Syncs and publishes the files that wait. This is also done if the copy is being stopped, because these files are
 /// complete. Files that cannot be published are added to [`CopyWorker::to_repeat`].
 pub(crate) fn name_waiting(worker: &mut CopyWorker<'_>) {
     let waiting = std::mem::take(&mut worker.waiting);
@@ -86,7 +86,7 @@ pub(crate) fn name_waiting(worker: &mut CopyWorker<'_>) {
     let is_synced = whole.is_some_and(|whole| whole.sync().is_ok());
     for WaitingFile { directory, from, source, name, stat, there, file, sync } in waiting {
         let entry = CopyEntry { directory: &directory, from: &from, source: &source, name: &name };
-        // If the common sync failed, each file is synced separately to find the files that lost bytes.
+        // After a failed common sync, a separate sync of each file shows which files lost bytes.
         let sync = if is_synced { FileSync::Nothing } else { sync };
         match name_one(worker, &entry, &stat, file, there.as_ref(), sync) {
             Ok(true) => {}

@@ -27,12 +27,12 @@ use crate::{
 pub(crate) enum Cloning {
     /// The copy fails if the kernel refuses to clone the file.
     Must,
-    /// If the kernel refuses, the file is copied by the remaining mechanisms of this plan.
+    /// The remaining mechanisms of this plan copy the file.
     May(PlannedMethod),
 }
 
-/// Returns how a new large file in `dir` is cloned into an `O_TMPFILE` file. Such a file needs no partial file, no
-/// lock and no journal. Returns `None` if the file is not to be cloned.
+/// Returns how to clone a new large file into an `O_TMPFILE` file in `dir`, which needs no partial file, lock or
+/// journal. Returns `None` if the file is not to be cloned.
 pub(crate) fn cloning(
     worker: &CopyWorker<'_>,
     dir: BorrowedFd<'_>,
@@ -48,7 +48,7 @@ pub(crate) fn cloning(
     match options.reflink {
         _ if !is_wanted => None,
         When::Always => Some(Cloning::Must),
-        // A mechanism that the caller selected by name must report its own error.
+        // If the caller selected one mechanism by name, that mechanism must report its own error.
         When::Auto if options.sparse != When::Always && options.request.only.is_none() => {
             plan_of_clone(worker, dir, SourceFile { fd: source, stat }).map(Cloning::May)
         }
@@ -72,8 +72,8 @@ pub(crate) fn plan_of_clone(
     };
     let pair = worker.shared.pairs.of(Devices { source: stat.st_dev, sink: own.st_dev }, facts);
     if pair.is_known_without_clones() {
-        // Clones are not expected to work on this file system. The driver still tries one clone in the
-        // ordinary new file, which costs one call.
+        // Clones are not expected to work on this file system. The driver still tries one clone, when it copies into an
+        // ordinary new file. That attempt costs one call.
         return None;
     }
     let plan = pair.plan(options, options.needs, Some(size(stat)));
@@ -82,7 +82,7 @@ pub(crate) fn plan_of_clone(
     first.is_some_and(is_clone).then_some(planned)
 }
 
-/// Records that the first mechanism of a plan could not clone.
+/// Records that the clone at the start of the plan failed.
 pub(crate) fn was_no_clone(worker: &mut CopyWorker<'_>, errno: Errno, planned: &PlannedMethod) {
     let ladder = planned.plan.ladder();
     let mut rungs = ladder.iter().map(|(mechanism, _)| mechanism.info().name);

@@ -1,7 +1,7 @@
 //! Replaces a file by a clone of itself, into which only the blocks that differ from the source are written.
 //!
-//! The clone is the partial file of the copy. The copy never writes the replaced file. Other processes may change that
-//! file at any time, because the clone is private.
+//! The clone is the partial file of the copy. The copy never writes the replaced file, which other processes may change
+//! at any time. Such changes do not affect the clone.
 
 use rustix::fs::{FileType, fstat};
 use std::{
@@ -35,7 +35,7 @@ use crate::{
     read,
 };
 
-/// Number of bytes after which the comparison ends if no block was equal, because the files have nothing in common.
+/// Number of bytes after which a comparison without an equal block ends: the files have nothing in common.
 const TRIAL: u64 = 8 << 20;
 
 /// The file that is replaced, and the plan that begins with a clone of this file.
@@ -44,8 +44,8 @@ pub(crate) struct DeltaBase {
     planned: PlannedMethod,
 }
 
-/// Returns the replaced file if a sync can write the new one as a clone of it. Returns `None` if the file system has
-/// no clones, or if it can clone the source itself.
+/// Returns the replaced file if a sync can write the new file as a clone of it. Returns `None` if the file system has
+/// no clones. Also returns `None` if it can clone the source itself, which costs less.
 pub(crate) fn delta_base(
     worker: &CopyWorker<'_>,
     name_at: NameAt<'_>,
@@ -64,7 +64,7 @@ pub(crate) fn delta_base(
     if !is_wanted || plan_of_clone(worker, name_at.dir, source).is_some() {
         return None;
     }
-    // If the existing file cannot be read, a whole copy replaces it.
+    // If the existing file cannot be read, an ordinary copy of the whole source replaces it.
     let replaced = read::open(name_at.dir, name_at.name, false).ok()?;
     let stat = fstat(&replaced).ok()?;
     if Id::of(&stat) != Id::of(&existing.stat) {
@@ -139,7 +139,7 @@ struct DeltaRun<'j> {
     job: &'j ContentsJob<'j>,
     /// Everything before this offset is equal to the source.
     at: u64,
-    /// `true` if holes of the source are searched.
+    /// `true` if the comparison looks for holes of the source.
     is_sparse: bool,
     buffer: thalweg_sys::buffer::Buffer,
     /// Number of bytes that stay shared with the replaced file.
@@ -216,8 +216,8 @@ impl DeltaRun<'_> {
         let got = io::pread_full(self.job.source, &mut theirs[..half.min(most)], self.at)
             .map_err(|errno| CopyFailure::Source("pread", errno))?;
         let theirs = &theirs[..got];
-        // This read fails if blocks of the replaced file are damaged. The caller then makes a whole copy, which does
-        // not need these blocks.
+        // This read fails if blocks of the replaced file are damaged. The caller then copies the rest of the source
+        // without these blocks.
         let Ok(have) = io::pread_full(self.job.sink, &mut ours[..got], self.at) else {
             return Ok(None);
         };

@@ -9,7 +9,7 @@ pub(crate) struct ContentsJob<'a> {
     pub sink: &'a OwnedFd,
     /// `true` if the sink contains bytes that an earlier run moved.
     pub adopted: bool,
-    /// `true` if unwritten ranges of the sink read as zeros and `ftruncate` sets its length. This applies to a
+    /// `true` if unwritten ranges of the sink read as zeros and `ftruncate` can set its length. This is so for a
     /// regular file that was empty.
     pub takes_holes: bool,
 }

@@ -37,7 +37,7 @@ use crate::{
     read::announce_whole,
 };
 
-/// A range of a file: start and length. `None` means up to the end of the file, which may move.
+/// A range of a file: start and length. `None` means up to the end of the file, which may move during the copy.
 #[derive(Clone, Copy)]
 struct FileRange {
     from: u64,
@@ -62,7 +62,7 @@ pub(crate) fn move_large(
         return move_without_zeros(worker, job, from, keeper);
     }
     if head > from as usize {
-        // The source reported a wrong size. The bytes in the buffer are used, because such a source may not be readable twice.
+        // The source reported a wrong size. It may not be readable twice, so the bytes in the buffer are written.
         write_single(worker, job.sink, head)?;
         from = head as u64;
     }
@@ -72,8 +72,8 @@ pub(crate) fn move_large(
     move_rest(worker, job, from, keeper)
 }
 
-/// Keeps the valid start of a partial file of an earlier run, in multiples of `unit` bytes, and truncates the rest.
-/// Returns the length that it kept.
+/// Keeps the start of an earlier run's partial file as far as it is valid, rounded down to a multiple of `unit` bytes.
+/// Truncates the rest and returns the kept length.
 pub(crate) fn adopt(
     worker: &mut CopyWorker<'_>,
     job: &ContentsJob<'_>,
@@ -86,7 +86,7 @@ pub(crate) fn adopt(
     let run = worker.run;
     let valid = prefix(job, earlier, &mut worker.buffer, || run.go_on())?;
     let from = valid - valid % unit;
-    // The journal may describe another source, or more bytes than the partial file still has.
+    // The old journal may describe another source, or more bytes than the partial file still has.
     keeper.forget().map_err(at_sink("unlinkat"))?;
     io::ftruncate(job.sink, from).map_err(at_sink("ftruncate"))?;
     keeper.note(from);
@@ -96,7 +96,7 @@ pub(crate) fn adopt(
     Ok(from)
 }
 
-/// Moves the bytes from `from` to the end of the source, without its holes.
+/// Moves the data from `from` to the end of the source, without the holes of the source.
 pub(crate) fn move_rest(
     worker: &mut CopyWorker<'_>,
     job: &ContentsJob<'_>,
@@ -131,11 +131,11 @@ fn move_extents(
         at = to;
     }
     if at < end {
-        // The size is set last, after the data. The kernel may still commit the size first; `WriteEvidence` takes this
-        // into account.
+        // The size is set only after the data is written. After a power failure the disk may nevertheless have the size
+        // without the data. `WriteEvidence` takes this into account.
         io::ftruncate(job.sink, end).map_err(at_sink("ftruncate"))?;
     }
-    // The reported size may be wrong, so the file is read once more at its end.
+    // The source may have more bytes than it reported, so one more read checks for bytes after the end.
     let mut byte = [0];
     match io::pread(job.source, &mut byte, end) {
         Ok(0) => Ok(()),
@@ -212,8 +212,8 @@ fn plan_transfer(
     }
 }
 
-/// Clones a file with holes as a whole if the plan begins with a clone. Cloning its ranges one by one would repeat
-/// the work. Returns `true` if the file was cloned.
+/// Clones a file with holes as a whole if the plan begins with a clone. One clone per range would repeat the work.
+/// Returns `true` if the file was cloned.
 fn clones_first(worker: &mut CopyWorker<'_>, job: &ContentsJob<'_>) -> Attempt<bool> {
     let transfer = Transfer::between(job.source, job.sink).map_err(at_source("fstat"))?;
     let own = fstat(job.sink).map_err(at_sink("fstat"))?;
@@ -265,8 +265,8 @@ fn move_without_zeros(
     io::ftruncate(job.sink, at).map_err(at_sink("ftruncate"))
 }
 
-/// Returns one end of a transfer. A regular file is read or written at offset `at`; `End::of` examines any other
-/// file.
+/// Returns one end of a transfer. A regular file is read or written at offset `at`. For any other file, `End::of`
+/// determines the kind of the end.
 fn end_of(fd: &OwnedFd, kind: FileType, at: u64) -> Result<End<'_>, Errno> {
     let fd = fd.as_fd();
     if kind == FileType::RegularFile {

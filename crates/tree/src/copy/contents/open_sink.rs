@@ -18,7 +18,7 @@ use crate::{
     identity::Id,
 };
 
-/// Returns the name under which the file is written.
+/// Returns the kind of name under which the file is written.
 pub(crate) fn write_target(
     worker: &CopyWorker<'_>,
     entry: &CopyEntry<'_>,
@@ -29,8 +29,8 @@ pub(crate) fn write_target(
     match there {
         Some(there) if there.is_written_into(options) => WriteTarget::Existing,
         None if options.inplace => WriteTarget::Own,
-        // An append-only directory accepts a link of an unnamed file. It does not allow a partial file to be renamed or
-        // removed.
+        // In an append-only directory, linkat(2) may add the name of an unnamed file. A partial file could be neither
+        // renamed nor removed there.
         None if entry.directory.is_append_only() => {
             if worker.no_tmpfile {
                 WriteTarget::Own
@@ -38,9 +38,9 @@ pub(crate) fn write_target(
                 WriteTarget::Nameless
             }
         }
-        // A staging directory is not visible, so an incomplete file in it is not visible either.
+        // No other user sees a staging directory, so its files have their final names before they are complete.
         _ if is_single && entry.directory.is_staged => WriteTarget::Own,
-        // With concurrent workers, partial files are not resumed.
+        // `--resume` needs a partial file, but concurrent workers do not resume partial files.
         None if is_single && (!options.resume || is_concurrent(worker)) && !worker.no_tmpfile => {
             WriteTarget::Nameless
         }
@@ -48,7 +48,7 @@ pub(crate) fn write_target(
     }
 }
 
-/// Returns `true` if other workers may write this file concurrently, and no lock prevents it.
+/// Returns `true` if other workers may write this file at the same time and no lock prevents that.
 fn is_concurrent(worker: &CopyWorker<'_>) -> bool {
     worker.run.concurrency != Concurrency::None
 }
@@ -61,7 +61,7 @@ pub(crate) struct SinkRequest<'a, 'e> {
     pub there: Option<&'e Existing>,
     /// The mode with which a new file is created.
     pub mode: u32,
-    /// `true` if one call moves the whole contents.
+    /// `true` if one call writes the whole contents.
     pub is_single: bool,
     pub source: SourceFile<'e>,
 }
@@ -74,16 +74,16 @@ pub(crate) fn open_sink<'a>(
 ) -> Attempt<DestinationFile<'a>> {
     let SinkRequest { name_at, target, there, mode, is_single, source } = *request;
     let options = worker.run.options;
-    // If a pipe were also opened for reading, `open` would not wait for a reader, and the written bytes would be lost.
+    // A pipe that is also opened for reading would not wait for a reader, and the written bytes would be lost.
     let reads = options.verify.is_some() && there.is_none_or(Existing::can_be_read_again);
     let access = if reads { OFlags::RDWR } else { OFlags::WRONLY };
     match target {
         WriteTarget::Own => match DestinationFile::own(name_at, access, mode) {
-            // The destination may treat different source names as equal (case folding).
+            // This copy has created the name: the destination treats two source names as equal (case folding).
             Err(CopyFailure::Sink(_, Errno::EXIST, _)) if entry.directory.is_fresh => {
                 Err(CopyFailure::Refused(Refusal::JustCreated))
             }
-            // An earlier run left this file unfinished in a directory that is not visible.
+            // A killed run left this incomplete file under its final name, in a directory that was not visible.
             Err(CopyFailure::Sink(_, Errno::EXIST, _)) if entry.directory.is_staged => {
                 let _ = rustix::fs::unlinkat(name_at.dir, name_at.name, AtFlags::empty());
                 DestinationFile::own(name_at, access, mode)

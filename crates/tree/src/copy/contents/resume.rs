@@ -12,8 +12,9 @@ use crate::{
     journal::{Identity, Journal, JournalError, JournalSource},
 };
 
-/// Returns the length of the valid start of a partial file: 0 if the journal describes another source. A journal
-/// of this source and this boot is trusted. Otherwise, the partial file is valid as far as it equals the source.
+/// Returns the length of the valid start of a partial file. If the journal describes another source, the length is 0.
+/// If the journal is of this source and this boot, it is trusted. Otherwise, the start is valid as far as it equals the
+/// source.
 pub(crate) fn prefix(
     job: &ContentsJob<'_>,
     journal: Option<Result<Journal, JournalError>>,

@@ -19,7 +19,7 @@ use crate::{
     identity::{kind, size},
 };
 
-/// Returns `true` if the reported size of a file fits the worker's buffer. The file is then read and written whole.
+/// Returns `true` if a file of this reported size fits the worker's buffer. Such a file is read and written as a whole.
 pub(crate) fn is_small(options: &CopyOptions, stat: &Stat) -> bool {
     kind(stat) == FileType::RegularFile
         && size(stat) <= single() as u64
@@ -38,8 +38,8 @@ pub(crate) struct Contents {
     pub is_whole: bool,
 }
 
-/// Reads a file that reports a size of `claimed` bytes. A file with more bytes than the buffer holds is not small,
-/// and the buffer then contains its start.
+/// Reads a file that reports a size of `claimed` bytes. If the file has more bytes than the buffer holds, it is not
+/// small. The buffer then contains its start.
 pub(crate) fn read_single(
     worker: &mut CopyWorker<'_>,
     source: &OwnedFd,
@@ -90,11 +90,10 @@ pub(crate) fn write_single(worker: &mut CopyWorker<'_>, sink: &OwnedFd, len: usi
     answer.map_err(|errno| CopyFailure::Sink("write", errno, done))
 }
 
-/// Moves the whole of a small file as planned. Bytes that are appended during the copy are not copied. The copy then
-/// reports that the source changed.
+/// Moves the whole of a small file as planned. Bytes that another process appends during the copy are not copied, and
+/// the copy reports that the source changed.
 ///
-/// The first mechanism of the plan is called once. If that call does not move the whole file, the driver starts
-/// again at the first byte.
+/// Calls the first mechanism of the plan once. If that call does not move all bytes, the driver starts over.
 pub(crate) fn move_small(
     worker: &mut CopyWorker<'_>,
     source: &OwnedFd,

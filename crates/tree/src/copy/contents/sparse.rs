@@ -9,7 +9,7 @@ use crate::{
     identity::size,
 };
 
-/// Returns `true` if a file has at least one block less than its size needs. Only the holes of such a file are searched.
+/// Returns `true` if a file has fewer blocks than its size needs. Only such a file is searched for holes.
 pub(crate) fn seems_sparse(stat: &Stat) -> bool {
     let allocated = u64::try_from(stat.st_blocks).unwrap_or(0).saturating_mul(512);
     size(stat).saturating_sub(allocated) >= BLOCK as u64
@@ -48,7 +48,7 @@ pub(crate) fn write_but_zeros(fd: BorrowedFd<'_>, bytes: &[u8], at: u64) -> Atte
     let mut begin = 0;
     while begin < bytes.len() {
         let rest = &bytes[begin..];
-        // Blocks are aligned to the start of the file.
+        // Blocks are aligned to the start of the file, so the first block in `bytes` may be shorter.
         let first = BLOCK - ((at as usize).wrapping_add(begin) % BLOCK);
         let (head, tail) = rest.split_at(first.min(rest.len()));
         if is_zero(head) {

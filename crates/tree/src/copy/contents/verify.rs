@@ -1,8 +1,8 @@
 //! Reads a copy and its source again and compares them by a hash.
 //!
 //! The comparison proves that both files read as equal now. It finds errors of the copying code, torn writes, and a
-//! source that changed. Clean pages are dropped from the page cache first (`POSIX_FADV_DONTNEED`), but dirty pages are
-//! not, so a fresh copy is mostly read from memory. [`CopyOptions::verify_device`](crate::CopyOptions::verify_device)
+//! source that changed. The comparison first drops clean pages from the page cache (`POSIX_FADV_DONTNEED`). Dirty pages
+//! stay, so a fresh copy is mostly read from memory. [`CopyOptions::verify_device`](crate::CopyOptions::verify_device)
 //! syncs the copy first.
 
 use std::os::fd::BorrowedFd;
@@ -16,7 +16,7 @@ use crate::{
     read::forget_cached,
 };
 
-/// The position at which the comparison of a copy with its source ends.
+/// The point at which the comparison of a copy with its source ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SinkEnd {
     /// At the end of the copy.

@@ -25,8 +25,9 @@ use crate::{
     sources::NamedSource,
 };
 
-/// Links the file at `name_at` to the name of its backup. A later rename over `name_at` then loses no file, and
-/// `name_at` exists at every moment. Returns the name of the backup; `None` if no backup is needed.
+/// Links the file at `name_at` to the name of its backup, so that a rename over `name_at` loses no file. `name_at`
+/// exists at every moment. Returns the name of the backup; `None` if no backup is needed. In a sync, also keeps the
+/// file in [`CopyOptions::kept`].
 pub(crate) fn set_aside(
     options: &CopyOptions,
     name_at: NameAt<'_>,
@@ -39,7 +40,7 @@ pub(crate) fn set_aside(
             Err(failure) => return Err(failure),
         }
     }
-    // Other processes may take the next number for their backups of files with this name.
+    // Another process may take the number for a backup of its own. The loop then tries the next number.
     for _ in 0..ATTEMPTS {
         let Some(backup) = backup_name(options, name_at)? else { return Ok(None) };
         let name = &*backup.name;
@@ -50,7 +51,7 @@ pub(crate) fn set_aside(
         match if backup.is_numbered { add(name_at, name) } else { replace(name_at, name) } {
             Ok(()) => return Ok(Some(backup.name)),
             Err(CopyFailure::Sink("linkat", Errno::NOENT, _)) => return Ok(None),
-            // Another process took the number.
+            // Another process has taken this number.
             Err(CopyFailure::Sink(_, Errno::EXIST, _)) if backup.is_numbered => {}
             Err(failure) => return Err(failure),
         }
@@ -58,8 +59,8 @@ pub(crate) fn set_aside(
     Err(CopyFailure::Sink("linkat", Errno::EXIST, 0))
 }
 
-/// Returns `true` if `entry` is read through the name of the backup, or through a symbolic link that may lead to it.
-/// Another hard link is safe: it keeps the contents when the backup name is replaced.
+/// Returns `true` if `entry` is read through the name of the backup, or through a symbolic link that may lead to that
+/// name. A source that is another hard link is safe, because it keeps its contents when the backup is replaced.
 fn is_read_by(entry: &CopyEntry<'_>, backup: &CStr) -> bool {
     let is_named_alike = Path::new(os(entry.source)).file_name() == Some(os(backup));
     let is_link = entry.from.open().is_ok_and(|from| {
@@ -69,8 +70,8 @@ fn is_read_by(entry: &CopyEntry<'_>, backup: &CStr) -> bool {
     is_named_alike || is_link
 }
 
-/// Returns the name of the backup for `cp -f --backup FILE FILE`. As in GNU `cp`, this copies a file to the name of
-/// its backup. Returns `None` for any other copy.
+/// Returns the name of the backup for `cp -f --backup FILE FILE`. GNU `cp` then copies the file to the name of its
+/// backup. Returns `None` for any other command.
 pub(crate) fn of_itself(
     options: &CopyOptions,
     base: &OwnedFd,
@@ -97,8 +98,8 @@ fn add(name_at: NameAt<'_>, name: &CStr) -> Attempt<()> {
     }
 }
 
-/// Links the file to another name and replaces a file of that name. This needs a temporary third name, because linkat
-/// does not replace.
+/// Links the file to another name and replaces a file of that name. linkat(2) does not replace files, so the link first
+/// gets a temporary name.
 fn replace(name_at: NameAt<'_>, name: &CStr) -> Attempt<()> {
     let temporary = unique(name_at.name);
     match io::link(name_at.dir, name_at.name, name_at.dir, &*temporary) {
@@ -124,7 +125,7 @@ fn give_away(name_at: NameAt<'_>, name: &CStr, keep: bool) -> Attempt<()> {
         return Err(CopyFailure::Refused(Refusal::OverDirectory));
     }
     match rename(name_at.dir, name_at.name, name, keep) {
-        // Another process removed the file. The caller expects this error from `linkat`.
+        // Another process removed the file. `set_aside` recognizes this case by an error of `linkat`.
         Err(Errno::NOENT) => Err(CopyFailure::Sink("linkat", Errno::NOENT, 0)),
         answer => answer.map_err(at_sink("renameat2")),
     }

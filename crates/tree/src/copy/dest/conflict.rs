@@ -62,7 +62,7 @@ enum DestinationEntry {
     Nothing,
     /// A symbolic link to a free name, where the copy is created.
     DanglingLink(SymlinkTarget),
-    /// `through`: the directory and name of the file, if a symbolic link led to it. `None` for a link of `/proc`.
+    /// `through`: the directory and name of the file, if a symbolic link led to it. `None` for a link in `/proc`.
     File {
         stat: Stat,
         through: Option<SymlinkTarget>,
@@ -132,7 +132,7 @@ impl Conflict<'_> {
         if !is_regular {
             through = None;
         }
-        // A file that becomes a backup is renamed, so the copy is created as if the file had been removed.
+        // With a backup, the existing file is renamed, so the copy is created as if the file had been removed.
         let is_kept = options.backup != Backup::None && is_regular;
         // The replacement of a file that another user planted does not inherit the owner, mode or ACL of that file.
         let mut is_removed = options.remove_destination || is_kept || is_trap;
@@ -147,9 +147,9 @@ impl Conflict<'_> {
             (through, keeps_inode, is_removed) = (None, false, true);
         }
         let directory = self.entry.directory;
-        // In an append-only directory no other file could be renamed over it.
+        // In an append-only directory, a rename cannot replace the file.
         keeps_inode |= through.is_none() && !is_removed && is_regular && directory.is_append_only();
-        // A sync trusts size and time of visible files, unless it compares their bytes.
+        // A sync trusts size and time of files with their final names, unless it compares their bytes.
         let trusts = options.sync.is_some() && !directory.is_staged;
         let is_doubted = options.compares_bytes()
             || options.resume && !trusts && !directory.evidence.vouches_for(&stat);
@@ -190,8 +190,8 @@ impl Conflict<'_> {
         Ok(DestinationVerdict::Replace(there))
     }
 
-    /// Returns `true` if an equal existing file has more names than its source and needs other attributes. The attributes would also change
-    /// under the extra names, so a new file replaces the existing one.
+    /// Returns `true` if the existing file is equal, needs other attributes, and has more names than its source.
+    /// Setting the attributes would also change the file under its extra names, so a new file replaces it.
     fn shares_other_names(&self, there: &Existing) -> Attempt<bool> {
         let (run, source) = (self.run, self.source);
         if run.options.sync.is_none() || there.stat.st_nlink <= source.st_nlink {
@@ -214,7 +214,7 @@ impl Conflict<'_> {
             return Err(CopyFailure::Refused(Refusal::OverDirectory));
         }
         let may_go = options.force || options.interactive || options.backup != Backup::None;
-        // As in GNU `cp`, a symbolic link that is not followed, or a special file, replaces an existing entry by rename.
+        // As in GNU `cp`, a special file or an unfollowed symbolic link replaces an existing entry by a rename.
         let gives_way =
             kind(self.source) != FileType::RegularFile && !options.follows(entry.named_by_caller());
         let may_go = may_go || (gives_way && !options.attributes_only);
@@ -228,7 +228,7 @@ impl Conflict<'_> {
         if self.as_content {
             may_be_replaced(self.run, self.here, there)?;
         }
-        // Checked now, because otherwise the rename would fail only after everything was written.
+        // This check comes first, because the rename would fail only after all bytes were written.
         if there.is_taken_away() && entry.directory.is_append_only() {
             return Err(CopyFailure::Sink("renameat2", Errno::PERM, 0));
         }

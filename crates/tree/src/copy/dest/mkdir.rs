@@ -32,8 +32,8 @@ struct MadeDirectory {
     is_new: bool,
     /// `true` if the directory replaces an entry of another type.
     is_replacement: bool,
-    /// The mode that the kernel gives to a new directory with this name. Set only if the mode cannot be computed and
-    /// the staging directory has another one.
+    /// The mode that the kernel would give to a new directory with the final name. Set only if the mode cannot be
+    /// computed, because the staging directory has another mode.
     born: Option<u32>,
 }
 
@@ -52,7 +52,7 @@ pub(crate) fn enter(
     stat: &Stat,
 ) -> Attempt<Arc<Directory>> {
     let parent = entry.directory;
-    // Attributes are read now, so that the source need not stay open. Attributes are set last, because a default ACL
+    // Extended attributes are read now, so that the source need not stay open. They are set last, because a default ACL
     // would affect the entries created inside.
     let xattrs =
         SourceXattrs::from(&Holder::Fd(source), run.options.preserve).unwrap_or_else(|e| {
@@ -68,7 +68,8 @@ pub(crate) fn enter(
         let mut own = fstat(fd).map_err(at_sink("fstat"))?;
         let born = own.st_mode & 0o7777;
         if made.is_new && born & 0o700 != 0o700 {
-            // A default ACL of the parent directory may have denied access to the owner, but thalweg must fill the directory.
+            // A default ACL of the parent directory may have denied access to the owner. The owner gets access, because
+            // the copy must fill the directory.
             let open = Mode::from_raw_mode(born | 0o700);
             fchmod(fd, open).map_err(at_sink("fchmod"))?;
             own.st_mode |= 0o700;
@@ -152,7 +153,7 @@ fn make(
         return match mkdirat(dir, entry.name, mode) {
             Ok(()) => {
                 let fd = open_new(name_at).map_err(|errno| {
-                    // The directory is removed, because a retry would not treat an existing directory as new.
+                    // Removes the directory, because a retry would take it for one that existed before.
                     let _ = unlinkat(dir, entry.name, AtFlags::REMOVEDIR);
                     CopyFailure::Sink("openat", errno, 0)
                 })?;
@@ -164,7 +165,7 @@ fn make(
                     born: None,
                 })
             }
-            // The destination may treat different source names as equal (case folding).
+            // This copy may have created it: the destination may treat two names as equal (case folding).
             Err(Errno::EXIST) => merge(name_at, false),
             Err(errno) => Err(CopyFailure::Sink("mkdirat", errno, 0)),
         };
@@ -174,7 +175,7 @@ fn make(
     if let Some(left) = &stage.left_alone {
         run.left_alone(|| entry.destination_path(), left);
     }
-    // No other user may read a staging directory, because its entries get owner and mode step by step. If the final
+    // The mode of a staging directory is 0700, because its entries get owner and mode only step by step. If the final
     // mode cannot be computed, `birth_mode` asks the kernel for it.
     let reckoned =
         run.options.preserve.mode || (run.me.umask().is_some() && !entry.directory.births.acl);
@@ -209,7 +210,7 @@ fn merge(NameAt { dir, name }: NameAt<'_>, follow: bool) -> Attempt<MadeDirector
     })
 }
 
-/// Returns the mode with which a directory is created. The mode includes full access for the owner.
+/// Returns the mode with which a directory is created. It includes full access for the owner, who must fill it.
 fn first_mode(run: &CopyRun<'_>, stat: &Stat) -> u32 {
     run.options.directory_mode(stat.st_mode) | 0o700
 }
@@ -229,11 +230,11 @@ fn wanted(
         None => has,
         Some(born) => {
             let bits = run.options.directory_mode(stat.st_mode);
-            // With a default ACL the umask has no effect (umask(2)). The mode given by the kernel is kept, without
-            // the bits that were added for access during the copy.
+            // With a default ACL the umask has no effect (umask(2)). The directory then keeps the mode from the kernel,
+            // without the bits that were added only for the copy.
             let known = run.me.umask().filter(|_| !births.acl);
             let bits = known.map_or(born & (bits | !0o700), |umask| bits & !umask);
-            // Special bits set by the kernel are kept too (set-group-id from the parent).
+            // Special bits that the kernel has set, such as set-group-id inherited from the parent, are kept too.
             bits | (has & 0o7000)
         }
     };

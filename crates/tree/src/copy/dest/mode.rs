@@ -33,12 +33,12 @@ pub(crate) fn modes(
         has_owner: births.owner,
         born_with_acl: births.acl,
     };
-    // Returns the resulting mode, if only the umask affects it.
+    // Computes the mode of a new file; `None` if a default ACL also affects it or the umask is unknown.
     let born = |mode: u32| run.me.umask().filter(|_| !births.acl).map(|umask| mode & !umask);
     match (write_target, there) {
         (WriteTarget::Existing, Some(there)) => {
             wanted.has_owner = Some((there.stat.st_uid, there.stat.st_gid));
-            // This mode is used if the existing file cannot be opened and a new file replaces it.
+            // A new file with this mode is created only if the existing file cannot be opened.
             (full & 0o777, wanted)
         }
         (_, Some(there)) if !keep.mode || !keep.owner => {
@@ -62,8 +62,8 @@ pub(crate) fn modes(
     }
 }
 
-/// Updates the known attributes of an opened sink from `fstat`. A partial file has mode 0600 until it is complete,
-/// regardless of the requested mode. An existing file may have another owner than when its name was examined.
+/// Updates the known attributes of an opened file by `fstat`. A partial file has mode 0600 until it is complete,
+/// whatever mode was requested. An existing file may have got another owner since its name was examined.
 pub(crate) fn look_at(
     run: &CopyRun<'_>,
     entry: &CopyEntry<'_>,
@@ -88,8 +88,8 @@ pub(crate) fn look_at(
     Ok(())
 }
 
-/// Returns the mode of a file after user `uid` has written into it. For users other than root the kernel clears the
-/// set-id bits on write. A file that replaces another one also has new contents, so its bits are cleared too.
+/// Returns the mode that a file has after user `uid` has written into it. Unless the user is root, the kernel clears
+/// the set-id bits on write. A replacement file has new contents too, so its bits are cleared likewise.
 pub(crate) fn as_written(uid: u32, mode: u32) -> u32 {
     match mode {
         _ if uid == 0 => mode,

@@ -14,27 +14,27 @@ use crate::{
     identity::{kind, mtime, size},
 };
 
-/// Upper bound of the resolution of file times: the clock ticks at least a hundred times a second.
+/// Upper bound of the resolution of file times. The kernel's clock ticks at least a hundred times per second.
 const TICK: Duration = Duration::from_millis(20);
 
-/// Returns `true` if both may be one file: their sizes are equal and their device numbers differ. Within one file
-/// system, inode numbers already identify a file.
+/// Returns `true` if both may be one file: the sizes are equal and the device numbers differ. With equal device
+/// numbers, the inode numbers already identify the file.
 pub(super) fn may_be_one(source: &Stat, sink: &Stat) -> bool {
     let are_files = [source, sink].map(kind) == [FileType::RegularFile; 2];
     are_files && source.st_dev != sink.st_dev && size(sink) > 0 && size(source) == size(sink)
 }
 
-/// Returns `true` if a change of the sink is visible in the source. Sets the modification time of the sink, which the
-/// copy changes anyway, and reads that of the source. If they are one file, its time is restored.
+/// Returns `true` if a change of the sink is visible in the source. Changes the modification time of the sink, which
+/// the copy sets later anyway, and reads the time of the source. If they are one file, restores its time.
 pub(super) fn is_one(source: &OwnedFd, sink: &OwnedFd, own: &Stat) -> Attempt<bool> {
     let before = modified_now(source)?;
     let modified = |tv_sec, tv_nsec| Timestamps {
         last_access: Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT },
         last_modification: Timespec { tv_sec, tv_nsec },
     };
-    // Some file systems store only even seconds.
+    // Some file systems store only even seconds, so the time changes by two seconds.
     match futimens(sink, &modified(own.st_mtime - 2, 0)) {
-        // A user with write permission that does not own a file may only set both times to the current time.
+        // A user that may write the file but does not own it may only set both times to the current time.
         Err(Errno::PERM | Errno::ACCESS) => {
             thread::sleep(TICK);
             let now = Timespec { tv_sec: 0, tv_nsec: UTIME_NOW };
@@ -45,7 +45,7 @@ pub(super) fn is_one(source: &OwnedFd, sink: &OwnedFd, own: &Stat) -> Attempt<bo
     .map_err(at_sink("futimens"))?;
     let is_one = modified_now(source)? != before;
     if is_one {
-        // This call may fail if another user owns the file. The file then keeps the time of this attempt.
+        // If another user owns the file, this call may fail. The file then keeps the changed time.
         let _ = futimens(sink, &modified(own.st_mtime, own.st_mtime_nsec as _));
     }
     Ok(is_one)

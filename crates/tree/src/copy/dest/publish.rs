@@ -34,11 +34,11 @@ use crate::{
 
 /// An open destination file.
 pub(crate) enum DestinationFile<'a> {
-    /// Written under its own name, either because the directory is not visible yet or because the caller requested it.
+    /// A file that is written under its own name. Its directory is not visible yet, or the caller requested this.
     Own { fd: OwnedFd, name_at: NameAt<'a>, published: bool },
     /// An existing file that is written into.
     Existing(OwnedFd),
-    /// Has a temporary name, or none, until it is complete.
+    /// A file that has a temporary name, or no name, until it is complete.
     Hidden(AtomicFile<BorrowedFd<'a>, &'a CStr>),
 }
 
@@ -100,7 +100,7 @@ impl<'a> DestinationFile<'a> {
         }
     }
 
-    /// Returns `true` if an earlier run left the file and this one continues it.
+    /// Returns `true` if this run continues a file that an earlier run left.
     pub fn is_adopted(&self) -> bool {
         matches!(self, Self::Hidden(file) if file.adopted)
     }
@@ -110,7 +110,7 @@ impl<'a> DestinationFile<'a> {
         matches!(self, Self::Hidden(file) if file.is_part())
     }
 
-    /// Returns the partial file of an earlier run that was not used because another user may have created it.
+    /// Returns the leftover partial file that was not used because another user may have created it.
     pub fn left_alone(&self) -> Option<&LeftAlone> {
         match self {
             Self::Hidden(file) => file.left_alone.as_ref(),
@@ -136,8 +136,8 @@ impl<'a> DestinationFile<'a> {
         Ok(())
     }
 
-    /// Leaves the partial file for a later run and returns its name. Returns `None` if no later run would find the
-    /// file; it is then removed on drop.
+    /// Keeps the partial file for a later run and returns its name. Returns `None` if no later run would find the file,
+    /// which is then removed on drop.
     pub fn leave(&mut self) -> Option<&CStr> {
         match self {
             Self::Hidden(file) => file.leave(),
@@ -150,7 +150,7 @@ impl<'a> DestinationFile<'a> {
 pub(crate) enum PublishOutcome {
     /// The copy has its name. Contains the name of the backup.
     Named(Option<CString>),
-    /// Nothing may be replaced, and another process created the name first.
+    /// The copy was skipped: another process created the name first, and the options forbid replacing a file.
     Skipped,
 }
 
@@ -167,8 +167,8 @@ pub(crate) fn publish(
         return sink.publish(false).map(|()| PublishOutcome::Named(None));
     }
     if there.is_none() {
-        // The name was free before. Since then, another process or this copy may have taken it. In a new directory,
-        // the file system may treat two names of this copy as equal.
+        // The name was free when it was checked. Another process may have created it since. In a new directory this
+        // copy may have created it, if the file system treats two names as equal.
         let is_fresh = entry.directory.is_fresh;
         let is_wanted = is_fresh || options.replaces_nothing() || options.backup != Backup::None;
         match sink.publish(is_wanted) {
@@ -189,10 +189,10 @@ pub(crate) fn publish(
 impl Drop for DestinationFile<'_> {
     fn drop(&mut self) {
         if let Self::Own { fd, name_at, published: false } = self
-            // The file was visible, so another process may have replaced it.
+            // The name was visible, so another process may have replaced the file.
             && is_named(fd, name_at.dir, name_at.name).unwrap_or(false)
         {
-            // No caller can receive an error here.
+            // `drop` cannot return an error.
             let _ = unlink(name_at.dir, name_at.name);
         }
     }

@@ -22,8 +22,7 @@ pub(crate) enum Relation {
     Same,
 }
 
-/// The attributes of a source and of the existing entry with the name of its copy. Links were followed as the options
-/// demand.
+/// The attributes of a source and of the existing destination. Links were followed if the options demand it.
 pub(crate) struct ComparedStats<'a> {
     pub source: &'a Stat,
     pub there: &'a Stat,
@@ -45,7 +44,8 @@ pub(crate) fn relation(
     }
     let follows = options.follows(entry.named_by_caller());
     if follows && !same {
-        // The backup renames the destination, so the source could not be read any more, not even through a link.
+        // If source and destination are one name, the backup renames it. The copy could then not read the source, not
+        // even through a link.
         let is_itself = options.backup != Backup::None && is_one_entry(entry, dir);
         return Ok(if is_itself { Relation::Same } else { Relation::Apart });
     }
@@ -59,7 +59,7 @@ pub(crate) fn relation(
     if let Some(relation) = names.relation(follows) {
         return Ok(relation);
     }
-    // A link that replaces its own target would point to itself, and the file would be lost.
+    // If a copied link replaced its own target, the link would point to itself and the contents would be lost.
     let targets =
         (statat(&from, entry.source, AtFlags::empty()), statat(dir, entry.name, AtFlags::empty()));
     Ok(match targets {
@@ -86,7 +86,7 @@ struct ComparedNames<'a> {
 }
 
 impl ComparedNames<'_> {
-    /// Returns `None` if the relation depends on the targets of the links.
+    /// Returns the relation, or `None` if it depends on the targets of the links.
     fn relation(&self, follows: bool) -> Option<Relation> {
         let (options, source, there) = (self.options, &self.source, &self.there);
         let answer = |fine: bool| Some(if fine { Relation::Apart } else { Relation::Same });
@@ -102,7 +102,7 @@ impl ComparedNames<'_> {
             }
         }
         if options.backup != Backup::None {
-            // A source that is a link to the backed-up file would dangle.
+            // The source is a link to the destination, and would dangle after the destination is renamed.
             let dangles = follows && is_link(source) && !is_link(there);
             return answer(if same_name { !one_entry() } else { !dangles });
         }

@@ -23,7 +23,7 @@ pub(crate) enum WriteTarget {
     Existing,
 }
 
-/// Returns `true` if, after this failure, the copy may be written into the existing file instead of replacing it.
+/// Returns `true` if, after this failure, another attempt may write into the existing file instead of replacing it.
 pub(crate) fn can_be_written_into(
     options: &CopyOptions,
     existing: &Existing,
@@ -32,21 +32,21 @@ pub(crate) fn can_be_written_into(
 ) -> bool {
     let is_refused = match failure {
         CopyFailure::Sink("openat", errno, _) => cannot_be_made(*errno),
-        // The bytes were already written to the new file. Only a regular file can be read again.
+        // After a failed rename, all bytes must be moved again. Only a regular file can be read a second time.
         CopyFailure::Sink("renameat2", errno, _) if kind(source) == FileType::RegularFile => {
             cannot_be_replaced(*errno)
         }
         _ => false,
     };
-    // A backup would need a new name in this directory too.
+    // With a backup, the existing file must keep its contents, but its directory accepts no new name for them.
     is_refused
         && options.backup == Backup::None
         && !existing.is_written_into(options)
         && !existing.is_taken_away()
 }
 
-/// Returns `true` if the errno means that a directory accepts no new file. The directory may lack write permission, be
-/// mounted read-only, or be part of `/proc` or `/sys`. An existing file in it may still be writable.
+/// Returns `true` if the errno means that a directory accepts no new file, although an existing file in it may still be
+/// writable. The directory may lack write permission, be mounted read-only, or be part of `/proc` or `/sys`.
 fn cannot_be_made(errno: Errno) -> bool {
     matches!(
         errno,
@@ -54,9 +54,8 @@ fn cannot_be_made(errno: Errno) -> bool {
     )
 }
 
-/// Returns `true` if the errno means that a file cannot be replaced by a rename. Examples are another user's file in
-/// a sticky directory, a mount point (as containers do with /etc/hosts), and a system call filter that denies
-/// renames.
+/// Returns `true` if the errno means that a rename cannot replace a file. Examples are another user's file in a sticky
+/// directory, a mount point (such as /etc/hosts in a container), and a system call filter that denies renames.
 fn cannot_be_replaced(errno: Errno) -> bool {
     matches!(
         errno,
@@ -71,8 +70,7 @@ fn cannot_be_replaced(errno: Errno) -> bool {
     )
 }
 
-/// Returns `true` if a file without a name cannot be linked here. Older kernels need /proc for that, and /proc may be
-/// missing.
+/// Returns `true` if an unnamed file cannot be linked here. Older kernels need /proc for that, which may be missing.
 pub(crate) fn cannot_be_named(failure: &CopyFailure) -> bool {
     let errnos = [Errno::NOENT, Errno::ACCESS];
     matches!(failure, CopyFailure::Sink("linkat", errno, _) if errnos.contains(errno) || has_no_links(*errno))

@@ -37,7 +37,7 @@ use crate::{
     xattrs::{Holder, SourceXattrs},
 };
 
-/// The state of one name of a file after a worker has processed it.
+/// The state of one name of a file after a worker has handled it.
 enum NameOutcome {
     /// The name was copied, linked or skipped.
     Processed,
@@ -63,7 +63,7 @@ pub(crate) fn copy_file_entry(worker: &mut CopyWorker<'_>, entry: &CopyEntry<'_>
     worker.run.expect_not_listed_over(&stat, || entry.source_path());
     worker.take_up(entry, size(&stat));
     let copied = copy_or_leave(worker, entry, &source, &stat);
-    // A name that waits for the copy of another name returns through the queue and is counted then.
+    // A name that waits for the copy of another name returns to the queue. It is counted when the copy exists.
     if !matches!(copied, Ok(NameOutcome::Waiting)) {
         worker.settle(size(&stat));
     }
@@ -226,7 +226,7 @@ fn foresee_kept(
             worker.note_change(entry, ChangeAction::Link, stat, none);
             return Ok(());
         }
-        // The entry is a name of the same file already, so its attributes change with those of the first name.
+        // The existing entry is a hard link to the file of the first name, and shares its attributes.
         ForeseenName::Stays => none,
         ForeseenName::First => of_entry(worker.run, entry, dir.as_fd(), stat, there)?,
     };
@@ -275,9 +275,9 @@ fn give_attributes(
     Ok(())
 }
 
-/// Keeps the existing file. Returns `None` if it has to be replaced after all. If the source has more names, they are
-/// linked to the existing file. If one of them is already copied, the existing file is replaced by a link to that
-/// copy. A newer existing file stays unchanged.
+/// Keeps the existing file. Returns `None` if the file must be replaced after all. If the source has more names, they
+/// are linked to the existing file. If another name of the source is already copied, a link to that copy replaces the
+/// existing file, unless the existing file is newer.
 fn keep_existing(
     worker: &mut CopyWorker<'_>,
     entry: &CopyEntry<'_>,
@@ -289,7 +289,7 @@ fn keep_existing(
     let CopyPlacement { dir, stat } = at;
     let has_names = worker.run.options.links_names(entry.named_by_caller(), stat.st_nlink);
     let are_files = [stat, &there.stat].map(kind) == [FileType::RegularFile; 2];
-    // A symbolic link to the file is not a name of it: hard links to the symbolic link would lead elsewhere.
+    // A symbolic link to the file does not count: `linkat` would link to the symbolic link itself.
     let is_its_name = || Ok::<_, CopyFailure>(id_of(dir, entry.name)? == Some(Id::of(&there.stat)));
     let is_linked =
         has_names && are_files && matches!(reason, Skip::Done | Skip::Newer) && is_its_name()?;
@@ -310,7 +310,8 @@ fn keep_existing(
         skip_file(worker, entry, reason, SourceFile { fd: source, stat }, &there.stat)?;
     }
     if matches!(left, LeftName::First) {
-        // A file that is replaced is claimed again, and another name may be the first by then.
+        // If the file is replaced, this claim ends and the caller claims the name again. By then another name may be
+        // the first one.
         let copy = if stays { id_of(dir, entry.name) } else { Ok(None) };
         wake_for(worker, entry, stat, copy)?;
     }
@@ -345,7 +346,7 @@ fn update_attributes(
 ) -> Attempt<()> {
     let Some(dir) = entry.directory.open()? else { return Ok(()) };
     let run = worker.run;
-    // The attributes of a file with several names may have changed under another name.
+    // Another worker may have changed the attributes through another hard link of the file, so they are read again.
     let own = statat(&dir, entry.name, AtFlags::SYMLINK_NOFOLLOW).map_err(at_sink("newfstatat"))?;
     let there = if Id::of(&own) == Id::of(there) { &own } else { there };
     let differs = of_entry(run, entry, dir.as_fd(), stat, there)?;
@@ -377,8 +378,8 @@ fn update_attributes(
     Ok(())
 }
 
-/// Applies attributes to a file that an earlier run wrote, because that copy may have been killed before they were
-/// complete. A different access time alone is not a reason, because the source may have been read since then.
+/// Applies the attributes again to a file that an earlier run wrote. That run may have been killed before it had set
+/// them all. A different access time alone is ignored, because the source may have been read since then.
 fn apply_attributes_again(
     worker: &CopyWorker<'_>,
     entry: &CopyEntry<'_>,

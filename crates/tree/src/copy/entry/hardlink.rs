@@ -23,16 +23,16 @@ use crate::{
     queue::PackedNames,
 };
 
-/// The outcome for an existing name that is not copied again.
+/// The outcome for an existing name that the copy would skip.
 pub(crate) enum LeftName {
-    /// The name stays unchanged, and other names are linked to it. The caller must call `LinkTable::made` or
-    /// `LinkTable::failed`.
+    /// The name stays unchanged, and the other names of the source are linked to it. The caller must call
+    /// `LinkTable::made` or `LinkTable::failed`.
     First,
     /// The name stays unchanged.
     Stays,
-    /// The name is now a link to the copy of another name.
+    /// The name is now a hard link to the copy of another name.
     Linked,
-    /// The name waits for that copy.
+    /// Another worker is copying another name. This name is processed again afterwards.
     Waits,
 }
 
@@ -42,7 +42,7 @@ enum Linked {
     Done(Option<CString>),
     /// Nothing may be replaced, and another process created the name first.
     Skipped,
-    /// Another process replaced the copy under its name.
+    /// Another process replaced the copy, so its name leads to another file.
     Lost,
     /// Hard links are not supported here, or the file has too many of them.
     Refused(Errno),
@@ -72,7 +72,8 @@ fn link(
         answer => answer?,
     };
     let is_copy = |new: &CStr| name.is_copy(dir, new);
-    // In a visible directory, the link gets its final name only after a check that it is a name of the copy.
+    // In a visible directory, the link first gets a temporary name. It gets its final name after a check that it leads
+    // to the copy.
     let is_hidden = entry.directory.is_fresh;
     if !is_hidden && is_copy(entry.name)? {
         return Ok(Linked::Done(None));
@@ -80,7 +81,7 @@ fn link(
     let new = if is_hidden { entry.name.to_owned() } else { unique(entry.name) };
     match io::link(there.as_fd(), &*name.last, dir, &*new) {
         Ok(()) => {}
-        // If the copy still has its name, ENOENT means that the call itself is not supported.
+        // ENOENT although the copy has its name means that the system call is not supported.
         Err(errno @ Errno::NOENT) => {
             let is_there = name.is_copy(there.as_fd(), &name.last)?;
             return Ok(if is_there { Linked::Refused(errno) } else { Linked::Lost });
@@ -128,7 +129,7 @@ pub(crate) fn link_name(
     match linked? {
         Linked::Done(backup) => {
             if !entry.directory.is_fresh {
-                // An earlier run may have left a partial file under this name.
+                // An earlier run may have left a partial file for this name.
                 let _ = remove_leftover(at.dir, entry.name, Id::of(at.stat));
             }
             worker.tally.links += 1;
@@ -149,8 +150,8 @@ pub(crate) fn link_name(
     Ok(LinkOutcome::Done)
 }
 
-/// Replaces an existing name that would be skipped by a link to the copy of another name. A file that is newer than
-/// the source stays.
+/// Processes an existing name that would be skipped. If another name of the source is copied, a link to that copy
+/// replaces the existing name. A file that is newer than the source stays.
 pub(crate) fn leave_name(
     worker: &mut CopyWorker<'_>,
     entry: &CopyEntry<'_>,
@@ -181,7 +182,7 @@ pub(crate) fn leave_name(
     }
 }
 
-/// Queues the names that waited for a copy, so that they are linked to it. If no copy exists, one of them is copied.
+/// Queues the names that waited for a copy. They are linked to the copy. If no copy exists, one name is copied.
 pub(crate) fn wake_for(
     worker: &CopyWorker<'_>,
     entry: &CopyEntry<'_>,

@@ -19,7 +19,7 @@ use crate::{
     identity::Id,
 };
 
-/// Links to a source that is not a directory. `follow`: link to the target of a symbolic link.
+/// Links to a source that is not a directory. If `follow` is `true`, links to the target of a symbolic link.
 pub(crate) fn link_to_source(
     worker: &mut CopyWorker<'_>,
     entry: &CopyEntry<'_>,
@@ -36,7 +36,7 @@ pub(crate) fn link_to_source(
     }
     let target = entry.source_path();
     if target.is_relative() && !is_current(entry) {
-        // As in cp: no link is created if the existing file is kept.
+        // As in `cp`, an existing file that is kept gets no link.
         return match reason_to_leave(worker, entry, &stat) {
             Some(reason) => {
                 worker.skip(entry, reason);
@@ -45,7 +45,7 @@ pub(crate) fn link_to_source(
             None => Err(CopyFailure::Refused(Refusal::RelativeLink)),
         };
     }
-    // The path consists of names that contain no NUL.
+    // `CString::new` cannot fail, because the path consists of names without NUL.
     let target = CString::new(target.as_os_str().as_bytes()).unwrap_or_default();
     make_node(worker, entry, &stat, &NewEntry::Symlink(&target)).map(drop)
 }
@@ -59,7 +59,7 @@ fn reason_to_leave(worker: &CopyWorker<'_>, entry: &CopyEntry<'_>, source: &Stat
     }
 }
 
-/// Returns `true` if the destination is the current directory, from which the relative path of the link starts.
+/// Returns `true` if the destination is the current directory, where the relative path of the link is valid.
 fn is_current(entry: &CopyEntry<'_>) -> bool {
     let current = statat(CWD, c".", AtFlags::empty());
     current.is_ok_and(|current| Id::of(&current) == entry.directory.own)

@@ -20,12 +20,12 @@ use crate::{
     sources::NamedSource,
 };
 
-/// The directories created or entered so far. The directories are complete after all sources are copied.
+/// The directories that were created or entered for `--parents`. They are completed after all sources are copied.
 pub(crate) struct Parents<'r> {
     shared: &'r CopyShared<'r>,
     base: Arc<Directory>,
     entered: HashMap<Vec<u8>, (Arc<Directory>, SourceDirectory)>,
-    // In the order in which they were entered, so each directory comes after its parent.
+    // The directories in the order in which they were entered, so that each one comes after its parent.
     order: Vec<Arc<Directory>>,
 }
 
@@ -53,8 +53,7 @@ impl<'r> Parents<'r> {
     /// Creates the directories above a source. Reports a failure and returns `None`.
     pub fn enter(&mut self, NamedSource { source, name }: &NamedSource) -> Option<SourceBelow> {
         let bytes = name.to_bytes();
-        // The prefix of the source path that is not kept: empty, `/`, or the directory that the kept path is relative
-        // to.
+        // The prefix of the source path that is not kept: empty, `/`, or the directory of `CopyOptions::inside`.
         let path = source.to_bytes();
         let (path, slash) = path.strip_suffix(b"/").map_or((path, &b""[..]), |path| (path, b"/"));
         let before = path.get(..path.len().saturating_sub(bytes.len()))?.to_owned();
@@ -116,7 +115,7 @@ impl<'r> Parents<'r> {
     }
 }
 
-/// Opens a directory on the path of a source. Symbolic links are followed, as in kernel path resolution.
+/// Opens a directory on the path of a source. Symbolic links are followed, as the kernel does when it resolves a path.
 fn open(from: &SourceDirectory, name: &CStr) -> Attempt<OwnedFd> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     openat(from.open()?, name, flags, Mode::empty()).map_err(at_source("openat"))

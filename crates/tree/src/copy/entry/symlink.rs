@@ -43,18 +43,17 @@ use crate::{
     xattrs::{ALL, Holder, SourceXattrs, XattrOutcome},
 };
 
-/// Flags to open a symbolic link, device, FIFO or socket. Such an entry has no contents to copy and is called a node
-/// here.
+/// Flags to open a node: a symbolic link, device, FIFO or socket, which has no contents to copy.
 const NODE: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
 /// A node that was just created.
 struct NewNode<'a> {
     dir: BorrowedFd<'a>,
     name: &'a CStr,
-    /// The entry, opened with `O_PATH`. A call with its name could change another entry. `None` for a symbolic link
-    /// in a staging directory, which no other user can enter.
+    /// The entry, opened with `O_PATH`. A call by name could change another entry that a process put there. `None` for
+    /// a symbolic link in a staging directory, which no other user can enter.
     fd: Option<OwnedFd>,
-    /// User and group, if known.
+    /// User and group of the node, if known.
     owner: Option<(u32, u32)>,
 }
 
@@ -108,7 +107,7 @@ pub(crate) fn copy_symlink(worker: &mut CopyWorker<'_>, entry: &CopyEntry<'_>) -
     make_node(worker, entry, &stat, &NewEntry::Symlink(&target)).map(drop)
 }
 
-/// Creates a node and sets its attributes. Counts it as a link. Returns `false` if it was not created.
+/// Creates a node, sets its attributes and counts it as a link. Returns `false` if the node was not created.
 pub(crate) fn make_node(
     worker: &mut CopyWorker<'_>,
     entry: &CopyEntry<'_>,
@@ -211,8 +210,8 @@ fn note_node(
     }
 }
 
-/// Keeps an existing entry of a sync that is equal to its source. `has_names`: `true` if the source has other names,
-/// which are linked to it.
+/// Keeps an existing entry of a sync that is equal to its source. `has_names` is `true` if the source has other names,
+/// which are then linked to the entry.
 fn keep_node(
     worker: &mut CopyWorker<'_>,
     entry: &CopyEntry<'_>,
@@ -234,8 +233,8 @@ fn keep_node(
     leave_node(worker, entry, at, Skip::Done, there, has_names).map(|()| false)
 }
 
-/// Keeps the existing entry. If the source has more names, they are linked to it. If one of them is already copied,
-/// the existing entry is replaced by a link to that copy.
+/// Keeps the existing entry. If the source has more names, they are linked to it. If another name is already copied, a
+/// link to that copy replaces the existing entry.
 fn leave_node(
     worker: &mut CopyWorker<'_>,
     entry: &CopyEntry<'_>,
@@ -314,7 +313,7 @@ fn make_beside(
     new: &NewEntry<'_>,
 ) -> Attempt<CString> {
     if worker.run.concurrency == Concurrency::Linkers {
-        // All workers that link use one temporary name. A later worker then finds the leftover of a killed one.
+        // All workers use one temporary name for this entry, so a worker finds the leftover of a killed worker.
         let name = beside(entry.name, &[PART, b".link"].concat());
         if new.create(dir, &name)? || id_of(dir, &name)? == Some(Id::of(stat)) {
             return Ok(name);
@@ -330,7 +329,7 @@ fn dress_node(
     CopyPlacement { dir, stat }: CopyPlacement<'_>,
     name: &CStr,
 ) {
-    // A link to the source shares the attributes of the source.
+    // A hard or symbolic link to the source needs no attributes of its own.
     if worker.run.options.becomes != Becomes::Copy {
         return;
     }
@@ -348,7 +347,7 @@ fn dress_node(
     if keep.owner && node.owner != Some((stat.st_uid, stat.st_gid)) {
         let chown = |uid, gid| chownat(at, path, uid, gid, itself);
         let owned = attributes::own(worker.run.me.uid, stat.st_uid, stat.st_gid, chown);
-        // Set-id bits are only valid for the original owner.
+        // With another owner, set-id bits would grant the rights of the wrong user or group.
         if owned != Ok(true) {
             mode &= !attributes::SPECIAL;
         }

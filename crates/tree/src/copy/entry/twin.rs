@@ -22,8 +22,8 @@ use crate::{
     xattrs::Holder,
 };
 
-/// Links a new file to an existing one that is equal to its source. Returns `false` if no file is equal, or if it
-/// cannot be linked; the file is then copied.
+/// Links a new file to an existing one that is equal to its source. Returns `false` if no equal file exists or the link
+/// failed. The caller then copies the file.
 pub(crate) fn link_to_twin(
     worker: &mut CopyWorker<'_>,
     entry: &CopyEntry<'_>,
@@ -46,7 +46,7 @@ pub(crate) fn link_to_twin(
     if io::link(twin.dir.as_fd(), &*twin.name, at.dir, entry.name).is_err() {
         return Ok(false);
     }
-    // The name may have been given to another file since it was opened.
+    // After `equal_twin` opened the twin, another process may have replaced the file that has its name.
     if id_of(at.dir, entry.name)? != Some(copy) {
         ignore(unlink(at.dir, entry.name));
         return Ok(false);
@@ -62,9 +62,9 @@ pub(crate) fn link_to_twin(
     Ok(true)
 }
 
-/// In a dry run, returns `true` if a new file would be a link to a file of an earlier snapshot, and counts it. The
-/// source may be a FIFO or a link by now, so `open` neither waits nor follows links. `device`: the device of the
-/// destination, if the destination exists.
+/// In a dry run, returns `true` and counts the file if it would become a link to a file of an earlier snapshot. The
+/// source may have become a FIFO or a symbolic link, so `open` neither waits nor follows links. `device` is the device
+/// of the destination; `None` if the destination does not exist.
 pub(crate) fn foresee_twin(
     worker: &mut CopyWorker<'_>,
     entry: &CopyEntry<'_>,
@@ -101,7 +101,7 @@ pub(crate) fn foresee_twin(
     Ok(is_linked)
 }
 
-/// The conditions for a twin besides equality.
+/// The conditions that a twin must fulfil, apart from equality.
 #[derive(Clone, Copy)]
 struct TwinRules {
     /// The device of the destination.

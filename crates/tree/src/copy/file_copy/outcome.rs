@@ -37,8 +37,7 @@ impl FileCopy<'_, '_> {
                 return Ok(None);
             }
         };
-        // A partial file of an earlier run may exist only for these files. For other small files, the call to remove
-        // it would be expensive.
+        // Only these files may have a partial file of an earlier run. For others, a call to remove it is wasted.
         let is_clone = matches!(file.choice.method, FileMethod::Clone(_));
         let may_have_part = is_clone || entry.named_by_caller();
         let is_nameless = file.target == WriteTarget::Nameless;
@@ -53,8 +52,8 @@ impl FileCopy<'_, '_> {
         Ok(copy.transpose()?.map(|copy| Id::of(&copy)))
     }
 
-    /// Keeps a partial file that a later run can resume, and removes any other. Decides whether the next attempt may
-    /// succeed.
+    /// Keeps a partial file that a later run can resume, and removes any other. Returns the reason why the attempt
+    /// ended, which says whether another attempt follows.
     pub(super) fn give_up(
         &mut self,
         file: &mut Prepared<'_>,
@@ -62,7 +61,7 @@ impl FileCopy<'_, '_> {
     ) -> Result<(), CopyStop> {
         let CopyStop::Failed(failure) = stopped else { return Err(stopped) };
         let (options, existing) = (self.worker.run.options, self.existing());
-        // The next attempt may write into the existing file, which does not need a partial file.
+        // The next attempt may write into the existing file. The partial file is then useless.
         let is_given_up = existing
             .is_some_and(|there| can_be_written_into(options, there, self.source.stat, &failure));
         let is_left = options.resume && failure.may_be_resumed() && !is_given_up;
@@ -71,10 +70,9 @@ impl FileCopy<'_, '_> {
                 journal.write();
                 self.leave_part(&mut file.sink);
             }
-            // The partial file is removed, and `failure` is the error to report.
+            // The partial file will be removed. `failure` is more important than a failed removal.
             Some(journal) => drop(journal.forget()),
-            // The contents of a regular file are lost, because it was truncated first. A device lost only the
-            // overwritten bytes.
+            // A regular file was truncated, so its old contents are lost. A device lost only overwritten bytes.
             None if file.target == WriteTarget::Existing
                 && existing.is_some_and(|there| !there.is_special() || self.worker.of_file > 0) =>
             {
@@ -82,7 +80,7 @@ impl FileCopy<'_, '_> {
             }
             None => {}
         }
-        // The adopted partial file was damaged in a range that its journal declared valid, so it is removed.
+        // The journal declared a damaged range of the adopted partial file valid. The file is copied again.
         if file.sink.is_adopted() && matches!(failure, CopyFailure::Differ) {
             report_again(self.worker, self.entry);
             return Err(CopyStop::LookAgain);

@@ -49,7 +49,7 @@ pub(super) enum FileMethod {
 pub(super) struct MethodChoice {
     pub method: FileMethod,
     pub contents: Contents,
-    /// The time it took to read the file, if this file is timed.
+    /// The time it took to read the file; `None` if this file is not timed.
     pub reading: Option<Duration>,
 }
 
@@ -74,15 +74,14 @@ impl<'c> FileCopy<'c, '_> {
         }
         let is_new = self.existing().is_none();
         if !is_small(self.worker.run.options, self.source.stat) {
-            // Waiting files are published first: a large file may take long, and other workers may
-            // need their names.
+            // Publishes the waiting files first: the large file may take long, and other workers may need their names.
             name_waiting(self.worker);
             let method = self.choose_large().unwrap_or(FileMethod::Driver);
             return Ok(MethodChoice { method, contents: Contents::default(), reading: None });
         }
         let len = size(self.source.stat);
         let planned = if is_new { self.plan_small() } else { None };
-        // Reading and writing are timed, not the creation of the file between them.
+        // Only reading and writing are timed. The creation of the file between them costs the same for both methods.
         let is_timed = self.worker.shared.contests.is_open(&self.worker.known, len);
         let clock = is_timed.then(Instant::now);
         let (method, contents) = match planned {
@@ -106,7 +105,7 @@ impl<'c> FileCopy<'c, '_> {
         delta_base(self.worker, name_at, self.source, existing).map(FileMethod::Delta)
     }
 
-    /// Returns the mechanism for a new small file if read and write is not the cheapest.
+    /// Returns the plan for a new small file; `None` if read and write is the chosen method.
     fn plan_small(&mut self) -> Option<Arc<PlannedMethod>> {
         let (options, shared) = (self.worker.run.options, self.worker.shared);
         let device = self.entry.directory.own.dev;

@@ -1,7 +1,7 @@
-//! Measures whether small files are copied faster by read and write or by a mechanism that keeps the bytes in the
-//! kernel. A profile cannot contain this result, because the cost of opening both files is part of it. The copy
-//! therefore times some of its own files, with both methods in turn. Then the general selection rule selects a method
-//! for files of about that size. If files can be cloned, nothing is timed.
+//! Measures which method copies small files faster: read and write, or a mechanism that keeps the bytes in the kernel.
+//! A profile cannot contain this result, because the cost of opening both files is part of it. The copy therefore times
+//! some of its own files, alternating between both methods. It then applies the rule by which thalweg selects any
+//! mechanism, and uses the selected method for files of about that size. If files can be cloned, nothing is timed.
 //!
 //! The result is not stored for the next run, because a new measurement costs little: the slower method copies a few
 //! hundred files.
@@ -29,14 +29,14 @@ use crate::{
     identity::size,
 };
 
-/// Measurements shared by all workers of a copy. They apply to the pair of file systems that was used last.
+/// Measurements shared by all workers of a copy. They are discarded when the pair of file systems changes.
 #[derive(Debug, Default)]
 pub(crate) struct Contests {
     seen: AtomicU32,
     state: Mutex<ContestState>,
 }
 
-/// A worker's cached decisions, so that files with a known method need no shared state.
+/// A worker's cached decisions. A worker that finds a decision here need not lock [`Contests`].
 #[derive(Debug, Default)]
 pub(crate) struct MethodCache {
     is_awake: bool,
@@ -52,7 +52,7 @@ enum ClassMethod {
     Open,
     /// Read and write, without further measurements.
     Plain,
-    /// This plan.
+    /// The mechanism of this plan.
     Planned(Arc<PlannedMethod>),
 }
 
@@ -78,8 +78,7 @@ struct RivalMethod {
     planned: PlannedMethod,
 }
 
-/// Support for clones on this pair of file systems. If clones work, nothing is compared, because a clone is always
-/// the least work.
+/// Support for clones on this pair of file systems. If they work, nothing is timed, because a clone costs least.
 #[derive(Debug, Default)]
 enum Clones {
     /// Cloning is not supported or not allowed.
@@ -102,13 +101,13 @@ pub(crate) struct SmallFileEnds<'a> {
 
 /// Number of files that are copied before the copy queries facts about the file systems. A small copy needs no facts.
 const PRELUDE: u32 = 32;
-/// Number of files before a comparison starts. In a smaller tree the result would come too late.
+/// Number of files before a comparison starts. In a smaller tree the result would come too late to be useful.
 const LARGE: u32 = 1000;
-// Number of size classes. Sizes with an equal number of hexadecimal digits form a class, because the cost of
-// mechanisms grows differently with size.
+// Number of size classes, which are decided separately because the cost of each mechanism grows differently with size.
+// Sizes with an equal number of hexadecimal digits form a class.
 const CLASSES: usize = 16;
 
-/// Measurements or decision for one size class.
+/// Measurements of one size class, or the decision for it.
 #[derive(Clone, Debug)]
 enum SizeClass {
     /// Still measuring: samples of read and write, and of the rival.
@@ -120,7 +119,7 @@ enum SizeClass {
 #[derive(Clone, Copy, Debug, Default)]
 struct CostSamples {
     count: u32,
-    /// Sum of the logarithms of the costs, which limits the influence of one interrupted file.
+    /// Sum of the logarithms of the costs. Logarithms limit the influence of a single file whose copy was interrupted.
     sum: f64,
 }
 
@@ -222,7 +221,7 @@ impl Contests {
 }
 
 impl ContestState {
-    /// Returns the method for all further files of a class, if it is decided; otherwise the plan for the next file.
+    /// Returns the method for all further files of a class, if it is decided, otherwise the plan for the next file.
     fn way(
         &self,
         class: usize,
@@ -267,8 +266,8 @@ impl ContestState {
     }
 }
 
-/// Returns the rival on this pair of file systems: the first usable mechanism that lets the file system choose how
-/// blocks are copied. Also returns whether cloning is worth trying.
+/// Returns the rival of read and write on this pair of file systems. The rival is the first usable mechanism that lets
+/// the file system choose how blocks are copied. Also returns whether cloning is worth trying.
 fn rivals(
     places: &SmallFileEnds<'_>,
     options: &CopyOptions,
@@ -276,7 +275,7 @@ fn rivals(
 ) -> (Option<RivalMethod>, Clones) {
     let nothing = (None, Clones::None);
     let Ok(fs) = filesystem(places.dir) else { return nothing };
-    // On these file systems the reported size may be wrong, and the rival relies on it.
+    // On these file systems the reported size may be wrong, but the rival copies exactly the reported size.
     if fs.remote || fs.name.starts_with("fuse") || fs.name == "overlay" {
         return nothing;
     }
@@ -389,7 +388,7 @@ mod tests {
         contests.cloned();
         assert!(matches!(goes(&contests), (Some(ClassMethod::Planned(_)), None)));
         assert!(!contests.is_open(&AWAKE(), 1000));
-        // A file that the rival cannot copy ends the use of clones.
+        // If the rival fails for a file, the copy also stops trying clones.
         contests.left(&mut AWAKE(), rival().name);
         assert!(matches!(goes(&contests), (Some(ClassMethod::Plain), None)));
     }

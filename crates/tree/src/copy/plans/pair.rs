@@ -1,5 +1,5 @@
-//! Facts about copying from one file system to another. The copy queries them once. It does not try a mechanism again
-//! that the file systems do not support.
+//! Facts about copying from one file system to another, which the copy queries once. A mechanism that the file systems
+//! do not support is not tried a second time.
 
 use std::{
     collections::HashMap,
@@ -28,7 +28,7 @@ pub(crate) struct DevicePair {
     unfit: Mutex<HashMap<&'static str, Unfit>>,
 }
 
-// Errors that mean that the kernel or the file system does not support a mechanism. Other errors may concern only one file.
+// Errors if the kernel or file system does not support a mechanism. Other errors may concern only one file.
 const FOR_GOOD: [&str; 6] = ["ENOSYS", "EOPNOTSUPP", "EXDEV", "ENOTTY", "EINVAL", "EPERM"];
 
 impl DevicePairs {
@@ -37,8 +37,8 @@ impl DevicePairs {
         let mut pairs = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let pair = pairs.entry(devices).or_insert_with(|| {
             let mut facts = facts();
-            // Facts of one file do not apply to the pair: the copy is a new file, even if space was preallocated in
-            // it. Other source files of the pair may change, even if this one cannot.
+            // The pair must not contain facts of one file. The copy is a new file, even if space was already
+            // preallocated in it. Other source files of the pair may change, even if this one cannot.
             (facts.sink.filled, facts.source.unchanging) = (false, false);
             Arc::new(DevicePair { facts, unfit: Mutex::default() })
         });
@@ -58,13 +58,13 @@ impl DevicePair {
         Plan::make(&facts, &request, options.profile.as_deref())
     }
 
-    /// Returns `true` if file systems of this type are known not to support clones. A clone is still tried, because
-    /// the running kernel may be newer than this knowledge.
+    /// Returns `true` if file systems of this type are known not to support clones. The driver still tries a clone,
+    /// because a newer kernel may support it.
     pub fn is_known_without_clones(&self) -> bool {
         self.facts.sink.fs.as_ref().is_some_and(FileSystem::is_known_without_clones)
     }
 
-    /// Records a mechanism that failed at the first byte and will always fail.
+    /// Records a mechanism that failed at the first byte with an error that will not go away.
     pub fn learn(&self, step: &StepDown) {
         let for_good = step.errno.is_empty() || FOR_GOOD.contains(&step.errno);
         if step.at == 0 && for_good {

@@ -1,4 +1,4 @@
-//! Reads a plan: the index at once, and each task when it is needed.
+//! Reads a plan. The index is read when the plan is opened, and each task when it is needed.
 
 use rustix::fs::fstat;
 use std::os::fd::{AsFd, OwnedFd};

@@ -10,7 +10,7 @@ use super::{
 };
 use crate::identity::mtime;
 
-/// Maximum number of tasks: more do not fit into the memory of a worker.
+/// Maximum number of tasks. A worker holds the index of all tasks in memory.
 pub const MOST_TASKS: usize = 1 << 23;
 
 /// The first bytes of a plan.
@@ -43,7 +43,7 @@ pub(super) struct PlanTail {
     pub hash: u64,
 }
 
-/// The surveyed directory, identified by values that most file systems show equally on all machines.
+/// The surveyed directory. It is identified by values that are equal on all machines with most file systems.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Surveyed {
     /// Its inode number.
@@ -59,8 +59,8 @@ impl Surveyed {
     }
 
     /// Returns `true` if this may be the surveyed directory. One equal value is enough: a change of the directory
-    /// changes its time, and some file systems assign other inode numbers on each machine. An unmounted or wrong
-    /// directory differs in both values.
+    /// changes its time, and some file systems assign other inode numbers on each machine. If the source is unmounted
+    /// or wrong, both values differ.
     pub fn may_be(self, other: Self) -> bool {
         self.ino == other.ino || self.mtime == other.mtime
     }

@@ -9,7 +9,7 @@ use crate::identity::{ctime, mtime, size};
 
 /// Maximum number of files in one task.
 pub const MOST_FILES: u32 = 1 << 16;
-/// Maximum length of a directory path in a plan. Deeper files are left to the finisher.
+/// Maximum length of a directory path in a plan. The finisher copies files with longer directory paths.
 pub const LONGEST_FOLDER: usize = u16::MAX as usize - 1;
 /// Maximum length of a record.
 pub const MOST_RECORD: usize = 64 << 20;
@@ -17,10 +17,10 @@ pub const MOST_RECORD: usize = 64 << 20;
 const LONGEST_NAME: usize = 255;
 const FILES: u8 = 1;
 const STRETCH: u8 = 2;
-/// Value in place of a path length. It means that the directory is that of the previous file.
+/// Value in place of a path length, if the directory is that of the previous file.
 const SAME: u16 = u16::MAX;
 
-/// The state of a source file at the time of the survey. If any value differs later, the file has changed.
+/// The state of a source file at the time of the survey. The file has changed if any value differs later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SourceStamp {
     /// Size in bytes.
@@ -42,7 +42,7 @@ pub struct PlanEntry {
     pub seen: SourceStamp,
 }
 
-/// A unit of work. Repeating it, or doing it on two workers at once, is harmless.
+/// A unit of work. Repeating it, or doing it on two workers concurrently, is harmless.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FleetTask {
     /// Whole files.
@@ -242,7 +242,7 @@ mod tests {
             assert!(FleetTask::parse(&task.to_bytes()).is_err(), "{folder:?} {name:?}");
         }
         let long = "x".repeat(256);
-        // A name of 256 bytes does not fit its length field, so the parser reads a different record and rejects it.
+        // A length of 256 does not fit the length field. The parser therefore reads a different record, and rejects it.
         assert!(FleetTask::parse(&FleetTask::Files(vec![file("", &long)]).to_bytes()).is_err());
     }
 

@@ -134,8 +134,8 @@ pub fn problems(report: &TreeReport) -> String {
     report.errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
 }
 
-/// Records events, answers questions, and cancels a run. `stop_after`: the number of complete files
-/// and calls of `go_on` before that.
+/// Records events, answers questions, and cancels a run. `stop_after` is the number of complete files and calls of
+/// `go_on` before the cancellation.
 #[derive(Default)]
 pub struct Listener {
     pub told: Mutex<Vec<String>>,
@@ -174,7 +174,7 @@ impl Events for Listener {
     }
 }
 
-/// Creates another name for a symbolic link itself.
+/// Creates a hard link to a symbolic link itself.
 pub fn hard_link_of_link(link: &Path, name: &Path) {
     let (cwd, flags) = (rustix::fs::CWD, rustix::fs::AtFlags::empty());
     rustix::fs::linkat(cwd, link, cwd, name, flags).unwrap();
