@@ -50,7 +50,7 @@ pub fn failed(call: &'static str) -> impl Fn(Errno) -> CallFailed {
 pub struct Leftovers {
     /// `true` to resume the unfinished file, `false` to remove it.
     pub resume: bool,
-    /// A file that is neither resumed nor removed. It is the source, which may have the name of a partial file.
+    /// The source file. It is neither resumed nor removed, even if it has the name of a partial file.
     pub spare: Id,
 }
 
@@ -60,7 +60,7 @@ pub struct AtomicFile<D: AsFd, N: AsRef<CStr>> {
     pub fd: OwnedFd,
     /// `true` if an earlier run left the file and this run resumes it.
     pub adopted: bool,
-    /// A leftover under the usual partial name that was not used, as another user may have created it.
+    /// A leftover under the usual partial name that this run did not use, because another user may have created it.
     pub left_alone: Option<LeftAlone>,
     dir: D,
     name: N,
@@ -72,21 +72,21 @@ pub struct AtomicFile<D: AsFd, N: AsRef<CStr>> {
 #[derive(Debug)]
 struct PartialName {
     name: CString,
-    /// `true` for the usual name, under which a later run finds the file. While a living process uses that name, this
-    /// is a unique one.
+    /// `true` for the usual name, under which a later run finds the file. If a living process uses the usual name, the
+    /// file has a unique name instead.
     is_usual: bool,
 }
 
 /// The mode of a partial file. It keeps other users from reading or changing the file before owner and mode are final.
 /// By this mode, a later run also distinguishes the file from one that another user created ([`ownership`]).
 const PART_MODE: u32 = 0o600;
-// The kernel closes the files of a killed process's io_uring some time after the process is gone, and only then
-// releases the lock. Without this wait, a resume would start a new file beside the partial file that it should resume.
+// After a process was killed, the kernel may close the files of its io_uring later, and releases their locks only then.
+// Without this wait, a run that resumes would find the partial file locked and start a new one.
 const LOCK_RELEASE: Duration = Duration::from_secs(1);
 
 impl<D: AsFd, N: AsRef<CStr>> AtomicFile<D, N> {
     /// Creates a file to be published as `name` in `dir`. If the file system supports `O_TMPFILE`, the file has no name
-    /// until then. Otherwise it is a partial file ([`Self::is_part`]) of mode 0600, whatever `mode` is.
+    /// until it is published. Otherwise it is a partial file ([`Self::is_part`]) of mode 0600, whatever `mode` is.
     pub fn create(dir: D, name: N, mode: u32) -> Result<Self, CallFailed> {
         match open_nameless(dir.as_fd(), OFlags::RDWR, mode)? {
             Some(fd) => Ok(Self::new(fd, dir, name, None)),
@@ -105,8 +105,8 @@ impl<D: AsFd, N: AsRef<CStr>> AtomicFile<D, N> {
         Ok(opened.map(|fd| Self::new(fd, dir, name, None)))
     }
 
-    /// Creates or resumes a partial file of mode 0600. It is locked as long as it is open, so that no other run takes
-    /// it for a leftover.
+    /// Creates or resumes a partial file of mode 0600. The file stays locked while it is open, so that no other run
+    /// takes it for a leftover.
     pub fn part(dir: D, name: N, leftovers: Leftovers) -> Result<Self, CallFailed> {
         let found = open_part(dir.as_fd(), name.as_ref(), leftovers)?;
         let mut file = Self::new(found.fd, dir, name, Some(found.part));
@@ -114,8 +114,8 @@ impl<D: AsFd, N: AsRef<CStr>> AtomicFile<D, N> {
         Ok(file)
     }
 
-    /// Creates a file of mode 0600 under a unique name, which no later run resumes. This is for a directory into which
-    /// other machines write files of the same names, as their locks may not be visible here.
+    /// Creates a file of mode 0600 under a unique name, which no later run resumes. Use it in a directory into which
+    /// other machines write files of the same names, because their locks may not be visible here.
     pub fn apart(dir: D, name: N) -> Result<Self, CallFailed> {
         for _ in 0..ATTEMPTS {
             let part = PartialName { name: unique(name.as_ref()), is_usual: false };
@@ -147,9 +147,9 @@ impl<D: AsFd, N: AsRef<CStr>> AtomicFile<D, N> {
         self.name.as_ref()
     }
 
-    /// Returns the name of this file's journal, if it can have one.
+    /// Returns the name of this file's journal; `None` if the file cannot have one.
     pub fn journal(&self) -> Option<CString> {
-        // A journal under the usual name belongs to the process that has the usual partial name.
+        // The journal always has the usual name, so only the file with the usual partial name can have one.
         let is_usual = self.part.as_ref().is_some_and(|part| part.is_usual);
         is_usual.then(|| beside(self.name.as_ref(), JOURNAL))
     }
@@ -270,12 +270,12 @@ struct OpenPart {
     left_alone: Option<LeftAlone>,
 }
 
-/// Removes the partial file of `target`, and its journal, if the process that wrote them is dead. The file `spare` is
-/// kept, as it may be the source.
+/// Removes the partial file of `target`, and its journal, if the process that wrote them is dead. Keeps the file
+/// `spare`, which may be the source.
 pub fn remove_leftover(dir: BorrowedFd<'_>, target: &CStr, spare: Id) -> Result<(), CallFailed> {
     let part = PartialName { name: beside(target, PART), is_usual: true };
     match leftover(dir, &part.name)? {
-        // The lock is held until the name is removed. A process that has just created the file then finds it locked,
+        // The lock is held until the name is removed. A process that has just created this file then cannot lock it,
         // and does not write to it.
         Leftover::Free(locked) if !is(&locked, spare)? => remove_part(dir, target, &part),
         _ => Ok(()),
@@ -297,7 +297,7 @@ fn open_part(
 ) -> Result<OpenPart, CallFailed> {
     let usual = || PartialName { name: beside(target, PART), is_usual: true };
     let another = || PartialName { name: unique(target), is_usual: false };
-    // A partial file cannot be resumed with a journal that another user may have written.
+    // If another user may have written the journal, the usual partial file must not be resumed.
     let journal = beside(target, JOURNAL);
     let mut left_alone = distrust_name(dir, &journal, FileType::RegularFile)
         .map(|why| LeftAlone { name: journal, why });
@@ -324,9 +324,9 @@ fn open_part(
                     left_alone.get_or_insert(LeftAlone { name, why });
                 }
                 Leftover::Free(fd) if is(&fd, leftovers.spare)? => part = another(),
-                // A partial file under another name has no journal, so it is restarted.
+                // Only a partial file under the usual name has a journal, so only that file can be resumed.
                 Leftover::Free(fd) if leftovers.resume && part.is_usual => {
-                    // A process that was killed just before the rename has already set the final mode. Errors are
+                    // The file has its final mode already if its process was killed just before the rename. Errors are
                     // ignored, because a file system without modes refuses fchmod.
                     let _ = fchmod(&fd, Mode::from_raw_mode(PART_MODE));
                     return Ok(OpenPart { fd, part, adopted: true, left_alone });

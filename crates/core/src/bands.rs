@@ -1,19 +1,19 @@
 //! Chooses the kernel that copies or fills memory, by size. It converts measured cells to bands for
 //! `thalweg_kernels::tuned`: ranges of sizes that share one kernel.
 //!
-//! A kernel must beat the C library by more than the noise to begin a band; otherwise the C library is used. All short
-//! copies share one kernel, because programs mix short sizes. A band ends before the first size at which its kernel
-//! loses. A kernel loses if it is shown to be slower than the C library, or if its median is slower by more than the
-//! noise (at most a few percent).
+//! A kernel must beat the C library by more than the noise to begin a band. All short copies share one kernel, because
+//! programs mix short sizes. A band ends before the first size at which its kernel loses. A kernel loses if it is shown
+//! to be slower than the C library. It also loses if its median is slower by more than the noise, or by more than a few
+//! percent.
 //!
-//! Two further kinds of measurements count if they exist. A kernel must not lose in copies between uncached memory. In
-//! short copies of one repeated size, which a branch predictor learns, it may lose a few percent at most, and less than
-//! it gains elsewhere.
+//! Two further kinds of measurements count if they exist. In copies between uncached memory, a kernel must not lose. In
+//! short copies of one repeated size, which a branch predictor learns, a kernel may lose a few percent. This loss must
+//! be smaller than its gain with mixed sizes.
 //!
-//! If several kernels may begin a band, the kernel with the longest band is chosen: fewer bands are fewer branches to
-//! mispredict. Sizes between two bands were not measured, so each band gets half of this gap, in octaves. Above the
-//! cache sizes the kernels do not change their behaviour, so the last band continues without limit if it was measured
-//! there.
+//! If several kernels may begin a band, the one with the longest band is chosen, because fewer bands mean fewer
+//! mispredicted branches. Sizes between two bands were not measured, so each band gets half of this gap, in octaves.
+//! For sizes larger than the caches, a kernel's relative speed no longer changes. The last band therefore has no upper
+//! limit if it was measured at such a size.
 
 mod longest;
 
@@ -45,7 +45,7 @@ impl KernelWork {
         }
     }
 
-    /// Returns the number of bytes read and written per byte of work; all of them occupy the caches.
+    /// Returns the number of bytes read and written per byte of work. All of them occupy the caches.
     fn touches(self) -> u64 {
         match self {
             Self::Copy => 2,
@@ -57,10 +57,10 @@ impl KernelWork {
 /// The kernel for the sizes up to `upto`.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Band {
-    /// The largest size in bytes. It is halfway, in octaves, between the last size at which this kernel
-    /// was measured best and the first size of the next band.
+    /// The largest size in bytes. It is halfway, in octaves, between the last measured size of this band and the first
+    /// measured size of the next one.
     pub upto: u64,
-    /// `true` if the band serves all larger sizes too, although these were not measured. Only the last band can be
+    /// `true` if the band also serves all larger sizes, although these were not measured. Only the last band can be
     /// extrapolated, and only if the memory of its largest measured size exceeds the caches.
     pub extrapolated: bool,
     /// The kernel.
@@ -96,7 +96,7 @@ impl Profile {
         self.bands_beside(KernelWork::Fill, largest_cache, (load, prefer))
     }
 
-    /// Returns the bands for a machine with this largest cache. `cache` is called only if there is a band.
+    /// Returns the bands. `cache` returns the size of the largest cache; it is called only if a band exists.
     fn bands_beside(
         &self,
         work: KernelWork,
@@ -113,7 +113,7 @@ impl Profile {
             let within = |least| move |cell: &&&Cell| (least..=size).contains(&cell.size);
             let beside = Beside {
                 cold: cold.iter().filter(within(size)).copied().collect(),
-                // A band that begins here includes the sizes above the previous one.
+                // A band that begins at this size also serves the sizes above the previous measured size.
                 repeated: repeated.iter().filter(within(below + 1)).copied().collect(),
             };
             sizes.extend(AtSize::of(cells, &beside, prefer));
@@ -138,8 +138,8 @@ impl Profile {
         bands
     }
 
-    /// Returns the cells for this work and sink, by rising size. If nothing was measured under that load, cells of any
-    /// load are used.
+    /// Returns the cells for this work and sink, by rising size. If nothing was measured under `load`, returns the
+    /// cells of any load.
     fn cells_of(&self, work: KernelWork, sink: &str, load: Load) -> Vec<&Cell> {
         let of_work = |cell: &&Cell| cell.source == work.source() && cell.sink == sink;
         let any = self.cells.iter().filter(of_work).any(|cell| cell.load == load);
@@ -162,9 +162,9 @@ impl Profile {
         bands.map_err(BandsError::Unfit)
     }
 
-    /// Makes the rest of the process copy and fill memory with the kernels that were measured best on the idle machine.
-    /// The first profile with measured kernels decides; later calls have no effect. `stale` is the result of
-    /// [`Profile::stale`]. If it contains a difference that influences memory, the call has no effect.
+    /// Makes the process copy and fill memory with the kernels that were measured best on the idle machine. The first
+    /// profile with measured kernels decides; later calls have no effect. `stale` is the result of [`Profile::stale`].
+    /// If it contains a difference that influences memory, the call has no effect.
     pub fn install_kernels(&self, stale: &[Stale]) {
         if stale.iter().any(Stale::touches_memory) {
             return;
@@ -175,7 +175,7 @@ impl Profile {
         {
             return;
         }
-        // If the profile names kernels of another build, the C library's remain.
+        // A profile of another build may name kernels that do not exist here. The C library's are then used.
         if let Ok(bands) = self.kernels(idle.0, idle.1) {
             let _ = bands.install();
         }
@@ -200,7 +200,7 @@ impl Band {
         if self.extrapolated { u64::MAX } else { self.upto }
     }
 
-    /// Returns the band of a size; `None` if the C library serves it without a measurement.
+    /// Returns the band of a size; `None` if the size is above all bands, so that the C library serves it.
     pub fn of(bands: &[Self], size: u64) -> Option<&Self> {
         bands.iter().find(|band| size <= band.end())
     }

@@ -18,7 +18,7 @@ pub struct Most {
 struct ThreadBuffers {
     most: Most,
     buffers: Vec<Buffer>,
-    /// Each pipe has the capacity that was requested for it.
+    /// Each pipe, with the capacity that was requested for it.
     pipes: Vec<(usize, Pipe)>,
 }
 

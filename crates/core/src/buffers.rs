@@ -9,7 +9,8 @@ use crate::{Kind, Source, Transfer, length_guard::length};
 pub struct Amount {
     /// The requested limit, in bytes.
     limit: Option<u64>,
-    /// The size that the source reports, in bytes. A file may grow, and files of /proc report 0.
+    /// The size that the source reports, in bytes. It may be wrong: files may grow, and /proc
+    /// reports 0.
     told: Option<u64>,
 }
 
@@ -25,14 +26,14 @@ impl Amount {
         Self { limit: transfer.limit(), told }
     }
 
-    /// Returns the size of a buffer: `wished` bytes, or fewer if the transfer is smaller. The
-    /// reported size of the source is not reliable, so it never reduces the buffer below `least`.
+    /// Returns the size of a buffer: `wished` bytes, or fewer if the transfer is smaller. A
+    /// reported size may be wrong, so it never reduces the buffer below `least`.
     pub fn fits(self, wished: usize, least: usize) -> usize {
         wished.min(usize::try_from(self.expected(least)).unwrap_or(usize::MAX)).max(1)
     }
 
-    /// Returns the number of buffers of `size` bytes that the transfer fills, with the same lower
-    /// bound as [`Self::fits`].
+    /// Returns the number of buffers of `size` bytes that the transfer fills. A reported size
+    /// counts as at least `least`.
     pub fn pieces(self, size: usize, least: usize) -> u64 {
         self.expected(least).div_ceil(size as u64).max(1)
     }
@@ -55,7 +56,7 @@ pub fn sizes(listed: &[u64]) -> &'static [u64] {
 }
 
 /// Returns the index of the largest size that fits the cache. The buffer takes at most a quarter of
-/// the cache. The same amount of each file passes through the cache, and a quarter is left for
+/// the cache, because the same amount of each file passes through the cache. A quarter is left for
 /// other data.
 fn fitting(sizes: &[u64], cache: u64) -> usize {
     const SHARES: u64 = 4;

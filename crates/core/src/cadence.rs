@@ -9,25 +9,25 @@ use std::time::{Duration, Instant};
 /// Longest time for which a blocked thread does not notice a cancellation.
 pub const CANCEL_CHECK: Duration = Duration::from_millis(100);
 
-/// Interval at which a worker adds its progress to shared counters; a shorter one makes the workers contend for them.
+/// Interval at which a worker adds its progress to shared counters. A shorter one would cause contention.
 pub const PROGRESS_FLUSH: Duration = Duration::from_millis(50);
 
-/// Number of attempts at an operation that another process can spoil, such as creating an entry under an unused name.
+/// Number of attempts at an operation that another process can make fail, such as the choice of an unused name.
 pub const ATTEMPTS: usize = 100;
 
-/// Pause before another attempt when a resource is exhausted (EMFILE, ENFILE) or a change by another process is in progress.
+/// Pause before the next attempt if a resource is exhausted (EMFILE, ENFILE), or while another process makes a change.
 pub const RETRY_PAUSE: Duration = Duration::from_millis(10);
 
-/// Interval between two signs of life of a process, and between two checks that a silent peer lives.
+/// Interval between two signs of life of a process, and between two checks that a silent peer is alive.
 pub const LIVENESS: Duration = Duration::from_secs(1);
 
-/// Time that a process has to exit, or a client to read the last bytes, after the connection to it was closed.
+/// Time that a process gets to exit, or a client to read the last bytes, after the connection to it was closed.
 pub const GRACE: Duration = Duration::from_secs(2);
 
-/// Time without a reaction after which a process, a lock or a call counts as hung, although it normally reacts at once.
+/// Time without a reaction after which a process, a lock or a call that normally reacts at once counts as hung.
 pub const HANG: Duration = Duration::from_secs(10);
 
-/// Longest wait for a reaction that needs some work by another process, such as its start. A busy machine may delay it.
+/// Longest wait for a reaction that needs work by another process, such as its start, on a busy machine.
 pub const REACTION: Duration = Duration::from_secs(60);
 
 /// A point in time at which a wait ends; `None` if it never ends.
@@ -38,19 +38,19 @@ impl Deadline {
     /// A wait without a time limit.
     pub const NEVER: Self = Self(None);
 
-    /// A wait that ends `limit` from now. If the clock cannot represent that time, the wait never ends.
+    /// Returns a deadline `limit` from now. If the clock cannot represent that time, the deadline never passes.
     #[must_use]
     pub fn after(limit: Duration) -> Self {
         Self(Instant::now().checked_add(limit))
     }
 
-    /// Returns the time left, zero if the deadline passed, [`Duration::MAX`] without a deadline.
+    /// Returns the time left: zero if the deadline has passed, [`Duration::MAX`] without a deadline.
     #[must_use]
     pub fn remaining(self) -> Duration {
         self.0.map_or(Duration::MAX, |at| at.saturating_duration_since(Instant::now()))
     }
 
-    /// Returns whether the deadline passed.
+    /// Returns `true` if the deadline has passed.
     #[must_use]
     pub fn passed(self) -> bool {
         self.0.is_some_and(|at| Instant::now() >= at)

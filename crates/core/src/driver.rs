@@ -1,8 +1,7 @@
 //! Moves the bytes of one transfer, and falls back from one mechanism of the plan to the next.
 //!
-//! The engine is [`TransferRun`]; its steps never sleep. [`Driver::run`] is the loop around it for
-//! callers without an event loop. It waits for the endpoints, calls the watcher and limits the
-//! rate.
+//! The engine is [`TransferRun`]; its steps never sleep. [`Driver::run`] calls it in a loop, for callers without an
+//! event loop. The loop waits for the endpoints, calls the watcher and limits the rate.
 
 use std::{
     os::fd::BorrowedFd,
@@ -71,7 +70,7 @@ impl Driver {
         outcome
     }
 
-    /// Like [`Self::run`], without the times in the report: for one of many small transfers.
+    /// Like [`Self::run`], but measures no times for the report, which saves calls for small transfers.
     pub fn run_untimed(
         &self,
         transfer: &mut Transfer<'_>,
@@ -81,7 +80,7 @@ impl Driver {
         Self::run_at(StepPace::new(self.limit, STEP), transfer, plan, watch)
     }
 
-    /// Like [`Self::run_untimed`], at a pace that may be shared with other transfers.
+    /// Like [`Self::run_untimed`], at a pace that other transfers may share.
     pub fn run_at(
         pace: StepPace,
         transfer: &mut Transfer<'_>,

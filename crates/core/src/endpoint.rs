@@ -10,7 +10,7 @@ use thalweg_sys::{Errno, io};
 
 use crate::Guarantees;
 
-/// The kind of an endpoint, as far as it matters to mechanisms.
+/// The kind of an endpoint, as mechanisms distinguish it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
@@ -59,9 +59,9 @@ pub struct End<'a> {
     pub fd: BorrowedFd<'a>,
     /// The kind of endpoint.
     pub kind: Kind,
-    /// The offset of the next byte, for an endpoint that can be addressed by offset. The
-    /// descriptor's own offset is then neither used nor moved. `None` for streams, and for files
-    /// opened with `O_APPEND`.
+    /// The offset of the next byte, for an endpoint that can be addressed by offset. Calls then
+    /// neither use nor move the descriptor's own offset. `None` for streams, and for files opened
+    /// with `O_APPEND`.
     pub at: Option<u64>,
 }
 
@@ -83,8 +83,7 @@ impl<'a> End<'a> {
         Ok(Self { fd, kind, at })
     }
 
-    /// Examines an open descriptor. An endpoint that can be addressed by offset starts at its first
-    /// byte.
+    /// Examines an open descriptor. An endpoint that can be addressed by offset starts at offset 0.
     pub fn from_start(fd: BorrowedFd<'a>) -> Result<Self, Errno> {
         let end = Self::of(fd)?;
         Ok(Self { at: end.at.and(Some(0)), ..end })
@@ -214,8 +213,8 @@ impl<'a> Transfer<'a> {
         }
     }
 
-    /// Returns the rest of the transfer after `done` bytes, for a mechanism to open. Memory that is
-    /// to be filled is moved into the result, so a later mechanism gets an empty sink.
+    /// Returns the rest of the transfer after `done` bytes, for a mechanism to open. Memory to be
+    /// filled is moved into the result, so a later mechanism gets an empty sink.
     pub(crate) fn rest(&mut self, done: u64) -> Transfer<'a> {
         let forwarded = |end: &End<'a>| {
             let mut end = *end;

@@ -52,12 +52,12 @@ impl Error {
     }
 
     /// Returns `true` if the kernel refuses *this call* on *these endpoints*, so that a plainer
-    /// call may still work. Any other errno concerns the data or the devices.
+    /// call may still work. Any other errno is a failure of the data or the devices.
     pub fn is_refusal(&self) -> bool {
-        // GNU cp's list for copy_file_range, plus five groups. EFBIG: sendfile and copy_file_range
-        // have their own limits. ENOMEM and EMFILE: the ring or pipe is ours, not the caller's.
-        // ESPIPE: the call needs an offset, and the endpoint has none. ENODEV: mmap of a file that
-        // cannot be mapped. EFAULT: a mapped source that shrank.
+        // The errno values of GNU cp for copy_file_range, and five more groups. EFBIG: sendfile and
+        // copy_file_range have limits of their own. ENOMEM, EMFILE, ENFILE, ENOBUFS: the
+        // mechanism's own ring or pipe could not be created. ESPIPE: the call needs an offset, and
+        // the endpoint has none. ENODEV: the file cannot be mapped. EFAULT: a mapped source shrank.
         matches!(
             self.errno,
             Errno::NOSYS
@@ -85,7 +85,8 @@ impl Error {
         self.errno == Errno::INTR
     }
 
-    /// Returns `true` if a non-blocking endpoint has no data or no room. Wait, then continue.
+    /// Returns `true` if a non-blocking endpoint has no data or no room, so that the caller must
+    /// wait.
     pub fn is_would_block(&self) -> bool {
         self.errno == Errno::AGAIN
     }
@@ -199,7 +200,7 @@ impl fmt::Display for AfterBytes {
 fn meaning(errno: Errno) -> String {
     let text = std::io::Error::from(errno).to_string();
     let text = text.split(" (os error").next().unwrap_or_default();
-    // Texts such as "RFS specific error" keep their capitals.
+    // Only an ordinary first word is put in lower case: "RFS specific error" keeps its capitals.
     let shouted = text.chars().nth(1).is_some_and(|second| !second.is_lowercase());
     match text.chars().next() {
         Some(first) if !shouted => first.to_lowercase().chain(text.chars().skip(1)).collect(),

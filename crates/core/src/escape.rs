@@ -1,6 +1,5 @@
-//! Escapes names and foreign text for output to a terminal, a page or a table. For a terminal, characters that would
-//! control it or imitate a line of thalweg's output are escaped; all others are unchanged. The output is for people,
-//! not for a shell.
+//! Escapes names and foreign text for output to a terminal, a page or a table. For a terminal, this changes only the
+//! characters that could control it or imitate a line of thalweg's output. The output is for people, not for a shell.
 
 use std::{
     borrow::Cow,

@@ -1,5 +1,5 @@
-//! Moves an exact number of bytes with one opened mechanism, for callers that examine the mechanism alone. Unlike the
-//! driver, it never falls back, and never verifies an end with a read.
+//! Moves an exact number of bytes with one opened mechanism, for callers that test or measure that mechanism alone.
+//! Unlike the driver, this module never falls back, and never verifies the end of the source with a read.
 
 use std::time::{Duration, Instant};
 
@@ -12,7 +12,7 @@ use crate::{
 pub struct Exactly<'w> {
     /// `true` if each call gets the budget that the driver would use, `false` if it gets all remaining bytes.
     pub paced: bool,
-    /// The longest time for which the mechanism may report that it would block. After that, it counts as failed.
+    /// The longest time without progress for which the mechanism may report that it would block.
     pub patience: Duration,
     /// Called after every step.
     pub watch: &'w mut dyn Watch,
@@ -25,7 +25,7 @@ pub enum Inexact {
     Cancelled,
     #[error("unexpected end of the source after {moved} of {total} bytes")]
     Ended { moved: u64, total: u64 },
-    /// A call failed. The error's `moved` counts from the start.
+    /// A call failed. The error's `moved` counts from the start of the move.
     #[error("{}: {} after {} of {total} bytes", .error.call, .error.errno_name(), .error.moved)]
     Failed { error: Error, total: u64 },
 }
@@ -66,7 +66,7 @@ pub fn run_exact(mover: &mut dyn Mover, total: u64, how: &mut Exactly<'_>) -> Re
             Err(error) if error.is_would_block() && progress.elapsed() < how.patience => {
                 moved += error.moved;
                 // The mechanism may wait for a thread or a peer, so there is no descriptor to poll. Such a mechanism
-                // has already waited inside its step, so a short pause is enough.
+                // has already waited inside its step. A short pause is therefore enough.
                 std::thread::sleep(Duration::from_millis(1));
             }
             Err(error) => {
@@ -85,7 +85,7 @@ mod tests {
     use crate::Side;
     use thalweg_sys::Errno;
 
-    /// Returns one answer after the other, then 0.
+    /// Returns its answers one after the other, then 0.
     struct Script(Vec<Result<u64, Error>>);
 
     impl Mover for Script {

@@ -19,7 +19,7 @@ pub struct Facts {
     pub source: EndFacts,
     /// The sink.
     pub sink: EndFacts,
-    /// The number of bytes, as far as it is known in advance. The size of a file is only a hint.
+    /// The number of bytes to move; `None` if unknown. If it comes from the size of a file, it is only a hint.
     pub len: Option<u64>,
     /// The guarantees that the caller requires.
     pub needs: Guarantees,
@@ -41,7 +41,7 @@ pub struct EndFacts {
     pub unchanging: bool,
     /// `true` for an internet socket, `false` for a unix socket.
     pub internet: bool,
-    /// `true` if the file has bytes after the endpoint's offset. The pages of such a sink may be in memory already.
+    /// `true` if the file has bytes after the endpoint's offset. A sink's pages may then already be in memory.
     pub filled: bool,
 }
 
@@ -81,7 +81,7 @@ impl EndFacts {
         (facts, left)
     }
 
-    /// Returns the facts that hold for every file of the file system. Other files are unchanging only if the kernel
+    /// Returns the facts that hold for every file of the file system. `unchanging` stays `true` only if the kernel
     /// cannot write to the file system at all.
     #[must_use]
     pub fn of_any_file(self) -> Self {
@@ -105,8 +105,8 @@ impl EndFacts {
         self.fs.as_ref().map_or_else(String::new, |fs| fs.options().to_owned())
     }
 
-    /// Returns the facts of an endpoint with this key and these mount options of a profile, as far as the key
-    /// determines them. `None` if the key is invalid.
+    /// Returns the facts of an endpoint that has this key and these mount options in a profile, as far as they
+    /// determine the facts. `None` if the key is invalid.
     pub fn of_key(key: &str, options: &str) -> Option<Self> {
         let (kind, more) = key.split_once(':').unwrap_or((key, ""));
         let kind = Kind::ALL.into_iter().find(|known| known.name() == kind)?;
@@ -144,7 +144,7 @@ impl Facts {
         }
     }
 
-    /// Returns `true` if both endpoints are files that this kernel stores without a server or a user-space file system.
+    /// Returns `true` if both endpoints are files that this kernel stores without a server or a user-space program.
     pub fn kept_here(&self) -> bool {
         let is_here = |end: &EndFacts| {
             let fs = end.fs.as_ref();
@@ -158,8 +158,8 @@ impl Facts {
         [&self.source.fs, &self.sink.fs].into_iter().flatten().any(|fs| fs.remote)
     }
 
-    /// Returns the guarantees that a mechanism must give: the required ones, less those that the source gives anyway.
-    /// Pages shared with a source that can never change are as good as a copy.
+    /// Returns the guarantees that a mechanism must give: the required ones, except those that every transfer from this
+    /// source has. Pages shared with a source that can never change are as good as a copy.
     pub fn needs(&self) -> Guarantees {
         let may_change = !self.source.unchanging;
         Guarantees {
@@ -177,15 +177,15 @@ fn is_read_only(fs: &FileSystem) -> bool {
     READ_ONLY.contains(&&*fs.name)
 }
 
-/// Returns `true` if no byte of a file can ever change. A read-only mount or descriptor is not enough, as the file may
-/// be written through another mount or descriptor. `F_SEAL_FUTURE_WRITE` is not enough either, as existing writable
-/// maps remain.
+/// Returns `true` if no byte of a file can ever change. A read-only mount or descriptor is not enough, because the file
+/// may be written through another one. `F_SEAL_FUTURE_WRITE` is not enough either, because existing writable maps
+/// remain.
 fn is_unchanging(fd: BorrowedFd<'_>, fs: Option<&FileSystem>) -> bool {
     fs.is_some_and(is_read_only) || is_sealed(fd)
 }
 
-/// Returns `true` if this file can never change although its file system can: a memfd with all three seals, or a file
-/// with fs-verity.
+/// Returns `true` if this file can never change although its file system is writable: a memfd with all three seals, or
+/// a file with fs-verity.
 pub fn is_sealed(fd: BorrowedFd<'_>) -> bool {
     let seals = SealFlags::WRITE | SealFlags::SHRINK | SealFlags::GROW;
     let has_verity = || {
@@ -195,8 +195,8 @@ pub fn is_sealed(fd: BorrowedFd<'_>) -> bool {
     fcntl_get_seals(fd).is_ok_and(|found| found.contains(seals)) || has_verity()
 }
 
-/// Returns the number of bytes between an endpoint's offset and the end of its file. `None` if the size is not
-/// meaningful: for streams, and for the files of /proc and /sys, which report 0 or a page.
+/// Returns the number of bytes between an endpoint's offset and the end of its file. `None` for streams, and for files
+/// of /proc and /sys that report a size of 0.
 fn left_in(end: &End<'_>) -> Option<u64> {
     let stat = fstat(end.fd).ok()?;
     let size = u64::try_from(stat.st_size).ok().filter(|size| *size > 0)?;

@@ -1,5 +1,5 @@
-//! Formats failed system calls for error messages. A message contains the action and the file, the bytes moved, the
-//! reason, and finally the call and the errno.
+//! Formats failed system calls for error messages. A message contains, in this order, the action and the file, the
+//! bytes moved, the reason, the call and the errno.
 
 use std::fmt;
 use thalweg_sys::Errno;
@@ -9,10 +9,10 @@ use crate::{
     shown,
 };
 
-/// `cannot write 'x' after 42 bytes: no space left on device (write: ENOSPC)`.
+/// Formats as `cannot write 'x' after 42 bytes: no space left on device (write: ENOSPC)`.
 #[derive(Clone, Copy, Debug)]
 pub struct Failed<'a> {
-    /// The object of the call as users see it: [`quoted`], or words such as `standard input`.
+    /// The object of the call as users know it: [`quoted`], or words such as `standard input`.
     pub what: &'a str,
     /// The name of the system call.
     pub call: &'a str,
@@ -29,10 +29,10 @@ impl fmt::Display for Failed<'_> {
     }
 }
 
-/// A failed call without a named object: `cannot create shared memory: operation not permitted (memfd_create: EPERM)`.
+/// Formats a failure without a file as `cannot create shared memory: operation not permitted (memfd_create: EPERM)`.
 #[derive(Clone, Copy, Debug)]
 pub struct Undone<'a> {
-    /// The name of the system call, followed by a space and its object if that is not obvious.
+    /// The name of the system call. If the name does not show the object of the call, a space and the object follow.
     pub call: &'a str,
     /// The kernel's error.
     pub errno: Errno,
@@ -46,7 +46,7 @@ impl fmt::Display for Undone<'_> {
     }
 }
 
-/// Formats an error of the standard library like [`Failed`]. Not every such error comes from a system call.
+/// Formats an error of the standard library like [`Failed`]. Such an error may have no errno.
 pub fn of_io(what: &str, call: &str, error: &std::io::Error) -> String {
     match Errno::from_io_error(error) {
         Some(errno) => Failed { what, call, errno, moved: 0 }.to_string(),
@@ -54,9 +54,9 @@ pub fn of_io(what: &str, call: &str, error: &std::io::Error) -> String {
     }
 }
 
-/// Returns `true` if bytes that were written before may be lost when this call fails. The kernel reports a failed
-/// write-back once and marks the pages clean, so neither a second call nor a read proves anything. The file must then
-/// not be trusted, and no later run may continue from it.
+/// Returns `true` if a failure of this call may mean that bytes written before are lost. The kernel reports a failed
+/// write-back once and marks the pages clean. Afterwards, neither a second call nor a read proves anything. The file
+/// must then not be trusted, and no later run may continue from it.
 pub fn loses_written_bytes(call: &str) -> bool {
     matches!(call, "close" | "fsync" | "fdatasync" | "syncfs" | "msync")
 }

@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 /// chooses a mechanism that gives less than the transfer needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Guarantees {
-    /// `true` if the sink gets the bytes as they were when the call was made: later writes to the
-    /// source never show in it.
+    /// `true` if the sink gets the bytes as they were at the time of the call. Later writes to the
+    /// source never change the bytes in the sink.
     pub stable: bool,
     /// `true` if source and sink share no page of memory afterwards.
     pub private: bool,
@@ -23,12 +23,12 @@ impl Guarantees {
     /// gives them too. So does moving bytes out of a pipe or socket, because no process can write
     /// to those bytes any more.
     pub const COPIED: Self = Self { stable: true, private: true, durable: false };
-    /// Pages remain shared with a source that may still be written. A later write shows in the
-    /// sink.
+    /// Pages remain shared with a source that may still be written. Later writes to the source may
+    /// change the bytes in the sink.
     pub const SHARED: Self = Self { stable: false, private: false, durable: false };
 
-    /// Returns `true` if a mechanism that gives `self` is sufficient for a transfer that needs
-    /// `needs`. `durable` is ignored, as the driver can add it to any mechanism.
+    /// Returns `true` if a mechanism with the guarantees `self` is sufficient for a transfer that
+    /// needs `needs`. Ignores `durable`, because the driver can add it to any mechanism.
     pub fn cover(self, needs: Self) -> bool {
         (self.stable || !needs.stable) && (self.private || !needs.private)
     }

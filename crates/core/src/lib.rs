@@ -1,8 +1,8 @@
 //! Endpoints, guarantees, the list of mechanisms, the planner and the driver.
 //!
-//! Reading order: [`endpoint`] and [`guarantee`] describe a transfer, [`mechanism`] is the
-//! interface of a mechanism, and [`mechanisms`] lists all of them. [`select`] is the rule of every
-//! choice, [`plan`] chooses by it, and [`driver`] moves the bytes.
+//! Reading order: [`endpoint`] and [`guarantee`] describe a transfer. [`mechanism`] is the
+//! interface of a mechanism, and [`mechanisms`] lists all of them. [`select`] contains the rule of
+//! every choice, [`plan`] chooses by this rule, and [`driver`] moves the bytes.
 //!
 //! ```
 //! use thalweg_core::{Driver, Facts, Plan, Request, Transfer};

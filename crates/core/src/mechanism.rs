@@ -13,7 +13,7 @@ pub trait Mechanism: Sync {
     /// Returns the static facts, which the manual, the command line and the bindings share.
     fn info(&self) -> &'static Info;
 
-    /// Returns the reason, if any, for which this transfer does not fit. It is found from facts alone, and covers
+    /// Returns an error with the reason if the mechanism cannot do this transfer. The check uses facts alone. It covers
     /// conditions that the table of pairs cannot express (`O_APPEND`, another file system). [`probe`](crate::probe)
     /// tries the real call.
     fn fits(&self, facts: &Facts) -> Result<(), Unfit> {
@@ -21,8 +21,8 @@ pub trait Mechanism: Sync {
         Ok(())
     }
 
-    /// Returns `true` if it does *less work* than a copy between these endpoints (a clone, a server-side copy). It is
-    /// then tried first, even without measurements.
+    /// Returns `true` if the mechanism does *less work* than a copy between these endpoints (a clone, a server-side
+    /// copy). The planner then tries the mechanism first, even without measurements.
     fn saves_work(&self, facts: &Facts) -> bool {
         let _ = facts;
         false
@@ -40,18 +40,18 @@ pub trait Mover {
     /// On error, `moved` is the number of bytes that this step delivered before it failed.
     fn advance(&mut self, budget: u64) -> Result<u64, Error>;
 
-    /// Returns `true` if a 0 from `advance` comes from a `read`, so that it means the end of the source. Otherwise the
-    /// driver verifies it with a read.
+    /// Returns `true` if `advance` returns 0 only after a `read` returned 0, which proves the end of the source.
+    /// Otherwise the driver verifies the end with a read.
     fn knows_the_end(&self) -> bool {
         false
     }
 
-    /// Returns the number of bytes that were taken from a source that cannot be rewound, and are not in the sink yet.
+    /// Returns the number of bytes that the mover took from a source that cannot be rewound, and has not delivered yet.
     fn in_flight(&self) -> u64 {
         0
     }
 
-    /// Returns a note for the report about the bytes moved so far.
+    /// Returns a note about the bytes moved so far, for the report.
     fn note(&self) -> Option<String> {
         None
     }
@@ -66,35 +66,34 @@ pub trait Mover {
 /// The static facts of a mechanism.
 #[derive(Debug)]
 pub struct Info {
-    /// The key in profiles, studies and flags: the file's name with `-` for `_`.
+    /// The key in profiles, studies and flags: the name of the mechanism's source file, with `-` instead of `_`.
     pub name: &'static str,
     /// Summary in one line, for `thalweg list` and the manual.
     pub summary: &'static str,
     /// System calls on the hot path.
     pub calls: &'static [&'static str],
-    /// The pairs of endpoints it serves, and its guarantees for each.
+    /// The pairs of endpoints that the mechanism serves, and its guarantees for each.
     pub pairs: &'static [Pair],
     /// The values that the planner may choose and the lab may sweep.
     pub knobs: &'static [Knob],
-    /// The use of the mechanism.
+    /// The conditions under which a plan may use the mechanism.
     pub role: Role,
-    /// Properties besides its guarantees.
+    /// Properties other than the guarantees.
     pub nature: Nature,
 }
 
 /// Properties of a mechanism besides its guarantees.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Nature {
-    /// Sharing of disk blocks between two files after the transfer.
+    /// Sharing of disk blocks between the two files after the transfer.
     pub blocks: Blocks,
-    /// `true` if the mechanism transfers data in memory that the channel lends. The sender should write its data
-    /// directly there, because all other data is first copied there.
+    /// `true` if the mechanism sends only from memory that the channel lends (a loan). Other data must first be copied
+    /// into a loan, so the sender should write directly into the loan.
     pub wants_loan: bool,
-    /// `true` if the mechanism accesses the other process's memory. It is used only between processes that trust each
-    /// other.
+    /// `true` if the mechanism accesses the memory of the other process. Only processes that trust each other use it.
     pub wants_trust: bool,
-    /// The event that a step waits for, besides disks and endpoints that block. A caller that must never sleep cannot
-    /// use such a mechanism.
+    /// The event, other than a disk or a blocking endpoint, that a step waits for. Callers that must never sleep cannot
+    /// use a mechanism with such an event.
     pub waits: Option<&'static str>,
 }
 
@@ -115,20 +114,20 @@ pub enum Blocks {
     Shared,
 }
 
-/// The use of a mechanism.
+/// The conditions under which a plan may use a mechanism.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     /// Moves bytes. The planner may choose it if its guarantees suffice.
     Mover,
     /// Moves bytes, but only on request. The text contains the flag and the reason.
     OnRequest(&'static str),
-    /// Moves nothing: it measures the overhead of the harness.
+    /// Moves nothing. It measures the overhead of the harness.
     Harness,
 }
 
 impl Role {
-    /// Returns the reason, if any, for which a plan may not use the mechanism. `requested` is `true` if the caller named
-    /// it.
+    /// Returns an error with the reason if a plan may not use the mechanism. `requested` is `true` if the caller named
+    /// the mechanism.
     pub fn allows(self, requested: bool) -> Result<(), Unfit> {
         match self {
             Self::Harness => Err(Unfit::because("moves nothing; for measurements only")),
@@ -149,12 +148,12 @@ pub struct Pair {
     pub sink: Kind,
     /// The guarantees once the transfer has returned.
     pub gives: Guarantees,
-    /// `true` if the mechanism is preferred when nothing was measured. Wherever it was measured between endpoints of
-    /// these kinds, it cost little (docs/benchmarks/planner.md).
+    /// `true` if the planner prefers the mechanism when nothing was measured. In every measurement between endpoints of
+    /// these kinds, the mechanism cost little more than the best (docs/benchmarks/planner.md).
     pub likely: bool,
 }
 
-/// The pair of a mechanism between two processes, which copies memory of one to memory of the other.
+/// The pairs of a mechanism that copies memory of one process to memory of another.
 pub const BETWEEN_PROCESSES: &[Pair] = &[Pair::new(Kind::Memory, Kind::Memory, Guarantees::COPIED)];
 
 impl Pair {
@@ -163,7 +162,7 @@ impl Pair {
         Self { source, sink, gives, likely: false }
     }
 
-    /// Marks the pair as likely, to be preferred without measurements.
+    /// Marks the pair as likely: the planner prefers it when nothing was measured.
     #[must_use]
     pub const fn likely(self) -> Self {
         Self { likely: true, ..self }
@@ -206,8 +205,8 @@ impl Info {
         self.pairs.iter().find(|p| p.source == source && p.sink == sink)
     }
 
-    /// Returns the flag that requests the mechanism, and the reason why it is not chosen without the flag. `None` if no
-    /// request is needed.
+    /// Returns the flag that requests the mechanism, and the reason why the planner needs that request. `None` if the
+    /// planner may choose the mechanism without a request.
     pub fn on_request(&self) -> Option<&'static str> {
         if let Role::OnRequest(text) = self.role { Some(text) } else { None }
     }
@@ -240,7 +239,7 @@ impl Info {
         usize::try_from(least).unwrap_or(usize::MAX)
     }
 
-    /// Returns the value of a knob that is a length; `None` for 0, which means "all of it".
+    /// Returns the value of a knob that is a length; `None` for 0, which means "the whole length".
     pub fn length(&self, tuning: &Tuning, name: &str) -> Option<usize> {
         usize::try_from(self.knob(tuning, name)).ok().filter(|len| *len > 0)
     }
@@ -288,7 +287,7 @@ impl Info {
 }
 
 impl<'a> Transfer<'a> {
-    /// Returns both endpoints as descriptors, for mechanisms that do not serve memory.
+    /// Returns both endpoints as descriptors; EINVAL if one of them is memory.
     pub fn descriptors(self, info: &Info) -> Result<(End<'a>, End<'a>), Error> {
         match (self.source, self.sink) {
             (Source::Fd(source), Sink::Fd(sink)) => Ok((source, sink)),
@@ -297,12 +296,12 @@ impl<'a> Transfer<'a> {
     }
 }
 
-/// The longest time in steps before control returns to the driver. A budget suits a fast source; without this limit, a
-/// slow source would keep the driver and its watcher waiting for hours.
+/// After this time, no further step starts, and control returns to the driver. Budgets are chosen for fast sources.
+/// Without this limit, a slow source could keep the driver from calling its watcher for hours.
 const LONGEST: Duration = Duration::from_millis(50);
 
-/// Takes steps of at most the rest of `budget` until one moves nothing or fails, or 50 ms have passed. On error,
-/// `moved` includes the earlier steps.
+/// Calls `step` with the rest of `budget` until the budget is used up, a step moves nothing or fails, or 50 ms have
+/// passed. On error, `moved` includes the earlier steps.
 pub fn advance_by_steps(
     budget: u64,
     mut step: impl FnMut(u64) -> Result<u64, Error>,

@@ -1,4 +1,4 @@
-//! Copies one source to several sinks: every byte is read once and delivered to all.
+//! Copies one source to several sinks (a fan). Every byte is read once and written to all sinks.
 //!
 //! If a sink fails, the others continue. The slowest sink determines the rate, as with tee(1).
 
@@ -18,8 +18,8 @@ mod shared;
 pub struct Multicast {
     /// The maximum rate, in bytes per second.
     pub limit: Option<u64>,
-    /// `true` to let the sinks share pages with each other and with the source's remaining data.
-    /// Only for a source that is a pipe.
+    /// `true` to let the sinks share pages with each other and with the data left in the source.
+    /// Has an effect only if the source is a pipe.
     pub share_pages: bool,
 }
 
@@ -35,7 +35,8 @@ pub struct Branch<'a> {
 /// The result of a fan.
 #[derive(Debug)]
 pub struct FanOutcome {
-    /// The report. Its `bytes` is the number of bytes that every sink without failure has received.
+    /// The report. Its `bytes` is the number of bytes that every sink without an error has
+    /// received.
     pub report: Report,
     /// `true` if the watcher asked to stop.
     pub stopped: bool,
@@ -71,7 +72,7 @@ impl Multicast {
         let end = end.and_then(|()| ride.run());
         let delivered = ride.delivered();
         let mut report = ride.report;
-        // After an interrupted turn with shared pages, some delivered bytes are still in the
+        // If a turn with shared pages was interrupted, some delivered bytes are still in the
         // source. Then `taken` is less than `delivered`.
         report.lost = ride.taken.saturating_sub(delivered);
         report.bytes = delivered;
@@ -87,7 +88,6 @@ impl Multicast {
     }
 }
 
-/// State of one sink.
 struct MulticastSink<'a> {
     end: End<'a>,
     vital: bool,
@@ -111,7 +111,6 @@ impl<'a> MulticastSink<'a> {
 struct Ride<'a, 'w> {
     source: End<'a>,
     arms: Vec<MulticastSink<'a>>,
-    // Bytes taken from the source.
     taken: u64,
     report: Report,
     pace: StepPace,
@@ -146,8 +145,8 @@ impl Ride<'_, '_> {
             && self.arms.iter().all(|a| a.is_open() || !a.vital)
     }
 
-    /// Returns the bytes that every open sink has received. If none is open, returns the largest
-    /// number any sink received.
+    /// Returns the number of bytes that every open sink has received. If none is open, returns the
+    /// largest number that any sink received.
     fn delivered(&self) -> u64 {
         let open =
             self.arms.iter().filter(|arm| arm.is_open()).map(|arm| arm.delivered.bytes).min();
@@ -158,7 +157,7 @@ impl Ride<'_, '_> {
         self.report.shares.push(Share { mechanism, tuning: Tuning::default(), bytes: 0 });
     }
 
-    /// Records a turn in which all sinks received `bytes`.
+    /// Records a turn that delivered `bytes` to every open sink.
     fn turn_done(&mut self, bytes: u64, began: Instant) -> Result<(), TransferStop> {
         if let Some(share) = self.report.shares.last_mut() {
             share.bytes += bytes;
@@ -170,7 +169,7 @@ impl Ride<'_, '_> {
         Ok(self.pace.hold_back(bytes, || watch.progress(done))?)
     }
 
-    /// Reads once from the source; 0 is its end.
+    /// Reads once from the source. Returns 0 at its end.
     fn read(&mut self, into: &mut [u8]) -> Result<usize, TransferStop> {
         loop {
             let call = self.source.read_call();
@@ -205,7 +204,7 @@ impl Ride<'_, '_> {
         Ok(())
     }
 
-    /// Handles a failed call: returns `Ok` when it can be repeated, or the reason to stop.
+    /// Handles a failed call. Returns `Ok` if it can be repeated, otherwise the reason to stop.
     fn again(
         &mut self,
         errno: Errno,

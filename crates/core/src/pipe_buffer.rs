@@ -1,4 +1,4 @@
-//! A private pipe between two endpoints, with an exact count of the bytes in it.
+//! A pipe of the mechanism's own between two endpoints, with an exact count of the bytes in it.
 
 use std::os::fd::{AsFd, BorrowedFd};
 use thalweg_sys::{
@@ -16,13 +16,13 @@ pub fn chunk(len: u64) -> usize {
     len.min(LONGEST) as usize
 }
 
-/// A pipe that bytes pass through by reference, with their count.
+/// A pipe through which pages pass without a copy, with a count of the bytes in it.
 pub struct PipeBuffer {
     // `None` only during drop.
     pipe: Option<Pipe>,
     wished: usize,
     waiting: u64,
-    // Read out of the pipe by `drain` and not written yet. Still part of `waiting`.
+    // Bytes that `drain` has read from the pipe and not written yet. They still count as `waiting`.
     spill: Vec<u8>,
 }
 
@@ -50,13 +50,13 @@ impl PipeBuffer {
         self.pipe().capacity() as u64
     }
 
-    /// Returns the writing end, for a call other than splice. Report its bytes to
+    /// Returns the writing end, for a call other than splice. Report the bytes of that call to
     /// [`filled`](Self::filled).
     pub fn writer(&self) -> BorrowedFd<'_> {
         self.pipe().writer.as_fd()
     }
 
-    /// Counts bytes that another call has put in.
+    /// Counts bytes that another call has put into the pipe.
     pub fn filled(&mut self, count: u64) {
         self.waiting += count;
     }
@@ -81,8 +81,8 @@ impl PipeBuffer {
         Ok(put as u64)
     }
 
-    /// Delivers all bytes in the pipe by plain read and write. Bytes left after a failed write, or
-    /// after a call that moved nothing, are kept for the next call.
+    /// Delivers all bytes in the pipe by plain read and write. If a write fails or moves nothing,
+    /// the remaining bytes are kept for the next call.
     pub fn drain(&mut self, info: &Info, sink: &mut End<'_>) -> Result<u64, Error> {
         let mut drained = 0;
         while self.waiting > 0 {

@@ -36,15 +36,15 @@ pub struct Request {
     pub unfit: HashMap<&'static str, Unfit>,
 }
 
-/// A verdict for every mechanism on one transfer.
+/// A verdict for every mechanism, for one transfer.
 #[derive(Clone, Debug, Serialize)]
 pub struct Plan {
     /// The verdicts on all mechanisms, best first: the chosen one, the usable ones in order, then the unfit.
     pub verdicts: Vec<Verdict>,
-    /// The reason that no mechanism could be chosen. The plan then has no ladder.
+    /// The reason that no mechanism could be chosen. [`Self::ladder`] is then empty.
     pub impossible: Option<String>,
-    /// The mechanisms that take turns on a part of the bytes. The turns start at once without measurements,
-    /// otherwise as soon as the chosen mechanism is slower than measured.
+    /// The mechanisms that take turns on the first bytes. Without measurements, the turns start at once. Otherwise they
+    /// start as soon as the chosen mechanism is slower than measured.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub turns: Option<Turns>,
 }
@@ -73,14 +73,14 @@ impl Plan {
             let (name, fits) = (mechanism.info().name, fitness(*mechanism, facts, request));
             let known = known.filter(|_| fits.is_ok());
             let evidence = known.and_then(|known| known.evidence(name, request.prefer));
-            // Measurements count more than expectations.
+            // Expectations count only for mechanisms that were not measured.
             let prior = if evidence.is_some() { Prior::NONE } else { prior(*mechanism, facts) };
             Candidate { name, fits, prior, evidence }
         };
         Self::of(MECHANISMS.iter().map(candidate).collect(), request.prefer)
     }
 
-    /// Makes the plan that the rule of choice yields for these candidates.
+    /// Makes a plan by ranking these candidates.
     pub fn of(candidates: Vec<Candidate>, prefer: Prefer) -> Self {
         Self { verdicts: rank(candidates, prefer), impossible: None, turns: None }
     }
@@ -93,19 +93,19 @@ impl Plan {
         }
     }
 
-    /// Makes a plan with the default request and without measurements, by the order of the list.
+    /// Makes a plan with the default request and without a profile.
     pub fn unmeasured(facts: &Facts) -> Self {
         Self::make(facts, &Request::default(), None)
     }
 
-    /// The chosen mechanism.
+    /// Returns the verdict of the chosen mechanism; `None` if no mechanism is usable.
     pub fn chosen(&self) -> Option<&Verdict> {
         self.verdicts.first().filter(|verdict| verdict.judgement.is_usable())
     }
 
-    /// Returns the nanoseconds per byte that a verdict predicts: the figure of the first measured verdict, scaled by the
-    /// ratios of the two. The verdict's own figure may come from other sessions and contradict the order. `None` if
-    /// nothing was measured, or no difference was shown.
+    /// Returns the nanoseconds per byte that a verdict predicts: the figure of the first measured verdict, scaled by
+    /// the ratio of the two. A verdict's own figure may come from other sessions and contradict the order. `None` for a
+    /// tie, and for a verdict without measurements.
     pub fn expected(&self, verdict: &Verdict) -> Option<f64> {
         let first = self.verdicts.iter().find(|verdict| verdict.evidence.is_some())?;
         let (own, of) = (verdict.evidence.as_ref()?, first.evidence.as_ref()?);
@@ -113,7 +113,7 @@ impl Plan {
         is_shown.then(|| of.ns_per_byte * own.wall.ratio / of.wall.ratio)
     }
 
-    /// Returns the mechanisms to try, in order, down to the last resort.
+    /// Returns the mechanisms to try, in order, up to the last resort.
     pub fn ladder(&self) -> Vec<(&'static dyn Mechanism, Tuning)> {
         let last = LAST_RESORT.info().name;
         let usable = self.verdicts.iter().take_while(|v| v.judgement.is_usable());
@@ -141,7 +141,7 @@ impl Plan {
     }
 }
 
-/// Returns the first reason, if any, for which a mechanism cannot or may not do a transfer.
+/// Returns an error with the first reason for which a mechanism cannot or may not do a transfer.
 fn fitness(mechanism: &dyn Mechanism, facts: &Facts, request: &Request) -> Result<(), Unfit> {
     let info = mechanism.info();
     let (source, sink) = (facts.source.kind, facts.sink.kind);
@@ -190,7 +190,7 @@ fn prior(mechanism: &dyn Mechanism, facts: &Facts) -> Prior {
     }
 }
 
-/// Returns `true` if the mechanism is expected to cost little on every machine. This is based on measurements between
+/// Returns `true` if the mechanism is expected to cost little on every machine. Measurements support this between
 /// pipes, and within one file system.
 fn is_likely(mechanism: &dyn Mechanism, facts: &Facts) -> bool {
     let between_pipes = (facts.source.kind, facts.sink.kind) == (Kind::Pipe, Kind::Pipe);
@@ -203,8 +203,8 @@ fn is_pair_likely(mechanism: &dyn Mechanism, facts: &Facts) -> bool {
     pair.is_some_and(|pair| pair.likely)
 }
 
-/// Returns `true` if the mechanism gives fewer guarantees than a copy, and so does less work. A request that waives a
-/// guarantee asks for such a mechanism.
+/// Returns `true` if the mechanism gives fewer guarantees than a copy, and so does less work. Such a mechanism is
+/// usable only if the caller waived a guarantee or the source can never change.
 fn uses_what_was_given_up(mechanism: &dyn Mechanism, facts: &Facts) -> bool {
     let pair = mechanism.info().pair(facts.source.kind, facts.sink.kind);
     pair.is_some_and(|pair| !pair.gives.cover(Guarantees::COPIED))
@@ -281,7 +281,7 @@ mod tests {
             .map(|m| m.info())
             .filter(|info| info.pair(Kind::File, Kind::File).is_some_and(|pair| pair.likely));
         assert_eq!(here.iter().filter(is_likely).count(), likely.count());
-        // A user-space program serves these bytes, or they are on another file system.
+        // Likely mechanisms are not used if a user-space program serves the files, or if they are on two file systems.
         let fuse = between_files(1 << 20, |end| end.fs.as_mut().unwrap().name = "fuseblk".into());
         assert!(names(&fuse).iter().filter(is_likely).count() == 0);
         let elsewhere = between_files(1 << 20, |end| end.fs.as_mut().unwrap().dev = 7);

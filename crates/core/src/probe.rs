@@ -1,6 +1,6 @@
 //! Tries a mechanism with the real calls on a small transfer, and returns the reason if it fails.
 //!
-//! All mechanisms share this probe: each is opened on each pair it claims, and must deliver a page.
+//! All mechanisms share this probe. A mechanism must deliver a page on each pair that it claims to serve.
 
 use crate::{
     Facts, Guarantees, Kind, Mechanism, Pair, Role, Tuning, Unfit,
@@ -9,14 +9,14 @@ use crate::{
     scratch::{Scratch, ScratchSite, Sockets},
 };
 
-/// A page: enough for every call, and small enough for the smallest pipe.
+/// A page. This is enough for every call, and fits into the smallest pipe.
 const SOME: usize = 4096;
 
 /// Tests whether this mechanism can move a page between two endpoints of this pair's kinds on this machine.
 pub fn pair(mechanism: &dyn Mechanism, pair: Pair, site: &ScratchSite) -> Result<(), Unfit> {
     let bytes = pattern(1);
     let mut scratch = tried(mechanism, pair, site, &bytes)?;
-    // /dev/null supplies no bytes, so no byte can arrive at the sink.
+    // /dev/null supplies no bytes, so none can arrive at the sink.
     let expected = if pair.source == Kind::Null { 0 } else { SOME };
     match scratch.arrived(expected) {
         Ok(Some(arrived)) if scratch.source_is_ours() && arrived != bytes => {
@@ -38,7 +38,7 @@ pub fn all(mechanism: &dyn Mechanism, site: &ScratchSite) -> Vec<(Pair, Result<(
     info.pairs.iter().map(|p| (*p, pair(mechanism, *p, site))).collect()
 }
 
-/// Returns bytes that differ from those of another seed at every offset.
+/// Returns a page of bytes. At every offset, the bytes of two seeds differ.
 pub(crate) fn pattern(seed: u8) -> Vec<u8> {
     (0..SOME).map(|n| (n % 251) as u8 ^ seed).collect()
 }

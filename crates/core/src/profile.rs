@@ -21,22 +21,22 @@ pub use evidence::{Evidence, MatchingCells, day};
 pub use machine::{Machine, Stale};
 pub use turn::ProfileLock;
 
-/// The memory kernel that the others are compared with. It is used unless there is evidence for another.
+/// The C library's memory kernel, the reference of the other kernels. It is used unless another is shown to be faster.
 pub const LIBC: &str = "libc";
 /// The source of cells that measure setting memory to a byte value.
 pub const FILL: &str = "fill";
-/// The largest size of a short copy, in bytes. Programs mix short sizes, so the samples of a survey mix them as well.
-/// Larger sizes are buffer sizes, which often repeat.
+/// The largest size of a short copy, in bytes. Programs mix short sizes, so a survey mixes them as well. Larger sizes
+/// are usually buffer sizes, which repeat.
 pub const SHORT: u64 = 4096;
-/// The sink of cells that copy between uncached memory; their source is `memory`.
+/// The sink of cells that measure copies between uncached memory. Their source is `memory`.
 pub const COLD: &str = "cold";
-/// The sink of cells that repeat short copies or fills of one size, which the branch predictor learns.
+/// The sink of cells that measure short copies or fills of one repeated size, which the branch predictor learns.
 pub const REPEATED: &str = "repeated";
-/// Suffix of a sink's key: the reader at its other end requests 1 MiB per call instead of the usual 64 KiB.
+/// Suffix of a sink's key: its reader requests 1 MiB per call instead of the usual 64 KiB.
 pub const LARGE_READS: &str = ":1M";
 /// The version of the file format.
 pub const SCHEMA: u32 = 1;
-/// The noise floor of the protocol: smaller differences do not count, however stable a run looks.
+/// The least noise floor. Smaller differences never count, even in a stable run.
 pub const LEAST_NOISE: f64 = 0.03;
 
 /// A measured profile.
@@ -84,14 +84,14 @@ impl Profile {
         self.machine.differences(&Machine::this())
     }
 
-    /// Returns the differences that matter to kernels in memory. CPU affinity, capabilities and pipe limits do not.
+    /// Returns the differences that influence kernels in memory. CPU affinity, capabilities and pipe limits do not.
     pub fn stale_in_memory(&self) -> Vec<Stale> {
         self.stale().into_iter().filter(Stale::touches_memory).collect()
     }
 
-    /// Returns the measurements that are valid here: all of them if nothing changed, and those of copies and fills in
-    /// memory if `stale` has only differences that do not influence memory. `None` if no measurement is left. `stale`
-    /// is the result of [`Profile::stale`].
+    /// Returns the measurements that are valid here; `None` if none is. If `stale` is empty, all are valid. If no
+    /// difference in `stale` influences memory, those of copies and fills in memory are valid. `stale` is the result of
+    /// [`Profile::stale`].
     pub fn valid_part(mut self, stale: &[Stale]) -> Option<Self> {
         if stale.is_empty() {
             return Some(self);
@@ -103,7 +103,7 @@ impl Profile {
 
     /// Adds newer cells. Each replaces the older cell of the same conditions.
     ///
-    /// A survey's cell also removes the provisional cells that copies recorded between the same endpoints.
+    /// A cell of a survey also removes the provisional cells that copies recorded between the same endpoints.
     pub fn merge(&mut self, cells: Vec<Cell>) {
         let ends = |new: &Cell, old: &Cell| {
             new.same_conditions(old) || old.provisional && !new.provisional && new.same_survey(old)
@@ -123,14 +123,14 @@ impl Profile {
         self.cells.len() < before
     }
 
-    /// Adds cells that copies recorded, dated `at`. Returns `true` if it added any. A stale profile learns nothing,
-    /// because it makes no prediction for this machine that a copy could refute.
+    /// Adds cells that copies recorded, dated `at`. Returns `true` if it added any. A stale profile predicts nothing
+    /// for this machine that a copy could refute, so it learns nothing.
     pub fn learn<'c>(&mut self, seen: impl IntoIterator<Item = &'c Cell>, at: &str) -> bool {
         let dated = |cell: &Cell| Cell { at: at.to_owned(), ..cell.clone() };
         let cells: Vec<_> = seen.into_iter().map(dated).collect();
         let has_learnt = !cells.is_empty() && self.stale().is_empty();
         if has_learnt {
-            // Merged in order: if several copies recorded the same conditions, the last one counts.
+            // Merged one by one: if several copies recorded the same conditions, the last one counts.
             for cell in cells {
                 self.merge(vec![cell]);
             }

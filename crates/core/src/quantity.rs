@@ -17,7 +17,7 @@ pub fn parse_bytes(text: &str) -> Result<u64, String> {
         Ok(whole) => whole.checked_mul(factor),
         Err(_) if number.bytes().filter(|b| *b == b'.').count() == 1 => {
             let scaled = number.parse::<f64>().map_err(|_| bad())? * factor as f64;
-            // 2^63 is exact in a double. The bound prevents the conversion from saturating.
+            // 2^63 is exact in a double. A larger number would saturate in the conversion.
             (scaled < (1_u64 << 63) as f64).then_some(scaled as u64)
         }
         Err(_) if number.bytes().all(|b| b.is_ascii_digit()) && !number.is_empty() => None,
@@ -133,8 +133,7 @@ pub fn exact(count: u64) -> String {
     }
 }
 
-/// A size for display: `256K`, `1M`, `4097`. The unit is the largest power of 1024 that divides the size; otherwise
-/// plain bytes are used.
+/// Formats a size as `256K`, `1M` or `4097`, in the largest power of 1024 that divides it, or else in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Size(pub u64);
 
@@ -150,7 +149,7 @@ impl fmt::Display for Size {
 }
 
 impl<'de> Deserialize<'de> for Size {
-    /// Deserializes a number, or a text such as `64K`. A number may be 0, a text may not.
+    /// Deserializes a number, or a text such as `64K`. A number may be 0; a text may not mean 0.
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         #[derive(Deserialize)]
         #[serde(untagged, expecting = "a size is a number or a text such as 64KiB")]

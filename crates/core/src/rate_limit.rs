@@ -7,7 +7,7 @@ use std::{
 
 use crate::{Cancelled, cadence::CANCEL_CHECK};
 
-/// Computes when the next byte may be sent. A pause does not accumulate credit: after it, the normal limit applies.
+/// Computes when the next byte may be sent. A pause permits at most the bytes of 100 ms beyond the limit.
 #[derive(Debug)]
 pub struct RateLimit {
     per_second: u64,
@@ -15,9 +15,9 @@ pub struct RateLimit {
     due: Mutex<Option<Instant>>,
 }
 
-/// After a pause, the bytes of this time (one step) may be sent at once.
+/// The bytes of this time (one step) may be sent at once after a pause.
 const SLACK: Duration = Duration::from_millis(100);
-/// Upper bound of one wait, so that its sum with an `Instant` cannot overflow.
+/// Upper bound of one wait. Its sum with an `Instant` cannot overflow.
 const LONGEST: Duration = Duration::from_secs(u32::MAX as u64);
 
 impl RateLimit {
@@ -26,7 +26,7 @@ impl RateLimit {
         Self { per_second: per_second.max(1), due: Mutex::new(None) }
     }
 
-    /// Returns the number of bytes to move at a time: a tenth of a second's worth, so that a low limit is smooth.
+    /// Returns the number of bytes to move at a time: those of a tenth of a second, so that a low limit is smooth.
     pub fn step(&self) -> u64 {
         (self.per_second / 10).max(1)
     }
@@ -95,7 +95,7 @@ mod tests {
         let limit = RateLimit::new(1000);
         limit.spend(1);
         std::thread::sleep(3 * SLACK);
-        // If the limit accumulated credit, three hundred bytes would be free.
+        // If the pause of 300 ms gave full credit, these 300 bytes could be sent at once.
         assert!(limit.spend(300) > Instant::now());
     }
 

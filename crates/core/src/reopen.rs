@@ -1,5 +1,5 @@
-//! Opens a second file description of a file, so that flags and offset of the caller's descriptor
-//! do not change.
+//! Opens a second file description of a file, so that the flags and the offset of the caller's
+//! descriptor do not change.
 
 use rustix::fs::{Mode, OFlags, fcntl_getfl, open};
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -7,12 +7,12 @@ use thalweg_sys::Errno;
 
 use crate::End;
 
-/// Opens the file behind `end` again through /proc. The caller's `O_SYNC` and `O_DSYNC` are kept,
-/// as they are guarantees for the sink's storage. Fails with EBADF if `flags` asks for more access
-/// than the caller's descriptor has. This check is necessary because /proc checks only the file's
-/// mode, and would allow writing through a descriptor for reading.
+/// Opens the file behind `end` again through /proc. Keeps the caller's `O_SYNC` and `O_DSYNC`,
+/// because they guarantee that data is stored. Fails with EBADF if `flags` requires more access
+/// than the caller's descriptor has. Without this check, a descriptor for reading could be used for
+/// writing, because /proc checks only the file's mode.
 ///
-/// Closing the new descriptor later releases the POSIX record locks this process holds on the file
+/// When the new descriptor is closed, this process loses its POSIX record locks on the file
 /// (fcntl(2)).
 pub fn reopen(end: &End<'_>, flags: OFlags) -> Result<OwnedFd, Errno> {
     let has = fcntl_getfl(end.fd)?;

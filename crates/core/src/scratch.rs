@@ -1,5 +1,5 @@
-//! Small real endpoints for trying a mechanism: nameless files, pipes, sockets, devices. They vanish when dropped, so
-//! that probing leaves nothing behind.
+//! Small real endpoints on which a mechanism is tried: nameless files, pipes, sockets and devices. They vanish when
+//! dropped, so that probing leaves nothing behind.
 
 use rustix::{
     fs::{AtFlags, CWD, MemfdFlags, Mode, OFlags, memfd_create, openat, unlinkat},
@@ -23,9 +23,9 @@ pub struct ScratchSite {
     pub source: PathBuf,
     /// Directory of sink files.
     pub sink: PathBuf,
-    /// `true` if the source file is a memfd, in no directory.
+    /// `true` if the source file is a memfd, which is in no directory.
     pub memfd: bool,
-    /// The kind of sockets for pairs with a socket. `None`: a kind that the mechanism accepts.
+    /// The kind of sockets to create. `None`: a kind that the mechanism accepts.
     pub sockets: Option<Sockets>,
 }
 
@@ -51,7 +51,7 @@ pub enum Sockets {
     Tcp,
 }
 
-/// Two endpoints, and the other sides needed to fill the source and read the sink.
+/// Two endpoints, and the other sides of streams, which fill the source and read the sink.
 #[derive(Debug)]
 pub struct Scratch {
     source: Near,
@@ -74,8 +74,8 @@ fn unfit(step: &str, errno: Errno) -> Unfit {
 }
 
 impl Scratch {
-    /// Creates a source that holds `bytes`, and an empty sink with room for as many. A `/dev/zero` source gives zeros
-    /// instead.
+    /// Creates a source that holds `bytes`, and an empty sink with room for all of them. If the source is a device, it
+    /// is `/dev/zero` and holds zeros instead.
     pub fn new(
         source: Kind,
         sink: Kind,
@@ -104,7 +104,7 @@ impl Scratch {
         Ok(Transfer { source, sink, len: Some(len), needs })
     }
 
-    /// Overwrites the source in place. For memory and files only, as other sources have been consumed.
+    /// Overwrites the source in place. Only for memory and files: the bytes of other sources were consumed.
     pub fn overwrite_source(&mut self, bytes: &[u8]) -> Result<(), Errno> {
         match &self.source.fd {
             None => self.source.memory[..bytes.len()].copy_from_slice(bytes),
@@ -142,7 +142,7 @@ impl Scratch {
         Ok(Some(bytes))
     }
 
-    /// Returns `true` if the source's bytes are known in advance. A device supplies its own.
+    /// Returns `true` if the source supplies the bytes passed to [`Self::new`]. A device supplies its own.
     pub fn source_is_ours(&self) -> bool {
         !matches!(self.source.kind, Kind::Device | Kind::Null)
     }
@@ -160,7 +160,7 @@ impl Near {
     fn sink(kind: Kind, folder: &Path, sockets: Sockets, room: usize) -> Result<Self, Unfit> {
         match kind {
             Kind::Null => Self::device("/dev/null", OFlags::WRONLY, kind),
-            // Each device handles bytes differently, so the pseudo terminal of a test would prove nothing about others.
+            // A test with a pseudo terminal would prove nothing about other devices.
             Kind::Device => Err(Unfit::because(
                 "not tested, because a test on one device proves nothing about others",
             )),
@@ -254,7 +254,7 @@ pub fn stream(kind: Kind, sockets: Sockets) -> std::io::Result<(OwnedFd, OwnedFd
     }
 }
 
-/// Returns both ends of a TCP connection over loopback: (reading, writing).
+/// Returns both ends of a TCP connection over loopback: first the reading, then the writing end.
 fn tcp_pair() -> std::io::Result<(OwnedFd, OwnedFd)> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
     let mut near = TcpStream::connect(listener.local_addr()?)?;

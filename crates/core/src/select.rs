@@ -2,16 +2,18 @@
 //! copy kernels.
 //!
 //! Candidates are listed in the order of their safety. A candidate that gives less than the required guarantees is
-//! unfit and never chosen. If measurements show no difference between candidates, the earlier one is preferred. Beyond
-//! the measured sizes, the evidence of the nearest size applies ([`MatchingCells`](crate::profile::MatchingCells)).
+//! unfit and never chosen. If measurements do not distinguish two candidates, the earlier one in the list is preferred.
+//! For sizes beyond the measured ones, the evidence of the nearest size applies
+//! ([`MatchingCells`](crate::profile::MatchingCells)).
 
 use serde::Serialize;
 use std::cmp::Ordering;
 
 use crate::{Prefer, Tuning, Unfit, profile::Evidence};
 
-/// The largest loss of time, as a share, that is accepted for the safer of two candidates that measurements cannot
-/// distinguish. If the loss is larger, the better median decides, even if the noise of the run is larger still.
+/// The largest share of time that a choice gives up for a safer candidate. Within this share, the safer one of two
+/// candidates is chosen if they differ by less than the noise. Beyond it, the candidate with the better median is
+/// chosen, however large the noise is.
 pub const GIVEN_UP_FOR_SAFETY: f64 = 0.05;
 
 /// A candidate for a job.
@@ -19,7 +21,7 @@ pub const GIVEN_UP_FOR_SAFETY: f64 = 0.05;
 pub struct Candidate<N = &'static str> {
     /// The name of the candidate.
     pub name: N,
-    /// An error with the reason if it cannot or must not do the job.
+    /// An error with the reason if the candidate cannot or must not do the job.
     pub fits: Result<(), Unfit>,
     /// The expectation without measurements.
     pub prior: Prior,
@@ -30,12 +32,12 @@ pub struct Candidate<N = &'static str> {
 /// The expectation for a candidate without measurements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Prior {
-    /// `true` if the candidate does less work than a copy. Even without measurements, it is then preferred to all
-    /// measured candidates.
+    /// `true` if the candidate does less work than a copy. If it was not measured, it is then preferred to all measured
+    /// candidates.
     pub saves_work: bool,
     /// Rank among candidates that measurements cannot distinguish. The smallest rank is preferred.
     pub guess: u8,
-    /// The reason reported if it is chosen without measurements.
+    /// The reason to report if the candidate is chosen without measurements.
     pub why: &'static str,
 }
 
@@ -95,33 +97,34 @@ impl Judgement {
 }
 
 impl Evidence {
-    /// Returns `true` if this candidate is not shown to cost more than `best`. The noise of the run is tolerated, up to
-    /// the share `most`.
+    /// Returns `true` if this candidate costs no more than `best` plus the noise of the run. Noise above the share
+    /// `most` counts as `most`.
     pub fn ties_with(&self, best: f64, prefer: Prefer, most: f64) -> bool {
         self.score(prefer) <= best * (1.0 + self.noise.min(most))
     }
 
-    /// Returns `true` if this candidate is shown to cost more than `other`: by more than the noise, and with separate
-    /// intervals.
+    /// Returns `true` if this candidate is shown to cost more than `other`: by more than the noise, and with intervals
+    /// that do not overlap.
     pub fn is_shown_to_cost_more(&self, other: &Self, prefer: Prefer) -> bool {
         self.is_surely_beyond(other, prefer)
             && !self.ties_with(other.score(prefer), prefer, f64::MAX)
     }
 
-    /// Returns `true` if its whole interval is above that of `other`. Memory is exact and has no interval.
+    /// Returns `true` if this candidate's whole interval is above that of `other`. Memory is exact and has no interval,
+    /// so the result for [`Prefer::Memory`] is always `true`.
     fn is_surely_beyond(&self, other: &Self, prefer: Prefer) -> bool {
         prefer == Prefer::Memory || self.counted(prefer).lo > other.counted(prefer).hi
     }
 }
 
-/// Position of a usable candidate. Between equal positions, the order of the list decides.
+/// The sort key of a usable candidate. Candidates with equal keys stay in the order of the list.
 #[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
 struct RankKey {
     class: RankClass,
-    /// For candidates that are shown to be slower: their cost. For the best ones, if the fastest depends on the reader:
-    /// their CPU time. Otherwise 0.
+    /// In the class `Slower`, the measured cost. In the class `Best`, the CPU time if the fastest candidate depends on
+    /// the reader. Otherwise 0.
     cost: f64,
-    /// The guess for candidates that measurements cannot distinguish; otherwise 0.
+    /// The prior's guess; 0 in the class `Slower`.
     guess: u8,
 }
 
@@ -134,8 +137,8 @@ enum RankClass {
 }
 
 impl Evidence {
-    /// Returns `true` if a choice may treat this candidate like the best. Either little would be lost, or the faster of
-    /// the two depends on the reader at the other end.
+    /// Returns `true` if a choice may treat this candidate like the best one. It costs little more, or it is about as
+    /// fast with one of the readers at the other end.
     fn is_near(&self, best: &Self, prefer: Prefer) -> bool {
         self.ties_with(best.score(prefer), prefer, GIVEN_UP_FOR_SAFETY)
             || prefer == Prefer::Wall && self.is_as_good_for_some_reader(best, GIVEN_UP_FOR_SAFETY)
@@ -147,7 +150,7 @@ impl RankKey {
         let guess = candidate.prior.guess;
         let by_guess = |class| Self { class, cost: 0.0, guess };
         match (&candidate.evidence, best) {
-            // The faster candidate depends on the reader, which is unknown. CPU time decides.
+            // The fastest candidate depends on the reader of this transfer, which is unknown. CPU time decides.
             (Some(e), Some(best)) if e.is_near(best, prefer) && !best.by_reader.is_empty() => {
                 let cost = if prefer == Prefer::Wall { e.cpu.ratio } else { 0.0 };
                 Self { class: RankClass::Best, cost, guess }
@@ -160,8 +163,8 @@ impl RankKey {
     }
 }
 
-/// Returns a verdict for every candidate. The chosen one is first, followed by the other usable ones in the order in
-/// which to try them, and the unfit ones in list order.
+/// Returns a verdict for every candidate. The chosen one is first. The other usable ones follow in the order in which
+/// to try them, then the unfit ones in list order.
 pub fn rank<N>(candidates: Vec<Candidate<N>>, prefer: Prefer) -> Vec<Verdict<N>> {
     let (mut usable, unfit): (Vec<_>, Vec<_>) =
         candidates.into_iter().partition(|candidate| candidate.fits.is_ok());
@@ -174,7 +177,7 @@ pub fn rank<N>(candidates: Vec<Candidate<N>>, prefer: Prefer) -> Vec<Verdict<N>>
     });
     let time = |evidence: &Evidence| evidence.counted(prefer).ratio;
     let first = usable.first().and_then(|first| first.evidence.as_ref()).map(time);
-    // The reference of the comparison: the chosen candidate if it was measured, otherwise the first measured one.
+    // The others are compared with the chosen candidate if it was measured, else with the first measured one.
     let top = usable.iter().find_map(|candidate| candidate.evidence.clone());
     let goes_by_the_reader = prefer == Prefer::Wall
         && usable.iter().skip(1).any(|other| {

@@ -1,8 +1,8 @@
 //! Opens and writes the files that control thalweg: the profile, saved results, cached programs and `.netrc`.
 //!
-//! Such a file is used only if it belongs to this user or to root and no other user can write it. `sudo` keeps HOME,
-//! and in a directory such as `/tmp` another user may have created the name first. Files that a user names as data are
-//! not checked here.
+//! Such a file is used only if it belongs to this user or to root, and no other user can write it. `sudo` keeps HOME,
+//! so the file may belong to another user. In a directory such as `/tmp`, another user may have created the name first.
+//! Files that a user names as data are not checked here.
 
 use rustix::{
     fs::{
@@ -54,7 +54,7 @@ pub enum TrustError {
         /// The system's error.
         source: io::Error,
     },
-    /// Another user may have created or changed it.
+    /// Another user may have created or changed the file or the directory.
     #[error("{} {why}", quoted(path))]
     Untrusted {
         /// The file or the directory.
@@ -95,8 +95,8 @@ pub fn open(path: &Path) -> Result<Option<File>, TrustError> {
     }
 }
 
-/// Writes a file atomically, and creates its directory if that does not exist. No other user can write the file,
-/// whatever the umask.
+/// Writes a file atomically. Creates its directory if that does not exist. Whatever the umask is, no other user can
+/// write the file.
 pub fn write(path: &Path, bytes: &[u8]) -> Result<(), TrustError> {
     make_directory(directory_of(path))?;
     let failed = |error: DestinationError| TrustError::Io {
@@ -125,13 +125,13 @@ fn close_to_others(destination: &Destination) -> Result<(), Errno> {
 }
 
 /// Opens or creates a lock file in a directory that [`make_directory`] accepts. `None` if the existing file belongs to
-/// another user, as that user could hold the lock for ever.
+/// another user, because that user could hold the lock for ever.
 pub fn lock_file(path: &Path) -> Result<Option<OwnedFd>, TrustError> {
     let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let mode = Mode::RUSR | Mode::WUSR;
     let fd = match openat(CWD, path, flags | OFlags::CREATE, mode) {
         Ok(fd) => fd,
-        // A symbolic link, a socket, or a file that `fs.protected_regular` does not allow to be opened.
+        // ELOOP: a symbolic link. ENXIO: a socket. EACCES: `fs.protected_regular` forbids it. EISDIR: a directory.
         Err(Errno::LOOP | Errno::NXIO | Errno::ACCESS | Errno::ISDIR) => return Ok(None),
         Err(errno) => return Err(TrustError::io(path, "open")(errno)),
     };
@@ -140,8 +140,8 @@ pub fn lock_file(path: &Path) -> Result<Option<OwnedFd>, TrustError> {
     Ok((is_file && stat.st_uid == geteuid().as_raw()).then_some(fd))
 }
 
-/// Creates a directory and its missing parents. Fails if it, or its nearest existing parent, belongs to another user or
-/// can be written by others. A sticky directory such as `/tmp` is accepted.
+/// Creates a directory and its missing parents. The directory, or its nearest existing parent, must belong to this user
+/// or to root, and must not be writable by others. A sticky directory such as `/tmp` is accepted.
 pub fn make_directory(path: &Path) -> Result<(), TrustError> {
     let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
     match check_directory(path) {

@@ -11,7 +11,7 @@ use crate::quantity::Size;
 pub struct Tuning(BTreeMap<String, u64>);
 
 impl Tuning {
-    /// A tuning with one knob set.
+    /// Creates a tuning with one knob set.
     pub fn of(knob: &str, value: u64) -> Self {
         Self::default().with(knob, value)
     }
@@ -23,7 +23,7 @@ impl Tuning {
         self
     }
 
-    /// The value that was set for a knob.
+    /// Returns the value that was set for a knob; `None` if the knob has its default.
     pub fn get(&self, knob: &str) -> Option<u64> {
         self.0.get(knob).copied()
     }
@@ -33,7 +33,7 @@ impl Tuning {
         self.0.is_empty()
     }
 
-    /// The knobs that were set, by name.
+    /// Returns the knobs that were set, by name.
     pub fn iter(&self) -> impl Iterator<Item = (&str, u64)> {
         self.0.iter().map(|(k, v)| (k.as_str(), *v))
     }

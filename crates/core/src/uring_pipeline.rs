@@ -1,5 +1,6 @@
-//! Several reads and writes in flight through io_uring. Each piece of the job has its own lane: a slot of the ring with
-//! a buffer. Pieces end in any order. Only the front, up to which all bytes are delivered, is reported.
+//! Keeps several reads and writes in flight through io_uring. A job is divided into pieces. Each piece in flight has
+//! its own lane: a slot of the ring, with a buffer. Pieces may end in any order. Only the front is reported, which is
+//! the offset up to which all bytes are delivered.
 
 use thalweg_sys::{
     Errno,
@@ -8,7 +9,7 @@ use thalweg_sys::{
 
 use crate::{Error, Facts, Info, Side, Tuning, Unfit, buffers::Amount};
 
-/// Two files, the offset to start at in each, and the length.
+/// Two files, the start offset in each, and the length.
 pub struct PipelineJob<'a> {
     /// The file to read, and the start offset.
     pub source: (RingFd<'a>, u64),
@@ -24,7 +25,7 @@ pub struct Front {
     pub moved: u64,
     /// The reason for stopping; `None` if all bytes were moved.
     pub stop: Option<PipelineStop>,
-    /// `true` if pieces beyond the front have been written as well.
+    /// `true` if bytes beyond the front have been written as well.
     pub scattered: bool,
 }
 
@@ -33,7 +34,7 @@ pub struct Front {
 pub enum PipelineStop {
     /// A read returned 0.
     End,
-    /// The remaining length is not a multiple of the grain.
+    /// A call moved fewer bytes than the grain.
     Ragged,
     /// A call failed.
     Failed(&'static str, Side, Errno),
@@ -41,9 +42,9 @@ pub enum PipelineStop {
 
 /// Returns an error for endpoints that the kernel handles incorrectly through io_uring.
 ///
-/// After a short direct read or write of FUSE (`FOPEN_DIRECT_IO`) through io_uring, the kernel does not advance the
-/// offset, and io_uring continues at the old one. These bytes are then repeated, and the end of the file is always
-/// short. Observed on Linux 6.18. The affected mounts cannot be detected, so all FUSE mounts and virtiofs are excluded.
+/// On a FUSE mount with `FOPEN_DIRECT_IO`, the kernel does not advance the offset after a short read or write. io_uring
+/// then continues at the old offset and repeats bytes. A read at the end of a file is always short. This was observed
+/// on Linux 6.18. The affected mounts cannot be detected, so all FUSE mounts and virtiofs are excluded.
 pub fn fits(facts: &Facts) -> Result<(), Unfit> {
     for end in [&facts.source, &facts.sink] {
         let name = end.fs.as_ref().map_or("", |fs| fs.name.as_str());
@@ -85,9 +86,9 @@ impl PipelinePiece {
 }
 
 impl<'a> UringPipeline<'a> {
-    /// Creates as many lanes as the knob `depth` sets, with buffers of the size that the knob `buffer` sets. Neither
-    /// number exceeds the need of `amount`, because the ring makes all buffers resident. Every offset and length of the
-    /// calls is a multiple of `grain` if those of the jobs are.
+    /// Creates lanes. The knobs `depth` and `buffer` set their number and the size of their buffers. Neither exceeds
+    /// the need of `amount`, because the ring makes all buffers resident. If the offsets and lengths of the jobs are
+    /// multiples of `grain`, so are those of the calls.
     pub fn new(
         info: &'static Info,
         tuning: &Tuning,
@@ -104,9 +105,9 @@ impl<'a> UringPipeline<'a> {
         Ok(Self { info, ring, pieces: vec![None; depth as usize], size, grain })
     }
 
-    /// Moves as much of the job as possible. Nothing is in flight when it returns `Ok`.
+    /// Moves as much of the job as possible. When it returns `Ok`, nothing is in flight.
     ///
-    /// An error concerns the ring itself. The lanes must then be dropped, which ends the requests in flight.
+    /// An error concerns the ring itself. The caller must then drop the pipeline, which ends the requests in flight.
     pub fn run(&mut self, job: &PipelineJob<'a>) -> Result<Front, Error> {
         self.pieces.fill(None);
         let (mut next, mut furthest) = (0, 0);
@@ -128,7 +129,7 @@ impl<'a> UringPipeline<'a> {
             }
             match self.ring.wait() {
                 Ok(done) => self.handle(job, done, &mut furthest)?,
-                // Waits again, because no request may stay in flight. Calls on files always end.
+                // The loop waits again, because no request may stay in flight. Calls on files always end.
                 Err(Errno::INTR) => {}
                 Err(errno) => return Err(self.broken(errno)),
             }
@@ -138,7 +139,7 @@ impl<'a> UringPipeline<'a> {
         Ok(Front { moved, stop: first.and_then(|p| p.stop), scattered: furthest > moved })
     }
 
-    /// Reads the rest of a piece and writes it.
+    /// Queues a read of the rest of a piece and the write of these bytes.
     fn begin(
         &mut self,
         job: &PipelineJob<'a>,
@@ -155,7 +156,7 @@ impl<'a> UringPipeline<'a> {
         queued.map_err(|errno| self.broken(errno))
     }
 
-    /// Writes the bytes that are in the buffer and not in the sink, starting at the last multiple of the grain.
+    /// Writes the bytes of the buffer that are not in the sink, from the last multiple of the grain on.
     fn write(
         &mut self,
         job: &PipelineJob<'a>,
@@ -179,7 +180,7 @@ impl<'a> UringPipeline<'a> {
         let slot = done.slot as usize;
         let Some(mut piece) = self.pieces[slot] else { return Ok(()) };
         if done.op == Op::Read {
-            // The linked write completes later, possibly as cancelled. That completion continues the piece.
+            // The linked write also completes, possibly as cancelled. Its completion continues the piece.
             piece.read = Some(done.result);
             self.pieces[slot] = Some(piece);
             return Ok(());
@@ -202,7 +203,7 @@ impl<'a> UringPipeline<'a> {
         }
         match done.result {
             _ if piece.stop.is_some() => {}
-            // A short read cancels its linked write. The bytes read are in the buffer.
+            // After a short read, the kernel cancels the linked write. The bytes read are in the buffer.
             Err(_) if cancelled => return self.write(job, slot, piece),
             Err(errno) => {
                 piece.stop = Some(PipelineStop::Failed("IORING_OP_WRITE", Side::Sink, errno));

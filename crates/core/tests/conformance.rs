@@ -1,7 +1,7 @@
 //! Runs the same tests on every mechanism of the list. No test names a mechanism.
 //!
-//! Each test moves bytes through the driver, which falls back from the mechanism to the last
-//! resort. Exactly the bytes that the report counts must be in the sink, equal to those of the
+//! Each test moves bytes through the driver, which may fall back from the mechanism to the last
+//! resort. The sink must contain exactly the bytes that the report counts, equal to those of the
 //! source.
 #![allow(clippy::unwrap_used)]
 

@@ -5,8 +5,8 @@ use std::ops::{Deref, DerefMut};
 /// Alignment of a buffer in bytes: a cache line, which is sufficient for every processor's copy instruction.
 const LINE: usize = 64;
 
-/// Zeroed bytes, aligned to 64. Their pages are not touched before they are used. The allocator guarantees an alignment
-/// of 16 only, and places large blocks 16 bytes into a page. On some processors, `rep movsb` is slow at such addresses,
+/// Zeroed bytes, aligned to 64. Creating the buffer does not touch its pages. The allocator guarantees an alignment of
+/// 16 only, and places large blocks 16 bytes into a page. On some processors, `rep movsb` is slow at such addresses,
 /// and the Linux kernel copies with that instruction (docs/benchmarks/planner.md).
 #[derive(Debug, Default)]
 pub struct Buffer {
@@ -32,8 +32,8 @@ impl Buffer {
         self.bytes.len().saturating_sub(LINE - 1)
     }
 
-    /// Changes the length to `len` bytes. The contents are kept, unless the buffer must grow beyond its capacity: it is
-    /// then replaced by a zeroed one.
+    /// Changes the length to `len` bytes. Keeps the contents if `len` is at most the capacity; otherwise, replaces the
+    /// buffer by a zeroed one.
     pub fn resize(&mut self, len: usize) {
         if len > self.capacity() {
             *self = Self::new(len);

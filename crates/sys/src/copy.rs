@@ -1,9 +1,8 @@
 //! System calls by which the kernel moves bytes from a file to another descriptor without user
 //! memory.
-//!
-//! If an offset is given, the descriptor's own offset does not change. Without one, the
-//! descriptor's own offset is used and advanced. A count of 0 means the end of the source, or a
-//! file system that cannot report the end: verify it with a read.
+//! With an offset, a call leaves the descriptor's own offset unchanged. Without one, it uses and
+//! advances that offset. A count of 0 means that the source has ended, or that the file system
+//! cannot report the end. Verify it with a read.
 
 use crate::Errno;
 use crate::fault::{Call, counted, uncounted};
@@ -50,10 +49,10 @@ struct CloneRange {
 
 const FICLONERANGE: Opcode = opcode::write::<CloneRange>(0x94, 13);
 
-/// `FICLONERANGE` (ioctl_ficlonerange(2)): the sink then shares the source's blocks, and a write to
-/// either copies them first. `len` 0 means "to the end". Offsets and `len` must be multiples of the
-/// file system's block size, except at the end of the source; otherwise EINVAL. EOPNOTSUPP or EXDEV
-/// if cloning is not possible. Clones the whole range or nothing.
+/// `FICLONERANGE` (ioctl_ficlonerange(2)): makes the sink share the source's blocks until either
+/// file is written. `len` 0 means "to the end". Offsets and `len` must be multiples of the file
+/// system's block size, except at the end of the source; otherwise EINVAL. EOPNOTSUPP or EXDEV if
+/// cloning is not possible. Clones the whole range or nothing.
 pub fn clone_range(
     source: impl AsFd,
     source_at: u64,
@@ -71,7 +70,7 @@ pub fn clone_range(
     })
 }
 
-/// `FICLONE` (ioctl_ficlone(2)): [`clone_range`] of the whole source, from its byte 0.
+/// `FICLONE` (ioctl_ficlone(2)): like [`clone_range`] for the whole source, from its byte 0.
 pub fn clone_file(source: impl AsFd, sink: impl AsFd) -> Result<(), Errno> {
     uncounted(Call::Clone, || rustix::fs::ioctl_ficlone(sink, source))
 }

@@ -9,8 +9,8 @@ unsafe extern "C" {
 
 /// Returns `true` if the name of any variable starts with `prefix`. [`std::env::vars_os`] would copy all variables.
 pub fn has_name_with(prefix: &str) -> bool {
-    // SAFETY: the pointer itself changes only in functions such as setenv. Rust's `set_var` is unsafe: its caller
-    // guarantees that no other thread reads the environment.
+    // SAFETY: only functions such as setenv change the pointer. Rust's `set_var` is unsafe: its caller guarantees that
+    // no other thread reads the environment.
     let mut next = unsafe { environ };
     // `clearenv` leaves a null pointer.
     while !next.is_null() {
@@ -23,7 +23,7 @@ pub fn has_name_with(prefix: &str) -> bool {
         if unsafe { CStr::from_ptr(variable) }.to_bytes().starts_with(prefix.as_bytes()) {
             return true;
         }
-        // SAFETY: the element was not the null pointer at the end, so another one follows.
+        // SAFETY: this element was not the null pointer at the end, so another element follows.
         next = unsafe { next.add(1) };
     }
     false

@@ -10,8 +10,8 @@ pub use rustix::event::epoll::{Event, EventData, EventFlags};
 /// An empty event, for initializing a buffer.
 pub const NO_EVENT: Event = Event { flags: EventFlags::empty(), data: EventData::new_u64(0) };
 
-/// `epoll_wait(2)`: returns the number of events written to `events`, or 0 after the timeout. `None` waits without a
-/// limit. Events for which there is no room are returned by the next call.
+/// `epoll_wait(2)`: returns the number of events written to `events`, or 0 after the timeout. `None` means no limit. If
+/// `events` is too short, the next call returns the other events.
 pub fn wait(
     epoll: impl AsFd,
     events: &mut [Event],

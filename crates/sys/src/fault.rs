@@ -133,8 +133,8 @@ impl Call {
         }
     }
 
-    /// Returns `true` if the call returns a count, of bytes or of events. A rule can make other calls fail, but it has
-    /// no effect on them if it asks for a short count or 0.
+    /// Returns `true` if the call returns a count of bytes or events. For other calls, a rule can inject an errno, but
+    /// a short count or 0 has no effect.
     pub const fn counts_bytes(self) -> bool {
         !matches!(
             self,
@@ -153,8 +153,8 @@ impl Call {
     }
 }
 
-/// The script of the thread that created this, if any, and the counter for its calls. The creating thread passes it to
-/// each thread that it starts.
+/// The script, if any, and the call counter of the thread that created this value. That thread passes the value to each
+/// thread that it starts.
 #[derive(Clone, Debug)]
 pub struct Inherited {
     starter: Arc<AtomicU64>,
@@ -162,8 +162,8 @@ pub struct Inherited {
     state: script::Installed,
 }
 
-/// Captures the state that a new thread is to inherit. A mechanism calls this before it starts a thread, and
-/// [`Inherited::enter`] inside the thread. Otherwise faults do not reach the thread, and its calls are not counted.
+/// Captures the state that a new thread is to inherit. A mechanism calls this before it starts a thread, and calls
+/// [`Inherited::enter`] inside that thread. Otherwise, faults do not reach the thread, and its calls are not counted.
 #[inline]
 pub fn inherit() -> Inherited {
     Inherited {
@@ -174,8 +174,8 @@ pub fn inherit() -> Inherited {
 }
 
 impl Inherited {
-    /// Runs `body` under the inherited script, which shares its counts with the starting thread. At the end, adds the
-    /// number of calls that `body` made to the starting thread's count.
+    /// Runs `body` under the inherited script, which counts the calls of this thread and of the starting thread
+    /// together. At the end, adds the number of calls that `body` made to the starting thread's counter.
     #[inline]
     pub fn enter<R>(self, body: impl FnOnce() -> R) -> R {
         #[cfg(feature = "faults")]
@@ -184,9 +184,9 @@ impl Inherited {
     }
 }
 
-/// Consults the seam about one call that would move `len` bytes.
+/// Asks the script about one call that would move `len` bytes.
 ///
-/// `Some(n)`: make the call with at most `n` bytes. `None`: return 0 without making it.
+/// `Some(n)`: make the call with at most `n` bytes. `None`: do not make the call, and return 0.
 #[inline]
 #[cfg_attr(not(feature = "faults"), allow(clippy::unnecessary_wraps))]
 pub(crate) fn gate(call: Call, len: usize) -> Result<Option<usize>, Errno> {
@@ -199,7 +199,7 @@ pub(crate) fn gate(call: Call, len: usize) -> Result<Option<usize>, Errno> {
     }
 }
 
-/// Makes a call that returns a count. `make` receives the permitted length.
+/// Makes a call that returns a count. `make` gets the permitted length.
 #[inline]
 pub(crate) fn counted(
     call: Call,

@@ -1,5 +1,5 @@
-//! Detects whether this process is a forked child, with a memory load instead of the system call
-//! getpid(2).
+//! Detects whether this process is a forked child. This takes a load from memory instead of the
+//! system call getpid(2).
 
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 use std::sync::OnceLock;
@@ -37,9 +37,9 @@ impl ForkMark {
     }
 }
 
-/// Returns a page that the kernel zeroes in every child (MADV_WIPEONFORK, Linux 4.14), for every
-/// call that creates a child. A child that creates a mark writes its own id there, which differs
-/// from its parent's.
+/// Returns a page that the kernel zeroes in every child (MADV_WIPEONFORK, Linux 4.14), whichever
+/// call creates the child. If a child creates a mark, it writes its own id into its page, which
+/// differs from its parent's id.
 fn page() -> Option<&'static AtomicU32> {
     static PAGE: OnceLock<Option<usize>> = OnceLock::new();
     let address = (*PAGE.get_or_init(|| {

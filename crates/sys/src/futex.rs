@@ -1,6 +1,6 @@
 //! Futexes between processes: sleeping until a word in shared memory changes, and waking.
 //!
-//! The words may be in read-only mappings, as waiting and waking only read them.
+//! The words may be in read-only mappings, because both operations only read them.
 
 use crate::Errno;
 use crate::fault::{Call, uncounted};
@@ -9,16 +9,16 @@ use rustix::time::{ClockId, Timespec, clock_gettime};
 use std::sync::atomic::AtomicU32;
 use std::time::Duration;
 
-/// Set by the kernel in a word on a thread's robust list when the thread ends.
+/// The kernel sets this bit in a word on a thread's robust list when the thread ends.
 pub const OWNER_DIED: u32 = futex::OWNER_DIED;
-/// Must be set in a word on a robust list. Otherwise the kernel wakes no waiter when the thread
-/// ends.
+/// A word on a robust list must have this bit. Otherwise, the kernel wakes no waiter when the
+/// thread ends.
 pub const WAITERS: u32 = futex::WAITERS;
 
 /// `futex_waitv(2)` (Linux 5.16): sleeps while every word has the given value. Returns after a wake
-/// on any word, at once if a value differs, and also after a signal, so check the words again.
-/// ETIMEDOUT after `timeout`; `None` has no limit. ENOSYS on older kernels, EPERM from some seccomp
-/// filters.
+/// on any word, at once if a value differs, and also after a signal. Check the words again
+/// afterwards. ETIMEDOUT after `timeout`; `None` means no limit. ENOSYS on older kernels, EPERM
+/// from some seccomp filters.
 pub fn wait_any<const N: usize>(
     words: [(&AtomicU32, u32); N],
     timeout: Option<Duration>,
@@ -101,8 +101,8 @@ mod tests {
                 scope.spawn(|| {
                     let before = word.load(Ordering::Relaxed);
                     word.store(before + 1, Ordering::Release);
-                    // If the wake comes too early, the other thread does not sleep yet. It then
-                    // never sleeps, because the value has changed.
+                    // If this wake comes before the other thread sleeps, that thread never sleeps,
+                    // because the value has changed.
                     wake_one(word).unwrap();
                 });
                 assert_eq!(wait_any(both, None), Ok(()));

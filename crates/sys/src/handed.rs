@@ -1,4 +1,4 @@
-//! Socket activation: sockets that a service manager opened and passed at the start (sd_listen_fds(3)).
+//! Socket activation: sockets that a service manager opened and passed to this process at its start (sd_listen_fds(3)).
 
 use crate::Errno;
 use crate::io::last_errno;
@@ -28,7 +28,7 @@ pub fn count(for_pid: Option<&str>, fds: Option<&str>, pid: i32) -> RawFd {
     number(fds).unwrap_or(0).clamp(0, MOST)
 }
 
-/// Duplicates a descriptor to a number of at least `least`. A lower number would be taken for a passed descriptor.
+/// Duplicates a descriptor to a number of at least `least`, because lower numbers are those of passed descriptors.
 fn duplicate(fd: RawFd, least: RawFd) -> Result<OwnedFd, Errno> {
     // SAFETY: takes numbers only. If `fd` is not open the call returns EBADF, and an open descriptor is not changed.
     let duplicate = unsafe { libc::fcntl(fd, libc::F_DUPFD_CLOEXEC, least) };

@@ -1,7 +1,7 @@
 //! Helper threads of the library. They block every signal, and do not keep the process alive.
 //!
-//! If `main` has left by `pthread_exit`, the C library ends the process when its last thread ends. A helper thread
-//! never ends. So once only helper threads are left, [`outlive_the_program`] calls `exit(3)` instead of the C library.
+//! If `main` calls `pthread_exit`, the C library ends the process when its last thread ends. A helper thread never
+//! ends. Once only helper threads are left, [`outlive_the_program`] therefore calls `exit(3)` itself.
 
 use crate::Errno;
 use crate::per_process::PerProcess;
@@ -9,8 +9,8 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 use std::{fs, io, ptr};
 
-/// Interval between two checks of the main thread. Linux has no call that waits for the end of a main thread while its
-/// process continues. `poll` on its pidfd returns only when the whole process has ended (since Linux 6.15, also with
+/// Interval between two checks of the main thread. Linux has no call that waits for the end of the main thread while
+/// other threads continue. `poll` on a pidfd returns only when the whole process has ended (since Linux 6.15, also with
 /// `PIDFD_THREAD`).
 const INTERVAL: Duration = Duration::from_secs(1);
 
@@ -29,7 +29,6 @@ pub(crate) fn start(name: &str, work: impl FnOnce() + Send + 'static) -> Result<
     started.map(drop).map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::AGAIN))
 }
 
-/// The id of the calling thread.
 pub(crate) fn this_thread() -> u32 {
     rustix::thread::gettid().as_raw_nonzero().get().cast_unsigned()
 }
@@ -41,15 +40,15 @@ pub(crate) fn outlive_the_program() -> ! {
     loop {
         std::thread::sleep(INTERVAL);
         if has_ended(main) && is_alone(main).unwrap_or(false) {
-            // Exit handlers may take long, so signals are unblocked first. A signal can then end the process.
+            // Exit handlers may take long. Signals are unblocked first, so that a signal can still end the process.
             mask_signals(libc::SIG_UNBLOCK);
             std::process::exit(0);
         }
     }
 }
 
-/// Returns `true` if every thread except `main`, which has ended, is a helper. The kernel lists a new thread after its
-/// creator, so no thread is missed.
+/// Returns `true` if every thread except `main` is a helper. `main` must have ended. The kernel lists a new thread
+/// after the thread that created it, so no thread is missed.
 fn is_alone(main: u32) -> io::Result<bool> {
     let threads = fs::read_dir("/proc/self/task")?;
     let threads: Vec<u32> = threads

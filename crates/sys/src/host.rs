@@ -1,5 +1,5 @@
-//! Facts about the machine, as the kernel reports them. An unknown fact is `None`, never a guess
-//! and never a panic, because a container may hide any of these files.
+//! Facts about the machine, as the kernel reports them. A container may hide any of the files that
+//! are read here. An unknown fact is therefore `None`, never a guess, and never causes a panic.
 
 mod cache;
 mod cgroup;

@@ -10,7 +10,7 @@ use rustix::path::Arg;
 use std::io::IoSliceMut;
 use std::time::Duration;
 
-/// `read(2)` at the descriptor's own offset. 0 means the end, also of a file that may grow later.
+/// `read(2)` at the descriptor's own offset. Returns 0 at the end, even of a file that may grow later.
 pub fn read(fd: impl AsFd, into: &mut [u8]) -> Result<usize, Errno> {
     counted(Call::Read, into.len(), |len| rustix::io::read(fd, &mut into[..len]))
 }
@@ -59,8 +59,8 @@ pub fn pwrite_all(fd: impl AsFd, mut from: &[u8], mut at: u64) -> Result<(), Sho
     Ok(())
 }
 
-/// `preadv2(2)` with RWF_NOWAIT: like [`pread`], but only for bytes in the page cache. EAGAIN if the first byte is not
-/// cached; EOPNOTSUPP if the file system does not support the flag. A short count does not indicate the end.
+/// `preadv2(2)` with RWF_NOWAIT: like [`pread`], but returns only bytes in the page cache. EAGAIN if the first byte is
+/// not cached; EOPNOTSUPP if the file system does not support the flag. A short count does not mean the end.
 pub fn pread_cached(fd: impl AsFd, into: &mut [u8], at: u64) -> Result<usize, Errno> {
     counted(Call::Pread, into.len(), |len| {
         let mut one = [IoSliceMut::new(&mut into[..len])];
@@ -68,7 +68,7 @@ pub fn pread_cached(fd: impl AsFd, into: &mut [u8], at: u64) -> Result<usize, Er
     })
 }
 
-/// `write(2)` at the descriptor's own offset. EPIPE if the reading end of a pipe is closed, and SIGPIPE unless ignored.
+/// `write(2)` at the descriptor's own offset. EPIPE, and SIGPIPE unless ignored, if a pipe's reading end is closed.
 pub fn write(fd: impl AsFd, from: &[u8]) -> Result<usize, Errno> {
     counted(Call::Write, from.len(), |len| rustix::io::write(fd, &from[..len]))
 }
@@ -79,33 +79,33 @@ pub fn pwrite(fd: impl AsFd, from: &[u8], at: u64) -> Result<usize, Errno> {
     counted(Call::Pwrite, from.len(), |len| rustix::io::pwrite(fd, &from[..len], at))
 }
 
-/// Waits until a read would not block, and returns `true`. Returns `false` after `timeout`; `None` has no limit. A
-/// hang-up or an error counts as ready, because a read then returns at once.
+/// Waits until a read would not block. Returns `true`, or `false` after `timeout`; `None` means no limit. A hang-up or
+/// an error counts as ready, because a read then returns at once.
 pub fn wait_readable(fd: impl AsFd, timeout: Option<Duration>) -> Result<bool, Errno> {
     wait(fd, PollFlags::IN, timeout)
 }
 
-/// Waits until a write would not block, like [`wait_readable`]. A pipe counts as ready when one page is free, so a
-/// longer write may still block.
+/// Waits until a write would not block, like [`wait_readable`]. A pipe counts as ready if one page is free, so a longer
+/// write may still block.
 pub fn wait_writable(fd: impl AsFd, timeout: Option<Duration>) -> Result<bool, Errno> {
     wait(fd, PollFlags::OUT, timeout)
 }
 
 fn wait(fd: impl AsFd, events: PollFlags, timeout: Option<Duration>) -> Result<bool, Errno> {
-    // A time that the kernel cannot represent counts as no limit.
+    // A timeout that the kernel cannot represent counts as no limit.
     let limit = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
     crate::tally::one();
     let mut watched = [PollFd::new(&fd, events)];
     Ok(poll(&mut watched, limit.as_ref())? > 0)
 }
 
-/// `fsync(2)`: brings data and attributes to stable storage. After an error the kernel may have dropped the pages, so a
-/// later success proves nothing.
+/// `fsync(2)`: brings data and attributes to stable storage. After an error, the kernel may have dropped the pages, so
+/// a later success proves nothing.
 pub fn fsync(fd: impl AsFd) -> Result<(), Errno> {
     uncounted(Call::Fsync, || rustix::fs::fsync(fd))
 }
 
-/// Like [`fsync`], repeated on EINTR. After EINTR, it is unknown if the bytes are stored; repeating the call is safe.
+/// Like [`fsync`], repeated on EINTR. After EINTR it is unknown whether the bytes are stored; repeating is safe.
 pub fn sync(fd: impl AsFd) -> Result<(), Errno> {
     let fd = fd.as_fd();
     until_answered(|| fsync(fd))
@@ -132,16 +132,16 @@ pub fn fdatasync(fd: impl AsFd) -> Result<(), Errno> {
 }
 
 /// `syncfs(2)`, repeated on EINTR: brings everything on the file system of `fd` to stable storage. It reports every
-/// failed write-back since `fd` was opened, so open `fd` before the bytes are written (Linux 5.8).
+/// write-back that failed since `fd` was opened (Linux 5.8). Open `fd` before the bytes are written.
 pub fn sync_filesystem(fd: impl AsFd) -> Result<(), Errno> {
     let fd = fd.as_fd();
     until_answered(|| uncounted(Call::Syncfs, || rustix::fs::syncfs(fd)))
 }
 
 /// Closes a duplicate of the descriptor and returns the result; the descriptor itself stays open. A network file system
-/// or a FUSE server may accept every write, and report only here that it could not store them. Makes two calls.
+/// or a FUSE server may report only here that it could not store the bytes written. Makes two calls.
 ///
-/// After an error the bytes may be lost, and a later success proves nothing.
+/// After an error, the bytes may be lost, and a later success proves nothing.
 pub fn flush(fd: impl AsFd) -> Result<(), Errno> {
     let duplicate = rustix::io::fcntl_dupfd_cloexec(fd, 0)?.into_raw_fd();
     // SAFETY: `into_raw_fd` above gave up ownership, and no other code has the number. The kernel closes it even if the
@@ -158,14 +158,14 @@ pub fn fallocate(fd: impl AsFd, at: u64, len: u64) -> Result<(), Errno> {
     uncounted(Call::Fallocate, || rustix::fs::fallocate(fd, FallocateFlags::empty(), at, len))
 }
 
-/// `fallocate(2)` with FALLOC_FL_KEEP_SIZE: like [`fallocate`], but the file keeps its size. A process that dies then
-/// leaves no zeros at the end.
+/// `fallocate(2)` with FALLOC_FL_KEEP_SIZE: like [`fallocate`], but the file keeps its size. If the process dies, the
+/// file then has no zeros at its end.
 pub fn reserve(fd: impl AsFd, at: u64, len: u64) -> Result<(), Errno> {
     uncounted(Call::Fallocate, || rustix::fs::fallocate(fd, FallocateFlags::KEEP_SIZE, at, len))
 }
 
-/// `fallocate(2)` with FALLOC_FL_PUNCH_HOLE: `len` bytes from `at` read as zeros, and whole blocks of them are freed. The
-/// file keeps its size. EOPNOTSUPP if the file system does not support it.
+/// `fallocate(2)` with FALLOC_FL_PUNCH_HOLE: makes `len` bytes from `at` read as zeros, and frees the whole blocks
+/// among them. The file keeps its size. EOPNOTSUPP if the file system does not support it.
 pub fn punch_hole(fd: impl AsFd, at: u64, len: u64) -> Result<(), Errno> {
     let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
     uncounted(Call::Fallocate, || rustix::fs::fallocate(fd, flags, at, len))
@@ -176,8 +176,8 @@ pub fn ftruncate(fd: impl AsFd, len: u64) -> Result<(), Errno> {
     uncounted(Call::Ftruncate, || rustix::fs::ftruncate(fd, len))
 }
 
-/// `renameat2(2)`: renames atomically. With `no_replace`, EEXIST if the new name exists, and EINVAL from file systems
-/// that cannot guarantee that. Without it, falls back to `renameat(2)` if `renameat2` is refused.
+/// `renameat2(2)`: renames atomically. With `no_replace`, returns EEXIST if the new name exists, and EINVAL if the file
+/// system cannot guarantee that check. Without `no_replace`, falls back to `renameat(2)` if `renameat2` is refused.
 pub fn rename(
     old_dir: impl AsFd,
     old_name: impl Arg + Copy,
@@ -199,15 +199,15 @@ pub fn rename(
 }
 
 /// Returns `true` if the errno may mean that the kernel, the file system or a seccomp filter does not support the call
-/// or a flag. EINVAL and EPERM also have other causes.
+/// or a flag. EINVAL and EPERM may also have other causes.
 fn may_be_unknown(errno: Errno) -> bool {
     matches!(errno, Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP | Errno::PERM)
 }
 
-/// Renames a file or directory to a name that must not exist: EEXIST if it does.
+/// Renames a file or directory to a new name. EEXIST if the name exists.
 ///
 /// If RENAME_NOREPLACE is refused, falls back to `linkat(2)` and `unlinkat(2)`. If a link is not possible either, as
-/// for a directory, checks the name before the rename. Another process may then create the name between the two calls.
+/// for a directory, checks the name and then renames. Another process may create the name between these two calls.
 pub fn rename_new(
     old_dir: impl AsFd,
     old_name: impl Arg + Copy,
@@ -231,7 +231,7 @@ pub fn rename_new(
     }
 }
 
-/// `linkat(2)`: creates another name for a file; a symbolic link is not followed. EEXIST if the name exists.
+/// `linkat(2)`: creates another name for a file. Does not follow a symbolic link. EEXIST if the new name exists.
 pub fn link(
     old_dir: impl AsFd,
     old_name: impl Arg,
@@ -243,10 +243,10 @@ pub fn link(
     })
 }
 
-/// `linkat(2)`: gives a file opened with O_TMPFILE its name. EEXIST if the name exists.
+/// `linkat(2)`: gives a name to a file that was opened with O_TMPFILE. EEXIST if the name exists.
 ///
-/// Makes up to two calls. On older kernels AT_EMPTY_PATH requires CAP_DAC_READ_SEARCH, and fails with ENOENT or EPERM
-/// without it. The link is then made through `/proc/self/fd` (open(2), O_TMPFILE).
+/// Makes up to two calls. On older kernels, AT_EMPTY_PATH requires CAP_DAC_READ_SEARCH, and fails with ENOENT or EPERM
+/// without it. The second call then makes the link through `/proc/self/fd` (open(2), O_TMPFILE).
 pub fn link_tmpfile(fd: impl AsFd, dir: impl AsFd, name: impl Arg) -> Result<(), Errno> {
     let (fd, dir) = (fd.as_fd(), dir.as_fd());
     let name = name.into_c_str()?;

@@ -1,7 +1,7 @@
 //! Safe wrappers of the system calls that thalweg makes, and the seam where tests inject faults.
 //!
 //! Every function makes one system call and returns its result, without a retry on EINTR, a
-//! fallback or a loop. The few exceptions are documented. Sizes are in bytes.
+//! fallback or a loop. Exceptions are documented at the function. Sizes are in bytes.
 #![allow(
     clippy::disallowed_methods,
     reason = "this crate is where the raw calls are wrapped, counted and made to fail"

@@ -1,7 +1,7 @@
-//! Memory mappings that stay safe if other processes write to or truncate the mapped file.
+//! Memory mappings that stay safe if other processes write to the mapped file or truncate it.
 //!
-//! No Rust reference into a file mapping is ever created. Bytes are copied by system calls, which return EFAULT where a
-//! load would raise SIGBUS, or by a guarded copy loop.
+//! No Rust reference into a file mapping is ever created. System calls or a guarded copy loop copy the bytes. If a page
+//! no longer exists, system calls return EFAULT, where a load would raise SIGBUS.
 
 use crate::Errno;
 use crate::fault::{Call, counted, uncounted};
@@ -47,10 +47,10 @@ unsafe impl Send for Map {}
 // SAFETY: through &Map memory is only read; writing requires &mut Map.
 unsafe impl Sync for Map {}
 
-/// A guarded copy that stopped early. Exactly the first `copied` bytes have been copied.
+/// A guarded copy that stopped early. Exactly the first `copied` bytes were copied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Truncated {
-    /// Number of bytes copied, exact.
+    /// Exact number of bytes copied.
     pub copied: usize,
     /// FAULT: the next byte has no page (the file shrank, its disk failed, or the sink's disk is full). INVAL: a range
     /// is outside its map, or the sink is mapped for reading only. NOSYS: there is no guarded copy for this CPU.
@@ -79,8 +79,8 @@ impl Map {
         Ok(Self { base, mapped, lead, len, kind: MapKind::File(access) })
     }
 
-    /// Maps `len` bytes of zeroed private memory, page-aligned. With `huge`, a second call asks the kernel for huge
-    /// pages ([`Map::advise_huge`]); its refusal is ignored.
+    /// Maps `len` bytes of zeroed private memory, page-aligned. With `huge`, a second call requests huge pages
+    /// ([`Map::advise_huge`]); an error of that call is ignored.
     pub fn anonymous(len: usize, huge: bool) -> Result<Self, Errno> {
         if len == 0 || isize::try_from(len).is_err() {
             return Err(Errno::INVAL);
@@ -99,7 +99,7 @@ impl Map {
     }
 
     /// Maps `len` bytes of zeroed private memory between two inaccessible pages. The bytes end exactly where the second
-    /// inaccessible page begins. They begin in the first accessible page.
+    /// inaccessible page begins, and they begin in the first accessible page.
     pub fn fenced(len: usize) -> Result<Self, Errno> {
         let page = page_size();
         let whole = len.checked_next_multiple_of(page).ok_or(Errno::OVERFLOW)?;
@@ -113,7 +113,7 @@ impl Map {
             unsafe { rustix::mm::mmap_anonymous(std::ptr::null_mut(), mapped, none, flags) }?;
         let base = NonNull::new(base).ok_or(Errno::NOMEM)?;
         let lead = page + whole - len;
-        // Dropped, and so unmapped, if the next call fails.
+        // If the next call fails, dropping `map` unmaps the memory.
         let map = Self { base, mapped, lead, len, kind: MapKind::Anonymous };
         // SAFETY: the first page is followed by `whole` bytes and another page.
         let inner = unsafe { base.as_ptr().cast::<u8>().add(page) };
@@ -123,11 +123,11 @@ impl Map {
         Ok(map)
     }
 
-    /// Returns the pages of an anonymous map to the kernel. Its bytes are zero again, and the next write to each page
+    /// Returns the pages of an anonymous map to the kernel. The bytes are then zero, and the next access to each page
     /// faults. EINVAL for a file mapping.
     pub fn forget(&mut self) -> Result<(), Errno> {
         match self.kind {
-            // &mut self excludes references to the bytes that change.
+            // `&mut self` guarantees that no reference to the bytes exists while they change.
             MapKind::Anonymous => self.advise(Advice::LinuxDontNeed),
             MapKind::File(_) => Err(Errno::INVAL),
         }
@@ -198,8 +198,8 @@ impl Map {
         })
     }
 
-    /// `write(2)`, or `pwrite(2)` if `out_at` is given, directly from the map. EFAULT instead of SIGBUS if the file no
-    /// longer has the page; EINVAL for a range outside the map.
+    /// `write(2)`, or `pwrite(2)` if `out_at` is given, directly from the map. EFAULT if the file no longer has the
+    /// page; EINVAL for a range outside the map.
     pub fn write_to(
         &self,
         range: Range<usize>,
@@ -222,8 +222,8 @@ impl Map {
     }
 
     fn advise(&self, advice: Advice) -> Result<(), Errno> {
-        // SAFETY: base and mapped are from mmap. No advice used here changes bytes, except in `forget`, which gives the
-        // reason that it may.
+        // SAFETY: base and mapped are from mmap. Only the advice in `forget` changes bytes, and `forget` has exclusive
+        // access.
         unsafe { rustix::mm::madvise(self.base.as_ptr(), self.mapped, advice) }
     }
 
@@ -250,9 +250,9 @@ impl Drop for Map {
     }
 }
 
-/// Copies `range` of one map to offset `at` of another, with a copy loop that survives a file that shrinks during the
-/// copy. The error then contains the number of bytes copied. The first use in a process installs a SIGBUS handler;
-/// later uses make no system call. Other faults are forwarded to the previous handler.
+/// Copies `range` of one map to offset `at` of another. The copy loop survives a file that shrinks during the copy; the
+/// error then contains the number of bytes copied. The first use in a process installs a SIGBUS handler, which forwards
+/// other faults to the previous handler. Later uses make no system call.
 pub fn copy_between(
     source: &Map,
     range: Range<usize>,

@@ -1,12 +1,12 @@
-//! Anonymous shared memory (`memfd_create(2)`) and its seals, which are guarantees between
-//! processes that share it.
+//! Anonymous shared memory (`memfd_create(2)`) and its seals. A seal is a guarantee for the
+//! processes that share the memory.
 
 use crate::Errno;
 use crate::fault::{Call, gate, uncounted};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags};
 
-/// `linux/magic.h`: memfds are on an internal tmpfs of the kernel.
+/// `linux/magic.h`. A memfd is a file on an internal tmpfs of the kernel.
 const TMPFS_MAGIC: u64 = 0x0102_1994;
 
 /// Properties of the memory behind a descriptor.
@@ -14,7 +14,7 @@ const TMPFS_MAGIC: u64 = 0x0102_1994;
 pub struct MemfdFacts {
     /// Length in bytes.
     pub len: u64,
-    /// `true` if the memory can neither shrink (a mapping would fault) nor grow.
+    /// `true` if the memory can neither grow nor shrink. Shrinking would make a mapping fault.
     pub fixed_size: bool,
     /// `true` if only processes that already had a writable mapping can write it.
     pub one_writer: bool,
@@ -39,9 +39,9 @@ impl FailedCall {
     }
 }
 
-/// Creates memory of `len` zero bytes. All of it is allocated now, so that a lack of memory is an
-/// error here instead of a signal later. It is not executable if the kernel supports that. Makes up
-/// to four calls, and repeats fallocate on EINTR.
+/// Creates memory of `len` zero bytes. Allocates all of it now, so that a lack of memory is an
+/// error here instead of a signal later. If the kernel supports it, the memory is not executable.
+/// Makes up to four calls, and repeats fallocate on EINTR.
 pub fn create(name: &str, len: u64) -> Result<OwnedFd, FailedCall> {
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
     let fd = uncounted(Call::MemfdCreate, || {
@@ -68,8 +68,8 @@ pub(crate) fn set_size(fd: impl AsFd, len: u64) -> Result<(), FailedCall> {
         .map_err(FailedCall::of("ftruncate"))
 }
 
-/// Seals memory that its creator has mapped for writing. Its size is then fixed, and no other
-/// process gets a writable mapping. EINVAL before Linux 5.1 (F_SEAL_FUTURE_WRITE).
+/// Seals memory that its creator has mapped for writing. The size is then fixed, and no other
+/// process can create a writable mapping. EINVAL before Linux 5.1 (F_SEAL_FUTURE_WRITE).
 pub fn seal_for_one_writer(fd: impl AsFd) -> Result<(), Errno> {
     let seals = SealFlags::SHRINK | SealFlags::GROW | SealFlags::FUTURE_WRITE | SealFlags::SEAL;
     rustix::fs::fcntl_add_seals(fd, seals)
@@ -91,10 +91,10 @@ pub fn facts(fd: impl AsFd) -> Result<MemfdFacts, Errno> {
 }
 
 /// Returns `true` if every page is allocated, in memory or in swap. A missing page is charged to
-/// the process that first touches it, such as the reader of memory that another process passed.
+/// the process that first touches it. That may be the reader of memory that another process passed.
 /// Makes one call.
 pub fn is_whole(fd: impl AsFd) -> bool {
-    // In units of 512 bytes, independent of st_blksize (stat(2)).
+    // `st_blocks` is in units of 512 bytes, whatever st_blksize is (stat(2)).
     let whole = |known: rustix::fs::Stat| {
         let taken = u64::try_from(known.st_blocks).unwrap_or(0).saturating_mul(512);
         u64::try_from(known.st_size).is_ok_and(|len| taken >= len)

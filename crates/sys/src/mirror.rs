@@ -1,4 +1,4 @@
-//! A mapping of shared memory with a header and a doubled data area: the data is mapped twice, one
+//! A mapping of shared memory with a header and a doubled data area. The data is mapped twice, one
 //! copy after the other. A range that wraps around the end of the data is therefore contiguous.
 //!
 //! The type returns only addresses. The caller's protocol must define when other processes may
@@ -42,9 +42,9 @@ unsafe impl Send for Mapping {}
 unsafe impl Sync for Mapping {}
 
 impl Mirror {
-    /// Maps the first `header` bytes of a file once, and the `data` bytes after them twice. Both
-    /// must be multiples of the page size, and `header` must not be 0; otherwise EINVAL. With
-    /// `data` 0, maps only the header.
+    /// Maps the first `header` bytes of a file once, and the `data` bytes after them twice. EINVAL
+    /// if one of the two is not a multiple of the page size, or if `header` is 0. With `data` 0,
+    /// maps only the header.
     pub fn map(fd: impl AsFd, header: usize, data: usize, access: Access) -> Result<Self, Errno> {
         let whole = data.checked_mul(2).and_then(|twice| twice.checked_add(header));
         let whole = whole.filter(|whole| isize::try_from(*whole).is_ok()).ok_or(Errno::INVAL)?;
@@ -56,7 +56,7 @@ impl Mirror {
         let base = unsafe {
             rustix::mm::mmap_anonymous(none, whole, ProtFlags::empty(), MapFlags::PRIVATE)
         }?;
-        // From here on, dropping `mapping` unmaps everything, including replaced parts.
+        // From here on, dropping `mapping` unmaps all addresses, including replaced parts.
         let base = NonNull::new(base.cast()).ok_or(Errno::NOMEM)?;
         let mapping = Arc::new(Mapping { base, len: whole });
         let mirror = Self { base, header, data, mapping };
@@ -74,8 +74,8 @@ impl Mirror {
         Self { base, header, data, mapping: mapping.clone() }
     }
 
-    /// Maps part of the file over part of the reserved addresses: header and data at 0, or the
-    /// second copy of the data at `at`.
+    /// Maps a part of the file over a part of the reserved addresses. At 0, it maps header and
+    /// data; at any other `at`, the second copy of the data.
     fn place(&self, fd: impl AsFd, at: usize, len: usize, access: Access) -> Result<(), Errno> {
         let protection = match access {
             Access::Read => ProtFlags::READ,
@@ -92,8 +92,8 @@ impl Mirror {
         Ok(())
     }
 
-    /// Returns the first byte of the header. Valid for [`Mirror::header_len`] bytes while self
-    /// lives.
+    /// Returns the address of the header's first byte. It is valid for [`Mirror::header_len`] bytes
+    /// while `self` lives.
     pub fn header(&self) -> NonNull<u8> {
         self.base
     }
@@ -103,8 +103,8 @@ impl Mirror {
         self.header
     }
 
-    /// Returns the first byte of the data. Valid for twice [`Mirror::data_len`] bytes while self
-    /// lives. Byte `n` and byte `n + data_len` are the same memory.
+    /// Returns the address of the first data byte. It is valid for twice [`Mirror::data_len`] bytes
+    /// while `self` lives. Byte `n` and byte `n + data_len` are the same memory.
     pub fn data(&self) -> NonNull<u8> {
         // SAFETY: header is inside the mapping, or at its end if there is no data.
         unsafe { self.base.add(self.header) }
@@ -129,8 +129,8 @@ impl Mirror {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: the range belongs to this mapping, and all users of its addresses borrow a Mirror
-        // that shares it.
+        // SAFETY: the range belongs to this mapping. All users of its addresses borrow a Mirror
+        // that shares the mapping.
         let answer = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.len) };
         debug_assert!(answer.is_ok(), "munmap of our own mapping: {answer:?}");
     }

@@ -18,19 +18,19 @@ pub fn accept(listener: impl AsFd) -> Result<(OwnedFd, Option<SocketAddrAny>), E
     rustix::net::acceptfrom_with(listener, flags)
 }
 
-/// `send(2)` with MSG_NOSIGNAL: if the peer has closed, EPIPE and never SIGPIPE.
+/// `send(2)` with MSG_NOSIGNAL: if the peer has closed, returns EPIPE and does not raise SIGPIPE.
 pub fn send(fd: impl AsFd, from: &[u8]) -> Result<usize, Errno> {
     counted(Call::Write, from.len(), |len| rustix::net::send(fd, &from[..len], SendFlags::NOSIGNAL))
 }
 
-/// `send(2)` with MSG_NOSIGNAL and MSG_MORE: a packet that is not full waits for the next send, at most 200 ms.
+/// `send(2)` with MSG_NOSIGNAL and MSG_MORE: a packet that is not full waits for the next send, but at most 200 ms.
 pub fn send_more(fd: impl AsFd, from: &[u8]) -> Result<usize, Errno> {
     let flags = SendFlags::NOSIGNAL | SendFlags::MORE;
     counted(Call::Write, from.len(), |len| rustix::net::send(fd, &from[..len], flags))
 }
 
-/// `TCP_NOTSENT_LOWAT` (tcp(7)): limits the bytes that are written and not sent yet to about `bytes`. Without it, a
-/// peer that reads nothing fills the whole send buffer, which is megabytes.
+/// `TCP_NOTSENT_LOWAT` (tcp(7)): limits the bytes that are written and not yet sent to about `bytes`. Without it, the
+/// kernel buffers megabytes for a peer that reads nothing.
 pub fn limit_unsent(fd: impl AsFd, bytes: u32) -> Result<(), Errno> {
     let len = size_of_val(&bytes) as libc::socklen_t;
     let fd = fd.as_fd().as_raw_fd();
@@ -54,14 +54,14 @@ pub fn enable_zerocopy(fd: impl AsFd) -> Result<(), Errno> {
     if answer == 0 { Ok(()) } else { Err(last_errno()) }
 }
 
-/// `send(2)` with MSG_ZEROCOPY: the kernel keeps the pages of `from`, and may read them *after* this returns, until it
-/// reports completion on the error queue. Until then, changes to the memory may be sent. [`ZerocopySends`] keeps the
-/// memory borrowed for that time; use this function only if other code keeps the memory borrowed. Memory safety does
-/// not depend on it, since the kernel holds the pages.
+/// `send(2)` with MSG_ZEROCOPY. The kernel keeps the pages of `from`, and may read them *after* this function returns.
+/// It reports on the error queue when it no longer needs them. Until then, a change to the memory may be sent.
+/// [`ZerocopySends`] keeps the memory borrowed for that time. Use this function only if other code does so. Memory
+/// safety does not depend on it, because the kernel holds the pages.
 ///
 /// ENOBUFS: too many sends are outstanding (net.core.optmem_max), or more bytes are pinned than the user's memory-lock
-/// limit allows. A send larger than that limit never succeeds. Without [`enable_zerocopy`] the flag is ignored and the
-/// bytes are copied.
+/// limit allows. A send larger than that limit never succeeds. Without [`enable_zerocopy`], the kernel ignores the flag
+/// and copies the bytes.
 pub fn send_zerocopy(fd: impl AsFd, from: &[u8]) -> Result<usize, Errno> {
     let flags = libc::MSG_ZEROCOPY | libc::MSG_NOSIGNAL;
     counted(Call::SendZerocopy, from.len(), |len| {
@@ -78,7 +78,7 @@ pub fn unix_pair(packets: bool) -> Result<(OwnedFd, OwnedFd), Errno> {
     rustix::net::socketpair(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None)
 }
 
-/// `SO_SNDBUF` (socket(7)): requests a send buffer of this size. The kernel doubles it, and silently limits it to
+/// `SO_SNDBUF` (socket(7)): requests a send buffer of this size. The kernel doubles the size, and silently limits it to
 /// `net.core.wmem_max`.
 pub fn set_send_buffer(fd: impl AsFd, wanted: usize) -> Result<(), Errno> {
     rustix::net::sockopt::set_socket_send_buffer_size(fd, wanted)

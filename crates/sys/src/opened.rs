@@ -1,12 +1,12 @@
-//! Changes mode and times of the file behind an `O_PATH` descriptor. A change by name could reach another file.
+//! Changes mode and times of the file behind an `O_PATH` descriptor. A change by name could affect another file.
 
 use rustix::fs::{AtFlags, CWD, Mode, Timestamps, chmodat, utimensat};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
 use crate::{Errno, io::last_errno};
 
-/// Changes the mode of the file behind `fd`, which may have been opened with `O_PATH | O_NOFOLLOW`. Symbolic links are
-/// not followed, and the current meaning of the file's name does not matter.
+/// Changes the mode of the file behind `fd`, which may have been opened with `O_PATH | O_NOFOLLOW`. Does not follow
+/// symbolic links. It does not matter if the file's name now leads to another file.
 ///
 /// Makes up to two calls: `fchmodat2(2)` is new in Linux 6.6, and older seccomp filters refuse it. The fallback goes
 /// through `/proc/self/fd`.
@@ -32,7 +32,7 @@ pub fn set_times_opened(fd: impl AsFd, times: &Timestamps) -> Result<(), Errno> 
     }
 }
 
-/// Returns a path that leads to the file behind `fd`. If that is a symbolic link, it is not followed.
+/// Returns a path that leads to the file behind `fd`. If that file is a symbolic link, the link is not followed.
 fn link_to(fd: BorrowedFd<'_>) -> String {
     format!("/proc/self/fd/{}", fd.as_raw_fd())
 }

@@ -19,7 +19,7 @@ use std::mem::MaybeUninit;
 use std::path::Path;
 use std::time::Duration;
 
-/// The maximum number of descriptors in one message here. The kernel's own limit is 253.
+/// The maximum number of descriptors in one message of this module. The kernel's own limit is 253.
 pub const MOST_FDS: usize = 8;
 
 const SPACE: usize = rustix::cmsg_space!(ScmRights(MOST_FDS));
@@ -30,7 +30,7 @@ const FLAGS: SocketFlags = SocketFlags::CLOEXEC.union(SocketFlags::NONBLOCK);
 /// The process at the other end of a unix socket, as the kernel recorded it when the two were connected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Credentials {
-    /// Process id in our pid namespace; 0 if the process is not visible there.
+    /// Process id in this process's pid namespace; 0 if the process is not visible there.
     pub pid: u32,
     /// Effective user id.
     pub uid: u32,
@@ -41,12 +41,12 @@ pub struct Credentials {
 /// A received message.
 #[derive(Debug)]
 pub struct ReceivedDatagram {
-    /// Length in bytes. 0 means that the other end is closed, because empty messages are never sent.
+    /// Length in bytes. 0 means that the other end is closed, because this module never sends empty messages.
     pub len: usize,
     /// The descriptors received with it, closed on exec.
     pub fds: Vec<OwnedFd>,
-    /// The process that sent it. `None` if the sender is not visible in our pid namespace, or if the message was sent
-    /// before an end called [`pass_credentials`].
+    /// The process that sent it. `None` if the sender is not visible in this process's pid namespace, or if the message
+    /// was sent before either end called [`pass_credentials`].
     pub sender: Option<Credentials>,
     /// `true` if bytes or descriptors did not fit and are lost.
     pub truncated: bool,
@@ -57,11 +57,11 @@ pub fn pair() -> Result<(OwnedFd, OwnedFd), Errno> {
     rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, FLAGS, None)
 }
 
-/// The number of connections that may wait at a listener; the kernel accepts one more.
+/// The number of connections that may wait at a listener. The kernel accepts one more than that.
 pub const BACKLOG: i32 = 64;
 
-/// Creates a listening socket bound to `path`. Its file has this mode, less the umask, from the start. EADDRINUSE if
-/// the name exists in any form; ENAMETOOLONG beyond 107 bytes. Makes four calls.
+/// Creates a listening socket bound to `path`. The socket file has the mode `mode`, less the umask, from the start.
+/// EADDRINUSE if the name exists in any form; ENAMETOOLONG beyond 107 bytes. Makes four calls.
 pub fn listen(path: &Path, mode: Mode) -> Result<OwnedFd, Errno> {
     let address = SocketAddrUnix::new(path)?;
     let socket = socket()?;
@@ -83,8 +83,8 @@ pub fn accept(listener: impl AsFd) -> Result<OwnedFd, Errno> {
     rustix::net::accept_with(listener, FLAGS)
 }
 
-/// Connects to `path`. If the listener's queue is full, waits and returns EAGAIN after `timeout`; `None` has no limit.
-/// ECONNREFUSED if no process listens, ENOENT if the name does not exist. Makes four calls.
+/// Connects to `path`. If the listener's queue is full, waits at most `timeout` and then returns EAGAIN; `None` means
+/// no limit. ECONNREFUSED if no process listens, ENOENT if the name does not exist. Makes four calls.
 pub fn connect(path: &Path, timeout: Option<Duration>) -> Result<OwnedFd, Errno> {
     let address = SocketAddrUnix::new(path)?;
     let flags = SocketFlags::CLOEXEC;
@@ -98,8 +98,8 @@ pub fn connect(path: &Path, timeout: Option<Duration>) -> Result<OwnedFd, Errno>
     Ok(socket)
 }
 
-/// Returns `true` if the socket file at `path` belongs to an existing socket. Connects a datagram socket, which a
-/// SEQPACKET listener refuses with EPROTOTYPE and does not notice.
+/// Returns `true` if the socket file at `path` belongs to an existing socket. Tries to connect a datagram socket. A
+/// SEQPACKET listener refuses it with EPROTOTYPE, and the listening process does not notice the attempt.
 pub fn is_bound(path: &Path) -> Result<bool, Errno> {
     let address = SocketAddrUnix::new(path)?;
     let asking = rustix::net::socket_with(AddressFamily::UNIX, SocketType::DGRAM, FLAGS, None)?;
@@ -132,7 +132,7 @@ pub fn send(socket: impl AsFd, message: &[u8], fds: &[BorrowedFd<'_>]) -> Result
 }
 
 /// `recvmsg(2)`: receives one message and its descriptors. EAGAIN if none is waiting. ECONNRESET, once, if the other
-/// end closed without reading all our messages. Messages that it sent before can still be received.
+/// end closed before it read all messages from here. Messages that it sent before closing can still be received.
 pub fn receive(socket: impl AsFd, into: &mut [u8]) -> Result<ReceivedDatagram, Errno> {
     /// Aligned like a `cmsghdr`.
     #[repr(align(8))]
@@ -146,8 +146,8 @@ pub fn receive(socket: impl AsFd, into: &mut [u8]) -> Result<ReceivedDatagram, E
     message.msg_control = space.0.as_mut_ptr().cast();
     message.msg_controllen = RECEIVED_SPACE as _;
     let flags = libc::MSG_CMSG_CLOEXEC | libc::MSG_DONTWAIT;
-    // SAFETY: the pointers in the message lead to exclusive memory of the given lengths. Uses libc, because rustix's
-    // type for credentials cannot represent pid 0, which the kernel reports for a sender that is not visible.
+    // SAFETY: the pointers in the message lead to exclusive memory of the given lengths. libc is used, because rustix's
+    // type for credentials cannot represent pid 0. The kernel reports pid 0 for a sender that is not visible.
     let got = unsafe { libc::recvmsg(socket.as_fd().as_raw_fd(), &raw mut message, flags) };
     let len = usize::try_from(got).map_err(|_| last_errno())?;
     let truncated = message.msg_flags & (libc::MSG_TRUNC | libc::MSG_CTRUNC) != 0;
@@ -185,28 +185,28 @@ fn came_along(mut control: &[u8]) -> (Vec<OwnedFd>, Option<Credentials>) {
     (fds, sender)
 }
 
-/// `SO_PASSCRED` (unix(7)): from now on, each message sent or received here carries the sending process, as recorded by
-/// the kernel.
+/// `SO_PASSCRED` (unix(7)): from now on, each message sent or received here carries the id of the sending process, as
+/// recorded by the kernel.
 pub fn pass_credentials(socket: impl AsFd) -> Result<(), Errno> {
     rustix::net::sockopt::set_socket_passcred(socket, true)
 }
 
-/// Returns a pidfd of the process that sent a message. The pid may have been reused by another process since. To
-/// exclude that, check with [`has_ended`] after a later message of the same sender.
+/// Returns a pidfd of the process that sent a message. Another process may have got the pid in the meantime. To exclude
+/// that, receive a later message of the same sender, and check that [`has_ended`] returns `false` for the pidfd.
 pub fn pidfd_of(sender: Credentials) -> Result<OwnedFd, Errno> {
     let pid = Pid::from_raw(sender.pid.cast_signed()).ok_or(Errno::SRCH)?;
     pidfd_open(pid, PidfdFlags::empty())
 }
 
-/// `SO_PEERCRED` (unix(7)): returns the peer's identity when the two were connected. For the connecting end, that is
-/// the process that called listen; for a pair, the process that created it.
+/// `SO_PEERCRED` (unix(7)): returns the peer's identity at the time when the two were connected. For the connecting
+/// end, the peer is the process that called listen. For a pair, it is the process that created the pair.
 pub fn credentials(socket: impl AsFd) -> Result<Credentials, Errno> {
     let socket = socket.as_fd().as_raw_fd();
     let mut told = libc::ucred { pid: 0, uid: 0, gid: 0 };
     let mut len = size_of::<libc::ucred>() as libc::socklen_t;
     let into = (&raw mut told).cast();
-    // SAFETY: the kernel writes at most `len` bytes, the size of `told`. Uses libc, because rustix's type cannot
-    // represent pid 0, which a peer of another pid namespace has.
+    // SAFETY: the kernel writes at most `len` bytes, the size of `told`. libc is used, because rustix's type cannot
+    // represent pid 0, which a peer in another pid namespace has.
     let answer = unsafe {
         libc::getsockopt(socket, libc::SOL_SOCKET, libc::SO_PEERCRED, into, &raw mut len)
     };
@@ -216,8 +216,8 @@ pub fn credentials(socket: impl AsFd) -> Result<Credentials, Errno> {
     Ok(Credentials { pid: told.pid.max(0) as u32, uid: told.uid, gid: told.gid })
 }
 
-/// Returns a pidfd of the peer. `SO_PEERPIDFD` (Linux 6.5) is safe against reuse of the pid. On older kernels, this
-/// function uses `pidfd_open(2)`, which is not safe against it. ESRCH if the peer has ended.
+/// Returns a pidfd of the peer. `SO_PEERPIDFD` (Linux 6.5) always returns the right process. On older kernels,
+/// `pidfd_open(2)` is used, which may return another process that has got the pid since. ESRCH if the peer has ended.
 pub fn pidfd(socket: impl AsFd) -> Result<OwnedFd, Errno> {
     let raw = socket.as_fd().as_raw_fd();
     let mut fd: libc::c_int = -1;

@@ -1,5 +1,5 @@
-//! Values shared by the threads of a process. A forked child gets new ones: its parent's threads do not exist there,
-//! and another thread may have held a lock at the moment of the fork.
+//! Values that the threads of a process share. A forked child gets new ones, because the threads of its parent do not
+//! exist in it. One of them may have held a lock at the moment of the fork.
 
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
@@ -18,7 +18,7 @@ impl<T: Default + Sync> PerProcess<T> {
         Self(AtomicPtr::new(ptr::null_mut()))
     }
 
-    /// Returns this process's value. Finding it takes no lock that a fork could have left locked.
+    /// Returns this process's value. Does not take a lock, because a fork could have left it locked.
     pub fn here(&'static self) -> &'static ProcessValue<T> {
         let process = std::process::id();
         let mut now = self.0.load(Ordering::Acquire);

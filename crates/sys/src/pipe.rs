@@ -1,7 +1,7 @@
 //! Pipes, and the calls that move pages through them: splice, tee, vmsplice.
 //!
-//! Pages that are moved instead of copied stay shared: readers of the pipe see later writes to a spliced file or to
-//! vmspliced memory.
+//! Pages that are moved instead of copied stay shared. Later writes to a spliced file or to vmspliced memory change the
+//! bytes that readers of the pipe get.
 
 use crate::Errno;
 use crate::fault::{Call, counted};
@@ -20,10 +20,11 @@ pub struct Pipe {
 }
 
 impl Pipe {
-    /// Creates a pipe with a capacity of `wanted` bytes, or the nearest that the kernel grants. 0 keeps the default.
+    /// Creates a pipe with a capacity of `wanted` bytes, or the nearest that the kernel grants. 0 keeps the default
+    /// capacity.
     ///
-    /// Makes several calls: the request is halved while the kernel returns EPERM (above pipe-max-size, or the user's
-    /// pipe pages are used up), EBUSY or ENOMEM. The kernel may also grant more, as it rounds up.
+    /// Makes several calls. On EBUSY, ENOMEM or EPERM, requests half as much (EPERM: above pipe-max-size, or the user's
+    /// pipe pages are used up). The kernel may also grant more than requested, because it rounds up.
     pub fn new(wanted: usize) -> Result<Self, Errno> {
         let (reader, writer) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
         let mut wish = wanted;
@@ -44,25 +45,25 @@ impl Pipe {
     }
 }
 
-/// `F_SETPIPE_SZ` (fcntl(2)): requests a capacity of `wanted` bytes, and returns the granted one, which is never less.
-/// EPERM above `/proc/sys/fs/pipe-max-size` or the user's share; EBUSY if the waiting data does not fit.
+/// `F_SETPIPE_SZ` (fcntl(2)): requests a capacity of `wanted` bytes. Returns the granted capacity, which is at least
+/// `wanted`. EPERM above `/proc/sys/fs/pipe-max-size` or the user's share; EBUSY if the waiting data does not fit.
 pub fn set_size(fd: impl AsFd, wanted: usize) -> Result<usize, Errno> {
     rustix::pipe::fcntl_setpipe_size(fd, wanted)
 }
 
-/// `F_GETPIPE_SZ` (fcntl(2)): returns the pipe's capacity. Partly used pages count as whole, so a pipe can be full with
-/// fewer bytes in it.
+/// `F_GETPIPE_SZ` (fcntl(2)): returns the pipe's capacity in bytes. A partly used page counts as a whole one, so a pipe
+/// can be full with fewer bytes in it.
 pub fn size(fd: impl AsFd) -> Result<usize, Errno> {
     rustix::pipe::fcntl_getpipe_size(fd)
 }
 
-/// Determines whether a call may wait for the pipe. The mode does not affect the other descriptor: the call waits for
-/// it unless it was opened with O_NONBLOCK.
+/// The behaviour of a call if the pipe is empty or full. The other descriptor is not affected: the call waits for that
+/// one unless it was opened with O_NONBLOCK.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SpliceMode {
-    /// Wait while the pipe is empty or full.
+    /// Waits.
     Block,
-    /// Return EAGAIN instead.
+    /// Returns EAGAIN.
     NonBlock,
 }
 
@@ -75,11 +76,11 @@ impl SpliceMode {
     }
 }
 
-/// `splice(2)`: moves up to `len` bytes between a pipe and another descriptor, or two pipes. An offset is allowed for
-/// the side that is not a pipe (otherwise ESPIPE), and leaves that descriptor's own offset unchanged.
+/// `splice(2)`: moves up to `len` bytes between a pipe and another descriptor, or between two pipes. Only a side that
+/// is not a pipe may have an offset (otherwise ESPIPE). The call then leaves that descriptor's own offset unchanged.
 ///
-/// 0 means the end of the source. EINVAL: neither is a pipe, the sink is O_APPEND, or a side does not support splice
-/// (`/dev/full`, many `/proc` files).
+/// 0 means the end of the source. EINVAL: neither side is a pipe, the sink was opened with O_APPEND, or a side does not
+/// support splice (`/dev/full`, many `/proc` files).
 pub fn splice(
     source: impl AsFd,
     source_at: Option<u64>,
@@ -95,8 +96,8 @@ pub fn splice(
     })
 }
 
-/// `tee(2)`: duplicates up to `len` bytes of one pipe into another, and leaves them in the first. It always starts at
-/// the first unread byte.
+/// `tee(2)`: duplicates up to `len` bytes of one pipe into another, and leaves them in the first pipe. Every call
+/// starts at the first unread byte.
 pub fn tee(
     source: impl AsFd,
     sink: impl AsFd,
@@ -108,13 +109,13 @@ pub fn tee(
 
 /// `vmsplice(2)`: puts the pages of `memory` into a pipe. SPLICE_F_GIFT is never used.
 ///
-/// The pages stay shared until they are read *and* no other pipe or socket holds them any more. Until then, the reader
-/// sees later writes to this memory. Only memory that is never written again satisfies the guarantee `stable`. Later
-/// writes do not violate memory safety, since the kernel holds the pages.
+/// The pages stay shared until they are read *and* no other pipe or socket holds them any more. Until then, later
+/// writes to this memory change the bytes that the reader gets. Only memory that is never written again satisfies the
+/// guarantee `stable`. Later writes do not violate memory safety, because the kernel holds the pages.
 ///
-/// Makes two calls. For the *read* end, the kernel would write into `memory`. This function therefore checks the end
-/// with F_GETFL first, and returns EBADF for the wrong one. The kernel ignores O_NONBLOCK here, unlike for splice and
-/// write, so this function also checks that flag.
+/// Makes two calls. With the *read* end of a pipe, vmsplice would write into `memory`. This function therefore first
+/// checks the end with F_GETFL, and returns EBADF for the read end. It also checks O_NONBLOCK, because vmsplice ignores
+/// that flag, unlike splice and write.
 pub fn vmsplice(fd: impl AsFd, memory: &[u8], mode: SpliceMode) -> Result<usize, Errno> {
     counted(Call::Vmsplice, memory.len(), |len| {
         let fd = fd.as_fd();
@@ -130,10 +131,10 @@ pub fn vmsplice(fd: impl AsFd, memory: &[u8], mode: SpliceMode) -> Result<usize,
     })
 }
 
-/// `vmsplice(2)` in the other direction: fills `memory` from a pipe. The kernel copies the bytes, despite the name.
+/// `vmsplice(2)` in the other direction: fills `memory` from a pipe. Despite the name, the kernel copies the bytes.
 ///
-/// Makes two calls. For the *write* end, the kernel would put `memory` into the pipe. This function therefore checks
-/// the end with F_GETFL first, and returns EBADF for the wrong one.
+/// Makes two calls. With the *write* end of a pipe, vmsplice would put `memory` into the pipe. This function therefore
+/// first checks the end with F_GETFL, and returns EBADF for the write end.
 pub fn vmsplice_out(fd: impl AsFd, memory: &mut [u8], mode: SpliceMode) -> Result<usize, Errno> {
     counted(Call::Vmsplice, memory.len(), |len| {
         let fd = fd.as_fd();

@@ -1,4 +1,4 @@
-//! Child processes: waiting with a time limit, resource usage, and signals that cannot reach another process.
+//! Child processes: waiting with a time limit, resource usage, and signals through a pidfd.
 
 use crate::{Errno, usage::Usage};
 use rustix::{
@@ -20,7 +20,7 @@ pub fn watch(child: &Child) -> Result<OwnedFd, Errno> {
     pidfd_open(Pid::from_child(child), PidfdFlags::empty())
 }
 
-/// Waits until the process ends, at most for `limit`. Returns `true` if it has ended. EINTR if a signal arrived first.
+/// Waits until the process ends, for at most `limit`, and returns `true` if it has. EINTR if a signal arrived first.
 pub fn ended_within(process: &impl AsFd, limit: Option<Duration>) -> Result<bool, Errno> {
     // A limit that the kernel cannot represent counts as none.
     let limit = limit.and_then(|limit| Timespec::try_from(limit).ok());
@@ -33,20 +33,20 @@ pub fn signal(process: &impl AsFd, signal: Signal) -> Result<(), Errno> {
     pidfd_send_signal(process, signal)
 }
 
-/// The end of a child, and the resources used by it and the children it waited for.
+/// The exit status of a child, and the resources used by the child and the children it waited for.
 #[derive(Clone, Copy, Debug)]
 pub struct Ended {
     /// Its exit status.
     pub status: ExitStatus,
     /// The resources used.
     pub used: Usage,
-    /// The largest resident memory of any one of these processes, in bytes. When a child starts, the kernel initializes
-    /// the value with that of this process, so smaller values do not show.
+    /// The largest resident memory of any one of these processes, in bytes. When a child starts, the kernel copies the
+    /// value of its parent, which is this process. A smaller value of the child is therefore not visible.
     pub max_resident: u64,
 }
 
 /// Reaps a child that has ended, by `wait4(2)`; `None` if it is still running. The standard library must not wait for
-/// it afterwards: that fails with ECHILD.
+/// the child afterwards, because that fails with ECHILD.
 pub fn reap(child: &Child) -> Result<Option<Ended>, Errno> {
     let mut status = 0;
     let mut used = MaybeUninit::<libc::rusage>::zeroed();

@@ -1,5 +1,5 @@
-//! Memory that is shared with other processes, or allocated as a buffer. The kinds are mapped descriptors, System V
-//! segments, and anonymous memory on small, transparent or explicit huge pages.
+//! Memory that is shared with other processes, or allocated as a buffer. It is a mapped descriptor, a System V segment,
+//! or anonymous memory on small, transparent or explicit huge pages.
 //!
 //! A region returns a raw pointer only: code that shares memory must justify each load and store. A region never grows,
 //! shrinks or moves.
@@ -17,7 +17,7 @@ use std::ptr::NonNull;
 /// Access to a shared region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sharing {
-    /// Reading only, including writes of other processes. A store raises SIGSEGV.
+    /// Reading only. Writes of other processes are visible. A store raises SIGSEGV.
     Read,
     /// Reading and writing. Other processes see the writes.
     Write,
@@ -30,7 +30,7 @@ pub enum Sharing {
 pub enum Pages {
     /// Ordinary pages of the machine.
     Small,
-    /// Ordinary memory, aligned for transparent huge pages. The kernel is asked for them; its refusal is ignored.
+    /// Ordinary memory, aligned for transparent huge pages. If the kernel does not support these, it uses small pages.
     Transparent,
     /// Pages of the administrator's pool (`vm.nr_hugepages`): ENOMEM if it is empty.
     Pool,
@@ -42,13 +42,13 @@ enum RegionForm {
     Attached,
 }
 
-/// A block of memory, unmapped or detached when dropped.
+/// A block of memory. It is unmapped or detached when dropped.
 #[derive(Debug)]
 pub struct Region {
     base: NonNull<u8>,
     /// The requested length, from `base`.
     len: usize,
-    /// The address to unmap, with the length `mapped`.
+    /// The address to unmap; `mapped` is the length to unmap.
     start: NonNull<u8>,
     mapped: usize,
     writable: bool,
@@ -62,7 +62,7 @@ unsafe impl Sync for Region {}
 
 impl Region {
     /// Maps the first `len` bytes of a file or memfd. EINVAL for `len` 0. A load beyond the end of the file raises
-    /// SIGBUS, so map only files that are sealed against shrinking, or trusted.
+    /// SIGBUS. Map only files that are trusted or sealed against shrinking.
     pub fn of_file(fd: impl AsFd, len: usize, sharing: Sharing) -> Result<Self, Errno> {
         check_len(len)?;
         let (protection, flags) = match sharing {
@@ -84,7 +84,7 @@ impl Region {
         let huge = huge_page_size();
         let (mapped, flags) = match pages {
             Pages::Small => (len, MapFlags::PRIVATE),
-            // Space to move the start up to the alignment of a huge page.
+            // Additional space to move the start to the alignment of a huge page.
             Pages::Transparent => (len.checked_add(huge).ok_or(Errno::NOMEM)?, MapFlags::PRIVATE),
             Pages::Pool => {
                 let whole = len.checked_next_multiple_of(huge).ok_or(Errno::NOMEM)?;
@@ -147,8 +147,8 @@ impl Region {
         self.writable
     }
 
-    /// Makes every page resident now (MADV_POPULATE_READ or _WRITE, Linux 5.14). EINVAL on older kernels. Replaces one
-    /// later fault per page by one call.
+    /// Makes every page resident now (MADV_POPULATE_READ or _WRITE, Linux 5.14). This one call replaces a later page
+    /// fault for each page. EINVAL on older kernels.
     pub fn populate(&self) -> Result<(), Errno> {
         self.advise(if self.writable {
             Advice::LinuxPopulateWrite
@@ -183,7 +183,7 @@ impl Drop for Region {
 }
 
 /// A System V shared memory segment, identified by its number. It persists until [`remove`](Segment::remove) was called
-/// and the last process has detached. Remove it as soon as all processes have attached.
+/// and the last process has detached it. Remove it as soon as all processes have attached it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Segment(i32);
 
@@ -218,12 +218,12 @@ impl Segment {
         Ok(unsafe { facts.assume_init() }.shm_segsz)
     }
 
-    /// Returns `true` if the segment has no bytes, which never happens.
+    /// Returns `true` if the segment has no bytes. The kernel creates no such segment.
     pub fn is_empty(self) -> Result<bool, Errno> {
         Ok(self.len()? == 0)
     }
 
-    /// `shmctl(2)` with IPC_RMID: the segment is destroyed when the last process has detached.
+    /// `shmctl(2)` with IPC_RMID: the kernel destroys the segment when the last process has detached it.
     pub fn remove(self) -> Result<(), Errno> {
         // SAFETY: IPC_RMID takes no buffer.
         match unsafe { libc::shmctl(self.0, libc::IPC_RMID, std::ptr::null_mut()) } {
@@ -234,7 +234,7 @@ impl Segment {
 }
 
 /// Creates POSIX shared memory of `len` bytes and unlinks its name at once. Pass the descriptor to other processes.
-/// Makes three calls. Unlike a memfd, it cannot be sealed: any process with the descriptor may shrink it.
+/// Unlike a memfd, this memory cannot be sealed: any process with the descriptor may shrink it. Makes three calls.
 pub fn posix(len: usize) -> Result<OwnedFd, FailedCall> {
     const MOST_NAMES: u32 = 100;
     let failed = FailedCall::of("shm_open");
@@ -280,7 +280,7 @@ pub fn huge_page_size() -> usize {
     told.filter(|size| size.is_power_of_two() && *size >= page_size()).unwrap_or(2 << 20)
 }
 
-/// Accepts EINVAL of a kernel without transparent huge pages. The pages are then small.
+/// Accepts EINVAL, which a kernel without transparent huge pages returns. The pages are then small.
 fn refused(errno: Errno) -> Result<(), Errno> {
     if errno == Errno::INVAL { Ok(()) } else { Err(errno) }
 }

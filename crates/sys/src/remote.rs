@@ -1,7 +1,7 @@
 //! Access to the memory of another process, by process_vm_readv and process_vm_writev.
 //!
-//! A pid may be reused once its process has ended: hold a pidfd, and check it before and after. The
-//! kernel permits access to processes that the caller may trace (ptrace(2)).
+//! A pid may be reused once its process has ended. Hold a pidfd, and check it before and after each
+//! access. The kernel permits access to processes that the caller may trace (ptrace(2)).
 
 use crate::Errno;
 use crate::fault::{Call, counted};
@@ -9,9 +9,9 @@ use crate::io::last_errno;
 
 /// `process_vm_readv(2)`: reads up to `into.len()` bytes from address `at` of process `pid`.
 ///
-/// A short count means that the rest has no page. EPERM: not allowed (another user, not dumpable,
-/// Yama, seccomp). ESRCH: the process does not exist. EFAULT: no page at all. ENOSYS: not available
-/// here.
+/// A short count means that the remaining bytes have no page. EFAULT: the first byte has no page.
+/// EPERM: not allowed (another user, not dumpable, Yama, seccomp). ESRCH: the process does not
+/// exist. ENOSYS: not available here.
 pub fn read(pid: i32, at: u64, into: &mut [u8]) -> Result<usize, Errno> {
     counted(Call::ProcessVmReadv, into.len(), |len| {
         let near = libc::iovec { iov_base: into.as_mut_ptr().cast(), iov_len: len };
@@ -23,10 +23,10 @@ pub fn read(pid: i32, at: u64, into: &mut [u8]) -> Result<usize, Errno> {
 }
 
 /// `process_vm_writev(2)`: writes up to `from.len()` bytes to address `at` of process `pid`.
-/// Results as for [`read`].
+/// Results and errors are those of [`read`].
 ///
 /// # Safety
-/// The process must have reserved those bytes for this caller until it is notified that they were
+/// The process `pid` must have reserved those bytes for this caller until it learns that they were
 /// written. Until then, no reference to those bytes may exist in that process. This also applies if
 /// `pid` is this process.
 pub unsafe fn write(pid: i32, at: u64, from: &[u8]) -> Result<usize, Errno> {

@@ -1,10 +1,10 @@
 //! Words in shared memory that the kernel marks when this process ends for any reason.
 //!
 //! The kernel keeps a *robust list* per thread (get_robust_list(2)). When the thread ends, the
-//! kernel sets `FUTEX_OWNER_DIED` in every word on it and wakes a waiter. Threads end before their
-//! process does, so the words go on the list of a helper thread that lives as long as the process.
-//! That thread has its own list head; the C library's list heads of other threads, which serve
-//! robust mutexes, are not changed.
+//! kernel sets `FUTEX_OWNER_DIED` in every word on its list and wakes a waiter. A thread may end
+//! before its process does. The words are therefore on the list of a helper thread that lives as
+//! long as the process. That thread has a list head of its own. The C library's list heads of other
+//! threads, which serve robust mutexes, are not changed.
 
 use crate::Errno;
 use crate::futex::WAITERS;
@@ -15,19 +15,19 @@ use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 use std::sync::{Mutex, PoisonError, mpsc};
 
-/// Words per thread. The kernel stops after 2048 entries (ROBUST_LIST_LIMIT), so more words need
-/// another thread.
+/// Words per thread. The kernel marks at most 2048 entries of a list (ROBUST_LIST_LIMIT), so more
+/// words need another thread.
 const MOST_NODES: usize = 1024;
 
 /// A word with its link in the list, as stored in shared memory: 16 bytes.
 #[repr(C)]
 #[derive(Debug)]
 pub struct RobustNode {
-    /// The thread's id and `FUTEX_WAITERS` while it lives, `FUTEX_OWNER_DIED` afterwards; 0 if not
-    /// enlisted.
+    /// The helper thread's id and `FUTEX_WAITERS` while the process lives, `FUTEX_OWNER_DIED`
+    /// afterwards; 0 if the node is not on the list.
     pub word: AtomicU32,
     spare: AtomicU32,
-    /// An address of this process, meaningless to others.
+    /// An address in this process. It has no meaning in other processes.
     next: AtomicPtr<RobustNode>,
 }
 
@@ -54,7 +54,7 @@ unsafe impl Send for Thread {}
 
 static POOL: PerProcess<Mutex<Vec<Thread>>> = PerProcess::new();
 
-/// A node on the list. It is removed when this is dropped in the process that enlisted it.
+/// A node on the list. Dropping this value in the process that created it removes the node.
 #[derive(Debug)]
 pub struct Enlisted {
     node: NonNull<RobustNode>,
@@ -66,7 +66,7 @@ unsafe impl Send for Enlisted {}
 // SAFETY: &Enlisted allows no operation.
 unsafe impl Sync for Enlisted {}
 
-/// Adds a node to the list of a thread that lives as long as this process, and stores the thread's
+/// Adds a node to the list of a thread that lives as long as this process, and stores that thread's
 /// id in the word. EAGAIN or EPERM if no thread can be started.
 ///
 /// # Safety
@@ -84,8 +84,8 @@ pub unsafe fn enlist(node: NonNull<RobustNode>) -> Result<Enlisted, Errno> {
     let entry = unsafe { node.as_ref() };
     entry.next.store(thread.head.next.load(Ordering::Relaxed), Ordering::Relaxed);
     entry.word.store(thread.tid | WAITERS, Ordering::Release);
-    // The process may be killed at any moment, so the list must always be consistent: the node is
-    // complete before it becomes reachable.
+    // The process may be killed at any moment, so the list must always be consistent. The node is
+    // therefore complete before it becomes reachable.
     thread.head.next.store(entry_of(node), Ordering::Release);
     thread.nodes.push(node);
     Ok(Enlisted { node, process: pool.process })
@@ -149,8 +149,8 @@ impl Thread {
 
 fn register(head: &'static RobustHead) -> Result<(), Errno> {
     let len = size_of::<RobustHead>();
-    // SAFETY: the head lives for ever. The C library's list of this thread is replaced, and the
-    // thread never locks a mutex that needs it.
+    // SAFETY: the head lives for ever. This call replaces the C library's list of this thread, and
+    // the thread never locks a mutex that needs that list.
     let answer = unsafe { libc::syscall(libc::SYS_set_robust_list, ptr::from_ref(head), len) };
     if answer == 0 { Ok(()) } else { Err(last_errno()) }
 }

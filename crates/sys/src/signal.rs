@@ -1,10 +1,9 @@
 //! Turns interrupts (SIGINT, SIGTERM, SIGHUP) into a flag, and sets the actions of SIGPIPE and SIGXFSZ.
 //!
-//! If a signal arrives after the flag was checked and before a call blocks, the call does not
-//! notice it. So once the process is interrupted, it gets SIGALRM every second: a blocking call
-//! returns EINTR after at most a second. This applies to the thread that called
-//! [`catch_interrupts`], whichever thread the kernel chooses for the signal. Other threads that
-//! block need a timeout.
+//! A signal may arrive after the flag was checked and before a call blocks. The call does not notice such a signal.
+//! After the first interrupt, the process therefore gets SIGALRM every second, so that a blocking call returns EINTR
+//! after at most a second. SIGALRM interrupts the thread that called [`catch_interrupts`], whichever thread received
+//! the first signal. Other threads that block need a timeout.
 
 use crate::Errno;
 use libc::c_int;
@@ -14,10 +13,10 @@ use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 /// The first signal that interrupted the process; 0 if none has.
 static WHICH: AtomicI32 = AtomicI32::new(0);
 
-/// The number of interrupts.
+/// The number of interrupts so far.
 static TIMES: AtomicU32 = AtomicU32::new(0);
 
-/// The number of SIGHUPs, if they are only counted.
+/// The number of SIGHUPs since [`count_hangups`].
 static HANGUPS: AtomicU32 = AtomicU32::new(0);
 
 /// The thread to wake, by its kernel thread id.
@@ -29,8 +28,8 @@ pub fn interrupted() -> bool {
     WHICH.load(Ordering::Relaxed) != 0
 }
 
-/// Returns the number of SIGINT, SIGTERM and SIGHUP that arrived since [`catch_interrupts`]. After a second one, the
-/// user wants to stop at once.
+/// Returns the number of SIGINT, SIGTERM and SIGHUP that arrived since [`catch_interrupts`]. From the second one on,
+/// assume that the user wants to stop at once.
 pub fn times() -> u32 {
     TIMES.load(Ordering::Relaxed)
 }
@@ -43,12 +42,12 @@ pub fn which() -> Option<i32> {
     }
 }
 
-/// Makes SIGINT, SIGTERM and SIGHUP set the flag. Blocking calls of the calling thread then return EINTR, once a second
-/// until the process ends; SA_RESTART is not set. A further SIGINT kills the process, as it does without a handler.
-/// Uses SIGALRM.
+/// Makes SIGINT, SIGTERM and SIGHUP set the flag. After such a signal, a blocking call of the calling thread returns
+/// EINTR, now and every second until the process ends. For this, SIGALRM is used and SA_RESTART is not set. A second
+/// interrupt, if it is SIGINT, kills the process.
 ///
-/// A SIGINT or SIGHUP that was ignored stays ignored: shells protect background jobs in that way,
-/// and `nohup` its command.
+/// A SIGINT or SIGHUP that was ignored stays ignored, because shells protect background jobs in that way, and `nohup`
+/// its command.
 pub fn catch_interrupts() -> Result<(), Errno> {
     THREAD.store(rustix::thread::gettid().as_raw_nonzero().get(), Ordering::Relaxed);
     handle(libc::SIGALRM, on_alarm as extern "C" fn(c_int) as usize)?;
@@ -62,7 +61,7 @@ pub fn catch_interrupts() -> Result<(), Errno> {
     Ok(())
 }
 
-/// Makes SIGHUP only increase a counter, whatever its earlier action.
+/// Makes SIGHUP only increase a counter, even if it was ignored before.
 pub fn count_hangups() -> Result<(), Errno> {
     handle(libc::SIGHUP, on_hangup as extern "C" fn(c_int) as usize)
 }
@@ -72,16 +71,16 @@ pub fn hangups() -> u32 {
     HANGUPS.load(Ordering::Relaxed)
 }
 
-/// Blocks SIGINT, SIGTERM and SIGHUP in the calling thread and those it starts. The other existing
-/// threads handle them.
+/// Blocks SIGINT, SIGTERM and SIGHUP in the calling thread and in threads that it starts. The other existing threads
+/// handle them.
 ///
-/// The kernel prefers the main thread unless the signal is blocked there, even if that thread cannot run a handler. An
-/// example is a sleep in a page fault that a FUSE server never serves. The signal would then have no effect.
+/// The kernel prefers the main thread unless the signal is blocked there, even if that thread cannot run a handler. For
+/// example, it may sleep in a page fault that a FUSE server never serves. The signal would then have no effect.
 pub fn leave_interrupts_to_others() -> Result<(), Errno> {
     block(&[libc::SIGINT, libc::SIGTERM, libc::SIGHUP])
 }
 
-/// Blocks signals in the calling thread and those it starts.
+/// Blocks signals in the calling thread and in threads that it starts.
 fn block(signals: &[c_int]) -> Result<(), Errno> {
     let set = set_of(signals);
     // SAFETY: the set is initialized; the old mask is not requested.
@@ -103,8 +102,8 @@ fn set_of(signals: &[c_int]) -> libc::sigset_t {
     unsafe { set.assume_init() }
 }
 
-/// Blocks SIGUSR1, with which a user requests the progress, in the calling thread and those it
-/// starts. The signal then no longer kills, but waits for [`wait_for_status_request`].
+/// Blocks SIGUSR1 in the calling thread and in threads that it starts. Users request the progress with this signal. It
+/// then no longer kills the process; [`wait_for_status_request`] receives it.
 pub fn hold_status_requests() -> Result<(), Errno> {
     block(&[libc::SIGUSR1])
 }
@@ -125,13 +124,12 @@ pub fn reset_sigpipe() -> Result<(), Errno> {
     handle(libc::SIGPIPE, libc::SIG_DFL)
 }
 
-/// Ignores SIGPIPE: a write to a closed pipe or socket returns EPIPE, which can be reported.
+/// Ignores SIGPIPE. A write to a closed pipe or socket then returns EPIPE, which the process can report.
 pub fn ignore_sigpipe() -> Result<(), Errno> {
     handle(libc::SIGPIPE, libc::SIG_IGN)
 }
 
-/// Ignores SIGXFSZ: a write past RLIMIT_FSIZE returns EFBIG, which can be reported and cleaned up
-/// after.
+/// Ignores SIGXFSZ. A write past RLIMIT_FSIZE then returns EFBIG, so the process can report the error and clean up.
 pub fn ignore_sigxfsz() -> Result<(), Errno> {
     handle(libc::SIGXFSZ, libc::SIG_IGN)
 }
@@ -178,7 +176,7 @@ fn wake() {
     unsafe { *errno = kept };
 }
 
-/// Sets a handler without SA_RESTART. Async-signal-safe.
+/// Sets a handler without SA_RESTART, so that blocking calls return EINTR. Async-signal-safe.
 fn handle(signal: c_int, handler: usize) -> Result<(), Errno> {
     // SAFETY: zeroes are a valid sigaction: default, no flags, empty mask.
     let mut action = unsafe { MaybeUninit::<libc::sigaction>::zeroed().assume_init() };
@@ -277,7 +275,7 @@ mod tests {
             raise(libc::SIGINT);
             panic!("still here");
         }
-        // No further signals from outside: only the alarm can end these calls.
+        // No further signals arrive from outside, so only SIGALRM can end these calls.
         let (reader, _writer) = rustix::pipe::pipe().unwrap();
         for _ in 0..2 {
             assert_eq!(crate::io::read(&reader, &mut [0; 1]), Err(Errno::INTR));

@@ -1,7 +1,7 @@
 //! Detects standard descriptors that were closed when the process was started.
 //!
-//! Rust's start-up code opens `/dev/null` in place of each closed standard descriptor before `main`. Writes to a closed
-//! standard output would then be lost without an error. This module therefore checks the descriptors before the
+//! Before `main`, Rust's start-up code opens `/dev/null` in place of each closed standard descriptor. Writes to a
+//! closed standard output would then be lost without an error. This module therefore checks the descriptors before the
 //! start-up code runs.
 
 use std::os::fd::RawFd;
@@ -17,16 +17,16 @@ static CONSTRUCTOR: extern "C" fn() = look;
 
 extern "C" fn look() {
     for fd in 0..3 {
-        // SAFETY: takes numbers and changes nothing. For a number that is not open it returns an error, which is the
-        // purpose.
+        // SAFETY: takes numbers and changes nothing. For a descriptor that is not open, it returns an error, which this
+        // function needs.
         if unsafe { libc::fcntl(fd, libc::F_GETFD) } == -1 {
             CLOSED.fetch_or(1 << fd, Ordering::Relaxed);
         }
     }
 }
 
-/// Returns `true` if 0, 1 or 2 was closed when the process was started. The descriptor that is open now is then not one
-/// that the starting process chose.
+/// Returns `true` if `fd` is 0, 1 or 2 and was closed when the process was started. If it is open now, the process that
+/// started this one did not choose that file.
 pub fn was_closed(fd: RawFd) -> bool {
     // Without this use, a linker may omit the constructor.
     std::hint::black_box(&raw const CONSTRUCTOR);

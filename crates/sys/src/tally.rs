@@ -1,6 +1,6 @@
-//! Counts the system calls of this crate: those that move bytes, allocate or publish files, the
-//! waits between them, and each `io_uring_enter`. Set-up calls are not counted, nor are the waits
-//! of threads for each other.
+//! Counts the system calls of this crate. It counts calls that move bytes, allocate or publish
+//! files, the waits between them, and each `io_uring_enter`. It does not count set-up calls and
+//! waits of threads for each other.
 
 use std::cell::{Cell, OnceCell};
 use std::sync::Arc;
@@ -11,9 +11,9 @@ thread_local! {
     static HELPERS: OnceCell<Arc<AtomicU64>> = const { OnceCell::new() };
 }
 
-/// Returns the number of calls made so far by this thread and by the threads it started, as far as
-/// those have reported. A mechanism's thread reports when
-/// [`Inherited::enter`](crate::fault::Inherited::enter) ends.
+/// Returns the number of calls made so far by this thread and by the threads that it started. The
+/// calls of a started thread are included once its
+/// [`Inherited::enter`](crate::fault::Inherited::enter) has ended.
 pub fn calls() -> u64 {
     OWN.get() + HELPERS.with(|helpers| helpers.get().map_or(0, |h| h.load(Ordering::Relaxed)))
 }
@@ -29,7 +29,7 @@ pub(crate) fn helpers() -> Arc<AtomicU64> {
     HELPERS.with(|helpers| Arc::clone(helpers.get_or_init(Arc::default)))
 }
 
-/// Adds the calls made inside `body` to `starter`, also if it panics.
+/// Runs `body`, and adds the calls made inside it to `starter`, even if it panics.
 pub(crate) fn handing_in<R>(starter: Arc<AtomicU64>, body: impl FnOnce() -> R) -> R {
     let _at_the_end = HandIn { starter, before: OWN.get() };
     body()

@@ -1,9 +1,9 @@
 //! Reads and writes through io_uring, with its own buffers.
 //!
-//! Each slot has one buffer. While an operation is in flight, it owns the buffer, and the bytes are
-//! not accessible. The kernel may access a buffer as long as an operation runs. Dropping the ring
-//! therefore cancels the operations and waits for their end. If it cannot wait, it leaks the
-//! buffers rather than free them while the kernel uses them.
+//! Each slot has one buffer. While an operation is in flight, it owns the slot's buffer, and the
+//! caller cannot access the bytes. The kernel may access a buffer as long as an operation runs.
+//! Dropping the ring therefore cancels the operations and waits for their end. If the ring cannot
+//! wait, it leaks the buffers, because the kernel may still use them.
 
 use crate::Errno;
 use crate::fault::Call;
@@ -22,8 +22,8 @@ use area::Area;
 use enter::Nudges;
 use entry::{Leg, NUDGE, leg};
 
-/// Value of `at` for a descriptor without offsets (pipe, socket), or for the descriptor's own
-/// offset.
+/// Value of `at` for a descriptor without offsets (pipe, socket). For other descriptors, it selects
+/// the descriptor's own offset.
 pub const CURRENT: u64 = u64::MAX;
 
 /// The kind of an operation.
@@ -42,16 +42,15 @@ pub struct Completion {
     pub slot: u32,
     /// The kind of operation.
     pub op: Op,
-    /// Bytes moved; 0 from a read means the end. CANCELED: the write was linked to a read that was
-    /// short.
+    /// Bytes moved; 0 from a read means the end of the file. CANCELED: the write was linked to a
+    /// read that failed or was short.
     pub result: Result<u32, Errno>,
 }
 
-/// A descriptor for a ring: one that outlives the ring, or one that the ring shares and keeps open
-/// as long as it lives.
+/// A descriptor of an operation.
 #[derive(Clone, Debug)]
 pub enum RingFd<'fd> {
-    /// The caller keeps the descriptor open longer than the ring.
+    /// The caller keeps the descriptor open longer than the ring exists.
     Borrowed(BorrowedFd<'fd>),
     /// The ring shares the descriptor with the caller, and keeps it open.
     Shared(Arc<OwnedFd>),
@@ -69,11 +68,11 @@ impl From<Arc<OwnedFd>> for RingFd<'_> {
     }
 }
 
-/// A completion that the fault seam injects for the write of a pair, after its real read.
+/// The result of a pair's write that the fault seam injects after the pair's real read.
 #[derive(Clone, Copy, Debug)]
 struct AfterEnter {
     result: Result<u32, Errno>,
-    /// The read's full length. A shorter read cancels the write, as in the kernel.
+    /// The read's full length. After a shorter read, the write is cancelled, as in the kernel.
     needs: u32,
 }
 
@@ -84,17 +83,17 @@ struct UringSlot {
     after: Option<AfterEnter>,
 }
 
-/// An io_uring with `depth` slots. `'fd` must outlive it.
+/// An io_uring with `depth` slots. Borrowed descriptors (`'fd`) must outlive the ring.
 pub struct Uring<'fd> {
     ring: IoUring,
     area: Area,
     slots: Vec<UringSlot>,
     ready: VecDeque<Completion>,
-    /// Number of pushed entries whose completions were not taken off the ring yet.
+    /// Number of pushed entries whose completions have not been taken off the ring.
     pushed: usize,
     registered: bool,
-    /// `true` if the kernel took only part of the queued entries. A pair may be split, so nothing
-    /// more is submitted.
+    /// `true` if the kernel took only some of the queued entries. The kernel may have split a pair,
+    /// so nothing more is submitted.
     torn: bool,
     nudges: Nudges,
     /// Shared descriptors used by any operation so far.
@@ -114,17 +113,17 @@ impl<'fd> Uring<'fd> {
     /// Creates a ring with `depth` slots (1 to 4096) of `buffer` bytes (up to 1 GiB). Each buffer
     /// is aligned to `align`, a power of two.
     ///
-    /// Makes several calls. The buffers are registered with the kernel. If the memory-lock limit
-    /// forbids that (ENOMEM, EPERM), plain reads and writes are used. ENOSYS, EPERM: io_uring is
-    /// not available here. ENOMEM: not even the ring fits under that limit, which counts all rings
+    /// Makes several calls. Registers the buffers with the kernel. If the memory-lock limit forbids
+    /// this (ENOMEM, EPERM), the ring uses plain reads and writes. ENOSYS, EPERM: io_uring is not
+    /// available here. ENOMEM: even the ring exceeds the memory-lock limit, which counts all rings
     /// of the user.
     pub fn new(depth: u32, buffer: usize, align: usize) -> Result<Self, Errno> {
         if !(1..=4096).contains(&depth) || !(1..=1 << 30).contains(&buffer) {
             return Err(Errno::INVAL);
         }
         let area = Area::new(depth as usize, buffer, align)?;
-        // Two entries per slot, for a pair in each. The kernel doubles that number for completions,
-        // so neither queue can overflow.
+        // Two entries per slot, because a slot may hold a pair. The kernel makes the completion
+        // queue twice as long, so neither queue can overflow.
         let ring = IoUring::new(depth * 2).map_err(|error| errno(&error))?;
         let vectors = area.vectors();
         // SAFETY: the vectors are inside `area`, which Drop keeps until the kernel no longer uses
@@ -160,7 +159,7 @@ impl<'fd> Uring<'fd> {
         self.slots.len() as u32
     }
 
-    /// Returns the number of completions that [`Uring::wait`] has yet to return.
+    /// Returns the number of completions that [`Uring::wait`] has not returned yet.
     pub fn in_flight(&self) -> u32 {
         self.slots.iter().map(|slot| u32::from(slot.busy)).sum()
     }
@@ -180,8 +179,7 @@ impl<'fd> Uring<'fd> {
     }
 
     /// Queues a read of `len` bytes from offset `at` of the file into the slot's buffer. Makes no
-    /// call yet: see [`Uring::submit`]. EBUSY: the slot is in flight. EINVAL: invalid slot or
-    /// length.
+    /// call; [`Uring::submit`] does. EBUSY: the slot is in flight. EINVAL: invalid slot or length.
     pub fn read(
         &mut self,
         slot: u32,
@@ -199,8 +197,8 @@ impl<'fd> Uring<'fd> {
         Ok(())
     }
 
-    /// Queues a write of the bytes `range` of the slot's buffer to offset `at` of the file. Errors
-    /// as for [`Uring::read`].
+    /// Queues a write of the bytes `range` of the slot's buffer to offset `at` of the file. The
+    /// errors are those of [`Uring::read`].
     pub fn write(
         &mut self,
         slot: u32,
@@ -218,8 +216,8 @@ impl<'fd> Uring<'fd> {
         Ok(())
     }
 
-    /// Queues a read and, linked to it, a write of the bytes read. Two completions follow. A read
-    /// that fails or is short cancels the write: its bytes are then in the buffer, unwritten.
+    /// Queues a read and, linked to it, a write of the bytes read. Two completions follow. If the
+    /// read fails or is short, the write is cancelled. The bytes read are then in the buffer.
     pub fn read_then_write(
         &mut self,
         slot: u32,
@@ -261,15 +259,15 @@ impl<'fd> Uring<'fd> {
     }
 
     /// `io_uring_enter(2)`: submits the queued operations, and returns the number that the kernel
-    /// took. Fewer than queued is rare and final: every later operation fails with EIO, because a
-    /// pair may have been split.
+    /// took. In rare cases, the kernel takes fewer than were queued. Every later operation then
+    /// fails with EIO, because the kernel may have split a pair.
     pub fn submit(&mut self) -> Result<usize, Errno> {
         self.enter(0)
     }
 
-    /// Returns the next completion. If the call waits, it also submits queued operations. EINTR: a
-    /// signal arrived first, or no completion arrived for a while; call again. EINVAL: nothing is
-    /// in flight.
+    /// Returns the next completion. If none is ready, submits the queued operations and waits.
+    /// EINTR: a signal arrived first, or no completion arrived for a while; call again. EINVAL:
+    /// nothing is in flight.
     pub fn wait(&mut self) -> Result<Completion, Errno> {
         if let Some(done) = self.next_ready() {
             return Ok(done);
@@ -278,7 +276,7 @@ impl<'fd> Uring<'fd> {
             return Err(Errno::INVAL);
         }
         self.enter(1)?;
-        // If a signal arrives after entries were submitted, the kernel reports success.
+        // If a signal arrives after entries were submitted, the kernel reports success, not EINTR.
         self.next_ready().ok_or(Errno::INTR)
     }
 
@@ -328,7 +326,7 @@ impl<'fd> Uring<'fd> {
         if inside { Ok(()) } else { Err(Errno::INVAL) }
     }
 
-    /// Returns the number of a descriptor, which stays open as long as the ring lives.
+    /// Returns the number of a descriptor that stays open as long as the ring exists.
     fn keep(&mut self, fd: impl Into<RingFd<'fd>>) -> RawFd {
         match fd.into() {
             RingFd::Borrowed(fd) => fd.as_raw_fd(),

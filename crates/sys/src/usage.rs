@@ -18,11 +18,11 @@ pub struct Usage {
     pub minor_faults: u64,
     /// Page faults with a read from disk.
     pub major_faults: u64,
-    /// Disk reads it started, in units of 512 bytes. Page-cache hits do not count.
+    /// Disk reads that the process or thread started, in units of 512 bytes. Page-cache hits do not count.
     pub blocks_read: u64,
-    /// Number of times it gave up the processor, mostly to wait.
+    /// Number of times that the process or thread gave up the processor, mostly to wait.
     pub voluntary_switches: u64,
-    /// Number of times it was preempted.
+    /// Number of times that the process or thread was preempted.
     pub involuntary_switches: u64,
 }
 
@@ -89,7 +89,6 @@ impl Usage {
         Self::of(&used)
     }
 
-    /// Converts the kernel's structure.
     pub(crate) fn of(used: &libc::rusage) -> Self {
         Self {
             user: duration(used.ru_utime),
@@ -130,7 +129,7 @@ impl Heap {
     }
 }
 
-/// Raises the soft limit of open files to the hard one, and returns the new limit, `None` for no limit. Not for
+/// Raises the soft limit of open files to the hard one. Returns the new limit; `None` means no limit. Do not use it in
 /// processes that use `select(2)`.
 pub fn raise_open_files() -> Result<Option<u64>, Errno> {
     let hard = getrlimit(Resource::Nofile).maximum;
@@ -161,7 +160,7 @@ mod tests {
     #[test]
     fn what_is_allocated_shows_until_it_is_freed() {
         let Some(before) = Heap::now() else { return };
-        // 64 MiB are much more than the other tests of this process allocate and free at the same time.
+        // 64 MiB are much more than other tests of this process allocate and free in the meantime.
         let held = std::hint::black_box(vec![1_u8; 64 << 20]);
         assert!(Heap::now().unwrap().grown_since(before) >= 32 << 20);
         drop(held);

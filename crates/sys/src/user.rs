@@ -1,4 +1,4 @@
-//! Looks up users by name, and changes the user of the process.
+//! Looks up users by name, and makes the process run as another user.
 
 use crate::{Errno, io::last_errno};
 use std::{
@@ -34,7 +34,7 @@ impl User {
     }
 
     /// Makes the whole process run as this user, with the user's groups, permanently: `initgroups(3)`, `setgid(2)`,
-    /// `setuid(2)`. EPERM if the process is not root. After an error the process may already have the groups.
+    /// `setuid(2)`. EPERM if the process is not root. After an error, the process may already have the user's groups.
     pub fn enter(&self) -> Result<(), Errno> {
         // SAFETY: the name ends with a zero.
         answered(unsafe { libc::initgroups(self.name.as_ptr(), self.gid) })?;
@@ -51,7 +51,7 @@ pub fn group_id(name: &str) -> Result<Option<u32>, Errno> {
     Ok(unsafe { look_up(name, libc::getgrnam_r) }?.map(|(_, entry)| entry.gr_gid))
 }
 
-/// `getpwnam_r` or `getgrnam_r`: name, entry, room for its strings, length of the room, address of the found entry.
+/// `getpwnam_r` or `getgrnam_r`: name, entry, space for its strings, its length, address of the entry found.
 type LookUp<T> =
     unsafe extern "C" fn(*const c_char, *mut T, *mut c_char, usize, *mut *mut T) -> c_int;
 

@@ -1,7 +1,7 @@
 //! Wakes pollers as soon as the kernel has marked the death of a process (see [`crate::robust`]). The process's sockets
-//! and a pidfd report the death only after the kernel has freed its memory. The more memory it had, the longer that
-//! takes. The mark comes earlier. A helper thread sleeps on the marks and shuts the sockets down, which wakes threads
-//! that poll them or wait in a call on them.
+//! and a pidfd report the death later, when the kernel has freed the memory of the process. The more memory it had, the
+//! later they report. A helper thread sleeps on the marked words. When a word is marked, the thread shuts the sockets
+//! down, which wakes threads that poll them or wait in a call on them.
 
 use crate::Errno;
 use crate::futex::{self, MOST_WORDS, OWNER_DIED};
@@ -14,10 +14,10 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-/// The wait before the next attempt after a sleep failed for lack of memory.
+/// The pause before the next attempt after a sleep failed for lack of memory.
 const RETRY: Duration = Duration::from_millis(10);
 
-/// A watched word, and the sockets that are shut down once it is marked.
+/// A watched word, and the sockets to shut down once the word is marked.
 #[derive(Debug)]
 struct WatchEntry {
     id: u64,
@@ -29,10 +29,10 @@ struct WatchEntry {
 // SAFETY: the word is an atomic, mapped until the entry is removed under the lock.
 unsafe impl Send for WatchEntry {}
 
-/// A thread that sleeps on the words of all entries and on its own.
+/// A thread that sleeps on the words of all entries, and on a word of its own.
 #[derive(Debug, Default)]
 struct WatchThread {
-    /// Number of changes of the list. The thread also sleeps on it.
+    /// Number of changes of the list. The thread also sleeps on this word, so that a change wakes it.
     bell: AtomicU32,
     list: Mutex<WatchList>,
     has_heard: Condvar,
@@ -47,7 +47,7 @@ struct WatchList {
 
 static WATCHERS: PerProcess<Mutex<Vec<&'static WatchThread>>> = PerProcess::new();
 
-/// A watched word. The watch ends when this is dropped by the process that created it.
+/// A watched word. The watch ends when this value is dropped in the process that created it.
 #[derive(Debug)]
 pub struct WatchedWord {
     watcher: &'static WatchThread,
@@ -55,9 +55,8 @@ pub struct WatchedWord {
     process: u32,
 }
 
-/// Shuts down the sockets once the kernel has marked `word`. Sockets that were closed since, and descriptors that are
-/// not sockets, are skipped. ENOSYS or EPERM if [`futex::wait_any`] is not available, EAGAIN if no thread can be
-/// started.
+/// Shuts down the sockets once the kernel has marked `word`. Skips sockets that were closed by then, and descriptors
+/// that are not sockets. ENOSYS or EPERM if [`futex::wait_any`] is not available, EAGAIN if no thread can be started.
 ///
 /// # Safety
 ///
@@ -92,7 +91,7 @@ impl Drop for WatchedWord {
         let mut list = self.watcher.lock();
         list.entries.retain(|entry| entry.id != self.id);
         let change = self.watcher.ring();
-        // Waits until the thread no longer sleeps on the word, which may be unmapped afterwards.
+        // The caller may unmap the word afterwards, so wait until the thread no longer sleeps on it.
         while list.heard.wrapping_sub(change).cast_signed() < 0 {
             list = self.watcher.has_heard.wait(list).unwrap_or_else(PoisonError::into_inner);
         }
@@ -111,10 +110,10 @@ impl WatchThread {
         self.list.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Makes the thread read the list again, which was changed under the lock. Returns the number of the change.
+    /// Makes the thread read the list again after a change under the lock. Returns the number of the change.
     fn ring(&self) -> u32 {
         let change = self.bell.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
-        // Fails only for invalid addresses.
+        // This fails only for an invalid address.
         let _ = futex::wake_all(&self.bell);
         change
     }
@@ -122,18 +121,18 @@ impl WatchThread {
     fn run(&self) {
         loop {
             let mut list = self.lock();
-            // Every change of the list is made under the lock, so the list includes all changes that this number
+            // Every change of the list is made under the lock. The list therefore includes all changes that this number
             // counts.
             list.heard = self.bell.load(Ordering::Relaxed);
             self.has_heard.notify_all();
             let mut words = vec![(&self.bell, list.heard)];
             for entry in &mut list.entries {
-                // SAFETY: the entry is in the list, so its word is mapped. The thread that removes an entry unmaps the
-                // word only after this thread has come here again.
+                // SAFETY: the entry is in the list, so its word is mapped. A thread that removes an entry does not
+                // unmap the word before this thread has come here again.
                 let word = unsafe { entry.word.as_ref() };
                 match word.load(Ordering::Acquire) {
                     life if life & OWNER_DIED != 0 => entry.hang_up(word),
-                    // The owner has closed its end, which the socket reports.
+                    // The owner has closed its end. The socket itself reports that.
                     0 => {}
                     life => words.push((word, life)),
                 }
@@ -151,7 +150,7 @@ impl WatchEntry {
         if std::mem::replace(&mut self.is_hung_up, true) {
             return;
         }
-        // The kernel woke only one waiter of the word: this thread. So it wakes the others, before it shuts the sockets
+        // The kernel woke only one waiter of the word: this thread. It must wake the others before it shuts the sockets
         // down.
         let _ = futex::wake_all(word);
         for socket in self.sockets.iter().filter_map(Weak::upgrade) {
@@ -168,7 +167,7 @@ mod tests {
     use crate::{io, peer};
     use std::sync::Arc;
 
-    /// A generous limit, not a measure of speed: a thread that still waits after this long hangs.
+    /// A generous limit, not a measure of speed. A thread that still waits after this time hangs.
     const GUARD: Duration = Duration::from_secs(60);
 
     fn words(number: usize) -> &'static [AtomicU32] {
@@ -195,7 +194,7 @@ mod tests {
 
     #[test]
     fn a_marked_word_hangs_up_its_own_socket_alone() {
-        // More words than one thread can sleep on.
+        // There are more words than one thread can sleep on.
         let words = words(MOST_WORDS + 2);
         let Some(mut all) = words.iter().map(watched).collect::<Option<Vec<_>>>() else { return };
         for dead in [0, 5, MOST_WORDS, MOST_WORDS + 1] {
@@ -204,7 +203,7 @@ mod tests {
         }
         let is_open = |at: usize| io::wait_readable(&*all[at].1, Some(Duration::ZERO)) == Ok(false);
         assert!(is_open(1) && is_open(MOST_WORDS - 1));
-        // A word that is no longer watched is not touched, and the others are still watched.
+        // A word that is no longer watched is not accessed, and the others are still watched.
         let (gone, near, _far) = all.remove(1);
         drop(gone);
         die(&words[1]);

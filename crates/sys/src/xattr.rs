@@ -11,12 +11,12 @@ use crate::{Errno, io::last_errno};
 /// `listxattrat(2)`, new in Linux 6.13. Its number is the same on all 64-bit architectures of Rust.
 const LISTXATTRAT: libc::c_long = 465;
 
-/// Set after the first ENOSYS, so that an older kernel costs one call per process.
+/// `true` after the first ENOSYS. An older kernel then costs only one call per process.
 static IS_MISSING: AtomicBool = AtomicBool::new(false);
 
 /// Writes the names of the extended attributes of `name` in `dir` to `buffer`, each with a NUL at its end. Returns
-/// their length in bytes. `follows`: `true` to follow a symbolic link at the end of `name`. ERANGE if `buffer` is too
-/// small, ENOTSUP if the file system has no attributes. `None` if the kernel, or a seccomp filter, refuses the call.
+/// their length in bytes. `follows` is `true` to follow a symbolic link at the end of `name`. ERANGE if `buffer` is too
+/// small, ENOTSUP if the file system has no attributes. `None` if the kernel or a seccomp filter refuses the call.
 pub fn list_at(
     dir: BorrowedFd<'_>,
     name: &CStr,
@@ -38,7 +38,7 @@ pub fn list_at(
                 IS_MISSING.store(true, Ordering::Relaxed);
                 None
             }
-            // Older seccomp filters return EPERM; no file system does.
+            // Older seccomp filters return EPERM. No file system returns it.
             Errno::PERM => None,
             errno => Some(Err(errno)),
         },

@@ -24,9 +24,9 @@ use crate::Cancelled;
 /// An open destination.
 #[derive(Debug)]
 pub enum Destination {
-    /// Written data is visible at once.
+    /// A device, a FIFO or an open stream. Written data is visible at once.
     Direct(OwnedFd),
-    /// Written data is visible only after the file is published.
+    /// A file. Its data is visible only after it is published.
     Whole {
         file: AtomicFile<OwnedFd, CString>,
         /// `true` if an existing file of the name is replaced.
@@ -41,10 +41,10 @@ pub enum Destination {
 pub enum DestinationError {
     #[error("{0}")]
     Call(CallFailed),
-    /// The path ends with `/`, and the directory does not exist.
+    /// The path ends with `/`, and no directory of that name exists.
     #[error("no such directory")]
     NoFolder,
-    /// A dangling symbolic link: it cannot be followed, and the caller did not ask to replace it.
+    /// A dangling symbolic link that cannot be followed, and that the caller did not ask to replace.
     #[error("the destination is a dangling symbolic link")]
     Dangling,
     /// A file of this name exists, and must not be replaced.
@@ -101,7 +101,7 @@ impl Destination {
     pub fn open_until(path: &Path, until: Until) -> Result<Self, DestinationError> {
         let found = match stat(path) {
             Ok(found) => Some(found),
-            // Without this check, the error would appear only after all bytes were written.
+            // Without this check, the error would occur only after all bytes were written.
             Err(Errno::NOENT) if path.as_os_str().as_bytes().ends_with(b"/") => {
                 return Err(DestinationError::NoFolder);
             }
@@ -207,8 +207,8 @@ impl Destination {
             Until::Part => AtomicFile::part(dir, name, Leftovers { resume: true, spare }),
         };
         let file = file.map_err(|error| CallFailed { call: "open", ..error })?;
-        // The mode of a replaced file is kept if the file is ours. The mode of another user's file might give that user
-        // write access to the new one.
+        // A replaced file's mode is kept if the file belongs to this user. Another user's mode might give that user
+        // write access to the new file.
         let owner = fstat(&file.fd).map_err(failed("fstat"))?.st_uid;
         let kept = found.filter(|found| found.st_uid == owner).map(|found| found.st_mode & 0o777);
         let born = || file.is_part().then(|| birth_mode(file.folder(), 0o666));
@@ -216,7 +216,7 @@ impl Destination {
         Ok(Self::Whole { file, replace, mode })
     }
 
-    /// Returns the leftover that was not used, as another user may have created it.
+    /// Returns the leftover that was not used, because another user may have created it.
     pub fn left_alone(&self) -> Option<&LeftAlone> {
         match self {
             Self::Direct(_) => None,
@@ -232,7 +232,7 @@ impl Destination {
         }
     }
 
-    /// Writes all bytes. An interrupted call (EINTR) is repeated unless `go_on` returns an error.
+    /// Writes all bytes. Repeats a call that a signal interrupted (EINTR), unless `go_on` returns an error.
     pub fn write(
         &mut self,
         mut bytes: &[u8],
@@ -260,7 +260,7 @@ impl Destination {
     }
 
     /// Keeps a partial file for a later run. Returns `false` if the destination is not a partial file, or if no later
-    /// run would find the file. In the second case, the file is removed.
+    /// run would find the file. A file that no run would find is removed.
     pub fn leave(self) -> bool {
         match self {
             Self::Direct(_) => false,
@@ -268,13 +268,13 @@ impl Destination {
         }
     }
 
-    /// Reports pending write errors of a regular file, and gives an atomic file its final name. If it replaces another
-    /// file, its data is on stable storage first.
+    /// Reports pending write errors of a regular file, and gives an atomic file its final name. If the file replaces
+    /// another one, its data is brought to stable storage first.
     pub fn publish(self) -> Result<(), DestinationError> {
         self.publish_synced(Fsync::Auto)
     }
 
-    /// Like [`publish`](Self::publish), but `fsync` chooses which data is on stable storage afterwards.
+    /// Like [`publish`](Self::publish), but `fsync` selects the data that must be on stable storage afterwards.
     pub fn publish_synced(self, fsync: Fsync) -> Result<(), DestinationError> {
         let kind = FileType::from_raw_mode(fstat(self.fd()).map_err(failed("fstat"))?.st_mode);
         if let Self::Whole { file, mode: Some(mode), .. } = &self {
@@ -341,9 +341,9 @@ pub fn open_in_place(path: &Path, flags: OFlags) -> Result<OwnedFd, DestinationE
     Ok(file)
 }
 
-/// Returns the directory and the name to which a path leads; `None` if it leads to an open file through `/proc`.
+/// Returns the directory and the name to which a path leads. `None` if the path leads through `/proc` to an open file.
 fn resolve(path: &Path) -> Result<Option<(OwnedFd, CString)>, DestinationError> {
-    // The root and paths that end in `..` are directories.
+    // The root and paths that end in `..` have no file name. They are directories.
     let name = path.file_name().unwrap_or(OsStr::new("."));
     let name = CString::new(name.as_bytes()).map_err(|_| failed("open")(Errno::INVAL))?;
     let dir = open_folder(&folder_of(path))?;

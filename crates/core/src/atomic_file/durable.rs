@@ -11,19 +11,19 @@ use super::{CallFailed, failed};
 pub enum Fsync {
     /// Nothing: the kernel writes the data back at its own pace.
     Never,
-    /// The data of a file that replaces another file, before the new file is published. After a power failure the name
-    /// has either the old contents or the new ones.
+    /// The data of a file that replaces another file, before it is published. After a power failure, the name has
+    /// either the old contents or the new ones.
     #[default]
     Auto,
     /// The data, attributes and names of all files, and the directories that contain them, when the command ends.
     Always,
 }
 
-/// Syncs a directory, and with it the names in it. `inside` is an open file in it; `syncfs` on that file replaces
-/// `fsync` if the directory cannot be read.
+/// Syncs a directory, and with it the names in it. `inside` is an open file in the directory. If the directory cannot
+/// be read or the file system cannot sync directories, `syncfs` on that file replaces `fsync`.
 pub fn sync_directory(dir: BorrowedFd<'_>, inside: BorrowedFd<'_>) -> Result<(), CallFailed> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    // Opened again because `dir` may be an O_PATH descriptor, which fsync(2) refuses.
+    // The directory is opened again, because `dir` may be an O_PATH descriptor, which fsync(2) refuses.
     let synced = match openat(dir, c".", flags, Mode::empty()) {
         Ok(dir) => io::sync(&dir),
         Err(Errno::ACCESS) => Err(Errno::INVAL),

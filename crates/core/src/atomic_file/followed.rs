@@ -25,7 +25,7 @@ const BY_PATH: OFlags = OFlags::PATH.union(OFlags::CLOEXEC);
 pub enum Followed {
     /// A directory, and a name in it that is not a symbolic link. The name may not exist.
     At(OwnedFd, CString),
-    /// A magic link of `/proc`: it leads to an open file, and its text need not be the path of that file.
+    /// A magic link of `/proc`. It leads to an open file, but its text may not be the path of that file.
     Magic,
     /// A symbolic link of another user in a directory that every user may write.
     Trap,
@@ -37,12 +37,12 @@ pub fn follow(dir: BorrowedFd<'_>, name: &CStr) -> Result<Followed, Errno> {
     walk(dir, vec![name.to_bytes().to_vec()])
 }
 
-/// Opens a directory to write into. Fails with `EACCES` if a component of the path is a symbolic link of another user in a
-/// directory that every user may write. The kernel does the same if `fs.protected_symlinks` is set.
+/// Opens a directory to write into. Fails with `EACCES` if a component of the path is another user's symbolic link in a
+/// directory that every user may write. The kernel does this only if `fs.protected_symlinks` is set.
 pub fn open_directory(path: &Path, access: OFlags) -> Result<OwnedFd, Errno> {
     let flags = access | OFlags::DIRECTORY | OFlags::CLOEXEC;
     match openat2(CWD, path, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS) {
-        // ENOSYS and EPERM: the kernel or a filter of system calls does not have the call.
+        // ELOOP: the path contains a symbolic link. ENOSYS, EPERM: the kernel or a seccomp filter refuses openat2.
         Err(Errno::LOOP | Errno::NOSYS | Errno::PERM) => {}
         answer => return answer,
     }
@@ -55,7 +55,7 @@ pub fn open_directory(path: &Path, access: OFlags) -> Result<OwnedFd, Errno> {
     }
 }
 
-/// Walks from `dir` along the components in `left`, the next one last. Each link is read from a descriptor that was checked.
+/// Walks from `dir` along the components in `left`, last element first. Each link is read through a checked descriptor.
 fn walk(mut dir: OwnedFd, mut left: Vec<Vec<u8>>) -> Result<Followed, Errno> {
     let mut links = 0;
     while let Some(name) = left.pop() {
@@ -97,7 +97,7 @@ fn walk(mut dir: OwnedFd, mut left: Vec<Vec<u8>>) -> Result<Followed, Errno> {
     Ok(Followed::At(dir, c".".to_owned()))
 }
 
-/// Returns the components of a path, the first one last. A trailing slash adds `.`, so that links before it are followed.
+/// Returns a path's components in reverse order. A trailing slash adds `.`, so that a link before it is followed.
 fn components(path: &[u8]) -> Vec<Vec<u8>> {
     let names = path.split(|byte| *byte == b'/').filter(|name| !name.is_empty());
     let mut names: Vec<Vec<u8>> = names.map(<[u8]>::to_vec).collect();

@@ -1,5 +1,5 @@
-//! Locks of unfinished files and directories. A process owns an entry if it holds the lock and the entry still has the
-//! name under which the process opened it.
+//! Locks of unfinished files and directories. A process owns an entry if it holds the lock, and if the name under which
+//! it opened the entry still leads to that entry.
 
 use rustix::fs::{
     AtFlags, FileType, FlockOperation, Mode, OFlags, Stat, flock, fstat, openat, statat,
@@ -28,8 +28,8 @@ impl Id {
     }
 }
 
-/// Locks the file just created under a name. Returns `false` if another process took it for a leftover before this
-/// process had the lock. That process then holds the lock, has given the file its final name, or has removed it.
+/// Locks the file that was just created under a name. Returns `false` if another process took it for a leftover first.
+/// That process then holds the lock, has given the file its final name, or has removed it.
 pub fn is_ours(fd: &OwnedFd, dir: BorrowedFd<'_>, name: &CStr) -> Result<bool, CallFailed> {
     Ok(lock(fd) != Lock::Theirs && is_named(fd, dir, name)?)
 }
@@ -58,8 +58,8 @@ fn lock(fd: &OwnedFd) -> Lock {
             Ok(()) => Lock::Ours,
             Err(Errno::WOULDBLOCK) => Lock::Theirs,
             Err(Errno::INTR) => continue,
-            // Network file systems return ENOLCK and EIO, seccomp filters ENOSYS and EPERM. Leftovers are then not
-            // touched.
+            // Network file systems return ENOLCK and EIO, seccomp filters ENOSYS and EPERM. Leftovers are then left
+            // alone.
             Err(_) => Lock::Unknown,
         };
     }
@@ -98,8 +98,8 @@ pub fn claim(dir: BorrowedFd<'_>, name: &CStr, access: OFlags) -> Result<Leftove
         Err(errno) => return Err(CallFailed { call: "openat", errno }),
     };
     let check = || Ok(distrust(dir, &fstat(&fd).map_err(failed("fstat"))?, kind));
-    // The check comes before the lock. Another user may hold the lock on their own file, which would then look like the
-    // file of a living run.
+    // This check comes before the lock, because another user may hold the lock on their own file. That file would then
+    // look like the file of a living run.
     if let Some(why) = check()? {
         return Ok(Leftover::Foreign(why));
     }

@@ -21,10 +21,10 @@ pub const FLEET: &[u8] = b".thalweg-fleet";
 /// Name of the journal inside an unfinished directory. It records the source of the copy.
 pub const OWN_JOURNAL: &CStr = c".thalweg-journal";
 
-// NAME_MAX of every common file system. If a file system has a lower limit, the caller uses the short form.
+// NAME_MAX of every common file system. If the limit is lower, the caller uses the short form.
 const NAME_MAX: usize = 255;
 
-/// Returns `.NAMEsuffix`, or the short form with a hash of the name if that is too long.
+/// Returns `.NAMEsuffix`, or the short form with a hash of the name if `.NAMEsuffix` is too long.
 pub fn beside(name: &CStr, suffix: &[u8]) -> CString {
     let long = [b".", name.to_bytes(), suffix].concat();
     if long.len() <= NAME_MAX { c_string(long) } else { short(name, suffix) }
@@ -36,11 +36,11 @@ pub fn short(name: &CStr, suffix: &[u8]) -> CString {
     c_string([hash.as_bytes(), suffix].concat())
 }
 
-/// Returns a partial name that no other process uses, for the case that a living process has the usual one.
+/// Returns a partial name that no other process uses. It is needed if a living process has the usual one.
 pub fn unique(name: &CStr) -> CString {
     static NEXT: AtomicU64 = AtomicU64::new(0);
-    // The start time is part of the name, because process ids are reused. In containers, the first few ids are always
-    // the same.
+    // Process ids are reused, and in containers the first ids are always the same. The start time distinguishes such
+    // processes.
     static BEGAN: OnceLock<u128> = OnceLock::new();
     let began = BEGAN.get_or_init(|| {
         let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
@@ -58,11 +58,11 @@ pub fn unfinished_name(name: &OsStr) -> OsString {
     OsString::from_vec(unique(&name).into_bytes())
 }
 
-/// Returns `true` if a name is reserved by thalweg. A source entry with such a name is not copied: the next run would
-/// take the copy for its own unfinished file and remove it.
+/// Returns `true` if a name is reserved by thalweg. A source entry with such a name is not copied. Otherwise, the next
+/// run would take the copy for its own unfinished file and remove it.
 pub fn is_reserved(name: &CStr) -> bool {
     let name = name.to_bytes();
-    // Fast path for most names.
+    // Fast path: most names do not begin with a dot, or are too short.
     if name.first() != Some(&b'.') || name.len() <= PART.len() {
         return false;
     }

@@ -24,7 +24,7 @@ pub enum Distrust {
     /// A FIFO, a device, a symbolic link or a directory.
     #[error("is not a regular file")]
     NotAFile,
-    /// Anything but a directory.
+    /// Not a directory.
     #[error("is not a directory")]
     NotADirectory,
     /// It belongs to another user.
@@ -54,7 +54,7 @@ pub fn distrust(dir: BorrowedFd<'_>, stat: &Stat, kind: FileType) -> Option<Dist
     if !matches!(found, Distrust::Owner(_) | Distrust::Mode(_)) {
         return Some(found);
     }
-    // NFS (root_squash), FAT and FUSE choose owner and mode themselves. A newly created entry shows their choice.
+    // NFS (root_squash), FAT and FUSE choose owner and mode themselves. A new entry shows which ones they choose.
     let born = if kind == FileType::Directory { dir_birth(dir) } else { birth(dir, 0o600) };
     let Some(born) = born else { return Some(found) };
     judge(stat, kind, born.st_uid, born.st_mode & WRITABLE)
@@ -81,8 +81,8 @@ pub fn is_own(dir: BorrowedFd<'_>, stat: &Stat) -> bool {
     stat.st_uid == geteuid().as_raw() || born()
 }
 
-/// Like [`distrust`], but by name. The name may lead to another entry after this check, so check again before opening
-/// it. `None` if the entry does not exist.
+/// Like [`distrust`], but by name. The name may lead to another entry afterwards, so check again after opening it.
+/// `None` if the entry does not exist.
 pub fn distrust_name(dir: BorrowedFd<'_>, name: &CStr, kind: FileType) -> Option<Distrust> {
     let stat = statat(dir, name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
     distrust(dir, &stat, kind)
@@ -102,8 +102,8 @@ pub fn open_own(
 
 /// Removes a file that an earlier run left. A file that another user may have created is kept.
 pub fn remove_own(dir: BorrowedFd<'_>, name: &CStr) -> Result<(), Errno> {
-    // Uses a call that does not remove directories, because another user may create one under this name after the
-    // check.
+    // `unlinkat` without `AT_REMOVEDIR` removes no directory. Another user may create a directory under this name after
+    // the check.
     let stat = match statat(dir, name, AtFlags::SYMLINK_NOFOLLOW) {
         Err(Errno::NOENT) => return Ok(()),
         stat => stat?,
@@ -139,9 +139,9 @@ pub fn birth_mode(dir: BorrowedFd<'_>, mode: u32) -> u32 {
     birth(dir, mode).map_or(0o600, |stat| stat.st_mode & 0o7777)
 }
 
-/// Returns `true` if another user may have placed `there` in the directory `dir` so that this process writes to it or
-/// follows it. This is the rule of `fs.protected_symlinks`, `fs.protected_fifos` and `fs.protected_regular`, which are
-/// off in many containers.
+/// Returns `true` if another user may have placed the entry `there` in the directory `dir`. This process would then
+/// write to that entry or follow it. This is the rule of the kernel's `fs.protected_symlinks`, `fs.protected_fifos` and
+/// `fs.protected_regular`, which are off in many containers.
 pub fn is_trap(dir: &Stat, there: &Stat) -> bool {
     dir.st_mode & 0o1002 == 0o1002
         && there.st_uid != geteuid().as_raw()
@@ -218,7 +218,7 @@ mod tests {
         plant();
         if give_away(&part) {
             assert_eq!(resume(folder.path()), Some(Distrust::Owner(65534)));
-            // A lock on another user's file must not be trusted either.
+            // Even if the other user's file is locked, it is not taken for the file of a living run.
             let held = fs::File::open(&part).unwrap();
             held.lock().unwrap();
             assert_eq!(resume(folder.path()), Some(Distrust::Owner(65534)));

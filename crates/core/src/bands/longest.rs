@@ -16,8 +16,8 @@ pub(super) struct AtSize<'c> {
     cold: Vec<KernelEvidence<'c>>,
     /// Measurements of copies of one repeated size, at this and other sizes.
     repeated: Vec<KernelEvidence<'c>>,
-    /// Indices in `points` of the kernels that may begin a band here, fastest first. They are the chosen kernel and
-    /// those that are not shown to be slower. Only the C library if no kernel is surely faster.
+    /// Indices in `points` of the kernels that may begin a band here, fastest first: the chosen kernel and those within
+    /// the noise of the best. Only the C library if no kernel is surely faster than it.
     best: Vec<usize>,
     /// Indices of the kernels that are surely faster than the C library, fastest first.
     faster: Vec<usize>,
@@ -25,13 +25,13 @@ pub(super) struct AtSize<'c> {
 
 /// Additional measurements at a size.
 pub(super) struct Beside<'c> {
-    /// Between uncached memory.
+    /// Measurements between uncached memory.
     pub cold: Vec<&'c Cell>,
-    /// Copies of one repeated size: this size and those between the previous size and this one, in rising order.
+    /// Measurements of one repeated size, for the sizes above the previous size and up to this one, in rising order.
     pub repeated: Vec<&'c Cell>,
 }
 
-/// The evidence for a kernel at one size, called a point in this module.
+/// The evidence for a kernel at one size. This module calls it a point.
 struct KernelEvidence<'c> {
     kernel: &'c str,
     evidence: Evidence,
@@ -63,8 +63,8 @@ impl<'c> AtSize<'c> {
         self.faster.iter().filter_map(|n| self.points.get(*n))
     }
 
-    /// Returns the evidence for a kernel if its band may include this size. The band may include it in two cases: the kernel
-    /// may begin a band here, or only the C library may begin one and the kernel does not lose to it.
+    /// Returns the evidence for a kernel if a band that began at a smaller size may continue here. It may if the kernel
+    /// could also begin a band here. If only the C library could begin one, the kernel must not lose to the C library.
     fn may_go_on(&self, kernel: &str) -> Option<&KernelEvidence<'c>> {
         let same = self.may_begin().find(|point| point.kernel == kernel);
         let nobody = self.may_begin().all(|point| point.kernel == LIBC);
@@ -87,7 +87,7 @@ impl<'c> AtSize<'c> {
         cold.is_some_and(|point| point.loses(self.prefer))
     }
 
-    /// Returns `true` if the kernel loses more with a repeated size than it gains with mixed sizes, or more than
+    /// Returns `true` if the kernel's loss with a repeated size exceeds its gain with mixed sizes, or exceeds
     /// [`GIVEN_UP_FOR_SAFETY`].
     fn loses_repeated(&self, point: &KernelEvidence<'_>) -> bool {
         let same = self.repeated.iter().filter(|repeated| repeated.kernel == point.kernel);
@@ -136,7 +136,7 @@ fn points_of<'c>(
 
 impl AtSize<'_> {
     /// Returns the kernels that are surely faster than the C library, and do not lose with uncached memory or a
-    /// repeated size. Other kernels are not used, because bands must never make a copy slower than the C library.
+    /// repeated size. No other kernel begins a band, because bands must never make a copy slower than the C library.
     fn find_faster(&self) -> Vec<usize> {
         let prefer = self.prefer;
         let surely =
@@ -155,7 +155,7 @@ impl AtSize<'_> {
         of
     }
 
-    /// Returns the best points. The first of all points must be the C library's.
+    /// Returns the points of the kernels that may begin a band here. `points[0]` must be the C library's.
     fn find_best(&self) -> Vec<usize> {
         let (points, prefer) = (&self.points, self.prefer);
         let candidate = |(name, point): (usize, &KernelEvidence<'_>)| {
@@ -169,8 +169,7 @@ impl AtSize<'_> {
         let measured = verdicts.iter().filter(|verdict| verdict.judgement.is_usable());
         let scores = measured.filter_map(|verdict| Some(verdict.evidence.as_ref()?.score(prefer)));
         let least = scores.min_by(f64::total_cmp).unwrap_or(f64::INFINITY);
-        // Compares medians within the noise. A kernel with an interval that merely overlaps that of the best is not among the
-        // best.
+        // Compares medians within the noise. An interval that overlaps the best one's is not enough.
         let is_near = |evidence: &Evidence| evidence.ties_with(least, prefer, f64::MAX);
         let is_as_good = |verdict: &&Verdict<usize>| {
             let is_chosen = matches!(verdict.judgement, Judgement::Chosen { .. });
@@ -190,14 +189,14 @@ pub(super) fn halfway(lower: u64, upper: u64) -> u64 {
     (middle - middle % sixteenth.max(1)).max(lower)
 }
 
-/// Returns the longest band that may begin at the first of these sizes, and the sizes after it. If several bands
-/// are equally long, returns that of the best kernel at the first size.
+/// Returns the longest band that may begin at the first of these sizes, and the sizes after it. If several bands are
+/// equally long, returns that of the best kernel at the first size.
 ///
 /// All short sizes share one kernel, because a choice between several would be an unpredictable branch. The kernel is
-/// chosen by the measurements at the largest short size. It must not be slower than the C library at any short size.
+/// chosen by the measurements at the largest short size. It must not lose to the C library at any short size.
 ///
-/// If every kernel is slower at some short size, the C library serves all short sizes except the largest. There,
-/// another kernel may begin a band. A branch after the first band costs more than a shorter copy gains.
+/// If every kernel loses at some short size, the C library serves all short sizes except the largest. There, another
+/// kernel may begin a band. A further branch among short sizes would cost more than a faster kernel saves.
 pub(super) fn longest<'s, 'c>(sizes: &'s [AtSize<'c>]) -> Option<(Band, &'s [AtSize<'c>])> {
     let short = sizes.iter().take_while(|size| size.bytes <= SHORT).count();
     let largest = short.saturating_sub(1);
@@ -210,8 +209,8 @@ pub(super) fn longest<'s, 'c>(sizes: &'s [AtSize<'c>]) -> Option<(Band, &'s [AtS
     Some((band, &sizes[points.len()..]))
 }
 
-/// Returns the points of the longest band among the kernels that `may` returns for the size with the index `chosen`. If
-/// several bands have this length, the first is used.
+/// Returns the points of the longest band among the kernels that `may` returns for the size with the index `chosen`.
+/// The band begins at the first size. If several bands are equally long, the first is returned.
 fn from<'s, 'c: 's, I: Iterator<Item = &'s KernelEvidence<'c>>>(
     sizes: &'s [AtSize<'c>],
     chosen: usize,
@@ -234,7 +233,7 @@ fn from<'s, 'c: 's, I: Iterator<Item = &'s KernelEvidence<'c>>>(
     best
 }
 
-/// Returns the C library's points at the first `count` sizes, and at the following sizes as long as its band continues.
+/// Returns the C library's points at the first `count` sizes, and as long as its band may continue after them.
 fn by_libc<'s, 'c>(sizes: &'s [AtSize<'c>], count: usize) -> Option<Vec<&'s KernelEvidence<'c>>> {
     let (own, others) = sizes.split_at_checked(count)?;
     let own = own.iter().filter_map(|size| size.points.first());

@@ -147,7 +147,7 @@ fn a_kernel_that_loses_more_at_repeated_sizes_than_it_gains_serves_no_short_copi
         at("simple", SHORT, 0.8),
     ];
     assert_eq!(of(&cells), named(&[(SHORT, "simple")]));
-    // Size 192 was measured only for repeated copies.
+    // Size 192 was measured only with repeated copies.
     cells.extend([again(LIBC, 192, 1.0), again("simple", 192, 1.04)]);
     cells.extend([again(LIBC, SHORT, 1.0), again("simple", SHORT, 0.9)]);
     assert_eq!(of(&cells), named(&[(SHORT, "simple")]), "it gains more");

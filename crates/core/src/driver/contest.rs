@@ -25,14 +25,14 @@ pub struct ContestResult {
     pub from_disk: bool,
     /// The mechanisms that were compared, in the order of their turns.
     pub tried: Vec<ContestTime>,
-    /// The mechanism that continues.
+    /// The mechanism that moves the rest of the bytes.
     pub chosen: &'static str,
     /// Cells (measurements) that a profile can add ([`Profile::learn`](crate::Profile::learn)).
     #[serde(skip)]
     pub seen: Vec<Cell>,
-    /// A cell with the endpoints and size of this comparison. Set if an earlier copy contradicted the survey and this
-    /// comparison confirms the survey. [`Profile::forget`](crate::Profile::forget) then removes the cells of the
-    /// earlier copy, so that the measurements of the survey apply again.
+    /// A cell with the endpoints and the size of this comparison. It is set if an earlier copy contradicted the survey
+    /// and this comparison confirms the survey. [`Profile::forget`](crate::Profile::forget) then removes the cells of
+    /// the earlier copy, so that the survey's measurements apply again.
     #[serde(skip)]
     pub holds: Option<Cell>,
 }
@@ -49,8 +49,8 @@ impl ContestResult {
 pub struct ContestTime {
     /// The name of the mechanism.
     pub mechanism: &'static str,
-    /// Its wall time divided by that of the reference, the last mechanism with comparable pieces. `None` if its pieces
-    /// cannot be compared because some came from a disk and some from memory.
+    /// The mechanism's wall time divided by the reference's. The reference is the last mechanism with comparable
+    /// pieces. `None` if the mechanism has no comparable pieces, because some came from a disk and others from memory.
     pub ratio: Option<f64>,
 }
 
@@ -61,14 +61,14 @@ pub(super) struct MechanismContest {
     phase: ContestPhase,
     // Bytes moved by any mechanism since the transfer began.
     moved: u64,
-    // Bytes that the chosen mechanism moves before the next comparison. Doubles with every comparison but the first.
+    // Minimum number of bytes between two comparisons. Doubles with every comparison but the first.
     rest: u64,
     looks: Vec<ContestResult>,
 }
 
 struct ContestMechanism {
     name: &'static str,
-    // Samples by round; `None` for a round in which this mechanism did not run.
+    // Samples by round; `None` for a round in which this mechanism did not run or was not timed.
     pieces: Vec<Option<PieceCost>>,
 }
 
@@ -86,9 +86,9 @@ impl PieceCost {
 }
 
 enum ContestPhase {
-    /// The contenders that have not had their turn in this round. The last element is the next one.
+    /// The contenders that have not had their turn in this round, in reverse order: the last element is the next one.
     Trying { left: Vec<usize>, piece: ContestPiece },
-    /// The chosen mechanism runs, and has moved `since` bytes so far.
+    /// The chosen mechanism runs. It has moved `since` bytes so far.
     Settled {
         chosen: &'static str,
         since: u64,
@@ -96,7 +96,7 @@ enum ContestPhase {
         piece: ContestPiece,
         unusual: u32,
     },
-    /// The contest no longer decides.
+    /// The contest no longer selects the mechanism.
     Over,
 }
 
@@ -110,19 +110,19 @@ struct ContestPiece {
 
 /// The number of comparable rounds that a decision needs.
 const ROUNDS: usize = 2;
-/// The comparison is abandoned after this many rounds, if pieces from the disk and from the cache kept alternating.
+/// A comparison ends after this many rounds, even if pieces from the disk and from the cache kept alternating.
 const MOST_ROUNDS: usize = 4;
 /// The first 1/`WARM_UP` of a piece is not timed, because it fills pipes and touches buffers for the first time.
 const WARM_UP: u64 = 4;
-/// A mechanism that takes this many times as long as the best in the first round does not run again.
+/// A mechanism whose cost in the first round exceeds the best one's by this factor does not run again.
 const HOPELESS: f64 = 1.5;
-/// A rate that differs by this factor has changed.
+/// A rate counts as changed if it differs from the usual rate by more than this factor.
 const CHANGED: f64 = 2.0;
-/// The number of consecutive pieces that must show a changed rate.
+/// The number of consecutive pieces with a changed rate that start another comparison.
 const UNUSUAL: u32 = 2;
 
 impl MechanismContest {
-    /// Starts a contest between the mechanisms that a plan names.
+    /// Starts a contest between the mechanisms that a plan selected.
     pub fn between(turns: &Turns) -> Self {
         let contender = |name: &&'static str| ContestMechanism { name, pieces: Vec::new() };
         let mut contest = Self {
@@ -164,7 +164,7 @@ impl MechanismContest {
         matches!(self.phase, ContestPhase::Trying { .. })
     }
 
-    /// Forgets the usual rate: from now on, another one is usual.
+    /// Forgets the usual rate. The rate of the next piece becomes the usual one.
     pub fn forget_rate(&mut self) {
         if let ContestPhase::Settled { usual, unusual, .. } = &mut self.phase {
             (*usual, *unusual) = (None, 0);
@@ -224,15 +224,14 @@ impl MechanismContest {
         }
     }
 
-    /// Stops comparing the rate with the profile's. A transfer with a rate limit does not show how fast a mechanism
-    /// could be.
+    /// Ends the contest if the profile predicts a rate. Under a rate limit, the rate of the transfer does not show how
+    /// fast the mechanism could be.
     pub fn trust(&mut self) {
         if self.turns.promise.is_some() {
             self.end();
         }
     }
 
-    /// Ends the contest.
     pub fn end(&mut self) {
         self.phase = ContestPhase::Over;
     }
@@ -242,7 +241,7 @@ impl MechanismContest {
         self.looks
     }
 
-    /// Starts a comparison in which all contenders run from the first round on.
+    /// Starts a comparison of all contenders with its first round.
     fn begin(&mut self) {
         for contender in &mut self.contenders {
             contender.pieces.clear();
@@ -251,7 +250,7 @@ impl MechanismContest {
         self.next_round();
     }
 
-    /// Starts the next round if this one is complete, or decides.
+    /// If this round is complete, starts the next round or decides.
     fn next_round(&mut self) {
         let ContestPhase::Trying { left, piece } = &mut self.phase else { return };
         if !left.is_empty() {
@@ -265,7 +264,7 @@ impl MechanismContest {
         };
         let compared = comparable(&self.contenders);
         let is_over = compared.len() >= ROUNDS || rounds >= MOST_ROUNDS;
-        // All other contenders are known to be much slower.
+        // If only one contender is left to run, all others are known to be much slower.
         if is_over || rounds > 0 && run.len() < 2 {
             return self.decide(&compared);
         }
@@ -278,7 +277,7 @@ impl MechanismContest {
         self.contenders.iter_mut().for_each(|contender| contender.pieces.push(None));
     }
 
-    /// Chooses by the common rule ([`rank`]), from the costs of the comparable rounds.
+    /// Chooses by the common rule ([`rank`]) from the costs of the comparable rounds.
     fn decide(&mut self, rounds: &[usize]) {
         let costs = ComparedCosts::of(&self.contenders, rounds);
         // The rule expects candidates in the order of their safety.
@@ -292,7 +291,7 @@ impl MechanismContest {
                 evidence: costs.evidence(contender),
             });
         let winner = rank(candidates.collect(), self.turns.prefer).into_iter().next();
-        // Without comparable pieces, the likeliest mechanism continues.
+        // If no pieces are comparable, the contender that the plan lists first continues.
         let winner = winner.filter(|_| costs.reference.is_some()).map(|verdict| verdict.mechanism);
         let Some(chosen) = winner.or(self.contenders.first().map(|likely| likely.name)) else {
             return;
@@ -342,7 +341,8 @@ impl MechanismContest {
         };
         let Some(PieceCost { wall: now, from_disk, .. }) = piece.sample() else { return };
         *piece = ContestPiece::default();
-        // The profile's rate applies to bytes in the page cache only. A rate above it is not a reason to compare.
+        // While the usual rate is the profile's, pieces from a disk are ignored, because the profile describes cached
+        // bytes. A rate above the profile's does not start a comparison either.
         let is_promise = self.turns.promise.is_some() && self.looks.is_empty();
         if is_promise && from_disk {
             return;
@@ -376,7 +376,7 @@ impl<'c> ComparedCosts<'c> {
         costs
     }
 
-    /// Returns the contender's smallest cost, because interruptions only increase a cost.
+    /// Returns the contender's smallest cost. Interruptions can only increase a cost.
     fn best(&self, contender: &ContestMechanism, cost: fn(&PieceCost) -> f64) -> Option<f64> {
         let samples = self.rounds.iter().filter_map(|n| contender.pieces[*n].as_ref());
         samples.map(cost).min_by(f64::total_cmp)
@@ -411,8 +411,8 @@ fn as_evidence(wall: f64, cpu: f64) -> Evidence {
     Evidence::of_this_run(exactly(wall), exactly(cpu), ROUNDS as u32)
 }
 
-/// Returns `true` if this contender cost far more in the first round than the best one with a piece of the same kind
-/// (disk or cache).
+/// Returns `true` if this contender's cost in the first round was far above the best one's. Only pieces of the same
+/// kind (disk or cache) are compared.
 fn is_hopeless(contenders: &[ContestMechanism], n: usize, prefer: Prefer) -> bool {
     let first = |contender: &ContestMechanism| contender.pieces.first().copied().flatten();
     let Some(own) = first(&contenders[n]) else { return false };
@@ -422,8 +422,8 @@ fn is_hopeless(contenders: &[ContestMechanism], n: usize, prefer: Prefer) -> boo
     best.is_some_and(|best| own.counted(prefer) > best * HOPELESS)
 }
 
-/// Returns the rounds whose pieces were all of one kind (disk or cache). If both kinds of rounds exist, the kind of the
-/// last one counts.
+/// Returns the rounds in which all pieces were of one kind (disk or cache). If there are such rounds of both kinds,
+/// only those of the kind that occurred last are returned.
 fn comparable(contenders: &[ContestMechanism]) -> Vec<usize> {
     let rounds = contenders.first().map_or(0, |contender| contender.pieces.len());
     let kind = |round: usize| {
@@ -449,8 +449,8 @@ impl ContestPiece {
         (self.timed > 0).then(|| PieceCost {
             wall: a_byte(self.cost.wall),
             cpu: a_byte(self.cost.cpu),
-            // Even for cached bytes, the file system may read a little of its own metadata from the disk. The threshold
-            // ignores that.
+            // The threshold ignores small reads: even for cached bytes, the file system may read its own metadata from
+            // the disk.
             from_disk: self.cost.read > self.timed / 2,
         })
     }

@@ -36,7 +36,7 @@ impl CostClock {
     pub fn stop(self) -> StepCost {
         let wall = self.began.elapsed();
         let used = Usage::now_thread().since(&self.used);
-        // The thread was preempted and never slept. Any wall time above its CPU time belongs to other processes.
+        // The thread was preempted and never slept. The wall time beyond its CPU time was used by other processes.
         let was_ousted = used.involuntary_switches > 0 && used.voluntary_switches == 0;
         let wall = if was_ousted { used.cpu().min(wall) } else { wall };
         StepCost { wall, cpu: used.cpu(), read: used.blocks_read * 512 }

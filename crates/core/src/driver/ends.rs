@@ -1,4 +1,4 @@
-//! Endpoint properties that the engine needs: which endpoint can make it wait, and for which event.
+//! The properties of both endpoints that the engine needs: which endpoint can block a call, and how to wait for it.
 
 use std::{os::fd::BorrowedFd, time::Duration};
 
@@ -7,13 +7,13 @@ use thalweg_sys::{Errno, io};
 
 use crate::{End, Error, Kind, Side, Sink, Source, Transfer, Unfit, mechanisms::LAST_RESORT};
 
-/// The endpoints that can make a call wait, and whether the source can be read again.
+/// The endpoints that can block a call, and the properties of both together.
 pub(super) struct EngineEnds<'a> {
     source: Option<End<'a>>,
     sink: Option<End<'a>>,
     /// `true` if bytes that were taken from the source and not delivered can be read again.
     pub rewindable: bool,
-    /// `true` if both are files that can be addressed by offset. Any mechanism can then continue where another stopped.
+    /// `true` if both can be addressed by offset. Any mechanism can then continue where another stopped.
     pub addressed: bool,
 }
 
@@ -22,7 +22,7 @@ impl<'a> EngineEnds<'a> {
         let source = if let Source::Fd(end) = &transfer.source { Some(*end) } else { None };
         let sink = if let Sink::Fd(end) = &transfer.sink { Some(*end) } else { None };
         let rewindable = source.is_none_or(|end| end.at.is_some());
-        // An endpoint with offsets is a file or a block device. Poll always reports it as ready.
+        // An endpoint with offsets is a file or a block device, for which poll always reports that it is ready.
         let streams = |end: &End<'a>| end.at.is_none() && end.kind != Kind::Null;
         let is_addressed = |end: Option<End<'_>>| end.is_some_and(|end| end.at.is_some());
         let addressed = is_addressed(source) && is_addressed(sink);
@@ -35,8 +35,8 @@ impl<'a> EngineEnds<'a> {
         end.map(|end| end.fd)
     }
 
-    /// Returns the side to wait for after a call that would have blocked; `None` if the call can be repeated at once.
-    /// If the call used both endpoints, polling the source shows which of them blocked.
+    /// Returns the side to wait for after a call returned EAGAIN; `None` if the call can be repeated at once. If the
+    /// call used both endpoints, polling the source shows which of them blocked.
     pub fn blocked(&self, side: Side) -> Option<Side> {
         let is_empty = |end: &End<'a>| io::wait_readable(end.fd, Some(Duration::ZERO)) == Ok(false);
         let for_source =
@@ -44,11 +44,11 @@ impl<'a> EngineEnds<'a> {
         if self.source.as_ref().is_some_and(for_source) {
             return Some(Side::Source);
         }
-        // If the sink has become writable since the call, poll returns at once.
+        // If the sink has become writable since the call, this wait ends at once.
         self.sink.filter(|_| side != Side::Source).map(|_| Side::Sink)
     }
 
-    /// Fails if an endpoint could make a call wait because it lacks `O_NONBLOCK`.
+    /// Fails if an endpoint could block a call because it lacks `O_NONBLOCK`.
     pub fn never_block(&self) -> Result<(), Unfit> {
         for (name, end) in [("source", self.source), ("sink", self.sink)] {
             let Some(end) = end.filter(|end| end.kind != Kind::File) else { continue };

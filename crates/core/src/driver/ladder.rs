@@ -1,4 +1,4 @@
-//! The mechanisms of one transfer in the order in which they are tried, ending with the last resort.
+//! The mechanisms of one transfer, in the order in which they are tried. The last resort is the last of them.
 
 use super::{
     StepDown,
@@ -17,13 +17,14 @@ type LadderStep = (&'static dyn Mechanism, Tuning);
 pub(super) struct Ladder {
     steps: Vec<LadderStep>,
     at: usize,
-    // Compares the mechanisms that take turns. It begins when the ladder reaches one of them.
+    // Selects the mechanism while mechanisms take turns. It has an effect once the ladder has reached one of them.
     contest: Option<MechanismContest>,
     takes_turns: bool,
 }
 
 impl Ladder {
-    /// Creates the ladder of a plan. Mechanisms take turns only if any of them can continue where another stopped.
+    /// Creates the ladder of a plan. Mechanisms take turns only if both endpoints are addressed by offset, because any
+    /// of them must be able to continue where another stopped.
     pub fn new(plan: &Plan, is_addressed: bool) -> Self {
         let mut steps = plan.ladder();
         if steps.last().is_none_or(|step| name(step) != LAST_RESORT.info().name) {
@@ -35,7 +36,7 @@ impl Ladder {
                 && !steps.iter().any(|step| name(step) == *among)
             {
                 match turns.and_then(|turns| turns.promise.as_ref()) {
-                    // This mechanism was measured as slower than the last resort, so it runs only in its turn.
+                    // The plan ranks this mechanism below the last resort, so it runs only in its turn.
                     Some(promise) => steps.push((mechanism, promise.tuning(among))),
                     None => steps.insert(0, (mechanism, Tuning::default())),
                 }
@@ -52,8 +53,8 @@ impl Ladder {
         (*mechanism, tuning)
     }
 
-    /// Removes the mechanisms that wait inside a step. Returns a record for each one that precedes the first remaining
-    /// mechanism.
+    /// Removes the mechanisms that wait inside a step. Returns a record for each removed mechanism that the ladder
+    /// would have tried first.
     pub fn never_sleep(&mut self) -> Vec<StepDown> {
         let waits = |step: &LadderStep| step.0.info().nature.waits;
         if let Some(contest) = &mut self.contest {
@@ -81,7 +82,7 @@ impl Ladder {
         }
     }
 
-    /// Returns the contest, once the ladder has reached one of its mechanisms.
+    /// Returns the contest if the ladder has reached one of its mechanisms.
     fn contest(&mut self) -> Option<&mut MechanismContest> {
         let here = name(&self.steps[self.at]);
         let contest = self.contest.as_mut()?;
@@ -94,7 +95,7 @@ impl Ladder {
         self.steps.iter().rposition(is_last).unwrap_or(0)
     }
 
-    /// Moves to the mechanism that has the turn. Returns `true` if that is another mechanism than before.
+    /// Moves to the mechanism that has the turn. Returns `true` if this changes the current mechanism.
     fn take_turn(&mut self) -> bool {
         let Some(turn) = self.contest().and_then(|contest| contest.turn()) else { return false };
         let before = self.at;
@@ -112,15 +113,15 @@ impl Ladder {
         self.contest().is_some_and(|contest| contest.is_comparing())
     }
 
-    /// Accepts every rate of the current mechanism: read-ahead changes it.
+    /// Makes the contest forget the usual rate of the current mechanism, because read-ahead changes the rate.
     pub fn forget_rate(&mut self) {
         if let Some(contest) = self.contest() {
             contest.forget_rate();
         }
     }
 
-    /// Returns `true` if the current mechanism reads the source through the page cache of this machine. A server may
-    /// copy or clone a file without sending it.
+    /// Returns `true` if the current mechanism reads the source through the page cache of this machine. A mechanism
+    /// that may clone, or copy on a server, does not always read the file here.
     pub fn reads_page_cache(&self) -> bool {
         let Info { role, nature, .. } = self.step().0.info();
         *role == Role::Mover && nature.blocks == Blocks::Own
@@ -131,7 +132,7 @@ impl Ladder {
         self.contest().map_or(u64::MAX, |contest| contest.most())
     }
 
-    /// Records the bytes that a step moved. Returns `true` if another mechanism is to continue.
+    /// Records the bytes that a step moved. Returns `true` if another mechanism has the next turn.
     pub fn moved(&mut self, bytes: u64, cost: StepCost) -> bool {
         if let Some(contest) = self.contest() {
             contest.moved(bytes, cost);
@@ -146,9 +147,9 @@ impl Ladder {
 
     /// Falls back to another mechanism, `at` bytes into the transfer; `None` if no mechanism is left.
     ///
-    /// If the kernel refused the call, the next mechanism of the ladder follows, and the refused one is not tried
-    /// again. Any other errno leads to the last resort at once. A plain read and write of the same range either works
-    /// or fails with the true errno on the true side.
+    /// If the kernel refused the call, the next mechanism of the ladder follows. The refused one is not tried again.
+    /// After any other errno, the last resort follows at once. Its plain read and write of the same range either work,
+    /// or report the true errno and the true side.
     pub fn step_down(&mut self, error: &Error, at: u64) -> Option<StepDown> {
         let last = self.last();
         if self.at == last || error.mechanism == LAST_RESORT.info().name {

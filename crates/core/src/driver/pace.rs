@@ -12,7 +12,7 @@ pub struct StepPace {
     budget: u64,
 }
 
-// Budgets are multiples of this, so that clones and O_DIRECT see aligned ranges.
+// Budgets are multiples of this, so that clones and O_DIRECT get aligned ranges.
 const GRAIN: u64 = 1 << 20;
 const LARGEST: u64 = 1 << 30;
 
@@ -23,7 +23,7 @@ impl StepPace {
         Self::within(limit.into_iter().collect(), step)
     }
 
-    /// Creates a pace within several rate limits, which other transfers may share.
+    /// Creates a pace under several rate limits, which other transfers may share.
     pub fn within(limits: Vec<Arc<RateLimit>>, step: Duration) -> Self {
         Self { limits, step, budget: 4 * GRAIN }
     }

@@ -1,8 +1,8 @@
 //! Read-ahead for a slow source file: on a network, on a file system in user space, or on a busy disk.
 //!
 //! The kernel reads ahead by one or two requests of `read_ahead_kb`, usually 128 KiB, however long each of them takes.
-//! If a step mostly waits, the engine requests a longer range in many requests at a time. It stops if this does not
-//! help: the sink may be the slow side, or reads may not use the page cache.
+//! If a step mostly waits, the engine makes many requests at a time, for a longer range. It stops if they do not raise
+//! the rate, because the sink may be the slow side, or reads may not use the page cache.
 
 use std::{num::NonZeroU64, os::fd::BorrowedFd, time::Duration};
 
@@ -17,17 +17,17 @@ pub(super) struct SourceRest<'a> {
     pub fd: BorrowedFd<'a>,
     /// Offset of the next byte.
     pub at: u64,
-    /// Number of bytes to move; `u64::MAX` if the end of the file ends them.
+    /// Number of bytes to move; `u64::MAX` if the transfer ends at the end of the file.
     pub len: u64,
 }
 
-/// Length of a request. The kernel shortens a longer one to its own read-ahead.
+/// Length of a request. The kernel would shorten a longer request to its own read-ahead.
 const REQUEST: u64 = 128 << 10;
-/// First and largest range that is requested ahead. The largest one is in memory for each file that is copied at the
-/// same time.
+/// First and largest length of the range to request ahead. The largest is limited, because each file that is copied at
+/// the same time occupies that much memory.
 const FIRST: u64 = 2 << 20;
 const LARGEST: u64 = 8 << 20;
-/// Number of steps after which requests must have helped, and the least ratio of rates that counts as help.
+/// The requests must have raised the rate after `TRIAL` steps, at least by the factor `HELP`.
 const TRIAL: u32 = 4;
 const HELP: f64 = 1.25;
 
@@ -36,21 +36,21 @@ const HELP: f64 = 1.25;
 pub(super) struct SourceReadahead {
     /// CPU time of the process before the current step; `None` in the first step.
     cpu: Option<Duration>,
-    /// Number of bytes to request ahead; 0 while steps do not wait.
+    /// Number of bytes to request ahead; 0 if steps do not wait, or if requests do not help.
     window: u64,
     /// Offset after the last requested byte.
     requested: u64,
-    /// Rate of the step before the first request, in bytes per second.
+    /// Rate of the step before the first request, in bytes per second, to compare with later rates.
     rate_before: f64,
     /// Number of steps since the first request.
     steps: u32,
-    /// `true` if a request failed or did not raise the rate. Nothing is requested any more.
+    /// `true` if a request failed or the requests did not raise the rate. No further request is then made.
     is_useless: bool,
 }
 
 impl SourceReadahead {
-    /// Requests bytes for the next steps. Returns the largest number of bytes for the next one: the second half of the
-    /// requested range is for the step after it.
+    /// Requests bytes for the next steps. Returns the largest number of bytes that the next step may move: half of the
+    /// requested range. The kernel reads the other half ahead during that step.
     pub fn before_step(&mut self, rest: SourceRest<'_>) -> u64 {
         if self.window == 0 {
             return u64::MAX;
@@ -69,12 +69,12 @@ impl SourceReadahead {
         self.window / 2
     }
 
-    /// Decides whether to request bytes, after a step that moved `bytes` in `took`.
+    /// Decides whether to request bytes ahead, after a step that moved `bytes` in `took`.
     pub fn after_step(&mut self, bytes: u64, took: Duration) {
         if self.is_useless {
             return;
         }
-        // Includes the threads of a mechanism. Other transfers of the process can hide that this one waits.
+        // CPU time of the process, to include a mechanism's threads. Other transfers can hide that this one waits.
         let cpu = clock_gettime(ClockId::ProcessCPUTime);
         let cpu = Duration::try_from(cpu).unwrap_or_default();
         let Some(before) = self.cpu.replace(cpu) else { return };
@@ -104,8 +104,8 @@ mod tests {
     use super::*;
     use std::{fs::File, os::fd::AsFd};
 
-    /// Makes steps of these rates, in MiB per step of 20 ms in which the process sleeps. Returns the largest step after
-    /// each.
+    /// Simulates steps that move these numbers of MiB. Each takes 20 ms without CPU time. Returns the permitted length
+    /// of each step.
     fn steps(rates: &[u64]) -> Vec<u64> {
         let file = tempfile::tempfile().unwrap();
         file.set_len(1 << 30).unwrap();
@@ -134,7 +134,7 @@ mod tests {
     fn steps_that_compute_are_not_requested_ahead() {
         let file = tempfile::tempfile().unwrap();
         let mut readahead = SourceReadahead::default();
-        // The process has used more CPU time than such short steps.
+        // The steps claim to take 1 ns. Their CPU time is longer than that, so they did not wait.
         for _ in 0..8 {
             assert_eq!(step(&mut readahead, &file, 1 << 20, Duration::from_nanos(1)), u64::MAX);
         }

@@ -19,8 +19,7 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// Returns the report if everything was moved, or the error. A transfer that was stopped is not
-    /// an error here.
+    /// Returns the report if the transfer succeeded or was stopped, or the error if it failed.
     pub fn into_result(self) -> Result<Report, Error> {
         self.error.map_or(Ok(self.report), Err)
     }
@@ -31,12 +30,12 @@ impl Outcome {
 pub struct Report {
     /// Bytes of the source, from its start, that are in the sink.
     pub bytes: u64,
-    /// Bytes that did not reach the sink and cannot be read again, because the source cannot be
-    /// rewound.
+    /// Bytes that were read and did not reach the sink, if the source cannot be rewound to read
+    /// them again.
     pub lost: u64,
-    /// The bytes that each mechanism moved, in order of last use.
+    /// The bytes that each mechanism moved. The mechanism used last is the last one.
     pub shares: Vec<Share>,
-    /// Every change to another mechanism during the transfer.
+    /// Every fallback to another mechanism during the transfer.
     pub steps_down: Vec<StepDown>,
     /// The results of comparisons between mechanisms.
     pub looks: Vec<ContestResult>,
@@ -59,7 +58,7 @@ pub struct Share {
     pub bytes: u64,
 }
 
-/// A change to another mechanism, and its reason.
+/// A fallback to another mechanism, and its reason.
 #[derive(Clone, Debug, Serialize)]
 pub struct StepDown {
     /// The mechanism that could not continue.

@@ -1,7 +1,8 @@
-//! A transfer as steps that never sleep: for event loops, async callers, and [`Driver::run`](super::Driver::run).
+//! Runs a transfer in steps that never sleep, for event loops, async callers and [`Driver::run`](super::Driver::run).
 //!
-//! The engine does the work that no mechanism may do: retries, fallback and accounting. Its one invariant: the sink has
-//! received the first `bytes` bytes of the source, in order, and nothing else.
+//! The engine ([`TransferRun`]) retries calls, falls back to other mechanisms and counts bytes. Mechanisms do none of
+//! this. The engine's invariant: the sink has received the first `bytes` bytes of the source, in order, and nothing
+//! else.
 
 use std::{mem, os::fd::BorrowedFd, time::Instant};
 
@@ -65,10 +66,10 @@ pub struct TransferRun<'a> {
     ends: EngineEnds<'a>,
     limit: Option<u64>,
     ladder: Ladder,
-    // `None` if a step must not wait for a disk that accepts no more requests.
+    // `None` without read-ahead. A request may wait for a busy disk, so only callers that may wait enable it.
     readahead: Option<SourceReadahead>,
     state: EngineState<'a>,
-    // `true` if a mechanism holds the memory to fill. The engine cannot take it back for another mechanism.
+    // `true` if a mechanism holds the memory to fill. The engine cannot take the memory back for another mechanism.
     memory_is_given: bool,
     report: Report,
 }
@@ -78,8 +79,8 @@ pub struct TransferRun<'a> {
 pub enum Step {
     /// The budget was used up, or the call was interrupted. Call again.
     Moved,
-    /// No byte can be moved before the source is readable (`Side::Source`) or the sink is writable (`Side::Sink`). Some
-    /// bytes may have been moved before.
+    /// The source must become readable (`Side::Source`) or the sink writable (`Side::Sink`) before more bytes can be
+    /// moved. This step may have moved some bytes before it was blocked.
     Blocked(Side),
     /// All bytes are moved, and are durable if the caller asked for that.
     Done,
@@ -93,7 +94,7 @@ enum EngineState<'a> {
     /// No mechanism is open. The next call of `advance` opens one.
     Closed,
     Moving(OpenMover<'a>),
-    /// The engine leaves the mechanism, for this reason, as soon as the bytes that it took are delivered.
+    /// The engine delivers the bytes that the mechanism took, and then leaves the mechanism because of this error.
     Draining(OpenMover<'a>, Error),
     /// A mechanism reported the end of the source. A plain read of one byte verifies it.
     Confirming(OpenMover<'a>),
@@ -101,11 +102,12 @@ enum EngineState<'a> {
 }
 
 impl<'a> TransferRun<'a> {
-    /// Starts a transfer whose steps never sleep. Waiting for a disk does not count as sleeping, as no flag avoids it.
+    /// Starts a transfer whose steps never sleep. A step may still wait for a disk, because no flag prevents that.
     /// Every other endpoint must be opened with `O_NONBLOCK`; otherwise this fails.
     ///
-    /// Mechanisms that wait inside a step are excluded. A plan made with [`stepwise`](crate::Request::stepwise)
-    /// contains the reason. For other plans, the report lists them in `steps_down`.
+    /// Mechanisms that wait inside a step are excluded. If the plan was made with
+    /// [`stepwise`](crate::Request::stepwise), its verdicts contain the reason. Otherwise, `steps_down` in the report
+    /// lists them.
     pub fn start(transfer: Transfer<'a>, plan: &Plan) -> Result<Self, Unfit> {
         let mut run = Self::down(transfer, plan);
         run.ends.never_block()?;
@@ -133,7 +135,7 @@ impl<'a> TransferRun<'a> {
         self.readahead = Some(SourceReadahead::default());
     }
 
-    /// Disables the comparison of the rate with the profile's.
+    /// Stops comparing the rate of the transfer with the rate in the profile.
     pub(super) fn trust(&mut self) {
         self.ladder.trust();
     }
@@ -143,11 +145,11 @@ impl<'a> TransferRun<'a> {
         self.report.bytes
     }
 
-    /// Moves about `budget` bytes, or fewer if an endpoint would make it wait. After the end, every call returns the
-    /// final result again.
+    /// Moves about `budget` bytes, or fewer if an endpoint blocks. After the end of the transfer, every call returns
+    /// the final result again.
     pub fn advance(&mut self, budget: u64) -> Step {
         loop {
-            // `None`: only the state has changed, so continue.
+            // `None` means that only the state has changed, so the loop continues.
             let step = match mem::replace(&mut self.state, EngineState::Closed) {
                 EngineState::Closed => self.open(),
                 EngineState::Moving(mover) => self.step(mover, budget.max(1)),
@@ -164,8 +166,8 @@ impl<'a> TransferRun<'a> {
         }
     }
 
-    /// Ends the transfer and returns its outcome. A transfer that was not done counts as stopped. The caller measures
-    /// the times in the report.
+    /// Ends the transfer and returns its outcome. A transfer that has neither completed nor failed counts as stopped.
+    /// The caller fills in the times of the report.
     pub fn end(mut self) -> Outcome {
         let (stopped, error) = match self.state {
             EngineState::Over(end) => (false, end.err()),
@@ -181,7 +183,7 @@ impl<'a> TransferRun<'a> {
         self.ends.descriptor(side)
     }
 
-    /// Ends the transfer with an error that the caller found.
+    /// Ends the transfer with an error from outside the engine.
     pub(super) fn fail(&mut self, error: Error) {
         self.close();
         self.failed(error);
@@ -210,13 +212,13 @@ impl<'a> TransferRun<'a> {
         if left == 0 && mover.in_flight() == 0 {
             return self.finish(mover);
         }
-        // Bytes that are read ahead belong to the cost of a step.
+        // The clock starts before the read-ahead requests, because they belong to the cost of the step.
         let clock = self.ladder.wants_costs().then(CostClock::start);
         let (began, reads_ahead) = (Instant::now(), self.may_read_ahead());
         let most = if reads_ahead { self.request_ahead() } else { u64::MAX };
         match mover.advance(budget.min(left).min(self.ladder.most()).min(most)) {
             Ok(0) if mover.in_flight() > 0 => {
-                // The sink accepts nothing from this call, and the call returned no errno.
+                // The call delivered nothing and returned no errno. EINVAL makes the engine fall back.
                 let info = self.ladder.step().0.info();
                 let error = info.error(info.name, Side::Sink, Errno::INVAL, 0);
                 self.state = EngineState::Draining(mover, error);
@@ -244,13 +246,13 @@ impl<'a> TransferRun<'a> {
         }
     }
 
-    /// Returns `true` if the next step may request bytes for later ones. A comparison would mix the reads of two
-    /// mechanisms.
+    /// Returns `true` if the next step may request bytes for later steps. During a comparison it may not, because one
+    /// mechanism would request the bytes that the next one reads.
     fn may_read_ahead(&mut self) -> bool {
         self.readahead.is_some() && self.ladder.reads_page_cache() && !self.ladder.is_comparing()
     }
 
-    /// Requests bytes of the source for the next steps. Returns the largest number of bytes for the next one.
+    /// Requests bytes of the source for the next steps. Returns the maximum number of bytes for the next step.
     fn request_ahead(&mut self) -> u64 {
         let Source::Fd(End { fd, kind: Kind::File, at: Some(at) }) = &self.transfer.source else {
             self.readahead = None;
@@ -267,8 +269,9 @@ impl<'a> TransferRun<'a> {
         most
     }
 
-    /// Records the bytes that a step moved. If mechanisms take turns, another one may be next. Both endpoints are then
-    /// addressed by offset, so the next mechanism reads again the bytes that this one took and did not deliver.
+    /// Records the bytes that a step moved, and leaves the mechanism if another one has the next turn. Mechanisms take
+    /// turns only if both endpoints are addressed by offset. The next mechanism can therefore read again the bytes that
+    /// this one took and did not deliver.
     fn go_on(&mut self, mover: OpenMover<'a>, moved: u64, clock: Option<CostClock>) {
         self.report.moved(moved);
         if clock.is_some_and(|clock| self.ladder.moved(moved, clock.stop())) {
@@ -278,7 +281,7 @@ impl<'a> TransferRun<'a> {
         }
     }
 
-    /// Returns the step to report for a call that is to be repeated; `None` for any other error.
+    /// Returns the step to report if the failed call is to be repeated (EAGAIN, EINTR); `None` for any other error.
     fn pause(&self, error: &Error) -> Option<Step> {
         if error.is_would_block() {
             return Some(self.ends.blocked(error.side).map_or(Step::Moved, Step::Blocked));
@@ -286,7 +289,7 @@ impl<'a> TransferRun<'a> {
         error.is_interruption().then_some(Step::Moved)
     }
 
-    /// Delivers the bytes that a mover has taken and not delivered, then leaves it.
+    /// Delivers the bytes that a mover took and has not delivered, then leaves the mover.
     fn drain(&mut self, mut mover: OpenMover<'a>, reason: Error) -> Option<Step> {
         if mover.in_flight() == 0 {
             self.leave(mover);
@@ -303,7 +306,7 @@ impl<'a> TransferRun<'a> {
             }
             Err(error) => {
                 self.report.moved(error.moved);
-                // Bytes in flight usually wait for the sink. After tee, they are already in the sink and are only
+                // Bytes in flight usually wait for the sink. After tee, they are already in the sink and must only be
                 // removed from the source, so the call waits for the source.
                 let side = if error.side == Side::Source { Side::Source } else { Side::Sink };
                 let pause = self.pause(&Error { side, ..error });
@@ -318,8 +321,8 @@ impl<'a> TransferRun<'a> {
         self.failed(error)
     }
 
-    /// Verifies the end of the source with a plain read, because a mechanism may return 0 earlier. If the read returns
-    /// data, the engine delivers it and leaves the mechanism.
+    /// Verifies the end of the source with a plain read, because a mechanism may return 0 before the end. If the read
+    /// returns data, the engine delivers the data and leaves the mechanism.
     fn begin_to_confirm(&mut self, mover: OpenMover<'a>) -> Option<Step> {
         self.leave(mover);
         let mut rest = self.transfer.rest(self.report.bytes);
@@ -361,7 +364,7 @@ impl<'a> TransferRun<'a> {
         None
     }
 
-    /// Records the fallback to another mechanism, or fails if no mechanism is left.
+    /// Falls back to another mechanism and records the fallback. Fails if no mechanism is left.
     fn step_down(&mut self, error: Error) -> Option<Step> {
         let below = if self.memory_is_given {
             None
@@ -382,7 +385,6 @@ impl<'a> TransferRun<'a> {
         drop(mover);
     }
 
-    /// Leaves the open mover, if there is one.
     fn close(&mut self) {
         match mem::replace(&mut self.state, EngineState::Closed) {
             EngineState::Moving(mover)

@@ -1,6 +1,6 @@
 //! `copy_file_range`: the kernel copies between two files, one call per chunk, without user memory.
-//! Network file systems copy on the server, some local ones clone. It works only within one file
-//! system.
+//! Network file systems copy on the server, and some local file systems clone. The mechanism works
+//! only within one file system.
 
 use thalweg_sys::copy;
 

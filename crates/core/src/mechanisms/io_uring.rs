@@ -1,6 +1,6 @@
 //! Linked reads and writes through io_uring, with several pieces in flight in registered buffers.
-//! It copies twice like read and write, with fewer calls. It pays off if an endpoint makes the
-//! caller wait.
+//! The data is copied twice, as with read and write, but with fewer calls. This pays off if an
+//! endpoint makes the caller wait.
 
 use crate::{
     End, Error, Facts, Guarantees, Info, Kind, Knob, Mechanism, Mover, Nature, Pair, Role, Side,

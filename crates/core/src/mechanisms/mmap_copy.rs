@@ -1,6 +1,6 @@
-//! Maps both files and copies between the mappings. Only a new window takes system calls, but every
-//! page or folio takes a page fault on each side. Space is allocated first, so that a full disk is
-//! reported as an errno. Allocated space that was not filled is truncated.
+//! Maps both files and copies between the mappings. System calls are made only for a new window,
+//! but every page or folio takes a page fault on each side. Space is allocated first, so that a
+//! full disk is reported as an errno. Allocated space that was not filled is truncated.
 
 use thalweg_sys::{
     Errno, io,
@@ -66,8 +66,8 @@ impl Mover for MmapCopyMover<'_> {
     fn advance(&mut self, budget: u64) -> Result<u64, Error> {
         let answer = advance_by_steps(budget, |most| self.step(chunk(most)));
         if answer.is_err() {
-            // A failed fallocate may have allocated some space, and a page that vanished may have
-            // left a hole.
+            // A failed fallocate may have allocated some space. A page that vanished may have left
+            // a hole.
             let settled = self.growth.settle(&self.sink);
             let moved = answer.as_ref().map_or_else(|e| e.moved, |moved| *moved);
             settled.map_err(|e| INFO.error("ftruncate", Side::Sink, e, moved))?;
@@ -77,8 +77,8 @@ impl Mover for MmapCopyMover<'_> {
 }
 
 impl MmapCopyMover<'_> {
-    /// Maps the next window, never past the end of the source: beyond it, the last page holds zeros
-    /// that are not part of the file. The sink may still be shorter; it grows before it is touched.
+    /// Maps the next window, but never past the end of the source: the last page contains zeros
+    /// after that end. If the sink is shorter, it grows before it is written.
     fn slide(&mut self) -> Result<(), Error> {
         self.window = None;
         let (Some(from), Some(to)) = (self.source.at, self.sink.at) else {
@@ -118,8 +118,8 @@ impl MmapCopyMover<'_> {
     }
 }
 
-/// Allocates disk blocks for the next bytes. If the file system has no fallocate, the file only
-/// grows. A full disk then shows as a page that cannot be written.
+/// Allocates disk blocks for the next bytes. If the file system does not support fallocate, only
+/// extends the file. A full disk is then noticed later, as a page that cannot be written.
 fn make_room(sink: &End<'_>, at: u64, len: u64) -> Result<(), Error> {
     match io::fallocate(sink.fd, at, len) {
         Err(Errno::OPNOTSUPP) => {

@@ -1,7 +1,7 @@
 //! Maps a window of the source and writes from the mapping. This costs one copy, and a page fault
-//! for every page or folio that is not mapped yet. Only the kernel reads the mapping, so a source
-//! that shrinks causes an errno instead of a signal. If a page is truncated while it is written,
-//! its bytes read as zeros.
+//! for every page or folio that is not mapped yet. Only the kernel reads the mapping. If the source
+//! shrinks, the call therefore returns an errno, and no signal is raised. If a page is truncated
+//! while it is written, its bytes read as zeros.
 
 use thalweg_sys::{
     Errno,
@@ -67,8 +67,8 @@ impl Mover for MmapWriteMover<'_> {
 }
 
 impl MmapWriteMover<'_> {
-    /// Maps the next window, never past the end of the source: beyond it, the last page holds zeros
-    /// that are not part of the file.
+    /// Maps the next window, but never past the end of the source: the last page contains zeros
+    /// after that end.
     fn slide(&mut self) -> Result<(), Error> {
         self.window = None;
         self.done = 0;
@@ -92,7 +92,7 @@ impl MmapWriteMover<'_> {
         let Some(map) = &self.window else { return Ok(0) };
         let end = map.len().min(self.done + most);
         let put = map.write_to(self.done..end, self.sink.fd, self.sink.at);
-        // EFAULT: the page is gone or the disk could not provide it, both failures of the source.
+        // EFAULT: the page no longer exists, or the disk could not provide it. The source failed.
         let side = |errno| if errno == Errno::FAULT { Side::Source } else { Side::Sink };
         let failed = |errno| INFO.error(self.sink.write_call(), side(errno), errno, 0);
         let put = put.map_err(failed)?;

@@ -1,8 +1,8 @@
 //! The list of mechanisms. Each mechanism has one file, and one line in the list.
 //!
-//! The list is written by hand, safest first. Without measurements, the earlier mechanism is preferred, but
-//! [`likely`](crate::Pair::likely) pairs come first. In a tie of measurements, the same order decides. The manual,
-//! `thalweg list`, the planner, the lab and the conformance tests read it.
+//! The list is written by hand, the safest mechanism first. If nothing was measured, mechanisms with a
+//! [`likely`](crate::Pair::likely) pair are preferred. Otherwise, and in a tie of measurements, the earlier mechanism
+//! is preferred. The manual, `thalweg list`, the planner, the lab and the conformance tests use this list.
 
 use crate::{Blocks, Mechanism};
 

@@ -1,7 +1,7 @@
 //! MSG_ZEROCOPY: the network card reads the sender's pages directly, and the kernel reports when it
-//! no longer needs them. Each step waits for that report, so it ends when the peer has acknowledged
-//! the data and the memory may be written again. Over loopback the kernel copies nevertheless, and
-//! reports that too.
+//! no longer needs them. Each step waits for these reports. A step therefore ends when the peer has
+//! acknowledged the data, and the memory may then be written again. Over loopback, the kernel
+//! copies nevertheless, and reports this too.
 
 use std::time::Instant;
 use thalweg_sys::{Errno, io, map::Map, net::ZerocopySends};
@@ -18,7 +18,7 @@ static INFO: Info = Info {
     name: "msg-zerocopy",
     summary: "send pages of memory over TCP without copying them",
     calls: &["MSG_ZEROCOPY"],
-    // Bytes count as moved only after the kernel has released the pages.
+    // COPIED, because bytes count as moved only after the kernel has released the pages.
     pairs: &[
         Pair::new(Kind::Memory, Kind::Socket, Guarantees::COPIED),
         Pair::new(Kind::File, Kind::Socket, Guarantees::COPIED),
@@ -60,13 +60,13 @@ enum Feed<'a> {
     File(ZerocopyBuffers<'a>),
 }
 
-/// Buffers for the bytes of a file. A buffer is filled again only after all outstanding sends are
+/// Buffers for the bytes of a file. They are filled again only after all outstanding sends are
 /// complete.
 struct ZerocopyBuffers<'a> {
     source: End<'a>,
     buffers: Vec<Map>,
     used: usize,
-    // The last used buffer's [sent..filled] was read and not sent yet.
+    // The range `[sent..filled]` of the last used buffer was read and not sent yet.
     filled: usize,
     sent: usize,
 }
@@ -123,8 +123,8 @@ impl Mover for MsgZerocopyMover<'_> {
                     self.pending += sent as u64;
                     self.calls += 1;
                 }
-                // ENOBUFS: too many sends are outstanding for the socket's option memory. Wait for
-                // them first.
+                // ENOBUFS: the outstanding sends use up the socket's option memory. Wait for them
+                // first.
                 Err(error) if error.errno == Errno::NOBUFS && self.pending > 0 => break,
                 Err(error) => {
                     failure = Some(error);
@@ -134,7 +134,7 @@ impl Mover for MsgZerocopyMover<'_> {
         }
         let waited = self.acknowledged();
         match (failure, waited) {
-            // Report the failure, with the bytes acknowledged before it. Other bytes remain in
+            // The error reports the bytes acknowledged before the failure. The others remain in
             // flight.
             (Some(error), answer) => Err(Error { moved: answer.unwrap_or(0), ..error }),
             (None, answer) => answer,
@@ -173,8 +173,8 @@ impl Mover for MsgZerocopyMover<'_> {
 }
 
 impl MsgZerocopyMover<'_> {
-    /// Sends once, after a read if the source is a file. Returns 0 if the source has ended, or if
-    /// all its buffers wait for acknowledgement.
+    /// Sends once. If the source is a file, first reads from it. Returns 0 if the source has ended,
+    /// or if all buffers wait for acknowledgement.
     fn send(&mut self, most: usize) -> Result<usize, Error> {
         let Some(sends) = &mut self.sends else { return Ok(0) };
         let most = most.min(self.buffer);
@@ -199,7 +199,7 @@ impl MsgZerocopyMover<'_> {
         Ok(sent)
     }
 
-    /// Waits until the kernel has released everything sent, and returns the number of bytes.
+    /// Waits until the kernel has released all bytes sent, and returns their number.
     fn acknowledged(&mut self) -> Result<u64, Error> {
         let failed = |errno| INFO.error("MSG_ERRQUEUE", Side::Sink, errno, 0);
         let Some(sends) = &mut self.sends else { return Ok(0) };
@@ -211,7 +211,7 @@ impl MsgZerocopyMover<'_> {
 }
 
 impl ZerocopyBuffers<'_> {
-    /// Reads into a free buffer. Returns `false` if no buffer is free, or the source has ended.
+    /// Reads into a free buffer. Returns `false` if no buffer is free, or if the source has ended.
     fn refill(&mut self, most: usize, all_free: bool) -> Result<bool, Error> {
         if all_free {
             (self.used, self.filled, self.sent) = (0, 0, 0);
@@ -234,8 +234,8 @@ impl ZerocopyBuffers<'_> {
 }
 
 impl Drop for MsgZerocopyMover<'_> {
-    /// Abandons outstanding sends instead of waiting for them. Only an aborted transfer has any,
-    /// and its peer may never read them.
+    /// Abandons outstanding sends instead of waiting for them. Only an aborted transfer has any.
+    /// Its peer may never read them, so the wait might not end.
     fn drop(&mut self) {
         if let Some(sends) = self.sends.take() {
             sends.abandon();

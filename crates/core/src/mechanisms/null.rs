@@ -11,7 +11,7 @@ static INFO: Info = Info {
     name: "null",
     summary: "move nothing; shows the cost of a measurement itself",
     calls: &[],
-    // No byte arrives, so it gives no guarantee.
+    // No byte reaches the sink, so no guarantee is given.
     pairs: &[
         Pair::new(Kind::Memory, Kind::Memory, Guarantees::SHARED),
         Pair::new(Kind::File, Kind::File, Guarantees::SHARED),

@@ -12,8 +12,8 @@ use crate::{
     pipe_buffer::chunk,
 };
 
-/// Size of the first buffer for a file that reports a smaller size, in bytes. It is small because the allocator writes
-/// zeros to each page of a small buffer, which costs a page fault per page.
+/// Size of the first buffer for a file that reports a smaller size, in bytes. It is small because the allocator zeroes
+/// a small buffer at once, which takes a page fault per page.
 const FIRST: usize = 8 << 10;
 
 /// Calls `read` into a buffer and `write` from it.
@@ -54,7 +54,7 @@ struct ReadWriteMover<'a> {
     source: Source<'a>,
     sink: Sink<'a>,
     buffer: Buffer,
-    // Length of the buffer as soon as the source turns out to be longer than it reported.
+    // Length to which the buffer grows if the source turns out to be longer than it reported.
     wished: usize,
     // Number of reads that filled the buffer.
     full_reads: u32,
@@ -139,7 +139,7 @@ impl ReadWriteMover<'_> {
             }
             (Source::Fd(end), Sink::Fd(_)) => {
                 if self.sent == self.filled {
-                    // The buffer grows only after a second full read, because the first may have read the whole file.
+                    // The buffer grows only after the second full read, because the first may have read the whole file.
                     if self.full_reads > 1 && self.buffer.len() < self.wished {
                         self.buffer = buffer_pool::buffer(self.wished);
                     }
@@ -163,7 +163,7 @@ impl ReadWriteMover<'_> {
     }
 }
 
-/// Writes some of the bytes. A return value of 0 is an error, not the end of the source.
+/// Writes some of the bytes. Returns an error if the call wrote none, because 0 would mean the end of the source.
 fn write(end: &mut End<'_>, bytes: &[u8]) -> Result<usize, Error> {
     let call = end.write_call();
     match end.write(bytes) {

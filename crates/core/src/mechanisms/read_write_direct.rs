@@ -1,6 +1,7 @@
-//! O_DIRECT reads and writes past the page cache, with several in flight through io_uring. If both
-//! endpoints support it, no byte is copied and other processes keep their cached data. Data that
-//! the cache holds is read from the disk again. Unaligned ends go through the cache.
+//! O_DIRECT reads and writes that bypass the page cache, with several in flight through io_uring.
+//! If both endpoints support O_DIRECT, the processor copies no byte, and other processes keep their
+//! cached data. Data that is in the cache is read from the disk again. Parts that are not aligned
+//! go through the cache.
 
 use rustix::fs::OFlags;
 use std::{
@@ -49,7 +50,7 @@ static INFO: Info = Info {
     nature: Nature::PLAIN,
 };
 
-// A multiple of every logical block size in use (512 or 4096) and of a page.
+// A multiple of the page size and of every logical block size in use (512 or 4096).
 const GRAIN: u64 = 4096;
 
 struct ReadWriteDirectMover<'a> {
@@ -93,7 +94,7 @@ impl Mechanism for ReadWriteDirect {
         let direct_source = direct_source.ok();
         if direct_source.is_some() && source.at.map(|at| at % GRAIN) != sink.at.map(|at| at % GRAIN)
         {
-            // The offsets differ modulo `GRAIN`, so only one endpoint can be aligned.
+            // The offsets differ modulo `GRAIN`, so O_DIRECT is possible on one endpoint only.
             direct_sink = None;
         }
         Ok(Box::new(ReadWriteDirectMover {
@@ -161,11 +162,11 @@ impl<'a> ReadWriteDirectMover<'a> {
         answer.map(|front| (front.moved, front.stop))
     }
 
-    /// Makes one read and one write through the cache, up to the next multiple of the grain.
+    /// Makes one read and one write through the cache, up to a multiple of the grain at most.
     fn plain(&mut self, most: u64) -> Result<u64, Error> {
         let mut buffer = [0; GRAIN as usize];
-        // Both endpoints are addressed by offset, so bytes that were read and not written are read
-        // again.
+        // Both endpoints are addressed by offset. Bytes that were read here and not written are
+        // read again later.
         let mut source = self.source;
         let got = source.read(&mut buffer[..most as usize]);
         let got = got.map_err(|e| INFO.error("pread", Side::Source, e, 0))?;

@@ -1,6 +1,6 @@
-//! Plain pread and pwrite on several threads, the caller's among them. Each thread takes one buffer's worth of the file
-//! at a time, so that one thread reads while another writes. The CPU time is that of plain read and write; the wall
-//! time is shorter if a core is free. The writes are not in order.
+//! Plain pread and pwrite on several threads, including the caller's. Each thread moves one buffer's worth of the file
+//! at a time, so that one thread reads while another writes. The CPU time is that of plain read and write. The wall
+//! time is shorter if a core is free. Writes may happen in any order.
 
 use std::{
     sync::{
@@ -87,7 +87,7 @@ impl Mover for ReadWriteParallelMover<'_> {
             for buffer in others.into_iter().flatten() {
                 let (stretch, faults) = (&stretch, faults.clone());
                 let work = move || faults.enter(|| stretch.work(buffer));
-                // If no more threads can be created, the existing ones do the work.
+                // If no more threads can be created, the existing threads do the work.
                 if thread::Builder::new().spawn_scoped(scope, work).is_err() {
                     break;
                 }
@@ -100,7 +100,7 @@ impl Mover for ReadWriteParallelMover<'_> {
         self.source.forward(moved);
         self.sink.forward(moved);
         if moved < budget {
-            // Other threads may have written beyond the offset where one stopped.
+            // When one thread stops at an offset, others may have written beyond it.
             let settled = self.growth.settle(&self.sink);
             settled.map_err(|e| INFO.error("ftruncate", Side::Sink, e, moved))?;
         }
@@ -116,10 +116,10 @@ impl Mover for ReadWriteParallelMover<'_> {
 struct SharedRange<'a> {
     source: End<'a>,
     sink: End<'a>,
-    // The next byte that no thread has taken, and the end of the range. The first only grows, the second only shrinks.
+    // The next byte that no thread has taken, and the end of the range. `next` only grows; `until` only shrinks.
     next: AtomicU64,
     until: AtomicU64,
-    // The first offset that could not be delivered, and the error; `None` if the source ends there.
+    // The first offset that could not be delivered, and the error. The error is `None` if the source ends there.
     first_gap: Mutex<(u64, Option<Error>)>,
 }
 
@@ -129,8 +129,8 @@ impl<'a> SharedRange<'a> {
         Self { source, sink, next, until, first_gap: Mutex::new((len, None)) }
     }
 
-    /// Takes pieces until none is left. A piece that was taken is finished, so that all bytes before the first gap are
-    /// delivered.
+    /// Takes pieces until none is left. A thread finishes every piece that it takes, so all bytes before the first gap
+    /// are delivered.
     fn work(&self, buffer: &mut [u8]) {
         loop {
             let from = self.next.fetch_add(buffer.len() as u64, Ordering::Relaxed);
@@ -161,7 +161,7 @@ impl<'a> SharedRange<'a> {
             let end = done + got;
             while done < end {
                 match sink.write(&buffer[done..end]) {
-                    // A sink that accepts nothing and returns no errno would cause an endless loop.
+                    // Without this check, a sink that accepts nothing and returns no errno would cause an endless loop.
                     Ok(0) => {
                         let error = INFO.error("pwrite", Side::Sink, Errno::INVAL, 0);
                         return (done as u64, Some(error));
@@ -176,7 +176,7 @@ impl<'a> SharedRange<'a> {
 
     fn gap(&self, at: u64, error: Option<Error>) {
         self.until.fetch_min(at, Ordering::Relaxed);
-        // The lock may be poisoned by a panic in another thread. The plain values in it are consistent.
+        // A panic in another thread may have poisoned the lock. The plain values in it are still consistent.
         let mut first = self.first_gap.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         if at < first.0 {
             *first = (at, error);

@@ -67,8 +67,8 @@ impl Mover for ReflinkMover<'_> {
 }
 
 impl ReflinkMover<'_> {
-    /// Clones one piece. The length is always explicit, because a length of 0 ("to the end") would
-    /// also clone bytes that are appended during the call, uncounted.
+    /// Clones one piece. A length of 0 ("to the end") is never passed. It would also clone bytes
+    /// that are appended during the call, and their number would not be known.
     fn step(&mut self, most: u64) -> Result<u64, Error> {
         let failed = |errno| INFO.error("FICLONERANGE", Side::Either, errno, 0);
         let (Some(from), Some(to)) = (self.source.at, self.sink.at) else {
@@ -81,7 +81,7 @@ impl ReflinkMover<'_> {
         }
         let len = if left <= most { left } else { most / self.block * self.block };
         if len == 0 {
-            // Fewer bytes than a block are wanted, and they are not the last of the source.
+            // The budget is less than a block, and this is not the end of the source.
             return Err(failed(Errno::INVAL));
         }
         copy::clone_range(self.source.fd, from, len, self.sink.fd, to).map_err(failed)?;
@@ -92,7 +92,7 @@ impl ReflinkMover<'_> {
 }
 
 /// Returns `true` if the kernel might clone between the two endpoints. The subvolumes of one btrfs
-/// have different device numbers, so only the kernel can decide there.
+/// have different device numbers, so on btrfs only the kernel can decide.
 fn one_clone_domain(facts: &Facts) -> bool {
     let btrfs = |end: &crate::EndFacts| end.fs.as_ref().is_some_and(|fs| fs.name == "btrfs");
     facts.one_file_system() || (btrfs(&facts.source) && btrfs(&facts.sink))

@@ -1,6 +1,5 @@
-//! sendfile: the kernel passes a file's pages to the sink through an internal pipe, with one call
-//! for as much as the sink takes. Later writes to the file show in pages that are still in a pipe
-//! or a socket.
+//! sendfile: the kernel passes a file's pages to the sink through an internal pipe. One call moves as much as the sink
+//! accepts. Later writes to the file change pages that are still in a pipe or a socket.
 
 use rustix::fs::{OFlags, SeekFrom, seek};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -38,8 +37,8 @@ static INFO: Info = Info {
 struct SendfileMover<'a> {
     source: End<'a>,
     sink: End<'a>,
-    // sendfile takes no offset for the sink. A sink that is addressed by offset is therefore reopened, which gives it a
-    // separate file offset.
+    // sendfile accepts no offset for the sink. A sink that is addressed by offset is therefore reopened, so that it has
+    // a file offset of its own.
     own: Option<OwnedFd>,
 }
 
@@ -73,8 +72,7 @@ impl SendfileMover<'_> {
     fn step(&mut self, most: u64) -> Result<u64, Error> {
         let mut out: BorrowedFd<'_> = self.sink.fd;
         if let (Some(own), Some(at)) = (&self.own, self.sink.at) {
-            // Set before each call, so that the offset depends only on the counts that calls
-            // return.
+            // The offset is set before each call, so that it depends only on the counts that calls return.
             let sought = seek(own, SeekFrom::Start(at));
             sought.map_err(|e| INFO.error("lseek", Side::Sink, e, 0))?;
             out = own.as_fd();

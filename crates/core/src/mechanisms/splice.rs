@@ -1,6 +1,6 @@
-//! splice through a pipe: the kernel moves pages by reference if it can, and copies otherwise. It takes two calls per
-//! pipeful, or one if an endpoint is a pipe. Later writes to a file show in its pages that are still in a pipe or a
-//! socket.
+//! splice through a pipe: the kernel moves pages by reference if it can, and copies otherwise. Each filling of the pipe
+//! takes two calls, or one if an endpoint is itself a pipe. Later writes to a file change its pages that are still in a
+//! pipe or a socket.
 
 use thalweg_sys::pipe::{self, SpliceMode};
 
@@ -24,8 +24,8 @@ static INFO: Info = Info {
         Pair::new(Kind::File, Kind::Socket, Guarantees::SHARED),
         Pair::new(Kind::File, Kind::Null, Guarantees::COPIED),
         Pair::new(Kind::Pipe, Kind::File, Guarantees::COPIED),
-        // The kernel moves the buffers of one pipe to the other, as if both were one longer pipe. The buffers are shared only
-        // if the writer of the first pipe shared them (splice, vmsplice). This concerns every reader of that pipe.
+        // The kernel moves the buffers from one pipe to the other. Their pages are shared only if the writer of the
+        // first pipe shared them (splice, vmsplice). Every reader of that pipe would then see later changes.
         Pair::new(Kind::Pipe, Kind::Pipe, Guarantees::COPIED).likely(),
         Pair::new(Kind::Pipe, Kind::Socket, Guarantees::COPIED),
         Pair::new(Kind::Pipe, Kind::Null, Guarantees::COPIED),
@@ -41,7 +41,7 @@ static INFO: Info = Info {
         name: "pipe",
         summary: "requested capacity of the pipe; each call moves at most the granted capacity",
         unit: Unit::Bytes,
-        // A larger default made copies several times slower when other copies ran at the same time
+        // With a larger default, copies that ran at the same time were several times slower
         // (docs/benchmarks/planner.md).
         values: &[512 << 10, 64 << 10, 256 << 10, 1 << 20],
     }],

@@ -1,6 +1,6 @@
-//! Two threads around one pipe: one splices in, the other out. Every pipeful wakes a thread, which costs more than it
-//! gains on most machines. It exists because a published measurement found the opposite. The filling thread takes only
-//! as many bytes as one step allows.
+//! Uses two threads and one pipe: one thread splices into the pipe, the other out of it. Each time the pipe is filled
+//! or emptied, a thread must be woken. On most machines, this costs more than it gains. The mechanism exists because a
+//! published measurement found the opposite. The filling thread takes only as many bytes as one step allows.
 
 use std::{
     os::fd::OwnedFd,
@@ -55,7 +55,7 @@ struct SpliceThreadedMover<'a> {
     sink: End<'a>,
     // `None` only during drop: closing the pipe's reading end wakes the filling thread.
     through: Option<PipeBuffer>,
-    // Bytes that the filling thread is known to have put into the pipe, since the beginning.
+    // Bytes that the filling thread has put into the pipe since the beginning, as far as this thread has seen.
     seen: u64,
     shared: Arc<FillShared>,
     thread: Option<JoinHandle<()>>,
@@ -69,7 +69,7 @@ struct FillShared {
 
 #[derive(Default)]
 struct FillState {
-    // Bytes that may be taken and that were taken, since the beginning.
+    // Since the beginning: the bytes that the filling thread may take, and those that it took.
     allowed: u64,
     taken: u64,
     // `true` while a splice is in progress; `taken` is then not final.
@@ -77,11 +77,10 @@ struct FillState {
     // The reason for a pause: the source returned 0 or failed. The next allowance clears it.
     pause: Option<Result<(), Errno>>,
     over: bool,
-    // Number of threads that wait for a change. Without any, the wake-up system call is skipped.
+    // Number of threads that wait for a change. If it is 0, the system call that wakes them is skipped.
     sleepers: u32,
 }
 
-/// State of the filling thread.
 struct Filler {
     shared: Arc<FillShared>,
     source: OwnedFd,
@@ -136,7 +135,7 @@ impl Mover for SpliceThreadedMover<'_> {
         self.shared.allow((self.seen - self.in_flight()) + budget);
         let answer = advance_by_steps(budget, |_| self.step());
         if !matches!(answer, Ok(moved) if moved == budget) {
-            // After `halt`, the thread takes no more bytes, so the number is final.
+            // After `halt`, the filling thread takes no more bytes, so this number is final.
             let taken = self.shared.halt();
             self.learn(taken);
         }
@@ -162,7 +161,7 @@ impl SpliceThreadedMover<'_> {
                 _ if self.in_flight() > 0 => {}
                 Some(Ok(())) => return Ok(0),
                 Some(Err(errno)) => return failed(errno),
-                // No bytes for a while: return, so that the watcher is called.
+                // No bytes arrived within [`CANCEL_CHECK`]. Return, so that the driver calls the watcher.
                 None => return failed(Errno::AGAIN),
             }
         }
@@ -226,7 +225,7 @@ impl FillShared {
         self.change.notify_all();
     }
 
-    /// Stops the filling thread until the next allowance. Returns the total number of bytes taken.
+    /// Stops the filling thread until the next allowance. Returns the total number of bytes that it took.
     fn halt(&self) -> u64 {
         let mut state = self.lock();
         state.allowed = 0;
@@ -237,8 +236,7 @@ impl FillShared {
         state.taken
     }
 
-    /// Waits until more than `seen` bytes have been taken, the filling pauses, or [`CANCEL_CHECK`] has
-    /// passed.
+    /// Waits until the filling thread has taken more than `seen` bytes or pauses, or until [`CANCEL_CHECK`] has passed.
     fn more_than(&self, seen: u64) -> (u64, Option<Result<(), Errno>>) {
         let nothing = |state: &mut FillState| state.taken == seen && state.pause.is_none();
         let mut state = self.lock();
@@ -256,7 +254,7 @@ impl FillShared {
         !waited.unwrap_or_else(PoisonError::into_inner).over
     }
 
-    /// Marks the start of a splice. Returns the largest number of bytes it may take.
+    /// Marks the start of a splice. Returns the largest number of bytes that it may take; `None` if it must not start.
     fn begin(&self) -> Option<u64> {
         let mut state = self.lock();
         if state.over || !state.may_take() {
@@ -266,7 +264,7 @@ impl FillShared {
         Some(state.allowed - state.taken)
     }
 
-    /// Marks the end of a splice; `None` if the pipe had no room.
+    /// Marks the end of a splice. `answer` is `None` if the pipe had no room.
     fn end(&self, answer: Option<Result<usize, Errno>>) {
         let mut state = self.lock();
         state.busy = false;

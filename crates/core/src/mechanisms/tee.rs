@@ -1,6 +1,6 @@
 //! tee duplicates the contents of one pipe into another, and splice then removes them from the
-//! first: two calls per pipeful, no copy. It pays off only if another process also reads the data.
-//! It exists to be measured.
+//! first. This takes two calls per filling of the pipe, and no copy. It pays off only if another
+//! process also reads the data. The mechanism exists to be measured.
 
 use rustix::fs::{Mode, OFlags, open};
 use std::os::fd::OwnedFd;
@@ -23,7 +23,7 @@ pub(crate) static INFO: Info = Info {
     name: "tee",
     summary: "duplicate the data of one pipe into another, then consume it",
     calls: &["tee", "splice"],
-    // No process writes to the pages in a pipe any more.
+    // No process can write to pages that are in a pipe.
     pairs: &[Pair::new(Kind::Pipe, Kind::Pipe, Guarantees::COPIED)],
     knobs: &[],
     role: Role::Mover,
@@ -34,8 +34,8 @@ struct TeeMover<'a> {
     source: End<'a>,
     sink: End<'a>,
     nowhere: OwnedFd,
-    // Bytes that are in the sink and still in the source, where tee would show them again. They
-    // count as moved once they are removed, so that the source's position matches the count.
+    // Bytes that are in the sink and still in the source, where tee would duplicate them again.
+    // They count as moved once they are removed, so that the source's position matches the count.
     shown: u64,
 }
 
@@ -87,8 +87,7 @@ impl TeeMover<'_> {
             self.shown = shown as u64;
         }
         let mut taken = 0;
-        // The loop must not return early, because that would leave bytes both in the source and in
-        // the sink.
+        // If the loop returned early, bytes would remain both in the source and in the sink.
         while self.shown > 0 {
             match self.take() {
                 Ok(0) => return Err(INFO.error("splice", Side::Source, Errno::INVAL, taken)),

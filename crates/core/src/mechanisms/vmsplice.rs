@@ -1,6 +1,6 @@
-//! vmsplice puts pages of memory into a pipe without copying them. The caller's memory is used
+//! vmsplice puts pages of memory into a pipe without copying them. Memory of the caller is used
 //! directly. A file is first read into private memory, which is never written again. A reader may
-//! splice the pages further, so an empty pipe does not mean that the pages are free.
+//! splice the pages further, so even an empty pipe does not mean that the pages are free.
 
 use thalweg_sys::{
     Errno,
@@ -23,7 +23,7 @@ static INFO: Info = Info {
     pairs: &[
         // The pipe holds the caller's own pages, so the reader sees later writes to them.
         Pair::new(Kind::Memory, Kind::Pipe, Guarantees::SHARED),
-        // Copied by read into pages that are never written again.
+        // read copies the bytes into pages that are never written again.
         Pair::new(Kind::File, Kind::Pipe, Guarantees::COPIED),
     ],
     knobs: &[
@@ -54,8 +54,8 @@ struct VmspliceFile<'a> {
     sink: End<'a>,
     wished: usize,
     huge: bool,
-    // full[sent..filled] was read and is not in the pipe. Pages in the pipe may be unmapped: the
-    // kernel keeps them as long as any reader uses them.
+    // The range `[sent..filled]` of `full` was read and is not in the pipe. A page in the pipe may
+    // be unmapped, because the kernel keeps it as long as any reader uses it.
     full: Option<Map>,
     filled: usize,
     sent: usize,

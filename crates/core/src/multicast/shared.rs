@@ -1,8 +1,9 @@
 //! Copies one pipe to several sinks by tee and splice. Every sink receives the pages without a copy
 //! in user space.
 //!
-//! A turn tees the same bytes into a separate pipe for each sink, empties those pipes, and only
-//! then removes the bytes from the source. If a call is refused, plain read and write replace it.
+//! A turn duplicates the same bytes by tee into a separate pipe for each sink. It then empties
+//! those pipes into the sinks, and removes the bytes from the source last. If a call is refused,
+//! plain read and write replace it.
 
 use rustix::fs::{CWD, Mode, OFlags, openat};
 use std::{os::fd::OwnedFd, time::Instant};
@@ -22,7 +23,6 @@ use crate::{
     pipe_buffer::{PipeBuffer, chunk},
 };
 
-/// The pipe of one sink.
 struct SinkPipe {
     through: PipeBuffer,
     // `true` while the sink accepts spliced pages.
@@ -62,8 +62,8 @@ struct TeeTurn {
     shown: Vec<u64>,
 }
 
-/// Tees the source's data into the pipe of every sink; `None` if the plain loop should continue
-/// from here.
+/// Duplicates the source's data by tee into the pipe of every open sink. `None` if the plain loop
+/// should continue from here.
 fn show(ride: &mut Ride<'_, '_>, lanes: &mut [SinkPipe]) -> Result<Option<TeeTurn>, TransferStop> {
     let mut turn = TeeTurn { len: 0, shown: vec![0; lanes.len()] };
     for (n, lane) in lanes.iter_mut().enumerate() {
@@ -73,7 +73,7 @@ fn show(ride: &mut Ride<'_, '_>, lanes: &mut [SinkPipe]) -> Result<Option<TeeTur
         let through = &mut lane.through;
         let most =
             if turn.len == 0 { ride.pace.budget().min(through.capacity()) } else { turn.len };
-        // Only the first call may wait for data. Later calls find the same data.
+        // Only the first tee may wait for data. The later ones find this data.
         let mode = if turn.len == 0 { SpliceMode::Block } else { SpliceMode::NonBlock };
         let answer = loop {
             match pipe::tee(ride.source.fd, through.writer(), chunk(most), mode) {
@@ -94,7 +94,7 @@ fn show(ride: &mut Ride<'_, '_>, lanes: &mut [SinkPipe]) -> Result<Option<TeeTur
                 return Ok(None);
             }
             // This sink got nothing by tee. `take` reads the bytes from the source and writes them
-            // to it.
+            // to the sink.
             Err(_) => {}
         }
         if turn.len == 0 {
@@ -140,8 +140,8 @@ fn empty(ride: &mut Ride<'_, '_>, lanes: &mut [SinkPipe]) -> Result<(), Transfer
     Ok(())
 }
 
-/// Removes the turn's bytes from the source. A sink that received fewer by tee gets the rest by
-/// write.
+/// Removes the turn's bytes from the source. If a sink received fewer bytes by tee, writes the
+/// missing ones to it.
 fn take(
     ride: &mut Ride<'_, '_>,
     turn: &TeeTurn,
@@ -156,7 +156,7 @@ fn take(
     while filled < buffer.len() {
         let got = ride.read(&mut buffer[filled..])?;
         if got == 0 {
-            // Another process reads this pipe too, and has taken bytes that our sinks have
+            // Another process also reads this pipe, and has taken bytes that the sinks already
             // received.
             return Err(TransferStop::Failed(INFO.error("read", Side::Source, Errno::BUSY, 0)));
         }

@@ -10,17 +10,17 @@ use crate::{
     select::GIVEN_UP_FOR_SAFETY,
 };
 
-/// The plans made so far, each with the sizes for which it is valid. Every call must use the same endpoints, request
-/// and profile.
+/// The plans made so far, each with the sizes for which it is valid. Every call of [`at`](Self::at) must use the same
+/// endpoints, request and profile.
 #[derive(Debug, Default)]
 pub struct SizeBands(Vec<(RangeInclusive<u64>, Arc<Plan>)>);
 
-// Maximum number of plans. It is reached only if many sizes cannot share a plan; all plans are then dropped.
+// Maximum number of plans. If it is exceeded, because many sizes cannot share a plan, all plans are dropped.
 const MOST: usize = 1024;
 
 impl SizeBands {
-    /// Returns the plan of the band that contains `len`. The plan's ladder is the one that [`Plan::make`] returns for
-    /// exactly this size. The plan's evidence is that of the first size requested in the band.
+    /// Returns the plan of the band that contains `len`. Its ladder is the one that [`Plan::make`] returns for this
+    /// size. Its evidence is that of the first size requested in the band.
     pub fn at(
         &mut self,
         len: u64,
@@ -44,7 +44,7 @@ impl SizeBands {
     }
 }
 
-/// Returns all bands from this size on, each with its last size. The ladders of neighbouring bands differ.
+/// Returns all bands from this size on, each with its last size. Neighbouring bands with the same ladder are merged.
 pub fn bands(
     mut from: u64,
     facts: &Facts,
@@ -52,7 +52,7 @@ pub fn bands(
     profile: Option<&Profile>,
 ) -> Vec<(u64, Arc<Plan>)> {
     let (mut kept, mut all) = (SizeBands::default(), Vec::<(u64, Arc<Plan>)>::new());
-    // If mechanisms take turns, each size is a separate band.
+    // If mechanisms take turns, each size is a separate band, so the number of bands must be limited.
     for _ in 0..MOST {
         let plan = kept.at(from, || facts.clone(), request, profile);
         let last = kept.0.pop().map_or(u64::MAX, |(band, _)| *band.end());
@@ -68,9 +68,9 @@ pub fn bands(
     all
 }
 
-/// Returns the sizes around this one for which every comparison of measurements has the same result. Between two
-/// corners (sizes at which the evidence changes), each interpolated ratio is a straight line on a logarithmic scale, so
-/// each comparison changes at most once.
+/// Returns the sizes around this one for which every comparison of measurements has the same result. A corner is a size
+/// at which the evidence changes. Between two corners, each interpolated ratio is a straight line on a logarithmic
+/// scale, so each comparison changes at most once.
 fn band(
     len: u64,
     facts: &Facts,
@@ -174,7 +174,7 @@ mod tests {
                     let made = Plan::make(&facts, &request, Some(&profile));
                     prop_assert_eq!(ladder(&kept), ladder(&made), "{} in round {}", len, round);
                 }
-                // After the first pass, the sizes at which one band ends and the next begins are examined.
+                // The second round examines the sizes at which one band ends and the next begins.
                 sizes = edges(&bands);
             }
         }

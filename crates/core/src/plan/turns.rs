@@ -9,23 +9,23 @@ use crate::{
     profile::{Cell, Evidence, LEAST_NOISE, Ratio},
 };
 
-/// Mechanisms that take turns on the first pieces of a transfer, the likeliest first. The best of them continues with
-/// the rest (docs/decisions/013).
+/// Mechanisms that take turns on the first pieces of a transfer, the likeliest first. The best one moves the rest
+/// (docs/decisions/013).
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Turns {
     /// Their names, at least two.
     pub among: Vec<&'static str>,
     /// Bytes per turn.
     pub piece: u64,
-    /// Bytes of the whole transfer, as far as known.
+    /// Length of the whole transfer in bytes, as reported before it starts.
     pub len: u64,
     /// The cost to minimize.
     pub prefer: Prefer,
-    /// The measurement of the first mechanism, which runs alone while it is as fast as measured.
+    /// The measurement of the first mechanism, which runs alone at first, as long as it is as fast as measured.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub promise: Option<Promise>,
-    /// The mechanism that a survey measured as the best, if an earlier copy contradicted that. The turns then start at
-    /// once, and the survey's measurement applies again if this mechanism wins.
+    /// The mechanism that a survey measured as the best, if an earlier copy contradicted the survey. The turns then
+    /// start at once. If this mechanism wins them, the survey's measurement applies again.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub doubted: Option<&'static str>,
 }
@@ -35,8 +35,8 @@ pub struct Turns {
 pub struct Promise {
     /// Nanoseconds per byte, with the source in the page cache.
     pub ns_per_byte: f64,
-    /// A cell (a measurement) for each mechanism that may take a turn, as a profile stores it. The costs
-    /// are filled in after the comparison.
+    /// A cell (a measurement) for each mechanism that may take a turn, as a profile stores it. The comparison fills in
+    /// the costs.
     #[serde(skip)]
     pub(crate) cells: Vec<Cell>,
 }
@@ -49,18 +49,18 @@ impl Promise {
     }
 }
 
-/// A turn is at most 1/64 of a transfer, so that slow mechanisms cost a small part of it.
+/// A turn is at most 1/64 of a transfer, so that slow mechanisms move only a small part of it.
 pub(super) const FEWEST_TURNS: u64 = 64;
-/// A turn is a multiple of this, in bytes. Shorter turns do not show a difference, so a transfer that is too short for
-/// them has no turns.
+/// A turn is a multiple of this length, in bytes. Shorter turns would not show a difference. A transfer that is too
+/// short for 64 turns of this length has no turns.
 pub(super) const LEAST_TURN: u64 = 1 << 20;
-/// The largest turn, in bytes. Longer turns do not give more information.
+/// The largest turn, in bytes. Longer turns would give no more information.
 const MOST_TURN: u64 = 16 << 20;
 
 impl Turns {
-    /// Selects the mechanisms that take turns: the best measured one if there is one, two likely ones, and the last
-    /// resort. `before` contains the verdicts from surveys alone, if observations of copies have replaced some
-    /// measurements.
+    /// Selects the mechanisms that take turns: the best measured one, the doubted one, two likely ones, and the last
+    /// resort. `before` contains the verdicts by surveys alone if observations of copies have replaced some
+    /// measurements; otherwise it is empty.
     pub(super) fn of(
         facts: &Facts,
         request: &Request,
@@ -105,13 +105,13 @@ impl Turns {
     }
 }
 
-/// Returns the best of the mechanisms that were measured.
+/// Returns the verdict of the best usable mechanism that was measured.
 fn best_measured(verdicts: &[Verdict]) -> Option<&Verdict> {
     verdicts.iter().find(|verdict| verdict.judgement.is_usable() && verdict.evidence.is_some())
 }
 
 impl Verdict {
-    /// Returns a cell for this mechanism under the conditions of `evidence`, without costs.
+    /// Returns a cell for this mechanism under the conditions of `evidence`. Its costs are placeholders.
     fn as_seen(&self, evidence: &Evidence, facts: &Facts, size: u64) -> Cell {
         Cell {
             source: facts.source.key(),
@@ -119,7 +119,7 @@ impl Verdict {
             options: [facts.source.options(), facts.sink.options()],
             mechanism: self.mechanism.to_owned(),
             tuning: self.tuning.clone(),
-            // Copies of files of similar size share one cell.
+            // Copies of files of similar size share one cell, so the size is rounded down to a power of two.
             size: 1 << size.max(1).ilog2(),
             load: evidence.load,
             sink_state: evidence.sink_state,

@@ -5,8 +5,8 @@ use serde::{Deserialize, Serialize};
 use super::{COLD, FILL, LARGE_READS, REPEATED};
 use crate::{EndFacts, Facts, Kind, MECHANISMS, Tuning};
 
-/// Time of a mechanism divided by that of the reference in the same run. The reference is `read-write` with its default
-/// buffer, or the C library's copy from memory to memory.
+/// The time of a mechanism divided by the time of the reference in the same run. The reference is `read-write` with its
+/// default buffer; from memory to memory, it is the C library's copy.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Ratio {
     /// Median of the paired ratios; below 1 is faster than the reference.
@@ -69,7 +69,7 @@ pub struct Cell {
     /// Mount options of both file systems; empty for an endpoint without a file system.
     #[serde(default)]
     pub options: [String; 2],
-    /// The mechanism. From memory to memory, the copy kernel; between processes, the variant.
+    /// The name of the mechanism. From memory to memory, it names the copy kernel; between processes, the variant.
     pub mechanism: String,
     /// The tuning of the mechanism.
     #[serde(default)]
@@ -86,9 +86,9 @@ pub struct Cell {
     pub wall: Ratio,
     /// Ratio of CPU time.
     pub cpu: Ratio,
-    /// The noise floor of the run, as a fraction: the difference between two measurements of one variant (A/A).
+    /// The noise floor of the run, as a fraction: the difference between two measurements of one variant.
     pub noise: f64,
-    /// Nanoseconds of wall time per byte: an estimate for display. Choices use the ratio only.
+    /// Nanoseconds of wall time per byte, for display and to predict rates. Rankings use only the ratio.
     pub ns_per_byte: f64,
     /// Private memory, in bytes, that a transfer held at its end; `None` if it was not measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -99,7 +99,7 @@ pub struct Cell {
     pub rounds: u32,
     /// The date, RFC 3339.
     pub at: String,
-    /// `true` if a copy recorded the cell because another cell had predicted too high a rate. It applies only to
+    /// `true` if a copy recorded the cell because another cell had predicted too high a rate. The cell applies only to
     /// similar sizes, until a survey measures these endpoints.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub provisional: bool,
@@ -146,8 +146,8 @@ impl Cell {
         self.check_tuning()
     }
 
-    /// Checks that each knob value is in the range of its listed values, as it is used as a buffer size without a
-    /// further check. Unknown mechanisms and knobs are never used.
+    /// Checks that each knob value is within the range of its listed values, because buffers are allocated with it
+    /// unchecked. Unknown mechanisms and knobs are never used.
     fn check_tuning(&self) -> Result<(), String> {
         let mut infos = MECHANISMS.iter().map(|m| m.info());
         let Some(info) = infos.find(|info| info.name == self.mechanism) else { return Ok(()) };
@@ -173,8 +173,8 @@ impl Cell {
         self.order() == other.order() && self.options == other.options
     }
 
-    /// Returns `true` if both were measured between the same endpoints and under the same conditions. Mechanism and
-    /// size may differ.
+    /// Returns `true` if both cells were measured between the same endpoints and under the same conditions. Mechanism
+    /// and size may differ.
     pub(super) fn same_survey(&self, other: &Self) -> bool {
         let conditions = |cell: &Self| (cell.load, cell.sink_state);
         (&self.source, self.sink()) == (&other.source, other.sink())
@@ -197,7 +197,7 @@ impl Cell {
         !self.provisional || size.is_some_and(is_near)
     }
 
-    /// Returns the sizes at which the cell's evidence changes or ends.
+    /// Returns the sizes at which the evidence of this cell changes or ends.
     pub(crate) fn corners(&self) -> impl Iterator<Item = u64> {
         let near = [self.size.div_ceil(2) - 1, self.size.saturating_mul(2)];
         let near = self.provisional.then_some(near);

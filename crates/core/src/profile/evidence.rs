@@ -1,6 +1,6 @@
 //! The evidence of a profile for one transfer: the cells (measurements) for its endpoints, with interpolation between
-//! their sizes. A reader is the program at the other end of a pipe or socket; a survey may measure one that requests 64
-//! KiB per call, and one that requests 1 MiB.
+//! their sizes. A reader is the program at the other end of a pipe or socket. A survey may measure two readers: one
+//! that requests 64 KiB per call, and one that requests 1 MiB.
 
 use serde::Serialize;
 
@@ -10,13 +10,13 @@ use crate::{Facts, Prefer, Tuning};
 /// Evidence of a profile about a mechanism for one transfer.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Evidence {
-    /// The best tuning.
+    /// The tuning that was measured.
     pub tuning: Tuning,
     /// Ratio of wall time at the size of the transfer, by log-log interpolation between the measured sizes.
     pub wall: Ratio,
     /// Ratio of CPU time.
     pub cpu: Ratio,
-    /// The larger noise floor of the cells used, at least [`LEAST_NOISE`].
+    /// The largest noise floor of the cells used, at least [`LEAST_NOISE`].
     pub noise: f64,
     /// Expected nanoseconds per byte.
     pub ns_per_byte: f64,
@@ -24,23 +24,23 @@ pub struct Evidence {
     pub memory: Option<u64>,
     /// Date of the newest cell used.
     pub at: String,
-    /// Number of sessions of the cell with the fewest, among the cells used.
+    /// The smallest number of sessions of any cell used.
     pub sessions: u32,
-    /// Number of rounds of the cell with the fewest, among the cells used.
+    /// The smallest number of rounds of any cell used.
     pub rounds: u32,
-    /// The load of the machine. It differs from the requested load if only the other was measured.
+    /// The load of the machine during the measurement. It may differ from the requested load.
     pub load: Load,
-    /// The state of the sink before the transfer. It differs from the requested one if only the other was measured.
+    /// The state of the sink before the measured transfers. It may differ from the requested state.
     pub sink_state: SinkState,
-    /// The evidence of each reader, if two readers at the other end were measured. The ratios above are then the middle
-    /// of both, and the intervals contain both.
+    /// The evidence of each reader, if two readers were measured. The ratios above are then the middle of both readers'
+    /// ratios, and their intervals contain those of both.
     #[serde(skip)]
     pub by_reader: Vec<Evidence>,
 }
 
 /// The cells of a profile for the endpoints of a transfer, under the conditions nearest to it.
 ///
-/// All cells have the same conditions: ratios of an idle machine are not compared with ratios of a loaded one.
+/// All cells have the same conditions, because ratios under different loads cannot be compared.
 #[derive(Clone, Debug)]
 pub struct MatchingCells<'p> {
     cells: Vec<&'p Cell>,
@@ -51,7 +51,7 @@ pub struct MatchingCells<'p> {
 const LEAST_MEMORY: u64 = 4096;
 
 impl Evidence {
-    /// Returns the evidence of a comparison during this run, which no profile contains. `rounds`: the number of rounds.
+    /// Creates evidence from a comparison during this run instead of a profile. `rounds`: the number of its rounds.
     pub fn of_this_run(wall: Ratio, cpu: Ratio, rounds: u32) -> Self {
         Self {
             tuning: Tuning::default(),
@@ -69,7 +69,7 @@ impl Evidence {
         }
     }
 
-    /// Returns the cost that counts for `prefer`. It has a meaning only in relation to other scores.
+    /// Returns the cost that counts for `prefer`. A score has no unit; it can only be compared with other scores.
     pub fn score(&self, prefer: Prefer) -> f64 {
         match prefer {
             Prefer::Wall | Prefer::Cpu => self.counted(prefer).ratio,
@@ -79,7 +79,7 @@ impl Evidence {
         }
     }
 
-    /// Returns the ratio that counts for `prefer`, the wall time for [`Prefer::Memory`].
+    /// Returns the ratio that counts for `prefer`: CPU time for [`Prefer::Cpu`], otherwise wall time.
     pub fn counted(&self, prefer: Prefer) -> &Ratio {
         match prefer {
             Prefer::Cpu => &self.cpu,
@@ -87,7 +87,8 @@ impl Evidence {
         }
     }
 
-    /// Returns `true` if this candidate is not shown to cost more than `other` with at least one reader.
+    /// Returns `true` if, with at least one reader, this candidate costs no more than `other` plus the noise. Noise
+    /// above the share `most` counts as `most`.
     pub(crate) fn is_as_good_for_some_reader(&self, other: &Self, most: f64) -> bool {
         let both = self.by_reader.iter().zip(&other.by_reader);
         let mut ties = both.map(|(own, other)| own.ties_with(other.wall.ratio, Prefer::Wall, most));
@@ -151,17 +152,17 @@ pub fn day(at: &str) -> &str {
 }
 
 impl Profile {
-    /// Returns the measurements between endpoints of these kinds. Cells of another load or sink state are used only if
-    /// there are none for the requested one.
+    /// Returns the measurements between endpoints of these kinds. Uses cells of another load or sink state only if none
+    /// exist for the requested ones.
     pub fn known(&self, facts: &Facts, load: Load) -> MatchingCells<'_> {
         let mut cells = self.nearest(facts, load);
-        // A copy's recent observation of a mechanism at about this size replaces all earlier measurements of it.
+        // A copy's observation of a mechanism at about this size replaces the survey's measurements of the mechanism.
         let seen = seen_in(&cells);
         cells.retain(|cell| cell.provisional || !seen.contains(&&*cell.mechanism));
         MatchingCells::among(cells, facts.len)
     }
 
-    /// Returns the survey's measurements alone, if observations of copies replace some of them; otherwise `None`.
+    /// Returns the survey's measurements alone if observations of copies replace some of them; otherwise `None`.
     pub(crate) fn displaced(&self, facts: &Facts, load: Load) -> Option<MatchingCells<'_>> {
         let mut cells = self.nearest(facts, load);
         let seen = seen_in(&cells);
@@ -170,7 +171,7 @@ impl Profile {
         is_displaced.then(|| MatchingCells::among(cells, facts.len))
     }
 
-    /// Returns the cells for endpoints of these kinds with the nearest conditions, as far as they apply to this size.
+    /// Returns the cells for endpoints of these kinds and this size whose conditions are nearest to the requested ones.
     fn nearest(&self, facts: &Facts, load: Load) -> Vec<&Cell> {
         let mut cells: Vec<&Cell> = self.cells.iter().filter(|c| c.speaks_of(facts)).collect();
         let state = if facts.sink.filled { SinkState::Resident } else { SinkState::Fresh };
@@ -181,22 +182,22 @@ impl Profile {
     }
 }
 
-/// Returns the mechanisms with observations recorded by copies.
+/// Returns the mechanisms for which copies have recorded observations.
 fn seen_in<'p>(cells: &[&'p Cell]) -> Vec<&'p str> {
     cells.iter().filter(|cell| cell.provisional).map(|cell| &*cell.mechanism).collect()
 }
 
 impl<'p> MatchingCells<'p> {
-    /// Uses these cells, which must share one pair of endpoints and the same conditions, for a transfer of this size.
+    /// Uses these cells, which must have one pair of endpoints and the same conditions, for a transfer of this size.
     pub fn among(cells: impl IntoIterator<Item = &'p Cell>, size: Option<u64>) -> Self {
         let mut cells: Vec<&Cell> = cells.into_iter().collect();
         cells.sort_by(|a, b| a.order().cmp(&b.order()));
         Self { cells, size }
     }
 
-    /// Returns the best tuning of a mechanism and its ratios at the size of the transfer. Another tuning replaces the
-    /// default only if it is better by more than [`LEAST_NOISE`], because among many similar tunings one always looks
-    /// best. `None` if the mechanism was never measured between endpoints of these kinds.
+    /// Returns the evidence of a mechanism with its best tuning, at the size of the transfer. Another tuning replaces
+    /// the default only if it is better by more than [`LEAST_NOISE`], because one of many similar tunings always looks
+    /// best by chance. `None` if the mechanism was never measured between endpoints of these kinds.
     pub fn evidence(&self, mechanism: &str, prefer: Prefer) -> Option<Evidence> {
         let lines: Vec<Evidence> = self.joined(mechanism).collect();
         let best = lines.iter().min_by(|a, b| {
@@ -209,8 +210,8 @@ impl<'p> MatchingCells<'p> {
         Some(as_good.unwrap_or(best).clone())
     }
 
-    /// Returns the evidence of a mechanism for each of its tunings. If two readers were measured, their evidence is
-    /// combined.
+    /// Returns the evidence of a mechanism for each of its tunings. Combines the evidence of two readers if both were
+    /// measured.
     fn joined(&self, mechanism: &str) -> impl Iterator<Item = Evidence> {
         let of_it = |line: &&[&Cell]| line[0].mechanism == mechanism;
         let lines: Vec<&[&Cell]> = self.measured().filter(of_it).collect();
@@ -220,7 +221,7 @@ impl<'p> MatchingCells<'p> {
             };
             let own = interpolate(line, self.size);
             match lines.iter().find(is_other) {
-                // This line is of the second reader. The line of the usual reader contains both.
+                // These cells are the second reader's. The usual reader's evidence is combined with them below.
                 Some(_) if line[0].sink != line[0].sink() => None,
                 Some(other) => Some(Evidence::of_readers(own, interpolate(other, self.size))),
                 None => Some(own),
@@ -229,14 +230,14 @@ impl<'p> MatchingCells<'p> {
         lines.iter().filter_map(|line| joined(line)).collect::<Vec<_>>().into_iter()
     }
 
-    /// Returns the cells of each line: one mechanism with one tuning, as one reader saw it, by rising size.
+    /// Returns one group of cells for each mechanism, tuning and reader, called a line, by rising size.
     fn measured(&self) -> impl Iterator<Item = &[&'p Cell]> {
         self.cells.chunk_by(|a, b| {
             (&a.sink, &a.mechanism, &a.tuning) == (&b.sink, &b.mechanism, &b.tuning)
         })
     }
 
-    /// Returns all evidence that a choice may use: every mechanism with every tuning, for each reader and combined.
+    /// Returns all evidence that a choice may use: for every mechanism and tuning, of each reader and of both.
     pub(crate) fn lines(&self) -> impl Iterator<Item = Evidence> {
         let mut names: Vec<&str> = self.cells.iter().map(|cell| cell.mechanism.as_str()).collect();
         names.sort_unstable();
@@ -245,15 +246,15 @@ impl<'p> MatchingCells<'p> {
         self.measured().map(|line| interpolate(line, self.size)).chain(joined)
     }
 
-    /// Returns the cells, by mechanism, tuning and size.
+    /// Returns the cells, ordered by mechanism, tuning and size.
     pub fn cells(&self) -> &[&'p Cell] {
         &self.cells
     }
 }
 
-/// Returns the point at `size` on the line through `cells` (at least one, all of one tuning, by rising size).
+/// Returns the evidence at `size`, interpolated between `cells`: at least one cell, all of one tuning, by rising size.
 fn interpolate(cells: &[&Cell], size: Option<u64>) -> Evidence {
-    // A stream of unknown length counts as long.
+    // A stream of unknown length counts as infinitely long.
     let size = size.unwrap_or(u64::MAX).max(1);
     let above = cells.partition_point(|cell| cell.size < size);
     let (a, b) = (cells[above.saturating_sub(1)], cells[above.min(cells.len() - 1)]);
@@ -357,7 +358,7 @@ mod tests {
         assert!(
             both.cited("read-write").ends_with("idle, with readers that read 64K and 1M at a time")
         );
-        // A profile with cells of one reader only has no evidence by reader.
+        // A profile with cells of only one reader has no evidence by reader.
         profile.cells.retain(|cell| cell.sink == "pipe");
         let one = of_splice(&profile, Some(1 << 15), Load::Idle);
         assert!(one.by_reader.is_empty() && (one.wall.ratio - 0.5).abs() < 1e-9);

@@ -1,5 +1,5 @@
-//! The file format of a profile. Each cell (a measurement) has its own line, which begins with its
-//! endpoints. A command that moves files parses the lines about files, and skips those about memory.
+//! The file format of a profile. Each cell (a measurement) has its own line, which begins with the source and the sink.
+//! A command that moves files can therefore skip the lines about memory without parsing them.
 
 use std::{
     io::{self, BufRead, Read},
@@ -36,8 +36,8 @@ impl Profile {
         text.map(|text| Self::parse(&text).map_err(|reason| invalid(path, reason))).transpose()
     }
 
-    /// Reads only the cells with a wanted source and sink, in a fraction of the time. The result is for choosing, and
-    /// must not be [saved](Self::save). If another program has formatted the file, the result may contain all cells.
+    /// Reads only the cells with a wanted source and sink, which takes a fraction of the time. The result must not be
+    /// [saved](Self::save). If another program has formatted the file, the result may contain all cells.
     pub fn load_between(
         path: &Path,
         wanted: &dyn Fn(&str, &str) -> bool,
@@ -70,8 +70,8 @@ impl Profile {
     pub fn check_place(path: &Path) -> Result<(), ProfileError> {
         match trusted_file::check_place(path) {
             Err(error @ TrustError::Untrusted { .. }) => Err(unusable(path, error)),
-            // Other errors are not reported here. The write fails for the same reason later, after the measurement was
-            // shown.
+            // Other errors are not reported here. The later write fails for the same reason, but the measurement has
+            // been shown by then.
             Ok(()) | Err(TrustError::Io { .. }) => Ok(()),
         }
     }
@@ -128,7 +128,7 @@ fn between(text: &[u8], wanted: &dyn Fn(&str, &str) -> bool) -> Vec<u8> {
         if cell.and_then(ends).is_some_and(|(source, sink)| !wanted(source, sink)) {
             continue;
         }
-        // Commas are written between cells only: a comma after the last kept cell would be invalid JSON.
+        // The file needs a comma between two cells, and must have none after the last kept one.
         if is_behind_cell && cell.is_some() {
             kept.push(b',');
         }

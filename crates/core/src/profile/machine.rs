@@ -7,7 +7,7 @@ use thalweg_sys::host;
 
 use crate::quantity::Size;
 
-/// Keys without influence on loops in memory.
+/// Keys that do not influence loops in memory.
 const OUTSIDE_MEMORY: [&str; 3] = ["affinity", "capabilities", "pipe-max-size"];
 
 /// Maps keys to values, as read from the running system.
@@ -73,7 +73,7 @@ impl Machine {
 }
 
 /// Returns the processor's name and the features that the user hides from thalweg. Measurements
-/// made with all features do not hold for a process without them.
+/// with a feature do not hold for a process from which it is hidden.
 fn processor() -> Option<String> {
     let model = host::cpu_model()?;
     match hidden_features() {

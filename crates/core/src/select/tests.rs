@@ -35,7 +35,7 @@ fn of_tied_candidates_the_earlier_is_chosen_if_little_is_lost() {
         let order = order(vec![measured("safe", cost, 0.2), measured("fast", 1.0, 0.2)]);
         assert_eq!(order[0] == "safe", is_first, "{cost}: {order:?}");
     }
-    // In a quiet run, even small differences count.
+    // If the noise is small, even small differences count.
     assert_eq!(order(vec![measured("safe", 1.04, 0.03), measured("fast", 1.0, 0.03)])[0], "fast");
 }
 
@@ -63,13 +63,13 @@ fn candidates_with_overlapping_intervals_are_not_called_slower() {
         .into_iter()
         .map(|verdict| (verdict.mechanism, verdict.judgement))
         .collect();
-    // The order uses the medians, even if no difference was shown.
+    // The order follows the medians, even if no difference was shown.
     assert_eq!(said[1], ("c", Judgement::Slower { by: 2.0 }));
     assert_eq!(said[2], ("b", Judgement::Tie));
 }
 
-/// A candidate measured with two readers, with these ratios of wall time and this ratio of CPU
-/// time.
+/// Returns a candidate that was measured with two readers: their ratios of wall time, and the ratio
+/// of CPU time.
 fn by_readers(name: &'static str, walls: [f64; 2], cpu: f64) -> Candidate {
     let [first, second] = walls.map(|wall| measured(name, wall, 0.03).evidence.unwrap());
     let middle = (walls[0] * walls[1]).sqrt();
@@ -83,8 +83,8 @@ fn by_readers(name: &'static str, walls: [f64; 2], cpu: f64) -> Candidate {
 
 #[test]
 fn what_flips_between_two_readers_is_a_tie_that_goes_by_processor_time() {
-    // The first reader sees sendfile lose, the second sees it win. A third mechanism loses with
-    // both.
+    // sendfile is slower with the first reader and faster with the second. A third mechanism is
+    // slower with both.
     let ranked = rank(
         vec![
             by_readers("read-write", [1.0, 1.0], 1.0),
@@ -99,7 +99,7 @@ fn what_flips_between_two_readers_is_a_tie_that_goes_by_processor_time() {
     assert_eq!(first.judgement, Judgement::Chosen { why: why.to_owned() });
     assert_eq!(second.judgement, Judgement::Tie);
     assert!(matches!(third.judgement, Judgement::Slower { .. }), "{third:?}");
-    // If both readers agree, wall time decides, whatever the CPU time.
+    // If both readers lead to the same order, wall time decides, whatever the CPU time is.
     let agreed =
         vec![by_readers("read-write", [1.0, 1.0], 0.2), by_readers("sendfile", [0.7, 0.8], 0.9)];
     let ranked = rank(agreed, Prefer::Wall);

@@ -14,7 +14,7 @@ use crate::{
 };
 use thalweg_testing::skip;
 
-/// The requested length, compared with the size of the source.
+/// The requested length, relative to the size of the source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ask {
     /// The size of the source.
@@ -40,7 +40,7 @@ pub struct Case {
     pub room: Room,
     pub folder: PathBuf,
     pub streams: Streams,
-    /// `true` if the source is a file opened with `O_APPEND`, from which each byte can be read only
+    /// `true` if the source is a file opened with `O_APPEND`. Each byte of it can be read only
     /// once.
     pub once: bool,
     /// `true` if the watcher cancels the transfer at its first call.
@@ -49,7 +49,6 @@ pub struct Case {
     pub beside: Option<&'static dyn Mechanism>,
 }
 
-/// The result of a case.
 pub struct Done {
     pub outcome: Outcome,
     pub calls: CallCounts,
@@ -68,7 +67,7 @@ pub fn plan_of(mechanism: &'static dyn Mechanism, tuning: &Tuning) -> Plan {
     Plan { verdicts: vec![verdict], impossible: None, turns: None }
 }
 
-/// Bytes of a turn. Each mechanism has several turns, and some bytes remain for the chosen one.
+/// Bytes of a turn. Each mechanism has several turns, and bytes remain for the chosen one.
 const TURN: u64 = 16 << 10;
 
 /// Returns every mechanism that moves bytes.
@@ -108,8 +107,8 @@ pub fn folders() -> Vec<PathBuf> {
 }
 
 impl Case {
-    /// Creates a small transfer between new endpoints. If the mechanism does not serve such
-    /// endpoints, reports the reason as a skipped test and returns `None`.
+    /// Creates a case with a small transfer between new endpoints. If the mechanism does not serve
+    /// such endpoints, reports a skipped test with the reason and returns `None`.
     pub fn fitting(mechanism: &'static dyn Mechanism, pair: Pair, folder: PathBuf) -> Option<Self> {
         let mut case = Self {
             mechanism,
@@ -136,8 +135,8 @@ impl Case {
         None
     }
 
-    /// Returns two variants of this case: one for [`Driver::run`], and one for a run by steps. The
-    /// second is omitted if a step of the mechanism waits.
+    /// Returns up to two variants of this case: one for [`Driver::run`], and one for a run by
+    /// steps. The second is omitted if the mechanism waits inside a step.
     pub fn in_both_forms(&self) -> impl Iterator<Item = Self> {
         let by_hand = Streams { by_hand: true, ..self.streams };
         let by_steps = Self { streams: by_hand, ..self.clone() };
@@ -145,22 +144,22 @@ impl Case {
         [Some(self.clone()), (!sleeps).then_some(by_steps)].into_iter().flatten()
     }
 
-    /// Returns this case with turns between its mechanism and the next one of the list that serves
-    /// these endpoints. `None` if they are not two files.
+    /// Returns this case with turns between its mechanism and the next one in the list that serves
+    /// these endpoints. `None` if the endpoints are not two files.
     pub fn by_turns(&self) -> Option<Self> {
         let Pair { source, sink, .. } = self.pair;
         let own = self.mechanism.info().name;
         let last = LAST_RESORT.info().name;
         let following = movers().skip_while(|m| m.info().name != own).skip(1).chain(movers());
         let mut others = following.filter(|m| m.info().name != own && m.info().name != last);
-        // A stepwise run excludes mechanisms that wait, and lists them in `steps_down`.
+        // A stepwise run excludes mechanisms that wait, and its report lists them as fallbacks.
         let serves = |info: &Info| info.pair(source, sink).is_some() && info.nature.waits.is_none();
         let beside = others.find(|m| serves(m.info()));
         let both_are_files = (source, sink) == (Kind::File, Kind::File);
         both_are_files.then(|| Self { beside, ..self.clone() })
     }
 
-    /// Returns `true` if the mechanism of this name may move bytes although no call failed.
+    /// Returns `true` if the mechanism of this name may move bytes even if no call failed.
     pub fn may_move(&self, name: &str) -> bool {
         name == self.mechanism.info().name
             || self.beside.is_some_and(|beside| beside.info().name == name)
@@ -207,7 +206,7 @@ impl Case {
         }
     }
 
-    /// Returns a name with all settings, to repeat the case after a failure.
+    /// Returns a name that contains all settings, so that a failed case can be repeated.
     pub fn name(&self) -> String {
         format!(
             "{} {} -> {} [{}] size {} {:?} at {} -> {} {:?} in {}{}",
@@ -229,7 +228,7 @@ impl Case {
         )
     }
 
-    /// Runs the case under a script of faults, and makes the checks that every outcome must pass.
+    /// Runs the case under a script of faults, and makes the checks that every result must pass.
     pub fn run(&self, script: &Script) -> Done {
         let (mut from, mut to) = self.ends();
         let len = self.len();

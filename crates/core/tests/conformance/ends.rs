@@ -1,5 +1,5 @@
-//! Real endpoints of every kind and size. One thread writes into a source pipe, and another reads
-//! from a sink pipe, because a pipe cannot hold all bytes.
+//! Real endpoints of every kind and size. A pipe cannot hold all bytes. One thread therefore writes into a source pipe,
+//! and another reads from a sink pipe.
 
 use std::{
     fs::{File, OpenOptions},
@@ -21,7 +21,7 @@ use thalweg_core::{End, Kind, Sink, Source};
 
 /// The value of the bytes around the transferred range, which must not change.
 pub const GUARD: u8 = 0xa5;
-/// Number of guard bytes after the range.
+/// Number of bytes with the value `GUARD` after the range.
 const BEHIND: usize = 5000;
 
 /// Returns `len` bytes, at most 1 MiB + 1, in which neighbouring bytes, pages and 64 KiB blocks
@@ -48,13 +48,12 @@ pub enum Room {
 pub struct Streams {
     /// `true` for TCP sockets, `false` for unix sockets.
     pub internet: bool,
-    /// `true` if they never block, and the test itself reads and writes their other sides. `false`
-    /// if threads do that.
+    /// `true` if they never block, and the test itself reads and writes their other sides. `false` if threads do so.
     pub by_hand: bool,
 }
 
-/// The other side of a stream, which the test reads or writes itself. `bytes` holds the bytes to
-/// write, or those read so far.
+/// The other side of a stream, which the test reads or writes itself. `bytes` contains the bytes still to be written,
+/// or those read so far.
 pub struct Hand {
     far: Option<File>,
     bytes: Vec<u8>,
@@ -78,7 +77,7 @@ impl Hand {
         }
     }
 
-    /// Reads up to `most` bytes of those that have arrived.
+    /// Reads up to `most` of the bytes that have arrived.
     pub fn take(&mut self, most: usize) {
         // EAGAIN: no byte has arrived.
         let _ = self.far.as_ref().unwrap().take(most as u64).read_to_end(&mut self.bytes);
@@ -99,10 +98,10 @@ pub struct Feed {
     bytes: Vec<u8>,
     fd: Option<OwnedFd>,
     at: u64,
-    // `true` if each byte can be read only once, because the descriptor's own offset is used.
+    // `true` if each byte can be read only once, because reads use the descriptor's own offset.
     once: bool,
     feeder: Option<JoinHandle<()>>,
-    /// The other side, if the test reads or writes it. `None` while the test does so.
+    /// The other side, if the test itself reads or writes it. The test removes it from here while it does so.
     pub hand: Option<Hand>,
 }
 
@@ -115,7 +114,7 @@ pub struct Basin {
     at: u64,
     room: usize,
     drainer: Option<JoinHandle<Vec<u8>>>,
-    /// The other side, if the test reads or writes it. `None` while the test does so.
+    /// The other side, if the test itself reads or writes it. The test removes it from here while it does so.
     pub hand: Option<Hand>,
 }
 
@@ -124,7 +123,7 @@ pub fn file_in(folder: &Path) -> File {
     tempfile::tempfile_in(folder).unwrap()
 }
 
-/// Returns two connected stream sockets: (reading, writing).
+/// Returns two connected stream sockets: first the reading, then the writing one.
 fn sockets(internet: bool) -> (OwnedFd, OwnedFd) {
     if !internet {
         let (near, far) = UnixStream::pair().unwrap();
@@ -176,8 +175,7 @@ impl Feed {
                     return;
                 }
                 let (bytes, mut far) = (self.bytes.clone(), File::from(far));
-                // An error means that the transfer has closed its end. The test then fails
-                // elsewhere.
+                // An error means that the transfer has closed its end. Other checks of the test then fail.
                 self.feeder = Some(std::thread::spawn(move || drop(far.write_all(&bytes))));
                 self.fd = Some(near);
             }
@@ -192,8 +190,7 @@ impl Feed {
         }
     }
 
-    /// Reopens the file with `O_APPEND`. Mechanisms then use no offsets, and each byte can be read
-    /// only once.
+    /// Reopens the file with `O_APPEND`. Mechanisms then cannot use offsets, so each byte can be read only once.
     pub fn once(mut self) -> Self {
         let fd = self.fd.take().unwrap();
         let path = format!("/proc/self/fd/{}", fd.as_raw_fd());
@@ -203,12 +200,10 @@ impl Feed {
         self
     }
 
-    /// Returns the bytes that the source supplies.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// Returns the endpoint for a transfer.
     pub fn source(&self) -> Source<'_> {
         let Some(fd) = &self.fd else { return Source::Memory(&self.bytes) };
         let end = End::of(fd.as_fd()).unwrap();
@@ -283,7 +278,6 @@ impl Basin {
         }
     }
 
-    /// Returns the endpoint for a transfer.
     pub fn sink(&mut self) -> Sink<'_> {
         let Some(fd) = &self.fd else { return Sink::Memory(&mut self.memory) };
         let end = End::of(fd.as_fd()).unwrap();
@@ -291,8 +285,8 @@ impl Basin {
         Sink::Fd(if end.at.is_some() { end.at(self.at) } else { end })
     }
 
-    /// Checks that the sink holds the first `moved` of `bytes` and nothing else. After a failure, a
-    /// file may also contain later bytes of the source, because pieces may end in any order.
+    /// Checks that the sink contains the first `moved` of `bytes` and nothing else. After a failure, a file may also
+    /// contain later bytes of the source, because pieces may end in any order.
     pub fn check(mut self, bytes: &[u8], moved: usize, failed: bool) -> Result<(), String> {
         self.fd = None;
         let bytes = &bytes[..bytes.len().min(self.room)];
@@ -318,8 +312,8 @@ impl Basin {
         same(&delivered, &bytes[..moved])
     }
 
-    /// Checks that a socket delivered at least `moved` of `bytes`, in order. A cancelled transfer with MSG_ZEROCOPY
-    /// reports what the peer acknowledged until then, and bytes on the way may still arrive.
+    /// Checks that a socket delivered at least `moved` of `bytes`, in order. A cancelled MSG_ZEROCOPY transfer reports
+    /// only the bytes that the peer had acknowledged. Bytes that were in flight may still arrive.
     pub fn check_acknowledged(mut self, bytes: &[u8], moved: usize) -> Result<(), String> {
         self.fd = None;
         let Some(drainer) = self.drainer.take() else {

@@ -10,7 +10,7 @@ use thalweg_sys::{
 use crate::case::{Ask, Case, Done, movers};
 use thalweg_testing::Sample;
 
-/// Large enough for several calls of every mechanism, as no call moves more than `CUT` bytes.
+/// Number of bytes. No call moves more than `CUT` bytes, so every mechanism makes several calls.
 const SIZE: usize = 300_001;
 const CUT: usize = 64 << 10;
 
@@ -46,7 +46,7 @@ fn the_refusals_tried_are_those_the_driver_steps_down_on() {
     }
 }
 
-/// Returns the smallest buffers and windows, so that a transfer needs several.
+/// Returns the tuning with the smallest buffers and windows, so that a transfer needs several of them.
 fn smallest(mechanism: &dyn Mechanism) -> Tuning {
     let knobs = mechanism.info().knobs.iter().filter(|knob| knob.unit == Unit::Bytes);
     knobs.fold(Tuning::default(), |tuning, knob| {
@@ -55,7 +55,7 @@ fn smallest(mechanism: &dyn Mechanism) -> Tuning {
     })
 }
 
-/// Returns a script in which every call moves at most `CUT` bytes, unless `rules` contains another effect for it.
+/// Returns a script with these rules, in which every other call moves at most `CUT` bytes.
 fn script(mut rules: Vec<Rule>) -> Script {
     let counted = Call::ALL.into_iter().filter(|call| call.counts_bytes());
     rules.extend(counted.map(|call| Rule::always(call, Effect::Short(CUT))));
@@ -63,7 +63,7 @@ fn script(mut rules: Vec<Rule>) -> Script {
 }
 
 /// Calls `of` for every case of every mechanism, with each system call that the case makes. `make test` runs a third of
-/// them, chosen at random.
+/// these combinations, chosen at random.
 fn each_call(of: impl Fn(&Case, Call) + Sync) {
     std::thread::scope(|scope| {
         for mechanism in movers() {
@@ -118,7 +118,7 @@ fn short_counts_lose_nothing() {
             let what = format!("{rules:?}");
             let done = case.run(&script(rules));
             whole(case, &done, &what);
-            // Short counts cause no fallback. Only an errno of this kernel may cause one.
+            // Short counts cause no fallback. Only an errno that this machine's kernel returned may cause one.
             for step in &done.outcome.report.steps_down {
                 assert!(!step.errno.is_empty(), "{what}: {}: {step:?}", case.name());
             }
@@ -132,7 +132,7 @@ fn an_interruption_or_a_wait_costs_only_time() {
         for (errno, nth) in
             [(Errno::INTR, 1), (Errno::INTR, 3), (Errno::AGAIN, 1), (Errno::AGAIN, 3)]
         {
-            // Calls that move no bytes do not wait, so the kernel does not return EINTR or EAGAIN for them.
+            // The kernel does not return EINTR or EAGAIN for calls that move no bytes, because they do not wait.
             if !call.counts_bytes() {
                 continue;
             }
@@ -155,7 +155,7 @@ fn a_cancelled_transfer_reports_exactly_how_far_it_came() {
         for nth in [1, 3] {
             let case = Case { stop: true, ..case.clone() };
             let script = script(vec![Rule::once(call, nth, Effect::Errno(Errno::INTR))]);
-            // `run` makes the checks itself.
+            // `run` checks the result.
             case.run(&script);
         }
     });
@@ -177,7 +177,7 @@ fn a_zero_is_the_end_only_when_a_read_says_so() {
     });
 }
 
-/// Injects one fault. The driver continues with plain calls, unless the failed call was a plain one.
+/// Injects one fault. After it, the driver continues with plain calls, unless the failed call was itself a plain one.
 fn once(case: &Case, call: Call, errno: Errno, nth: u64) {
     let done = case.run(&script(vec![Rule::once(call, nth, Effect::Errno(errno))]));
     let what = format!("{} {errno} at {nth}", call.name());
@@ -187,7 +187,7 @@ fn once(case: &Case, call: Call, errno: Errno, nth: u64) {
         }
         _ => whole(case, &done, &what),
     }
-    // The report must mention the failure, unless the mechanism itself could continue.
+    // The report must mention the failure, unless the mechanism could continue after it.
     let mut moved = done.outcome.report.shares.iter().map(|share| share.mechanism);
     let alone = moved.all(|name| case.may_move(name));
     let said = !done.outcome.report.steps_down.is_empty() || done.outcome.error.is_some();
@@ -225,7 +225,7 @@ fn a_lasting_failure_is_reported_with_its_errno_and_the_true_prefix() {
                 let (outcome, name) = (&done.outcome, case.name());
                 match &outcome.error {
                     Some(error) => assert_eq!(error.errno, errno, "{name}: {outcome:?}"),
-                    // A memory sink is written without a system call, and the third call may never be made.
+                    // The fault may not occur: a memory sink needs no call, and a transfer may need fewer than three.
                     None => assert_eq!(outcome.report.bytes, done.due, "{name}: {outcome:?}"),
                 }
                 let plain = matches!(case.pair.sink, Kind::Memory);

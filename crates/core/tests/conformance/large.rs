@@ -17,17 +17,17 @@ use thalweg_testing::{Sample, skip};
 
 const SIZE: u64 = (2 << 30) + (5 << 20) + 77;
 
-/// The length of the sink before each transfer. It keeps the pages of the previous transfer, because freeing and
-/// allocating 2 GiB of pages would take most of the test's time. Each transfer still grows the file past 2 GiB.
+/// The length of the sink before each transfer. The sink keeps these pages of the previous transfer, because freeing
+/// and allocating 2 GiB of pages would take most of the test's time. Each transfer still extends the file past 2 GiB.
 const KEPT: u64 = (2 << 30) - 4096;
 
 /// Offsets at which the source has data.
 const MARKS: [u64; 4] = [0, (1 << 30) + 3, (2 << 30) - 2000, SIZE - 4096];
 
-/// An offset between the marks at which the source has a hole.
+/// An offset between two marks, where the source has a hole.
 const HOLE: u64 = (1 << 30) + (1 << 20) + 5;
 
-/// Overwrites the places that the test checks, so that no bytes of an earlier transfer remain there.
+/// Overwrites the places that the test checks, so that they contain no bytes of an earlier transfer.
 fn estrange(sink: &File) {
     for place in MARKS.into_iter().chain([HOLE]) {
         sink.write_all_at(&[GUARD; 4096], place).unwrap();
@@ -53,7 +53,7 @@ fn sparse(folder: &Path) -> File {
 #[test]
 fn more_than_two_gib_arrive_whole() {
     let folder = Path::new("/dev/shm");
-    // Room for the sink, and for the source, because a mapping fills its holes with pages.
+    // Space for the sink, and for the source, because a mapping fills the source's holes with pages.
     let room = rustix::fs::statvfs(folder).map_or(0, |fs| fs.f_bavail * fs.f_frsize);
     if room < 2 * SIZE + (256 << 20) {
         return skip("large", "no room for twice 2 GiB in /dev/shm");

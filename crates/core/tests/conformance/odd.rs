@@ -26,8 +26,8 @@ use crate::{
 };
 use thalweg_testing::skip;
 
-/// Moves everything by this mechanism, even if it reports that the endpoints do not fit. If it
-/// fails, the last resort moves the bytes.
+/// Moves everything by this mechanism, even if the mechanism reports that the endpoints do not fit.
+/// If the mechanism fails, the last resort moves the bytes.
 fn drive(mechanism: &'static dyn Mechanism, source: &impl AsFd, sink: &impl AsFd) -> Outcome {
     let mut transfer = Transfer::between(source, sink).unwrap();
     Driver::default().run(&mut transfer, &plan_of(mechanism, &Tuning::default()), &mut ())
@@ -61,8 +61,8 @@ fn files_that_lie_about_their_size_arrive_whole() {
                 let arrived = content(&sink);
                 assert_eq!(arrived.len() as u64, outcome.report.bytes, "{name}: {outcome:?}");
                 if arrived != expected {
-                    // The clock speeds in this file differ between two reads, so only the number of
-                    // lines is compared.
+                    // The file contains clock speeds, which differ between two reads. Only the
+                    // number of lines is therefore compared.
                     let shape = |bytes: &[u8]| bytes.split(|byte| *byte == b'\n').count();
                     assert_eq!(path, "/proc/cpuinfo", "{name}: {outcome:?}");
                     assert_eq!(shape(&arrived), shape(&expected), "{name}: {outcome:?}");
@@ -155,7 +155,7 @@ fn a_disk_that_fills_up_keeps_exactly_what_is_reported() {
         skip("a full disk", "THALWEG_MOUNTS names no small8");
         return;
     };
-    // The source is larger than the small disk, so it is on another one.
+    // The source does not fit on the small disk, so it is on another one.
     let mut source = tempfile::tempfile().unwrap();
     (0..12).for_each(|_| source.write_all(&pattern(1 << 20)).unwrap());
     for mechanism in taking(Kind::File) {
@@ -201,7 +201,7 @@ fn a_block_device_is_written_and_read_like_a_file() {
     }
 }
 
-/// Returns a pseudo terminal in raw mode: (the side that types, the side to read).
+/// Returns both sides of a pseudo terminal in raw mode: (the side that types, the side to read).
 fn terminal() -> (File, File) {
     let keyboard = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
     unlockpt(&keyboard).unwrap();
@@ -216,14 +216,14 @@ fn terminal() -> (File, File) {
     (keyboard.into(), screen)
 }
 
-/// Unlike the other devices, a terminal supplies each byte only once.
+/// A terminal supplies each byte only once, unlike the other devices.
 #[test]
 fn a_terminal_loses_nothing_whatever_call_is_refused() {
     let bytes = pattern(50_000);
     let faults = [Errno::INTR, Errno::AGAIN, Errno::INVAL, Errno::IO];
     let faults = faults.into_iter().flat_map(|errno| (1..8).map(move |nth| (errno, nth)));
     let cases = faults.flat_map(|fault| Call::ALL.map(|call| (fault, call)));
-    // Errors of the last resort's calls end the transfer.
+    // An error of a call of the last resort ends the transfer, so these calls get no faults.
     let plain = [Call::Read, Call::Write, Call::Pwrite];
     let cases: Vec<_> = cases.filter(|(_, call)| !plain.contains(call)).collect();
     for mechanism in taking(Kind::Device) {
@@ -234,14 +234,14 @@ fn a_terminal_loses_nothing_whatever_call_is_refused() {
             }
             let script = Script::new(vec![
                 Rule::once(*call, *nth, Effect::Errno(*errno)),
-                // Without this rule, a mechanism would need only one splice.
+                // Without this rule, a mechanism would need only one call of splice.
                 Rule::always(Call::Splice, Effect::Short(1000)),
             ]);
             let ((mut keyboard, screen), sink) = (terminal(), tempfile::tempfile().unwrap());
             let ran = std::thread::scope(|scope| {
                 let bytes = &bytes;
                 // The thread returns the terminal, so that it stays open until all bytes are read.
-                // Closing it would hang up the other side.
+                // Closing it earlier would hang up the other side.
                 let typing = scope.spawn(move || {
                     keyboard.write_all(bytes).unwrap();
                     keyboard
@@ -250,7 +250,7 @@ fn a_terminal_loses_nothing_whatever_call_is_refused() {
                     let mut transfer = Transfer::between(&screen, &sink).unwrap();
                     transfer.len = Some(bytes.len() as u64);
                     let plan = plan_of(mechanism, &Tuning::default());
-                    // After a lost byte, the transfer would wait without end. Cancel it then.
+                    // If a byte was lost, the transfer would wait for ever. It is then cancelled.
                     let began = Instant::now();
                     let mut watch = |_| {
                         let in_vain = began.elapsed() > Duration::from_secs(120);
@@ -293,7 +293,7 @@ fn a_source_that_loses_its_end_on_the_way_is_a_short_source() {
     }
 }
 
-/// After EINTR, `fdatasync` is repeated. EIO means that written bytes may be lost, so it is an
+/// After EINTR, `fdatasync` is repeated. EIO means that written bytes may be lost, so EIO is an
 /// error.
 #[test]
 fn interrupted_storage_is_retried_and_failing_storage_is_reported() {

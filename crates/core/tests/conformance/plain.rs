@@ -19,12 +19,11 @@ use thalweg_testing::{Sample, skip};
 
 const SIZES: [usize; 6] = [0, 1, 4095, 4096, 4097, (1 << 20) + 1];
 
-/// (source, sink): both aligned, both unaligned by the same distance, and unaligned by different
-/// distances.
+/// (source, sink): aligned, unaligned by the same distance, and unaligned by different distances.
 const OFFSETS: [(u64, u64); 4] = [(0, 0), (4097, 1), (3, 8190), (0, 4096)];
 
-/// Reports a mechanism as skipped if the kernel refused its call. The driver moved the bytes by
-/// another one.
+/// Reports a mechanism as skipped if the kernel refused its call, because the driver then moved the
+/// bytes by another one.
 fn note_refusals(case: &Case, steps: &[StepDown]) {
     for step in steps {
         assert!(!step.errno.is_empty(), "{}: {step:?}", case.name());
@@ -65,7 +64,7 @@ fn every_variant(case: &Case, sample: &mut Sample) {
     }
 }
 
-/// `make test` runs one variant of this many. The variants differ in size, offsets or form.
+/// `make test` runs one of `SHARE` variants. The variants differ in size, offsets or form.
 const SHARE: u64 = 3;
 
 fn every_tuning(mechanism: &'static dyn Mechanism, folder: &Path, only: Option<(Kind, Kind)>) {
@@ -77,8 +76,8 @@ fn every_tuning(mechanism: &'static dyn Mechanism, folder: &Path, only: Option<(
         let Some(case) = Case::fitting(mechanism, *pair, folder.to_path_buf()) else { continue };
         for tuning in mechanism.info().tunings() {
             let case = Case { tuning, ..case.clone() };
-            // The forms of the engine differ only in how they wait. No transfer between files
-            // waits, so one form is enough.
+            // The two forms of a run differ only in how they wait. Transfers between files do not
+            // wait, so one form is enough.
             let forms = if only.is_some() { 1 } else { 2 };
             case.in_both_forms().take(forms).for_each(|case| every_variant(&case, &mut sample));
         }

@@ -1,5 +1,5 @@
-//! The engine as steps that never sleep. The only thread of the test also serves the other side of every endpoint, so a
-//! step that slept would hang.
+//! Runs the engine as steps that never sleep. The only thread of the test also serves the other side of every endpoint.
+//! A step that slept would therefore hang.
 
 use std::{
     os::unix::net::UnixStream,
@@ -25,11 +25,11 @@ pub struct Hands<'a> {
 
 /// Bytes that a hand moves in one turn: less than a page, a little more than a page, and several pages.
 const FEW: [usize; 3] = [77, 4099, 30_000];
-/// Longer than any machine needs for a turn.
+/// A time that no machine needs for a turn.
 const FOR_EVER: Duration = Duration::from_secs(120);
 
-/// Drives a transfer like an event loop. The test serves an endpoint only when the engine reports it as blocked, so a
-/// wrong report would stop the transfer.
+/// Drives a transfer like an event loop. The test serves an endpoint only when the engine reports that endpoint as
+/// blocked. A wrong report would therefore stop the transfer.
 pub fn step_through(
     transfer: Transfer<'_>,
     plan: &Plan,
@@ -53,7 +53,7 @@ pub fn step_through(
             (Step::Done | Step::Failed(_), _) => break,
             (Step::Blocked(Side::Source), Hands { feeding: Some(hand), .. }) => hand.feed(few),
             (Step::Blocked(Side::Sink), Hands { taking: Some(hand), .. }) => hand.take(few),
-            // Only an injected fault can block a device, and the next call succeeds.
+            // A device blocks only if a fault is injected. The next call succeeds.
             (Step::Moved | Step::Blocked(_), _) => {}
         }
         if stop {
@@ -81,7 +81,7 @@ fn a_mechanism_that_waits_inside_a_step_is_left_out_with_the_reason() {
         let verdict = plan.verdicts.iter().find(|v| v.mechanism == info.name).unwrap();
         let told = Judgement::Unfit { reason: why.to_owned() };
         assert!(info.pair(Kind::File, Kind::Socket).is_none() || verdict.judgement == told);
-        // A plan that was not made for steps contains the mechanism, but the run does not use it.
+        // The plan was not made for steps, so it contains the mechanism. The run must not use it.
         let plan = plan_of(mechanism, &Tuning::default());
         let mut run = TransferRun::start(transfer, &plan).unwrap();
         assert!(matches!(run.advance(1), Step::Done));

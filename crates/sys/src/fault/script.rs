@@ -25,11 +25,12 @@ pub enum Effect {
 pub struct Rule {
     /// The call that the rule concerns.
     pub call: Call,
-    /// The number of the call, counted over all threads of the script; 1 is the first.
+    /// The number of the call, counted from 1 over all threads of the script.
     pub nth: u64,
     /// The effect.
     pub effect: Effect,
-    /// `true` to apply the rule to every call from `nth` on, `false` to that call only.
+    /// `true` to apply the rule to every call from the `nth` on, `false` to apply it to the `nth`
+    /// call only.
     pub repeat: bool,
 }
 
@@ -58,7 +59,7 @@ pub struct Script {
     rivals: Vec<RivalAction>,
 }
 
-/// An action of a simulated other process right before a call.
+/// An action that simulates another process, made right before a call.
 #[derive(Clone)]
 struct RivalAction {
     call: Call,
@@ -114,8 +115,8 @@ impl Script {
     }
 
     /// Runs `act` right before the `nth` call of this kind, even if a rule stops that call. This
-    /// makes the outcome of a race deterministic. Calls made by `act` are not subject to the
-    /// script.
+    /// makes the outcome of a race deterministic. The script does not apply to calls that `act`
+    /// makes.
     #[must_use]
     pub fn meanwhile(
         mut self,
@@ -127,8 +128,8 @@ impl Script {
         self
     }
 
-    /// Runs `body` on this thread under the script, counting from zero. A script that is already
-    /// installed is suspended until `body` returns or unwinds.
+    /// Runs `body` on this thread under the script, and counts calls from zero. If another script
+    /// is active, it is suspended until `body` returns or unwinds.
     pub fn run<R>(&self, body: impl FnOnce() -> R) -> ScriptRun<R> {
         let state = Arc::new(ScriptState::new(self.clone()));
         let value = {
@@ -180,7 +181,7 @@ impl ScriptState {
     }
 }
 
-/// Restores the previous script, also if the body panics.
+/// Restores the previous script when dropped, even if the body panics.
 pub(super) struct Restore(Installed);
 
 impl Drop for Restore {

@@ -1,4 +1,4 @@
-//! Sizes of the first processor's data caches: from sysfs, and for the first two levels from the C library.
+//! Sizes of the first processor's data caches. They come from sysfs, or from the C library for the first two levels.
 
 use std::{fs, path::Path, sync::OnceLock};
 
@@ -13,8 +13,8 @@ pub struct Cache {
 
 const LISTED: &str = "/sys/devices/system/cpu/cpu0/cache";
 
-/// Returns the caches, nearest first. Empty if the kernel does not list them. The result is cached, because it takes
-/// reading a dozen files.
+/// Returns the caches, nearest first; empty if the kernel does not list them. The result is kept, because finding it
+/// takes the reading of a dozen files.
 pub fn caches() -> &'static [Cache] {
     static FOUND: OnceLock<Vec<Cache>> = OnceLock::new();
     FOUND.get_or_init(|| caches_in(Path::new(LISTED)))
@@ -30,8 +30,8 @@ pub fn second_cache() -> Option<u64> {
     cache_size(2)
 }
 
-/// Returns the size of the data cache of a level, from 1 on. For the first two levels, the C library read the
-/// processor's own values when the process began, which avoids a dozen calls for sysfs. The size of the third level
+/// Returns the size of the data cache of a level; 1 is the first. For the first two levels, the C library read the
+/// processor's own values when the process began, which saves a dozen calls for sysfs. The size of the third level
 /// comes from sysfs. The C library scales it by its estimate of the processors that share the cache, and reports ten
 /// times the size to some guests.
 pub fn cache_size(level: u32) -> Option<u64> {
@@ -41,7 +41,7 @@ pub fn cache_size(level: u32) -> Option<u64> {
     let told = match level {
         1 => sysconf(SC_LEVEL1_DCACHE_SIZE),
         2 => sysconf(SC_LEVEL2_CACHE_SIZE),
-        // The usual index: two first-level caches precede the second level.
+        // The usual index in sysfs: the two first-level caches have the indices 0 and 1.
         _ => cache(&Path::new(LISTED).join(format!("index{level}")))
             .filter(|cache| cache.level == level)
             .map(|cache| cache.bytes),

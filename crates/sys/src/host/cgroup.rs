@@ -25,9 +25,9 @@ const TWO: CgroupVersion = CgroupVersion {
     reclaimable: "inactive_file",
 };
 
-/// Returns the bytes that this process may still allocate under the limits of its groups.
-/// Reclaimable page cache counts as free. `None` if no limit is visible. The set of groups with
-/// limits is determined at the first call.
+/// Returns the number of bytes that this process may still allocate under the limits of its groups.
+/// Reclaimable page cache counts as free. `None` if no limit is visible. The first call determines
+/// which groups have limits.
 pub(super) fn memory_left() -> Option<u64> {
     static LIMITED: OnceLock<Vec<(PathBuf, &'static CgroupVersion)>> = OnceLock::new();
     let limited = LIMITED.get_or_init(|| {
@@ -58,8 +58,8 @@ fn groups(told: &str) -> impl Iterator<Item = (&'static CgroupVersion, &str)> {
     })
 }
 
-/// Returns a group's directory and its parents. In a container, the path may be the host's and not
-/// visible. The parents then still exist.
+/// Returns a group's directory and its parents. In a container, the path may be one on the host
+/// that does not exist here. The mount point still exists.
 fn chain(mount: &Path, path: &str) -> Vec<PathBuf> {
     let group = mount.join(path.trim_start_matches('/'));
     let above = group.ancestors().take_while(|folder| folder.starts_with(mount));

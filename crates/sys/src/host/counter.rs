@@ -1,14 +1,14 @@
 //! The processor's time-stamp counter.
 
-/// Returns the time-stamp counter, read without a serializing instruction, as cheaply as possible. Values of different
+/// Returns the time-stamp counter. To be cheap, it is read without a serializing instruction. Values of different
 /// processors cannot be compared. `None` if the architecture has no such counter.
 #[inline]
 pub fn cycle_counter() -> Option<u64> {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     {
         #[allow(unused_unsafe)]
-        // SAFETY: every x86_64 has the instruction. If the process has forbidden it (PR_SET_TSC), it raises SIGSEGV, as
-        // that setting demands.
+        // SAFETY: every x86_64 has the instruction. It raises SIGSEGV only if the process has requested that
+        // (PR_SET_TSC).
         Some(unsafe { std::arch::x86_64::_rdtsc() })
     }
     #[cfg(not(all(target_arch = "x86_64", not(miri))))]

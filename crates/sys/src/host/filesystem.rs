@@ -10,9 +10,9 @@ use std::sync::OnceLock;
 /// The properties of a file system that matter to transfers and their measurements.
 #[derive(Clone, Debug)]
 pub struct FileSystem {
-    /// The kernel's name for its type: "ext4", "fuse.sshfs". If no mount is found (pipes, sockets, memfds, other mount
-    /// namespaces), the name for its magic number, or that number. For ext2 and ext3 it is "ext4", because the ext4
-    /// code serves them.
+    /// The kernel's name for the type: "ext4", "fuse.sshfs". ext2 and ext3 are reported as "ext4", because the ext4
+    /// code serves them. If no mount is found (pipes, sockets, memfds, other mount namespaces), the name comes from the
+    /// magic number, or is that number.
     pub name: String,
     /// The device number (st_dev).
     pub dev: u64,
@@ -30,14 +30,14 @@ impl FileSystem {
         Self { name: name.to_owned(), dev: 0, remote: is_remote(name), mount: None, options }
     }
 
-    /// Returns the mount options, then the file system's own, without repeats: "rw,relatime,discard". The mount table
-    /// is read at the first call. If the file system is no longer mounted, the result is empty.
+    /// Returns the mount options, then the file system's own options, without repeats: "rw,relatime,discard". The first
+    /// call reads the mount table. If the file system is no longer mounted, the result is empty.
     pub fn options(&self) -> &str {
         self.options.get_or_init(|| self.mounted(|mount| mount.options()).unwrap_or_default())
     }
 
     /// Returns `true` if file systems of this type have no clones (ioctl_ficlonerange(2)) in Linux 6.18. Later kernels
-    /// may add them.
+    /// may add clones.
     pub fn is_known_without_clones(&self) -> bool {
         ["ext4", "tmpfs", "ramfs"].contains(&self.name.as_str())
     }
@@ -48,15 +48,15 @@ impl FileSystem {
         let table = String::from_utf8_lossy(&table);
         let mounts = || table.lines().filter_map(Mount::parse);
         let device = format!("{}:{}", major(self.dev), minor(self.dev));
-        // The mount id is tried first, because a btrfs subvolume has its own device number, which no mount shows. If
-        // mounts are stacked, the last line is the visible one.
+        // The mount id is tried first, because a btrfs subvolume has a device number of its own, which no mount shows.
+        // If several mounts are stacked, the last line is the visible one.
         let found = mounts().find(|mount| self.mount == Some(mount.number));
         found.or_else(|| mounts().rfind(|mount| mount.device == device)).map(of)
     }
 }
 
-/// Returns the file system of `fd`. Makes three calls, none of which touch the file's bytes. For types that share a
-/// magic number with others, it also reads the mount table, `/proc/self/mountinfo`.
+/// Returns the file system of `fd`. Makes three calls, none of which touch the file's bytes. Unless the type is one of
+/// the usual ones, also reads the mount table, `/proc/self/mountinfo`.
 pub fn filesystem(fd: impl AsFd) -> Result<FileSystem, Errno> {
     let fd = fd.as_fd();
     let name = name_of_magic(fstatfs(fd)?.f_type as u32);
@@ -77,8 +77,8 @@ fn is_usual(name: &str) -> bool {
     ["ext4", "xfs", "btrfs", "tmpfs", "ramfs"].contains(&name)
 }
 
-/// Returns `true` if close(2) may still report bytes that were not stored. Makes one call; the answer applies to all
-/// files of this file system. `false` for types without a `flush` operation in the Linux kernel.
+/// Returns `true` if close(2) may still report that bytes were not stored. Makes one call; the answer applies to all
+/// files of this file system. `false` only for the usual types, which have no `flush` operation in the Linux kernel.
 pub fn may_fail_at_close(fd: impl AsFd) -> Result<bool, Errno> {
     Ok(!is_usual(&name_of_magic(fstatfs(fd)?.f_type as u32)))
 }
@@ -86,7 +86,7 @@ pub fn may_fail_at_close(fd: impl AsFd) -> Result<bool, Errno> {
 /// Reads the mount table. The kernel reports no size for it, and returns at most a page per call.
 fn mount_table() -> std::io::Result<Vec<u8>> {
     let table = File::open("/proc/self/mountinfo")?;
-    // The buffer is allocated in advance. Otherwise, the table would be read in pieces of 32 bytes, then 64, and so on.
+    // The buffer is allocated in advance. Otherwise, the standard library would read 32 bytes, then 64, and so on.
     let mut bytes = Vec::with_capacity(16 * rustix::param::page_size());
     table.take(u64::MAX).read_to_end(&mut bytes)?;
     Ok(bytes)
@@ -142,8 +142,8 @@ fn is_remote(name: &str) -> bool {
     REMOTE.contains(&name) || name.starts_with("fuse")
 }
 
-/// Returns the name for a magic number (linux/magic.h). ext2, ext3 and ext4 share one number, and so do all FUSE file
-/// systems. Only the mount table distinguishes these.
+/// Returns the name for a magic number (linux/magic.h). ext2, ext3 and ext4 share one number, and all FUSE file systems
+/// share another. Only the mount table distinguishes file systems that share a number.
 fn name_of_magic(magic: u32) -> String {
     let name = match magic {
         0xef53 => "ext4",

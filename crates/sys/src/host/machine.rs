@@ -12,9 +12,9 @@ pub fn kernel_release() -> String {
     rustix::system::uname().release().to_string_lossy().into_owned()
 }
 
-/// Returns the processor's name, and on x86 also family, model and stepping. These distinguish generations that share a
-/// name, as several report "AMD EPYC" to their guests. If the kernel has no name (Arm), returns the implementer and
-/// part numbers.
+/// Returns the processor's name, and on x86 also family, model and stepping. These distinguish generations with the
+/// same name; for example, several report "AMD EPYC" to their guests. If the kernel has no name (Arm), returns the
+/// implementer and part numbers.
 pub fn cpu_model() -> Option<String> {
     model_in(first_processor()?)
 }
@@ -24,8 +24,8 @@ pub fn microcode() -> Option<String> {
     value_in(first_processor()?, "microcode")
 }
 
-/// Returns the first page of /proc/cpuinfo, which describes the first processor. The kernel generates an entry per
-/// processor while the file is read. Reading all of them would take most of a small command's start-up time.
+/// Returns the first page of /proc/cpuinfo, which describes the first processor. The kernel generates one entry per
+/// processor while the file is read. Reading all entries would take most of a small command's start-up time.
 fn first_processor() -> Option<&'static str> {
     static HEAD: OnceLock<Option<String>> = OnceLock::new();
     let head = HEAD.get_or_init(|| {
@@ -48,7 +48,7 @@ fn model_in(cpuinfo: &str) -> Option<String> {
     Some(if told.is_empty() { name } else { format!("{name}, {}", told.join(" ")) })
 }
 
-/// Returns the number of logical processors that are online, including those that this process may not use.
+/// Returns the number of logical processors that are online, including those on which this process may not run.
 pub fn cores_online() -> Option<u64> {
     count_in(read_to_string("/sys/devices/system/cpu/online").ok()?.trim())
 }
@@ -62,14 +62,14 @@ fn count_in(list: &str) -> Option<u64> {
     })
 }
 
-/// The status of the calling thread (proc_pid_status(5)), read once for all queries.
+/// The status of one thread (proc_pid_status(5)), read once for all queries.
 #[derive(Clone, Debug, Default)]
 pub struct ThreadStatus(String);
 
 impl ThreadStatus {
-    /// Reads the current status. If /proc is not available, all queries return `None`.
+    /// Reads the status of the calling thread. If /proc is not available, all queries return `None`.
     pub fn now() -> Self {
-        // The file reports no size, so the standard library would begin with 32 bytes and double that repeatedly.
+        // The file reports no size. The standard library would begin with 32 bytes and double the buffer repeatedly.
         let mut text = String::with_capacity(4096);
         let read = File::open("/proc/thread-self/status")
             .and_then(|file| file.take(u64::MAX).read_to_string(&mut text));
@@ -131,7 +131,7 @@ pub fn pipe_max_size() -> Option<u64> {
     number_of("/proc/sys/fs/pipe-max-size")
 }
 
-/// Returns the number of pipe pages a user may have before new pipes get small (pipe(7)); 0 means no limit.
+/// Returns the number of pipe pages above which a user's new pipes are small (pipe(7)); 0 means no limit.
 pub fn pipe_user_pages_soft() -> Option<u64> {
     number_of("/proc/sys/fs/pipe-user-pages-soft")
 }
@@ -190,8 +190,8 @@ fn value_in(text: &str, name: &str) -> Option<String> {
     Some(value.trim()).filter(|value| !value.is_empty()).map(str::to_owned)
 }
 
-/// Returns the bytes of memory that this process could use without swapping: the machine's `MemAvailable`, reduced to
-/// the limits of its control groups.
+/// Returns the number of bytes that this process could allocate without swapping. This is the machine's `MemAvailable`,
+/// or less if control groups limit it further.
 pub fn memory_available() -> Option<u64> {
     let machine = memory_of_machine();
     machine.into_iter().chain(super::cgroup::memory_left()).min()

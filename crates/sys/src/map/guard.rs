@@ -1,12 +1,12 @@
 //! A copy loop that survives SIGBUS, and the process-wide signal handler for it.
 //!
-//! The loop is a single instruction at a known address, and its registers contain the progress. So
-//! the handler needs no state: no thread-locals, no locks, nothing to leak.
+//! The loop is a single instruction at a known address, and the processor's registers contain its
+//! progress. The handler therefore needs no state: no thread-locals, no locks, nothing to leak.
 
 use crate::Errno;
 
-/// Copies `len` bytes and returns the number copied, which is smaller if a page on either side is
-/// not available.
+/// Copies `len` bytes. Returns the number of bytes copied, which is smaller if a page on either
+/// side is not available.
 ///
 /// # Safety
 ///
@@ -39,10 +39,10 @@ mod x86 {
     /// Length of `rep movsb`. The instruction is written as bytes, so its length is certain.
     const MOVE_LEN: i64 = 2;
 
-    /// Copies, and returns the bytes NOT copied. The fourth argument of this ABI is rcx, the
-    /// counter of `rep movsb`. So the function's address is that of the instruction, and after a
-    /// fault rcx contains the number of remaining bytes (Intel SDM 2B, REP). The direction flag is
-    /// clear on entry (System V ABI).
+    /// Copies, and returns the number of bytes NOT copied. rcx holds the fourth argument in this
+    /// ABI, and is the counter of `rep movsb`. No other instruction must precede that one, so it is
+    /// at the function's address. After a fault, rcx contains the number of remaining bytes (Intel
+    /// SDM 2B, REP). The direction flag is clear on entry (System V ABI).
     ///
     /// # Safety
     ///
@@ -59,12 +59,12 @@ mod x86 {
 
     static PREVIOUS: OnceLock<libc::sigaction> = OnceLock::new();
 
-    /// Installs the handler once. The previous handler receives all other faults.
+    /// Installs the handler once. It forwards all other faults to the previous handler.
     pub(super) fn install() -> Result<(), Errno> {
         static INSTALLED: OnceLock<Result<(), Errno>> = OnceLock::new();
         *INSTALLED.get_or_init(|| {
             // The previous action is stored before the handler can run, because the handler must
-            // not wait for it.
+            // not wait for it to be stored.
             PREVIOUS.get_or_init(|| action(None));
             let mut ours = action(None);
             ours.sa_sigaction = on_sigbus as *const () as usize;
@@ -115,7 +115,7 @@ mod x86 {
         if previous == libc::SIG_IGN && !from_kernel {
             return;
         }
-        // The kernel does not allow a fault to be ignored: it kills the process.
+        // A process cannot ignore a fault: the kernel kills it.
         if previous == libc::SIG_DFL || previous == libc::SIG_IGN {
             let default = action(Some(libc::SIG_DFL));
             // SAFETY: `default` is fully initialized; sigaction and raise are async-signal-safe.

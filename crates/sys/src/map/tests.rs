@@ -138,8 +138,8 @@ fn a_source_truncated_in_mid_copy_never_tears_the_prefix() {
     let stop = std::sync::atomic::AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            // The pattern contains no zero. So a zero is not a torn copy, but the file's contents
-            // after the truncation.
+            // The pattern contains no zero. A zero is therefore the file's contents after the
+            // truncation, not a torn copy.
             while !stop.load(std::sync::atomic::Ordering::Relaxed) {
                 ftruncate(&source, page_size() as u64).unwrap();
                 pwrite(&source, &bytes, 0).unwrap();

@@ -16,11 +16,11 @@ const ORIGIN_ZEROCOPY: u8 = 5;
 /// linux/errqueue.h
 const CODE_COPIED: u8 = 1;
 
-/// The zero-copy sends of one socket. The memory they send is borrowed for `'m`. Dropping this
-/// waits until the kernel has released it.
+/// The zero-copy sends of one socket. Their memory is borrowed for `'m`. Dropping this value waits
+/// until the kernel has released the memory.
 ///
-/// A peer that stops reading can make that wait long. To avoid it, shut down the sending direction
-/// first, or call [`ZerocopySends::abandon`].
+/// If the peer stops reading, the wait may be long. To avoid it, first shut down the sending
+/// direction, or call [`ZerocopySends::abandon`].
 #[derive(Debug)]
 pub struct ZerocopySends<'m> {
     socket: BorrowedFd<'m>,
@@ -29,8 +29,8 @@ pub struct ZerocopySends<'m> {
 }
 
 impl<'m> ZerocopySends<'m> {
-    /// Enables zero copy on the socket. No other zero-copy send may be outstanding on it, and no
-    /// other code may read its error queue, because completions are counted.
+    /// Enables zero copy on the socket. Completions are counted, so no other zero-copy send may be
+    /// outstanding on the socket, and no other code may read its error queue.
     pub fn new(socket: BorrowedFd<'m>) -> Result<Self, Errno> {
         enable_zerocopy(socket)?;
         Ok(Self { socket, outstanding: 0, copied: 0 })
@@ -41,28 +41,28 @@ impl<'m> ZerocopySends<'m> {
         self.send_unborrowed(memory)
     }
 
-    /// Like [`send`](Self::send), for memory that is not borrowed for `'m`. If the caller writes to
-    /// it while sends are outstanding, the sent bytes may change. The memory may be unmapped.
+    /// Like [`send`](Self::send), for memory that is not borrowed for `'m`. The caller may unmap
+    /// it. If the caller writes to it while sends are outstanding, the sent bytes may change.
     pub fn send_unborrowed(&mut self, memory: &[u8]) -> Result<usize, Errno> {
         let sent = send_zerocopy(self.socket, memory)?;
-        // The kernel numbers calls, not bytes. A call that moved nothing gets no number.
+        // The kernel numbers calls, not bytes. A call that sent nothing gets no number.
         self.outstanding += u64::from(sent > 0);
         Ok(sent)
     }
 
-    /// Returns the number of sends that the kernel may still read memory for.
+    /// Returns the number of sends whose memory the kernel may still read.
     pub fn outstanding(&self) -> u64 {
         self.outstanding
     }
 
-    /// Returns the number of finished sends that the kernel copied nevertheless, as it always does
-    /// over loopback. Zero copy then only added overhead.
+    /// Returns the number of finished sends whose bytes the kernel copied nevertheless. Over
+    /// loopback, it always copies. For these sends, zero copy only added overhead.
     pub fn copied(&self) -> u64 {
         self.copied
     }
 
-    /// Reads the error queue without waiting, and returns the number of sends it completed. Makes
-    /// one call per entry of the queue, and one that finds it empty.
+    /// Reads the error queue without waiting, and returns the number of sends that it reports as
+    /// complete. Makes one call per entry of the queue, and one more that finds the queue empty.
     pub fn reap(&mut self) -> Result<u64, Errno> {
         let mut finished = 0;
         while self.outstanding > 0 {
@@ -107,8 +107,8 @@ impl<'m> ZerocopySends<'m> {
             }
             let left = left.and_then(|left| Timespec::try_from(left).ok());
             poll(&mut [PollFd::new(&self.socket, PollFlags::empty())], left.as_ref())?;
-            // After a hang-up the socket is always ready, so only this pause limits the rate of the
-            // loop.
+            // After a hang-up, poll always returns at once, so only this pause limits the rate of
+            // the loop.
             if pause.tv_nsec > 0 {
                 poll(&mut [], Some(&pause))?;
             }
@@ -116,7 +116,7 @@ impl<'m> ZerocopySends<'m> {
         }
     }
 
-    /// Stops waiting. If the memory is changed from now on, the kernel may send the new contents
+    /// Stops waiting. If the memory changes from now on, the kernel may send the new contents
     /// instead of the old.
     pub fn abandon(mut self) {
         self.outstanding = 0;
@@ -138,7 +138,7 @@ struct ZeroCopyNotice {
 }
 
 impl ZeroCopyNotice {
-    /// Returns the number of sends. The kernel's numbers are 32 bits wide and wrap.
+    /// Returns the number of sends. The kernel's numbers have 32 bits and wrap around.
     fn count(self) -> u64 {
         u64::from(self.last.wrapping_sub(self.first)) + 1
     }
@@ -154,8 +154,8 @@ impl ZeroCopyNotice {
 #[repr(C, align(8))]
 struct ControlBuffer([u8; 256]);
 
-/// `recvmsg(2)` with MSG_ERRQUEUE: reads one entry of the error queue; `None` if it is not about
-/// zero copy. EAGAIN if the queue is empty. Never waits.
+/// `recvmsg(2)` with MSG_ERRQUEUE: reads one entry of the error queue. `None` if the entry is not
+/// about zero copy. EAGAIN if the queue is empty. Never waits.
 fn next_notice(socket: BorrowedFd<'_>) -> Result<Option<ZeroCopyNotice>, Errno> {
     let mut control = ControlBuffer([0; 256]);
     // SAFETY: zeroes are a valid msghdr: no name, no vectors, no control.

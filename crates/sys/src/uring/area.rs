@@ -4,7 +4,7 @@ use crate::Errno;
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::ptr::NonNull;
 
-/// A single allocation of `slots` buffers. The caller, `Uring::check`, checks bounds.
+/// A single allocation of `slots` buffers. `Uring::check` checks the bounds.
 pub(super) struct Area {
     base: NonNull<u8>,
     layout: Layout,
@@ -64,7 +64,7 @@ impl Area {
             .collect()
     }
 
-    /// Prevents the memory from being freed, as the kernel may still write to it.
+    /// Prevents the memory from being freed, because the kernel may still write to it.
     pub(super) fn leak(&mut self) {
         self.leaked = true;
     }

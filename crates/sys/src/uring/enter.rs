@@ -1,10 +1,10 @@
 //! `io_uring_enter(2)`, and a workaround for completions that do not arrive.
 //!
-//! Linux 6.18 was observed to leave linked writes to ext4 queued for its workers (io-wq). No worker
-//! was running and none was started, so the ring waited for ever. Another operation that needs a
-//! worker starts one, which then processes the whole queue. So if a wait returns nothing for a
-//! second, this module submits such an operation (a nudge). Further nudges follow at growing
-//! intervals, because a slow device causes the same silence.
+//! Linux 6.18 was observed to leave linked writes to ext4 in the queue of its workers (io-wq). No
+//! worker was running and the kernel started none, so the ring waited for ever. Another operation
+//! that needs a worker makes the kernel start one, which then processes the whole queue. If a wait
+//! returns nothing for a second, this module therefore submits such an operation (a nudge). Further
+//! nudges follow at growing intervals, because a slow device causes the same silence.
 
 use super::{Uring, entry};
 use crate::Errno;
@@ -14,15 +14,15 @@ use std::time::Duration;
 const FIRST: Duration = Duration::from_secs(1);
 const RAREST: Duration = Duration::from_secs(64);
 
-/// State of the nudges of a silent ring.
+/// State of the nudges of a ring.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Nudges {
-    /// The longest time for which the next wait may return nothing.
+    /// The longest time to wait for a completion before the next nudge.
     pub(super) patience: Duration,
-    /// The value to which `patience` is reset by each completion.
+    /// The value to which every completion resets `patience`.
     pub(super) first: Duration,
-    /// `true` while a nudge is in flight. Only one is submitted at a time, as the completion queue
-    /// has no room for many.
+    /// `true` while a nudge is in flight. Only one is submitted at a time, because the completion
+    /// queue has no room for many.
     pub(super) under_way: bool,
 }
 
@@ -55,8 +55,8 @@ struct Timespec {
 }
 
 impl Uring<'_> {
-    /// Submits queued entries and waits for `want` completions. EINTR also if a wait returned
-    /// nothing in time.
+    /// Submits queued entries and waits for `want` completions. EINTR: a signal arrived, or no
+    /// completion arrived in time.
     pub(super) fn enter(&mut self, want: usize) -> Result<usize, Errno> {
         let queued = self.ring.submission().len();
         if self.torn && (want == 0 || queued == self.pushed) {
@@ -101,8 +101,8 @@ impl Uring<'_> {
         answer.map_err(|error| super::errno(&error))
     }
 
-    /// Submits an operation that needs a kernel worker. If the queue has no room, the next timeout
-    /// tries again.
+    /// Submits an operation that needs a kernel worker. If the submission queue has no room, the
+    /// next timeout tries again.
     fn nudge(&mut self) {
         self.nudges.patience = (self.nudges.patience * 2).min(RAREST);
         if !self.nudges.under_way && !self.torn && self.push(&[entry::nudge()]).is_ok() {

@@ -1,4 +1,4 @@
-//! Entries of the submission queue, and the application of the fault seam to them.
+//! Entries of the submission queue, and the effect of the fault seam on them.
 
 use super::Uring;
 use crate::Errno;
@@ -8,8 +8,8 @@ use io_uring::squeue::{Entry, Flags};
 use io_uring::types::Fd;
 use rustix::fd::RawFd;
 
-/// The fault seam's decision about an operation: make it with the permitted length, or replace it
-/// by a result.
+/// The fault seam's decision about an operation: make it with the permitted length, or report a
+/// result without making it.
 pub(super) enum Leg {
     Real(u32),
     Made(Result<u32, Errno>),
@@ -23,7 +23,7 @@ pub(super) fn nudge() -> Entry {
     opcode::Nop::new().build().flags(Flags::ASYNC).user_data(NUDGE)
 }
 
-/// Consults the seam. Lengths fit in 32 bits, as no buffer is longer than 1 GiB.
+/// Asks the fault seam. Lengths fit in 32 bits, because no buffer is longer than 1 GiB.
 pub(super) fn leg(call: Call, len: usize) -> Leg {
     match gate(call, len) {
         Ok(Some(len)) => Leg::Real(len as u32),

@@ -4,8 +4,8 @@ use crate::io::{pread, pwrite, write};
 use rustix::fd::AsFd;
 use std::fs::File;
 
-/// Creates a ring, or reports a skipped test. A container may forbid io_uring, and rings that the
-/// kernel has not freed yet may use up the user's memory-lock limit.
+/// Creates a ring, or reports a skipped test and returns `None`. A container may forbid io_uring.
+/// Rings that the kernel has not freed yet may also use up the user's memory-lock limit.
 fn ring<'fd>(depth: u32, buffer: usize) -> Option<Uring<'fd>> {
     match Uring::new(depth, buffer, 4096) {
         Ok(ring) => Some(ring),
@@ -127,8 +127,8 @@ fn a_ring_that_is_silent_is_nudged_and_nothing_is_invented() {
     ring.nudges.first = std::time::Duration::from_millis(1);
     ring.nudges.restart();
     ring.read(0, reader.as_fd(), CURRENT, 64).unwrap();
-    // Every wait returns EINTR: after submitting, after a time limit, or after the completion of a
-    // nudge.
+    // Every wait returns EINTR, for one of three reasons: it submitted entries, its time limit
+    // passed, or a nudge completed.
     for _ in 0..6 {
         assert_eq!(ring.wait(), Err(Errno::INTR));
         assert_eq!(ring.in_flight(), 1);

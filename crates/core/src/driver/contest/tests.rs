@@ -9,7 +9,7 @@ const FILE: u64 = 64 * MIB;
 /// Cost function: nanoseconds per byte, and `true` if the byte comes from a disk.
 type World<'w> = dyn Fn(&str, u64) -> (f64, bool) + 'w;
 
-/// Two mechanisms that may take part, and the last resort, which is the safest in the list.
+/// Returns two mechanisms for the contest, and the last resort, which is the safest and thus first in the list.
 fn names() -> [&'static str; 3] {
     let last = LAST_RESORT.info().name;
     let mut others = MECHANISMS.iter().map(|m| m.info().name).filter(|name| *name != last);
@@ -21,7 +21,7 @@ fn turns(len: u64) -> Turns {
     Turns { among, piece: len / 64, len, prefer: Prefer::Wall, promise: None, doubted: None }
 }
 
-/// Moves all bytes. Returns the mechanisms and the bytes each moved, in order, and the nanoseconds taken.
+/// Moves all bytes. Returns the mechanisms in order, each with the bytes that it moved, and the nanoseconds taken.
 fn sail(
     contest: &mut MechanismContest,
     len: u64,
@@ -118,7 +118,7 @@ fn drift_favours_no_mechanism() {
 
 #[test]
 fn pieces_from_the_disk_are_compared_with_such_pieces_only() {
-    // The second mechanism is best for both kinds. In the first round, it moves only bytes from the disk.
+    // The second mechanism is the best for both kinds of bytes. In the first round, it moves only bytes from the disk.
     let world = |name: &str, at: u64| {
         let usual = if name == names()[1] { 1.0 } else { 1.3 };
         if at < MIB { (usual, false) } else { (usual * 10.0, true) }
@@ -165,7 +165,7 @@ fn a_rate_that_changes_for_good_is_looked_into_and_one_bad_piece_is_not() {
     assert_eq!(contest.into_looks().len(), 1);
 }
 
-/// With read-ahead, a source becomes much faster, and only its rate shows.
+/// Read-ahead makes the source much faster. This change of the rate must not start a comparison.
 #[test]
 fn a_rate_that_read_ahead_changes_is_not_looked_into() {
     let mut contest = MechanismContest::between(&turns(FILE));
@@ -228,7 +228,7 @@ fn cpu_time_counts_if_the_caller_prefers_it() {
     assert_eq!(contest.turn(), Some(names()[0]));
 }
 
-/// A transfer with a first mechanism that was measured at a nanosecond per byte.
+/// Returns turns whose first mechanism was measured at one nanosecond per byte.
 fn promised(len: u64) -> Turns {
     let cells = names().map(|name| Cell { provisional: true, ..cell(name, len, 1.0) }).to_vec();
     Turns { promise: Some(Promise { ns_per_byte: 1.0, cells }), ..turns(len) }
@@ -245,7 +245,7 @@ fn a_mechanism_as_fast_as_measured_is_not_compared() {
 
 #[test]
 fn a_mechanism_much_slower_than_measured_is_replaced_and_the_profile_updated() {
-    // The mechanism is slow from the start, or only later.
+    // The first mechanism is slow from the start, or only later.
     for from in [0, 20 * MIB] {
         let world = |name: &str, at: u64| {
             let is_first = name == names()[0];
@@ -288,10 +288,10 @@ fn what_an_earlier_copy_saw_is_looked_at_again_and_forgotten_where_it_is_over() 
     let (chosen, holds, seen, cost) = looked([1.4, 1.0, 1.3]);
     assert_eq!((chosen, holds, seen), (measured, true, 0));
     assert!(cost < 1.03, "{cost}");
-    // The result matches the earlier copy's, so there is nothing to learn.
+    // The result confirms the earlier copy, so there is nothing new to learn.
     let (chosen, holds, seen, _) = looked([1.0, 3.0, 1.4]);
     assert_eq!((chosen, holds, seen), (first, false, 0));
-    // The result matches neither measurement, so the profile learns it.
+    // The result confirms neither the survey nor the earlier copy, so the profile learns it.
     let (chosen, holds, seen, _) = looked([1.4, 1.4, 1.0]);
     assert_eq!((chosen, holds, seen), (last, false, 3));
 }
@@ -331,7 +331,7 @@ fn a_measured_one_that_refuses_leaves_the_order_to_the_plan() {
 #[test]
 fn what_a_later_look_finds_takes_the_place_of_what_an_earlier_one_did() {
     let len = 8 * FILE;
-    // The first mechanism is slow from the start. Later, the others are slow, or all are.
+    // At first, only the first mechanism is slow. Later, either only the others are slow, or all are.
     for (later, learnt) in [([1.0, 6.0, 6.0], 0), ([9.0, 6.0, 6.0], 3)] {
         let [burst, later] = [steady([3.5, 1.2, 1.2]), steady(later)];
         let world =
@@ -356,7 +356,7 @@ fn a_promise_is_not_watched_where_a_limit_holds_back() {
         let sink = tempfile::tempfile().unwrap();
         let mut transfer = Transfer::between(&file, &sink).unwrap();
         let mut plan = Plan::make(&Facts::of(&transfer), &request, None);
-        // No mechanism can be this fast.
+        // No mechanism can reach this rate.
         let promise = Some(Promise { ns_per_byte: 1e-9, cells: Vec::new() });
         let among = vec![last, "splice"];
         plan.turns = Some(Turns { among, piece: 64 << 10, promise, ..turns(32 * MIB) });
