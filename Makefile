@@ -15,11 +15,11 @@ FUZZ_SECONDS ?= 60
 KEEP ?=
 # Processes killed by each part of `make campaign`.
 KILLS ?= 1000
-# Ranks of sharded copies that `make campaign` kills in each of three tests.
+# Number of ranks of sharded copies that `make campaign` kills in each of three tests.
 FLEET_KILLS ?= 50
 # Servers that `make campaign` kills during the fetch of a file, and during the fetch of a tree.
 SERVER_KILLS ?= 100
-# Mutated requests that `make campaign` sends to nginx and to our parser.
+# Mutated requests that `make campaign` sends to nginx and to thalweg's parser.
 REQUESTS ?= 1000000
 # Rounds of each race between root and another user in `make campaign`.
 USER_RACES ?= 10000
@@ -40,7 +40,7 @@ SUITES ?=
 TESTED ?=
 # Arguments of `make campaign-speed`: e.g. SPEED='--only serve --rounds 15'. SPEED=--list lists the rows.
 SPEED ?=
-# Not empty: `make programs` builds a position-independent command, like cargo by default. It starts later.
+# Not empty: `make programs` builds a position-independent command, like cargo. Such a command starts more slowly.
 PIE ?=
 # The oldest systems on which the result of `make wheel` runs, e.g. COMPAT=manylinux_2_28. Empty: this system.
 export COMPAT ?=
@@ -49,7 +49,7 @@ TESTS ?= --workspace
 
 # Exported, so that binaries, scripts and cargo use the same output directory.
 export CARGO_TARGET_DIR ?= $(CURDIR)/target
-# A test that cannot run here appends a line with the reason; `make test` counts them at the end.
+# A test that cannot run here appends a line with the reason to this file. `make test` counts the lines at the end.
 export THALWEG_SKIPS := $(CARGO_TARGET_DIR)/skips.txt
 # Only test builds contain the code that injects faults.
 FEATURES := --features thalweg-sys/faults
@@ -126,6 +126,8 @@ honesty: ## long, on an idle machine: count how often a comparison of equal work
 
 lint: ## check formatting, clippy, dependencies between crates, licences and sources, shell scripts, wording
 	$(CARGO) fmt --all --check
+	@# cargo fmt does not find modules that a macro declares.
+	@rustfmt --check --edition 2024 crates/fuzzing/src/*.rs crates/preload/src/*.rs fuzz/targets/*.rs
 	$(CARGO) clippy --locked --workspace --all-targets --all-features -- -D warnings
 	@# Rules that the compiler does not check: dependencies between crates and modules, lengths of files.
 	$(CARGO) test --quiet --locked --package thalweg-architecture

@@ -9,8 +9,8 @@ THALWEG = ROOT / "target" / "release" / "thalweg"
 
 
 def asked(arms: dict[str, str], options: list[str]) -> dict:
-    """Compares commands with the first one. `arms` maps the name of each arm to its command, as one
-    text."""
+    """Compares the commands of all arms with the first one. `arms` maps the name of each arm to its
+    command line."""
     if not THALWEG.exists():
         raise SystemExit("peers: run `make build` first")
     names = [word for name in arms for word in ("--name", name)]

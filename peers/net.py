@@ -28,7 +28,7 @@ def free_port() -> int:
 
 
 def serve(argv: list[str], port: int) -> None:
-    """Starts a server on core 0, and waits until it listens. It ends with this program."""
+    """Starts a server on core 0, and waits until it listens. The server ends when this program ends."""
     server = subprocess.Popen(["taskset", "-c", "0", *argv], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     atexit.register(server.kill)
     for _ in range(200):

@@ -13,7 +13,7 @@ GIB = 1 << 30
 
 
 class Skip(Exception):
-    """This row cannot run here, for the reason given."""
+    """The row cannot run here. The message is the reason."""
 
 
 class Arm(NamedTuple):
@@ -130,7 +130,7 @@ def row_big(binary: Path, at: Path) -> Row:
 
 
 def row_methods(binary: Path, at: Path) -> Row:
-    """Regret: compares the tuned choice with every single mechanism in the same run."""
+    """Compares thalweg's choice with every single mechanism in the same run. The result shows the regret (see the glossary)."""
     source, copy = at / "methods" / "source", at / "methods" / "copy"
     reset = f"{drop(copy)}; {warm(source)}"
     names = ["read-write", "copy-file-range", "sendfile", "splice", "io-uring", "read-write-parallel", "mmap-write"]
@@ -145,7 +145,7 @@ def row_methods(binary: Path, at: Path) -> Row:
 
 
 def row_small(binary: Path, at: Path, name: str) -> Row:
-    """Every copy gets a new name and is kept until the end: on ext4, a deletion slows down the next creations."""
+    """Gives every copy a new name, and keeps it until the end, because on ext4 a deletion slows down the next creations."""
     source, copies = at / name / "source", at / name / "copies"
 
     def arm(title: str, command: str, promises: str) -> Arm:
@@ -203,7 +203,7 @@ def row_zero(binary: Path, _: Path) -> Row:
 
 
 def row_start(binary: Path, at: Path) -> Row:
-    """Compares the start-up times of whole commands: the copy itself is one ioctl."""
+    """Compares the start-up times of commands, because the copy itself is only one ioctl (FICLONE)."""
     source, copy = at / "start" / "source", at / "start" / "copy"
 
     def prepare() -> None:
@@ -239,7 +239,7 @@ def row_verify(binary: Path, at: Path) -> Row:
             sees_one_byte(arm)
 
     def sees_one_byte(arm: Arm) -> None:
-        """Checks that the arm detects one changed byte. Otherwise it would have compared nothing."""
+        """Checks that the arm detects one changed byte, and so really compares the bytes."""
         before = spoilt.stat()
         byte = spoilt.read_bytes()[1000:1001]
         for wrong in (True, False):

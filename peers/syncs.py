@@ -47,7 +47,7 @@ def row_kept(binary: Path, name: str, what: str, reset: str) -> Row:
 
 
 def row_new(binary: Path, name: str, what: str, source: Path) -> Row:
-    """A row whose destination is new in each run; with `--reference`, next to an earlier snapshot."""
+    """A row whose destination is new in each run. If `source` is below `SHM`, the tools use an earlier snapshot as a reference."""
     at = SHM / name
     copy, earlier = at / "copy", at / "earlier"
     is_snapshot = source.is_relative_to(SHM)

@@ -13,13 +13,13 @@ import java.util.zip.CRC32C;
 /**
  * One end of a message ring on JDK 17, with the class library only. Both memory files are mapped through the paths that
  * a helper provides ({@code /proc/PID/fd/N}). The helper also performs the handshake, because the class library cannot
- * receive descriptors. The layout is that of docs/reference/formats.md; nothing else of this repository is used.
+ * receive descriptors. The program follows docs/reference/formats.md, and uses no code of this repository.
  *
  * <pre>{@code java JoinByMapping.java produce|consume OWN COUNT EPOCH CAPACITY CHECKSUMS}</pre>
  *
  * <p>Maps OWN for writing, writes its page and prints {@code mapped}. The helper may then seal the file, and answers
- * with the path of the other side's file. Sends or checks COUNT messages. The other side must spin, because this
- * program cannot wake it.
+ * with the path of the other side's file. Then sends or checks COUNT messages. The other side must poll (spin), because
+ * this program cannot wake it.
  */
 public final class JoinByMapping {
     private static final int CURSOR = 128;

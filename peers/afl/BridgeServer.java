@@ -17,8 +17,7 @@ final class BridgeServer {
                     fuzzer.setTcpNoDelay(true);
                     serve(fuzzer);
                 } catch (java.io.EOFException | java.net.SocketException gone) {
-                    // This fuzzer has ended, perhaps during an answer. The loop accepts the next
-                    // one.
+                    // The fuzzer has ended, perhaps during an answer. The loop accepts the next fuzzer.
                 }
             }
         }
@@ -43,7 +42,7 @@ final class BridgeServer {
         previous = place >>> 1;
     }
 
-    /** The same walk as in maze.c and Maze.java. */
+    /** Must equal the walk in maze.c and Maze.java. */
     private static void walk(byte[] bytes) {
         hit(0x1b873593);
         int sum = 0;

@@ -1,5 +1,6 @@
 /* A usual method of fuzzing Java with AFL++: a fork-server target in C sends each test case over a TCP connection to a JVM,
- * and receives its whole coverage map. Here both the connection and the JVM stay open, which is the fastest variant.
+ * and receives its whole coverage map. Here the connection and the JVM live as long as the fuzzer, which is the fastest
+ * variant.
  *   bridge PORT                                          (built by `run`) */
 #include <arpa/inet.h>
 #include <netinet/in.h>

@@ -1,7 +1,7 @@
-/* Measures a raw cache line: the time that the processors need to pass 64 bytes, without a channel. There is no sleeping, no
- * detection of death and no check. Both processes poll. With this as a reference, each result of a channel shows how far it
- * is from the limit, and whether two runs had the same hardware: the time of a line between two virtual processors may
- * vary by a factor of several between days.
+/* Measures a raw cache line: the time that the processors need to pass 64 bytes, without a channel. It does not sleep,
+ * detect the death of a peer or check data. Both processes poll. Compared with this, the result of a channel shows its
+ * distance from the limit. The comparison also shows if two runs had the same hardware, because the time of a line between
+ * two virtual processors may vary by a factor of several between days.
  *
  * ping-pong  one line there and one line back
  * stream     an array of lines that are written in turn; the reader publishes from time to time how many it has read */
@@ -13,9 +13,9 @@
 enum { LINE = 64, APART = 2 * LINE, MOST = 1024 };
 
 struct lane {
-    /* The first word of a line shows that the line is new: it is the first word of the message plus the number of
-     * messages so far. A message begins with its number and an answer with zero, so the sum differs from the line's
-     * previous word. */
+    /* The first word of a line shows that the line is new. It is the first word of the message plus the number of messages
+     * so far. A message begins with its number, and an answer with zero. So the sum differs from the line's previous word.
+     */
     _Alignas(APART) struct {
         _Alignas(LINE) _Atomic uint64_t first;
         char rest[LINE - sizeof(uint64_t)];
@@ -55,7 +55,7 @@ static void pass(void)
 static void send_line(const char *bytes, uint64_t length)
 {
     uint64_t word, at = sent % lines;
-    /* In job=ping-pong, the answer is the permission to continue. */
+    /* Waits for a free line. In job=ping-pong, the answer shows that the line is free. */
     while (two.job == STREAM && sent - seen == lines) {
         seen = atomic_load_explicit(&to->read, memory_order_acquire);
         pass();

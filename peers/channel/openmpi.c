@@ -10,7 +10,7 @@
 
 static int other;
 
-/* Orders and reports go through two FIFOs, because a rank that waits in MPI_Recv never sleeps. */
+/* Orders and reports go through two FIFOs, because MPI_Recv would poll while a rank waits. */
 static enum side split(int *in, int *out)
 {
     char orders[PATH_MAX], reports[PATH_MAX];

@@ -29,8 +29,8 @@ static void meet(enum side side)
 {
     from = side == SENDER ? back[0] : there[0];
     to = side == SENDER ? there[1] : back[1];
-    /* Closes the ends of the other process. While they are open here, this process would not notice the
-     * other's death. */
+    /* Closes the ends of the other process. While these are open here, this process would not notice the
+     * death of the other. */
     int theirs[2] = { side == SENDER ? there[0] : back[0], side == SENDER ? back[1] : there[1] };
     close(theirs[0]);
     if (theirs[1] != theirs[0])

@@ -1,6 +1,6 @@
 /* Two processes that pass bytes by one method, as a worker of a study (docs/reference/formats.md). A program fills in a
  * `struct way` and calls two_main. Process A communicates with the lab and sends; process B receives into private memory.
- * The Rust peers are built in the same way, and measure the same work.
+ * The Rust peers have the same structure, and measure the same work.
  *
  * job=ping-pong  sends a message and receives its copy
  * job=stream     sends messages in one direction; the clock stops when A reads that B has received the last one
@@ -27,9 +27,9 @@ static const char *const two_jobs[] = { "ping-pong", "stream", "bulk", NULL };
 struct way {
     /* The method's own parameters, each followed by a blank. */
     const char *keys;
-    /* Called before there are two processes; may be NULL. */
+    /* Called before the second process starts; may be NULL. */
     void (*before)(void);
-    /* Creates the second process. Stores descriptors to read from and to write to the other process. NULL: fork. */
+    /* Creates the second process. Stores descriptors to read from and write to the other one. If NULL, two_main forks. */
     enum side (*split)(int *in, int *out);
     /* Connects the two processes; both call it. */
     void (*meet)(enum side side);
@@ -120,7 +120,7 @@ static inline void two_write(const void *from, size_t length)
         worker_unfit("the other process is gone");
 }
 
-/* Reads a message of the pipe, which is small enough to arrive whole. Returns 0 at the end. */
+/* Reads an order or a report from the pipe. It is small enough to arrive whole. Returns 0 at the end. */
 static inline int two_read(void *into, size_t length)
 {
     ssize_t got;

@@ -1,7 +1,7 @@
 """Measures arrays that are received into private, writable, resident memory; frames that are read in place; and round trips of 64 bytes.
 
-Each method has its own process, which sends when it receives a command over a pipe. The time is from that command until the
-array is in the receiver's memory. The contents are checked afterwards, outside of that time.
+Each method has its own process, which sends when it receives a command over a pipe. The time is from that command until the array is in
+the receiver's memory. The check of the contents follows and does not count.
 """
 
 import contextlib
@@ -100,7 +100,7 @@ def large(rounds, size):
         here, there = SPAWN.Pipe()
         way("Pipe.send_bytes, recv_bytes_into", begin(piped, there, size), lambda: here.recv_bytes_into(into))
         queue = SPAWN.Queue()
-        # The array that `get` returns is already in private memory.
+        # Needs no copy, because the array that `get` returns is already in private memory.
         way("multiprocessing.Queue", begin(queued, queue, size), queue.get)
         memory = shared_memory.SharedMemory(create=True, size=size)
         stack.callback(memory.unlink)
@@ -154,7 +154,7 @@ def framed_by_iceoryx2(told, name):
 
 
 def iceoryx2_port(name, kind):
-    """Returns the node, which the port needs, and the port for Slice[c_uint8]. The publisher creates the shared memory."""
+    """Returns the node, which must outlive the port, and the port for Slice[c_uint8]. The publisher creates the shared memory."""
     import iceoryx2
 
     iceoryx2.set_log_level(iceoryx2.LogLevel.Error)
@@ -181,7 +181,7 @@ def iceoryx2_way(begin, read):
         # iceoryx2 has no blocking wait without events, so the receiver polls.
         while (sample := subscriber.receive()) is None:
             pass
-        # The frame is in the sample's memory, so the sample is kept until the next one has arrived.
+        # Keeps the sample until the next one has arrived, because the frame is in its memory.
         held[1:] = [sample]
         return np.frombuffer(sample.payload().as_memory_view(), np.uint8)
 

@@ -1,4 +1,5 @@
-"""Batches from two worker processes of torch's DataLoader: torch's two ways of sharing memory, and ours."""
+"""Batches from two worker processes of torch's DataLoader: torch's two methods of sharing memory, and
+thalweg's."""
 
 import contextlib
 
@@ -21,7 +22,7 @@ def batches(rounds):
     torch.set_num_threads(1)
 
     class Samples(Dataset):
-        """A data set whose only sample is resident, so that only the batch needs new memory."""
+        """A data set whose only sample is already in memory, so that only the batch needs new memory."""
 
         def __init__(self):
             self.sample = torch.ones(SAMPLE // 4)
@@ -60,6 +61,6 @@ def batches(rounds):
         return taken({name: way(loaded) for name, loaded in loaders.items()}, rounds)
     finally:
         for loaded in loaders.values():
-            # Otherwise its workers would keep running during the next rows.
+            # Stops the workers of this loader, which would otherwise run during the next rows.
             with contextlib.suppress(AttributeError):
                 loaded._iterator._shutdown_workers()

@@ -85,7 +85,7 @@ def pyarrow_ways(begin, way, stack):
 
 
 def seen(item):
-    """Runs in joblib's worker. Returns evidence that the item has arrived, because the item itself is sent in one
+    """Runs in joblib's worker. Returns evidence that the item has arrived, and not the item, which is sent in one
     direction only."""
     return int(item["array 7"][0]), len(item)
 
@@ -99,7 +99,8 @@ def joblib_ways(ways, stack):
     parallel = stack.enter_context(joblib.Parallel(n_jobs=2, backend="loky", max_nbytes=1 << 20, mmap_mode="r"))
 
     def once(stamp):
-        # joblib writes an array to a file once, and recognises it by its identity later. So each item is a new one.
+        # Creates a new item each time, because joblib writes an array to a file only once and later recognises it
+        # by its identity.
         item = made()
         item["array 7"][0] = stamp
         cost, (found,) = timed(lambda: parallel([joblib.delayed(seen)(item)]))
@@ -110,7 +111,7 @@ def joblib_ways(ways, stack):
 
 
 def dict_of_arrays(rounds):
-    """Returns the times from the command to send until the item has arrived."""
+    """Returns for each method the times from the command to send until the item has arrived."""
     ways = {}
     with contextlib.ExitStack() as stack:
         begin = stack.enter_context(senders())

@@ -37,8 +37,8 @@ def timed(work: Callable[[], T]) -> tuple[Cost, T]:
 
 
 def answered(tell: Callable[[int], object], get: Callable[[], T], is_right: Callable[[T, int], object]) -> Way:
-    """Returns a method whose cost is measured from the command to send until the data has arrived. The data is checked
-    afterwards."""
+    """Returns a method that measures the cost from the command to send until the data has arrived, and then checks the
+    data."""
 
     def once(stamp: int) -> Cost:
         cost, got = timed(lambda: (tell(stamp), get())[1])

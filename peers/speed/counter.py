@@ -32,7 +32,7 @@ def main() -> None:
             file.write(json.dumps(count) + "\n")
         os._exit(0)
 
-    # ssh ends this process with a signal after its last byte.
+    # ssh ends this process with SIGHUP after the last byte.
     signal.signal(signal.SIGHUP, end)
     signal.signal(signal.SIGTERM, end)
     back.start()

@@ -91,7 +91,7 @@ def usr_share(lab: Lab) -> Plan:
     if not source.is_dir():
         raise Skip(f"{source} does not exist")
     base = lab.directory(lab.memory, "row")
-    # `copy` exists, so that tar can extract into it, and all copies are its entry `source`.
+    # The directory of the sample exists, so that tar can extract into it. Every tool copies to an entry `name` there.
     name = source.name
     tar = pipeline(["tar", "-C", source.parent, "-cf", "-", name], ["tar", "-C", "{}", "-xpf", "-"])
     variants = [
@@ -113,7 +113,7 @@ def manifest(lab: Lab, hash_name: str, tool: str, words: tuple[str, ...]) -> Pla
     (base / "names").write_text(listed)
     cores = os.cpu_count()
     batch = max(listed.count("\0") // (4 * cores), 1)
-    # Each process has a file of its own, because writes of several processes into one would divide lines.
+    # Each process writes to a separate file, because the writes of several processes to one file would split lines.
     to_file = 'exec "$@" >"$0/list-$$"'
     theirs = ["xargs", "-0", "-n", batch, "-P", cores, "sh", "-c", to_file, "{}", tool, *words]
     variants = [

@@ -1,4 +1,4 @@
-"""What rows share: scratch directories, sources, programs, and what is undone at the end of a row."""
+"""Code that rows share: scratch directories, sources, programs, and the cleanup at the end of a row."""
 
 import os
 import random
@@ -14,7 +14,7 @@ from row import Skip
 
 ROOT = Path(__file__).resolve().parents[2]
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
-# What a smoke run divides sizes and numbers of files by.
+# A smoke run divides sizes and numbers of files by this.
 SMALLER = 64
 PACKAGES = {"b3sum": "b3sum", "xxhsum": "xxhash", "pv": "pv", "rsync": "rsync", "curl": "curl", "aria2c": "aria2", "ssh": "openssh-client",
             "sshd": "openssh-server", "cc": "gcc", "ip": "iproute2", "tc": "iproute2", "mkfs.ext4": "e2fsprogs", "ssh-keygen": "openssh-client"}
@@ -64,12 +64,12 @@ def remove(path: Path) -> None:
 
 
 class Lab:
-    """The scratch directories of a run: `memory` is on tmpfs, `disk` where the user wants it."""
+    """The scratch directories of a run. `memory` is on tmpfs, and the user chooses `disk`."""
 
     def __init__(self, thalweg: Path, before: Path | None, disk: Path, memory: Path, smoke: bool) -> None:
         self.thalweg, self.before = str(thalweg), str(before or "")
         self.disk, self.memory, self.smoke = disk, memory, smoke
-        # Entered contexts end with the row.
+        # Contexts to leave and functions to call at the end of the row.
         self.undo = ExitStack()
 
     def size(self, usual: int) -> int:
@@ -106,7 +106,7 @@ def random_file(path: Path, size: int) -> Path:
 
 
 def tree(path: Path, files: int, sizes: Callable[[random.Random], int]) -> Path:
-    """Writes files with random bytes and sizes, the same in every run, in 100 directories, or one for ten files."""
+    """Writes files with random bytes and sizes, equal in every run, to at most 100 directories of at least ten files."""
     places = min(100, max(files // 10, 1))
     rng = random.Random(1)
     stock = rng.randbytes(1 * MIB)
@@ -140,7 +140,7 @@ def same_tree(one: Path, other: Path) -> None:
 
 @contextmanager
 def nothing(path: Path) -> Iterator[Path]:
-    """The place of samples that leave nothing behind."""
+    """The place of samples that write no files."""
     yield path
 
 

@@ -14,7 +14,7 @@ from places import new_directory
 from row import Plan, Variant, row
 
 SECTION, GIGABIT = "Link of 200 Mbit/s", "Link of 1 Gbit/s"
-# Rate and burst of tbf. At 250 ticks per second, the burst must have a tick's bytes.
+# Rate and burst of tbf. The burst must hold the bytes of one clock tick, of which the kernel has 250 per second.
 RATES = {SECTION: ("200mbit", "256kb"), GIGABIT: ("1gbit", "1mb")}
 # Addresses of the benchmark network of RFC 2544. They exist in the namespaces only.
 CLIENT, SERVER = "198.18.0.1", "198.18.0.2"
@@ -22,7 +22,7 @@ CLIENT, SERVER = "198.18.0.1", "198.18.0.2"
 
 @contextmanager
 def link(section: str = SECTION) -> Iterator[tuple[str, str]]:
-    """Makes the two namespaces. Removes them at the end, and with them the interfaces."""
+    """Creates the two namespaces. Removes them at the end, which also removes the interfaces."""
     need_root("a network namespace")
     need("ip", "tc")
     names = [f"thalweg-speed-{os.getpid()}-{side}" for side in ("client", "server")]
@@ -97,7 +97,7 @@ def serve(lab: Lab, root: Path, source: Path, client: str, server: str) -> Plan:
 
 
 def sshd(lab: Lab, at: Path, network: str) -> Path:
-    """Starts a server with keys of its own in the namespace. Returns a command that connects to it."""
+    """Starts a server with new keys in the namespace. Returns a command that connects to the server."""
     at.chmod(0o700)
     Path("/run/sshd").mkdir(exist_ok=True)
     for key in ("key", "host"):

@@ -17,12 +17,12 @@ PR_SET_PDEATHSIG = 1
 CLONE_NEWNET = 0x40000000
 CLONE_NEWNS = 0x00020000
 MS_REC, MS_PRIVATE = 1 << 14, 1 << 18
-# A background process of a command may end a little later than the command.
+# Seconds to wait for background processes of a command, which may end later than the command.
 STRAGGLERS = 10.0
 
 
 class Failed(Exception):
-    """A command failed, or delivered other bytes."""
+    """A command failed, or delivered wrong bytes."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Usage:
 
 @dataclass(frozen=True)
 class Conditions:
-    """Where a command runs: standard input, working directory, cores, cgroup, network namespace, and how many times in a row."""
+    """Conditions of a command: standard input and output, working directory, cores, cgroup, network namespace, repetitions."""
 
     stdin: str = "/dev/null"
     stdout: str = "/dev/null"
@@ -53,13 +53,13 @@ def end_with_parent() -> None:
 
 
 def own_mounts() -> None:
-    """Enters a mount namespace of its own, so that no mount outlives this process. Without the privilege, rows cannot mount either."""
+    """Enters a private mount namespace, so that no mount outlives this process. Without the privilege, rows cannot mount either."""
     if LIBC.unshare(CLONE_NEWNS) == 0 and LIBC.mount(b"none", b"/", None, MS_REC | MS_PRIVATE, None):
         raise OSError(ctypes.get_errno(), "mount --make-rprivate /")
 
 
 def command(*words: object, **conditions: object) -> Callable[[Path], Usage]:
-    """Returns a function that runs the command; `{}` in a word is the place of the sample, `{#}` the number of the repetition."""
+    """Returns a function that runs the command. In a word, `{}` is the place of the sample, and `{#}` the number of the repetition."""
     return pipeline(words, **conditions)
 
 
@@ -76,7 +76,7 @@ def pipeline(*steps: tuple | list, **conditions: object) -> Callable[[Path], Usa
 
 @dataclass
 class Replacement:
-    """Samples run `other` instead of `program`, also where a word contains the path."""
+    """While this is active, samples run `other` instead of `program`, also where a word only contains the path."""
 
     program: str
     other: str
@@ -108,7 +108,7 @@ def with_other_program(run: Callable[[Path], Usage], program: str, other: str) -
 
 
 def sample(steps: list[list[str]], conditions: Conditions) -> Usage:
-    """Runs the pipeline in a process of its own, which reaps all descendants, also those that the command left behind."""
+    """Runs the pipeline in a separate process, which reaps all descendants, also those that the command leaves behind."""
     for replacement in REPLACEMENTS:
         steps = [replacement.words(step) for step in steps]
     answer, reply = os.pipe()
@@ -184,7 +184,7 @@ def enter(conditions: Conditions) -> None:
 
 
 def once(steps: list[list[str]], conditions: Conditions, errors: int) -> str:
-    """Starts all steps, and waits for them. Returns what went wrong, or an empty text."""
+    """Starts all steps, and waits for them. Returns a description of the failure, or an empty text."""
     source = os.open(conditions.stdin, os.O_RDONLY)
     pids = []
     for number, step in enumerate(steps):
@@ -214,7 +214,7 @@ def reap_stragglers() -> None:
 
 def cpu_of(pid: int) -> float:
     """Returns the CPU time of a process with all its threads and reaped children, in seconds."""
-    # Linux encodes the CPU clock of another process in the clock's number.
+    # Linux derives the id of a process's CPU clock from the process id (CPUCLOCK_SCHED).
     own = time.clock_gettime((~pid << 3) | 2)
     fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
     return own + (int(fields[13]) + int(fields[14])) / os.sysconf("SC_CLK_TCK")

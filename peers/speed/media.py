@@ -39,7 +39,7 @@ def resident(path: Path) -> int:
 
 
 def forget(path: Path) -> None:
-    """Drops the pages of a file, and checks that none is left. Pages that are still being read or sent stay for a moment."""
+    """Drops the pages of a file, and waits until none is left, because pages that are being read or sent stay for a moment."""
     for _ in range(100):
         with path.open("rb") as file:
             os.fsync(file.fileno())
@@ -51,14 +51,15 @@ def forget(path: Path) -> None:
 
 
 class Medium:
-    """A source directory that is cold at the begin of every sample. `cgroup` holds the processes of a sample."""
+    """A source directory that is not in the page cache when a sample begins. `cgroup` contains the processes of a sample."""
 
     def __init__(self, source: Callable[[Path], str], fresh: Callable, cgroup: Path | None, notes: list[str]) -> None:
         self.source, self.fresh, self.cgroup, self.notes = source, fresh, cgroup, notes
 
 
 def images(lab: Lab, fill: Callable[[Path], object], size: int, rate: int) -> Medium:
-    """A new mount per sample: neither data nor names are in memory. The loop device reads the disk without the page cache."""
+    """Mounts the source anew for each sample, so that neither data nor names are in memory. The loop device reads the disk without the page
+    cache."""
     need_root("a new mount per sample")
     need("losetup", "mkfs.ext4")
     need_disk(lab.disk)
@@ -89,7 +90,7 @@ def images(lab: Lab, fill: Callable[[Path], object], size: int, rate: int) -> Me
 
 
 def delayed(lab: Lab, fill: Callable[[Path], object], _: int, __: int = 0) -> Medium:
-    """A FUSE file system that waits before each answer."""
+    """Provides the source on a FUSE file system that waits before each answer."""
     need_root("mounting FUSE")
     base, target = lab.directory(lab.memory, "row"), lab.directory(lab.memory, "target")
     fill(base)
@@ -119,7 +120,7 @@ def fuse(backing: Path, at: Path) -> Iterator[None]:
             time.sleep(0.02)
         yield
     finally:
-        # A lazy unmount cannot fail because a process still uses the directory.
+        # Unmounts lazily, which does not fail if a process still uses the directory.
         subprocess.run(["umount", "--lazy", str(at)], check=False)
         server.terminate()
         server.wait()
@@ -224,7 +225,7 @@ def serve(lab: Lab, rate: int | None) -> Plan:
 
     @contextmanager
     def fresh() -> Iterator[Path]:
-        # Pages that a server has just sent can stay in memory for seconds.
+        # Removes the file, because pages that a server has just sent can stay in memory for seconds.
         (root / "source").unlink()
         random_copy(kept, root)
         forget(root / "source")

@@ -18,7 +18,7 @@ WORKING_SET = 512 * MIB
 
 
 def pressure(lab: Lab, size: int, limit: int, shared: bool) -> Plan:
-    """`shared`: the pages of the working set belong to the group of the copy."""
+    """Plans copies beside a working set. If `shared`, the pages of the working set belong to the control group of the copy."""
     size, working = lab.size(size), lab.size(WORKING_SET)
     need_disk(lab.disk)
     if shutil.disk_usage(lab.disk).free < 2.5 * size:
@@ -43,7 +43,7 @@ def pressure(lab: Lab, size: int, limit: int, shared: bool) -> Plan:
             subprocess.run(["sync", "-f", str(base)], check=True)
 
     def beside(run: Callable[[Path], Usage]) -> Callable[[Path], Usage]:
-        """Adds the share of the working set that the copy evicted, and the time of its next reading."""
+        """Adds two numbers to the result: the share of the working set that the copy evicted, and the time to read the set again."""
 
         def measured(place: Path) -> Usage:
             before = resident(needed)

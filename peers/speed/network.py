@@ -14,7 +14,7 @@ from servers import Server
 
 SERVE, FETCH = "Serve", "Fetch"
 HERE = Path(__file__).resolve().parent
-# The time of a file must be older than a clock tick: only then its ETag is strong.
+# A modification time older than a clock tick, so that the ETag of a file is strong.
 OLD = 1_600_000_000
 
 
@@ -30,7 +30,7 @@ def with_server(client: Callable[[Path], Usage], server: Server) -> Callable[[Pa
 
 
 def serve(lab: Lab, size: int, connections: int, requests: int, zero_copy: bool) -> Plan:
-    """All servers run during the whole row, on core 0. The client runs on core 1."""
+    """Plans requests to all servers, which run during the whole row, on core 0. The client runs on core 1."""
     need("taskset")
     root = lab.directory(lab.memory, "row")
     root.chmod(0o755)

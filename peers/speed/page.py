@@ -7,7 +7,7 @@ FIGURES = (("wall", "time"), ("cpu", "CPU time"))
 
 
 def page(found: dict) -> str:
-    """Returns the page. A person may add the condition `remark`, for example if the file has rows of two runs."""
+    """Returns the page. You may add a condition `remark` to the file, for example if it contains rows of two runs."""
     of = found["conditions"]
     caches = ", ".join(f"{name} {size}" for name, size in of["caches"].items())
     lines = [
@@ -79,7 +79,7 @@ def line(row: dict, contest: dict) -> str:
 
 
 def remarks(rows: list[dict]) -> list[str]:
-    """Returns a line for every row: rounds, whose CPU time, what was verified and guarantees."""
+    """Returns a line for every row, with the rounds, the processes whose CPU time counts, the verification and the guarantees."""
     lines = []
     for row in rows:
         parts = [f"{row['rounds']} rounds", f"CPU time: {row['cpu']}", f"verified: {row['verified']}", *row["notes"]]

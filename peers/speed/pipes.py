@@ -61,7 +61,7 @@ def version(lab: Lab) -> Plan:
 
 
 def proved(lab: Lab, variants: dict[str, list], source: Path, before: list[list]) -> None:
-    """Checks once that every variant passes the bytes on: `cmp` reads the end of the pipeline."""
+    """Checks once, by `cmp` at the end of the pipeline, that every variant passes the bytes on unchanged."""
     for name, words in variants.items():
         steps = [*before, words, ["cmp", "-", source]]
         try:
@@ -71,7 +71,8 @@ def proved(lab: Lab, variants: dict[str, list], source: Path, before: list[list]
 
 
 def reader_row(lab: Lab, size: int, programs: dict[str, tuple[list, str, bool]], before: list[list], notes: list[str]) -> Plan:
-    """A pipeline that ends in a reader, which counts the bytes. `programs`: words, guarantee, and whether it is thalweg's."""
+    """Plans pipelines that end in a reader, which counts the bytes. `programs` maps a name to the words, the guarantee, and whether
+    the program is thalweg."""
     base = lab.directory(lab.memory, "row")
     source = random_file(base / "source", size)
     reader = lab.compile(ROOT / "peers/reader.c")

@@ -14,7 +14,8 @@ NOT_FRESH = "a new directory per sample on one file system, not a new ext4: moun
 
 
 class Place(NamedTuple):
-    """The source as a word of a command, the maker of places, and remarks. A copy is `{}/copy`."""
+    """The source as a word of a command, a function that makes the places of samples, and remarks. A command copies to
+    `{}/copy`."""
 
     source: str
     fresh: Callable[[], AbstractContextManager[Path]]
@@ -25,7 +26,7 @@ class Place(NamedTuple):
 
 
 def on_tmpfs(lab: Lab, fill: Callable[[Path], object], _: int = 0) -> Place:
-    """`fill` makes `source` in the directory. Every sample gets a new directory beside it."""
+    """Provides places on tmpfs. `fill` creates `source` in a directory, and every sample gets a new directory next to it."""
     return in_directory(lab.directory(lab.memory, "row"), fill, [])
 
 
@@ -44,7 +45,7 @@ def new_directory(path: Path) -> Iterator[Path]:
 
 
 def on_ext4(lab: Lab, fill: Callable[[Path], object], size: int) -> Place:
-    """Every sample gets a new file system that holds the source. The image is in memory, so that no disk disturbs the samples."""
+    """Provides a new file system with the source for every sample, if possible in memory, so that no disk disturbs it."""
     if os.geteuid() or any(map(missing, ("mkfs.ext4", "losetup"))):
         return in_directory(lab.directory(lab.disk, "row"), fill, [NOT_FRESH])
     parent = lab.memory if shutil.disk_usage(lab.memory).free > 4 * size else lab.disk
@@ -55,7 +56,7 @@ def on_ext4(lab: Lab, fill: Callable[[Path], object], size: int) -> Place:
 
 
 def make_image(base: Path, fill: Callable[[Path], object], size: int) -> Path:
-    """Makes an image with an ext4 that `fill` filled."""
+    """Creates an image of an ext4 file system, and fills it by `fill`."""
     image = base / "template"
     with image.open("wb") as file:
         file.truncate(size + 64 * MIB)
@@ -85,7 +86,7 @@ def mounted(image: Path, at: Path, direct: bool = False) -> Iterator[Path]:
     try:
         device = quiet(*words).strip()
         quiet("mount", "-t", "ext4", "-o", "noatime", device, at)
-        # A mounted device is detached when it is unmounted, also if the kernel unmounts it after SIGKILL.
+        # Detaches the device as soon as it is unmounted, also if the kernel unmounts it after SIGKILL of this process.
         quiet(program("losetup"), "--detach", device)
         yield at
     finally:

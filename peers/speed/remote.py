@@ -17,7 +17,8 @@ BLOCK = 4 * KIB
 
 
 def connection(lab: Lab, counted: Path | None = None) -> Path:
-    """Writes a command like `ssh` that connects to this machine. With `counted`, it appends the bytes of both directions to this file."""
+    """Writes a command like `ssh` that connects to this machine. With `counted`, the command appends the numbers of bytes of both
+    directions to this file."""
     need("rsync", "ssh", "sshd", "ssh-keygen")
     at = lab.directory(lab.memory, "ssh-counted" if counted else "ssh")
     at.chmod(0o700)
@@ -41,7 +42,7 @@ def connection(lab: Lab, counted: Path | None = None) -> Path:
 
 
 def variants_of(lab: Lab, connect: Path, source: Path, theirs: object, ours: object) -> list[Variant]:
-    """Pushes `source` to the two destinations. A directory ends with a slash for rsync."""
+    """Returns variants that push `source` to the two destinations. For rsync, the name of a directory ends with a slash."""
     slash = "/" if source.is_dir() else ""
     sync = [lab.thalweg, "sync"] if source.is_dir() else [lab.thalweg, "copy", "-p"]
     keeps = "times, owners, hard links" if source.is_dir() else "times, owners"
@@ -57,7 +58,7 @@ def bytes_sent(lab: Lab, make: Callable[[Path], list[Variant]], fresh: Callable)
     log = lab.directory(lab.memory, "counted") / "log"
     remarks = []
     for variant in make(connection(lab, log)):
-        # The log also has the connection that was a test.
+        # Removes the log, which contains the bytes of the test connection.
         log.unlink(missing_ok=True)
         with fresh() as place:
             variant.run(place)
@@ -120,7 +121,7 @@ def ssh_changed(lab: Lab) -> Plan:
     os.utime(old, (1_600_000_000, 1_600_000_000))
 
     class Old:
-        """A place with the old contents as the destination."""
+        """A place of a sample in which the destination already exists, with the old contents."""
 
         def __enter__(self) -> Path:
             (base / "sample").mkdir()

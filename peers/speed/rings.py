@@ -48,7 +48,7 @@ class Worker:
 
 
 def worker(words: list[str], size: int, count: int) -> Callable[[Path], Usage]:
-    """The wall time of `run` is that of the harness. The worker reports the CPU time, because its helpers are its own."""
+    """Measures the wall time of the worker's command `run`. The worker reports the CPU time, with that of its helpers."""
 
     def run(place: Path) -> Usage:
         with Worker(words, size, place) as one:

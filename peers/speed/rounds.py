@@ -46,7 +46,7 @@ def present(variants: list[Variant]) -> tuple[list[Variant], list[Absent]]:
 
 
 def earlier(variants: list[Variant], lab: Lab) -> list[Variant]:
-    """Returns the variants of thalweg with the program of `--before`, without those that the row has itself."""
+    """Returns the variants of thalweg with the program of `--before`. Leaves out variants that the row already contains."""
     if not lab.before:
         return []
     names = {one.name for one in variants}
@@ -55,7 +55,7 @@ def earlier(variants: list[Variant], lab: Lab) -> list[Variant]:
 
 
 def measure(row: Row, plan: Plan, lab: Lab, rounds: int, seconds: float) -> dict:
-    """Runs all rounds, or at least three in this time. Returns the row's part of the JSON file."""
+    """Runs all rounds. Stops early after this time, but not before three rounds. Returns the row's part of the JSON file."""
     variants, absent = present(plan.variants)
     variants += earlier(variants, lab)
     ours = [one for one in variants if one.ours]
@@ -98,7 +98,8 @@ def measure(row: Row, plan: Plan, lab: Lab, rounds: int, seconds: float) -> dict
 
 
 def contests(variants: list[Variant], samples: dict[str, Samples], again: str) -> list[dict]:
-    """Compares every variant of thalweg with every other tool that it names, or with all, and with its earlier version."""
+    """Compares every variant of thalweg with the other tools that it names, or with all if it names none, and with its earlier
+    version."""
     ours = [one for one in variants if one.ours and not one.before]
     theirs = [one for one in variants if not one.ours or one.before]
     shown = []

@@ -1,4 +1,4 @@
-"""Rows: what is compared with what, and how its results are checked."""
+"""Rows of the comparison: the compared commands, and the checks of their results."""
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -41,7 +41,7 @@ class Plan:
     check: Callable[[Path, Variant], None]
     verified: str
     notes: list[str] = field(default_factory=list)
-    # Of whose processes the CPU time is.
+    # The processes whose CPU time counts.
     cpu: str = "whole process tree"
 
 
@@ -51,7 +51,7 @@ class Row:
     what: str
     section: str
     prepare: Callable
-    # Rounds before the first one that counts.
+    # Number of rounds before the first one that counts.
     warm_up: int = 1
 
 

@@ -14,7 +14,7 @@ from typing import IO, NamedTuple
 from lab import Lab, need, program
 from measure import Failed, end_with_parent
 
-# nginx with its best settings, each a directive of a server.
+# Settings of nginx that may be its best, as directives of a server.
 NGINX = {
     "nginx sendfile on": "sendfile on;",
     "nginx sendfile on, nopush": "sendfile on; tcp_nopush on;",
@@ -41,7 +41,7 @@ def process(words: list, port: int, cores: tuple[int, ...] = (), network: str | 
     enter = ["sh", "-c", 'echo $$ >"$0"/cgroup.procs && exec "$@"', str(cgroup)] if cgroup else []
     pinned = ["taskset", "-c", ",".join(map(str, cores))] if cores else []
     words = [*inside, *enter, *pinned, *map(str, words)]
-    # A pipe would fill up and block a server that logs every connection.
+    # Uses a file, because a pipe would fill up and block a server that logs every connection.
     with tempfile.TemporaryFile() as errors:
         server = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=errors, start_new_session=True, preexec_fn=end_with_parent)
         try:

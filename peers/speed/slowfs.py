@@ -34,7 +34,7 @@ class SlowFiles:
             try:
                 request = os.read(device, 1 << 18)
             except OSError as error:
-                # ENOENT: the request was interrupted before it was read.
+                # ENOENT means that the request was interrupted before it was read.
                 if error.errno in (errno.EINTR, errno.ENOENT, errno.EAGAIN):
                     continue
                 os._exit(0)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 RESAMPLES = 4000
 LEVEL = 0.95
-# With fewer rounds, even the range of all ratios contains the true median with a probability below `LEVEL`.
+# Minimum number of rounds. With fewer, even the range of all ratios contains the true median with a probability below `LEVEL`.
 FEWEST = 6
 
 
@@ -54,7 +54,7 @@ def ratio(ours: list[float], theirs: list[float]) -> Ratio | None:
 
 
 def band(again: Ratio) -> float:
-    """Returns the factor by which two runs of one variant differ, at the far end of the A/A interval."""
+    """Returns the factor by which two runs of one variant may differ: the end of the A/A interval that is farther from 1."""
     return max(again.high, 1 / again.low, 1.0)
 
 

@@ -41,7 +41,7 @@ class Statistics(unittest.TestCase):
     def test_an_interval_of_few_values_is_not_narrower_than_that_of_the_sign_test(self):
         self.assertEqual(stats.exact([3.0, 1.0, 2.0]), (1.0, 3.0))
         self.assertEqual(stats.exact([float(value) for value in range(7)]), (0.0, 6.0))
-        # A median below the third or above the thirteenth of 15 values: 2 * (1 + 15 + 105 + 455) / 2^15 = 3.5 %.
+        # A median below the fourth or above the twelfth of 15 values: 2 * (1 + 15 + 105 + 455) / 2^15 = 3.5 %.
         self.assertEqual(stats.exact([float(value) for value in range(15)]), (3.0, 11.0))
 
     def test_a_sample_without_time_has_no_ratio(self):
@@ -53,7 +53,7 @@ class Samples(unittest.TestCase):
 
     def test_the_time_of_children_and_of_orphans_counts(self):
         busy = "import time, os\nwhile time.process_time() < 0.1: pass"
-        # The child of the shell outlives it.
+        # The child of the shell outlives the shell.
         line = f"{sys.executable} -c '{busy}' & exit 0"
         self.assertGreater(command("sh", "-c", line)(self.place).cpu, 0.1)
 

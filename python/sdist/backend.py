@@ -1,6 +1,6 @@
 """Builds a wheel from the source archive of `make sdist`: first the command, then the wheel that contains it, with maturin.
 
-`pip install --config-settings profile=dev` builds faster, but the result is slower.
+`pip install --config-settings profile=dev` builds faster, but produces a slower package.
 """
 
 import pathlib

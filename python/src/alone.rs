@@ -31,8 +31,8 @@ impl<T> OneThread<T> {
         })
     }
 
-    /// Takes a part out of the state and drops it after releasing the interpreter lock. Does nothing in a forked
-    /// child.
+    /// Takes a part out of the state, releases the interpreter lock, and drops the part. Does nothing in a
+    /// forked child.
     pub fn close<D: Send>(&self, py: Python<'_>, part: impl FnOnce(&mut T) -> D) -> PyResult<()> {
         let Some(mut inside) = self.here()? else { return Ok(()) };
         let part = part(&mut inside);
@@ -42,8 +42,8 @@ impl<T> OneThread<T> {
     }
 
     /// Locks the state; `None` in a forked child, because the end belongs to the parent. If the state is in use,
-    /// returns an exception instead of waiting. A signal handler that has interrupted a call on this end would
-    /// otherwise deadlock.
+    /// returns an exception instead of waiting, because a signal handler that has interrupted a call on this end
+    /// would deadlock.
     fn here(&self) -> PyResult<Option<MutexGuard<'_, T>>> {
         if !self.mark.is_here() {
             return Ok(None);

@@ -40,8 +40,8 @@ struct Subscriber {
 }
 
 impl PyBroadcast {
-    /// Creates the end. With a `backlog` it never waits for slow subscribers: up to `backlog` messages are stored for
-    /// each, then the oldest is dropped.
+    /// Creates the end. With a `backlog`, it never waits for slow subscribers: it stores up to `backlog` messages for
+    /// each, and then drops the oldest.
     pub fn new(listener: Listener, options: Options, backlog: Option<usize>) -> Self {
         let slow = backlog.map_or(Slow::Wait, |backlog| Slow::DropOldest { backlog });
         let meet =
@@ -54,7 +54,7 @@ impl PyBroadcast {
 }
 
 impl BroadcastInner {
-    /// Admits new subscribers, and records those that have gone.
+    /// Admits new subscribers, and records those that have left.
     fn look(&mut self, py: Python<'_>) -> PyResult<&mut OpenPeers<Broadcast, Subscriber>> {
         let open = self.many.open()?;
         open.admit(py, |process| Subscriber { process })?;
@@ -127,7 +127,7 @@ impl PyBroadcast {
         self.inside.with(py, |inside| {
             loop {
                 let open = inside.look(py)?;
-                // This accesses the ring of each subscriber. Without such an access, a departure is not detected.
+                // This call accesses the ring of each subscriber. Only such an access detects that a subscriber has left.
                 open.rings.push_backlog().map_err(raised(py))?;
                 if open.rings.subscribers() >= subscribers {
                     return inside.look(py).map(drop);
@@ -162,8 +162,8 @@ impl PyBroadcast {
         })
     }
 
-    /// For event loops, after a `send` with `timeout=0` that timed out. Returns True to wait until one of
-    /// `filenos()` is readable, then send again. Returns False to send immediately.
+    /// For event loops, after a `send` with `timeout=0` that timed out. Returns True if the caller should wait until one
+    /// of `filenos()` is readable, and then send again. Returns False if it can send immediately.
     fn arm(&self, py: Python<'_>) -> PyResult<bool> {
         self.inside.with(py, |inside| {
             let wanted = inside.wanted;
@@ -197,7 +197,7 @@ impl PyBroadcast {
         })
     }
 
-    /// Number of subscribers that are not known to have left.
+    /// Number of connected subscribers, including those whose departure was not detected yet.
     #[getter]
     fn subscribers(&self, py: Python<'_>) -> PyResult<usize> {
         self.inside.with(py, |inside| Ok(inside.look(py)?.rings.subscribers()))

@@ -21,7 +21,7 @@ mod batch;
 mod connect;
 
 /// The receiving end of a channel, created by `take`, `subscribe` or `pair`. Iterating over it receives until the producer
-/// closes the channel; PeerDied if the producer ends without closing it.
+/// closes the channel; it raises PeerDied if the producer ends without closing it.
 ///
 /// One thread at a time may use it; another gets a RuntimeError. Received arrays stay valid after it is closed.
 #[pyclass(frozen, name = "Consumer", module = "thalweg")]
@@ -35,9 +35,9 @@ pub struct PyConsumer {
 pub struct ReceiveOptions {
     /// `true` if they come from a broadcast.
     pub subscribes: bool,
-    /// `true` if they are copied to own memory.
+    /// `true` if they are copied to private memory.
     pub copies: bool,
-    /// Number of uncopied messages that may be held before a request for the next one warns.
+    /// Number of uncopied messages that the caller may hold. If it holds more, a request for the next one warns.
     pub hold: Option<usize>,
 }
 
@@ -47,12 +47,12 @@ struct ConsumerInner {
     subscribes: bool,
     reading: ReadSettings,
     long: Long,
-    /// Error of a message, to be raised by the next call: the messages before it were returned first.
+    /// Error of a message that followed the returned ones. The next call raises it.
     late: Option<PyErr>,
 }
 
 enum ConsumerStage {
-    /// The address of the sender, and the link once connected. Nothing was received over it yet.
+    /// The address of the sender, and the link once connected. Nothing was received over the link yet.
     Seeking(Address, Option<Link>),
     /// A link over which nothing was received yet.
     Linked(Link),
@@ -114,7 +114,7 @@ impl PyConsumer {
 }
 
 impl ConsumerInner {
-    /// Waits for the next message and passes it to `read`. A message in parts is reassembled here, or in the target.
+    /// Waits for the next message and passes it to `read`. Reassembles a message in parts, in private memory or in the target.
     fn read<T: Send>(
         &mut self,
         py: Python<'_>,
@@ -176,7 +176,7 @@ impl ConsumerInner {
 /// The result of one check of the ring.
 enum ReadOutcome<T> {
     Read(T),
-    /// A part of a longer message was taken; or the reason why it is invalid.
+    /// The result of taking a part of a longer message.
     Part(Result<(), Refused>),
     /// The sender waits for messages that are held here.
     HeldUp,
@@ -184,8 +184,9 @@ enum ReadOutcome<T> {
 
 #[pymethods]
 impl PyConsumer {
-    /// Waits for the next array and returns it. PeerDied or Closed if the producer is gone and everything was received.
-    /// TooLarge if no array can ever arrive: arrays still in use fill the ring, and no other thread can free them.
+    /// Waits for the next array and returns it. Raises PeerDied or Closed if the producer is gone and everything was
+    /// received. Raises TooLarge if no array can ever arrive, because arrays in use fill the ring and no other thread can
+    /// free them.
     #[pyo3(signature = (timeout=None))]
     fn receive(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<Py<PyAny>> {
         self.next(py, deadline(timeout)?)
@@ -217,7 +218,7 @@ impl PyConsumer {
     /// True if a message is available now. Raises PeerDied and Closed like `receive`.
     fn is_ready(&self, py: Python<'_>) -> PyResult<bool> {
         self.inside.with(py, |inside| {
-            // In other states a call has to connect first.
+            // Before the ring is open, only a call of `receive` can make progress, because it connects.
             let ConsumerStage::Open(source) = &mut inside.state else { return Ok(true) };
             if inside.long.is_whole() || inside.late.is_some() {
                 return Ok(true);
@@ -228,8 +229,8 @@ impl PyConsumer {
     }
 
     /// Waits for the next object, sent by `send_object`, and returns it. Its arrays are read-only views of the message and
-    /// keep it alive, like those of `receive`; with `copy=True` they are copies. An exception during unpickling is passed on,
-    /// and the message counts as received. NotPermitted with `trusted=False`.
+    /// keep it alive, like those of `receive`; with `copy=True` they are copies. If unpickling raises an exception, the
+    /// caller gets it, and the message counts as received. Raises NotPermitted with `trusted=False`.
     #[pyo3(signature = (timeout=None))]
     fn receive_object(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<Py<PyAny>> {
         let deadline = deadline(timeout)?;
@@ -243,16 +244,16 @@ impl PyConsumer {
         self.shown.object(py, object.0, object.1)
     }
 
-    /// Waits until the producer is connected and has created the ring, which it does when it first sends.
+    /// Waits until the producer is connected and has created the ring. The producer creates it when it first sends.
     #[pyo3(name = "open", signature = (timeout=None))]
     fn meet(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<()> {
         let deadline = deadline(timeout)?;
         self.inside.with(py, |inside| inside.ring(py, deadline).map(drop))
     }
 
-    /// Copies the next array into `into`, which must have the same type and shape, and returns `into`. Otherwise TypeError or
-    /// ValueError; the message stays the next one. An array larger than the ring is copied in parts: after Timeout or
-    /// another error, `into` may contain some of them.
+    /// Copies the next array into `into`, which must have the same type and shape, and returns `into`. Otherwise raises
+    /// TypeError or ValueError, and the message stays the next one. An array larger than the ring is copied in parts: after
+    /// Timeout or another error, `into` may contain some parts.
     #[pyo3(signature = (into, timeout=None))]
     fn receive_into(
         &self,
@@ -299,7 +300,7 @@ impl PyConsumer {
         }
     }
 
-    /// Returns the next message as bytes, whatever its contents. For messages of programs in other languages.
+    /// Returns the next message as bytes, without interpreting it. For messages of programs in other languages.
     #[pyo3(signature = (timeout=None))]
     fn receive_bytes<'py>(
         &self,
@@ -313,8 +314,8 @@ impl PyConsumer {
         Ok(PyBytes::new(py, &room.bytes(skip + len)[skip..]))
     }
 
-    /// For event loops. Returns True to wait until `fileno()` is readable, then `try_receive`. Returns False to receive
-    /// immediately.
+    /// For event loops. Returns True if the caller should wait until `fileno()` is readable, and then call `try_receive`.
+    /// Returns False if it can receive immediately.
     fn arm(&self, py: Python<'_>) -> PyResult<bool> {
         self.inside.with(py, |inside| match &mut inside.state {
             ConsumerStage::Open(source) => source.arm().map_err(raised(py)),
@@ -323,7 +324,7 @@ impl PyConsumer {
         })
     }
 
-    /// The descriptor that an event loop polls for reading, after `arm`. ValueError until a producer was found.
+    /// The descriptor that an event loop polls for reading, after `arm`. Raises ValueError until a producer was found.
     fn fileno(&self, py: Python<'_>) -> PyResult<i32> {
         self.inside.with(py, |inside| match &inside.state {
             ConsumerStage::Open(source) => Ok(source.as_fd().as_raw_fd()),
@@ -420,13 +421,14 @@ pub fn unread(py: Python<'_>, why: Unread) -> PyErr {
     .raised(py)
 }
 
-/// Returns the number of Python threads, without those of this package: each may release an array while this one waits.
+/// Returns the number of Python threads, without those of this package. Other threads may release arrays while this one
+/// waits.
 fn threads(py: Python<'_>) -> PyResult<usize> {
     py.import("thalweg._threads")?.call_method0("others")?.extract()
 }
 
-/// Returns an error if arrays in use fill the ring and nothing can free them. Collects garbage first, unless `collected`:
-/// unreachable arrays may be kept alive by a reference cycle. This may take longer than the caller's deadline.
+/// Returns an error if arrays in use fill the ring and nothing can free them. Collects garbage first, unless `collected`,
+/// because reference cycles may keep unreachable arrays alive. A collection may exceed the caller's deadline.
 fn check_held_up(py: Python<'_>, source: &ReceiveSource, collected: &mut bool) -> PyResult<()> {
     let held = source.held();
     if !std::mem::replace(collected, true) {

@@ -43,7 +43,7 @@ pub enum MessageContent {
 impl MessageContent {
     /// Takes an array, or another object with a buffer.
     pub fn array(object: &Bound<'_, PyAny>) -> PyResult<Self> {
-        // The buffer of a `numpy.ma` array contains only its data.
+        // The buffer of a masked array (`numpy.ma`) contains only its data, so the mask would be lost.
         if object.hasattr(intern!(object.py(), "_sharedmask"))? {
             let why = "a masked array would lose its mask: use send_object, which pickles it, or send `.filled()`";
             return Err(PyTypeError::new_err(why));
@@ -53,7 +53,8 @@ impl MessageContent {
         Ok(Self::Array(given, layout, len))
     }
 
-    /// Takes the bytes of a buffer. They are sent without our header, so programs in other languages can read them.
+    /// Takes the bytes of a buffer. The message has no header of this module, so programs in other languages can
+    /// read it.
     pub fn bytes(object: &Bound<'_, PyAny>) -> PyResult<Self> {
         let given = HeldBuffer::get(object, false)?;
         let layout = given.layout().ok_or_else(too_many)?;
@@ -81,7 +82,7 @@ impl MessageContent {
         !matches!(self, Self::Bytes(..))
     }
 
-    /// Returns `true` if any range of the message can be written separately.
+    /// Returns `true` if `write_part` can write any range of the message.
     pub fn is_flat(&self) -> bool {
         matches!(self, Self::Array(given, ..) if given.is_flat())
     }
@@ -120,8 +121,8 @@ fn described(object: &Bound<'_, PyAny>) -> PyResult<(HeldBuffer, Layout)> {
     let given = match HeldBuffer::get(object, false) {
         Ok(given) => given,
         Err(_) => {
-            // The object has no buffer. Dates are sent as integers with the name of their type; other types are
-            // rejected by name.
+            // The object has no buffer. An array of dates is sent as integers with the name of its type. For other
+            // types, the error names the type.
             let plain = py.import("thalweg._arrays")?.getattr("plain")?.call1((object,))?;
             let (array, name): (Bound<'_, PyAny>, String) = plain.extract()?;
             let given = HeldBuffer::get(&array, false)?;

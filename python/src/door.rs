@@ -36,7 +36,7 @@ impl<T: Send + 'static> HandshakeDoor<T> {
             match self.listener.accept_until(Some(Instant::now())) {
                 Ok(link) => self.begin(link)?,
                 Err(Error::Timeout) => break,
-                // The listener has closed this connection.
+                // The peer belongs to another user, and the listener has closed its connection.
                 Err(Error::NotPermitted { .. }) => {}
                 Err(error) => return Err(error),
             }
@@ -57,7 +57,7 @@ impl<T: Send + 'static> HandshakeDoor<T> {
         self.meeting > 0
     }
 
-    /// Waits until a peer connects or is admitted, at most until `until`.
+    /// Waits until a peer connects, or until a handshake ends, but not beyond `until`.
     pub fn wait(&mut self, until: Instant) -> Result<(), Error> {
         let left = until.saturating_duration_since(Instant::now());
         if self.is_meeting() {
@@ -77,7 +77,7 @@ impl<T: Send + 'static> HandshakeDoor<T> {
         let (tell, meet, options) = (self.tell.clone(), self.meet, self.options);
         let until = Instant::now() + Listener::PATIENCE;
         let begun = thread::Builder::new().name("thalweg-meet".to_owned()).spawn(move || {
-            // `send` fails if the door has been closed; the new end is then dropped here.
+            // `send` fails if the door has been closed. Then this statement drops the new end.
             let _ = tell.send(meet(link, &options, until));
         });
         begun.map_err(|error| Error::System {
@@ -88,7 +88,7 @@ impl<T: Send + 'static> HandshakeDoor<T> {
         Ok(())
     }
 
-    /// Records the end of a handshake. A peer that left or sent nothing may connect again.
+    /// Records the result of a handshake. Ignores errors, because a peer that left or sent nothing may connect again.
     fn end(&mut self, met: Result<T, Error>) {
         self.meeting -= 1;
         self.arrived.extend(met.ok());

@@ -21,7 +21,7 @@ impl PyFailure {
     }
 
     /// Returns the exception. The Python object is created only when it leaves the extension module, because creating
-    /// it runs Python code. During that, a signal handler may use the end that the caller has locked.
+    /// it runs Python code. A signal handler may run then, and may use the end that the caller has locked.
     pub fn raised(self, _: Python<'_>) -> PyErr {
         PyBaseException::new_err(self)
     }
@@ -34,7 +34,7 @@ impl PyErrArguments for PyFailure {
             let said = (self.kind, self.errno, self.message, self.moved, self.mechanism);
             module.getattr("made")?.call1(said)
         };
-        // A signal handler may raise in the meantime: its exception then replaces this one.
+        // While this runs Python code, a signal handler may raise. Its exception then replaces this one.
         made().map_or_else(|error: PyErr| error.into_value(py).into_any(), Bound::unbind)
     }
 }
@@ -54,7 +54,7 @@ impl From<Error> for PyFailure {
             _ => ("Error", None, 0),
         };
         let message = match error {
-            // The replacement has another name in Python.
+            // The Rust error suggests a Rust function, so this message suggests what to do in Python.
             Error::TooLarge { len, most, .. } => {
                 let way = if len.saturating_add(FRAME_HEADER as u64) <= MOST_CAPACITY {
                     "use a larger `capacity`"

@@ -78,7 +78,7 @@ pub fn attended<T: Send>(
     let outcome = thread::scope(|scope| {
         let watched = &watched;
         let work = move || {
-            // Dropped when `work` ends, also by a panic.
+            // Disconnects the channel, and so ends the loop below, when `work` returns or panics.
             let _tell = tell;
             work(watched)
         };

@@ -7,9 +7,9 @@ use std::ffi::CString;
 pub const MAGIC: [u8; 8] = *b"THALWEGA";
 const VERSION: u16 = 1;
 const FIXED: usize = 32;
-/// The limit of numpy.
+/// numpy's maximum number of dimensions.
 const MOST_DIMENSIONS: usize = 64;
-/// Alignment of the elements in bytes. Messages start 32 bytes after a multiple of it.
+/// Alignment of the elements in bytes. Messages start 32 bytes after a multiple of this number.
 pub const ALIGN: usize = 64;
 pub const BEFORE: usize = 32;
 
@@ -18,7 +18,8 @@ pub const BEFORE: usize = 32;
 pub enum Encoding {
     /// A format of PEP 3118, as buffers use it.
     Buffer = 1,
-    /// numpy's name of a date or time span, for which buffers have no format: 8 bytes, sent as an integer.
+    /// numpy's name of a date or time span, for which PEP 3118 has no format. An element is sent as an integer of 8
+    /// bytes.
     Time = 2,
 }
 
@@ -47,7 +48,7 @@ impl Layout {
         let mut bytes = isize::try_from(item).ok()?;
         for (stride, length) in strides.iter_mut().zip(&shape).rev() {
             *stride = bytes;
-            // Like numpy, also rejects an empty array with other lengths that overflow.
+            // Like numpy, also rejects an empty array if its other lengths overflow.
             bytes = bytes.checked_mul((*length).max(1))?;
         }
         shape.iter().all(|length| *length >= 0).then_some(())?;
@@ -185,7 +186,7 @@ impl Layout {
     }
 }
 
-/// Validates an element type. The format of a peer must not turn bytes into pointers.
+/// Validates an element type. Rejects pointers: with such a format from a peer, Python would use bytes as addresses.
 fn checked_type(encoding: Encoding, format: &CString, item: usize) -> Result<(), &'static str> {
     let bytes = format.as_bytes();
     if !bytes.iter().all(|byte| byte.is_ascii_graphic() || *byte == b' ' || *byte >= 0x80) {
@@ -198,7 +199,7 @@ fn checked_type(encoding: Encoding, format: &CString, item: usize) -> Result<(),
     if std::str::from_utf8(bytes).is_err() {
         return Err("format is not UTF-8");
     }
-    // Names are enclosed in colons. Outside of them these letters denote objects, pointers and functions.
+    // Colons enclose field names. Outside of names, these letters denote objects, pointers and functions.
     let outside = bytes.split(|byte| *byte == b':').step_by(2);
     if bytes.is_empty() || outside.flatten().any(|byte| matches!(byte, b'O' | b'P' | b'&' | b'X')) {
         return Err("the format is empty, or contains objects or pointers");
@@ -207,7 +208,7 @@ fn checked_type(encoding: Encoding, format: &CString, item: usize) -> Result<(),
 }
 
 impl Layout {
-    /// Returns `true` if elements with the other layout can be copied here unchanged.
+    /// Returns `true` if elements with the other layout can be copied into memory with this layout unchanged.
     pub fn holds(&self, other: &Self) -> bool {
         self.shape == other.shape && self.item == other.item && self.simple() == other.simple()
     }
@@ -244,7 +245,7 @@ impl Layout {
     }
 }
 
-/// Replaces a letter with native size by one with a fixed size.
+/// Replaces a letter for a type of native size by one for a type of fixed size.
 fn long(letter: u8, native: bool) -> u8 {
     match letter {
         b'l' if native && size_of::<std::ffi::c_long>() == 8 => b'q',

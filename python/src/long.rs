@@ -67,7 +67,7 @@ impl MessagePart {
 #[derive(Default)]
 pub struct Long {
     now: Option<Assembly>,
-    /// Serial number of the message that is skipped, with all its parts.
+    /// Serial number of a rejected message, whose parts are all skipped.
     refused: Option<u32>,
 }
 
@@ -82,7 +82,7 @@ struct Assembly {
 enum AssemblyPlace {
     /// The message starts at offset [`BEFORE`], as in a ring, so that its elements have the same alignment.
     Room(PooledRoom),
-    /// The elements are in the caller's array; this is the header before them.
+    /// The elements are in the caller's array. This vector contains the header before them.
     Array(Vec<u8>),
 }
 
@@ -109,7 +109,7 @@ pub enum Refused {
 }
 
 impl Long {
-    /// Takes the bytes of a part, into the target if the message fits there. `None` if the message is not a part.
+    /// Takes the bytes of a part, into the target if the whole message fits there. Returns `None` if the message is not a part.
     pub fn take(
         &mut self,
         message: &[u8],
@@ -158,7 +158,7 @@ impl Long {
         }
     }
 
-    /// Allocates memory for a message. If that fails, all its parts are skipped.
+    /// Allocates memory for a message. If that fails, records the message, so that all its parts are skipped.
     fn room(&mut self, serial: u32, total: usize, pool: &RoomPool) -> Result<PooledRoom, Refused> {
         let left = thalweg_sys::host::memory_available();
         let fits = left.is_none_or(|left| total as u64 <= left);
@@ -179,7 +179,7 @@ impl Long {
         self.now.as_ref().is_some_and(|now| matches!(now.place, AssemblyPlace::Array(_)))
     }
 
-    /// Returns the bytes of the complete message; empty if it is in the caller's array.
+    /// Returns the bytes of the complete message. The result is empty if they are in the caller's array.
     pub fn message(&mut self) -> &[u8] {
         match &mut self.now {
             Some(Assembly { place: AssemblyPlace::Room(room), total, .. }) => {
@@ -189,8 +189,8 @@ impl Long {
         }
     }
 
-    /// Releases the message and returns its memory, in which it starts at offset [`BEFORE`]; `None` if that is the
-    /// caller's array.
+    /// Returns the memory of the message, which starts at offset [`BEFORE`]; `None` if it is in the caller's array. Afterwards,
+    /// no message is in progress.
     pub fn finish(&mut self) -> Option<PooledRoom> {
         match self.now.take()?.place {
             AssemblyPlace::Room(room) => Some(room),
@@ -228,7 +228,7 @@ impl Assembly {
                 let at = (self.filled + skip).saturating_sub(head.len());
                 target.given.copy_part_from(at, &bytes[skip..]);
             }
-            // The call that supplied the array has ended.
+            // The call that supplied the array has ended, so the elements have no place.
             (AssemblyPlace::Array(_), None) => {}
         }
         self.filled += bytes.len();

@@ -8,7 +8,7 @@ use thalweg_channel::{Broadcast, Consumer, Listener, Mpsc, Options, Producer};
 use crate::door::{HandshakeDoor, Meet};
 use crate::error::{closed, raised};
 
-/// The rings of an end, one for each peer.
+/// The rings of one end, with one ring for each peer.
 pub trait PeerRings {
     type Ring: Send + 'static;
     /// Adds the ring of a new peer and returns its number.
@@ -98,7 +98,8 @@ impl<R: PeerRings, P> ManyPeers<R, P> {
 }
 
 impl<R: PeerRings, P> OpenPeers<R, P> {
-    /// Admits the peers whose handshake has ended. `record` receives the process of each.
+    /// Admits the peers whose handshake has ended. `record` creates the record of a peer from its
+    /// process id.
     pub fn admit(&mut self, py: Python<'_>, record: impl Fn(u32) -> P) -> PyResult<()> {
         for ring in self.door.arrivals().map_err(raised(py))? {
             let process = R::process(&ring);

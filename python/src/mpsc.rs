@@ -85,7 +85,7 @@ enum MpscLook<T> {
     Message(u64, T),
     /// The message was left in the ring.
     Other(Unread),
-    /// A part of a message was taken; or the reason why it is invalid.
+    /// The result of taking a part of a longer message.
     Part(Result<(), Refused>),
     Left(u64, Error),
     Nothing,
@@ -129,7 +129,7 @@ impl MpscInner {
         }
     }
 
-    /// Waits for one time slice. Admits new producers.
+    /// Admits new producers, and waits for a message for one time slice.
     fn look<T, R>(
         &mut self,
         py: Python<'_>,
@@ -170,7 +170,8 @@ impl MpscInner {
                     }
                 }
                 Ok(Arrival::Left { from, error }) => Ok(MpscLook::Left(from, error)),
-                // If a producer's ring is corrupt, the next call of `receive_until` reports its departure.
+                // If the ring of a producer is corrupt, the next call of `receive_until` reports that the producer has
+                // left.
                 Err(Error::Timeout | Error::Corrupt { .. }) => Ok(MpscLook::Nothing),
                 Err(error) => Err(error),
             }
@@ -195,8 +196,8 @@ impl MpscInner {
 
 #[pymethods]
 impl PyMpsc {
-    /// Waits for the next array of any producer, and for producers, and returns it. Closed when the expected number of
-    /// producers has left.
+    /// Waits for the next array of any producer and returns it. Also waits while no producer is connected. Raises Closed
+    /// when the expected number of producers has left.
     #[pyo3(signature = (timeout=None))]
     fn receive(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<Py<PyAny>> {
         self.array(py, deadline(timeout)?)
@@ -215,7 +216,7 @@ impl PyMpsc {
         self.shown.object(py, object.0, object.1)
     }
 
-    /// Returns the next message as bytes, whatever its contents.
+    /// Returns the next message as bytes, without interpreting it.
     #[pyo3(signature = (timeout=None))]
     fn receive_bytes<'py>(
         &self,
@@ -230,8 +231,8 @@ impl PyMpsc {
     }
 
     /// For event loops. Returns True if the caller should wait until one of `filenos()` is readable and then call
-    /// `receive(timeout=0)`. While `is_meeting`, and from time to time, call it without waiting. Returns False if a message
-    /// can be received immediately.
+    /// `receive(timeout=0)`. While `is_meeting` is True, and otherwise from time to time, the caller should call it without
+    /// waiting. Returns False if a message can be received immediately.
     fn arm(&self, py: Python<'_>) -> PyResult<bool> {
         self.inside.with(py, |inside| {
             let is_over = inside.is_over();

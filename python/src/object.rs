@@ -42,7 +42,7 @@ impl ObjectParts {
         self.buffers.last().unwrap_or(&self.pickle).end
     }
 
-    /// Returns the ranges of the pickle and the buffers: first byte, and one past the last.
+    /// Returns the ranges of the pickle and of the buffers: the first byte, and the byte after the last.
     pub fn ranges(&self) -> Vec<(usize, usize)> {
         let parts = std::iter::once(&self.pickle).chain(&self.buffers);
         parts.map(|part| (part.start, part.end)).collect()
@@ -68,7 +68,7 @@ impl ObjectParts {
         message[self.pickle.clone()].copy_from_slice(pickle);
         let mut end = self.pickle.end;
         for (part, buffer) in self.buffers.iter().zip(buffers) {
-            // Clears the gap, so that earlier contents of the memory do not leak.
+            // Clears the gap, so that the peer does not see earlier contents of the memory.
             message[end..part.start].fill(0);
             buffer.copy_to(&mut message[part.clone()]);
             end = part.end;

@@ -24,8 +24,8 @@ fn making(capacity: Option<u64>, checksums: bool, in_parts: bool) -> RingOptions
     RingOptions { options: options(capacity, checksums), is_sized: capacity.is_some(), in_parts }
 }
 
-/// Offers a channel under a name, which belongs to this user, or at a path that contains a slash. Messages larger than the
-/// ring are sent in parts; with `parts=False` they are TooLarge.
+/// Offers a channel under a name, or at a path if it contains a slash. Each user has separate names. Messages larger than
+/// the ring are sent in parts; with `parts=False` they raise TooLarge.
 #[pyfunction]
 #[pyo3(signature = (name, *, capacity=None, checksums=false, parts=true))]
 pub fn offer(
@@ -52,8 +52,8 @@ pub fn take(
     PyConsumer::seeking(py, seeking(py, name)?, Options { trusted, ..Options::default() }, manner)
 }
 
-/// Sends to all processes that subscribe under a name. With a `backlog` it never waits: up to this many messages are stored
-/// for each slow subscriber, then the oldest is dropped.
+/// Sends to all processes that subscribe under a name. With a `backlog`, it never waits for slow subscribers: it stores up
+/// to this many messages for each, and then drops the oldest.
 #[pyfunction]
 #[pyo3(signature = (name, *, backlog=None, capacity=None, checksums=false))]
 pub fn broadcast(
@@ -82,8 +82,8 @@ pub fn subscribe(
     PyConsumer::seeking(py, seeking(py, name)?, Options { trusted, ..Options::default() }, manner)
 }
 
-/// Receives from all processes that join under a name. Iterating over it ends when this many `producers` have connected and
-/// left; without the argument, never.
+/// Receives from all processes that join under a name. Iterating over the result ends when this many `producers` have
+/// connected and left. Without the argument, it never ends.
 #[pyfunction]
 #[pyo3(signature = (name, *, producers=None, copy=false, trusted=true, hold=None))]
 pub fn gather(

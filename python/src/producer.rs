@@ -40,7 +40,7 @@ struct ProducerInner {
     lent: Option<LentRoom>,
     /// Size in bytes of the message for which room was last requested.
     wanted: usize,
-    /// Number of long messages so far; `None` if a message larger than the ring is TooLarge.
+    /// Number of long messages so far; `None` if messages larger than the ring are rejected as TooLarge.
     long: Option<u32>,
 }
 
@@ -60,7 +60,7 @@ enum ProducerStage {
     Seeking(Address),
     /// A link over which nothing was sent yet.
     Linked(Link),
-    /// A handshake, with the state to return to if it fails. That state is `Closed` if no other peer can connect.
+    /// A handshake, and the state to return to if it fails: `Closed` if no other peer can connect.
     Meeting(PendingHandshake<Producer>, Box<ProducerStage>),
     Open(SharedProducer),
     Closed,
@@ -68,7 +68,7 @@ enum ProducerStage {
 
 struct LentRoom {
     loan: Py<PyLoan>,
-    /// The numpy array that is the base of all others over the room, if numpy is available.
+    /// The numpy array that is the base of all other arrays over the room; `None` without numpy.
     root: Option<Py<PyAny>>,
     detached: DetachedLoan,
 }
@@ -98,7 +98,7 @@ impl PyProducer {
 }
 
 impl ProducerInner {
-    /// Returns the ring for a message of `len` bytes, if no room is lent.
+    /// Returns the ring for a message of `len` bytes. Fails while room is lent.
     fn ready(
         &mut self,
         py: Python<'_>,
@@ -139,7 +139,7 @@ impl ProducerInner {
         let ring = self.ready(py, len, deadline)?;
         let mut producer = ring.producer();
         let (producer, mut write) = (&mut *producer, Some(write));
-        // Waiting, writing and committing run without the interpreter lock together, because releasing and taking it is
+        // Waits, writes and commits without taking the interpreter lock in between, because releasing and taking it is
         // slow.
         patiently(py, deadline, |until| {
             let mut room = producer.loan_until(len, Some(until))?;
@@ -218,9 +218,9 @@ impl PyProducer {
         deliver(py, &self.inside, &MessageContent::array(obj)?, timeout)
     }
 
-    /// Sends several arrays, as many at a time as the ring has room for. The consumer sees those at once, and they cost
-    /// as little as one message. An array larger than the ring is sent in parts. If one array cannot be sent, none is.
-    /// After Timeout, `moved` is the number of arrays sent.
+    /// Sends several arrays, as many at a time as the ring has room for. Such a group becomes visible at once, at the
+    /// cost of one message. An array larger than the ring is sent in parts. If one of the objects cannot be sent, none
+    /// is sent. After Timeout, `moved` is the number of arrays sent.
     #[pyo3(signature = (objs, timeout=None))]
     fn send_all(
         &self,
@@ -314,8 +314,8 @@ impl PyProducer {
     }
 
     /// Sends the array that `empty` returned, without a copy. Afterwards `array` is empty, and access to a memoryview
-    /// raises. BufferError while other arrays or views of the room exist. Without an argument, BufferError while any
-    /// exists.
+    /// raises an exception. Raises BufferError while other arrays or views of the room exist, or without an argument,
+    /// while any exists.
     #[pyo3(signature = (array=None))]
     fn commit(&self, py: Python<'_>, array: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
         self.inside.with(py, |inside| {
@@ -338,7 +338,7 @@ impl PyProducer {
         })
     }
 
-    /// Waits until the consumer has received everything and holds no array of it any more.
+    /// Waits until the consumer has received everything, and holds none of the received arrays any more.
     #[pyo3(signature = (timeout=None))]
     fn drain(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<()> {
         let deadline = deadline(timeout)?;
@@ -350,7 +350,8 @@ impl PyProducer {
         })
     }
 
-    /// Closes the channel. If an array of `empty` still exists, the channel is closed when that is freed.
+    /// Closes the channel. If an array that `empty` returned still exists, the channel is closed when the array is
+    /// freed.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         self.inside.close(py, |inside| {
             // The loan keeps the ring alive while an array refers to it.
@@ -379,7 +380,8 @@ impl PyProducer {
         })
     }
 
-    /// The descriptor that an event loop polls for reading. Until the consumer is connected it is the listener's.
+    /// The descriptor that an event loop polls for reading. Until the consumer is connected, this is the descriptor of
+    /// the listener.
     fn fileno(&self, py: Python<'_>) -> PyResult<i32> {
         self.inside.with(py, |inside| {
             let state = match &inside.state {
@@ -409,7 +411,7 @@ impl PyProducer {
 }
 
 impl ProducerInner {
-    /// Checks that nothing refers to the lent room; `array` is emptied.
+    /// Empties `array`, and checks that nothing else refers to the lent room.
     fn take_back(&mut self, py: Python<'_>, array: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
         let Some(lent) = &mut self.lent else { return Err(nothing_lent()) };
         if let Some(array) = array {

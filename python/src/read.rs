@@ -1,5 +1,5 @@
-//! Processing of a received message: it stays in the ring, is copied to own memory, or is left for another call. A
-//! message in parts is in own memory already.
+//! Reads a received message. The message stays in the ring, is copied to private memory, or is left for another call. A
+//! message in parts is already in private memory.
 
 use std::mem;
 use std::ops::Deref;
@@ -65,8 +65,8 @@ impl ReadSettings {
         Self { pool: RoomPool::default(), copies, trusted }
     }
 
-    /// Returns `true` if the message may stay in the ring. A message in more than half of the ring is copied:
-    /// otherwise the next one could not arrive while a loop still holds it.
+    /// Returns `true` if the message may stay in the ring. A message that occupies more than half of the ring is
+    /// copied. Otherwise the next one could not arrive while a loop still holds this one.
     fn stays(&self, piece: &impl ReceivedPiece) -> bool {
         !self.copies && piece.len() < piece.largest() / 2
     }
@@ -122,7 +122,7 @@ impl ReadSettings {
         if parts.buffers.is_empty() || self.stays(&piece) {
             return Ok((PyMessage::held(layout, piece.hold(), 0), parts));
         }
-        // Aligns its buffers to multiples of 64.
+        // Copies to this offset, so that the buffers are aligned to multiples of 64.
         let room = self.copy(piece, 0, BEFORE)?.1;
         Ok((PyMessage::own(layout, room, BEFORE, self.copies), parts))
     }

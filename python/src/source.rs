@@ -1,4 +1,4 @@
-//! The source of a receiving end: a ring of its own, or one that a broadcast fills.
+//! The source of a receiving end: a consumer of a channel, or a subscriber of a broadcast.
 
 use std::ops::Deref;
 use std::os::fd::{AsFd, BorrowedFd};

@@ -1,4 +1,4 @@
-//! Waits that Ctrl-C can end: in slices without the interpreter lock, with a check for signals between them.
+//! Waits that Ctrl-C can end. They wait in slices without the interpreter lock, and check for signals between slices.
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -14,7 +14,7 @@ use thalweg_sys::Errno;
 
 use crate::error::raised;
 
-/// Converts a timeout in seconds to a deadline; `None` is never.
+/// Converts a timeout in seconds to a deadline; `None` means no limit.
 pub fn deadline(timeout: Option<f64>) -> PyResult<Option<Instant>> {
     let Some(seconds) = timeout else { return Ok(None) };
     if seconds.is_nan() || seconds < 0.0 {
@@ -27,7 +27,8 @@ pub fn deadline(timeout: Option<f64>) -> PyResult<Option<Instant>> {
     Ok(timeout.and_then(|timeout| Instant::now().checked_add(timeout)))
 }
 
-/// Repeats `step`, which must time out at the given instant and be repeatable, until it returns or `deadline` passes.
+/// Repeats `step` until it returns a result or `deadline` passes. `step` must time out at the instant that it
+/// receives, and must be repeatable.
 pub fn patiently<T: Send>(
     py: Python<'_>,
     deadline: Option<Instant>,
@@ -46,8 +47,8 @@ pub fn patiently<T: Send>(
     }
 }
 
-/// A handshake. It cannot be repeated, so it runs in its own thread until its time limit, or until this is dropped. A
-/// caller with a shorter timeout can wait again later, so frequent short calls succeed too.
+/// A handshake in its own thread, which runs until its time limit, or until this value is dropped. A handshake cannot
+/// be repeated. With the thread, a caller with a short timeout can wait for it in several calls.
 pub struct PendingHandshake<T> {
     told: mpsc::Receiver<Result<T, Error>>,
     /// The link's socket, until the handshake ends.
@@ -73,21 +74,22 @@ impl<T: Send + 'static> PendingHandshake<T> {
         let (tell, told) = mpsc::channel();
         let thread = thread::Builder::new().name("thalweg-meet".to_owned());
         let begun = thread.spawn(move || {
-            // `send` fails if the end was closed in the meantime. Then this drops the result.
+            // `send` fails if the end was closed in the meantime. Then this statement drops the result.
             let _ = tell.send(meet(link, until));
         });
         begun.map_err(|error| failed("clone", &error))?;
         Ok(Self { told, link: socket })
     }
 
-    /// Returns the result, or Timeout if the handshake has not ended by `deadline`. It then continues.
+    /// Returns the result, or Timeout if the handshake has not ended by `deadline`. The handshake continues after
+    /// Timeout.
     pub fn outcome(
         &mut self,
         py: Python<'_>,
         deadline: Option<Instant>,
     ) -> PyResult<Result<T, Error>> {
         let told = &mut self.told;
-        // Borrows the receiver mutably: it may move to another thread, but is not `Sync`.
+        // Moves a mutable borrow into the closure, because the receiver is `Send`, but not `Sync`.
         let met = patiently(py, deadline, move |until| {
             match told.recv_timeout(until.saturating_duration_since(Instant::now())) {
                 Ok(met) => Ok(met),
@@ -103,7 +105,7 @@ impl<T: Send + 'static> PendingHandshake<T> {
 impl<T> Drop for PendingHandshake<T> {
     fn drop(&mut self) {
         if let Some(link) = &self.link {
-            // This fails if the peer has gone.
+            // Fails if the peer has gone, which needs no action.
             let _ = link.shutdown(Shutdown::Both);
         }
     }

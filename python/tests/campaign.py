@@ -20,9 +20,9 @@ import thalweg
 import victims
 from thalweg.multiprocessing import Empty, Queue
 
-#: Time after which a wait counts as a hang, in seconds. Not a speed limit.
+#: Time in seconds after which a wait counts as a hang.
 GUARD = 60.0
-#: Time in seconds in which the other end must find out whether a process killed in a handshake had connected.
+#: Time in seconds in which the other end must notice a process that was killed in its handshake, if it had connected.
 SHOWS = 0.2
 #: Methods of starting a process. forkserver is listed twice: it imports numpy only once, and the import would take most of the
 #: time.
@@ -30,7 +30,7 @@ STARTS = ["program", "spawn", "forkserver", "forkserver"]
 
 
 class Victim:
-    """A process that is killed at a random instant. `gone` is the time when it had ended, after the kernel had freed its memory."""
+    """A process that is killed at a random instant. `gone` is the time at which it had ended, with its memory freed."""
 
     def __init__(self, start: str, words: tuple[str, ...], record: victims.Record, dice: random.Random) -> None:
         if start == "program":
@@ -62,7 +62,7 @@ class Victim:
         self.gone = time.monotonic()
 
     def shows(self) -> bool:
-        """Returns True while the other end may still find out that it had connected."""
+        """Returns True while the other end may still notice that this process had connected."""
         return not self.gone or time.monotonic() < self.gone + SHOWS
 
     def done(self) -> int:
@@ -79,12 +79,12 @@ class Victim:
 
 
 class Outcome:
-    """The observations of the other end."""
+    """The observations of the end that survives."""
 
     def __init__(self) -> None:
-        #: Number of messages that it received, or knows to be received.
+        #: Number of messages that it received, or that it knows the victim received.
         self.came = 0
-        #: Time at which it reported the death; None if the victim had not connected.
+        #: Time at which it reported the victim's death; None if the victim had not connected.
         self.told: float | None = None
 
 
@@ -131,7 +131,7 @@ def after_put(queue: Queue, victim: Victim) -> Outcome:
     before = len(queue.departed())
     while victim.shows() or found.came:
         try:
-            # A waiting get would not end at the death. So this polls, and notices the death at most 1 ms late.
+            # Polls, because a waiting get does not end at the death. So it notices the death at most 1 ms late.
             number, array = queue.get(timeout=0.001)
         except Empty:
             if len(queue.departed()) > before:
@@ -169,7 +169,7 @@ def one(number: int, dice: random.Random, folder: Path, queue: Queue) -> tuple[s
     role = list(victims.ROLES)[number % 4]
     way = dice.choice(victims.ROLES[role][1])
     start = STARTS[number // 4 % len(STARTS)]
-    # The name of a channel, or a path.
+    # The channel has a name or a path, at random.
     name = "victim" if dice.randrange(2) and role in ("sends", "takes") else str(folder / "place")
     path = str(folder / "record")
     record = victims.Record(path)
@@ -197,11 +197,11 @@ def one(number: int, dice: random.Random, folder: Path, queue: Queue) -> tuple[s
         assert done - 4 <= found.came <= done + 1, ("miscounted", *context)
     assert found.told is not None or victim.in_handshake and not done, ("not told", *context)
     if found.told is None and role == "sends":
-        # The socket's name may remain; the next producer replaces it.
+        # Removes the socket file that a killed producer may leave, by replacing it as the next producer would.
         thalweg.offer(name).close()
     record.close()
     os.unlink(path)
-    # The queue's pickle, which may be incomplete.
+    # Removes the file with the queue's pickle, which may be incomplete.
     for left in (name, name + ".new") if role in ("puts", "gets") else ():
         Path(left).unlink(missing_ok=True)
     kind = f"{role} {way} {start}" + (", early" if found.told is None else ", in a handshake" if victim.in_handshake else "")
@@ -212,7 +212,7 @@ def left_behind(folder: Path) -> list[str]:
     """Returns the names in all places where something could be left behind."""
     runtime = Path(os.environ["XDG_RUNTIME_DIR"])
     names = list(folder.iterdir()) + [name for name in runtime.rglob("*") if not name.is_dir()]
-    # The private mounts, if this user could create them.
+    # Adds the private mounts, if this user could create them.
     for place in os.environ.get("THALWEG_PRIVATE", "").split():
         names += [name for name in Path(place).iterdir() if name != folder.parent]
     return [str(name) for name in names]
@@ -222,7 +222,7 @@ def main() -> None:
     kills, seed, folder = int(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3])
     dice, late, kinds = random.Random(seed), dict[str, list[float]](), collections.Counter[str]()
     multiprocessing.set_forkserver_preload(["victims"])
-    # A short switch interval, so that the measuring thread gets the interpreter lock quickly.
+    # Sets a short switch interval, so that the measuring thread gets the interpreter lock quickly.
     sys.setswitchinterval(0.0005)
     queue = Queue(capacity=victims.CAPACITY)
     messages = 0
@@ -234,7 +234,7 @@ def main() -> None:
             late.setdefault(kind.split()[0], []).append(1000 * seconds)
     queue.close()
     del queue
-    # The fork server has a socket, which must not count as left behind.
+    # Stops the fork server, because its socket must not count as left behind.
     from multiprocessing import forkserver, util
 
     forkserver._forkserver._stop()  # type: ignore[attr-defined]

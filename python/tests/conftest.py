@@ -17,11 +17,11 @@ from hypothesis import HealthCheck, settings
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests" / "vectors"))
 
-# Longer than any test waits. It only ends a test that has failed.
+# Time limit in seconds that is longer than any test waits. It only ends tests that hang.
 PATIENCE = 600
 
-# The examples are deterministic, so that `make test` fails only because of a change. THALWEG_CASES=1000 tries random
-# ones. THALWEG_SAMPLE=1, which the audit suite python-long sets, tries more of these.
+# The examples are deterministic, so that `make test` fails only because of a change. THALWEG_CASES=1000 tries that many
+# random ones. THALWEG_SAMPLE=1, which the audit suite python-long sets, tries more deterministic ones.
 CASES = int(os.environ.get("THALWEG_CASES", "0"))
 USUAL = 100 if os.environ.get("THALWEG_SAMPLE") == "1" else 30
 settings.register_profile(
@@ -56,8 +56,8 @@ def start(tmp_path: Path) -> Iterator[Start]:
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
         program = subprocess.Popen(command, text=True, env=environment, **{**pipes, **options})
         if program.stdout is not None:
-            # With the usual buffer, `readline` could read more lines, which `communicate` would not see. So each read is
-            # of 1 byte.
+            # Reads single bytes, because with the usual buffer `readline` could read more lines, which `communicate`
+            # would not see.
             program.stdout = io.TextIOWrapper(program.stdout.detach().detach())
             program.stdout._CHUNK_SIZE = 1  # type: ignore[attr-defined]
         started.append(program)

@@ -57,8 +57,7 @@ def plant(at: Path, folders: int = 3, large: int = 2 << 20) -> Path:
     try:
         os.setxattr(first / "7", "user.thalweg", b"kept")
     except OSError:
-        # Some file systems of temporary directories do not support extended attributes. Then the comparison finds none
-        # in both trees.
+        # The file system of temporary directories may not support extended attributes. Then neither tree has them.
         pass
     (tree / "empty").chmod(0o500)
     os.utime(tree, (1e9, 1e9))
@@ -73,7 +72,7 @@ def _ran(command: str, folder: Path) -> list[bytes]:
 
 
 def _seen(folder: Path) -> tuple[list[bytes], ...]:
-    # The size of a directory depends on its file system.
+    # Does not list the size of a directory, which depends on its file system.
     listing = r"find . \( -type d -printf '%p %y %m %T@ %n\0' -o -printf '%p %y %m %T@ %n %l %s\0' \) | sort -z"
     hashes = "find . -type f -print0 | sort -z | xargs -0 sha256sum -z"
     names = "find . ! -type l -print0"
@@ -86,7 +85,7 @@ def _seen(folder: Path) -> tuple[list[bytes], ...]:
 
 def expect_equal(tree: Path, copy: Path) -> None:
     """Checks that the copy is equal, and that no file of thalweg is left next to it."""
-    # A FIFO is not opened: `find` compares it.
+    # Excludes the FIFO, which diff would open. `find` compares it.
     done = subprocess.run(["diff", "-r", "--no-dereference", "-x", "pipe", tree, copy], capture_output=True)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
     assert _seen(tree) == _seen(copy)
@@ -122,7 +121,7 @@ class Killing:
         if known is None or known["done"] == 0:
             return
         for process in self._at_work(known)[:1]:
-            # A broken pool ends its other workers, possibly this one.
+            # A broken pool ends its other workers, so this worker may not exist any more.
             with suppress(ProcessLookupError):
                 # A stopped worker cannot finish its task before it is killed.
                 os.kill(process, signal.SIGSTOP)
@@ -132,7 +131,7 @@ class Killing:
                 os.kill(process, signal.SIGCONT)
 
     def _at_work(self, known: dict[str, Any]) -> list[int]:
-        """Returns the processes of workers without a report: each holds a task."""
+        """Returns the processes of workers without a report, each of which holds a task."""
         but = (os.getpid(), *self.killed)
         return [one["process"] for one in known["workers"] if one["lost"] and one["process"] not in but]
 

@@ -21,7 +21,7 @@ _NO_NEW_PRIVILEGES, _SECCOMP, _FILTER = 38, 22, 2
 
 
 def mounted(mounts: str, command: list[str]) -> list[str]:
-    """Returns the command with its own mount namespace, in which the shell lines `mounts` run first."""
+    """Returns a command that runs the shell lines `mounts` and then the command, in a new mount namespace."""
     return ["unshare", "--mount", "--propagation", "private", "sh", "-ec", f'{mounts}\nexec "$@"', "sh", *command]
 
 

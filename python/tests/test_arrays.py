@@ -27,7 +27,7 @@ def arrays(draw: st.DrawFn, dtypes: st.SearchStrategy[np.dtype] | None = None) -
     dtype = draw(st.one_of(SIMPLE, structures()) if dtypes is None else dtypes)
     shape = draw(hnp.array_shapes(min_dims=0, max_dims=4, min_side=0, max_side=6))
     count = int(np.prod(shape, dtype=int)) * dtype.itemsize
-    # Any bits are allowed, because the values are not interpreted.
+    # Uses arbitrary bits, because the package does not interpret the values.
     array = np.frombuffer(draw(st.binary(min_size=count, max_size=count)), dtype, count // dtype.itemsize).reshape(shape)
     if draw(st.booleans()):
         array = array.T
@@ -100,7 +100,7 @@ def test_own_memory_can_be_written_and_keeps_its_bytes() -> None:
         array[0] = -1
         kept.append(array)
         if number % 3 == 0:
-            # A later array reuses the freed memory.
+            # Frees an array, so that a later one reuses its memory.
             del kept[number // 3]
     for array in kept:
         assert array[0] == -1 and len(set(array[1:].tolist())) == 1

@@ -35,7 +35,7 @@ def test_both_ends_in_one_loop(run: Callable[[Test], None]) -> None:
             tasks.start_soon(receive)
             async with thalweg.offer_async(place, capacity=1 << 16) as out:
                 for number in range(200):
-                    # The ring has room for few of them.
+                    # The ring has room for few of these arrays.
                     await out.send(np.full(2000, number))
                 assert out.sent == 200
         assert got == [2000 * number for number in range(200)]
@@ -123,7 +123,7 @@ def test_callers_that_ask_often_and_briefly_meet(
             if sends == "broadcast_async":
                 await briefly(out.wait)
             for number in range(40):
-                # The ring has room for a few of them.
+                # The ring has room for a few of these arrays.
                 await briefly(partial(out.send, np.full(500, number)))
             out.close()
 
@@ -160,7 +160,7 @@ def test_a_link_of_a_cancelled_call_is_let_go(run: Callable[[Test], None]) -> No
                 listener.setblocking(False)
                 with pytest.raises(BlockingIOError):
                     listener.accept()
-                # The connecting end must close the link, instead of waiting for an answer.
+                # Never answers, so that the connecting end must close the link.
                 link.setblocking(False)
                 while True:
                     try:
@@ -168,7 +168,7 @@ def test_a_link_of_a_cancelled_call_is_let_go(run: Callable[[Test], None]) -> No
                         break
                     except BlockingIOError:
                         await anyio.sleep(0.01)
-            # Closing an end releases the link at once.
+            # Closes each end, which must release its link at once.
             for _ in range(2):
                 into = thalweg.take_async(place)
                 with anyio.move_on_after(0.002):
@@ -247,7 +247,7 @@ def test_other_tasks_run_while_messages_come_without_end(run: Callable[[Test], N
                 await into.receive()
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(others)
-            # The ring has room for all of them, so no call waits.
+            # The ring has room for all messages, so no call waits.
             for _ in range(1000):
                 await out.send(b"")
             assert ran > 10
@@ -320,7 +320,7 @@ def test_an_end_that_is_closed_while_it_meets_leaves_nothing(
 
     async def test(place: str) -> None:
         out = thalweg.offer_async(place)
-        # A process that connects and sends nothing.
+        # Connects, and sends nothing.
         with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as silent:
             silent.connect(place)
             while out._meeting is None:

@@ -110,7 +110,7 @@ def test_a_broadcast_to_a_loop(run: Callable[[Test], None]) -> None:
                 tasks.start_soon(receive, 1)
                 await out.wait(2)
                 for number in range(100):
-                    # The rings have room for a few of them.
+                    # The rings have room for a few of these arrays.
                     await out.send(np.full(500, number))
                 assert (out.subscribers, out.sent) == (2, 100)
                 out.close()
@@ -137,7 +137,7 @@ def test_a_broadcast_that_is_cancelled_reaches_nobody(run: Callable[[Test], None
             while True:
                 sent += 1
                 await out.send(np.full(200, sent))
-        # The last one was not sent.
+        # The last array was not sent.
         for number in range(1, sent):
             assert int((await into.receive())[0]) == number
         with anyio.move_on_after(0.02) as moved:

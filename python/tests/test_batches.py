@@ -47,7 +47,7 @@ def test_as_many_as_are_wanted() -> None:
 @pytest.mark.parametrize("copy", [False, True])
 def test_a_batch_that_is_larger_than_the_ring_goes_as_there_is_room(copy: bool) -> None:
     out, into = thalweg.pair(capacity=1 << 14, copy=copy)
-    # One of the arrays alone is larger than the ring.
+    # One of these arrays is larger than the ring.
     sizes = [100 + number for number in range(300)] + [20_000] + [50, 60]
     thread = threading.Thread(target=lambda: (out.send_all([np.full(size, size, np.int16) for size in sizes]), out.close()))
     thread.start()
@@ -56,7 +56,7 @@ def test_a_batch_that_is_larger_than_the_ring_goes_as_there_is_room(copy: bool) 
         for each in into.receive_all(timeout=PATIENCE):
             assert (each == len(each)).all()
             got.append(len(each))
-        # A loop that waits for the next messages must release the last one.
+        # Releases the last message, as a loop that waits for the next ones must.
         del each
     thread.join()
     assert got == sizes
@@ -124,7 +124,7 @@ def test_the_other_end_of_a_link_may_come_late() -> None:
     near, far = thalweg.link()
 
     def late() -> bytes:
-        # Longer than the time limit for a process that sends nothing.
+        # Waits longer than the time limit for a process that sends nothing.
         time.sleep(6)
         with far, thalweg.take_over(far) as into:
             return bytes(into.receive_bytes())

@@ -41,7 +41,7 @@ def test_it_dies_of_a_closed_pipe_as_other_tools_do(way: list[str]) -> None:
 
 
 def test_an_interrupted_command_ends_with_its_own_status() -> None:
-    # Restores the default action, as in a terminal: an ignored signal would be inherited from the parent.
+    # Restores the default action, as in a terminal, because the program would inherit an ignored signal.
     program = subprocess.Popen(
         [*WAYS[0], "pipe"],
         stdin=subprocess.PIPE,
@@ -52,9 +52,9 @@ def test_an_interrupted_command_ends_with_its_own_status() -> None:
     assert program.stdin is not None and program.stdout is not None
     program.stdin.write(b"x" * 10)
     program.stdin.flush()
-    # The output shows that the process runs the command now.
+    # Waits for output, which shows that the process runs the command now.
     assert program.stdout.read(10) == b"x" * 10
     os.kill(program.pid, signal.SIGINT)
-    # Its input stays open, so that only the signal can end it.
+    # The input of the command stays open, so that only the signal can end it.
     assert program.wait(timeout=PATIENCE) == 130
     program.communicate()

@@ -102,7 +102,7 @@ def test_the_doctor_tells_of_this_machine() -> None:
 def test_what_tune_measured_is_what_plans_go_by(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("THALWEG_PROFILE", str(tmp_path / "profile.json"))
     assert thalweg.Profile.now() == thalweg.Profile("absent", str(tmp_path / "profile.json"), 0, None, (), None)
-    # On a busy machine, such a short time may not suffice.
+    # Increases the budget, because on a busy machine a short one may not suffice.
     for budget in (1, 8, 64, 512):
         try:
             found = thalweg.tune(f"file:pipe@{tmp_path}", quick=True, budget=budget, assume_idle=True)

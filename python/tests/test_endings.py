@@ -113,11 +113,11 @@ def test_a_fork_in_a_thread_disturbs_no_wait_of_another() -> None:
                         call()
                     except (thalweg.NotPermitted, RuntimeError):
                         refused += 1
-                # At the fork, the parent's thread was inside of a call with this end. The child's `close` must not
-                # wait for that thread.
+                # At the fork, a thread of the parent was inside of a call of this end. The child's `close` must
+                # not wait for that thread.
                 into.close()
                 out.close()
-                # A channel that the child creates works.
+                # Checks that a channel works that the child creates.
                 mine, yours = thalweg.pair()
                 mine.send(np.arange(3))
                 status = 0 if refused == 2 and yours.receive(timeout=PATIENCE).sum() == 3 else 2

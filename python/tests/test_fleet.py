@@ -52,7 +52,7 @@ def test_threads_of_this_process_copy_a_tree_and_who_comes_again_finds_it(tmp_pa
 
 
 class Twice(ThreadPoolExecutor):
-    """Runs each part of the work twice at the same time, as Dask does if it has lost contact to a worker."""
+    """An executor that runs each part twice at the same time, as Dask does if it has lost contact to a worker."""
 
     def submit(self, *call: Any, **named: Any) -> Future[Any]:
         super().submit(*call, **named)
@@ -88,7 +88,7 @@ def test_a_pool_whose_process_is_killed_with_a_task_in_hand_is_made_anew(tmp_pat
     with ProcessPoolExecutor(2, multiprocessing.get_context(method)) as pool:
         report = thalweg.copy_tree(tree, copy, executor=pool, progress=killing, **SLOW)
     expect_equal(tree, copy)
-    # The pool ends its other processes after a kill.
+    # Only one worker was killed, because the pool ends its other processes after a kill.
     assert len(killing.killed) == 1 and killing.killed[0] in [worker.process for worker in report.lost]
     assert any("recreated" in trouble for trouble in report.troubles)
     assert len(report.workers) > 2 and report.files == count(tree)
@@ -144,7 +144,7 @@ def test_what_progress_raises_ends_it_and_a_killed_caller_is_followed_by_another
 def test_whoever_is_killed_at_whatever_moment_the_next_call_makes_the_tree_whole(start: Start, tmp_path: Path) -> None:
     random.seed(18)
     landed = 0
-    # `make campaign` sets 1,000 kills, which means 50 here.
+    # `make campaign` sets 1,000 kills, of which this test does one twentieth.
     for number in range(max(1, int(os.environ.get("THALWEG_KILLS", "0")) // 20)):
         place = tmp_path / str(number)
         place.mkdir()
@@ -154,7 +154,7 @@ def test_whoever_is_killed_at_whatever_moment_the_next_call_makes_the_tree_whole
         until(lambda: (stage(copy) / "epoch").exists() or program.poll() is not None, "a plan")
         time.sleep(random.random())
         children = Path(f"/proc/{program.pid}/task/{program.pid}/children").read_text().split()
-        # Kills the caller or one of its workers. The workers were started last.
+        # Kills the caller or one of its workers, which are the last of its children.
         victim = random.choice([program.pid, *map(int, children[-2:])])
         if program.poll() is None:
             os.kill(victim, signal.SIGKILL)
@@ -166,7 +166,7 @@ def test_whoever_is_killed_at_whatever_moment_the_next_call_makes_the_tree_whole
             # The caller was killed between publishing the copy and removing this directory.
             assert thalweg.copy_tree(tree, copy).was_there
         expect_equal(tree, copy)
-        # Workers of a killed caller may continue for some seconds. Then they wait for ever.
+        # Kills the workers, which continue for some seconds after the death of the caller, and then wait for ever.
         for child in map(int, children):
             with suppress(ProcessLookupError):
                 os.kill(child, signal.SIGKILL)

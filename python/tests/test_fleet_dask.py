@@ -47,7 +47,7 @@ class Cluster:
         self.started: list[subprocess.Popen[bytes]] = []
         self.environment = {
             **os.environ,
-            # Dask gives up the task of a killed worker at once. The copy does not depend on that task.
+            # Lets Dask give up the task of a killed worker at once, because the copy must not depend on that task.
             "DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES": "0",
             "DASK_DISTRIBUTED__COMM__TIMEOUTS__CONNECT": "30s",
             "DASK_DISTRIBUTED__ADMIN__EVENT_LOOP": "tornado",
@@ -113,20 +113,20 @@ def test_a_local_cluster_loses_a_worker_with_a_task_in_hand_and_the_tree_is_whol
     killing = Killing(copy)
     with (
         dask.config.set({"temporary-directory": str(tmp_path / "dask")}),
-        # Any free port, so that this test can run several times at once.
+        # Uses any free port, so that this test can run several times at once.
         distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address="127.0.0.1:0") as local,
         distributed.Client(local, set_as_default=False) as client,
     ):
         report = thalweg.copy_tree(tree, copy, executor=client, progress=killing, verify="xxh3", **SLOW)
         doctor = thalweg.fleet_doctor(client)
-        # On a busy machine, such a short time may not suffice.
+        # Increases the budget, because on a busy machine a short one may not suffice.
         for budget in (2, 16, 128, 512):
             tuned = thalweg.tune_fleet(client, f"file:pipe@{tmp_path}", quick=True, budget=budget, assume_idle=True)
             if not tuned.failed:
                 break
     expect_equal(tree, copy)
     assert [worker.process for worker in report.lost] == killing.killed and len(killing.killed) == 1
-    # The nanny starts another worker. That one has no work if the first worker has done the rest.
+    # The nanny replaces a killed worker. The new worker gets no work if the other one has done the rest.
     assert len({worker.process for worker in report.workers}) in (2, 3)
     assert report.files == count(tree) and report.verified >= report.files - 1
     host = os.uname().nodename
@@ -179,7 +179,7 @@ def test_without_any_worker_it_ends_with_a_list_of_files_and_one_that_comes_late
     # On a busy machine, a living worker may not have reported its end yet when the tree is complete.
     assert report.resumed > 0 and set(killing.killed) <= {worker.process for worker in report.lost}
     assert late[0] in [worker.process for worker in report.workers if worker.tasks]
-    # Dask gives up the tasks of killed workers, but the copy continues.
+    # The copy has continued, although Dask has given up the tasks of killed workers.
     assert any("KilledWorker" in trouble for trouble in report.troubles)
 
 
@@ -234,7 +234,7 @@ def test_a_worker_with_another_version_or_that_sees_other_folders_is_named(clust
     fit = cluster.worker()
     unfit = {cluster.worker(PYTHONPATH=str(other.parent)).pid: "it has thalweg 9.9"}
     if os.geteuid() == 0 and shutil.which("unshare") and not subprocess.run(["unshare", "-m", "true"]).returncode:
-        # The staging directory must exist before it is hidden.
+        # Creates the staging directory, which must exist before it can be hidden.
         stage(copy).mkdir(0o700)
         for hidden, why in [(tree, "another directory at the path of the source"), (stage(copy), "file system")]:
             hide = f'mount -t tmpfs none "{hidden}" && exec "$@"'

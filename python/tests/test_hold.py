@@ -27,7 +27,7 @@ def test_the_oldest_is_named_before_the_next_is_received() -> None:
     assert told[0].filename == __file__
     assert f"{__file__}:{line_of('oldest = into.receive()')}" in str(told[0].message)
     assert [array.size for array in (oldest, *others)] == [1, 2, 3, 4]
-    # A warning that is raised as an exception loses no message.
+    # Checks that no message is lost if the warning is raised as an exception.
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         with pytest.raises(RuntimeWarning):
@@ -48,7 +48,7 @@ def test_who_lets_go_and_who_copies_is_not_told() -> None:
                 kept.append(array)
             else:
                 del array
-    # Messages of objects count too.
+    # Checks that messages of objects count too.
     out, into = thalweg.pair(hold=0)
     for _ in range(2):
         out.send_object([np.arange(10)])

@@ -75,8 +75,8 @@ def test_a_lie_is_told_and_the_next_message_is_received(lie: str, trusted: bool)
     out.send(np.arange(3))
     with pytest.raises(thalweg.Corrupt):
         into.receive()
-    # numpy rejects an unknown type only after the message was received. So this call may find the next message, which
-    # does not fit.
+    # Corrupt, or ValueError: numpy rejects an unknown type only after the message was received. Then this call finds
+    # the next message, which does not fit.
     with pytest.raises((thalweg.Corrupt, ValueError)):
         into.receive_into(np.empty(1))
     while True:
@@ -137,7 +137,7 @@ def test_any_handshake_is_a_ring_or_an_error(data: st.DataObject) -> None:
     sizes = (4096, 8192)
     page = struct.pack("<8sIIQIIQI", b"THALWEGR", 1, *sizes, 64, 0, 7, os.getpid()).ljust(64, b"\0")
     usual = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | ring.FUTURE_WRITE | fcntl.F_SEAL_SEAL
-    # All values are drawn before resources are created, because a draw may raise.
+    # Draws all values before it creates resources, because a draw may raise an exception.
     page = changed(data, page, 2)
     offer, ready = (changed(data, ring.greeting(kind, 7), 1) for kind in (ring.OFFER, ring.READY))
     size = data.draw(st.one_of(st.just(sum(sizes)), st.integers(0, 20_000)))

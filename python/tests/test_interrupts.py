@@ -90,7 +90,7 @@ def test_a_handler_that_uses_the_waiting_end_is_told(start: Start) -> None:
     )
     assert program.stdout is not None and program.stdout.readline() == "waits\n"
     until = time.monotonic() + PATIENCE
-    # Repeats the signal: a signal that arrives before the wait finds an unused end.
+    # Repeats the signal, because one that arrives before the wait does not interrupt the call.
     while program.poll() is None and time.monotonic() < until:
         os.kill(program.pid, signal.SIGUSR1)
         time.sleep(0.02)

@@ -73,7 +73,7 @@ def test_of_a_killed_sender_all_that_it_sent_is_received_whole(
     assert told.value.moved == number == into.received
     with pytest.raises(thalweg.PeerDied):
         list(into)
-    # The listener was closed after its consumer had connected.
+    # The producer closed its listener after the consumer had connected.
     assert not place.exists()
 
 
@@ -145,7 +145,7 @@ def test_killed_at_random_nothing_is_torn_or_lost_and_nothing_is_left(tmp_path: 
     printed seed."""
     seed = os.environ.get("THALWEG_SEED") or str(random.randrange(1 << 30))
     command = [sys.executable, str(Path(__file__).with_name("campaign.py")), str(KILLS), seed]
-    # These directories are replaced by private, empty ones, in which no other process creates files.
+    # Replaces these directories by private, empty ones, in which no other process creates files.
     private = ["/dev/shm"]
     if not any(Path(path).is_relative_to("/tmp") for path in (ROOT, sys.prefix, sys.base_prefix)):
         private.append("/tmp")

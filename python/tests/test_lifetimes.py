@@ -6,7 +6,7 @@ import os
 from conftest import PATIENCE, Start, ended
 
 VIEWS = int(os.environ.get("THALWEG_VIEWS", "3000"))
-#: Number of consecutive channels. Views of the first one outlive it.
+#: Number of consecutive channels. Views of the first channel outlive the channel.
 CHANNELS = 5
 
 # The contents of message `number`, known to both sides.
@@ -194,7 +194,7 @@ RECEIVER = (
 
 
 def test_views_of_random_lives_never_change(start: Start) -> None:
-    """Views are kept, sliced, put in cycles, passed to other threads and dropped in any order; each has its own checksum."""
+    """Keeps views, slices them, puts them in cycles, passes them to threads and drops them. Each has its own checksum."""
     each = VIEWS // CHANNELS
     receiver = start(RECEIVER, "views", VIEWS, 0)
     assert receiver.stdout is not None

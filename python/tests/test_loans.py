@@ -130,7 +130,7 @@ def test_a_shape_that_cannot_be_is_refused(shape: object) -> None:
 
 
 def spoiled(place: str, out: thalweg.Producer) -> ring.Consumer:
-    """Connects a consumer to `out`, and gives it a position that no consumer can have."""
+    """Connects a consumer to `out`, and writes a tail that no consumer can have."""
     ends = []
 
     def ask() -> None:
@@ -159,7 +159,7 @@ def test_a_loan_that_the_consumer_spoils_is_corrupt_and_never_a_timeout(place: s
             with pytest.raises(ValueError, match="no loan"):
                 out.commit()
         else:
-            # The room of this loan was reserved before. The next message needs other room, and finds the error.
+            # The room of this loan was reserved before the error. The next message needs other room, and finds the error.
             out.commit(array)
         for call in (lambda: out.empty(3000, np.uint8, timeout=PATIENCE), lambda: out.send(bytes(3000), timeout=PATIENCE)):
             with pytest.raises(thalweg.Corrupt):
@@ -188,7 +188,7 @@ def test_a_loan_for_a_killed_consumer_is_told_of_at_its_commit(place: str, start
         taker.kill()
         taker.wait()
         until = time.monotonic() + PATIENCE
-        # The kernel marks the consumer's memory some time after the death.
+        # Repeats sends, because the kernel marks the consumer's memory some time after the death.
         with pytest.raises(thalweg.PeerDied):
             while time.monotonic() < until:
                 out.commit(array)

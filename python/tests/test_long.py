@@ -122,7 +122,7 @@ def test_parts_are_those_of_the_format_and_what_lies_is_corrupt() -> None:
     out.send_bytes(part(1, 10, 5, b"ab"))
     with pytest.raises(thalweg.Corrupt):
         into.receive()
-    # The message is larger than the memory. It is rejected once, and its other parts are skipped.
+    # The message is larger than the available memory. Its first part is rejected, and its other parts are skipped.
     for at in range(3):
         out.send_bytes(part(2, 1 << 60, at, b"x"))
     with pytest.raises(thalweg.TooLarge, match="memory"):
@@ -153,7 +153,7 @@ def test_what_fits_goes_to_the_array_as_it_comes_and_no_part_is_lost_with_the_pa
     out.send_bytes(parts[-1])
     if then == "receive":
         got = into.receive()
-        # The caller owns the array again, so it is not written any more.
+        # After the call, the array belongs to the caller again, and later parts must not be written to it.
         assert (room == before).all()
     elif then == "receive_into":
         got = into.receive_into(room)

@@ -1,4 +1,4 @@
-"""Objects whose arrays are not pickled, in one message, and invalid ones."""
+"""Objects in one message, with arrays that are not pickled. Also invalid messages of objects."""
 
 import array
 import contextlib
@@ -35,7 +35,8 @@ def same(sent: object, received: object) -> bool:
     if isinstance(sent, np.ndarray | np.generic):
         assert isinstance(received, np.ndarray | np.generic)
         assert (sent.dtype.newbyteorder("="), sent.shape) == (received.dtype.newbyteorder("="), received.shape)
-        # For a non-contiguous array, numpy's pickle converts to the native byte order.
+        # Pickles the sent object too, because for a non-contiguous array numpy's pickle converts to the native
+        # byte order.
         sent = pickle.loads(pickle.dumps(sent, protocol=5))
         return (sent.dtype, sent.shape, sent.tobytes()) == (received.dtype, received.shape, received.tobytes())
     assert type(sent) is type(received)

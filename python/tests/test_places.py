@@ -17,7 +17,7 @@ from conftest import PATIENCE, Start, ended, skip
 from places import denied, mounted, why_not
 
 EVERYTHING = str(Path(__file__).with_name("everything.py"))
-#: Each entry is a change of /dev/shm, and the exit status of a program that needs 5 MB of the standard library's shared memory.
+#: Each entry is a change of /dev/shm, and the resulting exit status of a program that needs 5 MB of standard shared memory.
 SHM = {
     "1 MiB": ("mount -t tmpfs -o size=1m tmpfs /dev/shm", -signal.SIGBUS),
     "read-only": ("mount -t tmpfs -o ro tmpfs /dev/shm", 1),
@@ -41,7 +41,7 @@ def test_it_needs_no_shared_memory_in_the_file_system(how: str, place: str) -> N
     mounts, ending = SHM[how]
     if why := why_not(mounted(mounts, ["true"])):
         skip(f"a mount namespace needs root: {why}")
-    # Checks that the environment has the fault.
+    # Checks by the standard library that the environment has the fault.
     theirs = subprocess.run(mounted(mounts, [sys.executable, "-c", OTHERS]), capture_output=True, timeout=PATIENCE)
     assert theirs.returncode == ending, theirs.stderr
     everything(place, lambda command: mounted(mounts, command))
@@ -97,7 +97,7 @@ def test_without_descriptors_it_is_told_and_goes_on_when_there_are_some() -> Non
         with pytest.raises(thalweg.Error) as told:
             thalweg.pair()
         assert told.value.errno == errno.EMFILE
-        # A channel that is already open needs no new descriptors.
+        # Checks that a channel that is already open needs no new descriptors.
         out.send(np.arange(4))
         assert [into.receive().size, into.receive().size] == [3, 4]
     finally:
@@ -133,7 +133,7 @@ def test_it_is_loaded_before_and_after_others(start: Start, other: str, first: b
 
 @pytest.fixture
 def group() -> Iterator[Path]:
-    """A control group of 128 MiB, without swap."""
+    """A control group with 128 MiB of memory and without swap."""
     limits = {"/sys/fs/cgroup/memory": "memory.limit_in_bytes", "/sys/fs/cgroup": "memory.max"}
     for mount, limit in limits.items():
         made = Path(mount, f"thalweg-test-{os.getpid()}")

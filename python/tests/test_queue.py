@@ -20,7 +20,8 @@ import thalweg
 from conftest import PATIENCE, Start, ended
 from thalweg.multiprocessing import Empty, Full, JoinableQueue, Pipe, Queue, SimpleQueue
 
-# Python 3.12 and later warns about fork with threads. These tests check that our queues survive such a fork.
+# Ignores the warning of Python 3.12 and later about fork with threads, because these tests check that our queues survive
+# such a fork.
 pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
 
 
@@ -69,7 +70,7 @@ def test_children_of_every_kind_put_and_their_items_keep_their_order(method: str
         joined(child)
     assert [n for n in seen if n < 1000] == list(range(50)) and [n for n in seen if n >= 1000] == list(range(1000, 1050))
     assert into.empty() and into.departed() == ()
-    # A process that connects late.
+    # Starts a process that connects late.
     late = begun(method, put_numbers, into, 7, 1)
     assert into.get(timeout=PATIENCE)["number"] == 7
     joined(late)
@@ -189,7 +190,7 @@ def test_views_in_the_ring_are_read_only_and_kept() -> None:
 def test_who_puts_waits_for_nobody_who_gets_while_there_is_room(method: str) -> None:
     into = Queue()
     child = begun(method, put_numbers, into, 0, 20)
-    # The process has ended. A thread of this process may still record its connection.
+    # The child has ended, but a thread of this process may still record its connection.
     joined(child)
     assert into.get(timeout=PATIENCE)["number"] == 0
     assert not into.empty()
@@ -205,7 +206,7 @@ def put_thousands(into: Queue) -> None:
 
 @pytest.fixture
 def slow_collection() -> Iterator[None]:
-    """Makes each garbage collection longer than the check of a full ring, as on a busy machine."""
+    """Makes each garbage collection take longer than the check for a full ring, as on a busy machine."""
 
     def rest(phase: str, _: dict[str, int]) -> None:
         if phase == "start":

@@ -1,4 +1,4 @@
-"""Queues: waits of the first put, and a put or get within another put or get of the thread."""
+"""Queues: waits of the first put, and a put or get inside of another put or get of one thread."""
 
 import gc
 import logging
@@ -13,8 +13,8 @@ from conftest import PATIENCE, Start
 from test_queue import begun, joined
 from thalweg.multiprocessing import Queue
 
-# Python 3.12 and later warns about fork with threads. These tests check that our queues survive such
-# a fork.
+# Ignores the warning of Python 3.12 and later about fork with threads, because these tests check that
+# our queues survive such a fork.
 pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
 
 

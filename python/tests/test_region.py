@@ -103,7 +103,7 @@ def test_one_that_is_gone_is_not_found_under_its_descriptors_number() -> None:
     region.close()
     with pytest.raises(thalweg.Error, match="does not exist"):
         pickle.loads(pickled)
-    # Another file has the descriptor's number now.
+    # Creates another file, which gets the number of the closed descriptor.
     other = thalweg.Region(100)
     if other.fileno() != number:
         os.dup2(other.fileno(), number)

@@ -1,4 +1,4 @@
-"""The reason for our queue: with the standard library's queue, these programs hang when a process is
+"""The reason for thalweg's queue: with the standard library's queue, these programs hang when a process is
 killed."""
 
 import os
@@ -8,7 +8,7 @@ import subprocess
 import pytest
 from conftest import PATIENCE, Start
 
-#: Time in seconds after which the program counts as hanging. It is many times longer than the rest needs.
+#: Time in seconds after which the program counts as hanging. The rest of the program needs far less.
 HANGS = 3
 SCRIPT = """
     import importlib, multiprocessing, signal, sys, time, numpy as np

@@ -130,7 +130,7 @@ def test_memory_is_used_again_and_never_while_it_is_in_use() -> None:
                 del kept[:3]
             for tensor, value in kept:
                 assert (tensor == value).all()
-    # 64 batches use only the memory of the batches in progress and of those kept.
+    # All 64 batches together use few slots: those of the batches in progress and of the kept ones.
     assert len(places) < 32
     del loader, batch, tensor
 
@@ -140,7 +140,7 @@ def test_who_keeps_all_batches_has_them() -> None:
     descriptors = len(os.listdir("/proc/self/fd"))
     iterator = iter(loader)
     kept = [batch for batch, _ in iterator]
-    # Each slot in use has two descriptors. The descriptors of the workers come on top.
+    # Each slot in use has two descriptors, and the workers have some more.
     assert len(os.listdir("/proc/self/fd")) - descriptors < 60
     for number, batch in enumerate(kept):
         assert batch.shape == (1, 1 << 18) and (batch == number).all()
@@ -237,7 +237,7 @@ def test_a_killed_worker_is_told_with_its_process(kind: str, persistent: bool) -
             pids.update(makers.tolist())
     assert isinstance(told.value, thalweg.PeerDied) and len(told.value.pids) == 1
     assert told.value.pids[0] not in {os.getpid()} and not os.path.exists(f"/proc/{told.value.pids[0]}/exe")
-    # The death of the worker does not change received batches.
+    # Checks that the death of the worker does not change received batches.
     for number, batch in enumerate(got):
         assert (batch[0] == 2 * number).all()
     del loader, told
@@ -245,7 +245,7 @@ def test_a_killed_worker_is_told_with_its_process(kind: str, persistent: bool) -
 
 def child_sees(batch: Any, value: float, told: Any, go_on: Any) -> None:
     go_on.wait(PATIENCE)
-    # Compares in numpy: torch would use threads that do not exist after a fork.
+    # Compares in numpy, because torch would use threads that do not exist after a fork.
     told.put(bool((batch.numpy() == value).all()))
 
 
@@ -323,7 +323,7 @@ def test_a_dev_shm_of_1_mib_is_enough() -> None:
         skip("a /dev/shm of 1 MiB: no mount namespace here")
     ours = in_small_shm("ours")
     assert (ours.returncode, ours.stdout) == (0, "[6.0, 22.0, 38.0, 54.0]\n"), ours.stderr
-    # Checks that torch's own loader fails here.
+    # Checks that torch's own loader fails with a small /dev/shm.
     theirs = in_small_shm("theirs")
     assert theirs.returncode != 0 and "shared memory" in theirs.stderr, theirs.stderr
 

@@ -36,7 +36,7 @@ def test_a_vector_is_received_as_what_it_says_and_sent_again_the_same(vector: di
         assert numbers.ravel().tolist() == vector["values"]
     out.send(array)
     again = arrays.read(into.receive_bytes())
-    # numpy writes formats in another notation, and received arrays are read-only.
+    # Ignores two fields, because numpy writes formats in another notation, and received arrays are read-only.
     assert again | {"format": "", "readonly": None} == told | {"format": "", "readonly": None}
     assert again["readonly"]
     out.send_bytes(arrays.write(again))

@@ -200,7 +200,7 @@ def test_a_deadline_is_kept_while_other_threads_may_let_go() -> None:
     sender = threading.Thread(target=out.send, args=(np.full(1000, 7),))
     sender.start()
     for _ in range(5):
-        # This is long enough for the producer to announce that it waits.
+        # Waits long enough for the producer to announce that it waits for room.
         with pytest.raises(thalweg.Timeout):
             into.receive(timeout=0.3)
     kept.clear()

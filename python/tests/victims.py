@@ -1,5 +1,5 @@
-"""Processes that are killed during their work. Each records its progress in a file, which outlives the
-process."""
+"""Processes that campaign.py kills during their work. Each records its progress in a file, which outlives
+the process."""
 
 import mmap
 import os
@@ -50,7 +50,7 @@ def is_whole(array: np.ndarray[Any, Any], number: int) -> bool:
 
 
 def pause(dice: random.Random) -> None:
-    """Sometimes pauses, so long that the other side falls asleep."""
+    """Sometimes pauses, so long that the other side stops polling and sleeps."""
     kind = dice.randrange(40)
     if kind < 2:
         time.sleep((0.0015, 0.00002)[kind])

@@ -1,4 +1,4 @@
-"""Moves arrays between processes of one machine, and copies files, by the method that is fastest on it.
+"""Moves arrays between processes of one machine, and copies files, by the method that is fastest on the machine.
 
     with thalweg.offer("camera") as out:       # one program
         out.send(array)
@@ -85,7 +85,8 @@ __all__ = [
     "tune_fleet",
 ]
 
-# Imported at first use: asyncio, subprocess and dataclasses would take most of the time of `import thalweg`.
+# Names whose modules are imported at first use, because asyncio, subprocess and dataclasses would take most of the
+# time of `import thalweg`.
 _LATER = {
     "_async": {"AsyncConsumer", "AsyncProducer", "offer_async", "take_async"},
     "_async_many": {"AsyncBroadcast", "AsyncMpsc", "broadcast_async", "gather_async", "subscribe_async"},

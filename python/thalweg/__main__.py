@@ -10,7 +10,7 @@ from thalweg._commands import PROGRAM
 
 def main() -> NoReturn:
     """Executes the command with the arguments and signal dispositions of this process."""
-    # Python ignores these signals, and exec keeps ignored signals ignored.
+    # Python ignores these signals, and exec would keep them ignored, so this restores the default.
     for ignored in (signal.SIGPIPE, signal.SIGXFSZ):
         signal.signal(ignored, signal.SIG_DFL)
     sys.stdout.flush()

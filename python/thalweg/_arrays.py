@@ -34,7 +34,7 @@ def shown(message: Message) -> Any:
     dtype = _types.get(kind)
     if dtype is None:
         dtype = _type(numpy, message)
-        # Bounds the cache: a peer may send any number of types.
+        # Bounds the cache, because a peer may send any number of types.
         if len(_types) >= _MOST_TYPES:
             _types.clear()
         _types[kind] = dtype
@@ -105,33 +105,33 @@ def described(dtype: Any) -> tuple[int, str, int]:
 
 
 def lent(loan: Loan, dtype: Any) -> tuple[Any, Any]:
-    """Returns an array over a loan, and its root: the array that is the base of all arrays made from it."""
+    """Returns an array over a loan, and the root: the array that is the base of all arrays over this memory."""
     numpy = _numpy()
     if numpy is None:
         return memoryview(loan), None
-    # An array over memory that it does not own becomes the base of all arrays made from it. Its reference count shows whether they exist.
+    # numpy makes an array over foreign memory the base of all arrays made from it. So its reference count shows whether others exist.
     root = numpy.ndarray(loan.shape, dtype, memoryview(loan))
     return root[...], root
 
 
 @cache
 def _held_once() -> int:
-    """Returns the reference count that the extension module reports for an object to which one variable refers."""
+    """Returns the reference count that the extension module reports for an object that one variable refers to."""
     alone = object()
     return references(alone)
 
 
 def released(array: Any, root: Any, held: int, root_held: int) -> None:
-    """Empties an array returned by `lent`, if no other array can refer to its memory."""
+    """Empties an array that `lent` returned, if no other array can refer to its memory."""
     if isinstance(array, memoryview):
         array.release()
         return
     if root is None or array.base is not root:
         raise ValueError("this is not the array of the loan")
-    # The expected references: to the root from the array and the end, to the array from the caller.
+    # Without other arrays, only the array and the producer refer to the root, and only the caller refers to the array.
     if root_held > 2 or held > _held_once():
         raise BufferError(
             "other arrays, views or variables refer to the array of the loan: delete them first, or delete all and call commit() without an argument"
         )
-    # Emptied in place, so that remaining references do not see the memory of a message.
+    # Empties the array in place, so that remaining references do not see the memory of a message.
     array.__setstate__((1, (0,), array.dtype, False, b""))

@@ -30,13 +30,13 @@ _Out = TypeVar("_Out", Producer, Broadcast)
 _PATIENCE = 5.0
 #: Interval between attempts to connect, in seconds.
 _AGAIN = 0.01
-#: Number of available messages that are processed before other tasks run.
+#: Number of calls without a wait after which other tasks may run.
 _TURN = 16
 #: Interval between two checks of a silent channel, in seconds. If a child keeps the descriptor of a killed process open, no
 #: descriptor becomes readable, and only a check detects the death.
 _LOOK = 1.0
 #: Time in seconds for which the link of a cancelled call is kept for the next call, so that callers with short timeouts can
-#: connect. The producer waits for this consumer during that time, so it is short.
+#: connect. It is short, because the producer waits for this consumer during that time.
 _KEPT = 1.0
 
 
@@ -76,13 +76,13 @@ class _Async(ABC):
             self._is_used = False
 
     async def _turn(self) -> None:
-        """Lets other tasks run regularly, even if calls never have to wait. Called before a message is received or sent."""
+        """Lets other tasks run regularly, even if calls never have to wait. Callers await it before each receive or send."""
         self._turns += 1
         if self._turns % _TURN == 0:
             await sleep(0)
 
     async def _met(self, end: Producer | Consumer, meet: Callable[[], None]) -> Exception | None:
-        """Waits for the handshake, starts it if necessary, and returns its error."""
+        """Starts the handshake if necessary, waits for it, and returns its error, if any."""
         if self._meeting is None:
             self._meeting = Meeting(end, meet)
         meeting = self._meeting
@@ -93,7 +93,7 @@ class _Async(ABC):
 
     def _close(self, end: Producer | Consumer | None) -> None:
         if self._is_used:
-            # The event loop would never wake the task whose descriptor was closed.
+            # The event loop would never wake a task that waits for a closed descriptor.
             raise RuntimeError("this end of the channel is in use by another task: cancel that task first")
         self._is_closed = True
         if self._meeting is not None:
@@ -139,11 +139,12 @@ class _Sends(ABC, Generic[_Out]):
         """Waits until `send` succeeds. If the ring does not exist yet, it is created for a message of `size` bytes."""
 
     async def send(self, obj: object) -> None:
-        """Sends an array, like `Producer.send`. The contents are those at the time when the ring has room."""
+        """Sends an array, like `Producer.send`. The array is copied when the ring has room, with its contents at that time."""
         await self._sent(_size(obj), lambda end: end.send(obj, timeout=0))
 
     async def send_object(self, obj: object) -> None:
-        """Sends an object, like `Producer.send_object`. It is pickled now; its arrays are copied when the ring has room."""
+        """Sends an object, like `Producer.send_object`. It is pickled now, but its arrays are copied when the ring has
+        room."""
         parted = Parted(obj)
         await self._sent(len(parted), lambda end: end.send_object(parted, timeout=0))
 
@@ -154,10 +155,10 @@ class _Sends(ABC, Generic[_Out]):
 
 class AsyncConsumer(_Receives[Consumer], _Async):
     """The receiving end of a channel in an event loop, created by `take_async` or `subscribe_async`. `async for` receives
-    arrays until the producer closes the channel; PeerDied if the producer ends without closing it.
+    arrays until the producer closes the channel. It raises PeerDied if the producer ends without closing it.
 
-    A task that is cancelled while it waits loses no message: the next call receives it. Therefore use the timeouts of the
-    event loop: `asyncio.timeout`, `anyio.fail_after`.
+    A task that is cancelled while it waits loses no message: the next call receives it. So use the timeouts of the event loop,
+    such as `asyncio.timeout` and `anyio.fail_after`.
     """
 
     def __init__(
@@ -229,7 +230,7 @@ class AsyncConsumer(_Receives[Consumer], _Async):
         if self._turns != calls:
             self._keep()
             return
-        # The producer would keep waiting for this consumer, although another one could receive.
+        # Otherwise the producer would wait for this consumer, although another one could receive.
         self._end.close()
         self._end = None
 
@@ -293,7 +294,7 @@ class AsyncProducer(_Sends[Producer], _Async):
                 if self._meeting is None and not is_readable(end.fileno()):
                     await readable(end.fileno())
                 error = await self._met(end, partial(end.open, size, timeout=_PATIENCE))
-                # The consumer has left: wait for the next one.
+                # If the consumer has left, this waits for the next one.
                 if error is not None and not isinstance(error, Closed | PeerDied | Timeout):
                     raise error
             while True:

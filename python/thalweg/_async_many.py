@@ -15,7 +15,7 @@ from thalweg._native import Broadcast, Mpsc
 
 _T = TypeVar("_T")
 
-#: Polling interval while a peer is connecting, and while stored messages are sent. No descriptor becomes readable then.
+#: Polling interval in seconds while a peer connects or stored messages are sent, because no descriptor becomes readable then.
 _SOON = 0.001
 
 
@@ -27,7 +27,7 @@ class _Many(_Async):
         self._many = end
 
     async def _news(self) -> None:
-        # Created for each wait: a closed descriptor stays in an epoll set while a forked child has it open.
+        # A new epoll set for each wait, because a closed descriptor stays in a set while a forked child has it open.
         with select.epoll() as poll:
             for descriptor in self._many.filenos():
                 poll.register(descriptor, select.EPOLLIN)

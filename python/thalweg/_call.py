@@ -1,9 +1,9 @@
-"""Connects a process that puts to the process that gets.
+"""Connects a process that puts items into a queue to the process that gets them.
 
 The process that gets listens at an abstract socket, which has no file and ends with the process. At its first `put`, a process connects
-to it and sends the key and its identity. A thread of the listening process (`_door`) answers with `WELCOME`, and the sender offers a ring
-over the same socket. If the ring is too small for an item, the sender closes it and connects again under the next number. The receiver
-reads the rings in order of their numbers, so items stay in order.
+to it and sends the key and its identity. A thread of the listening process (`_door`) answers with `WELCOME`, and the sender then offers a
+ring over the same socket. If the ring is too small for an item, the sender closes it and connects again under the next number. The
+receiver reads the rings in order of their numbers, so items stay in order.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from thalweg._errors import Closed, Error, Timeout, made
 from thalweg._native import Producer
 from thalweg._threads import begun
 
-#: The key, the sender, and the number of its ring.
+#: The first message: the key, the identity of the sender, and the number of its ring.
 CALL = struct.Struct("<16s16sQ")
 WELCOME = b"\1"
 #: Time limit of a handshake, as in the extension module, in seconds.
@@ -85,7 +85,7 @@ def left(deadline: float | None) -> float | None:
 
 
 class Calling:
-    """A connection attempt. It runs in a thread, so that it continues while no `put` is waiting."""
+    """A connection attempt in a thread, so that it continues while no `put` is waiting."""
 
     def __init__(self, address: Address, call: tuple[bytes, int], room: tuple[int, int | None]) -> None:
         self.address, self.call = address, CALL.pack(address.key, *call)
@@ -93,7 +93,7 @@ class Calling:
         self.end: Producer | None = None
         self.error: Exception | None = None
         self.over = threading.Event()
-        #: Time by which a listening process has usually answered.
+        #: Time after which a listening process counts as slow to answer.
         self.usual_end = time.monotonic() + PATIENCE
         begun("thalweg-call", self._run)
 
@@ -125,7 +125,7 @@ class Calling:
                 raise self._gone() from None
             listener = process_of(call)
             if listener is None:
-                # The name belongs to another user now. The key must not be sent there.
+                # The name belongs to another user now, who must not get the key.
                 raise made("PeerDied", None, "the process that created the queue has ended", 0, None)
             process = watched(listener)
             try:
@@ -138,7 +138,7 @@ class Calling:
                 if call.fileno() not in told:
                     raise made("PeerDied", None, "the process that created the queue was killed", 0, None)
                 if call.recv(1) != WELCOME:
-                    # The queue was closed, or the name belongs to another queue: the next attempt shows which.
+                    # The queue was closed, or the name now belongs to another queue. The next attempt shows which is true.
                     time.sleep(_AGAIN)
                     return None
                 end = _native.offer_over(call, capacity=self.capacity, parts=False)

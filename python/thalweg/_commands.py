@@ -48,7 +48,8 @@ def _run(words: Sequence[str], source: int | None = None, sink: int | None = Non
 
 
 def _options(**given: object) -> list[str]:
-    """Converts options: `method="splice"` to `--method=splice`, True to the name alone, None and False to nothing."""
+    """Converts options to words: `method="splice"` to `--method=splice`, True to the name alone, None and False to no
+    word."""
     words = []
     for name, value in given.items():
         option = "--" + name.replace("_", "-")
@@ -85,11 +86,11 @@ def transfer(
     """Moves the rest of `source`, or `size` bytes of it, to `sink`. Both are open files, pipes or sockets, or descriptors.
 
     Files are read and written at the offset of their descriptor, which advances by the bytes moved. Python's buffer of
-    `sink` is flushed first; bytes in Python's buffer of `source` are not moved. With `zero_copy`, pages of the source may
-    be passed on, so that the sink may see later changes of them. `limit` is the maximum number of bytes per second, and
-    `method` the name of a mechanism.
+    `sink` is flushed first; bytes in Python's buffer of `source` are not moved. With `zero_copy`, the sink may receive
+    pages of the source instead of copies, and so see later changes of the source. `limit` is the maximum number of bytes
+    per second, and `method` the name of a mechanism.
 
-    Error if not everything was moved; `moved` is the number of bytes. Ctrl-C ends the transfer.
+    Raises Error if not everything was moved; its `moved` is the number of bytes. Ctrl-C ends the transfer.
     """
     flush = getattr(sink, "flush", None)
     if flush is not None:
@@ -112,7 +113,7 @@ class Verdict:
     verdict: Literal["chosen", "tie", "slower", "unmeasured", "unfit"]
     #: The reason why it is chosen or cannot be used.
     why: str | None
-    #: What was measured, and when.
+    #: The measurement, and its time.
     cited: str | None
     #: All other fields, such as ratios and measurements.
     more: dict[str, Any]
@@ -140,16 +141,16 @@ class Plan:
 
 @dataclass(frozen=True)
 class Profile:
-    """The results that `tune` has saved on this machine, as far as they are valid."""
+    """The valid results that `tune` has saved on this machine."""
 
-    #: `current`, or the reason why it is not used: `absent`, `stale`, `broken`.
+    #: `current`, or the reason why the profile is not used: `absent`, `stale`, `broken`.
     state: str
     #: Path of the profile, whether it exists or not.
     path: str | None
     entries: int
     #: Time of the newest measurement, in UTC.
     newest: str | None
-    #: Changes of the machine since the measurements.
+    #: Changes of the machine since the measurements, which make the profile stale.
     stale: tuple[str, ...]
     #: The reason why the file cannot be read.
     broken: str | None
@@ -237,7 +238,7 @@ def tune(
     assume_idle: bool = False,
 ) -> Tuned:
     """Measures this machine for some minutes and saves the results in its profile. Measures the usual pairs of ends, or the
-    given ones, such as `file:pipe` or `file:tcp@/directory`. `budget` is the maximum time in seconds. Error if a
+    given ones, such as `file:pipe` or `file:tcp@/directory`. `budget` is the maximum time in seconds. Raises Error if a
     measurement failed."""
     seconds = None if budget is None else f"{budget:g}s"
     words = _options(quick=quick, budget=seconds, objective=objective, assume_idle=assume_idle)

@@ -1,4 +1,4 @@
-"""Admits the senders of a queue in a thread of the process that gets, so that a first `put` does not wait for a `get`."""
+"""Admits the senders of a queue in a thread of the process that gets, so that no first `put` has to wait for a `get`."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Source:
 
 
 class Door:
-    """Listens, and appends senders that know the key to `arrivals`. `news` is then readable."""
+    """Listens, and appends senders that know the key to `arrivals`. Then the descriptor `news` is readable."""
 
     def __init__(self, address: Address, *, copy: bool) -> None:
         self._key, self._copy = address.key, copy
@@ -111,7 +111,7 @@ class Door:
             except BlockingIOError:
                 pass
             except OSError:
-                # No descriptors are left. Callers wait in the kernel's queue; an immediate retry would fail again.
+                # No descriptor is free, so an immediate retry would fail again. Senders wait in the kernel's queue.
                 select.select([self._end], [], [], _REST)
             for number, call in list(self._calls.items()):
                 self._hear(number, call)
@@ -143,7 +143,7 @@ class Door:
         if not hmac.compare_digest(key, self._key):
             return
         try:
-            # This rejects processes of other users.
+            # `take_over` rejects processes of other users.
             take = _native.take_over(call, copy=self._copy)
             call.send(WELCOME)
             take.open(timeout=PATIENCE)

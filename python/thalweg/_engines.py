@@ -12,7 +12,7 @@ from thalweg._member import Orders, Sights, hello, move
 
 #: Number of submitted parts of the work for each worker: one in progress and one queued.
 _EACH = 2
-#: Interval at which the scheduler is asked for its workers, in seconds.
+#: Interval in seconds at which `Dask.room` asks the scheduler for its workers.
 _ASKED = 1.0
 
 
@@ -28,11 +28,11 @@ class Room(NamedTuple):
 
 
 class Gone(Exception):
-    """The engine will never have a worker again."""
+    """The engine is closed or lost, so it can run no more work."""
 
 
 class Pool:
-    """An Executor."""
+    """An engine that runs work in an Executor."""
 
     def __init__(self, executor: Executor, own: bool = False, threads: int = 1) -> None:
         self.executor, self.own, self.threads = executor, own, threads
@@ -46,8 +46,8 @@ class Pool:
         return self._asked(lambda: self.executor.submit(move, orders))
 
     def troubles(self, sights: Sights) -> list[str]:
-        """Returns the workers that cannot take part. The executor runs the check in a process of its choice; this assumes that
-        all its processes are alike."""
+        """Returns the workers that cannot take part, with reasons. The executor chooses the process for each check, so the
+        result assumes that all its processes are alike."""
         room = self.room()
         count = room.at_once if isinstance(room, Room) else 1
         asked = [self._asked(lambda: self.executor.submit(hello, sights)) for _ in range(count)]
@@ -55,7 +55,7 @@ class Pool:
         return sorted({f"{host}: {missed}" for host, _, missed in (one.result() for one in asked) if missed})
 
     def rebuild(self) -> bool:
-        """Recreates a broken executor; False if that is not possible."""
+        """Recreates a broken executor. Returns False if that is not possible."""
         old = self.executor
         if self.own or not isinstance(old, ProcessPoolExecutor):
             return False
@@ -87,7 +87,7 @@ class Pool:
 
 
 class Dask:
-    """A Client of Dask."""
+    """An engine that runs work through a Client of Dask."""
 
     def __init__(self, client: Any) -> None:
         if client.asynchronous:
@@ -143,7 +143,7 @@ class Dask:
         return False
 
     def cancel(self, flying: Iterable[Future[Any]]) -> None:
-        """Does nothing, because Dask logs a traceback for each cancelled future. The parts end soon without it."""
+        """Does nothing, because Dask would log a traceback for each cancelled future. The parts end soon anyway."""
 
     def close(self) -> None:
         """Does nothing: the Client belongs to the caller."""

@@ -6,7 +6,7 @@ import errno as _errno
 class Error(OSError):
     """An operation failed. `errno` is the error number of the failed system call; None if none failed."""
 
-    #: Amount that had arrived before: messages on a channel, bytes of a copy.
+    #: Amount that had arrived before the failure: messages on a channel, or bytes of a copy.
     moved: int = 0
     #: The mechanism that moved the last bytes, if any.
     mechanism: str | None = None
@@ -25,7 +25,7 @@ class Timeout(Error, TimeoutError):
 
 
 class TooLarge(Error):
-    """The message exceeds the ring or the given buffer, or received arrays that are still in use fill the ring."""
+    """The message is larger than the ring or the given buffer, or received arrays in use fill the ring."""
 
 
 class Corrupt(Error):

@@ -67,7 +67,7 @@ def copy(
     number of bytes per second. `progress(files, bytes)` is called several times a second; an exception of it ends the
     copy, as Ctrl-C does.
 
-    Error if the copy is not complete, with the number of bytes in `moved` and the errno of the first failure.
+    Raises Error if the copy is not complete, with the number of bytes in `moved` and the errno of the first failure.
     """
     options: dict[str, Any] = {
         "resume": resume,

@@ -1,8 +1,8 @@
 """Copies a tree with the workers of any engine.
 
-The caller makes the plan, submits parts of the work, and finishes the copy. All parts have the same content: "work on that fleet for a
-while". Each worker records its work in a journal on the file system of the destination. Therefore a part that is lost, repeated or cut
-short costs only time.
+The caller makes the plan, submits parts of the work, and finishes the copy. A part is not a fixed set of files, but an order to work on the
+fleet for a while. Each worker records its work in a journal on the file system of the destination. Therefore a part that is lost, repeated
+or cut short costs only time.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from thalweg._member import Orders, Sights, who
 
 #: Duration of one part of the work, in seconds. If the caller is killed, workers continue for at most this long.
 _PART = 10.0
-#: Intervals of checks for finished parts, and for the progress of all workers, in seconds.
+#: Intervals in seconds of checks for finished parts, and of reports of progress.
 _LOOK, _TELL = 0.2, 0.5
 #: Time limit for workers to stop, in seconds.
 _PATIENCE = 10.0
-#: Maximum number of consecutive failures for each submitted part.
+#: Number of consecutive failures for each submitted part, after which the copy ends unless it has made progress.
 _VAIN = 3
-#: Maximum number of troubles that are recorded.
+#: Maximum number of recorded failures.
 _MOST_TROUBLES = 100
 
 
@@ -48,7 +48,7 @@ class Worker:
     seconds: float
     #: Bytes moved by each mechanism; empty for a lost worker.
     shares: tuple[Share, ...]
-    #: True if it did not end by itself: it was killed, was disconnected, or hangs. Tasks in its journal still count as done.
+    #: True if the worker did not report its end: it was killed, disconnected, or hangs. Tasks in its journal still count as done.
     lost: bool
 
 
@@ -65,13 +65,13 @@ class FleetReport:
     #: Files that were read again and compared equal.
     verified: int
     seconds: float
-    #: All workers, including those of earlier calls; without the caller's own work at the end.
+    #: All workers, including those of earlier calls, but without the caller's own work at the end.
     workers: tuple[Worker, ...]
     #: Bytes that the caller moved itself at the end, by mechanism.
     shares: tuple[Share, ...]
     #: Failures that did not prevent the copy.
     troubles: tuple[str, ...]
-    #: True if the copy already existed, with the time and the names of the source. Then nothing was done.
+    #: True if nothing was done, because a copy with the time and the names of the source already existed.
     was_there: bool = False
 
     @property
@@ -91,8 +91,8 @@ class FleetReport:
 
 
 class Incomplete(Error):
-    """The tree was not copied completely. The same call continues the copy, unless the copy already has its final name. In that case
-    `files` are the entries that are wrong."""
+    """The tree was not copied completely. If the copy does not have its final name yet, the same call continues it. Otherwise `files` are
+    the entries that are wrong."""
 
     #: The first paths that are missing or wrong, relative to the source.
     files: tuple[str, ...] = ()
@@ -129,7 +129,7 @@ def copy_tree(
     submitted in tasks of about `task_bytes`. If no worker exists for `wait` seconds, the call fails. `progress(files, bytes)` is called
     several times a second; an exception of it ends the copy, as Ctrl-C does.
 
-    Incomplete if the copy is not complete; Error if it was not started.
+    Raises Incomplete if the copy is not complete, and Error if it was not started.
     """
     engine = engine_of(executor)
     options = {"verify": verify, "fsync": fsync, "limit": limit}
@@ -152,7 +152,7 @@ class _Fleet:
     task_bytes: int
     wait: float
     progress: Callable[[int, int], object] | None
-    #: The submitted parts of the work, and the share that each does first.
+    #: The submitted parts of the work, each with the number of the share that it does first.
     flying: dict[Future[dict[str, Any]], int] = field(default_factory=dict)
     troubles: list[str] = field(default_factory=list)
     #: Number of consecutive failures, and the number of finished tasks at the first of them.
@@ -166,7 +166,7 @@ class _Fleet:
             folder = _native.fleet_begin(self.source, self.destination, self.options)
             if folder is None:
                 return FleetReport(0, 0, 0, 0, time.monotonic() - began, (), (), (), was_there=True)
-            # Another process may finish the copy now and remove it.
+            # Another process may finish the copy at this moment, and remove the staging directory.
             with suppress(FileNotFoundError):
                 sights = Sights.here(self.source, os.fspath(folder))
                 break
@@ -197,7 +197,7 @@ class _Fleet:
                     break
                 if told["halted"] == "full":
                     raise self._incomplete("the destination is full", errno.ENOSPC)
-                # Another process is finishing the copy, or the file system does not show all journals yet.
+                # Waits, because another process is finishing the copy, or because the file system does not show all journals yet.
                 time.sleep(_TELL)
         except BaseException:
             self._stop()
@@ -217,7 +217,7 @@ class _Fleet:
             raise failure
 
     def _work(self, member: dict[str, Any], options: dict[str, Any]) -> dict[str, Any]:
-        """Does the caller's own part, on all processors: no worker runs at that time."""
+        """Does the caller's own part, on all processors, because no worker runs at that time."""
         tell = self.progress
         again = None if tell is None else lambda _files, _bytes: tell(*self.far)
         return _native.fleet_work(self.source, self.destination, options, member, again)
@@ -271,7 +271,7 @@ class _Fleet:
             told = future.result()
         except BrokenExecutor as error:
             why = "the pool broke because one of its processes was killed"
-            # Only once: if the engine breaks again, the work itself is probably the cause.
+            # Recreates the engine only once. If it breaks again, the work itself is probably the cause.
             if not self.engine.rebuild():
                 raise self._incomplete(why) from error
             self._trouble(f"{why}; it was recreated")
@@ -306,9 +306,9 @@ class _Fleet:
             done = 0 if status is None else status["done"]
             if done <= self.done:
                 raise self._incomplete(f"no progress: {why}")
-            # The other workers continue.
+            # Other workers have finished tasks since the first failure, so the copy makes progress.
             self.done, self.vain = done, 0
-        # Some failures are temporary.
+        # Pauses before the next submission, because some failures are temporary.
         time.sleep(_LOOK)
 
     def _status(self) -> dict[str, Any] | None:
@@ -367,7 +367,7 @@ def _shares(told: dict[str, Any]) -> tuple[Share, ...]:
 
 
 def _flawed(told: dict[str, Any], report: FleetReport) -> Incomplete:
-    """Returns the exception for a copy that has its final name but is not complete."""
+    """Returns the exception for a copy that has its final name, but is not complete."""
     changed = [os.fspath(path) for path in told["changed"]]
     if told["errors"]:
         count = told["error_count"]

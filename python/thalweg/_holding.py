@@ -23,7 +23,7 @@ class Holding:
         self._held: list[tuple[weakref.ref[Message], str]] = []
 
     def check(self) -> None:
-        """Called before the next message is requested, so that a warning that raises loses no message."""
+        """Warns if too many messages are held. Runs before the next message is requested, so that a raised warning loses no message."""
         self._held = [(message, where) for message, where in self._held if message() is not None]
         if len(self._held) > self._most:
             words = f"{len(self._held)} received messages are in use, more than hold={self._most}; the oldest one was received at {self._held[0][1]}"
@@ -38,8 +38,8 @@ class Holding:
 
 
 def _caller() -> tuple[int, str]:
-    """Returns the line outside of this package that made the call: its level for `warnings.warn` in the caller of this function, and its
-    file and number."""
+    """Returns the line of the user's code that called this package: its `stacklevel` for `warnings.warn` in the caller of this function,
+    and its file and line number."""
     frame: FrameType | None = sys._getframe(1)
     level = 1
     while frame is not None and frame.f_back is not None and frame.f_code.co_filename.startswith(_OURS):

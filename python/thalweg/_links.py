@@ -1,7 +1,7 @@
 """Channels over links: connected sockets, which can be inherited, passed on, or sent to another process.
 
-Two processes set up a channel over a link. An open channel cannot move to another process, in any language: its memory is
-mapped in its process, and the kernel watches that process for the peer.
+Two processes set up a channel over a link. An open channel cannot move to another process, in any language. Its process has mapped
+its memory, and the kernel reports the death of this process to the peer.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
 
 def link() -> tuple[socket.socket, socket.socket]:
-    """Creates the two ends of a link. One stays here; pass the other one to another process. Methods: a descriptor that a child
-    inherits (`subprocess` with `pass_fds`, fork), `socket.send_fds`, or an argument of a process of multiprocessing.
+    """Creates the two ends of a link. Keep one, and pass the other one to another process. A child can inherit its descriptor (fork,
+    or `subprocess` with `pass_fds`). You can also use `socket.send_fds`, or make it an argument of a process of multiprocessing.
 
-    Close the passed end here. While this process has it open, the death of the other process is not noticed before the channel is
-    open.
+    Then close the passed end here. Until the channel is open, this process cannot notice the death of the other one while it has
+    that end open.
     """
     near, far = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
     return near, far

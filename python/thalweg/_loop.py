@@ -27,7 +27,7 @@ async def sleep(seconds: float) -> None:
     if trio := _trio():
         await trio.sleep(seconds)
         return
-    # Imported here because the import is slow, and most programs have no event loop.
+    # Imports asyncio here, because the import is slow and most programs have no event loop.
     import asyncio
 
     await asyncio.sleep(seconds)
@@ -49,7 +49,7 @@ def later(seconds: float, call: Callable[[], None]) -> None:
 
 
 def is_readable(descriptor: int) -> bool:
-    """Returns True if a descriptor is readable now. This check lets callers with a timeout of 0 make progress."""
+    """Returns True if a descriptor is readable now. With this check, callers with a timeout of 0 make progress."""
     poll = select.poll()
     poll.register(descriptor, select.POLLIN)
     return bool(poll.poll(0))
@@ -67,7 +67,7 @@ async def readable(descriptor: int, most: float | None = None) -> None:
     news: asyncio.Future[None] = loop.create_future()
 
     def come() -> None:
-        # asyncio calls this repeatedly while the descriptor is readable.
+        # The future may already be done, because asyncio calls this repeatedly while the descriptor is readable.
         if not news.done():
             news.set_result(None)
 
@@ -89,7 +89,7 @@ class Meeting:
         self._end, self._meet = end, meet
         self._lock, self._is_over, self._is_left = threading.Lock(), False, False
         self._told = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
-        # The thread keeps this object and its descriptor alive until it has written to it. It is not a daemon, because it ends soon.
+        # The thread keeps this object and the descriptor alive until it has written to it. It ends soon, so it is not a daemon.
         threading.Thread(target=self._run, name="thalweg-meet").start()
 
     def _run(self) -> None:

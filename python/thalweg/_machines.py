@@ -63,7 +63,7 @@ def tune_fleet(
     for host, told in found.items():
         for pair, ways in _advised(told).items():
             rows.setdefault(pair, {})[host] = ways
-    # A machine may lack a pair: its file system does not exist there, or the budget of time was used up.
+    # A machine may lack a pair, because its file system does not exist there, or because the time budget was used up.
     for answers in rows.values():
         answers.update({host: "not measured" for host in found if host not in answers})
     return Machines(found, failed, rows)
@@ -85,7 +85,7 @@ def fleet_doctor(client: Any) -> Machines[Doctor]:
 
 
 def _advised(told: Tuned) -> dict[str, str]:
-    """Returns the recommendation for each pair by size. The measurements are left out, because they always differ."""
+    """Returns the recommendation for each pair by size. Leaves out the measurements, because they always differ."""
     by_pair: dict[str, list[str]] = {}
     for line in told.more["advice"]:
         for band in line["bands"]:
@@ -103,7 +103,7 @@ def _asked(client: Any, function: Callable[..., _T], *arguments: object, **optio
     told: dict[str, Any] = client.run(who, on_error="return")
     failed = {address: str(answer) for address, answer in told.items() if isinstance(answer, Exception)}
     chosen = {answer[0]: address for address, answer in sorted(told.items()) if address not in failed}
-    # `run` would block the worker's own event loop, and the scheduler would consider it dead.
+    # `Client.run` would block the worker's event loop, and the scheduler would consider the worker dead.
     asked = {
         host: client.submit(function, *arguments, **options, workers=[address], allow_other_workers=False, pure=False)
         for host, address in chosen.items()

@@ -11,10 +11,10 @@ from typing import Any
 
 from thalweg import _native
 
-#: Pause of a worker that can do nothing, so that it does not request work continuously, in seconds.
+#: Pause in seconds of a worker that finds no task, so that it does not request work continuously.
 _AGAIN = 0.5
 
-# The idle workers of this process, by plan. Each continues with its own journal.
+# The idle workers of this process, by plan. A later part of the work resumes one of them, with its journal.
 _idle: dict[int, list[tuple[int, int]]] = {}
 # The nonces of fleets whose files this process is known to see.
 _fit: set[str] = set()
@@ -38,7 +38,7 @@ class Sights:
 
     version: str
     source: str
-    #: Of the source: inode number, modification and change times, names. Nothing is written there.
+    #: Inode number, modification and change times, and names of the source, in which nothing is written.
     inode: int
     times: tuple[int, int]
     names: int
@@ -62,8 +62,8 @@ class Sights:
             inode, times, names = _seen(self.source)
         except OSError as error:
             return f"it cannot see the source: {error}"
-        # Inode numbers of some file systems differ between machines, and an entry may change during this check. So one of two
-        # sets of fields must agree: inode and times, or names and one of inode and modification time.
+        # Inode numbers of some file systems differ between machines, and an entry may change during this check. So either the
+        # inode and the times must agree, or the names and one of inode and modification time.
         is_same = (inode, times) == (self.inode, self.times)
         if not is_same and (names != self.names or (inode != self.inode and times[0] != self.times[0])):
             return f"it sees another directory at the path of the source, {self.source!r}"
@@ -90,13 +90,13 @@ def hello(sights: Sights) -> tuple[str, int, str | None]:
 
 @dataclass(frozen=True)
 class Orders:
-    """A part of the work. Any worker may run it. It may be run several times, or lost."""
+    """A part of the work. Any worker may run it. The engine may lose it, or run it several times."""
 
     sights: Sights
     destination: str
     options: dict[str, Any]
     plan: int
-    #: The share of the work that is done first, and the number of shares.
+    #: The share of the work that this part does first, and the number of shares.
     rank: int
     size: int
     #: Time in seconds after which no further task is started.
@@ -104,7 +104,7 @@ class Orders:
 
 
 def move(orders: Orders) -> dict[str, Any]:
-    """Works on tasks of the fleet for a while, including those of other workers."""
+    """Works on tasks of the fleet for a while. Also takes tasks of other workers."""
     host, process = who()
     told: dict[str, Any] = {"host": host, "process": process}
     try:

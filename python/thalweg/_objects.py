@@ -16,11 +16,11 @@ _COUNT = slice(12, 16)
 
 
 class Parted:
-    """An object that is already pickled, so that a repeated attempt to send it does not pickle it again."""
+    """A pickled object. A repeated attempt to send it does not pickle it again."""
 
     def __init__(self, obj: object) -> None:
         self.buffers: list[memoryview] = []
-        # A buffer that is not contiguous has no flat view. numpy pickles such an array by its elements.
+        # Every buffer here has a flat view, because numpy pickles an array that is not contiguous by its elements.
         self.pickle = pickle.dumps(obj, protocol=5, buffer_callback=lambda buffer: self.buffers.append(buffer.raw()))
 
     def __len__(self) -> int:
@@ -41,7 +41,7 @@ def loaded(message: Message | memoryview, ranges: list[tuple[int, int]]) -> Any:
         (start, end), *buffers = ranges
         return pickle.loads(view[start:end], buffers=[view[start:end] for start, end in buffers])
     finally:
-        # The traceback of a stored exception would keep these variables alive, and so keep the message in its ring.
+        # A stored exception would keep these variables alive by its traceback, and so the message in its ring.
         del message, view
 
 
@@ -68,8 +68,8 @@ def dumps_oob(obj: object) -> list[bytes | memoryview]:
 def loads_oob(message: bytes | bytearray | memoryview) -> Any:
     """Returns the object in a message of `dumps_oob` or `send_object`.
 
-    Its arrays are views of the memory of `message`, and read-only if that is read-only. They are aligned to 64 bytes if
-    byte 32 of the message is. Corrupt if the message is invalid.
+    Its arrays are views of the memory of `message`, and read-only if `message` is read-only. They are aligned to 64 bytes
+    if byte 32 of the message is. Raises Corrupt if the message is invalid.
 
     Use it only for messages of senders that may run any code in this process.
     """

@@ -19,7 +19,7 @@ from thalweg._native import Producer
 
 #: Interval in seconds between checks whether items in use fill a ring.
 _LOOK = 1.0
-#: Time in seconds in which a ring shows that its sender waits for room. The sender must have checked the ring twice.
+#: Time in seconds that a receive needs to find out that the sender waits for room, because the sender must check the ring twice.
 _DOUBT = 0.25
 #: Number of items that are received before new senders are admitted.
 _TURN = 16
@@ -37,7 +37,7 @@ class Departed:
     error: Error
 
 
-# A copy in a forked child would keep the listener open after the death of the receiving process.
+# All receivers of this process. A forked child must close their listeners, which would otherwise survive the receiving process.
 _receivers: weakref.WeakSet[Receiver] = weakref.WeakSet()
 
 
@@ -61,7 +61,7 @@ class Receiver:
         self._next = self._looks = 0
         self._door = Door(address, copy=copy)
         _receivers.add(self)
-        # Without this, senders would report the normal exit of this process as a death.
+        # Closes the rings at exit. Otherwise senders would report the normal exit of this process as a death.
         util.Finalize(self, Receiver._leave_at_exit, args=(weakref.ref(self),), exitpriority=10)
 
     @staticmethod
@@ -70,7 +70,7 @@ class Receiver:
             alive.__del__()
 
     def __del__(self) -> None:
-        # The door does not exist if its creation failed. A ring that another thread uses stays open.
+        # AttributeError if the creation of the door failed. RuntimeError if another thread uses a ring, which then stays open.
         with suppress(AttributeError, RuntimeError, Error):
             self.close()
 
@@ -102,7 +102,7 @@ class Receiver:
         return out
 
     def get(self, deadline: float | None) -> Any:
-        """Returns the next item; Timeout if none arrives before the deadline."""
+        """Returns the next item. Raises Timeout if none arrives before the deadline."""
         while True:
             self._not_stopped()
             source = self._ready()
@@ -113,7 +113,7 @@ class Receiver:
                 if deadline is not None and time.monotonic() >= deadline:
                     raise made("Timeout", None, "no item arrived", 0, None)
                 if not self._wait(deadline) and not self._copy:
-                    # A ring that is full of items in use looks like an idle one. In that case this call raises TooLarge.
+                    # A ring that is full of items in use looks like an idle ring. For such a ring, this call raises TooLarge.
                     for silent in list(self._sources):
                         with suppress(Timeout, Closed, PeerDied, Corrupt):
                             return silent.take.receive_object(timeout=_DOUBT)
@@ -123,7 +123,7 @@ class Receiver:
             except Timeout:
                 continue
             except Corrupt as error:
-                # Without this, the invalid item would stay the next one for ever.
+                # Removes the sender, because its invalid item would stay the next one for ever.
                 self._depart(source, error)
 
     def _not_stopped(self) -> None:
@@ -164,7 +164,7 @@ class Receiver:
         return self._end(source)
 
     def _end(self, source: Source) -> bool:
-        """Removes a ring. Returns True if another ring of this sender replaces it, which must be checked too."""
+        """Removes a ring. Returns True if another ring of its sender replaces it. The caller must check that ring too."""
         source.close()
         self._sources.remove(source)
         for later in self._later:
@@ -184,8 +184,8 @@ class Receiver:
             self._add(self._door.arrivals.popleft())
 
     def _wait(self, deadline: float | None) -> bool:
-        """Waits until an item or a change of a sender is possible; False after a timeout. If items stay in their rings, waits at most
-        `_LOOK`."""
+        """Waits until an item may have arrived or a sender may have changed. Returns False after a timeout. If items stay in their
+        rings, waits at most `_LOOK`."""
         poll = select.poll()
         poll.register(self._door.news, select.POLLIN)
         for source in self._sources:
@@ -198,7 +198,7 @@ class Receiver:
             poll.register(source.take.fileno(), select.POLLIN)
             if source.process is not None:
                 poll.register(source.process, select.POLLIN)
-        # The maximum of poll(2). The caller waits again afterwards.
+        # Within the limit of poll(2). If this time passes, the caller waits again.
         most = 1 << 20 if self._copy else _LOOK
         seconds = left(deadline)
         told = poll.poll(1000 * (most if seconds is None else min(seconds, most)))

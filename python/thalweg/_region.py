@@ -26,12 +26,12 @@ _NAME = re.compile(r"/proc/\d+/fd/\d+")
 
 @cache
 def _shared_type() -> Any:
-    """Returns the type of arrays that other processes may change: a subclass of ndarray, so that output shows the type."""
+    """Returns the type of arrays that other processes may change. It is a subclass of ndarray, so that printed arrays show the type."""
     import numpy
 
     class SharedArray(numpy.ndarray):
-        """An array in memory that other processes may write while it is read: a value may change between a check and its
-        use. Results of arithmetic, `copy` and unpickled arrays are private."""
+        """An array in memory that other processes may write at any time, so a value may change between a check and its use. Results of
+        arithmetic, `copy` and unpickled arrays are private."""
 
         def __array_wrap__(self, array: Any, context: object = None, return_scalar: bool = False) -> Any:
             # The result of an in-place operation is in the shared memory.
@@ -71,7 +71,7 @@ class Region:
             raise ValueError(f"size={size}: a region has at least 1 byte")
         available = _native.memory_available()
         if available is not None and size > available:
-            # Without this check, the kernel would allocate memory until it kills a process.
+            # Without this check, allocation could exhaust the memory, and the kernel would kill a process.
             raise made("Error", errno.ENOMEM, f"{size} bytes of shared memory are more than the {available} that are available", 0, None)
         try:
             fd = os.memfd_create("thalweg", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
@@ -94,7 +94,7 @@ class Region:
     @classmethod
     def open(cls, what: str | File | int, *, writable: bool = True) -> Self:
         """Opens a region of another process by its `name`, or by a descriptor, which the caller keeps. Without `writable`,
-        this process can only read it. NotPermitted if its owner could shrink it: `Region.read` copies such memory."""
+        this process can only read it. Raises NotPermitted if its owner could shrink it. `Region.read` copies such memory."""
         number = what if isinstance(what, int) else None if isinstance(what, str) else what.fileno()
         name = f"/proc/self/fd/{number}" if number is not None else str(what)
         if number is None and not _NAME.fullmatch(name):
@@ -104,7 +104,7 @@ class Region:
     @classmethod
     def _opened(cls, name: str, identity: tuple[int, int] | None, *, writable: bool) -> Self:
         try:
-            # O_NONBLOCK: the descriptor may refer to another file now, such as a FIFO.
+            # O_NONBLOCK, because the name may now refer to another file, and opening a FIFO would block.
             fd = os.open(name, (os.O_RDWR if writable else os.O_RDONLY) | os.O_CLOEXEC | os.O_NONBLOCK)
         except OSError as error:
             raise made("Error", error.errno, f"the region {name} does not exist, or belongs to another user: {error.strerror}", 0, None) from None
@@ -133,7 +133,7 @@ class Region:
 
     def _mapped(self) -> mmap.mmap:
         how = mmap.PROT_READ | mmap.PROT_WRITE if self._writable else mmap.PROT_READ
-        # Private and shared mappings of a sealed file are equal. Until Linux 6.7, a writable descriptor can only be mapped privately.
+        # Linux before 6.7 maps a sealed file with a writable descriptor only privately. The contents of both mappings are equal.
         flags = mmap.MAP_PRIVATE if _seals(self._fd) & fcntl.F_SEAL_WRITE else mmap.MAP_SHARED
         return mmap.mmap(self._fd, self._size, flags, how)
 
@@ -169,8 +169,8 @@ class Region:
         return array if self.is_sealed else array.view(_shared_type())
 
     def seal(self) -> None:
-        """Prevents all processes from writing it: arrays over it are read-only and never change. BufferError while views or
-        arrays of it exist here, Error (EBUSY) while another process has mapped it for writing."""
+        """Prevents all processes from writing it: arrays over it are read-only and never change. Raises BufferError while views or arrays
+        of it exist here, and Error (EBUSY) while another process has mapped it for writing."""
         self._here().close()
         self._map = None
         try:
@@ -204,7 +204,7 @@ class Region:
         return self._size
 
     def close(self) -> None:
-        """Closes the region. BufferError while views or arrays of it exist."""
+        """Closes the region. Raises BufferError while views or arrays of it exist."""
         if self._map is not None:
             self._map.close()
             self._map = None

@@ -26,7 +26,7 @@ from thalweg._region import Region
 _STAYS = 8
 #: Slot sizes are multiples of this number of bytes, so that batches of similar size can share slots.
 _ROUND = 64 << 10
-#: The number of the returned slot; -1 minus the number if its memory must not be written again.
+#: The message that returns a slot: its number, or -1 minus the number if its memory must not be written again.
 _BACK = struct.Struct("<i")
 
 
@@ -50,7 +50,7 @@ class Lender:
         self._reader, self._writer = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         self._regions: list[Region] = []
         self._free: set[int] = set()
-        #: Free slots whose memory a forked child has mapped: they are replaced.
+        #: Free slots whose memory must be replaced, because a forked child has mapped it.
         self._spent: set[int] = set()
 
     def is_here(self) -> bool:
@@ -122,11 +122,11 @@ class _Borrowed:
         return known[1]
 
     def tell(self, number: int) -> None:
-        """Returns a slot to its lender. Called when an object is freed, and therefore perhaps recursively: each number is taken from
-        `due` once."""
+        """Returns a slot to its lender. May run recursively, because it runs when an object is freed. So it takes each number from `due`
+        once."""
         self.due.append(number)
         if self.is_gone():
-            # The lender has ended. A write could raise SIGPIPE.
+            # The lender has ended, so this skips the write, which could raise SIGPIPE.
             _others.pop(self.key, None)
             return
         with suppress(IndexError):
@@ -162,7 +162,7 @@ class _Use:
 
     def _end(self, _: object) -> None:
         _uses.discard(self)
-        # In a forked child, the parent may still use the slot.
+        # A forked child must not return the slot, because the parent may still use it.
         if os.getpid() == self._process:
             self._lender.tell(-1 - self._slot if self.is_shared else self._slot)
 
@@ -180,15 +180,15 @@ os.register_at_fork(before=_before_fork, after_in_child=_others.clear)
 
 
 def redeemed(ticket: Ticket) -> Any:
-    """Returns the memory of a ticket, as an object with the buffer protocol. PeerDied if its process has ended and its slots were not
-    opened before."""
+    """Returns the memory of a ticket, as an object with the buffer protocol. Raises PeerDied if its process has ended and its slots were
+    not opened before."""
     key = _key(ticket)
     lender = _others.get(key)
     if lender is None:
         forget()
         lender = _others[key] = _Borrowed(ticket)
     region = lender.region(ticket)
-    # One object for each use of a slot: all views of the memory keep the object alive.
+    # Creates one object for each use of a slot. All views of the memory keep this object alive.
     memory = (ctypes.c_ubyte * ticket.used).from_buffer(region.view)
     if ticket.slot < _STAYS:
         _Use(lender, ticket.slot, memory)

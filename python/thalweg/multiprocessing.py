@@ -7,8 +7,8 @@
     item = queue.get()
 
 Any number of processes and threads put; the process that created the queue gets. The memory of arrays is copied, not pickled. If a process
-is killed, only the item that it was putting is lost. If the process that gets is killed, `put` raises PeerDied. Methods of the standard
-queues that are missing here raise NotImplementedError with the reason.
+that puts is killed, only the item that it was putting is lost. If the process that gets is killed, `put` raises PeerDied. Methods of the
+standard queues that are missing here raise NotImplementedError with the reason.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class _Turns:
             self._lock.release()
 
     def not_again(self) -> None:
-        """Raises RuntimeError inside of a `get` of this thread: that `get` holds the ring for which the caller would wait."""
+        """Raises RuntimeError inside of a `get` of this thread, because that `get` holds the ring that the caller would wait for."""
         if self._owner == threading.get_ident():
             raise RuntimeError("a get() of this thread is using the queue: do not use it in a signal handler, __del__ or __setstate__")
 
@@ -103,7 +103,7 @@ class _Queue:
             # Concurrent threads of a process must share one state.
             with _beginning:
                 made = _Here(self._address, self._capacity, receiver)
-                # Another thread, or a `__del__` that ran here, may have been first.
+                # Another thread, or a `__del__` that ran on this thread, may have created the state already.
                 if self._state is None or self._state.process != os.getpid():
                     self._state = made
                 state = self._state
@@ -143,13 +143,13 @@ class _Queue:
             return receiver.is_empty()
 
     def departed(self) -> tuple[Departed, ...]:
-        """Returns the processes that ended without closing, for example because they were killed, as far as a `get` or `empty` has noticed
-        it. Their items were received, except for one that they were putting. Only in the process that gets."""
+        """Returns the processes that ended without closing, for example because they were killed, if a `get` or `empty` has noticed their
+        end. Their items were received, except for one that they were putting. Only in the process that gets."""
         return self._receiving().departed()
 
     def close(self) -> None:
         """Closes the queue. In the process that gets, remaining items are lost, and every later `put` in other processes raises Closed.
-        RuntimeError while another thread of this process puts, and inside of a `get` of this thread."""
+        Raises RuntimeError while another thread of this process puts, and inside of a `get` of this thread."""
         try:
             here = self._here()
         except ValueError:
@@ -188,7 +188,7 @@ class SimpleQueue(_Queue):
         super().__init__(capacity=capacity, copy=copy)
 
     def put(self, obj: object) -> None:
-        """Waits for room and puts an item. PeerDied if the process that gets was killed, Closed if it closed the queue."""
+        """Waits for room and puts an item. Raises PeerDied if the process that gets was killed, and Closed if it closed the queue."""
         self._put(obj, None)
 
     def get(self) -> Any:
@@ -214,8 +214,9 @@ class Queue(_Queue):
         super().__init__(capacity=capacity, copy=copy)
 
     def put(self, obj: object, block: bool = True, timeout: float | None = None) -> None:
-        """Puts an item, which has been pickled and copied when this returns. Full if there was no room within `timeout` seconds. PeerDied
-        if the process that gets was killed, Closed if it closed the queue; items that it had not received are then lost."""
+        """Puts an item, which has been pickled and copied when this returns. Raises Full if the ring had no room within `timeout` seconds.
+        Raises PeerDied if the process that gets was killed, and Closed if it closed the queue. Items that it had not received are then
+        lost."""
         try:
             self._put(obj, _until(block, timeout))
         except Timeout as error:
@@ -226,7 +227,8 @@ class Queue(_Queue):
         self.put(obj, block=False)
 
     def get(self, block: bool = True, timeout: float | None = None) -> Any:
-        """Returns the next item of any process. Empty if none arrived within `timeout` seconds. Items of one process arrive in order."""
+        """Returns the next item of any process. Raises Empty if none arrived within `timeout` seconds. Items of one process arrive in
+        order."""
         try:
             return self._get(_until(block, timeout))
         except Timeout as error:

@@ -38,7 +38,7 @@ _KILLED = re.compile(r"DataLoader worker \(pid(?:\(s\))? ([\d, ]+)\)")
 
 
 class WorkerDied(PeerDied):
-    """Workers of a DataLoader were killed, or ended unexpectedly."""
+    """One or more workers of a DataLoader were killed, or ended unexpectedly."""
 
     #: The processes of the workers.
     pids: tuple[int, ...] = ()
@@ -71,14 +71,14 @@ def _later(batch: Sequence[Any], *, collate_fn_map: object = None) -> Any:
 
 
 def _now(batch: Sequence[Any], *, collate_fn_map: object = None) -> Any:
-    """Like torch's own function, but without /dev/shm."""
+    """Stacks tensors like torch's own function, but without /dev/shm."""
     if batch[0].is_nested or batch[0].layout != torch.strided:
         raise RuntimeError("default_collate: nested and sparse tensors need their own collate_fn")
     return torch.stack(tuple(batch), 0)
 
 
 class _Place:
-    """A tensor of a batch: its place in the memory, and its type."""
+    """The place of a tensor in the memory of the batch, and its type."""
 
     def __init__(self, source: Any, offset: int) -> None:
         stacked = isinstance(source, _Stack)
@@ -93,7 +93,7 @@ class _Place:
         self.size = self.count * first.element_size()
 
     def over(self, memory: Any) -> Any:
-        """Returns the tensor over its memory, and keeps the memory alive."""
+        """Returns the tensor over `memory`, and keeps the memory alive."""
         if self.count == 0:
             return torch.empty(self.shape, dtype=self.dtype)
         flat = torch.frombuffer(memory, dtype=self.dtype, count=self.count, offset=self.offset)
@@ -108,7 +108,7 @@ class _Place:
             self.over(memory).copy_(source.detach())
 
     def made(self, memory: Any) -> Any:
-        """Returns the tensor for the caller, not as a view of another tensor."""
+        """Returns the tensor as an independent tensor, not as a view of another one."""
         over = self.over(memory)
         if self.count:
             over = torch.empty(0, dtype=self.dtype).set_(over.untyped_storage(), 0, self.shape, over.stride())
@@ -142,7 +142,8 @@ class _Pickler(pickle.Pickler):
         return number
 
     def reducer_override(self, obj: Any) -> Any:
-        # torch's own function for unpickling keeps each sparse tensor alive for ever, unless torch.load is called.
+        # Does not use torch's own function, because unpickling with it keeps each sparse tensor alive for ever, unless torch.load is
+        # called.
         if type(obj) is torch.Tensor and obj.layout in _SPARSE:
             return _sparse, (obj.layout, *(getattr(obj, part)() for part in _SPARSE[obj.layout]), obj.shape)
         return NotImplemented
@@ -189,7 +190,7 @@ _lender: Lender | None = None
 def _lent(size: int) -> tuple[Ticket | None, Any]:
     """Returns shared memory. If the system provides none, returns private memory, and the queue carries the bytes."""
     global _lender
-    # A forked child inherits the slots of its parent.
+    # A forked child inherits the lender of its parent, but must create its own.
     if _lender is None or not _lender.is_here():
         _lender = Lender()
     try:
@@ -248,7 +249,7 @@ class _Collate:
             return (self._collate_fn or default_collate)(samples)
         if self._collate_fn is None:
             return _packed(_collate_by(samples, collate_fn_map={**default_collate_fn_map, torch.Tensor: _later}))
-        # The function may call torch's own, which creates tensors in /dev/shm in a worker.
+        # The user's function may call torch's `default_collate`, which would create tensors in /dev/shm in a worker.
         default_collate_fn_map[torch.Tensor] = _now
         return _packed(self._collate_fn(samples))
 
@@ -308,7 +309,7 @@ class _Batches:
             with _Told():
                 return next(self._inner)
         except StopIteration:
-            # The workers have ended, unless they are persistent.
+            # Releases the slots of the workers, which have ended unless they are persistent.
             forget()
             raise
 

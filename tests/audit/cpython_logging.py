@@ -11,7 +11,7 @@ import thalweg.multiprocessing as ours
 
 
 def replaced(module: types.ModuleType) -> types.ModuleType:
-    """Returns a copy of a module in which Queue is ours."""
+    """Returns a copy of a module whose Queue is `thalweg.multiprocessing.Queue`."""
     copy = types.ModuleType(module.__name__)
     copy.__dict__.update(module.__dict__, Queue=ours.Queue)
     return copy

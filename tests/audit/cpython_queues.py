@@ -1,4 +1,5 @@
-"""Runs CPython's tests of multiprocessing's queues with ours. Prints a line `PASS test` or `FAIL test` for each.
+"""Runs CPython's tests of multiprocessing's queues with those of `thalweg.multiprocessing`. Prints a line
+`PASS test` or `FAIL test` for each.
 
     python cpython_queues.py spawn|fork|forkserver
 """
@@ -11,7 +12,7 @@ import unittest
 import test._test_multiprocessing as theirs
 import thalweg.multiprocessing as ours
 
-# Children import this file too, but do not get the command's arguments.
+# Uses the environment, because children import this file too, but do not get the command's arguments.
 METHOD = os.environ.setdefault("START_METHOD", sys.argv[-1])
 CONTEXT = multiprocessing.get_context(METHOD)
 

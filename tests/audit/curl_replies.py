@@ -18,7 +18,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 
 HEADER = re.compile(rb"^(HTTP/(1\.1|1\.0|2|3) [1-5][^\r]*|[A-Za-z0-9_-]+: [^\r]*)\n$")
-# Seconds after which a reply is given up that neither side ends.
+# Seconds to wait for a reply that neither side ends.
 PATIENCE = 10
 
 
@@ -49,7 +49,7 @@ def reply_of(path: pathlib.Path, port: int) -> bytes | None:
     attributes, data = found[1], found[2] + b"\n"
     lines, shown, before = [], True, False
     for line in data.splitlines(keepends=True):
-        # Sends the branch for builds of curl without the feature.
+        # Selects the branch for builds of curl without the feature.
         condition = re.match(rb" *%(if|else|endif)( *!?)", line)
         if condition:
             shown = {b"if": b"!" in condition[2], b"else": not shown, b"endif": True}[condition[1]]
@@ -113,7 +113,7 @@ class Server:
 
 def outcome(command: list[str], path: pathlib.Path, proxy: str) -> tuple[int, bytes | None, str]:
     """Returns the exit status, the bytes if the status is 0, and the last line of the messages."""
-    # The proxy settings direct redirects to this server too.
+    # With the proxy settings, redirected requests reach this server too.
     environment = os.environ | {"http_proxy": proxy, "https_proxy": proxy, "no_proxy": "", "HOME": str(path.parent)}
     ran = subprocess.run(command, env=environment, capture_output=True, timeout=60)
     bytes_there = path.read_bytes() if ran.returncode == 0 and path.exists() else None

@@ -21,7 +21,7 @@ STATUS = {"StatusOK": 200, "StatusPartialContent": 206, "StatusRequestedRangeNot
 FORMAT = "%a, %d %b %Y %H:%M:%S GMT"
 # The value of `htmlModTime` in Go's tests.
 INDEX = 1_400_000_000
-# Tags and dates are strong after the clock of the file system has advanced. Seconds to wait for that.
+# Seconds until the server treats tags and dates of a new file as strong, because the clock of the file system must advance.
 SETTLED = 2.1
 
 

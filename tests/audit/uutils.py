@@ -46,7 +46,7 @@ uucore = { path = "uucore" }
 debug = false
 """
 
-# Called as `coreutils cp ARGUMENTS` by the tests. Other programs are the system's own.
+# The tests call this program as `coreutils cp ARGUMENTS`. It runs all programs except cp from the system.
 CP = """
 use std::{env, os::unix::process::CommandExt, process::Command};
 
@@ -78,7 +78,7 @@ pub mod fs {
 }
 """
 
-# If this variable is set, messages are not compared. On standard output, messages are the lines of -v and --debug.
+# If this variable is set, the tests do not compare messages: standard error, and the lines of -v and --debug on standard output.
 WORDS = r"(pub fn (?:std(?:err|out)_(?:is|is_bytes|contains|does_not_contain|matches|only|only_bytes)|no_output|no_stdout|usage_error)\b[^{]*\{\n)"
 SKIP_WORDS = r'\1        if std::env::var_os("WORDLESS").is_some() { return self; }\n'
 
@@ -93,7 +93,7 @@ def main() -> None:
     for name in ("tests/common", "tests/fixtures/cp"):
         shutil.copytree(source / name, folder / name, symlinks=True)
     text = (source / "tests/by-util/test_cp.rs").read_text()
-    # The copy gets the access time from before the source was read, as with GNU cp. Whether the times differ depends on the mount.
+    # Removes comparisons of access times, because a read may change that of the source after the copy got it.
     text = re.sub(r"assert_eq!\([^;]*atime[^;]*\);", "", text)
     (folder / "tests/test_cp.rs").write_text(text)
     (folder / "tests/cp.rs").write_text("#[macro_use]\nmod common;\nmod test_cp;\n")
@@ -101,7 +101,7 @@ def main() -> None:
     text = util.read_text()
     # Removes the tests of the tests' own tools.
     text = text[: text.index("/// Sanity checks for test utils\n#[cfg(test)]\nmod tests {")].replace('#[cfg(feature = "sleep")]\nuse rstest::rstest;\n', "")
-    # An unprivileged user may not be able to enter the build directory.
+    # Uses the program in the package's directory, because an unprivileged user may not be able to enter the build directory.
     text = text.replace('env!("CARGO_BIN_EXE_coreutils")', 'concat!(env!("CARGO_MANIFEST_DIR"), "/coreutils")')
     util.write_text(re.sub(WORDS, SKIP_WORDS, text))
 

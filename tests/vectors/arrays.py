@@ -19,7 +19,7 @@ FIXED = struct.Struct("<8sHBBBBHIIQ")
 
 
 def offset_of(end):
-    """Returns the first offset, not before `end`, that is 32 more than a multiple of 64."""
+    """Returns the first offset from `end` on that is 32 more than a multiple of 64."""
     return end + (32 - end) % 64
 
 

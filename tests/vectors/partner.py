@@ -97,7 +97,7 @@ def exchange(role, address, count, words):
             options["wait"] = value
         elif name == "capacity":
             options["capacity"] = int(value)
-        elif word not in ("listen", "checksums", "untrusted"):  # untrusted is always the case: every message is copied out
+        elif word not in ("listen", "checksums", "untrusted"):  # untrusted has no effect: every message is copied out
             sys.exit(__doc__)
     try:
         end = opened(meet(address, "listen" in words), role, options)
@@ -144,7 +144,7 @@ def vectors(directory):
 def main(arguments):
     if platform.machine() != "x86_64":
         sys.exit("partner.py needs x86-64: ring.py says why")
-    signal.alarm(600)  # a run that is not finished by then hangs
+    signal.alarm(600)  # ends a run that hangs
     try:
         match arguments:
             case ["send" | "receive" as role, address, count, *words]:

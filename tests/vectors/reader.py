@@ -4,8 +4,8 @@
     reader.py ring PRODUCER CONSUMER   prints the messages that are committed and not released, as JSON
     reader.py vectors DIR              checks the golden vectors of DIR
 
-A dump contains the bytes of a memory file, or is a .hex text of them: lines "offset  bytes",
-without lines of zeros. The last line is the length alone.
+A dump contains the bytes of a memory file, or is a .hex text of them: lines "offset  bytes", without
+lines of zeros. The last line contains only the length.
 """
 
 import json

@@ -2,11 +2,10 @@
 
 `offer` creates a Producer and `ask` a Consumer, over a connected SEQPACKET socket.
 
-This code uses neither futexes nor a robust list. So an end's `alive` stays 0, and an end sleeps and
-is woken over the link. The shared words are items of a cast memoryview, which CPython copies with
-one load or store of their size. x86-64 keeps the order of loads and the order of stores (TSO). So
-these are the acquire loads and release stores that the format requires; on other machines they would
-not be.
+This code uses neither futexes nor a robust list. So the word `alive` of an end stays 0, and the peer wakes a
+sleeping end over the link. The shared words are items of a cast memoryview, which CPython copies with one load
+or store of their size. x86-64 keeps the order of loads and the order of stores (TSO). So on x86-64, these are
+the acquire loads and release stores that the format requires.
 """
 
 import fcntl
@@ -103,7 +102,7 @@ def hear(link, due):
     try:
         said, fds, flags, _ = socket.recv_fds(link, 65, 4)
     except ConnectionResetError:
-        # The error is reported once. Messages that arrived before are still available.
+        # The kernel reports ECONNRESET once. Messages that arrived before are still available.
         said, fds, flags, _ = socket.recv_fds(link, 65, 4)
     if not said:
         raise ConnectionResetError("gone before the channel was open")

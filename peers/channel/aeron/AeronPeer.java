@@ -4,8 +4,8 @@ import java.util.List;
  * Aeron IPC as a worker of study 103: two processes, with the jobs and the timing of two.h. Process A communicates
  * with the lab, sends, and runs the media driver. Process B receives into private memory.
  *
- * <p>job=ping-pong|stream. driver=invoker: A's own thread runs the driver whenever A has to wait; driver=shared:
- * another thread in A runs it. Both processes poll.
+ * <p>job=ping-pong|stream. With driver=invoker, A's own thread runs the driver whenever A has to wait. With
+ * driver=shared, another thread in A runs it. Both processes poll.
  */
 final class AeronPeer extends Worker {
     private static final List<String> KEYS =
@@ -51,7 +51,7 @@ final class AeronPeer extends Worker {
         compile();
     }
 
-    /** Runs until both processes are compiled, and every term of the log was used. */
+    /** Sends batches until the JVMs of both processes have compiled the code, and every term of the log was used. */
     private void compile() throws Exception {
         long batch = Math.clamp((64L << 20) / setting.bytes(), 64, 10_000);
         for (long until = System.nanoTime() + Setting.WARM_UP_NS; System.nanoTime() < until; ) {
@@ -94,7 +94,7 @@ final class AeronPeer extends Worker {
                 source.spoil();
             }
             way.sendNumbered(source);
-            // The call has returned, so B must not see this change.
+            // B must not see this change, because the call has returned.
             source.clear();
             if (setting.pingPong()) {
                 way.await(1);

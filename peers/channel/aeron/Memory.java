@@ -2,7 +2,7 @@ import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
 import org.agrona.concurrent.UnsafeBuffer;
 
-/** The bytes of a message, in private memory. Fills and sums are the same as in two.h. */
+/** The bytes of a message, in private memory. Contents and sums are computed as in two.h. */
 final class Memory {
     private static final long PRIME = 1_099_511_628_211L;
     private static final long BASIS = 0xcbf29ce484222325L;
@@ -41,7 +41,7 @@ final class Memory {
         bytes.setMemory(0, bytes.capacity(), (byte) 0);
     }
 
-    /** Changes a byte, so that a check must find a difference. */
+    /** Changes a byte, to test that a check finds the difference. */
     void spoil() {
         int last = bytes.capacity() - 1;
         bytes.putByte(last, (byte) (bytes.getByte(last) ^ 1));

@@ -5,7 +5,7 @@ import java.io.PrintStream;
 import java.util.ArrayList;
 import java.util.List;
 
-/** Process B from the view of A: the process, and the streams for orders and reports. */
+/** A's handle of process B: the process, and the streams for orders and reports. */
 final class Other {
     private final Process process;
     private final PrintStream orders;
@@ -39,8 +39,7 @@ final class Other {
         hear("ready");
     }
 
-    /** Adds the resources that B used. Returns the sum of the messages that B
-     * received. */
+    /** Adds the resources that B used to {@code used}. Returns the sum of the messages that B received. */
     long done(Worker.Usage used) throws IOException {
         String[] numbers = hear("done").split(" ");
         var theirs = new Worker.Usage();

@@ -56,7 +56,7 @@ final class Receiver {
         }
         for (long n = 0; n < times; n++) {
             way.await(1);
-            // The pong gets the number of the ping.
+            // Sends the ping back, with its number.
             way.send(way.sink());
         }
     }

@@ -26,11 +26,11 @@ final class Way implements FragmentHandler {
     private static final int BACK = 2;
     /** Fragments per poll, as in Aeron's samples. */
     private static final int FRAGMENTS = 10;
-    /** Aeron's largest MTU, a multiple of the frame alignment (32): large messages are cut into few pieces. */
+    /** Aeron's largest MTU, a multiple of the frame alignment (32), so that large messages are cut into few pieces. */
     private static final int MTU = 65504;
-    /** Empty polls before the driver is run: many more than a round trip needs. */
+    /** Number of empty polls after which the driver is run. It is far larger than a round trip needs. */
     private static final int PATIENCE = 4096;
-    /** Timeout for liveness checks: an idle worker is not dead, even if the next order comes late. */
+    /** Timeout for liveness checks. It is long, because a worker that waits for its next order is not dead. */
     private static final long IDLE_NS = TimeUnit.DAYS.toNanos(1);
     private static final long MEETING_NS = TimeUnit.SECONDS.toNanos(20);
 
@@ -196,7 +196,7 @@ final class Way implements FragmentHandler {
 
     @Override
     public void onFragment(DirectBuffer buffer, int offset, int length, Header header) {
-        // This check is necessary, because Agrona's own bounds check is disabled.
+        // Checks the bounds here, because Agrona's bounds checks are disabled.
         if (length > sink.bytes.capacity() - filled) {
             throw new Worker.Unfit("message " + (arrived + 1) + " has more bytes than there is room");
         }

@@ -1,6 +1,6 @@
-//! The skeleton of the Rust peers: two processes that pass bytes by one method, as a worker of a study
-//! (docs/reference/formats.md). It is built like `two.h`, which describes the jobs. Process A communicates
-//! with the lab and sends; process B receives into private memory.
+//! The common part of the Rust peers: two processes that pass bytes by one method, as a worker of a study
+//! (docs/reference/formats.md). It has the structure of `two.h`, which describes the jobs. Process A
+//! communicates with the lab and sends; process B receives into private memory.
 //!
 //! Reading order: [`words`] for the parameters, [`Way`] for the interface of a peer, `receiver` for B,
 //! `sender` for A and the worker protocol, [`memory`] for buffers and checks.
@@ -60,7 +60,7 @@ pub trait Way {
 /// Function that connects the two processes; both call it.
 pub type Meet = fn(&Setting, Side) -> Outcome<Box<dyn Way>>;
 
-/// The main function of a peer. `keys` are the method's own parameters, besides those of the skeleton.
+/// The main function of a peer. `keys` names the method's own parameters.
 pub fn main_of(keys: &[&str], meet: Meet) -> ExitCode {
     let setting = Setting::of_arguments(keys);
     let side = setting.as_ref().map_or(Side::Sender, |setting| setting.side);

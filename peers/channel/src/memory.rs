@@ -1,4 +1,4 @@
-//! Buffers, and their contents for checks. Fills and sums are the same as in `two.h`.
+//! Buffers, and their contents for checks. Contents and sums are computed as in `two.h`.
 
 use crate::Outcome;
 use std::ops::{Deref, DerefMut};
@@ -9,7 +9,7 @@ use thalweg_sys::map::Map;
 pub struct Memory(Map);
 
 impl Memory {
-    /// Maps memory without resident pages.
+    /// Maps memory whose pages are not resident yet.
     pub fn fresh(len: usize) -> Outcome<Self> {
         Map::anonymous(len, false).map(Self).map_err(|e| format!("mmap of {len} bytes: {e}"))
     }

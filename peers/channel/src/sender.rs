@@ -17,7 +17,7 @@ pub fn main(setting: Outcome<Setting>, meet: Meet) -> Outcome {
         if line == "quit" {
             break;
         }
-        // Starts B at the first command: the lab does not read an error that is printed before it.
+        // Starts B at the first command, because the lab ignores errors that are printed earlier.
         let sender = match &mut sender {
             Some(sender) => sender,
             none => none.insert(Sender::start(setting.clone()?, meet)?),
@@ -94,7 +94,8 @@ impl Sender {
 
     fn run(&mut self, times: u32) -> Outcome<String> {
         let mut cost = Cost::default();
-        // If each operation needs new memory, this prepares the memory before the clock starts.
+        // If each operation needs new memory, runs operations one at a time, and prepares the
+        // memory before the clock starts.
         let apart = self.setting.fresh || self.setting.loan;
         let batch = if apart { 1 } else { times };
         for _ in 0..times / batch.max(1) {
@@ -231,7 +232,7 @@ fn numbers(used: &Usage) -> [u64; 6] {
     ]
 }
 
-/// Process B: its process, and the streams for orders and reports.
+/// A's handle of process B: the process, and the streams for orders and reports.
 struct Other {
     child: Child,
     orders: Option<ChildStdin>,

@@ -28,7 +28,7 @@ pub enum Job {
 /// All parameters, parsed.
 #[derive(Clone, Debug)]
 pub struct Setting {
-    /// The process that this is.
+    /// The role of this process.
     pub side: Side,
     /// The kind of work.
     pub job: Job,
@@ -46,7 +46,7 @@ pub struct Setting {
     pub spoil: bool,
     /// Directory for files.
     pub scratch: PathBuf,
-    /// A's process id, which makes the names that both processes share unique.
+    /// A's process id. It makes the names that both processes use unique.
     pub pair: u32,
     words: HashMap<String, String>,
 }

@@ -30,7 +30,7 @@ impl PyConsumer {
             match next {
                 Ok(array) => arrays.push(array),
                 Err(error) if is_timeout(py, &error) => break,
-                // The error does not replace the arrays before it: the next call returns it.
+                // Returns the arrays before the invalid message. The next call returns the error.
                 Err(error) => {
                     self.inside.with(py, |inside| {
                         inside.late = Some(error);
@@ -43,8 +43,8 @@ impl PyConsumer {
         Ok(arrays)
     }
 
-    /// Returns `true` if a complete message is available now. A message in parts does not count: the messages that
-    /// the caller holds may occupy the room that its remaining parts need.
+    /// Returns `true` if a complete message is available now. A message in parts does not count, because messages
+    /// that the caller holds may occupy the room that the remaining parts need.
     fn has_whole(&self, py: Python<'_>) -> PyResult<bool> {
         self.inside.with(py, |inside| {
             let ConsumerStage::Open(source) = &mut inside.state else { return Ok(false) };

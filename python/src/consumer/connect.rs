@@ -12,7 +12,7 @@ use crate::source::ReceiveSource;
 use crate::wait::{PendingHandshake, joined, patiently, rest};
 
 impl ConsumerInner {
-    /// Returns the ring, after a sender that offers one has connected.
+    /// Returns the ring. If necessary, waits for a sender, connects to it and opens its ring.
     pub fn ring(
         &mut self,
         py: Python<'_>,
@@ -23,7 +23,8 @@ impl ConsumerInner {
             match &mut self.state {
                 ConsumerStage::Open(_) => break,
                 ConsumerStage::Closed => return Err(closed()),
-                // The sender speaks only when it has a message, possibly long after the connection.
+                // The sender begins the handshake when it has a message, possibly long after the
+                // connection.
                 ConsumerStage::Linked(link) => {
                     patiently(py, deadline, |until| speaks(link, until))?
                 }

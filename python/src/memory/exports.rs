@@ -1,4 +1,4 @@
-//! Exports our memory through the buffer protocol, as elements in C order.
+//! Exports memory of this module through the buffer protocol, as elements in C order.
 #![allow(unsafe_code)]
 
 use pyo3::exceptions::PyBufferError;
@@ -9,7 +9,7 @@ use std::ptr::{NonNull, null_mut};
 
 use crate::header::{Encoding, Layout};
 
-/// Address of elements, in memory that the same object keeps alive.
+/// Address of elements. The object that contains this address also keeps their memory alive.
 pub struct Start(pub NonNull<u8>);
 
 // SAFETY: this is an address only. Python reads and writes the memory, under the rules of its buffer protocol.

@@ -10,7 +10,7 @@ use std::ptr::copy_nonoverlapping;
 
 use crate::header::{Encoding, Layout};
 
-/// A buffer, held until dropped: the owner neither frees nor moves its memory until then.
+/// A buffer of a Python object. Until this value is dropped, the object neither frees nor moves the memory.
 pub struct HeldBuffer {
     view: Box<ffi::Py_buffer>,
     /// Lengths of the dimensions; empty for a single element.
@@ -18,8 +18,8 @@ pub struct HeldBuffer {
     strides: Vec<isize>,
 }
 
-// SAFETY: the exporter of a buffer keeps its memory in place, for any thread, until it is released, which happens
-// with the interpreter attached. The object is not accessed otherwise.
+// SAFETY: the exporter keeps the memory of a buffer in place, for any thread, until the buffer is released. `drop`
+// releases it with the interpreter attached. Nothing else accesses the object.
 unsafe impl Send for HeldBuffer {}
 // SAFETY: as above; a shared reference only reads the view.
 unsafe impl Sync for HeldBuffer {}
@@ -116,7 +116,7 @@ impl HeldBuffer {
     /// Copies the bytes of the elements from offset `at` on; the buffer must be flat.
     pub fn copy_part_to(&self, at: usize, to: &mut [u8]) {
         let from = self.part(at, to.len());
-        // SAFETY: `part` has checked that the range is inside the held buffer; `to` is our own memory.
+        // SAFETY: `part` has checked that the range is inside the held buffer; `to` is private memory.
         unsafe { copy(from, to.as_mut_ptr(), to.len()) };
     }
 
@@ -139,7 +139,7 @@ impl HeldBuffer {
     fn together(&self) -> (isize, usize) {
         let mut run = self.view.itemsize;
         let mut outer = self.shape.len();
-        // Adjacent dimensions without gaps form one run.
+        // Joins adjacent dimensions without gaps to one run.
         while outer > 0 && (self.strides[outer - 1] == run || self.shape[outer - 1] == 1) {
             run *= self.shape[outer - 1];
             outer -= 1;

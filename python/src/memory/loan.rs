@@ -22,13 +22,14 @@ impl SharedProducer {
         Self(Arc::new(Mutex::new(producer)))
     }
 
-    /// Locks the producer. Only its [`PyProducer`](crate::producer::PyProducer) calls this, which one thread uses at a time.
+    /// Locks the producer. Never waits, because only its [`PyProducer`](crate::producer::PyProducer) calls this, and one
+    /// thread at a time uses that.
     pub fn producer(&self) -> MutexGuard<'_, Producer> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Room for a message, with its header written. Before it is committed or lent again, [`PyLoan::is_seen`] must be
+/// Room for a message, with its header written. The caller may commit or reuse the room only if [`PyLoan::is_seen`] is
 /// `false`.
 #[pyclass(frozen, name = "Loan", module = "thalweg._native")]
 pub struct PyLoan {
@@ -88,7 +89,7 @@ impl PyLoan {
     }
 
     /// # Safety
-    /// Called by the interpreter, for a view that was given.
+    /// Called by the interpreter, for a view that `__getbuffer__` has filled.
     unsafe fn __releasebuffer__(&self, _view: *mut ffi::Py_buffer) {
         self.exports.fetch_sub(1, Ordering::AcqRel);
     }

@@ -23,14 +23,14 @@ pub struct PyMessage {
 
 /// Owner of the elements' memory.
 enum MessageMemory {
-    /// Never read, only kept alive; likewise `_held`.
+    /// `_room` and `_held` are never read. They only keep the memory alive.
     Own { _room: PooledRoom },
     /// The message in the ring.
     Held { _held: Held },
 }
 
 impl PyMessage {
-    /// Creates a message from elements that were copied to our own memory, at offset `skip`.
+    /// Creates a message from elements that were copied to private memory, at offset `skip`.
     pub fn own(layout: Layout, mut room: PooledRoom, skip: usize, writable: bool) -> Self {
         let start = Start(NonNull::from(&mut room.bytes(skip + layout.bytes())[skip..]).cast());
         Self { layout, start, writable, _memory: MessageMemory::Own { _room: room } }
@@ -63,12 +63,13 @@ impl PyMessage {
         matches!(self._memory, MessageMemory::Held { .. })
     }
 
-    /// Returns an empty message of this type, with structures that have no alignment; None if it has no structure.
+    /// Returns an empty message with the type of this one, but with unaligned structures; None if the type contains
+    /// no structure.
     fn unaligned(&self) -> Option<Self> {
         let format = self.layout.format.to_bytes();
         format.starts_with(b"T{").then_some(())?;
         let pieces = format.split(|byte| *byte == b':').enumerate();
-        // Names are enclosed in colons.
+        // Colons enclose field names, which stay unchanged.
         let pieces: Vec<Vec<u8>> = pieces
             .map(|(at, piece)| {
                 let asked = |byte: &u8| if at % 2 == 0 && *byte == b'@' { b'^' } else { *byte };
@@ -91,7 +92,7 @@ impl PyMessage {
         let (layout, writable) = (&message.layout, message.writable);
         let exported = Exported { layout, start: message.start.0, writable };
         // SAFETY: guaranteed by the interpreter. The memory belongs to the object, and the view holds a reference to
-        // the object. Only Python writes it: a room is our own, and a held message does not change until it is
+        // the object. Only Python writes it: a room is private, and a held message does not change until it is
         // dropped.
         unsafe { expose(slf.clone().into_any(), view, flags, exported) }
     }

@@ -1,5 +1,5 @@
-//! Memory for received arrays. It returns to the pool when the array is freed, with resident pages. The first use of
-//! new memory costs more than the copy.
+//! A pool of memory for received arrays. Freed memory returns to the pool with its pages resident, because the page
+//! faults of new memory cost more than the copy.
 
 #![allow(unsafe_code)]
 
@@ -25,7 +25,7 @@ impl RoomPool {
     pub fn room(&self, len: usize) -> Option<PooledRoom> {
         let mut free = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let needed = len.checked_add(ALIGN)?;
-        // A far larger room is not used, because a small array would occupy it.
+        // Skips a room that is far too large, because a small array would occupy all of it.
         let fits = |bytes: &Vec<u8>| bytes.len() >= needed && bytes.len() / 4 <= needed;
         let bytes = free.iter().position(fits).map(|at| free.remove(at));
         drop(free);
@@ -56,7 +56,7 @@ impl Drop for PooledRoom {
         let mut free = self.pool.0.lock().unwrap_or_else(PoisonError::into_inner);
         free.push(std::mem::take(&mut self.bytes));
         if free.len() > MOST {
-            // Removes the oldest one, so that sizes no longer in use are freed.
+            // Frees the oldest room, so that rooms of sizes no longer in use do not stay.
             free.remove(0);
         }
     }

@@ -37,8 +37,8 @@ impl ProducerInner {
         Ok(())
     }
 
-    /// Sends messages from the end of `left`: waits for room for the last one, and continues while there is room.
-    /// Returns their number; 0 if the last one is larger than the ring.
+    /// Sends messages from the end of `left`. Waits for room for the last one, and continues while the ring has
+    /// room. Returns the number of sent messages; 0 if the last one is larger than the ring.
     fn send_some(
         &mut self,
         py: Python<'_>,

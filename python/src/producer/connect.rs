@@ -11,7 +11,8 @@ use crate::error::{closed, raised};
 use crate::memory::SharedProducer;
 use crate::wait::{PendingHandshake, joined, patiently, rest};
 
-/// Longest time until the other end of a link responds: its program may import many modules first.
+/// Longest time until the other end of a link responds. It is long, because that program may import many modules
+/// first.
 const STARTS: Duration = Duration::from_secs(600);
 
 impl ProducerInner {
@@ -33,7 +34,7 @@ impl ProducerInner {
                 ProducerStage::Listening(listener) => {
                     Some(patiently(py, deadline, |until| {
                         match listener.accept_until(Some(until)) {
-                            // A peer of another user was rejected: wait for the next one.
+                            // The listener has rejected a peer of another user, so this waits for the next one.
                             Err(Error::NotPermitted { .. }) => Err(Error::Timeout),
                             answer => answer,
                         }
@@ -64,13 +65,13 @@ impl ProducerInner {
     ) -> PyResult<()> {
         let mut options = self.making.options;
         if !self.making.is_sized {
-            // Includes the frame; the library rounds up.
+            // The additional 4096 bytes leave room for frame headers. The library rounds up.
             options.capacity = LEAST.max(first.saturating_mul(AHEAD).saturating_add(4096)) as u64;
             options.capacity = options.capacity.min(MOST_CAPACITY);
         }
         let meet = move |link, until| Producer::open_until(link, &options, Some(until));
-        // If several peers may connect, a silent one is dropped soon. The other end of a single link may belong to a
-        // process that has yet to start.
+        // If several peers may connect, a silent one must not block the others for long. The other end of a single
+        // link may belong to a process that has yet to start.
         let patience =
             if matches!(before, ProducerStage::Closed) { STARTS } else { Listener::PATIENCE };
         match PendingHandshake::begin(py, link, patience, meet) {
@@ -97,9 +98,9 @@ impl ProducerInner {
                 self.state = ProducerStage::Open(SharedProducer::new(producer));
                 Ok(())
             }
-            // The next peer would cause the same failure of this process.
+            // This process caused the failure, so it would fail with the next peer too.
             Err(error @ (Error::System { .. } | Error::TooLarge { .. })) => Err(raised(py)(error)),
-            // The peer is gone or silent: wait for the next one.
+            // The peer is gone or silent, so this waits for the next one.
             Err(_) if is_one_of_many => rest(py, deadline),
             Err(error) => Err(raised(py)(error)),
         }

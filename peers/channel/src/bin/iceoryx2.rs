@@ -32,7 +32,7 @@ struct Services {
     subscriber: Subscriber<ipc::Service, [u8], ()>,
     bells: Option<(Notifier<ipc::Service>, Listener<ipc::Service>)>,
     loan: Option<SampleMut<ipc::Service, [u8], ()>>,
-    // Must outlive the ports.
+    // Not read, but must outlive the ports.
     _node: Node<ipc::Service>,
 }
 

@@ -1,4 +1,5 @@
-//! Our channels: `job=ping-pong` and `job=stream` use two message rings, `job=bulk` the bulk arms.
+//! thalweg's channels: `job=ping-pong` and `job=stream` use two message rings, `job=bulk` the bulk
+//! arms.
 //!
 //! wait=spin|hybrid|block   method of waiting for the other end
 //! arm=auto|NAME            bulk: the arm; auto chooses, as `thalweg send` does
@@ -21,8 +22,8 @@ use thalweg_peers::{Outcome, Way, main_of};
 static PROFILE: OnceLock<Option<Arc<Profile>>> = OnceLock::new();
 
 fn main() -> ExitCode {
-    // Before this process is pinned: a profile is valid only for the processors on which a process
-    // may run.
+    // Reads the profile before this process is pinned, because a profile is valid only for the set
+    // of processors that the process may use.
     PROFILE.get_or_init(|| bulk::saved_profile().ok().map(Arc::new));
     main_of(&["wait", "arm", "knobs", "profile"], |setting, side| {
         let waits = [Wait::HYBRID, Wait::Spin, Wait::Block];
@@ -68,7 +69,7 @@ struct Rings {
 impl Rings {
     fn meet(setting: &Setting, side: Side, wait: Wait) -> Outcome<Self> {
         let [there, back] = links(setting, side)?;
-        // 64 bytes suffice for a frame's header and its rounding.
+        // Adds 64 bytes for each message, for the frame's header and its rounding.
         let capacity = setting.depth() as u64 * (setting.bytes as u64 + 64);
         let options = Options { capacity, wait, ..Options::default() };
         let deadline = Some(Instant::now() + PATIENCE);
@@ -157,7 +158,7 @@ impl Bulk {
 }
 
 impl Way for Bulk {
-    // No separate answer is needed: `send_from` returns when B has all bytes.
+    // Needs no separate answer, because `send_from` returns when B has all bytes.
     fn send(&mut self, from: &[u8]) -> Outcome {
         self.sender()?.0.send_from(from).map_err(words)
     }

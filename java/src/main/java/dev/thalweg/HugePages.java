@@ -6,7 +6,7 @@ import java.nio.file.Path;
 
 import dev.thalweg.internal.Libc;
 
-/** Huge pages that an administrator has reserved, and the reasons of failures. */
+/** Finds the sizes and the number of reserved huge pages, and explains failures. */
 final class HugePages {
     private static final int EPERM = 1;
     private static final int ENOMEM = 12;
@@ -48,7 +48,7 @@ final class HugePages {
         }
     }
 
-    /** Returns the failure with the number of pages and advice for the user. */
+    /** Returns {@code refused} with the requested number of pages and advice for the user. */
     static SystemCallException explained(SystemCallException refused, SharedMemory.Kind kind, long size, long page) {
         String pages = size / page + " huge pages of " + (page >> 10) + " KiB";
         String advice = switch (refused.errno()) {

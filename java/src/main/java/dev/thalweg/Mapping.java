@@ -11,9 +11,9 @@ import dev.thalweg.internal.Libc;
  * The kernel resources of one {@link SharedMemory}, and their release. This record must not refer to the memory's
  * segment, because a cleaner holds the record until the segment is unreachable.
  *
- * @param fd      its descriptor; System V segments have none
- * @param created true if its name is removed with it
- * @param kept    true if the pages stay mapped when the rest is released
+ * @param fd      descriptor of the memory; unused for System V segments, which have none
+ * @param created true if this object created the name, so that releasing also removes the name
+ * @param kept    true if the pages stay mapped when everything else is released
  */
 record Mapping(SharedMemory.Kind kind, String name, int fd, boolean created, long address, long size, AtomicBoolean kept)
         implements Runnable {
@@ -23,7 +23,7 @@ record Mapping(SharedMemory.Kind kind, String name, int fd, boolean created, lon
         this(kind, name, fd, created, address, size, new AtomicBoolean());
     }
 
-    /** Releases everything. No code may access the memory any more, unless the pages are kept. */
+    /** Releases everything. Afterwards no code may access the memory, unless {@code kept} is true. */
     @Override
     public void run() {
         if (!kept.get()) {
@@ -41,7 +41,7 @@ record Mapping(SharedMemory.Kind kind, String name, int fd, boolean created, lon
         }
     }
 
-    /** Removes the name by which other processes open it. */
+    /** Removes the name by which other processes open the memory. */
     static void removeName(SharedMemory.Kind kind, String name) {
         try (Arena scratch = Arena.ofConfined()) {
             switch (kind) {

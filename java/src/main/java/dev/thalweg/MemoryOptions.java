@@ -10,9 +10,7 @@ package dev.thalweg;
  */
 public record MemoryOptions(int permissions, long hugePage, boolean written) {
     static final int OWNER_ONLY = 0600;
-    /**
-     * The flags of memfd_create and shmget contain the size of a huge page from this bit on, as its binary logarithm.
-     */
+    /** In the flags of memfd_create and shmget, the binary logarithm of the huge page size starts at this bit. */
     private static final int HUGE_SHIFT = 26;
 
     /** Accessible by its owner only, with ordinary pages that are allocated at first access. */
@@ -44,12 +42,12 @@ public record MemoryOptions(int permissions, long hugePage, boolean written) {
     }
 
     /**
-     * Returns a copy with huge pages of this machine's default size, for {@code MEMFD} and {@code SYSV}. The memory
-     * takes them at creation from those that an administrator has reserved ({@code /sys/kernel/mm/hugepages}). {@link
+     * Returns a copy with huge pages of this machine's default size, for {@code MEMFD} and {@code SYSV}. Creation takes
+     * the pages from those that an administrator has reserved ({@code /sys/kernel/mm/hugepages}). {@link
      * SharedMemory#preferHugePages()} needs no reserved pages.
      *
      * @return the options
-     * @throws UnsupportedOperationException if the kernel has none
+     * @throws UnsupportedOperationException if the kernel does not support huge pages
      */
     public MemoryOptions withHugePages() {
         return withHugePages(HugePages.usual());
@@ -66,10 +64,10 @@ public record MemoryOptions(int permissions, long hugePage, boolean written) {
     }
 
     /**
-     * Returns a copy that writes zeros to the whole memory at creation. Its file then has every block, so later stores
-     * cannot fail because the file system is full. Supported for {@code FILE}, {@code POSIX} and {@code MEMFD} with
-     * ordinary pages. A copy-on-write file system (btrfs) may still be full later. {@link SharedMemory#populate()} maps
-     * the pages instead, so that no later access waits.
+     * Returns a copy that writes zeros to the whole memory at creation. The file system then allocates all blocks of
+     * the file, so later stores cannot fail because it is full. Supported for {@code FILE}, {@code POSIX} and {@code
+     * MEMFD} with ordinary pages. A copy-on-write file system (btrfs) may still be full later. To map the pages, so
+     * that no later access waits, call {@link SharedMemory#populate()}.
      *
      * @return the options
      */

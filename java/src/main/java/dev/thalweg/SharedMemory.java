@@ -74,14 +74,15 @@ public final class SharedMemory implements AutoCloseable {
     /** Releases the resources once; further calls have no effect. */
     final Cleaner.Cleanable cleanable;
     private boolean closed;
-    /** True once no process can take pages away. It then stays true, because a seal cannot be removed. */
+    /** True if no process can take pages away. Never reset, because a seal cannot be removed. */
     private volatile boolean keepsItsPages;
 
     private SharedMemory(Mapping mapping) {
         this.mapping = mapping;
         this.segment = MemorySegment.ofAddress(mapping.address()).reinterpret(mapping.size(), arena, null);
         // Every slice and buffer refers to the scope. The scope is therefore reachable as long as any code can access
-        // the memory. In a JDK whose slices have scopes of their own this would be wrong, so nothing is cleaned there.
+        // the memory. If slices have scopes of their own in a later JDK, the cleaner must not run, so it watches the
+        // class, which stays reachable.
         var scope = segment.scope();
         boolean shared = scope == arena.scope() && scope == segment.asSlice(0, 1).scope();
         this.cleanable = CLEANER.register(shared ? scope : SharedMemory.class, mapping);
@@ -265,7 +266,7 @@ public final class SharedMemory implements AutoCloseable {
     /**
      * Accesses every page, so that no later access waits for the kernel.
      *
-     * @throws IOException           if memory is not available; nothing is lost, but later accesses may wait
+     * @throws IOException           if memory is not available; the contents are unchanged, but later accesses may wait
      * @throws IllegalStateException if it is closed
      */
     public void populate() throws IOException {
@@ -276,7 +277,7 @@ public final class SharedMemory implements AutoCloseable {
      * Requests transparent huge pages. The kernel provides them if its settings allow it for this kind of memory
      * ({@code /sys/kernel/mm/transparent_hugepage}). {@link MemoryOptions#withHugePages()} requires them instead.
      *
-     * @throws IOException           if the kernel has none, or the memory consists of huge pages already
+     * @throws IOException           if the kernel does not support them, or the memory already consists of huge pages
      * @throws IllegalStateException if it is closed
      */
     public void preferHugePages() throws IOException {
@@ -312,7 +313,7 @@ public final class SharedMemory implements AutoCloseable {
         }
     }
 
-    /** Throws if it is closed: its address and descriptor may have been reused. */
+    /** Throws if the memory is closed, because its address and descriptor may have been reused. */
     private void check() {
         if (closed) {
             throw new IllegalStateException(this + " is closed");
@@ -320,16 +321,16 @@ public final class SharedMemory implements AutoCloseable {
     }
 
     /**
-     * Unmaps it, and removes its name if this object created it. Further calls have no effect.
+     * Unmaps the memory, and removes its name if this object created the name. Further calls have no effect.
      *
-     * @throws IllegalStateException if a thread is inside a bulk operation on it; it stays open
+     * @throws IllegalStateException if a thread is inside a bulk operation on the memory, which then stays open
      */
     @Override
     public synchronized void close() {
         if (closed) {
             return;
         }
-        // After this no thread is inside, and none can enter: only then may the pages be unmapped.
+        // Fails if a thread is accessing the memory, and prevents later accesses. Only then may the pages be unmapped.
         arena.close();
         closed = true;
         cleanable.clean();

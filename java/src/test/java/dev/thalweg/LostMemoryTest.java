@@ -34,12 +34,12 @@ class LostMemoryTest {
         var memory = SharedMemory.create(kind, nameFor(kind), 4096);
         assertTrue(isMapped(memory, nameFor(kind)));
         assertEquals(kind == Kind.SYSV ? 0 : 1, descriptors(nameFor(kind)));
-        // This is the cleaner's action. Normally the garbage collector triggers it.
+        // Runs the cleaner's action, which the garbage collector normally triggers.
         memory.cleanable.clean();
         assertFalse(isMapped(memory, nameFor(kind)));
         assertEquals(0, descriptors(nameFor(kind)));
         assertThrows(IOException.class, () -> SharedMemory.open(kind, memory.name()));
-        // Nothing is released twice: other memory may have reused the address and the descriptor.
+        // Checks that nothing is released twice, because the new memory may have reused the address and the descriptor.
         try (var next = SharedMemory.create(kind, nameFor(kind), 4096)) {
             memory.cleanable.clean();
             memory.close();
@@ -107,7 +107,7 @@ class LostMemoryTest {
         }
     }
 
-    /** A System V segment is found by its number. Other memory is found by its name or label at the end of the line. */
+    /** Finds a System V segment by its number, and other memory by its name or label at the end of the line. */
     private static boolean isMapped(SharedMemory memory, String label) throws IOException {
         return memory.kind() == Kind.SYSV
                 ? maps().anyMatch(line -> line.contains("/SYSV") && line.split("\\s+")[4].equals(memory.name()))
@@ -129,7 +129,7 @@ class LostMemoryTest {
                 try {
                     count += Files.readSymbolicLink(each).toString().contains(label) ? 1 : 0;
                 } catch (IOException closed) {
-                    // This descriptor belonged to the stream of the listing, which is closed.
+                    // Ignores the descriptor of the directory stream, which is closed by now.
                 }
             }
         }

@@ -173,7 +173,7 @@ class MemoryOptionsTest {
         }
     }
 
-    /** Returns the line of the mapping's description with this prefix. */
+    /** Returns the line of the mapping's description in /proc that begins with this prefix. */
     private static String ofMapping(SharedMemory memory, String line) throws IOException {
         String address = Long.toHexString(memory.segment().address()) + "-";
         boolean inside = false;

@@ -132,7 +132,8 @@ class SharedMemoryTest {
             memory.close();
             assertThrows(IllegalStateException.class, () -> segment.get(JAVA_BYTE, 0));
             assertThrows(IllegalStateException.class, memory::globalSegment);
-            // Linux allows opening a System V segment by its id while any process has it mapped.
+            // After close, only a System V segment can be opened, because Linux finds it by its id while any process
+            // has it mapped.
             if (kind != Kind.SYSV) {
                 assertThrows(IOException.class, () -> SharedMemory.open(kind, name));
             }

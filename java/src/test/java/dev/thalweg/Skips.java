@@ -15,7 +15,8 @@ public final class Skips {
     private Skips() {}
 
     /**
-     * Skips the test. Adds a line to the file that {@code THALWEG_SKIPS} names, but only one for all cases of a test.
+     * Skips the test. Adds a line to the file that {@code THALWEG_SKIPS} names, but only one line for all cases of a
+     * test.
      */
     public static void skip(String test, String reason) throws IOException {
         String file = System.getenv("THALWEG_SKIPS");

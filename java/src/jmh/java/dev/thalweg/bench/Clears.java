@@ -46,7 +46,7 @@ public class Clears {
         memory.clear();
     }
 
-    /** The function that {@code sharedMemoryClear} uses for large sizes, for all sizes. */
+    /** Calls memset for every size. {@code sharedMemoryClear} calls it for large sizes only. */
     @Benchmark
     public void memset() {
         Libc.memset(memory.segment(), (byte) 0);

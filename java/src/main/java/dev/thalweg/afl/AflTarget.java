@@ -17,15 +17,16 @@ import dev.thalweg.internal.Libc;
  * }</pre>
  *
  * <p>Under {@code afl-fuzz}, {@code afl-showmap}, {@code afl-cmin} or {@code afl-tmin} the input runs once for each
- * test case of the fuzzer. An exception that leaves it is a crash, and a missing answer is a hang. Two processes work
- * together. This one keeps the fuzzer's pipes and starts a second JVM with an equal command line, which runs the input.
- * If the fuzzer kills that JVM because of a hang, it is replaced. Without a fuzzer the input runs once, on the file
- * that the last argument names or on standard input, and the fuzzer's verdict is printed.
+ * test case of the fuzzer. An exception that the input throws is a crash. A run that exceeds the fuzzer's time limit is
+ * a hang. This process keeps the fuzzer's pipes, and starts a second JVM with the same command line, which runs the
+ * input. If the fuzzer kills the second JVM because of a hang, this process starts another. Without a fuzzer, the input
+ * runs once, on the file that the last argument names or on standard input. Then the program prints the verdict that a
+ * fuzzer would reach.
  *
  * <p>An uncaught exception in a thread that the input started is also a crash if it occurs during a run: wait for those
  * threads. An input that ends the JVM (System.exit, Runtime.halt) is not a crash, whatever the exit value, unless
- * AFL_CRASH_EXITCODE names it. Only Runtime.halt(128 + N) is treated as death by a signal N that ends a JVM (ILL, ABRT,
- * BUS, FPE, KILL, SEGV, SYS).
+ * AFL_CRASH_EXITCODE names it. Exception: Runtime.halt(128 + N) counts as death by signal N, if N is ILL, ABRT, BUS,
+ * FPE, KILL, SEGV or SYS.
  *
  * <p>Set {@code AFL_SKIP_BIN_CHECK=1} for the fuzzer, because its program is {@code java}.
  */
@@ -86,8 +87,8 @@ public final class AflTarget {
     }
 
     /**
-     * Like {@link #run(String[], Input, Options)} with {@link Options#USUAL}, {@linkplain Options#expecting expecting}
-     * some exceptions.
+     * Calls {@link #run(String[], Input, Options)} with {@link Options#USUAL} that {@linkplain Options#expecting
+     * expect} some exceptions.
      *
      * @param arguments the arguments of {@code main}
      * @param input     the code to fuzz
@@ -121,7 +122,7 @@ public final class AflTarget {
         }
     }
 
-    /** Without a fuzzer: prints the fuzzer's verdict and the exception, and exits with 134 (SIGABRT) for a crash. */
+    /** Runs the input without a fuzzer. Prints verdict and exception, and exits with 134 (SIGABRT) for a crash. */
     private static void once(Path file, Input input, Options options) throws IOException {
         byte[] bytes = file == null ? System.in.readAllBytes() : Files.readAllBytes(file);
         if (isWatched()) {
@@ -156,8 +157,8 @@ public final class AflTarget {
     /** Ends this process with a crash. A tool that checks only the wait status requires a signal. */
     private static void end() {
         if (isWatched()) {
-            // Not kill(2), because another thread may get the signal. The exit below may then run before that thread
-            // wakes.
+            // Calls abort(3), because the kernel may deliver a signal of kill(2) to another thread. Then the exit below
+            // could run before that thread wakes.
             Libc.ABORT.attempt();
         }
         // A shell reports the signal by this exit value. Other exit values belong to the input.

@@ -23,7 +23,7 @@ final class Conversation {
         this.phase = phase;
     }
 
-    /** Sends our capabilities to the fuzzer, and records if test cases arrive by shared memory. */
+    /** Sends the capabilities of this target to the fuzzer, and records if test cases arrive by shared memory. */
     void greet() throws IOException {
         boolean offered = System.getenv("__AFL_SHM_FUZZ_ID") != null;
         int hello = OPTIONS | MAP_SIZE | (Coverage.size() - 1) << 1 | (offered ? SHARED_CASE : 0);

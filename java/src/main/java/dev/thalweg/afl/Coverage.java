@@ -19,7 +19,7 @@ public final class Coverage {
     private static final int LARGEST = 1 << 23;
 
     private static final int MASK = size() - 1;
-    // Static, final and never unmapped: the compiler removes the checks of base, bounds and liveness.
+    // The segment is static, final and never unmapped, so the compiler removes the checks of base, bounds and liveness.
     private static final MemorySegment MAP = map();
     private static int previous;
 
@@ -28,7 +28,7 @@ public final class Coverage {
     /**
      * Counts the edge from the previous place to this one.
      *
-     * @param place number of the place, equal in every run, with all bits mixed
+     * @param place number of the place, equal in every run; a hash, so that edges spread over the map
      */
     public static void hit(int place) {
         long at = (place ^ previous) & MASK;
@@ -41,7 +41,7 @@ public final class Coverage {
         previous = 0;
     }
 
-    /** Counts repeatedly in a map that the fuzzer does not read yet, and then restores the map. */
+    /** Lets the JVM compile {@link #hit}, and then restores the map, which the fuzzer must not read yet. */
     static void warmUp(int times) {
         byte before = MAP.get(ValueLayout.JAVA_BYTE, 0);
         for (int turn = 0; turn < times; turn++) {

@@ -30,7 +30,7 @@ import java.util.zip.CRC32;
  * The Java agent that counts edges: {@code -javaagent:thalweg.jar=com.example,org.json}.
  *
  * <p>Classes whose names begin with one of the given prefixes get a {@link Coverage#hit} at the start of every method
- * and at every target of a jump, a switch or an exception. Places have equal numbers in every run.
+ * and at every target of a jump, a switch or an exception. A place has the same number in every run.
  */
 public final class CoverageAgent {
     private static final ClassDesc COVERAGE = ClassDesc.of("dev.thalweg.afl.Coverage");
@@ -40,7 +40,7 @@ public final class CoverageAgent {
     private CoverageAgent() {}
 
     /**
-     * Called by the JVM before {@code main}.
+     * Registers the transformer. The JVM calls this before {@code main}.
      *
      * @param packages        prefixes of class names, separated by commas
      * @param instrumentation the JVM's instrumentation

@@ -30,8 +30,9 @@ final class Descriptor {
     private static final short POLLIN = 1;
 
     /**
-     * Method handles of their own, because the calls of Libc box and allocate. That cost would matter for the few words
-     * of each run. A supervisor links no function while its worker lives.
+     * Separate method handles, because calls through {@link Libc} box arguments and allocate, which would be a large
+     * part of the cost of a run. They are linked at the first transfer, so a supervisor links none while its worker
+     * lives.
      */
     private static final class Handles {
         static final MethodHandle READ = of("read");

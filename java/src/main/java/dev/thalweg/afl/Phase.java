@@ -27,14 +27,15 @@ final class Phase {
     static final int SAYS_STATUS = 5;
 
     private static final VarHandle WORD = ValueLayout.JAVA_INT.varHandle();
-    // Offset after the phase: nonzero if test cases arrive by shared memory, which the first worker learns and later
-    // ones read.
+    // Offset of a word that is nonzero if test cases arrive by shared memory. The first worker stores it for later
+    // workers.
     private static final long SHARED_INPUT = Integer.BYTES;
-    // Nonzero if the worker exits by itself and not by a signal.
+    // Offset of a word that is nonzero if the worker has run its shutdown hooks. A signal such as SIGKILL skips them.
     private static final long EXITS = 2 * Integer.BYTES;
     private static final int BYTES = 3 * Integer.BYTES;
 
-    // Kept reachable: otherwise its descriptor, by which later workers open it, would be closed.
+    // Keeps the memory reachable. Otherwise a cleaner would close the descriptor, by which later workers open the
+    // memory.
     private final SharedMemory memory;
     private final MemorySegment segment;
 
@@ -86,7 +87,8 @@ final class Phase {
         return (int) WORD.getAcquire(segment, 0L);
     }
 
-    // Stores with release semantics before the announced system call, so a killed process loses no earlier store.
+    // Must precede the system call that the phase announces. Release order makes all earlier stores visible with the
+    // phase.
     void set(int phase) {
         WORD.setRelease(segment, 0L, phase);
     }

@@ -39,7 +39,7 @@ final class Supervisor {
                 && Descriptor.isOpen(STATUS);
     }
 
-    /** Keeps a worker running until the fuzzer ends. */
+    /** Starts workers, one after the other, until the fuzzer ends. */
     void serve() throws IOException {
         int early = 0;
         while (early < MOST_EARLY_DEATHS) {
@@ -86,7 +86,7 @@ final class Supervisor {
             try {
                 return worker.waitFor();
             } catch (InterruptedException again) {
-                // Interrupts are not used here; the fuzzer kills this process.
+                // Waits again: to end this process, the fuzzer kills it and does not interrupt a thread.
             }
         }
     }
@@ -102,15 +102,15 @@ final class Supervisor {
         };
     }
 
-    // Sends our own process id, because the worker is dead. The status follows at once, so that the fuzzer kills no
-    // process.
+    // Sends the supervisor's process id, because the worker is dead. The status follows at once, so the fuzzer sees no
+    // time-out and does not kill this process.
     private boolean sayPid() {
         return status.write((int) ProcessHandle.current().pid());
     }
 
     /**
-     * Returns the wait status (wait(2)) for the exit value of Process, which is 128 + N for death by signal N and for
-     * an exit with that value. AFL++ treats an exit as no crash, unless AFL_CRASH_EXITCODE names its value.
+     * Returns the worker's wait status (wait(2)). {@link Process} reports 128 + N both for death by signal N and for an
+     * exit with that value. AFL++ does not treat an exit as a crash, unless AFL_CRASH_EXITCODE names its value.
      */
     private int waitStatus(int exit) {
         return !phase.exits() && DEADLY.contains(exit - 128) ? exit - 128 : exit << 8;

@@ -49,7 +49,8 @@ final class Worker {
         var control = Descriptor.ofProcess(supervisor, Supervisor.CONTROL, true);
         var status = Descriptor.ofProcess(supervisor, Supervisor.STATUS, false);
         var phase = Phase.open(System.getenv(Supervisor.PHASE));
-        // The hook distinguishes System.exit(130) from a death by signal 2, because both have equal exit values.
+        // The hook distinguishes System.exit(137) from a death by SIGKILL. Both have the exit value 137, but only the
+        // exit runs hooks.
         Runtime.getRuntime().addShutdownHook(new Thread(() -> phase.setExits(true)));
         var talk = new Conversation(control, status, phase);
         if (phase.get() == Phase.STARTS) {
@@ -69,9 +70,9 @@ final class Worker {
     }
 
     /**
-     * Repeats the code around a run until the JVM has compiled it. The input is left out, because its state must not
-     * change. Without the warm-up, the fuzzer would attribute the cost of the first runs to the target. A replacement
-     * worker skips the warm-up, because the fuzzer waits for its first run.
+     * Repeats the code around a run until the JVM has compiled it, but not the input, whose state must not change.
+     * Without the warm-up, the fuzzer would attribute the cost of the first runs to the target. A replacement worker
+     * skips the warm-up, because the fuzzer waits for its first run.
      */
     private void warmUp() throws IOException {
         var nobody = new Conversation(
@@ -104,7 +105,7 @@ final class Worker {
         if (file != null) {
             return () -> Files.readAllBytes(file);
         }
-        // Each case is new content of one open file, which the fuzzer has rewound.
+        // The fuzzer writes each test case into one open file and rewinds it.
         FileChannel standardInput = new FileInputStream(java.io.FileDescriptor.in).getChannel();
         return () -> whole(standardInput);
     }

@@ -32,10 +32,10 @@ public final class Libc {
     public static final int EINTR = 4;
     /** The call would have to wait. */
     public static final int EAGAIN = 11;
-    /** Maximum number of bytes of a critical call. Such a call delays every thread that waits for a safepoint. */
+    /** Maximum number of bytes of a call by {@link Linker.Option#critical}. Such a call delays every safepoint. */
     private static final long SHORT = 1 << 20;
 
-    /** Linked at the first use. */
+    /** Links memset at the first use. */
     private static final class Memset {
         private static final FunctionDescriptor FILL = FunctionDescriptor.of(ADDRESS, ADDRESS, JAVA_INT, JAVA_LONG);
         static final MethodHandle USUAL = LINKER.downcallHandle(symbol("memset"), FILL);
@@ -52,14 +52,14 @@ public final class Libc {
         private final boolean again;
         private final FunctionDescriptor descriptor;
         private final Linker.Option[] options;
-        // Not volatile: racing threads link the same function, and all fields of a handle are final.
+        // Need not be volatile: racing threads link the same function, and all fields of a method handle are final.
         private MethodHandle linked;
 
         private Call(String name, FunctionDescriptor descriptor, Linker.Option... options) {
             this(name, true, descriptor, options);
         }
 
-        /** {@code again} is true if a call that a signal interrupted has had no effect and is repeated. */
+        /** {@code again}: true to repeat a call that a signal interrupted. Such a call must have had no effect. */
         private Call(String name, boolean again, FunctionDescriptor descriptor, Linker.Option... options) {
             this.name = name;
             this.again = again;
@@ -287,7 +287,7 @@ public final class Libc {
      * @param fd           the descriptor
      * @param events       POLLIN, POLLOUT
      * @param milliseconds maximum time; 0 returns at once
-     * @return true if the next call on it would not wait, which includes errors and hang-ups
+     * @return true if the next call on the descriptor would not wait, also because of an error or a hang-up
      * @throws SystemCallException if no memory is left
      */
     public static boolean isReady(int fd, short events, int milliseconds) throws SystemCallException {
@@ -301,8 +301,8 @@ public final class Libc {
     }
 
     /**
-     * Sets memory to a byte with the C library's memset. Only for memory whose pages cannot be taken away: the JVM
-     * survives SIGBUS in its own accesses, but not in a downcall.
+     * Sets memory to a byte with the C library's memset. Use it only for memory whose pages no process can take away,
+     * because the JVM does not survive SIGBUS in a downcall.
      *
      * @param memory the memory, of native kind
      * @param value  the byte

@@ -23,7 +23,7 @@ public final class Measured {
         return Long.getLong("thalweg." + name, measured == null ? otherwise : Long.parseLong(measured));
     }
 
-    /** Empty if the classes are used without the module's resources. */
+    /** Returns no numbers if the classes are used without the module's resources. */
     private static Properties read() {
         var all = new Properties();
         try (InputStream file = Measured.class.getResourceAsStream("/dev/thalweg/measured.properties")) {

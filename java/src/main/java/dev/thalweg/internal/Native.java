@@ -19,8 +19,8 @@ import java.nio.file.StandardCopyOption;
 /**
  * The functions of {@code libthalweg.so} that this module calls, as declared in {@code thalweg.h}.
  *
- * <p>The library is searched in the file that {@code -Dthalweg.library} names, then in the resources of the jar with
- * the classifier of this platform, then in the loader's path.
+ * <p>Loads the library from the file that {@code -Dthalweg.library} names. Otherwise loads it from the jar with the
+ * classifier of this platform, and otherwise from the loader's path.
  */
 public final class Native {
     /** Version of the layouts below. All libraries with this major and minor version have these layouts. */
@@ -190,7 +190,7 @@ public final class Native {
         return new Found(new Native(library, from), null);
     }
 
-    /** Copies the library to a temporary file, loads it, and deletes the file, which is then no longer needed. */
+    /** Copies the library to a temporary file, loads it, and deletes the file, which a loaded library does not need. */
     private static SymbolLookup unpacked(InputStream carried) throws IOException {
         Path file = Files.createTempFile("libthalweg", ".so");
         try {

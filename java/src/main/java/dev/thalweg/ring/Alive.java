@@ -29,15 +29,15 @@ final class Alive {
 
     private static final List<Keeper> KEEPERS = new ArrayList<>();
 
-    /** A thread, and the pages on its list, oldest first. The list itself begins with the newest page. */
+    /** A daemon thread, its list head, and its pages, oldest first. The kernel's list begins with the newest one. */
     private record Keeper(MemorySegment head, int thread, List<MemorySegment> pages) {}
 
     private Keeper keeper;
     private MemorySegment page;
 
     /**
-     * Puts the word of one of our pages on the list. If the system supports no such list, the word stays 0, and the
-     * peer watches the link instead. The page must stay mapped until {@link #end()}.
+     * Puts the word of a page of this process on the list. If the system does not support robust lists, the word stays
+     * 0, and the peer watches the link instead. The page must stay mapped until {@link #end()}.
      */
     void begin(MemorySegment mapped) {
         synchronized (KEEPERS) {
@@ -51,7 +51,7 @@ final class Alive {
             }
             // This segment belongs to no arena, because {@link #end()} uses it after the arena of the ring was closed.
             page = MemorySegment.ofAddress(mapped.address()).reinterpret(Page.LENGTH);
-            // The list must be valid at every moment, because a kill can happen at any time: complete the entry first.
+            // Completes the entry before it inserts the entry, because the list must be valid whenever a kill happens.
             Page.LONG.setOpaque(page, Page.NODE, (long) Page.LONG.getOpaque(keeper.head, 0L));
             Page.INT.setRelease(page, Page.ALIVE, keeper.thread | Futex.WAITERS);
             Page.LONG.setRelease(keeper.head, 0L, page.address() + Page.NODE);
@@ -59,7 +59,7 @@ final class Alive {
         }
     }
 
-    /** Removes the word from the list, if it is on it. */
+    /** Removes the word from the list if the list contains it. */
     void end() {
         synchronized (KEEPERS) {
             if (page == null) {

@@ -27,7 +27,7 @@ public final class Consumer implements AutoCloseable {
     private final boolean checksums;
     private final End.Look news = this::lookForNews;
 
-    /** Number of bytes received; equals the tail in our page, unless a message is held. */
+    /** Number of bytes received; equals the tail that this end publishes, unless a message is held. */
     private long tail;
     /** The producer's head as last read; never larger than the real one. */
     private long head;
@@ -35,11 +35,11 @@ public final class Consumer implements AutoCloseable {
     /** Buffer for copies of messages if the producer is not trusted. */
     private MemorySegment scratch = MemorySegment.NULL;
     /**
-     * Null until a message is held. Afterwards the tail is moved under the monitor of the end, because any thread may
-     * release the oldest message.
+     * Null until a message is held. Afterwards, code that moves the tail must hold the monitor of {@code end}, because
+     * any thread may release the oldest message.
      */
     private Holds holds;
-    /** The open sample or samples. */
+    /** The open {@link Sample} or {@link Samples}; null if none. */
     private Object lent;
     private RingException.Corrupt broken;
 
@@ -83,8 +83,8 @@ public final class Consumer implements AutoCloseable {
     }
 
     /**
-     * Waits for the first producer that connects to a listener. A process whose handshake fails, or that is silent for
-     * five seconds, is disconnected, and the next is awaited.
+     * Waits for the first producer that connects to a listener. Disconnects a process whose handshake fails, or that is
+     * silent for five seconds, and then waits for the next one.
      *
      * @param listener the listener, which stays open
      * @param options  configuration of this end
@@ -224,7 +224,7 @@ public final class Consumer implements AutoCloseable {
     /**
      * Returns true if the producer waits for room while no message is available. In that case neither end makes
      * progress until a held message is released. Intended for a consumer after a wait that timed out. The result is
-     * false until the producer has looked twice, so call this method after each of several waits.
+     * false until the producer has looked for room twice, so call this method after each of several waits.
      *
      * @return true if it waits
      * @throws IOException see {@link #tryReceive()}
@@ -238,7 +238,7 @@ public final class Consumer implements AutoCloseable {
                 if (holds == null || holds.count() == 0 || End.isAwake(waiting)) {
                     return false;
                 }
-                // The tail is unchanged; this only wakes a sleeping producer, so that it looks again.
+                // Publishes the unchanged tail, only to wake a sleeping producer, so that it looks again.
                 end.publish(holds.tail());
                 if (!holds.sleepsOn(waiting)) {
                     return false;
@@ -337,7 +337,7 @@ public final class Consumer implements AutoCloseable {
         }
     }
 
-    /** Publishes the tail. The caller must hold the monitor of the end, so that no other thread closes the end. */
+    /** Publishes the tail. The caller must hold the monitor of {@code end}, so that no other thread closes it. */
     private void move(long to) {
         if (to != Holds.STAYS && !end.isClosing()) {
             end.publish(to);
@@ -352,7 +352,7 @@ public final class Consumer implements AutoCloseable {
 
     private Samples all() throws RingException.Corrupt {
         try {
-            // Include messages that arrived since the last look.
+            // Includes messages that have arrived since the last look.
             head = lookForNews();
         } catch (RingException.Corrupt corrupt) {
             broken = corrupt;
@@ -380,7 +380,7 @@ public final class Consumer implements AutoCloseable {
         }
     }
 
-    /** Returns true if a message is available; false is possible only without patience. */
+    /** Waits for a message. Without a deadline (null), looks once and returns false if no message is available. */
     private boolean find(Deadline deadline) throws IOException {
         end.check();
         if (broken != null) {
@@ -411,10 +411,10 @@ public final class Consumer implements AutoCloseable {
     /** Returns the producer's head after a plausibility check, if it is new. */
     private long lookForNews() throws RingException.Corrupt {
         long seen = end.seen();
-        // The producer must not overwrite held messages. The held tail is read after the head, because the producer
-        // advanced the head according to an earlier tail.
+        // The producer must not overwrite held messages. The tail is read after the head: the producer can only have
+        // used an earlier tail, so an honest head passes the check.
         long kept = holds == null ? tail : holds.tail();
-        // In this order, no subtraction overflows: head >= kept >= 0.
+        // Because the conditions are checked in this order, no subtraction overflows: head >= kept >= 0.
         if (seen < head || seen - kept > capacity || seen % Geometry.ALIGN != 0) {
             throw new RingException.Corrupt("head " + Long.toUnsignedString(seen) + ": not a multiple of "
                     + Geometry.ALIGN + " between " + head + " and " + (kept + capacity));

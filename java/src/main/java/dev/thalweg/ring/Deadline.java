@@ -18,7 +18,7 @@ final class Deadline {
     /** Returns the deadline after a duration; a duration beyond the range of the clock has no limit. */
     static Deadline in(Duration patience) {
         try {
-            // Half the range of a long: differences of clock values must not overflow.
+            // Limits the value to half the range of a long, because differences of clock values must not overflow.
             long nanos = patience.toNanos();
             return nanos > Long.MAX_VALUE / 2 ? NEVER : new Deadline(System.nanoTime() + Math.max(nanos, 0));
         } catch (ArithmeticException tooLong) {

@@ -9,7 +9,7 @@ import java.time.Duration;
 import java.util.concurrent.atomic.AtomicBoolean;
 
 /**
- * The common part of both ends of a ring: the two memories, the link, and waiting for the peer. The steps follow
+ * The common part of both ends of a ring: the memory of each side, the link, and waiting for the peer. The steps follow
  * {@code docs/reference/formats.md}, "Sleeping and waking"; the Rust implementation is tested with loom in all
  * interleavings.
  */
@@ -44,9 +44,9 @@ final class End implements Runnable {
     private static final Duration LAST_BREATH = Duration.ofMillis(5);
 
     /**
-     * Interval after which a waiting side also asks the kernel if the peer lives. An honest peer does not need this,
-     * because the kernel marks its word. The check finds the death of a peer that wrote false words. It also finds a
-     * death if the kernel could not read the peer's robust list (out of memory).
+     * Interval after which a waiting side also asks the kernel if the peer lives. For an honest peer, the kernel marks
+     * a word at its death. This check finds the death of a peer that wrote false words. It also finds a death if the
+     * kernel could not read the peer's robust list (out of memory).
      */
     private static final Duration DOUBT = Duration.ofSeconds(1);
     /** Number of looks after which a spinning side asks the kernel. */
@@ -66,7 +66,7 @@ final class End implements Runnable {
     /** True if this process and the peer share a single processor. */
     private final boolean alone;
     private final Futex futex;
-    /** A private futex word: changed to end our own sleep. */
+    /** A private futex word. {@link #close()} changes it to end the sleep of a thread of this process. */
     private final MemorySegment stop;
     private int endedSleep;
     private int looks;
@@ -93,7 +93,7 @@ final class End implements Runnable {
         return own.geometry.capacity();
     }
 
-    /** True until this end is closed. */
+    /** Throws if this end is closed. */
     void check() {
         if (closing) {
             throw new IllegalStateException("this end of the ring is closed");
@@ -101,8 +101,8 @@ final class End implements Runnable {
     }
 
     /**
-     * Begins a call of this end; {@link #leave} ends it. Throws if another thread is inside, because both would write
-     * at one position.
+     * Begins a call of this end; {@link #leave} ends it. Throws if another thread is inside, because two threads would
+     * use one position of the ring.
      */
     void enter() {
         if (!tryEnter()) {
@@ -128,14 +128,14 @@ final class End implements Runnable {
         return (long) Page.LONG.getAcquire(peer.bytes, Page.CURSOR);
     }
 
-    /** Moves our cursor and wakes the peer if it sleeps. */
+    /** Moves the cursor of this side, and wakes the peer if it sleeps. */
     void publish(long to) {
         // Pairs with seen(): the bytes are visible before the cursor.
         Page.LONG.setRelease(own.bytes, Page.CURSOR, to);
-        // Pairs with the fence in lieDown: either the sleeper sees the new cursor, or we see that it sleeps.
+        // Pairs with the fence in lieDown: either the sleeper sees the new cursor, or this side sees that it sleeps.
         VarHandle.fullFence();
         int waiting = waiting();
-        // One wake-up ends a sleep. Further system calls would be wasted.
+        // One wake-up ends a sleep, so this skips further system calls for a sleep that it has already ended.
         if (!isAwake(waiting) && waiting != endedSleep) {
             endedSleep = waiting;
             rouse(waiting, false);
@@ -167,7 +167,7 @@ final class End implements Runnable {
     }
 
     /**
-     * Returns how the peer ended; null while it lives. With {@code thoroughly}, also asks the kernel about a peer whose
+     * Returns how the peer ended; null while it lives. With {@code thorough}, also asks the kernel about a peer whose
      * memory is not marked, which costs system calls.
      */
     Gone gone(boolean thorough) {
@@ -242,7 +242,7 @@ final class End implements Runnable {
     }
 
     /**
-     * Like {@link #waitFor}, for a virtual thread: the thread never blocks in the kernel, so the peer need not wake it.
+     * Like {@link #waitFor}, for a virtual thread, which never blocks in the kernel. So the peer need not wake it.
      */
     private long parkFor(Look look, Deadline deadline) throws IOException {
         var pause = new VirtualPause();
@@ -264,7 +264,7 @@ final class End implements Runnable {
         }
     }
 
-    /** Sleeps once. The caller looks again, whatever ended the sleep. */
+    /** Sleeps once. The caller must look again, because a signal or a deadline may also have ended the sleep. */
     private void sleep(Look look, Deadline deadline) throws IOException {
         if (deadline.isOver()) {
             throw new RingException.TimedOut();
@@ -296,7 +296,7 @@ final class End implements Runnable {
     }
 
     private void lieDown(int how) {
-        // WAKE must be read before the announcement: a later wake-up then changes the word and prevents the sleep.
+        // Reads WAKE before it announces the sleep, so that a later wake-up changes the word and prevents the sleep.
         futex.expect(0, (int) Page.INT.getAcquire(peer.bytes, Page.WAKE));
         int waiting = (int) Page.INT.getOpaque(own.bytes, Page.WAITING);
         Page.INT.setOpaque(own.bytes, Page.WAITING, (waiting & ~HOW) + ONE_SLEEP | how);
@@ -304,13 +304,13 @@ final class End implements Runnable {
         VarHandle.fullFence();
     }
 
-    /** Like {@link #close()}, for a cleaner. */
+    /** Calls {@link #close()}, for a cleaner. */
     @Override
     public void run() {
         close();
     }
 
-    /** Closes the channel, ends our own wait if there is one, and releases all resources. Any thread may call this. */
+    /** Closes the channel, ends a wait of this side, and releases all resources. Any thread may call this. */
     synchronized void close() {
         if (closed) {
             return;

@@ -33,8 +33,8 @@ final class Frame {
     }
 
     /**
-     * Returns the payload length of a frame. {@code room} bytes are committed from its beginning, and it must have the
-     * number {@code due}.
+     * Returns the payload length of a frame. {@code room} is the number of committed bytes from the start of the frame,
+     * and {@code due} the number that it must have.
      */
     static int parse(long first, long number, long room, long due) throws RingException.Corrupt {
         if ((first & ~SUMMED & ~LENGTH) != MESSAGE) {

@@ -23,7 +23,7 @@ import dev.thalweg.internal.Libc;
 final class Futex {
     /** Set by the kernel in a word on a thread's robust list when the thread ends. */
     static final int OWNER_DIED = 0x4000_0000;
-    /** Must be set in a word on a robust list, otherwise the kernel wakes no sleeper when it marks the word. */
+    /** Must be set in a word on a robust list. Otherwise the kernel wakes no sleeper when it marks the word. */
     static final int WAITERS = 0x8000_0000;
 
     private static final long FUTEX_WAKE = 1;
@@ -123,7 +123,7 @@ final class Futex {
     private static boolean canSleep() {
         try (Arena arena = Arena.ofConfined()) {
             var futex = new Futex(arena, arena.allocate(JAVA_INT));
-            // The value differs, so this call does not sleep.
+            // The expected value differs from the word, so this call returns at once.
             futex.expect(0, 1);
             return futex.attempt(MemorySegment.NULL) == Libc.EAGAIN;
         }

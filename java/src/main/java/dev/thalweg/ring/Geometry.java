@@ -7,8 +7,8 @@ import java.util.Arrays;
 import dev.thalweg.internal.Libc;
 
 /**
- * The fixed fields of a page, as defined in {@code docs/reference/formats.md}. Parsed values were copied to private
- * memory before.
+ * The fixed fields of a page, as defined in {@code docs/reference/formats.md}. Parses private copies only, which the
+ * peer cannot change.
  *
  * @param header    number of bytes before the data
  * @param capacity  number of bytes of data, a power of two
@@ -17,7 +17,7 @@ import dev.thalweg.internal.Libc;
  * @param process   process id of the owner, for dumps
  */
 record Geometry(int header, long capacity, boolean checksums, long epoch, int process) {
-    /** Version of the formats in this package; others are rejected. */
+    /** Version of the formats in this package, which rejects all others. */
     static final int VERSION = 1;
     /** Frames begin at multiples of this number. */
     static final int ALIGN = 64;
@@ -38,7 +38,7 @@ record Geometry(int header, long capacity, boolean checksums, long epoch, int pr
         return new Geometry(PAGE, capacity, options.checksums(), epoch, self());
     }
 
-    /** Returns a copy with our own process id. */
+    /** Returns a copy with the id of this process. */
     Geometry ours() {
         return new Geometry(header, capacity, checksums, epoch, self());
     }
@@ -51,7 +51,7 @@ record Geometry(int header, long capacity, boolean checksums, long epoch, int pr
                 && epoch == other.epoch;
     }
 
-    /** Returns the size of the data in bytes: the consumer has none. */
+    /** Returns the size of the data in bytes; 0 for the consumer. */
     long dataOf(Role role) {
         return role == Role.PRODUCER ? capacity : 0;
     }

@@ -11,7 +11,7 @@ final class Habit {
     static final int WAITS = 8;
 
     static final int HALVINGS = 4;
-    /** Number of sleeps in each of the two measured phases: first polling, then sleeping at once. */
+    /** Number of sleeps in each of the two measurements: first of polling, then of sleeping at once. */
     static final int TRIAL = 32;
     /** Number of sleeps for which the faster variant is kept. */
     static final int KEPT = 16 * TRIAL;
@@ -19,7 +19,7 @@ final class Habit {
     /** Upper limit of the polling time, so that nanoseconds do not overflow. */
     private static final Duration LONGEST = Duration.ofHours(1);
 
-    /** Phases of an end. It measures polling and sleeping at once, and then keeps the faster one. */
+    /** Phases of an end. The end measures polling, then sleeping at once, and then keeps the faster one. */
     private enum Phase {
         LOOKING(TRIAL, true),
         SLEEPING(TRIAL, false),
@@ -39,7 +39,7 @@ final class Habit {
     private int inVain;
 
     private Phase phase = Phase.LOOKING;
-    /** Statistics of this phase: number of sleeps, nanoseconds between them, and number of waits before the phase. */
+    /** Sleeps in this phase. {@code time}: nanoseconds between them. {@code waitsBefore}: waits before the phase. */
     private int sleeps;
 
     private long time;
@@ -48,12 +48,12 @@ final class Habit {
     private long last;
 
     private boolean slept;
-    /** Average nanoseconds per wait in the last measurement of polling. */
+    /** Average time between waits in the last measurement of polling, in nanoseconds. */
     private long looking;
 
     /**
-     * Returns how the next wait polls and sleeps, after a sleep between two clock values. {@code waits} counts the
-     * waits that the first look did not end.
+     * Returns how the next wait polls and sleeps, after a sleep from {@code begin} to {@code end}. {@code waits} counts
+     * the waits that the first look did not end.
      */
     Wait afterSleep(Wait wait, long begin, long end, long waits) {
         if (!(wait instanceof Wait.Hybrid(Duration whole))) {
@@ -61,11 +61,11 @@ final class Habit {
         }
         long spin = whole.compareTo(LONGEST) > 0 ? LONGEST.toNanos() : whole.toNanos();
         if (phase.looks) {
-            // Slightly more polling would have avoided a short sleep. The limit is twice spin, because a sleep includes
-            // the wake-up.
+            // A short sleep means that slightly more polling would have sufficed. The limit is twice spin, because the
+            // time of a sleep includes the wake-up.
             inVain = end - begin < 2 * spin ? 0 : Math.min(inVain + 1, WAITS * HALVINGS);
         }
-        // A long pause between messages shows no difference between the variants, so the time is capped.
+        // A long pause between messages does not depend on the variant, so the time is capped.
         time += slept ? Math.min(end - last, 16 * spin) : 0;
         last = end;
         slept = true;
@@ -89,7 +89,7 @@ final class Habit {
                 looking = each;
                 yield Phase.SLEEPING;
             }
-            // Sleep at once only if that is clearly faster: an idle processor wakes up late.
+            // Chooses to sleep at once only if that is clearly faster, because an idle processor wakes up late.
             case SLEEPING -> each * 5 > looking * 4 ? Phase.KEEP_LOOKING : Phase.KEEP_SLEEPING;
             case KEEP_LOOKING, KEEP_SLEEPING -> Phase.LOOKING;
         };

@@ -59,7 +59,7 @@ final class Handshake {
         });
     }
 
-    /** Refuses a handshake with a reason. Errors are ignored: a peer that is gone does not need the message. */
+    /** Refuses a handshake with a reason. Ignores errors, because a peer that is gone does not need the message. */
     static void refuse(Link link, int reason, long epoch) {
         try {
             say(link, new Hello(Hello.Kind.REFUSE, epoch, reason), -1);
@@ -128,7 +128,9 @@ final class Handshake {
         link.send(hello.toBytes(), descriptor, Deadline.NOW);
     }
 
-    /** Sends the first message. Ignores a closed link: the peer's reason for closing may still be readable from it. */
+    /**
+     * Sends the first message. Ignores a closed link, from which the peer's reason for closing may still be readable.
+     */
     private static void greet(Link link, Hello hello, int descriptor) throws IOException {
         try {
             say(link, hello, descriptor);

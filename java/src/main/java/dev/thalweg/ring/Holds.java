@@ -3,20 +3,20 @@ package dev.thalweg.ring;
 import java.util.TreeSet;
 
 /**
- * The room of a ring that its consumer still holds. The tail stays at the oldest held message, whatever was released
- * after it. Requires the monitor of the {@link End}, except for {@link #tail()}.
+ * The messages that a consumer still holds in a ring. The tail stays at the oldest held message, even if later messages
+ * were released. Requires the monitor of the {@link End}, except for {@link #tail()}.
  */
 final class Holds {
-    /** The tail does not move. */
+    /** Result of a release that does not move the tail. */
     static final long STAYS = -1;
 
     /** Positions of the held messages. */
     private final TreeSet<Long> held = new TreeSet<>();
-    /** Everything before this position that is not held was released. */
+    /** End of the released messages: everything before this position is either held or released. */
     private long passed;
     /** The published tail. */
     private volatile long told;
-    /** The tail and the producer's sleep at the last query. */
+    /** The tail at the first query of {@link #sleepsOn}. {@code asked} is the producer's word {@code waiting} then. */
     private long askedAt = STAYS;
     private int asked;
 
@@ -30,7 +30,7 @@ final class Holds {
         held.add(at);
     }
 
-    /** Releases everything before a position that is not held; returns the tail to publish. */
+    /** Releases all messages before a position, except held ones; returns the tail to publish. */
     long pass(long to) {
         passed = to;
         return moved();
@@ -51,8 +51,8 @@ final class Holds {
     }
 
     /**
-     * Returns true if the producer has slept twice since the first call for the current tail. It may begin one sleep
-     * before it sees the tail, but not two.
+     * Returns true if the producer has slept twice since the first call for the current tail. The producer may begin
+     * one sleep before it sees the tail, but not two.
      *
      * @param waiting the value of the producer's word of that name
      */

@@ -13,8 +13,8 @@ import dev.thalweg.internal.Libc;
 
 /**
  * Connects two processes of one user by a Unix SEQPACKET socket, which carries small messages and descriptors. Its
- * arena owns everything that the two share. After it is closed, no call uses a descriptor number that may have been
- * reused.
+ * arena owns the memory of the ring. Calls use the socket only while the arena is open, so none uses a reused
+ * descriptor number.
  */
 final class Link {
     private static final int SOL_SOCKET = 1;
@@ -32,13 +32,13 @@ final class Link {
     private static final short POLLOUT = 4;
     /** Size of struct pollfd: int descriptor, short events, short revents. */
     private static final int POLLED = 8;
-    /** Number of attempts to close while a thread is inside. They are a millisecond apart. */
+    /** Number of attempts to close, a millisecond apart, while a thread is still inside a call. */
     private static final int CLOSE_TRIES = 2000;
 
     /** Contents of a wake-up message; the value has no meaning. */
     private static final byte[] WAKE_UP = {'!'};
 
-    /** The arena of everything that the two processes share. */
+    /** The arena of the mapped memory and of the buffers for system calls. */
     final Arena arena = Arena.ofShared();
 
     private final int socket;
@@ -49,10 +49,10 @@ final class Link {
     private int pidfd = -1;
     private int pid;
     private boolean closed;
-    /** True if the peer's process is known from a message that the kernel verified. */
+    /** True if the peer's process id is known from a message whose sender the kernel verified. */
     private boolean signed;
 
-    /** Takes ownership of a connected socket, whose peer must be of our own user; closes it otherwise. */
+    /** Takes ownership of a connected socket. Closes the socket if the peer belongs to another user. */
     Link(int socket) throws IOException {
         this.socket = socket;
         try {
@@ -60,7 +60,7 @@ final class Link {
             if (type != SEQPACKET) {
                 throw new RingException.NotPermitted("a link needs a socket of type SOCK_SEQPACKET, not " + type);
             }
-            // From now on each message carries its sender. The other end may have been inherited by another process.
+            // From now on each message carries its sender, because another process may have inherited the other end.
             Libc.SETSOCKOPT.attempt(socket, SOL_SOCKET, SO_PASSCRED, arena.allocateFrom(JAVA_INT, 1), 4);
             // struct ucred: pid, uid, gid.
             MemorySegment peer = option(SO_PEERCRED, "SO_PEERCRED", 12);
@@ -133,7 +133,8 @@ final class Link {
     }
 
     /**
-     * Sends a wake-up message. Ignores errors: a full queue already wakes the peer, and a closed link has no sleeper.
+     * Sends a wake-up message. Ignores errors, because a full queue already wakes the peer, and a closed link has no
+     * sleeper.
      */
     void ring(boolean goodbye) {
         // The closing message uses its own memory, because any thread may send it.
@@ -159,7 +160,7 @@ final class Link {
                     }
                     return got;
                 }
-                // ECONNRESET is reported once, before messages that are still queued.
+                // The kernel reports ECONNRESET once, before messages that are still queued.
                 case ECONNRESET -> {}
                 case Libc.EAGAIN -> await(POLLIN, deadline);
                 default -> throw Libc.failure("recvmsg", toString(), errno);
@@ -213,9 +214,10 @@ final class Link {
     }
 
     /**
-     * Closes it and everything in its arena when no thread is inside.
+     * Closes the socket and everything in the arena, as soon as no thread is inside.
      *
-     * @throws IllegalStateException if a thread stays inside because it passes memory of the ring to a call of its own
+     * @throws IllegalStateException if a thread keeps the arena open, because it passes memory of the ring to a native
+     *                               call of its own
      */
     synchronized void close() {
         if (closed) {

@@ -21,9 +21,9 @@ import dev.thalweg.SystemCallException;
 import dev.thalweg.internal.Libc;
 
 /**
- * Listens at a socket file. The permissions of its directory control access, and only processes of our own user are
- * admitted. Closing the listener removes the file. The next listener replaces the file of a killed process, but never a
- * file at which a process still listens. For one thread at a time.
+ * Listens at a socket file. The permissions of its directory control access, and the listener admits only processes of
+ * its own user. Closing the listener removes the file. The next listener replaces the file of a killed process, but
+ * never a file at which a process still listens. For one thread at a time.
  */
 public final class Listener implements AutoCloseable {
     /** Closes ends that are no longer reachable. */
@@ -42,7 +42,7 @@ public final class Listener implements AutoCloseable {
     /** Number of attempts to take the name while other processes create and remove it. */
     private static final int TRIES = 100;
 
-    /** Makes names unique, because process numbers are reused. */
+    /** Start time of this process. It makes temporary names unique, because the kernel reuses process ids. */
     private static final long STARTED = System.currentTimeMillis();
 
     private static final AtomicLong MADE = new AtomicLong();
@@ -50,8 +50,8 @@ public final class Listener implements AutoCloseable {
     private final Path path;
     private final int socket;
     /**
-     * The socket file, kept open so that its inode number is not reused. The number shows if the path still names this
-     * file.
+     * The socket file, kept open so that the file system does not reuse its inode number. The number shows if the path
+     * still names this file.
      */
     private final int file;
     private final Object key;
@@ -141,10 +141,10 @@ public final class Listener implements AutoCloseable {
                 Link link = accept(deadline);
                 return meeting.with(link, deadline.orIn(patience));
             } catch (RingException.TooLarge ours) {
-                // This failure is local, not the peer's: the next attempt would fail too.
+                // This process caused the failure, not the peer, so the next attempt would fail too.
                 throw ours;
             } catch (RingException visitors) {
-                // The deadline is checked after quick failures too, because they could continue without end.
+                // Checks the deadline after each failure, because peers could cause failures without end.
                 if (deadline.isOver()) {
                     throw new RingException.TimedOut();
                 }
@@ -173,8 +173,8 @@ public final class Listener implements AutoCloseable {
     }
 
     /**
-     * Informs the processes in the queue, at most as many as it holds, that the ring has its consumer. Later ones find
-     * no listener.
+     * Informs the processes in the queue that the ring already has its consumer. Stops after the length of the queue,
+     * because later processes find no listener.
      */
     void refuseTheRest() throws IOException {
         for (int met = 0; met <= Sockets.BACKLOG; met++) {
@@ -247,11 +247,11 @@ public final class Listener implements AutoCloseable {
             }
             Files.move(path, aside, StandardCopyOption.ATOMIC_MOVE);
             if (!keyOf(aside).equals(key)) {
-                // Another process has taken the name in the meantime: restore its file.
+                // In the meantime another process has bound this name, so this restores the file of that process.
                 Files.createLink(path, aside);
             }
         } catch (NoSuchFileException gone) {
-            // Its owner has removed it.
+            // The owner has removed the file already.
         } finally {
             Files.deleteIfExists(aside);
         }

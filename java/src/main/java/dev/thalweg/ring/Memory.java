@@ -38,7 +38,7 @@ final class Memory {
 
     /** Page, data, and the data again. */
     final MemorySegment bytes;
-    /** A private copy, checked before the mapping. */
+    /** A private copy of the fixed fields, checked before the mapping. */
     final Geometry geometry;
 
     private final Alive alive;
@@ -52,14 +52,14 @@ final class Memory {
     }
 
     /**
-     * Our memory, and the descriptor for the peer.
+     * The memory of this side, and its descriptor for the peer.
      *
      * @param memory     the mapped memory
      * @param descriptor the descriptor, which the caller must close
      */
     record Made(Memory memory, int descriptor) {}
 
-    /** Creates our side. */
+    /** Creates the memory of this side. */
     static Made make(Role role, Geometry geometry, Arena arena) throws IOException {
         int fd = create();
         try {
@@ -102,7 +102,7 @@ final class Memory {
         return geometry.header() + (position & mask);
     }
 
-    /** Removes our word from the kernel's list: our end is not marked any more. */
+    /** Removes the word of this side from its robust list, so that the kernel does not mark it any more. */
     void retire() {
         alive.end();
     }
@@ -126,7 +126,7 @@ final class Memory {
             Libc.FSTATFS.on("the peer's memory", fd, system);
             boolean fixed = (seals & SEAL_SHRINK_GROW) == SEAL_SHRINK_GROW;
             boolean alone = (seals & (SEAL_WRITE | SEAL_FUTURE_WRITE)) != 0;
-            // Only ordinary pages are accepted: huge pages may be exhausted when they are first accessed.
+            // Accepts ordinary pages only, because huge pages may be exhausted when they are first accessed.
             boolean ordinary = system.get(JAVA_LONG, 0) == TMPFS_MAGIC;
             if (!(fixed && alone && ordinary)) {
                 throw new RingException.NotPermitted("the peer's memory is refused (fixed size: " + fixed
@@ -172,7 +172,8 @@ final class Memory {
         if (data > 0) {
             Libc.MMAP.on("a memory file", base + header + data, data, protection, MAP_SHARED_FIXED, fd, header);
         }
-        // Errors are ignored: this only avoids page faults in the first round, and older kernels do not support it.
+        // Ignores errors, because this only avoids page faults in the first pass over the ring, and older kernels do
+        // not support it.
         boolean ours = protection == PROT_READ_WRITE;
         Libc.MADVISE.attempt(base, whole, ours ? MADV_POPULATE_WRITE : MADV_POPULATE_READ);
         return new Memory(ours ? bytes : bytes.asReadOnly(), geometry, alive);

@@ -15,7 +15,7 @@ final class Page {
     static final long WAITING = 384;
     /** The word that the kernel marks when the owner ends. */
     static final long ALIVE = 512;
-    /** The node on the kernel's list. */
+    /** The node of {@link #ALIVE} on the owner's robust list. */
     static final long NODE = 520;
     /** 1 after the owner has closed its end. */
     static final long CLOSED = 528;

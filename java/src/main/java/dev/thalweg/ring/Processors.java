@@ -16,8 +16,9 @@ final class Processors {
     private Processors() {}
 
     /**
-     * Returns true if this process and another one share a single processor: the other runs only while this one does
-     * not. Two processes that are pinned to different processors do not share one, although each sees only its own.
+     * Returns true if this process and another one can only use the same single processor, so that they never run at
+     * the same time. Two processes that are pinned to different processors do not share one, although each sees one
+     * processor only.
      */
     static boolean isAloneWith(int process) {
         if (Runtime.getRuntime().availableProcessors() > 1) {

@@ -27,14 +27,14 @@ public final class Producer implements AutoCloseable {
     private final End.Look roomFor = this::lookForRoom;
     private final End.Look drained = this::lookForTheEnd;
 
-    /** Number of bytes committed, as in our page. */
+    /** Number of bytes committed: the head that this end publishes. */
     private long head;
     /** The consumer's tail as last read; never larger than the real one. */
     private long tail;
     private long sent;
-    /** The number of bytes after our head that {@link #lookForRoom} needs. */
+    /** Number of free bytes after the head that {@link #lookForRoom} looks for. */
     private long needed;
-    /** The open loan or batch. */
+    /** The open {@link Loan} or {@link Batch}; null if none. */
     private Object lent;
     private RingException.Corrupt broken;
 
@@ -77,8 +77,9 @@ public final class Producer implements AutoCloseable {
     }
 
     /**
-     * Waits for the next process that connects to a listener, which must be a consumer. If its handshake fails, throws,
-     * and the call can be repeated. A process that is silent for five seconds is disconnected, and the next is awaited.
+     * Waits for the next process that connects to a listener, which must be a consumer. Throws if its handshake fails;
+     * the call can then be repeated. Disconnects a process that is silent for five seconds, and then waits for the next
+     * one.
      *
      * @param listener the listener, which stays open
      * @param options  configuration of the ring
@@ -96,8 +97,8 @@ public final class Producer implements AutoCloseable {
     }
 
     /**
-     * Listens at a path for the first consumer, and then stops listening. Other waiting processes are informed that the
-     * ring has its consumer. A process that fails in the handshake or is silent does not count.
+     * Listens at a path for the first consumer, and then stops listening. Informs other waiting processes that the ring
+     * has its consumer. A process that fails in the handshake or is silent does not count.
      *
      * @param path     path of the socket, which is created and removed
      * @param options  configuration of the ring
@@ -123,7 +124,7 @@ public final class Producer implements AutoCloseable {
             } catch (RingException.TimedOut | RingException.TooLarge ours) {
                 throw ours;
             } catch (RingException notHim) {
-                // Wait for the next process. The deadline is checked here because failures may continue without end.
+                // Waits for the next process. Checks the deadline here, because peers could cause failures without end.
                 if (deadline.isOver()) {
                     throw new RingException.TimedOut();
                 }
@@ -316,7 +317,7 @@ public final class Producer implements AutoCloseable {
             if (!roomAt(at, length, null)) {
                 return null;
             }
-            // Write the length now, because the commit finds the frames by their lengths.
+            // Writes the length now, because the commit finds each frame by the length of the frame before it.
             end.own.bytes.set(JAVA_LONG, end.own.at(at), Frame.firstWord((int) length, checksums));
             return payloadAt(at, length);
         } finally {
@@ -410,13 +411,13 @@ public final class Producer implements AutoCloseable {
         }
     }
 
-    /** Waits for room for a payload; false is possible only without patience. */
+    /** Waits for room for a payload. Without a deadline (null), looks once and returns false if the ring has none. */
     private boolean room(long length, Deadline deadline) throws IOException {
         checkFree();
         return roomAt(head, length, deadline);
     }
 
-    /** Waits for room for a payload whose frame begins at this position: our head, or the end of a batch. */
+    /** Waits for room for a payload whose frame begins at this position: the head, or the end of a batch. */
     private boolean roomAt(long at, long length, Deadline deadline) throws IOException {
         if (length < 0 || length > largest()) {
             throw new RingException.TooLarge(length, largest());
@@ -492,15 +493,15 @@ public final class Producer implements AutoCloseable {
     }
 
     /**
-     * Returns the number of messages committed but not released, counted in our own memory, which no other process
-     * writes.
+     * Returns the number of messages that are committed but not released. Counts them in the memory of this side, which
+     * no other process writes.
      */
     private long outstanding() {
         long at = tail;
         try {
             at = seenTail();
         } catch (RingException.Corrupt lie) {
-            // The peer's tail is invalid: use the last valid one.
+            // The peer's tail is invalid, so this uses the last valid one.
         }
         long count = 0;
         while (at < head) {

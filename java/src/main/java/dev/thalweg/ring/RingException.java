@@ -2,7 +2,7 @@ package dev.thalweg.ring;
 
 import java.io.IOException;
 
-/** A failure between two processes, with the number of messages delivered before. */
+/** A failure of the communication between two processes. */
 public abstract sealed class RingException extends IOException {
     private static final long serialVersionUID = 1;
 
@@ -78,7 +78,7 @@ public abstract sealed class RingException extends IOException {
             initCause(first);
         }
 
-        /** A copy of the error for a later call. */
+        /** Returns a copy of the error, to be thrown by a later call. */
         Corrupt again() {
             return new Corrupt(this);
         }

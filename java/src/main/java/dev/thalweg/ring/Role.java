@@ -2,7 +2,7 @@ package dev.thalweg.ring;
 
 import java.nio.charset.StandardCharsets;
 
-/** The owner of a memory file. */
+/** The owner of a memory file. Each constant lists the words that the file contains. */
 enum Role {
     /** Head and data. */
     PRODUCER("THALWEGR"),

@@ -46,7 +46,7 @@ final class Sockets {
             MemorySegment address = address(path, arena);
             int socket = socket(SOCK_SEQPACKET | READY);
             try {
-                // bind gives the file the mode of the socket.
+                // bind(2) gives the socket file the mode of the socket.
                 Libc.FCHMOD.on(path.toString(), socket, READ_WRITE_BY_OWNER);
                 Libc.BIND.on(path.toString(), socket, address, ADDRESS_LENGTH);
                 Libc.LISTEN.on(path.toString(), socket, BACKLOG);
@@ -138,8 +138,8 @@ final class Sockets {
     }
 
     /**
-     * Returns true if a process still has the socket of a socket file open. Connects with another socket type. The
-     * kernel refuses that in any case, so a listener is not disturbed, and the errno shows if the socket exists.
+     * Returns true if a process still has the socket of a socket file open. Connects with another socket type, which
+     * the kernel always refuses. So the attempt does not reach a listener, and its errno shows if the socket is open.
      */
     static boolean isBound(Path path) throws IOException {
         try (Arena arena = Arena.ofConfined()) {

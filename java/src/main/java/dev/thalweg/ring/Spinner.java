@@ -6,7 +6,7 @@ final class Spinner {
     enum Turn {
         /** Look at the data again. */
         LOOK,
-        /** Look also at the peer's state and the deadline. */
+        /** Look at the data, the peer's state and the deadline. */
         LOOK_AROUND,
         /** Sleep. */
         SLEEP
@@ -21,7 +21,9 @@ final class Spinner {
     private final boolean alone;
     private int turns;
 
-    /** {@code alone} is true if the peer runs only while this process does not. */
+    /**
+     * If {@code alone}, both processes share one processor: a hybrid wait sleeps at once, and a spinning wait yields.
+     */
     Spinner(Wait wait, boolean alone) {
         this.alone = alone;
         until = switch (wait) {

@@ -19,8 +19,8 @@ import dev.thalweg.transfer.FileChannels.Choice;
 import dev.thalweg.transfer.FileChannels.Way;
 
 /**
- * Chooses between transferTo and a buffer. A channel hides its descriptor, so the plan is made for temporary ends of
- * the same kinds. It compares the mechanism that transferTo uses with {@code read-write}.
+ * Chooses between transferTo and a buffer. A channel hides its descriptor, so the library plans for temporary ends of
+ * the same kinds. The plan compares the mechanism that transferTo uses with {@code read-write}.
  */
 final class ChannelPlanner {
     private static final String BY_BUFFER = "read-write";
@@ -98,7 +98,7 @@ final class ChannelPlanner {
         }
     }
 
-    /** Returns the choice that follows from the plan's verdicts on both methods. */
+    /** Returns the method with the better verdict in a plan. */
     static Choice judged(Sink sink, String plan) {
         boolean transferToFirst = false;
         int known = 0;
@@ -110,7 +110,7 @@ final class ChannelPlanner {
             if (!MEASURED.contains(verdict.group(3)) || !byBuffer && !mechanism.equals(sink.mechanism)) {
                 continue;
             }
-            // The verdicts are sorted, best first. Verdicts without a measurement are skipped above.
+            // The plan lists the best verdict first. The code above skips verdicts without a measurement.
             transferToFirst |= known++ == 0 && !byBuffer;
             Matcher knob = BUFFER.matcher(verdict.group(2));
             if (byBuffer && knob.find()) {
@@ -135,11 +135,11 @@ final class ChannelPlanner {
         return new Choice(Way.BUFFER, Plain.BUFFER, why);
     }
 
-    /** Returns the plan for temporary ends of these kinds. */
+    /** Returns the plan of a transfer from a temporary file to a temporary end of this kind. */
     private static String planOf(Planned planner, Sink sink, long count) throws IOException {
         Path from = Files.createTempFile("thalweg-from", null);
         Path to = Files.createTempFile("thalweg-to", null);
-        // No guarantees are needed: callers of transferTo have given them up.
+        // Requires no guarantees, because transferTo gives none either.
         var options = new Transfer.Options(count, Set.of(), Prefer.WALL, null, moved -> true);
         try (var source = Endpoint.reading(from);
                 var like = like(sink, to)) {

@@ -19,8 +19,8 @@ import java.util.Objects;
  * {@code transferTo} inside the kernel, and everything else goes through a buffer. {@link #choose} returns the choice
  * and its reason.
  *
- * <p>The guarantees are those of {@code transferTo}: if bytes of the file change during the transfer, or before the
- * receiver has read them, either version may arrive. {@link Transfer} gives guarantees, and uses its own descriptors.
+ * <p>The guarantees are those of {@code transferTo}: if bytes of the file change before the receiver has read them,
+ * either version may arrive. {@link Transfer} gives guarantees, and uses its own descriptors.
  */
 public final class FileChannels {
     /** Methods of moving bytes from a file channel to another channel. */
@@ -52,8 +52,8 @@ public final class FileChannels {
     private FileChannels() {}
 
     /**
-     * Returns how {@link #transfer} would move bytes to a channel. The file system of temporary files represents those
-     * of both channels, which cannot be determined.
+     * Returns how {@link #transfer} would move bytes to a channel. Assumes that both channels are on the file system of
+     * temporary files, because a channel hides its file system.
      *
      * @param sink  the destination
      * @param count number of bytes, at least 0
@@ -131,7 +131,7 @@ public final class FileChannels {
         Run(FileChannel source, long position, long count, WritableByteChannel sink, Choice choice, Arena arena) {
             this.source = source;
             this.position = position;
-            // No file is longer, and the kernel rejects larger values.
+            // Keeps the end of the range within a long, because the kernel rejects larger offsets.
             this.count = Math.min(count, Long.MAX_VALUE - position);
             this.sink = sink;
             this.choice = choice;
@@ -141,7 +141,8 @@ public final class FileChannels {
         long run() throws TransferException {
             boolean byTransferTo = choice.way() == Way.TRANSFER_TO;
             try {
-                // A count of zero is not the end until a read confirms it: files in /proc have no size.
+                // If transferTo moves nothing, only a read can confirm the end, because files in /proc have a size of
+                // 0.
                 while (moved < count && (byTransferTo && handOn() || copy())) {
                     // Repeats until the source has no data or the sink no room.
                 }
@@ -161,8 +162,8 @@ public final class FileChannels {
                 moved += got;
                 return got > 0;
             } catch (IOException failure) {
-                // If the file is truncated, the pages that the JDK has mapped are lost (EFAULT). The JDK throws only if
-                // nothing was moved, so read the file to find out what is left.
+                // If the file was truncated, the kernel fails with EFAULT for pages that the JDK has mapped. The JDK
+                // throws only if it moved nothing, so this continues by reads, which find the new end.
                 if (source.isOpen() && sink.isOpen() && source.size() < size) {
                     return false;
                 }
@@ -171,8 +172,8 @@ public final class FileChannels {
         }
 
         /**
-         * Moves bytes through a buffer. Returns false if the file has ended, or if the sink did not accept all bytes;
-         * they are read again later.
+         * Moves bytes through a buffer. Returns false if the file has ended, or if the sink did not accept all bytes.
+         * Bytes that were not accepted are read again later.
          */
         private boolean copy() throws IOException {
             if (buffer == null) {

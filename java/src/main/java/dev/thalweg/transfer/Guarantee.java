@@ -1,7 +1,7 @@
 package dev.thalweg.transfer;
 
 /**
- * Guarantees of a transfer that are not given up for speed. The constants are in the order of the bits in
+ * Guarantees that a transfer keeps even if a faster mechanism does not. The constants are in the order of the bits in
  * {@code thalweg.h}.
  */
 public enum Guarantee {

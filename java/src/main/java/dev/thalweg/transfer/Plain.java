@@ -65,14 +65,14 @@ final class Plain implements Transfer.Mover {
         }
 
         /**
-         * Moves all bytes by one mechanism. Returns false, without moving any, if the kernel does not support these
-         * ends for it.
+         * Moves all bytes by one mechanism. Returns false, without moving any, if the mechanism does not support these
+         * ends.
          */
         boolean by(String name, Step step) throws IOException {
             while (left() > 0) {
                 long got = step.move(left());
                 if (got == -Libc.EAGAIN) {
-                    // EAGAIN of a call on both ends does not show which end is not ready.
+                    // The call uses both ends, so EAGAIN does not show which of them is not ready.
                     boolean full = Libc.isReady(source, Waiting.POLLIN, 0);
                     Waiting.until(full ? sink : source, full ? Waiting.POLLOUT : Waiting.POLLIN, this::look);
                     continue;
@@ -130,7 +130,7 @@ final class Plain implements Transfer.Mover {
                     moved += wrote;
                 }
             } catch (IOException failure) {
-                // A file's offset can be moved back; bytes read from a pipe are lost.
+                // Moves a file's offset back to the unwritten bytes. For a pipe this fails, and the bytes are lost.
                 Libc.LSEEK.attempt(source, at - bytes.byteSize(), SEEK_CUR);
                 throw failure;
             }

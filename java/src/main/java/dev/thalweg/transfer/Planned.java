@@ -30,7 +30,7 @@ final class Planned implements Transfer.Mover {
     private static final long MESSAGE = 488;
     private static final long MECHANISM = 36;
 
-    // As in thalweg.h.
+    // The layouts of tw_transfer_options, tw_report and tw_error in thalweg.h.
     private static final StructLayout OPTIONS = MemoryLayout.structLayout(
             JAVA_LONG.withName("size"),
             JAVA_INT.withName("needs"),
@@ -124,7 +124,7 @@ final class Planned implements Transfer.Mover {
         return told;
     }
 
-    /** A watcher that C calls. An exception must not pass through C, so it is stored until C has returned. */
+    /** A watcher that C calls. An exception must not pass through C, so it is stored until the C function returns. */
     private static final class Watched {
         private final LongPredicate watcher;
         private Throwable thrown;

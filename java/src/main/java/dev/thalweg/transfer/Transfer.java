@@ -27,7 +27,7 @@ import dev.thalweg.internal.Native;
  * channels, the ends stay open.
  */
 public final class Transfer {
-    /** Everything until the source ends. */
+    /** A length that means everything until the source ends. */
     static final long ALL = -1;
 
     private static final int SEEK_CUR = 1;
@@ -72,7 +72,8 @@ public final class Transfer {
     }
 
     /**
-     * Returns a copy with exactly these guarantees. Without any, the source's pages may be passed on.
+     * Returns a copy with exactly these guarantees. Without guarantees, the sink may receive the source's pages instead
+     * of copies.
      *
      * @param guarantees the required guarantees
      * @return another transfer

@@ -8,7 +8,7 @@ import dev.thalweg.internal.Libc;
 
 /**
  * Waits for pipes, sockets and terminals in short steps, because a thread inside a blocking call cannot notice an
- * interrupt. No call of this package blocks on such an end: the call fails with EAGAIN, and poll then waits for a
+ * interrupt. On such ends, a call of this package fails with EAGAIN instead of blocking, and poll then waits for a
  * while.
  */
 final class Waiting {

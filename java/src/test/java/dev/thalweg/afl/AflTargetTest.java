@@ -32,7 +32,7 @@ import org.example.fuzzed.Json;
 import org.example.fuzzed.Maze;
 import org.example.fuzzed.Numbered;
 
-/** Runs in parallel, because most of the time passes in hangs and in starts of virtual machines. */
+/** The methods run in parallel, because they mostly wait for hangs and for starts of virtual machines. */
 @Execution(ExecutionMode.CONCURRENT)
 @Timeout(1500)
 class AflTargetTest {
@@ -87,7 +87,7 @@ class AflTargetTest {
     void whatLeavesTheTargetIsACrashAndWhatIsExpectedIsNone() throws Exception {
         var fuzzer = new Fuzzer(folder);
         var target = fuzzer.java(Maze.class, List.of());
-        // The time limit of a single run includes the start of the virtual machine.
+        // Sets a generous time limit, because it includes the start of the virtual machine.
         for (String harm : List.of("throw", "deep", "memory")) {
             String said = shown(fuzzer, target, harm, GENEROUS);
             assertTrue(said.contains(CRASHED), harm + ": " + said);
@@ -136,7 +136,8 @@ class AflTargetTest {
     void aCrashEndsByItsSignalWhateverBecomesOfTheSignal() throws Exception {
         var fuzzer = new Fuzzer(folder);
         Files.writeString(folder.resolve("input"), "deep");
-        // A blocked SIGABRT stays pending, like a signal for a thread that was not scheduled yet.
+        // Runs the target with SIGABRT handled by default, blocked and ignored. A blocked signal stays pending, like
+        // one for a thread that was not scheduled yet.
         for (String fate : List.of("--default-signal=ABRT", "--block-signal=ABRT", "--ignore-signal=ABRT")) {
             try (var map = SharedMemory.create(SharedMemory.Kind.SYSV, "", Coverage.USUAL_SIZE)) {
                 var command = new ArrayList<>(List.of("env", fate));
@@ -253,7 +254,7 @@ class AflTargetTest {
         }
     }
 
-    /** Waits until the kernel has ended all processes after the fuzzer. */
+    /** Waits until no process of the target is left after the end of the fuzzer. */
     private void nobodyIsLeft() throws InterruptedException {
         for (int turn = 0; turn < 1200 && left() > 0; turn++) {
             Thread.sleep(100);
@@ -261,7 +262,7 @@ class AflTargetTest {
         assertEquals(0, left());
     }
 
-    /** Returns the virtual machines that run this test's target; those of parallel tests have other marks. */
+    /** Returns the number of virtual machines that run this test's target. Those of parallel tests have other marks. */
     private long left() {
         String mark = Fuzzer.markOf(folder);
         return ProcessHandle.allProcesses()

@@ -19,7 +19,7 @@ import dev.thalweg.Skips;
 
 /** Debian's unmodified AFL++ in a private directory. */
 final class Fuzzer {
-    /** A tool that runs longer than this hangs. It is not a speed limit. */
+    /** Time limit of a tool in seconds. It only ends tools that hang. */
     private static final int MOST_SECONDS = 600;
 
     /** The exit status and the output of a tool. */
@@ -43,7 +43,7 @@ final class Fuzzer {
         return false;
     }
 
-    /** A mark on the command lines of the targets of a test in this directory. */
+    /** Returns the mark on the command lines of the targets of a test in this directory. */
     static String markOf(Path folder) {
         return "-Dthalweg.test=" + folder;
     }
@@ -52,7 +52,7 @@ final class Fuzzer {
     List<String> java(Class<?> target, List<String> flags) throws IOException {
         var command = new ArrayList<String>();
         command.add(Path.of(System.getProperty("java.home"), "bin", "java").toString());
-        // Most of these virtual machines live for a second. The second compiler would use half of it.
+        // Disables the second compiler, which would take half of the second that most of these virtual machines live.
         command.addAll(List.of("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx64m"));
         command.addAll(List.of("--enable-native-access=ALL-UNNAMED", markOf(folder)));
         command.addAll(flags);
@@ -140,7 +140,7 @@ final class Fuzzer {
         }
     }
 
-    /** Runs a command unchanged. */
+    /** Runs a command. */
     Ran run(List<String> command, Map<String, String> more) throws IOException, InterruptedException {
         Process process = start(command, more);
         try {
@@ -159,7 +159,8 @@ final class Fuzzer {
         var builder = new ProcessBuilder(command).directory(folder.toFile()).redirectErrorStream(true);
         builder.redirectInput(Path.of("/dev/null").toFile()).redirectOutput(folder.resolve("said").toFile());
         var environment = builder.environment();
-        // The program is java, and a JVM is slow on a busy machine.
+        // Skips the check of the binary, because the program is java. Waits long for its start, because a JVM starts
+        // slowly on a busy machine.
         environment.put("AFL_SKIP_BIN_CHECK", "1");
         environment.put("AFL_FORKSRV_INIT_TMOUT", "60000");
         environment.put("AFL_NO_UI", "1");

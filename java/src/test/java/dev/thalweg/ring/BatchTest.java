@@ -55,7 +55,8 @@ class BatchTest {
                     all += count;
                     assertEquals(all, ring.producer().sent());
                     assertEquals(all, ring.consumer().received());
-                    // Shifts the position at which the next batches wrap.
+                    // Sends a message of another size in each turn, so that the next batches wrap at different
+                    // positions.
                     ring.producer().send(new byte[turn]);
                     ring.consumer().receive().close();
                     all++;

@@ -12,7 +12,7 @@ final class Endings {
         var producer = connect(Path.of(told[1]));
         producer.send(new byte[] {1});
         if (told[0].equals("thread")) {
-            // The main thread returns, and the JVM waits for this thread.
+            // The main thread returns, but the JVM waits for this thread, which is not a daemon.
             Thread.ofPlatform().start(() -> finish(producer));
             return;
         }

@@ -17,7 +17,7 @@ import org.junit.jupiter.api.io.TempDir;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
 
-/** A JVM that waits or ends without its main thread, by a shutdown hook, by a signal, or with an interrupt. */
+/** A JVM that uses a ring after its main thread has ended, in a shutdown hook, after SIGTERM or an interrupt. */
 class EndingsTest {
     private static final Duration PATIENCE = Duration.ofSeconds(120);
 
@@ -42,7 +42,7 @@ class EndingsTest {
             try (var consumer = Consumer.accept(listener, Options.USUAL, PATIENCE)) {
                 assertEquals(1, first(consumer));
                 if (way.equals("stay")) {
-                    // SIGTERM: the JVM runs its shutdown hooks.
+                    // Sends SIGTERM, after which the JVM runs its shutdown hooks.
                     program.destroy();
                 }
                 assertEquals(2, first(consumer));

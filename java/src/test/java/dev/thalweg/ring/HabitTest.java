@@ -7,7 +7,7 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 import java.time.Duration;
 import org.junit.jupiter.api.Test;
 
-/** A waiting end with a simulated clock. */
+/** Tests of {@link Habit} with a simulated clock. */
 class HabitTest {
     private static final long SECOND = 1_000_000_000L;
 
@@ -22,7 +22,7 @@ class HabitTest {
         return ((Wait.Hybrid) habit.afterSleep(Wait.HYBRID, begin, now, waits)).spin();
     }
 
-    /** Returns how many messages were polled for, given the response times of a peer with and without polling. */
+    /** Returns how many waits polled if a wait takes {@code looked} ns with polling and {@code slept} ns without. */
     private int looksOf(long looked, long slept) {
         int looks = 0;
         for (int n = 0; n < 10 * Habit.KEPT; n++) {

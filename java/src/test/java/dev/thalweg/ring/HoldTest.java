@@ -101,7 +101,7 @@ class HoldTest {
                 }
             });
             assertThrows(TimeoutException.class, () -> sending.get(20, TimeUnit.MILLISECONDS));
-            // The common pool may have no thread besides the waiting one.
+            // Uses a separate thread, because the common pool may have no thread besides the waiting one.
             var closing = Thread.ofPlatform().start(() -> all.forEach(Held::close));
             sending.get(60, TimeUnit.SECONDS);
             closing.join();

@@ -32,7 +32,7 @@ class HostileTest {
     private static final int F_ADD_SEALS = 1033;
     private static final int ALL_BUT_WRITE = 7;
     private static final int FOR_ONE_WRITER = 0x17;
-    /** Time limit of all tests together. Tests that take longer hang; this is not a speed limit. */
+    /** Time limit of all tests together. It only ends tests that hang. */
     private static final Deadline SOON = Deadline.in(Duration.ofMinutes(10));
 
     @TempDir
@@ -42,7 +42,7 @@ class HostileTest {
         return new Geometry(4096, DATA, false, EPOCH, 1);
     }
 
-    /** A memory file with arbitrary contents. */
+    /** Returns a memory file with these contents, size and seals. */
     private static int file(byte[] page, long size, int seals) throws IOException {
         try (Arena scratch = Arena.ofConfined()) {
             int fd = (int) Libc.MEMFD_CREATE.on("liar", scratch.allocateFrom("liar"), 3);
@@ -56,7 +56,7 @@ class HostileTest {
         }
     }
 
-    /** Returns the consumer's exception for an offer, and its answer to the hostile peer. */
+    /** Offers a memory file to a consumer, checks that it refuses, and returns its exception. */
     private static RingException offered(int fd) throws IOException {
         Link[] links = Link.pair();
         links[1].send(new Hello(Hello.Kind.OFFER, EPOCH).toBytes(), fd, Deadline.NOW);
@@ -193,7 +193,7 @@ class HostileTest {
         }
     }
 
-    /** Random changes of all parts of an offer. The seed is in the message of a failure. */
+    /** Changes all parts of an offer at random. A failure prints the seed. */
     @Test
     void anyOfferIsARingOrAnException() throws IOException {
         long seed = Long.getLong("thalweg.seed", System.nanoTime());
@@ -315,7 +315,7 @@ class HostileTest {
     @Test
     void aFloodOfWakeUpsOnlyKeepsTheSenderBusy() throws IOException {
         try (var taken = Taken.of(Options.USUAL.withWait(Wait.BLOCK))) {
-            // The kernel does not mark the peer's memory, so the link is watched.
+            // With 0 in this word, the kernel does not mark the peer's memory, so the consumer watches the link.
             Page.INT.setRelease(taken.lies, Page.ALIVE, 0);
             boolean full = false;
             while (!full) {
@@ -333,8 +333,8 @@ class HostileTest {
     }
 
     /**
-     * A word that claims "alive" but is on no robust list. The kernel never marks it, so the consumer asks after a
-     * while.
+     * The hostile word claims that the peer is alive, but is on no robust list. The kernel never marks it, so the
+     * consumer asks the kernel after a while.
      */
     @Test
     void aPeerThatLiesAboutItsLifeIsFoundOut() throws IOException {

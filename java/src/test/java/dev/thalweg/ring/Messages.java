@@ -1,6 +1,6 @@
 package dev.thalweg.ring;
 
-/** The messages of the tests of crates/channel: length and bytes depend on the number. */
+/** The messages that the tests of crates/channel also use. Length and bytes depend on the number. */
 final class Messages {
     private static final int[] ODD = {0, 1, 4095, 4097, 32, 33};
 

@@ -16,8 +16,9 @@ import java.util.concurrent.locks.LockSupport;
  *
  * <p>Sends or checks COUNT {@link Messages}; -1 means without end. Words: {@code spin} or {@code block} (otherwise
  * hybrid), {@code untrusted}, {@code checksums}, {@code link} (works as if futex_waitv did not exist). After its last
- * message, a producer stays ({@code stay}), exits without closing ({@code exit}), or else closes. It prints its
- * progress: {@code ready} when it listens, {@code open}, and its end. It exits by itself after a long time.
+ * message, a producer stays ({@code stay}), exits without closing ({@code exit}), or otherwise closes the ring. The
+ * program prints {@code ready} when it listens, {@code open} when the ring is open, and how the ring ended. It exits by
+ * itself after a long time.
  */
 final class Peer {
     private static final Duration PATIENCE = Duration.ofSeconds(60);

@@ -112,7 +112,7 @@ class RingTest {
         assertThrows(RingException.TooLarge.class, () -> Geometry.of(SMALL.withCapacity(Long.MAX_VALUE), 1));
     }
 
-    /** Each thread sends its name: a message that two threads wrote would contain both. */
+    /** Each thread sends its number, so that a message that two threads wrote would contain both numbers. */
     @Test
     void severalThreadsAtOneEndAreToldAndTheRingStaysWhole() throws Exception {
         try (var ring = Pair.of(SMALL)) {
@@ -123,7 +123,7 @@ class RingTest {
                         ring.consumer().receive(LONG).close();
                         waits.complete(null);
                     } catch (IllegalStateException refused) {
-                        // The test's main thread uses this end at this moment.
+                        // The main thread of the test is using this end at this moment.
                     } catch (Exception failure) {
                         waits.complete(failure);
                     }
@@ -154,7 +154,7 @@ class RingTest {
                         try {
                             ring.producer().send(message, SOON);
                         } catch (IllegalStateException | RingException.TimedOut refused) {
-                            // Another thread is in `send`, or it has just filled the ring.
+                            // Another thread is inside of `send`, or has just filled the ring.
                         }
                     }
                     return null;
@@ -206,7 +206,7 @@ class RingTest {
         for (int turn = 0; turn < 5; turn++) {
             rings.add(Pair.of(SMALL));
         }
-        // Close the rings in an arbitrary order. The words of open ends must stay on the robust list.
+        // Closes the rings in an arbitrary order. The words of open ends must stay on the robust list.
         for (int at : new int[] {2, 0, 2, 1, 0}) {
             for (Pair ring : rings) {
                 for (End end : new End[] {ring.producing(), ring.consuming()}) {
@@ -366,7 +366,7 @@ class RingTest {
         Path path = folder.resolve("socket");
         try (var listener = Listener.bind(path)) {
             Link silent = Link.connect(path, Deadline.NEVER);
-            // On a busy machine the valid process may itself be too slow, and connects again.
+            // On a busy machine, the valid process may be too slow for the time limit. Then it connects again.
             var consuming = CompletableFuture.supplyAsync(() -> {
                 for (var until = Deadline.in(LONG); ; ) {
                     try {
@@ -404,7 +404,7 @@ class RingTest {
                 loud.add(noise);
             }
             assertThrows(RingException.TimedOut.class, () -> Producer.host(listener, SMALL, Deadline.NOW));
-            // The deadline ended the wait: other processes are still waiting.
+            // The deadline ended the wait, and other processes still wait in the queue.
             listener.accept(Deadline.NOW).close();
         } finally {
             loud.forEach(Link::close);

@@ -84,7 +84,7 @@ class VectorsTest {
         assertEquals(EPOCH, geometry.epoch());
         assertArrayEquals(Arrays.copyOf(producer, Geometry.LENGTH), geometry.toBytes(Role.PRODUCER));
         byte[] data = Arrays.copyOfRange(producer, geometry.header(), producer.length);
-        // As in a mirror: data that wraps around the end is contiguous.
+        // Repeats the data, like the double mapping of a ring, so that data that wraps around the end is contiguous.
         byte[] twice = Arrays.copyOf(data, 2 * data.length);
         System.arraycopy(data, 0, twice, data.length, data.length);
         var words = ByteBuffer.wrap(twice).order(ByteOrder.LITTLE_ENDIAN);

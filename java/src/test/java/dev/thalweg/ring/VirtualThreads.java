@@ -14,7 +14,7 @@ final class VirtualThreads {
     private static final Duration PATIENCE = Duration.ofSeconds(120);
 
     public static void main(String[] told) throws Exception {
-        // Calls that never wait would occupy the carrier thread. The calls below wait.
+        // A thread whose calls never wait would occupy the carrier thread, so these threads make calls that wait.
         var tasks = new ArrayList<FutureTask<Boolean>>();
         for (int ring = 0; ring < 2; ring++) {
             Path path = Path.of(told[0] + ring);

@@ -55,7 +55,7 @@ class FileChannelsTest {
     private static final int MANY = 16 << 20;
     private static final int FEW = 1 << 20;
 
-    /** The destination of the bytes. */
+    /** Kinds of destinations. */
     enum To {
         FILE,
         APPENDED,
@@ -169,7 +169,7 @@ class FileChannelsTest {
             }
             assertEquals(MANY, moved);
             ends.sink().close();
-            // A channel with a key is closed when its selector has processed it.
+            // Lets the selector finish the close of a channel that is registered with it.
             selector.selectNow();
             assertArrayEquals(bytes, arriving.get());
         }
@@ -187,7 +187,7 @@ class FileChannelsTest {
                 ends.sink().close();
                 return moved;
             });
-            // The transfer is in progress when bytes arrive.
+            // Waits for the first byte, which shows that the transfer is in progress.
             var first = ByteBuffer.allocate(1);
             assertEquals(1, ends.source().read(first));
             shorter.truncate(FEW);

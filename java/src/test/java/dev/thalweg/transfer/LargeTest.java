@@ -25,7 +25,8 @@ import dev.thalweg.SharedMemory;
 
 /**
  * Moves more bytes than any call moves (0x7ffff000) and more than 32 bits can count. The source is a sparse memory file
- * that occupies a few pages. The tests check its marks, and the first and last byte of every buffer.
+ * that occupies a few pages. Some bytes of it are marks. The tests check the marks, and the first and last byte of
+ * every buffer.
  */
 @Timeout(600)
 class LargeTest {
@@ -59,7 +60,7 @@ class LargeTest {
     @EnumSource
     void aChannelGoesOnWhereOneCallEnds(FileChannels.Way way) throws IOException {
         try (var source = FileChannel.open(Path.of(large.name()));
-                // For /dev/null, one call of the kernel moves the maximum number of bytes.
+                // To /dev/null, one system call moves the maximum number of bytes.
                 var nowhere = FileChannel.open(Path.of("/dev/null"), StandardOpenOption.WRITE)) {
             var choice = new FileChannels.Choice(way, BUFFER, "the test wants it");
             assertEquals(SIZE, FileChannels.transfer(source, 0, Long.MAX_VALUE, nowhere, choice));

@@ -46,12 +46,12 @@ class TransferTest {
     private static final int EPIPE = 32;
     private static final int[] SIZES = {0, 1, 4095, 65537, 3 << 20};
 
-    /** The two methods of a transfer. */
+    /** The two implementations of a transfer. */
     enum Way {
         PLAIN,
         PLANNED;
 
-        /** Skips the test if this method is not available; must not be called when an exception is expected. */
+        /** Skips the test if this is not available. Inside of {@code assertThrows}, the skip would be caught. */
         Transfer.Mover mover() throws IOException {
             if (this == PLAIN) {
                 return new Plain();
@@ -125,7 +125,7 @@ class TransferTest {
         assertArrayEquals(bytes, Files.readAllBytes(to));
     }
 
-    /** Moves from the first to the second, and at the same time from the third to the fourth. */
+    /** Moves bytes from the first end to the second, and at the same time from the third to the fourth. */
     private void relay(Way way, List<Endpoint> ends, int size, boolean copied) throws Exception {
         Future<Long> drained = others.submit(() -> moved(way, ends.get(2), ends.get(3), copied));
         assertEquals(size, moved(way, ends.get(0), ends.get(1), copied));
@@ -254,7 +254,7 @@ class TransferTest {
             });
             worker.setDaemon(true);
             worker.start();
-            // A blocked transfer never calls its watcher, and ends when its ends are closed.
+            // If the transfer blocked in a call, it would never call its watcher.
             assertTrue(waits.await(30, TimeUnit.SECONDS), "no look while it waits");
             worker.interrupt();
             var thrown = failure.get(120, TimeUnit.SECONDS);
@@ -358,7 +358,7 @@ class TransferTest {
         Future<Long> reading = others.submit(() -> moved(Way.PLAIN, pair[0], Endpoint.writing(Path.of("/dev/null")), true));
         pair[0].close();
         if (!reading.isDone()) {
-            // The close woke the transfer, or the transfer had not started.
+            // The close may wake the transfer, or may come before its start.
             try {
                 assertEquals(0, reading.get());
             } catch (java.util.concurrent.ExecutionException closed) {

@@ -11,7 +11,7 @@ public final class Flawed {
         this.text = text;
     }
 
-    /** The program. */
+    /** Runs the fuzz target. */
     public static void main(String[] arguments) {
         AflTarget.run(arguments, bytes -> new Flawed(bytes).list(0), AflTarget.Options.USUAL.expecting(
                 NumberFormatException.class));

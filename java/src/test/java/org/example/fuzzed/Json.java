@@ -10,7 +10,7 @@ import dev.thalweg.afl.AflTarget;
 public final class Json {
     private Json() {}
 
-    /** The program. */
+    /** Runs the fuzz target. */
     public static void main(String[] arguments) {
         AflTarget.run(
                 arguments,

@@ -3,7 +3,7 @@ package org.example.fuzzed;
 import dev.thalweg.afl.AflTarget;
 import dev.thalweg.afl.Coverage;
 
-/** A target with manually numbered places, as in {@code maze.c}, and with inputs that can damage it. */
+/** A target that numbers its places itself, as {@code maze.c} does, and that has harmful inputs. */
 public final class Maze {
     private Maze() {}
 
@@ -12,7 +12,7 @@ public final class Maze {
         private static final long serialVersionUID = 1;
     }
 
-    /** The program. */
+    /** Runs the fuzz target. */
     public static void main(String[] arguments) {
         AflTarget.run(arguments, Maze::enter, AflTarget.Options.USUAL.expecting(Expected.class));
     }
@@ -68,7 +68,8 @@ public final class Maze {
             } else {
                 Coverage.hit(0x52dce729);
             }
-            // Division of a long by a constant, which is a multiplication as in C; remainderUnsigned divides.
+            // Divides a long by a constant, which the JVM compiles to a multiplication, as C compilers do.
+            // Integer.remainderUnsigned would divide.
             if (Integer.toUnsignedLong(sum) % 7 == 0) {
                 Coverage.hit(0x6ed9eba1);
             }

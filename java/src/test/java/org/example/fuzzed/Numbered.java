@@ -9,7 +9,7 @@ public final class Numbered {
 
     private Numbered() {}
 
-    /** Runs the target. In a worker, which has the variable that {@code numbered.stillborn} names, it exits at once. */
+    /** Runs the target. If {@code numbered.stillborn} names a variable of workers, a worker exits at once. */
     public static void main(String[] arguments) {
         String variable = System.getProperty("numbered.stillborn");
         if (variable != null && System.getenv(variable) != null) {

@@ -1,5 +1,5 @@
-/* The same walk as Maze.java, with the same places, as a persistent fork-server target of AFL++ in C.
- * Its map must be byte-identical. The protocol is that of AFL++ up to 4.21. */
+/* The walk of Maze.java with equal places, as a persistent fork-server target of AFL++ in C. Both
+ * coverage maps must be byte-identical. The protocol is that of AFL++ up to 4.21. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
