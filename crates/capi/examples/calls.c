@@ -2,9 +2,9 @@
  *   cc -O2 calls.c $(pkg-config --cflags --libs thalweg) -o calls
  *   calls [PROFILE]
  * The program calls each function directly: first with one length at a time, then with random lengths up to 256 bytes,
- * uniform in their logarithm. A round measures each function once, in random order. It measures memcpy twice, to show the
- * noise. The program prints memcpy's time divided by the function's time: median and first quartile of the rounds. With
- * PROFILE, thalweg uses the kernels that the profile selects. */
+ * whose logarithms are distributed uniformly. A round measures each function once, in random order. It measures memcpy
+ * twice, which shows the noise. The program prints memcpy's time divided by the function's time: the median and the first
+ * quartile of the rounds. With PROFILE, thalweg uses the kernels that the profile selects. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,7 +15,8 @@
 enum { ROUNDS = 41, WAYS = 4, LENGTHS = 4096, TIMES = 10 * LENGTHS };
 
 static uint16_t lengths[LENGTHS];
-/* Source and sink have different offsets in their pages. Otherwise a load could seem to depend on the preceding store. */
+/* Source and sink have different offsets within a page. Otherwise the processor could delay a load, because it seems to
+ * depend on the preceding store. */
 static unsigned char source[4096] __attribute__((aligned(4096))), sink[2048] __attribute__((aligned(4096)));
 
 static double now_ns(void)

@@ -13,7 +13,7 @@ static int failed(const tw_error *error)
     return error->status;
 }
 
-/* Reads each line directly into the shared memory from which the other process reads it. */
+/* Reads each line of the input directly into the shared memory, from which the other process reads it. */
 static int send_lines(const char *name)
 {
     enum { LONGEST = 4096 };

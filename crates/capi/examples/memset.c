@@ -14,7 +14,7 @@
 
 enum { ROUNDS = 15, ARMS = 3 };
 
-/* Calls go through volatile pointers, so that the compiler does not replace them by other code. */
+/* Calls go through volatile pointers, so that the compiler cannot replace them by other code. */
 static void *(*volatile const arms[ARMS])(void *, int, size_t) = { memset, memset, tw_memset };
 
 static double now_ns(void)
@@ -27,7 +27,7 @@ static double now_ns(void)
 
 static double sample(int arm, void *memory, size_t bytes)
 {
-    /* Each sample fills at least 256 MiB, so that the cost of reading the clock is negligible. */
+    /* Each sample fills at least 256 MiB, so that the time for reading the clock is negligible. */
     size_t times = ((size_t)1 << 28) / bytes + 1;
     double begin = now_ns();
 

@@ -1,9 +1,9 @@
 /* Sends a message to another process and back, over two channels. Run it on an idle machine.
  *   cc -O2 pingpong.c $(pkg-config --cflags --libs thalweg) -o pingpong
  *   pingpong ping|pong DIR [spin|hybrid|block] [ROUNDS] [BATCHES] [BYTES]
- * The other process may be the Rust or Java version, which takes these arguments too; peers/pingpong runs all pairs in
- * alternation. `pong` listens and answers until `ping` ends. `ping` prints the nanoseconds of a round trip: the median
- * of the batches, the minimum and the maximum. */
+ * The other process may also be the Rust or Java version of this program, which has the same arguments. peers/pingpong
+ * runs all pairs of versions in turn. `pong` listens, and answers until `ping` ends. `ping` prints the nanoseconds of a
+ * round trip: the median, the minimum and the maximum of the batches. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <stdio.h>
@@ -41,7 +41,7 @@ static void address(char *to, size_t room, const char *place, const char *name)
     }
 }
 
-/* Connects. Retries while the other process does not listen yet. */
+/* Connects to the other process. Retries while that does not listen yet. */
 static tw_link *join(const char *place, const char *name)
 {
     char at[100];

@@ -1,4 +1,4 @@
-/* Copies standard input to standard output with the fastest mechanism in this machine's profile, and prints its name:
+/* Copies standard input to standard output by the mechanism that is fastest according to this machine's profile. Prints its name:
  *   cc transfer.c $(pkg-config --cflags --libs thalweg) -o transfer && ./transfer <big >copy */
 #include <stdio.h>
 #include <thalweg.h>

@@ -12,7 +12,7 @@ use crate::handle::{self, Handle};
 use crate::link::TwLink;
 use crate::{guard::guarded, options};
 
-/// A broadcast, and the subscribers that left but were not reported to C yet.
+/// A broadcast, and the subscribers that have left but were not yet reported to C.
 #[derive(Debug)]
 pub struct BroadcastEnd {
     broadcast: Broadcast,
@@ -82,7 +82,7 @@ pub unsafe extern "C" fn tw_broadcast_publish(
     })
 }
 
-/// Sends queued messages to slow subscribers, as far as there is room.
+/// Moves queued messages to the subscribers' rings, while there is room.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_broadcast_push(
     broadcast: *mut TwBroadcast,
@@ -97,7 +97,7 @@ pub unsafe extern "C" fn tw_broadcast_push(
     })
 }
 
-/// Reports one departed subscriber per call. The returned status is the reason why it departed.
+/// Reports one departed subscriber per call. The status is the reason for its departure.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_broadcast_departed(
     broadcast: *mut TwBroadcast,
@@ -120,14 +120,15 @@ pub unsafe extern "C" fn tw_broadcast_departed(
     })
 }
 
-/// Returns the number of subscribers that are not known to have left; 0 for null.
+/// Returns the number of subscribers; 0 for null. A subscriber that has left counts until a call
+/// detects this.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_broadcast_subscribers(broadcast: *const TwBroadcast) -> usize {
     // SAFETY: Guaranteed by the caller.
     unsafe { handle::with(broadcast, "", |end| Ok(end.broadcast.subscribers())) }.unwrap_or(0)
 }
 
-/// Closes a broadcast: all subscribers see the end of the channel.
+/// Closes a broadcast. All subscribers then get `TW_CLOSED`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_broadcast_close(broadcast: *mut TwBroadcast) {
     // SAFETY: Guaranteed by the caller.
@@ -150,7 +151,7 @@ pub unsafe extern "C" fn tw_subscription_open(
     })
 }
 
-/// Returns the next message, its number, and the number of messages dropped before it.
+/// Returns the next message, its number, and the number of messages dropped directly before it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_subscription_receive(
     subscription: *mut TwSubscription,
@@ -164,11 +165,11 @@ pub unsafe extern "C" fn tw_subscription_receive(
     guarded!(error, {
         let message = handle::result(message, "message", null())?;
         let length = handle::result(length, "length", 0)?;
-        // Null or valid, as the caller guarantees.
+        // Both pointers are null or valid, as the caller guarantees.
         let number = number.as_mut();
         let missed = missed.as_mut();
         let receive = |lender: &mut Lender<Subscription, Notice<'static>>| {
-            // The lender keeps the message.
+            // The lender keeps the message, as `idle` requires.
             let reader = lender.idle()?;
             let notice = reader.receive_until(options::deadline(timeout_ns))?;
             (*message, *length) = (notice.as_ptr().cast(), notice.len());
@@ -185,7 +186,7 @@ pub unsafe extern "C" fn tw_subscription_receive(
     })
 }
 
-/// Releases the room of the lent message.
+/// Releases the lent message, so that its room can be reused.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_subscription_release(
     subscription: *mut TwSubscription,

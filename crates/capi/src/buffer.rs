@@ -1,4 +1,4 @@
-//! `tw_buffer`: memory of this library that C fills, sends and receives.
+//! `tw_buffer`: memory of this library, which C fills, sends or receives.
 
 use std::ffi::c_void;
 use std::ptr::null_mut;
@@ -13,7 +13,7 @@ use crate::handle::{self, Handle};
 pub enum BufferMemory {
     /// Memory that is private to this process.
     Own(Buffer),
-    /// Memory that a mechanism may pass on without a copy.
+    /// Memory that a mechanism may pass to the receiver without a copy.
     Lent(Loan),
 }
 

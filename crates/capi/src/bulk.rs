@@ -1,4 +1,4 @@
-//! `tw_bulk_options`, the list of mechanisms, and the description of a transfer that both ends provide.
+//! `tw_bulk_options`, the list of mechanisms, and the description of a transfer, which both ends provide.
 
 use serde_json::json;
 use std::ffi::{CStr, c_char};
@@ -31,7 +31,7 @@ pub struct TwBulkOptions {
 /// Size of the struct before `profile` was added.
 const BEFORE_PROFILE: usize = offset_of!(TwBulkOptions, profile);
 
-/// `TW_WILL_LOAN`, `TW_UNTRUSTED`
+/// Values of `TW_WILL_LOAN` and `TW_UNTRUSTED`.
 const WILL_LOAN: u32 = 1;
 const UNTRUSTED: u32 = 2;
 
@@ -39,7 +39,7 @@ const UNTRUSTED: u32 = 2;
 /// `given` must be null or point to as many bytes as its first field states; its pointers must satisfy
 /// the header's requirements.
 pub(crate) unsafe fn options(given: *const TwBulkOptions) -> Result<Options, CallFailure> {
-    // SAFETY: Guaranteed by the caller. Zeros are valid in `profile`, the only later field: a null pointer.
+    // SAFETY: Guaranteed by the caller. Only `profile` was added later, and zeros there are valid: a null pointer.
     let read = unsafe { options::read(given, "TW_BULK_OPTIONS_INIT", &[BEFORE_PROFILE]) };
     let Some(given) = read? else {
         return Ok(Options::default());
@@ -111,8 +111,8 @@ fn no_such(name: &str) -> CallFailure {
     CallFailure::usage(format!("unknown mechanism {name:?}; known: {}", names.join(", ")))
 }
 
-/// Describes the mechanism in use, and the rejected ones with reasons, as JSON. Only the sender passes
-/// the reason of the choice.
+/// Returns JSON that describes the mechanism in use, and the rejected ones with reasons. Only the sender passes the
+/// reason for its choice.
 pub(crate) fn explain(
     arm: &Info,
     tuning: &Tuning,
@@ -141,13 +141,13 @@ pub extern "C" fn tw_arm_count() -> usize {
     MECHANISMS.len()
 }
 
-/// Returns the name of a mechanism, or null.
+/// Returns the name of the mechanism at `index`, or null if `index` is out of range.
 #[unsafe(no_mangle)]
 pub extern "C" fn tw_arm_name(index: usize) -> *const c_char {
     text_of(index, |info| info.name)
 }
 
-/// Returns the summary of a mechanism, or null.
+/// Returns the summary of the mechanism at `index`, or null if `index` is out of range.
 #[unsafe(no_mangle)]
 pub extern "C" fn tw_arm_summary(index: usize) -> *const c_char {
     text_of(index, |info| info.summary)

@@ -1,4 +1,4 @@
-//! `tw_channel_options`, and code that both ends of a message channel use.
+//! `tw_channel_options`, and code for both ends of a message channel.
 
 use std::ptr::NonNull;
 use thalweg_channel::Options;
@@ -17,7 +17,7 @@ pub struct TwChannelOptions {
     flags: u32,
 }
 
-/// `TW_CHECKSUMS`, `TW_UNTRUSTED`
+/// Values of `TW_CHECKSUMS` and `TW_UNTRUSTED`.
 const CHECKSUMS: u32 = 1;
 const UNTRUSTED: u32 = 2;
 
@@ -38,13 +38,13 @@ pub(crate) unsafe fn options(given: *const TwChannelOptions) -> Result<Options, 
     })
 }
 
-/// A reader, and the message that is lent to C until C releases it. In Rust the message would borrow
-/// from the reader; here this type enforces the borrow manually.
+/// A reader, and the message that is lent to C until C releases it. The message borrows from the reader. As C has no
+/// borrows, this type ensures that the reader is not used while a message is lent.
 #[derive(Debug)]
 pub struct Lender<R, M> {
-    /// Must be dropped before the reader.
+    /// The lent message. Must be dropped before the reader.
     lent: Option<M>,
-    /// Allocated by `Box`; not accessed while a message is lent.
+    /// The reader, allocated by `Box`. Not accessed while a message is lent.
     reader: NonNull<R>,
 }
 
@@ -56,19 +56,19 @@ impl<R: 'static, M> Lender<R, M> {
     /// Returns the reader. Fails while a message is lent.
     ///
     /// # Safety
-    /// The caller must drop the result, and everything that borrows from it, before the next call of
-    /// any method. The only exception is a message that is passed to [`lend`](Self::lend).
+    /// The caller must drop the result, and everything that borrows from it, before it calls any other method. Only a
+    /// message that it passes to [`lend`](Self::lend) may continue to borrow.
     pub(crate) unsafe fn idle(&mut self) -> Result<&'static mut R, CallFailure> {
         if self.lent.is_some() {
             return Err(CallFailure::usage(
                 "the last received message is still in use: release it first",
             ));
         }
-        // SAFETY: The reader lives until `self` is dropped; the caller guarantees the rest.
+        // SAFETY: The reader lives until `self` is dropped. The caller guarantees that the borrow ends.
         Ok(unsafe { self.reader.as_mut() })
     }
 
-    /// Keeps a message that borrows from the reader, while C uses it.
+    /// Keeps a message that borrows from the reader, until C releases it.
     pub(crate) fn lend(&mut self, message: M) {
         self.lent = Some(message);
     }
@@ -84,7 +84,7 @@ impl<R: 'static, M> Lender<R, M> {
 impl<R, M> Drop for Lender<R, M> {
     fn drop(&mut self) {
         self.lent = None;
-        // SAFETY: `new` allocated it by `Box`. Its only other user was the message, which is dropped.
+        // SAFETY: `new` allocated the reader by `Box`. Only the message borrowed from it, and that is dropped.
         drop(unsafe { Box::from_raw(self.reader.as_ptr()) });
     }
 }
@@ -99,7 +99,7 @@ pub(crate) fn layout() -> Vec<(&'static str, usize)> {
     ]
 }
 
-// Handles may move between threads.
+// C may use a handle on any thread.
 const _: () = {
     const fn may_be_sent<T: Send>() {}
     may_be_sent::<thalweg_channel::Listener>();

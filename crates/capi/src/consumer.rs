@@ -28,8 +28,8 @@ impl ConsumerEnd {
         Self { lender: Lender::new(consumer), fd }
     }
 
-    /// Waits for the next message. The caller lends the message, drops it to release it, or leaks it. A leaked message
-    /// is received again.
+    /// Waits for the next message. The caller must lend the message, drop it (which releases it), or leak it. A leaked
+    /// message is received again.
     fn next(&mut self, timeout_ns: i64) -> Result<Sample<'static>, CallFailure> {
         // SAFETY: Each caller lends, drops or leaks the message before the next call.
         let consumer = unsafe { self.lender.idle() }?;
@@ -99,7 +99,7 @@ pub unsafe extern "C" fn tw_consumer_hold(
         let length = handle::result(length, "length", 0)?;
         let hold = |end: &mut ConsumerEnd| {
             let held = end.next(timeout_ns)?.hold();
-            // The bytes are in the ring or on the heap, so their address stays valid when `held` moves.
+            // The bytes are in the ring or on the heap, so their address stays the same when `held` moves.
             (*message, *length) = (held.as_ptr().cast(), held.len());
             *place = handle::hand_out(held);
             Ok(())
@@ -108,7 +108,7 @@ pub unsafe extern "C" fn tw_consumer_hold(
     })
 }
 
-/// Reports the number of held messages, and whether the producer waits for one of them.
+/// Reports the number of held messages, and whether the producer waits for their room.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_consumer_held(
     consumer: *mut TwConsumer,
@@ -120,7 +120,7 @@ pub unsafe extern "C" fn tw_consumer_held(
         let messages = handle::result(messages, "number", 0)?;
         let is_waited_for = handle::result(is_waited_for, "answer", 0)?;
         let ask = |end: &mut ConsumerEnd| {
-            // The borrow of the reader ends with this closure.
+            // SAFETY of `idle`: the borrow of the reader ends with this closure.
             let consumer = end.lender.idle()?;
             (*messages, *is_waited_for) = (consumer.held(), consumer.holds_up()?.into());
             Ok(())
@@ -188,7 +188,7 @@ pub unsafe extern "C" fn tw_consumer_arm(
 ) -> TwStatus {
     guarded!(error, {
         let is_armed = handle::result(is_armed, "answer", 0)?;
-        // The borrow of the reader ends with this closure.
+        // SAFETY of `idle`: the borrow of the reader ends with this closure.
         let arm = |end: &mut ConsumerEnd| Ok(end.lender.idle()?.arm()?);
         *is_armed = handle::with(consumer, "consumer", arm)?.into();
         Ok(())

@@ -52,14 +52,15 @@ pub struct TwError {
     partial: u64,
 }
 
-/// The reason for a failure, before it is written to the caller's `tw_error`.
+/// The description of a failure, before it is written to the caller's `tw_error`.
 #[derive(Debug)]
 pub(crate) struct CallFailure {
     pub status: TwStatus,
     pub os_error: i32,
     pub moved: u64,
     pub partial: u64,
-    /// Borrowed for frequent failures, to avoid an allocation: the message is often not read.
+    /// Frequent failures borrow a constant message, to avoid an allocation for a text that is often
+    /// not read.
     pub message: Cow<'static, str>,
 }
 
@@ -76,7 +77,7 @@ impl CallFailure {
         Self::new(TwStatus::Timeout, "timed out; nothing is lost, the call can be repeated")
     }
 
-    /// Builds a failure of a system call that moved no bytes.
+    /// Builds the failure of a system call before which no bytes were moved.
     pub fn system(call: &str, errno: Errno) -> Self {
         let message = Undone { call, errno }.to_string();
         Self { os_error: errno.raw_os_error(), ..Self::new(TwStatus::System, message) }
@@ -111,7 +112,7 @@ impl From<thalweg_channel::Error> for CallFailure {
             Error::Closed { delivered } => {
                 Self { moved: delivered, ..Self::new(TwStatus::Closed, error.to_string()) }
             }
-            // The message of Rust names the Rust function to use instead. That function has another
+            // The message of the Rust error names a Rust function to use instead, which has another
             // name in C.
             Error::TooLarge { len, most, .. } => {
                 let message = format!("{len} bytes are too large: at most {most}");
@@ -127,7 +128,7 @@ impl From<thalweg_channel::Error> for CallFailure {
 }
 
 impl TwError {
-    /// Converts the failure for C. A message that is too long is truncated at a character boundary.
+    /// Converts a failure for C. Truncates a message that is too long, at a character boundary.
     pub(crate) fn of(failure: &CallFailure) -> Self {
         let mut message = [0; MESSAGE];
         let text = &failure.message;

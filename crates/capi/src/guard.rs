@@ -1,18 +1,17 @@
-//! The boundary to C: converts every panic and failure into a status.
+//! The boundary to C, which converts every panic and failure into a status.
 //!
-//! **The caller's guarantee.** Every exported function relies on the requirements of
-//! `include/thalweg.h`. Pointers are null or valid for their purpose. Handles come from this library and
-//! are not closed. Only one thread at a time uses a handle. [`guarded!`] is the place where this crate
-//! relies on them; other functions that need them are `unsafe` and say so. The comment of an exported
-//! function names only further requirements.
+//! **The caller's guarantee.** Every exported function relies on the requirements of `include/thalweg.h`: pointers are
+//! null or valid for their purpose, handles come from this library and are not closed, and only one thread at a time
+//! uses a handle. [`guarded!`] marks the functions that rely on this guarantee. All other functions that need it are
+//! `unsafe` and document it. The comment of an exported function names only additional requirements.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::error::{CallFailure, TwError, TwStatus};
 
-/// The body of an exported function. Within it, functions that rely on the caller's guarantee are called
-/// without a block of their own.
+/// Runs the body of an exported function. The body may call functions that rely on the caller's guarantee, without an
+/// `unsafe` block of its own.
 macro_rules! guarded {
     ($error:expr, $body:block) => {{
         #[allow(
@@ -20,7 +19,7 @@ macro_rules! guarded {
             clippy::multiple_unsafe_ops_per_block,
             reason = "one guarantee covers the whole body"
         )]
-        // SAFETY: The caller's guarantee, see the module.
+        // SAFETY: The caller's guarantee, as described in this module.
         let status = unsafe { $crate::guard::run($error, || $body) };
         status
     }};
@@ -35,8 +34,8 @@ pub(crate) unsafe fn run(
     error: *mut TwError,
     body: impl FnOnce() -> Result<(), CallFailure>,
 ) -> TwStatus {
-    // Unwind safety: everything that the body changed is dropped or belongs to the caller. No object of
-    // this library stays half changed.
+    // Unwind safety: a panic leaves no object of this library half changed. Everything that the body changes is either
+    // dropped or belongs to the caller.
     let done = catch_unwind(AssertUnwindSafe(body));
     let failure = match done {
         Ok(Ok(())) => return TwStatus::Ok,

@@ -1,5 +1,4 @@
-//! Handles give C access to objects of this library. Also checks the pointers that C passes, as far as
-//! this is possible.
+//! Handles, which give C access to objects of this library. Also checks the pointers that C passes, as far as possible.
 
 use std::cell::UnsafeCell;
 use std::ffi::c_void;
@@ -10,11 +9,11 @@ use thalweg_sys::fork::ForkMark;
 use crate::error::CallFailure;
 use crate::guard;
 
-/// A value that is opaque to C. The header requires that only one thread at a time uses it.
+/// A value that is opaque to C. The header requires that only one thread at a time uses a handle.
 #[derive(Debug)]
 pub struct Handle<T> {
-    /// `true` during a call. A plain load and store suffice to detect the usual misuse, a second thread
-    /// that calls while the first one waits. They cost correct callers nothing.
+    /// `true` during a call. Detects the usual misuse, in which a second thread calls while the first one waits. An
+    /// ordinary load and store are enough for that, and they cost correct callers nothing.
     busy: AtomicBool,
     value: UnsafeCell<T>,
 }
@@ -28,15 +27,15 @@ impl Drop for CallInProgress<'_> {
     }
 }
 
-/// Allocates a handle that C must close.
+/// Allocates a handle, which C must close.
 pub(crate) fn hand_out<T>(value: T) -> *mut Handle<T> {
     Box::into_raw(Box::new(Handle { busy: AtomicBool::new(false), value: UnsafeCell::new(value) }))
 }
 
-/// Calls `body` with the value of a handle.
+/// Calls `body` with the value of a handle. Fails if the handle is null or another call uses it.
 ///
 /// # Safety
-/// `handle` must be null, or come from [`hand_out`] and not be closed; no other thread may use it.
+/// `handle` must be null, or come from [`hand_out`] and not be closed. No other thread may use it.
 pub(crate) unsafe fn with<T, R>(
     handle: *const Handle<T>,
     what: &str,
@@ -45,7 +44,7 @@ pub(crate) unsafe fn with<T, R>(
     // SAFETY: Null or alive, as the caller guarantees.
     let handle = unsafe { handle.as_ref() }.ok_or_else(|| is_null(what))?;
     let _busy = enter(handle, what)?;
-    // SAFETY: The caller guarantees that no other thread uses it, and `enter` has refused nested calls.
+    // SAFETY: The caller guarantees that no other thread uses the handle, and `enter` refuses nested calls.
     body(unsafe { &mut *handle.value.get() })
 }
 
@@ -59,10 +58,10 @@ fn enter<'h, T>(handle: &'h Handle<T>, what: &str) -> Result<CallInProgress<'h>,
     Ok(CallInProgress(&handle.busy))
 }
 
-/// Takes the value out of the handle at `place`, and sets `place` to null.
+/// Takes the value out of the handle at `place`, frees the handle, and sets `place` to null.
 ///
 /// # Safety
-/// `place` must be null, or readable and writable, with a handle that satisfies [`with`].
+/// `place` must be null, or readable and writable and contain a handle that satisfies [`with`].
 pub(crate) unsafe fn take<T>(place: *mut *mut Handle<T>, what: &str) -> Result<T, CallFailure> {
     // SAFETY: Null or valid, as the caller guarantees.
     let place = unsafe { place.as_mut() }.ok_or_else(|| is_null(what))?;
@@ -70,16 +69,16 @@ pub(crate) unsafe fn take<T>(place: *mut *mut Handle<T>, what: &str) -> Result<T
     let handle = unsafe { place.as_ref() }.ok_or_else(|| is_null(what))?;
     drop(enter(handle, what)?);
     let handle = std::mem::replace(place, null_mut());
-    // SAFETY: It came from `hand_out`, and no pointer to it is left.
+    // SAFETY: The handle came from `hand_out`, and no pointer to it is left.
     Ok(unsafe { Box::from_raw(handle) }.value.into_inner())
 }
 
-/// Takes the value out of the handle at `from`, for a result at `to`. Uses both pointers even if one is
-/// invalid: an invalid `from` still sets `to` to `none`, and an invalid `to` still consumes the handle.
-/// `names` are used in error messages.
+/// Takes the value out of the handle at `from`, for a function that stores a result at `to`. If one pointer is invalid,
+/// the other is still handled: `to` is set to `none`, or the handle is consumed. `names` are the names of the two
+/// arguments in error messages.
 ///
 /// # Safety
-/// The requirements of [`take`] and [`result`].
+/// The requirements of [`take`] and [`result`] apply.
 pub(crate) unsafe fn exchange<'p, T, U: Copy>(
     from: *mut *mut Handle<T>,
     to: *mut U,
@@ -93,10 +92,10 @@ pub(crate) unsafe fn exchange<'p, T, U: Copy>(
     Ok((value, to?))
 }
 
-/// Takes the value out of the handle at `from`, and stores a handle of the result of `open` at `to`.
+/// Takes the value out of the handle at `from`, calls `open` with it, and stores a handle of the result at `to`.
 ///
 /// # Safety
-/// The requirements of [`exchange`].
+/// The requirements of [`exchange`] apply.
 pub(crate) unsafe fn open<T, U>(
     from: *mut *mut Handle<T>,
     to: *mut *mut Handle<U>,
@@ -109,10 +108,10 @@ pub(crate) unsafe fn open<T, U>(
     Ok(())
 }
 
-/// Stores a handle of the result of `make` at `to`.
+/// Calls `make`, and stores a handle of the result at `to`.
 ///
 /// # Safety
-/// The requirements of [`place`].
+/// The requirements of [`place`] apply.
 pub(crate) unsafe fn create<T>(
     to: *mut *mut Handle<T>,
     what: &str,
@@ -124,17 +123,17 @@ pub(crate) unsafe fn create<T>(
     Ok(())
 }
 
-/// Drops the value of a handle; null is allowed. If another thread is in a call with the handle, the
-/// value is leaked, because freeing memory in use would be worse.
+/// Drops the value of a handle, and frees the handle. Null is allowed. If a call of another thread uses the handle,
+/// leaks both, because freeing memory in use would be worse.
 ///
 /// # Safety
-/// The requirements of [`with`]; the handle must not be used again.
+/// The requirements of [`with`] apply. The handle must not be used again.
 pub(crate) unsafe fn close<T>(handle: *mut Handle<T>) {
     let body = || {
         // SAFETY: Null or alive, as the caller guarantees.
         let Some(still) = (unsafe { handle.as_ref() }) else { return Ok(()) };
         drop(enter(still, "")?);
-        // SAFETY: It came from `hand_out`, and is not used again.
+        // SAFETY: The handle came from `hand_out`, and is not used again.
         drop(unsafe { Box::from_raw(handle) });
         Ok(())
     };
@@ -142,7 +141,7 @@ pub(crate) unsafe fn close<T>(handle: *mut Handle<T>) {
     unsafe { guard::run(null_mut(), body) };
 }
 
-/// Sets the output location of a new handle to null, and returns it.
+/// Sets the output location of a new handle to null, and returns the location.
 ///
 /// # Safety
 /// `place` must be null, or writable while the result lives.
@@ -154,10 +153,10 @@ pub(crate) unsafe fn place<'p, T>(
     unsafe { result(place, what, null_mut()) }
 }
 
-/// Sets an output location to `none`, the value after a failure, and returns it.
+/// Sets an output location to `none`, which is its value after a failure, and returns the location.
 ///
 /// # Safety
-/// The requirements of [`place`].
+/// The requirements of [`place`] apply.
 pub(crate) unsafe fn result<'p, T: Copy>(
     place: *mut T,
     what: &str,
@@ -167,18 +166,17 @@ pub(crate) unsafe fn result<'p, T: Copy>(
         let message = format!("{what}: the output pointer is NULL");
         return Err(CallFailure::usage(message));
     }
-    // Written before it is borrowed, because C may not have initialised it.
+    // Write before borrowing, because C may not have initialised the location.
     // SAFETY: Not null; the caller guarantees the rest.
     unsafe { place.write(none) };
     // SAFETY: As above.
     Ok(unsafe { &mut *place })
 }
 
-/// Returns bytes that the caller lends.
+/// Returns bytes that the caller lends. Fails if `from` is null, unless `length` is 0.
 ///
 /// # Safety
-/// `length` must be 0 or `from` null, or the bytes must be readable and unchanged while the result
-/// lives.
+/// `length` must be 0 or `from` null. Otherwise the bytes must be readable, and unchanged while the result lives.
 pub(crate) unsafe fn bytes<'b>(
     from: *const c_void,
     length: usize,
@@ -191,11 +189,11 @@ pub(crate) unsafe fn bytes<'b>(
     Ok(unsafe { std::slice::from_raw_parts(from.cast(), length) })
 }
 
-/// Returns writable memory that the caller lends.
+/// Returns writable memory that the caller lends. Fails if `into` is null, unless `length` is 0.
 ///
 /// # Safety
-/// `length` must be 0 or `into` null, or the bytes must be writable and not used elsewhere while the
-/// result lives.
+/// `length` must be 0 or `into` null. Otherwise the bytes must be writable, and not used elsewhere while the result
+/// lives.
 pub(crate) unsafe fn room<'b>(
     into: *mut c_void,
     length: usize,
@@ -208,8 +206,7 @@ pub(crate) unsafe fn room<'b>(
     Ok(unsafe { std::slice::from_raw_parts_mut(into.cast(), length) })
 }
 
-/// Returns `true` if the pointer refers to at least one byte. Fails if it is null or the length is
-/// invalid.
+/// Returns `false` if the length is 0. Otherwise fails if the pointer is null or the length is invalid.
 fn check_length(start: *const c_void, length: usize, what: &str) -> Result<bool, CallFailure> {
     match length {
         0 => Ok(false),
@@ -225,8 +222,8 @@ pub(crate) fn is_null(what: &str) -> CallFailure {
     CallFailure::usage(format!("{what}: the pointer is NULL"))
 }
 
-/// A value that belongs to the process that created it. A forked child shares the objects that the
-/// value writes to. Therefore a child gets an error, and leaks the value when it closes the handle.
+/// A value that belongs to the process that created it. A forked child shares the objects to which the value writes.
+/// Therefore the child gets an error, and closing the handle there leaks the value.
 #[derive(Debug)]
 pub struct OwnedHere<T> {
     value: Option<T>,

@@ -1,4 +1,4 @@
-//! Memory copies: `tw_memcpy` and its family.
+//! Memory copies: `tw_memcpy` and related functions.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
@@ -7,7 +7,7 @@ use thalweg_kernels::{KERNELS, Kernel, tuned};
 use crate::error::TwStatus;
 
 /// # Safety
-/// The requirements of memcpy.
+/// The requirements of memcpy apply.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_memcpy(
     destination: *mut c_void,
@@ -18,13 +18,14 @@ pub unsafe extern "C" fn tw_memcpy(
     unsafe { tuned::copy_by_size(destination.cast(), source.cast(), length) }.cast()
 }
 
-/// The function that copies any size, as a pointer that follows the installed kernels. A program may
-/// hold this variable in its own memory instead of the library's (a copy relocation, as for `environ`).
-/// This symbol refers to the right instance; a variable in the crate of `tuned` would not.
+/// The function that copies any size. It changes when a profile installs kernels. The symbol must be defined in this
+/// crate, because a program may have the variable in its own memory instead of the library's (a copy relocation, as for
+/// `environ`). Only the symbol then refers to the right instance.
 #[unsafe(no_mangle)]
 pub static tw_memcpy_now: AtomicPtr<c_void> = AtomicPtr::new(libc::memcpy as *mut c_void);
 
-/// The first size band of `tuned`, for callers that check the limit themselves: `struct tw_first_band`.
+/// The first size band of `tuned`, for callers that compare the size themselves. Declared in C as `struct
+/// tw_first_band`.
 #[repr(C)]
 #[derive(Debug)]
 pub struct FirstBand {
@@ -32,7 +33,7 @@ pub struct FirstBand {
     run: AtomicPtr<c_void>,
 }
 
-/// The instance of `FirstBand` that these callers read. It is in this crate for the same reason as
+/// The instance of `FirstBand` that C programs read. It is defined in this crate for the same reason as
 /// `tw_memcpy_now`.
 #[unsafe(no_mangle)]
 pub static tw_memcpy_first: FirstBand = FirstBand {
@@ -40,17 +41,17 @@ pub static tw_memcpy_first: FirstBand = FirstBand {
     run: AtomicPtr::new(libc::memcpy as *mut c_void),
 };
 
-/// Updates the function pointers for callers that jump directly.
+/// Updates the function pointers that C programs read.
 pub(crate) fn follow_installed() {
-    // The function pointers may change one after the other: each kernel is correct for any size.
+    // The pointers need not change together, because each kernel is correct for any size.
     tw_memcpy_now.store(tuned::copies() as *mut c_void, Ordering::Release);
     tw_memcpy_first.run.store(tuned::first_copies() as *mut c_void, Ordering::Release);
-    // PAIRS WITH: the load of `upto` in thalweg.h. A caller that reads the new limit and calls
-    // tw_memcpy sees the new bands.
+    // PAIRS WITH: the load of `upto` in thalweg.h. A caller that reads the new limit and then calls tw_memcpy uses the
+    // new bands.
     tw_memcpy_first.upto.store(tuned::first_copies_upto(), Ordering::Release);
 }
 
-/// Returns the values of `tw_memcpy_first`.
+/// Returns the values in `tw_memcpy_first`: the limit, and the address of the function.
 #[cfg(test)]
 pub(crate) fn first_band() -> (usize, usize) {
     let run = tw_memcpy_first.run.load(Ordering::Acquire);
@@ -58,7 +59,7 @@ pub(crate) fn first_band() -> (usize, usize) {
 }
 
 /// # Safety
-/// The requirements of memmove.
+/// The requirements of memcpy apply.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_memmove(
     destination: *mut c_void,
@@ -70,7 +71,7 @@ pub unsafe extern "C" fn tw_memmove(
 }
 
 /// # Safety
-/// The requirements of memset.
+/// The requirements of memset apply.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_memset(
     destination: *mut c_void,
@@ -82,7 +83,7 @@ pub unsafe extern "C" fn tw_memset(
 }
 
 /// # Safety
-/// The requirements of memcpy.
+/// The requirements of memcpy apply.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_memcpy_crc32c(
     destination: *mut c_void,
@@ -91,7 +92,7 @@ pub unsafe extern "C" fn tw_memcpy_crc32c(
     crc: u32,
 ) -> u32 {
     let row = thalweg_kernels::Checksum::first();
-    // SAFETY: Guaranteed by the caller; `first` returns an available row.
+    // SAFETY: Guaranteed by the caller; `first` returns a row that this processor supports.
     unsafe { (row.copy)(destination.cast(), source.cast(), length, crc) }
 }
 
@@ -100,12 +101,12 @@ pub unsafe extern "C" fn tw_memcpy_crc32c(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_crc32c(source: *const c_void, length: usize, crc: u32) -> u32 {
     let row = thalweg_kernels::Checksum::first();
-    // SAFETY: Guaranteed by the caller; `first` returns an available row.
+    // SAFETY: Guaranteed by the caller; `first` returns a row that this processor supports.
     unsafe { (row.sum)(source.cast(), length, crc) }
 }
 
 /// # Safety
-/// The requirements of memcpy; `destination` must also be readable.
+/// The requirements of memcpy apply. `destination` must also be readable.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_memcpy_xxh3(
     destination: *mut c_void,
@@ -113,7 +114,7 @@ pub unsafe extern "C" fn tw_memcpy_xxh3(
     length: usize,
 ) -> u64 {
     let row = thalweg_kernels::Hash::first();
-    // SAFETY: Guaranteed by the caller; `first` returns an available row.
+    // SAFETY: Guaranteed by the caller; `first` returns a row that this processor supports.
     unsafe { (row.copy)(destination.cast(), source.cast(), length) }
 }
 
@@ -122,7 +123,7 @@ pub unsafe extern "C" fn tw_memcpy_xxh3(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_xxh3(source: *const c_void, length: usize) -> u64 {
     let row = thalweg_kernels::Hash::first();
-    // SAFETY: Guaranteed by the caller; `first` returns an available row.
+    // SAFETY: Guaranteed by the caller; `first` returns a row that this processor supports.
     unsafe { (row.sum)(source.cast(), length) }
 }
 
@@ -132,13 +133,13 @@ pub extern "C" fn tw_kernel_count() -> usize {
     KERNELS.len()
 }
 
-/// Returns the name of a kernel, or null.
+/// Returns the name of the kernel at `index`, or null if `index` is out of range.
 #[unsafe(no_mangle)]
 pub extern "C" fn tw_kernel_name(index: usize) -> *const c_char {
     text_of(index, |kernel| kernel.name)
 }
 
-/// Returns the summary of a kernel, or null.
+/// Returns the summary of the kernel at `index`, or null if `index` is out of range.
 #[unsafe(no_mangle)]
 pub extern "C" fn tw_kernel_summary(index: usize) -> *const c_char {
     text_of(index, |kernel| kernel.summary)
@@ -149,16 +150,16 @@ fn text_of(index: usize, field: fn(&'static Kernel) -> &'static str) -> *const c
     text.map_or(std::ptr::null(), CStr::as_ptr)
 }
 
-/// Returns 1 if this processor supports a kernel, otherwise 0.
+/// Returns 1 if this processor supports the kernel at `index`, otherwise 0.
 #[unsafe(no_mangle)]
 pub extern "C" fn tw_kernel_is_available(index: usize) -> c_int {
     KERNELS.get(index).is_some_and(|kernel| (kernel.is_available)()).into()
 }
 
-/// Copies memory with a given kernel.
+/// Copies memory by the kernel at `index`.
 ///
 /// # Safety
-/// The requirements of memcpy.
+/// The requirements of memcpy apply.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_memcpy_by(
     index: usize,

@@ -1,10 +1,10 @@
 //! The C ABI: implements the functions that `include/thalweg.h` declares.
 //!
-//! The header is written by hand and is the contract. A test compiles C against it and checks that
-//! sizes, offsets and names agree with this crate. This crate contains no logic: it converts arguments,
-//! calls, and converts results.
+//! The header is written by hand, and it is the contract. A test compiles C against it and checks that sizes, offsets
+//! and names agree with this crate. This crate contains no logic: it converts arguments, calls other crates, and
+//! converts their results.
 //!
-//! No panic crosses the boundary: [`guard::run`] converts it to `TW_INTERNAL`.
+//! No panic crosses the boundary to C: [`guard::run`] converts it to `TW_INTERNAL`.
 
 mod broadcast;
 mod buffer;

@@ -1,4 +1,4 @@
-//! `tw_listener` and `tw_link`: connect two processes, and pass descriptors.
+//! `tw_listener` and `tw_link`, which connect two processes and pass descriptors between them.
 
 use std::ffi::{c_char, c_int, c_void};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, IntoRawFd};
@@ -25,7 +25,7 @@ pub struct TwPeer {
     is_alive: i32,
 }
 
-/// Converts `TW_SAME_USER` and `TW_ANYONE`. Any non-negative number is a user id.
+/// Converts `TW_SAME_USER`, `TW_ANYONE`, or a user id, which is any non-negative number.
 fn admit(who: i64) -> Result<Admit, CallFailure> {
     match who {
         -1 => Ok(Admit::SameUser),
@@ -39,7 +39,7 @@ fn admit(who: i64) -> Result<Admit, CallFailure> {
 }
 
 /// # Safety
-/// `text` must be null or a string.
+/// `text` must be null or a string that ends with NUL.
 unsafe fn address(text: *const c_char) -> Result<Address, CallFailure> {
     // SAFETY: Guaranteed by the caller.
     let path = unsafe { text::path(text, "address") }?;
@@ -65,7 +65,7 @@ pub unsafe extern "C" fn tw_listener_bind(
     })
 }
 
-/// Waits for the next process.
+/// Waits for the next process that connects.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_listener_accept(
     listener: *mut TwListener,
@@ -90,7 +90,7 @@ pub unsafe extern "C" fn tw_listener_fd(listener: *const TwListener) -> c_int {
 }
 
 /// # Safety
-/// The requirements of [`handle::with`].
+/// The requirements of [`handle::with`] apply.
 pub(crate) unsafe fn descriptor<T: AsFd>(end: *const Handle<T>) -> c_int {
     // SAFETY: Guaranteed by the caller.
     let fd = unsafe { handle::with(end, "", |end| Ok(end.as_fd().as_raw_fd())) };
@@ -203,7 +203,7 @@ pub unsafe extern "C" fn tw_link_send(
         let fds: &[c_int] = match count {
             0 => &[],
             _ if fds.is_null() => return Err(handle::is_null("descriptors")),
-            // Not null; the caller guarantees the rest.
+            // Not null; the caller guarantees that it has `count` elements.
             _ => std::slice::from_raw_parts(fds, count),
         };
         let lend = |fd: &c_int| text::descriptor(*fd, "descriptor");
@@ -214,7 +214,7 @@ pub unsafe extern "C" fn tw_link_send(
     })
 }
 
-/// Receives a message with descriptors.
+/// Receives a message, with its descriptors.
 #[unsafe(no_mangle)]
 #[allow(clippy::too_many_arguments, reason = "as recvmsg, without its struct")]
 pub unsafe extern "C" fn tw_link_receive(
@@ -251,7 +251,7 @@ pub unsafe extern "C" fn tw_link_receive(
             *count = came.len();
         }
         for (at, fd) in came.into_iter().enumerate() {
-            // `at` is below `places`, and the caller guarantees that many elements.
+            // `at` is below `places`, and the caller guarantees that `fds` has that many elements.
             let to = fds.add(at);
             to.write(fd.into_raw_fd());
         }

@@ -8,7 +8,7 @@ use thalweg_core::{MECHANISMS, mechanisms::by_name, probe, scratch::ScratchSite}
 use crate::error::{CallFailure, TwError, TwStatus};
 use crate::{guard::guarded, handle, json, text};
 
-/// Returns the text with a terminating NUL. Each text is allocated once and never freed.
+/// Returns the text with a terminating NUL. Allocates each text once and never frees it.
 pub(crate) fn forever(text: &'static str) -> &'static CStr {
     static MADE: LazyLock<Mutex<BTreeMap<&'static str, &'static CStr>>> =
         LazyLock::new(Mutex::default);

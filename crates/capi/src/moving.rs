@@ -49,7 +49,7 @@ pub struct TwReport {
 
 const ALL: u64 = u64::MAX;
 
-/// The options after validation, as owned values.
+/// The caller's options, validated and converted to owned values.
 struct Wishes {
     needs: Guarantees,
     request: Request,
@@ -58,7 +58,7 @@ struct Wishes {
     watcher: ProgressWatcher,
 }
 
-/// The caller's progress function. It is called from one thread at a time.
+/// The caller's progress function. The library never calls it from two threads at once.
 #[derive(Clone, Copy)]
 struct ProgressWatcher {
     progress: Option<ProgressFn>,
@@ -68,8 +68,7 @@ struct ProgressWatcher {
 impl ProgressWatcher {
     fn wants_to_stop(self, moved: u64) -> bool {
         let Some(progress) = self.progress else { return false };
-        // SAFETY: The caller guarantees that the function accepts its `user` pointer and does not
-        // unwind.
+        // SAFETY: The caller guarantees that the function accepts this `user` pointer and does not unwind.
         unsafe { progress(moved, self.user) != 0 }
     }
 }
@@ -119,7 +118,7 @@ impl Wishes {
 /// Builds a transfer from two descriptors and a length.
 ///
 /// # Safety
-/// Open descriptors must stay open while the result lives.
+/// The descriptors must stay open while the result lives.
 unsafe fn job<'t>(
     source: c_int,
     sink: c_int,
@@ -246,7 +245,7 @@ pub unsafe extern "C" fn tw_copy(
     })
 }
 
-/// Converts the end of a copy; a failure contains the text of the first problem.
+/// Converts the end of a copy into a result. The message of a failure is that of the first problem.
 fn ended(done: &TreeReport) -> Result<(), CallFailure> {
     let status = match done.ending() {
         Ending::Done => return Ok(()),
@@ -263,7 +262,7 @@ fn ended(done: &TreeReport) -> Result<(), CallFailure> {
     Err(CallFailure { moved: done.bytes, ..of_tree(first, status) })
 }
 
-/// Converts an error of the tree copier. `status` is used for failed calls and differing data.
+/// Converts an error of the tree copier. `status` is the result for a failed call or for differing data.
 fn of_tree(error: &Error, status: TwStatus) -> CallFailure {
     let status = match error {
         Error::Refused { reason: Refusal::NoMechanism(_), .. } => TwStatus::Unsupported,
@@ -282,15 +281,15 @@ fn stopped(moved: u64) -> CallFailure {
     CallFailure { moved, ..CallFailure::new(TwStatus::Stopped, message) }
 }
 
-/// Calls the progress function of a copy. The copy runs on several threads, and the mutex admits one
-/// at a time.
+/// Calls the caller's progress function during a copy. The copy calls it from several threads, and the mutex admits
+/// only one at a time.
 struct ProgressListener {
     watcher: Mutex<ProgressWatcher>,
     stop: AtomicBool,
 }
 
-// SAFETY: The header documents that a copy calls the function from its own threads, one at a time. The
-// target of `user` is passed only to the caller's function.
+// SAFETY: The header documents that a copy calls the function from other threads, one at a time. The library passes
+// `user` only to this function.
 unsafe impl Send for ProgressWatcher {}
 
 impl Events for ProgressListener {
@@ -306,7 +305,7 @@ impl Events for ProgressListener {
     }
 }
 
-/// A report before its conversion for C.
+/// The contents of a `tw_report`, before the conversion for C.
 struct CopyAccount {
     bytes: u64,
     lost: u64,
@@ -317,8 +316,8 @@ struct CopyAccount {
 }
 
 impl CopyAccount {
-    /// The report of a call that fails before it moves any bytes. C may pass a report that it has not
-    /// initialised.
+    /// The report of a call that fails before it moves any bytes. It is written first, because C may not have
+    /// initialised its report.
     const NOTHING: Self = Self {
         bytes: 0,
         lost: 0,

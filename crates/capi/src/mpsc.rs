@@ -1,4 +1,4 @@
-//! `tw_mpsc`: any number of producers, one consumer.
+//! `tw_mpsc`: one consumer for any number of producers.
 
 use std::ffi::c_void;
 use std::ptr::null;
@@ -10,13 +10,13 @@ use crate::handle::{self, Handle};
 use crate::link::TwLink;
 use crate::{guard::guarded, options};
 
-/// The consumer, with the message lent to C.
+/// A consumer, and the message that is lent to C.
 type MpscEnd = Lender<Mpsc, Sample<'static>>;
 
 /// `tw_mpsc`, opaque to C.
 pub type TwMpsc = Handle<MpscEnd>;
 
-/// `TW_NOBODY`
+/// Value of `TW_NOBODY`.
 const NOBODY: u64 = u64::MAX;
 
 /// Creates a consumer without producers.
@@ -48,7 +48,7 @@ pub unsafe extern "C" fn tw_mpsc_add(
         let exchanged = handle::exchange(link, producer, names, NOBODY);
         let (link, producer) = exchanged?;
         let add = |end: &mut MpscEnd| {
-            // `idle` is called only for its error: it fails while a message is lent.
+            // SAFETY of `idle`: the borrow of the reader ends with this closure.
             Ok(end.idle()?.add(link, options::deadline(timeout_ns))?)
         };
         *producer = handle::with(mpsc, "consumer", add)?;
@@ -56,7 +56,7 @@ pub unsafe extern "C" fn tw_mpsc_add(
     })
 }
 
-/// Returns the next message of any producer, or reports that one has left.
+/// Returns the next message of any producer, or reports that a producer has left.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_mpsc_receive(
     mpsc: *mut TwMpsc,
@@ -71,7 +71,7 @@ pub unsafe extern "C" fn tw_mpsc_receive(
         let message = handle::result(message, "message", null())?;
         let length = handle::result(length, "length", 0)?;
         let receive = |end: &mut MpscEnd| {
-            // The lender keeps the message.
+            // The lender keeps the message, as `idle` requires.
             let reader = end.idle()?;
             match reader.receive_until(options::deadline(timeout_ns))? {
                 Arrival::Message { from: whose, sample } => {
@@ -95,7 +95,7 @@ pub unsafe extern "C" fn tw_mpsc_release(mpsc: *mut TwMpsc, error: *mut TwError)
     guarded!(error, { handle::with(mpsc, "consumer", Lender::take_back) })
 }
 
-/// Closes a consumer: all producers see the end of the channel.
+/// Closes a consumer. All producers then get `TW_CLOSED`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_mpsc_close(mpsc: *mut TwMpsc) {
     // SAFETY: Guaranteed by the caller.

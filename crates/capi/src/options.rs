@@ -1,5 +1,5 @@
-//! Common parts of the options structs: the size is their first field, and several fields have common
-//! meanings.
+//! Common code for the options structs. Their first field is their size, and several of them have the fields `needs`,
+//! `wait` and `spin_ns`.
 
 use std::mem::MaybeUninit;
 use std::time::{Duration, Instant};
@@ -8,17 +8,18 @@ use thalweg_core::Guarantees;
 
 use crate::error::CallFailure;
 
-/// `TW_STABLE`, `TW_PRIVATE`, `TW_DURABLE`
+/// Values of `TW_STABLE`, `TW_PRIVATE` and `TW_DURABLE`.
 const STABLE: u32 = 1;
 const PRIVATE: u32 = 2;
 const DURABLE: u32 = 4;
 
-/// Reads the options, if present. `init` is the name of the initialiser macro, for messages. `earlier`
-/// lists earlier sizes of the struct; the fields that such a version lacks are zeroed.
+/// Reads the caller's options; `None` if `options` is null. `init` is the name of the initialiser macro, for messages.
+/// `earlier` contains the sizes of earlier versions of the struct. Fields that the caller's version lacks are set to
+/// zero.
 ///
 /// # Safety
-/// `options` must be null, or point to as many bytes as its first field, a `size_t`, states. All bytes
-/// of `T` beyond the smallest of `earlier` must be valid as zeros.
+/// `options` must be null, or point to as many bytes as its first field, a `size_t`, states. Zeros must be valid in all
+/// fields of `T` beyond the smallest size in `earlier`.
 pub(crate) unsafe fn read<T: Copy>(
     options: *const T,
     init: &str,
@@ -29,7 +30,8 @@ pub(crate) unsafe fn read<T: Copy>(
     }
     // SAFETY: Not null, and every version of the struct begins with its size.
     let size = unsafe { options.cast::<usize>().read() };
-    // No version was smaller than the first. A larger struct than ours only has additional fields.
+    // No version is smaller than the first one. A struct larger than `T` is from a newer header and has additional
+    // fields.
     let versions = earlier.iter().copied().chain([size_of::<T>()]);
     let Some(known) = versions.filter(|version| *version <= size).max() else {
         return Err(CallFailure::usage(format!(
@@ -37,10 +39,9 @@ pub(crate) unsafe fn read<T: Copy>(
         )));
     };
     let mut all = MaybeUninit::<T>::zeroed();
-    // SAFETY: The caller provides `size` bytes, and `all` has as many as a `T`; `known` exceeds
-    // neither.
+    // SAFETY: The caller provides `size` bytes, and `all` has the size of a `T`. `known` exceeds neither.
     unsafe { options.cast::<u8>().copy_to_nonoverlapping(all.as_mut_ptr().cast(), known) };
-    // SAFETY: It contains the fields of a version, and zeros that the caller guarantees to be valid.
+    // SAFETY: `all` contains the fields of one version, and zeros elsewhere, which the caller guarantees to be valid.
     Ok(Some(unsafe { all.assume_init() }))
 }
 
@@ -51,7 +52,7 @@ pub(crate) fn guarantees(needs: u32) -> Result<Guarantees, CallFailure> {
     Ok(Guarantees { stable: has(STABLE), private: has(PRIVATE), durable: has(DURABLE) })
 }
 
-/// Rejects undefined bits.
+/// Fails if `bits` contains bits that are not in `known`.
 pub(crate) fn known_bits(field: &str, bits: u32, known: u32) -> Result<(), CallFailure> {
     if bits & !known == 0 {
         return Ok(());
@@ -70,12 +71,11 @@ pub(crate) fn wait(wait: u32, spin_ns: u64) -> Result<Wait, CallFailure> {
     }
 }
 
-/// `TW_FOREVER`. It is not negative, because a caller that computes `deadline - now` gets a negative
-/// number when it is late.
+/// Value of `TW_FOREVER`. It is not negative, because a late caller that computes `deadline - now` gets a negative
+/// number.
 const FOREVER: i64 = i64::MAX;
 
-/// Returns the deadline of a wait of `timeout_ns`, or `None` for no limit. A negative timeout has
-/// already expired.
+/// Returns the time at which a wait of `timeout_ns` ends; `None` means no limit. A negative timeout is already over.
 pub(crate) fn deadline(timeout_ns: i64) -> Option<Instant> {
     if timeout_ns == FOREVER {
         return None;
@@ -84,7 +84,7 @@ pub(crate) fn deadline(timeout_ns: i64) -> Option<Instant> {
     Instant::now().checked_add(Duration::from_nanos(ahead))
 }
 
-/// Returns `true` if a call must not wait: `TW_NOW`, or an expired deadline.
+/// Returns `true` if the call must not wait, because the timeout is `TW_NOW` or is already over.
 pub(crate) fn is_now(timeout_ns: i64) -> bool {
     timeout_ns <= 0
 }

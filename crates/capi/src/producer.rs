@@ -12,7 +12,7 @@ use crate::handle::{self, Handle};
 use crate::link::{self, TwLink, TwListener};
 use crate::options;
 
-/// A producer, and the loan that C writes to.
+/// A producer, and the loan to which C currently writes.
 #[derive(Debug)]
 pub struct ProducerEnd {
     producer: Producer,
@@ -27,8 +27,8 @@ impl ProducerEnd {
         Self { producer, loaned: None }
     }
 
-    /// Returns room for a message. It stays valid until the next commit, because only this handle sends
-    /// with this producer.
+    /// Returns room for a message. The room stays valid until the next commit, because only this handle uses the
+    /// producer.
     fn loan(&mut self, length: usize, timeout_ns: i64) -> Result<*mut u8, CallFailure> {
         self.idle()?;
         let room = if options::is_now(timeout_ns) {
@@ -105,7 +105,7 @@ pub unsafe extern "C" fn tw_producer_open(
     })
 }
 
-/// Offers a channel to the first process that connects.
+/// Offers a channel to the first process that connects to a listener.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_producer_accept(
     listener: *mut *mut TwListener,
@@ -123,7 +123,7 @@ pub unsafe extern "C" fn tw_producer_accept(
     })
 }
 
-/// Returns room for a message, to be written in place.
+/// Returns room in which C writes a message in place.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_producer_loan(
     producer: *mut TwProducer,
@@ -140,7 +140,7 @@ pub unsafe extern "C" fn tw_producer_loan(
     })
 }
 
-/// Commits the message written to the lent room.
+/// Commits the message that C has written to the lent room.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_producer_commit(
     producer: *mut TwProducer,

@@ -14,10 +14,11 @@ pub struct TwProfile {
     pub(crate) profile: Arc<Profile>,
 }
 
-/// Loads a profile; stores null if none exists.
+/// Loads a profile. Stores null if the file does not exist.
 ///
 /// # Safety
-/// `path` must be null or a string, `profile` writable, and `error` null or writable.
+/// `path` must be null or a string that ends with NUL, `profile` writable, and `error` null or
+/// writable.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_profile_load(
     path: *const c_char,
@@ -62,7 +63,7 @@ fn unusable(error: &ProfileError) -> CallFailure {
     }
 }
 
-/// Frees a profile. Plans, transfers and senders created with it keep their data.
+/// Frees a profile. Plans, transfers and senders that use it keep their copies of it.
 ///
 /// # Safety
 /// `profile` must be null, or come from `tw_profile_load` and not be freed.
@@ -109,7 +110,7 @@ mod tests {
             libc::memcpy as *const () as usize,
             "bands that are not libc's alone"
         );
-        // A process that is pinned to other cores than the measurements keeps those of memory.
+        // Only the measurements of memory copies are valid for a process on other cores.
         let load_with = |key: &str| {
             let mut changed = profile.clone();
             changed.machine.set(key, "of another process");

@@ -73,8 +73,8 @@ pub unsafe extern "C" fn tw_receiver_receive_into(
         let into = handle::room(into, room, "into")?;
         let receive = |end: &mut OwnedHere<ReceiverEnd>| {
             let end = end.get()?;
-            // Checks for the end of the transfer first: the receiver's own error would not contain the
-            // count.
+            // First check for the end of the transfer, because the error of `recv_into` would not contain the number of
+            // buffers.
             end.next_length()?;
             *length = end.receiver.recv_into(into).map_err(too_large)?;
             end.buffers += 1;

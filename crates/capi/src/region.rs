@@ -1,4 +1,4 @@
-//! `tw_region`: memory shared with other processes.
+//! `tw_region`: memory that processes share.
 
 use std::ffi::{c_int, c_void};
 use std::fs::File;
@@ -12,12 +12,12 @@ use crate::error::{CallFailure, TwError, TwStatus};
 use crate::handle::{self, Handle};
 use crate::{guard::guarded, options, text};
 
-/// `TW_MEMFD`, `TW_POSIX`, `TW_SYSV`
+/// Values of `TW_MEMFD`, `TW_POSIX` and `TW_SYSV`.
 const MEMFD: u32 = 0;
 const POSIX: u32 = 1;
 const SYSV: u32 = 2;
 
-/// `TW_SEAL_SIZE`, `TW_SEAL_WRITE`, `TW_SEAL_WRITERS`, `TW_SEAL_SEALS`
+/// Values of `TW_SEAL_SIZE`, `TW_SEAL_WRITE`, `TW_SEAL_WRITERS` and `TW_SEAL_SEALS`, and the seals of the Linux kernel.
 const SEALS: [(u32, SealFlags); 4] = [
     (1, SealFlags::SHRINK.union(SealFlags::GROW)),
     (2, SealFlags::WRITE),
@@ -32,7 +32,7 @@ enum Home {
     Segment(Segment),
 }
 
-/// Shared memory. The mapping is absent after `tw_region_unmap`.
+/// The memory of a region. It has no mapping after `tw_region_unmap`.
 #[derive(Debug)]
 pub struct RegionMemory {
     home: Home,
@@ -66,7 +66,7 @@ impl RegionMemory {
         let mut memory = Self { home, length, map: None };
         let mapped = memory.map(Sharing::Write);
         if let (Err(_), Home::Segment(segment)) = (&mapped, &memory.home) {
-            // No other process knows the segment's id, so the segment would leak.
+            // Remove the segment, which would otherwise leak, because no other process knows its id.
             let _ = segment.remove();
         }
         mapped.map(|()| memory)
@@ -126,7 +126,8 @@ impl RegionMemory {
     }
 }
 
-/// Checks that the memory has this length; an access beyond its end would raise SIGBUS.
+/// Returns the length to map; 0 means all of it. Fails if it exceeds `most`, because accesses beyond the end raise
+/// SIGBUS.
 fn within(length: usize, most: usize) -> Result<usize, CallFailure> {
     match length {
         _ if most == 0 => Err(CallFailure::usage("nothing to map: the region has 0 bytes")),
@@ -215,7 +216,7 @@ pub unsafe extern "C" fn tw_region_map(
 /// Unmaps a region.
 ///
 /// # Safety
-/// The pointers must satisfy the header's requirements; the memory must not be in use any more.
+/// The pointers must satisfy the header's requirements. The mapped memory must not be in use any more.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_region_unmap(region: *mut TwRegion, error: *mut TwError) -> TwStatus {
     guarded!(error, {
@@ -282,7 +283,7 @@ pub unsafe extern "C" fn tw_region_populate(
     })
 }
 
-/// Marks a System V segment for removal: it disappears when the last process detaches.
+/// Marks a System V segment for removal. The kernel removes it when the last process detaches.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_region_remove(region: *mut TwRegion, error: *mut TwError) -> TwStatus {
     guarded!(error, {
@@ -330,10 +331,10 @@ pub unsafe extern "C" fn tw_region_segment(region: *const TwRegion) -> c_int {
     unsafe { handle::with(region, "", id) }.unwrap_or(-1)
 }
 
-/// Unmaps and closes a region.
+/// Unmaps a region and closes its descriptor.
 ///
 /// # Safety
-/// The pointers must satisfy the header's requirements; the memory must not be in use any more.
+/// The pointers must satisfy the header's requirements. The mapped memory must not be in use any more.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_region_close(region: *mut TwRegion) {
     // SAFETY: Guaranteed by the caller.

@@ -30,7 +30,7 @@ pub unsafe extern "C" fn tw_sender_open(
     })
 }
 
-/// Sends a buffer and waits until it has arrived.
+/// Sends a buffer, and waits until the receiver has all of it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_sender_send(
     sender: *mut TwSender,
@@ -48,7 +48,7 @@ pub unsafe extern "C" fn tw_sender_send(
     })
 }
 
-/// Allocates memory that the mechanism in use may pass on without a copy.
+/// Allocates memory that the mechanism in use may pass to the receiver without a copy.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_sender_loan(
     sender: *mut TwSender,
@@ -74,11 +74,12 @@ pub unsafe extern "C" fn tw_sender_send_loan(
 ) -> TwStatus {
     guarded!(error, {
         let send = |sender: &mut OwnedHere<Sender>| {
-            // Taken before anything else can fail: after a failure the caller has no loan any more.
+            // Take the loan before anything else can fail, because after a failure the caller has
+            // no loan.
             let taken = match handle::take(loan, "loan")? {
                 BufferMemory::Lent(taken) => taken,
                 own @ BufferMemory::Own(_) => {
-                    // `take` has checked the pointer.
+                    // `take` has checked that the pointer is valid.
                     loan.write(handle::hand_out(own));
                     let message = "loan: the buffer does not come from tw_sender_loan; send it with tw_sender_send";
                     return Err(CallFailure::usage(message));
@@ -89,7 +90,7 @@ pub unsafe extern "C" fn tw_sender_send_loan(
         };
         let back = handle::with(sender, "sender", send)?;
         if let Some(back) = back {
-            // `take` has checked the pointer.
+            // `take` has checked that the pointer is valid.
             loan.write(handle::hand_out(BufferMemory::Lent(back)));
         }
         Ok(())
@@ -129,7 +130,7 @@ pub unsafe extern "C" fn tw_sender_explain_json(
     })
 }
 
-/// Closes a sender: the receiver sees the end of the transfer.
+/// Closes a sender. The receiver then gets `TW_CLOSED`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tw_sender_close(sender: *mut TwSender) {
     // SAFETY: Guaranteed by the caller.

@@ -1,4 +1,4 @@
-//! Strings and descriptors that are passed to and from C.
+//! Strings and descriptors that C passes or gets.
 
 use std::borrow::Cow;
 use std::ffi::{CStr, CString, OsStr, c_char, c_int};
@@ -10,9 +10,9 @@ use thalweg_sys::Errno;
 
 use crate::error::CallFailure;
 
-/// Returns a string for C; the caller frees it with `tw_string_free`.
+/// Returns a copy of the text for C, which must free it by `tw_string_free`.
 pub(crate) fn handed_out(text: &str) -> *mut c_char {
-    // JSON escapes NUL, and only JSON is returned this way.
+    // The replacement changes nothing: only JSON is returned this way, and JSON escapes NUL.
     CString::new(text.replace('\0', " ")).unwrap_or_default().into_raw()
 }
 
@@ -28,7 +28,7 @@ pub(crate) unsafe fn optional<'t>(text: *const c_char) -> Option<Cow<'t, str>> {
 /// Reads a required path.
 ///
 /// # Safety
-/// The requirements of [`optional`].
+/// The requirements of [`optional`] apply.
 pub(crate) unsafe fn path(text: *const c_char, what: &str) -> Result<PathBuf, CallFailure> {
     if text.is_null() {
         return Err(CallFailure::usage(format!("{what}: the pointer is NULL")));
@@ -38,7 +38,8 @@ pub(crate) unsafe fn path(text: *const c_char, what: &str) -> Result<PathBuf, Ca
     Ok(PathBuf::from(OsStr::from_bytes(bytes)))
 }
 
-/// Borrows a descriptor of the caller. If it is not open, the first call on it fails.
+/// Borrows a descriptor of the caller. Fails if it is negative. If it is not open, the first call
+/// on it fails.
 ///
 /// # Safety
 /// The descriptor must stay open while the result lives.
@@ -46,11 +47,11 @@ pub(crate) unsafe fn descriptor<'f>(fd: c_int, what: &str) -> Result<BorrowedFd<
     if fd < 0 {
         return Err(CallFailure::usage(format!("{what}: {fd} is not a descriptor")));
     }
-    // SAFETY: Not -1; the caller keeps it open.
+    // SAFETY: Not negative; the caller guarantees that it stays open.
     Ok(unsafe { BorrowedFd::borrow_raw(fd) })
 }
 
-/// Duplicates a descriptor of the caller, with close-on-exec.
+/// Duplicates a descriptor of the caller. The duplicate is close-on-exec.
 ///
 /// # Safety
 /// The descriptor must stay open during the call.

@@ -1,10 +1,10 @@
-//! Measures the round trip of a message to another process and back, over two rings. Run it on an idle machine. The other process may be
-//! `PingPong` of `java/src/test` (docs/reference/java.md).
+//! Measures the round trip of a message to another process and back, over two rings. Run it on an idle machine. The other process may also
+//! be the class `PingPong` in `java/src/test` (docs/reference/java.md).
 //!
 //! `cargo run --release -p thalweg-channel --example pingpong ping|pong DIR [spin|hybrid|block] [ROUNDS] [BATCHES] [BYTES]`
 //!
-//! `pong` listens and answers until `ping` closes its ring. `ping` prints the nanoseconds of a round trip: the median over the batches, the
-//! smallest and the largest.
+//! `pong` listens, and answers until `ping` closes its ring. `ping` prints the nanoseconds of a round trip: the median, the minimum and the
+//! maximum of the batches.
 
 use std::error::Error;
 use std::path::Path;
@@ -57,7 +57,7 @@ fn ping(place: &Path, options: &Options, told: &Told) -> Result<(), Box<dyn Erro
         }
         Ok(begin.elapsed().as_nanos() as f64 / told.rounds as f64)
     };
-    // The first batch warms both sides up, and gives a JVM time to compile.
+    // The first batch is not counted. It warms both sides up, and a JVM compiles its code during it.
     batch()?;
     let mut times = (0..told.batches).map(|_| batch()).collect::<Result<Vec<_>, _>>()?;
     times.sort_by(f64::total_cmp);
@@ -66,7 +66,7 @@ fn ping(place: &Path, options: &Options, told: &Told) -> Result<(), Box<dyn Erro
     Ok(())
 }
 
-/// Connects, and retries while no process listens yet.
+/// Connects to the other process. Retries while that does not listen yet.
 fn join(path: &Path) -> thalweg_channel::error::Result<Link> {
     let end = Instant::now() + PATIENCE;
     loop {

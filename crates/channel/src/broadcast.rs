@@ -1,6 +1,6 @@
-//! One producer, any number of subscribers. Each subscriber has its own ring and its own copy of each
-//! message. A single shared ring would need one copy only, but its slowest or most hostile reader would
-//! affect all others.
+//! One producer, any number of subscribers. Each subscriber has its own ring and gets its own copy of each message.
+//! With a single shared ring, one copy would suffice, but a slow or hostile subscriber could block or disturb all
+//! others.
 
 use crate::error::{Error, Result};
 use crate::link::{Link, Peer};
@@ -11,7 +11,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// Bytes before each message: the message number.
+/// Size in bytes of the message number, which precedes each message in a ring.
 const NUMBER: usize = 8;
 
 /// Behavior if a subscriber's ring is full.
@@ -19,27 +19,27 @@ const NUMBER: usize = 8;
 pub enum Slow {
     /// Publishing waits until the ring has room. A stopped subscriber blocks all others.
     Wait,
-    /// Messages for this subscriber are queued in the producer's process, and moved to the ring by the
-    /// next call. If the queue exceeds `backlog`, its oldest message is dropped; both sides count it.
-    /// Messages already in the ring stay.
+    /// The producer's process queues messages for this subscriber. The next call of [`Broadcast::publish`] or
+    /// [`Broadcast::push_backlog`] moves them to the ring. If more than `backlog` messages are queued, the oldest
+    /// queued one is dropped, and both sides count it. Messages already in the ring are never dropped.
     DropOldest {
         /// Maximum number of messages queued per subscriber; at least 1.
         backlog: usize,
     },
 }
 
-/// A subscriber that has left, and the reason.
+/// A subscriber that was removed, and the reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Departure {
     /// The number returned by [`Broadcast::add`].
     pub subscriber: u64,
-    /// [`Error::Closed`], [`Error::PeerDied`], or the error in its ring.
+    /// [`Error::Closed`], [`Error::PeerDied`], or the error that made its ring unusable.
     pub error: Error,
-    /// Messages dropped for this subscriber, including those in the backlog.
+    /// Number of messages that this subscriber did not get: those dropped before, and those still queued when it left.
     pub dropped: u64,
 }
 
-/// The sending side.
+/// The sending side of a broadcast.
 #[derive(Debug)]
 pub struct Broadcast {
     slow: Slow,
@@ -69,7 +69,7 @@ impl Broadcast {
         Ok(self.admit(Producer::open_until(link, options, deadline)?))
     }
 
-    /// Like [`Broadcast::add`], for a subscriber with an open ring.
+    /// Like [`Broadcast::add`], for a subscriber whose ring is already open.
     pub fn admit(&mut self, producer: Producer) -> u64 {
         let id = self.added;
         self.added += 1;
@@ -77,7 +77,7 @@ impl Broadcast {
         id
     }
 
-    /// Returns the number of subscribers that are not known to have left.
+    /// Returns the number of subscribers. A subscriber that has left counts until a call detects this.
     pub fn subscribers(&self) -> usize {
         self.seats.len()
     }
@@ -87,12 +87,12 @@ impl Broadcast {
         self.published
     }
 
-    /// Returns the number of messages dropped for a subscriber; `None` if it has left.
+    /// Returns the number of messages dropped for a subscriber; `None` if it was removed.
     pub fn dropped(&self, subscriber: u64) -> Option<u64> {
         self.seats.iter().find(|seat| seat.id == subscriber).map(|seat| seat.dropped)
     }
 
-    /// Returns the subscribers that have left since the last call.
+    /// Returns the subscribers that were removed since the last call.
     pub fn take_departed(&mut self) -> Vec<Departure> {
         std::mem::take(&mut self.departed)
     }
@@ -103,15 +103,14 @@ impl Broadcast {
         self.publish_until(message, None)
     }
 
-    /// Like [`Broadcast::publish`], until `deadline` at the latest. Only [`Slow::Wait`] waits. Returns
-    /// [`Error::TooLarge`] if the message exceeds the capacity of a subscriber's ring. After this error
-    /// or [`Error::Timeout`], no subscriber has received the message.
+    /// Like [`Broadcast::publish`], but waits until `deadline` at most. Only [`Slow::Wait`] waits at all. Returns
+    /// [`Error::TooLarge`] if the message exceeds the capacity of a subscriber's ring. After this error or
+    /// [`Error::Timeout`], no subscriber has received the message.
     pub fn publish_until(&mut self, message: &[u8], deadline: Option<Instant>) -> Result<()> {
         self.check_len(message.len())?;
         if self.slow == Slow::Wait {
-            // First reserve room in every ring, then send. Only this producer writes to the rings, so
-            // the room stays available. Therefore a deadline never leaves the message with only some of
-            // the subscribers.
+            // First reserve room in every ring, then send. Only this producer writes to the rings, so the room stays
+            // available. Therefore a timeout never leaves the message with only some of the subscribers.
             let len = message.len() + NUMBER;
             self.each(|seat| seat.producer.loan_until(len, deadline).map(drop))?;
         }
@@ -131,10 +130,9 @@ impl Broadcast {
         })
     }
 
-    /// Prepares for polling in an event loop, after [`Slow::Wait`] has timed out. After `Ok(true)`,
-    /// poll [`Broadcast::descriptors`] for reading and publish again when one is ready. `Ok(false)`:
-    /// every subscriber has room for `len` bytes. Returns [`Error::TooLarge`] like
-    /// [`Broadcast::publish_until`].
+    /// Prepares for polling in an event loop, after [`Slow::Wait`] has timed out. If it returns `Ok(true)`, poll
+    /// [`Broadcast::descriptors`] for reading, and publish again when one is ready. If it returns `Ok(false)`, every
+    /// subscriber has room for `len` bytes. Returns [`Error::TooLarge`] like [`Broadcast::publish_until`].
     pub fn arm(&mut self, len: usize) -> Result<bool> {
         self.check_len(len)?;
         let mut waits = false;
@@ -160,14 +158,14 @@ impl Broadcast {
         }
     }
 
-    /// Moves queued messages to the rings while there is room. Returns the number still queued.
+    /// Moves queued messages to the rings while there is room. Returns the number of messages that are still queued.
     pub fn push_backlog(&mut self) -> Result<usize> {
         self.each(SubscriberSeat::push_backlog)?;
         Ok(self.seats.iter().map(|seat| seat.backlog.len()).sum())
     }
 
-    /// Calls `act` for every subscriber. A subscriber that has left or is broken is removed and
-    /// recorded; the loop continues with the others. A timeout or a fork is returned to the caller.
+    /// Calls `act` for every subscriber. Removes and records a subscriber for which `act` fails, and continues with the
+    /// others. Only [`Error::Timeout`] and [`Error::Forked`] are returned to the caller.
     fn each(&mut self, mut act: impl FnMut(&mut SubscriberSeat) -> Result<()>) -> Result<()> {
         let mut at = 0;
         while let Some(seat) = self.seats.get_mut(at) {
@@ -219,7 +217,8 @@ impl SubscriberSeat {
 #[derive(Debug)]
 pub struct Subscription {
     consumer: Consumer,
-    /// The last message received. A message that was not released is received again.
+    /// The last message received. It shows when a message that was not released is received again, so that the messages
+    /// dropped before it are not counted twice.
     last: Option<Last>,
     missed: u64,
 }
@@ -229,7 +228,7 @@ struct Last {
     /// Number of messages received before this one.
     before: u64,
     number: u64,
-    /// Number of messages dropped directly before this one.
+    /// Number of messages dropped between the previous received message and this one.
     missed: u64,
 }
 
@@ -239,18 +238,18 @@ impl Subscription {
         Self::open_until(link, options, None)
     }
 
-    /// Like [`Subscription::open`], until `deadline` at the latest; `None` waits without limit.
+    /// Like [`Subscription::open`], but waits until `deadline` at most; `None` waits without limit.
     pub fn open_until(link: Link, options: &Options, deadline: Option<Instant>) -> Result<Self> {
         let consumer = Consumer::open_until(link, options, deadline)?;
         Ok(Self { consumer, last: None, missed: 0 })
     }
 
-    /// Returns the total number of messages dropped between the received ones.
+    /// Returns the number of messages dropped since the first received one.
     pub fn missed(&self) -> u64 {
         self.missed
     }
 
-    /// Returns the number of messages received, including those that are held.
+    /// Returns the number of messages received. Held messages count as received.
     pub fn received(&self) -> u64 {
         self.consumer.received()
     }
@@ -280,7 +279,7 @@ impl Subscription {
         self.receive_until(None)
     }
 
-    /// Like [`Subscription::receive`], until `deadline` at the latest; `None` waits without limit.
+    /// Like [`Subscription::receive`], but waits until `deadline` at most; `None` waits without limit.
     pub fn receive_until(&mut self, deadline: Option<Instant>) -> Result<Notice<'_>> {
         let before = self.consumer.received();
         let sample = self.consumer.receive_until(deadline)?;
@@ -296,13 +295,13 @@ impl Subscription {
 }
 
 impl AsFd for Subscription {
-    /// Returns the descriptor to poll, which is that of the [`Consumer`].
+    /// Returns the descriptor to poll; see [`Consumer::arm`].
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.consumer.as_fd()
     }
 }
 
-/// Reads the number of a message. `before` is the number of messages received before it.
+/// Reads the message number at the start of `sample`. `before` is the number of messages received before it.
 fn noticed<'s>(
     sample: Sample<'s>,
     before: u64,
@@ -342,17 +341,17 @@ impl Notice<'_> {
         self.number
     }
 
-    /// Returns the number of messages dropped directly before this one.
+    /// Returns the number of messages dropped between the previous received message and this one.
     pub fn missed(&self) -> u64 {
         self.missed
     }
 
-    /// Returns the size of the largest message that the ring can hold.
+    /// Returns the size in bytes of the largest message that the ring can hold.
     pub fn largest(&self) -> usize {
         self.sample.largest().saturating_sub(NUMBER)
     }
 
-    /// Keeps the message while later ones are received, see [`Sample::hold`].
+    /// Keeps the message while later ones are received; see [`Sample::hold`].
     pub fn hold(self) -> Held {
         self.sample.hold().skip(NUMBER)
     }

@@ -1,4 +1,4 @@
-//! Errors between two processes, with the progress up to the failure.
+//! Errors of the communication between two processes, with the progress before the failure.
 
 use std::path::{Path, PathBuf};
 use thalweg_core::{
@@ -7,35 +7,34 @@ use thalweg_core::{
 };
 use thalweg_sys::Errno;
 
-/// An error of a link, a ring or a bulk transfer. The `Display` text contains no terminal control
-/// characters, even if the peer sent some; the fields are unfiltered.
+/// An error of a link, a ring or a bulk transfer. The `Display` text contains no terminal control characters, even if
+/// the peer sent some. The fields may contain them.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The other process ended without closing the channel. Everything it had committed was delivered
-    /// first.
+    /// The peer ended without closing the channel. Everything that it had committed was delivered before this error.
     #[error(
         "the peer died: {delivered} messages (bulk transfer: bytes) were delivered, and {partial} bytes \
          of an unfinished message were dropped; connect again for a new channel"
     )]
     PeerDied {
-        /// Messages (ring) or bytes (bulk transfer) that arrived completely.
+        /// Number of messages (ring) or bytes (bulk transfer) that arrived completely.
         delivered: u64,
-        /// Bytes of an incomplete last message; they were not delivered.
+        /// Bytes of an incomplete last message, which were not delivered.
         partial: u64,
     },
-    /// The peer closed its end, and everything it had sent was delivered.
+    /// The peer closed its end. Everything that it had sent was delivered before this error.
     #[error(
         "the peer closed the channel: {delivered} messages (bulk transfer: bytes) were delivered"
     )]
     Closed {
-        /// As in [`Error::PeerDied`].
+        /// See [`Error::PeerDied`].
         delivered: u64,
     },
-    /// The peer wrote something that the format does not allow. The channel is no longer used.
+    /// The peer wrote data that the format does not allow. The channel cannot be used any more.
     #[error("invalid data from the peer: {}; the channel cannot be used any more", shown(.what))]
     Corrupt {
-        /// The invalid value, its position, and the allowed values.
+        /// The invalid value, its position and the allowed values.
         what: String,
     },
     /// The operation is not allowed. Examples: another user, a second consumer, memory without its seals.
@@ -44,18 +43,18 @@ pub enum Error {
         /// The process or object, the refused operation, and the rule.
         why: String,
     },
-    /// The deadline passed. The call can be repeated without loss. Only a bulk transfer in the middle
-    /// of a buffer is aborted.
+    /// The deadline passed. The call can be repeated without loss, except in the middle of a buffer of a bulk transfer,
+    /// which is aborted.
     #[error("timed out")]
     Timeout,
-    /// The message or buffer exceeds the limit.
+    /// The message or buffer is larger than the limit.
     #[error("{len} bytes are too large: at most {most}{}", .instead.map(|way| format!("; {way}")).unwrap_or_default())]
     TooLarge {
         /// Requested size in bytes.
         len: u64,
         /// The largest allowed size in bytes.
         most: u64,
-        /// An alternative to suggest, if one exists.
+        /// Another method to suggest, if one exists.
         instead: Option<&'static str>,
     },
     /// The calling process is a forked child; the channel belongs to the parent.
@@ -74,12 +73,12 @@ pub enum Error {
         /// The errno of the call.
         errno: Errno,
     },
-    /// The socket path of a listener cannot be bound or reached.
+    /// The listener's socket cannot be bound, or a client cannot connect to it.
     #[error("{}{}", Failed { what: &quoted(.path), call, errno: *.errno, moved: 0 }, advice(call, *.errno))]
     Meeting {
-        /// Name of the system call.
+        /// Name of the system call that failed.
         call: &'static str,
-        /// The socket's path, or its directory.
+        /// Path of the socket or of its directory.
         path: PathBuf,
         /// The errno of the call.
         errno: Errno,
@@ -100,12 +99,12 @@ impl Error {
         move |errno| Self::Meeting { call, path: path.to_owned(), errno }
     }
 
-    /// Returns `true` if no process listens at the path: it has not been started yet, or has ended.
+    /// Returns `true` if no process listens at the path, because it has not started yet or has ended.
     pub fn is_absent(&self) -> bool {
         matches!(self, Self::Meeting { errno: Errno::NOENT | Errno::CONNREFUSED, .. })
     }
 
-    /// Returns a hint for [`Error::Meeting`]; empty for other errors.
+    /// Returns a hint for the user about an [`Error::Meeting`]; empty for other errors.
     pub fn advice(&self) -> &'static str {
         if let Self::Meeting { call, errno, .. } = self { advice(call, *errno) } else { "" }
     }

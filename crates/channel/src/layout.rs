@@ -1,6 +1,6 @@
-//! Every byte that two processes share, as docs/reference/formats.md specifies it: the fixed fields and the words
-//! of a memory file, the frames, and the handshake messages. Parsers only read bytes that were copied
-//! to private memory first.
+//! All bytes that two processes share, as docs/reference/formats.md specifies them: the fixed fields and the words of a
+//! memory file, the frames, and the handshake messages. Parsers read only bytes that were first copied to private
+//! memory.
 
 mod frame;
 mod geometry;
@@ -12,7 +12,7 @@ pub use geometry::{Geometry, Role};
 pub use hello::{Hello, HelloKind, Introduction, Refusal};
 pub(crate) use words::{SideWords, UNREAD};
 
-/// Format version of a ring's memory, frames and handshake; readers reject any other number.
+/// Format version of a ring's memory, frames and handshake. Readers reject all other versions.
 pub const VERSION: u32 = 1;
 
 /// Format version of a bulk transfer's memory, handshake and messages.
@@ -24,11 +24,11 @@ pub const ALIGN: u64 = 64;
 /// Size of a frame header in bytes.
 pub const FRAME_HEADER: usize = 32;
 
-/// The largest ring, in bytes. The low 32 bits of a position then identify any position of the ring. Other
-/// implementations may need that in order to sleep on a 32-bit futex.
+/// Maximum capacity of a ring, in bytes. Up to this capacity, the low 32 bits of a position identify it within the
+/// ring. Other implementations may use these bits as the word of a 32-bit futex.
 pub const MOST_CAPACITY: u64 = 1 << 30;
 
-/// Describes invalid bytes that a peer wrote: position, value found, values allowed.
+/// Describes invalid bytes that the peer wrote: their position, the value found and the values allowed.
 pub type Fault = String;
 
 fn u32_at(bytes: &[u8], at: usize) -> u32 {

@@ -1,9 +1,8 @@
 //! Moves bytes between processes on one machine.
 //!
-//! Reading order: [`link`] connects two processes and carries descriptors. [`error`] lists the
-//! failures. [`layout`] defines every byte that two processes share. `shared` sets up the shared memory
-//! and waits for the peer. [`ring`] carries messages; [`broadcast`] and [`mpsc`] combine several rings.
-//! [`bulk`] moves large buffers.
+//! Reading order: [`link`] connects two processes and carries descriptors. [`error`] lists the possible failures.
+//! [`layout`] defines every byte that two processes share. `shared` sets up the shared memory and waits for the peer.
+//! [`ring`] carries messages. [`broadcast`] and [`mpsc`] combine several rings. [`bulk`] moves large buffers.
 
 pub mod broadcast;
 pub mod bulk;

@@ -1,6 +1,5 @@
-//! A link: a Unix SEQPACKET socket between two processes that carries small messages and file
-//! descriptors. It sets up channels; the payload itself moves through shared memory or other
-//! mechanisms.
+//! A link: a Unix SEQPACKET socket between two processes. It carries small messages and file descriptors, to set up
+//! channels. The payload of a channel moves through shared memory or other mechanisms.
 
 use crate::error::{Error, Result};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -18,7 +17,7 @@ mod place;
 pub use address::Address;
 pub use listener::Listener;
 
-/// Admission rule for the process at the other end.
+/// Rule for the user of the process at the other end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Admit {
     /// Only processes of our own effective user.
@@ -30,22 +29,21 @@ pub enum Admit {
     Anyone,
 }
 
-/// The process at the other end. Until a channel is open, it is the process that the kernel recorded
-/// when the two ends were connected (`SO_PEERCRED`). For the connecting side that is the listening
-/// process, for [`Link::pair`] the process that made the pair. An end may be inherited or passed on.
-/// Therefore opening a channel takes the peer from the handshake messages, to which the kernel attaches
-/// the sender's credentials.
+/// The process at the other end. Until a channel is open, this is the process that the kernel recorded when the two
+/// ends were connected (`SO_PEERCRED`). For the connecting side that is the listening process, and for [`Link::pair`]
+/// the process that created the pair. Another process may have inherited or received an end since then. Therefore
+/// opening a channel takes the peer from the handshake messages, to which the kernel attaches the sender's credentials.
 #[derive(Debug)]
 pub struct Peer {
-    /// Process id; 0 if the process is in a pid namespace that is not visible here.
+    /// Process id; 0 if the process is in a pid namespace that is not visible to this process.
     pub pid: u32,
     /// Effective user id.
     pub uid: u32,
     /// Effective group id.
     pub gid: u32,
-    /// Identifies the process permanently, while a pid may be reused. `None` if the kernel provides no pidfd (seccomp,
-    /// a foreign pid namespace, Linux before 5.3). Also `None` before a channel is open, if this end of the link may
-    /// have been inherited from another process.
+    /// Descriptor that identifies the process permanently, whereas a pid may be reused. `None` if the kernel provides
+    /// no pidfd (seccomp, a foreign pid namespace, Linux before 5.3). Also `None` before a channel is open, if this end
+    /// may have been inherited from another process.
     pub pidfd: Option<OwnedFd>,
 }
 
@@ -56,8 +54,8 @@ impl Peer {
     }
 }
 
-/// An end of a link. Dropping it closes it, which the peer notices. A child made by `fork` has this
-/// end too and should drop it: a message goes to whichever of the two processes reads first.
+/// An end of a link. Dropping it closes it, and the peer notices this. A child made by `fork` has this end too, and
+/// should drop it: otherwise each message goes to the process that reads first.
 #[derive(Debug)]
 pub struct Link {
     socket: Arc<OwnedFd>,
@@ -70,8 +68,8 @@ impl Link {
     /// Maximum number of descriptors per message.
     pub const MOST_FDS: usize = peer::MOST_FDS;
 
-    /// Returns two connected ends in this process; one is usually passed to a child. Both report this
-    /// process as their peer, since it made them.
+    /// Returns two connected ends in this process; one is usually passed to a child. Both report this process as their
+    /// peer, because it created them.
     pub fn pair() -> std::io::Result<(Self, Self)> {
         let (near, far) = peer::pair()?;
         let ends = (Self::over(near, Admit::Anyone), Self::over(far, Admit::Anyone));
@@ -81,19 +79,19 @@ impl Link {
         }
     }
 
-    /// Connects to the process that listens at `address`, which must belong to the same user. Waits while the
-    /// listener's queue is full. Returns [`Error::Meeting`] with ENOENT or ECONNREFUSED if no process listens there.
+    /// Connects to a process of this user that listens at `address`. Waits while the listener's queue is full. Returns
+    /// [`Error::Meeting`] with ENOENT or ECONNREFUSED if no process listens there.
     pub fn connect(address: &Address) -> Result<Self> {
         Self::connect_with(address, Admit::SameUser, None)
     }
 
-    /// Like [`Link::connect`], with a choice of admitted users and a deadline.
+    /// Like [`Link::connect`], but admits other users, and waits until `deadline` at most; `None` waits without limit.
     pub fn connect_with(
         address: &Address,
         admit: Admit,
         deadline: Option<Instant>,
     ) -> Result<Self> {
-        // A listener gives its socket the final name only once it listens, so ECONNREFUSED is final.
+        // Do not retry after ECONNREFUSED: a socket file gets its final name only when its listener already listens.
         let socket = peer::connect(address.path(), left(deadline));
         let socket = socket.map_err(|errno| match errno {
             Errno::AGAIN => Error::Timeout,
@@ -123,7 +121,8 @@ impl Link {
         if kind != rustix::net::SocketType::SEQPACKET {
             return Err(Error::System { call: "SOCK_SEQPACKET", errno: Errno::INVAL });
         }
-        // This must precede the first message. If it fails, the peer is the process of `SO_PEERCRED`.
+        // Request credentials before the first message. If this fails, the peer is the process that `SO_PEERCRED`
+        // reports.
         let _ = peer::pass_credentials(&socket);
         let peer = Peer::of(&socket)?;
         let wanted = match admit {
@@ -141,13 +140,13 @@ impl Link {
         Ok(Self { socket: Arc::new(socket), peer, is_signed: false })
     }
 
-    /// Sends one message of at least one byte, completely or not at all, with at most
-    /// [`Link::MOST_FDS`] descriptors. Waits while the peer's queue is full.
+    /// Sends one message of at least one byte, completely or not at all. It may carry at most [`Link::MOST_FDS`]
+    /// descriptors. Waits while the peer's queue is full.
     pub fn send(&self, message: &[u8], fds: &[BorrowedFd<'_>]) -> Result<()> {
         self.send_until(message, fds, None)
     }
 
-    /// Like [`Link::send`], until `deadline` at the latest; `None` waits without limit.
+    /// Like [`Link::send`], but waits until `deadline` at most; `None` waits without limit.
     pub fn send_until(
         &self,
         message: &[u8],
@@ -165,14 +164,14 @@ impl Link {
         }
     }
 
-    /// Receives one message. Returns its length and its descriptors (close-on-exec). Returns
-    /// [`Error::Closed`] if the peer has closed its end or died. A message larger than `into` or with
-    /// too many descriptors is lost, and [`Error::Corrupt`] is returned.
+    /// Receives one message. Returns its length and its descriptors, which are close-on-exec. Returns [`Error::Closed`]
+    /// if the peer has closed its end or died. Returns [`Error::Corrupt`] if the message is larger than `into` or has
+    /// too many descriptors; the message is then lost.
     pub fn receive(&self, into: &mut [u8]) -> Result<(usize, Vec<OwnedFd>)> {
         self.receive_until(into, None)
     }
 
-    /// Like [`Link::receive`], until `deadline` at the latest; `None` waits without limit.
+    /// Like [`Link::receive`], but waits until `deadline` at most; `None` waits without limit.
     pub fn receive_until(
         &self,
         into: &mut [u8],
@@ -181,7 +180,7 @@ impl Link {
         self.receive_signed(into, deadline).map(|got| (got.len, got.fds))
     }
 
-    /// Like [`Link::receive_until`], and also returns the credentials of the sender.
+    /// Like [`Link::receive_until`], but also returns the credentials of the sender.
     pub(crate) fn receive_signed(
         &self,
         into: &mut [u8],
@@ -200,8 +199,7 @@ impl Link {
                 }
                 Ok(got) if got.len == 0 => return Err(Error::Closed { delivered: 0 }),
                 Ok(got) => return Ok(got),
-                // ECONNRESET is reported once, before messages that can still be received: see
-                // `peer::receive`.
+                // The kernel reports ECONNRESET once, before messages that can still be received; see `peer::receive`.
                 Err(Errno::INTR | Errno::CONNRESET) => {}
                 Err(Errno::AGAIN) => wait(io::wait_readable(&*self.socket, left(deadline)))?,
                 Err(errno) => return Err(Error::System { call: "recvmsg", errno }),
@@ -209,12 +207,12 @@ impl Link {
         }
     }
 
-    /// Records the sender of a handshake message as the peer. Returns [`Error::NotPermitted`] if an
-    /// earlier message came from another process.
+    /// Records the process that sent a handshake message as the peer. Returns [`Error::NotPermitted`] if an earlier
+    /// message came from another process.
     pub(crate) fn learn(&mut self, sender: Option<Credentials>) -> Result<()> {
         let Some(sender) = sender else {
-            // The message is older than our request for credentials. Fall back to the process that `SO_PEERCRED`
-            // reports.
+            // The peer sent the message before this side requested credentials. Use the process that `SO_PEERCRED`
+            // reports instead.
             if self.peer.pidfd.is_none() {
                 self.watch_first_peer();
             }
@@ -237,7 +235,7 @@ impl Link {
     }
 
     /// Returns `true` if the peer lives and its end is open. A stopped process counts as alive. Without a pidfd, checks
-    /// only if the link is open, and a child of the peer may keep it open.
+    /// only if the link is open, although a child of a dead peer may keep it open.
     pub fn peer_is_alive(&self) -> bool {
         !self.peer_has_ended() && !self.is_hung_up()
     }
@@ -247,7 +245,7 @@ impl Link {
         self.peer.pidfd.as_ref().is_some_and(|fd| peer::has_ended(fd) == Ok(true))
     }
 
-    /// Waits for a message or for the end of the peer. A signal ends the wait as well.
+    /// Waits for a message, or until the peer is gone. A signal also ends the wait.
     pub(crate) fn await_news(&self, timeout: Option<Duration>) -> Result<()> {
         match self.poll(PollFlags::IN, timeout) {
             Ok(_) | Err(Errno::INTR) => Ok(()),
@@ -255,7 +253,7 @@ impl Link {
         }
     }
 
-    /// Waits for room for a message or for the end of the peer. A signal ends the wait as well.
+    /// Waits for room for a message, or until the peer is gone. A signal also ends the wait.
     pub(crate) fn await_room(&self, timeout: Option<Duration>) -> Result<()> {
         match self.poll(PollFlags::OUT, timeout) {
             Ok(_) | Err(Errno::INTR) => Ok(()),
@@ -263,8 +261,7 @@ impl Link {
         }
     }
 
-    /// Waits for `events` on another descriptor or for the end of the peer. A signal ends the wait as
-    /// well.
+    /// Waits for `events` on another descriptor, or until the peer is gone. A signal also ends the wait.
     pub(crate) fn await_beside(
         &self,
         other: BorrowedFd<'_>,
@@ -287,8 +284,8 @@ impl Link {
         }
     }
 
-    /// Waits until the peer's last thread has ended, for `timeout` at most. Without a pidfd, waits
-    /// until the peer's end of the link closes.
+    /// Waits until the peer's last thread has ended, but at most for `timeout`. Without a pidfd, waits until the link
+    /// is closed at the other end.
     pub(crate) fn await_end(&self, timeout: Duration) {
         let limit = Timespec::try_from(timeout).ok();
         let watched = match &self.peer.pidfd {
@@ -298,25 +295,25 @@ impl Link {
         let _ = poll(&mut [watched], limit.as_ref());
     }
 
-    /// Returns the socket, for callers that shut it down when the peer is dead. `None` if there is no pidfd. Then only
-    /// the end of the link shows that the peer's last thread has stopped.
+    /// Returns the socket, for callers that shut it down when the peer is dead. Returns `None` without a pidfd: then a
+    /// link that closes is the only evidence that the peer's last thread has ended, so this process must not close it.
     pub(crate) fn to_hang_up(&self) -> Option<Weak<OwnedFd>> {
         self.peer.pidfd.as_ref().map(|_| Arc::downgrade(&self.socket))
     }
 
-    /// Returns the socket, for callers that send on it independently of the owner of this end.
+    /// Returns the socket, for callers that may send after the owner of this end has dropped it.
     pub(crate) fn socket(&self) -> Arc<OwnedFd> {
         self.socket.clone()
     }
 
-    /// Shuts the link down for both sides. Messages in flight still arrive, and the peer sees that
-    /// nothing follows. Must not be called in a forked child, because the parent has this end as well.
+    /// Shuts the link down for both sides. Messages in flight still arrive, and the peer sees that none follow. Must
+    /// not be called in a forked child, because the parent uses this end too.
     pub(crate) fn hang_up(&self) {
-        // Fails only if the peer has already hung up.
+        // An error is ignored, because it means that the peer has already hung up.
         let _ = rustix::net::shutdown(&*self.socket, rustix::net::Shutdown::Both);
     }
 
-    /// Returns `true` if a receive call would return at once, with a message or because the link has ended.
+    /// Returns `true` if a receive call would return at once, with a message or because the link is closed.
     pub(crate) fn has_message(&self) -> bool {
         io::wait_readable(&*self.socket, Some(Duration::ZERO)) == Ok(true)
     }
@@ -327,7 +324,7 @@ impl Link {
         poll(&mut watched, Some(&now)).is_ok_and(|ready| ready > 0)
     }
 
-    /// Polls the socket and, if a pidfd exists, the process.
+    /// Polls the socket and, if there is a pidfd, also the peer's process.
     fn poll(
         &self,
         socket: PollFlags,
@@ -357,7 +354,7 @@ fn left(deadline: Option<Instant>) -> Option<Duration> {
     deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()))
 }
 
-/// Interprets the result of a poll: [`Error::Timeout`] at the deadline; EINTR is ignored.
+/// Converts the result of a poll: no event is [`Error::Timeout`], and EINTR is ignored.
 fn wait(polled: std::result::Result<bool, Errno>) -> Result<()> {
     match polled {
         Ok(true) | Err(Errno::INTR) => Ok(()),

@@ -1,6 +1,6 @@
-//! Any number of producers, one consumer. Each producer has its own ring, and the consumer polls them
-//! in turn. A producer that dies in the middle of a message or violates the protocol breaks only its
-//! own ring. Messages of different rings have no order.
+//! Any number of producers and one consumer. Each producer has its own ring, and the consumer polls the rings in turn.
+//! A producer that dies in the middle of a message or violates the protocol makes only its own ring unusable. Messages
+//! of different rings have no defined order.
 
 use crate::error::{Error, Result};
 use crate::link::Link;
@@ -11,7 +11,7 @@ use rustix::fd::{AsFd, BorrowedFd};
 use std::time::Instant;
 use thalweg_sys::Errno;
 
-/// The receiving side. Each sending side is a plain [`crate::Producer`].
+/// The receiving side. Each sending side is an ordinary [`crate::Producer`].
 #[derive(Debug)]
 pub struct Mpsc {
     options: Options,
@@ -20,7 +20,7 @@ pub struct Mpsc {
     /// Index of the ring to check first.
     next: usize,
     received: u64,
-    /// `true` if this process shares a single processor with every producer.
+    /// `true` if this process and all producers share a single processor.
     alone: bool,
 }
 
@@ -30,21 +30,21 @@ struct MpscSource {
     consumer: Consumer,
 }
 
-/// A received event.
+/// A message, or the departure of a producer.
 #[derive(Debug)]
 pub enum Arrival<'m> {
     /// A message.
     Message {
         /// Number of the producer, as returned by [`Mpsc::add`].
         from: u64,
-        /// The message. Dropping it releases its room in the ring.
+        /// The received message. Dropping it releases its room in the ring.
         sample: Sample<'m>,
     },
-    /// A producer has left and was removed. Everything it had committed was delivered before.
+    /// A producer has left and was removed. Everything that it had committed was delivered before.
     Left {
         /// Number of the producer, as returned by [`Mpsc::add`].
         from: u64,
-        /// [`Error::Closed`], [`Error::PeerDied`], or the error in its ring.
+        /// [`Error::Closed`], [`Error::PeerDied`], or the error that made its ring unusable.
         error: Error,
     },
 }
@@ -62,9 +62,9 @@ impl Mpsc {
         Ok(self.admit(Consumer::open_until(link, &self.options, deadline)?))
     }
 
-    /// Like [`Mpsc::add`], for a producer with an open ring.
+    /// Like [`Mpsc::add`], for a producer whose ring is already open.
     pub fn admit(&mut self, consumer: Consumer) -> u64 {
-        // Spinning pays off as soon as one producer runs on another processor.
+        // Polling is useful as soon as one producer runs on another processor.
         self.alone &= is_alone_with(consumer.peer());
         let id = self.added;
         self.added += 1;
@@ -72,20 +72,19 @@ impl Mpsc {
         id
     }
 
-    /// Returns the number of producers that are not known to have left.
+    /// Returns the number of producers. A producer that has left counts until a call reports its departure.
     pub fn producers(&self) -> usize {
         self.sources.len()
     }
 
-    /// Waits for the next message of any producer, or for the departure of one, and returns it. Returns
-    /// [`Error::Closed`] with the number of messages received if no producer is left. Returns
-    /// [`Error::Corrupt`] for an invalid message; the next call reports its producer as
-    /// [`Arrival::Left`].
+    /// Waits for the next message of any producer, or for the departure of one. Returns [`Error::Closed`] with the
+    /// number of messages received if there are no producers. Returns [`Error::Corrupt`] for an invalid message; the
+    /// next call then reports [`Arrival::Left`] for its producer.
     pub fn receive(&mut self) -> Result<Arrival<'_>> {
         self.receive_until(None)
     }
 
-    /// Like [`Mpsc::receive`], until `deadline` at the latest; `None` waits without limit.
+    /// Like [`Mpsc::receive`], but waits until `deadline` at most; `None` waits without limit.
     pub fn receive_until(&mut self, deadline: Option<Instant>) -> Result<Arrival<'_>> {
         let mut spinner = Spinner::new(self.options.wait, self.alone);
         let (at, ended) = loop {
@@ -115,14 +114,14 @@ impl Mpsc {
         }
         self.next = at + 1;
         let source = &mut self.sources[at];
-        // `scan` found that this ring is ready, and no other thread receives from it. Its message may still be corrupt.
-        // In that case the next call finds the ring broken and reports the departure of its producer.
+        // This does not wait: `scan` found the ring ready, and no other thread receives from it. If the message is
+        // corrupt, the next call finds the ring unusable and reports the departure of its producer.
         let sample = source.consumer.receive()?;
         self.received += 1;
         Ok(Arrival::Message { from: source.id, sample })
     }
 
-    /// Returns the first ring, starting at `next`, that has a message or has ended.
+    /// Returns the first ring, from `next` on, that has a message or is at its end.
     fn scan(&mut self) -> Result<Option<(usize, Option<Error>)>> {
         for step in 0..self.sources.len() {
             let at = (self.next + step) % self.sources.len();
@@ -136,17 +135,17 @@ impl Mpsc {
         Ok(None)
     }
 
-    /// Prepares for polling in an event loop. After `true`, poll [`Mpsc::descriptors`] for reading and
-    /// receive when one is ready. `false`: a message or event is already available, or no producer
-    /// exists.
+    /// Prepares for polling in an event loop. If it returns `true`, poll [`Mpsc::descriptors`] for reading, and receive
+    /// when one is ready. If it returns `false`, a message or departure is already available, or there are no
+    /// producers.
     pub fn arm(&mut self) -> bool {
-        // An error counts as an event: the next scan finds it again and handles it.
+        // An error counts as an event, which the next `scan` finds again and handles.
         let is_quiet = |source: &mut MpscSource| source.consumer.arm().unwrap_or(false);
         !self.sources.is_empty() && self.sources.iter_mut().all(is_quiet)
     }
 
-    /// Returns the descriptors to poll after [`Mpsc::arm`]: every link, and the pidfd of every process
-    /// that has one. The set changes if a producer is added or leaves.
+    /// Returns the descriptors to poll after [`Mpsc::arm`]: every link, and the pidfd of every producer that has one.
+    /// They change when a producer is added or leaves.
     pub fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         self.sources.iter().flat_map(|MpscSource { consumer, .. }| {
             let process = consumer.peer().pidfd.as_ref().map(AsFd::as_fd);

@@ -1,10 +1,9 @@
-//! The message ring: one producer, one consumer, two sealed memory files, and no system call while both
-//! are awake. Messages are read where they were written. For buffers larger than the ring use bulk
-//! transfer, for more than two ends [`crate::Broadcast`] and [`crate::Mpsc`].
+//! The message ring: one producer, one consumer, and two sealed memory files. It needs no system calls while both ends
+//! are awake. Messages are read where they were written. For larger buffers, use bulk transfer ([`crate::bulk`]). For
+//! more than two ends, use [`crate::Broadcast`] or [`crate::Mpsc`].
 //!
-//! The consumer reads the producer's memory through a read-only mapping, and the producer reads the
-//! consumer's. Neither can write, shrink or grow the other's memory. An impossible position is reported
-//! as [`Error::Corrupt`] and never used for a read.
+//! Each end maps the other's memory read-only, and therefore cannot write it, shrink it or enlarge it. An end reports
+//! an impossible position of the other as [`Error::Corrupt`], and never reads there.
 //!
 //! ```
 //! use thalweg_channel::{Error, Options, pair};
@@ -44,19 +43,19 @@ pub use producer::Producer;
 pub use samples::Samples;
 pub use write::{Batch, DetachedLoan, Loan};
 
-/// Configuration of a ring. Each end has its own; fields that only the peer decides are ignored.
+/// Options of one end of a ring. The peer has its own options; some fields apply only at one of the two ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// Capacity for unread messages, in bytes. Each message needs its payload and 32 bytes, rounded up to a multiple of
-    /// 64. The capacity is rounded up to a power of two of at least one page, and allocated at once. The producer
-    /// decides.
+    /// Producer only: capacity for unread messages, in bytes. Each message needs its payload and 32 bytes, rounded up
+    /// to a multiple of 64. The capacity is rounded up to a power of two and to at least one page. All of it is
+    /// allocated at once.
     pub capacity: u64,
     /// Method of waiting for the peer.
     pub wait: Wait,
-    /// `true` if the peer follows the protocol. If `false`, the consumer copies each message out of the
-    /// shared memory before it reads it, so that the message cannot change during the read.
+    /// `true` if the peer is known to follow the protocol. If `false`, the consumer copies each message out of the
+    /// shared memory before reading it, so that the message cannot change during the read.
     pub trusted: bool,
-    /// `true` if each message carries a CRC-32C, which the consumer checks. The producer decides.
+    /// Producer only: `true` if each message carries a CRC-32C, which the consumer checks.
     pub checksums: bool,
 }
 
@@ -66,13 +65,13 @@ impl Default for Options {
     }
 }
 
-/// Creates both ends in this process, for two threads or for passing one to a forked child.
+/// Creates both ends in this process, for two threads or for passing one end to a forked child.
 pub fn pair(options: &Options) -> Result<(Producer, Consumer)> {
     let (near, far) = Link::pair().map_err(|error| {
         let errno = thalweg_sys::Errno::from_io_error(&error);
         Error::System { call: "socketpair", errno: errno.unwrap_or(thalweg_sys::Errno::IO) }
     })?;
-    // The link queues the handshake messages, so one thread can act for both sides.
+    // The link queues the handshake messages, so this thread can act for both sides, one after the other.
     let offered = offer(near, options, None)?;
     let accepted = ask(far, None)?.accept().map_err(error_of)?;
     let producer = Producer::over(end(offered.finish(), options)?);
@@ -101,19 +100,19 @@ fn offer(link: Link, options: &Options, deadline: Option<Instant>) -> Result<Off
     party(link, Role::Producer, deadline).offer(geometry).map_err(error_of)
 }
 
-/// Notifies a producer that a consumer is connected.
+/// Sends the first message of a consumer, which shows the producer that it is connected.
 fn ask(link: Link, deadline: Option<Instant>) -> Result<AskedParty> {
     party(link, Role::Consumer, deadline).ask().map_err(error_of)
 }
 
-/// Builds the end of a ring after its handshake.
+/// Builds one end of a ring after its handshake.
 fn end(met: std::result::Result<MetSides, WaitStop>, options: &Options) -> Result<ChannelEnd> {
     let MetSides { link, memory, .. } = met.map_err(error_of)?;
     let sides = memory.map_err(|why| Error::not_permitted(why.reason))?;
     Ok(ChannelEnd::new(sides, LinkLine::new(link, 0), options.wait))
 }
 
-/// Converts a [`WaitStop`] before the first delivery.
+/// Converts the failure of a handshake, in which no message was delivered.
 fn error_of(stop: WaitStop) -> Error {
     stop.into_error(0)
 }

@@ -1,6 +1,7 @@
-//! Parts that the message ring and bulk transfer share: two memory files, each written by one side only; the handshake
-//! that exchanges them; waiting for the peer; and detecting that the peer has closed or died. docs/reference/formats.md
-//! specifies the shared words. `wait/steps` defines the order of every load and store, and loom checks that order.
+//! Parts that message rings and bulk transfers share: two memory files, each written by one side only; the handshake
+//! that exchanges them; waiting for the peer; and detecting that the peer has closed its end or died.
+//! docs/reference/formats.md specifies the shared words. `wait/steps` defines the order of their loads and stores,
+//! which tests check with loom.
 
 pub(crate) mod end;
 pub(crate) mod handshake;

@@ -70,12 +70,12 @@ static void receive_one(tw_receiver *receiver, size_t n, int is_new)
         tw_buffer *buffer;
         OK(tw_receiver_receive_new(receiver, &buffer, &error));
         CHECK(tw_buffer_length(buffer) == sizes[n] && holds(tw_buffer_data(buffer), sizes[n], n));
-        /* The buffer belongs to this process, so it may be overwritten. */
+        /* The memory belongs to this process, so writing to it is allowed. */
         memset(tw_buffer_data(buffer), 0xdd, sizes[n]);
         tw_buffer_free(buffer);
         return;
     }
-    /* Not malloc: valgrind does not see writes of another process, and would report the bytes as uninitialised. */
+    /* Use calloc and not malloc: valgrind does not see the writes of another process, and would report uninitialised bytes. */
     unsigned char *bytes = calloc(sizes[n] + 8, 1);
     if (sizes[n] > 0) {
         CHECK(tw_receiver_receive_into(receiver, bytes, sizes[n] - 1, &length, &error) == TW_TOO_LARGE && !length);
@@ -156,7 +156,7 @@ static void a_killed_receiver_is_told(const char *folder, const char *arm)
     for (int n = 0; n < 2; n++)
         OK(tw_sender_send(sender, bytes, large, &error));
     kill_9(child);
-    /* This program does not ignore SIGPIPE: the signal would kill it. */
+    /* This program does not ignore SIGPIPE. If the library raised the signal, it would kill the program. */
     CHECK(tw_sender_send(sender, bytes, large, &error) == TW_PEER_DIED && strstr(error.message, "died"));
     CHECK(tw_sender_send(sender, bytes, large, &error) != TW_OK);
     free(bytes);
@@ -176,7 +176,7 @@ static void count_down(tw_link *link, const void *script)
     (void)script;
 }
 
-/* The library's choice of an arm, its reasons, and invalid calls. */
+/* Tests the library's choice of an arm, the reasons that it reports, and invalid calls. */
 static void choices_are_told_and_nonsense_is_refused(const char *folder)
 {
     tw_link *link;
@@ -184,7 +184,7 @@ static void choices_are_told_and_nonsense_is_refused(const char *folder)
     tw_buffer *buffer, *none = NULL;
     char *json;
     pid_t child = other(folder, count_down, NULL, &link);
-    /* A program that was built before the field `profile` existed passes a shorter struct. */
+    /* A program that was built before the field `profile` was added passes a shorter struct. */
     tw_bulk_options usual = TW_BULK_OPTIONS_INIT, *old = malloc(usual.size = offsetof(tw_bulk_options, profile));
     memcpy(old, &usual, usual.size);
     OK(tw_sender_open(&link, old, &sender, &error));
@@ -212,7 +212,7 @@ static void choices_are_told_and_nonsense_is_refused(const char *folder)
         CHECK(tw_sender_send(sender, "child", 5, &error) == TW_NOT_PERMITTED && strstr(error.message, "fork"));
         CHECK(tw_sender_send_loan(sender, &loan, &error) == TW_NOT_PERMITTED && !loan);
         tw_sender_close(sender);
-        /* exec drops the child's memory: otherwise valgrind would report its handles as leaked. */
+        /* exec discards the child's memory. Without it, valgrind would report the child's handles as leaked. */
         execlp("true", "true", (char *)NULL);
         exit(1);
     }
@@ -249,7 +249,7 @@ static void choices_are_told_and_nonsense_is_refused(const char *folder)
     CHECK(tw_arm_probe(tw_arm_count(), &error) == TW_USAGE);
 }
 
-/* Returns the library's choice of an arm for this peer and its reasons, as JSON. */
+/* Returns JSON that describes the library's choice of an arm for this peer. */
 static char *explained(const char *folder, int pair)
 {
     tw_bulk_options options = TW_BULK_OPTIONS_INIT;
@@ -269,7 +269,7 @@ static char *explained(const char *folder, int pair)
     return json;
 }
 
-/* For a pair made before fork(2), SO_PEERCRED names the process that made it, at both ends. */
+/* For a pair that was created before fork(2), SO_PEERCRED names the creating process at both ends. */
 static void a_pair_made_before_fork_offers_what_a_listener_does(const char *folder)
 {
     char *listener = explained(folder, 0), *pair = explained(folder, 1);
@@ -283,7 +283,7 @@ static void a_pair_made_before_fork_offers_what_a_listener_does(const char *fold
 int main(int argc, char **argv)
 {
     size_t worked = 0;
-    /* A pair identifies its peer by pidfd_open(2), which valgrind 3.19 does not support. */
+    /* A pair needs pidfd_open(2) to identify its peer, and valgrind 3.19 does not support that call. */
     int self = (int)syscall(SYS_pidfd_open, getpid(), 0);
     int ways = self < 0 ? 1 : 2;
     CHECK(argc == 2 || argc == 3);

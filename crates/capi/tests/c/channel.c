@@ -7,7 +7,7 @@ enum { CAPACITY = 8192, LARGEST = CAPACITY - 32 };
 static const size_t sizes[] = { 0, 1, 31, 32, 33, 63, 64, 65, 1000, 4063, 4064, 4095, 4096, 4097, LARGEST - 1, LARGEST };
 enum { SIZES = sizeof sizes / sizeof *sizes, ROUNDS = 3, MESSAGES = SIZES * ROUNDS };
 static tw_error error;
-/* A child reports its progress through this pipe. */
+/* A child process reports its progress through this pipe. */
 static int so_far[2];
 
 static tw_channel_options small(uint32_t wait, uint32_t flags)
@@ -35,7 +35,7 @@ static tw_consumer *consume(tw_link *link, const tw_channel_options *options)
     return consumer;
 }
 
-/* Sends every size, alternately by a loan and by a copy. Then closes the channel. */
+/* Sends messages of every size, alternately by a loan and by a copy, and then closes the channel. */
 static void send_all(tw_link *link, const void *script)
 {
     tw_producer *producer = produce(link, script);
@@ -152,7 +152,7 @@ static void a_killed_consumer_is_told_with_what_it_released(const char *folder)
     for (size_t n = 0; n < 2; n++)
         OK(tw_producer_send(producer, &n, sizeof n, GUARD, &error));
     OK(tw_producer_drain(producer, GUARD, &error));
-    /* Nothing is received any more: sending succeeds, then times out, then reports the dead peer. */
+    /* The consumer receives no more: sending succeeds, then times out, then reports the dead peer. */
     size_t sent = 2;
     tw_status status;
     while ((status = tw_producer_send(producer, &sent, sizeof sent, TW_NOW, &error)) == TW_OK)
@@ -165,7 +165,7 @@ static void a_killed_consumer_is_told_with_what_it_released(const char *folder)
     tw_producer_close(producer);
 }
 
-/* Waits for the end of the process that made the pair, then uses one end. */
+/* Waits until the process that created the pair has ended, then uses one end. */
 static void use_an_end(tw_link *link, part *play, const void *script, pid_t maker)
 {
     while (getppid() == maker)
@@ -287,7 +287,7 @@ static void wrong_calls_of_a_consumer(const char *folder)
     CHECK(tw_consumer_receive(consumer, GUARD, NULL, &length, &error) == TW_USAGE);
     CHECK(tw_consumer_receive_into(consumer, NULL, 9, GUARD, &length, &error) == TW_USAGE);
     OK(tw_consumer_receive(consumer, GUARD, &message, &length, &error));
-    /* Closing the consumer releases the held messages. */
+    /* Closing the consumer also releases its held messages. */
     tw_consumer_close(consumer);
     tw_consumer_close(NULL);
     CHECK(tw_consumer_fd(NULL) == -1);
@@ -336,7 +336,7 @@ static void a_handle_is_for_one_thread_at_a_time(const char *folder)
         OK(tw_consumer_receive_into(consumer, &got, sizeof got, GUARD, &length, &error));
     CHECK(read(so_far[0], &told, 1) == 1);
     CHECK(pthread_create(&thread, NULL, hold_on, consumer) == 0);
-    /* The thread should be asleep in its call after this time. If not, the loop checks again. */
+    /* The thread should now be asleep in its call. If it is not, the loop checks again. */
     for (int tries = 0; tries < 1000 && !seen; tries++) {
         usleep(20000);
         CHECK(tw_consumer_release(consumer, &error) == TW_USAGE);
@@ -375,7 +375,7 @@ static void take_it_if_free(tw_link *link, const void *script)
     CHECK(status == TW_NOT_PERMITTED && !consumer && !link);
 }
 
-/* Two consumers connect to a listener: the second one gets an error, because the channel has its consumer. */
+/* Two consumers connect to a listener. The second one gets an error, because a channel has one consumer. */
 static void a_channel_has_one_consumer(const char *folder)
 {
     tw_channel_options options = small(TW_WAIT_HYBRID, 0);

@@ -1,4 +1,4 @@
-/* An assertion that NDEBUG does not disable. It prints the condition that failed. */
+/* An assertion that NDEBUG does not disable. If its condition is false, it prints the condition. */
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>

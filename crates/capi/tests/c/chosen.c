@@ -1,4 +1,4 @@
-/* A sender chooses its arm by a profile, and reports the reason:
+/* Tests that a sender chooses its arm by a profile and reports the reason:
  *   chosen FOLDER PROFILE ARM    PROFILE must prefer ARM, and ARM must work here */
 #include "process.h"
 
@@ -20,7 +20,7 @@ static void receive_one(tw_link *link, const void *script)
     (void)script;
 }
 
-/* Opens a sender with these options, frees the profile, and sends. Returns the arm; its reason must contain `why`. */
+/* Opens a sender with these options, frees the profile, and sends. Returns the arm. Its reason must contain `why`. */
 static const char *send_with(const char *folder, const tw_bulk_options *options, tw_profile *profile, const char *why)
 {
     tw_link *link;
@@ -64,7 +64,7 @@ int main(int argc, char **argv)
     options.arm = usual;
     CHECK(!strcmp(send_with(folder, &options, profile, "requested"), usual));
 
-    /* A program built before the field `profile` existed passes a smaller size: the library must not read the field. */
+    /* A program built before the field `profile` was added passes a smaller size. The library must not read the field. */
     options.size = offsetof(tw_bulk_options, profile);
     options.arm = NULL;
     options.profile = (const tw_profile *)(uintptr_t)1;

@@ -1,4 +1,4 @@
-/* A process that waits or ends: without its main thread, by a signal, or in an exit hook. Also a handler that runs
+/* Tests how a process waits or ends: without its main thread, by a signal, or in an exit hook. Also tests a signal handler that runs
  * during a wait, and a fork in a thread. */
 #include <pthread.h>
 #include <sys/wait.h>
@@ -7,12 +7,12 @@
 
 static tw_error error;
 
-/* The two ends of a channel within one process, one for each thread. Ends that stay open remain reachable for the leak
- * check. */
+/* The two ends of a channel within one process, one for each thread. These variables also keep ends that stay open reachable for the
+ * leak check. */
 static tw_link *links[2];
 static tw_producer *producer;
 static tw_consumer *consumer;
-/* Volatile: nothing reads it, but the leak check has to find the pointer. */
+/* Volatile, because no code reads it, but the leak check must find the pointer. */
 static tw_consumer *volatile inherited;
 static int stays_open, waits_for_a_signal;
 
@@ -34,7 +34,7 @@ static void *receive_one(void *unused)
     OK(tw_consumer_open(&links[1], NULL, GUARD, &consumer, &error));
     OK(tw_consumer_receive(consumer, GUARD, &message, &length, &error));
     OK(tw_consumer_release(consumer, &error));
-    /* An armed end has one more helper thread. */
+    /* Arming an end starts one more helper thread. */
     OK(tw_consumer_arm(consumer, &is_armed, &error));
     if (!stays_open)
         tw_consumer_close(consumer);
@@ -43,7 +43,7 @@ static void *receive_one(void *unused)
     return unused;
 }
 
-/* Starts a process with a channel, whose main thread exits at once. */
+/* Starts a process with a channel. Its main thread ends at once. */
 static pid_t leave(void)
 {
     pid_t child = fork();
@@ -86,7 +86,7 @@ static void *wait_for_term(void *set)
     return signal == SIGTERM ? set : NULL;
 }
 
-/* The helper threads must not take a signal that every thread of the program blocks. */
+/* If every thread of the program blocks a signal, the helper threads must not receive it either. */
 static void a_signal_that_is_waited_for_ends_nothing(void)
 {
     pthread_t waiting;
@@ -116,7 +116,7 @@ static void a_signal_that_is_waited_for_ends_nothing(void)
 
 static int handled, refused;
 
-/* Runs during the waiting call: it must not use the consumer. */
+/* A signal handler that runs during the waiting call. The library must reject its use of the consumer. */
 static void receive_again(int unused)
 {
     const void *message;
@@ -134,7 +134,7 @@ static void *open_producer(void *unused)
     return unused;
 }
 
-/* Opening an end waits for the other end, so each needs a thread. */
+/* Opening an end waits for the other end, so each end is opened by a thread of its own. */
 static void open_both(void)
 {
     pthread_t opening;
@@ -232,10 +232,10 @@ static void *fork_and_send(void *unused)
         CHECK(tw_producer_send(producer, "child", 5, TW_NOW, &error) == TW_NOT_PERMITTED);
         CHECK(tw_producer_arm(producer, 1, &is_armed, &error) == TW_NOT_PERMITTED);
         tw_producer_close(producer);
-        /* The consumer waits in another thread, which the child does not have. So the child cannot close it, and only keeps
-         * the pointer. */
+        /* The consumer waits in another thread, which the child does not have. The child can therefore not close it, and only keeps the
+         * pointer. */
         inherited = consumer;
-        /* A channel that the child creates works. */
+        /* The child can use a channel that it creates itself. */
         open_both();
         OK(tw_producer_send(producer, "own", 3, GUARD, &error));
         close_both();
@@ -259,8 +259,8 @@ static void a_fork_in_a_thread_disturbs_no_wait_of_another(void)
 
 int main(void)
 {
-    /* Limits the test's duration: the children end with this process. They cannot use alarm(2) themselves, because SIGALRM
-     * may not reach them. */
+    /* Limits the duration of the test: the children end with this process. They cannot use alarm(2) themselves, because SIGALRM may not
+     * reach them. */
     alarm(300);
     the_last_thread_ends_the_process();
     a_signal_ends_what_the_main_thread_left();

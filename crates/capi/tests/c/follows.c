@@ -1,4 +1,4 @@
-/* tw_memcpy is the C library's memcpy until a profile selects another kernel, however the program is linked:
+/* Tests that tw_memcpy is the C library's memcpy until a profile selects another kernel, however the program is linked:
  *   follows PROFILE    PROFILE must prefer another kernel for short copies */
 #define _GNU_SOURCE
 #include "check.h"
@@ -25,7 +25,7 @@ int main(int argc, char **argv)
     CHECK(argc == 2);
     CHECK(tw_memcpy_first.upto == SIZE_MAX && tw_memcpy_first.run == tw_memcpy_now);
     void *(*before)(void *, const void *, size_t) = tw_memcpy_now;
-    /* A call through tw_memcpy_now costs as much as a call of memcpy through a pointer: both are the same function. */
+    /* tw_memcpy_now costs as much as a call of memcpy through a pointer, because it points to memcpy itself. */
     CHECK((uintptr_t)before == (uintptr_t)dlsym(RTLD_DEFAULT, "memcpy"));
     copies();
     CHECK(tw_profile_load(argv[1], &profile, NULL) == TW_OK && profile);

@@ -1,4 +1,4 @@
-/* A consumer that holds messages while it receives others. */
+/* Tests a consumer that holds messages while it receives others. */
 #include <pthread.h>
 
 #include "process.h"
@@ -6,7 +6,7 @@
 enum { CAPACITY = 8192, LONG = 2000, LONGS = 10 };
 static tw_error error;
 
-/* Sends more than the ring has room for, so that the producer waits for the held messages. */
+/* Sends more than the ring has room for, so that the producer waits for the room of held messages. */
 static void send_long_ones(tw_link *link, const void *script)
 {
     tw_producer *producer;
@@ -51,7 +51,8 @@ static void messages_are_held_and_given_back_in_any_order(const char *folder)
         for (size_t n = 0; n < 3; n++)
             OK(tw_consumer_hold(consumer, TW_FOREVER, &held[n], &message[n], &length, &error));
         receive_long(consumer, 3);
-        /* The fifth message waits for the first, which is released after the second and on another thread. */
+        /* The fifth message needs the room of the first. The first is released after the second, and on another
+         * thread. */
         tw_held_release(held[1]);
         CHECK(tw_consumer_hold(consumer, TW_NOW, &none, &other_message, &length, &error) == TW_TIMEOUT);
         CHECK(!none && !other_message && !length && holds(message[0], LONG, 0) && holds(message[2], LONG, 2));

@@ -1,4 +1,4 @@
-/* Compares every kernel with plain loops, over sizes and offsets, and the checksums with known ones. */
+/* Compares every kernel with plain loops, for many sizes and offsets. Compares the checksums with known values. */
 #include "check.h"
 
 enum { MOST = 9000, ROOM = MOST + 256 };
@@ -69,7 +69,7 @@ int main(void)
     CHECK(tw_crc32c(expected, 32, 0) == 0x8a9136aau);
     CHECK(tw_memcpy_crc32c(sink, source, MOST, 0) == tw_crc32c(source, MOST, 0));
     CHECK(!memcmp(sink, source, MOST));
-    /* From xxHash's own sanity tests: the hash of 0 bytes. The hash does not depend on the address. */
+    /* The hash of 0 bytes, from xxHash's own sanity tests. It does not depend on the address. */
     CHECK(tw_xxh3(expected, 0) == UINT64_C(0x2d06800538d394c2));
     for (size_t n = 0; n < sizeof lengths / sizeof *lengths; n++) {
         memset(sink, 0xaa, sizeof sink);

@@ -1,9 +1,9 @@
-/* A timeout that has already passed never waits. */
+/* A call with a timeout that has already passed must not wait. */
 #include "process.h"
 
 enum { CAPACITY = 8192, LARGEST = CAPACITY - 32 };
 static tw_error error;
-/* A child reports its progress through this pipe. */
+/* A child process reports its progress through this pipe. */
 static int so_far[2];
 
 static tw_channel_options small(uint32_t wait, uint32_t flags)
@@ -53,7 +53,7 @@ static void receive_two_and_stay(tw_link *link, const void *script)
         pause();
 }
 
-/* A caller that computes `deadline - now` too late passes a negative number. */
+/* A late caller that computes `deadline - now` passes a negative number. */
 static void late_callers_do_not_wait(const char *folder)
 {
     const int64_t late[] = { -1, -2, -1000, -GUARD, INT64_MIN + 1, INT64_MIN };

@@ -1,4 +1,5 @@
-/* Prints sizes and offsets as the C compiler sees them; the test compares them with Rust's. */
+/* Prints sizes and offsets as the C compiler sees them. A test in Rust compares them with those
+ * of the library. */
 #include "check.h"
 
 #define FIELD(type, field) printf(#type "." #field " %zu\n", offsetof(type, field))

@@ -1,4 +1,4 @@
-/* Broadcast and mpsc between processes: order, drops, closing and deaths. */
+/* Broadcast and mpsc between processes: order, dropped messages, closing and deaths. */
 #include "process.h"
 
 enum { EACH = 300 };
@@ -102,7 +102,7 @@ static void send_all(tw_link *link, const void *script)
         fill(message, n % 64, n);
         OK(tw_producer_send(producer, message, n % 64, GUARD, &error));
     }
-    /* Does not close the channel: the parent kills this process. */
+    /* Leave the channel open. The parent kills this process. */
     if (script)
         for (;;)
             pause();

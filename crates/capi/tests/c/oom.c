@@ -1,7 +1,7 @@
-/* Each allocation fails once. The call that needs the memory must report an error, or end the process by abort(3) after a message.
+/* Makes allocations fail. The call that needs the memory must report an error, or print a message and call abort(3).
  *   oom SCENARIO N STAYS FOLDER
- * The N-th allocation from the start of the scenario fails. With STAYS 1, every later one fails too. Prints the number of allocations.
- * Exits with 1 if a successful call did not have its documented effect. */
+ * The N-th allocation from the start of the scenario fails; with STAYS 1, all later ones fail too. The program prints the number of
+ * allocations. It exits with 1 if a successful call did not have its documented effect. */
 #include <pthread.h>
 #include <sys/resource.h>
 
@@ -54,7 +54,7 @@ void *__wrap_aligned_alloc(size_t alignment, size_t size)
 
 #define MESSAGES 20
 #define LENGTH ((size_t)300000)
-/* Maximum wait of a call. A peer that failed may never answer. */
+/* Maximum wait of a call, because a peer that has failed may never answer. */
 #define PATIENCE (INT64_C(20) * 1000000000)
 
 static char data[LENGTH];
@@ -193,7 +193,7 @@ static void regions(void)
 int main(int argc, char **argv)
 {
     CHECK(argc == 5);
-    /* Hundreds of runs end by abort(3): write no core files. */
+    /* Write no core files, because hundreds of runs end by abort(3). */
     CHECK(setrlimit(RLIMIT_CORE, &(struct rlimit){ 0, 0 }) == 0);
     alarm(60);
     for (size_t n = 0; n < LENGTH; n++)

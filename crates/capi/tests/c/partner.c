@@ -8,10 +8,10 @@
  *                   until the peer closes; ignores COUNT
  * ADDRESS  where the peer listens, as for tw_link_connect
  * COUNT    0: send without end
- * OPTION   listen             listens at ADDRESS itself
- *          wait=spin, wait=block    method of waiting; default: hybrid
- *          capacity=BYTES     of the ring, if it produces; default: 65536
- *          checksums          each message has a checksum, if it produces
+ * OPTION   listen             listens at ADDRESS instead of connecting to it
+ *          wait=spin, wait=block    method of waiting for the peer; default: hybrid
+ *          capacity=BYTES     capacity of the ring, if it is the producer; default: 65536
+ *          checksums          each message carries a checksum, if it is the producer
  *          untrusted          does not trust the peer
  *
  * Contents of message N, in unsigned 64-bit arithmetic:
@@ -22,13 +22,13 @@
  *
  * Lines on standard output: "ready" when it listens, "open" when the channel is open, and the last one:
  * ROLE END MESSAGES CRC PARTIAL
- *   END       done: all messages were sent; closed: the peer closed its end; died: the peer died. If the
- *             peer was gone before the channel was open, closed or died with 0 messages
- *   MESSAGES  number sent (after closed and died: released by the peer), or received
+ *   END       done: all messages were sent; closed: the peer closed its end; died: the peer died. A peer
+ *             that is gone before the channel is open is reported as closed or died, with 0 messages
+ *   MESSAGES  number of messages received, or sent (after closed and died: released by the peer)
  *   CRC       CRC-32C of all bytes sent or received so far, in the order of the messages, 8 hex digits
  *   PARTIAL   tw_error.partial
- * After that it exits with 0. After a wrong byte or another error it exits with 1 and prints the reason on
- * standard error. A timer ends it if it hangs. */
+ * After that, the program exits with 0. After a wrong byte or another error, it prints the reason on standard
+ * error and exits with 1. A timer ends it if it hangs. */
 #include <inttypes.h>
 
 #include "check.h"
@@ -88,7 +88,7 @@ static tw_link *meet(struct side *side)
     return link;
 }
 
-/* Stops listening: all expected links are connected. */
+/* Closes the listener after all expected links are connected. */
 static void leave(struct side *side)
 {
     tw_listener_close(side->listener);
@@ -135,7 +135,7 @@ static int send_all(struct side *side)
     return code;
 }
 
-/* Receives until the end. If `echoes` is set, sends each message back over a second link. */
+/* Receives until the peer closes or dies. If `echoes` is set, sends each message back over a second link. */
 static int receive_all(struct side *side, int echoes)
 {
     tw_link *link = meet(side), *back = echoes ? meet(side) : NULL;

@@ -1,11 +1,11 @@
-/* Another process for a test: forked, connected by a link, killed when the test ends. */
+/* Starts the other process of a test: forked, connected by a link, and killed when the test ends. */
 #include <poll.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 
 #include "check.h"
 
-/* Not a requirement of speed: a test that takes longer hangs. */
+/* Time after which a test counts as hanging. It is no requirement of speed. */
 #define GUARD (INT64_C(120) * 1000 * 1000 * 1000)
 
 #define OK(call)                                                                                     \
@@ -17,13 +17,13 @@
         }                                                                                            \
     } while (0)
 
-/* Each program uses only some functions of this file. */
+/* Marks functions, because each program uses only some of those in this file. */
 #define PART __attribute__((unused))
 
-/* The function that the other process runs with its end of the link. It consumes the link. */
+/* The function that the other process calls with its end of the link, which it consumes. */
 typedef void part(tw_link *link, const void *script);
 
-/* 1: a pair made before the fork connects the two processes; 0: a listener does. */
+/* 1: the two processes are connected by a pair that was created before the fork. 0: by a listener. */
 PART static int by_pair;
 
 PART static pid_t other_by_pair(part *play, const void *script, tw_link **link)
@@ -83,7 +83,7 @@ PART static void kill_9(pid_t child)
     CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
 }
 
-/* Fills in the contents of message or buffer `number`, different for each number. */
+/* Writes the contents of message or buffer `number`, which differ for each number. */
 PART static void fill(unsigned char *into, size_t length, size_t number)
 {
     for (size_t n = 0; n < length; n++)

@@ -1,4 +1,4 @@
-/* Regions: created, sent to another process, sealed, unmapped and mapped again. */
+/* Creates regions, sends them to another process, seals them, unmaps them and maps them again. */
 #include "process.h"
 
 enum { LENGTH = 10000 };
@@ -58,7 +58,7 @@ static void is_shared_with_another_process(const char *folder, tw_region_kind ki
     ended_well(child);
     for (size_t n = 0; n < LENGTH; n++)
         CHECK(((unsigned char *)tw_region_data(region))[n] == (unsigned char)~(31 ^ (n * 7) ^ (n >> 8)));
-    /* A region that is unmapped keeps its contents. */
+    /* A region keeps its contents while it is unmapped. */
     CHECK(tw_region_map(region, TW_WRITE, &error) == TW_USAGE);
     OK(tw_region_unmap(region, &error));
     CHECK(!tw_region_data(region) && tw_region_unmap(region, &error) == TW_USAGE);
@@ -91,7 +91,7 @@ static void seals_hold_against_everybody(void)
     tw_status status = tw_region_seal(region, TW_SEAL_WRITERS, &error);
     CHECK(status == TW_OK || error.os_error == EINVAL);
     if (status == TW_OK) {
-        /* The existing mapping stays writable; no other mapping can write. */
+        /* The existing mapping stays writable, but no new mapping can be. */
         fill(tw_region_data(region), LENGTH, 3);
         CHECK(tw_region_of_fd(fd, 0, TW_WRITE, &view, &error) == TW_SYSTEM && error.os_error == EPERM && !view);
         fill(tw_region_data(region), LENGTH, 2);
@@ -100,7 +100,7 @@ static void seals_hold_against_everybody(void)
     OK(tw_region_seal(region, TW_SEAL_WRITE | TW_SEAL_SEALS, &error));
     CHECK(tw_region_is_sealed(region, TW_SEAL_SIZE | TW_SEAL_WRITE | TW_SEAL_SEALS));
     CHECK(tw_region_map(region, TW_WRITE, &error) == TW_SYSTEM);
-    /* Before Linux 6.7, write-sealed memory can be mapped only with TW_COPY_ON_WRITE. */
+    /* Before Linux 6.7, memory with a write seal can be mapped only with TW_COPY_ON_WRITE. */
     if (tw_region_map(region, TW_READ, &error) != TW_OK)
         OK(tw_region_map(region, TW_COPY_ON_WRITE, &error));
     OK(tw_region_of_fd(fd, 5000, TW_COPY_ON_WRITE, &view, &error));

@@ -1,4 +1,5 @@
-/* Moves, plans, copies, stops and fails through the C ABI, and checks every byte. */
+/* Moves, plans and copies through the C ABI, with interruptions and failures, and checks every
+ * byte. */
 #include "check.h"
 
 static void fill(int fd, size_t length)
@@ -95,7 +96,7 @@ static void nonsense_is_refused(int source)
     memset(&report, 0xee, sizeof report);
     CHECK(tw_transfer(-1, source, 1, NULL, &report, NULL) == TW_USAGE && report.bytes == 0 && !*report.mechanism);
     CHECK(tw_mechanisms_json(NULL, &error) == TW_USAGE);
-    /* An output pointer is NULL after a failure, whatever it was before. */
+    /* After a failure, an output pointer is NULL, whatever it was before. */
     json = (char *)&report;
     CHECK(tw_probe_json("teleport", NULL, &json, &error) == TW_USAGE && !json);
     json = (char *)&report;
@@ -114,7 +115,7 @@ static void plans_and_probes_are_json(const char *folder, int source)
     CHECK(tw_probe_json("read-write", NULL, &json, NULL) == TW_OK);
     CHECK(json[0] == '[' && strstr(json, "\"works\":true"));
     tw_string_free(json);
-    /* A path may contain any bytes, also invalid UTF-8. */
+    /* A path may contain any bytes, even invalid UTF-8. */
     char path[4096];
     snprintf(path, sizeof path, "%s/\377", folder);
     CHECK(mkdir(path, 0700) == 0);

@@ -23,8 +23,8 @@ struct page {
         }                                              \
     } while (0)
 
-/* Reads a dump of lines "offset  bytes". Lines of zeros are omitted; the last line contains the length
- * only. */
+/* Reads a dump with lines of the form "offset  bytes". Lines of zeros are omitted. The last line contains only the
+ * length. */
 static struct memory load(const char *path)
 {
     struct memory memory = { NULL, 0 };
@@ -79,8 +79,8 @@ static struct page page_of(struct memory memory, const char *magic)
     return page;
 }
 
-/* Copies `length` bytes from a position of the ring. A range that reaches the end of the data continues at
- * its start. */
+/* Copies `length` bytes from a position of the ring. A range that reaches the end of the data continues at its
+ * start. */
 static void data(struct memory memory, struct page page, uint64_t position, size_t length, unsigned char *into)
 {
     for (size_t n = 0; n < length; n++)

@@ -1,5 +1,5 @@
-//! Tests the C ABI with programs in C, under valgrind if it is installed. Compilers treat every warning
-//! as an error. Also compares the header with the symbols and the layout of the library.
+//! Tests the C ABI with programs in C, under valgrind if it is installed. Every compiler warning is an error. Also
+//! compares the header with the symbols and the layout of the library.
 
 use crate::support;
 
@@ -17,19 +17,19 @@ use support::{archive, compile, guide, is_installed, root, run, skip};
 use thalweg_channel::bulk::MECHANISMS;
 use thalweg_core::{Profile, Role, profile::Ratio};
 
-/// Programs in `c/`. Each gets an empty directory and leaves it empty. For each case that cannot run
-/// here, it prints the name, a tab and the reason.
+/// Programs in `c/`. Each gets the path of an empty directory, and must leave it empty. For each case that cannot run
+/// in this environment, a program prints the name, a tab and the reason.
 const PROGRAMS: [&str; 9] =
     ["transfer", "kernels", "channel", "held", "many", "bulk", "regions", "endings", "late"];
 
-/// Returns a program, compiled once for all tests, because each one links the whole library.
+/// Returns the path of a program. Compiles it only once for all tests, because linking the whole library takes long.
 fn program(name: &str) -> &'static Path {
     static BUILT: [OnceLock<PathBuf>; PROGRAMS.len()] = [const { OnceLock::new() }; PROGRAMS.len()];
     let at = PROGRAMS.iter().position(|known| *known == name).expect("one of them");
     BUILT[at].get_or_init(|| {
         let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("c-{name}"));
-        // Another run of these tests, for another processor, may use this directory at the same time.
-        // rename(2) ensures that the name never refers to an incomplete file.
+        // Another run of these tests, for another processor, may use this directory at the same time. rename(2) ensures
+        // that the name never refers to an incomplete file.
         let made = program.with_extension(std::process::id().to_string());
         compile(&root().join(format!("tests/c/{name}.c")), &made);
         fs::rename(&made, &program).unwrap();
@@ -67,11 +67,11 @@ fn valgrind_finds_nothing() {
             .arg(format!("--suppressions={}", root().join("tests/c/valgrind.supp").display()))
             .arg(program(name))
             .arg(folder.path())
-            // The program runs much slower under valgrind, so its buffers are smaller.
+            // Use smaller buffers under valgrind, because the program is much slower there.
             .args((name == "bulk").then_some("200001")));
         count_skips(&format!("valgrind {name}"), &printed.stdout);
     };
-    // In parallel, because valgrind runs the threads of one process on one core.
+    // Run the programs in parallel, because valgrind uses only one core for all threads of a process.
     thread::scope(|scope| {
         for name in PROGRAMS {
             scope.spawn(move || look(name));
@@ -79,7 +79,7 @@ fn valgrind_finds_nothing() {
     });
 }
 
-/// A profile of this machine in which the preferred arm takes half the time of all others.
+/// Returns a profile of this machine in which the preferred arm takes half as long as each other arm.
 fn profile_for(preferred: &str) -> Profile {
     let cells = MECHANISMS.iter().map(|arm| {
         let ratio = if arm.info().name == preferred { 0.5 } else { 1.0 };
@@ -108,7 +108,7 @@ fn a_profile_decides_what_a_sender_uses_and_older_programs_go_on_without() {
             continue;
         }
         profile_for(name).save(&profile).unwrap();
-        // Not under valgrind: it emulates another processor, for which the profile would be invalid.
+        // Do not use valgrind: it emulates another processor, for which the profile is invalid.
         run(Command::new(&program).arg(folder.path()).arg(&profile).arg(name));
         count += 1;
     }
@@ -133,8 +133,8 @@ fn callers_with_their_own_jump_follow_a_profile_however_they_are_linked() {
     let library = folder.path().join("libthalweg.so.0");
     run(Command::new(root().join("link")).arg(archive()).arg(&library));
     let program = folder.path().join("follows");
-    // A program that is not position-independent gets a copy of the library's variable (a copy
-    // relocation).
+    // Test different kinds of linking. A program that is not position-independent gets a copy of the library's variable
+    // (a copy relocation).
     for flags in [&["-fno-pie", "-no-pie"][..], &["-fPIE", "-pie"], &["-fPIC", "-pie", "-O2"]] {
         run(Command::new("cc")
             .arg("-I")
@@ -193,7 +193,7 @@ fn the_channel_example_passes_lines_and_reports_a_death() {
         let input = fs::File::open(&input).unwrap();
         Command::new(&channel).arg("send").arg(&name).stdin(input).output().unwrap()
     };
-    // Until the receiver listens, connecting fails with ENOENT or ECONNREFUSED.
+    // Before the receiver listens, connecting fails with ENOENT or ECONNREFUSED.
     let sent = loop {
         let sent = send();
         if sent.status.code() != Some(13) {
@@ -259,22 +259,22 @@ fn the_header_is_cpp_too() {
     run(&mut Command::new(program));
 }
 
-/// Returns the names of the functions and variables of the header that the library exports.
+/// Returns the names of the functions and variables that the header declares and the library exports.
 fn declared() -> BTreeSet<String> {
     let header = fs::read_to_string(root().join("include/thalweg.h")).unwrap();
     let mut all = BTreeSet::new();
     for line in header.lines() {
-        // Skips inline functions and macros: they are compiled into callers.
+        // Skip inline functions and macros, because they are compiled into their callers.
         if line.starts_with("static ") || line.starts_with("#define ") {
             continue;
         }
         let data = line.strip_prefix("extern ");
         let is_data = data.is_some();
-        // The name of a variable of a struct type follows the name of the type.
+        // If a variable has a struct type, its name comes after the name of the type.
         let typed = data.and_then(|line| line.strip_prefix("struct ")?.split_once(' '));
         let line = typed.map_or(line, |(_, name)| name);
-        // In `char *tw_version(`, the split at the asterisk yields the name. In comments, `tw_version()`
-        // yields a name that is already known.
+        // The split at the asterisk of `char *tw_version(` yields the name. The `tw_version()` in a comment yields a
+        // name that is already known.
         for word in line.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_' || c == '(')) {
             let name = word.split_once('(').map(|(name, _)| name).or(is_data.then_some(word));
             all.extend(name.filter(|name| name.starts_with("tw_")).map(str::to_owned));
@@ -283,7 +283,7 @@ fn declared() -> BTreeSet<String> {
     all
 }
 
-/// Returns the symbols of each version in the map, in the format of `nm`.
+/// Returns all symbols of the version map, each with its version as `nm` prints it.
 fn versioned() -> BTreeSet<String> {
     let map = fs::read_to_string(root().join("thalweg.map")).unwrap();
     let (mut node, mut all) = ("", BTreeSet::new());
@@ -314,7 +314,7 @@ fn the_library_exports_what_the_header_declares_and_nothing_else() {
     let listed = run(Command::new("nm").args(["-D", "--defined-only"]).arg(&library));
     let listed = String::from_utf8(listed.stdout).unwrap();
     let names = listed.lines().filter_map(|line| line.split_whitespace().last());
-    // `nm` also lists the versions, as absolute symbols.
+    // `nm` also lists the versions themselves, as absolute symbols. Skip them.
     let functions = names.filter(|name| !name.starts_with("THALWEG_"));
     let exported: BTreeSet<String> = functions.map(str::to_owned).collect();
     let names: BTreeSet<String> =
@@ -331,7 +331,7 @@ fn the_library_exports_what_the_header_declares_and_nothing_else() {
     run(Command::new(program).env("LD_LIBRARY_PATH", folder.path()));
 }
 
-/// docs/reference/c.md states that its programs compile and run.
+/// Tests the statement of docs/reference/c.md that its programs compile and run.
 #[test]
 fn the_programs_in_the_guide_compile_and_run() {
     let folder = tempfile::tempdir().unwrap();

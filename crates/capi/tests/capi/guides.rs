@@ -1,4 +1,4 @@
-//! Tests that the programs in docs/reference/java.md compile unchanged. Also tests the `receive` and `send` of the pages for C,
+//! Tests that the programs in docs/reference/java.md compile unchanged. Also tests the programs `receive` and `send` in the pages for C,
 //! Rust and Java with each other, in all combinations.
 
 use crate::support;
@@ -15,8 +15,8 @@ use std::{
 };
 use support::{compile, guide, run, skip};
 
-/// Compiles all programs of the page about Java at once. Returns the JDK and the directory of the classes. Without a JDK, counts a
-/// skip and returns `None`.
+/// Compiles all programs of the page about Java at once. Returns the JDK and the directory with the classes. Without a JDK, counts a skip
+/// and returns `None`.
 fn java(test: &str) -> Option<(PathBuf, PathBuf)> {
     static BUILT: OnceLock<Option<(PathBuf, PathBuf)>> = OnceLock::new();
     let compile = || {
@@ -46,7 +46,7 @@ fn in_java() -> Vec<String> {
     guide::blocks("java.md", "java")
 }
 
-/// Returns the command that starts program `number`.
+/// Returns the command that runs program `number` of the page.
 fn started((jdk, folder): &(PathBuf, PathBuf), number: usize) -> Command {
     let mut command = Command::new(jdk.join("bin/java"));
     command.args(jdk::SHORT).args(["--enable-native-access=ALL-UNNAMED", "-cp"]);
@@ -62,7 +62,7 @@ fn the_programs_of_the_page_about_java_compile_as_they_stand_and_run() {
     assert!(blocks.len() >= 5, "{} programs in docs/reference/java.md", blocks.len());
     let Some(built) = java(test) else { return };
     for (text, number) in blocks.iter().zip(0..) {
-        // The other programs need a path as an argument, and run in the test below.
+        // The other programs need a path as an argument. The test below runs them.
         if text.contains("void main()") {
             let mut program = started(&built, number);
             let ran = run(program.current_dir(&folder).env("TMPDIR", folder.path()));
@@ -80,7 +80,7 @@ fn the_page_about_java_names_the_module_as_maven_knows_it() {
     }
 }
 
-/// A program of one of the pages.
+/// A program from one of the pages.
 struct Program {
     language: &'static str,
     receive: Command,
@@ -100,7 +100,7 @@ fn c(folder: &Path) -> Program {
     Program { language: "C", receive: build("receive"), send: build("send") }
 }
 
-/// The examples of the crate `thalweg`. A test of that crate compares them with docs/reference/rust.md.
+/// Returns the Rust programs, which are examples of the crate `thalweg`. A test of that crate compares them with docs/reference/rust.md.
 fn rust() -> Program {
     let example = |name| Command::new(thalweg_testing::example(name));
     Program { language: "Rust", receive: example("receive"), send: example("send") }
@@ -169,8 +169,7 @@ fn again(command: &Command) -> Command {
     same
 }
 
-/// Waits until the program listens. A connect(2) with a socket of another type fails with EPROTOTYPE then, and the program does
-/// not notice.
+/// Waits until the program listens. Connecting a socket of another type fails with EPROTOTYPE then, and the program does not notice this.
 fn wait_for(place: &Path, program: &mut Child) {
     let asks = UnixDatagram::unbound().unwrap();
     let listens = |error: io::Error| error.raw_os_error() == Some(libc::EPROTOTYPE);

@@ -1,5 +1,5 @@
-//! Installs the C library in a directory that the loader does not search. Builds programs of docs/reference/c.md with pkg-config
-//! and with CMake, as the page describes.
+//! Installs the C library in a directory that the loader does not search. Then builds programs of docs/reference/c.md with pkg-config and
+//! with CMake, as that page describes.
 
 use crate::support;
 
@@ -12,7 +12,7 @@ use std::{
 use support::{archive, guide, is_installed, root, run, skip};
 use tempfile::TempDir;
 
-/// Installs once for all tests, in the build's own directory.
+/// Returns the prefix of an installation in the build directory. Installs only once for all tests.
 fn prefix() -> &'static Path {
     static INSTALLED: OnceLock<PathBuf> = OnceLock::new();
     INSTALLED.get_or_init(|| {
@@ -27,7 +27,7 @@ fn prefix() -> &'static Path {
     })
 }
 
-/// Writes the guide's programs to a directory. Returns their names.
+/// Writes the programs of the page to a directory, and returns their names.
 fn guide_in(folder: &TempDir) -> Vec<String> {
     let write = |(name, text): (String, String)| {
         fs::write(folder.path().join(format!("{name}.c")), text).unwrap();
@@ -36,7 +36,7 @@ fn guide_in(folder: &TempDir) -> Vec<String> {
     guide::programs_in_c().into_iter().map(write).collect()
 }
 
-/// Runs a program of the guide as a user would, without a path to the library.
+/// Runs a program of the page as a user would, without a path to the library.
 fn start(program: &Path, folder: &TempDir) {
     run(Command::new(program)
         .current_dir(folder.path())

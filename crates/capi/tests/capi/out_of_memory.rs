@@ -9,18 +9,19 @@ use std::{
 use thalweg_testing::from_env;
 
 const SCENARIOS: [&str; 4] = ["channel", "bulk", "copy", "region"];
-/// The program in `c/oom.c` replaces these functions of the C library.
+/// The functions of the C library that the program in `c/oom.c` replaces.
 const WRAPPED: [&str; 5] = ["malloc", "calloc", "realloc", "posix_memalign", "aligned_alloc"];
 const SIGABRT: i32 = 6;
 
 fn run(program: &Path, folder: &Path, scenario: &str, failing: u64, stays: bool) -> Output {
     let mut command = Command::new(program);
     command.args([scenario, &failing.to_string(), if stays { "1" } else { "0" }]).arg(folder);
-    // Resolving the addresses of a backtrace takes long, so backtraces are off.
+    // Disable backtraces, because resolving their addresses takes long.
     command.env("RUST_BACKTRACE", "0").env("THALWEG_NO_PROFILE", "1").output().unwrap()
 }
 
-/// Each scenario fails `THALWEG_ALLOCATIONS` allocations. They are spread evenly over all allocations of the scenario.
+/// In each scenario, about `THALWEG_ALLOCATIONS` allocations fail, one per run. They are spread evenly over all of its
+/// allocations.
 #[test]
 fn an_allocation_that_fails_is_an_error_or_a_clean_abort() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! A listening receiver: it takes the first valid sender and refuses other processes that connect.
+//! A receiver that listens: it accepts the first valid sender and refuses all other processes.
 
 use super::choose::Options;
 use super::handshake::error_of;
@@ -12,11 +12,11 @@ use thalweg_core::cadence::REACTION;
 
 impl Receiver {
     /// Waits for the first valid sender. Refuses a process that is silent for [`Listener::PATIENCE`], disconnects,
-    /// violates the format, or also wants to receive. For each such process, calls `refused` with its process id, and
+    /// violates the format, or wants to receive too. For each refused process, calls `refused` with its process id and
     /// closes its link.
     ///
-    /// Returns [`Error::Timeout`] at the deadline, [`Error::NotPermitted`] if no mechanism works with a
-    /// sender, and [`Error::System`] with EINTR if `options.stop` requests it.
+    /// Returns [`Error::Timeout`] at the deadline, [`Error::NotPermitted`] if no mechanism works with a sender, and
+    /// [`Error::System`] with EINTR if `options.stop` returns `true`.
     pub fn accept(
         listener: &Listener,
         options: &Options,

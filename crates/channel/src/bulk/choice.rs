@@ -1,4 +1,4 @@
-//! The reason for the sender's choice of a mechanism.
+//! The reason for which the sender chose its mechanism.
 
 use super::choose::Options;
 use super::facts::Facts;
@@ -7,15 +7,15 @@ use std::fmt;
 use thalweg_core::Prefer;
 use thalweg_core::profile::Evidence;
 
-/// The reason for the choice; `Display` formats it as text.
+/// Reason for choosing a mechanism. `Display` formats it as text.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Choice {
-    /// The caller named the mechanism.
+    /// The caller named the mechanism in the options.
     Asked,
-    /// The measurements in the options favored the mechanism.
+    /// The mechanism is the fastest one according to [`Options::measured`].
     Measured(Cited),
-    /// No measurements exist for the mechanism under these facts. The choice then follows the order
-    /// of the list and general knowledge, such as the cost of a page fault.
+    /// The mechanism was not measured under these facts. The default order and general rules
+    /// selected it, such as the cost of page faults.
     Unmeasured,
 }
 

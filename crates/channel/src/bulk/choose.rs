@@ -1,6 +1,6 @@
-//! Chooses the mechanism. The facts that matter, most important first: a resident destination, huge pages, a lent
-//! source, permission for process_vm, the size, a free core. A profile contains measurements of their effect. Without a
-//! profile, the order of the list decides.
+//! Chooses the mechanism. These facts matter, most important first: a resident destination, huge pages, a lent source,
+//! permission for process_vm, the size, a free core. A profile contains measurements of their effect. Without a
+//! profile, `guess` ranks the mechanisms, and the order of [`MECHANISMS`] decides between equal ranks.
 
 use super::facts::{Destination, Facts};
 use super::measured::known;
@@ -12,8 +12,8 @@ use std::sync::Arc;
 use thalweg_core::select::{Candidate, Prior};
 use thalweg_core::{Guarantees, Plan, Prefer, Profile, Tuning, Unfit};
 
-/// Options of either side. The sender decides the guarantees and the mechanism, the receiver decides
-/// the destination, and both sides must set `trust`.
+/// Options of a sender or receiver. The sender decides the guarantees and the mechanism, and the receiver decides the
+/// destination. Mechanisms that need trust are used only if both sides set `trust`.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Use only this mechanism; `None` allows all.
@@ -26,17 +26,17 @@ pub struct Options {
     pub needs: Guarantees,
     /// Type of the destination memory.
     pub destination: Destination,
-    /// `true` if the sender will use [`Sender::alloc`](super::Sender::alloc).
+    /// `true` if the sender will send memory from [`Sender::alloc`](super::Sender::alloc).
     pub will_loan: bool,
     /// Size of most buffers, in bytes.
     pub size: Option<u64>,
-    /// `true` if the peer may read and write this process's memory. This applies only to a peer of the same user.
+    /// `true` if the peer may read and write this process's memory. Never applies to a peer of another user.
     pub trust: bool,
     /// Method of waiting for the peer.
     pub wait: Wait,
-    /// Called periodically during waits. `true` aborts the operation, for example after a signal.
+    /// Called periodically during waits. If it returns `true`, the operation is aborted, for example after a signal.
     pub stop: Option<fn() -> bool>,
-    /// Reasons against mechanisms, found by probing.
+    /// Mechanisms that must not be chosen because a probe of them failed, with the reasons.
     pub unfit: HashMap<&'static str, Unfit>,
     /// Measurements of this machine. The caller must leave out a stale profile.
     pub measured: Option<Arc<Profile>>,
@@ -68,8 +68,8 @@ impl Options {
     }
 }
 
-/// Returns a verdict for every mechanism, or only for the one in `options.only`. Does not try any mechanism;
-/// [`Mechanism::probe`] and the negotiation of the two ends do that.
+/// Returns a verdict for every mechanism, or only for the one in `options.only`. Tries no mechanism:
+/// [`Mechanism::probe`] tests one in this process, and the negotiation with the peer tests it between both.
 pub fn choose(facts: &Facts, options: &Options, profile: Option<&Profile>) -> Plan {
     let known = profile.map(|profile| known(profile, facts));
     let candidate = |mechanism: &dyn Mechanism| {
@@ -104,11 +104,11 @@ fn guess(mechanism: &dyn Mechanism, facts: &Facts) -> u8 {
     let wants_loan = mechanism.info().nature.wants_loan;
     let is_new = facts.destination == Destination::Fresh;
     match () {
-        // First come mechanisms that divide the page faults of a new destination between two cores, because these
+        // First come mechanisms that divide the page faults of a new destination between two cores, because the page
         // faults cost more than a copy.
         () if is_new && facts.free_core && mechanism.shares_faults(facts.size) => 0,
-        // Then come mechanisms that fit the sender: those that expect loans if it will lend, otherwise the others. A
-        // loan saves a copy. Without one, a mechanism that expects it makes an extra copy.
+        // Next come mechanisms that fit the sender. If it will lend memory, a mechanism for loans saves a copy. If it
+        // will not, a mechanism for loans makes an additional copy.
         () if wants_loan == facts.will_loan => 1,
         () => u8::from(wants_loan) + 2,
     }
@@ -136,7 +136,7 @@ mod tests {
     use crate::bulk::measured::tests::profile;
     use thalweg_core::{Judgement, Role};
 
-    /// Returns the mechanisms that may be chosen.
+    /// Returns the mechanisms that may be chosen without a request by name.
     fn movers() -> impl Iterator<Item = &'static dyn Mechanism> {
         MECHANISMS.iter().copied().filter(|mechanism| mechanism.info().role == Role::Mover)
     }
@@ -174,7 +174,7 @@ mod tests {
         let shares = |facts: &Facts| first_mechanism(facts, &options).shares_faults(facts.size);
         assert!(shares(&fresh));
         assert!(shares(&Facts { will_loan: true, size: None, ..fresh.clone() }));
-        // A buffer of a single piece is copied by only one side.
+        // Only one side copies a buffer that consists of a single piece.
         assert!(!shares(&Facts { size: Some(1), ..fresh.clone() }));
         assert!(!shares(&Facts { free_core: false, ..fresh.clone() }));
         assert!(!shares(&Facts { trusted: Some("another user".to_owned()), ..fresh.clone() }));
@@ -186,7 +186,8 @@ mod tests {
 
     #[test]
     fn what_was_measured_wins_and_what_is_not_allowed_is_named() {
-        // In this profile, later mechanisms of the list are faster. The fastest ones are used only on request.
+        // In this profile, each mechanism is faster than the previous one in the list. The fastest ones are used only
+        // on request.
         let cost = |n: usize| 0.5_f64.powi(n as i32);
         let profile = profile(
             MECHANISMS.iter().enumerate().map(|(n, mechanism)| (mechanism.info().name, cost(n))),

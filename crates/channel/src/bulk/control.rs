@@ -1,5 +1,6 @@
-//! Communication between the two ends of a transfer: short notes through shared memory (or over the
-//! link if no memory is shared), messages over the link, and all waiting.
+//! Communication between the two ends of a transfer. Notes of a few words go through shared memory, or over the link if
+//! no memory is shared. Messages with descriptors or text go over the link. This module also implements all waiting for
+//! the peer.
 
 use super::control_message::{ControlKind, ControlMessage};
 use crate::error::Error;
@@ -23,19 +24,19 @@ use thalweg_core::{Unfit, cadence::LIVENESS};
 /// Number of words in a note: its kind and five more.
 pub(crate) const NOTE: usize = 6;
 
-/// Kind of a note.
+/// Kind of a note. Each comment names the side that sends it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u64)]
 pub(crate) enum Say {
-    /// Sender: a buffer begins. Word 1 is its length; the other words belong to the mechanism.
+    /// Sender: a buffer begins. Word 1 is its length, and the mechanism defines the other words.
     Begin = 1,
-    /// Receiver: the address of the destination, for mechanisms that need it.
+    /// Receiver: word 1 is the address of the destination, for mechanisms that need it.
     Ready = 2,
-    /// Sender: has done its part of the buffer.
+    /// Sender: it has done its part of the buffer.
     Finished = 3,
     /// Receiver: the whole buffer has arrived.
     Done = 4,
-    /// Receiver: cannot receive by this mechanism. Word 1 is the errno.
+    /// Receiver: it cannot receive the buffer by this mechanism. Word 1 is the errno.
     Refused = 5,
     /// Sender: an offer of another mechanism follows over the link.
     StepDown = 6,
@@ -68,7 +69,7 @@ impl Say {
     }
 }
 
-/// A note: its kind and the words after it.
+/// A note: its kind, and the words that follow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Note {
     pub say: Say,
@@ -90,21 +91,21 @@ impl Note {
     }
 }
 
-/// A message of the peer with its descriptors.
+/// A message from the peer, with the descriptors that it carried.
 pub(crate) struct ReceivedControl {
     pub message: ControlMessage,
     pub fds: Vec<OwnedFd>,
 }
 
 enum ControlDoor {
-    /// Notes go through shared memory. `told` counts the notes sent, `heard` those received.
+    /// Notes go through shared memory. `told` counts the notes sent, and `heard` those received.
     Shared { end: Box<ChannelEnd>, told: u64, heard: u64 },
-    /// Notes go over the link. `messages` holds the messages that arrived while a note was awaited;
-    /// notes that arrive while a message is awaited are dropped.
+    /// Notes go over the link. `messages` keeps the messages that arrive while this side waits for a note. Notes that
+    /// arrive while it waits for a message are dropped.
     Link { line: LinkLine, messages: VecDeque<ReceivedControl> },
 }
 
-/// An end of the communication.
+/// One side's access to the communication with the peer.
 pub(crate) struct BulkControl {
     door: ControlDoor,
     limits: WaitLimits,
@@ -154,7 +155,8 @@ impl BulkControl {
         Ok(())
     }
 
-    /// Sends a note without waking the peer. The next note or announcement wakes it.
+    /// Sends a note without waking the peer. The next call of [`BulkControl::tell`] or [`BulkControl::announce`] wakes
+    /// it.
     pub fn tell_quietly(&mut self, note: Note) -> Result<(), WaitStop> {
         let mut words = [note.say as u64; NOTE];
         words[1..].copy_from_slice(&note.words);
@@ -175,8 +177,8 @@ impl BulkControl {
         let ControlDoor::Shared { end, heard, .. } = &mut self.door else {
             return self.hear_over_link();
         };
-        // Read the note after the wait. If the wait returned the note, every layer would copy it, which costs more than
-        // the wait.
+        // Read the note after the wait. If the wait returned the note, each function on the way would copy it, which
+        // costs more than the wait itself.
         wait_for(end, self.limits, |theirs| has_published(theirs, *heard))?;
         let place = &end.peer.words().notes.0[(*heard % UNREAD) as usize];
         *heard += 1;
@@ -198,7 +200,7 @@ impl BulkControl {
         }
     }
 
-    /// Receives a note that must be `say`. A refusal by the peer is returned as [`WaitStop::Refused`].
+    /// Receives a note that must be of kind `say`. Returns [`WaitStop::Refused`] if the peer refused instead.
     pub fn expect(&mut self, say: Say) -> Result<Note, WaitStop> {
         let note = self.hear()?;
         match note.say {
@@ -227,8 +229,9 @@ impl BulkControl {
         }
     }
 
-    /// Returns the time limit of the next wait on the link. Most waits end at the first attempt. The second wait starts
-    /// a watcher thread, which reports the peer's death at once.
+    /// Returns the time limit of the next wait on the link. From the second wait on, also starts a watcher thread,
+    /// which reports the peer's death at once. The first wait does without it, because most operations need no second
+    /// wait.
     fn patience(&mut self, waits: &mut u64) -> Duration {
         *waits += 1;
         match &mut self.door {
@@ -239,7 +242,7 @@ impl BulkControl {
         self.limits.left_of(LIVENESS)
     }
 
-    /// Sends an optional message: it is dropped if the link has no room now.
+    /// Sends an optional message. Drops the message if the link has no room now.
     pub fn mention(&mut self, message: &ControlMessage) {
         let _ = self.link().send_until(&message.to_bytes(), &[], Some(Instant::now()));
     }
@@ -256,7 +259,7 @@ impl BulkControl {
             if got.message.kind != ControlKind::Note {
                 return Ok(got);
             }
-            // A peer that keeps sending notes must not prevent the deadline.
+            // A peer that keeps sending notes must not keep this call beyond its deadline.
             self.wanted()?;
         }
     }
@@ -276,35 +279,35 @@ impl BulkControl {
                 return Err(stop);
             }
             match self.check() {
-                // The poll also ends at the peer's death. The time limit only ensures that `stop` of the caller is
-                // called.
+                // The poll also ends when the peer dies. It has a time limit only so that the caller's `stop` function
+                // is called.
                 Ok(()) => {
                     let limit = self.patience(&mut waits);
                     self.link().await_news(Some(limit)).map_err(of_link)?;
                 }
-                // The peer may have sent a message before it died, so check once more.
+                // The peer may have sent a message before it died, so read the link once more.
                 Err(stop) => ended = Some(stop),
             }
         }
     }
 
-    /// Waits until a descriptor of a mechanism is ready, or until the caller should check if the peer lives. The
-    /// descriptor alone does not show the peer's death while a child of the peer holds it open.
+    /// Waits until a descriptor of a mechanism is ready, or until it is time to check if the peer lives. This check is
+    /// needed, because a child of the dead peer may hold the other end of the pipe or socket open.
     pub fn await_ready(&self, fd: BorrowedFd<'_>, events: PollFlags) -> Result<(), WaitStop> {
         let limit = self.limits.left_of(LIVENESS);
         self.link().await_beside(fd, events, limit).map_err(of_link)
     }
 
-    /// From now on, the peer's death ends [`BulkControl::await_ready`]. It also ends system calls on `fd` if that is a
-    /// socket.
+    /// Makes the peer's death end every later [`BulkControl::await_ready`] and, if `fd` is a socket, system calls on
+    /// it.
     pub fn watch_with(&mut self, fd: &Arc<OwnedFd>) {
         if let ControlDoor::Shared { end, .. } = &mut self.door {
             end.watch_with(fd);
         }
     }
 
-    /// Waits until `look`, which reads the peer's words, returns a result. Data that the peer wrote before its death is
-    /// still found.
+    /// Waits until `look` returns a result. `look` reads the words of the peer's memory. Data that the peer wrote just
+    /// before it died still counts.
     pub fn wait<T>(
         &mut self,
         look: impl FnMut(&SideWords) -> Result<Option<T>, Error>,
@@ -317,22 +320,22 @@ impl BulkControl {
         }
     }
 
-    /// Advances our slot count. If `quietly` is `true`, does not wake the peer, because the peer does not wait for this
-    /// slot.
+    /// Sets our slot count to `to`. If `quietly` is `true`, does not wake the peer. The caller must know that the peer
+    /// does not wait for this slot.
     pub fn publish_slots(&mut self, to: u64, quietly: bool) {
         if let ControlDoor::Shared { end, .. } = &mut self.door {
             end.publish_slots(to, quietly);
         }
     }
 
-    /// Wakes the peer if it sleeps. Must follow a change to a mechanism's memory that the peer may wait for.
+    /// Wakes the peer if it sleeps. Call this after each change to a mechanism's memory that the peer may wait for.
     pub fn announce(&mut self) {
         if let ControlDoor::Shared { end, .. } = &mut self.door {
             end.announce();
         }
     }
 
-    /// Returns `true` if each side has its own processor.
+    /// Returns `true` if the two sides can run at the same time, on different processors.
     pub fn has_free_core(&self) -> bool {
         match &self.door {
             ControlDoor::Shared { end, .. } => end.has_free_core(),
@@ -340,18 +343,18 @@ impl BulkControl {
         }
     }
 
-    /// Returns an error if the peer is gone or a limit is reached.
+    /// Returns an error if the peer is gone, the deadline has passed, or the caller's `stop` function requests the end.
     pub fn check(&mut self) -> Result<(), WaitStop> {
         match self.wanted() {
-            // The end of the peer takes precedence over the timeout.
+            // If the peer is gone, report that instead of the timeout.
             Err(WaitStop::Late) => self.check_peer().and(Err(WaitStop::Late)),
             Err(stop) => Err(stop),
             Ok(()) => self.check_peer(),
         }
     }
 
-    /// Returns an error if the peer has died or given up. If it returns `Ok`, all earlier reads of the peer's memory
-    /// are valid, because a sender gives up before its caller may change that memory.
+    /// Returns an error if the peer has died or given up. `Ok` also means that everything read from the peer's memory
+    /// so far is valid, because a sender gives up before its caller may change that memory.
     pub fn check_peer(&mut self) -> Result<(), WaitStop> {
         let gone = match &mut self.door {
             ControlDoor::Shared { end, .. } => end.gone(true),
@@ -360,7 +363,7 @@ impl BulkControl {
         gone.map_or(Ok(()), |gone| Err(WaitStop::Gone(gone)))
     }
 
-    /// Ends the communication and notifies the peer at once, because the peer may be in the middle of a buffer.
+    /// Ends the communication. Notifies the peer at once, because the peer may be in the middle of a buffer.
     pub fn close(&mut self) {
         if let ControlDoor::Shared { end, .. } = &mut self.door {
             end.close();
@@ -370,25 +373,25 @@ impl BulkControl {
         }
     }
 
-    /// Waits until all threads of the peer have ended, so that the peer cannot write any more. The mark of the kernel
-    /// is not enough, because the kernel sets it earlier.
+    /// Waits until all threads of the peer have ended, so that the peer cannot write any more. It is not enough that
+    /// the kernel has marked the peer's death in its shared word, because threads may run a little longer.
     pub fn outlive(&self) {
         while !self.link().peer_has_ended() && !self.peer_has_hung_up() {
             self.link().await_end(LIVENESS);
         }
     }
 
-    /// Returns `true` if the peer itself closed the link. If the Linux kernel has marked the peer as dead, the result
-    /// is `false`, because our own watcher then shuts the link down.
+    /// Returns `true` if the peer itself closed the link. If the Linux kernel has marked the peer as dead, returns
+    /// `false`, because then our own watcher may have shut the link down.
     fn peer_has_hung_up(&self) -> bool {
-        // Read the link before the mark. The watcher shuts the link down only after the mark is set, so this order
-        // detects every shutdown by the watcher.
+        // Read the link before the mark. The watcher shuts the link down only after the mark is set. In this order, a
+        // link that the watcher shut down is never taken for one that the peer closed.
         let is_hung_up = self.link().is_hung_up();
         is_hung_up
             && !matches!(&self.door, ControlDoor::Shared { end, .. } if end.peer.words().has_died())
     }
 
-    /// Returns an error if the deadline of the caller has passed, or if the caller wants to stop.
+    /// Returns an error if the deadline has passed or the caller's `stop` function requests the end.
     pub fn wanted(&self) -> Result<(), WaitStop> {
         self.limits.check()
     }
@@ -401,13 +404,13 @@ fn wait_for<T>(
     mut look: impl FnMut(&SideWords) -> Result<Option<T>, Error>,
 ) -> Result<T, WaitStop> {
     match end.wait_for(limits, &mut |end| look(end.peer.words())) {
-        // The end of the peer takes precedence over the timeout.
+        // If the peer is gone, report that instead of the timeout.
         Err(WaitStop::Late) => Err(end.gone(true).map_or(WaitStop::Late, WaitStop::Gone)),
         answer => answer,
     }
 }
 
-/// Returns `Some` if the note with this number has been sent.
+/// Returns `Some` if the peer has sent the note with this number.
 #[inline]
 fn has_published(theirs: &SideWords, number: u64) -> Result<Option<()>, Error> {
     match steps::seen(&theirs.cursor.0).wrapping_sub(number) {
@@ -419,7 +422,7 @@ fn has_published(theirs: &SideWords, number: u64) -> Result<Option<()>, Error> {
     }
 }
 
-/// Converts an error of the link into the reason for ending a transfer.
+/// Converts an error of the link into the reason for which a transfer ends.
 fn of_link(error: Error) -> WaitStop {
     match error {
         Error::Closed { .. } | Error::PeerDied { .. } => WaitStop::Gone(Gone::Died),

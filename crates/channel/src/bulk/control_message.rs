@@ -1,5 +1,5 @@
-//! Messages of a bulk transfer over the link. All kinds have this format. The parser checks every
-//! length.
+//! Messages of a bulk transfer over the link. All of them have the format below. The parser checks
+//! every length.
 //!
 //! ```text
 //! 0 u32 magic | 4 u16 version | 6 u16 kind | 8 u16 words | 10 u16 knobs | 12 u32 text length
@@ -17,7 +17,8 @@ pub(crate) const LONGEST: usize = 16 << 10;
 const MAGIC: u32 = u32::from_le_bytes(*b"TWBK");
 const VERSION: u16 = BULK_VERSION as u16;
 const HEADER: usize = 16;
-/// Maximum number of words. Messages have few of them: addresses, lengths, counts.
+/// Maximum number of words. The words are addresses, lengths and counts, so a message needs only a
+/// few.
 const MOST_WORDS: usize = 32;
 const MOST_KNOBS: usize = 32;
 
@@ -25,7 +26,7 @@ const MOST_KNOBS: usize = 32;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u16)]
 pub(crate) enum ControlKind {
-    /// The sender proposes the mechanism named by the text.
+    /// The sender proposes a mechanism; the text is its name.
     Offer = 1,
     /// The receiver is ready to use the offered mechanism.
     Accept = 2,
@@ -35,11 +36,11 @@ pub(crate) enum ControlKind {
     Agreed = 4,
     /// The sender cannot use the mechanism that it offered; another offer follows.
     Withdraw = 5,
-    /// No mechanism is left; the text is the reason.
+    /// The sender has no other mechanism to offer; the text is the reason.
     GiveUp = 6,
     /// A note (`control::Note`) that goes over the link because no memory is shared.
     Note = 7,
-    /// Carries the descriptor of memory that a later note refers to.
+    /// Carries the descriptor of memory that a note refers to.
     Memory = 8,
     /// The receiver's reply to the head or the tail of a file. If the reply is negative, the text
     /// is the reason.

@@ -6,7 +6,7 @@ pub enum Destination {
     /// Not specified.
     #[default]
     Unknown,
-    /// Memory that was written before.
+    /// Memory that was written before, so that its pages are resident.
     Resident,
     /// Memory without resident pages, with pages of the ordinary size.
     Fresh,

@@ -1,10 +1,9 @@
-//! Transfers several files over one link, in order. Each file arrives complete and with a verified
-//! checksum, or not at all. A failure of one file does not stop the others. `docs/reference/formats.md` specifies
-//! the format.
+//! Transfers several files over one link, in order. Each file arrives complete and with a verified checksum, or not at
+//! all. If one file fails, the others still arrive. `docs/reference/formats.md` specifies the format.
 //!
-//! A file consists of a head, the reply to the head, the data, an empty buffer, a tail, and the reply
-//! to the tail. The replies go back over the link. The other parts are buffers of the transfer. A
-//! receiver may get the open file instead of the data ([`opened`]).
+//! The transfer of a file consists of a head, the reply to the head, the data, an empty buffer, a tail, and the reply
+//! to the tail. The replies go back over the link. All other parts are buffers of the transfer. A receiver may get the
+//! descriptor of the open file instead of the data ([`opened`]).
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -26,26 +25,26 @@ pub struct Handed {
     pub files: u64,
     /// Bytes of data moved, including those of failed files.
     pub bytes: u64,
-    /// Failures, each with the name of the file.
+    /// Failures, each with the file's name.
     pub problems: Vec<(OsString, Problem)>,
-    /// Number of files that were announced but never sent. Only the sender knows the reason.
+    /// Number of files that the sender announced but never sent. Only the sender knows the reason.
     pub missing: u64,
-    /// The part that the receiver copied from files that the sender had open.
+    /// The part of `files` and `bytes` that the receiver copied itself, from files that the sender had open.
     pub from_open: FromOpen,
 }
 
-/// Reason why one file is missing at the receiver; others may be complete. Formatted like
-/// [`crate::Error`].
+/// Reason why one file is missing at the receiver; the others may be complete. Like that of [`crate::Error`], the
+/// `Display` text contains no terminal control characters.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Problem {
-    /// The sender could not read the file.
+    /// The sender could not read the file, its name is invalid, or the file changed during the transfer.
     #[error("the sender gave up: {}", shown(.why))]
     GivenUp {
         /// The sender's message.
         why: String,
     },
-    /// The receiver rejected the file or could not write it.
+    /// The receiver rejected the file, could not write it, or did not get the announced number of bytes.
     #[error("rejected by the receiver: {}", shown(.why))]
     NotTaken {
         /// The receiver's message.
@@ -54,7 +53,7 @@ pub enum Problem {
     /// The received bytes differ from those sent.
     #[error("the data differ: {}", shown(.why))]
     Differs {
-        /// Both checksums.
+        /// Lengths and checksums of the bytes sent and of the bytes received.
         why: String,
     },
 }
@@ -78,8 +77,8 @@ impl Announced {
         self.total.is_some_and(|total| self.number.saturating_add(1) >= total)
     }
 
-    /// Returns the number of announced files that were not sent. `begun` files were sent, and
-    /// this file is the last of them.
+    /// Returns the number of files that were announced but not sent. `begun` is the number of files sent, including
+    /// this one, which is the last.
     fn missing(&self, begun: u64) -> u64 {
         let announced = self.total.unwrap_or(0).max(self.number.saturating_add(1));
         announced.saturating_sub(begun)
@@ -92,7 +91,7 @@ const LONGEST_NAME: usize = 255;
 const LONGEST: usize = 4096;
 const MAGIC: [u8; 8] = *b"THALWEGF";
 const VERSION: u32 = 1;
-/// Stands in a message for a number that the sender does not know.
+/// Value in a message for a number that the sender does not know.
 const UNKNOWN: u64 = u64::MAX;
 
 /// The message that precedes the data of a file.
@@ -110,11 +109,11 @@ enum FileTail {
     Whole { bytes: u64, xxh3: u128 },
     /// The sender has given the file up.
     GivenUp { why: String },
-    /// No data was sent: the open file follows over the link.
+    /// No data was sent. A message over the link carries the open file instead.
     Open { bytes: u64 },
 }
 
-/// Returns the name if it is a valid single path component, so it cannot leave the target directory.
+/// Returns the name if it is a valid single path component. Such a name cannot lead out of the target directory.
 fn checked(name: &[u8]) -> Option<&OsStr> {
     let plain = !name.is_empty() && name.len() <= LONGEST_NAME && name != b"." && name != b"..";
     let plain = plain && !name.iter().any(|byte| [0, b'/'].contains(byte));
@@ -211,21 +210,21 @@ impl FileTail {
     }
 }
 
-/// Outcome of a file, as encoded in its tail.
+/// Outcome of a file, as a number in its tail.
 const WHOLE: u64 = 0;
 const GIVEN_UP: u64 = 1;
 const OPEN: u64 = 2;
 
-/// The receiver's reply to a head or a tail, as encoded in its message.
+/// The receiver's reply to a head or a tail, as word 0 of its message.
 const TAKEN: u64 = 0;
 const NOT_TAKEN: u64 = 1;
 const DIFFERS: u64 = 2;
 /// Reply to the tail of an open file: the sender must send the bytes instead.
 const BYTES: u64 = 3;
-/// Progress reply to the tail of an open file. Word 1 is the number of bytes copied. The final
-/// reply follows.
+/// Progress report about an open file. Word 1 is the number of bytes copied so far. The reply to the tail follows
+/// later.
 const SO_FAR: u64 = 4;
-/// Word 1 of the reply to a head: the receiver accepts the open file.
+/// Word 1 of the reply to a head, if the receiver accepts the open file.
 const TAKES_OPEN: u64 = 1;
 
 #[cfg(test)]

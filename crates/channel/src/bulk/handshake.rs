@@ -1,5 +1,5 @@
-//! Negotiation between two ends: they introduce themselves, then the sender offers one mechanism after
-//! another until one works between them. Every rejected mechanism is recorded with the reason.
+//! Negotiation between two ends. After their introductions, the sender offers one mechanism after another until one
+//! works between them. Both sides record every rejected mechanism with the reason.
 
 use super::choose::{Options, choose};
 use super::control::{BulkControl, ReceivedControl};
@@ -23,7 +23,8 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 use thalweg_core::{Info, Judgement, Tuning, Unfit};
 
-/// Maximum number of rejected mechanisms that a receiver records. Every build has fewer mechanisms than that.
+/// Maximum number of rejected mechanisms that a receiver records. Every build has fewer mechanisms, so an honest sender
+/// never exceeds it.
 const MOST_SKIPPED: usize = 64;
 
 /// A mechanism that is not used, and the reason.
@@ -35,7 +36,7 @@ pub struct Skipped {
     pub reason: String,
 }
 
-/// State that sender and receiver have in common.
+/// State of a sender or receiver after the introductions.
 pub(crate) struct MetPeer {
     pub control: BulkControl,
     pub ends: TransferEnds,
@@ -44,7 +45,7 @@ pub(crate) struct MetPeer {
 }
 
 impl MetPeer {
-    /// Sets up shared memory with the peer and reads its introduction.
+    /// Sets up shared memory with the peer and processes the peer's introduction.
     pub fn begin(
         link: Link,
         options: &Options,
@@ -112,7 +113,7 @@ impl MetPeer {
         }
     }
 
-    /// Sender's part: offers mechanisms until one is accepted.
+    /// Sender's part of the negotiation: offers mechanisms until the receiver accepts one.
     pub fn offer(
         &mut self,
         options: &Options,
@@ -192,10 +193,10 @@ impl MetPeer {
         why
     }
 
-    /// Receiver's part: handles offers until one is agreed.
+    /// Receiver's part of the negotiation: handles offers until both sides agree on one.
     pub fn accept(&mut self) -> Result<TakenOffer, WaitStop> {
         loop {
-            // A sender that keeps making offers must not prevent the deadline.
+            // A sender that keeps making offers must not keep this call beyond its deadline.
             self.control.wanted()?;
             if self.skipped.len() > MOST_SKIPPED {
                 return Err(WaitStop::corrupt("too many methods offered"));
@@ -203,7 +204,7 @@ impl MetPeer {
             let ReceivedControl { message: offer, fds } = self.control.message()?;
             match offer.kind {
                 ControlKind::Offer => {}
-                // This message belongs to a buffer that the previous mechanism did not deliver.
+                // Ignore this message. It belongs to a buffer that the previous mechanism did not deliver.
                 ControlKind::Memory => continue,
                 ControlKind::GiveUp => return Err(WaitStop::Refused(Unfit::because(offer.text))),
                 other => {
@@ -263,10 +264,11 @@ pub(crate) struct ChosenMechanism {
     pub tuning: Tuning,
 }
 
-/// A mechanism in use at the receiver.
+/// The mechanism that a receiver accepted, and the receiver's end of it.
 type TakenOffer = (ChosenMechanism, Box<dyn Incoming>);
 
-/// Checks that both sides may access each other's memory.
+/// Checks that both sides may access each other's memory. `we` and `they` are `true` if this side and the peer trust
+/// each other.
 fn trusted(link: &Link, we: bool, they: bool) -> Result<(), Unfit> {
     let peer = link.peer();
     let us = rustix::process::geteuid().as_raw();
@@ -285,7 +287,7 @@ fn trusted(link: &Link, we: bool, they: bool) -> Result<(), Unfit> {
     Err(Unfit::because(why))
 }
 
-/// Runs the handshake. Converts a failed system call into a refusal, like a mechanism does.
+/// Runs the handshake. Converts a failed system call into a refusal, as the mechanisms do.
 fn shake_hands(party: Party) -> Result<MetSides, WaitStop> {
     let shaken = if party.role == Role::Sender {
         let geometry = Geometry {
@@ -305,9 +307,9 @@ fn shake_hands(party: Party) -> Result<MetSides, WaitStop> {
     })
 }
 
-/// Returns an unguessable word at a fixed address. A process that reads this word at that address has opened the right
-/// process. The word contains the process id. Otherwise a forked child, which inherits the word, could be taken for its
-/// parent.
+/// Returns a random word at a fixed address of this process. A peer that reads this value at this address knows that it
+/// reads this process and no other. The word contains the process id, because a forked child inherits the word and
+/// could otherwise be taken for its parent.
 fn token() -> &'static PeerToken {
     static TOKEN: PeerToken = PeerToken::new(0);
     /// Process ids are below 2^22 (proc(5), pid_max).
@@ -316,14 +318,14 @@ fn token() -> &'static PeerToken {
     let us = u64::from(std::process::id()) & PROCESS;
     if now & PROCESS != us {
         let fresh = RandomState::new().build_hasher().finish() & !PROCESS | us;
-        // Relaxed, because no other data depends on the word. If another thread was first, its value is as good as
-        // ours.
+        // Relaxed, because no other data depends on the word. If another thread has set the word first, its value
+        // serves equally well.
         let _ = TOKEN.compare_exchange(now, fresh, Ordering::Relaxed, Ordering::Relaxed);
     }
     &TOKEN
 }
 
-/// Converts a stop into the caller's error; in a bulk transfer every end of the peer is a death.
+/// Converts a stop into the caller's error. A peer that closes its end without a goodbye counts as dead.
 pub(crate) fn error_of(stop: WaitStop, delivered: u64) -> Error {
     match stop {
         WaitStop::Gone(_) => Error::PeerDied { delivered, partial: 0 },

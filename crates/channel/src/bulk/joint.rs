@@ -1,5 +1,5 @@
-//! Memory that both sides of a transfer write. Its words are accessed as atomics, because no reference
-//! may cover bytes that another process can write. [`super::control`] implements waiting for changes.
+//! Memory that both sides of a transfer write. Its words are accessed only as atomics, because no Rust reference may
+//! cover bytes that another process can write. [`super::control`] implements waiting for changes of the words.
 
 use rustix::fd::AsFd;
 use std::sync::atomic::{AtomicU32, AtomicU64};
@@ -12,14 +12,14 @@ use thalweg_sys::{
 /// Name of bulk transfer memory in `/proc/PID/maps`.
 pub(crate) const NAME: &str = "thalweg-bulk";
 
-/// Number of bytes at the start that are reserved for words.
+/// Number of bytes reserved for words, at the start of the memory.
 pub(crate) const PAGE: usize = 4096;
 
 #[derive(Debug)]
 pub(crate) struct Joint(Region);
 
 impl Joint {
-    /// Creates memory of `len` bytes, sealed against resizing. Also returns the descriptor to pass on.
+    /// Creates memory of `len` bytes and seals its size. Also returns the descriptor for the peer.
     pub fn create(len: usize) -> Result<(Self, rustix::fd::OwnedFd), FailedCall> {
         let fd = memfd::create(NAME, len as u64)?;
         let sealed = seal(&fd, SealFlags::SHRINK | SealFlags::GROW);
@@ -29,8 +29,8 @@ impl Joint {
         Ok((Self(region), fd))
     }
 
-    /// Maps memory that the peer created. Returns EACCES if the peer could shrink the memory. Returns EACCES also if it
-    /// has holes, because this process would pay for the pages of the holes.
+    /// Maps memory that the peer created. Returns EACCES if the peer could shrink the memory, or if the memory has
+    /// holes, whose pages would be charged to this process.
     pub fn adopt(fd: impl AsFd, len: usize) -> Result<Self, Errno> {
         if !is_sealed(&fd, SealFlags::SHRINK, len as u64) || !memfd::is_whole(&fd) {
             return Err(Errno::ACCESS);
@@ -38,7 +38,7 @@ impl Joint {
         Region::of_file(&fd, len, Sharing::Write).map(Self)
     }
 
-    /// Wraps memory that cannot shrink. It must be writable and at least one page long.
+    /// Wraps memory that cannot shrink. Panics unless the mapping is writable and at least one page long.
     pub fn over(region: Region) -> Self {
         assert!(
             region.is_writable() && region.len() >= PAGE,
@@ -52,20 +52,20 @@ impl Joint {
         self.0.as_ptr()
     }
 
-    /// Returns the 32-bit word at byte offset `at`.
+    /// Returns the 32-bit word at byte offset `at`. Panics if the word is unaligned or outside the mapping.
     pub fn u32(&self, at: usize) -> &AtomicU32 {
         assert!(
             at.is_multiple_of(4) && at + 4 <= self.0.len(),
             "the offset is unaligned or outside the mapping"
         );
-        // SAFETY: checked above to lie inside the mapping, which starts on a page.
+        // SAFETY: The word lies inside the mapping, as checked above.
         let word = unsafe { self.0.as_ptr().add(at) };
-        // SAFETY: The word is mapped, writable and aligned for as long as `self` is borrowed; both
-        // sides access it with atomics.
+        // SAFETY: The word is mapped and writable while `self` is borrowed, and aligned, because the mapping starts on
+        // a page. Both sides access it as an atomic.
         unsafe { AtomicU32::from_ptr(word.cast()) }
     }
 
-    /// Returns the 64-bit word at byte offset `at`.
+    /// Returns the 64-bit word at byte offset `at`. Panics like [`Joint::u32`].
     pub fn u64(&self, at: usize) -> &AtomicU64 {
         assert!(
             at.is_multiple_of(8) && at + 8 <= self.0.len(),

@@ -1,22 +1,22 @@
-//! Looks up mechanisms in a profile, by size, destination, and whether the source is lent.
+//! Looks up measurements of mechanisms in a profile, by size, by destination, and by whether the source is lent.
 
 use super::facts::{Destination, Facts};
 use super::mechanisms::by_name;
 use thalweg_core::profile::{Cell, Evidence, Load, MatchingCells, Ratio, SinkState};
 use thalweg_core::{Profile, Unfit};
 
-/// Endpoint name in a profile cell (a measurement): the memory of another process.
+/// Endpoint name in a cell (a measurement in a profile): memory of another process.
 pub const PROCESS: &str = "process";
-/// Endpoint name in a profile cell: another process's memory, as a lent source.
+/// Endpoint name in a cell: memory of another process, as a lent source.
 pub const LOAN: &str = "process:loan";
-/// Endpoint name in a profile cell: another process's memory, as a sink on huge pages.
+/// Endpoint name in a cell: memory of another process, as a sink on huge pages.
 pub const HUGE: &str = "process:huge";
 
-/// Source and sink of a cell, and the previous state of the sink.
+/// Source and sink of a cell, and the state of the sink before the transfer.
 type CellEnds<'c> = (&'c str, &'c str, SinkState);
 
-/// Returns the profile's cells for these facts, measured on an idle machine. For one source and sink, all ratios refer
-/// to a common reference.
+/// Returns the profile's cells for these facts, measured on an idle machine. All ratios for one source and sink have a
+/// common reference.
 pub fn known<'p>(profile: &'p Profile, facts: &Facts) -> MatchingCells<'p> {
     let source = if facts.will_loan { LOAN } else { PROCESS };
     let (sink, state) = match facts.destination {
@@ -58,18 +58,18 @@ pub fn measured_at(profile: &Profile) -> Option<&str> {
     cells.map(|cell| cell.at.as_str()).max()
 }
 
-/// Returns the reference mechanism of the ratios.
+/// Returns the mechanism to whose time the ratios refer.
 fn reference<'p>(known: &MatchingCells<'p>) -> Option<&'p str> {
     let is_one = |cell: &&&Cell| cell.wall == Ratio::ONE && cell.cpu == Ratio::ONE;
     known.cells().iter().find(is_one).map(|cell| cell.mechanism.as_str())
 }
 
-/// Returns `true` if the cell describes an existing mechanism with valid knobs and values.
+/// Returns `true` if the cell was measured on an idle machine, for an existing mechanism, with valid knobs and values.
 fn is_usable(cell: &Cell) -> bool {
     cell.load == Load::Idle && is_sound(cell) && can_be(cell)
 }
 
-/// Returns source, sink and state of a cell. Memory on huge pages always counts as new.
+/// Returns source, sink and state of a cell. Memory on huge pages always counts as fresh.
 fn ends_of(cell: &Cell) -> CellEnds<'_> {
     let state = if cell.sink == HUGE { SinkState::Fresh } else { cell.sink_state };
     (&cell.source, &cell.sink, state)
@@ -79,14 +79,14 @@ fn are_processes(cell: &Cell) -> bool {
     [PROCESS, LOAN].contains(&cell.source.as_str()) && [PROCESS, HUGE].contains(&cell.sink.as_str())
 }
 
-/// Checks the values that were read from a profile file.
+/// Returns `true` if the numbers of the cell, which come from a file, are plausible.
 fn is_sound(cell: &Cell) -> bool {
     let sound = |x: f64| x.is_finite() && x > 0.0;
     sound(cell.wall.ratio) && sound(cell.ns_per_byte) && cell.size > 0
 }
 
-/// Returns `true` if the mechanism has all these knobs and values. The check matters because knobs determine how much
-/// memory is allocated.
+/// Returns `true` if the mechanism has all knobs of the cell, with these values. This matters because a knob can
+/// determine how much memory is allocated.
 fn can_be(cell: &Cell) -> bool {
     by_name(&cell.mechanism).is_some_and(|mechanism| {
         cell.tuning.iter().all(|(name, value)| {

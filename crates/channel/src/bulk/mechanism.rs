@@ -1,4 +1,4 @@
-//! The traits of a mechanism, which moves a buffer from one process's memory to another's.
+//! The traits of a mechanism, which moves a buffer from the memory of one process to that of another.
 
 use super::control::{BulkControl, Note};
 use super::memory::{LentRegion, MappedBytes};
@@ -10,21 +10,21 @@ use thalweg_core::{Info, Tuning, Unfit};
 /// A mechanism that moves buffers between two processes. To add one, write a file in `mechanisms/` and
 /// add a line to the list in `mechanisms/mod.rs`.
 pub trait Mechanism: Sync {
-    /// Returns static facts, used by the manual, the command line and the studies.
+    /// Returns the mechanism's properties, for the manual, the command line and the studies.
     fn info(&self) -> &'static Info;
 
-    /// Tries the real calls with a tiny buffer, in this process alone. The negotiation shows
-    /// if the calls also work between two processes.
+    /// Tries the system calls with a tiny buffer, in this process alone. Only the negotiation shows if they also work
+    /// between two processes.
     fn probe(&self) -> Result<(), Unfit>;
 
-    /// Returns `true` if both processes write to the destination. For a new destination, each of them then
-    /// takes some of the page faults. `size`: bytes per buffer, if known.
+    /// Returns `true` if both processes write to the destination, so that each takes a part of the page faults of a new
+    /// one. `size` is the number of bytes per buffer, if known.
     fn shares_faults(&self, size: Option<u64>) -> bool {
         let _ = size;
         false
     }
 
-    /// Creates the sender's end and everything that both ends will share.
+    /// Creates the sender's end, and the parcel with everything that the receiver needs for its end.
     #[doc(hidden)]
     fn offer(
         &self,
@@ -32,8 +32,8 @@ pub trait Mechanism: Sync {
         ends: &TransferEnds,
     ) -> Result<(Box<dyn Outgoing>, Parcel), Unfit>;
 
-    /// Creates the receiver's end from the sender's parcel. Must check all values in it, because
-    /// the peer may have sent anything.
+    /// Creates the receiver's end from the sender's parcel. Must check all values in the parcel, because the peer may
+    /// have sent anything.
     #[doc(hidden)]
     fn accept(
         &self,
@@ -49,7 +49,7 @@ impl fmt::Debug for dyn Mechanism {
     }
 }
 
-/// Facts about both ends for setting up a mechanism.
+/// Facts about both ends that a mechanism needs for its setup.
 #[doc(hidden)]
 #[derive(Debug)]
 pub struct TransferEnds {
@@ -60,10 +60,10 @@ pub struct TransferEnds {
     pub shares: Result<(), Unfit>,
     /// Process id of the peer.
     pub pid: i32,
-    /// Address and value of a random word in the peer's memory. If the word is found there, the
-    /// process that was opened is the peer.
+    /// Address and value of a random word in the peer's memory. A process whose memory contains this value at this
+    /// address is the peer.
     pub token: (u64, u64),
-    /// Our own word, which the peer looks for.
+    /// The word of this process that the peer looks for.
     pub own_token: &'static PeerToken,
 }
 
@@ -96,26 +96,26 @@ impl Parcel {
 /// The sender's end of a mechanism in use.
 #[doc(hidden)]
 pub trait Outgoing: Send {
-    /// Processes the receiver's parcel. The receiver is ready when it sends that parcel.
+    /// Processes the receiver's parcel. The receiver is then ready for the first buffer.
     fn agreed(&mut self, parcel: Parcel, ends: &TransferEnds) -> Result<(), Unfit> {
         let _ = (parcel, ends);
         Ok(())
     }
 
-    /// Sends a non-empty buffer. Returns when all of it has arrived.
+    /// Sends a non-empty buffer. Returns after all of it has arrived.
     #[allow(private_interfaces)]
     fn send(&mut self, bytes: &[u8], control: &mut BulkControl) -> Result<(), WaitStop>;
 
-    /// Allocates memory that this mechanism can send without a copy. Returns `None` if the
-    /// mechanism cannot do that.
+    /// Allocates memory that this mechanism can send without a copy. Returns `None` if the mechanism has no such
+    /// memory.
     #[allow(private_interfaces)]
     fn lend(&mut self, len: usize) -> Option<Result<LentRegion, Unfit>> {
         let _ = len;
         None
     }
 
-    /// Sends lent memory. Returns the memory unless the receiver keeps it. After a failure, always
-    /// returns it, so that another mechanism can send it.
+    /// Sends lent memory. Returns the memory, unless the receiver keeps it. After a failure, returns the memory if
+    /// possible, so that another mechanism can send it.
     #[allow(private_interfaces)]
     fn send_lent(
         &mut self,
@@ -131,7 +131,7 @@ pub trait Outgoing: Send {
 #[doc(hidden)]
 #[derive(Debug)]
 pub struct Broken {
-    /// Number of valid bytes from the start.
+    /// Number of bytes that are valid, from the start of the buffer.
     pub(crate) delivered: u64,
     pub(crate) stop: WaitStop,
 }
@@ -145,8 +145,8 @@ impl From<WaitStop> for Broken {
 /// The receiver's end of a mechanism in use.
 #[doc(hidden)]
 pub trait Incoming: Send {
-    /// Fills `into` with the buffer that `begin` announced. `into` has the length of that buffer
-    /// and is not empty. The caller then sends the final confirmation.
+    /// Fills `into` with the buffer that `begin` announced. `into` has the length of that buffer and is not empty.
+    /// Afterwards the caller confirms the buffer to the sender.
     #[allow(private_interfaces)]
     fn receive(
         &mut self,
@@ -155,8 +155,7 @@ pub trait Incoming: Send {
         control: &mut BulkControl,
     ) -> Result<(), Broken>;
 
-    /// Receives the buffer as separate memory. Returns `None` if the mechanism can only fill
-    /// existing memory.
+    /// Receives the buffer as new memory. Returns `None` if the mechanism can only fill existing memory.
     #[allow(private_interfaces)]
     fn receive_as_memory(
         &mut self,

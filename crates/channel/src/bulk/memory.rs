@@ -16,16 +16,16 @@ use thalweg_sys::{
 use super::joint::NAME;
 use crate::shared::stop::unfit;
 
-/// Type of stores for copies out of shared memory.
+/// Kind of store instructions for copies out of shared memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stores {
     /// The C library's memcpy.
     Plain,
-    /// Non-temporal stores: they do not read the destination first, and do not evict data from the cache.
+    /// Non-temporal stores. They neither read the destination first nor evict other data from the cache.
     Streaming,
 }
 
-/// Knob of mechanisms in which the receiver copies out of shared memory.
+/// Knob of the mechanisms in which the receiver copies out of shared memory.
 pub(crate) const STREAM: Knob = Knob {
     name: "stream",
     summary: "stores that bypass the caches: 0 never, 1 always, 2 if the buffer is at least half as large as the largest cache",
@@ -36,8 +36,8 @@ pub(crate) const STREAM: Knob = Knob {
 const BY_CACHE: u64 = 2;
 
 impl Stores {
-    /// Returns the type for a value of [`STREAM`] and a buffer of `len` bytes. If source and sink fit
-    /// into the cache, plain stores leave the bytes there for the receiver.
+    /// Returns the kind of stores for a value of [`STREAM`] and a buffer of `len` bytes. If source and destination fit
+    /// into the cache, plain stores leave the bytes there for the receiver's program.
     pub fn of(knob: u64, len: usize) -> Self {
         static LARGEST: OnceLock<Option<u64>> = OnceLock::new();
         let largest = || *LARGEST.get_or_init(largest_cache);
@@ -66,11 +66,11 @@ fn kernel(stores: Stores) -> Ready {
 /// Copies shared memory to `into`.
 ///
 /// # Safety
-/// `from` must be readable for `into.len()` bytes. Other processes may write there during the copy. The
-/// copied bytes are then arbitrary, and the caller must handle that.
+/// `from` must be readable for `into.len()` bytes. If other processes write there during the copy, the copied bytes are
+/// arbitrary, and the caller must handle that.
 pub(crate) unsafe fn copy_out(into: &mut [u8], from: *const u8, stores: Stores) {
-    // SAFETY: The caller guarantees that `from` is readable. `into` is exclusive to this process, so
-    // the two do not overlap.
+    // SAFETY: The caller guarantees that `from` is readable. `into` belongs to this process alone, so the two do not
+    // overlap.
     unsafe { kernel(stores).copy_raw(into.as_mut_ptr(), from, into.len()) };
 }
 
@@ -91,24 +91,25 @@ pub(crate) struct MappedBytes {
 }
 
 impl MappedBytes {
-    /// Allocates `len` zeroed bytes, on huge pages if the kernel provides them, and makes them
-    /// resident. Returns ENOMEM if the machine or the process has no more memory.
+    /// Allocates `len` zeroed bytes and makes them resident. They are on huge pages if the kernel provides them.
+    /// Returns ENOMEM if the machine or the process has no more memory.
     pub fn fresh(len: usize, pages: Pages) -> Result<Self, Errno> {
         let memory = Self::untouched(len, pages)?;
         match memory.region.as_ref().map_or(Ok(()), Region::populate) {
-            // EINVAL: the Linux kernel is too old to populate. Each page is then allocated when it is first written.
+            // EINVAL: this Linux kernel cannot populate mappings. It allocates each page when the page is first
+            // written.
             Ok(()) | Err(Errno::INVAL) => Ok(memory),
             Err(errno) => Err(errno),
         }
     }
 
-    /// Allocates without making any page resident. Intended for a length that the peer claims.
+    /// Allocates `len` zeroed bytes without making any page resident. Intended for a length that only the peer claims.
     pub fn untouched(len: usize, pages: Pages) -> Result<Self, Errno> {
         let region = if len == 0 { None } else { Some(Region::anonymous(len, pages)?) };
         Ok(Self { region, len })
     }
 
-    /// Wraps the first `len` bytes of a private mapping. Its file must be sealed against writing.
+    /// Wraps the first `len` bytes of a private mapping. The mapped file must be sealed against writing.
     pub fn over(region: Region, len: usize) -> Self {
         assert!(
             region.is_writable() && region.len() >= len,
@@ -124,8 +125,8 @@ impl Deref for MappedBytes {
     fn deref(&self) -> &[u8] {
         match &self.region {
             None => &[],
-            // SAFETY: `self.len` bytes are mapped, initialised by the kernel, and private: only
-            // `&mut self` writes there.
+            // SAFETY: `self.len` bytes are mapped and initialised by the kernel. They are private, and only `&mut self`
+            // writes to them.
             Some(region) => unsafe { std::slice::from_raw_parts(region.as_ptr(), self.len) },
         }
     }
@@ -160,24 +161,24 @@ impl DerefMut for Buffer {
     }
 }
 
-/// Allocates `len` zeroed bytes for repeated receiving. The memory is on huge pages if the kernel
-/// provides them, and resident, because a page fault costs more than the copy of its page.
+/// Allocates `len` zeroed bytes for repeated receives. They are on huge pages if the kernel provides them. They are
+/// resident, because a page fault costs more than the copy of its page.
 pub fn buffer(len: usize) -> Result<Buffer, Errno> {
     MappedBytes::fresh(len, Pages::Transparent).map(Buffer)
 }
 
-/// States how often lent memory can be passed on.
+/// Number of times that lent memory can be passed to a receiver.
 #[derive(Debug)]
 pub(crate) enum Handing {
-    /// Any number of times. The number identifies the memory among those of its sender.
+    /// Any number of times. The number identifies the memory among all those of its sender.
     Shared(OwnedFd, u64),
-    /// Only once. The memory is sealed at that time.
+    /// Only once, because it is sealed when it is passed.
     Sealable(OwnedFd),
     /// Never.
     None,
 }
 
-/// Memory that can be passed to another process; only this process writes to it.
+/// Memory that can be passed to another process. Only this process writes to it.
 #[derive(Debug)]
 pub(crate) struct LentRegion {
     /// `None` if the length is 0.
@@ -187,8 +188,7 @@ pub(crate) struct LentRegion {
 }
 
 impl LentRegion {
-    /// Creates a memfd that only this process can write: other processes can neither resize it nor map
-    /// it writable.
+    /// Creates a memfd that only this process can write. Other processes can neither resize it nor map it writable.
     pub fn shared(len: usize, id: u64) -> Result<Self, Unfit> {
         let fd =
             memfd::create(NAME, len as u64).map_err(|failed| unfit(failed.call, failed.errno))?;
@@ -198,7 +198,7 @@ impl LentRegion {
         Ok(Self { region: Some(region), handing: Handing::Shared(fd, id), len })
     }
 
-    /// Creates a memfd that can be sent only once, because sending seals it permanently.
+    /// Creates a memfd that can be sent only once, because sending it seals it permanently.
     pub fn sealable(len: usize) -> Result<Self, Unfit> {
         let fd =
             memfd::create(NAME, len as u64).map_err(|failed| unfit(failed.call, failed.errno))?;
@@ -206,7 +206,7 @@ impl LentRegion {
         Ok(Self { region: Some(region), handing: Handing::Sealable(fd), len })
     }
 
-    /// Allocates ordinary memory, for mechanisms that do not pass memory on.
+    /// Allocates ordinary memory, for mechanisms that pass no memory to the receiver.
     pub fn ordinary(len: usize) -> Result<Self, Unfit> {
         let region = match len {
             0 => None,
@@ -215,7 +215,7 @@ impl LentRegion {
         Ok(Self { region, handing: Handing::None, len })
     }
 
-    /// Maps memory that was sealed for sending but not sent. The mapping is private.
+    /// Maps memory that was sealed for sending but was not sent. The mapping is private.
     pub fn of_sealed(fd: &OwnedFd, len: usize) -> Option<Self> {
         let region = Region::of_file(fd, len, Sharing::Private).ok()?;
         Some(Self { region: Some(region), handing: Handing::None, len })
@@ -224,9 +224,8 @@ impl LentRegion {
     pub fn bytes(&self) -> &[u8] {
         match &self.region {
             None => &[],
-            // SAFETY: `len` bytes are mapped. No other process can write to them: before the memory is
-            // passed on, no other process has it, and afterwards its seals forbid writing. This process
-            // writes only through `&mut self`.
+            // SAFETY: `len` bytes are mapped, and no other process can write to them: none has the memory before it is
+            // passed, and afterwards its seals forbid writing. This process writes only through `&mut self`.
             Some(region) => unsafe { std::slice::from_raw_parts(region.as_ptr(), self.len) },
         }
     }
@@ -244,8 +243,8 @@ impl LentRegion {
     }
 }
 
-/// Memory for a message to be sent with [`Sender::send_loan`](super::Sender::send_loan). Mechanisms
-/// that can pass it on save the copy into shared memory.
+/// Memory for data to be sent with [`Sender::send_loan`](super::Sender::send_loan). A mechanism that can pass this
+/// memory to the receiver avoids the copy into shared memory.
 #[derive(Debug)]
 pub struct Loan(pub(crate) LentRegion);
 
@@ -303,7 +302,7 @@ mod tests {
         assert!(Region::of_file(fd, 8192, Sharing::Write).is_err());
         let region = Region::of_file(fd, 8192, Sharing::Read).unwrap();
         let mut seen = vec![0; 8192];
-        // SAFETY: 8192 bytes are mapped, and no process writes them now.
+        // SAFETY: 8192 bytes are mapped, and no process writes to them now.
         unsafe { copy_out(&mut seen, region.as_ptr(), Stores::Streaming) };
         assert_eq!(seen, lent.bytes());
         assert_eq!(thalweg_sys::io::write(fd, b"x"), Err(Errno::PERM));

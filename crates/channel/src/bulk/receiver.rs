@@ -1,4 +1,4 @@
-//! The receiving end.
+//! The receiving end of a bulk transfer.
 
 use super::choose::Options;
 use super::control::{BulkControl, Note, Say};
@@ -14,12 +14,12 @@ use std::time::Instant;
 use thalweg_core::{Info, Tuning, Unfit};
 use thalweg_sys::{host, region::Pages};
 
-/// Receives the buffers of one [`Sender`](super::Sender), in order.
+/// Receives the buffers of one [`Sender`](super::Sender), in their order.
 pub struct Receiver {
     meeting: MetPeer,
     chosen: ChosenMechanism,
     incoming: Box<dyn Incoming>,
-    /// A buffer that the sender announced and that was not received yet.
+    /// The announcement of a buffer that was not received yet.
     pending: Option<Note>,
     end: Option<ReceiverState>,
 }
@@ -40,7 +40,7 @@ impl Receiver {
         Self::over_until(link, options, None)
     }
 
-    /// Like [`Receiver::over`], until `deadline` at the latest; `None` waits without limit.
+    /// Like [`Receiver::over`], but waits until `deadline` at most; `None` waits without limit.
     pub fn over_until(link: Link, options: &Options, deadline: Option<Instant>) -> Result<Self> {
         Self::agreed(link, options, deadline).map_err(|stop| error_of(stop, 0))
     }
@@ -61,12 +61,12 @@ impl Receiver {
         self.chosen.info
     }
 
-    /// Returns the knobs that were set for the mechanism. All other knobs have their defaults.
+    /// Returns the knobs that were set for the mechanism. Every other knob has its default.
     pub fn tuning(&self) -> &Tuning {
         &self.chosen.tuning
     }
 
-    /// Returns the rejected mechanisms that this side knows of, with reasons.
+    /// Returns the mechanisms that were rejected, with reasons, as far as this side knows them.
     pub fn skipped(&self) -> &[Skipped] {
         &self.meeting.skipped
     }
@@ -76,7 +76,7 @@ impl Receiver {
         self.next_len_until(None)
     }
 
-    /// Like [`Receiver::next_len`], until `deadline` at the latest; `None` waits without limit. After
+    /// Like [`Receiver::next_len`], but waits until `deadline` at most; `None` waits without limit. After
     /// [`Error::Timeout`], the call can be repeated without loss.
     pub fn next_len_until(&mut self, deadline: Option<Instant>) -> Result<Option<u64>> {
         self.meeting.control.check_here()?;
@@ -89,21 +89,21 @@ impl Receiver {
         Ok(self.begin()?.map(|note| note.words[0]))
     }
 
-    /// Receives the next buffer into the start of `into`, and returns its length. If the buffer is incomplete, the
-    /// error reports how much of it is valid.
+    /// Receives the next buffer into the start of `into`, and returns its length.
     ///
     /// Returns [`Error::Closed`] after the end of the transfer and [`Error::Forked`] in a forked child.
-    /// [`Error::TooLarge`] consumes nothing: call again with more room. [`Error::PeerDied`] contains the number of
-    /// valid bytes from the start. After any other error, the contents of `into` are undefined.
+    /// [`Error::TooLarge`] consumes nothing: call again with more room. If the peer dies in the middle of a buffer,
+    /// [`Error::PeerDied`] contains the number of valid bytes at the start of `into`. After any other error, the
+    /// contents of `into` are undefined.
     pub fn recv_into(&mut self, into: &mut [u8]) -> Result<usize> {
         self.recv_into_until(into, None)
     }
 
-    /// Like [`Receiver::recv_into`], until `deadline` at the latest; `None` waits without limit. If [`Error::Timeout`]
-    /// occurs before a buffer has begun, no data is lost. A buffer in progress is aborted: the sender is notified, and
-    /// the next call returns [`Error::Closed`]. While the sender itself writes to `into` (mechanism `coop`), the call
-    /// returns only when the sender has stopped or ended. A timeout does not imply a fault of the sender, which may be
-    /// slow or stopped.
+    /// Like [`Receiver::recv_into`], but waits until `deadline` at most; `None` waits without limit. If
+    /// [`Error::Timeout`] occurs before a buffer has begun, no data is lost. If it occurs in the middle of a buffer,
+    /// the transfer ends: the sender is notified, and the next call returns [`Error::Closed`]. If the sender itself
+    /// writes to `into` (mechanism `coop`), the call returns only after the sender has finished writing or died. A
+    /// timeout does not mean that the sender is faulty; it may be slow or stopped.
     pub fn recv_into_until(&mut self, into: &mut [u8], deadline: Option<Instant>) -> Result<usize> {
         loop {
             let len = self.next_len_until(deadline)?.ok_or(Error::Closed { delivered: 0 })?;
@@ -124,7 +124,7 @@ impl Receiver {
     }
 
     /// Receives the next buffer into newly allocated memory. The memory is on huge pages if the kernel provides them.
-    /// The memory is resident before the copy, unless the mechanism has a better method.
+    /// Its pages are made resident before the copy, unless the mechanism provides the memory itself.
     ///
     /// Errors: see [`recv_into`](Self::recv_into). Also returns [`Error::TooLarge`] if the buffer
     /// exceeds the available memory of this machine.
@@ -132,7 +132,7 @@ impl Receiver {
         self.recv_new_until(None)
     }
 
-    /// Like [`Receiver::recv_new`], with the deadline rules of [`Receiver::recv_into_until`].
+    /// Like [`Receiver::recv_new`], but with the deadline rules of [`Receiver::recv_into_until`].
     pub fn recv_new_until(&mut self, deadline: Option<Instant>) -> Result<Buffer> {
         loop {
             let len = self.next_len_until(deadline)?.ok_or(Error::Closed { delivered: 0 })?;
@@ -150,7 +150,8 @@ impl Receiver {
                     }
                 }
             }
-            // A peer can claim any length. If this process used more memory than exists, the kernel would kill it.
+            // A peer can claim any length. If this process used more memory than is available, the kernel would kill
+            // it.
             let most = host::memory_available().unwrap_or(u64::MAX);
             let whole = usize::try_from(len).ok().filter(|_| len <= most);
             let whole = whole.ok_or(Error::TooLarge { len, most, instead: None })?;
@@ -160,7 +161,7 @@ impl Receiver {
             if got == whole {
                 return Ok(Buffer(memory));
             }
-            // After a fall-back, the sender must repeat the announced buffer and may send no other.
+            // After a fallback, the sender must send the announced buffer again and no other.
             let what = "the sender announced one buffer and then sent another".to_owned();
             return Err(self.broken(WaitStop::corrupt(what), 0));
         }
@@ -170,7 +171,7 @@ impl Receiver {
     fn begin(&mut self) -> Result<Option<Note>> {
         while self.pending.is_none() {
             let note = match self.meeting.control.hear() {
-                // No buffer has begun.
+                // No buffer has begun, so nothing is lost.
                 Err(WaitStop::Late) => return Err(Error::Timeout),
                 note => note.map_err(|stop| self.broken(stop, 0))?,
             };
@@ -190,26 +191,26 @@ impl Receiver {
         Ok(self.pending)
     }
 
-    /// Confirms or refuses a buffer. Returns `true` if the buffer has arrived, or `false` if the sender repeats it by
-    /// another mechanism.
+    /// Confirms or refuses a buffer. Returns `true` if the buffer has arrived. Returns `false` if the sender will send
+    /// it again, by another mechanism.
     fn settle(&mut self, outcome: std::result::Result<(), Broken>) -> Result<bool> {
         let control = &mut self.meeting.control;
         let Err(Broken { delivered, stop }) = outcome else {
-            // Errors are ignored: if the sender has died, this buffer is complete nevertheless, and the next call
-            // detects the death.
+            // Errors are ignored. Even if the sender has died, this buffer is complete, and the next call detects the
+            // death.
             let _ = control.tell(Note::new(Say::Done, &[]));
             return Ok(true);
         };
         let next = match stop {
             WaitStop::Refused(why) => {
-                // Close the mechanism first, because the sender may be waiting on its resources.
+                // Close the mechanism first, because the sender may be blocked on its pipe or socket.
                 self.incoming = Box::new(NoIncoming);
                 let errno = why.errno.map_or(0, |errno| errno.raw_os_error() as u64);
                 let mechanism = self.chosen.info.name.to_owned();
                 self.meeting.skipped.push(Skipped { mechanism, reason: why.reason });
                 self.refuse(errno)
             }
-            // The stream of the mechanism has ended. A sender that lives sends a note next.
+            // The pipe or socket of the mechanism has ended. If the sender lives, it sends a note next.
             WaitStop::Gone(_) => self.hear_step_down(),
             other => Err(other),
         };
@@ -227,7 +228,7 @@ impl Receiver {
     fn hear_step_down(&mut self) -> std::result::Result<(), WaitStop> {
         match self.meeting.control.hear()?.say {
             Say::StepDown => self.step_down(),
-            // The sender gave up in the middle of a buffer.
+            // The sender ended the transfer in the middle of a buffer.
             Say::Bye => Err(WaitStop::Gone(Gone::Died)),
             other => Err(WaitStop::corrupt(format!(
                 "unexpected message during the transfer of a buffer: {other:?}"
@@ -252,7 +253,7 @@ impl Receiver {
         error_of(stop, delivered)
     }
 
-    /// Ends the transfer; nothing more is received.
+    /// Ends the transfer. Nothing more can be received.
     pub(super) fn give_up(&mut self) {
         self.end = Some(ReceiverState::Broken);
         self.meeting.control.close();
@@ -267,7 +268,7 @@ impl Receiver {
         self.meeting.ends.trusted.is_ok()
     }
 
-    /// Records a rejected mechanism.
+    /// Records a rejected mechanism; see [`Receiver::skipped`].
     pub(super) fn skip(&mut self, what: &str, reason: String) {
         self.meeting.skip(what, reason);
     }

@@ -1,4 +1,4 @@
-//! The sending end.
+//! The sending end of a bulk transfer.
 
 use super::choice::Choice;
 use super::choose::Options;
@@ -14,14 +14,14 @@ use crate::shared::stop::WaitStop;
 use std::time::Instant;
 use thalweg_core::{Info, Tuning, Unfit};
 
-/// Sends buffers to one [`Receiver`](super::Receiver). A call returns when the whole buffer has
-/// arrived; later changes to it are not visible to the receiver.
+/// Sends buffers to one [`Receiver`](super::Receiver). Each call returns after the whole buffer has arrived. The
+/// receiver does not see later changes to the buffer.
 pub struct Sender {
     meeting: MetPeer,
     options: Options,
     chosen: ChosenMechanism,
     outgoing: Box<dyn Outgoing>,
-    /// `true` after a failed transfer: the receiver may be in the middle of a buffer.
+    /// `true` after a failed transfer. The receiver may then be in the middle of a buffer.
     broken: bool,
 }
 
@@ -34,7 +34,7 @@ impl Sender {
         Self::over_until(link, options, None)
     }
 
-    /// Like [`Sender::over`], until `deadline` at the latest; `None` waits without limit.
+    /// Like [`Sender::over`], but waits until `deadline` at most; `None` waits without limit.
     pub fn over_until(link: Link, options: Options, deadline: Option<Instant>) -> Result<Self> {
         let meet = || {
             let mut meeting = MetPeer::begin(link, &options, deadline, Role::Sender)?;
@@ -51,7 +51,7 @@ impl Sender {
         self.chosen.info
     }
 
-    /// Returns the knobs that were set for the mechanism. All other knobs have their defaults.
+    /// Returns the knobs that were set for the mechanism. Every other knob has its default.
     pub fn tuning(&self) -> &Tuning {
         &self.chosen.tuning
     }
@@ -72,18 +72,18 @@ impl Sender {
     }
 
     /// Sends a buffer and waits until all of it has arrived. If the mechanism refuses, the next one replaces it and
-    /// sends the buffer again from its first byte. [`skipped`](Self::skipped) records this.
+    /// sends the buffer again from its first byte; see [`skipped`](Self::skipped).
     ///
-    /// After any error except [`Error::Forked`], nothing more can be sent. The receiver is notified, so that it does
-    /// not use later changes of an incomplete buffer as sent data. After [`Error::PeerDied`] the amount received is
-    /// unknown. [`Error::Forked`] is returned in a forked child; its parent can continue.
+    /// After any error except [`Error::Forked`], nothing more can be sent. The receiver is notified at once, so that it
+    /// does not take later changes of the buffer for sent data. After [`Error::PeerDied`], the number of bytes that
+    /// arrived is unknown. [`Error::Forked`] is returned in a forked child; the parent can continue.
     pub fn send_from(&mut self, bytes: &[u8]) -> Result<()> {
         self.send_from_until(bytes, None)
     }
 
-    /// Like [`Sender::send_from`], until `deadline` at the latest; `None` waits without limit. After
-    /// [`Error::Timeout`] the amount received is unknown, and nothing more can be sent. A timeout does
-    /// not imply a fault of the receiver, which may be slow or stopped.
+    /// Like [`Sender::send_from`], but waits until `deadline` at most; `None` waits without limit. After
+    /// [`Error::Timeout`], the number of bytes that arrived is unknown, and nothing more can be sent. A timeout does
+    /// not mean that the receiver is faulty; it may be slow or stopped.
     pub fn send_from_until(&mut self, bytes: &[u8], deadline: Option<Instant>) -> Result<()> {
         self.transfer(
             |outgoing, control| outgoing.send(bytes, control),
@@ -92,7 +92,7 @@ impl Sender {
     }
 
     /// Allocates memory for data to be sent with [`send_loan`](Self::send_loan). A mechanism that can pass this memory
-    /// on saves a copy. For other mechanisms it is ordinary memory.
+    /// to the receiver avoids a copy. For all other mechanisms it is ordinary memory.
     pub fn alloc(&mut self, len: usize) -> Result<Loan> {
         let lent = match self.outgoing.lend(len).filter(|_| len > 0) {
             Some(lent) => lent,
@@ -106,7 +106,7 @@ impl Sender {
         self.send_loan_until(loan, None)
     }
 
-    /// Like [`Sender::send_loan`], with the deadline rules of [`Sender::send_from_until`].
+    /// Like [`Sender::send_loan`], but with the deadline rules of [`Sender::send_from_until`].
     pub fn send_loan_until(
         &mut self,
         loan: Loan,
@@ -134,23 +134,23 @@ impl Sender {
         &mut self.meeting.control
     }
 
-    /// Returns the reason why the two sides may not access each other's memory, if there is one.
+    /// Returns why the two sides may not access each other's memory; `None` if they may.
     pub(super) fn distrust(&self) -> Option<&Unfit> {
         self.meeting.ends.trusted.as_ref().err()
     }
 
-    /// Records a rejected mechanism.
+    /// Records a rejected mechanism; see [`Sender::skipped`].
     pub(super) fn skip(&mut self, what: &str, reason: String) {
         self.meeting.skip(what, reason);
     }
 
-    /// Ends the transfer without sending the end-of-transfer note.
+    /// Ends the transfer without a goodbye, so that the receiver does not take the data for complete.
     pub(super) fn give_up(&mut self) {
         self.broken = true;
         self.meeting.control.close();
     }
 
-    /// Ends the transfer. The receiver then knows that it has received everything. Dropping a sender does so as well.
+    /// Ends the transfer, as dropping the sender does. The receiver learns that it has received everything.
     pub fn finish(self) {
         drop(self);
     }
@@ -189,9 +189,9 @@ impl Sender {
         }
     }
 
-    /// Falls back to another mechanism and agrees on it with the receiver.
+    /// Replaces the mechanism in use by another one, on which the receiver agrees.
     fn step_down(&mut self, why: Unfit) -> std::result::Result<(), WaitStop> {
-        // Close the old mechanism's resources first: the receiver may be waiting on them.
+        // Close the old mechanism first, because the receiver may be blocked on its pipe or socket.
         self.outgoing = Box::new(NoOutgoing);
         let mechanism = self.chosen.info.name.to_owned();
         self.meeting.skipped.push(Skipped { mechanism, reason: why.reason });
@@ -205,7 +205,7 @@ impl Drop for Sender {
     fn drop(&mut self) {
         if !self.broken && self.meeting.control.check_here().is_ok() {
             self.meeting.control.until(None);
-            // Errors are ignored: the receiver may be gone.
+            // An error is ignored, because the receiver may be gone.
             let _ = self.meeting.control.tell(Note::new(Say::Bye, &[]));
         }
     }

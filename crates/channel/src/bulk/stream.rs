@@ -1,5 +1,5 @@
-//! Common code of the mechanisms that use a pipe or a socket. No call blocks for long, because an open end does not
-//! prove that the peer lives: a forked child of the peer may hold it open.
+//! Common code of the mechanisms that use a pipe or a socket. No call blocks for long, because an open pipe or socket
+//! does not prove that the peer lives: a forked child of the peer may hold it open.
 
 use rustix::event::PollFlags;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -12,14 +12,14 @@ use crate::bulk::mechanism::{Broken, Incoming, Mechanism, Outgoing, Parcel, Tran
 use crate::shared::liveness::Gone;
 use crate::shared::stop::WaitStop;
 
-/// The properties in which these mechanisms differ.
+/// The properties in which the mechanisms with a pipe or socket differ.
 pub struct StreamMechanism {
     pub(crate) info: &'static Info,
     /// Tries the calls in this process alone.
     pub(crate) probe: fn() -> Result<(), Unfit>,
-    /// Creates the pair: the end to keep, and the end to send to the peer.
+    /// Creates a pipe or socket pair. Returns the end to keep and the end for the peer.
     pub(crate) make: fn(&Tuning) -> Result<(OwnedFd, OwnedFd), Unfit>,
-    /// Checks and prepares the end that the peer sent.
+    /// Checks the end that the peer sent, and prepares it for use.
     pub(crate) take: fn(OwnedFd) -> Result<OwnedFd, Unfit>,
     pub(crate) write: Write,
     pub(crate) read: Read,
@@ -27,7 +27,7 @@ pub struct StreamMechanism {
     pub(crate) shares_pages: bool,
 }
 
-/// Writes to the stream. Fails with EAGAIN instead of blocking for long.
+/// Writes to the stream. Returns EAGAIN instead of blocking for long.
 type Write = fn(BorrowedFd<'_>, &[u8]) -> Result<usize, Errno>;
 type Read = fn(BorrowedFd<'_>, &mut [u8]) -> Result<usize, Errno>;
 
@@ -110,7 +110,7 @@ impl Outgoing for StreamSender {
     }
 }
 
-/// Returns the reason for a closed end: the receiver is gone, or it has refused and sent a note.
+/// Returns the reason why the receiver closed its end: it is gone, or it has refused and sent a note.
 pub(crate) fn deserted(control: &mut BulkControl) -> WaitStop {
     match control.expect(Say::Done) {
         Err(stop) => stop,
@@ -136,7 +136,7 @@ impl StreamReceiver {
                     Ok(()) => {
                         control.await_ready(self.fd.as_fd(), PollFlags::IN).map_err(broken)?;
                     }
-                    // The peer may have written data before it died, so check once more.
+                    // The peer may have written data before it died, so read once more.
                     Err(stop) => ended = Some(stop),
                 },
                 (Err(errno), _) => return Err(broken(WaitStop::refused(self.call, errno))),
@@ -158,8 +158,8 @@ impl Incoming for StreamReceiver {
         if !self.shares_pages {
             return filled;
         }
-        // If the sender gave up, it may have changed its pages before they were read. The number of valid bytes is then
-        // unknown.
+        // If the sender has given up, it may have changed its pages before they were read. Then the number of valid
+        // bytes is unknown.
         filled.map_err(|broken| broken.stop)?;
         control.check_peer().map_err(Broken::from)
     }

@@ -1,30 +1,31 @@
-//! A frame: a 32-byte header, the payload, then padding to a multiple of 64.
+//! A frame, which contains one message: a 32-byte header, the payload, and padding to a multiple of 64 bytes.
 
 use super::{ALIGN, FRAME_HEADER, Fault, put, u64_at};
 
 const MESSAGE: u16 = 1;
 const SUMMED: u16 = 1;
 
-/// The frame of one message.
+/// The fields of a frame's header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Frame {
     /// Bytes of payload.
     pub len: u32,
     /// Number of the message in its channel, from 0.
     pub seq: u64,
-    /// Checksum ([`Frame::sum`]) if the producer writes checksums.
+    /// Checksum of the message ([`Frame::sum`]), if the producer writes checksums.
     pub crc: Option<u32>,
 }
 
-/// Returns the bytes of the ring that a payload of `len` bytes occupies, header and padding included.
+/// Returns the number of bytes that a message with a payload of `len` bytes occupies in the ring, including header and
+/// padding.
 pub const fn occupied(len: u64) -> u64 {
     (FRAME_HEADER as u64 + len).next_multiple_of(ALIGN)
 }
 
 impl Frame {
-    /// Returns the header as four words. The header is stored to and loaded from shared memory in whole words. A load
-    /// of a word that smaller stores assembled would have to wait until the store buffer has drained, including the
-    /// earlier stores of the payload.
+    /// Returns the header as four words. Whole words are stored to and loaded from shared memory. If smaller stores had
+    /// written a word, its load would have to wait until the store buffer has drained, including the earlier stores of
+    /// the payload.
     #[inline]
     pub const fn to_words(self) -> [u64; FRAME_HEADER / 8] {
         let (flags, crc) = match self.crc {
@@ -44,8 +45,8 @@ impl Frame {
         bytes
     }
 
-    /// Parses a header that was copied out of the ring. `room` is the number of committed bytes from
-    /// the start of this frame; `seq` is the required message number.
+    /// Parses a header that was copied out of the ring. `room` is the number of committed bytes from the start of the
+    /// frame. `seq` is the message number that the header must contain.
     #[inline]
     pub fn of_words(words: [u64; FRAME_HEADER / 8], room: u64, seq: u64) -> Result<Self, Fault> {
         let [first, number, sum, _] = words;
@@ -81,8 +82,7 @@ impl Frame {
         Self::of_words(std::array::from_fn(|at| u64_at(bytes, 8 * at)), room, seq)
     }
 
-    /// Returns the CRC-32C of the first 16 bytes of the header (with the checksum flag set), followed
-    /// by the payload.
+    /// Returns the CRC-32C of the first 16 bytes of the header, with the checksum flag set, and of the payload.
     pub fn sum(len: u32, seq: u64, payload: &[u8]) -> u32 {
         let header = Self { len, seq, crc: Some(0) }.to_bytes();
         thalweg_kernels::crc32c(payload, thalweg_kernels::crc32c(&header[..16], 0))

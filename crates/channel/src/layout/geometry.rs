@@ -1,8 +1,8 @@
-//! The fixed fields at the start of a memory file.
+//! The fixed fields at the start of a memory file. They do not change after its creation.
 
 use super::{ALIGN, BULK_VERSION, Fault, MOST_CAPACITY, SideWords, VERSION, put, u32_at, u64_at};
 
-/// The owner of a memory file, which determines its format.
+/// The owner of a memory file. It determines the format of the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     /// Owner of a ring's head and data.
@@ -61,7 +61,7 @@ pub struct Geometry {
     pub checksums: bool,
     /// A random number that identifies this channel.
     pub epoch: u64,
-    /// Process id of the owner; informational, for readers of a memory dump.
+    /// Process id of the owner, only for readers of a memory dump.
     pub process: u32,
 }
 
@@ -69,7 +69,7 @@ impl Geometry {
     /// Number of bytes that the fixed fields use.
     pub const LEN: usize = 44;
 
-    /// Formats all fields except `process` for error messages.
+    /// Returns a description of all fields except `process`, for error messages.
     pub fn in_words(&self) -> String {
         let Self { header, capacity, epoch, .. } = self;
         let checksums = if self.checksums { "with" } else { "without" };
@@ -78,7 +78,7 @@ impl Geometry {
         )
     }
 
-    /// Checks that memory of this role may have these sizes. Returns the reason if not.
+    /// Checks that memory of this role may have these sizes. The error is the reason why not.
     pub fn check(&self, role: Role) -> Result<(), Fault> {
         let page = rustix::param::page_size() as u64;
         let header = u64::from(self.header);
@@ -106,7 +106,7 @@ impl Geometry {
         Ok(())
     }
 
-    /// Returns the header size in bytes: it holds all words and is a multiple of this machine's page
+    /// Returns the number of bytes before the data. They hold all words, and are a multiple of this machine's page
     /// size.
     pub(crate) fn header_len() -> u32 {
         rustix::param::page_size().max(size_of::<SideWords>().next_power_of_two()) as u32

@@ -1,4 +1,4 @@
-//! The handshake messages: 64 bytes each, sent over the link.
+//! The handshake messages, each of 64 bytes, which are sent over the link.
 
 use super::{BULK_VERSION, Fault, VERSION, put, u32_at, u64_at};
 
@@ -8,20 +8,21 @@ const BULK: &[u8; 8] = b"THALWEGB";
 /// Type of a handshake message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HelloKind {
-    /// First message of a producer or sender; carries the descriptor of its memory.
+    /// First message of a producer or sender. Carries the descriptor of its memory.
     Offer,
     /// First message of a consumer or receiver.
     Ask,
-    /// Reply of the consumer or receiver: it has checked the peer's memory. Carries the descriptor of its own memory.
+    /// Reply of a consumer or receiver, after it has checked the peer's memory. Carries the descriptor of its own
+    /// memory.
     Accept,
-    /// Last message of the producer or sender: it has checked the peer's memory.
+    /// Last message of a producer or sender, after it has checked the peer's memory.
     Ready,
-    /// Ends the handshake.
+    /// Refuses the handshake and ends it.
     Refuse(Refusal),
 }
 
 impl HelloKind {
-    /// Returns the message type in words, for error messages.
+    /// Returns a description of the message type, for error messages.
     pub const fn words(self) -> &'static str {
         match self {
             Self::Offer => "an offer",
@@ -33,16 +34,16 @@ impl HelloKind {
     }
 }
 
-/// Reason for ending a handshake.
+/// Reason for refusing a handshake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
     /// The ring already has a consumer.
     Taken,
-    /// Both sides send, or both receive.
+    /// Both sides want to send, or both want to receive.
     SameRole,
-    /// The memory is not sealed, or differs from its description.
+    /// The memory is not sealed, or does not match its description.
     Memory,
-    /// Any other reason, including codes of later versions.
+    /// Any other reason. Codes of later versions are also parsed as this one.
     Other,
 }
 
@@ -81,11 +82,11 @@ impl Refusal {
 pub struct Introduction {
     /// `true` if the peer may read and write this process's memory.
     pub trusts: bool,
-    /// `true` if the message carries a memory file. In [`HelloKind::Ready`]: `true` if both files are used.
+    /// `true` if the message carries a memory file. In [`HelloKind::Ready`], `true` if both files will be used.
     pub shares: bool,
     /// Address of `token` in this process's memory.
     pub token_at: u64,
-    /// A random number with which the peer verifies that it accesses the right process.
+    /// A random number by which the peer verifies that it accesses this process and no other.
     pub token: u64,
     /// Code of the receiver's [`Destination`](crate::bulk::Destination).
     pub destination: u32,
@@ -97,11 +98,11 @@ const SHARES: u32 = 2;
 /// A handshake message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hello {
-    /// Type of the message.
+    /// Type of the message, with the reason of a refusal.
     pub kind: HelloKind,
-    /// Epoch of the channel; 0 in an Ask, and if no channel exists yet.
+    /// Random number that identifies the channel; 0 in an Ask, and if no channel exists yet.
     pub epoch: u64,
-    /// Self-description of the side that sends the message, in a bulk transfer; `None` on a ring.
+    /// Self-description of the side that sends the message; `None` on a ring.
     pub introduction: Option<Introduction>,
 }
 

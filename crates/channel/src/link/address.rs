@@ -1,4 +1,4 @@
-//! The address of a listener: a socket file. Its directory controls access. Abstract
+//! The address of a listener, which is the path of a socket file. The directory of the file controls access. Abstract
 //! socket names are not used, because any user could take such a name first.
 
 use crate::error::{Error, Result};
@@ -14,9 +14,9 @@ pub struct Address {
 }
 
 impl Address {
-    /// Returns the address for a name in this user's own directory: `$XDG_RUNTIME_DIR/thalweg/NAME`,
-    /// otherwise `/tmp/thalweg-UID/NAME`. The directory has mode 0700 and is created if missing. Names
-    /// consist of letters, digits, `.`, `_` and `-`, and do not begin with a dot. Returns
+    /// Returns the address for a name in this user's own directory: `$XDG_RUNTIME_DIR/thalweg/NAME`, or
+    /// `/tmp/thalweg-UID/NAME` if that variable is not an absolute path. Creates the directory with mode 0700 if it is
+    /// missing. A name consists of letters, digits, `.`, `_` and `-`, and does not begin with a dot. Returns
     /// [`Error::NotPermitted`] if other users own or can access the directory.
     pub fn named(name: &str) -> Result<Self> {
         let plain = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
@@ -32,7 +32,7 @@ impl Address {
         Ok(Self { path: directory.join(name) })
     }
 
-    /// Returns the address for a path. The caller is responsible for its access permissions.
+    /// Returns the address for a path. The caller must ensure that the directory has the right permissions.
     pub fn at(path: impl Into<PathBuf>) -> Self {
         Self { path: path.into() }
     }
@@ -42,7 +42,7 @@ impl Address {
         if text.contains('/') { Ok(Self::at(text)) } else { Self::named(text) }
     }
 
-    /// The socket's path.
+    /// Returns the path of the socket.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -55,7 +55,7 @@ fn directory() -> PathBuf {
     }
 }
 
-/// Creates the directory if it is missing. Rejects one that another user owns or can access: in `/tmp`,
+/// Creates the directory if it is missing. Rejects a directory that another user owns or can access, because in `/tmp`
 /// any user may have created it first.
 fn own(directory: &Path) -> Result<()> {
     let made = std::fs::DirBuilder::new().mode(0o700).create(directory);

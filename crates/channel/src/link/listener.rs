@@ -1,5 +1,5 @@
-//! The listening side. Dropping the listener removes its socket file. A new listener replaces the file
-//! of a killed process, but never the file of a process that still listens.
+//! The listening side of a link. A new listener replaces the socket file of a killed process, but never that of a
+//! process that still listens.
 
 use super::{
     Address, Admit, Link, left,
@@ -13,28 +13,27 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 use thalweg_sys::{Errno, io, peer};
 
-/// A socket that accepts links. Dropping it removes its file, unless another process has replaced the
-/// file.
+/// A socket that accepts links. Dropping it removes its file, unless another process has replaced the file.
 #[derive(Debug)]
 pub struct Listener {
     pub(super) socket: OwnedFd,
     path: PathBuf,
-    /// The socket file. It is held open so that its inode number cannot be reused. When the listener is dropped, that
-    /// number shows if the path still names this file.
+    /// The socket file. It stays open so that its inode number cannot be reused. When the listener is dropped, the
+    /// number shows whether the path still refers to this file.
     file: OwnedFd,
-    /// Id of the process that bound the socket; a forked child does not remove the file.
+    /// Id of the process that bound the socket. Only this process removes the file, and a forked child does not.
     owner: u32,
     admit: Admit,
 }
 
 impl Listener {
-    /// Time limit for the first messages of a connecting process, because other processes may wait behind it. A slower
-    /// process is disconnected but not treated as dead: it can connect again.
+    /// Time limit for the first messages of a connecting process. It is needed because other processes may be waiting
+    /// to connect. A slower process is disconnected, but it can connect again.
     pub const PATIENCE: Duration = Duration::from_secs(5);
 
-    /// Listens at `address` for processes of the same user. Returns [`Error::Meeting`] with EADDRINUSE
-    /// if a process already listens there, or if the name belongs to something other than a socket.
-    /// Returns [`Error::NotPermitted`] if the existing entry belongs to another user.
+    /// Listens at `address` for processes of this user. Returns [`Error::Meeting`] with EADDRINUSE if a process already
+    /// listens there, or if the existing entry is not a socket. Returns [`Error::NotPermitted`] if the existing entry
+    /// belongs to another user.
     pub fn bind(address: &Address) -> Result<Self> {
         Self::bind_with(address, Admit::SameUser)
     }
@@ -53,13 +52,13 @@ impl Listener {
         Ok(Self { socket, path, file, owner: std::process::id(), admit })
     }
 
-    /// Waits for the next process. Returns [`Error::NotPermitted`] if it belongs to a user that is not
-    /// admitted. Its link is then closed, and the caller can accept the next one.
+    /// Waits for the next process that connects. If it belongs to a user that is not admitted, closes its link and
+    /// returns [`Error::NotPermitted`]. The caller can then accept the next process.
     pub fn accept(&self) -> Result<Link> {
         self.accept_until(None)
     }
 
-    /// Like [`Listener::accept`], until `deadline` at the latest; `None` waits without limit.
+    /// Like [`Listener::accept`], but waits until `deadline` at most; `None` waits without limit.
     pub fn accept_until(&self, deadline: Option<Instant>) -> Result<Link> {
         loop {
             match peer::accept(&self.socket) {
@@ -73,7 +72,7 @@ impl Listener {
 }
 
 impl AsFd for Listener {
-    /// Readable if a process waits to be accepted.
+    /// Returns the descriptor to poll. It is readable while a process waits to be accepted.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }

@@ -1,9 +1,9 @@
 //! Gives a listening socket its name.
 //!
-//! The socket is bound under a unique name and renamed once it listens. No lock is used: in a directory
-//! such as `/tmp`, another user could hold one for ever. A stale socket file of a killed process is
-//! first renamed, then checked again, then removed. Therefore two processes that find it never remove
-//! each other's new socket.
+//! The socket is bound under a unique name, and renamed when it listens. There is no lock, because in a directory such
+//! as `/tmp` another user could hold it forever. The stale socket file of a killed process is first renamed, then
+//! checked again, then removed. Therefore two processes that replace the same stale file never remove each other's new
+//! socket.
 
 use crate::error::{Error, Result};
 use rustix::{
@@ -41,13 +41,13 @@ impl<'a> SocketPlace<'a> {
         Ok(Self { path, directory, name })
     }
 
-    /// Listens under the name `fresh`.
+    /// Creates a socket with the name `fresh`, and listens.
     pub fn listen(&self, fresh: &CStr, mode: Mode) -> Result<OwnedFd> {
-        // The final path must fit into a socket address too, because clients use it.
+        // The final path must also fit into a socket address, because clients connect to it.
         peer::check_path(self.path).map_err(Error::at("bind", self.path))?;
         let fresh = OsStr::from_bytes(fresh.to_bytes());
         let answer = match peer::listen(&self.path.with_file_name(fresh), mode) {
-            // The path with the unique name is too long for a socket address. The path through /proc/self/fd is short.
+            // The path with the unique name does not fit into a socket address. Use a short path through /proc/self/fd.
             Err(Errno::NAMETOOLONG) => {
                 let short = format!("/proc/self/fd/{}", self.directory.as_raw_fd());
                 peer::listen(&Path::new(&short).join(fresh), mode)
@@ -57,7 +57,7 @@ impl<'a> SocketPlace<'a> {
         answer.map_err(Error::at("bind", self.path))
     }
 
-    /// Renames `fresh` to the final name, and returns the socket file, opened with `O_PATH`.
+    /// Renames `fresh` to the final name. Returns the socket file, opened with `O_PATH`.
     pub fn name(&self, fresh: &CStr) -> Result<OwnedFd> {
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let file = openat(&self.directory, fresh, flags, Mode::empty());
@@ -73,16 +73,15 @@ impl<'a> SocketPlace<'a> {
     }
 
     pub fn remove(&self, name: &CStr) {
-        // The error is ignored: the name is hidden and never used again.
+        // An error is ignored: a file that remains has a hidden name, which is never used again.
         let _ = unlink(self.directory.as_fd(), name);
     }
 
-    /// Removes a socket file of this user if no process listens on it. Fails if the entry is anything
-    /// else.
+    /// Removes a socket file of this user if no process listens on it. Fails for every other entry.
     fn remove_stale(&self) -> Result<()> {
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let there = match openat(&self.directory, &*self.name, flags, Mode::empty()) {
-            // The owning process has removed the file.
+            // The owner has just removed the file.
             Err(Errno::NOENT) => return Ok(()),
             there => there.map_err(Error::at("open", self.path))?,
         };
@@ -105,7 +104,7 @@ impl<'a> SocketPlace<'a> {
         }
         let moved = statat(&self.directory, &*aside, AtFlags::SYMLINK_NOFOLLOW);
         if !moved.is_ok_and(|moved| is_same(&moved, &stat)) {
-            // Another process has given its own socket this name: restore it.
+            // In the meantime another process has given its own socket this name, so restore it.
             let _ = io::rename_new(&self.directory, &*aside, &self.directory, &*self.name);
         }
         self.remove(&aside);
@@ -113,7 +112,7 @@ impl<'a> SocketPlace<'a> {
     }
 }
 
-/// Returns a unique name. It is short, regardless of the final name.
+/// Returns a unique name, which is short even if the final name is long.
 pub(super) fn fresh_name() -> CString {
     unique(c"socket")
 }

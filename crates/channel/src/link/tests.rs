@@ -60,7 +60,8 @@ fn a_message_that_does_not_fit_is_refused_and_its_descriptors_closed() {
     drop(writer);
     let refused = far.receive(&mut [0; 4]).unwrap_err();
     assert!(matches!(refused, Error::Corrupt { .. }), "{refused}");
-    // All descriptors of the writing end are closed, including the one in the refused message.
+    // End of file shows that all descriptors of the writing end are closed, including the one in
+    // the refused message.
     assert_eq!(io::read(&reader, &mut [0; 1]), Ok(0));
 }
 
@@ -86,14 +87,14 @@ fn a_name_in_use_is_refused_and_a_stale_one_replaced() {
     let listener = Listener::bind(&address).unwrap();
     let taken = Listener::bind(&address).unwrap_err();
     assert_eq!(taken, Error::at("bind", address.path())(Errno::ADDRINUSE));
-    // The state after kill -9: the file remains, and no process listens.
+    // Simulate the state after kill -9: the file remains, and no process listens.
     let mut killed = std::mem::ManuallyDrop::new(listener);
     let gone = std::mem::replace(&mut killed.socket, rustix::pipe::pipe().unwrap().0);
     drop(gone);
     assert!(std::fs::metadata(address.path()).unwrap().file_type().is_socket());
     let second = Listener::bind(&address).unwrap();
     Link::connect(&address).unwrap();
-    // The file now belongs to the second listener: dropping the first must not remove it.
+    // The file belongs to the second listener now. Dropping the first listener must not remove it.
     drop(std::mem::ManuallyDrop::into_inner(killed));
     assert!(address.path().exists());
     drop(second);
@@ -118,7 +119,7 @@ fn a_socket_is_for_its_own_user_from_the_start_and_leaves_no_other_name() {
     assert_eq!(std::fs::read_dir(place.path()).unwrap().count(), 1);
     drop(listener);
     assert_eq!(std::fs::read_dir(place.path()).unwrap().count(), 0);
-    // The longest path that a socket may have.
+    // The longest path that fits into a socket address.
     let room = 107 - place.path().as_os_str().len() - 1;
     let longest = Address::at(place.path().join("n".repeat(room)));
     let listener = Listener::bind(&longest).unwrap();

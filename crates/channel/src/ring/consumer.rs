@@ -12,21 +12,21 @@ use rustix::fd::{AsFd, BorrowedFd};
 use std::ops::Deref;
 use std::time::Instant;
 
-/// The reading end of a ring. Dropping it closes the channel: the producer then gets [`Error::Closed`].
+/// The reading end of a ring. Dropping it closes the channel, and the producer then gets [`Error::Closed`].
 #[derive(Debug)]
 pub struct Consumer {
-    /// Declared before `end`, because it must be dropped first.
+    /// Declared before `end`, because it must be dropped before that field.
     keeper: HoldKeeper,
     pub(super) end: ChannelEnd,
-    /// Bytes received since the beginning. Equals the published tail, unless a message is held.
+    /// Number of bytes received since the beginning. It equals the published tail, unless a message is held.
     pub(super) tail: u64,
-    /// The producer's head as last read; never larger than the real one.
+    /// The producer's head as it was last read. The current head may be larger.
     pub(super) head: u64,
-    /// Number of messages received, including held ones.
+    /// Number of messages received. Held messages count as received.
     pub(super) received: u64,
     pace: PollPace,
     trusted: bool,
-    /// Buffer for copies of messages if the producer is not trusted.
+    /// Buffer to which messages are copied if the producer is not trusted.
     scratch: Vec<u8>,
     broken: Option<Error>,
 }
@@ -37,7 +37,7 @@ impl Consumer {
         Self::open_until(link, options, None)
     }
 
-    /// Like [`Consumer::open`], until `deadline` at the latest; `None` waits without limit.
+    /// Like [`Consumer::open`], but waits until `deadline` at most; `None` waits without limit.
     pub fn open_until(link: Link, options: &Options, deadline: Option<Instant>) -> Result<Self> {
         let accepted = super::ask(link, deadline)?.accept().map_err(super::error_of)?;
         Ok(Self::over(super::end(accepted.finish(), options)?, options))
@@ -59,7 +59,7 @@ impl Consumer {
         }
     }
 
-    /// Returns the size of the largest possible message: the capacity minus one header.
+    /// Returns the size in bytes of the largest possible message: the capacity minus one header.
     pub fn largest(&self) -> usize {
         self.end.capacity() as usize - FRAME_HEADER
     }
@@ -69,20 +69,20 @@ impl Consumer {
         self.end.own.geometry.epoch
     }
 
-    /// Returns the number of messages received, including held ones.
+    /// Returns the number of messages received. Held messages count as received.
     pub fn received(&self) -> u64 {
         self.received
     }
 
     /// Waits for the next message and returns it.
     ///
-    /// If the producer is gone and everything committed has been received, returns [`Error::Closed`] if
-    /// the producer closed its end, otherwise [`Error::PeerDied`].
+    /// If the producer is gone and everything committed was received, returns [`Error::Closed`] if the producer closed
+    /// its end, and otherwise [`Error::PeerDied`].
     pub fn receive(&mut self) -> Result<Sample<'_>> {
         self.receive_until(None)
     }
 
-    /// Like [`Consumer::receive`], until `deadline` at the latest; `None` waits without limit.
+    /// Like [`Consumer::receive`], but waits until `deadline` at most; `None` waits without limit.
     pub fn receive_until(&mut self, deadline: Option<Instant>) -> Result<Sample<'_>> {
         self.data(WaitPatience::Until(deadline))?;
         let len = self.open_frame(self.tail, self.received)?;
@@ -98,9 +98,9 @@ impl Consumer {
         Ok(Some(Sample { consumer: self, len }))
     }
 
-    /// Prepares for polling in an event loop. After `Ok(true)`, poll the descriptor for reading; when
-    /// it is ready, call [`Consumer::try_receive`], which disarms it. `Ok(false)`: a message is
-    /// available or the producer is gone; receive at once.
+    /// Prepares for polling in an event loop. If it returns `Ok(true)`, poll the descriptor for reading; when it is
+    /// ready, call [`Consumer::try_receive`]. If it returns `Ok(false)`, receive at once, because a message is
+    /// available or the producer is gone.
     pub fn arm(&mut self) -> Result<bool> {
         self.check()?;
         let (head, tail) = (self.head, self.tail);
@@ -109,21 +109,21 @@ impl Consumer {
         armed.map_err(|error| self.broke(error))
     }
 
-    /// Returns the number of messages of this ring that are held now, see [`Sample::hold`].
+    /// Returns the number of messages of this ring that are currently held; see [`Sample::hold`].
     pub fn held(&self) -> usize {
         self.keeper.held()
     }
 
-    /// Returns `true` if no message is available while the producer waits, either for room or in
-    /// [`Producer::drained_until`](super::Producer::drained_until). In that case neither end makes progress until a
-    /// held message is dropped. Intended for a consumer after a wait that timed out. The result is `false` until the
-    /// producer has checked twice, so call this function after each of several waits.
+    /// Returns `true` if both ends wait for each other: no message is available, and the producer waits for room or in
+    /// [`Producer::drained_until`](super::Producer::drained_until). Neither end then makes progress until a held
+    /// message is dropped. Intended for a consumer after a wait that timed out. The result is `false` until the
+    /// producer has checked for room twice, so call this function after each of several waits.
     pub fn holds_up(&mut self) -> Result<bool> {
         self.check()?;
         Ok(self.keeper.holds_up() && !self.data(WaitPatience::None)?)
     }
 
-    /// Returns the writing process.
+    /// Returns the process at the writing end.
     pub fn peer(&self) -> &crate::link::Peer {
         self.end.line.link.peer()
     }
@@ -133,7 +133,7 @@ impl Consumer {
         self.data(WaitPatience::None)
     }
 
-    /// Returns `true` if a message is available. `false` is possible only with [`WaitPatience::None`].
+    /// Waits until a message is available. Returns `false` only with [`WaitPatience::None`], if none is available now.
     pub(super) fn data(&mut self, patience: WaitPatience) -> Result<bool> {
         self.check()?;
         if self.head > self.tail {
@@ -160,8 +160,7 @@ impl Consumer {
         }
     }
 
-    /// Checks the head once. If there is no new message, pauses before the next check. Returns `true` if it found a
-    /// message.
+    /// Checks the head once. Returns `true` if there is a new message; otherwise pauses and returns `false`.
     #[inline(never)]
     fn stays_away(&mut self) -> Result<bool> {
         self.head = head_of(&self.end, self.head, self.tail).map_err(|error| self.broke(error))?;
@@ -175,16 +174,16 @@ impl Consumer {
         Ok(false)
     }
 
-    /// Checks the frame at `at` and returns the length of its payload. Copies the payload if the
-    /// producer is not trusted.
+    /// Checks the frame at position `at` and returns the length of its payload. If the producer is not trusted, also
+    /// copies the payload.
     pub(super) fn open_frame(&mut self, at: u64, seq: u64) -> Result<usize> {
         let checked = self.check_frame(at, seq);
         checked.map_err(|error| self.broke(error))
     }
 
     fn check_frame(&mut self, at: u64, seq: u64) -> Result<usize> {
-        // The length must be known before the payload is copied. Without this prefetch, the second
-        // cache line would be requested from the producer's processor only after the first has arrived.
+        // Prefetch the second cache line of the frame. Otherwise the payload could be requested from the producer's
+        // processor only after the header has arrived, because the header contains the length.
         if self.head - at > ALIGN {
             self.end.peer.touch(at + ALIGN);
         }
@@ -192,7 +191,7 @@ impl Consumer {
         let frame = Frame::of_words(header, self.head - at, seq).map_err(Error::corrupt)?;
         let len = frame.len as usize;
         if !self.trusted {
-            // Grows to the largest message received, which the ring's capacity bounds.
+            // The buffer grows to the size of the largest message so far. The capacity of the ring limits that size.
             if self.scratch.len() < len {
                 self.scratch.resize(len, 0);
             }
@@ -214,18 +213,18 @@ impl Consumer {
         }
     }
 
-    /// Returns the payload of the frame that `open_frame` checked last.
+    /// Returns the payload of the frame that `open_frame` last checked.
     pub(super) fn payload(&self, at: u64, len: usize) -> &[u8] {
         if self.trusted {
-            // SAFETY: `open_frame` found `len` within the committed bytes. A trusted producer does not write there
-            // before the tail has passed, and moving the tail takes `&mut self`.
+            // SAFETY: `open_frame` found `len` to be within the committed bytes. A trusted producer writes there only
+            // after the tail has passed them, and moving the tail takes `&mut self`.
             unsafe { self.end.peer.payload(at, len) }
         } else {
             &self.scratch[..len]
         }
     }
 
-    /// Holds the message at `at`, which `open_frame` checked last.
+    /// Holds the message at `at`, which `open_frame` last checked.
     pub(super) fn keep(&mut self, at: u64, len: usize) -> Held {
         let bytes = if self.trusted {
             Bytes::InPlace(len)
@@ -235,17 +234,17 @@ impl Consumer {
         self.keeper.hold(&mut self.end, self.tail, at, bytes)
     }
 
-    /// Gives `messages` (at least one) back to the producer, up to position `tail`, except those that
-    /// are held.
+    /// Releases `messages` messages (at least one), up to position `tail`. The room of held messages is not given back
+    /// to the producer.
     pub(super) fn release(&mut self, tail: u64, messages: u64) {
-        // A child that inherited a sample must not release it on behalf of its parent.
+        // A forked child that inherited a sample must not release it, because the message belongs to the parent.
         if self.end.line.check_here().is_ok() {
             self.tail = tail;
             self.received += messages;
             if !self.keeper.is_used() {
                 self.end.publish(tail);
             } else if let Err(error) = self.keeper.pass(tail, self.head) {
-                // `broke` records corruption; the next call then returns the error.
+                // `broke` records the error, and the next call returns it.
                 self.broke(error);
             }
         }
@@ -265,18 +264,18 @@ impl Consumer {
 }
 
 impl AsFd for Consumer {
-    /// Returns the descriptor to poll: readable if a message may be available, or if the producer is gone. It is the
-    /// link, on which the producer sends a byte. An eventfd would not signal a death. The peer could also change its
-    /// flags and so make our writes block.
+    /// Returns the descriptor to poll. It is readable if a message may be available or the producer is gone. The
+    /// descriptor is the link, on which the producer sends one byte. An eventfd would not report a death, and the peer
+    /// could change its flags so that our writes to it block.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.end.line.link.as_fd()
     }
 }
 
-/// Returns the producer's head after a plausibility check.
+/// Reads the producer's head and checks that it is plausible.
 pub(super) fn head_of(end: &ChannelEnd, before: u64, tail: u64) -> Result<u64> {
     let head = steps::seen(&end.peer.words().cursor.0);
-    // The subtraction cannot overflow: head >= before >= tail.
+    // The subtraction cannot overflow, because head >= before >= tail.
     if head < before || head - tail > end.capacity() || !head.is_multiple_of(ALIGN) {
         let most = tail.saturating_add(end.capacity());
         let what = format!("head {head}: not a multiple of {ALIGN} between {before} and {most}");
@@ -293,7 +292,7 @@ pub struct Sample<'c> {
 }
 
 impl Sample<'_> {
-    /// Returns the size of the largest message that the ring can hold.
+    /// Returns the size in bytes of the largest message that the ring can hold.
     pub fn largest(&self) -> usize {
         self.consumer.largest()
     }
@@ -301,7 +300,7 @@ impl Sample<'_> {
     /// Keeps the message while later ones are received. A held message counts as received.
     pub fn hold(self) -> Held {
         let (at, len) = (self.consumer.tail, self.len);
-        // Dropping the sample passes the message, but the tail stays before it.
+        // Dropping `self` releases the message. The published tail nevertheless stays before the held message.
         self.consumer.keep(at, len)
     }
 }

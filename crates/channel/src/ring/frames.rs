@@ -1,4 +1,4 @@
-//! Access to frames in the memory of a ring.
+//! Access to the frames in the memory of a ring.
 
 use crate::layout::FRAME_HEADER;
 use crate::shared::memory::SideMemory;
@@ -8,67 +8,65 @@ use std::ptr::NonNull;
 pub(crate) type FrameWords = [u64; FRAME_HEADER / 8];
 
 impl SideMemory {
-    /// Returns the address of a position. The next `capacity` bytes from there are mapped.
+    /// Returns the address of a position. At least `capacity` bytes are mapped from there on.
     #[inline]
     pub(crate) fn at(&self, position: u64) -> NonNull<u8> {
         let offset = (position & (self.geometry.capacity - 1)) as usize;
         debug_assert!(offset < self.mirror.data_len().max(1));
-        // SAFETY: offset < capacity, and the data area is mapped twice in a row.
+        // SAFETY: The offset is below the capacity, and the data area is mapped twice in a row.
         unsafe { self.mirror.data().add(offset) }
     }
 
-    /// Requests the cache line of a position without waiting for it.
+    /// Prefetches the cache line of a position, without waiting for it.
     #[inline]
     pub(crate) fn touch(&self, position: u64) {
-        // SAFETY: a position's byte is mapped; any value is a u8, and it is not used.
+        // SAFETY: The byte at a position is mapped. Every value is a valid u8, and the value is not used.
         let _ = unsafe { self.at(position).read_volatile() };
     }
 
-    /// Copies a frame's header with four loads that the compiler may not repeat.
+    /// Copies the header of a frame with four loads, which the compiler must not repeat.
     #[inline]
     pub(crate) fn frame_header(&self, position: u64) -> FrameWords {
         let from = self.at(position).cast::<u64>();
         std::array::from_fn(|at| {
-            // SAFETY: 32 bytes from a position are mapped, and `at` < 4.
+            // SAFETY: The 32 bytes from a position on are mapped, and `at` is below 4.
             let from = unsafe { from.add(at) };
-            // SAFETY: The address is aligned, because positions are multiples of 64; any bytes form a
-            // valid u64.
+            // SAFETY: The address is aligned, because positions are multiples of 64. Every value is a valid u64.
             unsafe { from.read_volatile() }
         })
     }
 
-    /// Returns the payload of a frame in place.
+    /// Returns the payload of a frame, in place.
     ///
     /// # Safety
     ///
-    /// `len` plus the header must be at most the capacity, and no process may write these bytes while
-    /// the slice lives.
+    /// `len` plus the header must be at most the capacity. No process may write these bytes while the slice lives.
     #[inline]
     pub(crate) unsafe fn payload(&self, position: u64, len: usize) -> &[u8] {
-        // SAFETY: The caller guarantees it; see `at`.
+        // SAFETY: The caller guarantees that the header and the payload fit the capacity; see `at`.
         let first = unsafe { self.at(position).add(FRAME_HEADER) };
         // SAFETY: as above.
         unsafe { std::slice::from_raw_parts(first.as_ptr(), len) }
     }
 
-    /// Copies a payload that its owner may be changing. `into.len()` plus the header must be at most
-    /// the capacity.
+    /// Copies a payload while its owner may be changing it. Panics if `into.len()` plus the header exceeds the
+    /// capacity.
     pub(crate) fn copy_payload(&self, position: u64, into: &mut [u8]) {
         assert!(into.len() + FRAME_HEADER <= self.geometry.capacity as usize);
-        // SAFETY: asserted above; see `at`.
+        // SAFETY: The header and the payload fit the capacity, as asserted above; see `at`.
         let first = unsafe { self.at(position).add(FRAME_HEADER) };
-        // SAFETY: mapped for that length; `into` is private memory.
+        // SAFETY: The source is mapped for that length, and `into` is private memory.
         unsafe { std::ptr::copy_nonoverlapping(first.as_ptr(), into.as_mut_ptr(), into.len()) };
-        // Forces the copy: later checks must not read from the source again.
+        // Force the compiler to finish the copy here, so that later checks never read the source again.
         std::hint::black_box(into.as_mut_ptr());
     }
 
-    /// Writes a header to our own memory, after the head, where no consumer reads.
+    /// Writes a header to our own memory, beyond the head, where no consumer reads.
     #[inline]
     pub(crate) fn write_header(&mut self, position: u64, header: FrameWords) {
         let to = self.at(position).cast::<FrameWords>();
-        // SAFETY: 32 bytes from a position are mapped for writing, and aligned because positions are
-        // multiples of 64. `&mut self` excludes other writers.
+        // SAFETY: The 32 bytes from a position on are mapped for writing, and aligned, because positions are multiples
+        // of 64. `&mut self` excludes other writers.
         unsafe { to.write(header) };
     }
 
@@ -76,11 +74,10 @@ impl SideMemory {
     ///
     /// # Safety
     ///
-    /// `len` plus the header must be at most the capacity, the memory must be our own, and the bytes
-    /// must not be committed.
+    /// `len` plus the header must be at most the capacity. The memory must be our own, and the bytes not yet committed.
     #[inline]
     pub(crate) unsafe fn payload_mut(&mut self, position: u64, len: usize) -> &mut [u8] {
-        // SAFETY: The caller guarantees it; see `at`.
+        // SAFETY: The caller guarantees that the header and the payload fit the capacity; see `at`.
         let first = unsafe { self.at(position).add(FRAME_HEADER) };
         // SAFETY: as above.
         unsafe { std::slice::from_raw_parts_mut(first.as_ptr(), len) }

@@ -1,5 +1,6 @@
-//! Messages that a consumer keeps while it receives others, and gives back in any order, from any thread. A consumer
-//! that never holds a message has no extra cost: until the first hold, it publishes its tail itself, without a lock.
+//! Messages that a consumer keeps while it receives others. They can be given back in any order, from any thread. A
+//! consumer that never holds a message pays nothing for this: it publishes its tail without a lock until it first holds
+//! one.
 
 use crate::error::{Error, Result};
 use crate::shared::end::ChannelEnd;
@@ -12,20 +13,20 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use thalweg_sys::fork::ForkMark;
 
-/// A message of a ring, read in place and without a lifetime. Its bytes stay unchanged until it is
-/// dropped, even if its consumer is dropped, the producer dies, or the channel ends. Dropping it, on
-/// any thread, gives its room back to the producer.
+/// A message of a ring, read in place and without a lifetime. Its bytes stay unchanged until it is dropped, even if its
+/// consumer is dropped, the producer dies or the channel ends. Dropping it, on any thread, gives its room back to the
+/// producer.
 ///
-/// A ring holds as many messages as it has room for; each takes at least 64 bytes. While a message is held, its room
-/// and the room of all later messages stay occupied. If the ring is full, the producer waits or acts according to
-/// [`crate::Slow`]. If the consumer is dropped, the oldest held message and everything after it do not count as
-/// delivered to the producer.
+/// The number of held messages is limited only by the room in the ring, and each takes at least 64 bytes. While a
+/// message is held, its room and the room of all later messages stay occupied. If the ring is full, the producer waits
+/// or acts according to [`crate::Slow`]. If the consumer is dropped, the oldest held message and all later ones do not
+/// count as delivered.
 #[derive(Debug)]
 pub struct Held {
     holding: Arc<HoldState>,
     at: u64,
     bytes: Bytes,
-    /// Number of bytes to skip at the start of the message.
+    /// Number of bytes at the start that are hidden from the reader.
     skip: usize,
 }
 
@@ -37,7 +38,7 @@ pub(super) enum Bytes {
 }
 
 impl Held {
-    /// Removes the first `bytes` bytes; the message must be at least as long.
+    /// Hides the next `bytes` bytes at the start. The message must be at least that long.
     pub(crate) fn skip(mut self, bytes: usize) -> Self {
         self.skip += bytes;
         self
@@ -49,9 +50,9 @@ impl Deref for Held {
 
     fn deref(&self) -> &[u8] {
         let all = match &self.bytes {
-            // SAFETY: `open_frame` found the length within the committed bytes, and `holding` keeps the
-            // mapping alive. A trusted producer does not write there before the tail has passed. The
-            // tail stays at or before this message until it is dropped.
+            // SAFETY: `open_frame` found the length to be within the committed bytes, and `holding` keeps the mapping
+            // alive. A trusted producer writes there only after the tail has passed the message. That does not happen
+            // before this message is dropped.
             Bytes::InPlace(len) => unsafe { self.holding.peer.payload(self.at, *len) },
             Bytes::Copied(bytes) => bytes,
         };
@@ -74,7 +75,7 @@ impl Drop for Held {
 /// State shared by a consumer and its held messages.
 #[derive(Debug)]
 struct HoldState {
-    /// Keeps the producer's bytes mapped.
+    /// The producer's memory. This handle keeps it mapped.
     peer: SideMemory,
     mark: ForkMark,
     book: Mutex<Book>,
@@ -83,21 +84,21 @@ struct HoldState {
 #[derive(Debug)]
 struct Book {
     holds: Holds,
-    /// `None` after the consumer is dropped: it has closed its end, so no more room is published.
+    /// `None` after the consumer was dropped and closed its end: no more room is published then.
     publisher: Option<Publisher>,
-    /// Set by `holds_up`: the published tail, and the producer's `waiting` word read after that.
+    /// Set by `holds_up`: the published tail, and the producer's `waiting` word as read at that tail.
     asked: Option<(u64, u32)>,
 }
 
 impl HoldState {
-    /// Locks the book. Returns `None` in a forked child: the lock may be held for ever there, and the
-    /// messages belong to the parent.
+    /// Locks the book. Returns `None` in a forked child: a thread of the parent may have held the lock at the fork, and
+    /// the messages belong to the parent.
     fn book(&self) -> Option<MutexGuard<'_, Book>> {
         self.mark.is_here().then(|| self.book.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Changes the set of held messages, and publishes the new tail. PAIRS WITH: the lock orders a thread's reads of
-    /// its message before another thread's store of the tail. That store is a release.
+    /// Changes the set of held messages, and publishes the new tail with a release store. PAIRS WITH: the lock. It
+    /// orders one thread's reads of its message before another thread's store of the tail.
     fn change(&self, change: impl FnOnce(&mut Holds) -> Option<u64>) {
         let Some(mut book) = self.book() else { return };
         let moved = change(&mut book.holds);
@@ -107,8 +108,8 @@ impl HoldState {
     }
 }
 
-/// The consumer's reference to the shared state; `None` until it first holds a message. Afterwards the
-/// tail is published under a lock, since any thread may give back the oldest message.
+/// The consumer's reference to the shared state; `None` until it first holds a message. From then on, the tail is
+/// published under a lock, because any thread may give back the oldest message.
 #[derive(Debug, Default)]
 pub(super) struct HoldKeeper(Option<Arc<HoldState>>);
 
@@ -118,15 +119,16 @@ impl HoldKeeper {
         self.0.is_some()
     }
 
-    /// Records that everything before `to` was read; `head` is the producer's published head.
+    /// Records that everything before `to` was read. `head` is the producer's head; fails if it is beyond the room that
+    /// held messages leave.
     #[cold]
     #[inline(never)]
     pub(super) fn pass(&self, to: u64, head: u64) -> Result<()> {
         let Some(holding) = &self.0 else { return Ok(()) };
         holding.change(|holds| holds.pass(to));
         let Some(book) = holding.book() else { return Ok(()) };
-        // `head` may have been read before the tail moved. The limit is then higher than the one that the producer had
-        // to obey, so no honest producer fails this check.
+        // The producer had to obey an older tail, if the tail has moved since `head` was read. The limit computed here
+        // is then higher, so an honest producer never fails this check.
         let most = book.holds.tail().saturating_add(holding.peer.geometry.capacity);
         if head <= most {
             return Ok(());
@@ -151,8 +153,8 @@ impl HoldKeeper {
         Held { holding: holding.clone(), at, bytes, skip: 0 }
     }
 
-    /// Returns `true` if the producer waits for room that held messages occupy. Also wakes the producer, so that it
-    /// checks again. A later call returns the result of that check.
+    /// Returns `true` if the producer waits for room that held messages occupy. Also wakes the producer so that it
+    /// checks for room again; the outcome of that check is visible only to a later call.
     pub(super) fn holds_up(&self) -> bool {
         let Some(holding) = &self.0 else { return false };
         let Some(mut book) = holding.book() else { return false };
@@ -162,14 +164,14 @@ impl HoldKeeper {
             return false;
         }
         if let Some(publisher) = &mut book.publisher {
-            // The tail is unchanged; this only wakes the producer. PAIRS WITH: the fence in `announce_sleep`. If this
-            // process saw the producer sleep, a later load of its head sees everything that was committed before that
-            // sleep.
+            // The tail is unchanged, so this only wakes the producer. PAIRS WITH: the fence in `announce_sleep`. If
+            // this process saw the producer sleep, a later load of the producer's head shows everything committed
+            // before that sleep.
             publisher.publish(tail);
         }
         match book.asked {
-            // After the wake-up, the producer may begin one sleep without having seen the tail. Before a second sleep,
-            // it has seen the tail and found no room.
+            // The producer may begin one more sleep after the wake-up without having seen the tail. Before it begins a
+            // second one, it has seen the tail and found no room.
             Some((at, before)) if at == tail => {
                 let is_held_up = steps::sleeps_between(before, waiting) >= 2;
                 if is_held_up {
@@ -191,8 +193,8 @@ impl HoldKeeper {
 }
 
 impl Drop for HoldKeeper {
-    /// Removes the publisher before the consumer closes its end. A thread that drops a held message later then
-    /// publishes no tail.
+    /// Removes the publisher before the consumer closes its end. Threads that later drop held messages then publish no
+    /// tail.
     fn drop(&mut self) {
         let book = self.0.as_ref().and_then(|holding| holding.book());
         let publisher = book.and_then(|mut book| book.publisher.take());

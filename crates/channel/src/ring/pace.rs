@@ -1,25 +1,24 @@
 //! Decides how long a consumer pauses between two checks for a message, while messages arrive quickly.
 //!
-//! Each check takes the cache line that the producer is about to write. Two ends in lockstep pay a few cache-line
-//! transfers per message. A consumer that pauses briefly finds several messages at once and pays only once. The best
-//! pause is not known in advance, and if the producer waits for replies, any pause is a loss. Therefore the consumer
-//! counts the messages found per check. It lengthens the pause only as long as this yields more messages per check, and
-//! stops at [`ENOUGH`] messages per check.
+//! Each check takes the cache line that the producer is about to write. If the consumer checks after each message, both
+//! ends pay for several transfers of cache lines per message. A consumer that pauses briefly finds several messages at
+//! once, and pays only once. The best pause is not known in advance. If the producer waits for replies, any pause is a
+//! loss. Therefore the consumer counts the messages found per check. It lengthens the pause only while this increases
+//! the count, and stops at [`ENOUGH`].
 
-/// Number of successful checks between two decisions.
+/// Number of successful checks after which the pause is decided again.
 const EPOCH: u64 = 64;
-/// The shortest pause, in spin-loop hints; each longer pause is twice the previous one.
+/// The shortest pause, in spin-loop hints. Each longer pause is twice the next shorter one.
 const SHORTEST: u32 = 8;
 const LONGEST: u32 = 256;
-/// From this pause on, doubling must yield more messages than before. If messages are slow, shorter pauses make no
-/// measurable difference.
+/// From this pause on, a doubled pause is kept only if it finds more messages. With slow messages, shorter pauses make
+/// no measurable difference.
 const COMPARED_FROM: u32 = 32;
-/// Number of messages per check above which a longer pause gains little.
+/// Number of messages per check from which on a longer pause gains little.
 const ENOUGH: u64 = 16;
 /// Number of messages per check above which the pause delays messages unnecessarily.
 const MANY: u64 = 64;
-/// Number of epochs ([`EPOCH`] checks each) to wait after an unsuccessful attempt at pausing; doubled after each
-/// failure.
+/// Number of epochs ([`EPOCH`] checks each) without a pause, after pausing has failed. Each further failure doubles this.
 const REST: u32 = 16;
 const MOST_FAILURES: u32 = 8;
 
@@ -28,9 +27,9 @@ pub(super) struct PollPace {
     /// Length of the pause before the second check of a wait, in spin-loop hints.
     pauses: u32,
     looks: u64,
-    /// Messages received before this epoch.
+    /// Number of messages received before this epoch.
     from: u64,
-    /// Messages of the last epoch, if the pause began or was doubled at its end; otherwise 0.
+    /// Number of messages in the last epoch, if the pause was begun or doubled at the end of that epoch; otherwise 0.
     before: u64,
     rest: u32,
     failures: u32,
@@ -43,7 +42,7 @@ impl PollPace {
         self.pauses
     }
 
-    /// Records that a wait found messages; `received` messages were received before.
+    /// Records a check that found messages. `received` is the number of messages received before this check.
     #[inline]
     pub fn found(&mut self, received: u64) {
         self.looks += 1;
@@ -58,7 +57,7 @@ impl PollPace {
         let before = std::mem::take(&mut self.before);
         (self.looks, self.from) = (0, received);
         if came <= EPOCH + EPOCH / 4 {
-            // Each check finds a single message, so the pause only delays that message.
+            // Each check finds about one message, so a pause would only delay it.
             self.pauses = 0;
             self.rest = self.rest.saturating_sub(1);
         } else if self.pauses == 0 {
@@ -67,14 +66,14 @@ impl PollPace {
                 None => self.stay_away(SHORTEST, came),
             }
         } else if self.pauses >= COMPARED_FROM && came < before + before / 8 {
-            // A pause of twice the length found no more messages: the producer waits for us.
+            // The doubled pause did not find more messages, so the producer waits for this consumer.
             (self.pauses, self.rest) = (0, REST << self.failures);
             self.failures = (self.failures + 1).min(MOST_FAILURES);
         } else if came < ENOUGH * EPOCH {
             if self.pauses < LONGEST {
                 self.stay_away(2 * self.pauses, came);
             } else {
-                // Return to half of the longest pause, so that the next decisions test the longest one again.
+                // Return to half of the longest pause, so that the next decisions compare the two again.
                 self.pauses = LONGEST / 2;
             }
         } else {
@@ -94,8 +93,8 @@ impl PollPace {
 mod tests {
     use super::*;
 
-    /// Simulates `looks` looks (whole epochs) at a producer; each finds `finds(pauses, look)` messages.
-    /// Returns the final pause and the total number of pauses.
+    /// Simulates `looks` checks (whole epochs). Each check finds `finds(pauses, look)` messages. Returns the final
+    /// pause and the sum of all pauses.
     fn live(pace: &mut PollPace, looks: u64, finds: impl Fn(u64, u64) -> u64) -> (u32, u64) {
         let (mut received, mut passed) = (pace.from, 0);
         for look in 0..looks {
@@ -106,7 +105,8 @@ mod tests {
         (pace.pauses(), passed)
     }
 
-    /// Simulates a producer that needs `each` pauses for a message. Without pauses, a look finds one or two messages.
+    /// Simulates a producer that needs the time of `each` hints for a message. Without a pause, a check finds one or
+    /// two messages.
     fn stream(each: u64) -> impl Fn(u64, u64) -> u64 {
         move |pauses, look| 1 + (look & 1) + pauses / each
     }
@@ -115,7 +115,7 @@ mod tests {
         1
     }
 
-    /// The producer has at most four messages in flight.
+    /// Simulates a producer that has at most four messages in flight.
     fn window(pauses: u64, look: u64) -> u64 {
         if pauses > 0 { 4 } else { 1 + look % 4 }
     }
@@ -141,7 +141,7 @@ mod tests {
         let mut pace = PollPace::default();
         live(&mut pace, 16 * EPOCH, stream(3));
         assert!(pace.pauses() > 0);
-        // The current epoch may end with messages of the stream.
+        // The epoch in progress may still contain messages of the stream.
         assert_eq!(live(&mut pace, 2 * EPOCH, ping_pong).0, 0);
     }
 
@@ -162,7 +162,7 @@ mod tests {
 
     #[test]
     fn rare_large_messages_are_not_stayed_away_from() {
-        // Messages are so slow that even the longest pause finds no more of them.
+        // Messages are so slow that even the longest pause finds only one or two per check.
         let mut pace = PollPace::default();
         let (_, passed) = live(&mut pace, 15_625 * EPOCH, |_, look| 1 + (look & 1));
         assert!(passed < 1_000_000 / 10, "{passed} pauses in a million looks");

@@ -12,14 +12,14 @@ use rustix::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 use thalweg_sys::peer;
 
-/// The writing end of a ring. Dropping it closes the channel: the consumer receives everything
-/// committed, then [`Error::Closed`].
+/// The writing end of a ring. Dropping it closes the channel: the consumer receives everything committed, and then gets
+/// [`Error::Closed`].
 #[derive(Debug)]
 pub struct Producer {
     pub(super) end: ChannelEnd,
-    /// Bytes committed since the beginning; equals the published head.
+    /// Number of bytes committed since the beginning; equals the published head.
     pub(super) head: u64,
-    /// The consumer's tail as last read; never larger than the real one.
+    /// The consumer's tail as it was last read. The current tail may be larger.
     tail: u64,
     /// Number of messages committed.
     pub(super) sent: u64,
@@ -27,20 +27,19 @@ pub struct Producer {
 }
 
 impl Producer {
-    /// Offers a ring to the process at the other end of the link, and waits for its consumer.
+    /// Offers a ring to the process at the other end of the link, and waits until it opens the consumer.
     pub fn open(link: Link, options: &Options) -> Result<Self> {
         Self::open_until(link, options, None)
     }
 
-    /// Like [`Producer::open`], until `deadline` at the latest; `None` waits without limit.
+    /// Like [`Producer::open`], but waits until `deadline` at most; `None` waits without limit.
     pub fn open_until(link: Link, options: &Options, deadline: Option<Instant>) -> Result<Self> {
         Ok(Self::over(super::end(super::offer(link, options, deadline)?.finish(), options)?))
     }
 
-    /// Waits for the first consumer and closes the listener. All other waiting processes are refused,
-    /// because the ring has its consumer. A process that fails in the handshake, or exceeds
-    /// [`Listener::PATIENCE`], does not count. Returns [`Error::Timeout`] when the deadline has passed,
-    /// even if processes keep failing.
+    /// Waits for the first consumer, and then closes the listener. Refuses all other waiting processes, because the
+    /// ring has its consumer. Ignores a process that fails in the handshake or exceeds [`Listener::PATIENCE`]. Returns
+    /// [`Error::Timeout`] after the deadline, even if more and more processes fail.
     #[allow(clippy::needless_pass_by_value, reason = "it is closed when the consumer has come")]
     pub fn accept(
         listener: Listener,
@@ -50,7 +49,7 @@ impl Producer {
         Self::accept_each(&listener, options, deadline, Listener::PATIENCE)
     }
 
-    /// Like [`Producer::accept`]; `patience` limits each handshake.
+    /// Like [`Producer::accept`], but with another limit for each handshake than [`Listener::PATIENCE`].
     pub(super) fn accept_each(
         listener: &Listener,
         options: &Options,
@@ -67,17 +66,16 @@ impl Producer {
         let producer = loop {
             match meet() {
                 Ok(producer) => break producer,
-                // These failures are local, not the peer's: the next attempt would fail as well.
+                // These failures are local. The next attempt would fail too, with any peer.
                 Err(
                     error @ (Error::System { .. } | Error::Meeting { .. } | Error::TooLarge { .. }),
                 ) => return Err(error),
-                // The deadline is checked after quick failures too, because they could continue without end.
+                // Check the deadline even after quick failures, because they could continue without end.
                 Err(_) if is_over() => return Err(Error::Timeout),
                 Err(_) => {}
             }
         };
-        // Refuse the processes in the listener's queue, at most as many as it holds. Later ones find no
-        // listener.
+        // Refuse the processes in the listener's queue, at most as many as it can hold. Later ones find no listener.
         for _ in 0..=peer::BACKLOG {
             let Ok(link) = listener.accept_until(Some(Instant::now())) else { break };
             handshake::refuse(&link, Refusal::Taken);
@@ -89,7 +87,7 @@ impl Producer {
         Self { end, head: 0, tail: 0, sent: 0, broken: None }
     }
 
-    /// Returns the size of the largest possible message: the capacity minus one header.
+    /// Returns the size in bytes of the largest possible message: the capacity minus one header.
     pub fn largest(&self) -> usize {
         self.end.capacity() as usize - FRAME_HEADER
     }
@@ -118,8 +116,8 @@ impl Producer {
         Ok(())
     }
 
-    /// Waits for room for `len` bytes of payload at `head`, which is our own head or that of a batch. Returns `false`
-    /// only with [`WaitPatience::None`].
+    /// Waits for room for a payload of `len` bytes at `head`, which is our own head or that of a batch. Returns `false`
+    /// only with [`WaitPatience::None`], if there is no room now.
     pub(super) fn room(&mut self, head: u64, len: usize, patience: WaitPatience) -> Result<bool> {
         self.check()?;
         self.check_len(len)?;
@@ -147,7 +145,7 @@ impl Producer {
         }
     }
 
-    /// Publishes everything before `head`.
+    /// Publishes `messages` messages, up to position `head`.
     pub(super) fn commit(&mut self, head: u64, messages: u64) -> Result<()> {
         self.end.line.check_here()?;
         self.head = head;
@@ -156,9 +154,9 @@ impl Producer {
         Ok(())
     }
 
-    /// Prepares for polling in an event loop. After `Ok(true)`, poll the descriptor for reading; when
-    /// it is ready, try again, which disarms it. `Ok(false)`: room for `len` bytes is already
-    /// available. Returns [`Error::TooLarge`] beyond [`Producer::largest`].
+    /// Prepares for polling in an event loop. If it returns `Ok(true)`, poll the descriptor for reading, and retry when
+    /// it is ready. If it returns `Ok(false)`, retry at once, because there is room for `len` bytes or the consumer is
+    /// gone. Returns [`Error::TooLarge`] if `len` exceeds [`Producer::largest`].
     pub fn arm(&mut self, len: usize) -> Result<bool> {
         self.check()?;
         self.check_len(len)?;
@@ -171,7 +169,7 @@ impl Producer {
         armed.map_err(|error| self.stopped(error.into()))
     }
 
-    /// Returns the reading process.
+    /// Returns the process at the reading end.
     pub fn peer(&self) -> &crate::link::Peer {
         self.end.line.link.peer()
     }
@@ -202,8 +200,8 @@ impl Producer {
         error
     }
 
-    /// Returns the number of messages committed but not released, counted in our own memory, which no
-    /// other process writes.
+    /// Returns the number of messages committed but not released. Counts the frames in our own memory, because no other
+    /// process can write there.
     fn outstanding(&self) -> u64 {
         let mut at = tail_of(&self.end, self.tail, self.head).unwrap_or(self.tail);
         let mut count = 0;
@@ -218,7 +216,7 @@ impl Producer {
     pub(super) fn frame(&self, len: usize, seq: u64, at: u64) -> Frame {
         let len = len as u32;
         let crc = self.end.own.geometry.checksums.then(|| {
-            // SAFETY: This is our own memory, which only we write, and `room` was called for `len`.
+            // SAFETY: This is our own memory, which no other process writes, and `room` has succeeded for `len`.
             let payload = unsafe { self.end.own.payload(at, len as usize) };
             Frame::sum(len, seq, payload)
         });
@@ -227,13 +225,13 @@ impl Producer {
 }
 
 impl AsFd for Producer {
-    /// Returns the descriptor to poll: readable if room may be available, or if the consumer is gone.
+    /// Returns the descriptor to poll. It is readable if room may be available or the consumer is gone.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.end.line.link.as_fd()
     }
 }
 
-/// Returns the consumer's tail after a plausibility check.
+/// Reads the consumer's tail and checks that it is plausible.
 fn tail_of(end: &ChannelEnd, before: u64, head: u64) -> Result<u64> {
     let tail = steps::seen(&end.peer.words().cursor.0);
     if tail < before || tail > head || !tail.is_multiple_of(ALIGN) {

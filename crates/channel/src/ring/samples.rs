@@ -8,27 +8,27 @@ use crate::shared::end::WaitPatience;
 use std::time::Instant;
 
 impl Consumer {
-    /// Waits for at least one message, and returns all committed ones. Dropping the result releases
-    /// them together, at the cost of a single release.
+    /// Waits for at least one message, and returns all committed ones. Dropping the result releases them together,
+    /// which costs as much as releasing one.
     pub fn receive_all(&mut self) -> Result<Samples<'_>> {
         self.receive_all_until(None)
     }
 
-    /// Like [`Consumer::receive_all`], until `deadline` at the latest; `None` waits without limit.
+    /// Like [`Consumer::receive_all`], but waits until `deadline` at most; `None` waits without limit.
     pub fn receive_all_until(&mut self, deadline: Option<Instant>) -> Result<Samples<'_>> {
         self.data(WaitPatience::Until(deadline))?;
-        // Include messages that arrived since the head was last loaded.
+        // Load the head again, to include messages that have arrived since it was last loaded.
         self.head = head_of(&self.end, self.head, self.tail).map_err(|error| self.broke(error))?;
         Ok(Samples::new(self))
     }
 }
 
-/// The available messages, in order. Dropping it releases the messages that [`Samples::next`] has
-/// returned; the others stay.
+/// The available messages, in order. Dropping it releases the messages that [`Samples::next`] has returned. The others
+/// stay available.
 #[derive(Debug)]
 pub struct Samples<'c> {
     consumer: &'c mut Consumer,
-    /// Position of the next message; `shown` counts the messages returned.
+    /// Position of the next message. `shown` is the number of messages returned.
     at: u64,
     shown: u64,
 }
@@ -57,8 +57,7 @@ impl<'c> Samples<'c> {
 }
 
 impl Samples<'_> {
-    /// Returns the next message as a [`Held`], which stays valid when the others are released; `None`
-    /// after the last.
+    /// Returns the next message as a [`Held`]; `None` after the last. It stays valid when the others are released.
     pub fn hold(&mut self) -> Result<Option<Held>> {
         let at = self.at;
         let Some(len) = self.next()?.map(<[u8]>::len) else { return Ok(None) };

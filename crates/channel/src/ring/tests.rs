@@ -191,7 +191,8 @@ fn a_sleeper_wakes_for_a_message_for_room_and_for_a_goodbye() {
     }
 }
 
-/// A sleeper checks again after [`LIVENESS`]. After a lost wake-up, all bytes therefore arrive, but late.
+/// After a lost wake-up, a sleeper still finds its bytes when it checks again after [`LIVENESS`], but late. This test
+/// looks for late messages.
 #[test]
 fn no_wake_up_is_lost_in_a_hundred_sleeps_of_either_end() {
     for is_producer_slow in [true, false] {
@@ -202,7 +203,7 @@ fn no_wake_up_is_lost_in_a_hundred_sleeps_of_either_end() {
     }
 }
 
-/// Returns how many of 128 messages came so late that a wake-up must have been lost. Stops counting at 2.
+/// Returns how many of 128 messages came so late that their wake-up must have been lost. Stops counting at 2.
 fn late_messages(is_producer_slow: bool) -> usize {
     let options = Options { wait: Wait::Block, ..small(4096) };
     let (mut producer, mut consumer) = pair(&options).unwrap();
@@ -211,8 +212,7 @@ fn late_messages(is_producer_slow: bool) -> usize {
         scope.spawn(move || {
             for _ in 0..128 {
                 pause(is_producer_slow);
-                // An error ends this loop: the other thread drops the consumer as soon as two messages
-                // were late.
+                // An error ends this loop, because the other thread drops the consumer after two late messages.
                 let Ok(()) = producer.send(&[7; 3000]) else { break };
             }
         });
@@ -255,8 +255,8 @@ fn an_event_loop_polls_the_link() {
     assert_eq!(consumer.try_receive().err(), Some(Error::Closed { delivered: 3 }));
 }
 
-/// The kernel closes the sockets of a dead process and signals its pidfd only after it has freed the
-/// process's memory. It marks the robust-list word earlier. In this test the link stays open.
+/// When a process dies, the kernel marks its robust-list word before it frees the memory. Only after that does it close
+/// the sockets and signal the pidfd. In this test the link stays open, so only the mark can show the death.
 #[test]
 fn an_event_loop_sees_a_death_before_the_link_of_the_dead_process_closes() {
     let (producer, mut consumer) = pair(&small(4096)).unwrap();
@@ -328,13 +328,13 @@ fn a_silent_peer_in_the_handshake_does_not_block_the_next() {
     let listener = Listener::bind(&address).unwrap();
     let options = Options::default();
     let silent = Link::connect(&address).unwrap();
-    // This process sends its first message and no other.
+    // This process sends its first message and then no other.
     let rude = Link::connect(&address).unwrap();
     let rude = ask(rude, None).unwrap();
     let (link, again) = (Link::connect(&address).unwrap(), address.clone());
     let consumer = std::thread::spawn(move || {
         let mut opened = Consumer::open(link, &options);
-        // On a stalled machine this consumer may itself be too slow, and retries.
+        // On a slow machine this consumer may itself exceed the limit, and then retries.
         while opened.is_err() {
             opened = Consumer::open(Link::connect(&again).unwrap(), &options);
         }
@@ -345,7 +345,7 @@ fn a_silent_peer_in_the_handshake_does_not_block_the_next() {
     producer.send(b"hello").unwrap();
     assert_eq!(&*consumer.join().unwrap().receive().unwrap(), b"hello");
     drop(rude);
-    // The silent process was disconnected, and the caller's own deadline is still kept.
+    // The silent process was disconnected. The caller's own deadline also applies.
     let mut offer = [0; 64];
     assert_eq!(silent.receive(&mut offer).unwrap().0, 64);
     assert_eq!(silent.receive(&mut offer).unwrap_err(), Error::Closed { delivered: 0 });
@@ -372,16 +372,16 @@ fn a_series_of_failing_callers_does_not_outlast_the_deadline() {
     let options = Options::default();
     let late = Producer::accept_each(&listener, &options, now, Duration::from_secs(600));
     assert_eq!(late.unwrap_err(), Error::Timeout);
-    // The deadline ended the call: other processes are still waiting.
+    // The deadline ended the call, although other processes still wait.
     let next = listener.accept_until(now).unwrap();
     drop(next);
-    // A ring that cannot be created is reported before all waiting processes are refused.
+    // The error of a ring that cannot be created is returned before any waiting process is refused.
     let large = Options { capacity: u64::MAX, ..options };
     let refused = Producer::accept(listener, &large, None).unwrap_err();
     assert!(matches!(refused, Error::TooLarge { .. }), "{refused}");
 }
 
-/// An operation applied to both the ring and the reference queue.
+/// An operation that is applied to the ring and to the reference queue.
 #[derive(Clone, Debug)]
 enum Act {
     Send(usize),
@@ -403,7 +403,7 @@ fn acts() -> impl Strategy<Value = Vec<Act>> {
     prop::collection::vec(act, 1..120)
 }
 
-/// Checks that the ring accepts a message exactly if the queue's bytes leave room for it.
+/// Checks that the ring accepts a message exactly if the reference queue has room for it.
 fn check_against_a_queue(acts: Vec<Act>, options: &Options) {
     let (mut producer, mut consumer) = pair(options).unwrap();
     let mut queue: VecDeque<Vec<u8>> = VecDeque::new();

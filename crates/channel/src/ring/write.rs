@@ -1,4 +1,4 @@
-//! Writing messages: one in place, or several that are committed together.
+//! Writing messages: one in place, or a batch that is committed together.
 
 use super::Producer;
 use crate::error::{Error, Result};
@@ -8,17 +8,17 @@ use std::ops::{Deref, DerefMut};
 use std::time::Instant;
 
 impl Producer {
-    /// Waits for room for a message of `len` bytes, and returns it for writing in place. The bytes
-    /// start at a multiple of 32 and have arbitrary previous contents.
+    /// Waits for room for a message of `len` bytes, and returns the room for writing in place. It starts at a multiple
+    /// of 32 bytes and has arbitrary contents.
     ///
-    /// If the consumer is gone, returns [`PeerDied`](crate::Error::PeerDied) or
-    /// [`Closed`](crate::Error::Closed) with the number of messages that it had released. Returns
-    /// [`TooLarge`](crate::Error::TooLarge) beyond [`Producer::largest`].
+    /// If the consumer is gone, returns [`PeerDied`](crate::Error::PeerDied) or [`Closed`](crate::Error::Closed), with
+    /// the number of messages that the consumer had released. Returns [`TooLarge`](crate::Error::TooLarge) if `len`
+    /// exceeds [`Producer::largest`].
     pub fn loan(&mut self, len: usize) -> Result<Loan<'_>> {
         self.loan_until(len, None)
     }
 
-    /// Like [`Producer::loan`], until `deadline` at the latest; `None` waits without limit.
+    /// Like [`Producer::loan`], but waits until `deadline` at most; `None` waits without limit.
     pub fn loan_until(&mut self, len: usize, deadline: Option<Instant>) -> Result<Loan<'_>> {
         self.room(self.head, len, WaitPatience::Until(deadline))?;
         Ok(Loan::new(self, len))
@@ -35,7 +35,7 @@ impl Producer {
         self.send_until(message, None)
     }
 
-    /// Like [`Producer::send`], until `deadline` at the latest; `None` waits without limit.
+    /// Like [`Producer::send`], but waits until `deadline` at most; `None` waits without limit.
     pub fn send_until(&mut self, message: &[u8], deadline: Option<Instant>) -> Result<()> {
         let mut loan = self.loan_until(message.len(), deadline)?;
         loan.copy_from_slice(message);
@@ -50,11 +50,11 @@ impl Producer {
         Ok(true)
     }
 
-    /// Returns the loan that was detached, for writing or committing it. The room is still reserved and
-    /// keeps its bytes.
+    /// Turns a detached loan into a [`Loan`] again, for writing or committing it. Its room is still reserved, and its
+    /// bytes are unchanged.
     ///
-    /// Returns [`Error::NotPermitted`] if the loan is of another producer, or if a message was committed since. Returns
-    /// [`Error::Corrupt`] if the consumer violated the protocol and the loan has lost its room. Other errors: see
+    /// Returns [`Error::NotPermitted`] if the loan is from another producer, or if a message was committed since.
+    /// Returns [`Error::Corrupt`] if the consumer violated the protocol and the room is lost. Other errors: see
     /// [`Producer::loan`].
     #[allow(
         clippy::needless_pass_by_value,
@@ -72,14 +72,13 @@ impl Producer {
         Ok(Loan::new(self, len))
     }
 
-    /// Starts a batch: several messages that become visible together, at the cost of a single publish.
+    /// Starts a batch: several messages that become visible together. Publishing them costs as much as publishing one.
     pub fn batch(&mut self) -> Batch<'_> {
         Batch::new(self)
     }
 }
 
-/// Room for one message. The consumer sees the message after [`Loan::commit`]; dropping the loan
-/// discards it.
+/// Room for one message. [`Loan::commit`] makes the message visible to the consumer. Dropping the loan discards it.
 #[derive(Debug)]
 pub struct Loan<'p> {
     producer: &'p mut Producer,
@@ -87,18 +86,18 @@ pub struct Loan<'p> {
 }
 
 impl<'p> Loan<'p> {
-    /// `producer.room` must have succeeded for `len`.
+    /// Creates a loan of `len` bytes, for which `producer.room` must have succeeded.
     pub(super) fn new(producer: &'p mut Producer, len: usize) -> Self {
         Self { producer, len }
     }
 
-    /// Shortens the message to `len` bytes. Does nothing if the message is not longer than that.
+    /// Shortens the message to `len` bytes. Has no effect if the message is not longer.
     pub fn truncate(&mut self, len: usize) {
         self.len = self.len.min(len);
     }
 
-    /// Releases the borrow of the producer; [`Producer::attach`] returns the loan. Until then nothing
-    /// else may be committed. The address of the bytes stays valid while the producer lives.
+    /// Ends the borrow of the producer; [`Producer::attach`] restores it. In between, nothing else may be committed.
+    /// The address of the bytes stays valid while the producer lives.
     pub fn detach(self) -> DetachedLoan {
         let (epoch, head) = (self.producer.epoch(), self.producer.head);
         DetachedLoan { epoch, head, len: self.len }
@@ -118,8 +117,7 @@ impl Deref for Loan<'_> {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        // SAFETY: `room` was called for `len`. The bytes are not committed, so no other process reads
-        // them.
+        // SAFETY: `room` has succeeded for `len`. The bytes are not committed, so no other process reads them.
         unsafe { self.producer.end.own.payload(self.producer.head, self.len) }
     }
 }
@@ -131,8 +129,8 @@ impl DerefMut for Loan<'_> {
     }
 }
 
-/// A [`Loan`] without a lifetime, for callers that cannot keep a borrow of the producer, such as other
-/// languages. Dropping it discards the message.
+/// A [`Loan`] without a lifetime, for callers that cannot keep a borrow of the producer, such as other languages.
+/// Dropping it discards the message.
 #[derive(Debug)]
 pub struct DetachedLoan {
     epoch: u64,
@@ -157,7 +155,7 @@ impl DetachedLoan {
 #[derive(Debug)]
 pub struct Batch<'p> {
     producer: &'p mut Producer,
-    /// Position of the next message; `messages` counts those written.
+    /// Position of the next message. `messages` is the number of messages written.
     head: u64,
     messages: u64,
 }
@@ -168,14 +166,14 @@ impl<'p> Batch<'p> {
         Self { producer, head, messages: 0 }
     }
 
-    /// Returns room for one more message of `len` bytes, to be written before the next call. `None` if
-    /// the ring has no room now; commit the batch to make progress.
+    /// Returns room for one more message of `len` bytes, which must be written before the next call. Returns `None` if
+    /// the ring has no room now; commit the batch in order to make progress.
     pub fn loan(&mut self, len: usize) -> Result<Option<&mut [u8]>> {
         if !self.producer.room(self.head, len, WaitPatience::None)? {
             return Ok(None);
         }
         let at = self.head;
-        // The checksum is not known yet: if the ring has checksums, `commit` writes the header again.
+        // If the ring has checksums, `commit` writes the header again, because the checksum is not known yet.
         let frame = crate::layout::Frame {
             len: len as u32,
             seq: self.producer.sent + self.messages,
@@ -184,8 +182,7 @@ impl<'p> Batch<'p> {
         self.producer.end.own.write_header(at, frame.to_words());
         self.head += occupied(len as u64);
         self.messages += 1;
-        // SAFETY: `room` succeeded for `len`. The bytes are not committed, and are borrowed from
-        // `&mut self`.
+        // SAFETY: `room` has succeeded for `len`. The bytes are not committed, and the result borrows `self`.
         Ok(Some(unsafe { self.producer.end.own.payload_mut(at, len) }))
     }
 

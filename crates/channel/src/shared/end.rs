@@ -1,4 +1,4 @@
-//! An end of an open channel: its own memory, the peer's memory, the link, and waiting for the peer.
+//! One end of an open channel: its own memory, the peer's memory, the link, and the code that waits for the peer.
 
 use super::line::LinkLine;
 use super::liveness::{self, Gone};
@@ -31,20 +31,20 @@ pub(crate) struct ChannelEnd {
     pub(crate) own: SideMemory,
     pub(crate) peer: SideMemory,
     pub(crate) line: LinkLine,
-    /// The configured wait method. `next_wait` is the method of the next wait, as `habit` adapted it.
+    /// The wait method of the options. `next_wait` is the method of the next wait, which `habit` adapts.
     wait: Wait,
     next_wait: Wait,
     habit: Habit,
-    /// Number of waits that did not end at the first check.
+    /// Number of waits that found nothing at the first check.
     waits: u64,
     sleeper: Sleeper,
-    /// `true` if `futex_waitv` works here.
+    /// `true` if `futex_waitv` works in this process.
     futex: bool,
     /// `true` if this process and the peer share a single processor.
     alone: bool,
-    /// `true` if the caller polls the link.
+    /// `true` if the caller polls the link, after [`ChannelEnd::arm`].
     armed: bool,
-    /// Sockets to shut down when the kernel marks the peer's death. The link comes first. Empty if nothing is watched.
+    /// Sockets that are shut down when the kernel marks the peer's death, the link first. Empty if none is watched.
     watched: Vec<Weak<OwnedFd>>,
     gone: Option<Gone>,
 }
@@ -73,7 +73,7 @@ impl ChannelEnd {
         self.own.geometry.capacity
     }
 
-    /// Advances our cursor and wakes the peer if it sleeps. Must not be called in a forked child.
+    /// Sets our cursor to `to`, and wakes the peer if it sleeps. Must not be called in a forked child.
     #[inline]
     pub(crate) fn publish(&mut self, to: u64) {
         let (own, others) = (self.own.words(), self.peer.words());
@@ -83,8 +83,8 @@ impl ChannelEnd {
         }
     }
 
-    /// Advances our slot count. If `quietly` is `true`, does not wake the peer, because the peer does not wait for this
-    /// slot.
+    /// Sets our slot count to `to`. If `quietly` is `true`, does not wake the peer. The caller must know that the peer
+    /// does not wait for this slot.
     #[inline]
     pub(crate) fn publish_slots(&mut self, to: u64, quietly: bool) {
         self.own.words().slots.0.publish_quietly(to);
@@ -93,7 +93,7 @@ impl ChannelEnd {
         }
     }
 
-    /// Wakes the peer if it sleeps. Must follow a store to a word that the peer may wait for.
+    /// Wakes the peer if it sleeps. Call this after each store to a word that the peer may wait for.
     #[inline]
     pub(crate) fn announce(&mut self) {
         let waiting = steps::announce::<AtomicU64>(&self.peer.words().waiting.0);
@@ -102,7 +102,7 @@ impl ChannelEnd {
         }
     }
 
-    /// Notifies the peer that nothing more will be sent.
+    /// Notifies the peer that this end is closed. Has no effect in a forked child.
     pub(crate) fn close(&mut self) {
         if self.line.is_here() {
             let (own, others) = (self.own.words(), self.peer.words());
@@ -115,14 +115,14 @@ impl ChannelEnd {
         wake(self.own.words(), &mut self.sleeper, waiting, &self.line.link);
     }
 
-    /// Transfers the right to advance our cursor. Afterwards this end does not publish, and may call
-    /// [`ChannelEnd::close`] only once the publisher is dropped.
+    /// Transfers the right to advance our cursor to the result. This end must then not publish, and may call
+    /// [`ChannelEnd::close`] only after the publisher is dropped.
     pub(crate) fn publisher(&mut self) -> Publisher {
         let sleeper = std::mem::take(&mut self.sleeper);
         Publisher::new(self.own.share(), self.peer.share(), self.line.link.socket(), sleeper)
     }
 
-    /// Returns how the peer ended, if it is known to have ended; see [`liveness::gone`].
+    /// Returns whether the peer died or closed its end; `None` if neither is known. `thorough`: see [`liveness::gone`].
     #[inline]
     pub(crate) fn gone(&mut self, thorough: bool) -> Option<Gone> {
         if self.gone.is_none() {
@@ -131,7 +131,7 @@ impl ChannelEnd {
         self.gone
     }
 
-    /// Checks for data once, without waiting. Available data takes precedence over the end of the channel.
+    /// Checks for data once, without waiting. Returns an error only if the peer is gone and no data is left.
     pub(crate) fn look<T>(
         &mut self,
         look: &mut dyn FnMut(&Self) -> Result<Option<T>>,
@@ -147,19 +147,19 @@ impl ChannelEnd {
         let thorough = armed || !self.peer_is_marked();
         match self.gone(thorough) {
             None => Ok(None),
-            // The peer may have committed something between the first check and its end.
+            // The peer may have committed data after the first check and before it ended.
             Some(gone) => look(self)?.map(Some).ok_or(WaitStop::Gone(gone)),
         }
     }
 
-    /// Returns `true` if a waiting end may stop reading the peer's words for a moment. Only ends that spin first and
-    /// sleep later do so.
+    /// Returns `true` if this end may stop reading the peer's words for a moment while it waits. Only an end that polls
+    /// before it sleeps may do so.
     pub(crate) fn steps_back(&self, patience: WaitPatience) -> bool {
         let waits = matches!(patience, WaitPatience::Until(_)) && !self.armed;
         waits && !self.alone && matches!(self.next_wait, Wait::Hybrid { spin } if !spin.is_zero())
     }
 
-    /// Returns the result of `look`, waiting up to `patience`. Returns `None` only with [`WaitPatience::None`].
+    /// Waits for a result of `look`, as `patience` allows. Returns `None` only with [`WaitPatience::None`].
     #[inline]
     pub(crate) fn find<T>(
         &mut self,
@@ -174,8 +174,8 @@ impl ChannelEnd {
         }
     }
 
-    /// Waits until `look` returns a result, the peer has ended and left no data, or a limit is reached. Only the code
-    /// of a short wait is inlined: such a wait ends before it needs the rest.
+    /// Waits until `look` returns a result, the peer is gone and has left no data, or a limit is reached. Only the
+    /// first checks are inlined, because a short wait needs no more.
     #[inline]
     pub(crate) fn wait_for<T>(
         &mut self,
@@ -222,8 +222,8 @@ impl ChannelEnd {
         }
     }
 
-    /// Announces that the caller polls the link from now on. Returns `false` if data is already
-    /// available or the peer is gone; the caller must then not poll.
+    /// Records that the caller polls the link from now on. Returns `false` if data is already available or the peer is
+    /// gone. Then the caller must not poll, because no wake-up will come.
     pub(crate) fn arm<T>(
         &mut self,
         look: &mut dyn FnMut(&Self) -> Result<Option<T>>,
@@ -236,15 +236,16 @@ impl ChannelEnd {
         Ok(quiet)
     }
 
-    /// Shuts the link down as soon as the kernel marks the peer's death, so that pollers of the link see it. If this
-    /// process has no futexes or the kernel sets no mark, the link hangs up only once the peer's memory has been freed.
+    /// Arranges that the link is shut down as soon as the kernel marks the peer's death, so that callers that poll the
+    /// link notice it. If this process cannot use futexes or the kernel sets no mark, the link closes only after the
+    /// kernel has freed the peer's memory.
     pub(crate) fn watch(&mut self) {
         if self.watched.is_empty() {
             self.hang_up_with(&[]);
         }
     }
 
-    /// Like [`ChannelEnd::watch`], and also shuts down `socket`, for a caller that blocks in a system call on it.
+    /// Like [`ChannelEnd::watch`], but also shuts down `socket`, for a caller that blocks in a system call on it.
     /// Replaces the socket of an earlier call.
     pub(crate) fn watch_with(&mut self, socket: &Arc<OwnedFd>) {
         let is_it = |watched: &Weak<OwnedFd>| watched.as_ptr() == Arc::as_ptr(socket);
@@ -265,18 +266,20 @@ impl ChannelEnd {
         steps::announce_sleep::<AtomicU64>(&own.waiting.0, how, &others.wake.0)
     }
 
-    /// Sleeps once, unless `look` returns a result first. The caller must check again, whatever ended the sleep.
-    /// Returns the result of `look`, because `look` may have consumed it (a lock, for example).
+    /// Sleeps once, unless `look` returns a result first. Returns that result, because `look` may have consumed it (it
+    /// may take a lock, for example). If there is none, the caller must check again, whatever ended the sleep.
     fn sleep<T>(
         &mut self,
         limits: WaitLimits,
         look: &mut dyn FnMut(&Self) -> Result<Option<T>>,
     ) -> std::result::Result<Option<T>, WaitStop> {
         let alive = self.peer.words().life();
-        // If the kernel will not mark the peer's memory at its death, sleep on the link, which then hangs up.
+        // If the kernel will not mark the peer's death in memory, sleep on the link instead, which closes when the peer
+        // dies.
         let how = if self.futex && alive != 0 { ON_FUTEX } else { ON_LINK };
         let wake = self.announce_sleep(how);
-        // Check again after the announcement. If something has changed since the last check, this side does not sleep.
+        // Check once more after the announcement: a peer that published before it saw the announcement will not wake
+        // this side.
         let found = look(self)?;
         let slept = if found.is_some() || self.gone(how == ON_LINK).is_some() {
             Ok(())
@@ -305,17 +308,17 @@ impl ChannelEnd {
         Ok(found)
     }
 
-    /// Returns `true` if the kernel will mark the peer's memory when the peer ends.
+    /// Returns `true` if the kernel will mark the peer's death in the peer's memory.
     fn peer_is_marked(&self) -> bool {
         self.peer.words().life() != 0
     }
 
-    /// Returns `true` if futexes alone suffice to sleep until the peer writes something or ends.
+    /// Returns `true` if futexes alone are enough to sleep until the peer writes something or dies.
     pub(crate) fn sleeps_on_futexes(&self) -> bool {
         self.futex && self.peer_is_marked()
     }
 
-    /// Returns `true` if each side has its own processor.
+    /// Returns `true` if the two sides can run at the same time, on different processors.
     pub(crate) fn has_free_core(&self) -> bool {
         !self.alone
     }

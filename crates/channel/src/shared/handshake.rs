@@ -1,6 +1,7 @@
-//! The handshake that sets up shared memory. The messages are Offer (with the file of the producer or sender), Ask,
-//! Accept (with the file of the other side) and Ready. Each side checks the received file before it agrees. A refusal
-//! carries a reason and ends the handshake. A ring requires the shared memory; a bulk transfer can continue without it.
+//! The handshake that sets up shared memory. Its messages are Offer (with the file of the producer or sender), Ask,
+//! Accept (with the file of the other side) and Ready. Each side checks the other's file before it continues. A refusal
+//! contains a reason and ends the handshake. A ring requires the shared memory; a bulk transfer can continue without
+//! it.
 
 use super::liveness::Gone;
 use super::memory::{SideMemory, Sides};
@@ -24,7 +25,7 @@ pub(crate) struct Party {
     pub limits: WaitLimits,
 }
 
-/// A producer or sender that waits for the other side.
+/// A producer or sender after its Offer.
 #[derive(Debug)]
 pub(crate) struct Offered {
     party: Party,
@@ -32,11 +33,11 @@ pub(crate) struct Offered {
     own: std::result::Result<SideMemory, Unfit>,
 }
 
-/// A consumer or receiver that waits for the offer.
+/// A consumer or receiver after its Ask.
 #[derive(Debug)]
 pub(crate) struct AskedParty(Party);
 
-/// A consumer or receiver that waits for the last message.
+/// A consumer or receiver after its Accept.
 #[derive(Debug)]
 pub(crate) struct Accepted {
     party: Party,
@@ -49,12 +50,12 @@ pub(crate) struct Accepted {
 #[derive(Debug)]
 pub(crate) struct MetSides {
     pub link: Link,
-    /// `Err` is possible only in a bulk transfer, which then continues without shared memory.
+    /// `Err` occurs only in a bulk transfer, which then continues without shared memory.
     pub memory: std::result::Result<Sides, Unfit>,
     pub peer: Option<Introduction>,
 }
 
-/// A message of the peer with the descriptors that it carried.
+/// A message from the peer, with the descriptors that it carried.
 struct HeardHello {
     hello: Hello,
     fds: Vec<OwnedFd>,
@@ -63,7 +64,7 @@ struct HeardHello {
 type StopResult<T> = std::result::Result<T, WaitStop>;
 
 impl Party {
-    /// Creates our memory and sends its descriptor.
+    /// Creates our memory and sends its descriptor in an Offer.
     pub fn offer(self, geometry: Geometry) -> StopResult<Offered> {
         let epoch = geometry.epoch;
         let (own, fd) = apart(self.needed(SideMemory::make(self.role, geometry), epoch)?);
@@ -71,7 +72,7 @@ impl Party {
         Ok(Offered { party: self, epoch, own })
     }
 
-    /// Notifies a producer or sender that the other side is connected.
+    /// Sends an Ask, which shows the producer or sender that this side is connected.
     pub fn ask(self) -> StopResult<AskedParty> {
         self.greet(HelloKind::Ask, 0, None)?;
         Ok(AskedParty(self))
@@ -87,14 +88,14 @@ impl Party {
         let introduction = self.introduction.map(|own| Introduction { shares, ..own });
         let fds: Vec<_> = fd.iter().map(|fd| fd.as_fd()).collect();
         let bytes = Hello { kind, epoch, introduction }.to_bytes();
-        // The queue of a link holds a whole handshake, so the send succeeds even with an expired
+        // Do not wait. The queue of a link has room for a whole handshake, so the call succeeds even after the
         // deadline.
         let said = self.link.send_until(&bytes, &fds, Some(Instant::now()));
         said.map_err(|error| self.stop_of(error))
     }
 
-    /// Classifies a failed call on the link. A dying process closes its files before its pidfd becomes readable, so a
-    /// death can look like a closed link. A bulk transfer treats both as a death.
+    /// Converts a failed call on the link. A closed link may mean that the peer died, because a dying process closes
+    /// its files before its pidfd becomes readable. A bulk transfer treats both as a death.
     fn stop_of(&self, error: Error) -> WaitStop {
         match error {
             Error::Closed { .. } if self.link.peer_has_ended() => WaitStop::Gone(Gone::Died),
@@ -103,7 +104,7 @@ impl Party {
         }
     }
 
-    /// Sends the first message. Ignores a closed link: the peer's reason for closing may still be readable from it.
+    /// Sends the first message. Ignores a closed link, because the peer may have sent the reason for closing it.
     fn greet(&self, kind: HelloKind, epoch: u64, fd: Option<&OwnedFd>) -> StopResult<()> {
         match self.say(kind, epoch, fd.is_some(), fd) {
             Err(WaitStop::Gone(_)) => Ok(()),
@@ -128,7 +129,7 @@ impl Party {
                 return Err(WaitStop::Gone(gone));
             }
             self.limits.check()?;
-            // The peer may have sent a message before it died, so check once more.
+            // The peer may have sent a message before it died, so read the link once more.
             gone = (!self.link.peer_is_alive()).then_some(Gone::Died);
             if gone.is_none() {
                 self.link.await_news(Some(self.limits.left_of(LIVENESS)))?;
@@ -157,7 +158,7 @@ impl Party {
         }
     }
 
-    /// Maps the memory file that came with a message.
+    /// Maps the memory file that came with a message, after checking it.
     fn map(&self, heard: HeardHello) -> Result<SideMemory> {
         let HeardHello { hello, mut fds } = heard;
         let received = fds.len();
@@ -171,7 +172,7 @@ impl Party {
         Err(Error::corrupt("the handshake message and the memory belong to different channels"))
     }
 
-    /// Sends the peer a refusal if the check failed.
+    /// Sends the peer a refusal if `checked` is an error.
     fn checked<T>(&self, checked: Result<T>, epoch: u64) -> Result<T> {
         if let Err(error) = &checked {
             let why = match error {
@@ -183,8 +184,8 @@ impl Party {
         checked
     }
 
-    /// Interprets a failure. If a system call fails on our side, a bulk transfer continues without
-    /// shared memory. If the peer sends something other than agreed, the handshake ends.
+    /// Handles a failure to create or map memory. After a failed system call of this side, a bulk transfer continues
+    /// without shared memory. If the peer has violated the protocol, the handshake ends.
     fn needed<T>(&self, made: Result<T>, epoch: u64) -> Result<std::result::Result<T, Unfit>> {
         match made {
             Err(Error::System { call, errno }) if !self.role.is_of_ring() => {
@@ -205,7 +206,7 @@ impl Party {
 }
 
 impl Offered {
-    /// Waits for the memory of the other side, checks it and sends Ready.
+    /// Waits for the memory of the other side, checks it, and sends Ready.
     pub fn finish(self) -> StopResult<MetSides> {
         let Self { mut party, epoch, own } = self;
         party.hear(HelloKind::Ask)?;
@@ -230,7 +231,7 @@ impl Offered {
 }
 
 impl AskedParty {
-    /// Waits for the offered memory, checks it and sends ours.
+    /// Waits for the offered memory, checks it, and sends ours.
     pub fn accept(self) -> StopResult<Accepted> {
         let mut party = self.0;
         let heard = party.hear(HelloKind::Offer)?;
@@ -252,7 +253,7 @@ impl AskedParty {
 }
 
 impl Accepted {
-    /// Waits until the other side has agreed.
+    /// Waits until the other side has checked our memory.
     pub fn finish(self) -> StopResult<MetSides> {
         let Self { mut party, epoch, mut memory, peer } = self;
         let hello = party.hear(HelloKind::Ready)?.hello;
@@ -266,14 +267,13 @@ impl Accepted {
     }
 }
 
-/// Refuses a ring's handshake before it begins. Errors are ignored: a peer that is gone does not need
-/// the message.
+/// Refuses the handshake of a ring before it begins. Errors are ignored, because a peer that is gone needs no message.
 pub(crate) fn refuse(link: &Link, why: Refusal) {
     let hello = Hello::of_ring(HelloKind::Refuse(why), 0);
     let _ = link.send_until(&hello.to_bytes(), &[], Some(Instant::now()));
 }
 
-/// Splits the result into the memory and the descriptor to send.
+/// Splits the result of creating our memory: the memory to keep, and the descriptor to send.
 fn apart(
     made: std::result::Result<(SideMemory, OwnedFd), Unfit>,
 ) -> (std::result::Result<SideMemory, Unfit>, Option<OwnedFd>) {

@@ -1,5 +1,5 @@
-//! Tracks the parts of a ring that its consumer still holds. The tail stays at the oldest held message,
-//! even if later messages have been given back.
+//! Tracks the messages of a ring that its consumer still holds. The published tail stays at the oldest held message,
+//! even if later ones were given back.
 
 use std::collections::BTreeSet;
 
@@ -8,30 +8,31 @@ use std::collections::BTreeSet;
 pub(crate) struct Holds {
     /// Start positions of the held messages.
     held: BTreeSet<u64>,
-    /// Everything before this position that is not held has been given back.
+    /// Position before which every message was either given back or is held.
     passed: u64,
-    /// The last tail published to the producer.
+    /// The tail that was last published to the producer.
     told: u64,
 }
 
 impl Holds {
-    /// Creates an empty set; everything before `tail` was given back.
+    /// Creates an empty set. Everything before `tail` counts as given back.
     pub fn new(tail: u64) -> Self {
         Self { held: BTreeSet::new(), passed: tail, told: tail }
     }
 
-    /// Keeps the room of the message that begins at `at`. That message must not have been given back.
+    /// Holds the message that begins at `at`. The message must not have been given back.
     pub fn hold(&mut self, at: u64) {
         self.held.insert(at);
     }
 
-    /// Gives back everything before `to` that is not held. Returns the tail to publish, if it moves.
+    /// Gives back everything before `to` that is not held. If the tail moves, returns its new value, which the caller
+    /// must publish.
     pub fn pass(&mut self, to: u64) -> Option<u64> {
         self.passed = to;
         self.moved()
     }
 
-    /// Gives back a held message. Returns the tail to publish, if it moves.
+    /// Gives back a held message. If the tail moves, returns its new value, which the caller must publish.
     pub fn give_back(&mut self, at: u64) -> Option<u64> {
         self.held.remove(&at);
         self.moved()
@@ -42,13 +43,13 @@ impl Holds {
         self.held.len()
     }
 
-    /// Returns the last tail published to the producer.
+    /// Returns the tail that was last published to the producer.
     pub fn tail(&self) -> u64 {
         self.told
     }
 
     fn moved(&mut self) -> Option<u64> {
-        // `passed` may be before a held message, if the message is from a batch that is still being read.
+        // A held message may begin after `passed`, if it is from a batch that is still being read.
         let oldest = self.held.first().map_or(self.passed, |oldest| self.passed.min(*oldest));
         (oldest > self.told).then(|| {
             self.told = oldest;

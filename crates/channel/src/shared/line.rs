@@ -1,5 +1,5 @@
-//! The link of an open channel. It wakes a polling side, signals the end of the peer, and, in a bulk
-//! transfer, carries messages with descriptors.
+//! The link of an open channel. It wakes a side that polls, shows that the peer is gone, and carries the messages with
+//! descriptors of a bulk transfer.
 
 use crate::error::{Error, Result};
 use crate::link::Link;
@@ -9,10 +9,10 @@ use std::time::Instant;
 use thalweg_sys::fork::ForkMark;
 use thalweg_sys::peer;
 
-/// Maximum number of messages read per call. An honest peer sends fewer; a dishonest one cannot keep
-/// the caller busy for ever.
+/// Maximum number of messages read per call. An honest peer never sends that many. Without the limit, a hostile peer
+/// could keep the caller busy forever.
 const MOST_AT_ONCE: usize = 64;
-/// Maximum number of messages kept for later. A transfer needs two at most.
+/// Maximum number of messages kept for later. A bulk transfer needs two at most.
 const MOST_UNREAD: usize = 8;
 
 #[derive(Debug)]
@@ -25,9 +25,9 @@ pub(crate) struct Message {
 pub(crate) struct LinkLine {
     pub link: Link,
     mark: ForkMark,
-    /// Size of the longest message in bytes; 0 if all messages are wake-ups.
+    /// Maximum size of a message in bytes; 0 if the link carries only wake-ups.
     longest: usize,
-    /// Messages that arrived while the owner drained wake-ups.
+    /// Messages that arrived while this side removed wake-ups from the link.
     unread: VecDeque<Result<Message>>,
 }
 
@@ -42,14 +42,14 @@ impl LinkLine {
         self.mark.is_here()
     }
 
-    /// Returns [`Error::Forked`] in a forked child. A child shares the memory, and the peer would take
-    /// its writes for the parent's.
+    /// Returns [`Error::Forked`] in a forked child. The child has the same memory as its parent, and the peer would
+    /// take the child's writes for those of the parent.
     #[inline]
     pub fn check_here(&self) -> Result<()> {
         if self.is_here() { Ok(()) } else { Err(Error::Forked { owner: self.mark.process() }) }
     }
 
-    /// Returns the next message that is not a wake-up, if one is available now.
+    /// Returns the next message that is not a wake-up, or `None` if none is available now.
     pub fn next(&mut self) -> Result<Option<Message>> {
         match self.unread.pop_front() {
             Some(message) => message.map(Some),
@@ -57,7 +57,7 @@ impl LinkLine {
         }
     }
 
-    /// Removes all wake-ups from the link; other messages are kept for [`LinkLine::next`].
+    /// Removes all wake-ups from the link. Keeps other messages for [`LinkLine::next`].
     pub fn drain(&mut self) -> Result<()> {
         if self.longest == 0 {
             let mut message = [0; 16];
@@ -71,7 +71,7 @@ impl LinkLine {
         }
         loop {
             match self.read() {
-                // The end of the link need not be kept: the next call reports `Closed` again.
+                // A closed link need not be recorded, because the next read reports it again.
                 Ok(None) | Err(Error::Closed { .. }) => return Ok(()),
                 _ if self.unread.len() >= MOST_UNREAD => {
                     return Err(Error::corrupt("too many unexpected messages"));

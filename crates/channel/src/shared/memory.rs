@@ -1,5 +1,5 @@
-//! The memory file of one side. Its owner creates, seals and maps it for writing; the peer checks it
-//! and maps it read-only.
+//! The memory file of one side. Its owner creates it, seals it and maps it for writing. The peer checks it and maps it
+//! read-only.
 
 use crate::error::{Error, Result};
 use crate::layout::{Geometry, Role, SideWords};
@@ -12,14 +12,14 @@ use thalweg_sys::robust::{self, Enlisted};
 use thalweg_sys::watch::{WatchedWord, watch};
 use thalweg_sys::{Errno, io, memfd};
 
-/// A mapped memory file. Its sizes are a private copy, checked before the mapping.
+/// A mapped memory file. `geometry` is a private copy that was checked before the mapping.
 #[derive(Debug)]
 pub(crate) struct SideMemory {
-    /// Registration of the word on the kernel's robust list. Held only for its drop, which must happen
-    /// before the unmapping: the word must be off the list by then.
+    /// Registration of the liveness word on the kernel's robust list. This field only needs to be dropped, and before
+    /// the mapping, because the word must be off the list before it is unmapped.
     #[allow(dead_code, reason = "its drop is its use")]
     enlisted: Option<Enlisted>,
-    /// Registration of a watch on the peer's word. Held only for its drop, which must also happen before the unmapping.
+    /// Registration of a watch on the peer's liveness word. Must also be dropped before the mapping.
     #[allow(dead_code, reason = "its drop is its use")]
     watched: Option<WatchedWord>,
     pub(crate) mirror: Mirror,
@@ -34,7 +34,7 @@ pub(crate) struct Sides {
 }
 
 impl SideMemory {
-    /// Creates the memory file of our side. The returned descriptor is for the peer.
+    /// Creates the memory file of this side. Also returns the descriptor for the peer.
     pub(crate) fn make(role: Role, geometry: Geometry) -> Result<(Self, OwnedFd)> {
         let (header, data) = (geometry.header as usize, geometry.data_len(role));
         let fd = memfd::create(role.name(), (header + data) as u64);
@@ -49,19 +49,19 @@ impl SideMemory {
         }
         let mirror = Mirror::map(&fd, header, data, Access::Write);
         let mirror = mirror.map_err(Error::system("mmap of a memfd"))?;
-        // Errors are ignored: this only avoids page faults in the first round, and older kernels do not support it.
+        // Errors are ignored: the call only avoids page faults in the first round, and older kernels do not support it.
         let _ = mirror.populate(Access::Write);
         memfd::seal_for_one_writer(&fd).map_err(Error::system("fcntl(F_ADD_SEALS)"))?;
         let mut memory = Self { enlisted: None, watched: None, mirror, geometry };
         let node = NonNull::from(&memory.words().alive.0.node);
-        // SAFETY: The node stays mapped until after `enlisted` is dropped, is new, and is sealed against other writers.
+        // SAFETY: The node is new, sealed against other writers, and stays mapped until `enlisted` is dropped.
         // If `enlist` cannot start its thread, the word stays 0 and the peer watches the link instead.
         memory.enlisted = unsafe { robust::enlist(node) }.ok();
         Ok((memory, fd))
     }
 
-    /// Checks and maps the peer's side. All values are obtained from the kernel or copied before they
-    /// are checked, so no decision depends on bytes that the peer can still change.
+    /// Checks and maps the peer's memory file. Every checked value comes from the kernel or is a private copy, so no
+    /// decision depends on bytes that the peer can still change.
     pub(crate) fn of_peer(fd: impl AsFd, role: Role) -> Result<Self> {
         let facts = memfd::facts(&fd).map_err(|errno| {
             Error::not_permitted(format!("cannot read the seals of the peer's memory: {errno}"))
@@ -97,17 +97,17 @@ impl SideMemory {
         Ok(Self { enlisted: None, watched: None, mirror, geometry })
     }
 
-    /// Arranges that these sockets are shut down when the kernel marks the owner's death,
-    /// if possible. Replaces the sockets given before.
+    /// Arranges, if possible, that these sockets are shut down when the kernel marks the owner's death. Replaces the
+    /// sockets of an earlier call.
     pub(crate) fn watch(&mut self, sockets: Vec<Weak<OwnedFd>>) {
         self.watched = None;
         let word = NonNull::from(&self.words().alive.0.node.word);
-        // SAFETY: The word stays mapped until after `watched` is dropped.
+        // SAFETY: The word stays mapped until `watched` is dropped.
         self.watched = unsafe { watch(word, sockets) }.ok();
     }
 
-    /// Returns a second handle to this memory, at the same addresses. The mapping lives until both
-    /// handles are dropped. The robust-list registration and the watch stay with `self`.
+    /// Returns a second handle to the mapping, which exists until both handles are dropped. The registrations stay with
+    /// `self`.
     pub(crate) fn share(&self) -> Self {
         let (mirror, geometry) = (self.mirror.share(), self.geometry);
         Self { enlisted: None, watched: None, mirror, geometry }
@@ -115,18 +115,16 @@ impl SideMemory {
 
     #[inline]
     pub(crate) fn words(&self) -> &SideWords {
-        // SAFETY: The header is at least as long as `SideWords` (`Geometry::check`), page-aligned, and
-        // mapped as long as `self` lives. `SideWords` consists of atomics and cells, so other processes may
-        // write it.
+        // SAFETY: The header is at least as long as `SideWords` (`Geometry::check`), page-aligned, and mapped while
+        // `self` lives. `SideWords` consists of atomics and cells, so other processes may write to it.
         unsafe { self.mirror.header().cast().as_ref() }
     }
 }
 
-/// Converts a failed call on a descriptor of the peer. It is the peer's fault if the descriptor was not
-/// opened for reading.
+/// Converts a failed call on a descriptor of the peer. EBADF and EACCES mean that the peer did not open it for reading.
 fn unusable(call: &'static str, errno: Errno) -> Error {
     match errno {
-        // EPERM is not the peer's fault: a seccomp filter returns it.
+        // EPERM is not among these errors, because it comes from a seccomp filter of this process.
         Errno::BADF | Errno::ACCESS => {
             Error::not_permitted(format!("{call}: {}", thalweg_core::error::errno_name(errno)))
         }

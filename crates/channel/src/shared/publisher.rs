@@ -1,5 +1,5 @@
-//! Advances a cursor and wakes the peer, independently of the end that waits: a held message may be
-//! given back while its consumer sleeps.
+//! Advances the cursor of an end and wakes the peer. This is separate from the end itself, because a thread may give
+//! back a held message while the consumer sleeps.
 
 use super::memory::SideMemory;
 use super::wait::steps::{self, ON_FUTEX, ON_LINK, Sleeper};
@@ -8,7 +8,7 @@ use rustix::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use thalweg_sys::{futex, peer};
 
-/// The right to advance the cursor of an end. Only one exists at a time.
+/// The right to advance the cursor of an end. Only one publisher exists per end.
 #[derive(Debug)]
 pub(crate) struct Publisher {
     own: SideMemory,
@@ -37,15 +37,16 @@ impl Publisher {
     }
 }
 
-/// Wakes the peer if it sleeps, by the method that it announced.
+/// Wakes the peer if it sleeps, by the method that `waiting` specifies.
 pub(super) fn wake(own: &SideWords, sleeper: &mut Sleeper, waiting: u32, link: impl AsFd) {
     match sleeper.due(waiting, &own.wake.0) {
         ON_FUTEX => {
-            // FUTEX_WAKE fails for invalid addresses only, and this one is mapped.
+            // FUTEX_WAKE fails only for invalid addresses, and this word is mapped.
             let _ = futex::wake_one(&own.wake.0);
         }
         ON_LINK => {
-            // Errors are ignored: a full queue already wakes the peer, and a closed link has no sleeper.
+            // Errors are ignored. If the queue is full, its messages wake the peer, and if the link is closed, no peer
+            // sleeps.
             let _ = peer::send(link, b"!", &[]);
         }
         _ => {}

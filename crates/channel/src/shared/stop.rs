@@ -1,4 +1,4 @@
-//! Reasons why an operation or a wait of an end did not succeed.
+//! Reasons why an operation or a wait did not succeed.
 
 use super::liveness::Gone;
 use crate::error::Error;
@@ -28,7 +28,7 @@ impl WaitStop {
         Self::Failed(Error::corrupt(what))
     }
 
-    /// The peer sent the message `heard` where the protocol requires `due`.
+    /// Builds the error for a peer that sent `heard` where the protocol requires `due`.
     pub fn unexpected(heard: &str, due: &str) -> Self {
         Self::corrupt(format!("expected {due}, got {heard}"))
     }
@@ -37,8 +37,8 @@ impl WaitStop {
         Self::Refused(unfit(call, errno))
     }
 
-    /// A refusal reported by the peer. Drops `errno` unless it is a valid errno, because the peer
-    /// can send any number.
+    /// Builds the reason from a refusal that the peer sent. Ignores `errno` if it is not a valid
+    /// errno, because the peer can send any number.
     pub fn told(what: &'static str, errno: u64) -> Self {
         match i32::try_from(errno) {
             Ok(errno @ 1..4096) => Self::refused(what, Errno::from_raw_os_error(errno)),
@@ -46,8 +46,8 @@ impl WaitStop {
         }
     }
 
-    /// Converts the reason into the caller's error. `delivered` is the amount that arrived before
-    /// the stop.
+    /// Converts the reason into the caller's error. `delivered` is the number of messages or bytes
+    /// that arrived before.
     pub fn into_error(self, delivered: u64) -> Error {
         match self {
             Self::Gone(Gone::Died) => Error::PeerDied { delivered, partial: 0 },

@@ -1,4 +1,4 @@
-//! Waiting for the peer, and the steps of sleeping and waking without lost wake-ups.
+//! Methods and limits of waiting for the peer, and the steps of sleeping and waking that lose no wake-up.
 
 use super::stop::WaitStop;
 use std::time::{Duration, Instant};
@@ -11,11 +11,11 @@ pub(crate) mod steps;
 /// Method of waiting for the peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wait {
-    /// Polls without pause: the shortest delay, but uses a whole processor.
+    /// Polls without pause. This has the shortest delay, but uses a whole processor.
     Spin,
     /// Polls for a while, then sleeps.
     Hybrid {
-        /// Maximum polling time. It is shortened, down to zero, if polling still ends in sleeps.
+        /// Maximum polling time per wait. It is shortened automatically, down to zero, if most polling ends in sleeps.
         spin: Duration,
     },
     /// Sleeps at once.
@@ -23,8 +23,8 @@ pub enum Wait {
 }
 
 impl Wait {
-    /// Polls for about as long as a sleep and a wake-up take. With this limit, a wait costs at most twice as much as
-    /// the better of polling and sleeping at once. If both ends share a single processor, neither polls.
+    /// Polls for about as long as a sleep and a wake-up take. A wait then costs at most twice as much as the better of
+    /// polling and sleeping. If both ends share a single processor, neither polls.
     pub const HYBRID: Self = Self::Hybrid { spin: Duration::from_micros(50) };
 }
 
@@ -34,12 +34,12 @@ impl Default for Wait {
     }
 }
 
-/// Conditions that end a wait early.
+/// Conditions that end a wait without a result.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct WaitLimits {
-    /// `None`: no deadline.
+    /// Latest end of the wait; `None` means no limit.
     pub deadline: Option<Instant>,
-    /// Called periodically; `true` ends the wait.
+    /// Called periodically during the wait; `true` ends it.
     pub stop: Option<fn() -> bool>,
 }
 
@@ -48,7 +48,7 @@ impl WaitLimits {
         Self { deadline, stop: None }
     }
 
-    /// Returns an error if the deadline has passed or the caller wants to stop.
+    /// Returns an error if the deadline has passed or the `stop` function requests the end.
     pub fn check(&self) -> Result<(), WaitStop> {
         if self.stop.is_some_and(|stop| stop()) {
             return Err(WaitStop::Interrupted);
@@ -59,7 +59,7 @@ impl WaitLimits {
         }
     }
 
-    /// Returns the maximum sleep until [`WaitLimits::check`] is due; `None` means no limit.
+    /// Returns how long the wait may sleep until [`WaitLimits::check`] is due; `None` means no limit.
     pub fn left(&self) -> Option<Duration> {
         let left = self.deadline.map(|at| at.saturating_duration_since(Instant::now()));
         match self.stop {

@@ -1,4 +1,4 @@
-//! A peer that violates the protocol. Every lie must lead to an error, never to a crash or a read
+//! A peer that violates the protocol. Every violation must be an error, and never a crash or a read
 //! outside the ring. The tests write the format by hand.
 
 use proptest::prelude::*;
@@ -17,7 +17,7 @@ fn geometry() -> Geometry {
     Geometry { header, capacity, checksums: false, epoch: 7, process: 1 }
 }
 
-/// Memory with contents that only a dishonest owner would write.
+/// A memory file of a peer, with contents that an honest owner would never write.
 struct LyingSide {
     fd: OwnedFd,
     map: Map,
@@ -45,14 +45,14 @@ impl LyingSide {
         Self::new(Role::Consumer, geometry, u64::from(geometry.header)).sealed()
     }
 
-    /// Writes a frame at a position of the data and moves the head.
+    /// Writes a frame header at offset `at` of the data, and then the head.
     fn frame(&mut self, at: u64, header: &[u8], head: u64) {
         poke(&mut self.map, u64::from(geometry().header) + at, header);
         poke(&mut self.map, 128, &head.to_le_bytes());
     }
 }
 
-/// Writes through a mapping that was made before the seals.
+/// Writes to the memory through a mapping that is older than its seals.
 fn poke(map: &mut Map, at: u64, bytes: &[u8]) {
     let len = bytes.len();
     if len == 0 {
@@ -73,12 +73,12 @@ fn soon() -> Instant {
     Instant::now() + std::time::Duration::from_millis(200)
 }
 
-/// Deadline for an event that must happen, generous for slow machines.
+/// Deadline for an event that must happen. It allows for slow machines.
 fn in_time() -> Instant {
     Instant::now() + std::time::Duration::from_secs(60)
 }
 
-/// Offers these descriptors to a consumer. Returns its error, and the last message that it sent.
+/// Offers these descriptors to a consumer. Returns the consumer's error and its last message.
 fn offered(fds: &[&OwnedFd]) -> (Error, Option<HelloKind>) {
     let (near, far) = Link::pair().unwrap();
     say(&far, HelloKind::Offer, fds);
@@ -91,7 +91,7 @@ fn offered(fds: &[&OwnedFd]) -> (Error, Option<HelloKind>) {
     (error, told)
 }
 
-/// Opens a consumer on this ring.
+/// Opens a consumer on the memory of `side`.
 fn consumer_of(side: &LyingSide, trusted: bool) -> (Consumer, Link) {
     let (near, far) = Link::pair().unwrap();
     say(&far, HelloKind::Offer, &[&side.fd]);
@@ -107,7 +107,7 @@ fn memory_that_is_not_what_was_agreed_is_refused() {
     let (error, told) = offered(&[&unsealed.fd]);
     assert!(matches!(&error, Error::NotPermitted { why } if why.contains("fixed size")), "{error}");
     assert_eq!(told, Some(HelloKind::Refuse(Refusal::Memory)));
-    // The file has shrunk, and reading its memory would raise SIGBUS. The consumer must not map it.
+    // The file has shrunk. The consumer must not map it, because reading it would raise SIGBUS.
     io::ftruncate(&unsealed.fd, 0).unwrap();
     assert!(matches!(offered(&[&unsealed.fd]).0, Error::NotPermitted { .. }));
 
@@ -164,11 +164,11 @@ fn a_head_that_cannot_be_is_corrupt_for_good() {
                     "{error}"
                 );
             }
-            // The consumer stays broken, even if the head becomes valid again.
+            // The error is permanent, even if the head becomes valid again.
             side.frame(0, &[], 64);
             assert!(matches!(consumer.try_receive(), Err(Error::Corrupt { .. })));
         }
-        // The head moves back before a position that the consumer has already seen.
+        // The head moves back to before a position that the consumer has already read.
         let mut side = LyingSide::producer();
         let (mut consumer, _far) = consumer_of(&side, trusted);
         side.frame(0, &Frame { len: 5, seq: 0, crc: None }.to_bytes(), 64);
@@ -252,7 +252,7 @@ fn noise_in_the_handshake_is_refused() {
         let error = Consumer::open_until(near, &Options::default(), Some(in_time())).unwrap_err();
         assert!(matches!(error, Error::Corrupt { .. }), "{error}");
     }
-    // Valid messages in the wrong order, another version, and an unknown kind of refusal.
+    // Cases: messages in the wrong order, another version, and an unknown reason of refusal.
     let (near, far) = Link::pair().unwrap();
     say(&far, HelloKind::Ready, &[]);
     let error = Consumer::open(near, &Options::default()).unwrap_err();
@@ -312,8 +312,8 @@ fn a_peer_without_an_alive_word_is_watched_through_the_link() {
     }
 }
 
-/// The word says "alive" but is on no robust list. The kernel never marks it, so the consumer has
-/// to ask the kernel after a while.
+/// The liveness word claims that the peer lives, but is on no robust list. The kernel therefore
+/// never marks it, and the consumer must detect the death by other means.
 #[test]
 fn a_peer_that_lies_about_its_life_is_found_out() {
     for wait in [Wait::Block, Wait::Spin] {
@@ -336,7 +336,7 @@ fn a_peer_that_lies_about_its_life_is_found_out() {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(128))]
-    /// Random frames, mostly valid, so that the lie comes late.
+    /// Random frames, most of them valid, so that the invalid one comes late.
     #[test]
     fn no_frames_crash_a_consumer_or_show_it_more_than_the_ring(
         trusted: bool,
@@ -360,7 +360,7 @@ proptest! {
         let mut shown = 0;
         while let Ok(Some(sample)) = consumer.try_receive() {
             prop_assert!(sample.len() <= DATA as usize - 32);
-            // Read the whole message: if the mapping were too short, this would raise a signal.
+            // Read the whole message. A mapping that is too short would raise a signal.
             prop_assert!(sample.iter().map(|byte| u64::from(*byte)).sum::<u64>() < u64::MAX);
             shown += 1;
         }

@@ -1,5 +1,5 @@
-//! Checks which events count as a death: stopped processes, ending threads, forks, exec, refused
-//! system calls. Also sends many messages while both ends sleep at random moments.
+//! Checks which events count as a peer's death: stopped processes, ending threads, forks, exec,
+//! refused system calls. Also sends many messages while both ends sleep at random moments.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -18,7 +18,7 @@ fn in_a_while(millis: u64) -> Option<Instant> {
     Instant::now().checked_add(Duration::from_millis(millis))
 }
 
-/// The other process: sends one message, then does what the test says.
+/// Main program of the other process: sends one message, then does what the test requests.
 #[test]
 fn other() {
     let Ok(told) = std::env::var(CHILD) else { return };
@@ -69,8 +69,8 @@ fn leaving_is_a_goodbye_and_vanishing_is_a_death() {
     let (mut child, mut consumer) = start("leave");
     assert_eq!(consumer.receive().err(), Some(Error::Closed { delivered: 1 }));
     child.wait().unwrap();
-    // These processes end without closing the channel: exit runs no destructors of the stack, and
-    // exec replaces the memory.
+    // These processes end without closing the channel: exit does not run the destructors of values
+    // on the stack, and exec replaces the memory.
     for what in ["exit", "exec"] {
         let (mut child, mut consumer) = start(what);
         let error = consumer.receive().err();
@@ -144,7 +144,7 @@ fn a_forked_child_owns_nothing_and_disturbs_nothing() {
             && consumer.arm().err() == Some(Error::Forked { owner });
         drop(producer);
         drop(consumer);
-        // The child may open a ring of its own, which starts its own thread for the robust list.
+        // The child can open a ring of its own, with its own thread for the robust list.
         let fresh = pair(&small(Wait::Block)).and_then(|(mut producer, mut consumer)| {
             producer.send(b"mine")?;
             Ok(&*consumer.receive()? == b"mine")
@@ -229,11 +229,11 @@ fn a_signal_does_not_end_the_allocation_of_memory() {
 
 extern "C" fn handler(_: libc::c_int) {}
 
-/// A signal handler without SA_RESTART runs during a wait. The wait neither ends early nor loses
-/// its message.
+/// A signal handler without SA_RESTART runs during a wait. The wait must not end early, and its
+/// message must not be lost.
 #[test]
 fn a_handler_that_runs_during_a_wait_does_not_end_it() {
-    // SAFETY: all bytes zero are a valid action.
+    // SAFETY: A `sigaction` in which all bytes are zero is valid.
     let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
     action.sa_sigaction = handler as *const () as libc::sighandler_t;
     // SAFETY: the action is valid, and the handler does nothing.
@@ -269,7 +269,7 @@ fn sequence(messages: u64, wait: Wait) {
             std::thread::sleep(Duration::from_micros(dice.below(300)));
         }
     };
-    // Build the messages only once, because the test is about order and wake-ups.
+    // Build the messages only once, because this test is about their order and about wake-ups.
     let made: Vec<Vec<u8>> = (0..997)
         .map(|seq| {
             let mut bytes = Vec::new();
@@ -309,7 +309,7 @@ fn one_processor_is_enough() {
         let first = (0..CpuSet::MAX_CPU).find(|cpu| allowed.is_set(*cpu)).unwrap();
         let mut one = CpuSet::new();
         one.set(first);
-        // The mask applies to this thread and to what it starts.
+        // The mask applies to this thread and to all threads that it starts.
         sched_setaffinity(None, &one).unwrap();
         for (wait, messages) in [(Wait::Block, 20_000), (Wait::HYBRID, 20_000), (Wait::Spin, 500)] {
             sequence(messages, wait);

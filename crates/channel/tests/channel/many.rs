@@ -1,4 +1,4 @@
-//! Combinations of several rings: broadcast and many-to-one.
+//! Combinations of several rings: broadcast, and several producers with one consumer.
 
 use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
@@ -78,7 +78,8 @@ fn the_oldest_are_dropped_and_counted_on_both_sides() {
     let mut broadcast = Broadcast::new(Slow::DropOldest { backlog: 3 });
     let (slow, mut subscription) = subscribe(&mut broadcast, small(Wait::Block));
     let (quick, mut other) = subscribe(&mut broadcast, small(Wait::Block));
-    // Two messages of 2000 bytes fill the ring, three wait in the backlog, and five are dropped.
+    // Two messages of 2000 bytes fill the ring, three wait in the backlog, and the other five are
+    // dropped.
     for number in 0..10u8 {
         broadcast.publish(&[number; 2000]).unwrap();
         assert_eq!(other.receive().unwrap()[0], number);
@@ -95,7 +96,7 @@ fn the_oldest_are_dropped_and_counted_on_both_sides() {
     }
     assert_eq!(seen, [(0, 0), (1, 0), (7, 5), (8, 0), (9, 0)]);
     assert_eq!((subscription.missed(), other.missed()), (5, 0));
-    // A message that was not released is received again, and its dropped predecessors are not
+    // A message that was not released is received again. The messages dropped before it must not be
     // counted twice.
     for number in 10..15u8 {
         broadcast.publish(&[number; 2000]).unwrap();

@@ -1,6 +1,6 @@
-//! The golden vectors in `tests/vectors/`. Rust writes them, byte for byte, and reads them. Python
-//! programs that were written only from docs/reference/formats.md do so too. `THALWEG_BLESS=1`
-//! writes the files again.
+//! The golden vectors in `tests/vectors/`. This test generates and reads them with the Rust code,
+//! and compares byte for byte. It also runs Python programs that do the same, written only from
+//! docs/reference/formats.md. `THALWEG_BLESS=1` replaces the files.
 
 use rustix::fd::{AsFd, OwnedFd};
 use serde_json::{Value, json};
@@ -21,7 +21,7 @@ fn directory() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/vectors")
 }
 
-/// A ring whose memory files the test can read, because it relayed the handshake.
+/// A ring of which the test has both memory files, because it relayed the handshake.
 struct Seen {
     producer: Producer,
     consumer: Consumer,
@@ -51,12 +51,12 @@ impl Seen {
         Self { producer, consumer, memory: [offered, accepted], _between: (left, right) }
     }
 
-    /// Returns the bytes of both files, unchanged.
+    /// Returns the bytes of both memory files.
     fn live(&self) -> [Vec<u8>; 2] {
         self.memory.each_ref().map(dump)
     }
 
-    /// Returns the bytes of both files without the parts that differ from run to run.
+    /// Returns the bytes of both memory files, without the parts that differ from run to run.
     fn golden(&self) -> [Vec<u8>; 2] {
         self.live().map(without_chance)
     }
@@ -68,8 +68,8 @@ fn dump(fd: &OwnedFd) -> Vec<u8> {
     bytes
 }
 
-/// Replaces the epoch, the process id and the word that the kernel marks, which differ from run to
-/// run.
+/// Replaces the fields that differ from run to run: the epoch, the process id, and the word that
+/// the kernel marks.
 fn without_chance(mut bytes: Vec<u8>) -> Vec<u8> {
     bytes[32..40].copy_from_slice(&EPOCH.to_le_bytes());
     bytes[40..44].fill(0);
@@ -81,7 +81,7 @@ fn payload(number: usize, len: usize) -> Vec<u8> {
     (0..len).map(|at| (number * 17 + at) as u8).collect()
 }
 
-/// Returns two rings: a new one, and one with checksums whose messages wrap around.
+/// Returns two rings: one that is new, and one with checksums whose messages wrap around.
 fn rings() -> [(&'static str, Seen); 2] {
     let mut fresh = Seen::new(false);
     for (number, len) in [0, 5, 32, 33, 300].into_iter().enumerate() {
@@ -116,7 +116,7 @@ fn hellos() -> Vec<Hello> {
 #[derive(Default)]
 struct Said {
     messages: Vec<Vec<u8>>,
-    /// The descriptors sent. The first is the memory file of that side.
+    /// The descriptors that the side sent. The first is its memory file.
     fds: Vec<OwnedFd>,
 }
 
@@ -131,9 +131,9 @@ fn forward(from: &Link, to: &Link) -> Said {
             Err(error) => panic!("{error}"),
         };
         let lent: Vec<_> = fds.iter().map(AsFd::as_fd).collect();
-        // Errors are ignored: the receiving side has closed its end and needs no more messages.
+        // Errors are ignored: a receiver that has closed its end needs no more messages.
         let _ = to.send(&bytes[..len], &lent);
-        // One byte is a wake-up.
+        // A message of one byte is a wake-up.
         if len > 1 {
             said.messages.push(bytes[..len].to_vec());
         }
@@ -141,8 +141,8 @@ fn forward(from: &Link, to: &Link) -> Said {
     }
 }
 
-/// Runs a bulk transfer through a ring of two slots. The first buffer fills one slot, the second
-/// fills two.
+/// Runs a bulk transfer through a ring of two slots. The first buffer takes one slot, and the
+/// second takes two.
 fn bulk_transfer() -> [Said; 2] {
     let tuning = Tuning::of("slot", 4096).with("slots", 2).with("stream", 0);
     let options = bulk::Options { trust: false, ..bulk::Options::only("ring", tuning) };
@@ -168,8 +168,8 @@ fn bulk_transfer() -> [Said; 2] {
     })
 }
 
-/// Returns the handshake of a bulk transfer. The sender trusts its peer, and the receiver wants its
-/// bytes in fresh memory.
+/// Returns the handshake of a bulk transfer in which the sender trusts its peer and the receiver
+/// requests fresh memory.
 fn introductions() -> Vec<Hello> {
     let sender =
         Introduction { trusts: true, shares: true, token_at: 0x1000, token: 7, destination: 0 };
@@ -193,7 +193,7 @@ fn a_bulk_transfer_is_the_golden_vectors() {
     let said = bulk_transfer();
     for (name, said) in ["sender", "receiver"].into_iter().zip(&said) {
         let mut bytes = without_chance(dump(&said.fds[0]));
-        // Clear the counts of sleeps and wake-ups, which depend on chance.
+        // Clear the counts of sleeps and of wake-ups, because they differ from run to run.
         bytes[256..260].fill(0);
         bytes[384..388].fill(0);
         check(&format!("bulk.{name}.hex"), &to_hex(&bytes));
@@ -201,8 +201,8 @@ fn a_bulk_transfer_is_the_golden_vectors() {
         let geometry = Geometry::parse(&bytes, role).unwrap();
         assert_eq!((geometry.epoch, geometry.capacity), (EPOCH, 0));
     }
-    // The first two messages of each side are the handshake. Then the sender sends Offer and
-    // Agreed, and the receiver sends Accept between them.
+    // The first two messages of each side are the handshake. After them come the sender's Offer,
+    // the receiver's Accept and the sender's Agreed.
     let messages = [&said[0].messages[2], &said[1].messages[2], &said[0].messages[3]];
     let bytes: Vec<u8> = messages.into_iter().flatten().copied().collect();
     check("bulk-messages.hex", &to_hex(&bytes));
@@ -274,7 +274,8 @@ fn what_is_written_is_the_golden_vectors() {
     check("expected.json", &(serde_json::to_string_pretty(&expected).unwrap() + "\n"));
 }
 
-/// Returns the state that a reader must find, read by the real consumer.
+/// Returns the contents of the ring, as the Rust consumer reads them. Every other reader must find
+/// the same.
 fn describe(ring: &mut Seen) -> Value {
     let [producer, consumer] = ring.golden();
     let cursor = |bytes: &[u8]| u64::from_le_bytes(bytes[128..136].try_into().unwrap());
@@ -328,7 +329,7 @@ fn the_golden_vectors_are_read_frame_by_frame() {
     }
 }
 
-/// Runs a program of `tests/vectors/`. Without Python 3.10, counts a skip and returns `None`.
+/// Runs a program in `tests/vectors/`. Without Python 3.10, counts a skip and returns `None`.
 fn python(test: &str, program: &str, arguments: &[&str]) -> Option<Value> {
     let probe = ["-c", "import sys; sys.exit(sys.version_info < (3, 10))"];
     if !Command::new("python3").args(probe).status().is_ok_and(|status| status.success()) {

@@ -1,7 +1,7 @@
 //! Kills one side of a bulk transfer with SIGKILL at a random instant, for each mechanism. The
-//! survivor gets an error, the bytes reported as valid are valid, and no resources remain.
-//! `THALWEG_KILLS` sets the number of kills. `THALWEG_HOLDS` sets the extra memory, in bytes, of
-//! every second victim. A run prints `THALWEG_SEED`, with which it can be repeated.
+//! survivor must get an error, the bytes reported as valid must be valid, and no resources may
+//! remain. `THALWEG_KILLS` sets the number of kills. `THALWEG_HOLDS` sets the additional memory, in
+//! bytes, of every second victim. A run prints `THALWEG_SEED`, with which it can be repeated.
 
 use crate::peer;
 use std::{
@@ -20,11 +20,11 @@ use thalweg_testing::{Dice, from_env, open_files};
 
 use peer::{Peer, Script, difference, fill};
 
-/// Large enough that some kills happen in the middle of a buffer.
+/// Large enough that some victims are killed in the middle of a buffer.
 const LEN: usize = 3 << 20;
 
-/// Returns every mechanism that works here with its default tuning, and then with its other
-/// tunings.
+/// Returns scripts for every mechanism that works in this environment: first with its default
+/// tuning, then with its other tunings.
 fn scripts() -> Vec<Script> {
     let mut scripts = Vec::new();
     for mechanism in MECHANISMS.iter().filter(|mechanism| mechanism.probe().is_ok()) {
@@ -38,8 +38,8 @@ fn scripts() -> Vec<Script> {
     scripts.into_iter().map(|(_, script)| script).collect()
 }
 
-/// Returns our named shared memory, of which there must never be any. Names that contain the id of
-/// an unrelated process are not ours.
+/// Returns the names of shared memory files that this test or the peer left behind. There must be
+/// none. Names with the id of an unrelated process belong to others.
 fn litter(peer: u32) -> BTreeSet<String> {
     let ours = |name: &String| {
         let maker = name.split('-').find_map(|word| word.parse().ok());
@@ -50,7 +50,7 @@ fn litter(peer: u32) -> BTreeSet<String> {
     names.filter(|name| name.contains("thalweg") && ours(name)).collect()
 }
 
-/// Returns the existing System V segments: id and creator.
+/// Returns the existing System V segments: the id and the creator's process id.
 fn segments() -> BTreeMap<u64, u32> {
     let table = fs::read_to_string("/proc/sysvipc/shm").unwrap_or_default();
     let parse = |line: &str| {
@@ -60,26 +60,27 @@ fn segments() -> BTreeMap<u64, u32> {
     table.lines().skip(1).filter_map(parse).collect()
 }
 
-/// How soon a survivor noticed the death.
+/// Result of one kill.
 struct Told {
     mechanism: String,
     sender_died: bool,
-    /// `true` if the victim was idle, so that the survivor slept.
+    /// `true` if the victim was idle, so that the survivor was asleep.
     quiet: bool,
-    /// `true` if the victim had much memory.
+    /// `true` if the victim had additional memory.
     held: bool,
     /// `true` if the survivor was already waiting for the victim at the kill.
     waited: bool,
-    /// `true` if the survivor got the error before the kernel had freed the victim's memory.
+    /// `true` if the survivor got the error before the kernel had freed all memory of the victim.
     early: bool,
-    /// Time since just before the kill, or since the survivor's call, if that was later.
+    /// Time until the survivor got the error: since the kill, or since the survivor's call if that
+    /// came later.
     after: Duration,
 }
 
-/// Start of the survivor's call that returned the error, and the time of that error.
+/// Start of the survivor's call that returned the error, and the time at which it returned.
 type Asked = (Instant, Instant);
 
-/// Kills one victim.
+/// Kills one victim, and returns the result.
 fn round(number: u64, dice: &mut Dice, scripts: &[Script], holds: usize) -> Told {
     let sender_dies = number.is_multiple_of(2);
     let quiet = number / 2 % 3 == 2;
@@ -88,7 +89,7 @@ fn round(number: u64, dice: &mut Dice, scripts: &[Script], holds: usize) -> Told
     let mut script =
         Script { sends: sender_dies, forever: !quiet, lingers: quiet, holds, ..script.clone() };
     if quiet && !sender_dies {
-        // The other process opens a receiver, but receives no buffer.
+        // The other process opens a receiver, but does not receive any buffer.
         script.buffers.clear();
     }
     let before = segments();
@@ -103,8 +104,8 @@ fn round(number: u64, dice: &mut Dice, scripts: &[Script], holds: usize) -> Told
             let asked = survive(link, &script, &has_met);
             (asked, ended_within(&process, Some(Duration::ZERO)) == Ok(false))
         });
-        // Wait for the end of the handshake. Before it, no memory is shared, and the survivor
-        // notices a death only after the kernel has freed the memory.
+        // Wait until the handshake is over. Before that, no memory is shared, and the survivor
+        // notices a death only after the kernel has freed the victim's memory.
         while holds > 0 && !has_met.load(Ordering::Acquire) && began.elapsed() < peer::GUARD {
             thread::sleep(Duration::from_micros(200));
         }
@@ -115,7 +116,7 @@ fn round(number: u64, dice: &mut Dice, scripts: &[Script], holds: usize) -> Told
         (asked <= killed, early, told.saturating_duration_since(killed.max(asked)))
     });
     assert_eq!(litter(pid), BTreeSet::new());
-    // Process ids are reused, so segments that existed before do not count.
+    // Process ids are reused, so ignore segments that already existed.
     let mut left = segments();
     left.retain(|id, maker| !before.contains_key(id) && [pid, std::process::id()].contains(maker));
     assert!(left.is_empty(), "{script:?}: segments left behind: {left:?}");
@@ -186,8 +187,8 @@ fn kills_tear_nothing_and_leave_nothing() {
     let (mut dice, scripts) = (Dice::new(module_path!()), scripts());
     let kills = from_env("THALWEG_KILLS", 8);
     let holds = from_env("THALWEG_HOLDS", 8 << 20) as usize;
-    // The first round starts a thread that lives as long as this process, so count open files only
-    // afterwards.
+    // Count the open files only after the first round, which starts a thread that lives as long as
+    // this process.
     let mut told = vec![round(0, &mut dice, &scripts, holds)];
     let files = open_files();
     told.extend((1..kills).map(|number| round(number, &mut dice, &scripts, holds)));
@@ -197,7 +198,7 @@ fn kills_tear_nothing_and_leave_nothing() {
     report(&told);
 }
 
-/// Prints the times without judging them, because they depend on the load of the machine.
+/// Prints the times. They are not checked, because they depend on the load of the machine.
 fn report(told: &[Told]) {
     let line = |name: &str, of: &dyn Fn(&Told) -> bool| {
         let of: Vec<_> = told.iter().filter(|t| of(t)).collect();

@@ -1,5 +1,5 @@
-//! A consumer holds messages while the process at one end is killed. Held messages stay whole until
-//! they are given back. The producer counts only messages that were given back as delivered.
+//! A consumer holds messages, and the process at one end is killed. Held messages must stay
+//! complete until they are given back. The producer counts only messages given back as delivered.
 
 use std::collections::VecDeque;
 use std::os::unix::process::ExitStatusExt;
@@ -10,10 +10,10 @@ use thalweg_channel::{Address, Consumer, Error, Held, Link, Listener, Options, P
 use thalweg_testing::{Dice, again, message};
 
 const CHILD: &str = "THALWEG_HELD_CHILD";
-/// A process that still runs after this time hangs. This is not a speed limit.
+/// A process that runs longer than this counts as hanging. It is no requirement of speed.
 const GUARD: Duration = Duration::from_secs(120);
 const KINDS: [(bool, bool); 3] = [(true, false), (true, true), (false, true)];
-/// Number of messages that the killed consumer has released before the oldest held one.
+/// Number of messages that the killed consumer gave back before the oldest held one.
 const GIVEN_BACK: u64 = 5;
 
 fn options(kind: usize) -> Options {
@@ -21,7 +21,7 @@ fn options(kind: usize) -> Options {
     Options { capacity: 65536, trusted, checksums, ..Options::default() }
 }
 
-/// The process to be killed. It is a test only so that this binary can be started again.
+/// Main program of the killed process. It is a test so that this binary can start itself again.
 #[test]
 fn victim() {
     let Ok(told) = std::env::var(CHILD) else { return };
@@ -43,11 +43,12 @@ fn victim() {
         drop(consumer.receive().unwrap().hold());
     }
     let oldest = consumer.receive().unwrap().hold();
-    // These messages are released and given back, but they come after a held one.
+    // These messages are given back, but do not count, because they come after a held one.
     drop(consumer.receive().unwrap());
     drop(consumer.receive().unwrap().hold());
     std::fs::write(place.join("holds"), b"").unwrap();
-    // Receive until the ring is full and the producer waits. Afterwards no more messages come.
+    // Receive until the ring is full and the producer waits. Then this loop blocks until the
+    // process is killed.
     while consumer.receive().is_ok() {}
     drop(oldest);
 }
@@ -101,7 +102,7 @@ fn held_when_the_producer_is_killed(kind: usize) {
             if dice.below(3) > 0 {
                 held.push_back((seq, sample.hold()));
             }
-            // Give messages back in random order, but keep none so long that it fills the ring.
+            // Give messages back in random order, but early enough that they do not fill the ring.
             while held.len() > 4 || held.iter().any(|(old, _)| seq - old > 8) {
                 let oldest = held.iter().map(|(old, _)| *old).min().unwrap();
                 let random = held[dice.below(held.len() as u64) as usize].0;
@@ -127,7 +128,7 @@ fn held_when_the_producer_is_killed(kind: usize) {
     }
     drop(consumer);
     assert!(mapped() || half.is_empty());
-    // Read the last messages on another thread, when all other parts of the channel are dropped.
+    // Read the last messages on another thread, after all other parts of the channel were dropped.
     let last = std::thread::spawn(move || {
         for (seq, one) in half {
             is_message(&one, seq);
@@ -143,7 +144,7 @@ fn holding_when_it_is_killed(kind: usize) {
     let mut bytes = Vec::new();
     let began = Instant::now();
     let holds = place.path().join("holds");
-    // Fill the ring up to the oldest held message.
+    // Send until the ring is full up to the oldest held message.
     let mut victim = Some(victim);
     let error = loop {
         message(producer.sent(), &mut bytes);
@@ -155,7 +156,7 @@ fn holding_when_it_is_killed(kind: usize) {
             }
             Err(Error::Timeout) => {
                 assert!(began.elapsed() < GUARD);
-                // The ring is full and the victim holds a message, so only the victim's death can
+                // If the ring is full and the victim holds a message, only the victim's death can
                 // end the next wait.
                 if let Some(victim) = victim.take_if(|_| holds.exists()) {
                     kill(victim);

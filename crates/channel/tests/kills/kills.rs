@@ -1,5 +1,5 @@
 //! Kills the process at one end of a ring at a random instant. The other end must receive every
-//! committed message whole, and then report the death. `THALWEG_KILLS` sets the number of kills.
+//! committed message, and then report the death. `THALWEG_KILLS` sets the number of kills.
 
 use std::fs::{self, File};
 use std::os::unix::process::ExitStatusExt;
@@ -12,7 +12,7 @@ use thalweg_testing::{Dice, again, from_env, message, open_files};
 
 const CHILD: &str = "THALWEG_KILL_CHILD";
 const CAPACITY: u64 = 16384;
-/// A process that still runs after this time hangs. This is not a speed limit.
+/// A process that runs longer than this counts as hanging. It is no requirement of speed.
 const GUARD: Duration = Duration::from_secs(120);
 
 fn options(wait: Wait, round: u64) -> Options {
@@ -20,7 +20,7 @@ fn options(wait: Wait, round: u64) -> Options {
     Options { capacity: CAPACITY, wait, trusted, checksums }
 }
 
-/// A count in a file, which outlives the process that wrote it.
+/// A number in a file, which outlives the process that wrote it.
 struct Record(File);
 
 impl Record {
@@ -41,7 +41,7 @@ impl Record {
     }
 }
 
-/// The process to be killed. It is a test only so that this binary can be started again.
+/// Main program of the killed process. It is a test so that this binary can start itself again.
 #[test]
 fn victim() {
     let Ok(told) = std::env::var(CHILD) else { return };
@@ -51,8 +51,8 @@ fn victim() {
     let record = Record::at(&place);
     let link = Link::connect(&Address::at(place.join("ring"))).unwrap();
     let options = options(Wait::HYBRID, round);
-    // The liveness word must belong to the process, not the thread: the thread that opens the ring
-    // ends at once.
+    // Open the ring in a thread that ends at once. This shows that the liveness word belongs to the
+    // process and not to that thread.
     if role == "producer" {
         let opening = std::thread::spawn(move || Producer::open(link, &options).unwrap());
         produce(opening.join().unwrap(), &record, &mut Dice::seeded(round + 77));
@@ -89,7 +89,7 @@ fn consume(mut consumer: Consumer, record: &Record, dice: &mut Dice) {
     }
 }
 
-/// Sometimes pauses long enough for the other side to go to sleep.
+/// Sometimes pauses long enough for the other side to fall asleep.
 fn pause(dice: &mut Dice) {
     match dice.below(40) {
         0 => std::thread::sleep(Duration::from_micros(1500)),
@@ -100,12 +100,12 @@ fn pause(dice: &mut Dice) {
 
 /// Result of one round.
 struct Outcome {
-    /// `true` if the kill happened before the ring was open.
+    /// `true` if the process was killed before the ring was open.
     early: bool,
     delivered: u64,
     /// `true` if the survivor sleeps while it waits.
     sleeps: bool,
-    /// Time from just before the kill until the survivor noticed it.
+    /// Time from just before the kill until the survivor reported it.
     told_after: Duration,
 }
 
@@ -118,8 +118,8 @@ fn round(number: u64, dice: &mut Dice, place: &Path) -> Outcome {
     let mut victim = again("kills::victim", CHILD, &format!("{role} {number} {}", place.display()));
     let link = listener.accept_until(Some(Instant::now() + GUARD)).unwrap();
     let wait = [Wait::Block, Wait::HYBRID, Wait::Spin][(number / 2 % 3) as usize];
-    // Some kills happen during the handshake. The others wait for the first message, so that a slow
-    // machine also gets some.
+    // Some processes are killed during the handshake. The others are killed only after the first
+    // message, so that this also happens on a slow machine.
     let in_handshake = number > 0 && dice.below(8) == 0;
     let delay = Duration::from_micros(dice.below(if in_handshake { 3000 } else { 9000 }));
     let pid = rustix::process::Pid::from_raw(victim.id() as i32).unwrap();
@@ -135,7 +135,7 @@ fn round(number: u64, dice: &mut Dice, place: &Path) -> Outcome {
         at
     });
     let options = options(wait, number);
-    // In every fourth round futex_waitv fails, as on an older kernel or under a filter.
+    // In every fourth round futex_waitv fails, as on an older kernel or with a seccomp filter.
     let rules = match number / 2 % 4 {
         3 => vec![Rule::always(Call::FutexWaitv, Effect::Errno(Errno::NOSYS))],
         _ => Vec::new(),
@@ -157,7 +157,7 @@ fn round(number: u64, dice: &mut Dice, place: &Path) -> Outcome {
         return Outcome { early: true, delivered: 0, sleeps, told_after };
     };
     assert_eq!(error, Error::PeerDied { delivered, partial: 0 }, "round {number}");
-    // The victim may have died after a commit or release and before recording it.
+    // The victim may have died between a commit or release and the recording of it.
     assert!(
         (recorded..=recorded + 1).contains(&delivered),
         "round {number}, {role} killed after {delay:?}: {recorded} recorded, {delivered} delivered"
@@ -165,8 +165,8 @@ fn round(number: u64, dice: &mut Dice, place: &Path) -> Outcome {
     Outcome { early: false, delivered, sleeps, told_after }
 }
 
-/// Receives until the end. Returns the error and the number of messages, or `None` if the ring
-/// never opened.
+/// Receives until an error ends this. Returns the error, and the number of messages; `None` if the
+/// ring never opened.
 fn drain(link: Link, options: &Options, expected: &mut Vec<u8>) -> (Error, Option<u64>) {
     let mut consumer = match Consumer::open(link, options) {
         Ok(consumer) => consumer,
@@ -187,7 +187,8 @@ fn drain(link: Link, options: &Options, expected: &mut Vec<u8>) -> (Error, Optio
     unreachable!("the victim is killed")
 }
 
-/// Sends until the end. Returns the error and the number of messages that the victim released.
+/// Sends until an error ends this. Returns the error, and the number of messages that the victim
+/// released; `None` if the ring never opened.
 fn fill(link: Link, options: &Options) -> (Error, Option<u64>) {
     let mut producer = match Producer::open(link, options) {
         Ok(producer) => producer,
@@ -218,8 +219,8 @@ fn kills_tear_nothing_lose_nothing_and_leave_nothing() {
     let kills = from_env("THALWEG_KILLS", 12);
     let place = tempfile::tempdir().unwrap();
     let mut dice = Dice::new(module_path!());
-    // The first round starts a thread that lives as long as this process, so count open files only
-    // afterwards.
+    // Count the open files only after the first round, which starts a thread that lives as long as
+    // this process.
     let mut outcomes = vec![round(0, &mut dice, place.path())];
     let files = open_files();
     for number in 1..kills {
@@ -243,7 +244,7 @@ fn kills_tear_nothing_lose_nothing_and_leave_nothing() {
         let median = told.get(told.len() / 2).copied().unwrap_or_default();
         (median, told.last().copied().unwrap_or_default())
     };
-    // Print the times without judging them, because they depend on the load of the machine.
+    // Print the times. They are not checked, because they depend on the load of the machine.
     eprintln!(
         "{kills} kills, {early} of them in the handshake; {messages} messages, 0 torn, 0 lost; \
          told after (median, longest): sleepers {:?}, spinners {:?}",

@@ -1,4 +1,5 @@
-//! Kills ends of rings and of bulk transfers. The tests count the resources of the whole process, so they have a test binary of their own.
+//! Kills processes at the ends of rings and bulk transfers. They have a binary of their own, because they count the resources of the
+//! process.
 #![allow(clippy::unwrap_used)]
 
 mod bulk_kills;

@@ -1,4 +1,4 @@
-//! Exchanges between two programs, neither in Rust.
+//! Exchanges between two programs, neither of which is in Rust.
 
 use super::program::Language::{self, C, Java, Python};
 use super::rust::{delays, how_many, ways};
@@ -7,8 +7,8 @@ use thalweg_testing::{Dice, sample_share};
 const PAIRS: [[Language; 2]; 6] =
     [[C, C], [C, Java], [C, Python], [Java, Java], [Java, Python], [Python, Python]];
 
-/// Returns every second pair, at random the odd or the even ones: each half contains all languages. `THALWEG_SAMPLE=1`
-/// selects all pairs.
+/// Returns every second pair of languages, at random the odd or the even ones. Each half contains all languages.
+/// `THALWEG_SAMPLE=1` selects all pairs.
 fn pairs(test: &str) -> impl Iterator<Item = [Language; 2]> {
     let step = sample_share(2) as usize;
     let first = Dice::new(test).within(0..step as u64) as usize;
@@ -47,7 +47,7 @@ fn every_pair_exchanges_messages() {
 fn either_process_of_every_pair_gets_an_error_when_its_peer_is_killed() {
     for pair in pairs("either_process_of_every_pair_gets_an_error_when_its_peer_is_killed") {
         let folder = tempfile::tempdir().unwrap();
-        // Four cases: each program sends once and is killed once.
+        // Four cases: each program is killed once as the sender and once as the receiver.
         for (n, delay) in delays(4).enumerate() {
             let [sender, receiver] = [pair, [pair[1], pair[0]]][n % 2];
             let words = ways()[n % 3].1;

@@ -1,4 +1,4 @@
-//! The peer: a program in another language, killed when the test ends.
+//! The peer of an exchange: a program in another language, which is killed when the test ends.
 
 use crate::support::{compile, root, skip};
 use std::io::{BufRead, BufReader, Read};
@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 use thalweg_testing::jdk;
 use thalweg_testing::message;
 
-/// Language of a program.
+/// Language of the other program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Language {
     C,
@@ -17,7 +17,7 @@ pub enum Language {
 }
 
 impl Language {
-    /// Returns `true` if the language is installed. Otherwise counts a skip.
+    /// Returns `true` if the language is installed. If it is not, counts a skip.
     pub fn is_here(self, test: &str) -> bool {
         let reason = match self {
             Self::C => None,
@@ -30,8 +30,8 @@ impl Language {
         reason.is_none()
     }
 
-    /// Starts a program with a socket in this directory. With the option `listen`, it listens when
-    /// this returns.
+    /// Starts a program with a socket in this directory. With the option `listen`, returns only
+    /// when the program listens.
     pub fn start(self, folder: &Path, role: &str, count: u64, options: &[&str]) -> Program {
         let mut command = self.command(role, &folder.join("socket"), count, options);
         let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
@@ -43,7 +43,7 @@ impl Language {
         program
     }
 
-    /// Builds the command, with the arguments that `c/partner.c` documents.
+    /// Builds the command of the program, with the arguments that `c/partner.c` documents.
     fn command(self, role: &str, place: &Path, count: u64, options: &[&str]) -> Command {
         let mut command = match self {
             Self::C => Command::new(partner()),
@@ -59,7 +59,7 @@ impl Language {
     }
 }
 
-/// Returns the C program, compiled once.
+/// Returns the path of the C program, which is compiled only once.
 fn partner() -> &'static Path {
     static PARTNER: OnceLock<PathBuf> = OnceLock::new();
     PARTNER.get_or_init(|| {
@@ -78,7 +78,7 @@ fn python_is_missing() -> Option<String> {
     (!found).then(|| "no python3, or one before 3.10".to_owned())
 }
 
-/// Builds the command for the peer in `java/src/test`, which has other arguments.
+/// Builds the command of the Java peer in `java/src/test`, whose arguments differ.
 fn java(role: &str, place: &Path, count: u64, options: &[&str]) -> Command {
     let (role, count) = match (role, count) {
         ("send", 1..) => ("produce", count.to_string()),
@@ -86,9 +86,9 @@ fn java(role: &str, place: &Path, count: u64, options: &[&str]) -> Command {
         _ => ("consume", "-1".to_owned()),
     };
     let meets = if options.contains(&"listen") { "host" } else { "connect" };
-    // The Java peer chooses the capacity of its ring itself.
+    // Leave out the capacity, because the Java peer chooses the capacity of its ring itself.
     let words = options.iter().filter(|word| **word != "listen" && !word.starts_with("capacity="));
-    // crates/channel tests the code that the JVM's optimising compiler generates for it.
+    // Start the JVM for a short run. crates/channel tests the JVM's optimising compiler.
     let mut command = jdk::peer(true).unwrap();
     command.args([role, meets]).arg(place).arg(count);
     command.args(words.map(|word| word.trim_start_matches("wait=")));
@@ -101,7 +101,7 @@ pub struct Program {
 }
 
 impl Program {
-    /// Waits until the program's channel is open.
+    /// Waits until the program has opened its channel.
     pub fn opened(&mut self) {
         self.hear("open");
     }
@@ -112,7 +112,7 @@ impl Program {
         assert_eq!(line.trim_end(), due);
     }
 
-    /// Waits for the program to exit with 0. Returns its last line.
+    /// Waits until the program has exited with 0, and returns its last line.
     pub fn finish(mut self) -> Told {
         let last = self.output.by_ref().lines().last().transpose().unwrap().unwrap_or_default();
         assert!(self.child.wait().unwrap().success(), "after {last:?}");
@@ -131,12 +131,12 @@ impl Drop for Program {
     }
 }
 
-/// The last line of a program.
+/// The last line that a program prints, parsed.
 #[derive(Debug)]
 pub struct Told {
     end: String,
     messages: u64,
-    /// CRC of all bytes; the Java program does not print it.
+    /// CRC of all bytes; `None` from the Java program, which prints none.
     crc: Option<u32>,
 }
 
@@ -145,7 +145,7 @@ impl Told {
         let words: Vec<&str> = line.split_whitespace().collect();
         let (end, messages, crc, partial) = match words[..] {
             [_, end, messages, crc, partial] => (end, messages, crc, partial),
-            // printed by the Java program
+            // Format of the Java program.
             ["sent", messages] => ("done", messages, "-", "0"),
             ["closed", messages] => ("closed", messages, "-", "0"),
             ["died", messages, partial] => ("died", messages, "-", partial),
@@ -159,7 +159,7 @@ impl Told {
         }
     }
 
-    /// Checks how the exchange ended, and the number of messages.
+    /// Checks the way in which the exchange ended, and the number of messages.
     pub fn assert(&self, end: &str, messages: u64) {
         assert_eq!((&self.end[..], self.messages), (end, messages));
         if let Some(crc) = self.crc {
@@ -167,8 +167,8 @@ impl Told {
         }
     }
 
-    /// Checks that the program reported the death of its peer. For a receiver, also checks the CRC.
-    /// A sender prints the CRC of all sent messages, but the number of released ones.
+    /// Checks that the program reported the death of its peer. Also checks the CRC of a receiver. A
+    /// sender's CRC is of all sent messages, but its number only counts the released ones.
     pub fn assert_died(&self, role: &str) {
         assert_eq!(self.end, "died", "{self:?}");
         if role == "receive" {
@@ -177,7 +177,7 @@ impl Told {
     }
 }
 
-/// Returns the CRC-32C of the first messages, in order.
+/// Returns the CRC-32C of the first `messages` messages, in order.
 pub fn crc_of(messages: u64) -> u32 {
     let mut bytes = Vec::new();
     (0..messages).fold(0, |crc, seq| {

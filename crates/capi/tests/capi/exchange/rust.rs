@@ -8,10 +8,10 @@ use thalweg_testing::{Dice, again, from_env, message};
 
 const CHILD: &str = "THALWEG_EXCHANGE_CHILD";
 
-/// Kills in each test: each of the two roles with each of the three options.
+/// Number of kills in each test: one for each combination of two roles and three options.
 const KILLS: u64 = 6;
 
-/// Not a requirement of speed: a peer that takes longer hangs.
+/// Time after which a peer counts as hanging. It is no requirement of speed.
 const GUARD: Duration = Duration::from_secs(120);
 
 fn listen(folder: &Path) -> Listener {
@@ -22,7 +22,7 @@ fn accept(listener: &Listener) -> Link {
     listener.accept_until(Some(Instant::now() + GUARD)).unwrap()
 }
 
-/// The options of this process, and the equivalent arguments of the programs.
+/// The options of this process, each with the equivalent arguments for the other program.
 pub fn ways() -> [(Options, &'static [&'static str]); 3] {
     let plain = Options { capacity: 65536, ..Options::default() };
     let careful = Options { wait: Wait::Block, trusted: false, checksums: true, ..plain };
@@ -42,8 +42,8 @@ fn send(producer: &mut Producer, from: u64, count: u64) -> Result<(), Error> {
     })
 }
 
-/// Receives and checks messages until the end. Returns their number, their CRC, and the error that
-/// ended the exchange.
+/// Receives and checks messages until an error ends the exchange. Returns the number of messages, their CRC, and the
+/// error.
 fn receive(consumer: &mut Consumer) -> (u64, u32, Error) {
     let (mut seq, mut crc, mut expected) = (0, 0, Vec::new());
     loop {
@@ -60,15 +60,14 @@ fn receive(consumer: &mut Consumer) -> (u64, u32, Error) {
 }
 
 pub fn how_many(way: usize) -> u64 {
-    // A message has about 1,000 bytes on average. So 20,000 messages wrap the ring of 64 KiB about 300
-    // times. With a fifth of them, 64 KiB wrap about 60 times and 8 KiB about 500 times. In the ring
-    // of 8 KiB, both sides wait in every lap. More messages reach no other limit, because no counter
-    // wraps before 4 GiB.
+    // A message has about 1,000 bytes on average. The default of 2,000 messages wraps the ring of 64 KiB about 30
+    // times. A fifth of them wrap 64 KiB about 6 times and 8 KiB about 50 times. In the ring of 8 KiB, both sides wait
+    // in every lap. More messages reach no other limit, because no counter wraps before 4 GiB.
     let most = from_env("THALWEG_MESSAGES", 2_000);
     if way == 0 { most } else { most / 5 }
 }
 
-/// Returns the languages of the peer; crates/channel tests Java.
+/// Returns the languages to test against this process. crates/channel tests Java.
 fn partners(test: &str) -> impl Iterator<Item = Language> {
     [Language::C, Language::Python].into_iter().filter(move |language| language.is_here(test))
 }
@@ -122,7 +121,7 @@ fn both_ways_at_once() {
     });
 }
 
-/// Returns random delays before a kill. `THALWEG_KILLS` overrides their number.
+/// Returns random delays before the kills. `THALWEG_KILLS` overrides their number.
 pub fn delays(kills: u64) -> impl Iterator<Item = Duration> {
     let (mut dice, kills) = (Dice::new(module_path!()), from_env("THALWEG_KILLS", kills));
     (0..kills).map(move |_| Duration::from_micros(dice.below(20_000)))
@@ -170,7 +169,7 @@ fn rust_gets_an_error_when_the_receiver_is_killed() {
     }
 }
 
-/// The Rust process that is killed: this test runs only it, in a separate process.
+/// The main program of the Rust process that is killed. The test binary starts itself again with only this test.
 #[test]
 fn victim() {
     let Ok(told) = std::env::var(CHILD) else { return };

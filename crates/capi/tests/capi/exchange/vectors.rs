@@ -18,7 +18,7 @@ fn c_reads_the_golden_vectors() {
     for (name, ring) in expected["rings"].as_object().unwrap() {
         let files = ["producer", "consumer"].map(|side| vectors.join(format!("{name}.{side}.hex")));
         assert_eq!(&read(Command::new(&program).arg("ring").args(&files)), ring, "{name}");
-        // The two sides are swapped, which violates the format: the program must detect this.
+        // Swapped files violate the format, and the program must detect this.
         let swapped = Command::new(&program)
             .args(["ring".as_ref(), files[1].as_os_str(), files[0].as_os_str()])
             .output();

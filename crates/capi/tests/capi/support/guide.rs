@@ -1,9 +1,9 @@
-//! The programs in the pages of docs/reference.
+//! Extracts the programs from the pages in docs/reference.
 
 use super::root;
 use std::fs;
 
-/// Returns the blocks of a page in this language, unchanged.
+/// Returns the code blocks of a page in this language, unchanged.
 pub fn blocks(page: &str, language: &str) -> Vec<String> {
     let text = fs::read_to_string(root().join("../../docs/reference").join(page)).unwrap();
     let begin = format!("```{language}\n");
@@ -11,8 +11,8 @@ pub fn blocks(page: &str, language: &str) -> Vec<String> {
     blocks.map(str::to_owned).collect()
 }
 
-/// Returns the complete programs of docs/reference/c.md, numbered, without `receive` and `send`, which run in
-/// pairs.
+/// Returns the complete programs of docs/reference/c.md, with numbered names. Leaves out `receive` and `send`, which
+/// run only as a pair.
 pub fn programs_in_c() -> Vec<(String, String)> {
     let alone = blocks("c.md", "c").into_iter().filter(|text| !text.starts_with("/*"));
     let named: Vec<_> = alone.zip(0..).map(|(text, n)| (format!("guide{n}"), text)).collect();

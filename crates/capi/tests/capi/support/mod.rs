@@ -1,4 +1,4 @@
-//! Shared by the tests in C: the archive, the compiler, and counted skips.
+//! Common code of the tests in C: the archive, the compiler, and counted skips.
 #![allow(dead_code, unused_imports, reason = "each test binary uses its part")]
 
 use std::{
@@ -16,7 +16,8 @@ pub fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// The C library. Cargo builds it with this test binary, in the same directory and under a name with a hash.
+/// Returns the path of the C library. Cargo builds it together with this test binary, in the same directory, under a
+/// name with a hash.
 pub fn archive() -> PathBuf {
     let binary = env::current_exe().expect("the path of this binary");
     let folder = binary.parent().expect("its directory").read_dir().expect("its directory");
@@ -24,7 +25,7 @@ pub fn archive() -> PathBuf {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         name.starts_with("libthalweg_c-") && name.ends_with(".a")
     });
-    // Builds with other features leave other archives there, so the newest one is used.
+    // Builds with other features leave their archives in this directory, so use the newest one.
     let built =
         |path: &PathBuf| path.metadata().and_then(|found| found.modified()).expect("its time");
     archives.max_by_key(built).expect("libthalweg_c-*.a beside this binary")

@@ -1,18 +1,18 @@
-//! Passes files that the sender has open over the link, as descriptors. The receiver copies the bytes itself, like any
-//! copy between two files (by cloning, if possible). Both sides must trust each other. Otherwise the sender sends the
-//! bytes, and the reason is recorded.
+//! Passes the sender's open files over the link, as descriptors. The receiver copies the bytes itself, like any copy
+//! between two files (by cloning, if possible). Both sides must trust each other. Otherwise the sender sends the bytes
+//! and records the reason.
 
 use rustix::fs::{FileType, OFlags, Stat, fcntl_getfl, fstat};
 use std::os::fd::BorrowedFd;
 
-/// Data that the receiver copied from files that the sender had open; no checksum was compared.
+/// Data that the receiver copied from the sender's open files. No checksums were compared.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FromOpen {
     /// Number of files.
     pub files: u64,
     /// Number of bytes.
     pub bytes: u64,
-    /// Name of the mechanism that copied the last of them.
+    /// Name of the mechanism that copied the last of these files.
     pub by: Option<String>,
 }
 
@@ -27,7 +27,7 @@ impl FromOpen {
 /// Reason why the receiver did not copy an open file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NotMoved {
-    /// The copy is not possible. No bytes were copied, so the sender has to send them.
+    /// The copy is not possible. No bytes were copied, so the sender must send them.
     Refused(String),
     /// The file cannot be received at all.
     Failed(String),
@@ -35,9 +35,9 @@ pub enum NotMoved {
     Stopped,
 }
 
-/// Name under which a rejected open file is recorded.
+/// Name of this method in the list of rejected mechanisms.
 pub(super) const WAY: &str = "open file";
-/// Checks that the file is a regular one, open for reading only, and returns its current metadata.
+/// Checks that the file is a regular file, opened for reading only. Returns its current metadata.
 pub(super) fn looked_at(file: BorrowedFd<'_>) -> Result<Stat, String> {
     let flags = fcntl_getfl(file).map_err(|errno| format!("fcntl: {errno}"))?;
     let stat = fstat(file).map_err(|errno| format!("fstat: {errno}"))?;

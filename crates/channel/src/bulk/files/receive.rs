@@ -16,8 +16,8 @@ use xxhash_rust::xxh3::Xxh3;
 
 mod open;
 
-/// Destination of received files. If a method fails, its error text is sent to the sender and the file
-/// is skipped.
+/// Destination of received files. If a method fails, the receiver sends the error text to the sender and skips the
+/// file.
 pub trait Sink {
     /// Starts a file.
     fn begin(&mut self, file: &Announced) -> std::result::Result<(), String>;
@@ -25,20 +25,21 @@ pub trait Sink {
     /// Appends bytes to the file.
     fn write(&mut self, bytes: &[u8]) -> std::result::Result<(), String>;
 
-    /// Makes the file visible. Called only if the file is complete and its checksum is correct.
+    /// Makes the file visible. Called only for a complete file. Its checksum is correct, unless
+    /// [`move_open`](Self::move_open) copied it.
     fn publish(&mut self) -> std::result::Result<(), String>;
 
     /// Discards the incomplete file. Not called after an error of [`publish`](Self::publish) or
     /// [`begin`](Self::begin).
     fn abandon(&mut self);
 
-    /// Returns `true` if the current file can be copied from a file that the sender has open.
+    /// Returns `true` if [`move_open`](Self::move_open) can copy the current file.
     fn takes_open(&self) -> bool {
         false
     }
 
-    /// Copies `size` bytes from the start of an open file, which is known to be a regular one. Calls `watch` with the
-    /// number of bytes copied; an error of `watch` stops the copy. Returns the name of the mechanism used.
+    /// Copies `size` bytes from the start of a regular file that the sender has open. Calls `watch` with the number of
+    /// bytes copied, and stops if `watch` returns an error. Returns the name of the mechanism used.
     fn move_open(
         &mut self,
         from: BorrowedFd<'_>,
@@ -50,26 +51,26 @@ pub trait Sink {
     }
 }
 
-/// Called when a file begins, and during its transfer, with the number of bytes moved so far.
+/// Progress callback, called when a file begins and during its transfer. The number is that of all bytes moved so far.
 pub type Watch<'w> = dyn FnMut(&Announced, u64) + 'w;
 
 /// Outcome of the data of one file.
 enum Data {
     Whole,
-    /// Complete. The receiver copied the open file, by the mechanism named here.
+    /// The file is complete. The receiver copied the sender's open file, by the mechanism named here.
     Moved(String),
     Failed(Problem),
-    /// Receiving more is useless, because the last file or a stream failed.
+    /// The sink failed for the last file or for a stream, so receiving the rest would be useless.
     Enough(Problem),
 }
 
 impl Receiver {
-    /// Receives everything that a sender [sends](crate::bulk::Sender::send_all), until the end of the transfer. A
-    /// problem with one file does not stop the others. If the sink fails for the last file or a stream, returns without
-    /// waiting for the rest of the data. Compares the received data with the announcement: a file of another size is a
-    /// problem, and a file that never began counts as [`missing`](Handed::missing).
+    /// Receives everything that a sender [sends](crate::bulk::Sender::send_all), until the end of the transfer. If one
+    /// file fails, the others still arrive. If the sink fails for the last file or for a stream, returns without
+    /// waiting for the rest of the data. A file whose size differs from the announced one is a problem. A file that
+    /// never began counts as [`missing`](Handed::missing).
     ///
-    /// Calls `watch` when a file begins, and during its transfer, with the number of bytes moved so far. Errors: see
+    /// Calls `watch` when a file begins and during its transfer, with the number of bytes moved so far. Errors: see
     /// [`recv_into`](Self::recv_into); the current file is then discarded.
     pub fn recv_all(&mut self, sink: &mut dyn Sink, watch: &mut Watch<'_>) -> Result<Handed> {
         let mut handed = Handed::default();
@@ -98,7 +99,7 @@ impl Receiver {
             });
             let mut by = None;
             let problem = match data {
-                // After `publish`, successful or not, `abandon` must not be called for the file.
+                // Do not call `abandon` for a file after `publish`, even if `publish` failed.
                 Ok(Data::Whole) => published(sink),
                 Ok(Data::Moved(name)) => {
                     by = Some(name);
@@ -156,8 +157,7 @@ impl Receiver {
         })
     }
 
-    /// Receives the data of one file, and its tail. Returns `None` if the sender passes the open file
-    /// instead.
+    /// Receives the data of one file, and its tail. Returns `None` if the sender passes the open file instead of data.
     fn recv_data(
         &mut self,
         head: &FileHead,
@@ -225,7 +225,7 @@ impl Receiver {
         Ok(bytes)
     }
 
-    /// Replies to a head that is refused, or to a tail. `by` names the mechanism that copied an open file.
+    /// Replies to a tail, or refuses a head. `by` is the mechanism that copied an open file.
     fn reply(&mut self, problem: Option<&Problem>, by: &str) -> Result<()> {
         let (code, why) = match problem {
             None => (TAKEN, by),
@@ -255,7 +255,7 @@ fn published(sink: &mut dyn Sink) -> Option<Problem> {
     sink.publish().err().map(|why| Problem::NotTaken { why })
 }
 
-/// Compares the received data with the announcement and the tail. Returns the problem, if any.
+/// Compares the tail and the announcement with the received data. Returns the problem, if any.
 fn compare(announced: &Announced, sent: &FileTail, came: &FileTail) -> Option<Problem> {
     if sent != came {
         let why = format!("{} were sent, but {} arrived", sent.words(), came.words());
@@ -276,18 +276,19 @@ impl FileTail {
     }
 }
 
-/// Allocates memory for buffers of the sender's size, if available.
+/// Allocates memory for buffers of `len` bytes. Returns [`Error::TooLarge`] if that exceeds the available memory.
 fn room(memory: &mut Option<MappedBytes>, len: u64) -> Result<()> {
     if memory.as_ref().is_some_and(|memory| memory.len() as u64 >= len) {
         return Ok(());
     }
     *memory = None;
-    // A peer can claim any length. If this process used more memory than exists, the kernel would kill it.
+    // A peer can claim any length. If this process used more memory than is available, the kernel would kill it.
     let most = host::memory_available().unwrap_or(u64::MAX);
     let whole = usize::try_from(len).ok().filter(|_| len <= most);
     let instead = Some("send with a smaller buffer");
     let whole = whole.ok_or(Error::TooLarge { len, most, instead })?;
-    // Allocated once and reused. The pages become resident when data arrives, up to the size actually received.
+    // Allocate once, and reuse the memory. Its pages become resident only when data arrives, so a false claim costs
+    // nothing.
     let made = MappedBytes::untouched(whole, Pages::Transparent);
     *memory = Some(made.map_err(Error::system("mmap"))?);
     Ok(())

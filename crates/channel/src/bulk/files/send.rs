@@ -25,21 +25,20 @@ mod open;
 pub struct Item<R> {
     /// File name at the receiver, without a directory; `None` for a stream.
     pub name: Option<OsString>,
-    /// Size in bytes, if known. Each buffer is then filled before it is sent, and it is an error if
-    /// `source` yields a different number of bytes.
+    /// Size in bytes, if known. If it is known, each buffer is filled before it is sent, and a `source` of another
+    /// length is an error.
     pub size: Option<u64>,
     /// Source of the bytes.
     pub source: R,
-    /// The file that `source` reads from its start, open for reading only. Set only if the receiver
-    /// may have this descriptor. If both sides trust each other, the receiver may then copy the
-    /// bytes itself, and no checksum is compared. Otherwise, or without a `size`, the bytes are
-    /// read from `source`.
+    /// The file that `source` reads from its start, opened for reading only. Set this field only if the receiver may
+    /// have the descriptor. If both sides trust each other and `size` is known, the receiver may copy the bytes itself.
+    /// No checksum is compared then. Otherwise this side reads the bytes from `source`.
     pub file: Option<OwnedFd>,
 }
 
 /// Parameters of a file transfer.
 pub struct Pace<'w> {
-    /// Buffer size in bytes.
+    /// Maximum size of a buffer in bytes.
     pub buffer: usize,
     /// Number of items, if known.
     pub total: Option<u64>,
@@ -48,9 +47,8 @@ pub struct Pace<'w> {
 }
 
 impl Sender {
-    /// Sends several files or streams, in order, to a receiver that [receives
-    /// them](crate::bulk::Receiver::recv_all). An item that cannot be read, or is rejected, is recorded
-    /// as a [`Problem`]; the others follow.
+    /// Sends several files or streams, in order, to a receiver that [receives them](crate::bulk::Receiver::recv_all).
+    /// If an item cannot be read or is rejected, records a [`Problem`] and continues with the next item.
     ///
     /// Errors: see [`send_from`](Self::send_from); nothing more can be sent afterwards.
     pub fn send_all<R: Read>(
@@ -111,7 +109,8 @@ impl Sender {
         self.send_data(source, size, room, pace, &mut handed.bytes, loan)
     }
 
-    /// Sends the data of one item in buffers of `room` bytes, and its tail. `moved` counts the bytes of all items.
+    /// Sends the data of one item in buffers of `room` bytes, and then its tail. Adds the bytes to `moved`, which
+    /// counts those of all items.
     fn send_data(
         &mut self,
         mut source: impl Read,
@@ -148,7 +147,7 @@ impl Sender {
             *moved += count as u64;
             (pace.watch)(*moved);
             if size.is_some_and(|size| bytes > size) {
-                // The file has grown. Stop here, because it may grow without end.
+                // The file has grown. Stop here, because it could grow without end.
                 break None;
             }
         };
@@ -169,7 +168,7 @@ impl Sender {
         Ok(why.map(|why| Problem::GivenUp { why }).or(answer.problem))
     }
 
-    /// Receives the receiver's reply to a head or tail.
+    /// Waits for the receiver's reply to a head or tail.
     fn answer(&mut self) -> Result<FileAnswer> {
         let heard = self.heard()?;
         let problem = problem_of(&heard).map_err(|stop| self.break_off(stop))?;
@@ -177,7 +176,7 @@ impl Sender {
         Ok(FileAnswer { problem, takes_open })
     }
 
-    /// Receives the next message of the receiver.
+    /// Waits for the receiver's next message.
     pub(super) fn heard(&mut self) -> Result<ControlMessage> {
         let heard = self.control().message();
         heard.map(|heard| heard.message).map_err(|stop| self.break_off(stop))
@@ -205,7 +204,7 @@ enum OpenOffer {
     Answered(Option<Problem>),
 }
 
-/// Extracts the problem from a reply; `None` if the reply is positive.
+/// Returns the problem that a reply reports; `None` if the reply is positive.
 fn problem_of(heard: &ControlMessage) -> std::result::Result<Option<Problem>, WaitStop> {
     let why = heard.text.clone();
     match (heard.kind, heard.word(0)) {
@@ -216,8 +215,8 @@ fn problem_of(heard: &ControlMessage) -> std::result::Result<Option<Problem>, Wa
     }
 }
 
-/// Fills the buffer completely if `whole` is set, otherwise takes the available bytes. Returns the
-/// number of bytes and the error, if any. `Interrupted` means that the caller wants to stop.
+/// Reads from `source`: until the buffer is full if `whole` is `true`, otherwise once. Returns the number of bytes and
+/// the error, if any. The error `Interrupted` means that the caller wants to stop.
 fn fill(
     source: &mut impl Read,
     into: &mut [u8],

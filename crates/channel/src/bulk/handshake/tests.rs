@@ -13,7 +13,7 @@ fn geometry() -> Geometry {
     Geometry { header: Geometry::header_len(), capacity: 0, checksums: false, epoch, process }
 }
 
-/// The peer's last message is already in our queue. Therefore our reply is the first call that finds the peer gone.
+/// The peer's last message is already in our queue, so only our reply to it detects that the peer is gone.
 #[test]
 fn a_sender_that_offers_and_goes_is_dead() {
     let (near, far) = Link::pair().unwrap();

@@ -1,6 +1,6 @@
-//! Both sides copy simultaneously through the kernel: the receiver reads pieces from the front, the sender
-//! writes pieces from the back, until they meet. This spreads the page faults of a fresh destination
-//! over two cores. Requires mutual trust.
+//! Both sides copy simultaneously with system calls. The receiver reads pieces from the front and the sender writes
+//! pieces from the back, until they meet. This divides the page faults of a fresh destination between two cores. Both
+//! sides must trust each other.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use thalweg_core::{BETWEEN_PROCESSES, Info, Knob, Nature, Role, Tuning, Unfit, Unit};
@@ -14,7 +14,8 @@ use crate::bulk::mechanism::{
 };
 use crate::shared::stop::{WaitStop, unfit};
 
-/// `process_vm_readv` by the receiver and `process_vm_writev` by the sender, from opposite ends.
+/// Copies with `process_vm_readv` in the receiver and `process_vm_writev` in the sender, from opposite ends of the
+/// buffer.
 pub struct Coop;
 
 static INFO: Info = Info {
@@ -32,8 +33,8 @@ static INFO: Info = Info {
     nature: Nature { wants_trust: true, ..Nature::PLAIN },
 };
 
-/// Offset of the word that counts the pieces taken. The low half counts those from the front, the high half those from
-/// the back.
+/// Offset of the word that counts the pieces taken. Its low half counts pieces from the front, and its high half those
+/// from the back.
 const TAKEN: usize = 0;
 
 struct CoopSender {
@@ -53,7 +54,8 @@ enum CoopSource {
     Back,
 }
 
-/// Takes a piece from one end and returns its number, counted from that end. Returns `None` if all pieces are taken.
+/// Takes the next piece from one end of the buffer. Returns its number, counted from that end, or `None` if all pieces
+/// are taken.
 fn take(taken: &AtomicU64, pieces: u64, from: &CoopSource) -> Option<u64> {
     let mut now = taken.load(Ordering::Acquire);
     loop {
@@ -72,8 +74,8 @@ fn take(taken: &AtomicU64, pieces: u64, from: &CoopSource) -> Option<u64> {
     }
 }
 
-/// Returns the piece size and the number of pieces for `len` bytes. The size is enlarged if there would
-/// be too many pieces to count.
+/// Returns the piece size and the number of pieces for `len` bytes. Enlarges the size if half a word could not count
+/// the pieces.
 fn piece_for(asked: usize, len: usize) -> (usize, u64) {
     let piece = asked.max(len / (1 << 30) + 1);
     (piece, len.div_ceil(piece) as u64)
@@ -95,7 +97,7 @@ impl Mechanism for Coop {
     }
 
     fn shares_faults(&self, size: Option<u64>) -> bool {
-        // A buffer of one piece is copied by only one side.
+        // Only one side copies a buffer that consists of a single piece.
         size.is_none_or(|size| size > INFO.knob(&Tuning::default(), "piece"))
     }
 
@@ -129,9 +131,9 @@ impl Mechanism for Coop {
 impl Outgoing for CoopSender {
     fn agreed(&mut self, parcel: Parcel, ends: &TransferEnds) -> Result<(), Unfit> {
         readable(ends)?;
-        // Write the current value of the word. This changes nothing, but shows that writing is allowed.
+        // Write the word's current value. This changes nothing, but shows that writing is allowed.
         let (at, word) = (parcel.word(0), parcel.word(1));
-        // SAFETY: The peer keeps this word for this purpose, and reads it only as an atomic.
+        // SAFETY: The peer provides this word for such writes, and reads it only as an atomic.
         let answer = unsafe { remote::write(self.pid, at, &word.to_ne_bytes()) };
         answer.map(drop).map_err(|errno| unfit("process_vm_writev", errno))
     }
@@ -151,7 +153,7 @@ impl Outgoing for CoopSender {
                 break;
             }
         }
-        // Send this note even after a failure, because the receiver waits until no process writes to its memory.
+        // Send this note even after a failure: the receiver must know that no process writes to its memory any more.
         control.tell(Note::new(Say::Finished, &[failed as u64]))?;
         control.expect(Say::Done).map(drop)
     }
@@ -161,10 +163,10 @@ impl Outgoing for CoopSender {
 fn write_all(pid: i32, at: u64, part: &[u8], control: &BulkControl) -> Result<(), Errno> {
     let mut put = 0;
     while put < part.len() {
-        // Once the peer is gone, its pid may be reused, so check before every call.
+        // The pid may be reused after the peer's death, so check before every call that the peer lives.
         control.link().peer_is_alive().then_some(()).ok_or(Errno::SRCH)?;
-        // SAFETY: The receiver has reserved the announced number of bytes. Until we send `Finished`, it
-        // does not touch pieces that it has not taken.
+        // SAFETY: The receiver has reserved the announced number of bytes. Until this process sends `Finished`, the
+        // receiver does not touch pieces that this process has taken.
         match unsafe { remote::write(pid, at.wrapping_add(put as u64), &part[put..]) } {
             Ok(0) => return Err(Errno::FAULT),
             Ok(count) => put += count,
@@ -176,7 +178,7 @@ fn write_all(pid: i32, at: u64, part: &[u8], control: &BulkControl) -> Result<()
 }
 
 impl CoopReceiver {
-    /// Reads pieces from the front until both sides meet or an error occurs.
+    /// Reads pieces from the front until all pieces are taken or an error occurs.
     fn read(
         &self,
         at: u64,
@@ -211,15 +213,15 @@ impl Incoming for CoopReceiver {
         control.tell(Note::new(Say::Ready, &[into.as_mut_ptr() as u64]))?;
         let outcome = self.read(begin.words[1], into, control);
         if outcome.is_err() {
-            // Take all pieces, so that none is left for the sender.
+            // Mark all pieces as taken, so that the sender writes no further ones.
             self.page.u64(TAKEN).fetch_or(0xffff_ffff, Ordering::AcqRel);
         }
         let own = match &outcome {
             Ok(()) => self.page.u64(TAKEN).load(Ordering::Acquire) & 0xffff_ffff,
             Err(_) => 0,
         };
-        // The sender may write to `into` until it has finished or ended. Until then this function must not return,
-        // whatever else happens.
+        // The sender may write to `into` until it reports the end of its part, or its process ends. Until then this
+        // function must not return, not even at a timeout.
         let finished = loop {
             match control.hear() {
                 Err(WaitStop::Interrupted | WaitStop::Late) if control.link().peer_is_alive() => {

@@ -1,5 +1,6 @@
-//! A Unix stream socket through io_uring with registered buffers. One buffer is in flight while the
-//! next is filled. Needs two more copies than a plain send; included only for measurements.
+//! A Unix stream socket through io_uring with registered buffers. The kernel transfers one buffer
+//! while this process fills the next. Needs two more copies than a plain send, and exists only for
+//! measurements.
 
 use rustix::event::PollFlags;
 use rustix::fd::{AsFd, OwnedFd};
@@ -18,7 +19,7 @@ use crate::bulk::stream;
 use crate::shared::liveness::Gone;
 use crate::shared::stop::{WaitStop, unfit};
 
-/// Reads and writes of a socket through io_uring.
+/// Moves bytes by reads and writes of a socket through io_uring.
 pub struct IoUringMechanism;
 
 static INFO: Info = Info {
@@ -39,9 +40,10 @@ static INFO: Info = Info {
     nature: Nature::PLAIN,
 };
 
-/// Two buffers: one in flight, one being filled.
+/// Two buffers: the kernel transfers one while this process uses the other.
 const SLOTS: u32 = 2;
-/// Maximum size of a buffer in bytes: buffers are locked in memory, and the peer chooses the size.
+/// Maximum size of a buffer in bytes. The limit is needed because buffers are locked in memory and
+/// the peer chooses their size.
 const MOST: usize = 16 << 20;
 const ALIGN: usize = 4096;
 
@@ -68,7 +70,8 @@ impl UringEnd {
         let mut silent = control.is_timed();
         loop {
             if silent {
-                // Check the peer before polling: the peer may have written its data and then died.
+                // Check the peer before polling, because the peer may write its data and die
+                // between the two checks.
                 let going = control.check();
                 let news = io::wait_readable(self.ring.as_fd(), Some(Duration::ZERO));
                 if !news.map_err(|errno| WaitStop::refused("poll", errno))? {
@@ -84,8 +87,8 @@ impl UringEnd {
                         .map(|count| count as usize)
                         .map_err(|errno| WaitStop::refused("io_uring", errno));
                 }
-                // A signal arrived, or nothing completed for a while. From now on, also check the
-                // peer.
+                // A signal arrived, or nothing completed for a while. From now on, also check if
+                // the peer lives.
                 Err(Errno::INTR) => silent = true,
                 Err(errno) => return Err(WaitStop::refused("io_uring_enter", errno)),
             }
@@ -110,7 +113,7 @@ impl UringEnd {
         self.submit()
     }
 
-    /// Waits until a slot is written completely.
+    /// Waits until the socket has taken all `len` bytes of a slot.
     fn settle(&mut self, slot: u32, len: usize, control: &mut BulkControl) -> Result<(), WaitStop> {
         let mut put = 0;
         loop {
@@ -191,8 +194,7 @@ impl UringEnd {
             let busy = || WaitStop::refused("io_uring", Errno::BUSY);
             let buffer = self.ring.buffer_mut(slot).ok_or_else(busy)?;
             buffer[..piece.len()].copy_from_slice(piece);
-            // Have only one write in flight, because two writes to a stream may overtake each
-            // other.
+            // Never have two writes in flight: on a stream, one could overtake the other.
             if let Some((slot, len)) = under_way.take() {
                 self.settle(slot, len, control)?;
             }

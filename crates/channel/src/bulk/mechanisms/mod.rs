@@ -1,8 +1,8 @@
-//! The list of mechanisms: one file and one line each.
+//! The list of mechanisms. Each has one file and one line here.
 //!
-//! The list is written by hand, in the order in which mechanisms are tried if no measurements
-//! exist. In a tie the earlier one wins. The manual, `thalweg list`, the choice, the studies and
-//! the conformance tests read the list.
+//! The order is that in which mechanisms are tried without measurements; in a tie the earlier one
+//! wins. The manual, `thalweg list`, the choice, the studies and the conformance tests all use this
+//! list.
 
 use super::Mechanism;
 

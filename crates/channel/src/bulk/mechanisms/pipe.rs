@@ -1,5 +1,5 @@
-//! An ordinary pipe: the sender writes, the receiver reads, and the kernel copies twice. Works wherever
-//! two processes can share a descriptor.
+//! An ordinary pipe: the sender writes, the receiver reads, and the kernel copies twice. Works wherever one process can
+//! pass a descriptor to the other.
 
 use rustix::fd::OwnedFd;
 use rustix::fs::{FileType, fstat};
@@ -9,7 +9,7 @@ use thalweg_sys::{io, pipe};
 use crate::bulk::stream::StreamMechanism;
 use crate::shared::stop::unfit;
 
-/// The knobs of every mechanism with a pipe.
+/// Knobs of all mechanisms that use a pipe.
 pub(super) const KNOBS: &[Knob] = &[
     Knob {
         name: "pipe",
@@ -35,7 +35,7 @@ static INFO: Info = Info {
     nature: Nature::PLAIN,
 };
 
-/// `write` and `read` through a pipe.
+/// Moves bytes with `write` and `read` through a pipe.
 pub static MECHANISM: StreamMechanism = StreamMechanism {
     info: &INFO,
     probe,
@@ -52,15 +52,15 @@ fn probe() -> Result<(), Unfit> {
     io::read(&pipe.reader, &mut [0]).map(drop).map_err(|errno| unfit("read", errno))
 }
 
-/// Creates a pipe. Returns the nonblocking end to keep, and the end to send to the peer.
+/// Creates a pipe. Returns the end to keep, made nonblocking, and the end for the peer.
 pub(super) fn made(info: &Info, tuning: &Tuning) -> Result<(OwnedFd, OwnedFd), Unfit> {
     let wished = info.knob(tuning, "pipe") as usize;
     let made = pipe::Pipe::new(wished).map_err(|errno| unfit("pipe2", errno))?;
     Ok((without_waiting(made.writer)?, made.reader))
 }
 
-/// Checks the end that the peer sent and makes it nonblocking. Accepts only a pipe, because other files may ignore that
-/// flag.
+/// Checks the end that the peer sent, and makes it nonblocking. Accepts only a pipe, because calls on other files may
+/// block nevertheless.
 pub(super) fn taken(fd: OwnedFd) -> Result<OwnedFd, Unfit> {
     let found = fstat(&fd).map_err(|errno| unfit("fstat", errno))?;
     if FileType::from_raw_mode(found.st_mode) != FileType::Fifo {
@@ -69,8 +69,8 @@ pub(super) fn taken(fd: OwnedFd) -> Result<OwnedFd, Unfit> {
     without_waiting(fd)
 }
 
-/// Makes the descriptor nonblocking. Its calls then return EAGAIN, and the caller waits in a poll that watches the peer
-/// too.
+/// Makes the descriptor nonblocking. Its calls then return EAGAIN instead of blocking, and the caller waits in a poll
+/// that also watches the peer.
 fn without_waiting(fd: OwnedFd) -> Result<OwnedFd, Unfit> {
     rustix::io::ioctl_fionbio(&fd, true).map_err(|errno| unfit("FIONBIO", errno))?;
     Ok(fd)

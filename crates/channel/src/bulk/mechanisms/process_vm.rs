@@ -1,5 +1,5 @@
-//! The receiver reads the sender's memory with process_vm_readv: the kernel copies once, page by page.
-//! MPI libraries call this CMA. Requires mutual trust.
+//! The receiver reads the sender's memory with process_vm_readv: the kernel copies once, page by page. MPI libraries
+//! call this method CMA (cross memory attach). Both sides must trust each other.
 
 use std::sync::atomic::Ordering;
 use thalweg_core::{BETWEEN_PROCESSES, Info, Knob, Nature, Role, Tuning, Unfit, Unit};
@@ -34,8 +34,8 @@ struct ProcessVmReceiver {
     chunk: usize,
 }
 
-/// Checks that the peer's memory is readable and really belongs to the peer: it must contain the token
-/// at the address that the peer sent.
+/// Checks that this process can read the peer's memory, and that the pid really refers to the peer: the memory must
+/// contain the token at the address that the peer sent.
 pub(super) fn readable(ends: &TransferEnds) -> Result<(), Unfit> {
     ends.trusted.clone()?;
     let (at, word) = ends.token;
@@ -50,7 +50,7 @@ pub(super) fn readable(ends: &TransferEnds) -> Result<(), Unfit> {
     }
 }
 
-/// Tries the call on our own memory. A seccomp filter that forbids the call fails here too.
+/// Tries the call on our own memory. If a seccomp filter forbids the call, it fails here too.
 pub(super) fn callable() -> Result<(), Unfit> {
     let (word, mut found) = (7_u64, [0; 8]);
     let pid = std::process::id() as i32;
@@ -58,8 +58,8 @@ pub(super) fn callable() -> Result<(), Unfit> {
     answer.map(drop).map_err(|errno| unfit("process_vm_readv", errno))
 }
 
-/// Reads the sender's memory piece by piece. The data is valid if the sender still lives afterwards, because its pid
-/// was then not reused.
+/// Reads the sender's memory piece by piece. The data is valid if the sender still lives afterwards, because then no
+/// other process has got its pid.
 pub(super) fn read_all(
     pid: i32,
     at: u64,
@@ -95,8 +95,8 @@ impl Mechanism for ProcessVm {
 
     fn offer(&self, _: &Tuning, ends: &TransferEnds) -> Result<(Box<dyn Outgoing>, Parcel), Unfit> {
         ends.trusted.clone()?;
-        // Relaxed: no other data depends on it. The receiver compares the word with the value that we
-        // sent.
+        // Relaxed, because no other data depends on the word. The receiver compares the word that it reads with this
+        // value.
         let word = ends.own_token.load(Ordering::Relaxed);
         Ok((Box::new(ProcessVmSender), Parcel::of(&[word], Vec::new())))
     }

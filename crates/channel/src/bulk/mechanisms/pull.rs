@@ -1,5 +1,5 @@
-//! The sender writes its data directly into memory that can be passed on. The receiver maps that memory and copies
-//! once, which takes half the CPU time of two copies. Data in other memory is first copied into such memory.
+//! The sender writes its data into memory that it can pass to the receiver. The receiver maps that memory and copies
+//! once, which takes half the CPU time of two copies. Data in other memory must first be copied into such memory.
 
 use rustix::fd::AsFd;
 use thalweg_core::{BETWEEN_PROCESSES, Info, Nature, Role, Tuning, Unfit};
@@ -12,7 +12,7 @@ use crate::bulk::mechanism::{Broken, Incoming, Mechanism, Outgoing, Parcel, Tran
 use crate::bulk::memory::{Handing, LentRegion, STREAM, Stores, copy_out};
 use crate::shared::stop::{WaitStop, unfit};
 
-/// The receiver copies once, out of memory that the sender has lent.
+/// Copies once, in the receiver, out of memory that the sender has lent.
 pub struct PullMechanism;
 
 static INFO: Info = Info {
@@ -28,9 +28,9 @@ static INFO: Info = Info {
 #[derive(Default)]
 struct PullSender {
     made: u64,
-    /// Ids of the memories that the receiver knows.
+    /// Ids of the memories that the receiver has mapped.
     told: Vec<u64>,
-    /// Buffer for sources that were not lent.
+    /// Buffer into which data that is not in lent memory is copied.
     own: Option<LentRegion>,
 }
 
@@ -39,7 +39,7 @@ struct PullReceiver {
     known: Vec<(u64, Region)>,
 }
 
-/// Number of mappings that a receiver keeps. It drops the oldest first. A sender must not rely on more.
+/// Number of mappings that a receiver keeps. It drops the oldest one first, and a sender must not rely on more.
 const KEPT: usize = 8;
 
 impl Mechanism for PullMechanism {
@@ -75,7 +75,7 @@ impl PullSender {
         LentRegion::shared(len, self.made)
     }
 
-    /// Announces a buffer in lent memory. Sends the descriptor of that memory first, unless the receiver has it.
+    /// Announces a buffer in lent memory. If the receiver has not mapped that memory, first sends its descriptor.
     fn push(
         &mut self,
         lent: &LentRegion,
@@ -136,7 +136,7 @@ impl PullReceiver {
         let fd = fd.ok_or_else(|| {
             WaitStop::corrupt("the peer announced memory but passed no file descriptor")
         })?;
-        // `populate` would allocate the pages of all holes at once, at our expense.
+        // Reject holes, because `populate` would allocate all their pages at once, charged to this process.
         if len == 0 || !is_sealed(&fd, SealFlags::SHRINK, len) || !memfd::is_whole(&fd) {
             let what = "the memory that the peer passed could shrink, or has unallocated pages";
             return Err(WaitStop::corrupt(what));
@@ -145,7 +145,7 @@ impl PullReceiver {
             .map_err(|_| WaitStop::corrupt("memory larger than the address space"))?;
         let region = Region::of_file(&fd, len, Sharing::Read);
         let region = region.map_err(|errno| WaitStop::refused("mmap", errno))?;
-        // Errors are ignored: this only saves page faults.
+        // Errors are ignored, because this call only avoids page faults.
         let _ = region.populate();
         if self.known.len() >= KEPT {
             self.known.remove(0);
@@ -172,8 +172,8 @@ impl Incoming for PullReceiver {
             WaitStop::corrupt("the announced buffer is outside the shared memory")
         })?;
         let stores = Stores::of(self.stream, into.len());
-        // SAFETY: The memory is mapped for at least that length and sealed against shrinking. Only the
-        // sender can write there, and it waits for our reply.
+        // SAFETY: At least `into.len()` bytes are mapped, and the memory is sealed against shrinking. Only the sender
+        // can write there, and it waits for our reply.
         unsafe { copy_out(into, region.as_ptr(), stores) };
         Ok(())
     }

@@ -1,5 +1,5 @@
-//! Pipelined slots in shared memory: the sender fills one while the receiver empties another. Both cores copy
-//! simultaneously, and the data of the first copy stays in the cache. Each byte is copied twice.
+//! Pipelined slots in shared memory: the sender fills one slot while the receiver empties another. Both cores copy
+//! simultaneously, and the data of the first copy is still in the cache at the second. Each byte is copied twice.
 
 use rustix::fd::OwnedFd;
 use rustix::io::fcntl_dupfd_cloexec;
@@ -31,7 +31,7 @@ static INFO: Info = Info {
             unit: Unit::Bytes,
             values: &[256 << 10, 16 << 10, 64 << 10, 1 << 20],
         },
-        // With at most seven slots, all shared memory stays below 2 MiB.
+        // The default is seven, so that the ring and all other shared memory stay below 2 MiB.
         Knob {
             name: "slots",
             summary: "slots of the ring",
@@ -44,31 +44,32 @@ static INFO: Info = Info {
     nature: Nature::PLAIN,
 };
 
-/// Bit of the receiver's word in its Accept: the receiver reads the number of bytes per slot from the Begin note.
+/// Flag in the first word of the receiver's parcel: the receiver reads the number of bytes per slot from the Begin
+/// note.
 const SHARES: u64 = 1;
 
 /// Maximum memory, in bytes, that a peer can make us map.
 const MOST: u64 = 1 << 30;
 
-/// The ring, as seen by one side. Shared words (`Words::slots`) count the filled and emptied slots; only
-/// the sender writes the slots.
+/// The ring, as seen by one side. The words [`SideWords::slots`](crate::layout::SideWords) count the filled and the
+/// emptied slots. Only the sender writes to the slots.
 struct Slots {
     region: Region,
     slot: usize,
     number: u64,
-    /// Number of slots that this side has finished since the beginning.
+    /// Number of slots that this side has filled or emptied since the beginning.
     count: u64,
 }
 
 impl Slots {
-    /// Returns the number of bytes per slot for a buffer of this length. All slots get a share, so that
-    /// both sides copy simultaneously. Smaller shares stay in a faster cache.
+    /// Returns the share, which is the number of bytes per slot, for a buffer of `len` bytes. The buffer is divided
+    /// among all slots, so that both sides copy simultaneously. Small shares stay in a fast cache.
     fn share(&self, len: usize) -> usize {
         let page = page_size();
         len.div_ceil(self.number as usize).next_multiple_of(page).min(self.slot)
     }
 
-    /// Checks the share that the sender announced. A sender that fills every slot announces 0.
+    /// Returns the share that the sender announced, after a check. A sender that fills every slot announces 0.
     fn told(&self, share: u64) -> Result<usize, WaitStop> {
         match share {
             0 => Ok(self.slot),
@@ -77,9 +78,9 @@ impl Slots {
         }
     }
 
-    /// Returns the address of a piece of at most `share` bytes in slot number `n`. Each round of the ring uses the next
-    /// share of the slot. It therefore overwrites the bytes that were read longest ago, which have left the reader's
-    /// caches.
+    /// Returns the address of a piece of at most `share` bytes in slot number `n`. In each round of the ring, a piece
+    /// goes to the next part of its slot. It therefore overwrites the bytes that were read longest ago, which have left
+    /// the reader's caches.
     fn place(&self, n: u64, share: usize) -> *mut u8 {
         let (slot, round) = (n % self.number, n / self.number);
         let within = round % (self.slot / share) as u64;
@@ -92,12 +93,12 @@ impl Slots {
 
 struct SlotSender {
     slots: Slots,
-    /// Number of slots known to be emptied. The receiver's own count is read only if these are not enough, because that
-    /// read fetches a cache line from the receiver's processor.
+    /// Number of slots known to be emptied. The receiver's count is read only if these slots are not enough, because
+    /// reading it fetches a cache line from the receiver's processor.
     emptied: u64,
-    /// The memory file; `None` after it was sealed.
+    /// The memory file; `None` after it was sealed against other writers.
     file: Option<OwnedFd>,
-    /// `true` if the receiver accepts partly filled slots.
+    /// `true` if the receiver accepts slots that are filled only in part.
     shares: bool,
 }
 
@@ -106,7 +107,7 @@ struct SlotReceiver {
     stream: u64,
 }
 
-/// The sizes that a tuning requests.
+/// The sizes of a ring, as a tuning requests them.
 struct SlotSize {
     slot: usize,
     number: u64,
@@ -140,11 +141,11 @@ fn made(bytes: usize) -> Result<(Region, OwnedFd), Unfit> {
     Ok((region, fd))
 }
 
-/// Seals the file. Afterwards only processes that already have the file mapped can write to it, and no process can
-/// remove its pages.
+/// Seals the file. Afterwards no process can remove its pages, and only processes that have already mapped it can
+/// write.
 fn seal_mapped(fd: &OwnedFd) -> Result<(), Unfit> {
     memfd::seal_for_one_writer(fd).map_err(|errno| unfit("F_ADD_SEALS", errno))?;
-    // Before the seal, the receiver could punch holes. Their pages would be allocated at our expense.
+    // The receiver could punch holes before the file was sealed. Their pages would be charged to this process.
     if memfd::is_whole(fd) {
         Ok(())
     } else {
@@ -152,11 +153,11 @@ fn seal_mapped(fd: &OwnedFd) -> Result<(), Unfit> {
     }
 }
 
-/// Maps the sender's memory. This process only reads it. The mapping is writable if the sender allows that, because
-/// some processors (AMD Zen 4) then fetch lines written by another core faster. A receiver that writes there harms only
-/// itself, because the sender never reads this memory.
+/// Maps the sender's memory. This process only reads it, but maps it writable if the sender allows that: some
+/// processors (AMD Zen 4) then fetch lines faster that another core has written. A receiver that writes there harms
+/// only itself, because the sender never reads this memory.
 fn taken(fd: &OwnedFd, bytes: usize) -> Result<Region, Unfit> {
-    // `populate` would allocate the pages of all holes at once, at our expense.
+    // Reject holes, because `populate` would allocate all their pages at once, charged to this process.
     if !is_sealed(fd, SealFlags::SHRINK, bytes as u64) || !memfd::is_whole(fd) {
         return Err(Unfit::because("the sender's memory could shrink, or has unallocated pages"));
     }
@@ -182,7 +183,7 @@ impl Mechanism for RingMechanism {
         ends.shares.clone()?;
         let size = SlotSize::of(tuning)?;
         let (region, fd) = made(size.bytes)?;
-        // Errors are ignored: this only saves page faults.
+        // Errors are ignored, because this call only avoids page faults.
         let _ = region.populate();
         let kept = fcntl_dupfd_cloexec(&fd, 0).map_err(|errno| unfit("F_DUPFD_CLOEXEC", errno))?;
         let slots = size.slots(region);
@@ -199,7 +200,7 @@ impl Mechanism for RingMechanism {
         ends.shares.clone()?;
         let size = SlotSize::of(tuning)?;
         let region = taken(&parcel.fd()?, size.bytes)?;
-        // Errors are ignored: this only saves page faults.
+        // Errors are ignored, because this call only avoids page faults.
         let _ = region.populate();
         let stream = INFO.knob(tuning, STREAM.name);
         let receiver = SlotReceiver { slots: size.slots(region), stream };
@@ -219,15 +220,15 @@ impl Outgoing for SlotSender {
         if control.has_free_core() {
             control.tell(begin)?;
         } else {
-            // Do not wake the receiver before the first slot is full: until then it would only take processor time from
-            // us.
+            // Both sides share one processor. Do not wake the receiver before the first slot is full, because it could
+            // only wait and delay this process.
             control.tell_quietly(begin)?;
         }
         let ring = &mut self.slots;
         for piece in bytes.chunks(share) {
             if ring.count - self.emptied == ring.number {
                 self.emptied = control.wait(|theirs| {
-                    // The receiver counts a slot as emptied only after it has read it.
+                    // The receiver counts a slot as emptied only after it has read the slot.
                     let emptied = steps::seen(&theirs.slots.0);
                     match ring.count.checked_sub(emptied) {
                         Some(full) if full < ring.number => Ok(Some(emptied)),
@@ -236,8 +237,8 @@ impl Outgoing for SlotSender {
                     }
                 })?;
             }
-            // SAFETY: The slot has room for a chunk, and the receiver has reported that it has emptied it. A receiver
-            // that reported this too early only reads wrong bytes.
+            // SAFETY: The slot has room for a piece, and the receiver has reported that it has emptied the slot. If it
+            // reported this too early, only its own bytes are wrong.
             unsafe { copy_in(ring.place(ring.count, share), piece) };
             ring.count += 1;
             control.publish_slots(ring.count, false);
@@ -261,7 +262,7 @@ impl Incoming for SlotReceiver {
         let (mut delivered, end) = (0, ring.count + into.len().div_ceil(share) as u64);
         for piece in into.chunks_mut(share) {
             let found = control.wait(|theirs| {
-                // The sender counts a slot as filled only after it has written it.
+                // The sender counts a slot as filled only after it has written the slot.
                 match steps::seen(&theirs.slots.0).checked_sub(ring.count) {
                     Some(0) => Ok(None),
                     Some(full) if full <= ring.number => Ok(Some(())),
@@ -269,12 +270,12 @@ impl Incoming for SlotReceiver {
                 }
             });
             found.map_err(|stop| Broken { delivered, stop })?;
-            // SAFETY: The slot is mapped and as long as a chunk. Only a sender that breaks the protocol
-            // writes there now. The bytes are then wrong, which harms only that sender's own data.
+            // SAFETY: The slot is mapped and has room for a piece. Only a sender that violates the protocol writes
+            // there now. Then the bytes are wrong, which harms only that sender's data.
             unsafe { copy_out(piece, ring.place(ring.count, share), stores) };
             ring.count += 1;
-            // The sender waits for an empty slot only if more pieces remain than the ring has slots. For the last
-            // pieces it waits for the Done note instead.
+            // The sender waits for an empty slot only while more pieces remain than the ring has slots. After that it
+            // waits for the Done note, so the last slots need no wake-up.
             control.publish_slots(ring.count, ring.count + ring.number > end);
             delivered += piece.len() as u64;
         }

@@ -1,9 +1,9 @@
-//! The common approach: copy the buffer into shared memory under a lock, unlock, and let the other process copy it out
-//! under that lock. One side waits while the other copies. The shared memory is as large as the buffer, unless the
-//! buffer is split into chunks.
+//! The common method: copy the buffer into shared memory under a lock, unlock, and let the other process copy the
+//! buffer out under the lock. One side waits while the other copies. The shared memory is as large as the buffer,
+//! unless the buffer is split into chunks.
 //!
-//! The lock is robust: if its owner is dead, the other side takes the lock over. The lock contains no pointers, so a
-//! hostile peer can corrupt the bytes but not this process.
+//! The lock is robust: if its owner dies, the other side takes it over. The lock contains no pointers, so a hostile
+//! peer can corrupt the bytes but not this process.
 
 use rustix::fd::{AsFd, OwnedFd};
 use std::sync::atomic::Ordering;
@@ -51,12 +51,12 @@ static INFO: Info = Info {
 
 const LOCK: usize = 0;
 const TURN: usize = 256;
-/// Values of TURN (the side that may copy next) and of LOCK (the side that holds it).
+/// Values of the words at TURN (the side that may copy next) and at LOCK (the side that holds the lock).
 const SENDER: u32 = 1;
 const RECEIVER: u32 = 2;
 const NOBODY: u32 = 0;
 
-/// Shared memory. `LOCK` and `TURN` are on the first page, and the data follows.
+/// Shared memory. The words at `LOCK` and `TURN` are on the first page, and the data follows.
 struct ShmState {
     page: Joint,
     room: usize,
@@ -110,25 +110,25 @@ impl Mechanism for ShmLocked {
     }
 }
 
-/// Returns `true` if System V segments are used. They require a trusted peer, because the peer can send the id of any
-/// segment, and this process writes words at its start.
+/// Returns `true` if System V segments are requested. They require trust, because the peer could send the id of any
+/// segment, and this process writes to words at the start of the segment.
 fn has_segment(tuning: &Tuning, ends: &TransferEnds) -> Result<bool, Unfit> {
     let wanted = INFO.knob(tuning, "sysv") > 0;
     if wanted { ends.trusted.clone().map(|()| true) } else { Ok(false) }
 }
 
-/// The other side's access to the memory.
+/// The object through which the other side maps the memory.
 enum ShmHandle {
     File(OwnedFd),
     Segment(Segment),
 }
 
 impl ShmHandle {
-    /// Removes a segment, which would otherwise outlive the process. The kernel frees the segment when the last process
-    /// detaches.
+    /// Removes a segment, because it would otherwise outlive the process. The kernel frees the segment when the last
+    /// process detaches.
     fn discard(self) {
         if let Self::Segment(segment) = self {
-            // Errors are ignored: the segment is already removed.
+            // An error is ignored, because `made` has already removed the segment.
             let _ = segment.remove();
         }
     }
@@ -141,8 +141,8 @@ fn made(sysv: bool, len: usize) -> Result<(Joint, ShmHandle), Unfit> {
     }
     let segment = Segment::create(len).map_err(|errno| unfit("shmget", errno))?;
     let region = Region::of_segment(segment, len);
-    // Remove the segment at once. It exists as long as a process is attached, and until then Linux lets other processes
-    // attach by its id (shmctl(2)). Therefore a killed process leaves no segment behind.
+    // Remove the segment at once, so that a killed process leaves none behind. The segment exists until the last
+    // process detaches, and Linux still lets other processes attach by its id (shmctl(2)).
     let removed = segment.remove();
     let region = region.map_err(|errno| unfit("shmat", errno))?;
     removed.map_err(|errno| unfit("shmctl", errno))?;
@@ -151,14 +151,14 @@ fn made(sysv: bool, len: usize) -> Result<(Joint, ShmHandle), Unfit> {
 
 impl ShmState {
     fn data(&self) -> *mut u8 {
-        // SAFETY: The page has `PAGE + room` bytes.
+        // SAFETY: The mapping has `PAGE + room` bytes.
         unsafe { self.page.as_ptr().add(PAGE) }
     }
 
-    /// Waits for our turn and takes the lock. If the owner of the lock has died, takes the lock from it.
+    /// Waits for our turn and takes the lock. If the owner of the lock has died, takes over the lock.
     fn enter(&self, me: u32, control: &mut BulkControl) -> Result<(), WaitStop> {
         let turn = self.page.u32(TURN);
-        // PAIRS WITH: `leave`: everything copied before the change of turn is visible.
+        // PAIRS WITH: `leave`. Everything that the other side copied before it passed the turn is visible.
         control.wait(|_| Ok((turn.load(Ordering::Acquire) == me).then_some(())))?;
         let lock = self.page.u32(LOCK);
         let take = || {
@@ -166,8 +166,8 @@ impl ShmState {
             free.is_ok().then_some(())
         };
         match control.wait(|_| Ok(take())) {
-            // The peer died after it had passed the turn and before it released the lock. Its copy is complete, because
-            // a side passes the turn only after its copy.
+            // The peer passed the turn and then died before it released the lock. Its copy is complete, because a side
+            // passes the turn only after its copy.
             Err(WaitStop::Gone(_)) => {
                 lock.store(me, Ordering::Release);
                 Ok(())
@@ -184,8 +184,8 @@ impl ShmState {
 }
 
 impl ShmSender {
-    /// Provides shared memory of at least `room` bytes, and announces new memory to the receiver. Returns `true` if the
-    /// memory is new.
+    /// Provides shared memory for at least `room` bytes of data. If the memory is new, announces it to the receiver and
+    /// also returns `true`.
     fn prepare(
         &mut self,
         room: usize,
@@ -219,7 +219,7 @@ impl Outgoing for ShmSender {
         control.tell(Note::new(Say::Begin, &[bytes.len() as u64, u64::from(is_new)]))?;
         for piece in bytes.chunks(self.chunk.unwrap_or(bytes.len())) {
             shared.enter(SENDER, control)?;
-            // SAFETY: The memory has room for a chunk, and it is our turn.
+            // SAFETY: The memory has room for a piece, and only the side whose turn it is writes.
             unsafe { copy_in(shared.data(), piece) };
             shared.leave(RECEIVER, control);
         }
@@ -270,7 +270,7 @@ impl Incoming for ShmReceiver {
         let mut delivered = 0;
         for piece in into.chunks_mut(chunk) {
             shared.enter(RECEIVER, control).map_err(|stop| Broken { delivered, stop })?;
-            // SAFETY: The mapping has room for a chunk and cannot shrink, and it is our turn.
+            // SAFETY: The mapping has room for a piece and cannot shrink, and it is our turn.
             unsafe { copy_out(piece, shared.data(), Stores::Plain) };
             shared.leave(SENDER, control);
             delivered += piece.len() as u64;

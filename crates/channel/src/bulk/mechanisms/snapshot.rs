@@ -1,6 +1,6 @@
-//! A memfd that is sealed against all writes and that the receiver maps copy-on-write. The receiver
-//! is independent of the sender at once, and only pages that it writes later are copied. This is
-//! faster if the receiver wants new memory.
+//! A memfd that the sender seals against all writes and the receiver maps copy-on-write. The receiver no longer depends
+//! on the sender then, and the kernel copies only pages that the receiver writes later. This is fastest if the receiver
+//! wants the bytes in new memory.
 
 use rustix::fd::AsFd;
 use thalweg_core::{BETWEEN_PROCESSES, Info, Nature, Role, Tuning, Unfit};
@@ -15,7 +15,7 @@ use crate::bulk::memory::{Handing, LentRegion, MappedBytes, STREAM, Stores, copy
 use crate::shared::stop::{WaitStop, unfit};
 use thalweg_sys::io;
 
-/// A sealed memfd that is passed to the receiver.
+/// Passes a sealed memfd to the receiver.
 pub struct Snapshot;
 
 static INFO: Info = Info {
@@ -62,7 +62,7 @@ impl Mechanism for Snapshot {
     }
 }
 
-/// Seals the memory and passes it to the receiver.
+/// Seals the memory and passes it to the receiver, which confirms it.
 fn give(fd: impl AsFd, len: usize, control: &mut BulkControl) -> Result<(), WaitStop> {
     seal(&fd, FOR_GOOD).map_err(|errno| WaitStop::refused("F_ADD_SEALS", errno))?;
     control.send(&ControlMessage::new(ControlKind::Memory).words(&[len as u64]), &[fd.as_fd()])?;
@@ -100,7 +100,7 @@ impl Outgoing for SnapshotSender {
             let outcome = self.send(lent.bytes(), control);
             return (Some(lent), outcome);
         };
-        // Remove our own mapping too: afterwards no process can write.
+        // Unmap the memory first: the write seal fails with EBUSY while a writable mapping exists.
         drop(lent.region);
         let outcome = give(&fd, len, control);
         let again = outcome.is_err().then(|| LentRegion::of_sealed(&fd, len)).flatten();
@@ -108,15 +108,14 @@ impl Outgoing for SnapshotSender {
     }
 }
 
-/// Receives the memfd of the announced buffer and checks that it is sealed against writing and
-/// shrinking.
+/// Receives the memfd of the announced buffer. Checks that it is sealed against writing and shrinking.
 fn taken(len: u64, control: &mut BulkControl) -> Result<(rustix::fd::OwnedFd, usize), WaitStop> {
     let ReceivedControl { message, mut fds } = control.message()?;
     let fd = fds.pop().filter(|_| message.kind == ControlKind::Memory && message.word(0) == len);
     let fd = fd.ok_or_else(|| {
         WaitStop::corrupt("the peer announced memory but passed no file descriptor")
     })?;
-    // The write seal also prevents new holes. Their pages would be allocated at our expense.
+    // Reject holes, because their pages would be charged to this process. The write seal prevents later holes.
     if !is_sealed(&fd, SealFlags::WRITE | SealFlags::SHRINK, len) || !memfd::is_whole(&fd) {
         let what = "the memory that the peer passed could change, or has unallocated pages";
         return Err(WaitStop::corrupt(what));
@@ -136,11 +135,11 @@ impl Incoming for SnapshotReceiver {
         let (fd, len) = taken(begin.words[0], control)?;
         let region = Region::of_file(&fd, len, Sharing::Read);
         let region = region.map_err(|errno| WaitStop::refused("mmap", errno))?;
-        // Errors are ignored: this only saves page faults.
+        // Errors are ignored, because this call only avoids page faults.
         let _ = region.populate();
         let stores = Stores::of(self.0, into.len());
-        // SAFETY: `len` bytes are mapped, which is the length of `into`, and the file is sealed: no
-        // process can write to it or shorten it.
+        // SAFETY: `len` bytes are mapped, which is the length of `into`. The file is sealed, so no process can write to
+        // it or shorten it.
         unsafe { copy_out(into, region.as_ptr(), stores) };
         Ok(())
     }
@@ -153,7 +152,7 @@ impl Incoming for SnapshotReceiver {
         let memory = taken(begin.words[0], control).and_then(|(fd, len)| {
             let region = Region::of_file(&fd, len, Sharing::Private);
             let region = region.map_err(|errno| WaitStop::refused("mmap", errno))?;
-            // The file is sealed and the mapping is private, so no other process can change these pages.
+            // The file is sealed and the mapping is private, so no other process can change these bytes.
             Ok(MappedBytes::over(region, len))
         });
         Some(memory.map_err(Broken::from))

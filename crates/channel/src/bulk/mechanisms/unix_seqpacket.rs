@@ -26,7 +26,7 @@ static INFO: Info = Info {
     nature: Nature::PLAIN,
 };
 
-/// `send` and `read` of packets.
+/// Moves bytes with `send` and `read` of packets.
 pub static MECHANISM: StreamMechanism = StreamMechanism {
     info: &INFO,
     probe,
@@ -43,8 +43,8 @@ fn probe() -> Result<(), Unfit> {
     io::read(&far, &mut [0]).map(drop).map_err(|errno| unfit("read", errno))
 }
 
-/// Reads exactly one packet. Both sides split the buffer at identical positions, because a packet that does not fit
-/// would be truncated silently. A short packet is an error, because it would leave a gap.
+/// Reads exactly one packet. Both sides must split the buffer at the same positions, because the kernel silently
+/// truncates a packet that does not fit. A short packet is an error, because it would leave a gap.
 fn read_whole(fd: BorrowedFd<'_>, part: &mut [u8]) -> Result<usize, Errno> {
     match io::read(fd, part) {
         Ok(count) if count > 0 && count < part.len() => Err(Errno::BADMSG),

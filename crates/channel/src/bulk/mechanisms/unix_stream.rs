@@ -34,7 +34,7 @@ static INFO: Info = Info {
     nature: Nature::PLAIN,
 };
 
-/// `send` and `read` through a Unix stream socket.
+/// Moves bytes with `send` and `read` through a Unix stream socket.
 pub static MECHANISM: StreamMechanism = StreamMechanism {
     info: &INFO,
     probe,
@@ -51,7 +51,7 @@ fn probe() -> Result<(), Unfit> {
     io::read(&far, &mut [0]).map(drop).map_err(|errno| unfit("read", errno))
 }
 
-/// Creates a socket pair with the send buffer size of the tuning.
+/// Creates a socket pair with the send buffer size that the tuning requests.
 pub(super) fn pair(
     info: &Info,
     tuning: &Tuning,
@@ -64,8 +64,7 @@ pub(super) fn pair(
     Ok((near, far))
 }
 
-/// Creates a socket pair. Returns the end to keep, with a timeout on its calls, and the end to send to
-/// the peer.
+/// Creates a socket pair. Returns the end to keep, whose calls have a timeout, and the end for the peer.
 pub(super) fn made(
     info: &Info,
     tuning: &Tuning,
@@ -79,7 +78,8 @@ pub(super) fn taken(fd: OwnedFd) -> Result<OwnedFd, Unfit> {
     waiting_a_while(fd, Timeout::Recv)
 }
 
-/// Sets a timeout. Calls then block in the kernel, which wakes them fastest, and return EAGAIN after [`CANCEL_CHECK`].
+/// Sets a timeout. Calls then block in the kernel, from where a process wakes up fastest, but at most for
+/// [`CANCEL_CHECK`]. After that they return EAGAIN.
 fn waiting_a_while(socket: OwnedFd, way: Timeout) -> Result<OwnedFd, Unfit> {
     let set = set_socket_timeout(&socket, way, Some(CANCEL_CHECK));
     set.map(|()| socket).map_err(|errno| unfit("SO_SNDTIMEO, SO_RCVTIMEO", errno))

@@ -1,7 +1,7 @@
-//! vmsplice into a pipe and vmsplice out of it. The sender's pages enter the pipe by reference. The
-//! kernel copies them out. The article of study 000 (`studies/000-memcpy-vmsplice.toml`) calls that
-//! step a mapping. With pieces of 4 KiB and the default pipe, this mechanism is the article's
-//! program.
+//! vmsplice into a pipe, and vmsplice out of it. The sender's pages enter the pipe by reference,
+//! and the kernel copies them out to the receiver. The article of study 000
+//! (`studies/000-memcpy-vmsplice.toml`) calls the second step a mapping. With pieces of 4 KiB and
+//! the default pipe, this mechanism equals the article's program.
 
 use rustix::fd::OwnedFd;
 use thalweg_core::{BETWEEN_PROCESSES, Info, Nature, Role, Tuning, Unfit};
@@ -15,15 +15,15 @@ static INFO: Info = Info {
     name: "vmsplice-both",
     summary: "vmsplice pages of the source into a pipe, and vmsplice them out of it",
     calls: &["vmsplice"],
-    // The pipe contains the sender's own pages. The receiver confirms their arrival only after it
-    // has copied them.
+    // The copy is stable although the pipe contains the sender's own pages: the receiver confirms a
+    // buffer only after it has copied it.
     pairs: BETWEEN_PROCESSES,
     knobs: pipe::KNOBS,
     role: Role::OnRequest("--method, because it exists for studies"),
     nature: Nature::PLAIN,
 };
 
-/// `vmsplice` on both ends.
+/// Moves bytes with `vmsplice` at both ends of a pipe.
 pub static MECHANISM: StreamMechanism = StreamMechanism {
     info: &INFO,
     probe,
@@ -43,7 +43,7 @@ fn probe() -> Result<(), Unfit> {
     if byte == *b"x" { Ok(()) } else { Err(Unfit::because("vmsplice returned wrong bytes")) }
 }
 
-/// Creates a pipe if the calls work here.
+/// Creates a pipe, if the system calls work here.
 fn made(tuning: &Tuning) -> Result<(OwnedFd, OwnedFd), Unfit> {
     probe()?;
     pipe::made(&INFO, tuning)

@@ -1,4 +1,4 @@
-//! vmsplice into a pipe, plain read out of it: the kernel copies once, at the receiver.
+//! vmsplice into a pipe and an ordinary read out of it: the kernel copies once, at the receiver.
 
 use rustix::fd::OwnedFd;
 use thalweg_core::{BETWEEN_PROCESSES, Info, Nature, Role, Tuning, Unfit};
@@ -13,14 +13,15 @@ static INFO: Info = Info {
     name: "vmsplice-read",
     summary: "vmsplice pages of the source into a pipe and read from it",
     calls: &["vmsplice", "read"],
-    // As in `vmsplice-both`: the receiver confirms only after it has copied.
+    // As in `vmsplice-both`, the copy is stable, because the receiver confirms only after it has
+    // copied.
     pairs: BETWEEN_PROCESSES,
     knobs: pipe::KNOBS,
     role: Role::OnRequest("--method, because it exists for studies"),
     nature: Nature::PLAIN,
 };
 
-/// `vmsplice` in, `read` out.
+/// Moves bytes with `vmsplice` into a pipe and `read` out of it.
 pub static MECHANISM: StreamMechanism = StreamMechanism {
     info: &INFO,
     probe,
@@ -37,7 +38,7 @@ fn probe() -> Result<(), Unfit> {
     answer.map(drop).map_err(|errno| unfit("vmsplice", errno))
 }
 
-/// Creates a pipe if the calls work here.
+/// Creates a pipe, if the system calls work here.
 fn made(tuning: &Tuning) -> Result<(OwnedFd, OwnedFd), Unfit> {
     probe()?;
     pipe::made(&INFO, tuning)

@@ -35,7 +35,7 @@ fn messages_are_held_while_others_come_and_go_and_are_given_back_in_any_order() 
         assert_eq!(*consumer.receive().unwrap(), pattern(900, 1)[..]);
         let third = consumer.receive().unwrap().hold();
         assert_eq!((consumer.held(), consumer.received()), (2, 3));
-        // The second message was released, but the first is held, and the tail stays before it.
+        // The second message was released, but the tail stays before the first, which is held.
         assert!(producer.try_loan(900).unwrap().is_none());
         drop(third);
         assert!(producer.try_loan(900).unwrap().is_none());
@@ -60,14 +60,14 @@ fn some_of_a_batch_are_held() {
         assert_eq!(samples.next().unwrap().unwrap(), pattern(500, 0));
         let second = samples.hold().unwrap().unwrap();
         assert_eq!(samples.next().unwrap().unwrap(), pattern(500, 2));
-        // This message is given back while the batch is still being read.
+        // Give this message back while the batch is still being read.
         drop(samples.hold().unwrap().unwrap());
         drop(samples);
         assert_eq!(consumer.received(), 4);
         assert_eq!(producer.drained_until(Some(Instant::now())).err(), Some(Error::Timeout));
         assert_eq!(*consumer.receive().unwrap(), pattern(500, 4)[..]);
-        // The first message has been given back. The second is held, so the room from there on is
-        // still occupied.
+        // The first message was given back. The second is held, so the room from there on is still
+        // occupied.
         let mut rest = producer.batch();
         assert_eq!((0..9).take_while(|_| rest.loan(500).unwrap().is_some()).count(), 3);
         assert_eq!(*second, pattern(500, 1)[..]);
@@ -86,7 +86,7 @@ fn what_is_held_outlives_both_ends_and_the_memory_goes_with_the_last() {
         drop(consumer.receive().unwrap());
         let held = [consumer.receive().unwrap().hold(), consumer.receive().unwrap().hold()];
         drop(consumer);
-        // Only the message before the oldest held one was given back.
+        // Only the message before the oldest held one counts as delivered.
         assert_eq!(producer.send(b"x").err(), Some(Error::Closed { delivered: 1 }));
         let epoch = producer.epoch();
         drop(producer);
@@ -121,7 +121,7 @@ fn a_ring_is_full_of_messages_that_are_held() {
     }
     assert_eq!((held.len(), consumer.held()), (64, 64));
     assert!(consumer.try_receive().unwrap().is_none());
-    // Once all are given back, newest first, the ring has as much room as before the first hold.
+    // Give the messages back, newest first. Only the last one restores the room of the whole ring.
     while held.pop_back().is_some() {
         assert_eq!(producer.try_loan(4064).unwrap().is_some(), held.is_empty());
     }
@@ -135,7 +135,7 @@ fn a_waiting_producer_is_woken_by_any_thread_that_releases() {
         for round in 0..20 {
             let held = consumer.receive().unwrap().hold();
             thread::scope(|scope| {
-                // The consumer's own thread waits for a message while these two threads run.
+                // The consumer's own thread waits for a message, while these two threads run.
                 scope.spawn(|| producer.send(&[round; 4000]).unwrap());
                 scope.spawn(move || drop(held));
                 assert!(consumer.receive().unwrap().iter().all(|byte| *byte == round));
@@ -169,7 +169,7 @@ fn two_that_wait_for_each_other_are_found_out() {
     let held = consumer.receive().unwrap().hold();
     let second = consumer.receive().unwrap().hold();
     drop(held);
-    // Repeated calls make no difference: the producer has room, but has not checked again.
+    // Repeated calls change nothing: the producer has room now, but has not checked for it yet.
     for _ in 0..10 {
         assert!(!consumer.holds_up().unwrap());
     }
@@ -204,7 +204,7 @@ fn a_producer_that_waits_for_all_releases_is_held_up_too() {
     });
 }
 
-/// A producer must not overwrite held messages, even if its head is within the ring.
+/// A producer must not overwrite held messages, even if the head itself is plausible.
 #[test]
 fn a_head_over_a_held_message_is_corrupt() {
     let (mut producer, mut consumer) = pair(&small()).unwrap();
@@ -212,8 +212,8 @@ fn a_head_over_a_held_message_is_corrupt() {
     producer.send(&[2; 1000]).unwrap();
     let held = consumer.receive().unwrap().hold();
     drop(consumer.receive().unwrap());
-    // The first two frames take 1088 bytes each, and the first is held. Two frames of 2048 bytes
-    // follow, which would fit only if none were held.
+    // The first two frames take 1088 bytes each, and the first is held. The two frames of 2048
+    // bytes after them would fit only if no message were held.
     for (at, seq) in [(2176, 2), (2176 + 2048, 3)] {
         let frame = Frame { len: 2000, seq, crc: None };
         producer.end.own.write_header(at, frame.to_words());
@@ -225,7 +225,7 @@ fn a_head_over_a_held_message_is_corrupt() {
     drop(held);
 }
 
-/// Reference model of the ring: the messages sent, their positions, and the held ones.
+/// Reference model of a ring: the messages in it, their positions, and the held ones.
 #[derive(Default)]
 struct Model {
     head: u64,
@@ -252,7 +252,7 @@ impl Model {
         self.sent += 1;
     }
 
-    /// Records that the next message was received; `held` is `Some` if it is held.
+    /// Checks the next message that was received. `held` is `Some` if the message is held.
     fn take(&mut self, bytes: &[u8], held: Option<Held>) {
         let (at, number, len) = self.queue.pop_front().unwrap();
         assert_eq!(bytes, pattern(len, number));

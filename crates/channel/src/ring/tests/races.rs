@@ -1,16 +1,16 @@
-//! Two threads at the two ends of a ring, for ThreadSanitizer (`make tsan`). As ordinary tests they
-//! only compare the received data.
+//! Two threads at the two ends of a ring, for ThreadSanitizer (`make tsan`). As ordinary tests they only compare the
+//! received data.
 //!
-//! ThreadSanitizer identifies memory by its address. Normally the two ends have separate mappings, even
-//! in one process, and ThreadSanitizer would see no race between them. Therefore both ends share one
-//! mapping here. ThreadSanitizer cannot see accesses by other processes.
+//! ThreadSanitizer identifies memory by its address. The two ends normally have separate mappings, even in one process,
+//! so ThreadSanitizer would not see their races. Here both ends therefore share one mapping. ThreadSanitizer cannot see
+//! accesses by other processes.
 #![allow(clippy::unwrap_used)]
 
 use super::*;
 use crate::shared::memory::{SideMemory, Sides};
 use std::time::{Duration, Instant};
 
-/// Runs `body` with both ends of a ring of two pages, at the same addresses.
+/// Runs `body` with both ends of a ring of two pages, both at one address.
 fn at_one_mapping(options: &Options, body: impl FnOnce(Producer, Consumer)) {
     let page = rustix::param::page_size();
     let geometry = Geometry {
@@ -40,7 +40,7 @@ fn at_one_mapping(options: &Options, body: impl FnOnce(Producer, Consumer)) {
         options,
     );
     body(producer, consumer);
-    // `head` and `tail` own the robust-list registrations of both ends, so they are dropped after all users.
+    // `head` and `tail` own the robust-list registrations of both ends. Drop them after all their users.
     drop((head, tail));
 }
 
@@ -57,7 +57,7 @@ fn every_kind() -> Vec<Options> {
     kinds.collect()
 }
 
-/// Returns the payload of message `number`: length and bytes depend on the number.
+/// Returns the payload of message `number`. Its length and bytes depend on the number.
 fn message(number: usize) -> Vec<u8> {
     let len = number * 37 % 3000;
     (0..len).map(|at| (at ^ number ^ (number >> 8)) as u8).collect()
@@ -122,7 +122,7 @@ fn batches_cross_between_two_threads() {
     }
 }
 
-/// The consumer polls its link, and also receives with a deadline.
+/// The consumer polls its link in an event loop, and sometimes receives with a deadline.
 #[test]
 fn an_event_loop_beside_a_producer_of_another_thread() {
     let options = Options { wait: Wait::Block, ..Options::default() };
@@ -153,7 +153,7 @@ fn an_event_loop_beside_a_producer_of_another_thread() {
     });
 }
 
-/// The consumer holds two of three messages. Two other threads give them back, in any order.
+/// The consumer holds two of every three messages, and two other threads give them back.
 #[test]
 fn held_messages_are_given_back_by_other_threads() {
     for options in every_kind() {

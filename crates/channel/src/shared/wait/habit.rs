@@ -1,29 +1,29 @@
-//! Adapts the polling time of an end to the outcome of its last waits. If messages are rare, or more ends than
-//! processors wait for each other, polling ends in a sleep anyway. Polling then only takes the processor from other
-//! threads, and one of them may be the peer.
+//! Adapts the polling time of an end to its last waits. If messages are rare, or if more ends wait for each other than
+//! there are processors, polling usually fails and ends in a sleep. It then only takes the processor from other
+//! threads, one of which may be the peer.
 
 use super::Wait;
 use std::time::{Duration, Instant};
 
 /// Number of consecutive long sleeps after which the polling time is halved.
 const LONG_SLEEPS: u32 = 8;
-/// Maximum number of halvings. The short poll that remains costs almost nothing, and detects when messages arrive
-/// quickly again.
+/// Maximum number of halvings. The remaining short poll costs almost nothing, and detects when messages arrive quickly
+/// again.
 const HALVINGS: u32 = 4;
-/// Number of sleeps per measurement: first with polling, then with sleeping at once.
+/// Number of sleeps per measurement. The first measurement is with polling, the second without.
 const TRIAL: u32 = 32;
-/// Number of sleeps for which the faster variant is kept.
+/// Number of sleeps for which the faster of the two is kept, before they are measured again.
 const KEPT: u32 = 16 * TRIAL;
 
-/// Behavior of an end before it sleeps, and the state of the measurement.
+/// Behavior of an end before it sleeps, and whether it is being measured.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum HabitPhase {
-    /// Polls before it sleeps, and measures the time per wait.
+    /// Polls before it sleeps, while the time per wait is measured.
     #[default]
     Looking,
-    /// Sleeps at once, and measures the time per wait.
+    /// Sleeps at once, while the time per wait is measured.
     Sleeping,
-    /// Uses the variant that took less time; `looks` is `true` if that is polling.
+    /// Uses the faster of the two. `looks` is `true` if that is polling.
     Keeping { looks: bool },
 }
 
@@ -33,14 +33,14 @@ impl HabitPhase {
     }
 }
 
-/// Waiting statistics of one end.
+/// Statistics on the waits of one end.
 #[derive(Debug, Default)]
 pub(crate) struct Habit {
-    /// Long sleeps since the last short one, at most `LONG_SLEEPS * HALVINGS`.
+    /// Number of long sleeps since the last short one, at most `LONG_SLEEPS * HALVINGS`.
     in_vain: u32,
     phase: HabitPhase,
-    /// Statistics of this phase: number of sleeps, total time between them, and number of waits before
-    /// the phase.
+    /// Statistics of this phase: the number of sleeps, the total time between their ends, and the number of waits
+    /// before this phase.
     sleeps: u32,
     time: Duration,
     waits_before: u64,
@@ -51,18 +51,18 @@ pub(crate) struct Habit {
 }
 
 impl Habit {
-    /// Returns how the next wait polls and sleeps, after a sleep from `begin` to `end`. `waits` counts the waits that
-    /// did not succeed at the first check.
+    /// Returns how the next wait polls and sleeps. The last sleep lasted from `begin` to `end`. `waits` is the number
+    /// of waits that found nothing at the first check.
     pub fn after_sleep(&mut self, wait: Wait, begin: Instant, end: Instant, waits: u64) -> Wait {
         let Wait::Hybrid { spin } = wait else { return wait };
         if self.phase.looks() {
-            // Slightly more polling would have avoided a short sleep. The limit is twice `spin`, because part of a
-            // sleep is the wake-up itself.
+            // A sleep is short if a little more polling would have avoided it. The limit is twice `spin`, because the
+            // wake-up itself is a part of the sleep.
             let is_short = end - begin < spin.saturating_mul(2);
             self.in_vain =
                 if is_short { 0 } else { (self.in_vain + 1).min(LONG_SLEEPS * HALVINGS) };
         }
-        // A long pause between messages shows no difference between the variants, so the time is capped.
+        // The time is limited, because a long pause between messages shows no difference between the two methods.
         let since =
             self.last.map_or(Duration::ZERO, |last| end - last).min(spin.saturating_mul(16));
         (self.last, self.time, self.sleeps) = (Some(end), self.time + since, self.sleeps + 1);
@@ -79,13 +79,13 @@ impl Habit {
         let waits = u32::try_from(waits - self.waits_before).unwrap_or(u32::MAX);
         let each = self.time / waits.max(self.sleeps);
         match self.phase {
-            // Polling ends most waits without a sleep, so there is nothing to compare.
+            // Polling ends most waits without a sleep, so measuring the other method is not worthwhile.
             HabitPhase::Looking if waits / 2 > self.sleeps => HabitPhase::Looking,
             HabitPhase::Looking => {
                 self.looking = each;
                 HabitPhase::Sleeping
             }
-            // Sleep at once only if that is clearly faster: an idle processor wakes up late.
+            // Sleep at once only if that is clearly faster, because an idle processor wakes up late.
             HabitPhase::Sleeping => HabitPhase::Keeping { looks: each * 5 > self.looking * 4 },
             HabitPhase::Keeping { .. } => HabitPhase::Looking,
         }
@@ -117,7 +117,7 @@ mod tests {
             Self { habit: Habit::default(), now: Instant::now(), waits: 0 }
         }
 
-        /// Simulates a wait that ends in a sleep.
+        /// Simulates a wait that ends in a sleep of this length.
         fn sleep(&mut self, time: Duration) -> Wait {
             self.waits += 1;
             let begin = self.now;
@@ -125,7 +125,8 @@ mod tests {
             self.habit.after_sleep(Wait::HYBRID, begin, self.now, self.waits)
         }
 
-        /// Simulates a message that takes `looked` if this end polls, and `slept` if it does not.
+        /// Simulates a message that arrives after `looked` if this end polls, and after `slept` if it does not. Returns
+        /// `true` if the end polls.
         fn wait(&mut self, looked: Duration, slept: Duration) -> bool {
             let looks = looking(self.sleep(slept)) > Duration::ZERO;
             self.now += if looks { looked.saturating_sub(slept) } else { Duration::ZERO };
@@ -142,7 +143,7 @@ mod tests {
             let halvings = (waits / LONG_SLEEPS).min(HALVINGS);
             assert_eq!(looking(end.sleep(LONG)), whole / (1 << halvings), "after {waits}");
         }
-        // With rare messages neither variant is faster: a short poll stays, except during trials.
+        // With rare messages, neither method is faster. A short poll remains, except during measurements.
         let looks = (0..10 * KEPT).filter(|_| looking(end.sleep(LONG)) > Duration::ZERO).count();
         assert!(looks as u32 > 9 * KEPT, "{looks}");
     }

@@ -1,4 +1,4 @@
-//! Polling, and the decision when to stop it.
+//! Polling, and when to end it.
 
 use super::Wait;
 use crate::link::Peer;
@@ -7,11 +7,11 @@ use rustix::process::Pid;
 use rustix::thread::{CpuSet, sched_getaffinity};
 use std::time::{Duration, Instant};
 
-/// Number of reads of the data word between two checks of the clock and of the peer's state, which cost more.
+/// Number of reads of the data word between two checks of the clock and of the peer's state. These checks cost more.
 const STRIDE: u32 = 64;
 
-/// Returns `true` if this process and the peer share a single processor, so the peer runs only when this process does
-/// not. Two processes that are pinned to different processors do not share one, although each sees only its own.
+/// Returns `true` if this process and the peer share a single processor, so that only one of them can run at a time.
+/// Returns `false` if each is pinned to a different processor, although each process alone sees only one.
 pub(crate) fn is_alone_with(peer: &Peer) -> bool {
     if std::thread::available_parallelism().is_ok_and(|processors| processors.get() > 1) {
         return false;
@@ -19,45 +19,45 @@ pub(crate) fn is_alone_with(peer: &Peer) -> bool {
     let theirs = i32::try_from(peer.pid).ok().and_then(Pid::from_raw);
     let theirs = theirs.and_then(|pid| sched_getaffinity(Some(pid)).ok());
     match (sched_getaffinity(None), theirs) {
-        // A mask of several processors with a parallelism of 1 means a quota (cgroup). Polling then takes time from the
-        // peer, wherever it runs.
+        // A mask of several processors and a parallelism of 1 mean that a cgroup quota applies. Polling then takes time
+        // from the peer, on whatever processor it runs.
         (Ok(ours), Some(theirs)) => ours.count() > 1 || is_one(&ours, &theirs),
         _ => true,
     }
 }
 
-/// Returns `true` if the union of both sets has at most one processor.
+/// Returns `true` if both sets together have at most one processor.
 fn is_one(ours: &CpuSet, theirs: &CpuSet) -> bool {
     let either = |n: &usize| ours.is_set(*n) || theirs.is_set(*n);
     (0..CpuSet::MAX_CPU).filter(either).count() <= 1
 }
 
-/// Next action after a check without a result.
+/// The next action, after a check that found nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SpinTurn {
-    /// Look at the data again.
+    /// Check the data again.
     Look,
-    /// Also check the words of the peer and the deadline.
+    /// Check the data, the peer's words and the deadline.
     LookAround,
-    /// As [`SpinTurn::LookAround`], and also ask the kernel if the peer lives.
+    /// Like [`SpinTurn::LookAround`], and also ask the kernel if the peer lives.
     Doubt,
     /// Stop polling and sleep.
     Sleep,
 }
 
-/// State of one wait.
+/// State of polling during one wait.
 #[derive(Debug)]
 pub(crate) struct Spinner {
-    /// Polling time; `None` polls without limit.
+    /// Maximum polling time; `None` polls without limit.
     spin: Option<Duration>,
-    /// End of the polling time. Set when the clock is first read, because most waits end before that.
+    /// Latest end of polling. Set at the first reading of the clock, because most waits end before that.
     until: Option<Instant>,
     alone: bool,
     turns: u32,
 }
 
 impl Spinner {
-    /// `alone`: only one processor may be used, so the peer runs only when this process does not.
+    /// Starts a wait. `alone` is `true` if both ends share a single processor.
     #[inline]
     pub(crate) fn new(wait: Wait, alone: bool) -> Self {
         let spin = match wait {

@@ -1,6 +1,5 @@
-//! Every mechanism delivers the same bytes between two processes, whatever the length and the
-//! position in memory. What the sender writes to its buffer afterwards does not change the received
-//! bytes.
+//! Every mechanism delivers the same bytes between two processes, whatever their number and their
+//! position in memory. Later writes of the sender to its buffer do not change the received bytes.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use thalweg_channel::bulk::{MECHANISMS, Mechanism, Receiver, Sender};
@@ -9,7 +8,7 @@ use thalweg_core::Tuning;
 use super::peer::{Peer, Script, difference, fill};
 use thalweg_testing::skip;
 
-/// Mechanisms that work here.
+/// Returns the mechanisms that work in this environment, and counts a skip for each of the others.
 pub fn working() -> Vec<&'static dyn Mechanism> {
     let works = |mechanism: &&&dyn Mechanism| match mechanism.probe() {
         Ok(()) => true,
@@ -21,8 +20,8 @@ pub fn working() -> Vec<&'static dyn Mechanism> {
     MECHANISMS.iter().filter(works).copied().collect()
 }
 
-/// Returns lengths around every size at which a mechanism may split a buffer, each with an
-/// unaligned start.
+/// Returns pairs of a length and an offset. The lengths are around every size at which a mechanism
+/// may split a buffer, and most offsets are unaligned.
 fn buffers(tuning: &Tuning, mechanism: &dyn Mechanism) -> Vec<(usize, usize)> {
     let mut all = vec![(0, 0), (1, 0), (4095, 1), (4097, 3), (65536, 0), (65537, 63)];
     for knob in mechanism.info().knobs {
@@ -43,8 +42,8 @@ fn script(mechanism: &dyn Mechanism, tuning: &Tuning, buffers: Vec<(usize, usize
     }
 }
 
-/// The other process sends. This process checks each buffer when it has arrived, and all of them
-/// again at the end.
+/// Receives from the other process. Checks each buffer after its arrival, and all of them again at
+/// the end.
 #[track_caller]
 fn receive_all(script: &Script) {
     let script = Script { sends: true, ..script.clone() };
@@ -66,7 +65,7 @@ fn receive_all(script: &Script) {
     }
 }
 
-/// The other process receives and checks. This process overwrites each buffer after sending it.
+/// Sends to the other process, which checks the bytes. Overwrites each buffer after sending it.
 #[track_caller]
 fn send_all(script: &Script) {
     let (peer, link) = Peer::start(script);
@@ -117,7 +116,7 @@ fn every_mechanism_delivers_large_buffers_one_after_the_other() {
     }
 }
 
-/// Sends loans. The receiver gets new memory, to which it can write.
+/// Sends loans to a receiver that receives into new memory and writes to it.
 #[test]
 fn every_mechanism_moves_loans_into_new_memory() {
     for mechanism in working() {
@@ -156,7 +155,7 @@ fn every_mechanism_moves_loans_into_new_memory() {
     }
 }
 
-/// Runs both ends in two threads of one process instead of in two processes.
+/// Runs both ends in two threads of one process.
 #[test]
 fn two_threads_are_served_like_two_processes() {
     for mechanism in working() {

@@ -1,4 +1,4 @@
-//! Several files over one link: each arrives whole or not at all, even if others fail.
+//! Several files over one link: each arrives completely or not at all, even if others fail.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -15,7 +15,7 @@ use super::peer::fill;
 
 const BUFFER: usize = 5000;
 
-/// A directory in memory. It fails for the file names `unwanted`, `full` and `unpublished`.
+/// A sink that keeps files in memory. It fails for the names `unwanted`, `full` and `unpublished`.
 #[derive(Default)]
 struct Folder {
     under_way: Option<(OsString, Vec<u8>)>,
@@ -74,10 +74,10 @@ fn data(seed: u64, len: usize) -> Vec<u8> {
     bytes
 }
 
-/// Name, length, `true` if the length is announced, and the position at which reading fails.
+/// Name, length, `true` if the length is announced, and the position of a read error.
 type File = (&'static str, usize, bool, Option<u64>);
 
-/// Sends these files by one mechanism. Returns the results of both sides, and the directory.
+/// Sends these files by the mechanism in the options. Returns both results and the sink.
 fn hand_over(options: &Options, files: &[File]) -> (Handed, Handed, Folder) {
     let (near, far) = Link::pair().unwrap();
     std::thread::scope(|scope| {
@@ -160,7 +160,7 @@ fn a_name_with_a_way_in_it_is_not_sent_and_not_taken() {
     let (sent, received, _) = hand_over(&Options::default(), &[("../up", 1, true, None)]);
     assert!(matches!(&sent.problems[..], [(_, Problem::GivenUp { .. })]), "{sent:?}");
     assert_eq!(received, Handed::default());
-    // Build the head by hand, because an honest sender would not send it.
+    // Write the head by hand, because an honest sender never sends such a name.
     let mut head = b"THALWEGF\x01\0\0\0\x05\0\0\0".to_vec();
     head.extend([1_u64, 1, 0, 1].iter().flat_map(|word| word.to_le_bytes()));
     for (words, part) in [(b"../up".as_slice(), "invalid name"), (b"a".as_slice(), "length")] {
@@ -210,7 +210,7 @@ fn another_number_of_bytes_or_files_than_announced_is_an_error_on_both_sides() {
     });
 }
 
-/// Another implementation of a sender, whose data does not match its announcement.
+/// Plays a sender of another implementation, whose data does not match its announcement.
 #[test]
 fn a_sender_that_announces_something_else_is_found_out() {
     let head = |size: u64, number: u64| {
@@ -223,8 +223,8 @@ fn a_sender_that_announces_something_else_is_found_out() {
     tail.extend(0_u64.to_le_bytes());
     for again in [true, false] {
         let (near, far) = Link::pair().unwrap();
-        // This sender reads no replies. Its end must stay open until the receiver has sent the last
-        // one.
+        // This sender reads no replies. Its end of the link must stay open until the receiver has
+        // sent the last one.
         let _open = near.as_fd().try_clone_to_owned().unwrap();
         std::thread::scope(|scope| {
             scope.spawn(|| {
@@ -254,15 +254,15 @@ fn a_sender_that_announces_something_else_is_found_out() {
     }
 }
 
-/// The head claims a buffer size, but the sender sends far less.
+/// Plays a sender whose head claims a large buffer size. The sender then sends much less.
 #[test]
 fn a_buffer_that_is_only_claimed_takes_no_memory() {
     let resident = || {
         let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
         statm.split(' ').nth(1).unwrap().parse::<u64>().unwrap() * rustix::param::page_size() as u64
     };
-    // Large enough to show in the resident size, but not so large that other processes could use it
-    // up during the test.
+    // Large enough to be noticed in the resident size, and small enough that other processes hardly
+    // use up this memory during the test.
     let claimed = thalweg_sys::host::memory_available().unwrap_or(4 << 30).min(8 << 30) / 4;
     let mut head = b"THALWEGF\x01\0\0\0\x01\0\0\0".to_vec();
     head.extend([u64::MAX, claimed, 0, 1].iter().flat_map(|word| word.to_le_bytes()));
@@ -281,12 +281,12 @@ fn a_buffer_that_is_only_claimed_takes_no_memory() {
             most = if moved > 0 { resident() } else { 0 };
         });
         assert!(matches!(received, Err(Error::Closed { .. })), "{received:?}");
-        // Other tests also allocate memory, but less than that.
+        // Other tests of this process also allocate memory, but less than this limit allows.
         assert!(most > 0 && most < before + claimed / 2, "{before}, {claimed} claimed: {most}");
     });
 }
 
-/// Stops in the middle of a file: both sides end, and no part of the file is kept.
+/// Stops the receiver in the middle of a file. Both sides report an error and keep no part of it.
 #[test]
 fn a_receiver_may_stop_between_two_buffers() {
     static ENOUGH: AtomicBool = AtomicBool::new(false);

@@ -1,5 +1,5 @@
-//! Checks which events count as a death. Also runs with few resources: one processor, few
-//! descriptors, little memory.
+//! Checks which events count as a peer's death. Also runs transfers with few resources: one
+//! processor, few descriptors, little memory.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -16,7 +16,7 @@ use thalweg_testing::skip;
 
 const LEN: usize = 3 << 20;
 
-/// A stopped process is not dead: no end gives up, and no data is lost.
+/// A stopped process is not dead: the other side waits for it, and no data is lost.
 #[test]
 fn a_stopped_sender_is_waited_for() {
     use rustix::process::{Pid, Signal, kill_process};
@@ -79,7 +79,7 @@ fn the_threads_that_opened_the_ends_may_end() {
     expect_whole(&mut sender, &mut receiver);
 }
 
-/// A child of the dead process keeps its pipes and sockets open: the other end sees no EOF.
+/// A child of the dead process keeps its pipes and sockets open, so the other side sees no EOF.
 #[test]
 fn a_death_is_noticed_although_a_child_keeps_the_ends_open() {
     for (mechanism, sends) in
@@ -89,7 +89,7 @@ fn a_death_is_noticed_although_a_child_keeps_the_ends_open() {
         let script = Script {
             sends,
             mechanism: Some(name.to_owned()),
-            // The other process opens a receiver, but receives no buffer.
+            // The other process opens a receiver, but does not receive any buffer.
             buffers: if sends { vec![(LEN, 0)] } else { Vec::new() },
             lingers: true,
             forks: true,
@@ -108,7 +108,7 @@ fn a_death_is_noticed_although_a_child_keeps_the_ends_open() {
             if let Err(Error::PeerDied { delivered, .. }) = outcome {
                 assert_eq!(difference(0, &memory[..delivered as usize]), None, "{name}");
             } else if outcome.is_ok() {
-                // The whole buffer was already in the pipe.
+                // The whole buffer was already in the pipe before the death.
                 assert_eq!(difference(0, &memory), None, "{name}");
             }
             outcome.map(drop).and_then(|()| receiver.next_len().map(drop))
@@ -127,7 +127,7 @@ fn a_death_is_noticed_although_a_child_keeps_the_ends_open() {
     }
 }
 
-/// A sleeping end wakes up when the other end is dropped, although no process dies.
+/// Dropping an end wakes the other end if it sleeps, although no process dies.
 #[test]
 fn an_end_that_is_dropped_is_a_goodbye_or_a_death() {
     let (sender, mut receiver) = ends();
@@ -143,8 +143,8 @@ fn an_end_that_is_dropped_is_a_goodbye_or_a_death() {
     assert!(matches!(died, Err(Error::PeerDied { .. })), "{died:?}");
 }
 
-/// A sender that gives up in the middle of a buffer says so at once, although its end stays open.
-/// The receiver must not take what it writes to its memory afterwards for data.
+/// A sender that gives up in the middle of a buffer reports this at once, although its end of the
+/// pipe stays open. The receiver must not take later writes to the sender's memory for data.
 #[test]
 fn a_sender_that_gave_up_is_not_believed() {
     static ENOUGH: AtomicBool = AtomicBool::new(false);
@@ -221,18 +221,19 @@ fn a_buffer_that_times_out_is_given_up_and_the_receiver_gets_an_error() {
             receiver
         });
         let mut memory = vec![0; LEN];
-        // Some mechanisms had already passed the whole buffer.
+        // Some mechanisms had already delivered the whole buffer.
         let outcome = receiver.recv_into(&mut memory).map(|len| assert_eq!(len, LEN));
         let told = outcome.and_then(|()| receiver.next_len().map(drop));
         assert!(matches!(told, Err(Error::PeerDied { .. })), "{name}: {told:?}");
     }
 }
 
-/// A stopped process is not dead, but a receiver with a deadline need not wait for it.
+/// A stopped process is not dead, but a receiver with a deadline does not wait longer for it.
 #[test]
 fn a_stopped_sender_need_not_be_waited_for() {
     use rustix::process::{Pid, Signal, kill_process};
-    // A trusted sender may be writing to our memory, so the receiver would have to wait.
+    // Skip mechanisms with trust: their sender may be writing to our memory, so the receiver would
+    // have to wait.
     for mechanism in working().into_iter().filter(|mechanism| !mechanism.info().nature.wants_trust)
     {
         let name = mechanism.info().name;
@@ -270,7 +271,7 @@ fn a_forked_child_owns_nothing_and_disturbs_nothing() {
         let refused = sender.send_from(&[1]) == Err(Error::Forked { owner })
             && receiver.next_len() == Err(Error::Forked { owner })
             && receiver.recv_into(&mut few) == Err(Error::Forked { owner });
-        // Dropping the child's copies must not close the parent's ends.
+        // Dropping the child's copies must not close the ends of the parent.
         drop(sender);
         drop(receiver);
         // SAFETY: _exit ends the child at once.
@@ -285,12 +286,12 @@ fn a_forked_child_owns_nothing_and_disturbs_nothing() {
     assert_eq!(receiver.next_len(), Ok(None));
 }
 
-/// A forked child has its parent's memory at the same addresses, and `SO_PEERCRED` of an inherited
-/// end names the parent. The receiver must identify the child by its messages and read the child's
-/// memory, not the parent's.
+/// A forked child has copies of its parent's memory at the same addresses, and `SO_PEERCRED` of an
+/// inherited end names the parent. The receiver must recognise the child by its messages, and read
+/// the memory of the child and not of the parent.
 #[test]
 fn a_forked_peer_is_not_taken_for_its_parent() {
-    // This process has already set its token, so the child inherits it.
+    // Make this process set its token first, so that the child inherits it.
     drop(ends());
     let mut bytes = vec![1; 100_000];
     for mechanism in working().into_iter().filter(|mechanism| mechanism.info().nature.wants_trust) {
@@ -327,7 +328,7 @@ fn one_processor_is_enough_for_every_mechanism() {
         let first = (0..CpuSet::MAX_CPU).find(|cpu| allowed.is_set(*cpu)).unwrap();
         let mut one = CpuSet::new();
         one.set(first);
-        // The mask applies to this thread and to what it starts.
+        // The mask applies to this thread and to all threads and processes that it starts.
         sched_setaffinity(None, &one).unwrap();
         for mechanism in working() {
             let name = mechanism.info().name;
@@ -350,7 +351,7 @@ fn one_processor_is_enough_for_every_mechanism() {
     pinned.join().unwrap();
 }
 
-/// Limits the free descriptors: the same bytes arrive, or both sides get an error.
+/// Limits the free descriptors. Either the right bytes arrive, or both sides get an error.
 #[test]
 fn too_few_descriptors_are_an_error_and_a_few_are_enough() {
     let mut whole = 0;
@@ -398,8 +399,8 @@ fn too_few_descriptors_are_an_error_and_a_few_are_enough() {
     assert!(whole >= 4, "only {whole} were enough");
 }
 
-/// Limits memory, from almost nothing upwards. Either the same bytes arrive, with another mechanism
-/// and a reason if the first needs too much memory, or both sides get an error.
+/// Limits the free memory, from almost nothing upwards. If the first mechanism needs too much,
+/// another one replaces it and the reason is recorded. Otherwise both sides get an error.
 #[test]
 fn too_little_memory_for_one_mechanism_may_be_enough_for_another() {
     let mut stepped = 0;
@@ -462,8 +463,8 @@ impl Drop for Group {
     }
 }
 
-/// Runs in a group that allows 48 MiB. Any number of small buffers pass. A buffer that does not fit
-/// gives the receiver an error instead of killing it.
+/// Runs the receiver in a group that allows 48 MiB. Any number of small buffers arrive. A buffer
+/// that does not fit is an error, and the kernel does not kill the receiver.
 #[test]
 fn a_control_group_limits_what_is_taken() {
     let test = "a_control_group_limits_what_is_taken";
@@ -490,7 +491,7 @@ fn a_control_group_limits_what_is_taken() {
             assert_eq!((sent, ended.success()), (Ok(()), true));
         } else {
             assert!(matches!(sent, Err(Error::PeerDied { .. })), "{sent:?}");
-            // The receiver reported an error and exited; the kernel did not kill it.
+            // The receiver exited: a process that the kernel killed would have no exit code.
             assert!(ended.code().is_some(), "{ended}");
         }
     }

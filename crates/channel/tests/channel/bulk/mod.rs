@@ -1,5 +1,5 @@
-//! Bulk transfer between real processes: data, guarantees, deaths and refusals. The tests use the
-//! list of mechanisms, and almost no mechanism by name.
+//! Bulk transfer between real processes: data, guarantees, deaths and refusals. The tests take the
+//! mechanisms from the list, and name almost none of them.
 
 mod conformance;
 mod files;

@@ -1,5 +1,5 @@
-//! Passes open files instead of their bytes. The file is moved, refused or changed, or the sender
-//! lies.
+//! Passes open files instead of their bytes. Cases: the receiver copies or refuses the file, the
+//! file changes, the sender violates the protocol.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -16,15 +16,15 @@ use super::peer::fill;
 
 const LEN: usize = 70_000;
 
-/// Reaction of the sink to an open file.
+/// Behavior of the sink towards an open file.
 #[derive(Clone, Copy, PartialEq)]
 enum Mood {
     Moves,
     Refuses,
     Fails,
-    /// Moves the file, while its source is written to.
+    /// Copies the file, while the test appends to it.
     Disturbed,
-    /// Never accepts an open file.
+    /// Accepts only bytes, never an open file.
     WantsBytes,
 }
 
@@ -85,7 +85,7 @@ impl Sink for Folder {
     }
 }
 
-/// A source that fails the test if it is read while the flag is `false`: the open file must be used
+/// A source that may be read only if the flag is `true`. Otherwise the open file must be used
 /// instead.
 struct Bytes(File, bool);
 
@@ -197,7 +197,7 @@ fn a_file_that_fails_or_changes_meanwhile_is_not_published() {
     }
 }
 
-/// Simulates a sender of another implementation that breaks the protocol.
+/// Plays a sender of another implementation, which violates the protocol.
 #[test]
 fn an_open_file_that_is_none_or_was_not_asked_for_is_refused() {
     let mut head = b"THALWEGF\x01\0\0\0\x01\0\0\0".to_vec();
@@ -218,8 +218,8 @@ fn an_open_file_that_is_none_or_was_not_asked_for_is_refused() {
                 }
                 // Send an invalid message instead of the file.
                 let _ = rustix::net::send(&spoken, b"no", rustix::net::SendFlags::NOSIGNAL);
-                // If the receiver did not ask for the file, send the end of the data and the tail
-                // again.
+                // A receiver that did not accept the open file expects data. Send it an empty
+                // buffer and the tail again.
                 let again = [&b""[..], tail];
                 let _ = again.iter().try_for_each(|words| sender.send_from(words));
             });

@@ -1,4 +1,4 @@
-//! The other process: this test program started again, with a script in its environment.
+//! The other process of a test: this test binary, started again with a script in its environment.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::{
@@ -13,45 +13,45 @@ use thalweg_channel::{
 };
 use thalweg_core::Tuning;
 
-/// A process that still runs after this time hangs. This is not a speed limit.
+/// A process that runs longer than this counts as hanging. It is no requirement of speed.
 pub const GUARD: Duration = Duration::from_secs(120);
 
 const ROLE: &str = "THALWEG_BULK_PEER";
-/// File that a forked child creates if it has waited too long.
+/// File that the forked child creates if it waited too long.
 const TIRED: &str = "tired";
-/// File that exists once the other process has forked.
+/// File that exists after the other process has forked.
 const FORKED: &str = "forked";
 
 /// Script of the other process.
 #[derive(Clone, Debug, Default)]
 pub struct Script {
-    /// `true` if the process sends, `false` if it receives.
+    /// `true` if the process sends, and `false` if it receives.
     pub sends: bool,
     pub mechanism: Option<String>,
     pub tuning: Tuning,
-    /// Length of each buffer, and its offset in the allocated memory.
+    /// Length of each buffer, and its offset in the memory allocated for it.
     pub buffers: Vec<(usize, usize)>,
-    /// Sends loans.
+    /// `true` to send loans.
     pub loans: bool,
-    /// Repeats the last buffer until the process is killed.
+    /// `true` to repeat the last buffer until the process is killed.
     pub forever: bool,
-    /// Stays idle after the last buffer.
+    /// `true` to stay idle after the last buffer.
     pub lingers: bool,
-    /// Forks a child that inherits all descriptors and outlives the process.
+    /// `true` to fork a child that inherits all descriptors and outlives the process.
     pub forks: bool,
-    /// Number of descriptors that the process may open in addition to those it has.
+    /// Number of descriptors that the process may open in addition to the existing ones.
     pub files: Option<u64>,
-    /// Number of bytes that the process may map in addition to those it has.
+    /// Number of bytes that the process may map in addition to the existing ones.
     pub memory: Option<u64>,
-    /// Receives into new memory.
+    /// `true` to receive into new memory.
     pub fresh: bool,
-    /// Size of extra memory in bytes, which the kernel must free at the process's death.
+    /// Size of additional memory in bytes, which the kernel must free when the process dies.
     pub holds: usize,
-    /// The control group that the process joins.
+    /// Control group that the process joins.
     pub group: Option<PathBuf>,
 }
 
-/// Fills a buffer with the test bytes of number `seed`.
+/// Fills a buffer with the test data number `seed`.
 pub fn fill(seed: u64, into: &mut [u8]) {
     for (n, chunk) in into.chunks_mut(8).enumerate() {
         let word = (n as u64).wrapping_add(seed << 40).wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -62,7 +62,7 @@ pub fn fill(seed: u64, into: &mut [u8]) {
     }
 }
 
-/// Returns the first position at which a buffer differs from its test bytes.
+/// Returns the first position at which a buffer differs from test data number `seed`.
 pub fn difference(seed: u64, bytes: &[u8]) -> Option<usize> {
     let mut own = vec![0; bytes.len()];
     fill(seed, &mut own);
@@ -125,7 +125,7 @@ impl Script {
         }
     }
 
-    /// Returns the options for opening an end by this script.
+    /// Returns the options for an end of this script.
     pub fn options(&self) -> Options {
         Options {
             only: self.mechanism.clone(),
@@ -135,7 +135,7 @@ impl Script {
         }
     }
 
-    /// Limits this process. The limits are relative to its current use.
+    /// Sets the limits of this process, in addition to what it already uses.
     fn limit(&self) {
         if let Some(group) = &self.group {
             std::fs::write(group.join("cgroup.procs"), "0").unwrap();
@@ -147,7 +147,8 @@ impl Script {
         if let Some(more) = self.files {
             let open = std::fs::read_dir("/proc/self/fd").unwrap();
             let numbers = open.filter_map(|fd| fd.ok()?.file_name().to_str()?.parse::<u64>().ok());
-            // Do not count the descriptor of the directory listing itself, which is closed again.
+            // The listing of the directory has a descriptor of its own, which is closed again. Do
+            // not count it.
             let used = numbers.count() as u64 - 1;
             limit(Resource::Nofile, used + more);
         }
@@ -178,7 +179,7 @@ impl Script {
             let mut memory = vec![0; at + len];
             fill(seed as u64, &mut memory[at..]);
             sender.send_from(&memory[at..]).expect("a transfer");
-            // The other side must not see what is written now.
+            // The receiver must not see these later writes.
             memory.fill(0xee);
             std::hint::black_box(&memory);
         }
@@ -193,8 +194,8 @@ impl Script {
         }
     }
 
-    /// Forks a child that waits until the directory is removed. If it has waited too long, it
-    /// creates a file there.
+    /// Forks a child that waits until the test removes the directory. After too long a wait, the
+    /// child creates a file there.
     fn fork(&self, folder: &Path) {
         use std::{ffi::CString, os::unix::ffi::OsStrExt};
         let name = |path: &Path| CString::new(path.as_os_str().as_bytes()).unwrap();
@@ -247,7 +248,7 @@ impl Script {
     }
 }
 
-/// The other process starts here. In an ordinary test run this test does nothing.
+/// The main program of the other process. In an ordinary test run it does nothing.
 #[test]
 fn the_other_process() {
     let Ok(role) = env::var(ROLE) else { return };
@@ -259,7 +260,7 @@ fn the_other_process() {
     script.play(link, Path::new(path).parent().unwrap());
 }
 
-/// The other process. Dropping it kills the process.
+/// The other process. Dropping this value kills the process.
 pub struct Peer {
     pub child: Child,
     folder: tempfile::TempDir,
@@ -275,8 +276,8 @@ impl Peer {
     }
 
     fn command(path: &Path, script: &Script) -> Command {
-        // Name of the test above. This module is part of two test binaries, and test names do not
-        // contain the crate's name.
+        // Name of the test above. This module is part of two test binaries, so the name depends on
+        // the binary; it does not contain the crate's name.
         let module = module_path!().split_once("::").unwrap().1;
         let test = format!("{module}::the_other_process");
         let mut command = Command::new(env::current_exe().unwrap());
@@ -286,7 +287,7 @@ impl Peer {
         command
     }
 
-    /// Waits for the process to exit with success.
+    /// Waits until the process has exited with success.
     #[allow(dead_code, reason = "each test binary uses its part")]
     #[track_caller]
     pub fn finish(mut self) {
@@ -301,13 +302,13 @@ impl Peer {
         assert!(status.success(), "the other process failed: {status}");
     }
 
-    /// Waits for the process to end, and returns its status.
+    /// Waits until the process has ended, and returns its status.
     #[allow(dead_code, reason = "each test binary uses its part")]
     pub fn end(&mut self) -> std::process::ExitStatus {
         self.child.wait().unwrap()
     }
 
-    /// Waits until the process has forked.
+    /// Waits until the other process has forked.
     #[allow(dead_code, reason = "each test binary uses its part")]
     pub fn await_fork(&self) {
         let (began, sign) = (Instant::now(), self.folder.path().join(FORKED));
@@ -317,13 +318,13 @@ impl Peer {
         }
     }
 
-    /// Returns `true` unless the forked child has waited too long.
+    /// Returns `true` if the forked child has not given up waiting.
     #[allow(dead_code, reason = "each test binary uses its part")]
     pub fn child_waits(&self) -> bool {
         !self.folder.path().join(TIRED).exists()
     }
 
-    /// Kills the process with SIGKILL and waits for its end.
+    /// Kills the process with SIGKILL, and waits until it has ended.
     pub fn kill(&mut self) {
         drop(self.child.kill());
         drop(self.child.wait());

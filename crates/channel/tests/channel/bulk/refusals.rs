@@ -1,5 +1,5 @@
-//! Refuses system calls, as containers do: the same bytes arrive by another mechanism, and the
-//! reason is recorded.
+//! Refuses system calls, as the filter of a container does. Another mechanism then delivers the
+//! bytes, and the reason is recorded.
 
 use proptest::prelude::*;
 use seccompiler::{BpfProgram, SeccompAction, SeccompFilter};
@@ -33,7 +33,7 @@ const REFUSED: [(&str, i64); 8] = [
     ("futex_waitv", libc::SYS_futex_waitv),
 ];
 
-/// Runs `body` on a thread with these calls refused. Threads and processes inherit this.
+/// Runs `body` on a thread in which these calls fail, as in all threads and processes it starts.
 fn without<T: Send>(
     calls: &[i64],
     errno: i32,
@@ -55,7 +55,7 @@ fn without<T: Send>(
 
 const LEN: usize = 200_001;
 
-/// Receives from the other process. Returns the mechanism and the skipped ones, or the error.
+/// Receives from the other process. Returns the mechanism and the skipped ones.
 fn receive(link: Link, options: &Options) -> Result<(&'static str, Vec<Skipped>), Error> {
     let mut receiver = Receiver::over(link, options)?;
     let mut memory = vec![0; LEN];
@@ -77,7 +77,7 @@ fn a_sender_without_the_refused_calls_sends_the_same_bytes() {
     for calls in ones.chain([all]) {
         for errno in [libc::EPERM, libc::ENOSYS] {
             let script = script();
-            // The filter applies only to the other process, which the filtered thread starts.
+            // The filter affects only the other process, which the filtered thread starts.
             let started = match without(&calls, errno, || Peer::start(&script)) {
                 Ok(started) => started,
                 Err(why) => return skip("refused calls", &format!("no seccomp: {why}")),
@@ -109,7 +109,7 @@ fn a_receiver_without_the_refused_calls_gets_the_same_bytes_and_says_why() {
     }
 }
 
-/// A mechanism that the caller named is used or refused, never replaced.
+/// If the caller names a mechanism, it is used or refused, but never replaced.
 #[test]
 fn a_mechanism_asked_for_by_name_is_refused_with_the_reason() {
     for way in working() {
@@ -148,8 +148,8 @@ fn a_mechanism_asked_for_by_name_is_refused_with_the_reason() {
     }
 }
 
-/// A system call begins to fail during the transfer. Another mechanism then sends the buffer from
-/// its first byte.
+/// A system call begins to fail during the transfer. Another mechanism then sends the buffer again
+/// from its first byte.
 #[test]
 fn a_refusal_under_way_is_stepped_over_and_recorded() {
     let chosen = |way: &&dyn Mechanism| way.info().role == Role::Mover;
@@ -162,7 +162,7 @@ fn a_refusal_under_way_is_stepped_over_and_recorded() {
             if last_resort.calls.contains(&call.name()) {
                 continue;
             }
-            // Only two mechanisms are left, and the first of them fails.
+            // Exclude all other mechanisms, so that only two are left. The first of them will fail.
             let others = MECHANISMS.iter().map(|way| way.info().name);
             let others = others.filter(|name| ![info.name, last_resort.name].contains(name));
             let options =
@@ -224,7 +224,7 @@ fn a_peer_that_is_not_trusted_keeps_its_memory_to_itself() {
     }
 }
 
-/// A connecting process can send anything. The result must be an error in time, without a panic.
+/// Any process can connect and send anything. That must be a timely error, and never a panic.
 #[test]
 fn a_peer_that_talks_nonsense_is_an_error() {
     let nonsense: [&[u8]; 4] =
@@ -271,16 +271,16 @@ const REFUSE: u16 = 3;
 const AGREED: u16 = 4;
 const NOTE: u16 = 7;
 const MEMORY: u16 = 8;
-/// First words of notes: a buffer begins; the receiver cannot take it.
+/// First words of two kinds of notes: a buffer begins, and the receiver cannot receive it.
 const BEGIN: u64 = 1;
 const CANNOT: u64 = 5;
 
-/// Builds a handshake message. `Introduction::default()` stands for a side that shares no memory.
+/// Builds a handshake message. `Introduction::default()` is that of a side that shares no memory.
 fn hello(kind: HelloKind, introduction: Introduction) -> [u8; Hello::LEN] {
     Hello { kind, epoch: 0, introduction: Some(introduction) }.to_bytes()
 }
 
-/// Plays a sender through the whole handshake. It trusts the peer and sends notes over the link.
+/// Plays a sender in the whole handshake. It trusts the peer and sends notes over the link.
 fn shake_hands(link: &Link) {
     let own = Introduction { trusts: true, token_at: 1, token: 2, ..Introduction::default() };
     link.send(&hello(HelloKind::Offer, own), &[]).unwrap();
@@ -292,7 +292,7 @@ fn shake_hands(link: &Link) {
     link.send(&hello(HelloKind::Ready, own), &[]).unwrap();
 }
 
-/// If the owner shrank its memory, reading it would raise SIGBUS, so it must be refused.
+/// Memory that its owner can shrink must be refused, because reading it could raise SIGBUS.
 #[test]
 fn memory_that_can_shrink_is_refused() {
     let fd = match thalweg_sys::memfd::create("test", 4096) {
@@ -309,8 +309,8 @@ fn memory_that_can_shrink_is_refused() {
     });
 }
 
-/// The memory of a buffer must not be able to shrink. It must not have holes either, because the
-/// reader would pay for their pages.
+/// The memory of a buffer must be refused if it can shrink. It must also be refused if it has
+/// holes, because their pages would be charged to the reader.
 #[test]
 fn a_buffer_in_memory_that_can_shrink_or_is_not_there_is_refused() {
     use thalweg_sys::region::{SealFlags, seal};
@@ -337,7 +337,7 @@ fn a_buffer_in_memory_that_can_shrink_or_is_not_there_is_refused() {
             near.receive(&mut answer).unwrap();
             assert_eq!(answer[6..8], ACCEPT.to_le_bytes(), "{}", way.info().name);
             say(AGREED, &[], "", &[]);
-            // For mechanisms that number their memories, the number equals the length.
+            // Some mechanisms number their memories. Here the number equals the length.
             say(MEMORY, &[len, len], "", &[fd.as_fd()]);
             say(NOTE, &[BEGIN, len, len, 0, 0, 0], "", &[]);
             let error = end.join().unwrap().unwrap_err();
@@ -346,7 +346,7 @@ fn a_buffer_in_memory_that_can_shrink_or_is_not_there_is_refused() {
     }
 }
 
-/// A receiver must not lock memory of any size that the sender names.
+/// A receiver must not lock as much memory as any sender requests.
 #[test]
 fn an_offer_of_very_large_pieces_is_refused() {
     let Some(way) = working().into_iter().find(|way| way.info().name == "io-uring") else {
@@ -369,7 +369,7 @@ fn an_offer_of_very_large_pieces_is_refused() {
     });
 }
 
-/// The record of refused offers must stay bounded, however many offers arrive.
+/// A sender makes offers without end. The record of refused offers must stay limited.
 #[test]
 fn offers_without_end_are_an_error() {
     let (near, far) = Link::pair().unwrap();
@@ -394,7 +394,7 @@ fn offers_without_end_are_an_error() {
     });
 }
 
-/// A receiver can send any number in place of an errno.
+/// A receiver may send any number instead of an errno.
 #[test]
 fn a_refusal_with_a_number_that_is_no_errno_is_a_refusal() {
     for number in [0, 4096, 4097, 1 << 32, u64::MAX] {
@@ -425,8 +425,8 @@ fn a_refusal_with_a_number_that_is_no_errno_is_a_refusal() {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(96))]
-    /// Random conversations, mostly valid, so that the lie comes late. There is no trust: the peer
-    /// is this process, and its claims about its memory would be accepted.
+    /// Random messages, most of them valid, so that the invalid one comes late. Neither side trusts
+    /// the other: the peer is this process, and its claims about its memory would be accepted.
     #[test]
     fn no_conversation_crashes_an_end_or_keeps_it(
         to_sender: bool,
@@ -448,7 +448,7 @@ proptest! {
         for (kind, words, name, hands_over) in said {
             let name = MECHANISMS.get(name).map_or("nonsense", |way| way.info().name);
             let fds: Vec<_> = hands_over.then(|| fd.as_fd()).into_iter().collect();
-            // A full queue also ends the conversation.
+            // A full queue also ends the test case.
             let _ = far.send_until(&message(kind, &words, None, name), &fds, Some(Instant::now()));
         }
         drop(far);
@@ -470,7 +470,7 @@ proptest! {
 }
 
 /// A sender offers every mechanism with absurd knobs and without descriptors. The receiver refuses
-/// each offer.
+/// each offer and handles the next.
 #[test]
 fn offers_that_make_no_sense_are_refused_and_the_next_is_heard() {
     let (near, far) = Link::pair().unwrap();

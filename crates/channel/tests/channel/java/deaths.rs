@@ -1,5 +1,5 @@
-//! Kills either side with SIGKILL. The side in the other language gets an error, and every
-//! committed message is whole.
+//! Kills the process at either end with SIGKILL. The end in the other language gets an error, and
+//! every committed message is complete.
 
 use super::jvm::Jvm;
 use super::messages::{in_a_while, meet, options};
@@ -12,7 +12,7 @@ use thalweg_testing::{Dice, again, from_env, message};
 const CHILD: &str = "THALWEG_JAVA_VICTIM";
 const WAITS: [Wait; 3] = [Wait::Block, Wait::HYBRID, Wait::Spin];
 
-/// Receives and checks messages until the end, and returns the error.
+/// Receives and checks messages until an error ends this. Returns the error.
 fn drain(consumer: &mut Consumer, from: u64) -> Error {
     let mut expected = Vec::new();
     for seq in from.. {
@@ -25,7 +25,7 @@ fn drain(consumer: &mut Consumer, from: u64) -> Error {
     unreachable!("the other side is killed")
 }
 
-/// Sends until the end, and returns the error.
+/// Sends until an error ends this. Returns the error.
 fn fill(producer: &mut Producer) -> Error {
     let mut bytes = Vec::new();
     for seq in 0.. {
@@ -86,13 +86,13 @@ fn a_jvm_that_exits_without_closing_has_died() {
     assert_eq!(jvm.finish(), "open");
 }
 
-/// The process to be killed. It is a test only so that this binary can be started again.
+/// Main program of the killed process. It is a test so that this binary can start itself again.
 #[test]
 fn victim() {
     let Ok(told) = std::env::var(CHILD) else { return };
     let (role, place) = told.split_once(' ').unwrap();
     let link = Link::connect(&Address::at(PathBuf::from(place).join("ring"))).unwrap();
-    // An error means that the test has ended, so it is ignored.
+    // The result is ignored, because an error means that the test has ended.
     if role == "produce" {
         fill(&mut Producer::open(link, &options(Wait::HYBRID)).unwrap());
     } else {

@@ -1,4 +1,4 @@
-//! Runs Java programs.
+//! Runs Java programs for tests.
 
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
@@ -13,8 +13,8 @@ pub struct Jvm {
 }
 
 impl Jvm {
-    /// Starts the peer of `java/src/test` with these words. Without a JDK, counts a skip and
-    /// returns `None`.
+    /// Starts the class `Peer` of `java/src/test` with these words as arguments. Without a JDK,
+    /// counts a skip and returns `None`.
     pub fn peer(test: &str, words: &str, place: &Path) -> Option<Self> {
         let many = |word: &str| word.parse::<u64>().is_ok_and(|count| count > 50_000);
         let Some(mut command) = jdk::peer(!words.split(' ').any(many)) else {
@@ -38,20 +38,20 @@ impl Jvm {
         Self { child, out, input }
     }
 
-    /// Returns the next line that the JVM writes. The JVM ends by itself if nothing happens for
-    /// long.
+    /// Returns the next line that the JVM prints. The JVM ends by itself if it waits too long, so
+    /// this call does not hang.
     pub fn line(&mut self) -> String {
         let mut line = String::new();
         self.out.read_line(&mut line).unwrap();
         line.trim_end().to_owned()
     }
 
-    /// Writes a line for the JVM to read.
+    /// Writes a line to the standard input of the JVM.
     pub fn tell(&mut self, line: &str) {
         thalweg_sys::io::write(&self.input, format!("{line}\n").as_bytes()).unwrap();
     }
 
-    /// Waits for the JVM to exit with success, and returns its last line.
+    /// Waits until the JVM has exited with success, and returns its last line.
     pub fn finish(mut self) -> String {
         let mut last = String::new();
         for line in self.out.by_ref().lines() {
@@ -69,7 +69,7 @@ impl Jvm {
 
 impl Drop for Jvm {
     fn drop(&mut self) {
-        // Errors are ignored: the JVM may have ended already.
+        // Errors are ignored, because the JVM may already have ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

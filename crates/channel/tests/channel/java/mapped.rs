@@ -1,5 +1,5 @@
-//! A JVM without native code at one end. JDK 17 maps the files by the paths under `/proc` that this
-//! process offers. This process also performs the handshake for the JVM.
+//! A JVM at one end that uses no native code. This process performs the handshake for it. JDK 17
+//! then maps the memory files by paths under `/proc`, which this process passes to the JVM.
 
 use super::jvm::Jvm;
 use super::messages::{in_a_while, options};
@@ -23,7 +23,7 @@ fn header() -> u64 {
     rustix::param::page_size() as u64
 }
 
-/// Starts JDK 17 with a memory file for its own side, and waits until the JVM has mapped the file.
+/// Starts JDK 17 with a memory file for its own side. Waits until the JVM has mapped the file.
 /// Without a JDK 17, counts a skip and returns `None`.
 fn start(test: &str, role: &str, own: &OwnedFd, epoch: u64, count: u64) -> Option<Jvm> {
     let Some(jdk) = jdk(|release| release == RELEASE) else {

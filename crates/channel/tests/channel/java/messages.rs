@@ -1,4 +1,4 @@
-//! Messages of all sizes, in both directions, with either side listening.
+//! Messages of all sizes, in both directions, where either side may listen.
 
 use super::jvm::Jvm;
 use std::path::Path;
@@ -20,8 +20,8 @@ fn address(place: &Path) -> Address {
     Address::at(place.join("ring"))
 }
 
-/// Starts Java with these words and connects to it; either side listens. Returns `None` without a
-/// JDK.
+/// Starts Java with these words as arguments, and connects to it. The words decide which side
+/// listens. Without a JDK, returns `None`.
 pub fn meet(test: &str, words: &str, place: &Path) -> Option<(Jvm, Link)> {
     if words.contains(" host ") {
         let mut jvm = Jvm::peer(test, words, place)?;
@@ -63,7 +63,7 @@ fn to_java(test: &str, messages: u64, words: &str, wait: Wait) -> bool {
     }
     assert_eq!(jvm.finish(), format!("received {messages}"));
     let end = producer.drained_until(in_a_while());
-    // Java may have closed its end before this process read its last tail.
+    // Java may close its end before this process has read Java's last tail.
     assert!(matches!(end, Ok(()) | Err(Error::Closed { .. })), "{end:?}");
     assert_eq!(producer.sent(), messages);
     true

@@ -12,13 +12,13 @@ use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 use thalweg_core::{Cancelled, changed::changed};
 
-/// Interval of progress reports to the sender. It is longer than
+/// Minimum interval of progress reports to the sender. It is longer than
 /// [`PROGRESS_FLUSH`](thalweg_core::cadence::PROGRESS_FLUSH), because each report is a message.
 const PROGRESS_REPORT: Duration = Duration::from_millis(100);
 
 impl Receiver {
-    /// Copies a file that the sender has open. Returns `None` if the copy is not possible, after
-    /// asking the sender for the bytes.
+    /// Copies a file that the sender has open. If that is not possible, asks the sender for the
+    /// bytes and returns `None`.
     pub(super) fn recv_open(
         &mut self,
         head: &FileHead,
@@ -55,8 +55,7 @@ impl Receiver {
             });
         match (outcome, before) {
             (Ok(by), Ok(before)) => {
-                // The sender may have ended during the copy. This is an error, as in a transfer of
-                // bytes.
+                // If the sender ended during the copy, report an error, as in a transfer of bytes.
                 self.control().check().map_err(|stop| self.stopped(stop))?;
                 *moved += size;
                 watch(&head.announced, *moved);
@@ -80,7 +79,8 @@ impl Receiver {
     }
 }
 
-/// Describes how the file differs from the announced one, if it does.
+/// Returns a description of the change if the file changed during the copy or does not have the
+/// announced size.
 fn change(size: u64, before: &Stat, after: &Stat) -> Option<String> {
     let is_announced = u64::try_from(before.st_size) == Ok(size);
     if is_announced && !changed(before, after) {

@@ -10,8 +10,8 @@ use crate::shared::stop::WaitStop;
 use std::os::fd::BorrowedFd;
 
 impl Sender {
-    /// Returns `true` if this file may be passed to the receiver as an open descriptor. `takes` is the
-    /// receiver's answer.
+    /// Returns `true` if the receiver may get this file as an open descriptor. `takes` is `true` if the receiver
+    /// accepts one.
     pub(super) fn may_open(&mut self, file: BorrowedFd<'_>, takes: bool) -> bool {
         let distrust = self.distrust().map(|why| why.reason.clone());
         let refusal = match distrust {
@@ -33,7 +33,7 @@ impl Sender {
         let packet = ControlMessage::new(ControlKind::File).words(&[size]);
         match self.control().send(&packet, &[file]) {
             Ok(()) => {}
-            // A security module may forbid passing the descriptor. In that case no message was sent.
+            // A security module may forbid passing the descriptor. Then no message was sent.
             Err(WaitStop::Refused(why)) => {
                 self.skip(WAY, why.reason);
                 return Ok(OpenOffer::Refused);

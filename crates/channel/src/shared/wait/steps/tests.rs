@@ -1,5 +1,5 @@
-//! Loom models: every order in which two processes can run these steps. The futex is modelled by a
-//! mutex and a condition variable, which correspond to the kernel's hash bucket.
+//! Loom models, which try every order in which two processes can run these steps. A mutex and a condition variable
+//! model the futex. They correspond to the kernel's hash bucket.
 
 use super::*;
 use loom::cell::UnsafeCell;
@@ -30,14 +30,15 @@ impl Cursor for Model64 {
     }
 }
 
-/// Two slots of one word, a cursor for each side, a second cursor of the producer, and the words to sleep on.
+/// Shared words of the model: two slots, a cursor for each side, a second one of the producer, and the words for
+/// sleeping.
 struct ModelWords {
     slots: [UnsafeCell<u64>; 2],
     head: Model64,
-    /// The slot count of a bulk transfer; `head` is its note count.
+    /// Models the slot count of a bulk transfer. `head` then models its note count.
     second: Model64,
     tail: Model64,
-    /// A word of a mechanism, which both sides write.
+    /// Models a word that both sides of a mechanism write.
     turn: Model32,
     producer_wake: Model32,
     producer_waiting: Model32,
@@ -69,7 +70,7 @@ impl ModelWords {
         })
     }
 
-    /// Models `futex_waitv`: sleeps while `wake` and `alive` have these values, compared under the bucket's lock.
+    /// Models `futex_waitv`: sleeps while both words have these values. Compares them under the bucket's lock.
     fn wait(&self, wake: &Model32, wake_before: u32, alive_before: u32) {
         let guard = self.bucket.lock().expect("no thread panicked");
         if wake.load(Acquire) == wake_before && self.alive.load(Acquire) == alive_before {
@@ -83,7 +84,7 @@ impl ModelWords {
         self.woken.notify_all();
     }
 
-    /// The consumer sleeps until `is_there` returns `true`.
+    /// Models a consumer that sleeps until `is_there` returns `true`.
     fn await_that(&self, is_there: impl Fn() -> bool) {
         let mut found = is_there();
         while !found {
@@ -107,7 +108,7 @@ impl ModelWords {
     }
 
     fn put(&self, sleeper: &mut Sleeper, at: u64, value: u64) {
-        // SAFETY: loom reports any access that is not ordered with this one.
+        // SAFETY: loom reports every access that is not ordered with this one.
         self.slots[(at % 2) as usize].with_mut(|slot| unsafe { *slot = value });
         let waiting = publish(&self.head, at + 1, &self.consumer_waiting);
         if sleeper.due(waiting, &self.producer_wake) == ON_FUTEX {
@@ -125,8 +126,8 @@ impl ModelWords {
         value
     }
 
-    /// The consumer sleeps until the head is past `at`. Returns `false` if the producer died or closed
-    /// first.
+    /// Models a consumer that sleeps until the head is past `at`. Returns `false` if the producer died or closed its
+    /// end before that.
     fn await_data(&self, at: u64) -> bool {
         loop {
             if seen(&self.head) > at {
@@ -134,7 +135,7 @@ impl ModelWords {
             }
             let alive = self.alive.load(Acquire);
             if alive & OWNER_DIED != 0 || self.closed.load(Acquire) == 1 {
-                // Data committed before the death remains available.
+                // Data that was committed before the death is still available.
                 return seen(&self.head) > at;
             }
             let value =
@@ -146,7 +147,7 @@ impl ModelWords {
         }
     }
 
-    /// The producer sleeps until the tail leaves room for slot `at`.
+    /// Models a producer that sleeps until the tail leaves room for slot `at`.
     fn await_room(&self, at: u64) {
         while at - seen(&self.tail) == 2 {
             let value =
@@ -160,7 +161,7 @@ impl ModelWords {
 }
 
 fn model(check: impl Fn() + Send + Sync + 'static) {
-    // More preemptions between two threads find nothing new, and take very long.
+    // With more preemptions, two threads show nothing new, and the model takes very long.
     model_of(3, check);
 }
 
@@ -195,7 +196,7 @@ fn a_sleeping_consumer_is_never_forgotten() {
             producer.put(&mut sleeper, 0, 7);
             producer.put(&mut sleeper, 1, 8);
         });
-        // A lost wake-up would be a deadlock, which loom reports.
+        // loom would report a lost wake-up as a deadlock.
         for at in 0..2 {
             assert!(shared.await_data(at));
             assert_eq!(shared.take(&mut sleeper, at), 7 + at);
@@ -210,7 +211,7 @@ fn a_slot_is_written_again_only_after_its_release() {
         let shared = ModelWords::new();
         let mut sleeper = Sleeper::default();
         let mut filler = Sleeper::default();
-        // A full ring; the third message needs the first one's slot.
+        // The ring is full. The third message needs the slot of the first.
         shared.put(&mut filler, 0, 1);
         shared.put(&mut filler, 1, 2);
         let producer = shared.clone();
@@ -235,10 +236,11 @@ fn a_death_wakes_the_sleeper_and_leaves_what_was_committed() {
         let writer = thread::spawn(move || {
             let mut sleeper = Sleeper::default();
             producer.put(&mut sleeper, 0, 5);
-            // The producer dies in the middle of the next message: it has written the payload, but not moved the head.
+            // The producer dies in the middle of the next message: it has written the payload, but has not moved the
+            // head.
             // SAFETY: as above; the consumer never reads this slot.
             producer.slots[1].with_mut(|slot| unsafe { *slot = 99 });
-            // When a thread dies, the kernel sets this bit in each word on its robust list.
+            // When a thread dies, the kernel sets this bit in each word on that thread's robust list.
             producer.alive.store(OWNER_DIED, Release);
             producer.wake_sleepers();
         });
@@ -277,7 +279,7 @@ fn a_sleeper_on_either_of_two_cursors_is_never_forgotten() {
         let producer = shared.clone();
         let writer = thread::spawn(move || {
             let mut sleeper = Sleeper::default();
-            // SAFETY: loom reports any access that is not ordered with this one.
+            // SAFETY: loom reports every access that is not ordered with this one.
             producer.slots[0].with_mut(|slot| unsafe { *slot = 4 });
             producer.second.publish_quietly(1);
             producer.announce(&mut sleeper);

@@ -1,14 +1,14 @@
 //! Models a consumer whose held messages are given back by several threads. As in `ring/held.rs`, a thread publishes
-//! the freed space while it holds the lock of `Holds`.
+//! the new tail while it holds the lock of `Holds`.
 
 use super::*;
 use crate::shared::holds::Holds;
 
-/// The consumer's `Holds`, and its record of the producer's sleeps.
+/// The consumer's `Holds`, and its record of the producer's sleeps, under one lock.
 struct ModelHolding(Mutex<(Holds, Sleeper)>);
 
 impl ModelHolding {
-    /// The consumer has received and holds the messages of both slots.
+    /// Returns the state after the consumer has received and held the messages of both slots.
     fn of_two() -> Arc<Self> {
         let mut holds = Holds::new(0);
         for at in 0..2 {
@@ -32,16 +32,16 @@ impl ModelHolding {
 
     /// Reads the message in a slot for the last time, then gives it back.
     fn give_back(&self, shared: &ModelWords, at: u64) {
-        // SAFETY: loom reports any access that is not ordered with this one.
+        // SAFETY: loom reports every access that is not ordered with this one.
         let value = shared.slots[at as usize].with(|slot| unsafe { *slot });
         assert_eq!(value, at + 1, "a message that is held was written over");
         self.change(shared, |holds| holds.give_back(at));
     }
 }
 
-/// Fills both slots, then runs `meanwhile` concurrently with a producer that needs both slots again.
+/// Fills both slots. Then runs `meanwhile`, concurrently with a producer that needs both slots again.
 fn full_and_held(meanwhile: impl Fn(&Arc<ModelWords>, &Arc<ModelHolding>) + Send + Sync + 'static) {
-    // For three threads, a model with one more preemption runs a hundred times as long.
+    // With one more preemption, a model of three threads would take a hundred times as long.
     model_of(2, move || {
         let shared = ModelWords::new();
         let mut filler = Sleeper::default();
@@ -57,7 +57,7 @@ fn full_and_held(meanwhile: impl Fn(&Arc<ModelWords>, &Arc<ModelHolding>) + Send
             }
         });
         meanwhile(&shared, &holding);
-        // A lost wake-up would be a deadlock, which loom reports.
+        // loom would report a lost wake-up as a deadlock.
         writer.join().expect("the producer");
         assert_eq!(seen(&shared.tail), 2);
     });
@@ -82,7 +82,7 @@ fn one_thread_gives_back_the_newer_first() {
     });
 }
 
-/// Another thread gives back a held message while the consumer releases the next one.
+/// Gives back a held message on another thread, while the consumer releases the next message.
 #[test]
 fn a_release_beside_one_that_is_given_back() {
     model(|| {
@@ -101,7 +101,7 @@ fn a_release_beside_one_that_is_given_back() {
         });
         let (theirs, book) = (shared.clone(), holding.clone());
         let other = thread::spawn(move || book.give_back(&theirs, 0));
-        // SAFETY: loom reports any access that is not ordered with this one.
+        // SAFETY: loom reports every access that is not ordered with this one.
         assert_eq!(shared.slots[1].with(|slot| unsafe { *slot }), 2);
         holding.change(&shared, |holds| holds.pass(2));
         other.join().expect("the other thread");
