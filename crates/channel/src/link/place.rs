@@ -1,9 +1,9 @@
 //! Gives a listening socket its name.
 //!
-//! The socket is bound under a unique name, and renamed when it listens. There is no lock, because in a directory such
-//! as `/tmp` another user could hold it forever. The stale socket file of a killed process is first renamed, then
-//! checked again, then removed. Therefore two processes that replace the same stale file never remove each other's new
-//! socket.
+//! The socket is bound under a unique name and renamed once it listens. No lock is used: in a directory such as `/tmp`,
+//! another user could hold one for ever. The stale socket file of a killed process is exchanged with the new one. A
+//! process that obtains anything else by the exchange returns it, so of several processes that find the same stale file,
+//! exactly one listens. The name always has a socket file meanwhile.
 
 use crate::error::{Error, Result};
 use rustix::{
@@ -65,7 +65,8 @@ impl<'a> SocketPlace<'a> {
         for _ in 0..ATTEMPTS {
             match io::rename_new(&self.directory, fresh, &self.directory, &*self.name) {
                 Ok(()) => return Ok(file),
-                Err(Errno::EXIST) => self.remove_stale()?,
+                Err(Errno::EXIST) if self.replace_stale(fresh, &file)? => return Ok(file),
+                Err(Errno::EXIST) => {}
                 Err(errno) => return Err(Error::at("bind", self.path)(errno)),
             }
         }
@@ -77,46 +78,68 @@ impl<'a> SocketPlace<'a> {
         let _ = unlink(self.directory.as_fd(), name);
     }
 
-    /// Removes a socket file of this user if no process listens on it. Fails for every other entry.
-    fn remove_stale(&self) -> Result<()> {
+    /// Replaces a socket file of this user on which no process listens by `ours`, whose name is `fresh`. Returns `false`
+    /// if the entry was removed or replaced meanwhile. Fails if the entry is anything else.
+    fn replace_stale(&self, fresh: &CStr, ours: &OwnedFd) -> Result<bool> {
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let there = match openat(&self.directory, &*self.name, flags, Mode::empty()) {
-            // The owner has just removed the file.
-            Err(Errno::NOENT) => return Ok(()),
-            there => there.map_err(Error::at("open", self.path))?,
+        let existing = match openat(&self.directory, &*self.name, flags, Mode::empty()) {
+            // The owning process has removed the file.
+            Err(Errno::NOENT) => return Ok(false),
+            existing => existing.map_err(Error::at("open", self.path))?,
         };
-        let stat = fstat(&there).map_err(Error::at("fstat", self.path))?;
-        if stat.st_uid != geteuid().as_raw() {
+        // The open descriptor keeps the inode number from being reused.
+        let stale = fstat(&existing).map_err(Error::at("fstat", self.path))?;
+        if stale.st_uid != geteuid().as_raw() {
             let why = format!(
                 "the existing file belongs to user {} and is not replaced; use another path",
-                stat.st_uid
+                stale.st_uid
             );
             return Err(Error::NotPermitted { why });
         }
-        let is_socket = FileType::from_raw_mode(stat.st_mode) == FileType::Socket;
+        let is_socket = FileType::from_raw_mode(stale.st_mode) == FileType::Socket;
         if !is_socket || peer::is_bound(self.path) != Ok(false) {
             return Err(Error::at("bind", self.path)(Errno::ADDRINUSE));
         }
-        let aside = fresh_name();
-        match io::rename_new(&self.directory, &*self.name, &self.directory, &*aside) {
-            Err(Errno::NOENT) => return Ok(()),
-            answer => answer.map_err(Error::at("rename", self.path))?,
+        if !self.exchange(fresh)? {
+            return Ok(false);
         }
-        let moved = statat(&self.directory, &*aside, AtFlags::SYMLINK_NOFOLLOW);
-        if !moved.is_ok_and(|moved| is_same(&moved, &stat)) {
-            // In the meantime another process has given its own socket this name, so restore it.
-            let _ = io::rename_new(&self.directory, &*aside, &self.directory, &*self.name);
+        if self.is_named(fresh, &stale)? {
+            self.remove(fresh);
+            return Ok(true);
         }
-        self.remove(&aside);
-        Ok(())
+        // Another process was faster, and has the name. It is returned; if several processes do this at once, each gets
+        // another's socket at first.
+        let ours = fstat(ours).map_err(Error::at("fstat", self.path))?;
+        for _ in 0..EXCHANGES {
+            if self.exchange(fresh)? && self.is_named(fresh, &ours)? {
+                return Ok(false);
+            }
+            std::thread::yield_now();
+        }
+        Err(Error::at("bind", self.path)(Errno::ADDRINUSE))
+    }
+
+    /// Exchanges the entry `fresh` and the one of the final name. Returns `false` if the final name does not exist.
+    fn exchange(&self, fresh: &CStr) -> Result<bool> {
+        match io::exchange(&self.directory, fresh, &*self.name) {
+            Ok(()) => Ok(true),
+            Err(Errno::NOENT) => Ok(false),
+            Err(errno) => Err(Error::at("rename", self.path)(errno)),
+        }
+    }
+
+    fn is_named(&self, name: &CStr, file: &Stat) -> Result<bool> {
+        let named = statat(&self.directory, name, AtFlags::SYMLINK_NOFOLLOW);
+        let named = named.map_err(Error::at("stat", self.path))?;
+        Ok((named.st_dev, named.st_ino) == (file.st_dev, file.st_ino))
     }
 }
 
-/// Returns a unique name, which is short even if the final name is long.
+/// Number of exchanges after which a process stops to look for its own socket file, because the process that has it was
+/// killed.
+const EXCHANGES: u32 = 1000;
+
+/// Returns a unique name. It is short, regardless of the final name.
 pub(super) fn fresh_name() -> CString {
     unique(c"socket")
-}
-
-fn is_same(one: &Stat, other: &Stat) -> bool {
-    (one.st_dev, one.st_ino) == (other.st_dev, other.st_ino)
 }

@@ -12,7 +12,6 @@ import java.nio.file.Files;
 import java.nio.file.LinkOption;
 import java.nio.file.NoSuchFileException;
 import java.nio.file.Path;
-import java.nio.file.StandardCopyOption;
 import java.nio.file.attribute.BasicFileAttributes;
 import java.time.Duration;
 import java.util.concurrent.atomic.AtomicLong;
@@ -37,10 +36,18 @@ public final class Listener implements AutoCloseable {
 
     private static final int O_PATH = 010000000;
     private static final int O_CLOEXEC = 02000000;
+    private static final int AT_FDCWD = -100;
+    private static final int RENAME_EXCHANGE = 2;
+    private static final int ENOENT = 2;
     private static final int ECONNABORTED = 103;
     private static final short POLLIN = 1;
     /** Number of attempts to take the name while other processes create and remove it. */
     private static final int TRIES = 100;
+    /**
+     * Number of exchanges after which a process stops to look for its own socket file, because the process that has it
+     * was killed.
+     */
+    private static final int EXCHANGES = 1000;
 
     /** Start time of this process. It makes temporary names unique, because the kernel reuses process ids. */
     private static final long STARTED = System.currentTimeMillis();
@@ -227,33 +234,79 @@ public final class Listener implements AutoCloseable {
                 Files.createLink(path, fresh);
                 return;
             } catch (FileAlreadyExistsException taken) {
-                removeStale(path, userOf(fresh));
+                if (replaceStale(path, fresh)) {
+                    return;
+                }
             }
         }
         throw Libc.failure("bind", path.toString(), Sockets.EADDRINUSE);
     }
 
-    /** Removes a socket file of this user at which no process listens. Throws if the path names anything else. */
-    private static void removeStale(Path path, Object user) throws IOException {
-        Path aside = unique(path);
+    /**
+     * Exchanges a socket file of this user at which no process listens with our own, {@code fresh}. Returns false if the
+     * path names another file meanwhile. Throws if it names anything else.
+     */
+    private static boolean replaceStale(Path path, Path fresh) throws IOException {
+        int file = -1;
         try {
-            Object owner = userOf(path);
-            if (!owner.equals(user)) {
+            // It is held open so that its inode number is not reused.
+            file = open(path, O_PATH | O_CLOEXEC);
+            Path held = Path.of("/proc/self/fd/" + file);
+            Object owner = Files.getAttribute(held, "unix:uid");
+            if (!owner.equals(userOf(fresh))) {
                 throw new RingException.NotPermitted(path + " belongs to user " + owner + " and is not replaced; use another path");
             }
-            Object key = keyOf(path);
             if (!isStale(path)) {
                 throw Libc.failure("bind", path.toString(), Sockets.EADDRINUSE);
             }
-            Files.move(path, aside, StandardCopyOption.ATOMIC_MOVE);
-            if (!keyOf(aside).equals(key)) {
-                // In the meantime another process has bound this name, so this restores the file of that process.
-                Files.createLink(path, aside);
+            Object stale = Files.readAttributes(held, BasicFileAttributes.class).fileKey();
+            Object ours = keyOf(fresh);
+            if (!stale.equals(keyOf(path)) || !exchange(path, fresh)) {
+                return false;
             }
+            if (keyOf(fresh).equals(stale)) {
+                return true;
+            }
+            // Another process was faster, and has the name. It is returned; if several processes do this at once, each
+            // gets another's socket at first.
+            for (int count = 0; count < EXCHANGES; count++) {
+                if (exchange(path, fresh) && keyOf(fresh).equals(ours)) {
+                    return false;
+                }
+                Thread.yield();
+            }
+            throw Libc.failure("bind", path.toString(), Sockets.EADDRINUSE);
         } catch (NoSuchFileException gone) {
-            // The owner has removed the file already.
+            // Its owner has removed it.
+            return false;
+        } catch (SystemCallException failure) {
+            if (failure.errno() == ENOENT) {
+                return false;
+            }
+            throw failure;
         } finally {
-            Files.deleteIfExists(aside);
+            if (file >= 0) {
+                Libc.CLOSE.attempt(file);
+            }
+        }
+    }
+
+    /** Exchanges two files of a directory. Returns false if one of them does not exist. */
+    private static boolean exchange(Path path, Path fresh) throws SystemCallException {
+        try (Arena scratch = Arena.ofConfined()) {
+            Libc.RENAMEAT2.on(
+                    path.toString(),
+                    AT_FDCWD,
+                    Libc.text(scratch, fresh.toString()),
+                    AT_FDCWD,
+                    Libc.text(scratch, path.toString()),
+                    RENAME_EXCHANGE);
+            return true;
+        } catch (SystemCallException failure) {
+            if (failure.errno() == ENOENT) {
+                return false;
+            }
+            throw failure;
         }
     }
 
