@@ -2,7 +2,10 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use thalweg_lab::{arms::CATALOGUE, study::{file::StudyFile, conditions::conditions_of, settings::Settings}};
+use thalweg_lab::{
+    arms::CATALOGUE,
+    study::{conditions::conditions_of, file::StudyFile, settings::Settings},
+};
 use thalweg_measure::preset::Preset;
 
 fuzz_target!(|text: &str| {

@@ -197,7 +197,7 @@ impl PyBroadcast {
         })
     }
 
-    /// Number of connected subscribers, including those whose departure was not detected yet.
+    /// Number of connected subscribers, including those that have left undetected.
     #[getter]
     fn subscribers(&self, py: Python<'_>) -> PyResult<usize> {
         self.inside.with(py, |inside| Ok(inside.look(py)?.rings.subscribers()))

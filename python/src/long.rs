@@ -67,7 +67,7 @@ impl MessagePart {
 #[derive(Default)]
 pub struct Long {
     now: Option<Assembly>,
-    /// Serial number of a rejected message, whose parts are all skipped.
+    /// Serial number of a rejected message. All its parts are skipped.
     refused: Option<u32>,
 }
 

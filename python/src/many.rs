@@ -98,7 +98,7 @@ impl<R: PeerRings, P> ManyPeers<R, P> {
 }
 
 impl<R: PeerRings, P> OpenPeers<R, P> {
-    /// Admits the peers whose handshake has ended. `record` creates the record of a peer from its
+    /// Admits the peers after their handshake. `record` creates the record of a peer from its
     /// process id.
     pub fn admit(&mut self, py: Python<'_>, record: impl Fn(u32) -> P) -> PyResult<()> {
         for ring in self.door.arrivals().map_err(raised(py))? {

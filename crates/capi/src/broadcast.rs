@@ -10,6 +10,7 @@ use crate::channel::{self, Lender, TwChannelOptions};
 use crate::error::{CallFailure, TwError, TwStatus};
 use crate::handle::{self, Handle};
 use crate::link::TwLink;
+use crate::mpsc::NOBODY;
 use crate::{guard::guarded, options};
 
 /// A broadcast, and the subscribers that have left but were not yet reported to C.
@@ -53,7 +54,7 @@ pub unsafe extern "C" fn tw_broadcast_add(
 ) -> TwStatus {
     guarded!(error, {
         let names = ["link", "subscriber"];
-        let exchanged = handle::exchange(link, subscriber, names, u64::MAX);
+        let exchanged = handle::exchange(link, subscriber, names, NOBODY);
         let (link, subscriber) = exchanged?;
         let given = channel::options(given)?;
         let add = |end: &mut BroadcastEnd| {
@@ -106,7 +107,7 @@ pub unsafe extern "C" fn tw_broadcast_departed(
     error: *mut TwError,
 ) -> TwStatus {
     guarded!(error, {
-        let subscriber = handle::result(subscriber, "subscriber", u64::MAX)?;
+        let subscriber = handle::result(subscriber, "subscriber", NOBODY)?;
         let dropped = handle::result(dropped, "count", 0)?;
         let next = |end: &mut BroadcastEnd| {
             end.departed.extend(end.broadcast.take_departed());

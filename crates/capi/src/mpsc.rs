@@ -17,7 +17,7 @@ type MpscEnd = Lender<Mpsc, Sample<'static>>;
 pub type TwMpsc = Handle<MpscEnd>;
 
 /// Value of `TW_NOBODY`.
-const NOBODY: u64 = u64::MAX;
+pub(crate) const NOBODY: u64 = u64::MAX;
 
 /// Creates a consumer without producers.
 #[unsafe(no_mangle)]

@@ -69,7 +69,7 @@ impl Broadcast {
         Ok(self.admit(Producer::open_until(link, options, deadline)?))
     }
 
-    /// Like [`Broadcast::add`], for a subscriber whose ring is already open.
+    /// Like [`Broadcast::add`], for a subscriber with an open ring.
     pub fn admit(&mut self, producer: Producer) -> u64 {
         let id = self.added;
         self.added += 1;

@@ -62,7 +62,7 @@ impl Mpsc {
         Ok(self.admit(Consumer::open_until(link, &self.options, deadline)?))
     }
 
-    /// Like [`Mpsc::add`], for a producer whose ring is already open.
+    /// Like [`Mpsc::add`], for a producer with an open ring.
     pub fn admit(&mut self, consumer: Consumer) -> u64 {
         // Polling is useful as soon as one producer runs on another processor.
         self.alone &= is_alone_with(consumer.peer());
@@ -97,6 +97,9 @@ impl Mpsc {
             match spinner.turn() {
                 SpinTurn::Look => {}
                 turn => {
+                    if turn == SpinTurn::Doubt {
+                        self.sources.iter_mut().for_each(|source| source.consumer.recheck_peer());
+                    }
                     let left = deadline.map(|at| at.saturating_duration_since(Instant::now()));
                     if left.is_some_and(|left| left.is_zero()) {
                         return Err(Error::Timeout);

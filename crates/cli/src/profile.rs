@@ -71,6 +71,20 @@ impl SavedProfile {
         saved
     }
 
+    /// Adds measurements to the profile at `path`, and returns the profile that was saved there before. Locks the profile
+    /// and reads it again, because another process may have saved it during the measurement.
+    pub fn extend(
+        path: &Path,
+        teach: impl FnOnce(&mut Profile),
+    ) -> Result<(Profile, Self), ProfileError> {
+        let _turn = Profile::turn(path)?;
+        let mut before = Self::find(true);
+        let mut profile = before.current.take().unwrap_or_default();
+        teach(&mut profile);
+        profile.save(path)?;
+        Ok((profile, before))
+    }
+
     /// Loads the measurements that match `moves`, for a command that moves data. Reports once if the profile is
     /// broken, and continues without it.
     pub fn use_if_current(wanted: bool, moves: Moves) -> Self {

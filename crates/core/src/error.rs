@@ -103,10 +103,15 @@ impl fmt::Display for Side {
     }
 }
 
+/// Formats an error without its number: `No space left on device`.
+pub fn reason(error: &std::io::Error) -> String {
+    let text = error.to_string();
+    text.split(" (os error").next().unwrap_or_default().to_owned()
+}
+
 /// Formats an errno: `ENOSPC (No space left on device)`.
 pub fn errno_name(errno: Errno) -> String {
-    let text = std::io::Error::from(errno).to_string();
-    let text = text.split(" (os error").next().unwrap_or_default();
+    let text = reason(&errno.into());
     // `Errno` prints only through Debug, and rustix's constants lack the leading E. The table in
     // `symbol` therefore supplies the names.
     let symbol = symbol(errno);
@@ -198,13 +203,12 @@ impl fmt::Display for AfterBytes {
 
 /// Returns the meaning of an errno: `no space left on device`.
 fn meaning(errno: Errno) -> String {
-    let text = std::io::Error::from(errno).to_string();
-    let text = text.split(" (os error").next().unwrap_or_default();
+    let text = reason(&errno.into());
     // Only an ordinary first word is put in lower case: "RFS specific error" keeps its capitals.
     let shouted = text.chars().nth(1).is_some_and(|second| !second.is_lowercase());
     match text.chars().next() {
         Some(first) if !shouted => first.to_lowercase().chain(text.chars().skip(1)).collect(),
-        _ => text.to_owned(),
+        _ => text,
     }
 }
 

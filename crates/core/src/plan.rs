@@ -67,7 +67,7 @@ impl Plan {
         plan
     }
 
-    /// Creates a plan whose verdicts are based on the measurements of this kind of endpoints, if there are any.
+    /// Creates a plan. Its verdicts are based on the measurements of this kind of endpoints, if there are any.
     fn by(known: Option<&MatchingCells<'_>>, facts: &Facts, request: &Request) -> Self {
         let candidate = |mechanism: &&'static dyn Mechanism| {
             let (name, fits) = (mechanism.info().name, fitness(*mechanism, facts, request));

@@ -54,7 +54,10 @@ pub fn run(bytes: &[u8]) {
         std::thread::sleep(Duration::from_millis(1));
         after = open_files();
     }
-    assert!(after.len() <= before.len(), "descriptors were left open: {after:#?} after {before:#?}");
+    assert!(
+        after.len() <= before.len(),
+        "descriptors were left open: {after:#?} after {before:#?}"
+    );
 }
 
 /// Disables trust: the peer is this same process, so the receiver would accept claims about its own memory.

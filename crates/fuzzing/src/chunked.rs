@@ -6,7 +6,7 @@ use thalweg_core::atomic_file::{Destination, Until};
 use thalweg_serve::client::{FetchUrl, fetch};
 
 use crate::{
-    scripted::Scripted,
+    scripted::{NEXT_CONNECTION, NEXT_WRITE, PAUSE, Scripted},
     watched::{Watched, options},
 };
 
@@ -14,9 +14,10 @@ const HEAD: &[u8] = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
 
 /// Runs one input: a body.
 pub fn run(bytes: &[u8]) {
-    // In a script, 0xff separates connections and 0xfe separates writes. Neither belongs to the body.
-    let answer = bytes.split(|byte| *byte == 0xff).next().unwrap_or_default();
-    let body: Vec<u8> = answer.iter().copied().filter(|byte| *byte != 0xfe).collect();
+    // Separators of the script do not belong to the body.
+    let answer = bytes.split(|byte| *byte == NEXT_CONNECTION).next().unwrap_or_default();
+    let is_sent = |byte: &u8| !matches!(*byte, NEXT_WRITE | PAUSE);
+    let body: Vec<u8> = answer.iter().copied().filter(is_sent).collect();
     let server = Scripted::start(&[HEAD, answer].concat());
     let target = FetchUrl::parse(&format!("http://{}/f", server.address())).expect("a URL");
     let place = tempfile::tempdir().expect("a directory");

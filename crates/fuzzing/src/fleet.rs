@@ -83,7 +83,8 @@ fn read(bytes: &[u8]) -> bool {
 fn sealed(bytes: &[u8]) -> Option<Vec<u8>> {
     let mut plan = bytes.to_vec();
     let tail = plan.len().checked_sub(TAIL).filter(|tail| *tail >= HEAD)?;
-    let number = |plan: &[u8], at: usize| u64::from_le_bytes(plan[at..at + 8].try_into().expect("8 bytes"));
+    let number =
+        |plan: &[u8], at: usize| u64::from_le_bytes(plan[at..at + 8].try_into().expect("8 bytes"));
     put(&mut plan, HEAD - 8, |plan| xxh3_64(&plan[..HEAD - 8]));
     let index = usize::try_from(number(&plan, tail)).unwrap_or(tail).min(tail);
     for line in (index..tail).step_by(INDEX_LINE).filter(|line| line + INDEX_LINE <= tail) {
@@ -95,7 +96,9 @@ fn sealed(bytes: &[u8]) -> Option<Vec<u8>> {
         }
     }
     put(&mut plan, tail + 16, |plan| xxh3_64(&plan[index..tail]));
-    put(&mut plan, tail + 24, |plan| xxh3_64(&[&plan[tail..tail + 24], &plan[ID..ID + 8]].concat()));
+    put(&mut plan, tail + 24, |plan| {
+        xxh3_64(&[&plan[tail..tail + 24], &plan[ID..ID + 8]].concat())
+    });
     Some(plan)
 }
 

@@ -21,7 +21,8 @@ pub fn run(text: &[u8]) {
     let Ok(netrc) = Netrc::parse(text) else { return };
     // This host name is longer than the text, so no `machine` entry has it. Only a `default` entry can apply.
     let unnamed = "x".repeat(text.len() + 1);
-    let of_all = netrc.of(&unnamed).map(|(login, password)| (login.to_owned(), password.to_owned()));
+    let of_all =
+        netrc.of(&unnamed).map(|(login, password)| (login.to_owned(), password.to_owned()));
     for host in ["a", "A", "b.example"] {
         let Some((login, password)) = netrc.of(host) else {
             assert!(of_all.is_none(), "a default entry is of every host");

@@ -23,7 +23,11 @@ pub fn run(answers: &[u8]) {
         ..watched::options(None)
     };
     let target = FetchUrl::of_stream("peer:");
-    if let Ok(PeerRoot::File(file)) = root_of(&target, &ListRequest { xattrs: true, ..ListRequest::default() }, &options, &|| Ok(())) {
+    if let Ok(PeerRoot::File(file)) =
+        root_of(&target, &ListRequest { xattrs: true, ..ListRequest::default() }, &options, &|| {
+            Ok(())
+        })
+    {
         // A redirect to another server must have failed. Otherwise the client would fetch that server's file over this
         // stream.
         assert!(format!("{file:?}").contains("stream.invalid"), "{file:?}");

@@ -18,7 +18,9 @@ pub fn run(text: &[u8]) {
         Ok(proxies) => proxies,
         Err(error) => return assert!(!error.to_string().contains(PASSWORD), "{error}"),
     };
-    for url in ["http://a.example/f", "https://a.example:8443/f", "http://[::1]/", "http://10.1.2.3/"] {
+    for url in
+        ["http://a.example/f", "https://a.example:8443/f", "http://[::1]/", "http://10.1.2.3/"]
+    {
         let target = FetchUrl::parse(url).expect("a URL");
         let Some(proxy) = proxies.of(&target) else { continue };
         assert!(values.get(3).is_none_or(|list| list.trim() != "*"));

@@ -41,7 +41,9 @@ pub fn run(bytes: &[u8]) {
         if let Some(list) = head.target.query.as_deref().and_then(ListRequest::parse) {
             assert_eq!(ListRequest::parse(&list.query()), Some(list));
         }
-        if let Some(WantedRanges::Parts(parts)) = head.range.as_ref().map(|range| wanted(range, SIZE)) {
+        if let Some(WantedRanges::Parts(parts)) =
+            head.range.as_ref().map(|range| wanted(range, SIZE))
+        {
             assert!(!parts.is_empty() && parts.len() <= MOST_RANGES);
             assert!(parts.iter().all(|part| part.from < part.to && part.to <= SIZE));
         }

@@ -18,11 +18,11 @@ use rustls::{
 };
 
 /// Separates the answers to two connections.
-const NEXT_CONNECTION: u8 = 0xff;
+pub(crate) const NEXT_CONNECTION: u8 = 0xff;
 /// Separates two writes of one answer.
-const NEXT_WRITE: u8 = 0xfe;
+pub(crate) const NEXT_WRITE: u8 = 0xfe;
 /// Separates two writes of one answer by a pause.
-const PAUSE: u8 = 0xfd;
+pub(crate) const PAUSE: u8 = 0xfd;
 /// Maximum number of pauses in one answer.
 const MOST_PAUSES: usize = 50;
 /// First byte of a TLS handshake.

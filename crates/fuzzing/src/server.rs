@@ -88,7 +88,8 @@ fn check(head: &RequestHead, answer: &Answered<'_>) {
         (200, _) if answer.field("Content-Encoding").is_none() => assert!(answer.body == TEXT),
         (206, Some(range)) => {
             let range = range.strip_prefix("bytes ").and_then(|range| range.split_once('/'));
-            let (first, last) = range.and_then(|(range, _)| range.split_once('-')).expect("a range");
+            let (first, last) =
+                range.and_then(|(range, _)| range.split_once('-')).expect("a range");
             let bounds = [first, last].map(|number| number.parse::<usize>().expect("a number"));
             assert!(answer.body == TEXT[bounds[0]..=bounds[1]]);
         }

@@ -62,8 +62,12 @@ pub fn run(bytes: &[u8]) {
     let channels = channels(place, answers, is_set(COMMAND));
     // A retry costs half a second, so only one value of the first byte allows it.
     let retries = u32::from(*mode == COMMAND | OWNER);
-    let files =
-        FetchOptions { channels: Some(channels), stall: Duration::from_secs(1), retries, ..options(None) };
+    let files = FetchOptions {
+        channels: Some(channels),
+        stall: Duration::from_secs(1),
+        retries,
+        ..options(None)
+    };
     let target = FetchUrl::of_stream("peer:");
     if is_set(ROOT) && is_file(&target, &place.join("to"), &files) {
         assert_eq!(snapshot(&place.join("outside")), outside);
@@ -84,13 +88,14 @@ pub fn run(bytes: &[u8]) {
     // A file that replaces the directory `b` arrives after the deletion. If this file fails, the deletion was still
     // allowed.
     let is_replaced = !place.join("to/b").is_dir();
-    let may_delete = fetched
-        .as_ref()
-        .is_ok_and(|fetched| is_set(FORCE) || is_replaced || is_complete(fetched));
+    let may_delete =
+        fetched.as_ref().is_ok_and(|fetched| is_set(FORCE) || is_replaced || is_complete(fetched));
     if is_set(DELETE) && is_set(BY_HASH) {
         // Only this file may be created or replaced, and its partial file may remain.
         let only = place.join("to").join(ONLY);
-        let is_part = |path: &Path| path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
+        let is_part = |path: &Path| {
+            path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."))
+        };
         let is_other = |path: &Path| path != only && !is_part(path);
         let others = |all: BTreeMap<PathBuf, Vec<u8>>| -> Vec<_> {
             all.into_iter().filter(|(path, _)| is_other(path)).collect()

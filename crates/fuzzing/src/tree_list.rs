@@ -33,20 +33,29 @@ pub fn run(bytes: &[u8]) {
             return;
         }
         match record {
-            ListRecord::Group(_) => current = waiting.pop_front().expect("a directory for the group"),
+            ListRecord::Group(_) => {
+                current = waiting.pop_front().expect("a directory for the group");
+            }
             ListRecord::End(totals) => {
                 assert!(waiting.is_empty() && totals.entries == there.len() as u64);
             }
             ListRecord::Entry(entry) => {
                 let Ok(entry) = ListedEntry::of(&current, entry) else { return };
-                let is_name = |name: &[u8]| !matches!(name, b"" | b"." | b"..") && !name.contains(&0);
-                let has_name = |(name, _): &(CString, Vec<u8>)| matches!(name.count_bytes(), 1..=255);
-                assert!(entry.xattrs.pairs().iter().all(has_name) && has_room(&entry.xattrs, LONGEST_XATTRS));
+                let is_name =
+                    |name: &[u8]| !matches!(name, b"" | b"." | b"..") && !name.contains(&0);
+                let has_name =
+                    |(name, _): &(CString, Vec<u8>)| matches!(name.count_bytes(), 1..=255);
+                assert!(
+                    entry.xattrs.pairs().iter().all(has_name)
+                        && has_room(&entry.xattrs, LONGEST_XATTRS)
+                );
                 let is_top = entry.path.is_empty();
                 assert!(is_top || entry.path.split(|byte| *byte == b'/').all(is_name));
                 assert!(entry.directory() == current && there.insert(entry.path.clone()));
                 match &entry.kind {
-                    ManifestKind::Directory(DirectoryContents::Listed) => waiting.push_back(entry.path),
+                    ManifestKind::Directory(DirectoryContents::Listed) => {
+                        waiting.push_back(entry.path);
+                    }
                     ManifestKind::Link(target) => _ = stays_inside(&current, target),
                     _ => {}
                 }

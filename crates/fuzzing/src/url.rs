@@ -12,7 +12,12 @@ pub fn run(text: &[u8]) {
     let shown = url.to_string();
     assert!(!shown.bytes().any(|byte| byte.is_ascii_control() || byte == b' '), "{shown:?}");
     assert_eq!(FetchUrl::parse(&shown).expect("its own text").to_string(), shown);
-    let _ = (url.as_directory().to_string(), url.manifest(&ListRequest::default()).to_string(), url.host(), url.authorization());
+    let _ = (
+        url.as_directory().to_string(),
+        url.manifest(&ListRequest::default()).to_string(),
+        url.host(),
+        url.authorization(),
+    );
     for name in [url.name(), url.directory_name()].into_iter().flatten() {
         assert!(!name.as_bytes().contains(&b'/') && !name.is_empty(), "{}", name.display());
     }

@@ -18,7 +18,7 @@ pub unsafe trait Word: Copy {
 /// A [`Word`] of at least 16 bytes that can also move regions shorter than itself.
 ///
 /// # Safety
-/// As for [`Word`].
+/// See [`Word`].
 pub unsafe trait Vector: Word {
     /// Copies `n < size_of::<Self>()` bytes. The regions may overlap.
     ///
@@ -100,10 +100,10 @@ macro_rules! below {
 /// Moves regions that are shorter than this word, including empty ones.
 trait ShorterMove {
     /// # Safety
-    /// As for [`Vector::copy_below`].
+    /// See [`Vector::copy_below`].
     unsafe fn copy(dst: *mut u8, src: *const u8, n: usize);
     /// # Safety
-    /// As for [`Vector::fill_below`].
+    /// See [`Vector::fill_below`].
     unsafe fn fill(dst: *mut u8, byte: u8, n: usize);
 }
 

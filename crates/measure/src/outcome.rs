@@ -31,7 +31,7 @@ impl SampleCost for SampleMetric {
     }
 }
 
-/// The metric divided by the bytes moved, for arms whose samples contain different amounts of work.
+/// The metric divided by the bytes moved, for arms with samples of different amounts of work.
 #[derive(Clone, Copy, Debug)]
 pub struct PerByte(pub SampleMetric);
 

@@ -205,6 +205,7 @@ impl AddAssign for Sample {
         self.calls = both.map(|(a, b)| a + b);
         self.far_user += other.far_user;
         self.far_sys += other.far_sys;
+        self.reported += other.reported;
         self.stolen_ticks += other.stolen_ticks;
         self.dirtied_pages += other.dirtied_pages;
         self.written_pages += other.written_pages;

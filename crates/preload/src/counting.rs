@@ -4,7 +4,7 @@
 use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
 use crate::layout::{self, LEN, MAGIC, MAGIC_AT};
-use crate::raw::{MemoryAccess, File};
+use crate::raw::{File, MemoryAccess};
 
 /// The mapped file. Null if nothing is counted.
 static FILE: AtomicPtr<AtomicU64> = AtomicPtr::new(core::ptr::null_mut());

@@ -179,7 +179,7 @@ unsafe fn run_fill(run: *mut (), dst: *mut u8, byte: c_int, n: usize) -> *mut u8
 }
 
 /// # Safety
-/// As for [`copy`].
+/// See [`copy`].
 #[inline(never)]
 unsafe fn copy_by_size(dst: *mut u8, src: *const u8, n: usize) -> *mut u8 {
     let run = if is_set(layout::COPY, n) { COPIES.at(n) } else { core::ptr::null_mut() };
@@ -192,7 +192,7 @@ unsafe fn copy_by_size(dst: *mut u8, src: *const u8, n: usize) -> *mut u8 {
 }
 
 /// # Safety
-/// As for [`move_`].
+/// See [`move_`].
 #[inline(never)]
 unsafe fn move_by_size(dst: *mut u8, src: *const u8, n: usize) -> *mut u8 {
     let run = if is_set(layout::MOVE, n) { MOVES.at(n) } else { core::ptr::null_mut() };
@@ -205,7 +205,7 @@ unsafe fn move_by_size(dst: *mut u8, src: *const u8, n: usize) -> *mut u8 {
 }
 
 /// # Safety
-/// As for [`fill`].
+/// See [`fill`].
 #[inline(never)]
 unsafe fn fill_by_size(dst: *mut u8, byte: c_int, n: usize) -> *mut u8 {
     let run = if is_set(layout::SET, n) { FILLS.at(n) } else { core::ptr::null_mut() };

@@ -1,7 +1,7 @@
 //! The environment with which the program was started. It is read from /proc: not every C library passes it to constructors, and
 //! a program may have changed its own copy.
 
-use crate::raw::{MemoryAccess, File};
+use crate::raw::{File, MemoryAccess};
 
 /// Reads the value of a variable into `into`. Returns `None` if it is not set or does not fit.
 pub fn value<'b>(name: &str, into: &'b mut [u8]) -> Option<&'b mut [u8]> {

@@ -8,7 +8,7 @@ use core::ptr;
 
 use crate::choice::same;
 use crate::exports;
-use crate::raw::{MemoryAccess, File};
+use crate::raw::{File, MemoryAccess};
 
 /// The addresses of the C library's functions.
 #[derive(Clone, Copy)]
@@ -125,7 +125,8 @@ fn loaded(auxiliary: &Auxiliary) -> Option<usize> {
     let (mut base, mut dynamic) = (0, None);
     for n in 0..auxiliary.count.min(MANY) {
         // SAFETY: AT_PHNUM headers lie at AT_PHDR.
-        let header: ProgramHeader = unsafe { at(auxiliary.headers + n * size_of::<ProgramHeader>()) };
+        let header: ProgramHeader =
+            unsafe { at(auxiliary.headers + n * size_of::<ProgramHeader>()) };
         match header.kind {
             PT_PHDR => base = auxiliary.headers.wrapping_sub(header.address),
             PT_DYNAMIC => dynamic = Some(header.address),

@@ -4,7 +4,7 @@ use core::sync::atomic::{AtomicUsize, Ordering};
 
 use thalweg_kernels::{CopyFn, FILLS, FillFn, KERNELS, cpu, tuned};
 
-use crate::choice::{self, LIBC, MOST, ChoicePart, same};
+use crate::choice::{self, ChoicePart, LIBC, MOST, same};
 use crate::next::{self, NextSymbols};
 use crate::{counting, dispatch, early, environ, layout};
 
@@ -58,7 +58,10 @@ fn keep(next: NextSymbols) {
 }
 
 /// Returns a function for each step. Returns `None` if the text is invalid or names a kernel that cannot run.
-fn resolve<F: Copy>(text: &[u8], named: fn(&[u8]) -> Option<F>) -> Option<[Option<(usize, F)>; MOST]> {
+fn resolve<F: Copy>(
+    text: &[u8],
+    named: fn(&[u8]) -> Option<F>,
+) -> Option<[Option<(usize, F)>; MOST]> {
     let mut steps = [None; MOST];
     for (step, ChoicePart { upto, name }) in steps.iter_mut().zip(choice::parts(text)?) {
         *step = Some((upto, named(name)?));

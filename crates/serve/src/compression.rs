@@ -130,7 +130,7 @@ impl From<Errno> for PumpEnd {
 
 /// Sends the bytes of HTTP as frames. A frame ends when no more bytes are waiting, so that no request is delayed.
 fn send(from: &OwnedFd, wire: &OwnedFd, sink: KnownEnd) -> Result<(), PumpEnd> {
-    let no_memory = CompressionFailure::Sending("out of memory");
+    let no_memory = CompressionFailure::Library("out of memory");
     let mut writer = FrameWriter::new().ok_or(no_memory)?;
     let mut content = vec![0; LARGEST_CONTENT];
     let mut frames = PREAMBLE.to_vec();
@@ -164,7 +164,7 @@ fn gather(from: &OwnedFd, content: &mut [u8]) -> Result<usize, Errno> {
 
 /// Passes the content of received frames to HTTP. If the stream ends within a frame, HTTP notices the lost connection.
 fn receive(wire: &OwnedFd, to: &OwnedFd) -> Result<(), PumpEnd> {
-    let no_memory = CompressionFailure::Sending("out of memory");
+    let no_memory = CompressionFailure::Library("out of memory");
     let mut reader = FrameReader::new().ok_or(no_memory)?;
     let mut bytes = vec![0; LARGEST_CONTENT];
     let sink = KnownEnd::Socket { is_internet: false };

@@ -185,7 +185,7 @@ pub(crate) struct Inspection {
     pub refused: Vec<(NamedSource, Refusal)>,
     /// Sources that the caller named more than once.
     pub repeated: Vec<NamedSource>,
-    /// Accepted sources with the destination name of an earlier source, whose copy they may not replace.
+    /// Accepted sources with the destination name of an earlier source. They may not replace its copy.
     pub second: HashSet<CString>,
     /// The accepted sources, in order.
     pub accepted: Vec<NamedSource>,

@@ -36,7 +36,7 @@ impl HeldBuffer {
         let view = unsafe { view.assume_init() };
         let mut given = Self { view, shape: Vec::new(), strides: Vec::new() };
         let dimensions = usize::try_from(given.view.ndim).unwrap_or(0);
-        // From here on, an early return drops `given`, which releases the buffer.
+        // After this, an early return drops `given`, which releases the buffer.
         if !given.view.suboffsets.is_null() {
             return Err(PyTypeError::new_err(
                 "a buffer with pointers to its elements (suboffsets) cannot be sent",

@@ -58,7 +58,7 @@ pub fn measured_at(profile: &Profile) -> Option<&str> {
     cells.map(|cell| cell.at.as_str()).max()
 }
 
-/// Returns the mechanism to whose time the ratios refer.
+/// Returns the reference of the ratios: a mechanism.
 fn reference<'p>(known: &MatchingCells<'p>) -> Option<&'p str> {
     let is_one = |cell: &&&Cell| cell.wall == Ratio::ONE && cell.cpu == Ratio::ONE;
     known.cells().iter().find(is_one).map(|cell| cell.mechanism.as_str())

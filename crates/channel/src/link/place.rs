@@ -78,7 +78,7 @@ impl<'a> SocketPlace<'a> {
         let _ = unlink(self.directory.as_fd(), name);
     }
 
-    /// Replaces a socket file of this user on which no process listens by `ours`, whose name is `fresh`. Returns `false`
+    /// Replaces a socket file of this user on which no process listens by `ours`, with the name `fresh`. Returns `false`
     /// if the entry was removed or replaced meanwhile. Fails if the entry is anything else.
     fn replace_stale(&self, fresh: &CStr, ours: &OwnedFd) -> Result<bool> {
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;

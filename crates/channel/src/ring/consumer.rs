@@ -128,6 +128,12 @@ impl Consumer {
         self.end.line.link.peer()
     }
 
+    /// Asks the kernel if the producer lives, because its liveness word may be wrong. [`Consumer::is_ready`] then reports
+    /// its death.
+    pub(crate) fn recheck_peer(&mut self) {
+        self.end.gone(true);
+    }
+
     /// Returns `true` if a message is available now.
     pub(crate) fn is_ready(&mut self) -> Result<bool> {
         self.data(WaitPatience::None)

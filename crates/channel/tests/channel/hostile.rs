@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use rustix::fd::{AsFd, OwnedFd};
 use std::time::Instant;
 use thalweg_channel::layout::{Frame, Geometry, Hello, HelloKind, Refusal, Role};
-use thalweg_channel::{Consumer, Error, Link, Options, Producer, Wait};
+use thalweg_channel::{Arrival, Consumer, Error, Link, Mpsc, Options, Producer, Wait};
 use thalweg_sys::map::{Access, Map, copy_between};
 use thalweg_sys::{io, memfd};
 
@@ -330,6 +330,31 @@ fn a_peer_that_lies_about_its_life_is_found_out() {
         });
         let died = Error::PeerDied { delivered: 0, partial: 0 };
         assert_eq!(consumer.receive().err(), Some(died));
+        leaving.join().unwrap();
+    }
+}
+
+#[test]
+fn one_of_several_producers_that_lies_about_its_life_is_found_out() {
+    for wait in [Wait::Block, Wait::Spin] {
+        let mut side = LyingSide::producer();
+        poke(&mut side.map, 512, &0x8000_1234_u32.to_le_bytes());
+        let (near, far) = Link::pair().unwrap();
+        say(&far, HelloKind::Offer, &[&side.fd]);
+        say(&far, HelloKind::Ready, &[]);
+        let options = Options { wait, ..Options::default() };
+        let mut all = Mpsc::new(&options);
+        let liar = all.add(near, None).unwrap();
+        let leaving = std::thread::spawn(move || {
+            std::thread::sleep(std::time::Duration::from_millis(5));
+            drop(far);
+        });
+        let deadline = Instant::now() + std::time::Duration::from_secs(60);
+        let died = Error::PeerDied { delivered: 0, partial: 0 };
+        match all.receive_until(Some(deadline)) {
+            Ok(Arrival::Left { from, error }) => assert_eq!((from, error), (liar, died)),
+            other => panic!("{other:?}"),
+        }
         leaving.join().unwrap();
     }
 }

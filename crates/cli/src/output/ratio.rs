@@ -8,7 +8,7 @@ pub use thalweg_measure::stats::says_nothing;
 
 use super::quantity;
 
-/// Text that replaces a ratio whose interval is too wide to be informative.
+/// Text that replaces a ratio with an interval too wide to be informative.
 pub const NOT_ENOUGH: &str = "not enough data";
 
 /// Number of characters on each side of the middle of a bar. A bar of full length means a factor of two.

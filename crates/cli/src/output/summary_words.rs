@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::quantity;
+use super::{answer::SyncAnswer, quantity};
 
 /// Smallest number of bytes for which a time and a rate carry information.
 pub const RATED: u64 = 1 << 20;
@@ -31,6 +31,35 @@ pub fn grouped(number: u64) -> String {
 /// Formats a count with its noun: `4,005 files`, `1 file`.
 pub fn count(number: u64, one: &str, many: &str) -> String {
     format!("{} {}", grouped(number), if number == 1 { one } else { many })
+}
+
+/// Appends the counts that are not zero: `, 3 failed`.
+pub fn add_counts(text: &mut String, counts: &[(u64, &str)]) {
+    for (number, what) in counts.iter().filter(|(number, _)| *number > 0) {
+        text.extend([", ", &grouped(*number), " ", what]);
+    }
+}
+
+/// Returns the summary of a sync, such as `12 new, 3 changed, 1 deleted, 4,005 unchanged; 1.2 GiB in 3.0 s`.
+/// `transferred`: the bytes and the time, `None` for a dry run.
+pub fn sync_summary(
+    sync: &SyncAnswer,
+    excluded: u64,
+    transferred: Option<(u64, Duration)>,
+) -> String {
+    let SyncAnswer { created, linked, changed, deleted, unchanged, failed, .. } = *sync;
+    let mut text = format!("{} new", grouped(created - linked));
+    add_counts(&mut text, &[(linked, "linked")]);
+    for (number, what) in [(changed, "changed"), (deleted, "deleted"), (unchanged, "unchanged")] {
+        text.extend([", ", &grouped(number), " ", what]);
+    }
+    add_counts(&mut text, &[(excluded, "excluded"), (failed, "failed")]);
+    match transferred {
+        Some((bytes, took)) => {
+            format!("{text}; {} in {}", quantity::bytes(bytes), quantity::duration(took))
+        }
+        None => text + " (dry run)",
+    }
 }
 
 #[cfg(test)]

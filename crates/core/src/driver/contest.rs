@@ -114,7 +114,7 @@ const ROUNDS: usize = 2;
 const MOST_ROUNDS: usize = 4;
 /// The first 1/`WARM_UP` of a piece is not timed, because it fills pipes and touches buffers for the first time.
 const WARM_UP: u64 = 4;
-/// A mechanism whose cost in the first round exceeds the best one's by this factor does not run again.
+/// If the cost of a mechanism in the first round exceeds the best one's by this factor, it does not run again.
 const HOPELESS: f64 = 1.5;
 /// A rate counts as changed if it differs from the usual rate by more than this factor.
 const CHANGED: f64 = 2.0;
@@ -316,7 +316,7 @@ impl MechanismContest {
             cells().filter(|_| is_usual).filter_map(|cell| costs.seen(cell)).collect()
         };
         if !from_disk {
-            // Each comparison replaces the cells of the previous one, whose conditions may have been temporary.
+            // Each comparison replaces the cells of the previous one, because its conditions may have been temporary.
             self.looks.iter_mut().for_each(|look| (look.seen, look.holds) = (Vec::new(), None));
         }
         self.looks.push(ContestResult { at, from_disk, tried, chosen, seen, holds });

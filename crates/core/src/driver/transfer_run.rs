@@ -102,7 +102,7 @@ enum EngineState<'a> {
 }
 
 impl<'a> TransferRun<'a> {
-    /// Starts a transfer whose steps never sleep. A step may still wait for a disk, because no flag prevents that.
+    /// Starts a transfer with steps that never sleep. A step may still wait for a disk, because no flag prevents that.
     /// Every other endpoint must be opened with `O_NONBLOCK`; otherwise this fails.
     ///
     /// Mechanisms that wait inside a step are excluded. If the plan was made with

@@ -44,7 +44,7 @@ struct WorkerParameters {
     program: PathBuf,
     #[serde(default)]
     cflags: Vec<String>,
-    /// Packages whose flags are passed to the compiler: the pkg-config name and the Debian package name.
+    /// Packages that the compiler gets flags for: the pkg-config name and the Debian package name.
     #[serde(default)]
     pkg_config: BTreeMap<String, String>,
     /// The feature release of the JDK that builds and runs a Java source.
@@ -55,6 +55,8 @@ struct WorkerParameters {
     /// Directories of further Java sources to compile, relative to the directory of the studies.
     #[serde(default)]
     java_sources: Vec<PathBuf>,
+    /// A C source for a second process, which the Java program starts: `peer=PATH` is added to its arguments.
+    peer: Option<PathBuf>,
     /// `true` if every operation runs in a new process, in which no code has run before.
     #[serde(default)]
     cold: bool,
@@ -83,12 +85,16 @@ impl WorkerParameters {
             Err(Unfit::because(format!("parameters of worker {program}: {reason}")))
         };
         let kind = with.kind();
-        if kind != Some("c") && !(with.cflags.is_empty() && with.pkg_config.is_empty()) {
+        let has_c = kind == Some("c") || with.peer.is_some();
+        let for_c = !with.cflags.is_empty() || !with.pkg_config.is_empty();
+        if for_c && !has_c {
             return refuse("cflags and pkg_config need a C source");
         }
-        let for_java = with.jdk.is_some() || !with.java_args.is_empty();
+        let for_java = with.jdk.is_some() || !with.java_args.is_empty() || with.peer.is_some();
         if kind != Some("java") && (for_java || !with.java_sources.is_empty()) {
-            return refuse("jdk, java_args and java_sources are allowed only for a Java source");
+            return refuse(
+                "jdk, java_args, java_sources and peer are allowed only for a Java source",
+            );
         }
         if with.args.iter().any(|word| word.starts_with("bytes=") || word.starts_with("scratch=")) {
             return refuse("args must not contain bytes= or scratch=: thalweg adds both");
@@ -155,11 +161,17 @@ impl Launch {
             std::path::absolute(path).map_err(|e| unfit(job, &format!("{}: {e}", path.display())))
         };
         let (studies, folder) = (absolute(job.studies)?, absolute(job.scratch)?);
-        let (program, mut words) =
-            command_of(&ArmJob { studies: &studies, scratch: &folder, ..*job }, with)?;
+        let job = ArmJob { studies: &studies, scratch: &folder, ..*job };
+        let (program, mut words) = command_of(&job, with)?;
         let mut scratch = OsString::from("scratch=");
         scratch.push(&folder);
         words.extend(with.args.iter().map(OsString::from));
+        if let Some(peer) = &with.peer {
+            let built = c_program(&job, with, peer).map_err(|reason| unfit(&job, &reason))?;
+            let mut word = OsString::from("peer=");
+            word.push(built);
+            words.push(word);
+        }
         words.extend([format!("bytes={}", job.bytes).into(), scratch]);
         let promises = with.promises.map(|p| Guarantees {
             stable: p.stable,
@@ -241,15 +253,19 @@ fn command_of(
         (Some("java"), _) => {
             return java::built(job, with).map_err(|reason| unfit(job, &reason));
         }
-        (Some("c"), _) => Packages::find(&with.pkg_config).and_then(|packages| {
-            let flags = CompilerFlags { own: &with.cflags, packages };
-            build::built(&job.studies.join(program), &flags, job.scratch)
-        }),
+        (Some("c"), _) => c_program(job, with, program),
         _ if is_path => Ok(job.studies.join(program)),
         (_, Some(name)) if name.starts_with(OURS) => beside(job.program, name),
         _ => Ok(program.clone()),
     };
     found.map(|program| (program, Vec::new())).map_err(|reason| unfit(job, &reason))
+}
+
+/// Builds a C source with the flags of the parameters.
+fn c_program(job: &ArmJob<'_>, with: &WorkerParameters, source: &Path) -> Result<PathBuf, String> {
+    let packages = Packages::find(&with.pkg_config)?;
+    let flags = CompilerFlags { own: &with.cflags, packages };
+    build::built(&job.studies.join(source), &flags, job.scratch)
 }
 
 /// Returns a program of thalweg from the directory of our own binary.

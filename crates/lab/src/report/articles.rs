@@ -1,4 +1,4 @@
-//! Lists the published articles whose experiments the studies repeat, as Markdown: the content of each, where it is
+//! Lists the published articles that the studies repeat, as Markdown: the content of each, where it is
 //! run, both verdicts on every machine, and the sizes that a saved run leaves out. Generates
 //! docs/benchmarks/articles.md.
 

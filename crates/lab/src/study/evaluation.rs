@@ -8,8 +8,8 @@ use super::{
     file::StudyFile,
     messages::{ArmRun, ConditionLog, SessionLog},
     result::{
-        ArmResult, Condition, ConditionCost, Missing, ProbeResult, Protocol, RatioResult,
-        StudyResult,
+        ArmResult, ClaimResult, ClaimVerdict, Condition, ConditionCost, Missing, ProbeResult,
+        Protocol, RatioResult, StudyResult,
     },
 };
 use thalweg_measure::{
@@ -73,6 +73,16 @@ pub fn judge(study: &StudyFile, result: &mut StudyResult) {
     result.ratios = ratios_of(study, &result.arms, result.noise, seed);
     result.comparisons = result.ratios.len();
     result.claims = claims::judge(study, result);
+}
+
+/// Judges the samples of a saved result by the current text of its study. Omits claims that the study did not have at that
+/// time, unless the samples decide them.
+pub fn judge_again(study: &StudyFile, saved: &StudyResult) -> StudyResult {
+    let mut result = saved.clone();
+    judge(study, &mut result);
+    let had = |claim: &ClaimResult| saved.claims.iter().any(|known| known.id == claim.id);
+    result.claims.retain(|claim| had(claim) || claim.verdict != ClaimVerdict::Undecided);
+    result
 }
 
 /// Combines the results of one arm (a compared variant) under one condition over all sessions; `None` if it has no

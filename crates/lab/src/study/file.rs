@@ -88,7 +88,7 @@ pub struct Article {
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct SourceItem {
-    pub what: SideMetric,
+    pub what: ItemKind,
     pub text: String,
     /// The cells, arms and claims that cover this item.
     #[serde(default)]
@@ -104,7 +104,7 @@ pub struct SourceItem {
 /// The kind of an [`SourceItem`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum SideMetric {
+pub enum ItemKind {
     /// The machine, its kernel or its compiler.
     System,
     Program,
@@ -116,7 +116,7 @@ pub enum SideMetric {
     Claim,
 }
 
-impl SideMetric {
+impl ItemKind {
     /// Returns the name used in study files.
     pub fn name(self) -> &'static str {
         match self {

@@ -118,8 +118,14 @@ fn interpreters(head: &[u8]) -> Result<Vec<PathBuf>, String> {
     }
     let mut found = vec![path];
     if found[0].file_name() == Some(OsStr::new("env")) {
-        // `env -S NAME=VALUE program`: options and variables precede the program.
-        let word = words.find(|word| !word.starts_with(b"-") && !word.contains(&b'='));
+        // `env -S -u NAME NAME=VALUE program`: options and variables precede the program.
+        let word = loop {
+            match words.next() {
+                Some(b"-u" | b"--unset" | b"-C" | b"--chdir") => drop(words.next()),
+                Some(word) if word.starts_with(b"-") || word.contains(&b'=') => {}
+                word => break word,
+            }
+        };
         let name =
             word.map(OsStr::from_bytes).ok_or("its first line runs env without a program")?;
         found.push(lookup(name).map_err(|error| error.to_string())?);
@@ -202,7 +208,7 @@ mod tests {
     #[test]
     fn a_script_is_followed_to_its_interpreter() {
         let folder = tempfile::tempdir().unwrap();
-        let script = file(folder.path(), "s", b"#!/usr/bin/env -S X=1 sh -e\n", 0o755);
+        let script = file(folder.path(), "s", b"#!/usr/bin/env -S -u Y X=1 sh -e\n", 0o755);
         let program = TrialProgram::find(&[script]).unwrap();
         assert_eq!(program.files.len(), 3, "{program:?}");
         assert!(program.files[2].ends_with("sh") && program.unreachable.is_none());

@@ -9,7 +9,7 @@ use crate::{busy::BusyProcessors, contamination::disturbed, other_work::kept_as}
 /// The number of sessions meant for the idle machine that other processes disturbed.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct OtherWork {
-    /// Disturbed sessions whose samples count for the loaded machine.
+    /// Disturbed sessions. Their samples count for the loaded machine.
     pub as_loaded: usize,
     /// Disturbed sessions that were left out.
     pub left_out: usize,

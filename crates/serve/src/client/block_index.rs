@@ -17,7 +17,7 @@ use crate::blocks::{BlockDigest, BlockRequest, DIGEST_BYTES, RollingSum, SUM_BYT
 
 /// Bytes of the older file that are read at a time, in addition to one block.
 const PIECE: usize = 1 << 20;
-/// Largest number of offsets whose rolling sum matches although the digest does not, per block of the file. Without
+/// Largest number of offsets with a matching rolling sum and another digest, per block of the file. Without
 /// this limit, a server could send sums that make the client hash every offset.
 const MOST_MISSES: u64 = 8;
 /// Smallest part of the older file, in bytes, that a search thread receives.
@@ -200,7 +200,7 @@ impl BlockIndex {
         Ok(())
     }
 
-    /// Moves the window by at least one byte, up to the next offset whose sum passes the filter.
+    /// Moves the window by at least one byte, up to the next offset with a sum that passes the filter.
     fn roll(&self, sum: &mut RollingSum, window: &mut OlderWindow<'_>, block: usize) {
         let bytes = &window.buffer[window.at..window.have];
         for (first, next) in bytes.iter().zip(&bytes[block..]) {

@@ -12,7 +12,7 @@ use std::{
 use rustls::{ClientConnection, StreamOwned};
 #[cfg(feature = "tls")]
 use std::io::{Read, Write};
-use thalweg_core::{cadence::Deadline, rate_limit::RateLimit};
+use thalweg_core::{cadence::Deadline, error::reason, rate_limit::RateLimit};
 use thalweg_sys::{Errno, buffer::Buffer, io, net};
 
 use super::{
@@ -337,10 +337,10 @@ fn dial(
     port: u16,
     deadline: &NetDeadline<'_>,
 ) -> Result<TcpStream, FetchError> {
-    let failed = |doing, error: &std::io::Error| {
-        let why = error.to_string();
-        let why = why.split(" (os error").next().unwrap_or_default().to_owned();
-        FetchError::Unreached { doing, host: name.to_owned(), why }
+    let failed = |doing, error: &std::io::Error| FetchError::Unreached {
+        doing,
+        host: name.to_owned(),
+        why: reason(error),
     };
     let found = (host, port).to_socket_addrs().map_err(|e| failed("resolve", &e))?;
     let mut last = None;

@@ -152,10 +152,14 @@ impl ResponseHead {
             // A number that overflows is a longer delay than any client accepts.
             return Some(Duration::from_secs(decimal(text).unwrap_or(u64::MAX)));
         }
-        // Some servers send a wrong weekday, which the parser rejects. Therefore all weekdays are tried.
-        let (_, rest) = text.split_once(',')?;
-        let with_day = |day: &str| httpdate::parse_http_date(&format!("{day},{rest}")).ok();
-        let at = self.date("retry-after").or_else(|| DAYS.into_iter().find_map(with_day))?;
+        // Some servers send a wrong weekday, which the parser rejects. Therefore all weekdays are tried. Dates without a
+        // comma have the form of asctime(3).
+        let on_some_day = || {
+            let (_, rest) = text.split_once(',')?;
+            let with_day = |day: &str| httpdate::parse_http_date(&format!("{day},{rest}")).ok();
+            DAYS.into_iter().find_map(with_day)
+        };
+        let at = self.date("retry-after").or_else(on_some_day)?;
         at.duration_since(SystemTime::now()).ok()
     }
 
@@ -268,9 +272,14 @@ mod tests {
         assert!(ResponseHead::parse(&endless).is_err());
         assert_eq!(head("Retry-After: 3\r\n").retry_after(), Some(Duration::from_secs(3)));
         let year = Duration::from_secs(365 * 86_400);
-        for far in ["Mon, 25 Nov 2199", "Tue, 25 Nov 2199", "Thu, 25 Nov 2199", "Sun, 25 Nov 2199"]
-        {
-            let lines = format!("Retry-After: {far} 00:00:00 GMT\r\n");
+        for far in [
+            "Mon, 25 Nov 2199 00:00:00 GMT",
+            "Tue, 25 Nov 2199 00:00:00 GMT",
+            "Thu, 25 Nov 2199 00:00:00 GMT",
+            "Sun, 25 Nov 2199 00:00:00 GMT",
+            "Mon Nov 25 00:00:00 2199",
+        ] {
+            let lines = format!("Retry-After: {far}\r\n");
             assert!(head(&lines).retry_after().is_some_and(|wish| wish > year), "{far}");
         }
         let huge = head("Retry-After: 99999999999999999999\r\n").retry_after();

@@ -11,6 +11,7 @@ use std::{
 };
 
 use thalweg_core::cadence::{Deadline, GRACE, RETRY_PAUSE};
+use thalweg_core::error::reason;
 use thalweg_sys::Errno;
 
 use super::{FetchError, deadline::CancelCheck};
@@ -91,9 +92,7 @@ impl RemoteCommand {
 
     fn failed(&self, error: &std::io::Error) -> FetchError {
         let program = self.words.first().map(|word| word.to_string_lossy()).unwrap_or_default();
-        let why = error.to_string();
-        let why = why.split(" (os error").next().unwrap_or_default();
-        let why = format!("cannot start '{program}': {why}");
+        let why = format!("cannot start '{program}': {}", reason(error));
         FetchError::Remote { host: self.name.clone(), code: None, why }
     }
 }

@@ -43,7 +43,7 @@ pub struct ConnectionScaler {
 pub const TICK: Duration = Duration::from_millis(100);
 /// Ticks during which a new connection is still gaining speed.
 const WARM_UP: usize = 4;
-/// Ticks whose rates are compared. With the warm-up, a connection that slows down the others ends within 2 s.
+/// Ticks in a comparison of rates. With the warm-up, a connection that slows down the others ends within 2 s.
 const COMPARED: usize = 10;
 /// More connections from one client would be abuse of the server.
 const MOST: usize = 8;

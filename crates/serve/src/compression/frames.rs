@@ -66,9 +66,9 @@ pub enum CompressionFailure {
     /// The peer sent an invalid frame.
     #[error("sent an invalid compressed frame ({0})")]
     Frame(&'static str),
-    /// This side cannot compress.
-    #[error("cannot compress: {0}")]
-    Sending(&'static str),
+    /// This side cannot compress or decompress.
+    #[error("compression failed: {0}")]
+    Library(&'static str),
 }
 
 impl CompressionFailure {
@@ -121,8 +121,8 @@ impl FrameWriter {
         let flush = ZSTD_EndDirective::ZSTD_e_flush;
         match self.context.compress_stream2(&mut output, &mut input, flush) {
             Ok(0) => Ok(()),
-            Ok(_) => Err(CompressionFailure::Sending("a frame became too long")),
-            Err(code) => Err(CompressionFailure::Sending(zstd_safe::get_error_name(code))),
+            Ok(_) => Err(CompressionFailure::Library("a frame became too long")),
+            Err(code) => Err(CompressionFailure::Library(zstd_safe::get_error_name(code))),
         }
     }
 }

@@ -69,7 +69,7 @@ impl LaneQueue {
         None
     }
 
-    /// Drops tasks whose waiters do not exist any more, because these tasks keep files open.
+    /// Drops tasks without waiters, because these tasks keep files open.
     fn sweep(&mut self) {
         self.tasks.retain(|_, tasks| {
             tasks.retain(is_wanted);

@@ -50,7 +50,7 @@ impl<'m> ZerocopySends<'m> {
         Ok(sent)
     }
 
-    /// Returns the number of sends whose memory the kernel may still read.
+    /// Returns the number of sends from memory that the kernel may still read.
     pub fn outstanding(&self) -> u64 {
         self.outstanding
     }

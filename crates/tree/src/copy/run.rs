@@ -60,7 +60,7 @@ pub(crate) struct CopyRun<'r> {
     pub concurrency: Concurrency,
     /// In a dry run, the free space of the destination.
     pub room: Option<FreeSpace>,
-    /// Sources that the caller named and whose destination name belongs to an earlier source.
+    /// Sources that the caller named, with the destination name of an earlier source.
     pub second: HashSet<CString>,
     /// The file system of the destination, if one call can sync it. Set only for trees that are to be synced.
     pub whole: Option<WholeSync>,

@@ -132,7 +132,7 @@ fn push_stars(
     tokens.push(GlobToken::DoubleStar);
 }
 
-/// Parses a bracket expression whose first byte is at `at`. Returns the set of bytes and the position after it;
+/// Parses a bracket expression that begins at `at`. Returns the set of bytes and the position after it;
 /// `None` if it is malformed.
 fn bracket(text: &[u8], mut at: usize) -> Option<(Box<[bool; 256]>, usize)> {
     let is_negated = matches!(text.get(at), Some(b'!' | b'^'));

@@ -358,7 +358,7 @@ impl<V: Visit> TreeWalker<'_, V> {
         self.crew.visit.failed(failed_call(path, call, errno));
     }
 
-    /// Calls `tell` with the type and name of each entry, until it returns `false`.
+    /// Passes the type and name of each entry to the callback, until that returns `false`.
     fn list(
         &mut self,
         fd: &OwnedFd,

@@ -27,7 +27,7 @@ pub struct SourceListing {
     pub names: HashMap<Box<[u8]>, bool>,
     /// `true` if destination entries without a name in this list stay, because they do not belong to the sync.
     pub keeps_others: bool,
-    /// `true` if a filter excluded entries, whose names are then missing from the list.
+    /// `true` if a filter excluded entries. Their names are then missing from the list.
     pub has_excluded: bool,
     /// The device of the directory, if it is local and was listed.
     pub device: Option<u64>,

@@ -67,7 +67,7 @@ enum Data {
 impl Receiver {
     /// Receives everything that a sender [sends](crate::bulk::Sender::send_all), until the end of the transfer. If one
     /// file fails, the others still arrive. If the sink fails for the last file or for a stream, returns without
-    /// waiting for the rest of the data. A file whose size differs from the announced one is a problem. A file that
+    /// waiting for the rest of the data. A file of another size than announced is a problem. A file that
     /// never began counts as [`missing`](Handed::missing).
     ///
     /// Calls `watch` when a file begins and during its transfer, with the number of bytes moved so far. Errors: see

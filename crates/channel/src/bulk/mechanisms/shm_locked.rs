@@ -92,7 +92,7 @@ impl Mechanism for ShmLocked {
         ends.shares.clone()?;
         let chunk = INFO.length(tuning, "chunk");
         let (sysv, fresh) = (has_segment(tuning, ends)?, INFO.knob(tuning, "fresh") > 0);
-        made(sysv, PAGE)?.1.discard();
+        drop(made(sysv, PAGE)?);
         let sender = ShmSender { chunk, sysv, fresh, shared: None };
         Ok((Box::new(sender), Parcel::default()))
     }
@@ -121,17 +121,6 @@ fn has_segment(tuning: &Tuning, ends: &TransferEnds) -> Result<bool, Unfit> {
 enum ShmHandle {
     File(OwnedFd),
     Segment(Segment),
-}
-
-impl ShmHandle {
-    /// Removes a segment, because it would otherwise outlive the process. The kernel frees the segment when the last
-    /// process detaches.
-    fn discard(self) {
-        if let Self::Segment(segment) = self {
-            // An error is ignored, because `made` has already removed the segment.
-            let _ = segment.remove();
-        }
-    }
 }
 
 fn made(sysv: bool, len: usize) -> Result<(Joint, ShmHandle), Unfit> {

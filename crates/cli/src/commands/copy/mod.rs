@@ -236,14 +236,8 @@ impl<'r> CopyCommand<'r> {
         };
         let mut kept = None;
         if let Some(path) = &saved.path {
-            let written = Profile::turn(path).and_then(|_turn| {
-                // Reads the profile again, because another process may have saved it during the measurement.
-                let mut profile = SavedProfile::find(true).current.unwrap_or_default();
-                profile.merge(result.kept());
-                profile.save(path)
-            });
-            match written {
-                Ok(()) => kept = Some(path.clone()),
+            match SavedProfile::extend(path, |profile| profile.merge(result.kept())) {
+                Ok(_) => kept = Some(path.clone()),
                 Err(error) => complain(&format!("cannot save the measurement: {error}")),
             }
         }

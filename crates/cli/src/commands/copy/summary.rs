@@ -10,7 +10,7 @@ use super::tuning;
 use crate::output::{
     answer::{FallbackStep, JsonAnswer, SCHEMA, VerifiedCounts, describe_look},
     quantity,
-    summary_words::{RATED, count, grouped, time_and_rate},
+    summary_words::{RATED, add_counts, count, grouped, time_and_rate},
 };
 
 /// Returns text such as `1 file copied (4 B), 4,005 unchanged`. For at least [`RATED`] bytes, the text also has the
@@ -33,7 +33,7 @@ pub fn line(report: &TreeReport, names_method: bool) -> String {
             let _ = write!(line, " ({percent} % of the data{})", others(report, share));
         }
     }
-    add_counts(&mut line, report);
+    add_exceptions(&mut line, report);
     line + "\n"
 }
 
@@ -46,7 +46,7 @@ fn incomplete(report: &TreeReport) -> String {
     } else {
         "nothing copied".to_owned()
     };
-    add_counts(&mut line, report);
+    add_exceptions(&mut line, report);
     line
 }
 
@@ -82,15 +82,15 @@ fn things(report: &TreeReport) -> Option<String> {
     }
 }
 
-/// Appends the counts that are not zero.
-fn add_counts(line: &mut String, report: &TreeReport) {
+/// Appends what did not happen as usual.
+fn add_exceptions(line: &mut String, report: &TreeReport) {
     for (number, what) in [(report.cloned, "cloned"), (report.continued, "moved by an earlier run")]
     {
         if number > 0 {
-            let _ = write!(line, ", {} {what}", quantity::bytes(number));
+            line.extend([", ", &quantity::bytes(number), " ", what]);
         }
     }
-    for (number, what) in [
+    let counts = [
         (report.skipped, "unchanged"),
         (report.left_out, "excluded"),
         (report.unlinked, "copied instead of linked"),
@@ -100,13 +100,10 @@ fn add_counts(line: &mut String, report: &TreeReport) {
         (report.verified.again, "copied again after a difference"),
         (report.verified.not_read, "not verified (pipe, device or dry run)"),
         (report.changed, "changed during the copy"),
-    ] {
-        if number > 0 {
-            let _ = write!(line, ", {} {what}", grouped(number));
-        }
-    }
+    ];
+    add_counts(line, &counts);
     if report.error_count > 0 {
-        let _ = write!(line, ", {}", count(report.error_count, "error", "errors"));
+        line.extend([", ", &count(report.error_count, "error", "errors")]);
     }
 }
 

@@ -125,7 +125,7 @@ fn worse(one: Exit, other: Exit) -> Exit {
 
 /// The destination of a file.
 enum FetchPlace {
-    /// A file whose path the user gave.
+    /// A file with a path from the user.
     Named(PathBuf),
     /// A directory, and the file name from the URL.
     Inside(PathBuf, std::ffi::OsString),

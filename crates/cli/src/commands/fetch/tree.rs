@@ -27,7 +27,7 @@ use crate::{
         answer::{JsonAnswer, SyncAnswer, TreeAnswer},
         change_log::ChangeLog,
         itemized, quantity,
-        summary_words::{count, grouped, time_and_rate},
+        summary_words::{add_counts, count, sync_summary, time_and_rate},
         text::{answer_beside, complain, keep, note, print, print_line},
     },
     progress::ProgressMeter,
@@ -194,7 +194,9 @@ fn ended(args: &FetchArgs, path: &Path, fetched: &TreeFetched) -> Result<Exit, C
 /// Prints and logs the summary.
 fn summarize(args: &FetchArgs, path: &Path, fetched: &TreeFetched) {
     let words = if args.sync {
-        sync_words(fetched, args.dry_run)
+        let transferred = (fetched.report.bytes, fetched.report.wall);
+        let transferred = (!args.dry_run).then_some(transferred);
+        sync_summary(&sync_answer(fetched), fetched.excluded, transferred)
     } else {
         words(fetched, path, args.verbose)
     };
@@ -280,25 +282,6 @@ fn undeleted(path: &Path, fetched: &TreeFetched) -> Option<CommandFailure> {
     })
 }
 
-/// Returns text such as `12 new, 3 changed, 1 deleted, 4,005 unchanged; 1.2 GiB in 3.0 s`.
-fn sync_words(fetched: &TreeFetched, dry_run: bool) -> String {
-    let SyncAnswer { created, linked, changed, deleted, unchanged, failed, .. } =
-        sync_answer(fetched);
-    let counts = [(changed, "changed"), (deleted, "deleted"), (unchanged, "unchanged")];
-    let mut text = format!("{} new", grouped(created - linked));
-    add_counts(&mut text, &[(linked, "linked")]);
-    for (number, what) in counts {
-        let _ = write!(text, ", {} {what}", grouped(number));
-    }
-    add_counts(&mut text, &[(fetched.excluded, "excluded"), (failed, "failed")]);
-    if dry_run {
-        return text + " (dry run)";
-    }
-    let report = &fetched.report;
-    let took = quantity::duration(report.wall);
-    format!("{text}; {} in {took}", quantity::bytes(report.bytes))
-}
-
 fn sync_answer(fetched: &TreeFetched) -> SyncAnswer {
     let deletion = fetched.deletion.as_ref();
     let refused = deletion.and_then(|deletion| deletion.refused.as_ref());
@@ -337,13 +320,6 @@ fn words(fetched: &TreeFetched, path: &Path, is_verbose: bool) -> String {
         text += &by(report);
     }
     text
-}
-
-/// Appends the counts that are not zero.
-fn add_counts(text: &mut String, counts: &[(u64, &str)]) {
-    for (number, what) in counts.iter().filter(|(number, _)| *number > 0) {
-        let _ = write!(text, ", {} {what}", grouped(*number));
-    }
 }
 
 fn files(number: u64) -> String {

@@ -1,7 +1,7 @@
 //! `thalweg sync`: makes a directory equal to another one.
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
-use thalweg_core::{quantity, shown};
+use thalweg_core::shown;
 use thalweg_tree::{
     CopyOptions, Dereference, Error, Halt, Hash, Preserve,
     sync::{DeleteOptions, SyncOptions, SyncReport, sync},
@@ -16,7 +16,7 @@ use crate::{
     interrupt,
     output::{
         answer::{JsonAnswer, SyncAnswer},
-        summary_words::grouped,
+        summary_words::sync_summary,
         text::{note, print},
     },
     profile::{Moves, SavedProfile},
@@ -107,38 +107,18 @@ fn options(args: &SyncArgs) -> Result<SyncOptions, CommandFailure> {
     })
 }
 
-/// Returns text such as `12 new, 3 changed, 1 deleted, 4,005 unchanged; 1.2 GiB in 3.0 s`.
+/// Returns the line at the end.
 fn summary(report: &SyncReport, dry_run: bool) -> String {
-    let counts = report.tree.sync;
-    let always = [
-        (counts.created - counts.linked, "new"),
-        (counts.changed, "changed"),
-        (counts.deleted, "deleted"),
-        (counts.unchanged, "unchanged"),
-    ];
-    let linked = Some((counts.linked, "linked")).filter(|(linked, _)| *linked > 0);
-    let problems = [(report.tree.left_out, "excluded"), (report.tree.error_count, "failed")];
-    let problems = problems.into_iter().filter(|(number, _)| *number > 0);
-    let all = always[..1].iter().copied().chain(linked).chain(always[1..].iter().copied());
-    let all = all.chain(problems);
-    let parts: Vec<String> =
-        all.map(|(number, what)| format!("{} {what}", grouped(number))).collect();
-    let text = parts.join(", ");
-    if dry_run {
-        return text + " (dry run)";
-    }
-    let took = Duration::try_from_secs_f64(report.tree.seconds).unwrap_or_default();
-    let bytes = quantity::bytes(report.tree.bytes);
-    format!("{text}; {bytes} in {}", quantity::duration(took))
+    let tree = &report.tree;
+    let took = Duration::try_from_secs_f64(tree.seconds).unwrap_or_default();
+    let transferred = (!dry_run).then_some((tree.bytes, took));
+    sync_summary(&sync_answer(report), tree.left_out, transferred)
 }
 
-/// Returns the JSON object at the end.
-fn answer(report: &SyncReport) -> JsonAnswer {
+fn sync_answer(report: &SyncReport) -> SyncAnswer {
     let counts = report.tree.sync;
     let refused = report.deletion.as_ref().and_then(|deletion| deletion.refused.as_ref());
-    let mut answer = answer_of(&report.tree);
-    answer.error = answer.error.or_else(|| refused.map(|why| format!("nothing deleted: {why}")));
-    answer.sync = Some(SyncAnswer {
+    SyncAnswer {
         created: counts.created,
         linked: counts.linked,
         changed: counts.changed,
@@ -146,7 +126,16 @@ fn answer(report: &SyncReport) -> JsonAnswer {
         unchanged: counts.unchanged,
         failed: report.tree.error_count,
         refused: refused.map(ToString::to_string),
-    });
+    }
+}
+
+/// Returns the JSON object at the end.
+fn answer(report: &SyncReport) -> JsonAnswer {
+    let sync = sync_answer(report);
+    let mut answer = answer_of(&report.tree);
+    let refused = sync.refused.as_ref();
+    answer.error = answer.error.or_else(|| refused.map(|why| format!("nothing deleted: {why}")));
+    answer.sync = Some(sync);
     answer
 }
 

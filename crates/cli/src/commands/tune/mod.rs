@@ -78,7 +78,7 @@ fn tune(
     Profile::check_place(path).map_err(|e| CommandFailure::new(Exit::Failed, e.to_string()))?;
     let found = measure(args, plan)?;
     // Results that cannot be saved are still shown.
-    let kept = keep(&found, saved, path);
+    let kept = keep(&found, path);
     let mut fresh = Profile::new();
     found.teach(&mut fresh);
     let prefer = args.objective.prefer();
@@ -161,7 +161,7 @@ pub fn briefly(ends: EndPair, budget: Duration) -> Result<String, CommandFailure
         let why = found.troubles.iter().cloned().chain(met).collect::<Vec<_>>().join("; ");
         return Err(CommandFailure::new(Exit::Failed, format!("nothing was measured: {why}")));
     }
-    keep(&found, &saved, path)?;
+    keep(&found, path)?;
     let sizes: std::collections::BTreeSet<u64> = found.cells.iter().map(|cell| cell.size).collect();
     let sizes: Vec<String> = sizes.into_iter().map(|size| Size(size).to_string()).collect();
     let (sessions, seconds) = (found.sessions, found.seconds);
@@ -175,23 +175,14 @@ struct KeptProfile {
 }
 
 /// Saves the profile, and warns if it replaces a stale one.
-fn keep(
-    found: &SurveyResult,
-    saved: &SavedProfile,
-    path: &Path,
-) -> Result<KeptProfile, CommandFailure> {
-    // Locks the profile and reads it again, because another process may have saved it during the measurement.
-    let _turn =
-        Profile::turn(path).map_err(|e| CommandFailure::new(Exit::Failed, e.to_string()))?;
-    let now = SavedProfile::find(true);
-    let mut profile = now.current.unwrap_or_default();
-    found.teach(&mut profile);
-    profile.save(path).map_err(|e| CommandFailure::new(Exit::Failed, e.to_string()))?;
-    let stale: Vec<String> = saved.stale.iter().map(ToString::to_string).collect();
+fn keep(found: &SurveyResult, path: &Path) -> Result<KeptProfile, CommandFailure> {
+    let (profile, before) = SavedProfile::extend(path, |profile| found.teach(profile))
+        .map_err(|e| CommandFailure::new(Exit::Failed, e.to_string()))?;
+    let stale: Vec<String> = before.stale.iter().map(ToString::to_string).collect();
     if !stale.is_empty() {
         complain(&format!("warning: replaced the old profile: {}", stale.join("; ")));
     }
-    if let Some(broken) = &saved.broken {
+    if let Some(broken) = &before.broken {
         complain(&format!("warning: replaced the old profile: {broken}"));
     }
     Ok(KeptProfile { profile, replaced: stale })

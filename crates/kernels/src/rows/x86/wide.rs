@@ -100,6 +100,6 @@ pub const AVX512_FILL: Fill = Fill {
     fill: avx512::fill,
 };
 
-/// Used by [`super::rep`], whose instruction is fast only from low to high addresses.
+/// Used by [`super::rep`], because its instruction is fast only from low to high addresses.
 #[cfg(not(miri))]
 pub use sse2::move_ as move_sse2;

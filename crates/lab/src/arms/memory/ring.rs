@@ -3,7 +3,7 @@
 
 use thalweg_kernels::Ready;
 
-use super::RepeatedCopy;
+use super::{RepeatedCopy, buffers::SPOILT};
 use thalweg_measure::arms::content::ByteContent;
 use thalweg_measure::scratch::room_for;
 
@@ -14,7 +14,6 @@ const BATCH: usize = 32;
 /// The part of a packet that a forwarder reads: the addresses of an Ethernet frame.
 const ADDRESSES: usize = 12;
 const LINE: usize = 64;
-const SPOILT: u8 = 0xee;
 
 /// A ring of slots, and the packets that are copied into the slots.
 pub struct CopyRing {

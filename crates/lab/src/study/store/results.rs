@@ -73,8 +73,7 @@ pub fn save(result: &StudyResult, folder: &Path) -> Result<PathBuf, StoreError> 
 /// samples do not change. Returns the result before and after.
 pub fn rejudge(path: &Path, by: &Loaded) -> Result<[StudyResult; 2], ResultError> {
     let before = load(path)?;
-    let mut after = before.clone();
-    evaluation::judge(&by.study, &mut after);
+    let mut after = evaluation::judge_again(&by.study, &before);
     keep_digits(&before, &mut after);
     let ran = before.text.as_ref().and_then(|text| text.ran.clone());
     after.text = Some(StudyText { ran, judged: by.hash() });

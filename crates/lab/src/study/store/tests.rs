@@ -77,8 +77,7 @@ fn every_verdict_that_is_kept_follows_from_the_samples_beside_it() {
     for kept in all {
         let found = load(&kept.path).unwrap();
         let by = studies.iter().find(|loaded| loaded.study.id == kept.study).unwrap();
-        let mut again = found.clone();
-        evaluation::judge(&by.study, &mut again);
+        let again = evaluation::judge_again(&by.study, &found);
         let name = kept.path.display();
         let hint = "`thalweg study --rejudge` judges it again";
         assert_eq!(verdicts(&again), verdicts(&found), "{name}: {hint}");

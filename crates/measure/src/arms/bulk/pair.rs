@@ -73,7 +73,7 @@ impl ProcessPair {
         Ok(Self { far, listener, bytes, source: None, at: 0, seats: 0 })
     }
 
-    /// Creates a sender whose receiver is in process B. Returns the sender and B's number of the receiver.
+    /// Creates a sender to a receiver in process B. Returns the sender and B's number of the receiver.
     pub fn join(
         &mut self,
         residency: Residency,

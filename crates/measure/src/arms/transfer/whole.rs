@@ -88,7 +88,7 @@ impl<'s> Whole<'s> {
         Ok(Self { source, sink, terms, made: 1, size: 1 })
     }
 
-    /// Creates a source of `size` bytes whose content is in memory, and prepares the sink for as many bytes.
+    /// Creates a source of `size` bytes in memory, and prepares the sink for as many bytes.
     pub fn resize(&mut self, size: u64) -> io::Result<()> {
         self.clear()?;
         self.size = size;

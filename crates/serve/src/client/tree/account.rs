@@ -159,7 +159,7 @@ impl<'a> FetchCounters<'a> {
         self.changed(&wanted.path, FileType::RegularFile, wanted.size, wanted.change);
     }
 
-    /// Records a file whose content is as listed. Its attributes may have changed.
+    /// Records a file with the listed content. Its attributes may have changed.
     pub fn same(&self, file: &WantedFile) {
         self.settled(file.size, false);
         let differs = file.change.differs;

@@ -341,7 +341,7 @@ impl TreeBuild<'_> {
         Ok(())
     }
 
-    /// Reports an existing directory whose attributes differ from the listed ones.
+    /// Reports an existing directory with other attributes than listed.
     fn note_attributes(&self, directories: &mut DirectoryCache<'_>, entry: &ListedEntry) {
         let name = entry.name();
         let Ok(above) = directories.open(entry.directory()) else { return };

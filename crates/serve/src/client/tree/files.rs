@@ -58,7 +58,7 @@ pub struct InstallPolicy<'a> {
     pub over_others: bool,
     /// `true` if close(2) may report that written bytes were lost.
     pub close_may_fail: bool,
-    /// `true` in a dry run whose deletion would remove the directories that files or links replace.
+    /// `true` in a dry run of a sync that would delete the directories that files or links replace.
     pub is_directory_gone: bool,
     /// The directory that keeps replaced entries, if they are kept.
     pub kept: Option<&'a KeptEntries>,

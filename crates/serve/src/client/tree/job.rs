@@ -30,7 +30,7 @@ pub struct TreeJob<'a> {
     pub options: &'a FetchOptions,
     pub install: InstallPolicy<'a>,
     pub root: BorrowedFd<'a>,
-    /// An earlier snapshot, whose files may be linked.
+    /// An earlier snapshot. Its files may be linked.
     pub reference: Option<BorrowedFd<'a>>,
     pub renames: Option<&'a TreeRenames<'a>>,
     pub entries: Mutex<StoredEntries<'a>>,

@@ -30,7 +30,7 @@ pub struct PreviewRoots<'a> {
     pub destination: Option<BorrowedFd<'a>>,
     /// The destination, or the directory that will contain it.
     pub beside: BorrowedFd<'a>,
-    /// An earlier snapshot, whose files may be linked.
+    /// An earlier snapshot. Its files may be linked.
     pub reference: Option<BorrowedFd<'a>>,
 }
 
