@@ -125,10 +125,12 @@ class Killing:
             with suppress(ProcessLookupError):
                 # A stopped worker cannot finish its task before it is killed.
                 os.kill(process, signal.SIGSTOP)
-                if process in self._at_work(_native.fleet_status(self.copy) or known):
-                    self.killed.append(process)
-                    self.kill(process)
-                os.kill(process, signal.SIGCONT)
+                try:
+                    if process in self._at_work(_native.fleet_status(self.copy) or known):
+                        self.killed.append(process)
+                        self.kill(process)
+                finally:
+                    os.kill(process, signal.SIGCONT)
 
     def _at_work(self, known: dict[str, Any]) -> list[int]:
         """Returns the processes of workers without a report, each of which holds a task."""
