@@ -18,8 +18,8 @@ const FLAGS: &[&str] = &[
     "-Cpanic=abort",
 ];
 
-/// Links without start files, libraries and symbols of other objects. Tables of core refer to the personality function. The
-/// object never calls that function, so the linker defines it as 0.
+/// Links without start files, libraries and symbols of other objects. The unwind tables of Rust's crate `core` refer to
+/// `rust_eh_personality`. The object never calls that function, so the linker defines it as 0.
 const LINKED_ALONE: &[&str] = &[
     "-Clto=fat",
     "-Clink-arg=-nostdlib",

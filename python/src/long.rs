@@ -189,8 +189,8 @@ impl Long {
         }
     }
 
-    /// Returns the memory of the message, which starts at offset [`BEFORE`]; `None` if it is in the caller's array. Afterwards,
-    /// no message is in progress.
+    /// Returns the memory that holds the message, from offset [`BEFORE`] on. `None` if the message is in the caller's array,
+    /// or if none is in progress. Afterwards, no message is in progress.
     pub fn finish(&mut self) -> Option<PooledRoom> {
         match self.now.take()?.place {
             AssemblyPlace::Room(room) => Some(room),

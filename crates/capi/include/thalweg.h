@@ -87,8 +87,8 @@ typedef struct tw_profile tw_profile;
 
 /* Loads a profile. NULL means the path where `thalweg tune` saves it. If the file does not exist, returns TW_OK with
  * `*profile` NULL. TW_UNSUPPORTED: it was measured on another machine or kernel, and the message names the
- * differences. If only affinity, capabilities or pipe limits differ, for example in a pinned process, `*profile`
- * contains only the measurements of copies and fills in memory. The first loaded profile with such measurements
+ * differences. If only affinity, capabilities or pipe limits differ, for example in a pinned process, returns TW_OK,
+ * and `*profile` contains only the measurements of copies and fills in memory. The first loaded profile with such measurements
  * determines tw_memcpy, tw_memmove and tw_memset for the rest of the process. */
 tw_status tw_profile_load(const char *path, tw_profile **profile, tw_error *error);
 void tw_profile_free(tw_profile *profile);

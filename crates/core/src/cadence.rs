@@ -27,7 +27,8 @@ pub const GRACE: Duration = Duration::from_secs(2);
 /// Time without a reaction after which a process, a lock or a call that normally reacts at once counts as hung.
 pub const HANG: Duration = Duration::from_secs(10);
 
-/// Longest wait for a reaction that needs work by another process, such as its start, on a busy machine.
+/// Longest wait for another process that must do some work before it reacts, for example start. Suffices on a busy
+/// machine.
 pub const REACTION: Duration = Duration::from_secs(60);
 
 /// A point in time at which a wait ends; `None` if it never ends.

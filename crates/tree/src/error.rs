@@ -92,8 +92,8 @@ pub enum Refusal {
     /// The destination is a dangling symbolic link.
     #[error("not writing through dangling symbolic link")]
     Dangling,
-    /// The file belongs to another user and is in a directory that every user may write. If `fs.protected_symlinks` and
-    /// `fs.protected_regular` are set, the kernel refuses such files too.
+    /// The file belongs to another user and is in a directory that every user may write. In sticky
+    /// directories, `fs.protected_symlinks` and `fs.protected_regular` make the kernel refuse many such accesses, too.
     #[error("belongs to another user in a world-writable directory; not followed, not written")]
     Trap,
     /// Another user may have created a file that has a temporary name of this program.

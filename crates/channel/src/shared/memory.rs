@@ -54,8 +54,8 @@ impl SideMemory {
         memfd::seal_for_one_writer(&fd).map_err(Error::system("fcntl(F_ADD_SEALS)"))?;
         let mut memory = Self { enlisted: None, watched: None, mirror, geometry };
         let node = NonNull::from(&memory.words().alive.0.node);
+        // If `enlist` cannot start its thread, the liveness word stays 0. The peer then notices our death by the link.
         // SAFETY: The node is new, sealed against other writers, and stays mapped until `enlisted` is dropped.
-        // If `enlist` cannot start its thread, the word stays 0 and the peer watches the link instead.
         memory.enlisted = unsafe { robust::enlist(node) }.ok();
         Ok((memory, fd))
     }

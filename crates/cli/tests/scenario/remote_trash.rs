@@ -198,7 +198,7 @@ fn make_compatible(source: &Path, dst: &Path) {
     shell(source, &line).expect(0);
 }
 
-/// Returns the paths with different entries. The contents of files would make the message long.
+/// Returns the paths with different entries. With the contents, the message of a failed assertion would be too long.
 fn differences<'r>(one: &'r TreeRecord, other: &'r TreeRecord) -> Vec<&'r PathBuf> {
     let all = one.entries.keys().chain(other.entries.keys());
     all.filter(|path| one.entries.get(*path) != other.entries.get(*path)).collect()

@@ -1,4 +1,4 @@
-//! Random trees and random edits for the tests of `thalweg sync`, and a record of trees without code of thalweg.
+//! Random trees and random edits for the tests of `thalweg sync`, and a record of a tree, made without code of thalweg.
 
 use rustix::fs::{
     AtFlags, CWD, FileType, Gid, Mode, Timespec, Timestamps, Uid, XattrFlags, chmodat, chownat,

@@ -82,7 +82,7 @@ impl Ladder {
         }
     }
 
-    /// Returns the contest if the ladder has reached one of its mechanisms.
+    /// Returns the contest as soon as the ladder has reached a mechanism that takes part in the contest.
     fn contest(&mut self) -> Option<&mut MechanismContest> {
         let here = name(&self.steps[self.at]);
         let contest = self.contest.as_mut()?;

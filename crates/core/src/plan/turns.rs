@@ -24,8 +24,8 @@ pub struct Turns {
     /// The measurement of the first mechanism, which runs alone at first, as long as it is as fast as measured.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub promise: Option<Promise>,
-    /// The mechanism that a survey measured as the best, if an earlier copy contradicted the survey. The turns then
-    /// start at once. If this mechanism wins them, the survey's measurement applies again.
+    /// The mechanism that a survey measured as the best, if an earlier copy contradicted the survey. No
+    /// mechanism then runs alone at first. If the doubted mechanism wins the turns, the survey's measurement applies again.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub doubted: Option<&'static str>,
 }

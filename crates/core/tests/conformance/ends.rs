@@ -190,7 +190,7 @@ impl Feed {
         }
     }
 
-    /// Reopens the file with `O_APPEND`. Mechanisms then cannot use offsets, so each byte can be read only once.
+    /// Reopens the file with `O_APPEND`. thalweg uses no offsets with such a descriptor, so each byte can be read only once.
     pub fn once(mut self) -> Self {
         let fd = self.fd.take().unwrap();
         let path = format!("/proc/self/fd/{}", fd.as_raw_fd());

@@ -94,7 +94,7 @@ unsafe fn block<const COPY: bool>(dst: *mut u8, src: *const u8, at: usize) -> [_
     [first, second, third, last]
 }
 
-/// Returns the two factors that advance 128 bits over `BYTES`, in a register.
+/// Returns, in each lane of 128 bits, the two factors that advance the halves of a CRC of 128 bits over `BYTES` bytes.
 #[target_feature(enable = "avx2,avx512f")]
 #[inline]
 fn factors<const BYTES: usize>() -> __m512i {

@@ -57,8 +57,8 @@ impl Fifo {
         })
     }
 
-    /// Opens our end. The helper must have opened its own end before, because this closes the
-    /// descriptor that kept both open.
+    /// Opens our end. Call it only after the helper has opened its own end: it drops the descriptor for reading and
+    /// writing that kept both ends of the FIFO open.
     pub fn end(self, flags: OFlags) -> Result<OwnedFd, Unfit> {
         let end = open(&self.path, flags | OFlags::CLOEXEC, Mode::empty());
         end.map_err(|e| Unfit::because(format!("FIFO {}: {e}", self.path.display())))

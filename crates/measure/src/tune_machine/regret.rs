@@ -32,8 +32,8 @@ pub struct RegretPoint {
     pub chosen: TunedMethod,
     /// The best mechanism on each half of the rounds.
     pub best: [TunedMethod; 2],
-    /// The time of the choice divided by that of the best, minus 1. It can be negative if the two halves have different
-    /// best mechanisms.
+    /// The time of the choice divided by that of the best, minus 1. It can be negative if the two halves of the rounds
+    /// have different best mechanisms.
     pub regret: f64,
     /// The regret of the best mechanism itself.
     pub floor: f64,

@@ -145,7 +145,7 @@ impl BlockIndex {
         let search = self.search();
         let processors = thread::available_parallelism().map_or(1, NonZero::get) as u64;
         let threads = (size / LEAST_PART).clamp(1, processors.min(MOST_THREADS));
-        // Aligns the parts, because a block that did not move begins at a multiple of the block size.
+        // Parts begin at multiples of the block size, so that no unmoved block lies in two parts.
         let part = size.div_ceil(threads).next_multiple_of(self.request.size);
         let find = |number: u64| {
             let part = number * part..((number + 1) * part).min(size);

@@ -8,7 +8,7 @@ use super::{
 /// Maximum size of a request line and its headers, in bytes.
 pub const LARGEST_HEAD: usize = 64 << 10;
 
-/// Maximum number of empty lines before a request. At least one must be ignored (RFC 9112, 2.2).
+/// Maximum number of empty lines before a request. A server should ignore at least one (RFC 9112, 2.2).
 const MOST_EMPTY_LINES: usize = 8;
 
 /// Maximum number of bytes that are logged of a rejected request, because such a request may contain anything.

@@ -241,7 +241,7 @@ impl<'r> CopyCommand<'r> {
                 Err(error) => complain(&format!("cannot save the measurement: {error}")),
             }
         }
-        // The new measurement used the data of this copy, so this copy uses it instead of the saved profile.
+        // The new measurement replaces the saved profile for this copy, because it used the same files.
         let mut fresh = Profile::new();
         result.teach(&mut fresh, &mut options.request);
         options.profile = Some(Arc::new(fresh));

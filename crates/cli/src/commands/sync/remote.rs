@@ -185,8 +185,8 @@ impl RemoteSync<'_> {
         ];
         words.extend(given.into_iter().filter(|(_, is)| *is).map(|(word, _)| word.to_owned()));
         words.extend(self.chosen.words()?);
-        // Omits the name of a single directory: an older thalweg on the other machine would create an entry with this
-        // name.
+        // A single directory needs no `--into`, because its entries go into the destination. An older thalweg on the
+        // other machine would put them into a directory with that name.
         let into = entry_name(source).filter(|_| !self.is_one || !is_directory);
         words.extend(into.map(|name| format!("--into={}", encode(name))));
         words.extend(args.given.words());

@@ -228,7 +228,7 @@ fn cpu_time_counts_if_the_caller_prefers_it() {
     assert_eq!(contest.turn(), Some(names()[0]));
 }
 
-/// Returns turns whose first mechanism was measured at one nanosecond per byte.
+/// Returns [`Turns`] with a promise: according to the profile, the first mechanism takes one nanosecond per byte.
 fn promised(len: u64) -> Turns {
     let cells = names().map(|name| Cell { provisional: true, ..cell(name, len, 1.0) }).to_vec();
     Turns { promise: Some(Promise { ns_per_byte: 1.0, cells }), ..turns(len) }

@@ -38,7 +38,7 @@ pub fn text(arms: &[(&str, &str)], size: &str, rest: &str) -> String {
     text + rest
 }
 
-/// Parses a study whose arms use the planted works.
+/// Parses a study with arms of [`works::PLANTED`], which have deliberate faults.
 pub fn study(text: &str) -> StudyFile {
     StudyFile::parse(text, &works::PLANTED).unwrap_or_else(|e| panic!("{e}\n{text}"))
 }
@@ -72,8 +72,8 @@ pub fn as_nobody(program: &Path, text: &str, settings: &Settings) -> StudyResult
     let folder = tempfile::tempdir().expect("a scratch folder");
     let open = || fs::Permissions::from_mode(0o777);
     fs::set_permissions(folder.path(), open()).expect("it is ours");
-    // This process creates the directories of the sessions. With an empty umask, `nobody` can write
-    // to them too.
+    // This process creates the directories of the sessions. With an empty umask, the user
+    // `nobody` can write to them too.
     let old = rustix::process::umask(rustix::fs::Mode::empty());
     let answer = in_folder(folder.path(), program, text, settings);
     rustix::process::umask(old);

@@ -324,8 +324,8 @@ impl<'a> TreeWorker<'a> {
         }
     }
 
-    /// Sends the next requests, and receives the first response. Returns an error if only the first file failed and the
-    /// connection remains usable.
+    /// Sends the next requests, and receives the first response. Returns `Ok(Some(error))` if only the first file
+    /// failed and the connection remains usable, and `Err` for any other failure.
     fn bring_first(&mut self) -> Result<Option<FetchError>, FetchError> {
         let (job, account) = (self.job, self.job.account);
         let check = || account.check_cancelled();

@@ -129,7 +129,7 @@ final class Handshake {
     }
 
     /**
-     * Sends the first message. Ignores a closed link, from which the peer's reason for closing may still be readable.
+     * Sends the first message. Does not fail if the link is closed: the next read may return the peer's reason.
      */
     private static void greet(Link link, Hello hello, int descriptor) throws IOException {
         try {

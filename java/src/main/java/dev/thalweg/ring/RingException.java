@@ -26,7 +26,8 @@ public abstract sealed class RingException extends IOException {
         }
 
         /**
-         * Returns the number of messages delivered completely: received, or sent and released by the consumer.
+         * Returns the number of messages delivered completely. At a consumer these are the messages that it received, at
+         * a producer those that the consumer has released.
          *
          * @return messages
          */
@@ -56,7 +57,8 @@ public abstract sealed class RingException extends IOException {
         }
 
         /**
-         * Returns the number of messages delivered: received, or sent and released by the consumer.
+         * Returns the number of messages delivered. At a consumer these are the messages that it received, at a producer
+         * those that the consumer has released.
          *
          * @return messages
          */
