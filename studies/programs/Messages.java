@@ -1,6 +1,7 @@
 import dev.thalweg.ring.Consumer;
 import dev.thalweg.ring.Options;
 import dev.thalweg.ring.Producer;
+import dev.thalweg.ring.Wait;
 import java.io.BufferedReader;
 import java.io.IOException;
 import java.io.Writer;
@@ -30,7 +31,7 @@ import java.util.Random;
  * (messages.c), and its return. In every method, the message goes from an array of this process into memory of the other one, and back.
  */
 final class Messages extends Worker {
-    private static final List<String> KEYS = List.of("way", "peer", "warmup", "spoil", "bytes", "scratch");
+    private static final List<String> KEYS = List.of("way", "wait", "peer", "warmup", "spoil", "bytes", "scratch");
     /** The size that a UDP datagram can have. */
     private static final int LARGEST_DATAGRAM = 65_507;
 
@@ -43,6 +44,7 @@ final class Messages extends Worker {
     }
 
     private final String way;
+    private final String wait;
     private final String program;
     private final long warmup;
     private final boolean spoil;
@@ -59,6 +61,7 @@ final class Messages extends Worker {
     private Messages(Parameters with) {
         super(new Native());
         way = with.choice("way", List.of("udp", "unix", "mapped", "ring"));
+        wait = with.choice("wait", List.of("hybrid", "block"));
         program = with.text("peer", "");
         warmup = with.number("warmup", 250);
         spoil = with.number("spoil", 0) != 0;
@@ -82,7 +85,7 @@ final class Messages extends Worker {
         if (way.equals("mapped")) {
             Mapped.makeFile(path, message.length);
         }
-        peer = new ProcessBuilder(program, "way=" + way, "bytes=" + message.length, "path=" + path)
+        peer = new ProcessBuilder(program, "way=" + way, "wait=" + wait, "bytes=" + message.length, "path=" + path)
                 .redirectError(ProcessBuilder.Redirect.INHERIT)
                 .start();
         answers = peer.inputReader();
@@ -91,8 +94,8 @@ final class Messages extends Worker {
         line = switch (way) {
             case "udp" -> new Udp(port);
             case "unix" -> new Unix(path, message.length);
-            case "mapped" -> new Mapped(path, message.length);
-            default -> new Ring(path);
+            case "mapped" -> new Mapped(path, message.length, peer);
+            default -> new Ring(path, wait.equals("block") ? Wait.BLOCK : Wait.HYBRID);
         };
         // One order for many messages, so that the peer's loop is most of what is compiled.
         long until = System.nanoTime() + warmup * 1_000_000;
@@ -161,9 +164,8 @@ final class Messages extends Worker {
         private final DatagramPacket packet = new DatagramPacket(new byte[0], 0);
 
         Udp(int port) throws IOException {
+            // Without a timeout, because a socket with one calls poll before each datagram. The lab limits the time.
             socket.connect(InetAddress.getLoopbackAddress(), port);
-            // A lost datagram is an error, not a pause.
-            socket.setSoTimeout(10_000);
             exchange(new byte[1], new byte[1]);
         }
 
@@ -224,9 +226,11 @@ final class Messages extends Worker {
         private static final int LOOKS = 10_000;
 
         private final MappedByteBuffer shared;
+        private final Process peer;
         private long sequence;
 
-        Mapped(Path path, int bytes) throws IOException {
+        Mapped(Path path, int bytes, Process peer) throws IOException {
+            this.peer = peer;
             try (var file = FileChannel.open(path, StandardOpenOption.READ, StandardOpenOption.WRITE)) {
                 shared = file.map(FileChannel.MapMode.READ_WRITE, 0, DATA + 2L * bytes);
             }
@@ -241,8 +245,11 @@ final class Messages extends Worker {
             sequence++;
             shared.put(DATA, message);
             WORDS.setRelease((ByteBuffer) shared, 0, sequence);
-            for (int looks = 1; (long) WORDS.getAcquire((ByteBuffer) shared, APART) != sequence; looks++) {
+            for (long looks = 1; (long) WORDS.getAcquire((ByteBuffer) shared, APART) != sequence; looks++) {
                 if (looks % LOOKS == 0) {
+                    if (!peer.isAlive()) {
+                        throw new Unfit("the peer ended");
+                    }
                     Thread.yield();
                 }
             }
@@ -253,14 +260,15 @@ final class Messages extends Worker {
         public void close() {}
     }
 
-    /** Two rings of dev.thalweg. They poll for a moment, then sleep. */
+    /** Two rings of dev.thalweg. They poll for a moment before they sleep, or sleep at once. */
     private static final class Ring implements Line {
         private final Producer to;
         private final Consumer from;
 
-        Ring(Path path) throws IOException {
-            to = Producer.connect(path, Options.USUAL);
-            from = Consumer.connect(path, Options.USUAL);
+        Ring(Path path, Wait wait) throws IOException {
+            Options options = Options.USUAL.withWait(wait);
+            to = Producer.connect(path, options);
+            from = Consumer.connect(path, options);
         }
 
         @Override

@@ -8,10 +8,12 @@
 #include "worker.h"
 
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/shm.h>
+#include <sys/statfs.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -52,6 +54,14 @@ static void *mapped(enum kind of, const char *at)
     return p;
 }
 
+static void remove_map(void)
+{
+    if (kind == POSIX)
+        shm_unlink(name);
+    else
+        unlink(name);
+}
+
 static void make_map(void)
 {
     if (kind == SYSV) {
@@ -59,25 +69,19 @@ static void make_map(void)
         if (id < 0)
             worker_unfit("shmget of %" PRIu64 " bytes: %s", bytes, strerror(errno));
         snprintf(name, sizeof name, "%d", id);
+        map = mapped(kind, name);
+        /* Linux lets the server attach a removed segment by its id, as long as this process uses it. */
+        shmctl(id, IPC_RMID, NULL);
     } else {
         int fd = opened(kind, name, O_RDWR | O_CREAT | O_EXCL);
         if (fd < 0 || ftruncate(fd, (off_t)bytes))
             worker_unfit("%s: %s", name, strerror(errno));
         close(fd);
+        atexit(remove_map);
+        map = mapped(kind, name);
     }
-    map = mapped(kind, name);
     if (map == MAP_FAILED)
         worker_unfit("mapping %s memory of %" PRIu64 " bytes: %s", kinds[kind], bytes, strerror(errno));
-}
-
-static void remove_map(void)
-{
-    if (kind == SYSV)
-        shmctl(atoi(name), IPC_RMID, NULL);
-    else if (kind == POSIX)
-        shm_unlink(name);
-    else
-        unlink(name);
 }
 
 /* The instrumentation of AFL: the index is this branch and the one before. */
@@ -87,7 +91,7 @@ static void count_edges(unsigned char *into, uint32_t from)
     for (uint64_t n = 0; n < edges; n++) {
         from = from * 1664525u + 1013904223u;
         uint32_t here = from >> 8;
-        into[(here ^ before) % bytes]++;
+        into[(here ^ before) & (bytes - 1)]++;
         before = here >> 1;
     }
 }
@@ -248,11 +252,6 @@ static void warm(void)
         worker_unfit("%s: %s", input, strerror(errno));
     start_server();
     hear(&hello, sizeof hello);
-    /* The server has mapped it. Other memory than a file goes with its last user. */
-    if (kind == FILE_MAP)
-        atexit(remove_map);
-    else
-        remove_map();
     for (int n = 0; n < 100; n++, seed++)
         execute_once();
 }
@@ -294,12 +293,15 @@ int main(int argc, char **argv)
     bytes = worker_number("bytes", 65536);
     edges = worker_number("edges", 2000);
     spoil = worker_number("spoil", 0) != 0;
-    if (!bytes || bytes % sizeof(uint64_t) || bytes > (uint64_t)1 << 30)
-        worker_unfit("bytes=%" PRIu64 ": the map has 8 bytes to 1 GiB, a multiple of 8", bytes);
+    if (bytes < sizeof(uint64_t) || bytes & (bytes - 1) || bytes > (uint64_t)1 << 30)
+        worker_unfit("bytes=%" PRIu64 ": the size of the map is a power of two, 8 bytes to 1 GiB", bytes);
     signal(SIGPIPE, SIG_IGN);
     if (worker_number("server", 0))
         serve();
     const char *scratch = worker_text("scratch", ".");
+    struct statfs system;
+    if (kind == FILE_MAP && !statfs(scratch, &system) && system.f_type == TMPFS_MAGIC)
+        worker_unfit("the scratch directory is on tmpfs, as POSIX shared memory; --scratch names another one");
     snprintf(input, sizeof input, "%s/input-%ld", scratch, (long)getpid());
     if (kind == POSIX)
         snprintf(name, sizeof name, "/thalweg-map-%ld", (long)getpid());

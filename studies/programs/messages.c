@@ -12,6 +12,7 @@
 #include <sched.h>
 #include <signal.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -39,6 +40,9 @@ static uint64_t sequence;
 static tw_consumer *consumer;
 static tw_producer *producer;
 #endif
+enum wait { HYBRID, BLOCK };
+static const char *const waits[] = { "hybrid", "block", NULL };
+static enum wait waiting;
 
 static void failed(const char *what)
 {
@@ -126,7 +130,7 @@ static void return_in_memory(void)
 {
     uint64_t *theirs = (uint64_t *)shared, *ours = (uint64_t *)(shared + APART);
     sequence++;
-    for (int looks = 1; __atomic_load_n(theirs, __ATOMIC_ACQUIRE) != sequence; looks++)
+    for (uint64_t looks = 1; __atomic_load_n(theirs, __ATOMIC_ACQUIRE) != sequence; looks++)
         if (looks % LOOKS == 0)
             sched_yield();
     memcpy(own, shared + DATA, bytes);
@@ -146,14 +150,16 @@ static void succeeded(tw_status status, const tw_error *error)
 static void open_ring(void)
 {
     tw_error error;
+    tw_channel_options options = TW_CHANNEL_OPTIONS_INIT;
     tw_listener *listener;
     tw_link *link;
+    options.wait = waiting == BLOCK ? TW_WAIT_BLOCK : TW_WAIT_HYBRID;
     succeeded(tw_listener_bind(path, TW_SAME_USER, &listener, &error), &error);
     ready(0);
     succeeded(tw_listener_accept(listener, TW_FOREVER, &link, &error), &error);
-    succeeded(tw_consumer_open(&link, NULL, TW_FOREVER, &consumer, &error), &error);
+    succeeded(tw_consumer_open(&link, &options, TW_FOREVER, &consumer, &error), &error);
     succeeded(tw_listener_accept(listener, TW_FOREVER, &link, &error), &error);
-    succeeded(tw_producer_open(&link, NULL, TW_FOREVER, &producer, &error), &error);
+    succeeded(tw_producer_open(&link, &options, TW_FOREVER, &producer, &error), &error);
     tw_listener_close(listener);
 }
 
@@ -198,7 +204,10 @@ static void obey(void)
 int main(int argc, char **argv)
 {
     static void (*const opens[])(void) = { open_udp, open_unix, open_mapped, open_ring };
-    worker_parameters(argc, argv, "way bytes path ");
+    worker_parameters(argc, argv, "way wait bytes path ");
+    /* A peer that polls would not notice the end of standard input. */
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    waiting = (enum wait)worker_choice("wait", waits);
     way = (enum way)worker_choice("way", ways);
     bytes = worker_number("bytes", 64);
     path = worker_text("path", "");

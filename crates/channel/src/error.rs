@@ -14,8 +14,8 @@ use thalweg_sys::Errno;
 pub enum Error {
     /// The peer ended without closing the channel. Everything that it had committed was delivered before this error.
     #[error(
-        "the peer died: {delivered} messages (bulk transfer: bytes) were delivered, and {partial} bytes \
-         of an unfinished message were dropped; connect again for a new channel"
+        "the peer died after {delivered} messages (or bytes, in a bulk transfer); {partial} bytes of an \
+         unfinished message were dropped; connect again for a new channel"
     )]
     PeerDied {
         /// Number of messages (ring) or bytes (bulk transfer) that arrived completely.
@@ -25,7 +25,7 @@ pub enum Error {
     },
     /// The peer closed its end. Everything that it had sent was delivered before this error.
     #[error(
-        "the peer closed the channel: {delivered} messages (bulk transfer: bytes) were delivered"
+        "the peer closed the channel after {delivered} messages (or bytes, in a bulk transfer)"
     )]
     Closed {
         /// See [`Error::PeerDied`].

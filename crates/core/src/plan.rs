@@ -158,10 +158,9 @@ fn fitness(mechanism: &dyn Mechanism, facts: &Facts, request: &Request) -> Resul
         .pair(source, sink)
         .ok_or_else(|| Unfit::because(format!("does not move {source} -> {sink}")))?;
     if !pair.gives.cover(facts.needs()) {
-        let promise = if facts.needs().stable && !pair.gives.stable { "stable" } else { "private" };
-        return Err(Unfit::because(format!(
-            "shares pages with the source, so data in the sink could change later (not {promise}); --zero-copy allows this"
-        )));
+        return Err(Unfit::because(
+            "shares pages with the source, so later changes could appear in the copy; --zero-copy allows this",
+        ));
     }
     if let Some(wait) = info.nature.waits.filter(|_| request.stepwise) {
         return Err(Unfit::because(wait));

@@ -198,15 +198,6 @@ pub fn rename(
     }
 }
 
-/// `renameat2(2)` with RENAME_EXCHANGE: exchanges two entries of a directory atomically. ENOENT if one of them does not
-/// exist, EINVAL from file systems without this operation.
-pub fn exchange(dir: impl AsFd, one: impl Arg, other: impl Arg) -> Result<(), Errno> {
-    let dir = dir.as_fd();
-    uncounted(Call::Rename, || {
-        rustix::fs::renameat_with(dir, one, dir, other, RenameFlags::EXCHANGE)
-    })
-}
-
 /// Returns `true` if the errno may mean that the kernel, the file system or a seccomp filter does not support the call
 /// or a flag. EINVAL and EPERM may also have other causes.
 fn may_be_unknown(errno: Errno) -> bool {

@@ -118,7 +118,7 @@ impl Sender {
             |outgoing, control| {
                 let Some(own) = lent.take() else {
                     return Err(WaitStop::Refused(Unfit::because(
-                        "the loan was lost, so its data cannot be sent again",
+                        "the failed method lost the buffer, so its data cannot be sent again",
                     )));
                 };
                 let outcome;

@@ -1,23 +1,25 @@
 //! Gives a listening socket its name.
 //!
-//! The socket is bound under a unique name and renamed once it listens. No lock is used: in a directory such as `/tmp`,
-//! another user could hold one for ever. The stale socket file of a killed process is exchanged with the new one. A
-//! process that obtains anything else by the exchange returns it, so of several processes that find the same stale file,
-//! exactly one listens. The name always has a socket file meanwhile.
+//! The socket is bound under a unique name and renamed when it listens. A listener never replaces another file, so two
+//! processes cannot both get the name. The stale socket file of a killed process is removed first. The process that removes
+//! it holds a lock, so it removes the file that it has checked. Only this user can open the lock file, because in a
+//! directory such as `/tmp` another user could hold the lock forever.
 
 use crate::error::{Error, Result};
 use rustix::{
     fd::{AsFd, AsRawFd, OwnedFd},
-    fs::{AtFlags, CWD, FileType, Mode, OFlags, Stat, fstat, openat, statat},
+    fs::{AtFlags, CWD, FileType, FlockOperation, Mode, OFlags, flock, openat, statat},
     process::geteuid,
 };
 use std::{
     ffi::{CStr, CString, OsStr},
     os::unix::ffi::OsStrExt,
     path::Path,
+    thread,
 };
-use thalweg_core::atomic_file::{name::unique, unlink};
-use thalweg_core::cadence::ATTEMPTS;
+use thalweg_core::atomic_file::{lock::is_named, name::unique, unlink};
+use thalweg_core::cadence::{ATTEMPTS, Deadline, HANG, RETRY_PAUSE};
+use thalweg_core::{shown, trusted_file::lock_file};
 use thalweg_sys::{Errno, io, peer};
 
 /// The directory of a socket file, and its name.
@@ -65,8 +67,7 @@ impl<'a> SocketPlace<'a> {
         for _ in 0..ATTEMPTS {
             match io::rename_new(&self.directory, fresh, &self.directory, &*self.name) {
                 Ok(()) => return Ok(file),
-                Err(Errno::EXIST) if self.replace_stale(fresh, &file)? => return Ok(file),
-                Err(Errno::EXIST) => {}
+                Err(Errno::EXIST) => self.remove_stale()?,
                 Err(errno) => return Err(Error::at("bind", self.path)(errno)),
             }
         }
@@ -78,66 +79,82 @@ impl<'a> SocketPlace<'a> {
         let _ = unlink(self.directory.as_fd(), name);
     }
 
-    /// Replaces a socket file of this user on which no process listens by `ours`, with the name `fresh`. Returns `false`
-    /// if the entry was removed or replaced meanwhile. Fails if the entry is anything else.
-    fn replace_stale(&self, fresh: &CStr, ours: &OwnedFd) -> Result<bool> {
-        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let existing = match openat(&self.directory, &*self.name, flags, Mode::empty()) {
-            // The owning process has removed the file.
-            Err(Errno::NOENT) => return Ok(false),
-            existing => existing.map_err(Error::at("open", self.path))?,
+    /// Removes a socket file of this user on which no process listens. Fails for every other entry.
+    fn remove_stale(&self) -> Result<()> {
+        let _lock = self.lock()?;
+        let stat = match statat(&self.directory, &*self.name, AtFlags::SYMLINK_NOFOLLOW) {
+            // The owner has just removed the file.
+            Err(Errno::NOENT) => return Ok(()),
+            stat => stat.map_err(Error::at("stat", self.path))?,
         };
-        // The open descriptor keeps the inode number from being reused.
-        let stale = fstat(&existing).map_err(Error::at("fstat", self.path))?;
-        if stale.st_uid != geteuid().as_raw() {
+        if stat.st_uid != geteuid().as_raw() {
             let why = format!(
                 "the existing file belongs to user {} and is not replaced; use another path",
-                stale.st_uid
+                stat.st_uid
             );
             return Err(Error::NotPermitted { why });
         }
-        let is_socket = FileType::from_raw_mode(stale.st_mode) == FileType::Socket;
-        if !is_socket || peer::is_bound(self.path) != Ok(false) {
-            return Err(Error::at("bind", self.path)(Errno::ADDRINUSE));
+        let is_socket = FileType::from_raw_mode(stat.st_mode) == FileType::Socket;
+        match peer::is_bound(self.path) {
+            Ok(false) if is_socket => {}
+            // The owner has removed the file in between.
+            Err(Errno::NOENT) => return Ok(()),
+            _ => return Err(Error::at("bind", self.path)(Errno::ADDRINUSE)),
         }
-        if !self.exchange(fresh)? {
-            return Ok(false);
-        }
-        if self.is_named(fresh, &stale)? {
-            self.remove(fresh);
-            return Ok(true);
-        }
-        // Another process was faster, and has the name. It is returned; if several processes do this at once, each gets
-        // another's socket at first.
-        let ours = fstat(ours).map_err(Error::at("fstat", self.path))?;
-        for _ in 0..EXCHANGES {
-            if self.exchange(fresh)? && self.is_named(fresh, &ours)? {
-                return Ok(false);
+        unlink(self.directory.as_fd(), &self.name).map_err(Error::at("unlink", self.path))
+    }
+
+    /// Waits until no other process of this user removes a file here.
+    fn lock(&self) -> Result<RemovalLock<'_>> {
+        let name = [b".", self.name.to_bytes(), b".thalweg-lock"].concat();
+        let path = self.path.with_file_name(OsStr::from_bytes(&name));
+        let deadline = Deadline::after(HANG);
+        while !deadline.passed() {
+            let file =
+                lock_file(&path).map_err(|error| Error::NotPermitted { why: error.to_string() })?;
+            let Some(file) = file else {
+                let why = format!("the lock file '{}' is not one of this user", shown(&path));
+                return Err(Error::NotPermitted { why });
+            };
+            match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+                Err(Errno::WOULDBLOCK) => thread::sleep(RETRY_PAUSE),
+                Err(Errno::INTR) => {}
+                // A file system without locks counts as locked, because the other checks still apply.
+                _ => {
+                    let lock = RemovalLock {
+                        place: self,
+                        name: CString::new(&*name).unwrap_or_default(),
+                        file,
+                    };
+                    if lock.is_named() {
+                        return Ok(lock);
+                    }
+                }
             }
-            std::thread::yield_now();
         }
-        Err(Error::at("bind", self.path)(Errno::ADDRINUSE))
-    }
-
-    /// Exchanges the entry `fresh` and the one of the final name. Returns `false` if the final name does not exist.
-    fn exchange(&self, fresh: &CStr) -> Result<bool> {
-        match io::exchange(&self.directory, fresh, &*self.name) {
-            Ok(()) => Ok(true),
-            Err(Errno::NOENT) => Ok(false),
-            Err(errno) => Err(Error::at("rename", self.path)(errno)),
-        }
-    }
-
-    fn is_named(&self, name: &CStr, file: &Stat) -> Result<bool> {
-        let named = statat(&self.directory, name, AtFlags::SYMLINK_NOFOLLOW);
-        let named = named.map_err(Error::at("stat", self.path))?;
-        Ok((named.st_dev, named.st_ino) == (file.st_dev, file.st_ino))
+        Err(Error::at("flock", &path)(Errno::WOULDBLOCK))
     }
 }
 
-/// Number of exchanges after which a process stops to look for its own socket file, because the process that has it was
-/// killed.
-const EXCHANGES: u32 = 1000;
+/// The lock for the removal of a stale file. Dropping it removes the lock file.
+struct RemovalLock<'p> {
+    place: &'p SocketPlace<'p>,
+    name: CString,
+    file: OwnedFd,
+}
+
+impl RemovalLock<'_> {
+    /// Returns `false` if the previous owner has removed the file. A third process then locks another file.
+    fn is_named(&self) -> bool {
+        is_named(&self.file, self.place.directory.as_fd(), &self.name).unwrap_or(false)
+    }
+}
+
+impl Drop for RemovalLock<'_> {
+    fn drop(&mut self) {
+        self.place.remove(&self.name);
+    }
+}
 
 /// Returns a unique name. It is short, regardless of the final name.
 pub(super) fn fresh_name() -> CString {

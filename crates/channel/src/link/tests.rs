@@ -158,6 +158,38 @@ fn of_many_that_find_a_stale_socket_one_listens_and_is_found() {
     }
 }
 
+/// Processes listen, end and die, all at the same name. A killed process is simulated by a socket that closes while its
+/// file remains.
+#[test]
+fn at_most_one_listens_while_others_end_and_die() {
+    let (place, address) = scratch();
+    let listening = std::sync::atomic::AtomicU32::new(0);
+    let order = std::sync::atomic::Ordering::SeqCst;
+    std::thread::scope(|scope| {
+        for racer in 0..4 {
+            let (address, listening) = (&address, &listening);
+            scope.spawn(move || {
+                for round in 0..200 {
+                    let mut listener = match Listener::bind(address) {
+                        Ok(listener) => listener,
+                        Err(Error::Meeting { errno: Errno::ADDRINUSE, .. }) => continue,
+                        Err(error) => panic!("{error}"),
+                    };
+                    assert_eq!(listening.fetch_add(1, order), 0, "two listen");
+                    Link::connect(address).unwrap();
+                    listening.fetch_sub(1, order);
+                    if (racer + round) % 3 > 0 {
+                        listener.socket = rustix::pipe::pipe().unwrap().0;
+                        std::mem::forget(listener);
+                    }
+                }
+            });
+        }
+    });
+    drop(Listener::bind(&address).unwrap());
+    assert_eq!(std::fs::read_dir(place.path()).unwrap().count(), 0);
+}
+
 #[test]
 fn another_user_is_refused_on_both_sides() {
     let (_place, address) = scratch();

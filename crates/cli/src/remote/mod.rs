@@ -34,7 +34,7 @@ const REMOTE: &str = "Other machines";
 pub struct RemoteArgs {
     /// Connect with this command instead of `ssh`
     ///
-    /// The host replaces `{}` in the command. If the command has no `{}`, the host is appended.
+    /// `{}` in the command stands for the host. Without `{}`, the host is appended.
     #[arg(short = 'e', long, value_name = "COMMAND", env = "THALWEG_SSH", hide_env = true)]
     pub rsh: Option<OsString>,
     /// Run this program on the other machine [default: thalweg]

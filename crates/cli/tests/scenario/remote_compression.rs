@@ -103,8 +103,8 @@ fn invalid_frames_end_the_copy_with_a_message() {
         }
     }
     let [pull, push] = both_over(&scratch, "printf 'Welcome!\\n'; cat >/dev/null");
-    pull.expect(1).expect_said("h: printed 'Welcome!' before its first frame");
-    push.expect(1).expect_said("h: printed 'Welcome!' before its first frame");
+    pull.expect(1).expect_said("h: printed 'Welcome!' before the data");
+    push.expect(1).expect_said("h: printed 'Welcome!' before the data");
     // Sends an answer that is not HTTP, in a valid frame.
     let text = format!(r"printf '{preamble}\000\006\000\000hello\n'; cat >/dev/null");
     let [pull, push] = both_over(&scratch, &text);

@@ -179,7 +179,7 @@ impl StudySession<'_> {
             let arm = self.study.arms.iter().find(|arm| arm.name == name);
             let cell = self.study.cell(&place.cell);
             let (Some(arm), Some(cell)) = (arm, cell) else {
-                return Err(Unfit::because("the study does not describe this arm and cell"));
+                return Err(Unfit::because("the study has no such variant or test case"));
             };
             let work = self.catalogue.arm_kind(&arm.work);
             let work =

@@ -121,7 +121,9 @@ fn interpreters(head: &[u8]) -> Result<Vec<PathBuf>, String> {
         // `env -S -u NAME NAME=VALUE program`: options and variables precede the program.
         let word = loop {
             match words.next() {
-                Some(b"-u" | b"--unset" | b"-C" | b"--chdir") => drop(words.next()),
+                Some(b"-u" | b"--unset" | b"-C" | b"--chdir" | b"-a" | b"--argv0") => {
+                    words.next();
+                }
                 Some(word) if word.starts_with(b"-") || word.contains(&b'=') => {}
                 word => break word,
             }

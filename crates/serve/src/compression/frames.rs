@@ -61,7 +61,7 @@ pub enum CompressionFailure {
     )]
     Uncompressed,
     /// The first bytes are neither a preamble nor HTTP.
-    #[error("printed '{0}' before its first frame; login scripts must print nothing")]
+    #[error("printed '{0}' before the data; login scripts must print nothing")]
     Noise(String),
     /// The peer sent an invalid frame.
     #[error("sent an invalid compressed frame ({0})")]

@@ -92,10 +92,13 @@ fn refused(error: &Error) -> CommandFailure {
             CommandFailure::new(Exit::Unsupported, error.to_string())
                 .hint("use -T to copy into an existing directory")
         }
-        Error::Refused { reason: Refusal::NotSince, .. } => {
-            CommandFailure::new(Exit::Unsupported, error.to_string())
-                .hint("compare the destination with SRC: `thalweg copy -aT --resume SRC DST`")
-        }
+        Error::Refused { reason: Refusal::NotSince, .. } => CommandFailure::new(
+            Exit::Unsupported,
+            error.to_string(),
+        )
+        .hint(
+            "`thalweg copy -aT --resume SRC DST` compares the files and copies those that differ",
+        ),
         error => not_started(error),
     }
 }

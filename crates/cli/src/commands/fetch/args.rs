@@ -52,16 +52,16 @@ pub struct FetchArgs {
     /// With --stdio: decode percent-encoding in paths and patterns, and expand `~` to the home directory
     #[arg(long, requires = "stdio")]
     pub encoded: bool,
-    /// Compress the connection; the server must do this too (--stdio)
+    /// Compress the connection; needs --stdio, and the server must compress it too
     #[arg(long, requires = "stdio")]
     pub compress: bool,
     /// Name of the source, for messages and to continue an interrupted fetch (--stdio)
     #[arg(long, value_name = "NAME", requires = "stdio")]
     pub from: Option<String>,
-    /// Name of the source. Without --sync: if DST is a directory, fetch into this entry of it (--stdio)
+    /// Give the copy this name if DST is a directory; with --sync only if --into-existing is set (--stdio)
     #[arg(long, value_name = "NAME", requires = "stdio")]
     pub into: Option<OsString>,
-    /// Fail unless DST is a directory. With --sync: fetch into the entry of --into (--stdio)
+    /// Fail unless DST is a directory; with --sync, also fetch into DST/NAME of --into (--stdio)
     #[arg(long, requires = "stdio")]
     pub into_existing: bool,
     /// Make DST equal to the source, and count the changes (--stdio)

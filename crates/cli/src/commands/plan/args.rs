@@ -10,9 +10,8 @@ use crate::args::{MethodArgs, flag};
 ///
 /// thalweg writes nothing to DST. It tries the methods with unnamed files in the directories of SRC and DST. `memory:`,
 /// `pipe:`, `unix:` and `tcp:` (also `tcp:HOST:PORT`) stand for endpoints that do not exist yet. If a file has such a
-/// name, write `./pipe:`. For the methods of `thalweg send`, SRC is `process:` (the sender's own memory) or `loan:`
-/// (memory that the channel lends to the sender). DST is `process:` (memory that was used before), `fresh:` (new memory)
-/// or `huge:` (huge pages).
+/// name, write `./pipe:`. To plan `thalweg send`, SRC is `process:` (memory of the sender) or `loan:` (shared memory
+/// that thalweg provides). DST is `process:` (memory in use), `fresh:` (new memory) or `huge:` (huge pages).
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct PlanArgs {

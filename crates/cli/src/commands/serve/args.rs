@@ -43,7 +43,7 @@ pub struct ServeArgs {
     /// With --stdio: decode percent-encoding in the path, and expand `~` to the home directory
     #[arg(long, requires = "stdio")]
     pub encoded: bool,
-    /// Compress the connection; the client must do this too (--stdio)
+    /// Compress the connection; needs --stdio, and the client must compress it too
     #[arg(long, requires = "stdio")]
     pub compress: bool,
     /// Control which symbolic links are followed

@@ -98,8 +98,8 @@ Examples:
 A claim can have two verdicts: as published, with the programs, sizes and memory state of \
 the article, and under modern conditions. A claim is reproduced \
 if the whole interval supports it, and contradicted if the whole interval is against it. \
-It is undecided otherwise, and if the ratio is closer to a limit of the claim than the \
-noise of the run.
+It is undecided otherwise. It is also undecided if the distance between the ratio and a \
+limit of the claim is smaller than the noise of the run.
 
 An interrupted run keeps its finished processes, and the same command continues it. \
 --no-save keeps nothing.

@@ -22,9 +22,8 @@ pub struct TuneArgs {
     /// Measure only this pair: SOURCE:SINK[@DIR]; may be repeated
     ///
     /// SOURCE and SINK are memory, file, pipe, unix or tcp. file:file@FROM,TO uses two directories. memory:memory
-    /// includes fill:memory, and file:tcp includes file:tcp-1m, whose reader requests more at a time. process:process
-    /// measures transfers between two processes. Its source is the sender's own memory or lent memory (loan:). Its sink
-    /// is memory that was used before, new memory, or memory in huge pages (:huge).
+    /// also measures filling memory, and file:tcp also a reader that requests 1 MiB at a time. process:process measures
+    /// transfers between two processes, with every kind of memory.
     #[arg(long, value_name = "PAIR")]
     pub pair: Vec<EndPair>,
     /// Rate the methods in the output by this resource; all resources are measured

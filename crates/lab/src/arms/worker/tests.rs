@@ -133,6 +133,27 @@ fn loops_copy_at_every_length_and_offset() {
 }
 
 #[test]
+fn executions_of_a_fuzzer_count_their_branches_in_every_kind_of_map() {
+    let scratch = tempfile::tempdir().unwrap();
+    for kind in ["sysv", "posix", "file"] {
+        let with = program(&format!("program = 'programs/forkserver.c'\nargs = ['kind={kind}']"));
+        if let Err(unfit) = open(&with, 65536, scratch.path())
+            && unfit.reason.contains("is on tmpfs")
+        {
+            skip(kind, &unfit.reason);
+            continue;
+        }
+        let Some(mut piece) = built(kind, &with, 65536, scratch.path()) else { return };
+        piece.warm_up().unwrap();
+        let sample = piece.sample(20).unwrap();
+        assert_eq!(sample.bytes, 20 * 65536);
+        assert!(sample.minor_faults >= 20, "each child touches the map: {sample:?}");
+        piece.check().unwrap();
+    }
+    assert_eq!(fs::read_dir(scratch.path()).unwrap().count(), 0, "files are left behind");
+}
+
+#[test]
 fn a_planted_wrong_byte_is_found_by_every_program() {
     let scratch = tempfile::tempdir().unwrap();
     for (name, args) in [
@@ -142,9 +163,10 @@ fn a_planted_wrong_byte_is_found_by_every_program() {
         ("between", "'way=shm'"),
         ("between", "'way=memcpy'"),
         ("loops", "'loop=simple'"),
+        ("forkserver", "'kind=sysv'"),
     ] {
         let with = program(&format!("program = 'programs/{name}.c'\nargs = [{args}, 'spoil=1']"));
-        let Some(mut piece) = built(name, &with, 10_000, scratch.path()) else { return };
+        let Some(mut piece) = built(name, &with, 8192, scratch.path()) else { return };
         piece.warm_up().unwrap();
         let words = reason(piece.check());
         assert!(words.contains(&format!("programs/{name}.c")), "{words}");

@@ -14,8 +14,8 @@ pub struct ShardArgs {
     /// Share this copy with other processes; R/N is rank R of N, and auto asks the scheduler
     ///
     /// Run the same command on all machines; they must share SRC and DST. Ranks count from 0. `auto` takes the rank
-    /// from Open MPI, PMI, Slurm or a Kubernetes Indexed Job. `list`, or no value, prints these variables and the
-    /// resulting rank. DST names the new directory; with -T, it may already exist.
+    /// from Open MPI, PMI, Slurm or a Kubernetes Indexed Job. `list`, or no value, prints the environment
+    /// variables of these schedulers and the resulting rank. DST names the new directory; with -T, it may already exist.
     #[arg(long, value_name = "RANK", value_parser = Shard::parse, help_heading = FLEET)]
     #[arg(num_args = 0..=1, default_missing_value = "list")]
     pub shard: Option<Shard>,

@@ -32,6 +32,8 @@ const ARTICLE: &str = "program = 'programs/ShareMemory.java'\njava_args = ['-XX:
 const SEGMENTS: &str = "program = 'programs/Segments.java'\njdk = 25\njava_sources = ['../java/src/main/java']\njava_args = ['-XX:TieredStopAtLevel=1', '-XX:+UseSerialGC', '--enable-native-access=ALL-UNNAMED']";
 const TRANSFERS: &str = "program = 'programs/Transfers.java'\njdk = 25\njava_sources = ['../java/src/main/java']\njava_args = ['-XX:TieredStopAtLevel=1', '-XX:+UseSerialGC', '--enable-native-access=ALL-UNNAMED']";
 
+const MESSAGES: &str = "program = 'programs/Messages.java'\njdk = 25\njava_sources = ['../java/src/main/java']\njava_args = ['-XX:TieredStopAtLevel=1', '-XX:+UseSerialGC', '--enable-native-access=ALL-UNNAMED']\npeer = 'programs/messages.c'\ncflags = ['-O3']";
+
 fn with(program: &str, args: &str) -> String {
     format!("{program}\nargs = [{args}]")
 }
@@ -127,6 +129,25 @@ fn files_go_through_a_pipe_by_both_ways_to_both_readers() {
 }
 
 #[test]
+fn messages_reach_the_peer_in_c_and_come_back_by_every_way() {
+    let scratch = tempfile::tempdir().unwrap();
+    for way in ["udp", "unix", "mapped"] {
+        let text = with(MESSAGES, &format!("'way={way}', 'warmup=1'"));
+        let Some(mut piece) = started(way, &text, 4096, scratch.path()) else { return };
+        piece.warm_up().unwrap();
+        assert_eq!(piece.sample(5).unwrap().bytes, 5 * 4096, "{way}");
+        piece.check().unwrap_or_else(|e| panic!("{way}: {e}"));
+    }
+    let text = with(MESSAGES, "'way=ring', 'warmup=1'");
+    let mut piece = started("ring", &text, 64, scratch.path()).unwrap();
+    assert!(reason(piece.warm_up()).contains("without thalweg's C library"));
+    let text = with(MESSAGES, "'way=udp'");
+    assert!(reason(open(&text, 1 << 20, scratch.path())).contains("at most 65507 bytes"));
+    drop(piece);
+    assert_eq!(fs::read_dir(scratch.path()).unwrap().count(), 0, "files are left behind");
+}
+
+#[test]
 fn a_cold_arm_has_a_new_process_for_every_operation() {
     let scratch = tempfile::tempdir().unwrap();
     let args = "'action=put', 'writes=1000', 'warmup=0'";
@@ -148,6 +169,7 @@ fn a_planted_wrong_byte_is_found_in_java_too() {
         (SEGMENTS.to_owned(), "'kind=sysv', 'action=clear'"),
         (TRANSFERS.to_owned(), "'way=transferto'"),
         (TRANSFERS.replace("Transfers", "Pipes"), "'way=splice'"),
+        (MESSAGES.to_owned(), "'way=mapped'"),
     ] {
         let text = with(&program, &format!("{args}, 'spoil=1', 'warmup=0'"));
         let Some(mut piece) = started("spoilt java", &text, 65536, scratch.path()) else {

@@ -217,9 +217,8 @@ public final class Libc {
     /** {@code int fstatfs(int fd, struct statfs *buffer)}. */
     public static final Call FSTATFS = new Call("fstatfs", FunctionDescriptor.of(JAVA_INT, JAVA_INT, ADDRESS));
 
-    /** {@code int renameat2(int from, const char *name, int to, const char *newName, unsigned flags)}, since glibc 2.28. */
-    public static final Call RENAMEAT2 = new Call(
-            "renameat2", FunctionDescriptor.of(JAVA_INT, JAVA_INT, ADDRESS, JAVA_INT, ADDRESS, JAVA_INT));
+    /** {@code int flock(int fd, int operation)}. */
+    public static final Call FLOCK = new Call("flock", FunctionDescriptor.of(JAVA_INT, JAVA_INT, JAVA_INT));
 
     private static final FunctionDescriptor NAMED = FunctionDescriptor.of(JAVA_INT, JAVA_INT, ADDRESS, JAVA_INT);
     private static final FunctionDescriptor MESSAGE = FunctionDescriptor.of(JAVA_LONG, JAVA_INT, ADDRESS, JAVA_INT);

@@ -15,6 +15,7 @@ import java.nio.file.Path;
 import java.nio.file.attribute.BasicFileAttributes;
 import java.time.Duration;
 import java.util.concurrent.atomic.AtomicLong;
+import java.util.concurrent.locks.LockSupport;
 
 import dev.thalweg.SystemCallException;
 import dev.thalweg.internal.Libc;
@@ -36,18 +37,21 @@ public final class Listener implements AutoCloseable {
 
     private static final int O_PATH = 010000000;
     private static final int O_CLOEXEC = 02000000;
-    private static final int AT_FDCWD = -100;
-    private static final int RENAME_EXCHANGE = 2;
-    private static final int ENOENT = 2;
+    private static final int O_RDWR = 2;
+    private static final int O_CREAT = 0100;
+    private static final int O_NONBLOCK = 04000;
+    private static final int O_NOFOLLOW = System.getProperty("os.arch").equals("aarch64") ? 0100000 : 0400000;
+    private static final int READ_WRITE_BY_OWNER = 0600;
+    private static final int LOCK_EX = 2;
+    private static final int LOCK_NB = 4;
     private static final int ECONNABORTED = 103;
     private static final short POLLIN = 1;
     /** Number of attempts to take the name while other processes create and remove it. */
     private static final int TRIES = 100;
-    /**
-     * Number of exchanges after which a process stops to look for its own socket file, because the process that has it
-     * was killed.
-     */
-    private static final int EXCHANGES = 1000;
+    /** Time after which a process with the lock counts as hung. */
+    private static final Duration HANG = Duration.ofSeconds(10);
+    /** Pause before the next attempt to lock. */
+    private static final Duration RETRY_PAUSE = Duration.ofMillis(10);
 
     /** Start time of this process. It makes temporary names unique, because the kernel reuses process ids. */
     private static final long STARTED = System.currentTimeMillis();
@@ -225,8 +229,8 @@ public final class Listener implements AutoCloseable {
     }
 
     /**
-     * Gives a listening socket its final name. A lock would be simpler, but in a directory such as {@code /tmp} another
-     * user could hold it for ever.
+     * Gives a listening socket its final name. It never replaces another file, so two processes cannot both get the
+     * name.
      */
     private static void name(Path fresh, Path path) throws IOException {
         for (int attempt = 0; attempt < TRIES; attempt++) {
@@ -234,79 +238,72 @@ public final class Listener implements AutoCloseable {
                 Files.createLink(path, fresh);
                 return;
             } catch (FileAlreadyExistsException taken) {
-                if (replaceStale(path, fresh)) {
-                    return;
-                }
+                removeStale(path, userOf(fresh));
             }
         }
         throw Libc.failure("bind", path.toString(), Sockets.EADDRINUSE);
     }
 
     /**
-     * Exchanges a socket file of this user at which no process listens with our own, {@code fresh}. Returns false if the
-     * path names another file meanwhile. Throws if it names anything else.
+     * Removes a socket file of this user at which no process listens. Throws if the path names anything else. Only the
+     * process with the lock removes a file, so it removes the file that it has checked.
      */
-    private static boolean replaceStale(Path path, Path fresh) throws IOException {
-        int file = -1;
+    private static void removeStale(Path path, Object user) throws IOException {
+        Path lock = path.resolveSibling("." + path.getFileName() + ".thalweg-lock");
+        int locked = lock(lock, user);
         try {
-            // It is held open so that its inode number is not reused.
-            file = open(path, O_PATH | O_CLOEXEC);
-            Path held = Path.of("/proc/self/fd/" + file);
-            Object owner = Files.getAttribute(held, "unix:uid");
-            if (!owner.equals(userOf(fresh))) {
+            Object owner = userOf(path);
+            if (!owner.equals(user)) {
                 throw new RingException.NotPermitted(path + " belongs to user " + owner + " and is not replaced; use another path");
             }
             if (!isStale(path)) {
                 throw Libc.failure("bind", path.toString(), Sockets.EADDRINUSE);
             }
-            Object stale = Files.readAttributes(held, BasicFileAttributes.class).fileKey();
-            Object ours = keyOf(fresh);
-            if (!stale.equals(keyOf(path)) || !exchange(path, fresh)) {
-                return false;
-            }
-            if (keyOf(fresh).equals(stale)) {
-                return true;
-            }
-            // Another process was faster, and has the name. It is returned; if several processes do this at once, each
-            // gets another's socket at first.
-            for (int count = 0; count < EXCHANGES; count++) {
-                if (exchange(path, fresh) && keyOf(fresh).equals(ours)) {
-                    return false;
-                }
-                Thread.yield();
-            }
-            throw Libc.failure("bind", path.toString(), Sockets.EADDRINUSE);
+            Files.deleteIfExists(path);
         } catch (NoSuchFileException gone) {
-            // Its owner has removed it.
-            return false;
-        } catch (SystemCallException failure) {
-            if (failure.errno() == ENOENT) {
-                return false;
-            }
-            throw failure;
+            // Its owner has just removed it.
         } finally {
-            if (file >= 0) {
-                Libc.CLOSE.attempt(file);
+            Files.deleteIfExists(lock);
+            Libc.CLOSE.attempt(locked);
+        }
+    }
+
+    /**
+     * Waits until no other process of this user removes a file here. Only this user can open the lock file, because in a
+     * directory such as {@code /tmp} another user could hold the lock forever.
+     */
+    private static int lock(Path path, Object user) throws IOException {
+        for (var until = Deadline.in(HANG); ; LockSupport.parkNanos(RETRY_PAUSE.toNanos())) {
+            int file = open(path, O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+            boolean isLocked = false;
+            try {
+                Path opened = Path.of("/proc/self/fd/" + file);
+                if (!Files.isRegularFile(opened) || !Files.getAttribute(opened, "unix:uid").equals(user)) {
+                    throw new RingException.NotPermitted("the lock file " + path + " is not one of this user");
+                }
+                // A file system without locks counts as locked, because the other checks still apply.
+                isLocked = Libc.FLOCK.attempt(file, LOCK_EX | LOCK_NB) != -Libc.EAGAIN && isNamed(opened, path);
+                if (isLocked) {
+                    return file;
+                }
+                if (until.isOver()) {
+                    throw Libc.failure("flock", path.toString(), Libc.EAGAIN);
+                }
+            } finally {
+                if (!isLocked) {
+                    Libc.CLOSE.attempt(file);
+                }
             }
         }
     }
 
-    /** Exchanges two files of a directory. Returns false if one of them does not exist. */
-    private static boolean exchange(Path path, Path fresh) throws SystemCallException {
-        try (Arena scratch = Arena.ofConfined()) {
-            Libc.RENAMEAT2.on(
-                    path.toString(),
-                    AT_FDCWD,
-                    Libc.text(scratch, fresh.toString()),
-                    AT_FDCWD,
-                    Libc.text(scratch, path.toString()),
-                    RENAME_EXCHANGE);
-            return true;
-        } catch (SystemCallException failure) {
-            if (failure.errno() == ENOENT) {
-                return false;
-            }
-            throw failure;
+    /** Returns false if the previous owner of the lock has removed the file. A third process then locks another file. */
+    private static boolean isNamed(Path opened, Path path) throws IOException {
+        try {
+            Object key = Files.readAttributes(opened, BasicFileAttributes.class).fileKey();
+            return key.equals(keyOf(path));
+        } catch (NoSuchFileException gone) {
+            return false;
         }
     }
 
@@ -338,7 +335,7 @@ public final class Listener implements AutoCloseable {
 
     private static int open(Path path, int flags) throws SystemCallException {
         try (Arena scratch = Arena.ofConfined()) {
-            return (int) Libc.OPEN.on(path.toString(), Libc.text(scratch, path.toString()), flags, 0);
+            return (int) Libc.OPEN.on(path.toString(), Libc.text(scratch, path.toString()), flags, READ_WRITE_BY_OWNER);
         }
     }
 }
