@@ -262,6 +262,10 @@ public final class Listener implements AutoCloseable {
             Files.deleteIfExists(path);
         } catch (NoSuchFileException gone) {
             // Its owner has just removed it.
+        } catch (SystemCallException failure) {
+            if (failure.errno() != Sockets.ENOENT) {
+                throw failure;
+            }
         } finally {
             Files.deleteIfExists(lock);
             Libc.CLOSE.attempt(locked);

@@ -33,7 +33,7 @@ final class Sockets {
     private static final int F_GETFL = 3;
     private static final int F_SETFL = 4;
     private static final int EPROTOTYPE = 91;
-    private static final int ENOENT = 2;
+    static final int ENOENT = 2;
     private static final int ECONNREFUSED = 111;
     /** Size of struct sockaddr_un: short family, then the path and its NUL. */
     private static final int ADDRESS_LENGTH = 110;
