@@ -85,8 +85,7 @@ pub fn run(bytes: &[u8]) {
     // Whatever the peer lists, the filter protects this entry.
     let protected = place.join("to").join(PROTECTED);
     assert_eq!(after.get(&protected), before.get(&protected));
-    // A file that replaces the directory `b` arrives after the deletion. If this file fails, the deletion was still
-    // allowed.
+    // A file that replaces the directory `b` arrives after the deletion, which was allowed even if this file fails.
     let is_replaced = !place.join("to/b").is_dir();
     let may_delete =
         fetched.as_ref().is_ok_and(|fetched| is_set(FORCE) || is_replaced || is_complete(fetched));

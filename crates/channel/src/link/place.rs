@@ -108,46 +108,37 @@ impl<'a> SocketPlace<'a> {
     fn lock(&self) -> Result<RemovalLock<'_>> {
         let name = [b".", self.name.to_bytes(), b".thalweg-lock"].concat();
         let path = self.path.with_file_name(OsStr::from_bytes(&name));
+        let name = CString::new(name).map_err(|_| Error::at("bind", self.path)(Errno::INVAL))?;
         let deadline = Deadline::after(HANG);
         while !deadline.passed() {
             let file =
                 lock_file(&path).map_err(|error| Error::NotPermitted { why: error.to_string() })?;
             let Some(file) = file else {
-                let why = format!("the lock file '{}' is not one of this user", shown(&path));
+                let lock = shown(&path);
+                let why =
+                    format!("the lock file '{lock}' is not a file of this user; use another path");
                 return Err(Error::NotPermitted { why });
             };
             match flock(&file, FlockOperation::NonBlockingLockExclusive) {
                 Err(Errno::WOULDBLOCK) => thread::sleep(RETRY_PAUSE),
                 Err(Errno::INTR) => {}
-                // A file system without locks counts as locked, because the other checks still apply.
-                _ => {
-                    let lock = RemovalLock {
-                        place: self,
-                        name: CString::new(&*name).unwrap_or_default(),
-                        file,
-                    };
-                    if lock.is_named() {
-                        return Ok(lock);
-                    }
+                // A file system without locks counts as locked, because the other checks still apply. If the name leads to
+                // another file, the previous owner of the lock has removed this one, and a third process may own the other.
+                _ if is_named(&file, self.directory.as_fd(), &name).unwrap_or(false) => {
+                    return Ok(RemovalLock { place: self, name, _file: file });
                 }
+                _ => {}
             }
         }
         Err(Error::at("flock", &path)(Errno::WOULDBLOCK))
     }
 }
 
-/// The lock for the removal of a stale file. Dropping it removes the lock file.
+/// The lock for the removal of a stale file. Dropping it removes the lock file, and then unlocks.
 struct RemovalLock<'p> {
     place: &'p SocketPlace<'p>,
     name: CString,
-    file: OwnedFd,
-}
-
-impl RemovalLock<'_> {
-    /// Returns `false` if the previous owner has removed the file. A third process then locks another file.
-    fn is_named(&self) -> bool {
-        is_named(&self.file, self.place.directory.as_fd(), &self.name).unwrap_or(false)
-    }
+    _file: OwnedFd,
 }
 
 impl Drop for RemovalLock<'_> {

@@ -312,47 +312,39 @@ fn a_peer_without_an_alive_word_is_watched_through_the_link() {
     }
 }
 
-/// The liveness word claims that the peer lives, but is on no robust list. The kernel therefore
-/// never marks it, and the consumer must detect the death by other means.
-#[test]
-fn a_peer_that_lies_about_its_life_is_found_out() {
-    for wait in [Wait::Block, Wait::Spin] {
-        let mut side = LyingSide::producer();
-        poke(&mut side.map, 512, &0x8000_1234_u32.to_le_bytes());
-        let (near, far) = Link::pair().unwrap();
-        say(&far, HelloKind::Offer, &[&side.fd]);
-        say(&far, HelloKind::Ready, &[]);
-        let mut consumer = Consumer::open(near, &Options { wait, ..Options::default() }).unwrap();
-        assert_eq!(consumer.receive_until(Some(soon())).err(), Some(Error::Timeout));
-        let leaving = std::thread::spawn(move || {
-            std::thread::sleep(std::time::Duration::from_millis(5));
-            drop(far);
-        });
-        let died = Error::PeerDied { delivered: 0, partial: 0 };
-        assert_eq!(consumer.receive().err(), Some(died));
-        leaving.join().unwrap();
-    }
+/// Returns a producer that has offered its channel, and both ends of its link. Its liveness word claims that it lives, but
+/// is on no robust list. The kernel therefore never marks the word, and the consumer must detect the death by other means.
+fn liar() -> (LyingSide, Link, Link) {
+    let mut side = LyingSide::producer();
+    poke(&mut side.map, 512, &0x8000_1234_u32.to_le_bytes());
+    let (near, far) = Link::pair().unwrap();
+    say(&far, HelloKind::Offer, &[&side.fd]);
+    say(&far, HelloKind::Ready, &[]);
+    (side, near, far)
 }
 
 #[test]
-fn one_of_several_producers_that_lies_about_its_life_is_found_out() {
+fn a_peer_that_lies_about_its_life_is_found_out() {
+    let died = Error::PeerDied { delivered: 0, partial: 0 };
+    let soon_after = std::time::Duration::from_millis(5);
     for wait in [Wait::Block, Wait::Spin] {
-        let mut side = LyingSide::producer();
-        poke(&mut side.map, 512, &0x8000_1234_u32.to_le_bytes());
-        let (near, far) = Link::pair().unwrap();
-        say(&far, HelloKind::Offer, &[&side.fd]);
-        say(&far, HelloKind::Ready, &[]);
         let options = Options { wait, ..Options::default() };
+        let (_side, near, far) = liar();
+        let mut consumer = Consumer::open(near, &options).unwrap();
+        assert_eq!(consumer.receive_until(Some(soon())).err(), Some(Error::Timeout));
+        let (_other, near, other_far) = liar();
         let mut all = Mpsc::new(&options);
-        let liar = all.add(near, None).unwrap();
+        let number = all.add(near, None).unwrap();
         let leaving = std::thread::spawn(move || {
-            std::thread::sleep(std::time::Duration::from_millis(5));
+            std::thread::sleep(soon_after);
             drop(far);
+            std::thread::sleep(soon_after);
+            drop(other_far);
         });
+        assert_eq!(consumer.receive().err(), Some(died.clone()));
         let deadline = Instant::now() + std::time::Duration::from_secs(60);
-        let died = Error::PeerDied { delivered: 0, partial: 0 };
         match all.receive_until(Some(deadline)) {
-            Ok(Arrival::Left { from, error }) => assert_eq!((from, error), (liar, died)),
+            Ok(Arrival::Left { from, error }) => assert_eq!((from, &error), (number, &died)),
             other => panic!("{other:?}"),
         }
         leaving.join().unwrap();

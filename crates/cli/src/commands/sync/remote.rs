@@ -185,8 +185,7 @@ impl RemoteSync<'_> {
         ];
         words.extend(given.into_iter().filter(|(_, is)| *is).map(|(word, _)| word.to_owned()));
         words.extend(self.chosen.words()?);
-        // A single directory needs no `--into`, because its entries go into the destination. An older thalweg on the
-        // other machine would put them into a directory with that name.
+        // The entries of a single directory go into DST itself. An older thalweg there would obey `--into` and nest them.
         let into = entry_name(source).filter(|_| !self.is_one || !is_directory);
         words.extend(into.map(|name| format!("--into={}", encode(name))));
         words.extend(args.given.words());

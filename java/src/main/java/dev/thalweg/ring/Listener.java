@@ -283,7 +283,7 @@ public final class Listener implements AutoCloseable {
             try {
                 Path opened = Path.of("/proc/self/fd/" + file);
                 if (!Files.isRegularFile(opened) || !Files.getAttribute(opened, "unix:uid").equals(user)) {
-                    throw new RingException.NotPermitted("the lock file " + path + " is not one of this user");
+                    throw new RingException.NotPermitted("the lock file " + path + " is not a file of this user; use another path");
                 }
                 // A file system without locks counts as locked, because the other checks still apply.
                 isLocked = Libc.FLOCK.attempt(file, LOCK_EX | LOCK_NB) != -Libc.EAGAIN && isNamed(opened, path);
