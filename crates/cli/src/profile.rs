@@ -71,8 +71,8 @@ impl SavedProfile {
         saved
     }
 
-    /// Adds measurements to the profile at `path`, and returns the profile that was saved there before. Locks the profile
-    /// and reads it again, because another process may have saved it during the measurement.
+    /// Adds measurements to the profile at `path`. Returns the new profile, and the reasons why the saved one was stale or
+    /// broken. Locks the profile and reads it again, because another process may have saved it during the measurement.
     pub fn extend(
         path: &Path,
         teach: impl FnOnce(&mut Profile),
