@@ -3,7 +3,11 @@
  * One operation is one execution, as in AFL with its fork server: the fuzzer clears the map, writes the input, and asks the server for a
  * child. The child reads the input, counts `edges` branches in the map, and exits. The server reports its status, and the fuzzer compares
  * the map with those of all earlier executions. The map has `bytes` bytes. The server is this program, started by execve(2). It maps the
- * memory by itself, from the name in an environment variable. */
+ * memory by itself, from the name in an environment variable.
+ *
+ * With role=fuzzer, the server is Target.java, which runs each execution in one virtual machine. Then this program is started by the
+ * server, gets its reports from standard input, and sends its orders to standard output. It begins with a line that names the map, and
+ * executes as many times as a number on standard input says. */
 #define _GNU_SOURCE
 #include "worker.h"
 
@@ -34,6 +38,9 @@ static unsigned char *map, *virgin;
 static int input_fd = -1, orders = -1, reports = -1;
 static pid_t server;
 static uint32_t seed;
+
+enum role { BOTH, SERVER, FUZZER };
+static const char *const roles[] = { "both", "server", "fuzzer", NULL };
 
 /* ---- the map ---- */
 
@@ -179,7 +186,7 @@ static void start_server(void)
     if (!server) {
         if (dup2(to[0], ORDERS) < 0 || dup2(from[1], REPORTS) < 0 || dup2(STDERR_FILENO, STDOUT_FILENO) < 0)
             _exit(1);
-        execl(self, self, "server=1", with_kind, with_bytes, with_edges, (char *)NULL);
+        execl(self, self, "role=server", with_kind, with_bytes, with_edges, (char *)NULL);
         _exit(1);
     }
     close(to[0]);
@@ -239,9 +246,8 @@ static void usage(uint64_t used[4])
     hear(used, 4 * sizeof *used);
 }
 
-static void warm(void)
+static void make_fuzzer(void)
 {
-    uint32_t hello;
     make_map();
     virgin = malloc(bytes);
     if (!virgin)
@@ -250,6 +256,12 @@ static void warm(void)
     input_fd = open(input, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
     if (input_fd < 0)
         worker_unfit("%s: %s", input, strerror(errno));
+}
+
+static void warm(void)
+{
+    uint32_t hello;
+    make_fuzzer();
     start_server();
     hear(&hello, sizeof hello);
     for (int n = 0; n < 100; n++, seed++)
@@ -286,9 +298,27 @@ static const char *check(void)
     return differs ? "the map does not have the branches of the child" : NULL;
 }
 
+/* Obeys Target.java: a number of executions, then the order USED with what this process used for them. */
+static void obey(void)
+{
+    uint32_t times;
+    printf("map %s\n", name);
+    fflush(stdout);
+    while (read(reports, &times, sizeof times) == sizeof times) {
+        struct cost cost = { 0 };
+        struct worker_mark mark = worker_begin();
+        for (uint32_t n = 0; n < times; n++, seed++)
+            execute_once();
+        worker_end(&mark, &cost);
+        uint32_t used[3] = { USED, (uint32_t)cost.user_us, (uint32_t)cost.sys_us };
+        if (write(orders, used, sizeof used) != sizeof used)
+            break;
+    }
+}
+
 int main(int argc, char **argv)
 {
-    worker_parameters(argc, argv, "kind edges server spoil bytes scratch ");
+    worker_parameters(argc, argv, "kind edges role input spoil bytes scratch ");
     kind = (enum kind)worker_choice("kind", kinds);
     bytes = worker_number("bytes", 65536);
     edges = worker_number("edges", 2000);
@@ -296,17 +326,28 @@ int main(int argc, char **argv)
     if (bytes < sizeof(uint64_t) || bytes & (bytes - 1) || bytes > (uint64_t)1 << 30)
         worker_unfit("bytes=%" PRIu64 ": the size of the map is a power of two, 8 bytes to 1 GiB", bytes);
     signal(SIGPIPE, SIG_IGN);
-    if (worker_number("server", 0))
+    enum role role = (enum role)worker_choice("role", roles);
+    if (role == SERVER)
         serve();
     const char *scratch = worker_text("scratch", ".");
     struct statfs system;
     if (kind == FILE_MAP && !statfs(scratch, &system) && system.f_type == TMPFS_MAGIC)
         worker_unfit("the scratch directory is on tmpfs, as POSIX shared memory; --scratch names another one");
-    snprintf(input, sizeof input, "%s/input-%ld", scratch, (long)getpid());
+    if (role == FUZZER)
+        snprintf(input, sizeof input, "%s", worker_text("input", ""));
+    else
+        snprintf(input, sizeof input, "%s/input-%ld", scratch, (long)getpid());
     if (kind == POSIX)
         snprintf(name, sizeof name, "/thalweg-map-%ld", (long)getpid());
     else
         snprintf(name, sizeof name, "%s/map-%ld", scratch, (long)getpid());
+    if (role == FUZZER) {
+        orders = STDOUT_FILENO;
+        reports = STDIN_FILENO;
+        make_fuzzer();
+        obey();
+        return 0;
+    }
     /* A child's pages of the map are new to it, so faults are part of the work. */
     struct worker worker = { .faults = 1, .warm = warm, .run = run, .check = check };
     int result = worker_main(&worker);

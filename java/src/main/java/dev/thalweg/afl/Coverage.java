@@ -82,7 +82,7 @@ public final class Coverage {
             return Arena.global().allocate(size());
         }
         try {
-            var attached = SharedMemory.open(SharedMemory.Kind.SYSV, id);
+            var attached = fuzzersMemory(id);
             if (attached.size() < size()) {
                 throw new IllegalStateException("the fuzzer's map has " + attached.size() + " counters and "
                         + size() + " are required: set AFL_MAP_SIZE=" + size() + " for it");
@@ -91,5 +91,16 @@ public final class Coverage {
         } catch (IOException failure) {
             throw new IllegalStateException("cannot attach the fuzzer's map, __AFL_SHM_ID=" + id, failure);
         }
+    }
+
+    /**
+     * Opens memory of the fuzzer.
+     *
+     * @param name the id of a System V segment, or, if AFL++ was built with {@code USEMMAP}, a name that begins with a slash
+     * @return the memory
+     * @throws IOException if it cannot be opened
+     */
+    static SharedMemory fuzzersMemory(String name) throws IOException {
+        return SharedMemory.open(name.startsWith("/") ? SharedMemory.Kind.POSIX : SharedMemory.Kind.SYSV, name);
     }
 }

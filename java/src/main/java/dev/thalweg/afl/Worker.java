@@ -98,7 +98,7 @@ final class Worker {
 
     private Cases cases(boolean shared) throws IOException {
         if (shared) {
-            var memory = SharedMemory.open(SharedMemory.Kind.SYSV, System.getenv("__AFL_SHM_FUZZ_ID"));
+            var memory = Coverage.fuzzersMemory(System.getenv("__AFL_SHM_FUZZ_ID"));
             var region = memory.globalSegment();
             return () -> shared(region);
         }
