@@ -34,7 +34,7 @@ class Row(NamedTuple):
 
 
 def nothing() -> None:
-    """For rows that need no preparation."""
+    """Does nothing. For rows that need no preparation."""
 
 
 def have(tool: str) -> str | None:

@@ -1,7 +1,7 @@
-/* Measures a raw cache line: the time that the processors need to pass 64 bytes, without a channel. It does not sleep,
- * detect the death of a peer or check data. Both processes poll. Compared with this, the result of a channel shows its
- * distance from the limit. The comparison also shows if two runs had the same hardware, because the time of a line between
- * two virtual processors may vary by a factor of several between days.
+/* Measures a raw cache line: the time that the processors need to pass 64 bytes, without a channel. The program does
+ * not sleep, detect the death of a peer or check data. Both processes poll. The time is a lower limit for channels. It
+ * also shows if two runs had the same hardware: between two virtual processors, it may differ by a factor of several
+ * between days.
  *
  * ping-pong  one line there and one line back
  * stream     an array of lines that are written in turn; the reader publishes from time to time how many it has read */
@@ -13,9 +13,9 @@
 enum { LINE = 64, APART = 2 * LINE, MOST = 1024 };
 
 struct lane {
-    /* The first word of a line shows that the line is new. It is the first word of the message plus the number of messages
-     * so far. A message begins with its number, and an answer with zero. So the sum differs from the line's previous word.
-     */
+    /* The first word of a line shows that the line is new. The sender adds the number of messages so far to the first
+     * word of the message. A message begins with its number, and an answer with zero. So the sum differs from the
+     * previous word of the line. */
     _Alignas(APART) struct {
         _Alignas(LINE) _Atomic uint64_t first;
         char rest[LINE - sizeof(uint64_t)];

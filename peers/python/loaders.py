@@ -1,5 +1,5 @@
-"""Batches from two worker processes of torch's DataLoader: torch's two methods of sharing memory, and
-thalweg's."""
+"""Measures batches from two worker processes of torch's DataLoader: with torch's two methods of sharing
+memory, and with thalweg."""
 
 import contextlib
 

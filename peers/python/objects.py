@@ -85,8 +85,8 @@ def pyarrow_ways(begin, way, stack):
 
 
 def seen(item):
-    """Runs in joblib's worker. Returns evidence that the item has arrived, and not the item, which is sent in one
-    direction only."""
+    """Runs in joblib's worker. Returns evidence that the item has arrived. Does not return the item, because the
+    comparison sends items in one direction only."""
     return int(item["array 7"][0]), len(item)
 
 

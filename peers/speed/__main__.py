@@ -112,7 +112,7 @@ def enough_room(lab: Lab, smoke: bool) -> None:
 
 
 def environment(home: Path) -> None:
-    """Removes thalweg's variables, and gives it a state directory without a profile."""
+    """Removes thalweg's environment variables, and sets a state directory for thalweg that contains no profile."""
     for name in [name for name in os.environ if name.startswith("THALWEG_")]:
         del os.environ[name]
     os.environ |= {"LC_ALL": "C", "XDG_STATE_HOME": str(home), "PATH": f"{ROOT}/.tools/bin:{os.environ['PATH']}:/usr/sbin:/sbin"}

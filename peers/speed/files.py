@@ -33,7 +33,7 @@ def copy_ext4(lab: Lab) -> Plan:
 
 
 def copies(lab: Lab, place: Place) -> Plan:
-    """Compares the recursive copies of `source`."""
+    """Compares tools that copy the directory `source` recursively."""
     variants = [
         Variant("cp -r", command("cp", "-r", place.source, "{}/copy"), MODES),
         Variant("cpz", command("cpz", place.source, "{}/copy"), MODES, needs=("cpz",)),

@@ -14,7 +14,7 @@ from places import new_directory
 from row import Plan, Variant, row
 
 SECTION, GIGABIT = "Link of 200 Mbit/s", "Link of 1 Gbit/s"
-# Rate and burst of tbf. The burst must hold the bytes of one clock tick, of which the kernel has 250 per second.
+# Rate and burst of tbf. The burst must hold the bytes that pass in one clock tick. The kernel has 250 ticks per second.
 RATES = {SECTION: ("200mbit", "256kb"), GIGABIT: ("1gbit", "1mb")}
 # Addresses of the benchmark network of RFC 2544. They exist in the namespaces only.
 CLIENT, SERVER = "198.18.0.1", "198.18.0.2"

@@ -60,7 +60,7 @@ def conditions(thalweg: str, before: str, command: list[str], places: dict[str, 
 
 
 def build(thalweg: str) -> str:
-    """Returns the version, and whether the program is static like that of `make programs`. A program with a loader starts more slowly."""
+    """Returns the version, and whether the program is static, as from `make programs`. A program with a loader starts more slowly."""
     with open(thalweg, "rb") as file:
         has_loader = b"/ld-linux" in file.read(4096)
     return f"{version(thalweg, '--version')}, {'with a loader' if has_loader else 'static'}"

@@ -53,7 +53,7 @@ def end_with_parent() -> None:
 
 
 def own_mounts() -> None:
-    """Enters a private mount namespace, so that no mount outlives this process. Without the privilege, rows cannot mount either."""
+    """Enters a private mount namespace, so that no mount outlives this process. Without the privilege, does nothing: rows cannot mount."""
     if LIBC.unshare(CLONE_NEWNS) == 0 and LIBC.mount(b"none", b"/", None, MS_REC | MS_PRIVATE, None):
         raise OSError(ctypes.get_errno(), "mount --make-rprivate /")
 
@@ -76,7 +76,7 @@ def pipeline(*steps: tuple | list, **conditions: object) -> Callable[[Path], Usa
 
 @dataclass
 class Replacement:
-    """While this is active, samples run `other` instead of `program`, also where a word only contains the path."""
+    """While this is active, samples run `other` instead of `program`, even if the path is only a part of a command word."""
 
     program: str
     other: str

@@ -39,7 +39,7 @@ def resident(path: Path) -> int:
 
 
 def forget(path: Path) -> None:
-    """Drops the pages of a file, and waits until none is left, because pages that are being read or sent stay for a moment."""
+    """Drops the pages of a file from the page cache. Repeats this until none is left, because pages in use stay for a moment."""
     for _ in range(100):
         with path.open("rb") as file:
             os.fsync(file.fileno())
@@ -58,8 +58,8 @@ class Medium:
 
 
 def images(lab: Lab, fill: Callable[[Path], object], size: int, rate: int) -> Medium:
-    """Mounts the source anew for each sample, so that neither data nor names are in memory. The loop device reads the disk without the page
-    cache."""
+    """Mounts the source again for each sample, so that neither data nor names are in memory. The loop device reads the disk without the
+    page cache."""
     need_root("a new mount per sample")
     need("losetup", "mkfs.ext4")
     need_disk(lab.disk)

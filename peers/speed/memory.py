@@ -18,7 +18,7 @@ WORKING_SET = 512 * MIB
 
 
 def pressure(lab: Lab, size: int, limit: int, shared: bool) -> Plan:
-    """Plans copies beside a working set. If `shared`, the pages of the working set belong to the control group of the copy."""
+    """Plans copies while a working set is in memory. If `shared`, its pages belong to the control group of the copy."""
     size, working = lab.size(size), lab.size(WORKING_SET)
     need_disk(lab.disk)
     if shutil.disk_usage(lab.disk).free < 2.5 * size:

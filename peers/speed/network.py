@@ -19,7 +19,7 @@ OLD = 1_600_000_000
 
 
 def with_server(client: Callable[[Path], Usage], server: Server) -> Callable[[Path], Usage]:
-    """Measures the CPU time of the server while the client runs."""
+    """Returns a function that runs the client. Its result contains the client's wall time and the server's CPU time."""
 
     def run(place: Path) -> Usage:
         before = cpu_of(server.pid)

@@ -39,7 +39,7 @@ static void read_sizes(char *words)
     }
 }
 
-/* Every byte of a buffer depends on its place, so that a wrong one shows. */
+/* Writes bytes that depend on their position in the buffer, so that is_whole detects wrong bytes. */
 static void fill(struct rte_mempool *pool, void *unused, void *object, unsigned n)
 {
     unsigned char *data = rte_pktmbuf_mtod((struct rte_mbuf *)object, unsigned char *);
@@ -108,7 +108,7 @@ static double now(void)
     return (double)at.tv_sec + (double)at.tv_nsec / 1e9;
 }
 
-/* Receives for some seconds, or until so many packets came. Returns the number of packets. */
+/* Receives for some seconds, or until `most` packets have arrived. Returns the number of packets. */
 static uint64_t receive(double seconds, uint64_t most, int checks)
 {
     struct rte_mbuf *packets[BURST];

@@ -19,7 +19,8 @@ impl<T> OneThread<T> {
         Self { inside: Mutex::new(inside), mark: ForkMark::here() }
     }
 
-    /// Runs `work` with exclusive access to the state. Returns an exception if the caller may not use it.
+    /// Runs `work` with exclusive access to the state. Returns an exception if the state is in use, or in a forked
+    /// child.
     pub fn with<R>(&self, py: Python<'_>, work: impl FnOnce(&mut T) -> PyResult<R>) -> PyResult<R> {
         let done = match self.here()? {
             Some(mut inside) => work(&mut inside),
@@ -50,7 +51,7 @@ impl<T> OneThread<T> {
         }
         match self.inside.try_lock() {
             Ok(guard) => Ok(Some(guard)),
-            // A panic cannot leave the state half changed: every step of a ring is atomic.
+            // A panic cannot leave a ring in an inconsistent state, because every step of a ring is atomic.
             Err(TryLockError::Poisoned(poisoned)) => Ok(Some(poisoned.into_inner())),
             Err(TryLockError::WouldBlock) => Err(PyRuntimeError::new_err(
                 "this end of the channel is in use by another thread; give each thread its own end, or use a lock",

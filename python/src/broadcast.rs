@@ -29,7 +29,7 @@ pub struct PyBroadcast {
 struct BroadcastInner {
     many: ManyPeers<Broadcast, Subscriber>,
     pool: RoomPool,
-    /// Size in bytes of the message that was sent last.
+    /// Size in bytes of the message that `send` was last called with.
     wanted: usize,
     departed: Vec<(Subscriber, Departure)>,
 }
@@ -92,7 +92,7 @@ impl SendsContent for BroadcastInner {
 #[pymethods]
 impl PyBroadcast {
     /// Sends an array, or another object with a buffer, as it is now. Without a `backlog`, waits until every subscriber
-    /// has room. After Timeout, no subscriber has received it.
+    /// has room. If it raises Timeout, no subscriber has received the message.
     #[pyo3(signature = (obj, timeout=None))]
     fn send(&self, py: Python<'_>, obj: &Bound<'_, PyAny>, timeout: Option<f64>) -> PyResult<()> {
         deliver(py, &self.inside, &MessageContent::array(obj)?, timeout)
@@ -143,7 +143,7 @@ impl PyBroadcast {
         })
     }
 
-    /// Waits until every message in the `backlog` is in the rings of the slow subscribers.
+    /// Waits until the stored messages of all slow subscribers are in the rings of these subscribers.
     #[pyo3(signature = (timeout=None))]
     fn flush(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<()> {
         let deadline = deadline(timeout)?;
@@ -176,7 +176,7 @@ impl PyBroadcast {
         self.inside.with(py, |inside| inside.many.filenos())
     }
 
-    /// True while a subscriber is connecting. No descriptor becomes readable then.
+    /// True while a subscriber is connecting. No descriptor becomes readable when its handshake ends.
     #[getter]
     fn is_meeting(&self, py: Python<'_>) -> PyResult<bool> {
         self.inside.with(py, |inside| Ok(inside.many.is_meeting()))

@@ -37,7 +37,8 @@ pub struct ReceiveOptions {
     pub subscribes: bool,
     /// `true` if they are copied to private memory.
     pub copies: bool,
-    /// Number of uncopied messages that the caller may hold. If it holds more, a request for the next one warns.
+    /// Number of uncopied messages that the caller may hold. If the caller holds more, its next request issues a
+    /// warning.
     pub hold: Option<usize>,
 }
 
@@ -47,7 +48,7 @@ struct ConsumerInner {
     subscribes: bool,
     reading: ReadSettings,
     long: Long,
-    /// Error of a message that followed the returned ones. The next call raises it.
+    /// Error that `receive_all` found after the arrays that it returned. The next call raises it.
     late: Option<PyErr>,
 }
 
@@ -114,7 +115,8 @@ impl PyConsumer {
 }
 
 impl ConsumerInner {
-    /// Waits for the next message and passes it to `read`. Reassembles a message in parts, in private memory or in the target.
+    /// Waits for the next message and passes it to `read`. Reassembles a message that was sent in parts, in private
+    /// memory or in the target.
     fn read<T: Send>(
         &mut self,
         py: Python<'_>,
@@ -136,8 +138,8 @@ impl ConsumerInner {
                 let read = read.take().expect("a look that has read is the last");
                 ReadOutcome::Read(read(reading, come))
             };
-            // Checking and reading run without the interpreter lock together, because releasing and taking the lock costs as
-            // much as a short message.
+            // Releases the interpreter lock once for both the check and the read, because releasing and taking the lock
+            // costs as much as a short message.
             let looked = patiently(py, deadline, |until| {
                 if long.is_whole() {
                     return Ok(made(Come::InParts(long)));
@@ -215,7 +217,8 @@ impl PyConsumer {
         self.all(py, most.unwrap_or(usize::MAX), deadline(timeout)?)
     }
 
-    /// True if a message is available now. Raises PeerDied and Closed like `receive`.
+    /// True if a message is available now, or if the ring does not exist yet. Raises PeerDied and Closed like
+    /// `receive`.
     fn is_ready(&self, py: Python<'_>) -> PyResult<bool> {
         self.inside.with(py, |inside| {
             // Before the ring is open, only a call of `receive` can make progress, because it connects.
@@ -251,9 +254,9 @@ impl PyConsumer {
         self.inside.with(py, |inside| inside.ring(py, deadline).map(drop))
     }
 
-    /// Copies the next array into `into`, which must have the same type and shape, and returns `into`. Otherwise raises
-    /// TypeError or ValueError, and the message stays the next one. An array larger than the ring is copied in parts: after
-    /// Timeout or another error, `into` may contain some parts.
+    /// Copies the next array into `into`, which must have the same type and shape, and returns `into`. If type or shape
+    /// differ, raises ValueError and leaves the message for the next call. An array larger than the ring is copied in
+    /// parts: after Timeout or another error, `into` may contain some parts.
     #[pyo3(signature = (into, timeout=None))]
     fn receive_into(
         &self,
@@ -324,7 +327,8 @@ impl PyConsumer {
         })
     }
 
-    /// The descriptor that an event loop polls for reading, after `arm`. Raises ValueError until a producer was found.
+    /// The descriptor that an event loop polls for reading, after `arm` returned True. Raises ValueError before a
+    /// producer is found, and during the handshake.
     fn fileno(&self, py: Python<'_>) -> PyResult<i32> {
         self.inside.with(py, |inside| match &inside.state {
             ConsumerStage::Open(source) => Ok(source.as_fd().as_raw_fd()),
@@ -358,7 +362,7 @@ impl PyConsumer {
         })
     }
 
-    /// The process that sends; None until it was found.
+    /// The id of the process that sends; None until the ring exists.
     #[getter]
     fn peer(&self, py: Python<'_>) -> PyResult<Option<u32>> {
         self.inside.with(py, |inside| match &inside.state {
@@ -427,8 +431,9 @@ fn threads(py: Python<'_>) -> PyResult<usize> {
     py.import("thalweg._threads")?.call_method0("others")?.extract()
 }
 
-/// Returns an error if arrays in use fill the ring and nothing can free them. Collects garbage first, unless `collected`,
-/// because reference cycles may keep unreachable arrays alive. A collection may exceed the caller's deadline.
+/// Returns an error if arrays in use fill the ring and no other thread can free them. Collects garbage before, unless
+/// `collected` is set, because reference cycles may keep unreachable arrays alive. A collection may exceed the
+/// caller's deadline.
 fn check_held_up(py: Python<'_>, source: &ReceiveSource, collected: &mut bool) -> PyResult<()> {
     let held = source.held();
     if !std::mem::replace(collected, true) {

@@ -121,8 +121,8 @@ fn described(object: &Bound<'_, PyAny>) -> PyResult<(HeldBuffer, Layout)> {
     let given = match HeldBuffer::get(object, false) {
         Ok(given) => given,
         Err(_) => {
-            // The object has no buffer. An array of dates is sent as integers with the name of its type. For other
-            // types, the error names the type.
+            // The object has no usable buffer. `plain` converts an array of dates to integers and the name of its
+            // type. For other objects, it raises an exception that names their type.
             let plain = py.import("thalweg._arrays")?.getattr("plain")?.call1((object,))?;
             let (array, name): (Bound<'_, PyAny>, String) = plain.extract()?;
             let given = HeldBuffer::get(&array, false)?;

@@ -57,7 +57,7 @@ impl<T: Send + 'static> HandshakeDoor<T> {
         self.meeting > 0
     }
 
-    /// Waits until a peer connects, or until a handshake ends, but not beyond `until`.
+    /// Waits for the end of a handshake if one is in progress, otherwise until a peer connects, but not beyond `until`.
     pub fn wait(&mut self, until: Instant) -> Result<(), Error> {
         let left = until.saturating_duration_since(Instant::now());
         if self.is_meeting() {

@@ -20,8 +20,8 @@ impl PyFailure {
         Self { kind, errno: None, message: message.into(), moved: 0, mechanism: None }
     }
 
-    /// Returns the exception. The Python object is created only when it leaves the extension module, because creating
-    /// it runs Python code. A signal handler may run then, and may use the end that the caller has locked.
+    /// Returns the exception. The Python object is created only when the exception leaves the extension module, because
+    /// its creation runs Python code. A signal handler may run then, and may use the end that the caller has locked.
     pub fn raised(self, _: Python<'_>) -> PyErr {
         PyBaseException::new_err(self)
     }
@@ -34,7 +34,7 @@ impl PyErrArguments for PyFailure {
             let said = (self.kind, self.errno, self.message, self.moved, self.mechanism);
             module.getattr("made")?.call1(said)
         };
-        // While this runs Python code, a signal handler may raise. Its exception then replaces this one.
+        // `made` runs Python code, so a signal handler may raise an exception. That exception then replaces this one.
         made().map_or_else(|error: PyErr| error.into_value(py).into_any(), Bound::unbind)
     }
 }

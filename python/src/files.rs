@@ -119,7 +119,7 @@ pub fn attended<T: Send>(
     }
 }
 
-/// The mechanisms, each as JSON, in the order of the list.
+/// Returns the mechanisms in the order of `thalweg list`, each as JSON.
 #[pyfunction]
 pub fn listed() -> Vec<String> {
     MECHANISMS.iter().map(|mechanism| mechanism.info().to_json().to_string()).collect()

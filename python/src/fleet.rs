@@ -28,7 +28,8 @@ pub fn fleet_begin(
     begun.map_err(|error| failed(error.into()).raised(py))
 }
 
-/// Does a part of the work. Returns what this process did, and the state of the whole copy.
+/// Plans, moves or finishes a sharded copy, depending on the `duty` in `member`. Returns what this process did, and
+/// the state of the whole copy.
 #[pyfunction]
 #[pyo3(signature = (source, destination, options, member, progress = None))]
 pub fn fleet_work<'py>(

@@ -90,7 +90,7 @@ impl Layout {
         (end + BEFORE).next_multiple_of(ALIGN) - BEFORE
     }
 
-    /// Returns the size of the whole message in bytes; `None` if no ring could hold it.
+    /// Returns the size of the whole message in bytes; `None` if the header cannot express the layout.
     pub fn message(&self) -> Option<usize> {
         let fits = self.shape.len() <= MOST_DIMENSIONS
             && self.format.as_bytes().len() <= usize::from(u16::MAX)
@@ -208,12 +208,13 @@ fn checked_type(encoding: Encoding, format: &CString, item: usize) -> Result<(),
 }
 
 impl Layout {
-    /// Returns `true` if elements with the other layout can be copied into memory with this layout unchanged.
+    /// Returns `true` if elements with the other layout can be copied byte for byte into memory with this layout.
     pub fn holds(&self, other: &Self) -> bool {
         self.shape == other.shape && self.item == other.item && self.simple() == other.simple()
     }
 
-    /// Normalizes the format: `l` equals `q` here, and the byte order of the machine may be omitted.
+    /// Normalizes the format, so that equal types compare equal: `l` becomes `q` if both have 8 bytes, and all
+    /// notations of the machine's byte order become equal.
     fn simple(&self) -> Vec<u8> {
         let format = match self.encoding {
             Encoding::Buffer => self.format.as_bytes(),
@@ -231,7 +232,7 @@ impl Layout {
         }
     }
 
-    /// Returns the exception for a message that does not fit.
+    /// Returns the exception for an array that differs from the given array in type or shape.
     pub fn unlike(&self, room: Option<&Self>) -> PyErr {
         let words = |layout: &Self| {
             let format = layout.format.to_string_lossy();

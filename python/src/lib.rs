@@ -7,7 +7,7 @@
 //! - `header`, `object`, `long`: formats of the messages of arrays, of objects, and of messages in parts
 //! - `memory`: memory shared with Python
 //! - `producer` and `consumer`: the two ends of a channel
-//! - `broadcast` and `mpsc`: ends with several peers, over the code that they share in `many`
+//! - `many`: code shared by ends with several peers; `broadcast` and `mpsc`: these ends
 //! - `files`: copies; `fleet`: sharded copies
 #![deny(unsafe_code)]
 

@@ -50,7 +50,7 @@ impl PeerRings for Mpsc {
     }
 }
 
-/// An end with several peers. `P` is what is recorded about each of them.
+/// An end with several peers. `P` is the type of the record that the end keeps for each peer.
 pub struct ManyPeers<R: PeerRings, P> {
     /// `None` after `close`.
     open: Option<OpenPeers<R, P>>,

@@ -231,8 +231,8 @@ impl PyMpsc {
     }
 
     /// For event loops. Returns True if the caller should wait until one of `filenos()` is readable and then call
-    /// `receive(timeout=0)`. While `is_meeting` is True, and otherwise from time to time, the caller should call it without
-    /// waiting. Returns False if a message can be received immediately.
+    /// `receive(timeout=0)`. While `is_meeting` is True, and otherwise from time to time, the caller should call
+    /// `receive(timeout=0)` even if no descriptor is readable. Returns False if `receive` would not wait.
     fn arm(&self, py: Python<'_>) -> PyResult<bool> {
         self.inside.with(py, |inside| {
             let is_over = inside.is_over();
@@ -244,13 +244,13 @@ impl PyMpsc {
         })
     }
 
-    /// The descriptors that an event loop polls for reading, after `arm`: the listener's, then one for each producer. They
-    /// change with each `receive`.
+    /// The descriptors that an event loop polls for reading, after `arm`: the listener's, then one for each producer.
+    /// They may change with each `receive`, because producers connect and leave.
     fn filenos(&self, py: Python<'_>) -> PyResult<Vec<i32>> {
         self.inside.with(py, |inside| inside.many.filenos())
     }
 
-    /// True while a producer is connecting. No descriptor becomes readable then.
+    /// True while a producer is connecting. No descriptor becomes readable when its handshake ends.
     #[getter]
     fn is_meeting(&self, py: Python<'_>) -> PyResult<bool> {
         self.inside.with(py, |inside| Ok(inside.many.is_meeting()))

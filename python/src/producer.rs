@@ -68,7 +68,7 @@ enum ProducerStage {
 
 struct LentRoom {
     loan: Py<PyLoan>,
-    /// The numpy array that is the base of all other arrays over the room; `None` without numpy.
+    /// The numpy array that is the base of all other arrays over the reserved room; `None` without numpy.
     root: Option<Py<PyAny>>,
     detached: DetachedLoan,
 }
@@ -368,7 +368,7 @@ impl PyProducer {
         })
     }
 
-    /// The process that receives; None until it is connected.
+    /// The id of the process that receives; None until the ring exists.
     #[getter]
     fn peer(&self, py: Python<'_>) -> PyResult<Option<u32>> {
         self.inside.with(py, |inside| match &inside.state {
@@ -380,8 +380,8 @@ impl PyProducer {
         })
     }
 
-    /// The descriptor that an event loop polls for reading. Until the consumer is connected, this is the descriptor of
-    /// the listener.
+    /// The descriptor that an event loop polls for reading. Until the ring exists, this is the descriptor of the
+    /// listener or of the link. Raises ValueError if the producer was created by `join` and is not connected.
     fn fileno(&self, py: Python<'_>) -> PyResult<i32> {
         self.inside.with(py, |inside| {
             let state = match &inside.state {

@@ -65,8 +65,8 @@ impl ReadSettings {
         Self { pool: RoomPool::default(), copies, trusted }
     }
 
-    /// Returns `true` if the message may stay in the ring. A message that occupies more than half of the ring is
-    /// copied. Otherwise the next one could not arrive while a loop still holds this one.
+    /// Returns `true` if the message may stay in the ring. A message of half the largest size or more is copied.
+    /// Otherwise the next message might not fit into the ring while a loop still holds this one.
     fn stays(&self, piece: &impl ReceivedPiece) -> bool {
         !self.copies && piece.len() < piece.largest() / 2
     }
@@ -122,7 +122,7 @@ impl ReadSettings {
         if parts.buffers.is_empty() || self.stays(&piece) {
             return Ok((PyMessage::held(layout, piece.hold(), 0), parts));
         }
-        // Copies to this offset, so that the buffers are aligned to multiples of 64.
+        // Copies the message to offset BEFORE of the room, so that the buffers are aligned to multiples of 64.
         let room = self.copy(piece, 0, BEFORE)?.1;
         Ok((PyMessage::own(layout, room, BEFORE, self.copies), parts))
     }

@@ -14,15 +14,15 @@ pub struct MessageConverter {
 }
 
 impl MessageConverter {
-    /// Creates the converter. With `hold`, a request for the next message warns if more than this many messages are
-    /// held uncopied.
+    /// Creates the converter. With `hold`, [`MessageConverter::check`] issues a warning if the caller holds more than
+    /// this many uncopied messages.
     pub fn new(py: Python<'_>, hold: Option<usize>) -> PyResult<Self> {
         let array = py.import("thalweg._arrays")?.getattr("shown")?.unbind();
         let holding = |most| py.import("thalweg._holding")?.getattr("Holding")?.call1((most,));
         Ok(Self { array, holding: hold.map(holding).transpose()?.map(Bound::unbind) })
     }
 
-    /// Warns if too many messages are held. Called before a message is requested.
+    /// Issues a warning if the caller holds too many messages. Called before a message is requested.
     pub fn check(&self, py: Python<'_>) -> PyResult<()> {
         self.holding.as_ref().map_or(Ok(()), |all| all.call_method0(py, "check").map(drop))
     }

@@ -27,8 +27,8 @@ pub fn deadline(timeout: Option<f64>) -> PyResult<Option<Instant>> {
     Ok(timeout.and_then(|timeout| Instant::now().checked_add(timeout)))
 }
 
-/// Repeats `step` until it returns a result or `deadline` passes. `step` must time out at the instant that it
-/// receives, and must be repeatable.
+/// Repeats `step` until it returns a result or `deadline` passes. `step` must return [`Error::Timeout`] at the instant
+/// that it gets as an argument, and must be repeatable.
 pub fn patiently<T: Send>(
     py: Python<'_>,
     deadline: Option<Instant>,
@@ -47,8 +47,8 @@ pub fn patiently<T: Send>(
     }
 }
 
-/// A handshake in its own thread, which runs until its time limit, or until this value is dropped. A handshake cannot
-/// be repeated. With the thread, a caller with a short timeout can wait for it in several calls.
+/// A handshake that runs in its own thread, until its time limit or until this value is dropped. A handshake cannot be
+/// repeated. The thread continues between calls, so callers with short timeouts can wait for it in several calls.
 pub struct PendingHandshake<T> {
     told: mpsc::Receiver<Result<T, Error>>,
     /// The link's socket, until the handshake ends.
@@ -118,7 +118,7 @@ pub fn rest(py: Python<'_>, deadline: Option<Instant>) -> PyResult<()> {
     py.check_signals()
 }
 
-/// Connects to the process that listens at this address, retrying until `until`.
+/// Connects to the process that listens at this address. Retries until `until` while no process listens there.
 pub fn joined(address: &Address, until: Instant) -> Result<Link, Error> {
     loop {
         match Link::connect_with(address, Admit::SameUser, Some(until)) {

@@ -22,7 +22,7 @@ from thalweg.multiprocessing import Empty, Queue
 
 #: Time in seconds after which a wait counts as a hang.
 GUARD = 60.0
-#: Time in seconds in which the other end must notice a process that was killed in its handshake, if it had connected.
+#: Time in seconds within which the other end must notice that a process was killed in its handshake, if it had connected.
 SHOWS = 0.2
 #: Methods of starting a process. forkserver is listed twice: it imports numpy only once, and the import would take most of the
 #: time.
@@ -82,7 +82,7 @@ class Outcome:
     """The observations of the end that survives."""
 
     def __init__(self) -> None:
-        #: Number of messages that it received, or that it knows the victim received.
+        #: Number of messages that this end received, or that the victim has received according to this end.
         self.came = 0
         #: Time at which it reported the victim's death; None if the victim had not connected.
         self.told: float | None = None
@@ -131,7 +131,7 @@ def after_put(queue: Queue, victim: Victim) -> Outcome:
     before = len(queue.departed())
     while victim.shows() or found.came:
         try:
-            # Polls, because a waiting get does not end at the death. So it notices the death at most 1 ms late.
+            # Polls, because a waiting get does not return when the victim dies. So this loop notices the death at most 1 ms late.
             number, array = queue.get(timeout=0.001)
         except Empty:
             if len(queue.departed()) > before:

@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, settings
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests" / "vectors"))
 
-# Time limit in seconds that is longer than any test waits. It only ends tests that hang.
+# Time limit in seconds, longer than the wait of any test. The limit only ends tests that hang.
 PATIENCE = 600
 
 # The examples are deterministic, so that `make test` fails only because of a change. THALWEG_CASES=1000 tries that many

@@ -18,7 +18,7 @@ SLOW: dict[str, Any] = {"task_bytes": 256 << 10, "limit": 3 << 20}
 
 
 def note(test: str, why: str) -> None:
-    """Skips a test that cannot run on this machine: `make test` counts it."""
+    """Records that a test, or a part of it, cannot run on this machine. `make test` counts these records."""
     print(f"skipped: {test}: {why}")
     skips = os.environ.get("THALWEG_SKIPS")
     if skips:

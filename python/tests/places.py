@@ -26,7 +26,7 @@ def mounted(mounts: str, command: list[str]) -> list[str]:
 
 
 def why_not(command: list[str]) -> str | None:
-    """Returns the reason why such a command cannot be started here."""
+    """Returns the reason why a command fails here; None if it succeeds."""
     try:
         ran = subprocess.run(command, capture_output=True, text=True)
     except OSError as error:

@@ -156,7 +156,7 @@ def test_a_link_of_a_cancelled_call_is_let_go(run: Callable[[Test], None]) -> No
                     await into.receive()
             link, _ = listener.accept()
             with link:
-                # All cancelled calls share the link of the first one.
+                # All cancelled calls share the link of the first cancelled call.
                 listener.setblocking(False)
                 with pytest.raises(BlockingIOError):
                     listener.accept()
@@ -386,7 +386,7 @@ def test_programs_in_loops_and_programs_that_block_meet(start: Start, place: str
 
 
 def test_a_loop_without_anyio_and_no_thread_left(place: str) -> None:
-    """Runs in a separate process without asyncio and anyio, because the package does not need them."""
+    """Runs a program with asyncio in a separate process. thalweg must import asyncio only when needed, and trio and anyio never."""
     text = f"""
 import sys, thalweg
 assert "asyncio" not in sys.modules

@@ -1,4 +1,4 @@
-"""`python -m thalweg` and the script are the command itself."""
+"""`python -m thalweg` and the installed script `thalweg` behave like the command itself."""
 
 import os
 import signal

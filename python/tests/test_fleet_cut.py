@@ -71,7 +71,7 @@ def machines(tmp_path: Path) -> Iterator[list[list[str]]]:
         inside = [(place / f"machine{number}").read_text().strip() for number in (1, 2)]
         yield [["nsenter", "-t", process, "-n"] for process in [str(hub.pid), *inside]]
     finally:
-        # Also kills its children; the namespaces end with the last of them.
+        # Kills the hub and its children. The namespaces end with the last of these processes.
         with suppress(ProcessLookupError):
             os.killpg(hub.pid, signal.SIGKILL)
         hub.wait()

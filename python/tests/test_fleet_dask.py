@@ -47,7 +47,7 @@ class Cluster:
         self.started: list[subprocess.Popen[bytes]] = []
         self.environment = {
             **os.environ,
-            # Lets Dask give up the task of a killed worker at once, because the copy must not depend on that task.
+            # Dask gives up the task of a killed worker at once. The tests check that the copy does not depend on that task.
             "DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES": "0",
             "DASK_DISTRIBUTED__COMM__TIMEOUTS__CONNECT": "30s",
             "DASK_DISTRIBUTED__ADMIN__EVENT_LOOP": "tornado",
@@ -126,7 +126,7 @@ def test_a_local_cluster_loses_a_worker_with_a_task_in_hand_and_the_tree_is_whol
                 break
     expect_equal(tree, copy)
     assert [worker.process for worker in report.lost] == killing.killed and len(killing.killed) == 1
-    # The nanny replaces a killed worker. The new worker gets no work if the other one has done the rest.
+    # The nanny replaces the killed worker. The new worker gets no work if the other worker has already done the rest.
     assert len({worker.process for worker in report.workers}) in (2, 3)
     assert report.files == count(tree) and report.verified >= report.files - 1
     host = os.uname().nodename

@@ -27,7 +27,7 @@ def test_the_oldest_is_named_before_the_next_is_received() -> None:
     assert told[0].filename == __file__
     assert f"{__file__}:{line_of('oldest = into.receive()')}" in str(told[0].message)
     assert [array.size for array in (oldest, *others)] == [1, 2, 3, 4]
-    # Checks that no message is lost if the warning is raised as an exception.
+    # Checks that no message is lost if the warning filter turns the warning into an exception.
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         with pytest.raises(RuntimeWarning):

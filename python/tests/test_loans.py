@@ -159,7 +159,7 @@ def test_a_loan_that_the_consumer_spoils_is_corrupt_and_never_a_timeout(place: s
             with pytest.raises(ValueError, match="no loan"):
                 out.commit()
         else:
-            # The room of this loan was reserved before the error. The next message needs other room, and finds the error.
+            # The room of this loan was reserved before the error. The next message needs more room, and finds the error.
             out.commit(array)
         for call in (lambda: out.empty(3000, np.uint8, timeout=PATIENCE), lambda: out.send(bytes(3000), timeout=PATIENCE)):
             with pytest.raises(thalweg.Corrupt):

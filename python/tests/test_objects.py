@@ -1,4 +1,4 @@
-"""Objects in one message, with arrays that are not pickled. Also invalid messages of objects."""
+"""Objects in one message, whose arrays are not pickled. Also tests invalid messages of objects."""
 
 import array
 import contextlib

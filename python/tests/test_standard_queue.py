@@ -8,7 +8,7 @@ import subprocess
 import pytest
 from conftest import PATIENCE, Start
 
-#: Time in seconds after which the program counts as hanging. The rest of the program needs far less.
+#: Time in seconds after which the program counts as hanging. The rest of the program takes far less time.
 HANGS = 3
 SCRIPT = """
     import importlib, multiprocessing, signal, sys, time, numpy as np

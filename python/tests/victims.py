@@ -50,7 +50,7 @@ def is_whole(array: np.ndarray[Any, Any], number: int) -> bool:
 
 
 def pause(dice: random.Random) -> None:
-    """Sometimes pauses, so long that the other side stops polling and sleeps."""
+    """Sometimes pauses, for a moment, or so long that the other side stops polling and sleeps."""
     kind = dice.randrange(40)
     if kind < 2:
         time.sleep((0.0015, 0.00002)[kind])

@@ -109,7 +109,8 @@ def lent(loan: Loan, dtype: Any) -> tuple[Any, Any]:
     numpy = _numpy()
     if numpy is None:
         return memoryview(loan), None
-    # numpy makes an array over foreign memory the base of all arrays made from it. So its reference count shows whether others exist.
+    # numpy makes an array over foreign memory the base of all arrays that are made from it. So the reference count of the base shows
+    # whether other arrays exist.
     root = numpy.ndarray(loan.shape, dtype, memoryview(loan))
     return root[...], root
 
@@ -128,7 +129,7 @@ def released(array: Any, root: Any, held: int, root_held: int) -> None:
         return
     if root is None or array.base is not root:
         raise ValueError("this is not the array of the loan")
-    # Without other arrays, only the array and the producer refer to the root, and only the caller refers to the array.
+    # If no other array exists, only this array and the producer refer to the root, and only the caller refers to this array.
     if root_held > 2 or held > _held_once():
         raise BufferError(
             "other arrays, views or variables refer to the array of the loan: delete them first, or delete all and call commit() without an argument"

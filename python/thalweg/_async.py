@@ -30,7 +30,7 @@ _Out = TypeVar("_Out", Producer, Broadcast)
 _PATIENCE = 5.0
 #: Interval between attempts to connect, in seconds.
 _AGAIN = 0.01
-#: Number of calls without a wait after which other tasks may run.
+#: Number of calls after which other tasks may run, even if no call had to wait.
 _TURN = 16
 #: Interval between two checks of a silent channel, in seconds. If a child keeps the descriptor of a killed process open, no
 #: descriptor becomes readable, and only a check detects the death.
@@ -41,7 +41,7 @@ _KEPT = 1.0
 
 
 class _Async(ABC):
-    """The common part of both ends."""
+    """Code shared by both ends."""
 
     def __init__(self) -> None:
         self._meeting: Meeting | None = None
@@ -107,7 +107,8 @@ class _Receives(ABC, Generic[_End]):
 
     @abstractmethod
     async def _next(self, receive: Callable[[_End], _T]) -> _T:
-        """Waits until `receive` returns, and returns its result."""
+        """Repeats `receive`, which raises Timeout if no message is available, until it returns a result. Returns the
+        result."""
 
     async def receive(self) -> Any:
         """Waits for the next array and returns it, like `Consumer.receive`."""
@@ -136,15 +137,16 @@ class _Sends(ABC, Generic[_Out]):
 
     @abstractmethod
     async def _sent(self, size: int, send: Callable[[_Out], None]) -> None:
-        """Waits until `send` succeeds. If the ring does not exist yet, it is created for a message of `size` bytes."""
+        """Repeats `send`, which raises Timeout if the ring has no room, until it succeeds. If the ring does not exist yet,
+        creates it for a message of `size` bytes."""
 
     async def send(self, obj: object) -> None:
         """Sends an array, like `Producer.send`. The array is copied when the ring has room, with its contents at that time."""
         await self._sent(_size(obj), lambda end: end.send(obj, timeout=0))
 
     async def send_object(self, obj: object) -> None:
-        """Sends an object, like `Producer.send_object`. It is pickled now, but its arrays are copied when the ring has
-        room."""
+        """Sends an object, like `Producer.send_object`. The object is pickled at the call, but its arrays are copied when the
+        ring has room."""
         parted = Parted(obj)
         await self._sent(len(parted), lambda end: end.send_object(parted, timeout=0))
 
@@ -157,8 +159,8 @@ class AsyncConsumer(_Receives[Consumer], _Async):
     """The receiving end of a channel in an event loop, created by `take_async` or `subscribe_async`. `async for` receives
     arrays until the producer closes the channel. It raises PeerDied if the producer ends without closing it.
 
-    A task that is cancelled while it waits loses no message: the next call receives it. So use the timeouts of the event loop,
-    such as `asyncio.timeout` and `anyio.fail_after`.
+    If a task is cancelled while it waits, no message is lost: the next call receives it. To limit the waiting time, use the
+    timeouts of the event loop, such as `asyncio.timeout` and `anyio.fail_after`.
     """
 
     def __init__(
@@ -193,7 +195,7 @@ class AsyncConsumer(_Receives[Consumer], _Async):
                 self._end = await self._joined()
             end = self._end
             try:
-                # The producer sends its first message when it has data, possibly long after the connection.
+                # The producer begins the handshake when it has data, possibly long after the connection.
                 if self._meeting is None and not is_readable(end.fileno()):
                     await readable(end.fileno())
             except BaseException:
@@ -210,7 +212,7 @@ class AsyncConsumer(_Receives[Consumer], _Async):
         return self._end
 
     def _keep(self) -> None:
-        """Closes the link after `_KEPT`, unless another call is made before."""
+        """Closes the link after `_KEPT` seconds, unless another call is made before."""
         now = time.monotonic()
         if now < self._kept_until:
             return
@@ -230,7 +232,7 @@ class AsyncConsumer(_Receives[Consumer], _Async):
         if self._turns != calls:
             self._keep()
             return
-        # Otherwise the producer would wait for this consumer, although another one could receive.
+        # Releases the link, because the producer would otherwise wait for this consumer, although another one could receive.
         self._end.close()
         self._end = None
 
@@ -264,8 +266,8 @@ class AsyncConsumer(_Receives[Consumer], _Async):
 
 
 class AsyncProducer(_Sends[Producer], _Async):
-    """The sending end of a channel in an event loop, created by `offer_async`. A call that is cancelled while it waits for the
-    consumer or for room has sent nothing.
+    """The sending end of a channel in an event loop, created by `offer_async`. If a call is cancelled while it waits for the
+    consumer or for room, it has sent nothing. `send_all` is an exception.
     """
 
     def __init__(self, name: str, *, capacity: int | None = None, checksums: bool = False) -> None:

@@ -15,7 +15,8 @@ from thalweg._native import Broadcast, Mpsc
 
 _T = TypeVar("_T")
 
-#: Polling interval in seconds while a peer connects or stored messages are sent, because no descriptor becomes readable then.
+#: Polling interval in seconds while a peer connects or stored messages are sent. No descriptor becomes readable when either
+#: ends.
 _SOON = 0.001
 
 

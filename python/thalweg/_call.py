@@ -1,4 +1,4 @@
-"""Connects a process that puts items into a queue to the process that gets them.
+"""Connects a process that puts items into a queue with the process that gets them.
 
 The process that gets listens at an abstract socket, which has no file and ends with the process. At its first `put`, a process connects
 to it and sends the key and its identity. A thread of the listening process (`_door`) answers with `WELCOME`, and the sender then offers a
@@ -138,7 +138,7 @@ class Calling:
                 if call.fileno() not in told:
                     raise made("PeerDied", None, "the process that created the queue was killed", 0, None)
                 if call.recv(1) != WELCOME:
-                    # The queue was closed, or the name now belongs to another queue. The next attempt shows which is true.
+                    # The queue was closed, or the name now belongs to another queue. The next attempt finds out which.
                     time.sleep(_AGAIN)
                     return None
                 end = _native.offer_over(call, capacity=self.capacity, parts=False)

@@ -1,6 +1,7 @@
 """Results of the command `thalweg` as Python objects, and transfers between open files.
 
-Each function runs the command of its name in a process. docs/reference/json.md describes every field.
+`plan`, `doctor` and `tune` run the command of the same name in a process, and `transfer` runs `thalweg pipe`.
+docs/reference/json.md describes every field.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ class File(Protocol):
 
 
 def _run(words: Sequence[str], source: int | None = None, sink: int | None = None) -> dict[str, Any]:
-    """Returns the JSON that the command prints in its last line, on standard error if standard output carries the data."""
+    """Returns the JSON that the command prints: its standard output, or the last line of JSON on standard error if standard
+    output carries the data."""
     command = [str(PROGRAM), "--json", *words]
     into = subprocess.DEVNULL if source is None else source
     out = subprocess.PIPE if sink is None else sink
@@ -48,8 +50,8 @@ def _run(words: Sequence[str], source: int | None = None, sink: int | None = Non
 
 
 def _options(**given: object) -> list[str]:
-    """Converts options to words: `method="splice"` to `--method=splice`, True to the name alone, None and False to no
-    word."""
+    """Converts options to command-line arguments: `method="splice"` to `--method=splice`, and True to the name alone. None
+    and False add no argument."""
     words = []
     for name, value in given.items():
         option = "--" + name.replace("_", "-")
@@ -111,7 +113,7 @@ class Verdict:
     #: Knobs that are not at their default.
     tuning: dict[str, Any]
     verdict: Literal["chosen", "tie", "slower", "unmeasured", "unfit"]
-    #: The reason why it is chosen or cannot be used.
+    #: The reason why the mechanism is chosen or cannot be used.
     why: str | None
     #: The measurement, and its time.
     cited: str | None
@@ -125,12 +127,12 @@ class Plan:
 
     #: Number of bytes, if known.
     bytes: int | None
-    #: One for every mechanism, the chosen one first.
+    #: One verdict for every mechanism, that of the chosen mechanism first.
     verdicts: tuple[Verdict, ...]
     #: The reason why no mechanism can be used.
     impossible: str | None
     profile: Profile
-    #: All other fields, such as the ends, the guarantees and the probes.
+    #: All other fields, such as the endpoints, the guarantees and the probes.
     more: dict[str, Any]
 
     @property
@@ -141,7 +143,7 @@ class Plan:
 
 @dataclass(frozen=True)
 class Profile:
-    """The valid results that `tune` has saved on this machine."""
+    """The profile of this machine, with the results that `tune` has saved. Only a current profile is used."""
 
     #: `current`, or the reason why the profile is not used: `absent`, `stale`, `broken`.
     state: str
@@ -177,7 +179,7 @@ def plan(
     method: str | None = None,
 ) -> Plan:
     """Returns which mechanism would move `source` to `sink`. Nothing is written, and `sink` need not exist. `memory:`,
-    `pipe:`, `unix:`, `tcp:` and `process:` name ends that are not open yet, as for `thalweg plan`."""
+    `pipe:`, `unix:`, `tcp:` and `process:` name endpoints that are not open yet, as for `thalweg plan`."""
     words = _options(size=size, zero_copy=zero_copy, prefer=prefer, load=load, method=method)
     told = _run(["plan", *words, "--", os.fspath(source), os.fspath(sink)])
     verdicts = tuple(_verdict(one) for one in told.pop("verdicts"))
@@ -197,7 +199,7 @@ class Doctor:
 
     #: Kernel, processor and limits, as text.
     machine: dict[str, str]
-    #: Maps each mechanism to the kinds of ends between which it works, as `source -> sink`.
+    #: Maps each mechanism to the kinds of endpoints between which it works, as `source -> sink`.
     works: dict[str, tuple[str, ...]]
     profile: Profile
     #: All other fields, such as file systems, reasons of failures, and thresholds of the C library.
@@ -205,7 +207,7 @@ class Doctor:
 
 
 def doctor() -> Doctor:
-    """Tests every mechanism between all kinds of ends."""
+    """Tests every mechanism between all kinds of endpoints."""
     told = _run(["doctor"])
     works = {
         one["name"]: tuple(f"{pair['source']} -> {pair['sink']}" for pair in one["works"]) for one in told["mechanisms"]
@@ -237,9 +239,9 @@ def tune(
     objective: Prefer = "wall",
     assume_idle: bool = False,
 ) -> Tuned:
-    """Measures this machine for some minutes and saves the results in its profile. Measures the usual pairs of ends, or the
-    given ones, such as `file:pipe` or `file:tcp@/directory`. `budget` is the maximum time in seconds. Raises Error if a
-    measurement failed."""
+    """Measures this machine for some minutes and saves the results in its profile. Measures the usual pairs of endpoints,
+    or the given ones, such as `file:pipe` or `file:tcp@/directory`. `budget` is the maximum time in seconds. Raises Error
+    if a measurement failed."""
     seconds = None if budget is None else f"{budget:g}s"
     words = _options(quick=quick, budget=seconds, objective=objective, assume_idle=assume_idle)
     told = _run(["tune", *words, *(f"--pair={pair}" for pair in pairs)])

@@ -38,7 +38,8 @@ class Source:
 
 
 class Door:
-    """Listens, and appends senders that know the key to `arrivals`. Then the descriptor `news` is readable."""
+    """Listens, and appends senders that know the key to `arrivals`. The descriptor `news` becomes readable after each
+    sender."""
 
     def __init__(self, address: Address, *, copy: bool) -> None:
         self._key, self._copy = address.key, copy

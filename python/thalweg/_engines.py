@@ -143,7 +143,8 @@ class Dask:
         return False
 
     def cancel(self, flying: Iterable[Future[Any]]) -> None:
-        """Does nothing, because Dask would log a traceback for each cancelled future. The parts end soon anyway."""
+        """Does nothing, because Dask would log a traceback for each cancelled future. The submitted parts end soon by
+        themselves."""
 
     def close(self) -> None:
         """Does nothing: the Client belongs to the caller."""
@@ -162,7 +163,7 @@ def engine_of(executor: Any) -> Pool | Dask:
     if is_client(executor):
         return Dask(executor)
     if isinstance(executor, Executor):
-        # The result of `get_executor` refers to its Client, which provides more information.
+        # If the executor is a result of `Client.get_executor`, uses its Client, which provides more information.
         client = getattr(executor, "_client", None)
         return Dask(client) if is_client(client) else Pool(executor)
     kind = type(executor).__name__

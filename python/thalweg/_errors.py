@@ -13,7 +13,7 @@ class Error(OSError):
 
 
 class PeerDied(Error):
-    """The other process ended without closing the channel. Everything that it sent was received before."""
+    """The other process ended without closing the channel. The caller has received everything that the process sent."""
 
 
 class Closed(Error):
@@ -25,7 +25,7 @@ class Timeout(Error, TimeoutError):
 
 
 class TooLarge(Error):
-    """The message is larger than the ring or the given buffer, or received arrays in use fill the ring."""
+    """The message is larger than the ring or the available memory, or received arrays in use fill the ring."""
 
 
 class Corrupt(Error):
@@ -33,7 +33,8 @@ class Corrupt(Error):
 
 
 class NotPermitted(Error):
-    """The operation is not allowed: for another user, or in a forked child."""
+    """The operation is not allowed, for example for another user, in a forked child, or for a sender that is not
+    trusted."""
 
 
 _KINDS: dict[str, tuple[type[Error], int | None]] = {

@@ -21,7 +21,7 @@ class Share:
 
 @dataclass(frozen=True)
 class CopyReport:
-    """The result of a copy. Counts are of files, sizes in bytes, times in seconds."""
+    """The result of a copy. Sizes are in bytes, times in seconds."""
 
     files: int
     dirs: int
@@ -32,7 +32,7 @@ class CopyReport:
     cloned: int
     #: Bytes moved by an earlier run.
     resumed: int
-    #: Unchanged files.
+    #: Files that needed no copy.
     skipped: int
     #: Files that were read again and compared equal.
     verified: int
@@ -59,13 +59,13 @@ def copy(
 ) -> CopyReport:
     """Copies a file, or a directory with its contents, to the path `destination`.
 
-    Each file appears under its name when it is complete. An existing directory is merged into. With `archive` (the
-    default) links, times, owners and attributes are preserved, as by `cp -a`; without it only contents and permissions,
-    as by `cp -r`. `resume` continues an interrupted copy that also used `resume`; `verify` reads everything again and
-    compares. With `fsync="always"` everything is on stable storage at return. With "auto" (the default), a replaced file
-    has its old or its new contents after a power cut. `threads` 0 means one for each processor; `limit` is the maximum
-    number of bytes per second. `progress(files, bytes)` is called several times a second; an exception of it ends the
-    copy, as Ctrl-C does.
+    Each file appears under its name when it is complete. If the directory `destination` exists, the files are merged
+    into it. With `archive` (the default) links, times, owners and attributes are preserved, as by `cp -a`; without it
+    only contents and permissions, as by `cp -r`. `resume` continues an interrupted copy that also used `resume`;
+    `verify` reads everything again and compares. With `fsync="always"` everything is on stable storage at return. With
+    "auto" (the default), a replaced file has its old or its new contents after a power cut. `threads=0` means one thread
+    for each processor; `limit` is the maximum number of bytes per second. `progress(files, bytes)` is called several
+    times a second. If it raises an exception, the copy ends, as after Ctrl-C.
 
     Raises Error if the copy is not complete, with the number of bytes in `moved` and the errno of the first failure.
     """
@@ -92,7 +92,7 @@ class Mechanism:
     summary: str
     #: The system calls that it uses.
     calls: tuple[str, ...]
-    #: All other fields, such as pairs of ends with their guarantees, and knobs.
+    #: All other fields, such as pairs of endpoints with their guarantees, and knobs.
     more: dict[str, Any]
 
 

@@ -1,8 +1,8 @@
 """Copies a tree with the workers of any engine.
 
-The caller makes the plan, submits parts of the work, and finishes the copy. A part is not a fixed set of files, but an order to work on the
-fleet for a while. Each worker records its work in a journal on the file system of the destination. Therefore a part that is lost, repeated
-or cut short costs only time.
+The caller makes the plan, submits parts of the work, and finishes the copy. A part is not a fixed set of files, but an order to work for
+the fleet for some seconds. Each worker records its work in a journal on the file system of the destination. Therefore a part that is lost,
+repeated or interrupted costs only time.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _PART = 10.0
 _LOOK, _TELL = 0.2, 0.5
 #: Time limit for workers to stop, in seconds.
 _PATIENCE = 10.0
-#: Number of consecutive failures for each submitted part, after which the copy ends unless it has made progress.
+#: Number of failures for each submitted part after which the copy ends, unless tasks were finished since the last check.
 _VAIN = 3
 #: Maximum number of recorded failures.
 _MOST_TROUBLES = 100
@@ -44,7 +44,7 @@ class Worker:
     rank: int
     tasks: int
     bytes: int
-    #: Time in seconds from its start to its last task, without pauses between parts of the work.
+    #: Time in seconds from the start of the worker to its last task, without the pauses between parts of the work.
     seconds: float
     #: Bytes moved by each mechanism; empty for a lost worker.
     shares: tuple[Share, ...]
@@ -56,7 +56,7 @@ class Worker:
 class FleetReport:
     """The result of a fleet."""
 
-    #: Files of the tree; 0 if the copy existed already.
+    #: Number of files of the tree; 0 if the copy existed already.
     files: int
     #: Bytes moved. Some bytes may be counted twice, because of lost workers and of workers that help each other.
     bytes: int
@@ -71,7 +71,7 @@ class FleetReport:
     shares: tuple[Share, ...]
     #: Failures that did not prevent the copy.
     troubles: tuple[str, ...]
-    #: True if nothing was done, because a copy with the time and the names of the source already existed.
+    #: True if nothing was done, because a copy with the modification time and the names of the source already existed.
     was_there: bool = False
 
     @property
@@ -91,8 +91,8 @@ class FleetReport:
 
 
 class Incomplete(Error):
-    """The tree was not copied completely. If the copy does not have its final name yet, the same call continues it. Otherwise `files` are
-    the entries that are wrong."""
+    """The tree was not copied completely. If the copy does not have its final name yet, repeat the call to continue it. Otherwise `files`
+    are the entries that are wrong."""
 
     #: The first paths that are missing or wrong, relative to the source.
     files: tuple[str, ...] = ()
@@ -127,7 +127,7 @@ def copy_tree(
     `verify` reads everything again at the end and compares. With `fsync="always"` everything is on stable storage at return. `threads` is
     the number for each worker (by default what the engine provides), and `limit` the maximum number of bytes per second of each. Work is
     submitted in tasks of about `task_bytes`. If no worker exists for `wait` seconds, the call fails. `progress(files, bytes)` is called
-    several times a second; an exception of it ends the copy, as Ctrl-C does.
+    several times a second. If it raises an exception, the copy ends, as after Ctrl-C.
 
     Raises Incomplete if the copy is not complete, and Error if it was not started.
     """
@@ -155,7 +155,7 @@ class _Fleet:
     #: The submitted parts of the work, each with the number of the share that it does first.
     flying: dict[Future[dict[str, Any]], int] = field(default_factory=dict)
     troubles: list[str] = field(default_factory=list)
-    #: Number of consecutive failures, and the number of finished tasks at the first of them.
+    #: Number of failures since the last check for progress, and the number of finished tasks at that check.
     vain: int = 0
     done: int = 0
     far: tuple[int, int] = (0, 0)
@@ -217,7 +217,7 @@ class _Fleet:
             raise failure
 
     def _work(self, member: dict[str, Any], options: dict[str, Any]) -> dict[str, Any]:
-        """Does the caller's own part, on all processors, because no worker runs at that time."""
+        """Plans or finishes the copy in this process, on all processors, because no worker runs at that time."""
         tell = self.progress
         again = None if tell is None else lambda _files, _bytes: tell(*self.far)
         return _native.fleet_work(self.source, self.destination, options, member, again)
@@ -306,7 +306,7 @@ class _Fleet:
             done = 0 if status is None else status["done"]
             if done <= self.done:
                 raise self._incomplete(f"no progress: {why}")
-            # Other workers have finished tasks since the first failure, so the copy makes progress.
+            # Workers have finished tasks since the last check, so the copy makes progress.
             self.done, self.vain = done, 0
         # Pauses before the next submission, because some failures are temporary.
         time.sleep(_LOOK)

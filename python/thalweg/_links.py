@@ -1,7 +1,7 @@
 """Channels over links: connected sockets, which can be inherited, passed on, or sent to another process.
 
-Two processes set up a channel over a link. An open channel cannot move to another process, in any language. Its process has mapped
-its memory, and the kernel reports the death of this process to the peer.
+Two processes set up a channel over a link. An open end of a channel cannot move to another process, in any language, because its
+process has mapped the memory of the channel, and the kernel reports the death of that process to the peer.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ def link() -> tuple[socket.socket, socket.socket]:
     """Creates the two ends of a link. Keep one, and pass the other one to another process. A child can inherit its descriptor (fork,
     or `subprocess` with `pass_fds`). You can also use `socket.send_fds`, or make it an argument of a process of multiprocessing.
 
-    Then close the passed end here. Until the channel is open, this process cannot notice the death of the other one while it has
-    that end open.
+    Then close the passed end here. Before the channel is open, this process cannot detect the death of the other process while the
+    passed end is still open here.
     """
     near, far = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
     return near, far
@@ -31,14 +31,14 @@ def link() -> tuple[socket.socket, socket.socket]:
 def offer_over(
     link: File | int, *, capacity: int | None = None, checksums: bool = False, parts: bool = True
 ) -> Producer:
-    """Offers a channel over a link, given as a socket or descriptor, which the caller keeps and may close. Otherwise as `offer`. The
-    other end may be in another language."""
+    """Offers a channel over a link, like `offer`. The link is a socket or a descriptor, which the caller keeps and may close. The
+    program at the other end may be in another language."""
     with _Link(link) as own:
         return _native.offer_over(own, capacity=capacity, checksums=checksums, parts=parts)
 
 
 def take_over(link: File | int, *, copy: bool = False, trusted: bool = True, hold: int | None = None) -> Consumer:
-    """Connects to the channel that is offered over a link, which is given as in `offer_over`. Otherwise like `take`."""
+    """Connects to the channel that is offered over a link, like `take`. The link is given as in `offer_over`."""
     with _Link(link) as own:
         return _native.take_over(own, copy=copy, trusted=trusted, hold=hold)
 

@@ -49,7 +49,8 @@ def later(seconds: float, call: Callable[[], None]) -> None:
 
 
 def is_readable(descriptor: int) -> bool:
-    """Returns True if a descriptor is readable now. With this check, callers with a timeout of 0 make progress."""
+    """Returns True if a descriptor is readable now. Callers check this before `readable`, because with a timeout of 0 the event
+    loop cancels a task that awaits `readable` before the task can make progress."""
     poll = select.poll()
     poll.register(descriptor, select.POLLIN)
     return bool(poll.poll(0))
@@ -82,14 +83,15 @@ async def readable(descriptor: int, most: float | None = None) -> None:
 
 
 class Meeting:
-    """A handshake in a thread. A task that was cancelled can wait for it again."""
+    """A handshake that runs in a thread. If a task that waits for it is cancelled, the next call can wait for it again."""
 
     def __init__(self, end: Producer | Consumer, meet: Callable[[], None]) -> None:
         self.error: Exception | None = None
         self._end, self._meet = end, meet
         self._lock, self._is_over, self._is_left = threading.Lock(), False, False
         self._told = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
-        # The thread keeps this object and the descriptor alive until it has written to it. It ends soon, so it is not a daemon.
+        # The running thread refers to this object, so the descriptor stays open until the thread has written to it. The thread
+        # is not a daemon, because it ends soon.
         threading.Thread(target=self._run, name="thalweg-meet").start()
 
     def _run(self) -> None:

@@ -19,7 +19,7 @@ class Machines(Generic[_T]):
 
     #: The results by machine name.
     hosts: dict[str, _T]
-    #: The reasons of machines that did not answer.
+    #: The reasons why other machines have no result, by address or machine name.
     failed: dict[str, str]
     #: The answers as text, by question and machine.
     rows: dict[str, dict[str, str]]
@@ -57,13 +57,14 @@ def tune_fleet(
     assume_idle: bool = False,
 ) -> Machines[Tuned]:
     """Runs `thalweg.tune` on every machine of a Client of dask.distributed at the same time, in one worker of each machine. Each machine
-    saves the results in its own profile, and its workers use that. Workers that have copied before keep their choices."""
+    saves the results in its own profile. New workers of the machine use this profile; workers that have copied before do not read it
+    again."""
     found, failed = _asked(client, tune, *pairs, quick=quick, budget=budget, objective=objective, assume_idle=assume_idle)
     rows: dict[str, dict[str, str]] = {}
     for host, told in found.items():
         for pair, ways in _advised(told).items():
             rows.setdefault(pair, {})[host] = ways
-    # A machine may lack a pair, because its file system does not exist there, or because the time budget was used up.
+    # A machine may have no result for a pair, because its file system does not exist there, or because the time budget was used up.
     for answers in rows.values():
         answers.update({host: "not measured" for host in found if host not in answers})
     return Machines(found, failed, rows)
@@ -97,7 +98,7 @@ def _advised(told: Tuned) -> dict[str, str]:
 
 
 def _asked(client: Any, function: Callable[..., _T], *arguments: object, **options: object) -> tuple[dict[str, _T], dict[str, str]]:
-    """Returns the result of one worker of each machine, and the reasons of machines that did not answer."""
+    """Returns the result of one worker of each machine, and the reasons why other machines have no result."""
     if not is_client(client):
         raise TypeError(f"client must be a Client of dask.distributed, not {type(client).__name__}")
     told: dict[str, Any] = client.run(who, on_error="return")

@@ -1,4 +1,5 @@
-"""Functions that an engine runs for a fleet, on any machine. They are pickled by name, so all machines need this package."""
+"""Functions that an engine runs for a fleet, on any machine. pickle stores only their names, so all machines need this
+package."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ _AGAIN = 0.5
 
 # The idle workers of this process, by plan. A later part of the work resumes one of them, with its journal.
 _idle: dict[int, list[tuple[int, int]]] = {}
-# The nonces of fleets whose files this process is known to see.
+# The contents of the nonce files of fleets for which this process has already passed the check.
 _fit: set[str] = set()
 
 
@@ -38,7 +39,8 @@ class Sights:
 
     version: str
     source: str
-    #: Inode number, modification and change times, and names of the source, in which nothing is written.
+    #: Inode number, modification and change times of the source directory, and a checksum of the names in it. Nothing is
+    #: written there.
     inode: int
     times: tuple[int, int]
     names: int
@@ -131,7 +133,7 @@ def _moved(orders: Orders) -> dict[str, Any]:
         began, rank = time.time_ns(), orders.rank
     mine = {"duty": "move", "plan": orders.plan, "within": orders.within, "began": began, "rank": rank, "size": orders.size}
     told = _native.fleet_work(orders.sights.source, orders.destination, orders.options, mine)
-    # A worker that failed is not reused: its journal may end in an incomplete line.
+    # A worker that failed is not reused, because its journal may end in an incomplete line.
     if not told["errors"] and told["halted"] is None:
         idle.append((began, rank))
     return told

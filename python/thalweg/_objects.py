@@ -24,7 +24,7 @@ class Parted:
         self.pickle = pickle.dumps(obj, protocol=5, buffer_callback=lambda buffer: self.buffers.append(buffer.raw()))
 
     def __len__(self) -> int:
-        """The size of the message in bytes, or slightly more."""
+        """Returns an upper bound of the size of the message in bytes."""
         return _FIXED + len(self.pickle) + sum(buffer.nbytes + 64 + _TABLE for buffer in self.buffers)
 
 
@@ -41,7 +41,8 @@ def loaded(message: Message | memoryview, ranges: list[tuple[int, int]]) -> Any:
         (start, end), *buffers = ranges
         return pickle.loads(view[start:end], buffers=[view[start:end] for start, end in buffers])
     finally:
-        # A stored exception would keep these variables alive by its traceback, and so the message in its ring.
+        # Otherwise the traceback of a stored exception would keep these variables alive, and with them the message in its
+        # ring.
         del message, view
 
 

@@ -19,7 +19,8 @@ from thalweg._native import Producer
 
 #: Interval in seconds between checks whether items in use fill a ring.
 _LOOK = 1.0
-#: Time in seconds that a receive needs to find out that the sender waits for room, because the sender must check the ring twice.
+#: Time in seconds that a receive needs to detect that the sender waits for room, because the sender must check the ring twice
+#: before.
 _DOUBT = 0.25
 #: Number of items that are received before new senders are admitted.
 _TURN = 16
@@ -113,7 +114,8 @@ class Receiver:
                 if deadline is not None and time.monotonic() >= deadline:
                     raise made("Timeout", None, "no item arrived", 0, None)
                 if not self._wait(deadline) and not self._copy:
-                    # A ring that is full of items in use looks like an idle ring. For such a ring, this call raises TooLarge.
+                    # A ring that is full of items in use looks like an idle ring. If nothing can free the items, this call raises
+                    # TooLarge.
                     for silent in list(self._sources):
                         with suppress(Timeout, Closed, PeerDied, Corrupt):
                             return silent.take.receive_object(timeout=_DOUBT)
@@ -184,8 +186,8 @@ class Receiver:
             self._add(self._door.arrivals.popleft())
 
     def _wait(self, deadline: float | None) -> bool:
-        """Waits until an item may have arrived or a sender may have changed. Returns False after a timeout. If items stay in their
-        rings, waits at most `_LOOK`."""
+        """Waits until an item may have arrived or a sender may have changed. Returns False after a timeout. If items are not
+        copied out of their rings, waits at most `_LOOK` seconds."""
         poll = select.poll()
         poll.register(self._door.news, select.POLLIN)
         for source in self._sources:

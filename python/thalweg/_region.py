@@ -133,7 +133,8 @@ class Region:
 
     def _mapped(self) -> mmap.mmap:
         how = mmap.PROT_READ | mmap.PROT_WRITE if self._writable else mmap.PROT_READ
-        # Linux before 6.7 maps a sealed file with a writable descriptor only privately. The contents of both mappings are equal.
+        # Before Linux 6.7, a file that is sealed against writes can only be mapped privately if its descriptor is writable. The contents
+        # of a private and a shared mapping are equal, because no process can write.
         flags = mmap.MAP_PRIVATE if _seals(self._fd) & fcntl.F_SEAL_WRITE else mmap.MAP_SHARED
         return mmap.mmap(self._fd, self._size, flags, how)
 
@@ -163,14 +164,14 @@ class Region:
                 raise ValueError(f"byte {end} is outside of the region of {self._size} bytes")
             return self.view[offset:end].cast(letter, wanted)  # type: ignore[call-overload]
         dtype = numpy.dtype(dtype or float)
-        # Only this constructor of numpy keeps the buffer alive, so that the mapping cannot be closed under the array.
+        # Uses `frombuffer`, because it keeps the buffer alive, so that the mapping cannot be closed while the array exists.
         flat = numpy.frombuffer(self.view, dtype, math.prod(wanted), offset)
         array = flat.reshape(wanted)
         return array if self.is_sealed else array.view(_shared_type())
 
     def seal(self) -> None:
-        """Prevents all processes from writing it: arrays over it are read-only and never change. Raises BufferError while views or arrays
-        of it exist here, and Error (EBUSY) while another process has mapped it for writing."""
+        """Prevents all processes from writing the memory. Arrays that `array` returns afterwards are read-only and never change. Raises
+        BufferError while views or arrays of it exist here, and Error (EBUSY) while another process has mapped it for writing."""
         self._here().close()
         self._map = None
         try:
@@ -219,7 +220,7 @@ class Region:
         self.close()
 
     def __del__(self) -> None:
-        # Arrays keep the mapping alive, which has its own descriptor.
+        # Arrays may still use the mapping. It has its own descriptor, so this one can be closed.
         if getattr(self, "_map", None) is not None:
             os.close(self._fd)
 

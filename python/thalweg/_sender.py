@@ -49,8 +49,8 @@ class Sender:
             alive._end.close()
 
     def put(self, parted: Parted, deadline: float | None, turns: Turns) -> None:
-        """Sends an item. Raises Timeout if the ring has no room before the deadline. While this waits, a signal handler may put
-        too, because the wait does not lock the ring, and each iteration looks up the current ring."""
+        """Sends an item. Raises Timeout if the ring has no room before the deadline. During the wait, a signal handler may call
+        `put` too: the ring is not locked between two slices, and each slice uses the ring that is current then."""
         size = len(parted)
         while True:
             end, seconds = self._opened(size, deadline), left(deadline)
@@ -82,8 +82,8 @@ class Sender:
         if self._calling is None or self._calling.size < size:
             self._calling = Calling(self._address, (self._name, self._number), (size, self._capacity))
         calling = self._calling
-        # Even callers with short timeouts wait for the handshake before the first item, because the timeout concerns a lack of
-        # room only.
+        # Callers with short timeouts wait for the handshake before the first item too, because the timeout limits only the wait
+        # for room.
         seconds = left(deadline)
         if not calling.over.wait(None if seconds is None else max(seconds, left(calling.usual_end) or 0)):
             raise made("Timeout", None, "the receiving process does not answer", 0, None)

@@ -1,4 +1,4 @@
-"""Memory that one process fills, passes to another batch by batch, and gets back for reuse.
+"""Memory that one process fills and passes to another process batch by batch. The other process returns the memory for reuse.
 
 The filling process (`Lender`) has several regions, its slots. It passes a slot as a `Ticket`, which can be pickled. The receiving process
 (`redeemed`) maps each slot once, and returns it when the last object over its memory is freed. Therefore, after the first batches, no new
@@ -86,7 +86,8 @@ class Lender:
                         self._spent.add(slot)
 
     def _best(self, size: int) -> int:
-        """Returns the smallest slot that is large enough; otherwise the first free slot, enlarged."""
+        """Returns a free slot that is large enough, preferably one of the first `_STAYS`, and then the smallest. If none is large enough,
+        replaces the memory of the first free slot. If none is free, creates a slot."""
         enough = [slot for slot in self._free - self._spent if len(self._regions[slot]) >= size]
         if enough:
             return min(enough, key=lambda slot: (slot >= _STAYS, len(self._regions[slot]), slot))
@@ -122,8 +123,8 @@ class _Borrowed:
         return known[1]
 
     def tell(self, number: int) -> None:
-        """Returns a slot to its lender. May run recursively, because it runs when an object is freed. So it takes each number from `due`
-        once."""
+        """Returns a slot to its lender. The interpreter may call this while another call is in progress, because it is called when an
+        object is freed. Therefore each call removes a number from `due` before it writes the number."""
         self.due.append(number)
         if self.is_gone():
             # The lender has ended, so this skips the write, which could raise SIGPIPE.
@@ -155,7 +156,7 @@ class _Use:
 
     def __init__(self, lender: _Borrowed, slot: int, memory: Any) -> None:
         self._lender, self._slot, self._process = lender, slot, os.getpid()
-        #: True if a forked child has mapped the memory, which must not be filled again then.
+        #: True if a forked child has mapped the memory. In that case, the lender must not fill the memory again.
         self.is_shared = False
         self._gone = weakref.ref(memory, self._end)
         _uses.add(self)

@@ -6,9 +6,9 @@
     Process(target=work, args=(queue,)).start()    # spawn, fork or forkserver
     item = queue.get()
 
-Any number of processes and threads put; the process that created the queue gets. The memory of arrays is copied, not pickled. If a process
-that puts is killed, only the item that it was putting is lost. If the process that gets is killed, `put` raises PeerDied. Methods of the
-standard queues that are missing here raise NotImplementedError with the reason.
+Any number of processes and threads may put items. Only the process that created the queue gets items. The memory of arrays is copied, not
+pickled. If a process that puts is killed, only the item that it was putting is lost. If the process that gets is killed, `put` raises
+PeerDied. Methods of the standard queues that are missing here raise NotImplementedError with the reason.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ class _Turns:
 
     @contextmanager
     def held(self, deadline: float | None) -> Iterator[None]:
-        """Raises Timeout if the deadline passes while the other thread waits for room. If that thread is copying, waits for it, up to
-        `PATIENCE`."""
+        """Admits this thread until the `with` block ends. Raises Timeout if the deadline passes while another thread is admitted and waits
+        for room. If that thread does not wait for room, the timeout is at least `PATIENCE`."""
         outer, self._owner = self._acquired(deadline), threading.get_ident()
         try:
             yield
@@ -61,7 +61,7 @@ class _Turns:
             self._lock.release()
 
     def not_again(self) -> None:
-        """Raises RuntimeError inside of a `get` of this thread, because that `get` holds the ring that the caller would wait for."""
+        """Raises RuntimeError if this thread is inside of a `get`, because the caller would wait for a ring that this `get` uses."""
         if self._owner == threading.get_ident():
             raise RuntimeError("a get() of this thread is using the queue: do not use it in a signal handler, __del__ or __setstate__")
 
@@ -119,7 +119,7 @@ class _Queue:
 
     def _put(self, obj: object, deadline: float | None) -> None:
         here = self._here()
-        # Pickling runs code of the object. That code may put too.
+        # Pickling runs code of the object. That code may also call `put`.
         parted = Parted(obj)
         with here.puts.held(deadline):
             outer = here.puts.waits_for_room

@@ -7,7 +7,7 @@
 
 A worker stacks its samples directly into memory that this process has mapped too. The tensors of the batch use this memory without a copy.
 When the last of them is freed, the worker fills the memory again. `collate` alone does this for torch's own DataLoader. `DataLoader` also
-raises `WorkerDied`, with the process, if a worker was killed.
+raises `WorkerDied`, with the process id, if a worker was killed.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ class _Place:
             self.over(memory).copy_(source.detach())
 
     def made(self, memory: Any) -> Any:
-        """Returns the tensor as an independent tensor, not as a view of another one."""
+        """Returns the tensor over `memory` as an independent tensor, not as a view of another tensor."""
         over = self.over(memory)
         if self.count:
             over = torch.empty(0, dtype=self.dtype).set_(over.untyped_storage(), 0, self.shape, over.stride())
@@ -142,7 +142,7 @@ class _Pickler(pickle.Pickler):
         return number
 
     def reducer_override(self, obj: Any) -> Any:
-        # Does not use torch's own function, because unpickling with it keeps each sparse tensor alive for ever, unless torch.load is
+        # Does not use torch's own reducer: after unpickling with it, each sparse tensor stays alive for ever, unless torch.load is
         # called.
         if type(obj) is torch.Tensor and obj.layout in _SPARSE:
             return _sparse, (obj.layout, *(getattr(obj, part)() for part in _SPARSE[obj.layout]), obj.shape)
@@ -188,7 +188,7 @@ _lender: Lender | None = None
 
 
 def _lent(size: int) -> tuple[Ticket | None, Any]:
-    """Returns shared memory. If the system provides none, returns private memory, and the queue carries the bytes."""
+    """Returns shared memory. If the system provides none, returns private memory; torch's queue then carries the bytes."""
     global _lender
     # A forked child inherits the lender of its parent, but must create its own.
     if _lender is None or not _lender.is_here():

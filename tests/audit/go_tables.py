@@ -21,7 +21,7 @@ STATUS = {"StatusOK": 200, "StatusPartialContent": 206, "StatusRequestedRangeNot
 FORMAT = "%a, %d %b %Y %H:%M:%S GMT"
 # The value of `htmlModTime` in Go's tests.
 INDEX = 1_400_000_000
-# Seconds until the server treats tags and dates of a new file as strong, because the clock of the file system must advance.
+# Seconds until the server treats tags and dates of a new file as strong: the clock of the file system must advance before.
 SETTLED = 2.1
 
 

@@ -93,13 +93,13 @@ def main() -> None:
     for name in ("tests/common", "tests/fixtures/cp"):
         shutil.copytree(source / name, folder / name, symlinks=True)
     text = (source / "tests/by-util/test_cp.rs").read_text()
-    # Removes comparisons of access times, because a read may change that of the source after the copy got it.
+    # Removes comparisons of access times, because a read may change the source's access time after it was copied.
     text = re.sub(r"assert_eq!\([^;]*atime[^;]*\);", "", text)
     (folder / "tests/test_cp.rs").write_text(text)
     (folder / "tests/cp.rs").write_text("#[macro_use]\nmod common;\nmod test_cp;\n")
     util = folder / "tests/common/util.rs"
     text = util.read_text()
-    # Removes the tests of the tests' own tools.
+    # Removes uutils' tests of its own test utilities.
     text = text[: text.index("/// Sanity checks for test utils\n#[cfg(test)]\nmod tests {")].replace('#[cfg(feature = "sleep")]\nuse rstest::rstest;\n', "")
     # Uses the program in the package's directory, because an unprivileged user may not be able to enter the build directory.
     text = text.replace('env!("CARGO_BIN_EXE_coreutils")', 'concat!(env!("CARGO_MANIFEST_DIR"), "/coreutils")')

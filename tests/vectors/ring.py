@@ -3,9 +3,9 @@
 `offer` creates a Producer and `ask` a Consumer, over a connected SEQPACKET socket.
 
 This code uses neither futexes nor a robust list. So the word `alive` of an end stays 0, and the peer wakes a
-sleeping end over the link. The shared words are items of a cast memoryview, which CPython copies with one load
-or store of their size. x86-64 keeps the order of loads and the order of stores (TSO). So on x86-64, these are
-the acquire loads and release stores that the format requires.
+sleeping end over the link. The shared words are items of a cast memoryview. CPython copies such an item with
+one load or store of its size. x86-64 keeps the order of loads and the order of stores (TSO). So on x86-64, these
+accesses are the acquire loads and release stores that the format requires.
 """
 
 import fcntl
@@ -32,7 +32,7 @@ PATIENCE = 120  # seconds
 
 
 class Refused(Exception):
-    """The peer refuses this ring, or offers memory that is not safe to map."""
+    """The peer refuses this ring, or offers memory that could not be mapped safely."""
 
 
 class Memory:
@@ -102,7 +102,7 @@ def hear(link, due):
     try:
         said, fds, flags, _ = socket.recv_fds(link, 65, 4)
     except ConnectionResetError:
-        # The kernel reports ECONNRESET once. Messages that arrived before are still available.
+        # The kernel reports ECONNRESET once, although messages that arrived before are still available.
         said, fds, flags, _ = socket.recv_fds(link, 65, 4)
     if not said:
         raise ConnectionResetError("gone before the channel was open")

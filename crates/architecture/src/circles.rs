@@ -1,6 +1,7 @@
-//! Finds circular dependencies between modules. A module is a file. A room is a module together with the modules
-//! below it. The rooms in one directory must not form a circle. A file and the modules it declares may use each
-//! other: a list uses its entries, and the entries implement the list's trait.
+//! Finds circular dependencies between modules. In this file, a module is a source file, and a room is a module
+//! together with all modules below it. The rooms of one directory must not depend on each other in a circle. A file and
+//! the modules that it declares may use each other. For example, a list uses its entries, and the entries implement a
+//! trait of the list.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -9,7 +10,7 @@ use std::{
 
 use crate::modules::{Found, Module, Tree};
 
-/// For each room of a directory: the rooms that it uses. Each of them has one place in the sources that uses it.
+/// For each room of a directory, the rooms that it uses. The value is one place in the sources with such a use.
 type Arrows = BTreeMap<String, BTreeMap<String, String>>;
 
 /// Returns the directories of a crate in which modules form a circle, as `a::b`. Each has a description of the uses

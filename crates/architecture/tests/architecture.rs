@@ -38,8 +38,8 @@ const MAY_BE_UNSAFE: &[&str] = &[
 /// Lock files of separate workspaces that depend on crates of this one.
 const APART: &[&str] = &["peers/channel/Cargo.lock", "fuzz/Cargo.lock", "python/Cargo.lock"];
 
-/// Manifests of the packages that must follow the rules for dependencies and unsafe code. One is this workspace;
-/// the other is separate, so that builds here do not need Python.
+/// Manifests of the packages that must follow the rules for dependencies and unsafe code. The first is that of this
+/// workspace. The second belongs to a separate workspace, so that builds here do not need Python.
 const MANIFESTS: &[&str] = &["Cargo.toml", "python/Cargo.toml"];
 
 const LONGEST_FILE: usize = 500;
@@ -53,7 +53,7 @@ fn arrows_between_crates_point_one_way() {
         let name = text(&package["name"]);
         let own = row(name);
         for dependency in array(&package["dependencies"]) {
-            // Dev-dependencies are unrestricted; null is a normal dependency.
+            // Dev-dependencies are unrestricted. The kind of a normal dependency is null.
             if dependency["kind"] == "dev" || dependency["path"].is_null() {
                 continue;
             }
@@ -220,7 +220,7 @@ fn files_are_short_or_say_why_not() {
     assert!(stale.is_empty(), "in {LONG_FILES} but gone or short by now: {stale:?}");
 }
 
-/// Directories with one mechanism per file: between ends, and between processes.
+/// Directories with one mechanism per file: mechanisms between endpoints, and mechanisms between processes.
 const MECHANISMS: &[&str] = &["crates/core/src/mechanisms/", "crates/channel/src/bulk/mechanisms/"];
 
 /// Returns the name of a mechanism from the path of its file.
@@ -237,7 +237,7 @@ fn no_code_asks_for_a_mechanism_by_its_name() {
     let files = tracked.iter().filter_map(|path| mechanism_at(path));
     let names: BTreeSet<String> = files.map(|name| name.replace('_', "-")).collect();
     assert!(names.len() > 20, "{names:?}");
-    // `null` and `pipe` are also kinds of ends, so these names are allowed.
+    // `null` and `pipe` are also kinds of endpoints, so these names are allowed.
     let names = names.iter().filter(|name| !["mod", "null", "pipe"].contains(&name.as_str()));
     let asking: Vec<String> = names
         .flat_map(|name| {

@@ -41,7 +41,7 @@ static void address(char *to, size_t room, const char *place, const char *name)
     }
 }
 
-/* Connects to the other process. Retries while that does not listen yet. */
+/* Connects to the other process. Retries until that process listens. */
 static tw_link *join(const char *place, const char *name)
 {
     char at[100];

@@ -104,8 +104,8 @@ void tw_profile_free(tw_profile *profile);
 typedef enum tw_prefer { TW_WALL = 0, TW_CPU = 1, TW_MEMORY = 2 } tw_prefer;
 
 /* The caller's progress function, called every few tens of milliseconds during a transfer. tw_transfer calls it on
- * the calling thread, tw_copy on another one. Return 0 to continue, any other value to stop. It must not unwind
- * (longjmp, C++ exceptions). */
+ * the calling thread, tw_copy on other threads, one call at a time. Return 0 to continue, any other value to stop. It
+ * must not unwind (longjmp, C++ exceptions). */
 typedef int (*tw_progress)(uint64_t moved, void *user);
 
 typedef struct tw_transfer_options {
@@ -184,12 +184,13 @@ static inline __attribute__((noinline, unused)) void *tw_memcpy_jump(void *desti
 #define tw_memcpy(destination, source, length) tw_memcpy_jump(destination, source, length)
 #endif
 
-/* Copies, and returns the CRC32C (Castagnoli) of the bytes. `crc` is 0, or the result for the preceding bytes. */
+/* Copies, and returns the CRC32C (Castagnoli) of the bytes. `crc` is 0, or the result for the preceding bytes.
+ * tw_crc32c does not copy. */
 uint32_t tw_memcpy_crc32c(void *destination, const void *source, size_t length, uint32_t crc);
 uint32_t tw_crc32c(const void *source, size_t length, uint32_t crc);
 
 /* Copies, and returns the XXH3 of the bytes: 64 bits, seed 0, the default secret. The hash of one call cannot be
- * continued by another. */
+ * continued by another. tw_xxh3 does not copy. */
 uint64_t tw_memcpy_xxh3(void *destination, const void *source, size_t length);
 uint64_t tw_xxh3(const void *source, size_t length);
 

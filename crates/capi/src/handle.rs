@@ -176,7 +176,7 @@ pub(crate) unsafe fn result<'p, T: Copy>(
 /// Returns bytes that the caller lends. Fails if `from` is null, unless `length` is 0.
 ///
 /// # Safety
-/// `length` must be 0 or `from` null. Otherwise the bytes must be readable, and unchanged while the result lives.
+/// Unless `length` is 0 or `from` is null, the bytes must be readable, and unchanged while the result lives.
 pub(crate) unsafe fn bytes<'b>(
     from: *const c_void,
     length: usize,
@@ -192,8 +192,7 @@ pub(crate) unsafe fn bytes<'b>(
 /// Returns writable memory that the caller lends. Fails if `into` is null, unless `length` is 0.
 ///
 /// # Safety
-/// `length` must be 0 or `into` null. Otherwise the bytes must be writable, and not used elsewhere while the result
-/// lives.
+/// Unless `length` is 0 or `into` is null, the bytes must be writable, and not used elsewhere while the result lives.
 pub(crate) unsafe fn room<'b>(
     into: *mut c_void,
     length: usize,

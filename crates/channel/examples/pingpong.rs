@@ -66,7 +66,7 @@ fn ping(place: &Path, options: &Options, told: &Told) -> Result<(), Box<dyn Erro
     Ok(())
 }
 
-/// Connects to the other process. Retries while that does not listen yet.
+/// Connects to the other process. Retries until that process listens.
 fn join(path: &Path) -> thalweg_channel::error::Result<Link> {
     let end = Instant::now() + PATIENCE;
     loop {

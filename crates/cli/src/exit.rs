@@ -1,4 +1,4 @@
-//! Exit codes of the command, and the error message that is printed once before every code except 0.
+//! Exit codes of the command, and the failure that a command reports before it exits with a code other than 0.
 
 use std::{path::Path, process::ExitCode};
 use thalweg_core::{

@@ -71,8 +71,9 @@ impl SavedProfile {
         saved
     }
 
-    /// Adds measurements to the profile at `path`. Returns the new profile, and the reasons why the saved one was stale or
-    /// broken. Locks the profile and reads it again, because another process may have saved it during the measurement.
+    /// Adds measurements to the profile, and saves it at `path`, which must be the default path. Returns the new
+    /// profile, and the reasons why the saved one was stale or broken. Locks the profile and reads it again, because
+    /// another process may have saved it during the measurement.
     pub fn extend(
         path: &Path,
         teach: impl FnOnce(&mut Profile),

@@ -219,7 +219,8 @@ impl<D: AsFd, N: AsRef<CStr>> AtomicFile<D, N> {
 impl<D: AsFd, N: AsRef<CStr>> Drop for AtomicFile<D, N> {
     fn drop(&mut self) {
         if let Some(part) = self.part.as_ref().filter(|_| !self.settled) {
-            // The lock is still held, so no other process has taken the name. An error cannot be reported from drop.
+            // Other processes take only a partial file that is not locked, and never a unique name of this process.
+            // The name therefore still belongs to this file. An error cannot be reported from drop.
             let _ = unlink(self.dir.as_fd(), &part.name);
         }
     }

@@ -61,7 +61,8 @@ pub struct Band {
     /// measured size of the next one.
     pub upto: u64,
     /// `true` if the band also serves all larger sizes, although these were not measured. Only the last band can be
-    /// extrapolated, and only if the memory of its largest measured size exceeds the caches.
+    /// extrapolated, and only if a copy or fill of its largest measured size touches more memory than the largest cache
+    /// holds.
     pub extrapolated: bool,
     /// The kernel.
     pub kernel: String,

@@ -56,7 +56,7 @@ pub fn sizes(listed: &[u64]) -> &'static [u64] {
 }
 
 /// Returns the index of the largest size that fits the cache. The buffer takes at most a quarter of
-/// the cache, because the same amount of each file passes through the cache. A quarter is left for
+/// the cache. A quarter each is left for the pages of the source, for the pages of the sink, and for
 /// other data.
 fn fitting(sizes: &[u64], cache: u64) -> usize {
     const SHARES: u64 = 4;

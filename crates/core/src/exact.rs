@@ -85,7 +85,7 @@ mod tests {
     use crate::Side;
     use thalweg_sys::Errno;
 
-    /// Returns its answers one after the other, then 0.
+    /// A mover that returns these answers one after the other, then 0.
     struct Script(Vec<Result<u64, Error>>);
 
     impl Mover for Script {

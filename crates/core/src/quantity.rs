@@ -1,5 +1,5 @@
 //! Parses and formats sizes, rates and times. All commands, studies and reports share one grammar. The parsers accept
-//! everything that the formatters print.
+//! what [`bytes`], [`rate`], [`duration`] and [`Size`] print, below 8 EiB.
 
 use serde::{Deserialize, Deserializer, de::Error};
 use std::{fmt, time::Duration};

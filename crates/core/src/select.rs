@@ -70,7 +70,7 @@ pub struct Verdict<N = &'static str> {
 pub enum Judgement {
     /// The candidate to use.
     Chosen {
-        /// The reason, such as `fastest measured`, `least memory measured` or `asked for`.
+        /// The reason, such as `fastest measured`, `least memory measured` or `requested`.
         why: String,
     },
     /// Not shown to be slower than the best: the difference is within the noise of the run, or the intervals overlap.

@@ -124,8 +124,8 @@ fn close_to_others(destination: &Destination) -> Result<(), Errno> {
     fchmod(destination.fd(), Mode::from_raw_mode(stat.st_mode & 0o777 & !WRITABLE))
 }
 
-/// Opens or creates a lock file in a directory that [`make_directory`] accepts. `None` if the existing file belongs to
-/// another user, because that user could hold the lock for ever.
+/// Opens or creates a lock file in a directory that [`make_directory`] accepts. `None` if the existing entry is not a
+/// regular file of this user, because another user could hold the lock for ever.
 pub fn lock_file(path: &Path) -> Result<Option<OwnedFd>, TrustError> {
     let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let mode = Mode::RUSR | Mode::WUSR;

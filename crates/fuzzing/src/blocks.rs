@@ -1,5 +1,5 @@
-//! Block sums of a server that may lie. No sums may make the client write outside of the file or hash without end. The client uses a block
-//! of its older file only if the digest matches.
+//! Block sums of a server that may lie. No sums may make the client write outside of the file or hash without end. The
+//! client uses a block of its older file only if the digest matches.
 
 use std::{collections::BTreeSet, io::Write, os::fd::AsFd, sync::Mutex};
 
@@ -12,8 +12,8 @@ use thalweg_serve::{
 const KEY: &str = "0123456789abcdef0123456789abcdef";
 const BLOCK: u64 = 1024;
 
-/// Runs one input: the lengths of the new and of the older file in 16 bits each, a number, the older file, and the answer of the server.
-/// The number says how many sums at the start of the answer are replaced by correct ones.
+/// Runs one input: the lengths of the new and of the older file in 16 bits each, a number, the older file, and the
+/// answer of the server. The number says how many sums at the start of the answer are replaced by correct ones.
 pub fn run(bytes: &[u8]) {
     let Some(([a, b, c, d, right], rest)) = bytes.split_first_chunk() else { return };
     let len = u64::from(u16::from_le_bytes([*a, *b]));

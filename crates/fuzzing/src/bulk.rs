@@ -1,6 +1,6 @@
-//! Bulk transfers: a hostile peer must not crash an end, block it, exhaust its memory, or leak a descriptor. The input
-//! controls every packet, including the heads and tails of files, and the notes in the peer's shared page. A packet can
-//! name any mechanism, with any knobs and descriptors.
+//! Bulk transfers: a hostile peer must not crash the process at the other end, block it, exhaust its memory, or make it
+//! leak descriptors. The input controls every packet, including the heads and tails of files, and the notes in the
+//! peer's shared page. A packet can name any mechanism, with any knobs and descriptors.
 
 use std::fs::File;
 use std::io::Cursor;

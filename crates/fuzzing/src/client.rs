@@ -1,5 +1,5 @@
-//! A whole client and a server that answers anything. No answer may crash or hang the client, and a name appears only with a
-//! complete file or tree. Nothing is created outside the destination.
+//! A whole client and a server that answers anything. No answer may crash or hang the client, and a name appears only
+//! with a complete file or tree. Nothing is created outside the destination.
 
 use std::{fs, path::Path};
 
@@ -33,7 +33,7 @@ pub fn run(bytes: &[u8]) {
     let Some((mode, script)) = bytes.split_first() else { return };
     let is_set = |bit: u8| mode & bit != 0;
     let server = Scripted::start(script);
-    // A redirect may name any host. With a proxy, every connection is one to the scripted server.
+    // A redirect may name any host. With a proxy, every connection goes to the scripted server.
     let redirects = script.to_ascii_lowercase().windows(8).any(|word| word == b"location");
     // If both bits are set, the client speaks TLS with the server itself.
     let is_proxied = is_set(PROXY) != is_set(SECURE);

@@ -1,5 +1,5 @@
-//! Lists of digests beside a download, and the digest in a header: no input may crash the parser, and a digest is found only for a
-//! name that the list holds.
+//! Lists of digests beside a download, and the digest in a header: no input may crash the parser, and a digest is found
+//! only for a name that the list holds.
 
 use std::{ffi::OsStr, os::unix::ffi::OsStrExt};
 

@@ -1,4 +1,4 @@
-//! Plans, tasks and lines of a journal: no input may crash the parsers. Writing what was read must give the same
+//! Plans, tasks and journal lines of a fleet: no input may crash the parsers. Writing what was read must give the same
 //! bytes, and no path may lead out of the tree. A worker with such a plan writes nothing outside of its tree.
 
 use std::{fs, path::Path, time::Duration};

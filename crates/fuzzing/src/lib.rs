@@ -1,6 +1,7 @@
 //! One function per kind of untrusted input. It panics if the code that reads the input violates one of its guarantees.
 //!
-//! The fuzz targets in `fuzz/` call these functions with mutated inputs. `tests/replay.rs` calls them with the inputs in `fuzz/seeds`.
+//! The fuzz targets in `fuzz/` call these functions with mutated inputs. `tests/inputs/replay.rs` calls them with the
+//! inputs in `fuzz/seeds`.
 
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,5 @@
-//! Files with user names and passwords: no input may crash the parser, and quoted values must be read as they were written.
+//! Files with user names and passwords: no input may crash the parser, and quoted values must be read as they were
+//! written.
 
 use std::{fs, os::unix::fs::PermissionsExt};
 

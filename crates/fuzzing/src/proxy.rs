@@ -1,5 +1,5 @@
-//! Environment variables that name proxies: no value may crash the parser, add lines to a request, or show its password in a
-//! message.
+//! Environment variables that name proxies: no value may crash the parser, add lines to a request, or show its password
+//! in a message.
 
 use thalweg_serve::client::{FetchUrl, Proxies};
 

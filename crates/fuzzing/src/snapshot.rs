@@ -8,7 +8,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Returns the paths below a directory. The value is the content of a file, the target of a link, or empty.
+/// Returns the paths below a directory, each with the content of the file, the target of the link, or nothing.
 pub fn snapshot(root: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     let mut found = BTreeMap::new();
     let mut directories = vec![root.to_owned()];

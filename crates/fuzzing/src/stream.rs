@@ -85,7 +85,8 @@ pub fn run(bytes: &[u8]) {
     // Whatever the peer lists, the filter protects this entry.
     let protected = place.join("to").join(PROTECTED);
     assert_eq!(after.get(&protected), before.get(&protected));
-    // A file that replaces the directory `b` arrives after the deletion, which was allowed even if this file fails.
+    // A file that replaces the directory `b` is fetched after the deletion. The deletion was therefore allowed, even if
+    // this file then fails.
     let is_replaced = !place.join("to/b").is_dir();
     let may_delete =
         fetched.as_ref().is_ok_and(|fetched| is_set(FORCE) || is_replaced || is_complete(fetched));

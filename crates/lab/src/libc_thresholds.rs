@@ -1,5 +1,5 @@
-//! Compares the sizes at which glibc's memcpy switches loops with the best sizes on this machine. Fresh processes
-//! that run under other values show whether these help.
+//! Compares the sizes at which glibc's memcpy switches loops (thresholds) with the best sizes on this machine. Fresh
+//! processes that run with other thresholds show whether those thresholds help.
 //!
 //! A value that helps one size and hurts another is not recommended. A recommended value was measured a second time
 //! at every size, and was not worse at any.

@@ -3,7 +3,8 @@
 //!
 //! It shows the verdicts of [`StudyResult`](crate::study::result::StudyResult) unchanged. Only the winner under a
 //! condition (a cell at one size under one load) is computed here, from the samples and with the same statistics. Pages
-//! use no network and no scripts. Drawings come from our own builders, pages from templates that escape their data.
+//! use no network and no scripts. Code of this module builds the drawings; templates that escape their data build the
+//! pages.
 
 mod answers;
 mod articles;

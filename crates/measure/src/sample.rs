@@ -17,7 +17,7 @@ use around::Around;
 /// the children that it waited for during the sample.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize, Serialize)]
 pub struct Sample {
-    /// Wall time. Durations are saved in seconds; counts of zero are left out.
+    /// Wall time. A saved sample has all durations in seconds, and omits counts of zero.
     #[serde(with = "seconds")]
     pub wall: Duration,
     /// CPU time in user mode.

@@ -1,7 +1,8 @@
 //! The text form of a choice of kernels: `avx2`, or by size `4096=avx2,24576=avx512,rep-movsb`.
 //!
-//! Each name serves the sizes up to and including its number. A name without a number must be the last one, and serves all
-//! larger sizes. The C library serves sizes that no name covers. The choice can also name it.
+//! Each name serves the sizes up to and including its number. A name without a number must be the last one, and serves
+//! all larger sizes. The C library serves sizes that no name covers. A choice can also contain the name of the C
+//! library, `libc`.
 
 use core::iter::once;
 

@@ -145,7 +145,8 @@ fn send(from: &OwnedFd, wire: &OwnedFd, sink: KnownEnd) -> Result<(), PumpEnd> {
     }
 }
 
-/// Waits for the first byte, and reads all bytes that are waiting, as far as they fit. Returns 0 at the end of the stream.
+/// Waits for the first byte, and reads all bytes that are waiting, as far as they fit. Returns 0 at the end of the
+/// stream.
 fn gather(from: &OwnedFd, content: &mut [u8]) -> Result<usize, Errno> {
     let mut length = 0;
     while length < content.len() {

@@ -1,10 +1,11 @@
-//! Files over HTTP/1.1: a server that shares a directory, and a client that downloads and verifies a file or a directory tree.
+//! Files over HTTP/1.1: a server that shares a directory, and a client that downloads and verifies a file or a
+//! directory tree.
 //!
 //! The mechanisms of `thalweg-core` move the bodies of unencrypted connections, and its module `atomic_file` creates
 //! the destination files. By decision, the server has no TLS, and the crate uses no async runtime.
 
 #![forbid(unsafe_code)]
-// Only the command line uses this crate, and a comment that repeats a name helps no reader.
+// Only the command line and the fuzz targets use this crate, and a comment that repeats a name helps no reader.
 #![allow(missing_docs)]
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 

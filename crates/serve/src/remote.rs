@@ -27,12 +27,13 @@ pub struct InvalidName {
 
 /// Characters that no shell interprets.
 const QUIET: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'/');
-/// Characters of a host or user besides letters and digits. ssh may insert both into the command of a proxy, which a shell runs.
+/// Characters of a host or user besides letters and digits. ssh may insert both into the command of a proxy, which a
+/// shell runs.
 const IN_HOST: &[u8] = b".-_:%+,=@";
 
 impl RemoteName {
-    /// Parses a name as rsync and scp do. Returns `None` for a local path: one without a colon, or with a slash before the first
-    /// colon, or one that begins with the colon.
+    /// Parses a name as rsync and scp do. Returns `None` for a local path: one without a colon, or with a slash before
+    /// the first colon, or one that begins with the colon.
     pub fn parse(name: &OsStr) -> Result<Option<Self>, InvalidName> {
         let bytes = name.as_bytes();
         let Some((host, path)) = split(bytes) else { return Ok(None) };
@@ -66,8 +67,8 @@ impl RemoteName {
     }
 }
 
-/// Returns a path as one word that every shell leaves unchanged. Only letters, digits, `-`, `.`, `_`, `/` and `%` remain, and the
-/// word does not begin with `-`.
+/// Returns a path as one word that every shell leaves unchanged. Only letters, digits, `-`, `.`, `_`, `/` and `%`
+/// remain, and the word does not begin with `-`.
 pub fn encode(path: &OsStr) -> String {
     let word = percent_encode(path.as_bytes(), QUIET).to_string();
     match word.strip_prefix('-') {

@@ -42,9 +42,9 @@ pub fn which() -> Option<i32> {
     }
 }
 
-/// Makes SIGINT, SIGTERM and SIGHUP set the flag. After such a signal, a blocking call of the calling thread returns
-/// EINTR, now and every second until the process ends. For this, SIGALRM is used and SA_RESTART is not set. A second
-/// interrupt, if it is SIGINT, kills the process.
+/// Makes SIGINT, SIGTERM and SIGHUP set the flag. Such a signal interrupts a blocking call of the calling thread with
+/// EINTR, immediately and then every second until the process ends. For this purpose, SIGALRM is used and SA_RESTART is
+/// not set. A later interrupt kills the process if it is SIGINT.
 ///
 /// A SIGINT or SIGHUP that was ignored stays ignored, because shells protect background jobs in that way, and `nohup`
 /// its command.
@@ -102,8 +102,8 @@ fn set_of(signals: &[c_int]) -> libc::sigset_t {
     unsafe { set.assume_init() }
 }
 
-/// Blocks SIGUSR1 in the calling thread and in threads that it starts. Users request the progress with this signal. It
-/// then no longer kills the process; [`wait_for_status_request`] receives it.
+/// Blocks SIGUSR1 in the calling thread and in threads that it starts. Users request the progress with this signal.
+/// After this call, the signal no longer kills the process, and [`wait_for_status_request`] receives it.
 pub fn hold_status_requests() -> Result<(), Errno> {
     block(&[libc::SIGUSR1])
 }

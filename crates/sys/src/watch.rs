@@ -150,8 +150,8 @@ impl WatchEntry {
         if std::mem::replace(&mut self.is_hung_up, true) {
             return;
         }
-        // The kernel woke only one waiter of the word: this thread. It must wake the others before it shuts the sockets
-        // down.
+        // The kernel woke only one waiter of the word: this thread. This thread must wake the others before it shuts
+        // the sockets down.
         let _ = futex::wake_all(word);
         for socket in self.sockets.iter().filter_map(Weak::upgrade) {
             // ENOTCONN if the other side is gone already, ENOTSOCK if it is not a socket.

@@ -8,7 +8,8 @@ use std::{
 
 use crate::{Errno, io::last_errno};
 
-/// `listxattrat(2)`, new in Linux 6.13. Its number is the same on all 64-bit architectures of Rust.
+/// `listxattrat(2)`, new in Linux 6.13. Its number is the same on all 64-bit architectures of Rust except MIPS, where
+/// no system call has this number.
 const LISTXATTRAT: libc::c_long = 465;
 
 /// `true` after the first ENOSYS. An older kernel then costs only one call per process.

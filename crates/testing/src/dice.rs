@@ -47,7 +47,7 @@ impl Dice {
 /// Returns a number from the environment, or `default`. Campaigns use it to run a test for longer.
 ///
 /// # Panics
-/// If the variable holds anything else.
+/// If the variable is set to something other than a number.
 pub fn from_env(name: &str, default: u64) -> u64 {
     std::env::var(name).map_or(default, |text| text.parse().expect("a number"))
 }

@@ -1,6 +1,6 @@
-//! Programs created by tests; shared by the test binaries of several crates. A separate process writes them. If
-//! this process wrote one, a child started by another thread would briefly inherit the descriptor. While any
-//! process has the file open for writing, the kernel does not execute it (ETXTBSY).
+//! Creates programs for the tests of several crates. A separate process writes each program. If this process wrote the
+//! file, a child started by another thread could briefly inherit its descriptor. While any process has the file open
+//! for writing, the kernel refuses to execute it (ETXTBSY).
 
 use std::{
     path::{Path, PathBuf},

@@ -22,7 +22,7 @@ fn release(home: &Path) -> Option<u32> {
     told.split(['.', '"', '-', '+']).next()?.parse().ok()
 }
 
-/// Returns a JDK on this machine with a wanted release.
+/// Returns a JDK on this machine with a feature release that `wanted` accepts. `JAVA_HOME` comes first.
 pub fn jdk(wanted: impl Fn(u32) -> bool) -> Option<PathBuf> {
     let told = std::env::var_os("JAVA_HOME").map(PathBuf::from);
     let mut homes: Vec<PathBuf> = fs::read_dir("/usr/lib/jvm")

@@ -1,4 +1,4 @@
-//! Shared by the tests of all crates: counted skips, random numbers with a seed, programs and processes.
+//! Helpers for the tests of all crates: counted skips, random numbers with a seed, programs and processes.
 //!
 //! The dev-dependencies of other crates name this crate without a version, so that their published packages do not
 //! depend on it.

@@ -1,4 +1,4 @@
-//! This process, and tests of this binary that run in separate processes.
+//! Helpers that inspect this process, or run a test of this binary in a separate process.
 
 use std::{
     process::{Child, Command, Stdio},
@@ -7,12 +7,12 @@ use std::{
 
 static ALONE: Mutex<()> = Mutex::new(());
 
-/// Blocks other callers in this process while the guard lives. Tests of process-wide state use it. Resets the peak that
-/// [`peak_resident`] returns.
+/// Returns a lock that only one test of this process holds at a time, for tests of process-wide state. Resets the peak
+/// that [`peak_resident`] returns.
 pub fn alone() -> MutexGuard<'static, ()> {
     let guard = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     // proc_pid_clear_refs(5): 5 resets the peak. If this fails, a higher peak of an earlier test may hide growth, but
-    // cannot fail the test.
+    // cannot make the test fail.
     let _ = std::fs::write("/proc/self/clear_refs", "5");
     guard
 }
@@ -30,8 +30,8 @@ pub fn again(test: &str, variable: &str, value: &str) -> Child {
         .expect("this binary can be run")
 }
 
-/// Returns the kinds of all open files of this process, sorted. Files of `/proc` are left out, because the thread that
-/// watches for the program's end opens one briefly from time to time.
+/// Returns the link targets of all open descriptors of this process, without their numbers, sorted. Files of `/proc`
+/// are left out, because the thread that watches for the program's end opens one briefly from time to time.
 ///
 /// # Panics
 /// Without `/proc`.

@@ -88,7 +88,7 @@ impl CopyTree {
         self
     }
 
-    /// Continues an interrupted earlier run that used `resume` too. If this run is interrupted, a later one can continue it.
+    /// Continues an interrupted earlier run that used `resume` too. If this run is interrupted, a later run can continue it.
     pub fn resume(mut self) -> Self {
         self.options.resume = true;
         self
@@ -136,7 +136,7 @@ impl CopyTree {
     /// Runs the copy.
     ///
     /// # Errors
-    /// [`Error::Tree`] if the copy did not start. [`Error::Incomplete`] with the report if single files could not be copied,
+    /// [`Error::Tree`] if the copy did not start. [`Error::Incomplete`] with the report if individual files could not be copied,
     /// differ from their source, or changed during the copy. All other files are copied in that case.
     pub fn run(self) -> Result<TreeReport> {
         self.run_watched(&())
@@ -171,8 +171,8 @@ impl CopyTree {
         run(&self.from, &self.to, self.options, events)
     }
 
-    /// Takes part in a copy by several processes between these two directories, on one or more machines. The destination must not exist. An
-    /// earlier attempt that was interrupted is continued.
+    /// Takes part in a copy by several processes between these two directories, on one or more machines. The destination must
+    /// not exist. If an earlier attempt was interrupted, this call continues it.
     ///
     /// ```
     /// use std::time::Duration;

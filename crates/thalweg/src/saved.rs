@@ -21,7 +21,7 @@ pub(crate) fn profile() -> Option<&'static Arc<Profile>> {
     static SAVED: OnceLock<Option<Arc<Profile>>> = OnceLock::new();
     let read = || {
         let profile = Profile::load(&Profile::default_path()?).ok().flatten()?;
-        // The measurements of memory may be valid although others are stale, for example in a pinned process.
+        // Measurements of memory may be valid even if other measurements are stale, for example in a pinned process.
         let stale = profile.stale();
         profile.install_kernels(&stale);
         stale.is_empty().then(|| Arc::new(profile))

@@ -10,9 +10,9 @@ use crate::{Error, Result, saved::profile};
 
 /// Moves the rest of `source` into `sink`. The report contains the mechanisms and the speed.
 ///
-/// Either may be a file, a block device, a pipe, a socket or a terminal. A file is read and written from its offset, and the
-/// offset is advanced by the bytes moved, as with [`std::io::copy`]. Your own buffers (`BufWriter`) must be flushed before.
-/// Returns at the end of the source.
+/// Each of them may be a file, a block device, a pipe, a socket or a terminal. A file is read and written from its
+/// offset, and the offset is advanced by the bytes moved, as with [`std::io::copy`]. Flush your own buffers
+/// (`BufWriter`) before the call. Returns at the end of the source.
 ///
 /// ```
 /// use std::{fs::File, io::Write};

@@ -24,7 +24,7 @@ pub enum Error {
         call: &'static str,
         /// The errno that the kernel returned.
         errno: Errno,
-        /// Bytes of this file that were moved before.
+        /// Bytes of this file that were moved before the failure.
         bytes: u64,
     },
     /// A mechanism failed in the middle of a file.

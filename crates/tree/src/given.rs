@@ -58,7 +58,8 @@ impl GivenAttributes {
     }
 }
 
-/// Limits for the files of a copy. Files beyond them are skipped, and existing copies of them stay unchanged.
+/// Limits for the files of a copy. Files outside of these limits are skipped, and existing copies of them stay
+/// unchanged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FileLimits {
     /// Largest size, in bytes.

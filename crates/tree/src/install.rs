@@ -57,8 +57,8 @@ pub struct RemoteStage {
 }
 
 impl RemoteStage {
-    /// Creates the staging directory for `name` in `above`, or adopts a leftover of this boot with an equal URL. Any
-    /// other leftover of that name is removed.
+    /// Creates the staging directory for `name` in `above`, or adopts a leftover of this boot with an equal URL.
+    /// Removes any other leftover of that name, unless another process uses it or another user may have created it.
     pub fn make(above: OwnedFd, name: CString, source: &Remote) -> Result<Self, CallFailed> {
         let name_at = NameAt { dir: above.as_fd(), name: &name };
         let made = StagedDir::make(name_at, true, StageSource::Remote(source));

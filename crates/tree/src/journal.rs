@@ -19,7 +19,7 @@ pub use keeper::{JournalKeeper, earlier};
 
 /// The version of the format.
 pub const SCHEMA: u32 = 2;
-/// Size on disk of the journal of a local file, for which the longest possible text fits.
+/// Size on disk of the journal of a local file, in bytes. The longest possible text of such a journal fits.
 pub const SIZE: usize = 512;
 /// Size of any other journal, and maximum size that is read. A kill cannot interrupt a write of one page.
 pub const MOST: usize = 4096;

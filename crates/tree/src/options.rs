@@ -99,11 +99,13 @@ pub enum OverDirectory {
 /// The rules by which a sync compares existing entries with their sources.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SyncRules {
-    /// Compare the bytes of files with equal sizes. Otherwise files with equal size and modification time count as equal.
+    /// Compare the bytes of files with equal sizes. Otherwise files with equal size and modification time count as
+    /// equal.
     pub checksum: bool,
-    /// Existing directories that a file or a link replaces.
+    /// Handling of an existing directory that a file or a link replaces.
     pub over_directory: OverDirectory,
-    /// `true` if the sources become entries of the destination; `false` if the destination gets the content of the one source.
+    /// `true` if the sources become entries of the destination; `false` if the destination gets the content of the one
+    /// source.
     pub has_entries: bool,
 }
 

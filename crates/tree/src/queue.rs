@@ -30,7 +30,7 @@ impl PackedNames {
         self.count
     }
 
-    /// Splits off all entries after the first `keep` entries from position `place` on.
+    /// Skips `keep` entries from the byte position `place` on, and splits off all entries after them.
     pub fn split_off(&mut self, mut place: usize, keep: usize) -> Self {
         for _ in 0..keep {
             place = self.at(place).map_or(self.bytes.len(), |(_, _, next)| next);

@@ -185,7 +185,8 @@ pub(crate) struct Inspection {
     pub refused: Vec<(NamedSource, Refusal)>,
     /// Sources that the caller named more than once.
     pub repeated: Vec<NamedSource>,
-    /// Accepted sources with the destination name of an earlier source. They may not replace its copy.
+    /// Accepted sources with a destination name that an earlier source also has. They may not replace the copy of that
+    /// source.
     pub second: HashSet<CString>,
     /// The accepted sources, in order.
     pub accepted: Vec<NamedSource>,

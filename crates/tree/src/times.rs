@@ -58,7 +58,7 @@ impl Resolution {
             FAT => Some(Self { step: 2 * SECOND, is_fat: true }),
             EXFAT => Some(Self { step: 10_000_000, is_fat: true }),
             EXT | NFS | HFS_PLUS | NTFS => Some(proven),
-            // Other file systems may report as change time a modification time that a program has set.
+            // Other file systems may report the modification time, which a program can set, as the change time.
             _ => None,
         }
     }
@@ -75,7 +75,7 @@ impl Resolution {
     /// Returns `true` if `wanted` is out of range and the file system stored the limit `stored` instead.
     fn is_limit(self, stored: Time, wanted: Time) -> bool {
         let is_earliest = self.is_fat && (stored.0 - EARLIEST).abs() <= DAY && wanted < stored;
-        // Times of 32 bits end in 2038 and keep the latest value.
+        // A file system with 32-bit times stores its latest time, in 2038, instead of a later one.
         let is_latest = stored == (i32::MAX.into(), 0) && wanted > stored;
         is_earliest || is_latest
     }

@@ -17,7 +17,7 @@ final class Other {
         reports = new BufferedReader(new InputStreamReader(process.getInputStream()));
     }
 
-    /** Starts this program again as B, with the same parameters and options of the
+    /** Starts this program again as B, with equal parameters and equal options of the
      * virtual machine. */
     static Other start(String[] words, Setting setting) throws IOException {
         var command = new ArrayList<String>();

@@ -59,7 +59,7 @@ pub fn checksum(memory: &[u8]) -> u64 {
     sum
 }
 
-/// Adds a message's sum to the sum of a sequence.
+/// Combines the sum of a sequence of messages with the sum of the next message.
 pub fn fold(sum: u64, next: u64) -> u64 {
     (sum ^ next).wrapping_mul(1_099_511_628_211)
 }

@@ -1,4 +1,4 @@
-/* Takes the place of DPDK's header of this name: rte_memcpy is memcpy of the C library. */
+/* Replaces DPDK's header of this name. Defines rte_memcpy as memcpy of the C library. */
 #ifndef _RTE_MEMCPY_H_
 #define _RTE_MEMCPY_H_
 

@@ -12,8 +12,8 @@ pub fn own_descriptor(socket: &Bound<'_, PyAny>) -> PyResult<OwnedFd> {
         return Err(PyValueError::new_err("the socket is closed"));
     }
     // SAFETY: the number is not -1, and the borrow ends with the next line, which duplicates the descriptor. If the
-    // caller passed an object that has closed it, the call fails with EBADF, or duplicates another open file, which
-    // is checked before use.
+    // descriptor is not open any more, duplicating fails with EBADF. If its number was reused, the call duplicates
+    // another open file, which is checked before use.
     let borrowed = unsafe { BorrowedFd::borrow_raw(number) };
     Ok(borrowed.try_clone_to_owned()?)
 }

@@ -28,7 +28,7 @@ pub struct Exported<'a> {
 ///
 /// # Safety
 /// `view` must be null or point to memory for a view. `layout` and the elements must belong to `owner` and stay in
-/// place while it lives.
+/// place while `owner` lives.
 pub unsafe fn expose(
     owner: Bound<'_, PyAny>,
     view: *mut ffi::Py_buffer,

@@ -139,7 +139,7 @@ impl HeldBuffer {
     fn together(&self) -> (isize, usize) {
         let mut run = self.view.itemsize;
         let mut outer = self.shape.len();
-        // Joins adjacent dimensions without gaps to one run.
+        // Joins adjacent dimensions without gaps into one run.
         while outer > 0 && (self.strides[outer - 1] == run || self.shape[outer - 1] == 1) {
             run *= self.shape[outer - 1];
             outer -= 1;

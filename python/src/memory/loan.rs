@@ -22,8 +22,8 @@ impl SharedProducer {
         Self(Arc::new(Mutex::new(producer)))
     }
 
-    /// Locks the producer. Never waits, because only its [`PyProducer`](crate::producer::PyProducer) calls this, and one
-    /// thread at a time uses that.
+    /// Locks the producer. Never waits, because only its [`PyProducer`](crate::producer::PyProducer) calls this method,
+    /// and only one thread at a time can use a `PyProducer`.
     pub fn producer(&self) -> MutexGuard<'_, Producer> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -36,7 +36,7 @@ pub struct PyLoan {
     layout: Layout,
     start: Start,
     exports: AtomicUsize,
-    /// Keeps the ring alive, which contains the room.
+    /// Keeps the ring alive, because the room is in the ring.
     _ring: SharedProducer,
 }
 

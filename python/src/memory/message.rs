@@ -23,7 +23,7 @@ pub struct PyMessage {
 
 /// Owner of the elements' memory.
 enum MessageMemory {
-    /// `_room` and `_held` are never read. They only keep the memory alive.
+    /// Private memory. No code reads the fields `_room` and `_held`, which only keep the memory alive.
     Own { _room: PooledRoom },
     /// The message in the ring.
     Held { _held: Held },

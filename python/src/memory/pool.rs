@@ -25,7 +25,7 @@ impl RoomPool {
     pub fn room(&self, len: usize) -> Option<PooledRoom> {
         let mut free = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let needed = len.checked_add(ALIGN)?;
-        // Skips a room that is far too large, because a small array would occupy all of it.
+        // Skips a room that is more than four times too large, because a small array would occupy all of it.
         let fits = |bytes: &Vec<u8>| bytes.len() >= needed && bytes.len() / 4 <= needed;
         let bytes = free.iter().position(fits).map(|at| free.remove(at));
         drop(free);
@@ -33,7 +33,7 @@ impl RoomPool {
     }
 }
 
-/// Allocates like `vec![0; len]`, which would abort the process if the allocation fails.
+/// Allocates `len` zeroed bytes; `None` if the allocation fails, in which case `vec![0; len]` would abort the process.
 fn zeroed(len: usize) -> Option<Vec<u8>> {
     let layout = Layout::array::<u8>(len).ok().filter(|layout| layout.size() > 0)?;
     // SAFETY: the size of the layout is not 0.

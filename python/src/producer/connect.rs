@@ -11,12 +11,12 @@ use crate::error::{closed, raised};
 use crate::memory::SharedProducer;
 use crate::wait::{PendingHandshake, joined, patiently, rest};
 
-/// Longest time until the other end of a link responds. It is long, because that program may import many modules
-/// first.
+/// Longest time until the other end of a link responds. The time is long, because the program at the other end may
+/// import many modules first.
 const STARTS: Duration = Duration::from_secs(600);
 
 impl ProducerInner {
-    /// Returns the ring. It is created for the first message, when its size is known and the peer has connected.
+    /// Returns the ring. If none exists, waits for the peer and creates a ring for messages of `first` bytes.
     pub fn ring(
         &mut self,
         py: Python<'_>,

@@ -69,7 +69,7 @@ impl Options {
 }
 
 /// Returns a verdict for every mechanism, or only for the one in `options.only`. Tries no mechanism:
-/// [`Mechanism::probe`] tests one in this process, and the negotiation with the peer tests it between both.
+/// [`Mechanism::probe`] tests one in this process, and the negotiation tests it between both processes.
 pub fn choose(facts: &Facts, options: &Options, profile: Option<&Profile>) -> Plan {
     let known = profile.map(|profile| known(profile, facts));
     let candidate = |mechanism: &dyn Mechanism| {

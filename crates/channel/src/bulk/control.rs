@@ -177,8 +177,8 @@ impl BulkControl {
         let ControlDoor::Shared { end, heard, .. } = &mut self.door else {
             return self.hear_over_link();
         };
-        // Read the note after the wait. If the wait returned the note, each function on the way would copy it, which
-        // costs more than the wait itself.
+        // Read the note after the wait. If the wait returned the note, each function on the call path would copy it,
+        // which costs more than the wait itself.
         wait_for(end, self.limits, |theirs| has_published(theirs, *heard))?;
         let place = &end.peer.words().notes.0[(*heard % UNREAD) as usize];
         *heard += 1;

@@ -17,8 +17,8 @@ pub trait Mechanism: Sync {
     /// between two processes.
     fn probe(&self) -> Result<(), Unfit>;
 
-    /// Returns `true` if both processes write to the destination, so that each takes a part of the page faults of a new
-    /// one. `size` is the number of bytes per buffer, if known.
+    /// Returns `true` if both processes write to the destination, so that each process takes a part of the page faults
+    /// of a new destination. `size` is the number of bytes per buffer, if known.
     fn shares_faults(&self, size: Option<u64>) -> bool {
         let _ = size;
         false

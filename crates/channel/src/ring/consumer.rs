@@ -271,8 +271,8 @@ impl Consumer {
 
 impl AsFd for Consumer {
     /// Returns the descriptor to poll. It is readable if a message may be available or the producer is gone. The
-    /// descriptor is the link, on which the producer sends one byte. An eventfd would not report a death, and the peer
-    /// could change its flags so that our writes to it block.
+    /// descriptor is the link, on which the producer sends one byte. It is not an eventfd: an eventfd would not report
+    /// a death, and the peer could change its flags so that our writes to it block.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.end.line.link.as_fd()
     }

@@ -91,13 +91,13 @@ struct Book {
 }
 
 impl HoldState {
-    /// Locks the book. Returns `None` in a forked child: a thread of the parent may have held the lock at the fork, and
+    /// Locks `book`. Returns `None` in a forked child: a thread of the parent may have held the lock at the fork, and
     /// the messages belong to the parent.
     fn book(&self) -> Option<MutexGuard<'_, Book>> {
         self.mark.is_here().then(|| self.book.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Changes the set of held messages, and publishes the new tail with a release store. PAIRS WITH: the lock. It
+    /// Changes the set of held messages, and publishes the new tail with a release store. PAIRS WITH: the lock, which
     /// orders one thread's reads of its message before another thread's store of the tail.
     fn change(&self, change: impl FnOnce(&mut Holds) -> Option<u64>) {
         let Some(mut book) = self.book() else { return };

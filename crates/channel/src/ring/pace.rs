@@ -6,7 +6,7 @@
 //! loss. Therefore the consumer counts the messages found per check. It lengthens the pause only while this increases
 //! the count, and stops at [`ENOUGH`].
 
-/// Number of successful checks after which the pause is decided again.
+/// Number of successful checks after which the length of the pause is chosen again.
 const EPOCH: u64 = 64;
 /// The shortest pause, in spin-loop hints. Each longer pause is twice the next shorter one.
 const SHORTEST: u32 = 8;

@@ -15,11 +15,11 @@ use thalweg_sys::{Errno, io, memfd};
 /// A mapped memory file. `geometry` is a private copy that was checked before the mapping.
 #[derive(Debug)]
 pub(crate) struct SideMemory {
-    /// Registration of the liveness word on the kernel's robust list. This field only needs to be dropped, and before
-    /// the mapping, because the word must be off the list before it is unmapped.
+    /// Registration of the liveness word on the kernel's robust list. The field is never read. It is declared before
+    /// `mirror`, and so dropped first, because the word must be off the list before it is unmapped.
     #[allow(dead_code, reason = "its drop is its use")]
     enlisted: Option<Enlisted>,
-    /// Registration of a watch on the peer's liveness word. Must also be dropped before the mapping.
+    /// Registration of a watch on the peer's liveness word. It must also be dropped before `mirror`.
     #[allow(dead_code, reason = "its drop is its use")]
     watched: Option<WatchedWord>,
     pub(crate) mirror: Mirror,

@@ -1,5 +1,5 @@
-//! Kills processes at the ends of rings and bulk transfers. They have a binary of their own, because they count the resources of the
-//! process.
+//! Kills processes at the ends of rings and bulk transfers. These tests have a binary of their own, because they count
+//! the resources of the process.
 #![allow(clippy::unwrap_used)]
 
 mod bulk_kills;

@@ -148,8 +148,8 @@ fn parse_mode(text: &str) -> Result<ModeChange, String> {
     })
 }
 
-/// Returns the umask: the mode bits that new files do not get. umask(2) sets a new value to return the old one. No
-/// other thread runs yet, so no file is created with the new value.
+/// Returns the umask: the mode bits that new files do not get. umask(2) returns the old value only if it sets a new
+/// one. No thread that creates files runs yet, so no file is created with the new value.
 fn umask() -> u32 {
     let mask = rustix::process::umask(Mode::empty());
     rustix::process::umask(mask);

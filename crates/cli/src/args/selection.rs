@@ -77,8 +77,8 @@ impl SelectionArgs {
         self.rules.is_empty() && self.filter_file.is_none() && self.limits.is_empty()
     }
 
-    /// Returns the patterns of --exclude, --include and --exclude-from in reverse order. The first matching option
-    /// decides, but the last match in the returned list, as in .gitignore.
+    /// Returns the patterns of --exclude, --include and --exclude-from in reverse order: on the command line, the first
+    /// matching option decides; in the returned list, the last matching pattern decides, as in .gitignore.
     pub fn patterns(&self) -> Result<Vec<OsString>, CommandFailure> {
         let mut patterns = Vec::new();
         for rule in self.rules.iter().rev() {

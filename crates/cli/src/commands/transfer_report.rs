@@ -240,7 +240,7 @@ pub struct TransferAccount<'a> {
     pub way: UsedMethod,
     /// Lines about changes of mechanism during copies from open descriptors.
     pub notes: &'a [String],
-    /// The evidence for the choice; `None` for a receiver, which does not choose.
+    /// The evidence for the sender's choice; `None` at the receiver, and if the receiver chose the mechanism alone.
     pub choice: Option<ChoiceEvidence>,
     /// Mechanisms that were skipped.
     pub skipped: &'a [Skipped],

@@ -1,4 +1,4 @@
-//! The JSON object that commands which move data print at the end.
+//! The JSON object that a command prints at its end, if the command moves data.
 
 use serde::Serialize;
 use serde_json::Value;

@@ -13,7 +13,7 @@ use thalweg_tree::{CopyOptions, count, sync::SyncOptions};
 
 use super::ProgressMeter;
 
-/// A count of files, which a thread may be running. Dropping this stops the count.
+/// A count of files. [`begin`](Self::begin) starts it in a thread of its own. Dropping this stops the count.
 pub struct Counting {
     sources: Vec<PathBuf>,
     options: CopyOptions,

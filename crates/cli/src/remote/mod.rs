@@ -102,8 +102,8 @@ pub struct SenderNeeds {
 }
 
 impl RemoteArgs {
-    /// Returns the command that runs thalweg with these words on the other machine. A remote shell may interpret the words, so
-    /// they consist of characters that no shell interprets.
+    /// Returns the command that runs thalweg with these words on the other machine. A remote shell may interpret the
+    /// words, so they consist of characters that no shell interprets.
     pub fn command(
         &self,
         name: &RemoteName,

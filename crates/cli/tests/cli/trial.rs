@@ -102,8 +102,8 @@ fn a_program_without_calls_is_reported_as_out_of_reach() {
 fn a_deliberately_bad_kernel_is_seen_to_hurt() {
     let test = "a_deliberately_bad_kernel_is_seen_to_hurt";
     let scratch = Scratch::new();
-    // The program hardly does anything but copy inside the caches, so a loop that copies bytes takes many times as
-    // long.
+    // The program does little except copy inside the caches, so with a loop that copies single bytes, it takes many
+    // times as long.
     let flags = ["-DSIZE=65536", "-DCOUNT=20000"];
     let Some(_) = compiled(&scratch, test, COPIES, &flags).filter(|_| reaches(&scratch, test))
     else {

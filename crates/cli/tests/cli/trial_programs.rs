@@ -104,8 +104,8 @@ fn a_real_program_that_copies_is_seen_to_be_hurt_by_the_byte_loop() {
     if all_installed(test, &["python3"]).is_none() || !reaches(&scratch, test) {
         return;
     }
-    // The program hardly does anything but copy inside the caches. A loop that copies bytes takes several times as
-    // long, also on a busy machine.
+    // The program does little except copy inside the caches. With a loop that copies single bytes, it takes several
+    // times as long, also on a busy machine.
     let copy = "b = bytearray(1 << 18)\nfor i in range(4000): c = bytes(b)";
     let args = ["trial", "-n", "5", "-k", "simple", "--tunables", "none", "-m", "cpu", "--json"];
     let json = scratch.run(&[&args[..], &["--", "python3", "-c", copy]].concat()).ended(0).json();

@@ -79,7 +79,7 @@ fn until_the_end_nothing_in_it_changes_and_after_a_kill_at_any_moment_the_same_c
         let scratch = plant_both();
         let own = scratch.join("copy/own/below/file");
         let (before, size) = (fs::read(&own).unwrap(), dice.within(1..3));
-        // Half of the kills come while the finisher links the files into the tree.
+        // Half of the kills come while the finisher, the rank that completes the copy, links the files into the tree.
         let at_the_end = dice.within(0..2) == 0;
         let mut all = if at_the_end {
             (0..size).map(|n| Running::start(&mut rank(scratch.path(), n, size, &["-T"]))).collect()

@@ -98,7 +98,8 @@ fn machines_that_die_over_such_a_folder_are_followed_and_no_byte_is_wrong() {
 fn a_dead_finisher_is_replaced_on_a_file_system_without_locks() {
     let test = "a_dead_finisher_is_replaced_on_a_file_system_without_locks";
     let Some((shared, mounts)) = machines(test, 2) else { return };
-    // The finisher copies files with several names. With this rate limit, it needs some time for a large file.
+    // The finisher, the rank that completes the copy, copies files with several names. With this rate limit, it needs
+    // some time for a large file.
     let large = shared.join("tree/folder-0/deeper/large");
     fs::hard_link(&large, shared.join("tree/folder-1/twin")).unwrap();
     let mut one = on_each(&mounts[..1], &["--limit=2M"]).remove(0);

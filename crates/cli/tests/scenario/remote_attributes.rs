@@ -110,7 +110,8 @@ fn a_copy_keeps_attributes_with_a_only() {
     }
 }
 
-/// Runs a line of shell beside `s`, a file with one attribute, and `ram`, which has no attributes. `$E` reaches the "other" machine.
+/// Runs a line of shell beside `s`, a file with one attribute, and `ram`, which has no attributes. `$E` reaches the
+/// "other" machine.
 fn beside_ram(test: &str, line: &str) -> Option<Ran> {
     if !is_root(test) || !has_tools(test, &["unshare", "setfattr"]) {
         return None;

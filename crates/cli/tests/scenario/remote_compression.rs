@@ -154,8 +154,8 @@ fn a_connection_that_breaks_within_a_frame_ends_the_copy() {
     let machine = OtherMachine::by_script(scratch.path());
     let source = make_source(&scratch);
     let dst = scratch.join("dst");
-    // The connection loses everything that the sending side sends after the first bytes. A read of a pipe may be short, so dd
-    // counts single bytes.
+    // The connection loses everything that the sending side sends after the first bytes. A read of a pipe may be short,
+    // so dd counts single bytes.
     let broken = scratch.join("broken");
     let rsh = machine.rsh.display();
     script(&broken, &format!("#!/bin/sh\ndd bs=1 count=200000 status=none | '{rsh}' \"$@\"\n"));

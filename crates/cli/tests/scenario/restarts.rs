@@ -109,8 +109,9 @@ fn killed_after_three_tasks(scratch: &Scratch) -> PathBuf {
     fleet
 }
 
-/// A finisher publishes a large file when the journals contain all of its tasks. A power cut may undo a journal entry
-/// but not the rename. A worker may then have started another partial file, which has holes.
+/// The rank that completes the copy (the finisher) publishes a large file when the journals contain all of its tasks. A
+/// power cut may undo a journal entry but not the rename. A worker may then have started another partial file, which
+/// has holes.
 #[test]
 fn a_large_file_that_was_placed_is_completed_or_kept_and_not_replaced_by_a_part() {
     for is_whole in [false, true] {

@@ -85,7 +85,7 @@ fn a_slow_source_is_read_by_several_requests_at_a_time() {
         let copy = scratch.join("copy");
         run(thalweg().args(way).args([&sick.source(), &copy])).expect(0);
         bytes::expect(&copy, 7, len);
-        // With one reader, the kernel alone sends at most two reads at the same time.
+        // For a single reader, the kernel's read-ahead sends at most two reads at the same time.
         let most = sick.most_reads_at_once();
         assert!(most >= 6, "{way:?}: {most} reads at once");
     }

@@ -73,8 +73,9 @@ fn compare(dice: &mut Dice, place: &Path) -> bool {
     assert_eq!(lines(&dry), lines(&real), "the dry run and the real run");
     let wanted = record(&source);
     assert_eq!(record(&ours), wanted);
-    // rsync fails if a symbolic link replaces another entry, and it tries to read the ACL of the link. If two files are separate
-    // in the source but hard links in the destination, rsync may keep the link, and so change the times of both.
+    // rsync fails if a symbolic link replaces another entry, because it tries to read the ACL of the link. If two files
+    // are separate in the source but hard links in the destination, rsync may keep the link, and so change the times of
+    // both.
     let has_oracle = oracle.status.code() == Some(0) && record(&theirs) == wanted;
     if has_oracle {
         assert_eq!(names(&real, &wanted), names(&oracle, &wanted));

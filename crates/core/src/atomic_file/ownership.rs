@@ -102,8 +102,8 @@ pub fn open_own(
 
 /// Removes a file that an earlier run left. A file that another user may have created is kept.
 pub fn remove_own(dir: BorrowedFd<'_>, name: &CStr) -> Result<(), Errno> {
-    // `unlinkat` without `AT_REMOVEDIR` removes no directory. Another user may create a directory under this name after
-    // the check.
+    // Another user may create a directory under this name after the check. `unlinkat` without `AT_REMOVEDIR` does not
+    // remove a directory.
     let stat = match statat(dir, name, AtFlags::SYMLINK_NOFOLLOW) {
         Err(Errno::NOENT) => return Ok(()),
         stat => stat?,

@@ -135,8 +135,9 @@ fn points_of<'c>(
 }
 
 impl AtSize<'_> {
-    /// Returns the kernels that are surely faster than the C library, and do not lose with uncached memory or a
-    /// repeated size. No other kernel begins a band, because bands must never make a copy slower than the C library.
+    /// Returns the indices in `points` of the kernels that are surely faster than the C library, and do not lose with
+    /// uncached memory or a repeated size, best first. No other kernel begins a band, because bands must never make
+    /// a copy slower than the C library.
     fn find_faster(&self) -> Vec<usize> {
         let prefer = self.prefer;
         let surely =
@@ -155,7 +156,8 @@ impl AtSize<'_> {
         of
     }
 
-    /// Returns the points of the kernels that may begin a band here. `points[0]` must be the C library's.
+    /// Returns the indices in `points` of the kernels that may begin a band here, best first. `points[0]` must be the
+    /// C library's.
     fn find_best(&self) -> Vec<usize> {
         let (points, prefer) = (&self.points, self.prefer);
         let candidate = |(name, point): (usize, &KernelEvidence<'_>)| {
@@ -195,8 +197,9 @@ pub(super) fn halfway(lower: u64, upper: u64) -> u64 {
 /// All short sizes share one kernel, because a choice between several would be an unpredictable branch. The kernel is
 /// chosen by the measurements at the largest short size. It must not lose to the C library at any short size.
 ///
-/// If every kernel loses at some short size, the C library serves all short sizes except the largest. There, another
-/// kernel may begin a band. A further branch among short sizes would cost more than a faster kernel saves.
+/// If every kernel loses at some short size, the C library serves all short sizes except the largest. At the largest
+/// short size, another kernel may begin a band. A further branch among short sizes would cost more than a faster kernel
+/// saves.
 pub(super) fn longest<'s, 'c>(sizes: &'s [AtSize<'c>]) -> Option<(Band, &'s [AtSize<'c>])> {
     let short = sizes.iter().take_while(|size| size.bytes <= SHORT).count();
     let largest = short.saturating_sub(1);

@@ -36,7 +36,7 @@ const HELP: f64 = 1.25;
 pub(super) struct SourceReadahead {
     /// CPU time of the process before the current step; `None` in the first step.
     cpu: Option<Duration>,
-    /// Number of bytes to request ahead; 0 if steps do not wait, or if requests do not help.
+    /// Number of bytes to request ahead; 0 until a step has waited, and after requests have not helped.
     window: u64,
     /// Offset after the last requested byte.
     requested: u64,
@@ -74,7 +74,8 @@ impl SourceReadahead {
         if self.is_useless {
             return;
         }
-        // CPU time of the process, to include a mechanism's threads. Other transfers can hide that this one waits.
+        // CPU time of the whole process, which includes a mechanism's threads. The CPU time of other transfers can hide
+        // that this transfer waits.
         let cpu = clock_gettime(ClockId::ProcessCPUTime);
         let cpu = Duration::try_from(cpu).unwrap_or_default();
         let Some(before) = self.cpu.replace(cpu) else { return };

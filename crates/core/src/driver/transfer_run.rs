@@ -77,7 +77,7 @@ pub struct TransferRun<'a> {
 /// The result of one step.
 #[derive(Clone, Copy, Debug)]
 pub enum Step {
-    /// The budget was used up, or the call was interrupted. Call again.
+    /// Bytes were moved, or the call was interrupted. Call again.
     Moved,
     /// The source must become readable (`Side::Source`) or the sink writable (`Side::Sink`) before more bytes can be
     /// moved. This step may have moved some bytes before it was blocked.

@@ -78,7 +78,8 @@ impl Mover for MmapCopyMover<'_> {
 
 impl MmapCopyMover<'_> {
     /// Maps the next window, but never past the end of the source: the last page contains zeros
-    /// after that end. If the sink is shorter, it grows before it is written.
+    /// after that end. The window may reach past the end of the sink, because `make_room` extends
+    /// the sink before its pages are written.
     fn slide(&mut self) -> Result<(), Error> {
         self.window = None;
         let (Some(from), Some(to)) = (self.source.at, self.sink.at) else {

@@ -12,8 +12,8 @@ use crate::{
     pipe_buffer::chunk,
 };
 
-/// Size of the first buffer for a file that reports a smaller size, in bytes. It is small because the allocator zeroes
-/// a small buffer at once, which takes a page fault per page.
+/// Size of the first buffer for a file that reports a smaller size, in bytes. It is small, because the allocator writes
+/// zeros to every page of such a buffer immediately, which takes a page fault per page.
 const FIRST: usize = 8 << 10;
 
 /// Calls `read` into a buffer and `write` from it.

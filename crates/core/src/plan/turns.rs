@@ -24,13 +24,13 @@ pub struct Turns {
     /// The measurement of the first mechanism, which runs alone at first, as long as it is as fast as measured.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub promise: Option<Promise>,
-    /// The mechanism that a survey measured as the best, if an earlier copy contradicted the survey. No
-    /// mechanism then runs alone at first. If the doubted mechanism wins the turns, the survey's measurement applies again.
+    /// The mechanism that a survey measured as the best, if an earlier copy contradicted the survey. No mechanism then
+    /// runs alone at first. If the doubted mechanism wins the turns, the survey's measurement applies again.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub doubted: Option<&'static str>,
 }
 
-/// The measured rate of the chosen mechanism.
+/// The measured rate of the first mechanism in [`Turns::among`].
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Promise {
     /// Nanoseconds per byte, with the source in the page cache.
@@ -58,8 +58,8 @@ pub(super) const LEAST_TURN: u64 = 1 << 20;
 const MOST_TURN: u64 = 16 << 20;
 
 impl Turns {
-    /// Selects the mechanisms that take turns: the best measured one, the doubted one, two likely ones, and the last
-    /// resort. `before` contains the verdicts by surveys alone if observations of copies have replaced some
+    /// Selects the mechanisms that take turns: the best measured one, the doubted one, up to two likely ones, and the
+    /// last resort. `before` contains the verdicts by surveys alone if observations of copies have replaced some
     /// measurements; otherwise it is empty.
     pub(super) fn of(
         facts: &Facts,

@@ -146,8 +146,8 @@ impl Cell {
         self.check_tuning()
     }
 
-    /// Checks that each knob value is within the range of its listed values, because buffers are allocated with it
-    /// unchecked. Unknown mechanisms and knobs are never used.
+    /// Checks that each knob value is within the range of the knob's listed values, because mechanisms allocate buffers
+    /// of this size without a check. Unknown mechanisms and knobs are never used.
     fn check_tuning(&self) -> Result<(), String> {
         let mut infos = MECHANISMS.iter().map(|m| m.info());
         let Some(info) = infos.find(|info| info.name == self.mechanism) else { return Ok(()) };

@@ -171,7 +171,8 @@ impl Profile {
         is_displaced.then(|| MatchingCells::among(cells, facts.len))
     }
 
-    /// Returns the cells for endpoints of these kinds and this size, measured under the conditions nearest to the requested ones.
+    /// Returns the cells for endpoints of these kinds and this size, measured under the conditions nearest to the
+    /// requested ones.
     fn nearest(&self, facts: &Facts, load: Load) -> Vec<&Cell> {
         let mut cells: Vec<&Cell> = self.cells.iter().filter(|c| c.speaks_of(facts)).collect();
         let state = if facts.sink.filled { SinkState::Resident } else { SinkState::Fresh };
@@ -246,7 +247,7 @@ impl<'p> MatchingCells<'p> {
         self.measured().map(|line| interpolate(line, self.size)).chain(joined)
     }
 
-    /// Returns the cells, ordered by mechanism, tuning and size.
+    /// Returns the cells, ordered by source, sink, mechanism, tuning and size.
     pub fn cells(&self) -> &[&'p Cell] {
         &self.cells
     }

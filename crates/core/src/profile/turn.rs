@@ -15,8 +15,9 @@ use thalweg_sys::Errno;
 pub struct ProfileLock(#[allow(dead_code, reason = "held")] Option<OwnedFd>);
 
 impl Profile {
-    /// Waits until no other process of this user changes the profile at this path. Read the profile only after that.
-    /// Fails in a directory of another user. If the lock file belongs to another user, returns without a lock.
+    /// Waits until no other process of this user changes the profile at this path, for at most [`HANG`]. Read the
+    /// profile only after this call. Fails in a directory of another user. If the lock file belongs to another user,
+    /// returns without a lock.
     pub fn turn(path: &Path) -> Result<ProfileLock, ProfileError> {
         let folder = path.parent().unwrap_or(Path::new("."));
         make_directory(folder).map_err(|error| unusable(path, error))?;

@@ -1,5 +1,5 @@
-//! Mutated requests for our parser and for nginx: a request that only we accept, or that we read differently, could pass a proxy
-//! unseen (request smuggling).
+//! Mutated requests for our parser and for nginx: a request that only we accept, or that we read differently, could
+//! pass a proxy unseen (request smuggling).
 
 use std::{
     fs,
@@ -205,8 +205,9 @@ fn mutated(dice: &mut Dice) -> Vec<u8> {
     bytes
 }
 
-/// Returns the requests that we accept, up to the one that ends the connection. Our server answers a request with a body without reading
-/// the body, and closes. nginx reads the body first and may refuse it, so such a request ends the list.
+/// Returns the requests that we accept, up to the one that ends the connection. Our server answers a request with a
+/// body without reading the body, and closes. nginx reads the body first and may refuse it, so such a request ends the
+/// list.
 fn ours(bytes: &[u8]) -> Vec<RequestHead> {
     let heads = answers(std::iter::once(bytes)).into_iter().map_while(Result::ok);
     let mut accepted = Vec::new();
@@ -220,7 +221,7 @@ fn ours(bytes: &[u8]) -> Vec<RequestHead> {
     accepted
 }
 
-/// Sends mutated inputs to both, as many as `$THALWEG_REQUESTS` says.
+/// Sends `$THALWEG_REQUESTS` mutated inputs to both parsers.
 #[test]
 fn nginx_accepts_every_request_that_we_accept() {
     let Some(nginx) = Nginx::start() else {
@@ -231,7 +232,7 @@ fn nginx_accepts_every_request_that_we_accept() {
     for _ in 0..from_env("THALWEG_REQUESTS", 300) {
         let bytes = mutated(&mut dice);
         let own = ours(&bytes);
-        // Against RFC 9110, 5.6.3, nginx takes a tab before or after a value for a part of the value.
+        // Contrary to RFC 9110, 5.6.3, nginx treats a tab before or after a value as a part of the value.
         let is_blank = |two: &[u8]| {
             [b":\t", b" \t", b"\t\r", b"\t\n", b"\t "].contains(&two.try_into().expect("two"))
         };

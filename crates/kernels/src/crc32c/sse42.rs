@@ -1,5 +1,5 @@
-//! The crc32 instruction on three streams at a time: it has a latency of three cycles and a throughput of one per cycle.
-//! Carry-less multiplication combines the three sums.
+//! Runs the crc32 instruction on three streams at a time, because the instruction has a latency of three cycles and a
+//! throughput of one per cycle. Carry-less multiplication combines the three sums.
 
 use core::arch::x86_64::{
     _mm_clmulepi64_si128, _mm_crc32_u8, _mm_crc32_u16, _mm_crc32_u32, _mm_crc32_u64,

@@ -151,8 +151,8 @@ unsafe fn downwards<V: Vector>(dst: *mut u8, src: *const u8, n: usize) {
     let mut end = n - dst.addr().wrapping_add(n) % size_of::<V>();
     while end > 4 * size_of::<V>() {
         end -= 4 * size_of::<V>();
-        // SAFETY: `end + 4 vectors <= n`. The stores so far reached down to `dst + end + 4 vectors`. If the regions overlap, that
-        // is not below the corresponding source address, so these source bytes are unchanged.
+        // SAFETY: `end + 4 vectors <= n`. The stores so far reached down to `dst + end + 4 vectors`. If the regions
+        // overlap, that is at least `src + end + 4 vectors`, so these source bytes are unchanged.
         let block: [V; 4] = unsafe { load(src, end) };
         // SAFETY: the corresponding range of the sink.
         unsafe { store(dst, end, block) };

@@ -1,7 +1,7 @@
 //! An external program, in any language, that does and times the work itself, with the worker protocol of
-//! docs/reference/formats.md. A C or Java source is built first; a program of thalweg is next to our own binary. The program's
-//! reports are verified where possible: its time must not exceed the time that we measure, and its own `check` verifies the
-//! bytes.
+//! docs/reference/formats.md. A C or Java source is built first; a program of thalweg is next to our own binary. The
+//! program's reports are verified where possible: its time must not exceed the time that we measure, and its own
+//! `check` verifies the bytes.
 
 mod build;
 mod calls;

@@ -16,7 +16,7 @@ use thalweg_measure::{
     },
 };
 
-/// The size from which one loop is not slower than another.
+/// The size at which one loop overtakes another.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Crossover {
     /// The tunable that should have this value.
@@ -27,7 +27,7 @@ pub struct Crossover {
     pub from: String,
     /// The smallest and largest size that were measured.
     pub among: [u64; 2],
-    /// The smallest size from which `way` is never slower than `from`, and faster at some sizes; `None` if no such
+    /// The smallest size at which `way` is faster than `from`, and is not slower at any larger size; `None` if no such
     /// size exists.
     pub bytes: Option<u64>,
 }

@@ -1,8 +1,9 @@
 //! Turns intervals into verdicts on claims: one verdict "as published", one under modern conditions (`wider`).
 //!
 //! All checks of a verdict must hold. A contradicted check contradicts the claim if its interval stays outside the
-//! range after the correction for multiple comparisons. A check that could not run leaves the claim undecided. A
-//! single session decides nothing, nor does a difference smaller than the noise of the run.
+//! range after the correction for multiple comparisons. Otherwise, a check that cannot run on this machine makes the
+//! claim not runnable, and a check that this run did not measure leaves it undecided. A single session decides nothing,
+//! nor does a difference smaller than the noise of the run.
 
 mod best;
 mod correlation;

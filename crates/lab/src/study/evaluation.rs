@@ -75,8 +75,8 @@ pub fn judge(study: &StudyFile, result: &mut StudyResult) {
     result.claims = claims::judge(study, result);
 }
 
-/// Judges the samples of a saved result by the current text of its study. Omits claims that the study did not have at that
-/// time, unless the samples decide them.
+/// Judges the samples of a saved result by the current text of its study. Omits claims that the study did not have when
+/// the result was saved, unless the samples decide them.
 pub fn judge_again(study: &StudyFile, saved: &StudyResult) -> StudyResult {
     let mut result = saved.clone();
     judge(study, &mut result);

@@ -101,7 +101,7 @@ pub struct SourceItem {
     pub absent: Option<String>,
 }
 
-/// The kind of an [`SourceItem`].
+/// The kind of a [`SourceItem`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ItemKind {

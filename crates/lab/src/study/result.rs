@@ -55,7 +55,8 @@ pub struct StudyResult {
 }
 
 impl StudyResult {
-    /// Returns the number of disturbed samples: other processes took CPU time from them or kept the machine busy.
+    /// Returns the number of rounds with disturbed samples, summed over arms and sessions: other processes took CPU
+    /// time from these samples or kept the machine busy.
     pub fn disturbed(&self) -> usize {
         let sessions = self.arms.iter().flat_map(|arm| &arm.sessions);
         sessions.map(|session| session.disturbed).sum()
@@ -171,8 +172,8 @@ pub struct ArmResult {
     /// The reason why counting the calls failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub calls_uncounted: Option<String>,
-    /// The number of samples with a reservation, which `marks` of their session explains. No sample
-    /// is dropped.
+    /// The number of rounds with a disturbed sample, summed over the sessions. For a session in which the arm failed or
+    /// its times are doubted, the number of all samples. `marks` of the session has the reasons. No sample is dropped.
     pub marked: usize,
     /// All samples, per session.
     pub sessions: Vec<SessionSamples>,
@@ -191,8 +192,8 @@ pub struct SessionSamples {
     /// Reservations about the samples: signs of other activity, unverified bytes, or pages shared
     /// despite a guarantee.
     pub marks: Vec<String>,
-    /// The number of disturbed samples: other processes took CPU time from them or kept the machine busy. Also 0 in
-    /// results of earlier versions.
+    /// The number of rounds with a disturbed sample: other processes took CPU time from it or kept the machine busy.
+    /// Also 0 in results of earlier versions.
     #[serde(default, skip_serializing_if = "is_none")]
     pub disturbed: usize,
     /// `true` if the arm failed during the session, so that its output was not verified. Its
@@ -311,7 +312,7 @@ pub enum ClaimVerdict {
     Reproduced,
     /// The whole interval violates the claim.
     Contradicted,
-    /// The interval contains both satisfying and violating values.
+    /// The interval contains both satisfying and violating values, or this run has too little data.
     Undecided,
     /// The claim could not be run here; the reason names what is missing.
     NotRunnable,

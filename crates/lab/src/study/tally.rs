@@ -14,7 +14,8 @@ pub struct VerdictTally {
     pub reproduced: usize,
     /// Claims that the whole interval violates.
     pub contradicted: usize,
-    /// Claims for which the interval contains both satisfying and violating values.
+    /// Claims for which the interval contains both satisfying and violating values, or for which a run has too little
+    /// data.
     pub undecided: usize,
     /// Claims that could not be run.
     pub not_runnable: usize,

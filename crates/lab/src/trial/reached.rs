@@ -1,4 +1,4 @@
-//! The calls that went through the object, by size, in coarser classes than they were counted.
+//! The calls that went through the object, by size. The size classes are coarser than those of the counts.
 
 use serde::Serialize;
 use std::collections::BTreeMap;

@@ -138,8 +138,8 @@ fn a_server_is_up_while_the_client_runs_and_gone_afterwards() {
     let folder = tempfile::tempdir().unwrap();
     let sign = folder.path().join("up");
     let sign = sign.to_str().unwrap();
-    // The server empties its file when it receives SIGTERM, as a real server closes its port. The shell does this without
-    // starting another program, which could take long on a busy machine.
+    // The server empties its file when it receives SIGTERM, as a real server closes its port. The shell does this
+    // without starting another program, which could take long on a busy machine.
     let serve = format!("trap ': > {sign}; exit 0' TERM; echo up > {sign}; sleep 600 & wait");
     let server = Server {
         command: words(&["sh", "-c", &serve]),

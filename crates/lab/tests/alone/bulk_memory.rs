@@ -1,5 +1,5 @@
-//! Tests of the memory and the page faults of a bulk transfer. Both counts include the whole process, so one test runs at a time, and no
-//! other tests are in this process.
+//! Tests of the memory and the page faults of a bulk transfer. Both counts include the whole process, so one test runs
+//! at a time, and no other tests are in this process.
 
 use std::path::Path;
 use thalweg_lab::arms::{ArmJob, CATALOGUE};

@@ -65,8 +65,8 @@ pub struct TunedArm {
     pub saves_work: bool,
     /// Wall time relative to `cp`, including the start-up time of `cp`.
     pub ratio_to_cp: Option<Ratio>,
-    /// Wall time relative to `cp` without the start-up time of `cp`; closer to the ratio for a longer file. `None` if
-    /// start-up is most of the time of `cp`.
+    /// Wall time relative to `cp` without the start-up time of `cp`. This is closer to the ratio for a longer file.
+    /// `None` if start-up is most of the time of `cp`.
     pub ratio_to_cp_started: Option<Ratio>,
     /// CPU time relative to `cp`.
     pub cpu_ratio_to_cp: Option<Ratio>,

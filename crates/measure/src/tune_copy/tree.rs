@@ -117,8 +117,8 @@ pub(super) fn tune_tree(job: &TuneJob<'_>, copy: &TreeCopier) -> Result<TuneResu
     Ok(result)
 }
 
-/// Returns the options of a copy of the sample. They differ from the requested ones only in the destination and in
-/// durability.
+/// Returns the options of a copy of the sample: the requested ones that affect its speed, without durability. The
+/// destination is an exact path.
 fn sample_options(job: &TuneJob<'_>, profile: Profile, request: Request) -> CopyOptions {
     CopyOptions {
         recursive: true,

@@ -6,7 +6,7 @@ use thalweg_core::profile::Load;
 use super::{job::ContestLog, pair_survey::PairSurvey};
 use crate::{busy::BusyProcessors, contamination::disturbed, other_work::kept_as};
 
-/// The number of sessions meant for the idle machine that other processes disturbed.
+/// Counts of the sessions that were meant for the idle machine, and of those among them that other processes disturbed.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct OtherWork {
     /// Disturbed sessions. Their samples count for the loaded machine.

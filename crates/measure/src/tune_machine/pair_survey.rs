@@ -36,7 +36,7 @@ impl PairSurvey {
         sizes.collect::<BTreeSet<u64>>().into_iter().collect()
     }
 
-    /// Returns the mechanisms that worked correctly in every session at one size, the reference first.
+    /// Returns the mechanisms that were measured at one size and that failed in no session, the reference first.
     pub fn ways(&self, size: u64) -> Vec<TunedMethod> {
         let mut ways: Vec<TunedMethod> = Vec::new();
         for way in self.logs(size).flat_map(|log| &log.ways) {

@@ -31,8 +31,8 @@ pub struct SurveyRow {
     /// The wall time (or CPU time) of the winner relative to the runner-up.
     pub ratio: Option<Ratio>,
     pub noise: f64,
-    /// The verdict on `ratio`. If it is not `faster`, the two tie, or the winner is the safer of two equally fast
-    /// mechanisms.
+    /// The verdict on `ratio`. If it is not `faster`, no difference was shown, or the planner chose the winner for
+    /// another reason: the winner is safer, or needs less memory.
     pub verdict: Option<RatioVerdict>,
 }
 

@@ -17,8 +17,8 @@ use crate::blocks::{BlockDigest, BlockRequest, DIGEST_BYTES, RollingSum, SUM_BYT
 
 /// Bytes of the older file that are read at a time, in addition to one block.
 const PIECE: usize = 1 << 20;
-/// Largest number of offsets with a matching rolling sum and another digest, per block of the file. Without
-/// this limit, a server could send sums that make the client hash every offset.
+/// Largest number of offsets with a matching rolling sum but a different digest, per block of the file. Without this
+/// limit, a server could send sums that make the client hash every offset.
 const MOST_MISSES: u64 = 8;
 /// Smallest part of the older file, in bytes, that a search thread receives.
 const LEAST_PART: u64 = 16 << 20;
@@ -245,7 +245,7 @@ struct BlockSearch<'i> {
 }
 
 impl BlockSearch<'_> {
-    /// Returns `false` if too many offsets had a matching rolling sum and another digest ([`MOST_MISSES`]).
+    /// Returns `false` if too many offsets had a matching rolling sum but a different digest ([`MOST_MISSES`]).
     fn may_continue(&self) -> bool {
         self.misses.load(Relaxed) <= self.most_misses
     }

@@ -27,7 +27,7 @@ use crate::{plans::KnownEnd, stream::known_end};
 const ROOM: usize = 256 << 10;
 /// Longest wait for one address before the next one is tried.
 const LONGEST_TRY: Duration = Duration::from_secs(15);
-/// Time limit for the first response on a channel. The user may have to enter a password before.
+/// Time limit for the first response on a channel. The user may first have to enter a password.
 const LONGEST_LOGIN: Duration = Duration::from_secs(3600);
 /// Largest body that is discarded to keep a channel usable, in bytes.
 const MOST_DISCARDED: u64 = 16 << 20;

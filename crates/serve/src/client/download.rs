@@ -31,7 +31,8 @@ pub struct Download {
     done: Ranges,
 }
 
-/// A local file that may share blocks with the fetched one: the file that it replaces, or the file under an earlier name.
+/// A local file that may share blocks with the fetched one: the file that it replaces, or the file under an earlier
+/// name.
 pub struct BaseFile {
     pub fd: OwnedFd,
     /// In bytes.
@@ -97,7 +98,8 @@ impl Download {
         let is_true = journal.is_of_this_boot() && journal.done.end() <= there;
         match journal.source {
             JournalSource::Remote(remote) if is_true && remote.url == url => {
-                // If the file is complete, requests its last byte again. The response proves that the server still has this version.
+                // If the file is complete, requests its last byte again. The response proves that the server still has
+                // this version.
                 let all_but_one = Ranges::up_to(remote.size.saturating_sub(1));
                 let is_whole = journal.done.bytes() == remote.size;
                 self.done = if is_whole { all_but_one } else { journal.done };

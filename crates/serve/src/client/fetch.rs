@@ -278,8 +278,9 @@ impl FileFetch<'_> {
         Ok(false)
     }
 
-    /// Receives a part of a file of `total` bytes, and may fetch the rest over several connections. `validators`: identify the version of
-    /// the file, if it was unknown before this response. Returns `true` if the file is complete.
+    /// Receives a part of a file of `total` bytes, and may fetch the rest over several connections. `validators`:
+    /// identify the version of the file, if it was unknown before this response. Returns `true` if the file is
+    /// complete.
     fn receive_piece(
         &mut self,
         response: OpenResponse,

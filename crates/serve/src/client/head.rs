@@ -152,8 +152,8 @@ impl ResponseHead {
             // A number that overflows is a longer delay than any client accepts.
             return Some(Duration::from_secs(decimal(text).unwrap_or(u64::MAX)));
         }
-        // Some servers send a wrong weekday, which the parser rejects. Therefore all weekdays are tried. Dates without a
-        // comma have the form of asctime(3).
+        // Some servers send a wrong weekday, which the parser rejects. Therefore all weekdays are tried. Dates without
+        // a comma have the form of asctime(3).
         let on_some_day = || {
             let (_, rest) = text.split_once(',')?;
             let with_day = |day: &str| httpdate::parse_http_date(&format!("{day},{rest}")).ok();

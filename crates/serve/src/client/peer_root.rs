@@ -1,4 +1,5 @@
-//! The first request to a server at the other end of a byte stream: its version, and whether it serves a directory or a file.
+//! The first request to a server at the other end of a byte stream: its version, and whether it serves a directory or a
+//! file.
 
 use thalweg_core::atomic_file::Destination;
 use thalweg_tree::install::{EntryAttributes, EntryXattrs};

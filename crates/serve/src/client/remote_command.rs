@@ -41,8 +41,8 @@ pub struct RemoteChild {
 
 /// Longest line of standard error, in bytes. A longer one is split.
 const LONGEST_LINE: u64 = 64 << 10;
-/// Longest wait for the last lines of a command after its end. Another process may keep standard error open, such as the
-/// master of ssh's ControlPersist.
+/// Longest wait for the last lines of a command after its end. Another process may keep standard error open, such as
+/// the master of ssh's ControlPersist.
 const LAST_LINES: Duration = Duration::from_millis(200);
 
 impl RemoteCommand {

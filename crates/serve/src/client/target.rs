@@ -33,8 +33,8 @@ impl FetchUrl {
         Self::of(url)
     }
 
-    /// Returns the URL of a server at the other end of a byte stream, which has no network address. It is displayed as `name`,
-    /// for example `HOST:PATH`, so that an interrupted fetch is continued only from that server.
+    /// Returns the URL of a server at the other end of a byte stream, which has no network address. It is displayed as
+    /// `name`, for example `HOST:PATH`, so that an interrupted fetch is continued only from that server.
     pub fn of_stream(name: &str) -> Self {
         let url = Url::parse("http://stream.invalid/");
         let mut url = url.unwrap_or_else(|_| unreachable!("the text is a URL"));
@@ -80,7 +80,8 @@ impl FetchUrl {
         self.0.scheme() == "https"
     }
 
-    /// Returns `true` if both URLs have the same scheme, host and port. Only such a server may receive the user's secrets.
+    /// Returns `true` if both URLs have the same scheme, host and port. Only such a server may receive the user's
+    /// secrets.
     pub fn is_beside(&self, other: &Self) -> bool {
         self.0.origin() == other.0.origin()
     }

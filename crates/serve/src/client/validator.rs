@@ -23,7 +23,7 @@ pub enum Sameness {
     Same,
     /// The response does not carry the validator, or the validator may be constant for all versions.
     Unproven,
-    /// A validator or the length differs.
+    /// A validator differs.
     Different,
 }
 

@@ -1,5 +1,6 @@
-//! The frames of a compressed stream (docs/reference/formats.md): a preamble, then frames with at most 128 KiB of content each. All zstd
-//! frames of one direction are one zstd stream, so that small frames refer to the content of earlier ones.
+//! The frames of a compressed stream (docs/reference/formats.md): a preamble, then frames with at most 128 KiB of
+//! content each. All zstd frames of one direction are one zstd stream, so that small frames refer to the content of
+//! earlier ones.
 
 use zstd_safe::{
     CCtx, CParameter, DCtx, DParameter, InBuffer, OutBuffer, zstd_sys::ZSTD_EndDirective,
@@ -157,8 +158,8 @@ impl FrameReader {
         Some(Self { context, received: Vec::new(), content: Vec::new(), is_begun: false })
     }
 
-    /// Adds received bytes, and passes the content of each complete frame to `take`. After a failure of the peer or of `take`, the
-    /// reader must not be used any more.
+    /// Adds received bytes, and passes the content of each complete frame to `take`. After a failure of the peer or of
+    /// `take`, the reader must not be used any more.
     pub fn read<E: From<CompressionFailure>>(
         &mut self,
         bytes: &[u8],

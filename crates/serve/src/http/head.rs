@@ -1,5 +1,5 @@
-//! Parses one request: the request line and the headers that this server uses. Rejects everything that two servers could
-//! interpret differently, because a proxy may run in front of this server (request smuggling).
+//! Parses one request: the request line and the headers that this server uses. Rejects everything that two servers
+//! could interpret differently, because a proxy may run in front of this server (request smuggling).
 
 use std::time::Duration;
 
@@ -125,8 +125,8 @@ impl<'a> Fields<'a> {
         std::str::from_utf8(value).ok().map(|value| value.trim().to_owned())
     }
 
-    /// Returns a list header, whose lines are joined with commas. A byte beyond ASCII becomes the character of that number, as
-    /// entity tags may contain such bytes.
+    /// Returns a list header, whose lines are joined with commas. A byte beyond ASCII becomes the character of that
+    /// number, as entity tags may contain such bytes.
     fn joined(&self, name: &str) -> Option<String> {
         let values = self.all(name).map(|value| value.iter().map(|b| char::from(*b)).collect());
         let values: Vec<String> = values.collect();
@@ -165,8 +165,8 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// Returns `true` if a body follows. Rejects requests with two lengths, or with a length and a transfer coding: request
-    /// smuggling uses them to make a server read the end of one request as the next one.
+    /// Returns `true` if a body follows. Rejects requests with two lengths, or with a length and a transfer coding:
+    /// request smuggling uses them to make a server read the end of one request as the next one.
     fn has_body(&self, is_old: bool) -> Result<bool, HttpStatus> {
         let mut lengths = self.all("content-length");
         let is_number = |length: &[u8]| !length.is_empty() && length.iter().all(u8::is_ascii_digit);

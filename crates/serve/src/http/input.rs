@@ -1,4 +1,5 @@
-//! Receive buffer of a connection, and the requests in it. The result does not depend on how the bytes were split into reads.
+//! Receive buffer of a connection, and the requests in it. The result does not depend on how the bytes were split into
+//! reads.
 
 use super::{
     head::{self, RequestHead},
@@ -90,7 +91,8 @@ impl RequestBuffer {
             }
             let before = &self.bytes[..at];
             if !before.ends_with(b"\r") {
-                // A proxy in front of this server may accept a bare LF as a line end, or may not. Rejecting it avoids the ambiguity.
+                // A proxy in front of this server may accept a bare LF as a line end, or may not. Rejecting it avoids
+                // the ambiguity.
                 return Err(HttpStatus::BAD_REQUEST);
             }
             if before.ends_with(b"\r\n\r") {

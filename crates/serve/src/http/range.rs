@@ -27,7 +27,8 @@ impl ByteRange {
 pub enum WantedRanges {
     /// Send the whole file: the header requests nothing that this server sends as ranges.
     Whole,
-    /// At least one range. No range is empty and none overlaps another. They are in the requested order unless some were merged.
+    /// At least one range. No range is empty and none overlaps another. They are in the requested order unless some
+    /// were merged.
     Parts(Vec<ByteRange>),
     /// No requested range lies within the file: 416.
     Nothing,

@@ -86,7 +86,8 @@ fn is_url_authority(text: &str) -> bool {
         && port.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// Decodes the percent escapes of a name. Fails if an escape is invalid or encodes a NUL byte, which would end a C string.
+/// Decodes the percent escapes of a name. Fails if an escape is invalid or encodes a NUL byte, which would end a C
+/// string.
 fn decoded(name: &str) -> Result<Vec<u8>, HttpStatus> {
     let mut escapes = name.split('%').skip(1).map(|rest| rest.as_bytes().get(..2));
     let is_escape =

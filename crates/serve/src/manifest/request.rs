@@ -24,7 +24,8 @@ pub struct ListRequest {
     pub copy_links: bool,
     /// `true` to leave out the entries of directories on other file systems.
     pub one_file_system: bool,
-    /// `true` to list a file that is served alone as the only entry of a directory. If `false`, the answer is a redirect to the file.
+    /// `true` to list a file that is served alone as the only entry of a directory. If `false`, the answer is a
+    /// redirect to the file.
     pub as_entry: bool,
 }
 
@@ -58,7 +59,7 @@ impl ListRequest {
         std::iter::once(NAME.to_owned()).chain(options).collect()
     }
 
-    /// Parses a query. Returns `None` if it requests something else, or an unknown option.
+    /// Parses a query. Returns `None` if it does not request a list, or if it contains an unknown option.
     pub fn parse(query: &str) -> Option<Self> {
         let mut options = query.split('&');
         let mut request = (options.next() == Some(NAME)).then(Self::default)?;

@@ -8,12 +8,12 @@ use super::fields::{FieldError, ListFields, put};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SpecialFile {
     pub kind: FileType,
-    /// The number of a device (`st_rdev`, at most 32 bits); otherwise 0.
+    /// The number of a device (`st_rdev`, at most 32 bits); 0 for other types.
     pub device: u64,
 }
 
 impl SpecialFile {
-    /// Returns `None` if the type is that of a file, a directory or a symbolic link.
+    /// Returns a special file of this type; `None` for a regular file, a directory or a symbolic link.
     pub fn of(kind: FileType, device: u64) -> Option<Self> {
         match kind {
             FileType::Fifo | FileType::Socket => Some(Self { kind, device: 0 }),

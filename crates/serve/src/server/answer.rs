@@ -124,7 +124,7 @@ impl AnswerContext<'_> {
             return Ok(self.text("text/plain; version=0.0.4", text));
         }
         if site.is_stream && site.stream_reports.note_end(target.query.as_deref()) {
-            // No request follows. Closing the connection ends a command that waits for more input.
+            // No request follows. Closing the connection also ends a remote command that waits for more input.
             let last = AnswerContext { keep_alive: false, ..*self };
             return Ok(last.text("text/plain; charset=utf-8", Vec::new()));
         }
@@ -212,7 +212,8 @@ impl AnswerContext<'_> {
         })
     }
 
-    /// Returns the filter of a list. Fails if the filter files are hidden files, and the server does not serve such files.
+    /// Returns the filter of a list. Fails if the filter files are hidden files, and the server does not serve such
+    /// files.
     fn filter(
         &self,
         list: &ListRequest,
@@ -375,8 +376,8 @@ impl AnswerContext<'_> {
         self.with(status, head, body)
     }
 
-    /// Answers with a body of unknown length. For HTTP/1.0 clients, which do not know chunks, the end of the connection ends the
-    /// body.
+    /// Answers with a body of unknown length. For HTTP/1.0 clients, which do not know chunks, the end of the connection
+    /// ends the body.
     fn stream(&self, kind: &str, policy: Option<&str>, supply: Box<dyn Supply>) -> PreparedAnswer {
         let with_policy = |head: AnswerHead| match policy {
             Some(policy) => head.with("Content-Security-Policy", policy),

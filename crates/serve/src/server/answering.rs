@@ -48,8 +48,8 @@ pub enum ConnectionPhase {
     /// Waiting for a request.
     Waiting,
     Answering(Box<Answering>),
-    /// The last answer is sent, and further input is discarded. An immediate `close` would make the kernel send a reset, and the
-    /// client could lose the answer.
+    /// The last answer is sent, and further input is discarded. An immediate `close` would make the kernel send a
+    /// reset, and the client could lose the answer.
     Parting,
 }
 

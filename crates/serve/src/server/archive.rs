@@ -1,4 +1,5 @@
-//! A directory tree as a tar archive. File contents are separate parts of the body, so that the transfer mechanisms send them.
+//! A directory tree as a tar archive. File contents are separate parts of the body, so that the transfer mechanisms
+//! send them.
 
 use std::{ffi::OsStr, io, os::unix::ffi::OsStrExt, path::Path};
 
@@ -11,8 +12,8 @@ use super::{
 };
 use crate::http::range::ByteRange;
 
-/// Produces the entries of an archive, a few per turn. If an entry cannot be read, the archive ends incomplete, because a
-/// client would not notice a missing entry.
+/// Produces the entries of an archive, a few per turn. If an entry cannot be read, the archive ends incomplete, because
+/// a client would not notice a missing entry.
 pub struct Archive {
     tree: TreeWalk,
     /// The error that ends the answer once the entries before it are sent.

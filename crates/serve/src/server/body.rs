@@ -1,5 +1,5 @@
-//! Body of an answer: bytes and file ranges, known in advance or produced piece by piece. Each call of [`Supply::next`]
-//! produces one piece, and is named a turn.
+//! Body of an answer: bytes and file ranges, known in advance or produced piece by piece. A turn is one call of
+//! [`Supply::next`], which produces one piece.
 
 use std::{collections::VecDeque, fmt, sync::Arc};
 
@@ -29,7 +29,8 @@ impl BodyPart {
 
 /// Maximum number of directory entries that a supply examines in one turn.
 pub const TURN_ENTRIES: usize = 256;
-/// A supply ends its turn as soon as it has produced this many bytes. This bounds the memory for a client that reads nothing.
+/// A supply ends its turn as soon as it has produced this many bytes. This bounds the memory for a client that reads
+/// nothing.
 pub const TURN_BYTES: usize = 16 << 10;
 
 /// Produces a body piece by piece. Helper threads call it, so that no worker waits for a directory.
@@ -98,7 +99,8 @@ impl AnswerBody {
         self.parts.iter().map(BodyPart::len).sum()
     }
 
-    /// Returns `true` if a supply produces or produced the body. Such a body cannot be produced again from a given offset.
+    /// Returns `true` if a supply produces or produced the body. Such a body cannot be produced again from a given
+    /// offset.
     pub fn is_made(&self) -> bool {
         self.is_made
     }

@@ -32,7 +32,7 @@ pub struct ServeConnection {
     client: Option<SocketAddr>,
     input: RequestBuffer,
     phase: ConnectionPhase,
-    /// `true` from an event until a read or a write returns `EAGAIN`.
+    /// `true` from an event until a read finds the socket empty, or a write finds it full.
     readable: bool,
     writable: bool,
     /// `true` if the client has closed its sending side. Buffered data may still be readable.
@@ -54,8 +54,7 @@ const TURN: usize = 16;
 const STEP: u64 = 1 << 20;
 /// Maximum time that a client may request to wait for a hash.
 const LONGEST_WAIT: Duration = Duration::from_secs(3600);
-/// Number of attempts to answer with a file that changes repeatedly. Each attempt reads the file, so the number is smaller
-/// than `cadence::ATTEMPTS`.
+/// Attempts if a file changes repeatedly. Fewer than `cadence::ATTEMPTS`, because each one reads the file.
 const MOST_READS: usize = 3;
 
 impl ServeConnection {
@@ -113,7 +112,7 @@ impl ServeConnection {
         self.client.map(|client| client.ip().to_canonical())
     }
 
-    /// Checks the timeouts. If the client has not read for a second, its answer releases its memory.
+    /// Checks the timeouts. If the client has not read for a second, the memory of its answer is released.
     pub fn tick(&mut self, tools: &mut Tools, timeouts: &Timeouts) -> NextAction {
         if self.is_pending() {
             // The server is waiting for a disk or a hash, so the client's timeout restarts.
@@ -146,7 +145,8 @@ impl ServeConnection {
         NextAction::Wait
     }
 
-    /// Returns `true` if an answer has waited for a hash for as long as the client allows, at most an hour.
+    /// Returns `true` if an answer has waited long enough for a hash: as long as the client allows (at most an hour),
+    /// or else `timeouts.digest`.
     fn waits_too_long_for_digest(&self, timeouts: &Timeouts) -> bool {
         let ConnectionPhase::Answering(answering) = &self.phase else { return false };
         let wish = answering.retry.as_ref().and_then(|retry| retry.head.wait);
@@ -179,7 +179,7 @@ impl ServeConnection {
         matches!(&self.phase, ConnectionPhase::Answering(answering) if answering.sending.is_stuck())
     }
 
-    /// Returns the memory, in bytes, held while the client reads nothing; 0 if the server is not waiting for the client.
+    /// Returns the memory, in bytes, of an answer that waits for its client; 0 if no answer waits.
     pub fn held(&self) -> u64 {
         match &self.phase {
             ConnectionPhase::Answering(answering) if !self.writable => answering.sending.held(),
@@ -344,8 +344,8 @@ impl ServeConnection {
             return Some(NextAction::Wait);
         }
         if self.has_hung_up && answering.sending.waits_for_digest() {
-            // `EPOLLRDHUP` does not distinguish a closed connection from a closed sending side. No file is hashed for a client
-            // that may have disconnected.
+            // `EPOLLRDHUP` may mean a closed connection, or only a closed sending side. The server hashes no file for a
+            // client that may have disconnected.
             self.answer_without_digest(tools);
             return None;
         }

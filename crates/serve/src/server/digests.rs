@@ -1,6 +1,6 @@
 //! Hashes of files, computed on request. Helper threads read the files. Small and large files are in separate lanes
-//! (classes of tasks with a limit on concurrent helpers). The hash of a file version is cached. If no client waits for
-//! a hash any more, its computation is cancelled.
+//! (classes of tasks with a limit on concurrent helpers). The hash of a file version is cached. A computation is
+//! cancelled if no client waits for the hash any more, unless the client may ask again.
 
 use std::{
     collections::HashMap,
@@ -28,7 +28,7 @@ use super::{
 
 /// Maximum number of cached hashes.
 const KEPT: usize = 4096;
-/// A computation that has run for this long continues even if its client has left, because the client may ask again.
+/// A computation that has run for this long continues after its client has left, because the client may ask again.
 const WORTH_KEEPING: Duration = Duration::from_secs(30);
 /// Number of bytes read per call.
 const PIECE: usize = 256 << 10;

@@ -51,8 +51,8 @@ impl ConnectionEnds {
         [Some(self.socket.as_fd()), self.source.as_ref().map(AsFd::as_fd)].into_iter().flatten()
     }
 
-    /// Returns `true` if `EPOLLHUP` means that the client does not read any more either. On a pipe, `EPOLLHUP` only means
-    /// that the writer has closed it.
+    /// Returns `true` if `EPOLLHUP` means that the client does not read any more either. On a pipe, `EPOLLHUP` only
+    /// means that the writer has closed it.
     pub fn hang_up_together(&self) -> bool {
         self.source.is_none()
     }
@@ -73,12 +73,14 @@ impl ConnectionEnds {
         let _ = set_tcp_nodelay(&*self.socket, true);
     }
 
-    /// Closes the sending side. Ignores an error: it means that the client has disconnected, and the next read reports that.
+    /// Closes the sending side. Ignores errors: a pipe cannot be shut down, and the next read reports that a client has
+    /// disconnected.
     pub fn finish(&self) {
         let _ = shutdown(&*self.socket, Shutdown::Write);
     }
 
-    /// Makes `close` send a TCP reset. Unix sockets and pipes have no reset; there the client notices the missing bytes.
+    /// Makes `close` send a TCP reset. Unix sockets and pipes have no reset; there the client notices the missing
+    /// bytes.
     pub fn reset_at_close(&self) {
         let _ = set_socket_linger(&*self.socket, Some(Duration::ZERO));
     }

@@ -1,5 +1,5 @@
-//! Small answers on a byte stream that are held back while further requests wait, so that one write sends many. Over ssh every
-//! write becomes a packet that is encrypted and decrypted. Sockets have `MSG_MORE` for this.
+//! Small answers on a byte stream that are held back while further requests wait, so that one write sends many. Over
+//! ssh every write becomes a packet that is encrypted and decrypted. Sockets have `MSG_MORE` for this.
 
 use std::os::fd::AsFd;
 

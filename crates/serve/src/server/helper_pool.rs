@@ -50,7 +50,8 @@ impl std::fmt::Debug for HelperPool {
 
 impl HelperPool {
     /// Queues a task. The returned flag is set when the task is done, before the mailbox gets the token. If the flag is
-    /// dropped before the task has begun, the task is dropped too. Returns `None` if no thread can be started.
+    /// dropped before the task has begun, the task is dropped too. Returns `None` if the pool has no thread and none
+    /// can be started.
     pub fn give(&self, task: HelperTask) -> Option<Arc<AtomicBool>> {
         let done = Arc::new(AtomicBool::new(false));
         let mut state = self.0.lock();
@@ -107,7 +108,7 @@ impl PoolShared {
             };
             drop(state);
             let HelperTask { lane, work, waiter } = task;
-            // The panic hook reports a panic of the task. The lane is released and the waiter notified all the same.
+            // The panic hook reports a panic of the task. Even then, the lane is released and the waiter is notified.
             let mut hand = HelperResources { is_over: &self.is_over, buffer: &mut buffer };
             let _ = panic::catch_unwind(AssertUnwindSafe(|| work(&mut hand)));
             done.store(true, Ordering::Release);

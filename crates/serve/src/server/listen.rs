@@ -35,7 +35,8 @@ pub struct Listening {
     pub address: ListenAddress,
     /// One descriptor per worker.
     pub sockets: Vec<OwnedFd>,
-    /// `true` if all descriptors refer to one socket. Without `EPOLLEXCLUSIVE`, each connection would wake every worker.
+    /// `true` if all descriptors refer to one socket. Without `EPOLLEXCLUSIVE`, each connection would wake every
+    /// worker.
     pub is_shared: bool,
     /// Path of a Unix socket that this server created; removed when the server ends.
     pub name: Option<PathBuf>,
@@ -43,8 +44,8 @@ pub struct Listening {
 
 const BACKLOG: i32 = 1024;
 
-/// Listens on the given addresses and uses the sockets that were passed in. If there are neither, listens on the default address
-/// or the next free port.
+/// Listens on the given addresses and uses the sockets that were passed in. If there are neither, listens on the
+/// default address or the next free port.
 pub fn listen_at(
     addresses: &[ListenAddress],
     sockets: Vec<OwnedFd>,
@@ -104,8 +105,8 @@ fn failed(address: &str, error: io::Error) -> ServeError {
     ServeError::Listen { address: address.to_owned(), error }
 }
 
-/// Binds the first socket without `SO_REUSEPORT`. The bind therefore fails if another process uses the address, even one with
-/// `SO_REUSEPORT`. Then the option is set, so that the sockets of the other workers can share the address.
+/// Binds the first socket without `SO_REUSEPORT`. The bind therefore fails if another process uses the address, even
+/// one with `SO_REUSEPORT`. Then the option is set, so that the sockets of the other workers can share the address.
 fn tcp(address: SocketAddr, workers: usize) -> io::Result<Listening> {
     let first = socket(address)?;
     bind(&first, &address)?;
@@ -134,7 +135,8 @@ fn socket(address: SocketAddr) -> io::Result<OwnedFd> {
         // Accept IPv4 connections as well, regardless of net.ipv6.bindv6only.
         set_ipv6_v6only(&socket, false)?;
     }
-    // Answers are assembled before they are sent, so Nagle's algorithm only adds delay. Accepted sockets inherit the option.
+    // Answers are assembled before they are sent, so Nagle's algorithm only adds delay. Accepted sockets inherit the
+    // option.
     set_tcp_nodelay(&socket, true)?;
     Ok(socket)
 }

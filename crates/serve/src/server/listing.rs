@@ -1,4 +1,5 @@
-//! A directory listing as JSON or HTML, produced piece by piece. Directories come first, then files, each sorted by name.
+//! A directory listing as JSON or HTML, produced piece by piece. Directories come first, then files, each sorted by
+//! name.
 
 use std::{
     ffi::OsStr,
@@ -36,7 +37,8 @@ pub fn stat(directory: impl AsFd, name: &OsStr) -> Result<Stat, Errno> {
     statat(directory, name, AtFlags::SYMLINK_NOFOLLOW)
 }
 
-/// Returns `true` unless the permissions forbid reading the subdirectory `name`. Other errors are detected when it is read.
+/// Returns `true` unless the permissions forbid reading the subdirectory `name`. Other errors are detected when it is
+/// read.
 pub fn may_be_read(directory: impl AsFd, name: &OsStr) -> bool {
     !matches!(open(directory, name), Err(Errno::ACCESS | Errno::PERM))
 }
@@ -81,8 +83,8 @@ impl Listing {
         Self { site, path, directory, format, pass, cursor, lane, has_begun, has_entries }
     }
 
-    /// Returns the entry that a request for the name would find. Symbolic links are followed. Returns `None` if the entry is not
-    /// served.
+    /// Returns the entry that a request for the name would find. Symbolic links are followed. Returns `None` if the
+    /// entry is not served.
     fn entry(&self, name: &OsStr) -> Option<ListingEntry> {
         let stat = stat(&self.directory, name).ok()?;
         let is_link = kind(&stat) == FileType::Symlink;
@@ -102,8 +104,8 @@ impl Listing {
         })
     }
 
-    /// Returns `true` if an entry can belong to the type that is being listed. `kind`: its type according to the directory
-    /// (`d_type`).
+    /// Returns `true` if an entry can belong to the type that is being listed. `kind`: its type according to the
+    /// directory (`d_type`).
     fn may_be_listed(&self, kind: FileType) -> bool {
         match kind {
             FileType::Unknown | FileType::Symlink => true,

@@ -1,5 +1,5 @@
-//! The access log: one line per answer, written by a separate thread so that a slow terminal does not block workers. If the queue
-//! is full, lines are dropped and counted.
+//! The access log: one line per answer, written by a separate thread so that a slow terminal does not block workers. If
+//! the queue is full, lines are dropped and counted.
 
 use std::{
     fmt, io,

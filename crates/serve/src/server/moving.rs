@@ -1,7 +1,7 @@
 //! A transfer that owns its descriptors, for an event loop with thousands of transfers.
 //!
-//! A `TransferRun` borrows its descriptors. An async block can hold both the owner and the borrower, which is its only purpose
-//! here. No waker is used: the worker polls the future when the socket is writable.
+//! A `TransferRun` borrows its descriptors. An async block can hold both the owner and the borrower, which is its only
+//! purpose here. No waker is used: the worker polls the future when the socket is writable.
 
 use std::{
     cell::Cell,

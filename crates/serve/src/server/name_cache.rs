@@ -1,5 +1,5 @@
-//! Cached name lists of directories, shared by all answers. An answer to a slow client holds a position, not the list. All lists
-//! together stay within their share of `--memory`; a dropped list is read again.
+//! Cached name lists of directories, shared by all answers. An answer to a slow client holds a position, not the list.
+//! All lists together stay within their share of `--memory`; a dropped list is read again.
 
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -48,7 +48,8 @@ struct CachedList {
     /// The list contains only names greater than this one.
     after: Vec<u8>,
     list: Arc<NameList>,
-    /// `true` if any later change of the directory is certain to change its timestamps. Only then may new answers use the list.
+    /// `true` if any later change of the directory is certain to change its timestamps. Only then may new answers use
+    /// the list.
     is_settled: bool,
     used: Instant,
 }
@@ -78,8 +79,8 @@ impl NameCache {
         Self { most: most.max(LEAST), with_hidden, state: Mutex::default() }
     }
 
-    /// Returns a list with the names after the cursor. A large directory that is not cached is read only if `may_sort` is `true`.
-    /// `check_cancelled` is called regularly during the read; if it returns an error, the read ends.
+    /// Returns a list with the names after the cursor. A large directory that is not cached is read only if `may_sort`
+    /// is `true`. `check_cancelled` is called regularly during the read; if it returns an error, the read ends.
     pub fn names(
         &self,
         directory: &OwnedFd,

@@ -33,8 +33,8 @@ const QUESTION: usize = 1024;
 const LEAST: usize = 4 << 10;
 
 impl NameList {
-    /// Reads the smallest names greater than `rules.after`, as many as fit. Calls `check_cancelled` about every thousand
-    /// names with the current size of the list in bytes. If it returns an error, the read ends.
+    /// Reads the smallest names greater than `rules.after`, as many as fit. Calls `check_cancelled` about every
+    /// thousand names with the current size of the list in bytes. If it returns an error, the read ends.
     pub fn read(
         directory: impl AsFd,
         rules: &ReadRules<'_>,

@@ -131,8 +131,8 @@ impl ServedRoot {
         }
     }
 
-    /// Returns the metadata of a regular file if one call suffices to get it. This holds for a single name that is not a link,
-    /// and for every path if all links may be followed.
+    /// Returns the metadata of a regular file if one call suffices to get it. This holds for a single name that is not
+    /// a link, and for every path if all links may be followed.
     fn glance(&self, path: &Path) -> Option<Stat> {
         let flags = match self.beneath.links() {
             FollowLinks::Anywhere => AtFlags::empty(),

@@ -22,7 +22,8 @@ pub struct ServedFile {
     is_sealed: OnceLock<bool>,
 }
 
-/// Flags for opening files. `O_NONBLOCK`: the open must not block if a FIFO or a device has replaced the file since the lookup.
+/// Flags for opening files. `O_NONBLOCK`: the open must not block if a FIFO or a device has replaced the file since the
+/// lookup.
 pub const READ: OFlags =
     OFlags::RDONLY.union(OFlags::CLOEXEC).union(OFlags::NOCTTY).union(OFlags::NONBLOCK);
 
@@ -38,7 +39,8 @@ impl ServedFile {
         }
     }
 
-    /// Wraps a file that was opened by its name. Fails with `EAGAIN` if it is another file or version than the one found.
+    /// Wraps a file that was opened by its name. Fails with `EAGAIN` if it is another file or version than the one
+    /// found.
     pub fn by_name(fd: OwnedFd, found: &Stat) -> Result<Self, Errno> {
         let file = Self::new(fd, found);
         if file.is_unchanged() { Ok(file) } else { Err(Errno::AGAIN) }
@@ -49,8 +51,8 @@ impl ServedFile {
         Self { fd, version, kind: OnceLock::new(), is_sealed: OnceLock::new() }
     }
 
-    /// Returns `true` if the file is sealed and can never change, so that its pages may be sent without a copy. The result is
-    /// cached.
+    /// Returns `true` if the file is sealed and can never change, so that its pages may be sent without a copy. The
+    /// result is cached.
     pub fn is_sealed(&self) -> bool {
         *self.is_sealed.get_or_init(|| thalweg_core::is_sealed(self.as_fd()))
     }

@@ -75,8 +75,8 @@ impl Disks {
         }
     }
 
-    /// Reads a range into a buffer and checks that the file is still the version that was opened. Returns `false` if the
-    /// read would block and `may_wait` is `false`.
+    /// Reads a range into a buffer and checks that the file is still the version that was opened. Returns `false` if
+    /// the read would block and `may_wait` is `false`.
     pub fn read_range(
         &mut self,
         file: &ServedFile,
@@ -142,7 +142,7 @@ pub struct Readahead {
     /// The connection that is being served, and the address of its client.
     pub token: u64,
     pub client: Option<IpAddr>,
-    /// Number of ranges that helpers have read.
+    /// Number of ranges that helpers were asked to read since the last tick.
     pub count: u64,
 }
 
@@ -153,8 +153,8 @@ impl Readahead {
     }
 }
 
-/// Asks a helper to read a range into the page cache. The returned flag is set when the read is done. If no thread can be
-/// started, the flag is set immediately, and the worker waits for the disk itself.
+/// Asks a helper to read a range into the page cache. The returned flag is set when the read is done. If no thread can
+/// be started, the flag is set immediately, and the worker waits for the disk itself.
 pub fn ask_for(
     file: Arc<ServedFile>,
     stretch: ByteRange,

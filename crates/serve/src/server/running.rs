@@ -148,8 +148,8 @@ impl RunningServer {
         self.wakes.iter().for_each(|fd| wake(fd));
     }
 
-    /// Stops accepting connections and finishes the answers in progress. Waits until all are finished, `grace` has passed or
-    /// `is_enough` returns `true`. Returns `true` if all were finished.
+    /// Stops accepting connections and finishes the answers in progress. Waits until all are finished, `grace` has
+    /// passed or `is_enough` returns `true`. Returns `true` if all were finished.
     pub fn stop(mut self, grace: Duration, mut is_enough: impl FnMut() -> bool) -> bool {
         self.enter(ENDING);
         let began = Instant::now();

@@ -3,7 +3,8 @@
 /// Maximum number of body bytes that are copied into memory for one send.
 pub const ONE_SEND: usize = 64 << 10;
 
-/// Bytes that are ready to be sent. The buffer keeps old bytes beyond `filled`, so it is not zeroed again for every answer.
+/// Bytes that are ready to be sent. The buffer keeps old bytes beyond `filled`, so it is not zeroed again for every
+/// answer.
 #[derive(Debug, Default)]
 pub struct SendBuffer {
     bytes: Vec<u8>,

@@ -1,4 +1,5 @@
-//! An answer that is being sent. Small parts are combined into one send; the rest is moved by the mechanism of the plan.
+//! An answer that is being sent. Small parts are combined into one send; the rest is moved by the mechanism of the
+//! plan.
 
 use std::{
     os::fd::OwnedFd,
@@ -96,8 +97,8 @@ pub enum Sent {
 }
 
 impl Sending {
-    /// Assembles the head and as much of the body as fits and is in the page cache. Nothing is sent yet: if the file has changed,
-    /// another answer is still possible.
+    /// Assembles the head and as much of the body as fits and is in the page cache. Nothing is sent yet: if the file
+    /// has changed, another answer is still possible.
     pub fn prepare(
         head: &[u8],
         body: AnswerBody,
@@ -110,7 +111,8 @@ impl Sending {
         Ok(sending)
     }
 
-    /// Creates an answer with a head that needs a hash. After the wait the answer must be created again ([`Short::Again`]).
+    /// Creates an answer with a head that needs a hash. After the wait the answer must be created again
+    /// ([`Short::Again`]).
     pub fn waiting(wait: DigestWait) -> Self {
         Self { pending: Some(PendingWork::Head(wait)), ..Self::default() }
     }
@@ -125,7 +127,8 @@ impl Sending {
         matches!(self.pending, Some(PendingWork::Head(_)))
     }
 
-    /// Ends the wait for a hash. `is_kept`: `true` to continue a computation that has begun, because the client may ask again.
+    /// Ends the wait for a hash. `is_kept`: `true` to continue a computation that has begun, because the client may ask
+    /// again.
     pub fn leave_digest(&mut self, is_kept: bool) {
         if let Some(PendingWork::Head(wait)) = self.pending.take()
             && is_kept
@@ -222,7 +225,8 @@ impl Sending {
         Ok(false)
     }
 
-    /// Releases the buffer or pipe of the transfer in progress, and data that can be read again. A new transfer continues the answer later.
+    /// Releases the buffer or pipe of the transfer in progress, and data that can be read again. A new transfer
+    /// continues the answer later.
     pub fn park(&mut self, account: &mut dyn FnMut(&Report)) {
         if let Some(large) = &mut self.large {
             large.leave(account);
@@ -335,8 +339,8 @@ impl Sending {
         self.gather_more(disks, false)
     }
 
-    /// Copies parts into memory as far as they fit. A file range larger than [`ONE_SEND`] becomes the large part. If `may_wait`
-    /// is `true`, the first file may be read from disk.
+    /// Copies parts into memory as far as they fit. A file range larger than [`ONE_SEND`] becomes the large part. If
+    /// `may_wait` is `true`, the first file may be read from disk.
     fn gather_more(&mut self, disks: &mut Disks, mut may_wait: bool) -> Result<(), Short> {
         while self.large.is_none() {
             if self.body.needs_more() && !self.body.make_at_hand().map_err(Short::Supply)? {

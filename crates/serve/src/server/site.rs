@@ -21,7 +21,8 @@ pub struct ServedSite {
     pub listing: bool,
     pub precompressed: bool,
     pub metrics: bool,
-    /// `true` if the only clients are at the other ends of byte streams. Such clients are thalweg, and may use the options of lists.
+    /// `true` if the only clients are at the other ends of byte streams. Such clients are thalweg, and may use the
+    /// options of lists.
     pub is_stream: bool,
     pub stream_reports: StreamReports,
     /// Rules for choosing mechanisms. Each worker caches them and reloads them when it is woken.
@@ -75,8 +76,8 @@ impl ServedSite {
         Arc::clone(&self.policy.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Updates the memory of one tree walk from `counted` to `held` bytes. Returns `false` if all walks together exceed the
-    /// limit.
+    /// Updates the memory of one tree walk from `counted` to `held` bytes. Returns `false` if all walks together exceed
+    /// the limit.
     pub fn count_paths(&self, counted: &mut u64, held: u64) -> bool {
         let before = std::mem::replace(counted, held);
         if held <= before {

@@ -65,7 +65,7 @@ impl Store {
         self.buffers.pop().unwrap_or_default()
     }
 
-    /// Returns a buffer for reuse.
+    /// Takes back a buffer for reuse, if it has a usual size.
     pub fn give(&mut self, buffer: Vec<u8>) {
         let is_usual = (1..=2 * ONE_SEND).contains(&buffer.capacity());
         if self.buffers.len() < BUFFERS && is_usual {

@@ -1,5 +1,5 @@
-//! Limits the unsent data in the kernel for clients that read nothing. A socket can hold megabytes, and thousands of such clients
-//! would use up the TCP memory of the whole machine, so that no connection could proceed.
+//! Limits the unsent data in the kernel for clients that read nothing. A socket can hold megabytes, and thousands of
+//! such clients would use up the TCP memory of the whole machine, so that no connection could proceed.
 
 use std::fs;
 
@@ -12,8 +12,9 @@ pub struct Unsent {
     each: u64,
 }
 
-// Each new client gets an equal share of an eighth of the total. The divisor is 8 because earlier clients got larger shares, and
-// because the kernel uses more memory than the bytes that it stores. All clients together then stay below the total.
+// Each new client gets an equal share of an eighth of the total. The divisor is 8 because earlier clients got larger
+// shares, and because the kernel uses more memory than the bytes that it stores. All clients together then stay below
+// the total.
 const SHARE: u64 = 8;
 /// Minimum limit in bytes. A smaller one would slow down clients that do read.
 const LEAST: u64 = 64 << 10;

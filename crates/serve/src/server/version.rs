@@ -62,8 +62,8 @@ impl FileVersion {
         self.modified.seconds
     }
 
-    /// Returns the entity tag. It is weak while the file could change again within the same clock tick, because then two versions
-    /// would have one tag.
+    /// Returns the entity tag. It is weak while the file could change again within the same clock tick, because then
+    /// two versions would have one tag.
     pub fn etag(&self, now: SystemTime) -> String {
         let weak = if self.is_settled(now) { "" } else { "W/" };
         let FileTime { seconds, nanos } = self.modified;
@@ -107,8 +107,8 @@ impl FileVersion {
             // Timestamps in whole seconds; on FAT, in steps of two seconds.
             return Duration::from_secs(2).as_nanos() as i128;
         }
-        // Before Linux 6.13, and on file systems without fine-grained timestamps, a timestamp is the time of the last kernel
-        // tick.
+        // Before Linux 6.13, and on file systems without fine-grained timestamps, a timestamp is the time of the last
+        // kernel tick.
         *TICK.get_or_init(|| {
             let tick = clock_getres(ClockId::RealtimeCoarse);
             2 * (i128::from(tick.tv_sec) * 1_000_000_000 + i128::from(tick.tv_nsec))

@@ -22,7 +22,8 @@ impl WaitingMemory {
         Self { most, held: 0, each: HashMap::new(), order: VecDeque::new(), places: 0 }
     }
 
-    /// Records the memory that a connection holds; 0 if it does not wait. Returns `true` if the total exceeds the limit.
+    /// Records the memory that a connection holds; 0 if it does not wait. Returns `true` if the total exceeds the
+    /// limit.
     pub fn count(&mut self, token: u64, held: u64) -> bool {
         if held == 0 {
             if !self.each.is_empty()

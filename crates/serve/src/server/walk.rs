@@ -1,5 +1,5 @@
-//! Walks a directory tree entry by entry. One directory is open at a time, and a directory comes before its entries. Symbolic
-//! links are listed, or replaced by their targets if the client requests this.
+//! Walks a directory tree entry by entry. One directory is open at a time, and a directory comes before its entries.
+//! Symbolic links are listed, or replaced by their targets if the client requests this.
 
 use std::{
     collections::VecDeque,

@@ -76,7 +76,7 @@ pub struct ServeWorker {
 
 struct ConnectionSlot {
     connection: Option<ServeConnection>,
-    /// Generation of the slot, which tokens of events contain. It distinguishes the connection from earlier ones in this slot.
+    /// Generation of the slot. Tokens contain it, to distinguish the connection from earlier ones in this slot.
     turn: u32,
     /// `true` if the connection is in `ready` or `later`.
     is_queued: bool,
@@ -144,7 +144,7 @@ impl ServeWorker {
                 Err(Errno::INTR) => 0,
                 answer => answer?,
             };
-            // The wake-up event is handled first, so that a new profile or stage applies to all connections of this batch.
+            // Handles the wake-up event first, so that a new profile or stage applies to the whole batch.
             events[..count].sort_by_key(|event| event.data.u64() != WAKE);
             for event in &events[..count] {
                 self.handle(*event);
@@ -176,7 +176,7 @@ impl ServeWorker {
         self.free.len() == self.slots.len()
     }
 
-    /// Returns the epoll timeout: zero if a connection is ready, `None` without connections, otherwise at most one tick.
+    /// Returns the epoll timeout: none to wait only for new clients, 0 if a connection is ready, else at most a tick.
     fn timeout(&self) -> Option<Timespec> {
         let wait = if !self.ready.is_empty() {
             Duration::ZERO
@@ -241,8 +241,8 @@ impl ServeWorker {
         self.wait(token, held);
     }
 
-    /// Records the memory of a connection that waits for its client. If the total is too large, the connections that have waited
-    /// longest release theirs.
+    /// Records the memory of a connection that waits for its client. If the total is too large, releases the memory of
+    /// the connections that have waited longest.
     fn wait(&mut self, token: u64, held: u64) {
         if !self.parts.waiting.count(token, held) {
             return;
@@ -340,10 +340,10 @@ impl ServeWorker {
                 }
                 Err(Errno::AGAIN) => return,
                 Err(errno) if is_of_one_client(errno) => {}
-                // The connection remains in the queue, so `accept` would fail again immediately. Accepting stops until a
+                // The connection stays in the queue, so a new `accept` would fail too. Stops accepting until a
                 // connection ends or the next tick.
                 Err(_) => {
-                    // Closes the files that are kept open, because they may occupy the descriptors or memory that `accept` needs.
+                    // Closes the cached files: they may occupy descriptors or memory that `accept` needs.
                     self.parts.tools.store.get_mut().close();
                     return self.stop_accepting();
                 }
@@ -351,7 +351,7 @@ impl ServeWorker {
         }
     }
 
-    /// Makes room for a connection: examines some slots and closes the one that has been without a complete request for longest.
+    /// Makes room: examines some slots and closes the connection with the longest time without a complete request.
     fn evict(&mut self) -> bool {
         let mut oldest: Option<(usize, Duration)> = None;
         for _ in 0..self.slots.len().min(MOST_EXAMINED) {
@@ -374,7 +374,7 @@ impl ServeWorker {
     fn turn_away(&self, socket: &OwnedFd) {
         self.parts.tools.site.accounts.turned_away.fetch_add(1, Ordering::Relaxed);
         let answer = refuse(HttpStatus::UNAVAILABLE);
-        // Errors are ignored: the client may have disconnected, or have sent so much that the kernel resets the connection.
+        // Ignores errors: the client may have disconnected, or the kernel may have reset the connection.
         let _ = net::send(socket, &answer.head);
         let _ = shutdown(socket, Shutdown::Write);
     }
@@ -481,8 +481,8 @@ impl ServeWorker {
     }
 }
 
-/// Returns `true` if `accept` failed because of one connection, which is removed from the queue (accept(2)), or because of a
-/// signal. Then the next connection can be accepted immediately.
+/// Returns `true` if `accept` failed because of a signal, or of one connection, which has left the queue (accept(2)).
+/// The next connection can then be accepted immediately.
 fn is_of_one_client(errno: Errno) -> bool {
     matches!(
         errno,

@@ -14,7 +14,7 @@ pub struct Cache {
 const LISTED: &str = "/sys/devices/system/cpu/cpu0/cache";
 
 /// Returns the caches, nearest first; empty if the kernel does not list them. The result is kept, because finding it
-/// takes the reading of a dozen files.
+/// requires reading a dozen files.
 pub fn caches() -> &'static [Cache] {
     static FOUND: OnceLock<Vec<Cache>> = OnceLock::new();
     FOUND.get_or_init(|| caches_in(Path::new(LISTED)))
@@ -32,8 +32,8 @@ pub fn second_cache() -> Option<u64> {
 
 /// Returns the size of the data cache of a level; 1 is the first. For the first two levels, the C library read the
 /// processor's own values when the process began, which saves a dozen calls for sysfs. The size of the third level
-/// comes from sysfs. The C library scales it by its estimate of the processors that share the cache, and reports ten
-/// times the size to some guests.
+/// comes from sysfs. The C library scales that size by its estimate of the processors that share the cache, and reports
+/// ten times the size to some guests.
 pub fn cache_size(level: u32) -> Option<u64> {
     // <bits/confname.h> of glibc. Other libraries return -1.
     const SC_LEVEL1_DCACHE_SIZE: libc::c_int = 188;

@@ -1,4 +1,4 @@
-//! Guarantees of the library's functions that their examples do not show.
+//! Tests guarantees of the library's functions that the examples in their documentation do not show.
 
 use std::fs::{self, File};
 use std::io::{Read, Seek, SeekFrom, Write};

@@ -1,4 +1,4 @@
-//! The programs of the guide, and copies through the public interface.
+//! Tests the programs of the guide, and copies through the public interface.
 #![allow(clippy::unwrap_used)]
 
 mod copies;

@@ -21,10 +21,10 @@ use crate::{
 /// Compares every source with its copy. An error means that nothing was compared. A missing source or copy is an error
 /// in the returned [`Comparison`].
 ///
-/// With one source, its copy normally is the destination itself. If the destination is a directory, the copy may also
-/// be its entry with the name of the source. `compare` assumes that entry if the source is not a directory. It also
-/// assumes that entry if it is a directory and the source has no entry of that name. With several sources, the copies
-/// are entries of the destination.
+/// With several sources, the copies are entries of the destination. With one source, the copy is normally the
+/// destination itself. If the destination is a directory, the copy may instead be its entry with the name of the
+/// source. `compare` chooses this entry if the source is not a directory. It also chooses the entry if the entry is a
+/// directory and the source contains no entry of that name.
 pub fn compare(
     sources: &[PathBuf],
     destination: &Path,

@@ -22,7 +22,7 @@ pub(crate) struct CompareRun<'r> {
     pub events: &'r dyn Events,
     files: AtomicU64,
     bytes: AtomicU64,
-    // Files that were processed, and those of their bytes that were not read.
+    // Number of processed files, and number of their bytes that did not need to be read.
     passed_files: AtomicU64,
     passed_bytes: AtomicU64,
     stopped: AtomicBool,

@@ -185,7 +185,8 @@ impl Directory {
         })
     }
 
-    /// Returns `true` if no name in the directory can be removed or replaced. `false` if this copy created it.
+    /// Returns `true` if the directory is append-only: no name in it can be removed or replaced. A directory with
+    /// `is_fresh` counts as not append-only.
     pub fn is_append_only(&self) -> bool {
         let ask = || {
             let told = self

@@ -1,7 +1,8 @@
 //! Determines when the files of a copy reach stable storage.
 //!
-//! If the caller requested it, a file is synced before it gets a visible name. Files in a staging directory have no
-//! visible name yet, so one syncfs(2) before the directory is published covers all of them.
+//! [`Fsync::Always`] syncs each file before it gets a visible name. [`Fsync::Auto`] syncs only files that replace
+//! others. Files in a staging directory have no visible name yet, so one syncfs(2) before the directory is published
+//! covers all of them.
 
 use std::os::fd::OwnedFd;
 use thalweg_core::atomic_file::Fsync;

@@ -38,8 +38,8 @@ pub struct TreeReport {
     pub changed: u64,
     /// Entries by change, if the copy is a sync.
     pub sync: SyncCounts,
-    /// Entries that a sync did not copy yet, as paths below the destination. The deletion must first remove the
-    /// directory that has the name.
+    /// Entries that a sync has not copied yet, as paths below the destination. The deletion must first remove the
+    /// directories that have these names.
     pub deferred: Vec<PathBuf>,
     /// Source directories that were listed, if the copy is a sync.
     pub seen: DirectoryCensus,

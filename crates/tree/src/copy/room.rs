@@ -22,7 +22,8 @@ pub(crate) struct FreeSpace {
     system: FileSystem,
     free: u64,
     needed: AtomicU64,
-    /// Size of the largest file that is replaced. The old file occupies its space until the new one is complete.
+    /// Largest additional space while one file is replaced, in bytes. The old file occupies its space until the new one
+    /// is complete.
     largest_replaced: AtomicU64,
 }
 

@@ -60,7 +60,7 @@ pub(crate) struct CopyRun<'r> {
     pub concurrency: Concurrency,
     /// In a dry run, the free space of the destination.
     pub room: Option<FreeSpace>,
-    /// Sources that the caller named, with the destination name of an earlier source.
+    /// Paths of sources that the caller named, if an earlier source has an equal destination name.
     pub second: HashSet<CString>,
     /// The file system of the destination, if one call can sync it. Set only for trees that are to be synced.
     pub whole: Option<WholeSync>,
@@ -105,14 +105,14 @@ struct Unfinished {
 pub(crate) const FEWEST_DIRECTORIES: usize = 4;
 
 /// Divides the descriptor limit for a walk. Returns the number of threads, at most `wanted`, for which the descriptors
-/// suffice. Also returns how many directories can stay open besides those in which the threads work.
+/// suffice. Also returns how many directories can stay open, including those in which the threads work.
 pub(crate) fn share(limit: Option<u64>, wanted: usize) -> (usize, usize) {
     // `ALL`: descriptors of the whole process, such as the standard streams and the destination. `EACH`: the
     // descriptors that one thread has open at a time, which are two directories and their parents, two files, a pipe
     // and a lock. A thread can close its directories when it needs descriptors for others.
     const ALL: usize = 6;
     const EACH: usize = 10;
-    // Each thread has its own path. Another thread pays off only if the ancestors on it can stay open.
+    // Each thread has its own path. Another thread pays off only if the ancestors on its path can stay open.
     const ROOM: usize = 40;
     let limit = limit.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(usize::MAX);
     let left = limit.saturating_sub(ALL);

@@ -23,7 +23,8 @@ pub(crate) struct CopyShared<'r> {
     pub links: LinkTable,
     pub pairs: DevicePairs,
     pub contests: Contests,
-    /// In a dry run of a sync: the existing file of the name met first, for each source with several names.
+    /// Used in a dry run of a sync. For each source with several names, the existing file under the name that the walk
+    /// met first; `None` if that name would be a new file.
     first_names: Mutex<HashMap<Id, Option<Id>>>,
 }
 

@@ -278,7 +278,8 @@ impl<'r> CopyWalker<'r> {
         self.note_directory(entry, &directory, &stat);
         let stays = self.run().options.one_file_system && stat.st_dev != directory.device;
         let address = ReopenAddress { above: entry.from.folder(), name: entry.source, flags };
-        // A directory from `SourceDirectory::Named` cannot be opened again from its parent, so its descriptor must stay open.
+        // A directory from `SourceDirectory::Named` cannot be opened again from its parent, so its descriptor must stay
+        // open.
         let kept =
             self.run().kept.as_ref().filter(|_| !matches!(entry.from, SourceDirectory::Named(_)));
         let from = SourceDirectory::Listed(CachedDirectory::new(source, id, &address, kept));

@@ -1,4 +1,5 @@
-//! Globs with the syntax of git: `?`, `*`, `**` between slashes, bracket expressions, and `\` before an ordinary character.
+//! Globs with the syntax of git: `?`, `*`, `**` between slashes, bracket expressions, and `\`, which makes the next
+//! character an ordinary one.
 //!
 //! A glob is compiled to tokens. The matcher follows all possible positions in parallel, so its time is bounded by
 //! pattern length times text length.
@@ -177,7 +178,8 @@ fn bracket(text: &[u8], mut at: usize) -> Option<(Box<[bool; 256]>, usize)> {
     Some((set, at + 1))
 }
 
-/// Returns the byte at `at`, and the position after it. If the byte is a backslash, returns the byte that follows instead.
+/// Returns the byte at `at`, and the position after it. If the byte is a backslash, returns the byte that follows
+/// instead.
 fn escaped(text: &[u8], at: usize) -> Option<(u8, usize)> {
     match *text.get(at)? {
         b'\\' => Some((*text.get(at + 1)?, at + 2)),

@@ -48,7 +48,7 @@ impl ExcludePatterns {
         matching.map(|pattern| !pattern.is_negated())
     }
 
-    /// `true` if no pattern was added.
+    /// Returns `true` if no pattern was added.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

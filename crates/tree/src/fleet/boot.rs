@@ -1,4 +1,5 @@
-//! The boot of a worker's machine, as a line of the worker's journal. The line applies to the task lines that follow it.
+//! The boot of a worker's machine, as a line of the worker's journal. The line applies to the task lines that follow
+//! it.
 //!
 //! When a machine loses power, data that its workers wrote may be lost even if their journals record it. If a later
 //! worker of that machine records another boot, the machine was restarted. Tasks that were recorded before the restart
@@ -17,7 +18,8 @@ pub(crate) struct WorkerBoot {
     pub machine: u32,
     /// Hash of the boot ID; 0 if the kernel does not report one.
     pub boot: u64,
-    /// Start of the worker, in seconds since 1970 by its own clock. The latest boot of a machine is the current one.
+    /// Start of the worker, in seconds since 1970 by its own clock. Of two boots of one machine, the one with the later
+    /// start is the current one.
     pub began: u64,
     /// `true` if every task is on stable storage before it is recorded.
     pub is_synced: bool,

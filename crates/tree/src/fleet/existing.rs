@@ -25,7 +25,7 @@ use crate::{
 };
 
 /// Maximum time to wait for the fleet's directory if the destination has the modification time of the source. The fleet
-/// has probably finished then. Otherwise it continues with one worker less.
+/// has then probably finished. If it has not, it continues without this worker.
 const LATE: Duration = Duration::from_secs(10);
 
 /// Opens the fleet's directory. Rank 0 creates it. The other workers wait for it, because an existing destination does

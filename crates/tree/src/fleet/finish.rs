@@ -3,7 +3,7 @@
 //! First every source file is checked: a file that changed since the survey is removed from the tree and reported.
 //! Large files are published in the tree. Then an ordinary copy with `resume` skips the files that the tasks copied,
 //! and copies everything else. Every file that this copy finds in the tree is complete, because a file gets its final
-//! name only then.
+//! name only when it is complete.
 
 use rustix::fs::{AtFlags, FileType, OFlags, Stat, fstat, futimens, openat, statat};
 use std::{
@@ -57,7 +57,7 @@ struct ThreadPaths {
     there: Descent,
 }
 
-/// Completes and publishes the tree. Also returns the number of its files.
+/// Completes and publishes the tree. Returns the report of this work, and the number of files of the tree.
 pub(crate) fn finish(
     source: &Path,
     place: &FleetDirectory,
@@ -91,8 +91,8 @@ pub(crate) fn finish(
         let _ = place.flag(SYNC_FAILED);
         return Err(report.errors.swap_remove(lost));
     }
-    // The reports of the workers already count these files, which tasks copied. Only the large files are not counted
-    // there, so `named` is added below.
+    // The copy counts the files of completed tasks as resumed or skipped. The workers have already reported these
+    // files, so the counts are reset. The workers do not report large files, so `named` is added below.
     (report.resumed, report.continued, report.skipped) = (0, 0, 0);
     // `report.files` counts the files without a task, and those that were copied again after a task.
     let planned = plan.index.iter().map(|task| u64::from(task.files)).sum::<u64>() + large;
@@ -232,8 +232,8 @@ impl FinishCheck<'_> {
         let folder = folder.open().map_err(at_sink("openat"))?;
         if let Ok(placed) = statat(&*folder, &*entry.name, AtFlags::SYMLINK_NOFOLLOW) {
             let part = fstat(&part).map_err(at_sink("fstat"))?;
-            // Another finisher has just renamed this partial file. Or an earlier finisher renamed a first one, and then
-            // a slow worker started this second one, which has holes.
+            // Either another finisher has just renamed this partial file, or an earlier finisher renamed a first
+            // partial file. In the second case, a slow worker has started this second partial file, which has holes.
             if Id::of(&placed) != Id::of(&part) {
                 self.grounds.forget_part(file).map_err(at_sink("unlinkat"))?;
                 if (size(&placed), mtime(&placed)) != (size(&part), mtime(&part)) {

@@ -1,7 +1,8 @@
 //! The fleet's directory beside the destination: `.NAME.thalweg-fleet`. The directory contains the plan, the journals
 //! and reports of the workers, and partial files. Its subdirectory `tree` becomes the destination.
 //!
-//! The name is not `.NAME.thalweg-part`, because an ordinary copy removes or adopts such a directory if it sees no lock.
+//! The name is not `.NAME.thalweg-part`, because an ordinary copy removes or adopts such a directory if it sees no
+//! lock.
 
 use rustix::fs::{
     AtFlags, CWD, FileType, Mode, OFlags, fchmod, fstat, mkdirat, openat, stat, statat, unlinkat,
@@ -250,8 +251,8 @@ impl FleetDirectory {
         };
         renamed.map_err(failed("renameat2"))?;
         if sync && let Err(error) = sync_directory(self.above.as_fd(), self.tree.as_fd()) {
-            // The final name may be lost. A second sync may not report that, so the tree loses its final name and the
-            // next fleet copies everything again.
+            // The final name may be lost. A second sync may not report that loss. The tree is therefore renamed back,
+            // and the next fleet copies everything again.
             let _ = io::rename_new(&self.above, &*self.name, &self.fd, TREE);
             let _ = self.flag(SYNC_FAILED);
             return Err(failed(error.call)(error.errno));

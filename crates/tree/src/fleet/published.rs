@@ -23,7 +23,8 @@ pub(crate) enum There {
     Nothing,
     /// A directory with the modification time and the names of the source, which only a copy can have.
     Copy,
-    /// Like `Copy`, but last changed before this boot. A power failure may have lost only its data.
+    /// Like `Copy`, but last changed before this boot. A power failure may have lost data of its files, although names
+    /// and times are intact.
     EarlierCopy,
     SomethingElse,
 }
@@ -45,7 +46,7 @@ pub(crate) fn there(above: BorrowedFd<'_>, name: &CStr, source: &Path) -> Result
         Err(Errno::NOENT) => return Ok(There::Nothing),
         Err(errno) => return Err(errno),
     };
-    // Two directories may have equal times by chance, within one clock tick. The names are compared too.
+    // Two directories may have equal times by chance, within one clock tick, so the names are compared too.
     let is_copy = kind(&there) == FileType::Directory
         && times::is_same(&there, &stat(source)?, || fstatfs(above))
         && names(openat(above, name, DIRECTORY, Mode::empty())?)?

@@ -6,7 +6,7 @@ use std::cmp::Reverse;
 
 use super::{bits::Bits, plan::Indexed};
 
-/// The fixed cost of a file, expressed in bytes: about one page, as in the comparison of small files.
+/// The fixed cost of a file, expressed in bytes: about one page, like `CALL` in `copy/plans/contest.rs`.
 const FILE: u64 = 4096;
 
 /// The order in which one worker processes the tasks.

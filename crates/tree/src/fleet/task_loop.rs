@@ -177,7 +177,7 @@ impl<'m> TaskLoop<'m> {
         // For its own tasks, the worker reads the journals only at intervals. Before it takes a task of another worker,
         // it checks whether that task is still open.
         if shared.share.helps() || shared.looked.elapsed() >= CANCEL_CHECK {
-            // If a journal cannot be read now, some tasks are only done twice.
+            // Ignores errors: without a journal of another worker, this worker only repeats tasks.
             let _ = shared.journals.refresh(self.place.fd.as_fd(), &self.plan.index);
             shared.looked = Instant::now();
         }

@@ -295,9 +295,9 @@ impl Assignment<'_> {
         Ok(())
     }
 
-    /// Reads the journals. A worker removes the `epoch` file after it has seen all tasks recorded. If the file is
-    /// missing, this worker reads the journals until it sees them all too, because the file system may cache
-    /// attributes.
+    /// Reads the journals. Another worker removes the `epoch` file after it has seen that all tasks are recorded. If
+    /// the file is missing, this worker reads the journals for a limited time until it sees all tasks too, because the
+    /// file system may cache the sizes of the journals.
     fn see_all_done(&self, plan: &FleetPlan, journals: &mut Journals) -> Result<(), Errno> {
         let (deadline, place) = (Deadline::after(BELIEVED), self.place);
         let mut pauses = Pauses::new();

@@ -33,7 +33,7 @@ pub enum FollowLinks {
 pub struct Beneath<D> {
     root: D,
     links: FollowLinks,
-    /// `true` if the kernel or a seccomp filter does not allow `openat2`.
+    /// `true` if the kernel lacks `openat2` or a seccomp filter rejects it. Paths are then opened one name at a time.
     needs_names: AtomicBool,
 }
 

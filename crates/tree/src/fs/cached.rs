@@ -60,13 +60,15 @@ impl DirectoryCache {
         Arc::new(Self { most, open: Mutex::default() })
     }
 
-    /// Returns how many cached directories the workers may use at a time, besides the two in which each worker works.
+    /// Returns how many directories one worker may enter inside each other. Such directories are in use, so the cache
+    /// cannot close them.
     pub fn to_use(&self) -> usize {
         self.most / 8
     }
 
-    /// Returns how many directories of a reopened path stay open. The next directory that is needed is probably among
-    /// them. If all stayed open, source and destination directories of several workers would evict each other.
+    /// Returns how many directories of a reopened path stay open, counted from the last one. The next directory that is
+    /// needed is probably among them. If all stayed open, source and destination directories of several workers would
+    /// evict each other.
     fn on_one_way(&self) -> usize {
         (self.most / 4).max(1)
     }

@@ -27,7 +27,7 @@ use crate::{
     threads::on_threads,
 };
 
-/// The file types of one name on both sides; `None` if the name does not exist there.
+/// The file types of one name on both sides; `None` if the name does not exist on that side.
 pub(crate) type Kinds = [Option<FileType>; 2];
 
 /// Callbacks of a walk.

@@ -131,7 +131,8 @@ impl EntryXattrs {
 
 /// The result of setting attributes.
 pub(super) struct GivenXattrs {
-    /// Permission bits that the file may have. If the file system refused an ACL, they grant no more access than the ACL.
+    /// Permission bits that the file may have. If the file system refused an ACL, they grant no more access than the
+    /// ACL.
     pub allowed: u32,
     /// Number of attributes that the file system refused.
     pub refused: u64,

@@ -27,7 +27,7 @@ pub struct JournalKeeper<D> {
     due: Instant,
 }
 
-// A shorter transfer needs no journal, because it is repeated faster than its journal would be read.
+// A shorter transfer needs no journal, because repeating the transfer is faster than reading a journal.
 const INTERVAL: Duration = Duration::from_millis(100);
 
 impl<D: std::os::fd::AsFd> JournalKeeper<D> {

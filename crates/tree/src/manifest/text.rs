@@ -54,8 +54,8 @@ impl Manifest {
         stated == name || self.may_end_names && name.strip_suffix(b"\r") == Some(stated)
     }
 
-    /// Returns a copy of the manifest in which each name ends with the CR of its line; `None` if no file with such a name
-    /// exists.
+    /// Returns a copy of the manifest in which each name ends with the CR of its line; `None` if no file with such a
+    /// name exists.
     pub(crate) fn with_returns(&self, exists: impl Fn(&[u8]) -> bool) -> Option<Self> {
         if !self.may_end_names {
             return None;

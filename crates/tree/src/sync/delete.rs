@@ -60,7 +60,7 @@ impl DeleteReport {
     }
 }
 
-/// Deletes the entries of `destination` that the source does not have. `outcome`: the result of the copy before.
+/// Deletes the entries of `destination` that the source does not have. `outcome`: the result of the preceding copy.
 pub fn delete_extra(
     destination: &Path,
     source: &dyn SourceNames,
@@ -204,7 +204,7 @@ fn refusal(
     (doomed > most).then_some(DeleteRefusal::TooMany { doomed, entries, most })
 }
 
-/// Number of entries of a destination up to which all of them may be deleted.
+/// If a destination has at most this number of entries, all of them may be deleted.
 const FEW: u64 = 100;
 
 /// Returns `true` if an entry may be removed. The arguments are its path below the directory and its attributes.
@@ -242,7 +242,8 @@ struct Deletion<'d> {
     plan: &'d DeletePlan,
     /// The condition for each removal, if there is one.
     check: Option<&'d RemovalCheck<'d>>,
-    /// Attributes of directories on both sides before the deletion, by the index of the directory in the plan.
+    /// Attributes, before the deletion, of directories that exist on both sides, by the index of the directory in the
+    /// plan.
     before: HashMap<usize, Stat>,
 }
 

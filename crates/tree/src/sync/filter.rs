@@ -46,7 +46,7 @@ struct FilterFiles {
 }
 
 impl DirectoryFilter {
-    /// Creates the filter of one source directory. `links`: the symbolic links that lead to its filter files.
+    /// Creates the filter of one source directory. `links`: the symbolic links that are followed to its filter files.
     pub fn new(
         source: &Path,
         links: FollowLinks,

@@ -10,10 +10,12 @@ pub trait SourceNames: Sync {
     /// the source itself. An error means that the names are unknown.
     fn list(&self, directory: &[u8]) -> Result<SourceListing, Error>;
 
-    /// Returns a text that identifies the file system of the source and is equal in every run. `None` if no such text exists.
+    /// Returns a text that identifies the file system of the source and is equal in every run. `None` if no such text
+    /// exists.
     fn identity(&self) -> Option<String>;
 
-    /// Returns `true` if a directory of the destination is part of the source. The directory is given by its device and inode number.
+    /// Returns `true` if a directory of the destination is part of the source. The directory is given by its device and
+    /// inode number.
     fn contains(&self, device: u64, inode: u64) -> bool {
         let _ = (device, inode);
         false

@@ -1,8 +1,9 @@
 //! Makes the content of one directory equal to that of another.
 //!
-//! [`sync`] runs [`copy`](crate::copy()) with [`CopyOptions::sync`](crate::CopyOptions::sync), which compares each existing entry with its source.
-//! It then deletes the entries that the source does not have, if the caller requests that and nothing failed. The
-//! names of the source come from [`SourceNames`], so that the source may also be on another machine.
+//! [`sync`] runs [`copy`](crate::copy()) with [`CopyOptions::sync`](crate::CopyOptions::sync), which compares each
+//! existing entry with its source. It then deletes the entries that the source does not have, if the caller requests
+//! that and nothing failed. The names of the source come from [`SourceNames`], so that the source may also be on
+//! another machine.
 
 mod delete;
 mod distinct;

@@ -29,7 +29,8 @@ pub(super) fn overlapping<'s>(
         let path = || source.path.clone();
         let own = ancestors(beneath.root().as_fd())
             .map_err(|errno| failed_call(path(), "openat", errno))?;
-        // With several sources, each one is compared only with its own copy: a source may be an entry beside its copy.
+        // If the sources become entries of the destination, a source may be another entry there. Only its own copy must
+        // not contain it.
         let copy = if has_entries {
             let name = os(&source.name);
             stat(destination.join(name)).ok().map(|stat| Id::of(&stat))

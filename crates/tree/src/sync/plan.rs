@@ -1,7 +1,7 @@
 //! Lists the entries of the destination that the source does not have. Changes nothing.
 //!
 //! The plan contains every entry to delete, with its inode number. An entry that appears later is never deleted, even
-//! if it has a name in the plan.
+//! if it has the name of an entry in the plan.
 
 use rustix::fs::{AtFlags, FileType, OFlags, StatxAttributes, StatxFlags, makedev, statat, statx};
 use std::{

@@ -74,8 +74,8 @@ impl RenamedFile {
 }
 
 impl RenameCandidates {
-    /// Lists the destination. `names`: the names of the source. Returns `None` if the destination cannot be opened, or if
-    /// `events` cancels the search.
+    /// Lists the destination. `names`: the names of the source. Returns `None` if the destination cannot be opened, or
+    /// if `events` cancels the search.
     pub fn find(
         destination: &Path,
         names: &dyn SourceNames,

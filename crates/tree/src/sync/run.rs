@@ -76,7 +76,7 @@ pub fn sync(
 
 /// A sync of local directories.
 pub(super) struct LocalSync<'s> {
-    /// The sources as the copy receives them.
+    /// The sources, as paths that the copy receives.
     sources: Vec<PathBuf>,
     destination: PathBuf,
     names: Arc<LocalNames>,

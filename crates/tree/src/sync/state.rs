@@ -37,8 +37,8 @@ pub fn file_system_of(directory: BorrowedFd<'_>) -> Option<String> {
     Some(format!("{:x}-{:x}", fs.f_type, whole.f_fsid))
 }
 
-/// Returns `true` if a text that another machine sent has the form of an identity: it is short, and consists of letters,
-/// digits and `-`.
+/// Returns `true` if a text that another machine sent has the form of an identity: it is short, and consists of
+/// letters, digits and `-`.
 pub fn may_be_identity(text: &str) -> bool {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
     !text.is_empty() && text.len() <= LONGEST_IDENTITY && text.bytes().all(is_plain)

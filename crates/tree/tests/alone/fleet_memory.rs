@@ -1,4 +1,5 @@
-//! Tests the memory that a survey needs. The test runs alone in its process, because it reads the peak of the whole process.
+//! Tests the memory that a survey needs. The test runs alone in its process, because it reads the peak of the whole
+//! process.
 
 use std::{fs, path::PathBuf, time::Duration};
 use thalweg_core::Cancelled;

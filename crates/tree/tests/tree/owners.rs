@@ -51,7 +51,8 @@ fn resuming() -> CopyOptions {
     CopyOptions { resume: true, ..CopyOptions::archive() }
 }
 
-/// Copies `src` to `to`. Returns the report, and the events about leftovers that were not used. Fails if the copy hangs.
+/// Copies `src` to `to`. Returns the report, and the events about leftovers that were not used. Fails if the copy
+/// hangs.
 fn copied(at: &Path, options: &CopyOptions, stop_after: Option<u64>) -> (TreeReport, String) {
     let (sender, receiver) = mpsc::channel();
     let (src, to, options) = (at.join("src"), at.join("to"), options.clone());

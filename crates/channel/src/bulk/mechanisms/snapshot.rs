@@ -1,6 +1,6 @@
-//! A memfd that the sender seals against all writes and the receiver maps copy-on-write. The receiver no longer depends
-//! on the sender then, and the kernel copies only pages that the receiver writes later. This is fastest if the receiver
-//! wants the bytes in new memory.
+//! The sender seals a memfd against all writes, and the receiver maps it copy-on-write. Afterwards, the receiver no
+//! longer depends on the sender, and the kernel copies only pages that the receiver writes. This is fastest if the
+//! receiver wants the bytes in new memory.
 
 use rustix::fd::AsFd;
 use thalweg_core::{BETWEEN_PROCESSES, Info, Nature, Role, Tuning, Unfit};

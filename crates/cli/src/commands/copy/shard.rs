@@ -68,7 +68,8 @@ fn share(ranks: u32, processors: u64) -> usize {
     usize::try_from(processors.div_ceil(u64::from(ranks.max(1)))).unwrap_or(usize::MAX)
 }
 
-/// Returns the number of ranks that the scheduler started on this machine.
+/// Returns the number of ranks that the scheduler started on this machine. For Slurm, this is the number of the first
+/// machine.
 fn ranks_here(look: Variables<'_>) -> Option<u32> {
     let one = SCHEDULERS.iter().find(|one| look(one.rank).is_some())?;
     let list = look(one.here?)?;

@@ -118,7 +118,8 @@ fn others(report: &TreeReport, main: &MechanismShare) -> String {
     if names.is_empty() { String::new() } else { format!(", otherwise by {}", names.join(", ")) }
 }
 
-/// Formats a line for every fallback to another mechanism. Fallbacks of several files for the same reason share one line.
+/// Formats a line for every fallback to another mechanism. Fallbacks of several files for the same reason share one
+/// line.
 ///
 /// thalweg can test some mechanisms, such as a clone, only by using them. If they fail, they have moved no byte. These
 /// fallbacks are included only if `all` is `true`.

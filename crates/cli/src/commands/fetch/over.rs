@@ -130,8 +130,8 @@ fn is_excluded(list: &ListRequest, over: &OverStream<'_>, root: &PeerRoot) -> bo
     patterns.leaves_out(&Path::new("..").join(name), *root == PeerRoot::Directory)
 }
 
-/// Returns the path of the copy: an entry of `dst`, or `dst` itself. A sync of a single source always copies to `dst`
-/// itself.
+/// Returns the path of the copy: an entry of `dst`, or `dst` itself. A sync without `--into-existing` always copies to
+/// `dst` itself.
 fn place(
     args: &FetchArgs,
     over: &OverStream<'_>,

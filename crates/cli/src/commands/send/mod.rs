@@ -75,7 +75,7 @@ impl Subcommand for SendArgs {
         let mut meter = ProgressMeter::new(self.shown, None, expected);
         meter.listen();
         let mut moved = 0;
-        // Files that could not be opened.
+        // The failures of files that could not be opened.
         let mut missing = Vec::new();
         let items = self.files.iter().zip(names).filter_map(|(path, name)| {
             let source = first.take().map_or_else(|| SendSource::open(path), Ok);

@@ -68,7 +68,7 @@ pub fn file_and_link(v: &Victim, path: PathBuf) -> Race {
     symlink(v.canary.join("config"), &lead).unwrap();
     let _ = fs::rename(&file, &path);
     Race::start(move || {
-        // The exchange fails after root's file has the name.
+        // The exchange fails once root's file has the name, because the directory is sticky.
         let _ = renameat_with(CWD, &lead, CWD, &path, RenameFlags::EXCHANGE);
         std::thread::yield_now();
     })

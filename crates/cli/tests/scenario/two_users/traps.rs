@@ -118,7 +118,7 @@ impl Trap {
 
     /// Returns `true` if the trap is useful for the command.
     pub fn fits(&self, row: &Row) -> bool {
-        // A copy into a directory that exists is a different command: `cp` and `copy` make `tree/tree`.
+        // If the target is already a directory, `cp` and `copy` make `tree/tree`, so these traps do not fit.
         let is_merge = self.place == Place::Target
             && ["directory", "symbolic link to a directory of root"].contains(&self.name)
             && !matches!(row.makes, Makes::Texts);

@@ -1,7 +1,7 @@
-//! No branches below 16 bytes. A word of 8, 4, 2 or 1 bytes is copied if the length has the corresponding bit. Otherwise the
-//! word is read from and written to a dummy buffer. 16 to 64 bytes are copied by four overlapping moves of 16 bytes. This
-//! kernel is intended for unpredictable lengths on CPUs without masks. For repeated lengths it costs more than tests that
-//! halve the range of lengths.
+//! No branches below 16 bytes. A word of 8, 4, 2 or 1 bytes is copied if the length has the corresponding bit.
+//! Otherwise the word is read from and written to a dummy buffer. 16 to 64 bytes are copied by four overlapping moves
+//! of 16 bytes. This kernel is intended for unpredictable lengths on CPUs without masks. For repeated lengths, it is
+//! slower than comparisons that halve the range of lengths.
 
 use core::arch::asm;
 use core::arch::x86_64::{__m128i, __m256i};

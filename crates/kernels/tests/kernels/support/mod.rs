@@ -150,8 +150,8 @@ pub fn copies_like_the_oracle(row: &'static Kernel) {
     // Under Miri, there is no clock for the seed, and only small sizes are tested.
     let mut sample = (!cfg!(miri)).then(|| Sample::new(row.name, 3));
     for n in sizes(dense, most) {
-        // Loops take other branches at small sizes and at edges, so those are always tested. Of the other sizes, a
-        // third is.
+        // Loops take other branches at small sizes and at edges, so those are always tested. Each run tests a third of
+        // the other sizes.
         let always = n < 1024 || n > dense;
         if !always && !sample.as_mut().is_none_or(Sample::takes) {
             continue;

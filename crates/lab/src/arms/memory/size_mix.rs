@@ -31,7 +31,7 @@ pub enum DrawOrder {
 pub struct Draw {
     pub sizes: Distribution,
     pub order: DrawOrder,
-    /// The position of sinks: random with an alignment of the distribution, or at the end of a page.
+    /// The position of sources and sinks: random with an alignment of the distribution, or at the end of a page.
     pub kind: SinkPosition,
     /// `true` if sources and sinks are in ascending order, so that no copy uses a cache line that was used recently.
     pub fresh_lines: bool,

@@ -1,5 +1,5 @@
 //! Probes of vmsplice: the bytes that one call takes (`vmsplice-limit`), and whether pages are shared or copied in
-//! each direction (`vmsplice-directions`). Kernels of 2026 and later may copy in both directions.
+//! each direction (`vmsplice-directions`). Linux kernels of 2026 and later may copy in both directions.
 
 use serde::Deserialize;
 use thalweg_core::{Unfit, quantity::Size};

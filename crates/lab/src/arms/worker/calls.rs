@@ -1,7 +1,8 @@
 //! System calls that a program does not count itself, from the kernel's counts of reads and writes: `syscr` and
 //! `syscw` in /proc/PID/io (proc_pid_io(5)). Any form of `read` or `write` counts as one; `sendfile` and
 //! `copy_file_range` count as one of each. `send`, `recv`, `splice`, `vmsplice`, `tee`, io_uring and reading from
-//! another process do not count (Linux 6.18). A process that exits adds its counts to its parent.
+//! another process do not count (Linux 6.18). When a process waits for an exited child, the kernel adds the child's
+//! counts to those of the process.
 
 use std::{
     fs::{read_dir, read_to_string},

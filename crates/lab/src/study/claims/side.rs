@@ -62,8 +62,8 @@ fn seen(text: String, ratio: &Ratio, within: [f64; 2], verdict: ClaimVerdict) ->
     ClaimEvidence { text, measured, lo, hi, within: Some(within), verdict }
 }
 
-/// Returns whether the interval is inside the range, outside it, or neither. The interval of a ratio is first widened
-/// to the noise of costs, if it is narrower.
+/// Returns whether the interval is inside the range, outside it, or neither. The noise is that of costs, so it applies
+/// to ratios only: an interval of a ratio that is narrower than the noise is first widened to the noise.
 pub(super) fn side(figure: &RatioFigure, [least, most]: [f64; 2], noise: f64) -> ClaimVerdict {
     let (ratio, noise) = (&figure.ratio, if figure.linear { 0.0 } else { noise });
     let lo = ratio.lo.min(ratio.ratio / (1.0 + noise));

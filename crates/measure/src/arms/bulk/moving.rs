@@ -30,7 +30,8 @@ pub struct BulkArm {
     loans: Vec<Loan>,
     /// `true` if the channel gives a loan back after sending it, so that the next operation can reuse it.
     returns: bool,
-    /// The result of [`Self::look`], which checks for later writes of A that change the bytes in B; `None` before it.
+    /// The result of [`Self::look`], which checks whether later writes of A change the bytes in B; `None` before the
+    /// check.
     seen: Option<Alias>,
 }
 

@@ -2,7 +2,8 @@
 //! has BYTES bytes. The helper reads commands from stdin, one per line:
 //!
 //! - `join RESIDENCY READS` connects to another sender. Senders are numbered from 0. Answers `called`, then `ready`.
-//! - `take NUMBER COUNT` receives COUNT buffers from sender NUMBER. Answers `go`, then `read` if READS is 1, then the cost.
+//! - `take NUMBER COUNT` receives COUNT buffers from sender NUMBER. Answers `go`, then `read` if READS is 1, then the
+//!   cost.
 //! - `look NUMBER AT` receives a buffer and compares it with the pattern from position AT. Answers `go`, then `same` or
 //!   `wrong PLACE`.
 //! - `again AT` repeats the comparison, to detect a later change of the buffer. Answers `same` or `wrong PLACE`.

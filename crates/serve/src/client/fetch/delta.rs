@@ -48,7 +48,8 @@ pub(super) struct OwnBlocks {
 }
 
 impl OwnBlocks {
-    /// Compares the complete file with the digest of the server. `reads_back`: `true` to read every block from the file.
+    /// Compares the complete file with the digest of the server. `reads_back`: `true` to read every block from the
+    /// file.
     pub fn check(
         &mut self,
         file: BorrowedFd<'_>,
@@ -63,9 +64,9 @@ impl OwnBlocks {
 }
 
 impl FileFetch<'_> {
-    /// Copies the blocks that the replaced or renamed file has to the new file, and leaves holes for blocks of zeros. A
-    /// partial file of an earlier run may contain such blocks, so its complete content is compared at the end. If the
-    /// server's sums cannot be used, the whole file is fetched.
+    /// Copies blocks from the replaced or renamed file to the new file, and leaves holes for blocks of zeros. A partial
+    /// file of an earlier run may contain such blocks, so its complete content is compared at the end. If the server's
+    /// sums cannot be used, the whole file is fetched.
     pub(super) fn begin_delta(&mut self) -> Result<(), FetchError> {
         let listed = self.listed.filter(|listed| listed.size >= LEAST_DELTA);
         let may_use = self.options.channels.is_some() && self.download.is_rewindable();
@@ -109,7 +110,8 @@ impl FileFetch<'_> {
         }
     }
 
-    /// Requests the sums of the file. `None` if the answer has no validator, so that later answers cannot be compared with it.
+    /// Requests the sums of the file. `None` if the answer has no validator, so that later answers cannot be compared
+    /// with it.
     fn ask_for_blocks(&self, listed: &ListedFile<'_>) -> Result<Option<ServerBlocks>, FetchError> {
         let check = || self.watcher.check_cancelled();
         let (size, request) = (listed.size, BlockRequest::of_file(listed.size));
@@ -246,8 +248,8 @@ impl FileFetch<'_> {
     }
 }
 
-/// Returns the local ranges. While they are more than `most`, leaves out all ranges up to twice as long as the shortest
-/// one.
+/// Returns the local ranges. While there are more than `most`, drops all ranges that are at most twice as long as the
+/// shortest one.
 fn longest(here: &Ranges, most: usize) -> Vec<(u64, u64)> {
     let mut ranges: Vec<(u64, u64)> = here.iter().collect();
     while ranges.len() > most {

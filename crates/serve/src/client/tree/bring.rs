@@ -133,8 +133,8 @@ fn make(
     Ok(fetched)
 }
 
-/// Returns the name under which a later run finds the staging directory. A run that copies symbolic links as links does
-/// not continue the staging directory of a run that copied their targets, or vice versa.
+/// Returns the URL by which a later run recognizes the staging directory. A run that copies symbolic links as links
+/// does not continue the staging directory of a run that copied their targets, or vice versa.
 fn stage_name(target: &FetchUrl, options: &TreeOptions) -> String {
     let copy_links = options.list.copy_links;
     let request = ListRequest { copy_links, ..ListRequest::default() };

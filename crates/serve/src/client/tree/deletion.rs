@@ -16,7 +16,7 @@ use super::{
 use crate::client::FetchError;
 
 /// Deletes the entries that the list does not have, if the sync requests it. `filter`: the filter of the fetch.
-/// `outcome`: the result of the fetch, which must be complete.
+/// `outcome`: the result of the fetch. The caller must have completed the fetch.
 pub fn delete(
     list: &EntryList,
     filter: Option<Arc<dyn Filter>>,

@@ -168,7 +168,8 @@ impl<'a> InstallPolicy<'a> {
         }))
     }
 
-    /// Returns the change of a file that gets other bytes. As in a local sync, its extended attributes are not compared.
+    /// Returns the change of a file that gets other bytes. As in a local sync, its extended attributes are not
+    /// compared.
     pub fn replacement(self, differs: AttributeDifferences) -> EntryChange {
         let (content, acl, xattrs) = (false, false, false);
         let differs = AttributeDifferences { content, acl, xattrs, ..differs };
@@ -176,7 +177,8 @@ impl<'a> InstallPolicy<'a> {
         EntryChange::replaced(AttributeDifferences { content, ..differs })
     }
 
-    /// Removes the entry that has the name of a listed directory. Does not remove a directory that another process creates.
+    /// Removes the entry that has the name of a listed directory. Does not remove a directory that another process
+    /// creates.
     pub fn remove_other(
         self,
         entry: &ListedEntry,

@@ -1,4 +1,5 @@
-//! Files with several names. The first name of the list is fetched like any other file, and the others become hard links to it.
+//! Files with several names. The first name of the list is fetched like any other file, and the others become hard
+//! links to it.
 
 use std::{
     collections::HashMap,
@@ -25,7 +26,7 @@ use crate::{
     manifest::{FileTag, ManifestKind},
 };
 
-/// Maximum memory, in bytes, for first names. Beyond it, every name of a file is fetched separately.
+/// Maximum memory, in bytes, for first names. If it is exceeded, every name of a further file is fetched separately.
 const MOST_HELD: usize = 64 << 20;
 
 /// Device and inode number.

@@ -43,7 +43,8 @@ impl Naming {
         let is_synced = whole.is_some_and(|whole| whole.sync().is_ok());
         for (wanted, file) in waiting {
             let file = file.unpark(std::os::fd::AsFd::as_fd(&wanted.directory.fd), &*wanted.name);
-            // If the sync failed, each file is synced separately to find out which one failed.
+            // Without a common sync, each file is synced separately. After a failed one, this shows which files lost
+            // bytes.
             match publish(file, &wanted, job.install, (!is_synced).then_some(job.install.fsync)) {
                 Ok(()) => job.account.fetched(&wanted),
                 Err(error) => job.account.missed(&wanted.path, error),

@@ -64,7 +64,8 @@ impl InstallPolicy<'_> {
         if !differs.any() {
             return Ok(None);
         }
-        // Replaces the entry instead of changing its attributes: another user may have renamed a third user's entry to this name.
+        // Replaces the entry instead of changing its attributes: another user may have renamed a third user's entry to
+        // this name.
         let kept = self.kept(&entry.path);
         let refused_xattrs = replace_by_node(fd, &name, &new, &attributes, kept)?;
         Ok(Some(ChangedNode { change: EntryChange::of_node(differs), refused_xattrs }))

@@ -103,8 +103,9 @@ impl TreeRoot {
         matches!(self, Self::Stage(stage) if !stage.is_adopted())
     }
 
-    /// Completes the tree, and sets these attributes on the directory. If `keeps_existing` is `true`, an existing directory keeps its own.
-    /// `whole`: its file system, if one syncfs(2) call can sync it. Returns the number of extended attributes that the file system refused.
+    /// Completes the tree, and sets these attributes on the directory. If `keeps_existing` is `true`, an existing
+    /// directory keeps its own. `whole`: its file system, if one syncfs(2) call can sync it. Returns the number of
+    /// extended attributes that the file system refused.
     pub fn publish(
         self,
         attributes: &EntryAttributes,

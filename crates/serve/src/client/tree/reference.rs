@@ -31,8 +31,8 @@ pub fn open(path: &Path) -> Result<OwnedFd, FetchError> {
     })
 }
 
-/// Creates a new file as a link to the equal file of the snapshot. Returns `false` if the file is not new, if no file is
-/// equal, or if the file system refuses.
+/// Creates a new file as a link to the equal file of the snapshot. Returns `false` if the file is not new, if no file
+/// is equal, or if the file system refuses.
 pub fn link(
     reference: &mut Option<ReferenceTree<'_>>,
     entry: &ListedEntry,

@@ -15,10 +15,12 @@ use super::{
 };
 use crate::client::download::BaseFile;
 
-/// Smallest file, in bytes. A smaller file arrives with others, which takes less time than a request of its own.
+/// Size of the smallest file for which an earlier name is searched, in bytes. Smaller files are fetched together, which
+/// takes less time than a separate request for the block sums of each.
 const LEAST: u64 = 1 << 20;
 
-/// The files that the deletion removes. They are searched when the first large new file is wanted.
+/// The files that the deletion removes, as candidates for earlier names of new files. They are listed when the first
+/// large new file is to be fetched.
 pub struct TreeRenames<'a> {
     list: &'a EntryList,
     destination: &'a Path,
@@ -28,7 +30,8 @@ pub struct TreeRenames<'a> {
 }
 
 impl<'a> TreeRenames<'a> {
-    /// Returns `None` if nothing is deleted, or if the server sends no sums of blocks.
+    /// Prepares the detection. Returns `None` if it is not requested, if nothing is deleted, or if the server is not at
+    /// the other end of a byte stream and thus sends no block sums.
     pub fn of(
         received: &'a ReceivedList,
         options: &'a TreeOptions,

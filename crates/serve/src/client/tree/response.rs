@@ -42,7 +42,8 @@ impl FileResponse<'_, '_> {
             .and_then(|()| job.install.open(wanted));
         let sink = match opened {
             Ok(sink) => sink,
-            // Skips the body of an error response. This fails on a network connection, so the following files are requested again.
+            // Skips the body of an error response. This fails on a network connection, so the following files are
+            // requested again.
             Err(error) if self.connection.discard(head, &self.deadline) => return Ok(Err(error)),
             Err(error) => return Err(error),
         };

@@ -26,7 +26,7 @@ pub struct EntryStore {
     written: u64,
 }
 
-/// Bits that describe the existing entry at a stored path.
+/// Bits about a stored directory: whether it exists, is skipped, or contains changes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StoredState(u8);
 
@@ -117,12 +117,12 @@ impl EntryStore {
         Ok(())
     }
 
-    /// Returns the written entries, from the first one on.
+    /// Returns the written entries, from the first one to the last.
     pub fn entries(&self) -> StoredEntries<'_> {
         StoredEntries { store: self, cursor: StoreCursor::default() }
     }
 
-    /// Returns the written entries, from the last one on, backwards.
+    /// Returns the written entries, from the last one to the first.
     pub fn backwards(&self) -> StoreBackwards<'_> {
         StoreBackwards {
             fd: self.file.fd.as_fd(),

@@ -168,8 +168,8 @@ impl<'a> TreeSurvey<'a> {
         })
     }
 
-    /// Compares the entries that were received since the last call. Returns `false` if the stored entries are larger than
-    /// the list may be.
+    /// Compares the entries that were received since the last call. Returns `false` if the stored entries are larger
+    /// than the list may be.
     pub fn advance(&mut self) -> Result<bool, FetchError> {
         while let Some(record) = self.records.next_record()? {
             self.found.check.add(&record).map_err(broken)?;

@@ -2,8 +2,8 @@
 
 use std::fmt::{self, Display, Write};
 
-/// Writes quotation marks, backslashes and everything outside printable ASCII as `\xHH`, byte by byte. The field thus contains no
-/// quotation mark of its own, and a client cannot forge an escape.
+/// Writes quotation marks, backslashes and everything outside printable ASCII as `\xHH`, byte by byte. The field thus
+/// contains no quotation mark of its own, and a client cannot forge an escape.
 pub fn quoted(text: &str) -> Quoted<'_> {
     Quoted(text)
 }

@@ -178,8 +178,8 @@ fn listings_without_a_reader_are_truncated_before_memory_is_used_up() {
     let unread: Vec<Client> = (0..40)
         .map(|number| {
             let mut client = place.connect();
-            // The answers together are larger than the socket buffers of a connection. The number of short answers differs, so that
-            // not all buffers become full exactly at the end of an answer.
+            // The answers together are larger than the socket buffers of a connection. The number of short answers
+            // differs, so that not all buffers become full exactly at the end of an answer.
             client.send("GET /short/?json HTTP/1.1\r\nHost: a\r\n\r\n".repeat(number));
             client.send("GET /d/?json HTTP/1.1\r\nHost: a\r\n\r\n".repeat(20));
             client

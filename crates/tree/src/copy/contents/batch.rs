@@ -42,7 +42,8 @@ pub(crate) fn may_wait(
         && entry.directory.is_synced_whole
         && !entry.named_by_caller()
         && !worker.is_by_itself
-        // Other names are linked to the final name of such a file, so it must get that name immediately.
+        // Other names are linked to the final name of a file with hard links, so the file must get that name
+        // immediately.
         && !has_links
 }
 
@@ -86,7 +87,7 @@ pub(crate) fn name_waiting(worker: &mut CopyWorker<'_>) {
     let is_synced = whole.is_some_and(|whole| whole.sync().is_ok());
     for WaitingFile { directory, from, source, name, stat, there, file, sync } in waiting {
         let entry = CopyEntry { directory: &directory, from: &from, source: &source, name: &name };
-        // After a failed common sync, a separate sync of each file shows which files lost bytes.
+        // Without a common sync, each file is synced separately. After a failed one, this shows which files lost bytes.
         let sync = if is_synced { FileSync::Nothing } else { sync };
         match name_one(worker, &entry, &stat, file, there.as_ref(), sync) {
             Ok(true) => {}

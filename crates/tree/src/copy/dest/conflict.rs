@@ -103,7 +103,8 @@ impl Conflict<'_> {
             Err(errno) => return Err(CopyFailure::Sink("newfstatat", errno, 0)),
         };
         let through = link_target(dir, name)?;
-        // The link may have changed since `stat` followed it. The decision must be about the file that the copy will replace.
+        // The link may have changed since `stat` followed it. The decision must be about the file that the copy will
+        // replace.
         let stat = match &through {
             Some(SymlinkTarget { dir, name }) => {
                 let there = statat(dir, &**name, AtFlags::SYMLINK_NOFOLLOW);

@@ -77,8 +77,8 @@ pub(crate) struct Existing {
     pub keeps_inode: bool,
     /// `true` if the entry is removed, and the copy inherits nothing from it.
     pub is_removed: bool,
-    /// `true` if size and times indicate that an earlier run finished the file, but there is no evidence that its data
-    /// is intact. The file must then be compared with the source.
+    /// `true` if the file must be compared with its source before it may be skipped. Either the sync compares bytes
+    /// (`--checksum`), or there is no evidence that the data of an earlier run is intact.
     pub is_doubted: bool,
 }
 
@@ -121,7 +121,7 @@ impl Existing {
     }
 
     /// Returns `true` if the copy inherits nothing from the entry. Either the entry is a symbolic link that is not
-    /// followed, or the caller requested its removal.
+    /// followed, or it is removed first ([`Self::is_removed`]).
     pub fn is_taken_away(&self) -> bool {
         self.is_removed || self.is_link()
     }

@@ -17,15 +17,15 @@ use crate::{
 /// Upper bound of the resolution of file times. The kernel's clock ticks at least a hundred times per second.
 const TICK: Duration = Duration::from_millis(20);
 
-/// Returns `true` if both may be one file: the sizes are equal and the device numbers differ. With equal device
-/// numbers, the inode numbers already identify the file.
+/// Returns `true` if source and sink may be one file: the sizes are equal and the device numbers differ. With equal
+/// device numbers, the inode numbers already identify the file.
 pub(super) fn may_be_one(source: &Stat, sink: &Stat) -> bool {
     let are_files = [source, sink].map(kind) == [FileType::RegularFile; 2];
     are_files && source.st_dev != sink.st_dev && size(sink) > 0 && size(source) == size(sink)
 }
 
 /// Returns `true` if a change of the sink is visible in the source. Changes the modification time of the sink, which
-/// the copy sets later anyway, and reads the time of the source. If they are one file, restores its time.
+/// the copy sets later anyway, and reads the time of the source. If both are one file, restores its time.
 pub(super) fn is_one(source: &OwnedFd, sink: &OwnedFd, own: &Stat) -> Attempt<bool> {
     let before = modified_now(source)?;
     let modified = |tv_sec, tv_nsec| Timestamps {

@@ -136,8 +136,8 @@ fn copy_or_leave(
     }
 }
 
-/// Determines the outcome for a file in a dry run. Nothing is opened: opening a FIFO would wait for a writer, and
-/// opening a device may have side effects.
+/// Determines the outcome for a file in a dry run. Opens the file only to compare bytes (`--checksum`), or to compare
+/// it with an earlier snapshot. Opening a FIFO would wait for a writer, and opening a device may have side effects.
 fn would_copy(worker: &mut CopyWorker<'_>, entry: &CopyEntry<'_>) -> Attempt<()> {
     let follows = worker.run.options.follows(entry.named_by_caller());
     let flags = if follows { AtFlags::empty() } else { AtFlags::SYMLINK_NOFOLLOW };

@@ -81,7 +81,7 @@ fn link(
     let new = if is_hidden { entry.name.to_owned() } else { unique(entry.name) };
     match io::link(there.as_fd(), &*name.last, dir, &*new) {
         Ok(()) => {}
-        // ENOENT although the copy has its name means that the system call is not supported.
+        // If the copy still has its name, ENOENT means that hard links are not supported here.
         Err(errno @ Errno::NOENT) => {
             let is_there = name.is_copy(there.as_fd(), &name.last)?;
             return Ok(if is_there { Linked::Refused(errno) } else { Linked::Lost });

@@ -37,7 +37,8 @@ impl FileCopy<'_, '_> {
                 return Ok(None);
             }
         };
-        // Only these files may have a partial file of an earlier run. For others, a call to remove it is wasted.
+        // Only these files may have a partial file of an earlier run. For other files, a call to remove it would be
+        // wasted.
         let is_clone = matches!(file.choice.method, FileMethod::Clone(_));
         let may_have_part = is_clone || entry.named_by_caller();
         let is_nameless = file.target == WriteTarget::Nameless;

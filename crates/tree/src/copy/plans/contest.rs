@@ -86,7 +86,7 @@ enum Clones {
     None,
     /// The next file tries this plan.
     Untried(PlannedMethod),
-    /// Cloning works, and the rival mechanism clones.
+    /// Cloning works. The rival mechanism then clones too, because it lets the file system choose.
     Work,
 }
 
@@ -131,7 +131,8 @@ impl Default for SizeClass {
 
 /// Number of samples of each method. Samples scatter by about a third, so the error of the mean is about 3 %.
 const SAMPLES: u32 = 128;
-// Added to a file's size to make costs of different sizes comparable. The fixed cost of a call is about that of one page.
+// Added to a file's size to make costs of different sizes comparable. The fixed cost of a call is about that of one
+// page.
 const CALL: f64 = 4096.0;
 
 impl Contests {

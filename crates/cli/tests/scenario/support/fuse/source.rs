@@ -59,7 +59,8 @@ struct LateReads {
 
 /// The mounted file system.
 pub struct SickSource {
-    // Fields are dropped in this order, because blocked readers would keep the file system busy.
+    // The order of the fields matters: dropping `unanswered` first releases blocked readers, which would keep the file
+    // system busy.
     unanswered: Answer,
     mounted: Mounted,
     late: Arc<LateReads>,

@@ -18,9 +18,9 @@ import dev.thalweg.internal.Measured;
  * #segment() segment} is bounds-checked. Access after {@link #close()} throws {@link IllegalStateException} and never
  * ends the JVM. {@link #globalSegment()} is for memory that is never released.
  *
- * <p>Other processes can affect the memory. If a process truncates a mapped file or an unsealed memory file, access to
- * the lost pages is an {@link InternalError}. {@link #seal()} prevents that for memory files. The error also occurs if
- * the file system is full when a page is first accessed; {@link MemoryOptions#prewritten()} prevents that.
+ * <p>Other processes can affect the memory. If a process truncates a mapped file or an unsealed memory file, an access
+ * to the lost pages throws an {@link InternalError}. {@link #seal()} prevents that for memory files. The error also
+ * occurs if the file system is full when a page is first accessed; {@link MemoryOptions#prewritten()} prevents that.
  *
  * <p>{@link #close()} releases the memory. If it is not called, the memory is released some time after the garbage
  * collector has found that the object, its segment and all slices are unreachable. Keep one of them while other
@@ -330,7 +330,7 @@ public final class SharedMemory implements AutoCloseable {
         if (closed) {
             return;
         }
-        // Fails if a thread is accessing the memory, and prevents later accesses. Only then may the pages be unmapped.
+        // Fails if a thread is accessing the memory, and prevents later accesses. Afterwards the pages can be unmapped.
         arena.close();
         closed = true;
         cleanable.clean();

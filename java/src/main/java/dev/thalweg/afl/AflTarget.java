@@ -17,11 +17,11 @@ import dev.thalweg.internal.Libc;
  * }</pre>
  *
  * <p>Under {@code afl-fuzz}, {@code afl-showmap}, {@code afl-cmin} or {@code afl-tmin} the input runs once for each
- * test case of the fuzzer. An exception that the input throws is a crash. A run that exceeds the fuzzer's time limit is
- * a hang. This process keeps the fuzzer's pipes, and starts a second JVM with the same command line, which runs the
- * input. If the fuzzer kills the second JVM because of a hang, this process starts another. Without a fuzzer, the input
- * runs once, on the file that the last argument names or on standard input. Then the program prints the verdict that a
- * fuzzer would reach.
+ * test case of the fuzzer. An exception that the input throws is a crash, unless the {@link Options} expect it. A run
+ * that exceeds the fuzzer's time limit is a hang. This process keeps the fuzzer's pipes, and starts a second JVM with
+ * the same command line, which runs the input. If the fuzzer kills the second JVM because of a hang, this process
+ * starts another. Without a fuzzer, the input runs once, on the file that the last argument names or on standard input.
+ * Then the program prints the verdict that a fuzzer would reach.
  *
  * <p>An uncaught exception in a thread that the input started is also a crash if it occurs during a run: wait for those
  * threads. An input that ends the JVM (System.exit, Runtime.halt) is not a crash, whatever the exit value, unless

@@ -13,13 +13,13 @@ import dev.thalweg.SharedMemory;
  * <p>Counters wrap and are not atomic, as in AFL++'s own instrumentation. The fuzzer clears the map.
  */
 public final class Coverage {
-    /** The default size; the system property {@code thalweg.afl.map} overrides it: 2^16, as in AFL++. */
+    /** The default size, as in AFL++. The system property {@code thalweg.afl.map} overrides it. */
     static final int USUAL_SIZE = 1 << 16;
     /** Maximum size that the fork server's greeting can express (config.h, FS_OPT_MAX_MAPSIZE). */
     private static final int LARGEST = 1 << 23;
 
     private static final int MASK = size() - 1;
-    // The segment is static, final and never unmapped, so the compiler removes the checks of base, bounds and liveness.
+    // The segment is static, final and never unmapped, so the JVM removes the checks of base, bounds and liveness.
     private static final MemorySegment MAP = map();
     private static int previous;
 
@@ -41,7 +41,7 @@ public final class Coverage {
         previous = 0;
     }
 
-    /** Lets the JVM compile {@link #hit}, and then restores the map, which the fuzzer must not read yet. */
+    /** Lets the JVM compile {@link #hit}, then restores the map. The fuzzer must not read the map during this call. */
     static void warmUp(int times) {
         byte before = MAP.get(ValueLayout.JAVA_BYTE, 0);
         for (int turn = 0; turn < times; turn++) {

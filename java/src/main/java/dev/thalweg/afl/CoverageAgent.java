@@ -29,8 +29,9 @@ import java.util.zip.CRC32;
 /**
  * The Java agent that counts edges: {@code -javaagent:thalweg.jar=com.example,org.json}.
  *
- * <p>Classes whose names begin with one of the given prefixes get a {@link Coverage#hit} at the start of every method
- * and at every target of a jump, a switch or an exception. A place has the same number in every run.
+ * <p>Classes whose names begin with one of the given prefixes get a {@link Coverage#hit} at the start of every method,
+ * at every target of a jump, a switch or an exception, and after every conditional jump. A place has the same number in
+ * every run.
  */
 public final class CoverageAgent {
     private static final ClassDesc COVERAGE = ClassDesc.of("dev.thalweg.afl.Coverage");
@@ -71,7 +72,7 @@ public final class CoverageAgent {
             try {
                 return instrumented(name, bytes, loader);
             } catch (RuntimeException | LinkageError failure) {
-                // The JVM would ignore the exception silently; the user should know which class is not counted.
+                // The JVM ignores the exception silently, so this reports which class is not counted.
                 System.err.println("thalweg: " + name.replace('/', '.') + " is not counted: " + failure);
                 return null;
             }

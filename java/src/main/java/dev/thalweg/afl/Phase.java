@@ -87,8 +87,8 @@ final class Phase {
         return (int) WORD.getAcquire(segment, 0L);
     }
 
-    // Must precede the system call that the phase announces. Release order makes all earlier stores visible with the
-    // phase.
+    // Callers set the phase before the system call that it announces. With release order, all earlier stores are
+    // visible when the phase is.
     void set(int phase) {
         WORD.setRelease(segment, 0L, phase);
     }

@@ -20,7 +20,7 @@ final class Run {
         });
     }
 
-    /** Runs the input. Returns a crash, otherwise an expected exception, otherwise null. */
+    /** Runs the input. Returns the exception of a crash, or else an expected exception, or else null. */
     Throwable on(byte[] bytes) {
         uncaught.set(null);
         Throwable own = null;

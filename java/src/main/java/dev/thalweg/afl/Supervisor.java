@@ -23,7 +23,7 @@ final class Supervisor {
 
     /** Maximum time that a fuzzer takes to request the next run after it has received the status. */
     private static final int NEXT_RUN_MS = 1000;
-    /** Maximum number of workers that die before their first run. */
+    /** The supervisor gives up after this many consecutive workers died while no run was in progress. */
     private static final int MOST_EARLY_DEATHS = 3;
 
     private final Descriptor control = new Descriptor(CONTROL);
@@ -86,7 +86,7 @@ final class Supervisor {
             try {
                 return worker.waitFor();
             } catch (InterruptedException again) {
-                // Waits again: to end this process, the fuzzer kills it and does not interrupt a thread.
+                // Waits again, because the fuzzer ends this process by a signal and not by an interrupt.
             }
         }
     }

@@ -70,9 +70,9 @@ final class Worker {
     }
 
     /**
-     * Repeats the code around a run until the JVM has compiled it, but not the input, whose state must not change.
-     * Without the warm-up, the fuzzer would attribute the cost of the first runs to the target. A replacement worker
-     * skips the warm-up, because the fuzzer waits for its first run.
+     * Repeats the code around a run until the JVM has compiled this code. Does not run the input, because the state of
+     * the input must not change. Without the warm-up, the fuzzer would attribute the cost of the first runs to the
+     * target. A replacement worker skips the warm-up, because the fuzzer waits for its first run.
      */
     private void warmUp() throws IOException {
         var nobody = new Conversation(

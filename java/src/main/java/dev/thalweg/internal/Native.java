@@ -63,7 +63,7 @@ public final class Native {
     /**
      * Returns the library.
      *
-     * @return the result
+     * @return the library
      * @throws UnsupportedOperationException if it was not found; the message contains advice
      */
     public static Native get() {
@@ -75,7 +75,7 @@ public final class Native {
     }
 
     /**
-     * Returns the place where it was found.
+     * Returns the place where the library was found.
      *
      * @return a path or a name
      */

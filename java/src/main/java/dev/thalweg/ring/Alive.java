@@ -51,7 +51,7 @@ final class Alive {
             }
             // This segment belongs to no arena, because {@link #end()} uses it after the arena of the ring was closed.
             page = MemorySegment.ofAddress(mapped.address()).reinterpret(Page.LENGTH);
-            // Completes the entry before it inserts the entry, because the list must be valid whenever a kill happens.
+            // Completes the entry before its insertion, because the list must be valid whenever the process is killed.
             Page.LONG.setOpaque(page, Page.NODE, (long) Page.LONG.getOpaque(keeper.head, 0L));
             Page.INT.setRelease(page, Page.ALIVE, keeper.thread | Futex.WAITERS);
             Page.LONG.setRelease(keeper.head, 0L, page.address() + Page.NODE);

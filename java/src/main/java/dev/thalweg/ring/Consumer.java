@@ -12,7 +12,7 @@ import java.time.Duration;
 
 /**
  * The reading end of a ring. Closing it ends the channel: the producer gets {@link RingException.Closed}. One thread at
- * a time may use it: a call while another thread is inside throws IllegalStateException. Any thread may call
+ * a time may use it: a call while another thread is inside a call throws IllegalStateException. Any thread may call
  * {@link #close()}.
  *
  * <p>If everything committed has been received and the producer is gone, receiving throws {@link RingException.Closed}
@@ -109,7 +109,7 @@ public final class Consumer implements AutoCloseable {
     }
 
     /**
-     * Returns the number of messages received and released.
+     * Returns the number of messages that were received, and then released or held.
      *
      * @return the number
      */
@@ -414,7 +414,7 @@ public final class Consumer implements AutoCloseable {
         // The producer must not overwrite held messages. The tail is read after the head: the producer can only have
         // used an earlier tail, so an honest head passes the check.
         long kept = holds == null ? tail : holds.tail();
-        // Because the conditions are checked in this order, no subtraction overflows: head >= kept >= 0.
+        // The first condition ensures seen >= head >= kept >= 0, so the subtraction in the second one cannot overflow.
         if (seen < head || seen - kept > capacity || seen % Geometry.ALIGN != 0) {
             throw new RingException.Corrupt("head " + Long.toUnsignedString(seen) + ": not a multiple of "
                     + Geometry.ALIGN + " between " + head + " and " + (kept + capacity));
@@ -425,7 +425,7 @@ public final class Consumer implements AutoCloseable {
     private int checkedFrame(long position, long due) throws RingException.Corrupt {
         MemorySegment ring = end.peer.bytes;
         long at = end.peer.at(position);
-        // Each word is read once and then checked, because the producer could change it in between.
+        // Reads each word once and checks the copy, because the producer could change the word between two reads.
         long first = (long) Page.LONG.getOpaque(ring, at);
         long number = (long) Page.LONG.getOpaque(ring, at + 8);
         int told = (int) (long) Page.LONG.getOpaque(ring, at + 16);

@@ -2,7 +2,7 @@ package dev.thalweg.ring;
 
 import java.time.Duration;
 
-/** The end of a wait. */
+/** The time at which a wait ends. */
 final class Deadline {
     /** No limit. */
     static final Deadline NEVER = new Deadline(0);

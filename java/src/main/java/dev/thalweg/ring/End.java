@@ -10,8 +10,8 @@ import java.util.concurrent.atomic.AtomicBoolean;
 
 /**
  * The common part of both ends of a ring: the memory of each side, the link, and waiting for the peer. The steps follow
- * {@code docs/reference/formats.md}, "Sleeping and waking"; the Rust implementation is tested with loom in all
- * interleavings.
+ * {@code docs/reference/formats.md}, "Sleeping and waking". The Rust implementation has the same steps, and loom tests
+ * them in all interleavings.
  */
 final class End implements Runnable {
     /** Reason why the peer is gone. */
@@ -151,7 +151,7 @@ final class End implements Runnable {
         return (waiting & HOW) == 0;
     }
 
-    /** Returns the number of sleeps that began between two reads of that word. */
+    /** Returns the number of sleeps that began between two reads of the word {@code waiting}. */
     static int sleepsBetween(int before, int waiting) {
         return Integer.divideUnsigned((waiting & ~HOW) - (before & ~HOW), ONE_SLEEP);
     }

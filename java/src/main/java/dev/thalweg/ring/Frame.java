@@ -34,7 +34,7 @@ final class Frame {
 
     /**
      * Returns the payload length of a frame. {@code room} is the number of committed bytes from the start of the frame,
-     * and {@code due} the number that it must have.
+     * and {@code due} is the expected number of the frame.
      */
     static int parse(long first, long number, long room, long due) throws RingException.Corrupt {
         if ((first & ~SUMMED & ~LENGTH) != MESSAGE) {

@@ -7,7 +7,7 @@ import java.time.Duration;
  * other, polling ends in a sleep anyway. Polling then only takes CPU time from threads that the end may wait for.
  */
 final class Habit {
-    /** Number of consecutive long sleeps that halve the polling time, and the maximum number of halvings. */
+    /** {@code WAITS} consecutive long sleeps halve the polling time, at most {@code HALVINGS} times. */
     static final int WAITS = 8;
 
     static final int HALVINGS = 4;

@@ -135,7 +135,7 @@ final class Handshake {
         try {
             say(link, hello, descriptor);
         } catch (RingException.Closed hungUp) {
-            // The next read returns a message that the peer left.
+            // The link is closed, but the next read may return a message that the peer sent before.
         }
     }
 

@@ -9,7 +9,7 @@ import java.util.Arrays;
  * A handshake message.
  *
  * @param kind   type of the message
- * @param epoch  epoch of the ring; 0 in an Ask and if none is known
+ * @param epoch  epoch of the ring; 0 in an Ask, and if no epoch is known
  * @param reason reason of a Refuse; otherwise 0
  */
 record Hello(Kind kind, long epoch, int reason) {

@@ -54,7 +54,7 @@ final class Holds {
      * Returns true if the producer has slept twice since the first call for the current tail. The producer may begin
      * one sleep before it sees the tail, but not two.
      *
-     * @param waiting the value of the producer's word of that name
+     * @param waiting the value of the producer's word {@code waiting}
      */
     boolean sleepsOn(int waiting) {
         if (askedAt != told) {

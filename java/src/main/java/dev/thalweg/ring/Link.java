@@ -12,8 +12,8 @@ import dev.thalweg.SystemCallException;
 import dev.thalweg.internal.Libc;
 
 /**
- * Connects two processes of one user by a Unix SEQPACKET socket, which carries small messages and descriptors. Its
- * arena owns the memory of the ring. Calls use the socket only while the arena is open, so none uses a reused
+ * Connects two processes of one user by a Unix SEQPACKET socket, which carries small messages and descriptors. The
+ * link's arena owns the memory of the ring. Calls use the socket only while the arena is open, so no call uses a reused
  * descriptor number.
  */
 final class Link {

@@ -285,7 +285,7 @@ public final class Listener implements AutoCloseable {
                 if (!Files.isRegularFile(opened) || !Files.getAttribute(opened, "unix:uid").equals(user)) {
                     throw new RingException.NotPermitted("the lock file " + path + " is not a file of this user; use another path");
                 }
-                // A file system without locks counts as locked, because the other checks still apply.
+                // Continues without a lock if the file system does not support locks: the other checks still apply.
                 isLocked = Libc.FLOCK.attempt(file, LOCK_EX | LOCK_NB) != -Libc.EAGAIN && isNamed(opened, path);
                 if (isLocked) {
                     return file;
@@ -320,7 +320,7 @@ public final class Listener implements AutoCloseable {
     }
 
     /**
-     * Returns a short unused name in the directory of a path. thalweg skips such names when it copies the directory.
+     * Returns a short unused name in the directory of a path. Copies by thalweg skip files with such names.
      */
     private static Path unique(Path path) {
         long process = ProcessHandle.current().pid();

@@ -5,7 +5,7 @@ final class Numbers {
     static final long FUTEX = of(202, 98);
     static final long SET_ROBUST_LIST = of(273, 99);
     static final long GETTID = of(186, 178);
-    // Since Linux 5, new calls have equal numbers on all architectures.
+    // System calls that are newer than Linux 5.0 have equal numbers on amd64 and aarch64.
     static final long PIDFD_OPEN = 434;
     static final long FUTEX_WAITV = 449;
 

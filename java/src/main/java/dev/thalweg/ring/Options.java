@@ -1,7 +1,7 @@
 package dev.thalweg.ring;
 
 /**
- * Configuration of a ring. Each end has its own; fields that only the peer decides are ignored.
+ * Configuration of a ring. Each end has its own options, and ignores the fields that only the peer decides.
  *
  * @param capacity  capacity for unread messages in bytes. Each message needs its payload and 32 bytes, rounded up to
  *                  a multiple of 64. The capacity is rounded up to a power of two of at least one page, and allocated

@@ -9,7 +9,7 @@ import java.lang.invoke.VarHandle;
 final class Page {
     /** Head or tail, in bytes since the beginning. */
     static final long CURSOR = 128;
-    /** Counts the wake-ups for the peer, which sleeps on this word. */
+    /** Number of wake-ups that the owner has sent to the peer. The peer sleeps on this word. */
     static final long WAKE = 256;
     /** Shows if and how the owner sleeps. */
     static final long WAITING = 384;

@@ -77,15 +77,15 @@ public final class Producer implements AutoCloseable {
     }
 
     /**
-     * Waits for the next process that connects to a listener, which must be a consumer. Throws if its handshake fails;
-     * the call can then be repeated. Disconnects a process that is silent for five seconds, and then waits for the next
-     * one.
+     * Waits for the first consumer that connects to a listener. Disconnects a process whose handshake fails, or that is
+     * silent for five seconds, and then waits for the next one.
      *
      * @param listener the listener, which stays open
      * @param options  configuration of the ring
      * @param patience maximum time to wait
      * @return the producer
-     * @throws IOException see {@link #connect(Path, Options, Duration)}
+     * @throws IOException {@link RingException.TimedOut} if no consumer connected in time, {@link
+     *                     RingException.TooLarge} if the capacity is too large, or if a system call fails
      */
     public static Producer accept(Listener listener, Options options, Duration patience) throws IOException {
         Deadline deadline = Deadline.in(patience);

@@ -3,8 +3,8 @@ package dev.thalweg.ring;
 import java.util.concurrent.locks.LockSupport;
 
 /**
- * Pauses of one waiting virtual thread. A call that blocks in the kernel would keep the carrier thread, which the peer
- * may need. The thread therefore yields first and then parks, each time for longer.
+ * Pauses of one waiting virtual thread. A call that blocks in the kernel would occupy the carrier thread, which the
+ * peer may need. The virtual thread therefore first yields, and later parks, each time for longer.
  */
 final class VirtualPause {
     private static final int YIELDS = 64;

@@ -10,8 +10,8 @@ public sealed interface Wait {
     Wait BLOCK = new Block();
     /**
      * Polls for about as long as a sleep and a wake-up take, then sleeps. Therefore a wait costs at most twice as much
-     * as with the better of the two methods. The polling time is shortened, down to zero, if polling still ends in
-     * sleeps. If both ends share a single processor, neither polls.
+     * as with the better of the two methods. If most waits end in a sleep anyway, the polling time is shortened, down
+     * to zero. If both ends share a single processor, neither polls.
      */
     Wait HYBRID = new Hybrid(Duration.ofNanos(50_000));
 

@@ -19,8 +19,8 @@ import dev.thalweg.transfer.FileChannels.Choice;
 import dev.thalweg.transfer.FileChannels.Way;
 
 /**
- * Chooses between transferTo and a buffer. A channel hides its descriptor, so the library plans for temporary ends of
- * the same kinds. The plan compares the mechanism that transferTo uses with {@code read-write}.
+ * Chooses between transferTo and a buffer. A channel hides its descriptor, so the library plans for temporary endpoints
+ * of the same kinds. The plan compares the mechanism that transferTo uses with {@code read-write}.
  */
 final class ChannelPlanner {
     private static final String BY_BUFFER = "read-write";
@@ -110,7 +110,7 @@ final class ChannelPlanner {
             if (!MEASURED.contains(verdict.group(3)) || !byBuffer && !mechanism.equals(sink.mechanism)) {
                 continue;
             }
-            // The plan lists the best verdict first. The code above skips verdicts without a measurement.
+            // The plan lists the best verdict first. Verdicts without a measurement were skipped above.
             transferToFirst |= known++ == 0 && !byBuffer;
             Matcher knob = BUFFER.matcher(verdict.group(2));
             if (byBuffer && knob.find()) {
@@ -125,7 +125,7 @@ final class ChannelPlanner {
         return new Choice(transferToFirst ? Way.TRANSFER_TO : Way.BUFFER, buffer, why);
     }
 
-    /** Returns the choice without measurements: a copy within the kernel for files, otherwise a buffer. */
+    /** Returns the choice without measurements: transferTo for files, otherwise a buffer. */
     private static Choice unmeasured(Sink sink, String reason) {
         String why = "not measured: " + reason;
         return sink == Sink.FILE ? new Choice(Way.TRANSFER_TO, Plain.BUFFER, why) : buffered(why);

@@ -9,7 +9,7 @@ import java.nio.file.Path;
 import dev.thalweg.internal.Libc;
 
 /**
- * An end of a transfer: an open file, an end of a pipe, or a socket. It owns its descriptor.
+ * An endpoint of a transfer: an open file, an end of a pipe, or a socket. It owns its descriptor.
  *
  * <p>Any thread may close it. A call in progress ends before the descriptor is closed, so that no call uses a reused
  * descriptor number. Closing a socket wakes its calls. A read from a pipe ends when the other end is closed.
@@ -36,7 +36,7 @@ public sealed class Endpoint implements AutoCloseable permits Socket {
      * Opens a file for reading from its first byte.
      *
      * @param path the file
-     * @return the end
+     * @return the endpoint
      * @throws IOException if it cannot be opened
      */
     public static Endpoint reading(Path path) throws IOException {
@@ -47,7 +47,7 @@ public sealed class Endpoint implements AutoCloseable permits Socket {
      * Creates a new file for writing.
      *
      * @param path a path that does not exist
-     * @return the end
+     * @return the endpoint
      * @throws IOException if the path exists, or the file cannot be created
      */
     public static Endpoint creating(Path path) throws IOException {
@@ -55,11 +55,10 @@ public sealed class Endpoint implements AutoCloseable permits Socket {
     }
 
     /**
-     * Opens something that exists for writing from its first byte: a file whose bytes are overwritten, a FIFO, a
-     * device.
+     * Opens an existing file, FIFO or device for writing. The bytes of a file are overwritten from the first one on.
      *
      * @param path the path
-     * @return the end
+     * @return the endpoint
      * @throws IOException if it cannot be opened
      */
     public static Endpoint writing(Path path) throws IOException {
@@ -78,9 +77,9 @@ public sealed class Endpoint implements AutoCloseable permits Socket {
      * Waits for the first byte, and reads the available bytes, at most as many as fit.
      *
      * @param into native memory
-     * @return number of bytes read; 0 at the end
+     * @return number of bytes read; 0 at the end of the data
      * @throws IOException if the read fails; {@link java.nio.channels.ClosedByInterruptException} after an interrupt,
-     *                     which leaves the end open and the thread's interrupt status set
+     *                     which leaves the endpoint open and the thread's interrupt status set
      */
     public long read(MemorySegment into) throws IOException {
         return using(fd -> Waiting.done(

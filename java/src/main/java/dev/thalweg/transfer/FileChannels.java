@@ -8,16 +8,16 @@ import java.nio.channels.WritableByteChannel;
 import java.util.Objects;
 
 /**
- * Moves bytes from the JDK's file channels to any other channel, by {@link FileChannel#transferTo} or through a buffer,
- * whichever this machine's profile ranks first for such ends.
+ * Moves bytes from the JDK's file channels to any other channel, by {@link FileChannel#transferTo} or through a buffer.
+ * Uses the method that this machine's profile ranks first for such channels.
  *
  * <pre>{@code
  *     long moved = FileChannels.transfer(file, 0, file.size(), socketChannel);
  * }</pre>
  *
- * <p>The native library reads the profile. Without one, or if it has no measurement for such ends, files are copied by
- * {@code transferTo} inside the kernel, and everything else goes through a buffer. {@link #choose} returns the choice
- * and its reason.
+ * <p>The native library reads the profile. Without a profile, or if the profile has no measurement for such channels,
+ * {@code transferTo} copies to files, and bytes for all other channels go through a buffer. {@link #choose} returns the
+ * choice and its reason.
  *
  * <p>The guarantees are those of {@code transferTo}: if bytes of the file change before the receiver has read them,
  * either version may arrive. {@link Transfer} gives guarantees, and uses its own descriptors.
@@ -76,8 +76,8 @@ public final class FileChannels {
      * @return number of bytes that the sink accepted: fewer than {@code count} if the file ended, or if a non-blocking
      *         sink is full. In that case {@code position} plus the result is less than the file's size: wait until the
      *         sink is writable, and continue there
-     * @throws TransferException if a channel fails or is closed, or the thread is interrupted, which is its cause;
-     *                           {@link TransferException#moved()} bytes have reached the sink
+     * @throws TransferException if a channel fails or is closed, or the thread is interrupted. The cause is the
+     *                           channel's exception; {@link TransferException#moved()} bytes have reached the sink
      * @throws IOException       if a channel was closed before
      */
     public static long transfer(FileChannel source, long position, long count, WritableByteChannel sink)

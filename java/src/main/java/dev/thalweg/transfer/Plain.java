@@ -9,7 +9,7 @@ import dev.thalweg.internal.Libc;
 
 /**
  * Moves bytes without the native library, and therefore without a profile. Uses {@code splice} or {@code sendfile} if
- * no guarantee forbids sharing pages and the kernel supports the ends, otherwise {@code read} and {@code write}.
+ * no guarantee is required and the kernel supports the endpoints, otherwise {@code read} and {@code write}.
  */
 final class Plain implements Transfer.Mover {
     private static final int EINVAL = 22;
@@ -66,13 +66,13 @@ final class Plain implements Transfer.Mover {
 
         /**
          * Moves all bytes by one mechanism. Returns false, without moving any, if the mechanism does not support these
-         * ends.
+         * endpoints.
          */
         boolean by(String name, Step step) throws IOException {
             while (left() > 0) {
                 long got = step.move(left());
                 if (got == -Libc.EAGAIN) {
-                    // The call uses both ends, so EAGAIN does not show which of them is not ready.
+                    // The call uses both endpoints, so EAGAIN does not show which of them is not ready.
                     boolean full = Libc.isReady(source, Waiting.POLLIN, 0);
                     Waiting.until(full ? sink : source, full ? Waiting.POLLOUT : Waiting.POLLIN, this::look);
                     continue;
@@ -130,7 +130,8 @@ final class Plain implements Transfer.Mover {
                     moved += wrote;
                 }
             } catch (IOException failure) {
-                // Moves a file's offset back to the unwritten bytes. For a pipe this fails, and the bytes are lost.
+                // Moves a file's offset back to the unwritten bytes. A pipe has no offset, so the call fails and the
+                // bytes are lost.
                 Libc.LSEEK.attempt(source, at - bytes.byteSize(), SEEK_CUR);
                 throw failure;
             }

@@ -133,7 +133,7 @@ public final class Socket extends Endpoint {
         /**
          * Waits for the next connection.
          *
-         * @return the result
+         * @return the connection
          * @throws IOException if the listener is closed; {@link java.nio.channels.ClosedByInterruptException} after an
          *                     interrupt, which leaves the listener open
          */

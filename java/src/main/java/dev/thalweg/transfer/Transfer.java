@@ -10,7 +10,8 @@ import dev.thalweg.internal.Libc;
 import dev.thalweg.internal.Native;
 
 /**
- * A transfer of bytes from one end to the other, and its options. Immutable: each {@code with} method returns a copy.
+ * A transfer of bytes from one endpoint to another, and its options. Immutable: methods that change an option return a
+ * copy.
  *
  * <pre>{@code
  * try (var file = Endpoint.reading(path); var socket = Socket.connect(address)) {
@@ -19,12 +20,12 @@ import dev.thalweg.internal.Native;
  * }</pre>
  *
  * <p>With the native library, a transfer is planned by this machine's profile, as in {@code thalweg}. Without the
- * library, {@code read} and {@code write} move the bytes. {@code splice} and {@code sendfile} do so if the transfer
- * {@linkplain #needing needs} no guarantees and the kernel supports the ends.
+ * library, {@code splice} or {@code sendfile} moves the bytes if the transfer {@linkplain #needing needs} no guarantees
+ * and the kernel supports the endpoints. Otherwise {@code read} and {@code write} move them.
  *
- * <p>The offsets of the ends advance by the bytes moved. A transfer ends at the end of its source, after its length, or
- * by an interrupt of its thread, also while it waits for a silent source or a full sink. Unlike with the JDK's
- * channels, the ends stay open.
+ * <p>The offsets of the endpoints advance by the bytes moved. A transfer ends at the end of its source, after its
+ * length, or after an interrupt of its thread, even while it waits for a silent source or a full sink. Unlike with the
+ * JDK's channels, the endpoints stay open.
  */
 public final class Transfer {
     /** A length that means everything until the source ends. */
@@ -46,7 +47,7 @@ public final class Transfer {
     }
 
     /**
-     * Returns a transfer of everything from one end to the other, with {@link Guarantee#STABLE} and
+     * Returns a transfer of everything from one endpoint to another, with {@link Guarantee#STABLE} and
      * {@link Guarantee#PRIVATE}.
      *
      * @param source the source of the bytes
@@ -109,7 +110,8 @@ public final class Transfer {
      * Returns a copy with a watcher, which is called regularly with the number of bytes moved, on the thread that runs
      * the transfer.
      *
-     * @param watcher returns false to stop; an exception stops the transfer too, and is the cause of its exception
+     * @param watcher returns false to stop. An exception of the watcher also stops the transfer, and becomes the cause
+     *                of the {@link TransferException}
      * @return another transfer
      */
     public Transfer watchedBy(LongPredicate watcher) {
@@ -122,7 +124,7 @@ public final class Transfer {
      * {@code thalweg plan --json} prints it.
      *
      * @return JSON
-     * @throws IOException                   if an end is closed or cannot be examined
+     * @throws IOException                   if an endpoint is closed or cannot be examined
      * @throws UnsupportedOperationException if the native library was not found; the message contains advice
      */
     public String plan() throws IOException {
@@ -136,8 +138,8 @@ public final class Transfer {
      * @return the result; a source that ends early is not a failure
      * @throws TransferException             if it fails, is stopped or interrupted; contains the number of bytes moved.
      *                                       After an interrupt its cause is a {@code ClosedByInterruptException}, the
-     *                                       thread's interrupt status stays set and both ends stay open
-     * @throws IOException                   if an end is closed
+     *                                       thread's interrupt status stays set and both endpoints stay open
+     * @throws IOException                   if an endpoint is closed
      * @throws UnsupportedOperationException if a mechanism was named or {@link Guarantee#DURABLE} was requested, and
      *                                       the native library was not found
      */
@@ -174,7 +176,7 @@ public final class Transfer {
         boolean moves();
     }
 
-    /** Advances the offsets of both ends. An end without an offset rejects the call, and needs no change. */
+    /** Advances the offsets of both endpoints. An endpoint without an offset rejects the call, and needs no change. */
     private static void forward(Mover mover, int source, int sink, long moved) {
         if (!mover.moves() && moved > 0) {
             Libc.LSEEK.attempt(source, moved, SEEK_CUR);

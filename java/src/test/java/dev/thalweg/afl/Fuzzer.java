@@ -52,7 +52,7 @@ final class Fuzzer {
     List<String> java(Class<?> target, List<String> flags) throws IOException {
         var command = new ArrayList<String>();
         command.add(Path.of(System.getProperty("java.home"), "bin", "java").toString());
-        // Disables the second compiler, which would take half of the second that most of these virtual machines live.
+        // Disables the second JIT compiler, which would use half of the second for which most of these JVMs run.
         command.addAll(List.of("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx64m"));
         command.addAll(List.of("--enable-native-access=ALL-UNNAMED", markOf(folder)));
         command.addAll(flags);
@@ -159,8 +159,8 @@ final class Fuzzer {
         var builder = new ProcessBuilder(command).directory(folder.toFile()).redirectErrorStream(true);
         builder.redirectInput(Path.of("/dev/null").toFile()).redirectOutput(folder.resolve("said").toFile());
         var environment = builder.environment();
-        // Skips the check of the binary, because the program is java. Waits long for its start, because a JVM starts
-        // slowly on a busy machine.
+        // Skips the check of the binary, because the program is java. Sets a long limit for the start, because a JVM
+        // starts slowly on a busy machine.
         environment.put("AFL_SKIP_BIN_CHECK", "1");
         environment.put("AFL_FORKSRV_INIT_TMOUT", "60000");
         environment.put("AFL_NO_UI", "1");

@@ -333,8 +333,8 @@ class HostileTest {
     }
 
     /**
-     * The hostile word claims that the peer is alive, but is on no robust list. The kernel never marks it, so the
-     * consumer asks the kernel after a while.
+     * The peer writes a word that claims it is alive, but puts the word on no robust list. The kernel never marks the
+     * word, so the consumer asks the kernel after a while.
      */
     @Test
     void aPeerThatLiesAboutItsLifeIsFoundOut() throws IOException {

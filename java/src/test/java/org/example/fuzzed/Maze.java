@@ -68,8 +68,8 @@ public final class Maze {
             } else {
                 Coverage.hit(0x52dce729);
             }
-            // Divides a long by a constant, which the JVM compiles to a multiplication, as C compilers do.
-            // Integer.remainderUnsigned would divide.
+            // The JVM compiles the division of a long by a constant to a multiplication, as C compilers do. It compiles
+            // Integer.remainderUnsigned to a division instruction.
             if (Integer.toUnsignedLong(sum) % 7 == 0) {
                 Coverage.hit(0x6ed9eba1);
             }
