@@ -141,7 +141,7 @@ impl EndpointArg {
             let _ = write!(about, " on {}", fs.name);
         }
         if self.facts.unchanging {
-            about += " that cannot change";
+            about += ", cannot change";
         }
         let size = self.size.map(quantity::bytes);
         for more in size.as_deref().into_iter().chain(self.assumed) {

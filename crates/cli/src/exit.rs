@@ -141,7 +141,7 @@ impl CommandFailure {
             DestinationError::NoFile => (Exit::Failed, "exists and is not a regular file", ""),
             DestinationError::Trap => (
                 Exit::Failed,
-                "belongs to another user, in a directory that every user can write; not opened",
+                "belongs to another user in a world-writable directory; not opened",
                 "",
             ),
         };
@@ -170,7 +170,7 @@ pub fn advice(errno: Errno) -> &'static str {
         Errno::IO => "see the kernel log (`dmesg`) for errors of the device",
         Errno::MFILE => "raise `ulimit -n`",
         Errno::STALE => {
-            "the file server no longer has this file under its handle; run the command again, or mount the file system again"
+            "the file was removed or replaced on the file server; run the command again, or mount the file system again"
         }
         _ => "",
     }

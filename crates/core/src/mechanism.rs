@@ -130,9 +130,9 @@ impl Role {
     /// the mechanism.
     pub fn allows(self, requested: bool) -> Result<(), Unfit> {
         match self {
-            Self::Harness => Err(Unfit::because("moves nothing; for measurements only")),
+            Self::Harness => Err(Unfit::because("moves no data; used only in measurements")),
             Self::OnRequest(flag) if !requested => {
-                Err(Unfit::because(format!("only on request: {flag}")))
+                Err(Unfit::because(format!("used only with {flag}")))
             }
             Self::OnRequest(_) | Self::Mover => Ok(()),
         }

@@ -156,7 +156,7 @@ fn fitness(mechanism: &dyn Mechanism, facts: &Facts, request: &Request) -> Resul
     info.role.allows(asked_for)?;
     let pair = info
         .pair(source, sink)
-        .ok_or_else(|| Unfit::because(format!("does not move {source} -> {sink}")))?;
+        .ok_or_else(|| Unfit::because(format!("does not support {source} -> {sink}")))?;
     if !pair.gives.cover(facts.needs()) {
         return Err(Unfit::because(
             "shares pages with the source, so later changes could appear in the copy; --zero-copy allows this",
@@ -211,7 +211,7 @@ fn uses_what_was_given_up(mechanism: &dyn Mechanism, facts: &Facts) -> bool {
 
 fn impossible(request: &Request, unfit: &[Verdict]) -> String {
     let Some(only) = &request.only else {
-        return "every method is excluded".to_owned();
+        return "no method can be used here; `thalweg plan -v` shows the reasons".to_owned();
     };
     let reason = unfit.iter().find(|v| v.mechanism == only).map(|v| match &v.judgement {
         Judgement::Unfit { reason } => reason.as_str(),

@@ -85,7 +85,7 @@ pub fn free_space(folder: &Path) -> u64 {
 pub fn room_for(bytes: usize) -> Result<(), String> {
     match memory_available() {
         Some(available) if available < bytes as u64 => Err(format!(
-            "it needs {} MiB of memory, and {} MiB are available",
+            "it needs {} MiB of memory, but only {} MiB are available",
             bytes >> 20,
             available >> 20
         )),

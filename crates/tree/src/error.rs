@@ -149,7 +149,7 @@ pub enum Refusal {
     #[error("changed after it was copied; not deleted")]
     ChangedSince,
     /// The path of a filter file is not a regular file, or the file is too large.
-    #[error("cannot be a filter file: {0}")]
+    #[error("cannot be used as a filter file: {0}")]
     NoFilterFile(&'static str),
     /// Another file system is mounted on a directory that a sync would delete.
     #[error("is a mount point; not deleted")]

@@ -12,7 +12,7 @@ pub struct MetricArgs {
     /// Compare by wall, cpu, maxrss, or regex:PATTERN for a number that the program prints
     #[arg(short, long, value_name = "WHAT", default_value = "wall", value_parser = RunMetric::parse)]
     metric: RunMetric,
-    /// Better direction [default: higher for a printed number, lower otherwise]
+    /// Control which numbers are better [default: higher for a printed number, lower otherwise]
     #[arg(long, value_name = "WHICH", value_enum)]
     better: Option<BetterArg>,
 }

@@ -19,8 +19,9 @@ use crate::{
 
 /// Show the progress of a sharded copy and of each worker
 ///
-/// This command only reads. Each rate covers the time from the start of the worker to the end of its last task, by the
-/// clock of its machine. A worker without a report is still running or was killed.
+/// A sharded copy is made by several processes of `thalweg copy --shard`, the workers. This command only reads. Each
+/// rate covers the time from the start of the worker to the end of its last task, by the clock of its machine. A worker
+/// without a report is still running or was killed.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct FleetArgs {
@@ -77,8 +78,8 @@ fn text(found: &FleetStatus) -> String {
     let phase = match found.phase {
         FleetPhase::Survey => "rank 0 has not finished the plan",
         FleetPhase::Move => "copying",
-        FleetPhase::Moved => "all data is copied; no worker has started to finish",
-        FleetPhase::Finish => "one worker is finishing",
+        FleetPhase::Moved => "all data is copied; no worker has started to publish the directory",
+        FleetPhase::Finish => "all data is copied; a worker is publishing the directory",
         FleetPhase::Full => "the destination is full: free some space, and start the workers again",
     };
     let mut text = format!(

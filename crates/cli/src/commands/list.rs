@@ -127,17 +127,16 @@ fn one_line_each(
 fn arm_facts(arm: &dyn bulk::Mechanism) -> Vec<(&'static str, String)> {
     let info = arm.info();
     let works = arm.probe().map_or_else(|why| format!("no: {why}"), |()| "yes".to_owned());
-    let lent =
-        "data in memory that the channel lends to the sender; other data is copied there first";
+    let lent = "memory that the channel lends to the sender; data elsewhere is copied there first";
     let needs = if info.nature.wants_loan { lent } else { "" };
     let trust = if info.nature.wants_trust { "only between processes of one user" } else { "" };
     let facts = [
         ("works here", works),
         ("calls", info.calls.join(", ")),
         ("knobs", knobs(info.knobs)),
-        ("wants", needs.to_owned()),
+        ("source", needs.to_owned()),
         ("trust", trust.to_owned()),
-        ("only", only(info)),
+        ("only with", only(info)),
     ];
     facts.into_iter().filter(|(_, value)| !value.is_empty()).collect()
 }
@@ -166,7 +165,7 @@ fn only(info: &Info) -> String {
     match info.role {
         Role::Mover => String::new(),
         Role::OnRequest(text) => text.to_owned(),
-        Role::Harness => "in measurements: it moves no data".to_owned(),
+        Role::Harness => "measurements, because it moves no data".to_owned(),
     }
 }
 
@@ -185,7 +184,7 @@ pub fn facts_of(info: &Info) -> Vec<(&'static str, String)> {
         ("shares pages", with_promise(false, false)),
         ("private, not stable", with_promise(false, true)),
         ("knobs", knobs(info.knobs)),
-        ("only", only(info)),
+        ("only with", only(info)),
     ];
     facts.into_iter().filter(|(_, value)| !value.is_empty()).collect()
 }

@@ -48,7 +48,7 @@ pub struct ManifestArgs {
     /// These are mode, owner, modification time, extended attributes and hard links.
     #[arg(long, requires = "output")]
     pub attributes: bool,
-    /// Use this many threads
+    /// Use this many threads [default: one per core]
     #[arg(long, value_name = "N", env = "THALWEG_JOBS", hide_env = true)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub jobs: Option<u32>,

@@ -188,7 +188,7 @@ Exit status:
   0    success
   1    error, or data that differs
   2    wrong usage
-  3    incomplete (use --resume to continue), or a source changed
+  3    incomplete (use --resume to continue), or a source changed during the copy
   4    not supported here
   128  plus the number of the signal that interrupted the command
 

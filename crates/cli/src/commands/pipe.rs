@@ -51,7 +51,7 @@ pub struct PipeArgs {
     /// Label the progress line; the field `name` of --progress=json
     #[arg(long, value_name = "NAME")]
     pub name: Option<String>,
-    /// Limit the rate, in bytes per second
+    /// Limit the rate, in bytes per second, such as 10M
     #[arg(long, value_name = "RATE", env = "THALWEG_LIMIT", hide_env = true)]
     #[arg(value_parser = parse_rate)]
     pub limit: Option<u64>,

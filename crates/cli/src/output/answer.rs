@@ -197,8 +197,8 @@ impl JsonAnswer {
     }
 }
 
-/// Returns text such as `compared on the first 6.0 MiB: copy-file-range 0.86, splice 0.91, read-write 1.00; continued
-/// with copy-file-range`.
+/// Returns text such as `relative time on the first 6.0 MiB: copy-file-range 0.86, splice 0.91, read-write 1.00;
+/// continued with copy-file-range`.
 pub fn describe_look(look: &ContestResult) -> String {
     let tried = look.tried.iter().map(|tried| match tried.ratio {
         Some(ratio) => format!("{} {ratio:.2}", tried.mechanism),
@@ -208,7 +208,7 @@ pub fn describe_look(look: &ContestResult) -> String {
     let read = if look.from_disk { ", read from the disk" } else { "" };
     let upto = quantity::bytes(look.at);
     format!(
-        "compared on the first {upto}{read}: {}; continued with {}",
+        "relative time on the first {upto}{read}: {}; continued with {}",
         tried.join(", "),
         look.chosen
     )

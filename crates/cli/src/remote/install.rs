@@ -86,7 +86,7 @@ pub fn install(host: &str, connection: &[OsString]) -> Result<String, CommandFai
         // A shell on the other machine will interpret the path, so it must not contain special characters.
         Some(("there", path)) if path.bytes().all(is_quiet) => Ok(path.to_owned()),
         Some(("there", _)) => {
-            Err(failed("the remote home directory has unusual characters in its path"))
+            Err(failed("the remote home directory has characters other than A-Za-z0-9-._/"))
         }
         Some(("system", system)) => Err(failed(&format!(
             "the remote machine is {}, which cannot run this program",

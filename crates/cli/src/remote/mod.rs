@@ -43,7 +43,7 @@ pub struct RemoteArgs {
     /// Fail if the other machine has no thalweg, instead of copying this program to ~/.cache/thalweg there
     #[arg(long)]
     pub no_install: bool,
-    /// Use this many connections when copying from the other machine
+    /// Use this many connections when copying from the other machine [default: 1]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
     pub connections: Option<u32>,
     /// Compress the data of the connection, except data that does not shrink
@@ -221,7 +221,7 @@ fn split(text: &OsStr, option: &str) -> Result<Vec<OsString>, CommandFailure> {
 /// Returns the hint for a connection that failed before the server answered.
 pub fn hint(host: &str, code: Option<i32>) -> String {
     match code {
-        None => "check the command of -e".to_owned(),
+        None => "check `ssh`, or the command of -e".to_owned(),
         Some(126 | 127) => {
             format!("install thalweg on {host}, or name the program there with --remote-program")
         }

@@ -54,7 +54,7 @@ pub fn push(
     let code =
         status.code().map(|code| if code == 0 { report.status.map(i32::from) } else { Some(code) });
     if code == Some(None) {
-        let why = "the command of -e ended before the remote thalweg reported the end of the copy";
+        let why = "the connection ended before the remote thalweg reported the end of the copy";
         return Err(failed(format!("{}: {why}", shown(host))).hint(hint(host, None)));
     }
     let code = code.flatten();

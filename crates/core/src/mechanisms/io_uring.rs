@@ -61,7 +61,7 @@ impl Mechanism for IoUring {
             ));
         }
         if !facts.source.addressed || (facts.sink.kind == Kind::File && !facts.sink.addressed) {
-            return Err(Unfit::because("needs endpoints that can be addressed by offset"));
+            return Err(Unfit::because("needs files or devices that can seek"));
         }
         uring_pipeline::fits(facts)
     }

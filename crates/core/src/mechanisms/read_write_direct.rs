@@ -77,7 +77,7 @@ impl Mechanism for ReadWriteDirect {
             ));
         }
         if !facts.source.addressed || !facts.sink.addressed {
-            return Err(Unfit::because("O_DIRECT needs endpoints that can be addressed by offset"));
+            return Err(Unfit::because("O_DIRECT needs files or devices that can seek"));
         }
         uring_pipeline::fits(facts)
     }

@@ -60,7 +60,7 @@ impl Mechanism for ReadWriteParallel {
         if facts.source.addressed && facts.sink.addressed {
             return Ok(());
         }
-        Err(Unfit::because("needs endpoints that can be addressed by offset"))
+        Err(Unfit::because("needs files or devices that can seek"))
     }
 
     fn open<'a>(&self, t: Transfer<'a>, tuning: &Tuning) -> Result<Box<dyn Mover + 'a>, Error> {

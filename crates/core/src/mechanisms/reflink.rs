@@ -39,7 +39,7 @@ impl Mechanism for Reflink {
             return Err(Unfit::because("FICLONERANGE fails with EBADF on O_APPEND destinations"));
         }
         if !facts.source.addressed || !facts.sink.addressed {
-            return Err(Unfit::because("a clone needs endpoints that can be addressed by offset"));
+            return Err(Unfit::because("a clone needs files that can seek"));
         }
         if !one_clone_domain(facts) {
             return Err(Unfit::because("a clone cannot cross file systems"));

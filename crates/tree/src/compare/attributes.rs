@@ -52,7 +52,7 @@ pub(crate) fn differing(
     }
     let [ours, theirs] = bearers;
     if !times::is_same(sink, source, || theirs.file_system()) {
-        differing.push("time of modification");
+        differing.push("modification time");
     }
     if taken(&ours, 0)? != taken(&theirs, 1)? {
         differing.push("extended attributes");

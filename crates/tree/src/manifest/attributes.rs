@@ -238,7 +238,7 @@ fn compare(
         ("mode", was.kind != AttributesKind::Link && was.mode != is.mode),
         ("owner", was.uid != is.uid),
         ("group", was.gid != is.gid),
-        ("time of modification", !is.has_time_of(was)),
+        ("modification time", !is.has_time_of(was)),
         ("extended attributes", was.xattrs != is.xattrs),
         ("hard links", was.same_as != is.same_as),
     ];

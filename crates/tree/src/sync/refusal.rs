@@ -20,13 +20,13 @@ pub enum DeleteRefusal {
     #[error("directories of the source vanished during the run")]
     Vanished,
     /// The state file in the destination records another file system than that of the source.
-    #[error("the source is on another file system than at the last sync")]
+    #[error("the source is on another file system than at the last sync with --delete")]
     OtherDevice,
     /// The source is inside the destination.
     #[error("the destination contains the source, at {}", quoted(.0))]
     ContainsSource(PathBuf),
     /// Too many entries would be deleted.
-    #[error("{doomed} of {entries} entries would be deleted, more than {most}")]
+    #[error("{doomed} of {entries} entries would be deleted (limit: {most})")]
     TooMany {
         /// Entries that the source does not have.
         doomed: u64,

@@ -132,7 +132,7 @@ pub struct CopyArgs {
     /// Continue an interrupted copy of the same sources
     #[arg(long, help_heading = SAFETY)]
     pub resume: bool,
-    /// Compare each copy with its source by a hash: blake3 or xxh3
+    /// Compare each copy with its source by a hash: blake3 (the default) or xxh3
     ///
     /// This includes unchanged files. With --resume, files that differ are copied again; otherwise they are reported.
     /// The copies are read from the page cache. With `device` (or `xxh3,device`), thalweg syncs the copies and reads
@@ -160,11 +160,11 @@ pub struct CopyArgs {
     #[arg(long, help_heading = SAFETY)]
     pub dry_run: bool,
 
-    /// Copy this many files at the same time
+    /// Copy this many files at the same time [default: one per core]
     #[arg(long, value_name = "N", env = "THALWEG_JOBS", hide_env = true, help_heading = SPEED)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub jobs: Option<u32>,
-    /// Limit the rate, in bytes per second
+    /// Limit the rate, in bytes per second, such as 10M
     #[arg(long, value_name = "RATE", env = "THALWEG_LIMIT", hide_env = true)]
     #[arg(value_parser = parse_rate, help_heading = SPEED)]
     pub limit: Option<u64>,
@@ -289,14 +289,14 @@ Examples:
   thalweg copy --resume -a photos/ /backup/  continue after an interruption
   thalweg copy -a --exclude '*.o' --exclude /build src/ /backup/
   thalweg copy --verify --fsync db.dump /mnt/nas/
-  thalweg copy - /tmp/log < /dev/stdin       standard input to a file
+  journalctl | thalweg copy - /tmp/log       standard input to a file
   mpirun -n 8 thalweg copy -a --shard auto /lustre/a /gpfs/b
 
 Exit status:
   0  success
   1  error, or data that differs
   2  wrong usage
-  3  incomplete (use --resume to continue), or a source changed
+  3  incomplete (use --resume to continue), or a source changed during the copy
   4  not supported here";
 
 /// Parses the level of `-v` from the environment: a number, or a word as in [`flag`].

@@ -84,7 +84,8 @@ fn things(report: &TreeReport) -> Option<String> {
 
 /// Appends what did not happen as usual.
 fn add_exceptions(line: &mut String, report: &TreeReport) {
-    for (number, what) in [(report.cloned, "cloned"), (report.continued, "moved by an earlier run")]
+    for (number, what) in
+        [(report.cloned, "cloned"), (report.continued, "copied by an earlier run")]
     {
         if number > 0 {
             line.extend([", ", &quantity::bytes(number), " ", what]);
@@ -239,13 +240,13 @@ mod tests {
         let whole =
             TreeReport { files: 2, links: 1, skipped: 0, bytes: 3 << 30, continued: 12, ..same };
         let rated =
-            "2 files, 1 link copied (3.0 GiB) in 1.0 s, 3.0 GiB/s, 12 B moved by an earlier run\n";
+            "2 files, 1 link copied (3.0 GiB) in 1.0 s, 3.0 GiB/s, 12 B copied by an earlier run\n";
         assert_eq!(line(&whole, false), rated);
         let none = TreeReport::default();
         let resumed = TreeReport { files: 1, bytes: 4, skipped: 1, continued: 12, ..none };
         assert_eq!(
             line(&resumed, false),
-            "1 file copied (4 B), 12 B moved by an earlier run, 1 unchanged\n"
+            "1 file copied (4 B), 12 B copied by an earlier run, 1 unchanged\n"
         );
         let unfinished = vec!["x".into()];
         let left = TreeReport {

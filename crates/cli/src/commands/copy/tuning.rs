@@ -254,7 +254,7 @@ fn word(tuned: &TuneResult, arm: &TunedArm) -> String {
         words.push("shares blocks instead of copying".to_owned());
     }
     if let Some(reason) = &arm.dropped {
-        words.push(format!("dropped after {} rounds: {reason}", arm.rounds));
+        words.push(reason.clone());
     }
     if won(tuned, arm) {
         words.push("chosen".to_owned());

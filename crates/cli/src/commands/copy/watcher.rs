@@ -154,7 +154,7 @@ impl<'w> CopyWatcher<'w> {
             Event::Changed { source } => {
                 let path = shown(*source);
                 self.complain(&format!("'{path}' changed while it was copied"));
-                self.hint_once("copy changed files again");
+                self.hint_once("run the same command again to copy changed files again");
             }
             Event::Again { destination } => {
                 let path = shown(*destination);

@@ -76,8 +76,11 @@ pub fn answer(tried: &[TriedMechanism]) -> String {
     let mut text =
         format!("{} of {} methods work here\n", tried.len() - nowhere.len(), tried.len());
     if !broken.is_empty() {
-        let _ =
-            writeln!(text, "do not use {}: broken guarantee (-v shows where)", broken.join(", "));
+        let _ = writeln!(
+            text,
+            "do not use {}: later changes of the source change its copy (-v shows where)",
+            broken.join(", ")
+        );
     }
     for mechanism in tried.iter().filter(|mechanism| mechanism.works.is_empty()) {
         let reasons: Vec<&str> = by_reason(&mechanism.fails).into_keys().collect();

@@ -109,7 +109,7 @@ impl Subcommand for DoctorArgs {
         }
         section("Machine", &render(&rows));
         section("Files, by directory", &places::printed(&places));
-        section("Methods; thalweg tried the system calls of each", &mechanisms::printed(&tried));
+        section("Methods, tried with their system calls", &mechanisms::printed(&tried));
         section(
             "Do later changes of the source show in the copy?",
             &mechanisms::aliases_printed(&tried),

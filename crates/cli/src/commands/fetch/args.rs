@@ -17,6 +17,9 @@ use crate::{
     output::change_log::ChangeLog,
 };
 
+/// Heading of the options with which `copy` and `sync` start this command for a copy from another machine.
+const STDIO: &str = "Between machines, with --stdio (used by copy and sync)";
+
 /// Fetch files from web servers
 ///
 /// A file appears under its name only when it is complete. Until then, its directory contains a partial file and a
@@ -42,65 +45,66 @@ pub struct FetchArgs {
     /// Like -r, and also keep owners and set-id bits if permitted
     #[arg(short, long)]
     pub archive: bool,
-    /// With -r: use this many connections
+    /// With -r: use this many connections [default: one per core]
     #[arg(long, value_name = "N", env = "THALWEG_JOBS", hide_env = true)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub jobs: Option<u32>,
     /// Fetch from the server at standard input and output; the only argument is the destination
-    #[arg(long)]
+    #[arg(long, help_heading = STDIO)]
     pub stdio: bool,
-    /// With --stdio: decode percent-encoding in paths and patterns, and expand `~` to the home directory
-    #[arg(long, requires = "stdio")]
+    /// Decode percent-encoding in paths and patterns, and expand `~` to the home directory
+    #[arg(long, requires = "stdio", help_heading = STDIO)]
     pub encoded: bool,
-    /// Compress the connection; needs --stdio, and the server must compress it too
-    #[arg(long, requires = "stdio")]
+    /// Compress the connection; the server must compress it too
+    #[arg(long, requires = "stdio", help_heading = STDIO)]
     pub compress: bool,
-    /// Name of the source, for messages and to continue an interrupted fetch (--stdio)
-    #[arg(long, value_name = "NAME", requires = "stdio")]
+    /// Name of the source, for messages and to continue an interrupted fetch
+    #[arg(long, value_name = "NAME", requires = "stdio", help_heading = STDIO)]
     pub from: Option<String>,
-    /// Give the copy this name if DST is a directory; with --sync only if --into-existing is set (--stdio)
-    #[arg(long, value_name = "NAME", requires = "stdio")]
+    /// Give the copy this name if DST is a directory; with --sync only if --into-existing is set
+    #[arg(long, value_name = "NAME", requires = "stdio", help_heading = STDIO)]
     pub into: Option<OsString>,
-    /// Fail unless DST is a directory; with --sync, also fetch into DST/NAME of --into (--stdio)
-    #[arg(long, requires = "stdio")]
+    /// Fail unless DST is a directory; with --sync, also fetch into DST/NAME of --into
+    #[arg(long, requires = "stdio", help_heading = STDIO)]
     pub into_existing: bool,
-    /// Make DST equal to the source, and count the changes (--stdio)
-    #[arg(long, requires = "stdio")]
+    /// Make DST equal to the source, and count the changes
+    #[arg(long, requires = "stdio", help_heading = STDIO)]
     pub sync: bool,
-    /// Delete entries of DST that the source does not have (--sync); --force overrides refusals
-    #[arg(long, requires = "sync")]
+    /// With --sync: delete entries of DST that the source does not have; --force overrides refusals
+    #[arg(long, requires = "sync", help_heading = STDIO)]
     pub delete: bool,
-    /// Delete nothing if more than N entries would be deleted (--delete)
-    #[arg(long, value_name = "N", requires = "delete")]
+    /// With --delete: delete nothing if more than N entries would be deleted
+    #[arg(long, value_name = "N", requires = "delete", help_heading = STDIO)]
     pub max_delete: Option<u64>,
-    /// Also delete excluded entries of DST (--delete)
-    #[arg(long, requires = "delete")]
+    /// With --delete: also delete excluded entries of DST
+    #[arg(long, requires = "delete", help_heading = STDIO)]
     pub delete_excluded: bool,
-    /// Request the content of renamed files too (--delete)
-    #[arg(long, requires = "delete")]
+    /// With --delete: fetch renamed files instead of linking them
+    #[arg(long, requires = "delete", help_heading = STDIO)]
     pub no_detect_renames: bool,
-    /// Print each change (--sync)
-    #[arg(long, requires = "sync")]
+    /// With --sync: print each change
+    #[arg(long, requires = "sync", help_heading = STDIO)]
     pub itemize: bool,
-    /// Mark the summary, so that the other machine logs it (--itemize)
-    #[arg(long, requires = "itemize")]
+    /// With --itemize: mark the summary, so that the other machine logs it
+    #[arg(long, requires = "itemize", help_heading = STDIO)]
     pub mark_summary: bool,
-    /// Change nothing, and report what would change (--sync)
-    #[arg(long, requires = "sync")]
+    /// With --sync: change nothing, and report what would change
+    #[arg(long, requires = "sync", help_heading = STDIO)]
     pub dry_run: bool,
-    /// Link new files to equal files of this earlier copy of the source (--sync)
-    #[arg(long, value_name = "DIR", requires = "sync", conflicts_with_all = ["hash", "verify"])]
+    /// With --sync: make hard links to equal files of this earlier copy of the source, instead of fetching them
+    #[arg(long, value_name = "DIR", requires = "sync", help_heading = STDIO)]
+    #[arg(conflicts_with_all = ["hash", "verify"])]
     pub reference: Option<PathBuf>,
-    /// Move deleted and replaced entries of DST to this directory (--sync)
-    #[arg(long, value_name = "DIR", requires = "sync")]
+    /// With --sync: move deleted and replaced entries of DST to this directory
+    #[arg(long, value_name = "DIR", requires = "sync", help_heading = STDIO)]
     pub trash: Option<PathBuf>,
-    /// Fetch the targets of all symbolic links in the source (--stdio)
-    #[arg(long, requires = "stdio")]
+    /// Fetch the targets of all symbolic links in the source
+    #[arg(long, requires = "stdio", help_heading = STDIO)]
     pub copy_links: bool,
-    /// Stay on the file system of the source (--stdio)
-    #[arg(long, requires = "stdio")]
+    /// Stay on the file system of the source
+    #[arg(long, requires = "stdio", help_heading = STDIO)]
     pub one_file_system: bool,
-    /// Also create symbolic links that may point outside DST (-r)
+    /// With -r: also create symbolic links that may point outside DST
     #[arg(long)]
     pub all_links: bool,
     /// With -r: compare files of equal size by hash, not by time; the server needs --hash
@@ -122,15 +126,12 @@ pub struct FetchArgs {
     /// Verify the file with this BLAKE3 hash
     #[arg(long, value_name = "HEX")]
     pub blake3: Option<String>,
-    /// Read the file back from the device, and verify it by your hash or by that of the server
+    /// Read the file back from the device, and compare its hash with yours or with that of the server
     ///
-    /// The files of -r are read back from memory, and unchanged files are compared too. The server needs --hash.
+    /// With -r, files are read back from the page cache, and unchanged files are compared too. A server sends hashes
+    /// only with --hash.
     #[arg(long)]
     pub verify: bool,
-    #[command(flatten)]
-    pub chosen: SelectionArgs,
-    #[command(flatten)]
-    pub given: GivenArgs,
     #[command(flatten)]
     pub durable: FsyncArgs,
     /// For https: trust the certificates in this PEM file instead of those of the system
@@ -142,7 +143,7 @@ pub struct FetchArgs {
     /// Send this header, `NAME: VALUE`; may be repeated
     #[arg(long, value_name = "HEADER")]
     pub header: Vec<String>,
-    /// Give up after this many retries in a row without new data [default: 5; 0 if the first connection fails]
+    /// Give up after this many retries in a row without new data [default: 5, or 0 if the first connection fails]
     #[arg(long, value_name = "N", env = "THALWEG_RETRIES", hide_env = true)]
     pub retries: Option<u32>,
     /// Replace a connection that delivers nothing for this long
@@ -155,7 +156,7 @@ pub struct FetchArgs {
     )]
     #[arg(value_parser = parse_duration)]
     pub stall: Duration,
-    /// Limit the total rate, in bytes per second
+    /// Limit the total rate, in bytes per second, such as 10M
     #[arg(long, value_name = "RATE", env = "THALWEG_LIMIT", hide_env = true)]
     #[arg(value_parser = parse_rate)]
     pub limit: Option<u64>,
@@ -165,6 +166,10 @@ pub struct FetchArgs {
     /// Also print the CPU time and the methods
     #[arg(short, long, env = "THALWEG_VERBOSE", hide_env = true, value_parser = flag())]
     pub verbose: bool,
+    #[command(flatten)]
+    pub chosen: SelectionArgs,
+    #[command(flatten)]
+    pub given: GivenArgs,
     #[command(flatten)]
     pub choice: MethodArgs,
     #[command(flatten)]

@@ -165,7 +165,7 @@ fn entry_name(name: &OsStr) -> Result<&OsStr, CommandFailure> {
     if !matches!(bytes, b"" | b"." | b"..") && !bytes.contains(&b'/') {
         return Ok(name);
     }
-    let why = format!("--into {}: not the name of an entry", shown(name));
+    let why = format!("--into {}: expected a name without slashes", shown(name));
     Err(CommandFailure::new(Exit::Usage, why))
 }
 

@@ -31,9 +31,10 @@ use crate::{
 /// A SRC directory becomes DST. If DST is a directory, the content of SRC is added to it. Several SRC, or a file, become
 /// entries of DST, which must exist.
 ///
-/// thalweg renames each SRC if DST does not exist and is on the same file system. Otherwise it copies SRC as `thalweg
-/// sync` does, compares each copy with its source, and writes it to stable storage. If everything succeeded, it deletes
-/// the entries of SRC. If an entry of SRC changed after it was copied, thalweg keeps it.
+/// thalweg renames SRC if the new path does not exist and its directory is on the same file system. Otherwise it
+/// copies SRC as `thalweg sync` does, compares each copy with its source, and writes it to stable storage. If
+/// everything succeeded, it deletes the entries of SRC. If an entry of SRC changed after it was copied, thalweg keeps
+/// it.
 ///
 /// Run the command again to continue an interrupted move.
 #[derive(Args, Debug, Default)]
@@ -48,11 +49,11 @@ pub struct MoveArgs {
     /// Print what would be copied if no rename were possible, and change nothing
     #[arg(short = 'n', long)]
     pub dry_run: bool,
-    /// Copy this many files at the same time
+    /// Copy this many files at the same time [default: one per core]
     #[arg(long, value_name = "N", env = "THALWEG_JOBS", hide_env = true)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub jobs: Option<u32>,
-    /// Limit the rate, in bytes per second
+    /// Limit the rate, in bytes per second, such as 10M
     #[arg(long, value_name = "RATE", env = "THALWEG_LIMIT", hide_env = true)]
     #[arg(value_parser = parse_rate)]
     pub limit: Option<u64>,
@@ -166,7 +167,7 @@ Exit status:
   0  success
   1  error, or data that differs: the source is kept
   2  wrong usage
-  3  incomplete (run the command again), or a source changed
+  3  incomplete (run the command again), or a source changed during the copy
   4  not supported here";
 
 /// Rejects names on other machines.

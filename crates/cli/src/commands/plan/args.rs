@@ -16,20 +16,22 @@ use crate::args::{MethodArgs, flag};
 #[command(after_help = EXAMPLES)]
 pub struct PlanArgs {
     /// Source: a file, directory, device or FIFO; `-` is standard input
+    #[arg(value_name = "SRC")]
     pub source: PathBuf,
     /// Destination, which need not exist; `-` is standard output
+    #[arg(value_name = "DST")]
     pub sink: PathBuf,
     /// Plan for this many bytes [default: the size of the source]
     #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
     pub size: Option<u64>,
-    #[command(flatten)]
-    pub choice: MethodArgs,
     /// Also print the verdict on every method
     #[arg(short, long, env = "THALWEG_VERBOSE", hide_env = true, value_parser = flag())]
     pub verbose: bool,
     /// Print JSON
     #[arg(long, env = "THALWEG_JSON", hide_env = true, value_parser = flag())]
     pub json: bool,
+    #[command(flatten)]
+    pub choice: MethodArgs,
     /// `true` if the steps of the transfer must not sleep, as in the server.
     #[arg(skip)]
     pub stepwise: bool,

@@ -183,7 +183,7 @@ fn same_file_system(source: &EndpointArg, sink: &EndpointArg) -> bool {
 fn ends_text(source: &EndpointArg, sink: &EndpointArg, untried: Option<&Unfit>) -> String {
     let mut text = format!("from {} to {}\n", source.describe(), sink.describe());
     if let Some(unfit) = untried {
-        let _ = writeln!(text, "no method was tried here: {unfit}");
+        let _ = writeln!(text, "the methods were not tried: {unfit}");
     }
     text
 }
@@ -283,9 +283,8 @@ fn verdict_text(verdict: &Verdict) -> String {
     match &verdict.judgement {
         Judgement::Chosen { why } => format!("chosen{tuned}: {why}"),
         Judgement::Tie => format!("tied with the chosen method{tuned}"),
-        // With `--prefer cpu` or `memory` another mechanism may be faster than the chosen one.
-        Judgement::Slower { by } if *by < 1.0 => format!("{by:.2}x the time{tuned}"),
-        Judgement::Slower { by } => format!("{by:.2}x slower{tuned}"),
+        // With `--prefer cpu` or `memory` the ratio may be less than 1.
+        Judgement::Slower { by } => format!("{by:.2}x the chosen method's time{tuned}"),
         Judgement::Unmeasured => "possible, not measured".to_owned(),
         Judgement::Unfit { reason } => format!("no: {reason}"),
     }

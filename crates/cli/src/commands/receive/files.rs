@@ -75,15 +75,13 @@ impl<'a> Receiving<'a> {
     fn open(&mut self, file: &Announced) -> Result<IncomingFile, String> {
         let folder = shown(&self.args.destination);
         if !self.in_folder {
+            let refused = || {
+                format!("'{folder}': not a directory; several files require an existing directory")
+            };
             if file.total.is_some_and(|total| total > 1) {
-                return Err(format!(
-                    "'{folder}': not a directory; several files require an existing directory"
-                ));
+                return Err(refused());
             }
-            let single = self.single.take();
-            return single.ok_or_else(|| {
-                format!("'{folder}': already received a file; for several files, name a directory")
-            });
+            return self.single.take().ok_or_else(refused);
         }
         let name = file.name.as_ref();
         let name = name.ok_or_else(|| {

@@ -94,10 +94,10 @@ impl ReceiveArgs {
     /// files that were not sent.
     fn incomplete(&self, seen: usize, missing: u64) -> Option<CommandFailure> {
         let why = match (seen, missing) {
-            (0, _) => "the sender sent no file; the sender's messages have the reason".to_owned(),
+            (0, _) => "the sender sent no file; see its messages for the reason".to_owned(),
             (_, 0) => return None,
             _ => format!(
-                "received {seen} of {} announced files; the sender's messages have the reason",
+                "received {seen} of {} announced files; see the sender's messages for the reason",
                 seen as u64 + missing
             ),
         };

@@ -44,7 +44,7 @@ pub struct SendArgs {
     /// Send the data of files instead of open descriptors, and compare checksums
     #[arg(long, env = "THALWEG_AS_BYTES", hide_env = true, value_parser = flag())]
     pub as_bytes: bool,
-    /// Bytes per transfer
+    /// Send at most this many bytes at a time
     #[arg(long, value_name = "BYTES", default_value = "8M", value_parser = parse_bytes)]
     pub buffer: u64,
     /// Do not use the profile of this machine

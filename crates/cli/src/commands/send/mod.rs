@@ -137,7 +137,8 @@ fn options(args: &SendArgs) -> Result<Options, CommandFailure> {
         return Err(CommandFailure::new(Exit::Usage, message));
     }
     if args.buffer == 0 || args.buffer > isize::MAX as u64 {
-        return Err(CommandFailure::new(Exit::Usage, "--buffer: invalid size"));
+        let message = "--buffer: expected at least 1 byte and less than 8 EiB";
+        return Err(CommandFailure::new(Exit::Usage, message));
     }
     Ok(Options {
         only: args.method.clone(),

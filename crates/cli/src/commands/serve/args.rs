@@ -16,9 +16,9 @@ use crate::args::MethodArgs;
 /// Serve a directory or a file over HTTP
 ///
 /// Listens at 127.0.0.1:8000, or the next free port, until it is interrupted. thalweg serves nothing outside DIR, and
-/// no FIFOs or devices. If a file changes while it is sent, thalweg cuts the response short, and the client notices
-/// this. thalweg does not support TLS: use --unix and nginx or another proxy. By default, thalweg copies file data;
-/// with --zero-copy, it sends pages of the files by reference.
+/// no FIFOs or devices. If a file changes while it is sent, thalweg closes the connection before the response is
+/// complete, so that the client reports an error. thalweg does not support TLS: use --unix and nginx or another proxy.
+/// By default, thalweg copies file data; with --zero-copy, it sends pages of the files by reference.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct ServeArgs {
@@ -58,7 +58,8 @@ pub struct ServeArgs {
     /// Send FILE.br, FILE.zst or FILE.gz instead of FILE to clients that accept it
     #[arg(long)]
     pub precompressed: bool,
-    /// Send the hash of a file to clients that request it: Repr-Digest, or ?digest=sha-256, blake3 or xxh3
+    /// Send the hash of a file to clients that request it: with the header Want-Repr-Digest, or with ?digest=HASH after
+    /// the path, where HASH is sha-256, blake3 or xxh3
     #[arg(long)]
     pub hash: bool,
     /// Provide metrics for Prometheus at /-/metrics
@@ -67,7 +68,7 @@ pub struct ServeArgs {
     /// Log every response on standard error
     #[arg(long, value_name = "FORMAT", value_enum, default_value_t = Logging::Text)]
     pub log: Logging,
-    /// Limit the total rate, in bytes per second
+    /// Limit the total rate, in bytes per second, such as 10M
     #[arg(long, value_name = "RATE", env = "THALWEG_LIMIT", hide_env = true)]
     #[arg(value_parser = parse_rate)]
     pub limit: Option<u64>,
@@ -80,7 +81,7 @@ pub struct ServeArgs {
     /// Use this many worker threads [default: one per core]
     #[arg(long, value_name = "N")]
     pub threads: Option<NonZeroUsize>,
-    /// Limit the number of connections [default: a quarter of the limit of open files]
+    /// Limit the number of connections [default: a quarter of `ulimit -Hn`]
     #[arg(long, value_name = "N")]
     pub max_connections: Option<NonZeroUsize>,
     /// Limit the connections per client address; 0 means no limit [default: 3/4 of --max-connections]
@@ -116,8 +117,8 @@ pub struct ServeArgs {
 
 const EXAMPLES: &str = "\
 Examples:
-  thalweg serve                            this directory, for this machine
-  thalweg serve photos/ --listen :8000     for your network
+  thalweg serve                            this directory, to this machine only
+  thalweg serve photos/ --listen :8000     to your network
   thalweg serve disk.img --listen 8080 --zero-copy --prefer cpu
   thalweg serve site/ --unix /run/site.sock --precompressed
   thalweg serve /srv --listen :80 --user www-data
@@ -127,7 +128,7 @@ Examples:
 
 Exit status:
   0  interrupted, and all responses were finished
-  1  cannot listen, or responses were cut short
+  1  cannot listen, or some responses were incomplete
   2  wrong usage";
 
 /// An internet address to listen on.

@@ -10,7 +10,8 @@ use thalweg_serve::server::ONE_SEND;
 
 use crate::args::MethodArgs;
 
-/// Returns text such as `files above 64.0 KiB: up to 3.0 MiB read-write, above sendfile (measured 2026-11-24)`.
+/// Returns text such as `methods for files above 64.0 KiB: read-write up to 3.0 MiB, sendfile above (measured
+/// 2026-11-24)`.
 /// Returns `None` if the root cannot be opened.
 pub fn words(
     root: &Path,
@@ -40,10 +41,11 @@ pub fn words(
     let measured = measured.max().map_or("not measured".to_owned(), |at| format!("measured {at}"));
     let text = |(n, (upto, name)): (usize, &(u64, &str))| match (n + 1 == parts.len(), n) {
         (true, 0) => (*name).to_owned(),
-        (true, _) => format!("above {name}"),
-        (false, _) => format!("up to {} {name}", bytes(*upto)),
+        (true, _) => format!("{name} above"),
+        (false, _) => format!("{name} up to {}", bytes(*upto)),
     };
     let list: Vec<String> = parts.iter().enumerate().map(text).collect();
     let least = bytes(ONE_SEND as u64);
-    (!list.is_empty()).then(|| format!("files above {least}: {} ({measured})", list.join(", ")))
+    let list = list.join(", ");
+    (!list.is_empty()).then(|| format!("methods for files above {least}: {list} ({measured})"))
 }

@@ -73,7 +73,7 @@ impl Subcommand for ServeArgs {
         self.wait(&server, &terminal);
         note("finishing responses; interrupt again to stop at once");
         if !server.stop(self.grace, || signal::times() > 1) {
-            complain("responses were cut short");
+            complain("some responses were incomplete");
             return Err(CommandFailure::new(Exit::Failed, ""));
         }
         Ok(Exit::Done)
@@ -155,7 +155,7 @@ impl ServeArgs {
         match measured {
             Ok(what) => note(&what),
             Err(failure) if interrupt::check().is_err() => return Err(failure),
-            Err(failure) => complain(&format!("not measured: {}", failure.message)),
+            Err(failure) => complain(&format!("--tune failed: {}", failure.message)),
         }
         Ok(())
     }

@@ -9,43 +9,43 @@ use crate::args::flag;
 /// Run published experiments on this machine and judge their claims
 ///
 /// Without arguments, lists the studies. A study is a TOML file: one built into this program, one in the directory
-/// `studies`, or one at any path. docs/reference/studies.md describes the format. Each run consists of new processes.
-/// Each round in a process runs all variants in random order. Each verdict is based on the confidence interval over
-/// these processes.
+/// `studies`, or one at any path. docs/reference/studies.md describes the format. Each run consists of sessions, and
+/// each session is a new process. Each round of a session runs all variants in random order. Each verdict is based on
+/// the confidence interval over the sessions.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct StudyArgs {
     /// Studies to run, by id or file; `all` for all
     #[arg(value_name = "STUDY")]
     pub studies: Vec<String>,
-    /// Run 3 processes of 10 rounds with few sizes
+    /// Run 3 sessions of 10 rounds with few sizes
     #[arg(long, conflicts_with = "full")]
     pub quick: bool,
-    /// Run 6 processes of 5 rounds with all sizes of the articles
+    /// Run 6 sessions of 5 rounds with all sizes of the articles
     #[arg(long)]
     pub full: bool,
     /// Start over instead of continuing an unfinished run
     #[arg(long)]
     pub fresh: bool,
-    /// Run this many processes
+    /// Run this many sessions [default: 6]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub sessions: Option<u32>,
-    /// Run this many rounds per process
+    /// Run this many rounds per session [default: 15]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub rounds: Option<u32>,
-    /// Pause at least this long between two processes of a study
+    /// Pause at least this long between two sessions of a study [default: 15s]
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     pub pause: Option<Duration>,
-    /// Duration of one sample
+    /// Duration of one sample [default: 20ms]
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     pub sample: Option<Duration>,
     /// Seed of the random order
     #[arg(long, value_name = "N")]
     pub seed: Option<u64>,
-    /// Run on these CPUs only
+    /// Run on these CPUs only, such as 0,2
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     pub pin: Vec<usize>,
-    /// Run only these test cases
+    /// Run only these test cases, as named in the study
     #[arg(long, value_name = "CASE", value_delimiter = ',')]
     pub only: Vec<String>,
     /// Run only these sizes, as written in the study
@@ -101,7 +101,7 @@ if the whole interval supports it, and contradicted if the whole interval is aga
 It is undecided otherwise. It is also undecided if the distance between the ratio and a \
 limit of the claim is smaller than the noise of the run.
 
-An interrupted run keeps its finished processes, and the same command continues it. \
+An interrupted run keeps its finished sessions, and the same command continues it. \
 --no-save keeps nothing.
 
 Exit status:

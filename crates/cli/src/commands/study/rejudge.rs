@@ -75,7 +75,7 @@ fn one(path: PathBuf, is_named: bool) -> Result<Rejudged, String> {
     let named = |reason: &str| format!("{}: {reason}", path.display());
     let studies = in_folder(&found.study).map_err(|failure| named(&failure.message))?;
     let by = studies.into_iter().find(|loaded| loaded.study.id == found.study);
-    let by = by.ok_or_else(|| named("the study of this result does not exist"))?;
+    let by = by.ok_or_else(|| named(&format!("no study has the id {:?}", found.study)))?;
     let [before, after] = store::rejudge(&path, &by).map_err(|e| e.to_string())?;
     Ok(Rejudged { path, is_named, before, after, by })
 }

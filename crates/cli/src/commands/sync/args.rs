@@ -18,9 +18,9 @@ const SPEED: &str = "Speed";
 /// The content of a SRC directory becomes the content of DST; `SRC` and `SRC/` mean the same. Several SRC, or a file,
 /// become entries of DST, which must exist.
 ///
-/// thalweg copies directories, links, hard links, modes, times, ACLs and extended attributes, and owners as far as
-/// permitted. Files with equal size and modification time count as equal. If only the attributes of a file differ,
-/// thalweg changes only the attributes.
+/// thalweg copies directories, symbolic links, hard links, modes, times, ACLs and extended attributes, and owners as
+/// far as permitted. Files with equal size and modification time count as equal. If only the attributes of a file
+/// differ, thalweg changes only the attributes.
 ///
 /// Nothing is deleted without --delete. Deletion starts after everything else succeeded. thalweg refuses to delete if
 /// SRC is empty, if an entry failed, or if a directory of SRC vanished or cannot be listed. It also refuses if SRC is
@@ -53,7 +53,7 @@ pub struct SyncArgs {
     /// Compare the bytes of files with equal sizes, not their times
     #[arg(short, long)]
     pub checksum: bool,
-    /// Link new files to equal files of this earlier copy of SRC
+    /// Make hard links to equal files of this earlier copy of SRC, instead of copying them
     ///
     /// This makes snapshots: `sync --reference backup/1 SRC backup/2`. Two files are equal if their sizes, times and
     /// attributes are equal.
@@ -84,8 +84,8 @@ pub struct SyncArgs {
     /// Also delete excluded entries of DST; implies --delete
     #[arg(long, help_heading = DELETION)]
     pub delete_excluded: bool,
-    /// Delete nothing if more than N entries would be deleted; default: half of the entries of DST, but no limit if DST
-    /// has at most 100 entries
+    /// Delete nothing if more than N entries would be deleted [default: half of the entries of DST, or no limit if DST
+    /// has at most 100 entries]
     #[arg(long, value_name = "N", help_heading = DELETION)]
     pub max_delete: Option<u64>,
     /// Copy renamed files instead of linking them
@@ -122,11 +122,11 @@ pub struct SyncArgs {
     #[command(flatten, next_help_heading = SAFETY)]
     pub durable: FsyncArgs,
 
-    /// Copy this many files at the same time
+    /// Copy this many files at the same time [default: one per core]
     #[arg(long, value_name = "N", env = "THALWEG_JOBS", hide_env = true, help_heading = SPEED)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub jobs: Option<u32>,
-    /// Limit the rate, in bytes per second
+    /// Limit the rate, in bytes per second, such as 10M
     #[arg(long, value_name = "RATE", env = "THALWEG_LIMIT", hide_env = true)]
     #[arg(value_parser = parse_rate, help_heading = SPEED, visible_alias = "bwlimit")]
     pub limit: Option<u64>,
@@ -170,5 +170,5 @@ Exit status:
   0  success
   1  error, or thalweg refused to delete
   2  wrong usage
-  3  incomplete (run the command again), or a source changed
+  3  incomplete (run the command again), or a source changed during the copy
   4  not supported here";

@@ -38,7 +38,7 @@ pub fn run(args: &SyncArgs) -> Result<Option<Exit>, CommandFailure> {
     }
     if args.reference.is_some() && (args.checksum || args.verify) {
         let why =
-            "--reference cannot be used together with --checksum or --verify and another machine";
+            "between machines, --reference cannot be used together with --checksum or --verify";
         return Err(usage(why));
     }
     if sources.len() > 1 {
@@ -67,7 +67,7 @@ fn check_several(args: &SyncArgs, direction: &Direction<'_>) -> Result<(), Comma
         ("--trash", args.trash.is_some()),
     ];
     if let Some((option, _)) = options.into_iter().find(|(_, is_given)| *is_given) {
-        let why = format!("{option} cannot be used with several sources and another machine");
+        let why = format!("between machines, {option} cannot be used with several sources");
         return Err(CommandFailure::new(Exit::Usage, why).hint("run one command for each source"));
     }
     let named: Vec<&Path> = match direction {

@@ -11,10 +11,10 @@ use crate::args::{MetricArgs, flag};
 
 /// Run a program with each copy kernel and compare its speed
 ///
-/// The program is not changed: a preloaded library handles its calls of memcpy, memmove, mempcpy and memset. The
-/// library cannot replace copies inside glibc; for these, `trial` tries other thresholds of glibc. The variants
-/// alternate, and each is compared with the unchanged program (libc). The standard input of the program is empty, and
-/// its output is not shown.
+/// The program is not changed: an object, preloaded with LD_PRELOAD, handles its calls of memcpy, memmove, mempcpy and
+/// memset. The object cannot replace copies inside glibc; for these, `trial` tries other thresholds of glibc. The
+/// variants alternate, and each is compared with the unchanged program (libc). The standard input of the program is
+/// empty, and its output is not shown.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct TrialArgs {
@@ -83,6 +83,6 @@ Exit status:
   0  success
   1  the program failed or printed no number, in any variant
   2  wrong usage
-  4  no library can be preloaded into the program
+  4  nothing can be preloaded into the program
 
 Terms (variant, round, noise): docs/reference/glossary.md.";

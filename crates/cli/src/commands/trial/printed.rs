@@ -57,7 +57,7 @@ fn answer(found: &TrialResult) -> String {
         if effect != TrialEffect::NoDifferenceShown {
             let name = &row.setting.name;
             text.push_str(&wrapped(&format!(
-                "{name}: {effect}, {} of the figure of libc",
+                "{name}: {effect}, {} of the value with libc",
                 interval(ratio)
             )));
         }

@@ -29,7 +29,7 @@ pub struct TuneArgs {
     /// Rate the methods in the output by this resource; all resources are measured
     #[arg(long, value_name = "WHAT", value_enum, default_value_t = Preference::Wall)]
     pub objective: Preference,
-    /// Limit the total time, such as 90s, 5m or 1h; skips large sizes that do not fit
+    /// Limit the total time, such as 90s or 1h; skips large sizes that do not fit [default: 10m, or 2m with --quick]
     ///
     /// If TIME is at least three times the default, transfers of 1 GiB in memory and between processes are also
     /// measured.

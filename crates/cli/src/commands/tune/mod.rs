@@ -128,7 +128,7 @@ fn measure(args: &TuneArgs, plan: &SurveyPlan<'_>) -> Result<SurveyResult, Comma
             CommandFailure::new(Exit::Failed, "nothing was measured; the profile is unchanged");
         let was_busy = found.met.left_out > 0;
         return Err(failure.hint(if was_busy {
-            "use --assume-idle on a busy machine"
+            "use --assume-idle to measure although the machine is busy"
         } else {
             ""
         }));
@@ -253,7 +253,7 @@ fn measured(saved: &SavedProfile) -> Result<&Profile, CommandFailure> {
     profile.ok_or_else(|| {
         CommandFailure::new(
             Exit::Unsupported,
-            format!("no profile of this machine: {}", saved.describe()),
+            format!("no measurements of this machine; profile: {}", saved.describe()),
         )
         .hint("run `thalweg tune`")
     })

@@ -83,7 +83,7 @@ pub fn other_work(met: &OtherWork) -> Option<String> {
     }
     let became = became.join(", ");
     Some(format!(
-        "warning: other processes (up to {most}) disturbed {count} of {of} sessions that measure the idle machine: {became}"
+        "warning: other processes used up to {most} and disturbed {count} of {of} sessions that measure the idle machine: {became}"
     ))
 }
 
@@ -129,13 +129,13 @@ fn bands_line(what: &str, found: &[Band]) -> String {
     let bands: Vec<String> = found
         .iter()
         .map(|band| {
-            format!("up to {} {} ({:.2}x libc)", Size(band.upto), band.kernel, band.ratio.ratio)
+            format!("{} up to {} ({:.2}x libc)", band.kernel, Size(band.upto), band.ratio.ratio)
         })
         .collect();
     let beyond = match found.last() {
         None => return String::new(),
-        Some(last) if last.extrapolated => format!("beyond that {} (extrapolated)", last.kernel),
-        Some(_) => "beyond that libc".to_owned(),
+        Some(last) if last.extrapolated => format!("{} beyond (extrapolated)", last.kernel),
+        Some(_) => "libc beyond".to_owned(),
     };
     format!("{what}: {}, {beyond}\n", bands.join(", "))
 }
@@ -181,7 +181,7 @@ pub fn sentinel(looks: &[SentinelLook]) -> String {
     for look in looks.iter().filter(|look| look.drifted) {
         let _ = writeln!(
             text,
-            "drift: {} {} at {}: {} of the reference's time in the profile, but {} now",
+            "drift: {}, {} at {}: ratio to the reference was {} in the profile, and is {} now",
             look.pair,
             look.way,
             Size(look.size),
@@ -196,7 +196,7 @@ pub fn sentinel(looks: &[SentinelLook]) -> String {
         }
         (count, true) => {
             let cells = quantity::count(count as u64, "entry", "entries");
-            format!("drift: none in {cells}\n")
+            format!("drift: none, checked with {cells} of the profile\n")
         }
         _ => text + "hint: the profile may be out of date; run `thalweg tune`\n",
     }
@@ -234,7 +234,7 @@ pub fn regret(checked: &SurveyCheck) -> String {
         String::new()
     } else {
         let sizes = quantity::count(unscored as u64, "size", "sizes");
-        format!("regret unknown for {sizes}: too few rounds (use --budget), or the method failed\n")
+        format!("regret unknown for {sizes}: too few rounds (raise --budget), or a failed method\n")
     };
     let took = Duration::try_from_secs_f64(checked.seconds).unwrap_or_default();
     format!(

@@ -44,7 +44,7 @@ pub struct VerifyArgs {
     /// Read from the device: first sync the files and drop them from the page cache
     #[arg(long, visible_alias = "device")]
     pub cold: bool,
-    /// Use this many threads
+    /// Use this many threads [default: one per core]
     #[arg(long, value_name = "N", env = "THALWEG_JOBS", hide_env = true)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub jobs: Option<u32>,

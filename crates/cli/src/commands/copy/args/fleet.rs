@@ -19,11 +19,11 @@ pub struct ShardArgs {
     #[arg(long, value_name = "RANK", value_parser = Shard::parse, help_heading = FLEET)]
     #[arg(num_args = 0..=1, default_missing_value = "list")]
     pub shard: Option<Shard>,
-    /// Wait this long for the plan, which rank 0 makes
+    /// With --shard: wait this long for rank 0, which divides the copy into tasks
     #[arg(long, value_name = "TIME", value_parser = parse_duration, help_heading = FLEET)]
     #[arg(requires = "shard", default_value = "10m")]
     pub wait: Duration,
-    /// Set the number of bytes per task; the value of rank 0 applies to all
+    /// With --shard: divide the copy into tasks of this size; the value of rank 0 applies to all
     #[arg(long, value_name = "SIZE", value_parser = parse_some_bytes, help_heading = FLEET)]
     #[arg(requires = "shard", default_value = "128M")]
     pub shard_size: u64,

@@ -62,7 +62,7 @@ pub enum Attribute {
     Context,
     /// Extended attributes; one that cannot be set is an error
     Xattr,
-    /// All attributes; extended attributes that cannot be set are only counted
+    /// All attributes; an extended attribute that cannot be set causes only a warning
     All,
 }
 
