@@ -190,6 +190,11 @@ impl Ride<'_, '_> {
             let end = &mut self.arms[n].end;
             let (call, fd) = (end.write_call(), end.fd);
             match end.write(left) {
+                // A device may accept nothing without an error. It would accept nothing the next time, too.
+                Ok(0) => {
+                    let error = LAST_RESORT.info().error(call, Side::Sink, Errno::INVAL, 0);
+                    self.arms[n].fail(error);
+                }
                 Ok(put) => {
                     left = &left[put..];
                     self.arms[n].delivered.bytes += put as u64;

@@ -324,7 +324,7 @@ impl<'s> Schedule<'s> {
             let Some(dearest) = dearest else { return };
             let least = self.rules.least_rounds;
             log.arms[*dearest].dropped = Some(format!(
-                "after {rounds} rounds it is the slowest remaining method, and {least} rounds with it would exceed the budget"
+                "dropped after {rounds} rounds: the slowest remaining method; {least} rounds with it would exceed the budget"
             ));
         }
     }

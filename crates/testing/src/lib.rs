@@ -7,6 +7,7 @@
 
 mod dice;
 mod executable;
+mod files;
 pub mod jdk;
 mod message;
 mod process;
@@ -15,6 +16,7 @@ mod skip;
 
 pub use dice::{Dice, from_env};
 pub use executable::{example, executable, script};
+pub use files::{names, noise};
 pub use message::message;
 pub use process::{again, alone, lock, open_files, peak_resident};
 pub use sample::{Sample, sample_share};

@@ -221,7 +221,7 @@ mod tests {
                     let plan = choose(&facts, &Options::default(), measured);
                     let verdict = plan.verdicts.iter().find(|verdict| verdict.mechanism == name);
                     let judgement = &verdict.unwrap().judgement;
-                    let reason = "only on request: --method, because ";
+                    let reason = "used only with --method, because ";
                     assert!(
                         matches!(judgement, Judgement::Unfit { reason: said } if said.starts_with(reason)),
                         "{name}: {judgement:?}"

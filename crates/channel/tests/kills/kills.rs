@@ -229,9 +229,7 @@ fn kills_tear_nothing_lose_nothing_and_leave_nothing() {
     assert_eq!(open_files(), files);
     let sockets = fs::read_to_string("/proc/net/unix").unwrap();
     assert!(!sockets.contains(place.path().to_str().unwrap()), "{sockets}");
-    let left: Vec<_> =
-        fs::read_dir(place.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
-    assert_eq!(left, ["record"]);
+    assert_eq!(thalweg_testing::names(place.path()), ["record"]);
     let maps = fs::read_to_string("/proc/self/maps").unwrap();
     assert!(!maps.contains("memfd:thalweg-ring"), "{maps}");
 

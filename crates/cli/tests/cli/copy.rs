@@ -6,7 +6,6 @@ use std::{
     io::Read,
     os::unix::fs::{MetadataExt, PermissionsExt},
     process::Stdio,
-    time::Duration,
 };
 
 use support::{Ran, Scratch, bytes};
@@ -103,27 +102,11 @@ fn dashes_are_standard_input_and_output() {
 }
 
 #[test]
-fn json_is_one_object_with_the_agreed_keys() {
+fn json_is_one_object_with_what_was_verified() {
     let scratch = Scratch::new();
     scratch.file("from", bytes(200_000));
     let ran = scratch.run(&["copy", "--json", "--verify", "-v", "from", "to"]).ended(0);
     let json = ran.json();
-    let keys: Vec<&str> = json.as_object().unwrap().keys().map(String::as_str).collect();
-    for key in [
-        "bytes",
-        "files",
-        "seconds",
-        "cpu_seconds",
-        "mechanism",
-        "tuning",
-        "steps_down",
-        "verified",
-        "tune",
-        "unavailable",
-        "schema",
-    ] {
-        assert!(keys.contains(&key), "{key} is missing: {keys:?}");
-    }
     assert_eq!((&json["bytes"], &json["files"]), (&200_000.into(), &1.into()));
     let verified = serde_json::json!({
         "asked": true, "same": 1, "differ": 0, "again": 0, "not_read": 0, "bytes": 200_000,
@@ -228,35 +211,13 @@ fn problems_are_said_once_with_what_to_do_next() {
     let same = scratch.run(&["copy", "from", "from"]).ended(1);
     assert!(same.err.contains("same file"), "{}", same.err);
     let full = scratch.run(&["copy", "from", "/dev/full"]).ended(1);
-    assert!(full.err.contains("ENOSPC") && full.err.contains("free some space"), "{}", full.err);
+    let words = "thalweg: cannot write '/dev/full': no space left on device (";
+    assert!(full.err.contains(words), "{}", full.err);
+    assert!(full.err.contains(": ENOSPC)\nhint: free some space there"), "{}", full.err);
     let is_ours = |line: &str| line.starts_with("thalweg: ") || line.starts_with("hint: ");
     assert!(full.err.lines().all(is_ours), "{}", full.err);
     scratch.run(&["copy", "--method", "teleport", "from", "to"]).ended(2);
     assert_eq!(scratch.names(), ["from"]);
-}
-
-#[test]
-fn an_interrupt_leaves_no_half_file_and_a_resume_finishes() {
-    let scratch = Scratch::new();
-    let data = bytes(3 << 20);
-    scratch.file("from", &data);
-    // With this rate limit, the copy is still far from its end when the journal exists and the test interrupts it.
-    let mut command = scratch.thalweg(["copy", "--resume", "--limit", "64K", "from", "to"]);
-    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    let journal = scratch.path(".to.thalweg-journal");
-    while std::fs::metadata(&journal).map_or(0, |found| found.len()) == 0 {
-        assert!(child.try_wait().unwrap().is_none(), "over before there was a journal");
-        std::thread::sleep(Duration::from_millis(5));
-    }
-    let pid = child.id().to_string();
-    std::process::Command::new("kill").args(["-INT", &pid]).status().unwrap();
-    let ran = Ran::of_child(child).ended(130);
-    assert!(ran.err.contains("interrupted"), "{}", ran.err);
-    assert!(!scratch.path("to").exists());
-    let resumed = scratch.run(&["copy", "--resume", "from", "to"]).ended(0);
-    assert!(scratch.read("to") == data);
-    assert!(resumed.err.contains("moved by an earlier run"), "{}", resumed.err);
-    assert_eq!(scratch.names(), ["from", "to"]);
 }
 
 #[test]

@@ -4,7 +4,7 @@
 mod links;
 
 use crate::support;
-use thalweg_testing::jdk;
+use thalweg_testing::{Sample, jdk};
 
 use std::{
     env,
@@ -90,8 +90,9 @@ fn pages() -> Vec<PathBuf> {
 #[test]
 fn every_block_of_shell_that_is_marked_runs_as_it_stands() {
     let mut count = 0;
+    let mut sample = Sample::new("every_block_of_shell_that_is_marked_runs", 3);
     for page in pages() {
-        for block in runnable(&page) {
+        for block in sample.of(runnable(&page)) {
             let scratch = Scratch::new();
             let bin = Path::new(env!("CARGO_BIN_EXE_thalweg")).parent().unwrap();
             let mut path = OsString::from(bin);

@@ -136,7 +136,7 @@ fn an_interrupt_finishes_and_a_second_one_does_not_wait() {
     let said = BufReader::new(server.child.stderr.as_mut().unwrap());
     let mut lines = said.lines().map(Result::unwrap);
     assert!(lines.next().unwrap().starts_with("Only this machine can connect; use --listen :"));
-    assert!(lines.next().unwrap().starts_with("files above 64.0 KiB: "));
+    assert!(lines.next().unwrap().starts_with("methods for files above 64.0 KiB: "));
     let line = lines.next().unwrap();
     assert!(line.contains("finishing responses"), "{line}");
     let (code, _) = server.end(Signal::TERM);

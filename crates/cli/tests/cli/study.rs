@@ -413,7 +413,7 @@ fn an_arm_that_did_not_run_is_an_incomplete_run_unless_that_was_allowed() {
     short(&scratch, &["--no-save", "--allow-missing"]).ended(0);
     // `--check` also reports the variant that cannot run, without a measurement.
     let ran = scratch.run(&["study", "--check", "900", "--at", "."]).ended(3);
-    let told = "cannot run here: cell \"nothing\", arm \"b\": ";
+    let told = "cannot run here: test case \"nothing\", variant \"b\": ";
     assert!(ran.err.contains(told) && ran.err.contains("gone.c"), "{}", ran.err);
     scratch.run(&["study", "--check", "900", "--at", ".", "--allow-missing"]).ended(0);
 }
@@ -448,8 +448,7 @@ with = { command = ["sh", "-c", "cp $0 $1; : >busy; exec sleep 10", "{source}", 
     command.env("THALWEG_MOUNTS", format!("odd={}", scratch.path("mount").display()));
     interrupt(command, &|| scratch.names().contains(&"busy".to_owned()));
     assert_eq!(scratch.names(), ["busy", "mount", "studies"]);
-    let left = std::fs::read_dir(scratch.path("mount")).expect("a folder");
-    let left: Vec<_> = left.map(|entry| entry.expect("a name").file_name()).collect();
+    let left = thalweg_testing::names(&scratch.path("mount"));
     assert!(left.is_empty(), "{left:?}");
 }
 

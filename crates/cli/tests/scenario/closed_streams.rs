@@ -45,7 +45,7 @@ const PRINTING: &[&str] = &[
 
 #[test]
 fn results_that_cannot_be_written_are_an_error() {
-    let mut sample = Sample::new("results_that_cannot_be_written", 3);
+    let mut sample = Sample::new("results_that_cannot_be_written", 10);
     for output in [">/dev/full", ">&-"] {
         for command in sample.of(PRINTING) {
             let scratch = Scratch::new();

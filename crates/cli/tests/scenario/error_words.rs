@@ -42,16 +42,6 @@ fn a_directory_without_r_gets_a_hint_how_to_copy_it() {
 }
 
 #[test]
-fn a_full_disk_says_so_in_words_and_what_to_do() {
-    let here = Scratch::new();
-    let source = here.join("source");
-    fs::write(&source, [7; 4096]).unwrap();
-    let ran = run(thalweg().arg("copy").arg(&source).arg("/dev/full"));
-    ran.expect_said("thalweg: cannot write '/dev/full': no space left on device (");
-    ran.expect_said(": ENOSPC)\nhint: free some space there");
-}
-
-#[test]
 fn a_folder_that_may_not_be_made_is_a_sentence_of_one_line() {
     let test = "a_folder_that_may_not_be_made_is_a_sentence_of_one_line";
     let here = Scratch::new();

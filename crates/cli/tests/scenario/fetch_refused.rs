@@ -218,7 +218,8 @@ fn a_limit_on_file_sizes_holds_for_lists_streams_and_what_is_replaced() {
     ran.expect_said("ulimit -f");
     ran.expect_said("run the same command again to continue");
     bytes::expect(&place.join("old"), 3, 1000);
-    fetch(&served.at("file"), &place.join("old")).expect(0);
+    let second = fetch(&served.at("file"), &place.join("old")).expect(0).json();
+    assert_eq!(second["bytes"], 3 * MIB, "what came before is not sent again");
     bytes::expect(&place.join("old"), 1, 4 * MIB);
     // The shell opens the output file, so thalweg can only report the error.
     let line = "exec prlimit --fsize=1048576 \"$1\" fetch \"$2\" - >\"$3\"";

@@ -114,25 +114,6 @@ fn a_limit_on_file_sizes_leaves_one_file_out_and_says_so() {
 }
 
 #[test]
-fn a_server_that_ends_leaves_the_tree_to_a_later_run() {
-    let scratch = Scratch::new();
-    let root = shared(&scratch);
-    let served = Served::on(&root);
-    let place = scratch.folder("place");
-    let mut command = fetch(&served, &place.join("dst"), &["--limit", "2M", "--retries", "1"]);
-    let running = Running::start(&mut command);
-    while !place.join(".dst.thalweg-part/4").exists() {
-        thread::sleep(Duration::from_millis(1));
-    }
-    thread::sleep(Duration::from_millis(200));
-    drop(served);
-    let ran = running.finish().expect(3);
-    ran.expect_said(".dst.thalweg-part");
-    ran.expect_said("run the same command again to continue");
-    assert_eq!(names(&place), [".dst.thalweg-part"]);
-}
-
-#[test]
 fn options_that_do_not_fit_trees_are_refused_and_other_servers_are_reported() {
     let scratch = Scratch::new();
     let root = shared(&scratch);

@@ -222,26 +222,6 @@ fn a_file_that_is_replaced_leaves_owner_mode_acl_and_extended_attributes_to_the_
 }
 
 #[test]
-fn a_limit_on_file_sizes_keeps_the_part_and_says_how_to_go_on() {
-    if !has_tools("a_limit_on_file_sizes_keeps_the_part", &["prlimit"]) {
-        return;
-    }
-    let bytes = bytes::of(2, LEN);
-    let own = bytes.clone();
-    let server =
-        LyingServer::new(move |asked, stream| send(stream, &honest(asked, &own, "\"a\""), LEN));
-    let scratch = Scratch::new();
-    let path = scratch.join("f");
-    let mut limited = wrapped(&["prlimit", "--fsize=1000000", "--"]);
-    let ran = run(limited.args(["fetch", &server.url("x")]).arg(&path)).expect(3);
-    ran.expect_said("run the same command again to continue");
-    assert!(!path.exists());
-    run(thalweg().args(["fetch", &server.url("x")]).arg(&path)).expect(0);
-    assert!(fs::read(&path).unwrap() == bytes);
-    assert!(server.asked()[1].from().unwrap() > 0);
-}
-
-#[test]
 fn a_body_without_end_stops_where_the_destination_does() {
     if !has_tools("a_body_without_end_stops", &["prlimit"]) {
         return;
@@ -310,23 +290,6 @@ fn servers_that_others_wrote_are_fetched_from() {
     drop(python.wait());
     ran.expect(0);
     assert!(fs::read(scratch.join("f")).unwrap() == bytes);
-}
-
-#[test]
-fn our_own_server_is_gone_on_with() {
-    let scratch = Scratch::new();
-    let shared = scratch.folder("shared");
-    let bytes = bytes::of(4, LEN);
-    fs::write(shared.join("source"), &bytes).unwrap();
-    let served = Served::on(&shared);
-    let url = served.at("source");
-    let path = scratch.join("f");
-    let mut limited = wrapped(&["prlimit", "--fsize=1000000", "--"]);
-    let first = run(limited.args(["fetch", &url]).arg(&path));
-    let second = run(thalweg().args(["fetch", "--json", &url]).arg(&path));
-    first.expect(3);
-    assert_eq!(second.expect(0).json()["bytes"], LEN as u64 - 1_000_000);
-    assert!(fs::read(&path).unwrap() == bytes);
 }
 
 const OVER_TLS: &str = "

@@ -8,10 +8,7 @@ use std::{
     os::unix::ffi::OsStrExt,
     path::{Path, PathBuf},
 };
-use thalweg_channel::{
-    Address, Link,
-    bulk::{Item, Options, Pace, Sender},
-};
+use thalweg_channel::bulk::{Item, Options, Pace, Sender};
 
 use crate::handovers::{Place, both};
 use crate::support::{
@@ -72,14 +69,7 @@ impl Read for Liar {
 fn what_the_sender_says_is_written_out() {
     let place = Place::new(10).with_folder();
     let receiving = Running::start(&mut place.receive(&["-v"]));
-    let address = Address::at(&place.socket);
-    let link = loop {
-        match Link::connect(&address) {
-            Ok(link) => break link,
-            Err(_) => std::thread::sleep(std::time::Duration::from_millis(20)),
-        }
-    };
-    let mut sender = Sender::over(link, Options::default()).unwrap();
+    let mut sender = Sender::over(place.connect(), Options::default()).unwrap();
     let item = Item { name: Some("f".into()), size: None, source: Liar, file: None };
     let handed =
         sender.send_all([item], &mut Pace { buffer: 4096, total: Some(1), watch: &mut |_| {} });

@@ -69,6 +69,16 @@ impl Place {
         command
     }
 
+    /// Connects to the receiver, and waits until it listens.
+    pub fn connect(&self) -> Link {
+        loop {
+            match Link::connect(&Address::at(&self.socket)) {
+                Ok(link) => break link,
+                Err(_) => thread::sleep(Duration::from_millis(20)),
+            }
+        }
+    }
+
     /// Makes the destination a directory.
     pub fn with_folder(self) -> Self {
         fs::create_dir(&self.copy).unwrap();
@@ -209,15 +219,8 @@ fn a_receiver_that_waits_in_vain_reports_it() {
 fn a_silent_caller_does_not_keep_the_sender_out() {
     let place = Place::new(LEN);
     let receiving = Running::start(&mut place.receive(&[]));
-    let address = Address::at(&place.socket);
-    let call = || loop {
-        match Link::connect(&address) {
-            Ok(link) => break link,
-            Err(_) => thread::sleep(Duration::from_millis(20)),
-        }
-    };
-    let silent = call();
-    drop(call());
+    let silent = place.connect();
+    drop(place.connect());
     Running::start(&mut place.send(&[])).finish().expect(0);
     let received = receiving.finish().expect(0);
     assert_eq!(
@@ -235,13 +238,7 @@ fn a_silent_caller_does_not_keep_the_sender_out() {
 fn a_second_sender_waits_for_the_next_receiver() {
     let place = Place::new(LEN);
     let first = Running::start(&mut place.receive(&[]));
-    let address = Address::at(&place.socket);
-    let silent = loop {
-        match Link::connect(&address) {
-            Ok(link) => break link,
-            Err(_) => thread::sleep(Duration::from_millis(20)),
-        }
-    };
+    let silent = place.connect();
     // Both senders connect while the receiver still waits for the silent connection.
     let senders = [0, 1].map(|_| Running::start(&mut place.send(&["--wait=60s"])));
     thread::sleep(Duration::from_millis(500));

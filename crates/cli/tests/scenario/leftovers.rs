@@ -117,6 +117,10 @@ fn an_interrupted_file_that_a_resume_continues_is_named_with_its_journal() {
         left.iter().filter(|name| *name != "tree" && !ran.stderr.contains(*name)).collect();
     assert_eq!(unnamed, [""; 0], "{}", ran.stderr);
     assert!(left.contains(&".new.thalweg-journal".to_owned()), "{left:?}");
+    let resumed = shell(scratch.path(), "$T copy --resume tree/big new").expect(0);
+    resumed.expect_said("copied by an earlier run");
+    bytes::expect(&scratch.join("new"), 9, BIG);
+    assert_eq!(names(scratch.path()), ["new", "tree"]);
 }
 
 #[test]

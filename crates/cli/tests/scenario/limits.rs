@@ -333,8 +333,5 @@ fn a_leftover_far_deeper_than_there_are_descriptors_is_removed() {
     comb(&scratch.join(".to.thalweg-part"), 3000);
     run(with_descriptors(16).args(["copy", "-aq"]).args([&from, &to])).expect(0);
     assert_eq!(fs::read_to_string(to.join("file")).unwrap(), "new");
-    let names = fs::read_dir(scratch.path()).unwrap();
-    let mut names: Vec<_> = names.map(|entry| entry.unwrap().file_name()).collect();
-    names.sort();
-    assert_eq!(names, ["from", "to"]);
+    assert_eq!(names(scratch.path()), ["from", "to"]);
 }

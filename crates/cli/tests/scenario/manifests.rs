@@ -302,7 +302,7 @@ fn a_second_file_says_what_a_line_of_a_hash_has_no_room_for() {
     for (change, finding) in [
         ("true", ""),
         ("chmod 600 d/f", "different mode"),
-        ("touch d/sub", "differs 'd/sub': different time of modification"),
+        ("touch d/sub", "differs 'd/sub': different modification time"),
         ("rm d/sub/g; cp -p d/f d/sub/g; touch -d @1000 d/sub", "different hard links"),
         ("ln -sfn elsewhere 'd/a link'", "different link target"),
         ("rmdir d/empty", "missing 'd/empty': a directory"),

@@ -6,14 +6,14 @@ use rustix::fs::{XattrFlags, setxattr};
 use thalweg_testing::script;
 
 use crate::{
-    remote_syncs::{BothWays, lines},
+    remote_syncs::BothWays,
     support::{
         Ran, Running, Scratch, bytes, names, run, shell,
         skip::{has_tools, is_root, skip},
         sshd::OtherMachine,
         thalweg,
     },
-    sync_trees::record,
+    sync_trees::{lines, record},
 };
 
 /// An access control list that gives a user more than the group has.
@@ -93,13 +93,7 @@ fn a_copy_keeps_attributes_with_a_only() {
     for (words, count) in [(&["-a"][..], 1), (&[], 0)] {
         for is_push in [false, true] {
             let dst = scratch.join(&format!("copy-{count}-{is_push}"));
-            let mut command = machine.copy(words);
-            if is_push {
-                command.arg(&file).arg(machine.at(&dst));
-            } else {
-                command.arg(machine.at(&file)).arg(&dst);
-            }
-            run(&mut command).expect(0);
+            run(&mut machine.between(("copy", words), is_push, [&file, &dst])).expect(0);
             let mut names = [0; 100];
             let length = rustix::fs::listxattr(&dst, &mut names).unwrap();
             let found = names[..length]

@@ -85,7 +85,7 @@ fn no_shell_on_the_way_interprets_a_name() {
     over_each("no_shell_on_the_way_interprets_a_name", |scratch, machine| {
         let (root, here, there) = ("root", scratch.folder("here"), scratch.folder("there"));
         let root = scratch.folder(root);
-        let tried = Sample::new("no_shell_on_the_way_interprets_a_name", 3).of(odd_names());
+        let tried = Sample::new("no_shell_on_the_way_interprets_a_name", 6).of(odd_names());
         for (number, name) in tried.iter().enumerate() {
             bytes::write(&root.join(name), number as u64, 100_000);
             run(machine.copy(&["-a"]).arg(machine.at(root.join(name))).arg(&here)).expect(0);

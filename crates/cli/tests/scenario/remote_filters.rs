@@ -13,9 +13,9 @@ use rustix::fs::{XattrFlags, setxattr};
 use thalweg_testing::{Dice, from_env};
 
 use crate::{
-    remote_syncs::{BothWays, lines},
+    remote_syncs::BothWays,
     support::{Ran, Scratch, bytes, names, run, shell, sshd::OtherMachine, thalweg},
-    sync_trees::{STATE, record},
+    sync_trees::{STATE, lines, record},
 };
 
 const FILTER_FILE: &str = ".f";
@@ -190,14 +190,9 @@ fn a_copy_leaves_out_what_its_patterns_exclude() {
     shell(&source, "mkdir d; touch a.o b d/c.o d/k.o 'x y'; printf 'b\\n' >../list").expect(0);
     let list = format!("--exclude-from={}", scratch.join("list").display());
     let words = ["-a", "--exclude=*.o", "--exclude=!k.o", "--exclude=x *", &list];
-    for name in ["pulled", "pushed"] {
-        let mut command = machine.copy(&words);
-        if name == "pulled" {
-            command.arg(machine.at(source.join(""))).arg(scratch.join(name));
-        } else {
-            command.arg(source.join("")).arg(machine.at(scratch.join(name)));
-        }
-        run(&mut command).expect(0);
+    for (name, is_push) in [("pulled", false), ("pushed", true)] {
+        let (from, to) = (source.join(""), scratch.join(name));
+        run(&mut machine.between(("copy", &words), is_push, [&from, &to])).expect(0);
         let found = run(std::process::Command::new("find")
             .current_dir(scratch.join(name))
             .args([".", "-type", "f"]));

@@ -12,9 +12,9 @@ use std::{
 
 use crate::{
     remote_copies::over_each,
-    remote_syncs::{BothWays, lines},
+    remote_syncs::BothWays,
     support::{Scratch, bytes, run, shell, skip::has_tools, sshd::OtherMachine, thalweg},
-    sync_trees::record,
+    sync_trees::{lines, record},
 };
 
 /// Creates a FIFO, a socket and, as root, a device.

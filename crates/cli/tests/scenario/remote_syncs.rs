@@ -16,7 +16,7 @@ use crate::{
     moves::elsewhere,
     remote_copies::{odd_names, over_each},
     support::{Ran, Running, Scratch, bytes, names, run, shell, sshd::OtherMachine, thalweg},
-    sync_trees::{STATE, record},
+    sync_trees::{STATE, lines, record},
 };
 
 /// Both directions between a source and a destination.
@@ -28,25 +28,12 @@ pub struct BothWays<'a> {
 
 impl BothWays<'_> {
     pub fn command(&self, words: &[&str], dst: &Path) -> Command {
-        let mut command = self.machine.run("sync", words);
-        if self.is_push {
-            command.arg(&self.source).arg(self.machine.at(dst));
-        } else {
-            command.arg(self.machine.at(&self.source)).arg(dst);
-        }
-        command
+        self.machine.between(("sync", words), self.is_push, [&self.source, dst])
     }
 
     pub fn sync(&self, words: &[&str], dst: &Path) -> Ran {
         run(&mut self.command(words, dst))
     }
-}
-
-pub fn lines(ran: &Ran) -> Vec<String> {
-    let mut lines: Vec<_> =
-        String::from_utf8_lossy(&ran.stdout).lines().map(str::to_owned).collect();
-    lines.sort();
-    lines
 }
 
 #[test]
@@ -212,7 +199,7 @@ fn nothing_is_deleted_if_there_is_a_reason_not_to() {
         };
         kept(both.sync(&["--delete"], &dst), "nothing was deleted: the source is empty");
         fs::write(source.join("f"), "x").unwrap();
-        kept(both.sync(&["--delete"], &dst), "120 of 120 entries would be deleted, more than 60");
+        kept(both.sync(&["--delete"], &dst), "120 of 120 entries would be deleted (limit: 60)");
         kept(both.sync(&["--delete", "--max-delete=119"], &dst), "more than 119");
         let nowhere = BothWays { machine: &machine, source: scratch.join("none"), is_push };
         kept(nowhere.sync(&["--delete"], &dst), "no such file or directory");
@@ -337,7 +324,7 @@ fn a_refused_deletion_replaces_no_directory() {
         for words in [&["-n", "--delete", "--max-delete=2"][..], &["--delete", "--max-delete=2"]] {
             let ran = both.sync(words, &dst).expect(1);
             ran.expect_said("cannot overwrite directory with non-directory");
-            ran.expect_said("would be deleted, more than 2");
+            ran.expect_said("would be deleted (limit: 2)");
             assert_eq!(names(&dst.join("a")), ["x", "y"]);
         }
         assert_eq!(fs::read(dst.join("b")).unwrap(), b"1\n");
@@ -389,12 +376,8 @@ fn no_option_is_ignored_between_machines() {
             let name =
                 if word == "--verify=device" { word } else { word.split('=').next().unwrap() };
             let said = format!("{name} cannot be used with a remote source or destination");
-            let mut command = machine.copy(&[word, "-r"]);
-            if is_push {
-                command.arg(&source).arg(machine.at(&dst));
-            } else {
-                command.arg(machine.at(&source)).arg(&dst);
-            }
+            let words: &[&str] = &[word, "-r"];
+            let mut command = machine.between(("copy", words), is_push, [&source, &dst]);
             run(&mut command).expect(2).expect_said(&said);
             assert!(!dst.exists(), "{word}");
         }

@@ -11,9 +11,9 @@ use thalweg_testing::{Dice, sample_share};
 use crate::{
     moves::elsewhere,
     remote_copies::over_each,
-    remote_syncs::{BothWays, lines},
+    remote_syncs::BothWays,
     support::{Ran, Running, Scratch, bytes, names, run, shell, sshd::OtherMachine, thalweg},
-    sync_trees::{TreeRecord, edit, record},
+    sync_trees::{TreeRecord, edit, lines, record},
 };
 
 /// Length of a file that the client fetches with a separate request.

@@ -1,8 +1,8 @@
 //! `-L`, `-x` and `--verify` of syncs and copies between machines, compared with those on one machine.
 
 use std::{
-    fs::{self, File},
-    os::unix::fs::{FileExt, MetadataExt, symlink},
+    fs,
+    os::unix::fs::{MetadataExt, symlink},
     path::Path,
 };
 
@@ -10,12 +10,12 @@ use thalweg_testing::script;
 
 use crate::{
     remote_copies::over_each,
-    remote_syncs::{BothWays, lines},
+    remote_syncs::BothWays,
     support::{
         Ran, Scratch, bytes, loop_disk::MountedDisk, names, run, shell, skip, sshd::OtherMachine,
         thalweg,
     },
-    sync_trees::{STATE, record},
+    sync_trees::{STATE, lines, record},
 };
 
 /// Returns the sorted lines of a local sync, with hard links shown as files.
@@ -261,14 +261,6 @@ fn another_file_system_is_left_out_as_by_a_local_sync() {
     });
 }
 
-/// Changes one byte, and restores the modification time.
-fn spoil(path: &Path) {
-    let file = File::options().write(true).open(path).unwrap();
-    let modified = file.metadata().unwrap().modified().unwrap();
-    file.write_all_at(b"X", 7).unwrap();
-    file.set_modified(modified).unwrap();
-}
-
 #[test]
 fn a_file_system_below_the_destination_keeps_its_entries_as_in_rsync() {
     let test = "a_file_system_below_the_destination_keeps_its_entries";
@@ -320,8 +312,8 @@ fn a_verified_sync_finds_what_time_and_size_hide_as_a_local_one() {
             assert_eq!(compare(), 5);
             assert_eq!(compare(), 0);
             for place in [&dst, &here] {
-                spoil(&place.join("small"));
-                spoil(&place.join("large"));
+                bytes::spoil(&place.join("small"), 7);
+                bytes::spoil(&place.join("large"), 7);
             }
             assert!(lines(&both.sync(&["-i"], &dst).expect(0)).is_empty());
             let before = fs::metadata(dst.join("d/other")).unwrap().ino();
@@ -461,7 +453,7 @@ fn a_sync_by_checksum_prints_the_lines_of_a_local_one_and_so_does_its_dry_run() 
             run(std::process::Command::new("cp").arg("-a").args([&source, place])).expect(0);
             let line = "rm new; touch -d @1 d/time; chmod 600 d/mode; seq 5 >>d/size; touch -r d/same d/size d";
             shell(place, line).expect(0);
-            spoil(&place.join("d/bytes"));
+            bytes::spoil(&place.join("d/bytes"), 7);
         }
         let planned = lines(&both.sync(&["-n", "--checksum"], &dst).expect(0));
         let done = lines(&both.sync(&["-i", "--checksum"], &dst).expect(0));

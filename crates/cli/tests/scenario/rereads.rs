@@ -2,9 +2,8 @@
 
 use serde_json::{Value, json};
 use std::{
-    fs::{self, File, FileTimes},
-    os::unix::{fs::FileExt, fs::symlink, process::CommandExt},
-    path::Path,
+    fs,
+    os::unix::{fs::symlink, process::CommandExt},
     process::Command,
 };
 
@@ -20,17 +19,8 @@ fn spoilt_copy() -> (Scratch, String) {
         fs::write(source.join(format!("f{n}")), format!("the contents of file {n}")).unwrap();
     }
     run(&mut copy(&scratch, &["-a"])).expect(0);
-    spoil(&scratch.join("copy/f7"));
+    bytes::spoil(&scratch.join("copy/f7"), 0);
     (scratch, "f7".to_owned())
-}
-
-/// Changes the first byte, and restores the modification time.
-fn spoil(path: &Path) {
-    let file = File::options().write(true).open(path).unwrap();
-    let before = file.metadata().unwrap();
-    file.write_all_at(b"X", 0).unwrap();
-    let times = FileTimes::new().set_modified(before.modified().unwrap());
-    file.set_times(times).unwrap();
 }
 
 fn copy(scratch: &Scratch, options: &[&str]) -> Command {
@@ -101,7 +91,7 @@ fn a_part_that_was_spoilt_below_what_its_journal_says_is_copied_from_its_start()
     }
     running.child().kill().unwrap();
     drop(running.finish());
-    spoil(&part);
+    bytes::spoil(&part, 0);
     let ran = run(&mut copy(&scratch, &["--resume", "--verify", "--json"])).expect(0);
     assert_eq!(counts(&ran.json())[1], 1);
     bytes::expect(&scratch.join("copy"), 1, 16 << 20);

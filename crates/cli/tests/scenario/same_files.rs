@@ -55,7 +55,7 @@ fn two_names_of_one_file_are_one_file_to_a_copy_as_to_cp() {
     // For every pair of names and these options, thalweg refuses if cp refuses, and leaves the same files.
     let looks = "for n in a b s1 s2 s3 t u; do printf '%s ' $n; readlink $n || cat $n 2>&1; done";
     let names = ["a", "b", "s1", "s2", "s3", "t", "u"];
-    let mut sample = Sample::new("two_names_of_one_file", 4);
+    let mut sample = Sample::new("two_names_of_one_file", 8);
     for options in ["", "-a", "-P", "-f", "-L", "-af"] {
         for from in names {
             for to in names {

@@ -9,6 +9,8 @@ use std::{
     time::Duration,
 };
 
+use thalweg_testing::from_env;
+
 use crate::{
     fetch_trees::{are_equal, fetch, shared},
     fetches::is_written,
@@ -16,10 +18,6 @@ use crate::{
 };
 
 const LEN: u64 = 20_000_000;
-
-fn rounds() -> u64 {
-    std::env::var("THALWEG_KILLS").ok().and_then(|n| n.parse().ok()).unwrap_or(5)
-}
 
 fn fetch_one(served: &Served, to: &Path, words: &[&str]) -> Command {
     let mut command = thalweg();
@@ -41,7 +39,7 @@ fn after_a_kill_of_the_server_the_same_command_moves_only_what_is_missing() {
     bytes::write(&root.join("file"), 1, LEN);
     let (mut served, path) = (Served::on(&root), place.join("f"));
     let mut resumed = 0;
-    for round in 0..rounds() {
+    for round in 0..from_env("THALWEG_KILLS", 5) {
         let connections = if round % 2 == 0 { "auto" } else { "3" };
         let words = ["--limit", "10M", "--retries", "0", "--connections", connections];
         let mut running = Running::start(&mut fetch_one(&served, &path, &words));
@@ -93,7 +91,7 @@ fn after_a_kill_of_the_server_the_same_command_brings_the_rest_of_a_tree() {
     let (dst, stage) = (place.join("dst"), place.join(".dst.thalweg-part"));
     let all = LEN + 100 * (0..200).sum::<u64>();
     let mut resumed = 0;
-    for round in 0..rounds() {
+    for round in 0..from_env("THALWEG_KILLS", 5) {
         let words = ["--limit", "20M", "--retries", "0"];
         let mut running = Running::start(&mut fetch(&served, &dst, &words));
         while !stage.join("4").exists() && !running.has_ended() {
@@ -105,7 +103,9 @@ fn after_a_kill_of_the_server_the_same_command_brings_the_rest_of_a_tree() {
         if dst.exists() {
             first.expect(0);
         } else {
-            first.expect(3).expect_said("run the same command again to continue");
+            let first = first.expect(3);
+            first.expect_said(".dst.thalweg-part");
+            first.expect_said("run the same command again to continue");
             assert_eq!(names(&place), [".dst.thalweg-part"], "round {round}");
         }
         served.start_again();

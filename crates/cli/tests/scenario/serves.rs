@@ -3,7 +3,7 @@
 use rustix::process::{Resource, getrlimit};
 use std::{
     fs,
-    io::{BufRead, BufReader, Read, Write},
+    io::{Read, Write},
     net::TcpStream,
     os::unix::net::UnixStream,
     path::{Path, PathBuf},
@@ -13,61 +13,24 @@ use std::{
 };
 
 use crate::support::{
-    Scratch, bytes,
+    Running, Scratch, Served, bytes,
     fuse::source::{Illness, NAME, SickSource},
     run::GUARD,
     skip, thalweg,
 };
 
-/// A server that is killed with the test.
-struct Server {
-    child: Child,
-    /// The address that the server printed.
-    address: String,
+/// Sends a request on a new connection, from which the caller reads the response.
+fn ask(server: &Served, path: &str) -> TcpStream {
+    let mut stream = server.connect();
+    stream.write_all(format!("GET {path} HTTP/1.0\r\n\r\n").as_bytes()).unwrap();
+    stream
 }
 
-impl Server {
-    fn start(args: &[&str]) -> Self {
-        let mut command = thalweg();
-        command.arg("serve").args(args).stdout(Stdio::piped()).stderr(Stdio::null());
-        let mut child = command.spawn().unwrap();
-        let mut line = String::new();
-        BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
-        let address = line.trim().rsplit(' ').next().unwrap().to_owned();
-        Self { child, address }
-    }
-
-    fn connect(&self) -> TcpStream {
-        let address = self.address["http://".len()..].trim_end_matches('/');
-        let stream = TcpStream::connect(address).unwrap();
-        stream.set_read_timeout(Some(GUARD)).unwrap();
-        stream
-    }
-
-    /// Sends a request on a new connection, from which the caller reads the response.
-    fn ask(&self, path: &str) -> TcpStream {
-        let mut stream = self.connect();
-        stream.write_all(format!("GET {path} HTTP/1.0\r\n\r\n").as_bytes()).unwrap();
-        stream
-    }
-
-    fn get(&self, path: &str) -> String {
-        text(self.ask(path))
-    }
-
-    /// Returns the resident memory in bytes.
-    fn resident(&self) -> u64 {
-        let status = fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
-        line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() << 10
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
+/// Returns the resident memory in bytes.
+fn resident(server: &Served) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{}/status", server.id())).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() << 10
 }
 
 fn text(mut stream: impl Read) -> String {
@@ -95,13 +58,12 @@ fn a_disk_that_does_not_answer_delays_no_other_client() {
         let Some(sick) = SickSource::mount(test, illness, 1, LEN) else { return };
         let root = sick.folder().parent().unwrap().to_owned();
         fs::write(root.join("well"), "text").unwrap();
-        let at = root.to_str().unwrap();
-        let server = Server::start(&[at, "-l", "0", "--threads", "1", "--log", "none"]);
+        let server = Served::with(&root, &["--threads", "1", "--log", "none"]);
         let name = format!("/{}/{NAME}", sick.folder().file_name().unwrap().to_str().unwrap());
-        let hanging: Vec<TcpStream> = (0..3).map(|_| server.ask(&name)).collect();
+        let hanging: Vec<TcpStream> = (0..3).map(|_| ask(&server, &name)).collect();
         until("nobody reads the file", || sick.is_waited_for());
         for _ in 0..100 {
-            assert!(server.get("/well").ends_with("\r\n\r\ntext"));
+            assert!(text(ask(&server, "/well")).ends_with("\r\n\r\ntext"));
         }
         // An earlier request on the same connection receives its response.
         let mut both = server.connect();
@@ -129,10 +91,9 @@ fn a_disk_that_fails_in_the_middle_leaves_the_answer_short() {
         let Some(sick) = SickSource::mount(test, Illness::BrokenAt(broken_at), 1, LEN) else {
             return;
         };
-        let at = sick.folder().to_str().unwrap();
-        let server = Server::start(&[at, "-l", "0", "--threads", "1", "--log", "none"]);
+        let server = Served::with(sick.folder(), &["--threads", "1", "--log", "none"]);
         let mut answer = Vec::new();
-        let _ = server.ask(&format!("/{NAME}")).read_to_end(&mut answer);
+        let _ = ask(&server, &format!("/{NAME}")).read_to_end(&mut answer);
         let head = answer.windows(4).position(|four| four == b"\r\n\r\n").unwrap() + 4;
         let body = &answer[head..];
         assert!(body.len() as u64 <= broken_at);
@@ -148,10 +109,9 @@ fn a_file_on_a_disk_that_says_nothing_of_its_cache_arrives_whole() {
     let illness = Illness::SilentAt(u64::MAX);
     let Some(sick) = SickSource::mount(test, illness, 3, LEN) else { return };
     for args in [&[][..], &["--zero-copy", "--method", "sendfile"]] {
-        let at = sick.folder().to_str().unwrap();
-        let server = Server::start(&[&[at, "-l", "0", "--log", "none"][..], args].concat());
+        let server = Served::with(sick.folder(), &[&["--log", "none"][..], args].concat());
         let mut answer = Vec::new();
-        server.ask(&format!("/{NAME}")).read_to_end(&mut answer).unwrap();
+        ask(&server, &format!("/{NAME}")).read_to_end(&mut answer).unwrap();
         assert!(answer.ends_with(&bytes::of(3, LEN as usize)), "{args:?}");
     }
 }
@@ -170,10 +130,9 @@ fn ten_thousand_idle_clients_hold_little_memory_and_delay_no_other_client() {
     }
     let scratch = Scratch::new();
     fs::write(scratch.join("file"), "text").unwrap();
-    let at = scratch.path().to_str().unwrap();
-    let args = [at, "-l", "0", "--threads", "2", "--log", "none", "--max-connections", "20000"];
-    let server = Server::start(&[&args[..], &["--idle-timeout", "1h"]].concat());
-    let ask = |mut stream: &TcpStream| {
+    let words = ["--threads=2", "--log=none", "--max-connections=20000", "--idle-timeout=1h"];
+    let server = Served::with(scratch.path(), &words);
+    let ask_again = |mut stream: &TcpStream| {
         stream.write_all(b"GET /file HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
         let mut answer = Vec::new();
         while !answer.ends_with(b"\r\n\r\ntext") {
@@ -183,21 +142,21 @@ fn ten_thousand_idle_clients_hold_little_memory_and_delay_no_other_client() {
             answer.extend_from_slice(&some[..count]);
         }
     };
-    ask(&server.connect());
-    let before = server.resident();
+    ask_again(&server.connect());
+    let before = resident(&server);
     let idle: Vec<TcpStream> = (0..count)
         .map(|_| {
             let stream = server.connect();
-            ask(&stream);
+            ask_again(&stream);
             stream
         })
         .collect();
-    let each = server.resident().saturating_sub(before) / count.max(1);
+    let each = resident(&server).saturating_sub(before) / count.max(1);
     println!("{count} idle clients: {each} bytes each");
     assert!(each < 4096, "{each} bytes each");
-    assert!(server.get("/file").ends_with("text"));
+    assert!(text(ask(&server, "/file")).ends_with("text"));
     // All idle connections are still served.
-    idle.iter().rev().for_each(ask);
+    idle.iter().rev().for_each(ask_again);
 }
 
 /// Returns nginx from PATH, or from the directory into which tests/setup/nginx unpacks Debian's package.
@@ -217,7 +176,10 @@ fn behind_nginx_as_the_manual_shows_it_files_resume_and_nothing_leaks() {
     fs::write(root.join("file"), &bytes).unwrap();
     let (socket, front) = (scratch.join("back.sock"), scratch.join("front.sock"));
     let back = socket.to_str().unwrap();
-    let _server = Server::start(&[root.to_str().unwrap(), "--unix", back, "--log", "none"]);
+    let mut serve = thalweg();
+    serve.arg("serve").arg(&root).args(["--unix", back, "--log", "none"]);
+    let _server = Running::start(&mut serve);
+    until("the server does not listen", || UnixStream::connect(&socket).is_ok());
     // Takes the configuration from the guide.
     let manual = fs::read_to_string(concat!(
         env!("CARGO_MANIFEST_DIR"),

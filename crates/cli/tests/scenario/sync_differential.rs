@@ -15,7 +15,7 @@ use thalweg_testing::{Dice, from_env};
 
 use crate::{
     support::{Ran, Scratch, run, shell, skip::has_tools, thalweg},
-    sync_trees::{STATE, TreeRecord, edit, record},
+    sync_trees::{STATE, TreeRecord, edit, lines, record},
 };
 
 /// Returns the names in the lines of `-i`, and `true` for deletions. All names of one source file count as its first
@@ -41,13 +41,6 @@ fn names(ran: &Ran, source: &TreeRecord) -> BTreeSet<(bool, PathBuf)> {
 
 fn sync(words: &[&str], from: &Path, to: &Path) -> Ran {
     run(thalweg().args(["sync", "--delete", "--force"]).args(words).args([from, to])).expect(0)
-}
-
-fn lines(ran: &Ran) -> Vec<String> {
-    let text = String::from_utf8_lossy(&ran.stdout).into_owned();
-    let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
-    lines.sort();
-    lines
 }
 
 /// Compares one case. Returns `false` if rsync failed, or left the trees different.

@@ -16,7 +16,8 @@ use crate::{
         skip::{has_tools, is_root},
         thalweg,
     },
-    sync_trees::{edit, record},
+    sync_trees::{edit, lines, record},
+    syncs::sync,
 };
 
 /// A user without privileges, for whom modes count.
@@ -161,11 +162,7 @@ fn the_state_file_of_another_user_counts_for_nothing_and_is_never_followed() {
 #[test]
 fn the_trash_keeps_what_goes_and_never_replaces_what_it_has() {
     let scratch = Scratch::new();
-    let sync = |words: &str| {
-        let mut command = thalweg();
-        command.arg("sync").args(words.split(' ')).current_dir(scratch.path());
-        run(&mut command).expect(0)
-    };
+    let sync = |words: &str| sync(scratch.path(), words).expect(0);
     let line = "mkdir -p source/d copy/old/e; echo newer >source/d/f; ln -s x source/l; \
                 echo 1 >copy/old/e/g; mkdir copy/d; echo old >copy/d/f; ln -s y copy/l; echo q >copy/q; mkdir source/q";
     shell(scratch.path(), line).expect(0);
@@ -190,11 +187,7 @@ fn the_trash_keeps_what_goes_and_never_replaces_what_it_has() {
 #[test]
 fn filters_limits_and_given_attributes() {
     let scratch = Scratch::new();
-    let sync = |words: &str| {
-        let mut command = thalweg();
-        command.arg("sync").args(words.split(' ')).current_dir(scratch.path());
-        run(&mut command).expect(0)
-    };
+    let sync = |words: &str| sync(scratch.path(), words).expect(0);
     let line = "mkdir -p s/d; echo 1 >s/a.c; echo 2 >s/a.o; echo 3 >s/d/b.c; echo '*.o' >s/.ignore; \
                 echo '!a.o' >s/d/.ignore; echo 4 >s/d/a.o; echo 5 >s/d/b.o; head -c 5000 /dev/zero >s/big; \
                 touch -d 2001-01-01 s/a.c; mkdir -p t/d; echo 6 >t/d/b.o";
@@ -290,7 +283,7 @@ fn a_dry_run_lists_the_deletions_that_a_sync_refuses() {
     assert_eq!(deletions(&["-n"], "*deleting   "), 150);
     assert_eq!(deletions(&["-n", "--json"], r#""change":"delete""#), 150);
     assert_eq!(deletions(&["-i"], "*deleting"), 0, "a sync lists only what it did");
-    let refused = "'t': nothing was deleted: 150 of 200 entries would be deleted, more than 100";
+    let refused = "'t': nothing was deleted: 150 of 200 entries would be deleted (limit: 100)";
     sync(&["-n"]).expect_said(refused);
     assert_eq!(fs::read_dir(scratch.join("t")).unwrap().count(), 200);
 }
@@ -301,17 +294,8 @@ fn a_renamed_file_is_linked_before_its_old_name_goes() {
     let line = "mkdir -p s/d; head -c 100000 /dev/urandom >s/d/big; head -c 100000 /dev/urandom >s/other; \
                 cp -a s t; mkdir s/new; mv s/d/big s/new/moved; cp -a s/other s/twin; mv s/other s/third; stat -c %i t/d/big >inode";
     shell(scratch.path(), line).expect(0);
-    let sync = |words: &str| {
-        let mut command = thalweg();
-        command.arg("sync").args(words.split(' ')).current_dir(scratch.path());
-        run(&mut command).expect(0)
-    };
-    let lines = |words: &str| {
-        let mut lines: Vec<String> =
-            String::from_utf8_lossy(&sync(words).stdout).lines().map(str::to_owned).collect();
-        lines.sort();
-        lines
-    };
+    let sync = |words: &str| sync(scratch.path(), words).expect(0);
+    let lines = |words: &str| lines(&sync(words));
     assert_eq!(lines("-n --delete s t"), lines("-i --delete s t"));
     // Two new files have the bytes of a deleted one. Only one of them may become a hard link to it, otherwise both
     // would be one file.
@@ -326,20 +310,13 @@ fn a_renamed_file_is_linked_before_its_old_name_goes() {
 #[test]
 fn a_snapshot_shares_what_did_not_change() {
     let scratch = Scratch::new();
-    let sync = |words: &str| {
-        let mut command = thalweg();
-        command.arg("sync").args(words.split(' ')).current_dir(scratch.path());
-        run(&mut command).expect(0)
-    };
+    let sync = |words: &str| sync(scratch.path(), words).expect(0);
     shell(scratch.path(), "mkdir -p s/d b; echo 1 >s/d/f; echo 2 >s/g; echo 3 >s/h").expect(0);
     sync("s b/1");
     shell(scratch.path(), "echo 22 >s/g; chmod 600 s/h").expect(0);
     let lines = |words: &str| {
         let ran = sync(words);
-        let mut lines: Vec<String> =
-            String::from_utf8_lossy(&ran.stdout).lines().map(str::to_owned).collect();
-        lines.sort();
-        (lines, ran.stderr)
+        (lines(&ran), ran.stderr)
     };
     let (foreseen, said) = lines("-n --reference b/1 s b/2");
     assert!(said.contains("4 new, 1 linked, 0 changed, 0 deleted"), "{said}");

@@ -16,9 +16,19 @@ use std::{
 };
 use thalweg_testing::Dice;
 
+use crate::support::Ran;
+
 const NAMES: [&str; 6] = ["a", "b", "c d", "e", "f\u{e9}", "g"];
 /// The state file of a sync, which is not part of a tree.
 pub const STATE: &str = ".thalweg-sync";
+
+/// Returns the lines of standard output, sorted.
+pub fn lines(ran: &Ran) -> Vec<String> {
+    let mut lines: Vec<_> =
+        String::from_utf8_lossy(&ran.stdout).lines().map(str::to_owned).collect();
+    lines.sort();
+    lines
+}
 
 fn choose<T: Copy>(dice: &mut Dice, of: &[T]) -> T {
     of[dice.below(of.len() as u64) as usize]

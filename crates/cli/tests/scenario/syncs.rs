@@ -2,19 +2,15 @@
 
 use std::{fs, path::Path};
 
-use crate::support::{Ran, Scratch, names, run, shell, thalweg};
+use crate::{
+    support::{Ran, Scratch, names, run, shell, thalweg},
+    sync_trees::lines,
+};
 
 /// Runs `thalweg sync` with these words in a directory.
-fn sync(place: &Path, words: &str) -> Ran {
+pub fn sync(place: &Path, words: &str) -> Ran {
     let mut command = thalweg();
     run(command.arg("sync").args(words.split_whitespace()).current_dir(place))
-}
-
-fn lines(ran: &Ran) -> Vec<String> {
-    let text = String::from_utf8_lossy(&ran.stdout).into_owned();
-    let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
-    lines.sort();
-    lines
 }
 
 /// Makes a source with a few entries, and syncs it to a destination.
@@ -138,7 +134,7 @@ fn nothing_is_deleted_without_a_reason_to_trust_the_source() {
     sync(scratch.path(), "--delete src/a dst").expect(2).expect_said("not a directory");
     let many = "mkdir big small; for i in $(seq 150); do echo $i >big/$i; done; cp -a big all; rm big/?? big/???; rm -r dst; mv all dst";
     shell(scratch.path(), many).expect(0);
-    refuses("--delete big dst", "entries would be deleted, more than 75");
+    refuses("--delete big dst", "entries would be deleted (limit: 75)");
     sync(scratch.path(), "--delete --max-delete 1000 big dst").expect(0);
 }
 

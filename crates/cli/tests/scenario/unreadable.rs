@@ -4,12 +4,11 @@
 use std::{
     fs,
     io::{Read, Write},
-    net::TcpStream,
     os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
 };
 
-use crate::support::{Scratch, Served, bytes, names, run, run::GUARD, thalweg};
+use crate::support::{Scratch, Served, bytes, names, run, thalweg};
 
 fn mode(path: &Path, mode: u32) {
     fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
@@ -40,9 +39,7 @@ fn serve(root: &Path) -> Served {
 }
 
 fn get(served: &Served, path: &str) -> String {
-    let at = served.url["http://".len()..].trim_end_matches('/');
-    let mut stream = TcpStream::connect(at).unwrap();
-    stream.set_read_timeout(Some(GUARD)).unwrap();
+    let mut stream = served.connect();
     let request = format!("GET /{path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
     stream.write_all(request.as_bytes()).unwrap();
     let mut answer = Vec::new();

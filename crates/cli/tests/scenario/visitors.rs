@@ -1,10 +1,7 @@
 //! `thalweg receive` while processes connect that are not senders.
 
-use std::{os::fd::AsFd, thread, time::Duration};
-use thalweg_channel::{
-    Address, Link,
-    layout::{Hello, HelloKind, Introduction, Refusal},
-};
+use std::os::fd::AsFd;
+use thalweg_channel::layout::{Hello, HelloKind, Introduction, Refusal};
 
 use crate::{
     handovers::{LEN, Place},
@@ -15,7 +12,6 @@ use crate::{
 fn bad_visitors_are_refused_and_forgotten() {
     let place = Place::new(LEN);
     let receiving = Running::start(&mut place.receive(&["--wait=10m"]));
-    let address = Address::at(&place.socket);
     let hello = |kind, introduction| Hello { kind, epoch: 7, introduction }.to_bytes();
     let bulk = Some(Introduction { shares: true, token: 5, ..Introduction::default() });
     let words = [
@@ -28,22 +24,16 @@ fn bad_visitors_are_refused_and_forgotten() {
         hello(HelloKind::Ready, bulk).to_vec(),
         hello(HelloKind::Refuse(Refusal::Taken), bulk).to_vec(),
     ];
-    let call = || loop {
-        match Link::connect(&address) {
-            Ok(link) => break link,
-            Err(_) => thread::sleep(Duration::from_millis(20)),
-        }
-    };
     let mut stay = Vec::new();
     for word in &words {
         for stays in [true, false] {
-            let link = call();
+            let link = place.connect();
             link.send(word, &[]).unwrap();
             stay.extend(stays.then_some(link));
         }
     }
     // Passes an ordinary file instead of the sealed memfd that the protocol requires.
-    let unsealed = call();
+    let unsealed = place.connect();
     let file = tempfile::tempfile().unwrap();
     unsealed.send(&words[5], &[file.as_fd()]).unwrap();
     Running::start(&mut place.send(&[])).finish().expect(0);

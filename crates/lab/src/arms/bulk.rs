@@ -55,7 +55,7 @@ impl Spec for BulkParameters {
 fn pair_job<'j>(job: &ArmJob<'j>) -> Result<PairJob<'j>, Unfit> {
     let bytes = usize::try_from(job.bytes).ok().filter(|bytes| *bytes > 0 && *bytes < 1 << 40);
     let bytes = bytes.ok_or_else(|| {
-        Unfit::because(format!("bulk {}: this arm cannot move {} bytes", job.arm, job.bytes))
+        Unfit::because(format!("bulk {}: this variant cannot move {} bytes", job.arm, job.bytes))
     })?;
     Ok(PairJob { program: job.program, scratch: job.scratch, bytes })
 }

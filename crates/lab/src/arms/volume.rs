@@ -80,7 +80,7 @@ impl Volume {
         let (bytes, free) = (bytes >> 20, free >> 20);
         let place = self.path().display();
         Err(Unfit::because(format!(
-            "the arm needs {bytes} MiB of files, but only {free} MiB are free in {place}"
+            "the variant needs {bytes} MiB of files, but only {free} MiB are free in {place}"
         )))
     }
 

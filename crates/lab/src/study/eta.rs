@@ -8,15 +8,18 @@ use super::{file::StudyCell, result::Condition, settings::Settings};
 /// Cost of set-up, warm-up, calibration and verification under one condition, as a number of rounds.
 const SET_UP_ROUNDS: usize = 3;
 
-/// Returns the expected wall time of one session under one condition, in seconds. Each arm (a compared variant) runs
+/// Returns the expected wall time of one session under one condition, in seconds, averaged over the sessions. Each arm (a compared variant) runs
 /// once per round, and one of them twice.
 pub fn guess(cell: &StudyCell, place: &Condition, settings: &Settings) -> f64 {
-    let rounds = settings.rounds.min(cell.rounds.unwrap_or(usize::MAX)) + SET_UP_ROUNDS;
+    let set_up = if cell.long { 0 } else { SET_UP_ROUNDS };
+    let rounds = settings.rounds.min(cell.rounds.unwrap_or(usize::MAX)) + set_up;
     let sizes = cell.sizes.iter().filter_map(|size| parse_some_bytes(size).ok());
     let share = place.bytes as f64 / sizes.max().unwrap_or(1).max(1) as f64;
     let operation = cell.operation_seconds.unwrap_or(0.0) * share;
     let sample = settings.sample.as_secs_f64().max(operation);
-    (cell.arms.len() + 1) as f64 * sample * rounds as f64
+    let sessions = settings.sessions.max(1);
+    let taken = cell.sessions.map_or(1.0, |most| most.min(sessions) as f64 / sessions as f64);
+    (cell.arms.len() + 1) as f64 * sample * rounds as f64 * taken
 }
 
 /// Estimate of the remaining time of the sessions of one study. A condition counts with its last measured time, or with

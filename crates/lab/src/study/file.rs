@@ -155,6 +155,12 @@ pub struct StudyCell {
     pub full_sizes: Vec<String>,
     /// Upper limit for the rounds of a session, for operations that take minutes.
     pub rounds: Option<usize>,
+    /// Upper limit for the sessions, for operations that take minutes.
+    pub sessions: Option<usize>,
+    /// `true` if operations take minutes: a sample is one operation, without calibration, and the bytes are not
+    /// verified, because that takes several operations. Arms with shorter operations verify the same programs.
+    #[serde(default)]
+    pub long: bool,
     /// Expected wall time of one operation at the largest size, in seconds, averaged over the arms. The estimate of a
     /// run's duration uses it. Not needed for operations that are shorter than a sample.
     pub operation_seconds: Option<f64>,

@@ -55,7 +55,7 @@ impl Rehearsal {
                 fs::create_dir(&own).map_err(|e| format!("{}: {e}", own.display()))?;
                 let job = ArmJob { arm: name, with: &with, bytes, scratch: &own, ..job };
                 if let Err(unfit) = kind.open(&job) {
-                    missing.add(&cell.name, format!("arm {name:?}: {unfit}"));
+                    missing.add(&cell.name, format!("variant {name:?}: {unfit}"));
                 }
                 let _ = fs::remove_dir_all(&own);
             }
@@ -80,7 +80,7 @@ impl FoundProblems {
 
     fn lines(self) -> impl Iterator<Item = String> {
         self.0.into_iter().map(|(what, cells)| {
-            let word = if cells.len() == 1 { "cell" } else { "cells" };
+            let word = if cells.len() == 1 { "test case" } else { "test cases" };
             format!("{word} {}, {what}", cells.join(", "))
         })
     }

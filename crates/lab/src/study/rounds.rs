@@ -28,8 +28,8 @@ pub struct OpenedArm {
 pub struct RoundPace {
     pub session: usize,
     pub rounds: usize,
-    /// Intended duration of a sample.
-    pub sample: Duration,
+    /// Intended duration of a sample. `None` if each sample is one operation, and the bytes are not verified.
+    pub sample: Option<Duration>,
 }
 
 /// The reason why a session ended early.
@@ -71,7 +71,9 @@ pub fn perform(
     let mut experiment = Experiment::default();
     // Arms are calibrated after all of them are warm; otherwise the last arm would have warmer memory than the first.
     for (name, mut arm) in warm {
-        if let Err(failure) = arm.calibrate(pace.sample) {
+        if let Some(sample) = pace.sample
+            && let Err(failure) = arm.calibrate(sample)
+        {
             missing.push((name, failure.unfit()?.to_string()));
             continue;
         }
@@ -96,7 +98,7 @@ pub fn perform(
         arms.iter().map(|one| (!one.arm.is_fresh()).then_some(place.bytes)).collect();
     let marks = marks(&log, &warm);
     for (number, sampled) in arms.iter_mut().enumerate() {
-        let mut run = finish(sampled, &log, number, &marks)?;
+        let mut run = finish(sampled, &log, number, &marks, pace.sample.is_some())?;
         run.taken.session = pace.session;
         if let Some(reason) = &log.arms[number].dropped {
             missing.push((run.name.clone(), reason.clone()));
@@ -108,16 +110,17 @@ pub fn perform(
     Ok(ConditionLog { place: place.clone(), arms: runs, missing, seconds: 0.0 })
 }
 
-/// Verifies the output, probes for shared pages, and collects the samples.
+/// Verifies the output if requested, probes for shared pages, and collects the samples.
 fn finish(
     SampledArm { arm, repeats }: &mut SampledArm<'_>,
     log: &SampleLog,
     number: usize,
     marks: &[SampleMark],
+    verifies: bool,
 ) -> Result<ArmRun, SessionEnd> {
     let mut alias = None;
     let unchecked = log.arms[number].dropped.is_some();
-    if !unchecked {
+    if verifies && !unchecked {
         let wrong = |unfit: Unfit| SessionEnd::Wrong {
             arm: log.arms[number].name.clone(),
             reason: unfit.to_string(),

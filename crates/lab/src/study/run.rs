@@ -63,7 +63,7 @@ pub struct StudyProgress<'p> {
 pub enum RunError {
     /// An arm delivered wrong bytes.
     #[error(
-        "study {study}, arm {arm}, {at}, session {session}: WRONG BYTES: {reason}; this run has no result"
+        "study {study}, variant {arm}, {at}, session {session}: WRONG BYTES: {reason}; this run has no result"
     )]
     Wrong {
         study: String,
@@ -84,7 +84,7 @@ pub enum RunError {
     #[error("{0}")]
     Settings(String),
     /// The caller asked to stop. An incomplete run has no result, because nothing can be decided from it.
-    #[error("stopped: a run that was cut short has no result")]
+    #[error("stopped: an incomplete run has no result")]
     Cancelled(#[from] Cancelled),
 }
 

@@ -56,6 +56,7 @@ impl StudySession<'_> {
         let mut order: Vec<usize> = (0..self.job.places.len()).collect();
         self.random.shuffle(&mut order);
         let mut logs: Vec<Option<ConditionLog>> = vec![None; order.len()];
+        order.retain(|number| self.takes_part(*number));
         for number in order {
             report(&SessionEvent::Place { place: number })?;
             let began = Instant::now();
@@ -77,6 +78,12 @@ impl StudySession<'_> {
         let probes = self.probes();
         let log = SessionLog { session: self.job.session, null_seconds, places, probes };
         report(&SessionEvent::Done { log })
+    }
+
+    /// Returns `false` if the cell of the condition needs fewer sessions.
+    fn takes_part(&self, number: usize) -> bool {
+        let most = self.study.cell(&self.job.places[number].cell).and_then(|cell| cell.sessions);
+        most.is_none_or(|most| self.job.session < most)
     }
 
     /// Measures the overhead of the harness: the median wall time of samples that do nothing.
@@ -148,10 +155,12 @@ impl StudySession<'_> {
             Err(unfit) => return Ok(nowhere(unfit.to_string())),
         };
         let opened = names.iter().map(|name| self.open(name, place, &scratch)).collect();
+        let sample = Duration::try_from_secs_f64(self.job.sample_seconds).unwrap_or_default();
+        let is_long = self.study.cell(&place.cell).is_some_and(|cell| cell.long);
         let pace = RoundPace {
             session: self.job.session,
             rounds: self.rounds(place),
-            sample: Duration::try_from_secs_f64(self.job.sample_seconds).unwrap_or_default(),
+            sample: (!is_long).then_some(sample),
         };
         let mut on_round = |done, rates| {
             report(&SessionEvent::Round { place: number, done, rates }).map_err(|_| Cancelled)

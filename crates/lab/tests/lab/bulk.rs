@@ -10,7 +10,7 @@ use thalweg_core::{Guarantees, Unfit, alias::Alias};
 use thalweg_lab::{
     arms::{Arm, ArmJob, CATALOGUE},
     report::{ReportInput, drawings},
-    study::{file::StudyFile, result::ClaimVerdict, run::RunError},
+    study::{file::StudyFile, result::ClaimVerdict},
 };
 
 use planted::{PROGRAM, really, settings, simulated, simulated::World, skip};
@@ -151,18 +151,6 @@ fn a_study_of_all_arms_runs_and_its_best_is_judged() {
     }
     let warm = result.arms.iter().filter(|arm| arm.place.cell == "fresh");
     assert!(warm.clone().all(|arm| arm.faults_per_gb > 1e9 / 65536.0), "its parameters are used");
-}
-
-#[test]
-fn a_wrong_byte_fails_the_run_and_names_the_arm() {
-    let arms = [("good", "arm = \"ring\""), ("bad", "arm = \"ring\", spoil = true")];
-    match really(&study(&arms, ""), &settings(2, 2)).unwrap_err() {
-        RunError::Wrong { arm, reason, .. } => {
-            assert_eq!(arm, "bad");
-            assert!(reason.contains("a wrong byte arrived"), "{reason}");
-        }
-        other => panic!("{other}"),
-    }
 }
 
 #[test]

@@ -84,7 +84,7 @@ fn the_parameters_of_every_arm_and_probe_are_taken() {
     let none = toml::Table::new();
     let studies = folder();
     let job = ArmJob { arm: "arm", with: &none, bytes: 4096, scratch, studies: &studies, program };
-    let mut sample = Sample::new("the_parameters_of_every_arm_and_probe_are_taken", 3);
+    let mut sample = Sample::new("the_parameters_of_every_arm_and_probe_are_taken", 8);
     for study in &self::studies() {
         let places =
             study.cells.iter().flat_map(|cell| cell.arms.iter().map(move |arm| (cell, arm)));

@@ -156,21 +156,25 @@ fn what_cannot_be_read_again_is_not_measured() {
     assert!(is_clean(place.path(), 1));
 }
 
-#[test]
-fn stopping_leaves_nothing_behind_whenever_it_comes() {
-    let place = tempfile::tempdir().unwrap();
-    let sources = [file_in(place.path(), 2 << 20)];
-    for after in [0, 1, 5, 20, 60] {
+/// Cancels the run after each of these numbers of calls, and checks that only the source is left.
+fn stops_cleanly(place: &Path, sources: &[PathBuf], calls: &[usize]) {
+    for &after in calls {
         let asked = AtomicUsize::new(0);
         let stop = || {
             let before = asked.fetch_add(1, Ordering::Relaxed);
             if before >= after { Err(Cancelled) } else { Ok(()) }
         };
-        let job = TuneJob { budget: BUDGET * 60, ..job(&sources, place.path(), &stop) };
+        let job = TuneJob { budget: BUDGET * 60, ..job(sources, place, &stop) };
         let answer = tune(&job);
         assert!(matches!(answer, Err(TuneError::Cancelled(_))), "after {after}: {answer:?}");
-        assert!(is_clean(place.path(), 1), "after {after}");
+        assert!(is_clean(place, 1), "after {after}");
     }
+}
+
+#[test]
+fn stopping_leaves_nothing_behind_whenever_it_comes() {
+    let place = tempfile::tempdir().unwrap();
+    stops_cleanly(place.path(), &[file_in(place.path(), 2 << 20)], &[0, 1, 5, 20, 60]);
 }
 
 #[test]

@@ -314,6 +314,7 @@ impl OlderWindow<'_> {
 mod tests {
     use super::*;
     use std::{collections::BTreeSet, io::Write, os::fd::AsFd, sync::Mutex};
+    use thalweg_testing::noise;
 
     /// Returns the answer of a server about these bytes.
     fn answer(request: &BlockRequest, bytes: &[u8]) -> Vec<u8> {
@@ -348,15 +349,9 @@ mod tests {
         found.into_inner().unwrap().into_iter().collect()
     }
 
-    fn noise(len: usize) -> Vec<u8> {
-        let mut bytes = vec![0; len];
-        blake3::Hasher::new().finalize_xof().fill(&mut bytes);
-        bytes
-    }
-
     #[test]
     fn blocks_are_found_wherever_they_moved() {
-        let old = noise(3 << 20);
+        let old = noise(3 << 20, 1);
         let blocks = (3 << 20) / 4096;
         assert_eq!(found(&old, &old, 4096), (0..blocks).collect::<Vec<_>>());
         let mut new = old.clone();
@@ -373,12 +368,12 @@ mod tests {
         assert_eq!(found(&old, &old[..9000], 4096), [0, 1, 2]);
         assert_eq!(found(&old[1..], &old[1 << 20..][..9000], 4096), [0, 1]);
         assert_eq!(found(b"", &old, 4096), [0; 0]);
-        assert_eq!(found(&noise(1 << 20), &vec![7; 1 << 20], 1024), [0; 0]);
+        assert_eq!(found(&noise(1 << 20, 1), &vec![7; 1 << 20], 1024), [0; 0]);
     }
 
     #[test]
     fn threads_find_the_blocks_of_a_large_file_wherever_they_moved() {
-        let old = noise(2 * LEAST_PART as usize + 5000);
+        let old = noise(2 * LEAST_PART as usize + 5000, 1);
         let moved = [&old[..10], &old].concat();
         let blocks = moved.len().div_ceil(65_536) as u64;
         assert_eq!(found(&old, &moved, 65_536), (1..blocks).collect::<Vec<_>>());
@@ -408,7 +403,7 @@ mod tests {
 
     #[test]
     fn an_answer_of_another_length_is_refused() {
-        let bytes = noise(10_000);
+        let bytes = noise(10_000, 1);
         let request = request(1024);
         let right = answer(&request, &bytes);
         assert!(BlockIndex::parse(request, 10_000, &right).is_some());

@@ -337,27 +337,35 @@ fn dial(
     port: u16,
     deadline: &NetDeadline<'_>,
 ) -> Result<TcpStream, FetchError> {
-    let failed = |doing, error: &std::io::Error| FetchError::Unreached {
+    let (address, limit) = ((host.to_owned(), port), deadline.limit.min(LONGEST_TRY));
+    let dialed = deadline.run_blocking(name, move || dial_first(&address, limit))?;
+    dialed.map_err(|(doing, error)| FetchError::Unreached {
         doing,
         host: name.to_owned(),
-        why: reason(error),
-    };
-    let found = (host, port).to_socket_addrs().map_err(|e| failed("resolve", &e))?;
-    let mut last = None;
+        why: reason(&error),
+    })
+}
+
+/// Connects to the first address that answers. Returns the operation that failed, for messages, and its error.
+fn dial_first(
+    address: &(String, u16),
+    limit: Duration,
+) -> Result<TcpStream, (&'static str, std::io::Error)> {
+    let (host, port) = address;
+    let found = (host.as_str(), *port).to_socket_addrs().map_err(|e| ("resolve", e))?;
+    let mut last = ErrorKind::AddrNotAvailable.into();
     for address in found {
-        (deadline.check)()?;
-        match TcpStream::connect_timeout(&address, deadline.limit.min(LONGEST_TRY)) {
+        match TcpStream::connect_timeout(&address, limit) {
             Ok(socket) => {
                 // Each request is one write, so Nagle's algorithm could only delay it.
                 let _ = socket.set_nodelay(true);
-                socket.set_nonblocking(true).map_err(|e| failed("set up the connection to", &e))?;
+                socket.set_nonblocking(true).map_err(|e| ("set up the connection to", e))?;
                 return Ok(socket);
             }
-            Err(error) => last = Some(error),
+            Err(error) => last = error,
         }
     }
-    let last = last.unwrap_or_else(|| ErrorKind::AddrNotAvailable.into());
-    Err(failed("connect to", &last))
+    Err(("connect to", last))
 }
 
 impl Wire {

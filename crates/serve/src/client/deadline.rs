@@ -1,8 +1,17 @@
 //! Waits for a server with a time limit, and notices cancellation.
 
-use std::{os::fd::BorrowedFd, thread, time::Duration};
+use std::{
+    os::fd::BorrowedFd,
+    sync::mpsc::{self, RecvTimeoutError},
+    thread,
+    time::Duration,
+};
 
-use thalweg_core::{Cancelled, cadence::Deadline};
+use thalweg_core::{
+    Cancelled,
+    cadence::{CANCEL_CHECK, Deadline},
+    error::reason,
+};
 use thalweg_sys::{Errno, io};
 
 use super::FetchError;
@@ -35,6 +44,35 @@ impl NetDeadline<'_> {
                 Err(errno) => {
                     let (host, why) = (host.to_owned(), std::io::Error::from(errno).to_string());
                     return Err(FetchError::Network { doing: "wait for", host, why });
+                }
+            }
+        }
+    }
+
+    /// Runs `call`, which blocks and has a time limit of its own, in another thread. If the caller cancels, returns at
+    /// once; the call then ends later, without effect.
+    pub fn run_blocking<T: Send + 'static>(
+        &self,
+        host: &str,
+        call: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, FetchError> {
+        let failed = |why: String| FetchError::Network {
+            doing: "start a thread that connects to",
+            host: host.to_owned(),
+            why,
+        };
+        let (sender, receiver) = mpsc::channel();
+        let begun = thread::Builder::new().spawn(move || {
+            // The receiver is gone if the caller has cancelled.
+            let _ = sender.send(call());
+        });
+        begun.map_err(|error| failed(reason(&error)))?;
+        loop {
+            match receiver.recv_timeout(CANCEL_CHECK) {
+                Ok(result) => return Ok(result),
+                Err(RecvTimeoutError::Timeout) => (self.check)()?,
+                Err(RecvTimeoutError::Disconnected) => {
+                    return Err(failed("it panicked".to_owned()));
                 }
             }
         }

@@ -194,6 +194,10 @@ impl<'a> ParallelFetch<'a> {
         }
         let mut state = self.state();
         book(&mut state.report, tally.report);
+        // Also a connection that ended with an error is one fewer.
+        if state.is_unwanted(owner) {
+            state.unwanted -= 1;
+        }
         state.alive.retain(|own| *own != owner);
         self.bell.notify_all();
     }
@@ -201,11 +205,7 @@ impl<'a> ParallelFetch<'a> {
     fn claim(&self, owner: usize) -> Option<ByteRange> {
         let mut state = self.state();
         let state = &mut *state;
-        if state.is_over() {
-            return None;
-        }
-        if state.is_unwanted(owner) {
-            state.unwanted -= 1;
+        if state.is_over() || state.is_unwanted(owner) {
             return None;
         }
         state.spans.claim(owner, state.download.done(), LEAST)

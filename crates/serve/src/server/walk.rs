@@ -316,10 +316,13 @@ impl TreeWalk {
             if Ancestor::is_among(above, &entry.stat) {
                 return Ok(WalkStep::LeftOut(OmittedEntry { path, is_missed: true }));
             }
+            // The list of such a directory could not be requested: its path is too long.
+            if !self.waiting.push(&path) {
+                return Ok(WalkStep::LeftOut(OmittedEntry { path, is_missed: true }));
+            }
             if self.options.copy_links {
                 self.waiting_in.push_back(above.map(Arc::clone));
             }
-            self.waiting.push(&path);
             let held = self.held();
             let is_full = !self.site.count_paths(&mut self.counted, held);
             if is_full {

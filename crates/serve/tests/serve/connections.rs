@@ -25,7 +25,7 @@ use crate::support::fetch::QuietWatcher;
 use crate::support::liar::{
     LyingServer, ReceivedRequest, await_hang_up, full, honest, partial_to, send,
 };
-use crate::support::noise::noise;
+use thalweg_testing::noise;
 
 const LEN: usize = 12_000_000;
 

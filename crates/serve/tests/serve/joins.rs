@@ -16,8 +16,7 @@ use thalweg_serve::client::{Connections, FetchFailure, FetchOptions, FetchUrl, F
 
 use crate::support::fetch::QuietWatcher;
 use crate::support::liar::{LyingServer, ReceivedRequest, send};
-use crate::support::noise::noise;
-use thalweg_testing::Dice;
+use thalweg_testing::{Dice, noise};
 
 /// A version of the file with the headers by which an honest server identifies it.
 #[derive(Debug)]

@@ -4,39 +4,18 @@ use std::{
     fs,
     os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt},
     path::Path,
-    sync::Mutex,
 };
 
 use rustix::fs::{AtFlags, CWD, FileType, Mode, Uid, chownat, mknodat};
-use thalweg_core::{
-    Cancelled,
-    atomic_file::{Destination, Until},
-};
-use thalweg_serve::client::{Expected, FetchOptions, FetchProgress, FetchUrl, FetchWatcher, fetch};
+use thalweg_core::atomic_file::{Destination, Until};
+use thalweg_serve::client::{Expected, FetchOptions, FetchUrl, fetch};
 use thalweg_tree::Hash;
 
-use crate::support::fetch::options;
+use crate::support::fetch::{QuietWatcher, options};
 use crate::support::liar::{LyingServer, honest, send};
 
 const TEXT: &[u8] = b"the text of the server";
 const SHA256: &str = "e3424172fab13d20400607567e29772a88823d7c7e0b22650de9561b658af515";
-
-#[derive(Default)]
-struct KeptMessages(Mutex<Vec<String>>);
-
-impl FetchWatcher for KeptMessages {
-    fn progress(&self, _: FetchProgress) -> Result<(), Cancelled> {
-        Ok(())
-    }
-
-    fn check_cancelled(&self) -> Result<(), Cancelled> {
-        Ok(())
-    }
-
-    fn report(&self, message: &str) {
-        self.0.lock().unwrap().push(message.to_owned());
-    }
-}
 
 fn is_root(what: &str) -> bool {
     let is_root = rustix::process::geteuid().is_root();
@@ -58,7 +37,7 @@ fn server() -> LyingServer {
 /// Fetches `f`, and returns the messages.
 fn get(server: &LyingServer, folder: &Path, options: &FetchOptions) -> String {
     let destination = Destination::open_until(&folder.join("f"), Until::Part).unwrap();
-    let messages = KeptMessages::default();
+    let messages = QuietWatcher::default();
     fetch(&FetchUrl::parse(&server.url("x")).unwrap(), destination, options, &messages).unwrap();
     assert_eq!(fs::read(folder.join("f")).unwrap(), TEXT);
     messages.0.into_inner().unwrap().join("\n")

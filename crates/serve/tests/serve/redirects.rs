@@ -8,8 +8,8 @@ use super::fetch::{LEN, get, is_whole};
 use crate::support::{
     fetch::options,
     liar::{LyingServer, honest, send},
-    noise::noise,
 };
+use thalweg_testing::noise;
 
 #[test]
 fn redirects_are_followed_and_secrets_stay_with_their_server() {

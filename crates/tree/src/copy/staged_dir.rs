@@ -359,9 +359,6 @@ mod tests {
         }
         let dir = fs::File::open(place.path()).unwrap();
         remove_leftovers(dir.as_fd()).unwrap();
-        let mut left: Vec<_> =
-            fs::read_dir(place.path()).unwrap().map(|e| e.unwrap().file_name()).collect();
-        left.sort();
-        assert_eq!(left, [".b", "a"]);
+        assert_eq!(thalweg_testing::names(place.path()), [".b", "a"]);
     }
 }

@@ -246,8 +246,9 @@ impl FinishCheck<'_> {
         match io::rename(self.grounds.parts, &*name, &*folder, &*entry.name, false) {
             Err(Errno::NOENT) => Ok(()),
             answer => {
+                answer.map_err(at_sink("renameat2"))?;
                 self.named.fetch_add(1, Ordering::Relaxed);
-                answer.map_err(at_sink("renameat2"))
+                Ok(())
             }
         }
     }

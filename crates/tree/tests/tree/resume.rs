@@ -87,7 +87,10 @@ fn after_a_restart_the_part_is_compared() {
 
 #[test]
 fn a_part_without_a_readable_journal_is_compared() {
-    for text in [None, Some("{".to_owned()), Some(String::new())] {
+    let of_no_source = format!("{{\"schema\":1,\"done\":{LEN}}}");
+    let long = "x".repeat(100_000);
+    let unreadable = ["", "{", "\0\0\0\0", "null", &of_no_source, &long].map(Some);
+    for text in unreadable.into_iter().chain([None]) {
         let place = tempfile::tempdir().unwrap();
         let at = place.path();
         interrupted(at, boot_id());

@@ -59,14 +59,9 @@ mod tests {
     }
 
     #[test]
-    fn names_are_unique_and_knobs_have_a_choice() {
-        for (n, mechanism) in MECHANISMS.iter().enumerate() {
+    fn knobs_have_a_choice() {
+        for mechanism in MECHANISMS {
             let info = mechanism.info();
-            assert!(
-                MECHANISMS[..n].iter().all(|other| other.info().name != info.name),
-                "{}",
-                info.name
-            );
             assert!(!info.summary.is_empty() && !info.summary.ends_with('.'));
             assert!(!info.calls.is_empty() || !info.knobs.is_empty(), "{}", info.name);
             for knob in info.knobs {

@@ -38,12 +38,7 @@ impl Scratch {
 
     /// Returns the names in this directory, sorted.
     pub fn names(&self) -> Vec<String> {
-        let entries = std::fs::read_dir(self.0.path()).expect("the scratch folder");
-        let names =
-            entries.map(|e| e.expect("an entry").file_name().to_string_lossy().into_owned());
-        let mut names: Vec<String> = names.collect();
-        names.sort();
-        names
+        thalweg_testing::names(self.0.path())
     }
 
     /// Returns the command, which will run in this directory without a profile. It inherits THALWEG_CPU, but no other
@@ -136,12 +131,5 @@ impl Ran {
 
 /// Returns pseudorandom bytes, so that a wrong offset cannot give equal bytes.
 pub fn bytes(count: usize) -> Vec<u8> {
-    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
-    let mut next = || {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        state as u8
-    };
-    (0..count).map(|_| next()).collect()
+    thalweg_testing::noise(count, 1)
 }

@@ -54,6 +54,14 @@ pub fn write_at(path: &Path, seed: u64, offset: u64, len: usize) {
     File::options().write(true).open(path).unwrap().write_all_at(&bytes, offset).unwrap();
 }
 
+/// Changes one byte, and restores the modification time.
+pub fn spoil(path: &Path, at: u64) {
+    let file = File::options().write(true).open(path).unwrap();
+    let modified = file.metadata().unwrap().modified().unwrap();
+    file.write_all_at(b"X", at).unwrap();
+    file.set_modified(modified).unwrap();
+}
+
 /// Panics with the first difference unless a file has exactly the first `len` bytes of `seed`.
 #[track_caller]
 pub fn expect(path: &Path, seed: u64, len: u64) {

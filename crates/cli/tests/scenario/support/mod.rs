@@ -21,6 +21,7 @@ pub use interrupted::interrupted;
 pub use methods::{file_methods, methods_calling};
 pub use mounts::mounts;
 pub use run::{Ran, Running, run, shell, thalweg};
-pub use scratch::{Scratch, names};
+pub use scratch::Scratch;
 pub use served::Served;
 pub use skip::skip;
+pub use thalweg_testing::names;

@@ -59,14 +59,6 @@ pub fn open_to_all(path: &Path) {
     fs::set_permissions(path, fs::Permissions::from_mode(0o777)).unwrap();
 }
 
-/// Returns all names in a directory, sorted, including hidden ones.
-pub fn names(folder: &Path) -> Vec<String> {
-    let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name());
-    let mut names: Vec<_> = entries.map(|name| name.to_string_lossy().into_owned()).collect();
-    names.sort();
-    names
-}
-
 /// Returns the paths below a directory that belong to unfinished work.
 pub fn unfinished(folder: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();

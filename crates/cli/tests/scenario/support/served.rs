@@ -2,6 +2,7 @@
 
 use std::{
     io::{BufRead, BufReader},
+    net::TcpStream,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     thread,
@@ -47,6 +48,17 @@ impl Served {
         format!("{}{name}", self.url)
     }
 
+    /// Opens a connection. A read from it fails after [`GUARD`].
+    pub fn connect(&self) -> TcpStream {
+        let stream = TcpStream::connect(self.address()).unwrap();
+        stream.set_read_timeout(Some(GUARD)).unwrap();
+        stream
+    }
+
+    fn address(&self) -> &str {
+        self.url["http://".len()..].trim_end_matches('/')
+    }
+
     pub fn id(&self) -> u32 {
         self.child.id()
     }
@@ -59,7 +71,7 @@ impl Served {
 
     /// Starts a new server at the port of the killed one. Retries if another process uses the port for a while.
     pub fn start_again(&mut self) {
-        let port = self.url["http://".len()..].trim_end_matches('/').to_owned();
+        let port = self.address().to_owned();
         let began = Instant::now();
         loop {
             if let Some((child, url)) = start(&self.folder, &port, &self.words) {

@@ -134,6 +134,22 @@ impl OtherMachine {
         command.arg(concat!("--remote-program=", env!("CARGO_BIN_EXE_thalweg")));
         command
     }
+
+    /// Returns this command with the second operand on the other machine, or with the first one.
+    pub fn between(
+        &self,
+        (name, words): (&str, &[&str]),
+        is_push: bool,
+        [from, to]: [&Path; 2],
+    ) -> Command {
+        let mut command = self.run(name, words);
+        if is_push {
+            command.arg(from).arg(self.at(to));
+        } else {
+            command.arg(self.at(from)).arg(to);
+        }
+        command
+    }
 }
 
 impl Drop for OtherMachine {

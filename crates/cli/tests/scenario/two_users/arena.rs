@@ -8,9 +8,12 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use crate::support::{
-    Ran, Running, Scratch, Served, run,
-    run::{quiet_environment, thalweg},
+use crate::{
+    few_threads::STUDY,
+    support::{
+        Ran, Running, Scratch, Served, run,
+        run::{quiet_environment, thalweg},
+    },
 };
 
 /// Content of root's files that the attacker must not read.
@@ -43,7 +46,7 @@ impl Arena {
         plant_tree(&own.join("web/tree"), false);
         fs::create_dir_all(own.join("home/.local/state/thalweg")).unwrap();
         fs::create_dir(own.join("studies")).unwrap();
-        write(&own.join("studies/900-null.toml"), STUDY, 0o644);
+        write(&own.join("studies/900-null.toml"), &[STUDY, CLAIM].concat(), 0o644);
         let server = Served::on(&own.join("web"));
         let arena = Self { scratch, server };
         arena.reset();
@@ -152,24 +155,8 @@ fn plant_tree(tree: &Path, secrets: bool) {
     }
 }
 
-const STUDY: &str = r#"
-schema = 1
-id = "900"
-title = "the harness against itself"
-summary = "Ways that do nothing."
-[source]
-title = "nothing was published"
-[[cell]]
-name = "nothing"
-sizes = ["64KiB"]
-arms = ["a", "b"]
-[[arm]]
-name = "a"
-work = "null"
-[[arm]]
-name = "b"
-work = "null"
-origin = "fair"
+/// The rest of the last arm of [`STUDY`], and a claim.
+const CLAIM: &str = r#"origin = "fair"
 [[claim]]
 id = "900.1"
 kind = "ratio"

@@ -148,7 +148,7 @@ pub fn copies_like_the_oracle(row: &'static Kernel) {
     let step = if cfg!(miri) { 31 } else { 1 };
     let mut bench = Bench::new(most + 512);
     // Under Miri, there is no clock for the seed, and only small sizes are tested.
-    let mut sample = (!cfg!(miri)).then(|| Sample::new(row.name, 3));
+    let mut sample = (!cfg!(miri)).then(|| Sample::new(row.name, 6));
     for n in sizes(dense, most) {
         // Loops take other branches at small sizes and at edges, so those are always tested. Each run tests a third of
         // the other sizes.

@@ -153,6 +153,53 @@ fn executions_of_a_fuzzer_count_their_branches_in_every_kind_of_map() {
     assert_eq!(fs::read_dir(scratch.path()).unwrap().count(), 0, "files are left behind");
 }
 
+/// What a link between two hosts needs, as the reasons name it.
+const LINK_NEEDS: [&str; 7] = [
+    "needs a C compiler",
+    "liburing-dev",
+    "libssl-dev",
+    "IORING_OP_SEND_ZC",
+    "network namespace",
+    "iproute2",
+    "does not encrypt in the kernel",
+];
+
+#[test]
+fn files_cross_a_link_between_two_hosts_in_every_way() {
+    let scratch = tempfile::tempdir().unwrap();
+    let tls = "cflags = ['-DWITH_TLS']\npkg_config = { openssl = 'libssl-dev' }";
+    let uring = "cflags = ['-DWITH_URING']\npkg_config = { liburing = 'liburing-dev' }";
+    for (args, flags) in [
+        ("'way=read-send'", ""),
+        ("'way=sendfile', 'mbit=1000'", ""),
+        ("'way=send-zc'", uring),
+        ("'way=tls'", tls),
+        ("'way=ktls'", tls),
+    ] {
+        for spoil in [0, 1] {
+            let text =
+                format!("program = 'programs/links.c'\nargs = [{args}, 'spoil={spoil}']\n{flags}");
+            let ran = open(&program(&text), 1_000_001, scratch.path()).and_then(|mut piece| {
+                piece.warm_up()?;
+                Ok(piece)
+            });
+            let mut piece = match ran {
+                Ok(piece) => piece,
+                Err(Unfit { reason, .. })
+                    if LINK_NEEDS.iter().any(|needed| reason.contains(needed)) =>
+                {
+                    skip(args, &reason);
+                    break;
+                }
+                Err(unfit) => panic!("{args}: {}", unfit.reason),
+            };
+            assert_eq!(piece.sample(2).unwrap().bytes, 2_000_002, "{args}");
+            assert_eq!(piece.check().is_err(), spoil == 1, "{args}");
+        }
+    }
+    assert_eq!(fs::read_dir(scratch.path()).unwrap().count(), 0, "files are left behind");
+}
+
 #[test]
 fn a_planted_wrong_byte_is_found_by_every_program() {
     let scratch = tempfile::tempdir().unwrap();

@@ -105,13 +105,10 @@ fn at(cell: &str, size: Option<&str>, load: BackgroundLoad) -> String {
 /// Returns a published figure as text.
 pub fn published(value: &toml::Value) -> String {
     match value {
-        toml::Value::Float(value) => number_as_written(*value),
+        // `to_string` of the TOML value would print `2.0` for 2.
+        toml::Value::Float(value) => value.to_string(),
         toml::Value::String(text) => text.clone(),
         toml::Value::Array(values) => values.iter().map(published).collect::<Vec<_>>().join(", "),
         other => other.to_string(),
     }
-}
-
-fn number_as_written(value: f64) -> String {
-    format!("{value}")
 }

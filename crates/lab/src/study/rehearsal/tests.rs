@@ -9,7 +9,10 @@ fn what_is_found_in_several_cells_is_said_once() {
     for (cell, what) in [("a", "x"), ("b", "y"), ("c", "x")] {
         told.add(cell, what.to_owned());
     }
-    assert_eq!(told.lines().collect::<Vec<_>>(), ["cells \"a\", \"c\", x", "cell \"b\", y"]);
+    assert_eq!(
+        told.lines().collect::<Vec<_>>(),
+        ["test cases \"a\", \"c\", x", "test case \"b\", y"]
+    );
 }
 
 /// Checks a study with one arm and one probe. The study file is written into `folder`.
@@ -41,8 +44,5 @@ fn what_is_right_and_does_not_open_here_is_missing() {
     let found = rehearsed(folder.path(), copy, PROBE);
     assert!(found.missing[0].contains("no nofs here"), "{found:?}");
     assert_eq!(rehearsed(folder.path(), ARM, PROBE), Rehearsal::default());
-    let mut names: Vec<_> =
-        fs::read_dir(folder.path()).unwrap().map(|e| e.unwrap().file_name()).collect();
-    names.sort();
-    assert_eq!(names, ["broken.c", "t.toml"], "nothing is left");
+    assert_eq!(thalweg_testing::names(folder.path()), ["broken.c", "t.toml"], "nothing is left");
 }

@@ -83,10 +83,14 @@ impl ProcessPair {
         self.far.say(&format!("join {} {}", residency.name(), u8::from(reads)))?;
         self.far.hear_only("called")?;
         let unfit = |error: thalweg_channel::Error| Unfit::because(error.to_string());
-        let link = self.listener.accept_until(Some(Instant::now() + REACTION)).map_err(unfit)?;
-        if link.peer().pid != self.far.id() {
-            return Err(Unfit::because("another process connected instead of the helper"));
-        }
+        let deadline = Some(Instant::now() + REACTION);
+        let link = loop {
+            let link = self.listener.accept_until(deadline).map_err(unfit)?;
+            // Another process of this user may connect. The helper's own connection waits meanwhile.
+            if link.peer().pid == self.far.id() {
+                break link;
+            }
+        };
         let seat = self.seats;
         self.seats += 1;
         let met = Sender::over(link, options).map_err(unfit);

@@ -67,18 +67,7 @@ fn a_tree_that_is_copied_wrongly_is_no_result() {
 #[test]
 fn stopping_a_tree_leaves_nothing_behind() {
     let place = tempfile::tempdir().unwrap();
-    let sources = tree_in(place.path());
-    for after in [0, 3, 30, 300] {
-        let asked = AtomicUsize::new(0);
-        let stop = || {
-            let before = asked.fetch_add(1, Ordering::Relaxed);
-            if before >= after { Err(Cancelled) } else { Ok(()) }
-        };
-        let job = TuneJob { budget: BUDGET * 60, ..job(&sources, place.path(), &stop) };
-        let answer = tune(&job);
-        assert!(matches!(answer, Err(TuneError::Cancelled(_))), "after {after}: {answer:?}");
-        assert!(is_clean(place.path(), 1), "after {after}");
-    }
+    stops_cleanly(place.path(), &tree_in(place.path()), &[0, 3, 30, 300]);
 }
 
 #[test]

@@ -216,7 +216,7 @@ pub fn settle() {
 
 /// Returns pseudorandom bytes.
 pub fn noise(len: usize) -> Vec<u8> {
-    crate::support::noise::noise(len, 1)
+    thalweg_testing::noise(len, 1)
 }
 
 pub fn name(bytes: &[u8]) -> &Path {

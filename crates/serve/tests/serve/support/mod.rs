@@ -3,5 +3,4 @@
 
 pub mod fetch;
 pub mod liar;
-pub mod noise;
 pub mod serve;

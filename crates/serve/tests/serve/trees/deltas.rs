@@ -23,19 +23,14 @@ use super::support::{
     liar::{LyingServer, ReceivedRequest, honest},
     options,
 };
+use thalweg_testing::{names, noise};
 
 /// Larger than the size from which files are fetched separately.
 const LEN: usize = 17 << 20;
 
-fn noise(seed: u8, len: usize) -> Vec<u8> {
-    let mut bytes = vec![0; len];
-    blake3::Hasher::new().update(&[seed]).finalize_xof().fill(&mut bytes);
-    bytes
-}
-
 /// An older file, and a newer one that differs in three places.
 fn versions() -> [Vec<u8>; 2] {
-    let old = noise(1, LEN);
+    let old = noise(LEN, 1);
     let mut new = old.clone();
     for at in [0, LEN / 2, LEN - 1] {
         new[at] = !new[at];
@@ -117,7 +112,7 @@ const LIES: [(&str, Lie); 9] = [
     ("too many", |request, _, new| {
         answer(MEDIA_TYPE, ETAG, &[sums(request, new), vec![0; 100]].concat())
     }),
-    ("noise", |request, _, new| answer(MEDIA_TYPE, ETAG, &noise(9, sums(request, new).len() + 32))),
+    ("noise", |request, _, new| answer(MEDIA_TYPE, ETAG, &noise(sums(request, new).len() + 32, 9))),
     ("another version", |request, old, _| {
         let digest = root(request, old);
         answer(MEDIA_TYPE, "\"b\"", &[&sums(request, old)[..], &digest].concat())
@@ -158,7 +153,7 @@ fn sums_that_lie_never_make_a_wrong_file() {
         assert!(fetched.halted.is_none(), "{what}: {:?}", fetched.halted);
         assert_eq!(fetched.missed_count, 0, "{what}: {:?}", fetched.missed);
         assert!(fs::read(dst.join("f")).unwrap() == *new, "{what}: a wrong file");
-        assert_eq!(super::support::names(&dst), ["f"], "{what}");
+        assert_eq!(names(&dst), ["f"], "{what}");
         let asked = server.asked();
         assert!(asked.iter().any(|asked| asked.path.contains("?blocks=")), "{what}");
         if what == "the truth" {
@@ -216,7 +211,7 @@ fn a_continued_delta_is_compared_as_a_whole() {
         let first = get(0);
         assert!(first.halted.is_some() || first.missed_count == 1, "{first:?}");
         assert!(fs::read(dst.join("f")).unwrap() == *old);
-        assert!(super::support::names(&dst).len() > 1, "the partial file is kept");
+        assert!(names(&dst).len() > 1, "the partial file is kept");
         is_broken.store(false, Relaxed);
         let second = get(5);
         // The whole file is fetched, and this server sends no digest of it.
@@ -224,7 +219,7 @@ fn a_continued_delta_is_compared_as_a_whole() {
         let wanted = if verify { &old } else { &new };
         assert!(fs::read(dst.join("f")).unwrap() == **wanted, "a wrong file");
         if !verify {
-            assert_eq!(super::support::names(&dst), ["f"]);
+            assert_eq!(names(&dst), ["f"]);
         }
     }
 }

@@ -18,8 +18,8 @@ use thalweg_sys::{
     fault::{Call, Effect, Rule, Script},
 };
 
-use super::support::{TreeServer, get, names, options, tree, write};
-use crate::support::noise::noise;
+use super::support::{TreeServer, get, options, tree, write};
+use thalweg_testing::{names, noise};
 
 /// Creates many small files, some larger than a buffer, one that is fetched separately, and odd names,
 /// modes and times.

@@ -17,8 +17,9 @@ use thalweg_tree::{install::EntryXattrs, sync::DeleteOptions};
 use super::support::{
     get_over,
     liar::{LyingServer, ReceivedRequest},
-    names, options, write,
+    options, write,
 };
+use thalweg_testing::names;
 
 const META: Meta = Meta { mode: 0o644, uid: 0, gid: 0, mtime: 1, nanos: 2 };
 

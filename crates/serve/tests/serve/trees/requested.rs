@@ -14,9 +14,10 @@ use super::{
     hostile::{LIST, OutsideDirectory, answer, entry, etag, file, get, liar, list},
     support::{
         liar::{LyingServer, ReceivedRequest},
-        names, options, write,
+        options, write,
     },
 };
+use thalweg_testing::names;
 
 #[test]
 fn a_directory_elsewhere_is_accepted_only_on_request_and_its_counterpart_stays() {

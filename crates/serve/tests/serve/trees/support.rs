@@ -161,11 +161,3 @@ fn fnv(bytes: &[u8]) -> u64 {
         (sum ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
     })
 }
-
-/// Returns the names in a directory, sorted.
-pub fn names(folder: &Path) -> Vec<String> {
-    let names = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name());
-    let mut names: Vec<_> = names.map(|name| name.to_string_lossy().into_owned()).collect();
-    names.sort();
-    names
-}

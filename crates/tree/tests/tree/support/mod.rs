@@ -4,7 +4,7 @@
 
 pub mod trees;
 #[allow(unused_imports, reason = "each test binary uses its part")]
-pub use thalweg_testing::skip;
+pub use thalweg_testing::{names, noise, skip};
 
 use std::{
     collections::BTreeMap,
@@ -93,30 +93,6 @@ pub fn contents(root: &Path) -> BTreeMap<Vec<u8>, (char, Vec<u8>)> {
 /// Creates a directory for many files, in memory if possible.
 pub fn scratch() -> tempfile::TempDir {
     tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
-}
-
-/// Returns the names in a directory, sorted.
-pub fn names(dir: &Path) -> Vec<String> {
-    let mut names: Vec<_> = fs::read_dir(dir)
-        .unwrap()
-        .map(|e| e.unwrap().file_name().to_string_lossy().into_owned())
-        .collect();
-    names.sort();
-    names
-}
-
-/// Returns pseudo-random bytes, so that a test detects bytes at a wrong offset.
-pub fn noise(len: usize, seed: u64) -> Vec<u8> {
-    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-    let mut next = || {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        state
-    };
-    let mut bytes: Vec<u8> = (0..len.div_ceil(8)).flat_map(|_| next().to_le_bytes()).collect();
-    bytes.truncate(len);
-    bytes
 }
 
 /// Copies one source and ignores all events.

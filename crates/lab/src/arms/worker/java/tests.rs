@@ -2,6 +2,7 @@ use super::*;
 use crate::arms::{Arm, ArmKind, tests::skip, worker::WorkerKind};
 use thalweg_core::Unfit;
 use thalweg_measure::schedule::SampleFailure;
+use thalweg_testing::Sample;
 
 fn open(text: &str, bytes: u64, scratch: &Path) -> Result<Box<dyn Arm>, Unfit> {
     let studies = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../studies");
@@ -42,13 +43,14 @@ fn with(program: &str, args: &str) -> String {
 fn the_articles_program_does_its_work_on_both_releases_and_proves_it() {
     let scratch = tempfile::tempdir().unwrap();
     for jdk in [17, 25] {
-        for (action, moved) in [
+        let actions = [
             ("published", 1000),
             ("generator", 1000),
             ("put", 1000),
             ("clear", 65536),
             ("clear-reused", 65536),
-        ] {
+        ];
+        for (action, moved) in Sample::new("the_articles_program", 3).of(actions) {
             let args = format!("'action={action}', 'writes=1000', 'warmup=1'");
             let text = format!("{}\njdk = {jdk}", with(ARTICLE, &args));
             let name = format!("java {jdk} {action}");
@@ -64,7 +66,7 @@ fn the_articles_program_does_its_work_on_both_releases_and_proves_it() {
 #[test]
 fn segments_of_every_kind_are_written_and_cleared() {
     let scratch = tempfile::tempdir().unwrap();
-    for (kind, action) in [
+    let cases = [
         ("file", "set"),
         ("sysv", "set"),
         ("posix", "set"),
@@ -74,7 +76,8 @@ fn segments_of_every_kind_are_written_and_cleared() {
         ("memfd", "alone"),
         ("sysv", "clear"),
         ("file", "fill"),
-    ] {
+    ];
+    for (kind, action) in Sample::new("segments", 4).of(cases) {
         let args = format!("'kind={kind}', 'action={action}', 'writes=1000', 'warmup=1'");
         let name = format!("java segments {kind} {action}");
         let Some(mut piece) = started(&name, &with(SEGMENTS, &args), 65536, scratch.path()) else {
@@ -93,7 +96,7 @@ fn segments_of_every_kind_are_written_and_cleared() {
 fn files_reach_the_server_by_every_way_and_both_sides_are_accounted_for() {
     let scratch = tempfile::tempdir().unwrap();
     for way in ["traditional", "transferto", "splice"] {
-        for reader in [4096, 262_144] {
+        for reader in Sample::new("files_reach_the_server", 4).of([4096, 262_144]) {
             let args = format!("'way={way}', 'reader={reader}', 'congestion=reno', 'warmup=1'");
             let name = format!("java {way}");
             let text = with(TRANSFERS, &args);
@@ -124,6 +127,28 @@ fn files_go_through_a_pipe_by_both_ways_to_both_readers() {
         piece.warm_up().unwrap();
         assert_eq!(piece.sample(2).unwrap().bytes, 6_000_002, "{way}");
         piece.check().unwrap_or_else(|e| panic!("{way}: {e}"));
+    }
+    assert_eq!(fs::read_dir(scratch.path()).unwrap().count(), 0, "files are left behind");
+}
+
+#[test]
+fn a_target_in_java_counts_its_branches_in_every_kind_of_map() {
+    let scratch = tempfile::tempdir().unwrap();
+    let program = MESSAGES.replace("Messages", "Target").replace("messages.c", "forkserver.c");
+    for kind in Sample::new("a_target_in_java", 3).of(["sysv", "posix", "file"]) {
+        let text = with(&program, &format!("'kind={kind}', 'warmup=1'"));
+        if let Err(unfit) = open(&text, 65536, scratch.path())
+            && unfit.reason.contains("is on tmpfs")
+        {
+            skip(kind, &unfit.reason);
+            continue;
+        }
+        let Some(mut piece) = started(kind, &text, 65536, scratch.path()) else { return };
+        piece.warm_up().unwrap();
+        let sample = piece.sample(20).unwrap();
+        assert_eq!(sample.bytes, 20 * 65536, "{kind}");
+        assert!(sample.far_user + sample.far_sys < sample.user + sample.sys, "{kind}");
+        piece.check().unwrap_or_else(|e| panic!("{kind}: {e}"));
     }
     assert_eq!(fs::read_dir(scratch.path()).unwrap().count(), 0, "files are left behind");
 }
