@@ -1,9 +1,9 @@
-//! One file over several connections, from servers that are slow, strict or wrong.
+//! One file over one or several connections, from servers that are slow, strict, wrong or silent.
 
 use std::{
     fs,
     io::Write,
-    net::TcpStream,
+    net::{TcpListener, TcpStream},
     path::Path,
     sync::{
         Arc,
@@ -14,11 +14,13 @@ use std::{
 };
 
 use thalweg_core::{
+    Cancelled,
     atomic_file::{Destination, Until},
     rate_limit::RateLimit,
 };
 use thalweg_serve::client::{
-    BodySettings, Connections, FetchError, FetchFailure, FetchOptions, FetchUrl, Fetched, fetch,
+    BodySettings, Connections, FetchError, FetchFailure, FetchOptions, FetchProgress, FetchUrl,
+    FetchWatcher, Fetched, fetch,
 };
 
 use crate::support::fetch::QuietWatcher;
@@ -275,4 +277,37 @@ fn several_connections_keep_one_limit_together() {
     // Each connection may send its last step early. If each connection had its own limit, the fetch
     // would take a quarter of the time.
     assert!(began.elapsed() >= Duration::from_secs(1), "{:?}", began.elapsed());
+}
+
+/// Cancels when it is asked for the third time.
+#[derive(Default)]
+struct Impatient(AtomicUsize);
+
+impl FetchWatcher for Impatient {
+    fn progress(&self, _: FetchProgress) -> Result<(), Cancelled> {
+        Ok(())
+    }
+
+    fn check_cancelled(&self) -> Result<(), Cancelled> {
+        if self.0.fetch_add(1, Ordering::Relaxed) < 2 { Ok(()) } else { Err(Cancelled) }
+    }
+
+    fn report(&self, _: &str) {}
+}
+
+/// The queue of the server is full, so connect(2) waits until its time limit.
+#[test]
+fn a_fetch_that_is_cancelled_while_it_connects_ends() {
+    let place = tempfile::tempdir().unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let connect = || TcpStream::connect_timeout(&address, Duration::from_millis(300)).ok();
+    let queued: Vec<_> = std::iter::from_fn(connect).take(5000).collect();
+    assert!(queued.len() < 5000, "the queue of the listener is never full");
+    let destination = Destination::open_until(&place.path().join("f"), Until::Part).unwrap();
+    let url = FetchUrl::parse(&format!("http://{address}/x")).unwrap();
+    let failed =
+        fetch(&url, destination, &FetchOptions { retries: 0, ..by(1) }, &Impatient::default())
+            .unwrap_err();
+    assert!(matches!(failed.error, FetchError::Cancelled), "{}", failed.error);
 }

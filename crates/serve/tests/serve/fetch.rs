@@ -3,12 +3,9 @@
 use std::{
     fs,
     io::{Read, Write},
-    net::{TcpListener, TcpStream},
+    net::TcpListener,
     path::Path,
-    sync::{
-        Mutex,
-        atomic::{AtomicUsize, Ordering},
-    },
+    sync::Mutex,
     thread,
     time::Duration,
 };
@@ -479,35 +476,4 @@ fn hash_of(bytes: &[u8]) -> String {
     let fd = std::os::fd::AsFd::as_fd(&file);
     let failed = |errno: Errno| FetchError::Usage(errno.to_string());
     hash_file(fd, Hash::Blake3, &mut buffer, u64::MAX, &|| Ok(()), failed).unwrap().1.to_string()
-}
-
-/// Cancels when it is asked for the third time.
-#[derive(Default)]
-struct Impatient(AtomicUsize);
-
-impl FetchWatcher for Impatient {
-    fn progress(&self, _: FetchProgress) -> Result<(), Cancelled> {
-        Ok(())
-    }
-
-    fn check_cancelled(&self) -> Result<(), Cancelled> {
-        if self.0.fetch_add(1, Ordering::Relaxed) < 2 { Ok(()) } else { Err(Cancelled) }
-    }
-
-    fn report(&self, _: &str) {}
-}
-
-/// The queue of the server is full, so connect(2) waits until its time limit.
-#[test]
-fn a_fetch_that_is_cancelled_while_it_connects_ends() {
-    let place = tempfile::tempdir().unwrap();
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap();
-    let connect = || TcpStream::connect_timeout(&address, Duration::from_millis(300)).ok();
-    let queued: Vec<_> = std::iter::from_fn(connect).take(5000).collect();
-    assert!(queued.len() < 5000, "the queue of the listener is never full");
-    let destination = Destination::open_until(&place.path().join("f"), Until::Part).unwrap();
-    let url = FetchUrl::parse(&format!("http://{address}/x")).unwrap();
-    let failed = fetch(&url, destination, &once(), &Impatient::default()).unwrap_err();
-    assert!(matches!(failed.error, FetchError::Cancelled), "{}", failed.error);
 }
