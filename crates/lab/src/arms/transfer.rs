@@ -240,7 +240,7 @@ impl Arm for TransferArm {
 
     fn sample(&mut self, repeats: u32) -> Result<Sample, SampleFailure> {
         let all = self.bytes.checked_mul(u64::from(repeats.max(1)));
-        // From an endless source to a stream, operations have no boundary between them, so one move does all of them.
+        // Operations from an endless source to a stream have no boundary between them, so one move does all of them.
         let is_stream = self.with.source.is_endless() && self.with.sink != TransferSink::File;
         let sum = match all {
             Some(all) if is_stream => self.once(all, ReceiverTask::Take),

@@ -70,32 +70,32 @@ pub struct FetchArgs {
     /// Make DST equal to the source, and count the changes
     #[arg(long, requires = "stdio", help_heading = STDIO)]
     pub sync: bool,
-    /// With --sync: delete entries of DST that the source does not have; --force overrides refusals
+    /// Delete entries of DST that the source does not have; --force overrides refusals (with --sync)
     #[arg(long, requires = "sync", help_heading = STDIO)]
     pub delete: bool,
-    /// With --delete: delete nothing if more than N entries would be deleted
+    /// Delete nothing if more than N entries would be deleted (with --delete)
     #[arg(long, value_name = "N", requires = "delete", help_heading = STDIO)]
     pub max_delete: Option<u64>,
-    /// With --delete: also delete excluded entries of DST
+    /// Also delete excluded entries of DST (with --delete)
     #[arg(long, requires = "delete", help_heading = STDIO)]
     pub delete_excluded: bool,
-    /// With --delete: fetch renamed files instead of linking them
+    /// Fetch renamed files instead of linking them (with --delete)
     #[arg(long, requires = "delete", help_heading = STDIO)]
     pub no_detect_renames: bool,
-    /// With --sync: print each change
+    /// Print each change (with --sync)
     #[arg(long, requires = "sync", help_heading = STDIO)]
     pub itemize: bool,
-    /// With --itemize: mark the summary, so that the other machine logs it
+    /// Mark the summary, so that the other machine logs it (with --itemize)
     #[arg(long, requires = "itemize", help_heading = STDIO)]
     pub mark_summary: bool,
-    /// With --sync: change nothing, and report what would change
+    /// Change nothing, and report what would change (with --sync)
     #[arg(long, requires = "sync", help_heading = STDIO)]
     pub dry_run: bool,
-    /// With --sync: make hard links to equal files of this earlier copy of the source, instead of fetching them
+    /// Make hard links to equal files of this earlier copy of the source, instead of fetching them (with --sync)
     #[arg(long, value_name = "DIR", requires = "sync", help_heading = STDIO)]
     #[arg(conflicts_with_all = ["hash", "verify"])]
     pub reference: Option<PathBuf>,
-    /// With --sync: move deleted and replaced entries of DST to this directory
+    /// Move deleted and replaced entries of DST to this directory (with --sync)
     #[arg(long, value_name = "DIR", requires = "sync", help_heading = STDIO)]
     pub trash: Option<PathBuf>,
     /// Fetch the targets of all symbolic links in the source

@@ -18,7 +18,7 @@ use crate::args::MethodArgs;
 /// Listens at 127.0.0.1:8000, or the next free port, until it is interrupted. thalweg serves nothing outside DIR, and
 /// no FIFOs or devices. If a file changes while it is sent, thalweg closes the connection before the response is
 /// complete, so that the client reports an error. thalweg does not support TLS: use --unix and nginx or another proxy.
-/// By default, thalweg copies file data; with --zero-copy, it sends pages of the files by reference.
+/// thalweg copies file data by default; with --zero-copy, it sends pages of the files by reference.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct ServeArgs {

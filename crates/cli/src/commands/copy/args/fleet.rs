@@ -19,11 +19,11 @@ pub struct ShardArgs {
     #[arg(long, value_name = "RANK", value_parser = Shard::parse, help_heading = FLEET)]
     #[arg(num_args = 0..=1, default_missing_value = "list")]
     pub shard: Option<Shard>,
-    /// With --shard: wait this long for rank 0, which divides the copy into tasks
+    /// Wait this long for rank 0, which divides the copy into tasks (with --shard)
     #[arg(long, value_name = "TIME", value_parser = parse_duration, help_heading = FLEET)]
     #[arg(requires = "shard", default_value = "10m")]
     pub wait: Duration,
-    /// With --shard: divide the copy into tasks of this size; the value of rank 0 applies to all
+    /// Divide the copy into tasks of this size (with --shard); the value of rank 0 applies to all
     #[arg(long, value_name = "SIZE", value_parser = parse_some_bytes, help_heading = FLEET)]
     #[arg(requires = "shard", default_value = "128M")]
     pub shard_size: u64,
