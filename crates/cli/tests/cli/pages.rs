@@ -134,6 +134,7 @@ fn commands(page: &Path) -> String {
 }
 
 #[test]
+#[ignore = "takes long: the audit suite languages runs it"]
 fn every_command_of_the_tutorial_about_a_claim_runs_in_its_order() {
     let scratch = Scratch::new();
     let script = commands(&root().join("docs/tutorials/check-a-claim.md"));

@@ -200,7 +200,7 @@ fn nothing_is_deleted_if_there_is_a_reason_not_to() {
         kept(both.sync(&["--delete"], &dst), "nothing was deleted: the source is empty");
         fs::write(source.join("f"), "x").unwrap();
         kept(both.sync(&["--delete"], &dst), "120 of 120 entries would be deleted (limit: 60)");
-        kept(both.sync(&["--delete", "--max-delete=119"], &dst), "more than 119");
+        kept(both.sync(&["--delete", "--max-delete=119"], &dst), "limit: 119");
         let nowhere = BothWays { machine: &machine, source: scratch.join("none"), is_push };
         kept(nowhere.sync(&["--delete"], &dst), "no such file or directory");
         // With -L, the server omits a link without a target, so the client does not know the kind of its copy.

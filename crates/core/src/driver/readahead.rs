@@ -105,13 +105,13 @@ mod tests {
     use super::*;
     use std::{fs::File, os::fd::AsFd};
 
-    /// Simulates steps that move these numbers of MiB. Each takes 20 ms without CPU time. Returns the permitted length
-    /// of each step.
+    /// Simulates steps that move these numbers of MiB. Each takes 1000 s, much longer than the CPU time that other tests
+    /// of this process use in between. Returns the permitted length of each step.
     fn steps(rates: &[u64]) -> Vec<u64> {
         let file = tempfile::tempfile().unwrap();
         file.set_len(1 << 30).unwrap();
         let mut readahead = SourceReadahead::default();
-        let step = |mib: &u64| step(&mut readahead, &file, *mib << 20, Duration::from_millis(20));
+        let step = |mib: &u64| step(&mut readahead, &file, *mib << 20, Duration::from_secs(1000));
         rates.iter().map(step).collect()
     }
 
