@@ -15,7 +15,6 @@ import java.nio.file.Path;
 import java.nio.file.attribute.BasicFileAttributes;
 import java.time.Duration;
 import java.util.concurrent.atomic.AtomicLong;
-import java.util.concurrent.locks.LockSupport;
 
 import dev.thalweg.SystemCallException;
 import dev.thalweg.internal.Libc;
@@ -50,8 +49,6 @@ public final class Listener implements AutoCloseable {
     private static final int TRIES = 100;
     /** Time after which a process with the lock counts as hung. */
     private static final Duration HANG = Duration.ofSeconds(10);
-    /** Pause before the next attempt to lock. */
-    private static final Duration RETRY_PAUSE = Duration.ofMillis(10);
 
     /** Start time of this process. It makes temporary names unique, because the kernel reuses process ids. */
     private static final long STARTED = System.currentTimeMillis();
@@ -277,7 +274,8 @@ public final class Listener implements AutoCloseable {
      * directory such as {@code /tmp} another user could hold the lock forever.
      */
     private static int lock(Path path, Object user) throws IOException {
-        for (var until = Deadline.in(HANG); ; LockSupport.parkNanos(RETRY_PAUSE.toNanos())) {
+        var pause = new VirtualPause();
+        for (var until = Deadline.in(HANG); ; pause.once(until)) {
             int file = open(path, O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
             boolean isLocked = false;
             try {

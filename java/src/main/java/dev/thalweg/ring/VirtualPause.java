@@ -3,8 +3,8 @@ package dev.thalweg.ring;
 import java.util.concurrent.locks.LockSupport;
 
 /**
- * Pauses of one waiting virtual thread. A call that blocks in the kernel would occupy the carrier thread, which the
- * peer may need. The virtual thread therefore first yields, and later parks, each time for longer.
+ * Pauses of one waiting thread that must not block in the kernel. For a virtual thread, such a call would occupy the
+ * carrier thread, which the peer may need. The thread therefore first yields, and later parks, each time for longer.
  */
 final class VirtualPause {
     private static final int YIELDS = 64;
