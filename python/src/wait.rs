@@ -63,7 +63,7 @@ impl<T: Send + 'static> PendingHandshake<T> {
         meet: impl FnOnce(Link, Instant) -> Result<T, Error> + Send + 'static,
     ) -> PyResult<Self> {
         let until = Instant::now() + patience;
-        // A lack of descriptors or threads becomes the exception for failed system calls.
+        // If no descriptor or thread is available, the caller gets the exception for failed system calls.
         let failed = |call, error: &std::io::Error| {
             let errno = Errno::from_io_error(error).unwrap_or(Errno::AGAIN);
             raised(py)(Error::System { call, errno })

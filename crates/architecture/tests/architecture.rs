@@ -31,7 +31,7 @@ const MAY_BE_UNSAFE: &[&str] = &[
     "thalweg-channel",
     "thalweg-capi",
     "thalweg-packets",
-    // `unsafe_code_of_python_stays_in_its_folder` limits it to one directory.
+    // The test `unsafe_code_of_python_stays_in_its_folder` limits the unsafe code of this crate to one directory.
     "thalweg-python",
 ];
 

@@ -37,7 +37,7 @@ impl PipeBuffer {
     }
 
     fn pipe(&self) -> &Pipe {
-        self.pipe.as_ref().expect("it is taken in drop alone")
+        self.pipe.as_ref().expect("only drop takes the pipe")
     }
 
     /// Returns the number of bytes in the pipe.

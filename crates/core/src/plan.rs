@@ -103,9 +103,10 @@ impl Plan {
         self.verdicts.first().filter(|verdict| verdict.judgement.is_usable())
     }
 
-    /// Returns the nanoseconds per byte that a verdict predicts: the figure of the first measured verdict, scaled by
-    /// the ratio of the two. A verdict's own figure may come from other sessions and contradict the order. `None` for a
-    /// tie, and for a verdict without measurements.
+    /// Returns the predicted nanoseconds per byte for a verdict: those of the first measured verdict, multiplied by
+    /// this verdict's wall-time ratio and divided by that of the first. The verdict's own time per byte is not used: it
+    /// may come from other sessions and contradict the order of the verdicts. `None` for any other tie, and for a
+    /// verdict without measurements.
     pub fn expected(&self, verdict: &Verdict) -> Option<f64> {
         let first = self.verdicts.iter().find(|verdict| verdict.evidence.is_some())?;
         let (own, of) = (verdict.evidence.as_ref()?, first.evidence.as_ref()?);

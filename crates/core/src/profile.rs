@@ -123,8 +123,8 @@ impl Profile {
         self.cells.len() < before
     }
 
-    /// Adds cells that copies recorded, dated `at`. Returns `true` if it added any. A stale profile predicts nothing
-    /// for this machine that a copy could refute, so it learns nothing.
+    /// Adds cells that copies recorded, dated `at`. Returns `true` if it added any. Adds nothing to
+    /// a stale profile: it makes no predictions for this machine, so there is nothing for copies to correct.
     pub fn learn<'c>(&mut self, seen: impl IntoIterator<Item = &'c Cell>, at: &str) -> bool {
         let dated = |cell: &Cell| Cell { at: at.to_owned(), ..cell.clone() };
         let cells: Vec<_> = seen.into_iter().map(dated).collect();

@@ -196,7 +196,7 @@ pub fn measure(effective: &Effective, how: &Measuring<'_>) -> Result<ThresholdsR
     };
     if candidates.is_empty() {
         found.no_advice = Some(
-            "no threshold to try: each cache size and measured crossover is already set or outside libc's limits".to_owned(),
+            "no setting to try: every threshold that cache sizes and measured crossovers suggest is already in effect, or libc does not allow it".to_owned(),
         );
         return Ok(found);
     }

@@ -7,8 +7,9 @@ import java.lang.invoke.MethodHandle;
 import java.util.BitSet;
 
 /**
- * Pins the processes to processors, and ensures that B ends with A. Only the calling thread and threads that it starts
- * later are pinned; the threads of the virtual machine are not.
+ * Pins the sender (process A) and the receiver (process B) to one processor each, if requested, and has the kernel kill B
+ * when A ends. Only the calling thread and threads that it starts later are pinned; the threads of the virtual machine are
+ * not.
  */
 final class Settle {
     private static final int PR_SET_PDEATHSIG = 1;

@@ -49,7 +49,8 @@ impl SideMemory {
         }
         let mirror = Mirror::map(&fd, header, data, Access::Write);
         let mirror = mirror.map_err(Error::system("mmap of a memfd"))?;
-        // Errors are ignored: the call only avoids page faults in the first round, and older kernels do not support it.
+        // Errors are ignored: the call only avoids page faults when each page is first used, and kernels before 5.14 do
+        // not support it.
         let _ = mirror.populate(Access::Write);
         memfd::seal_for_one_writer(&fd).map_err(Error::system("fcntl(F_ADD_SEALS)"))?;
         let mut memory = Self { enlisted: None, watched: None, mirror, geometry };

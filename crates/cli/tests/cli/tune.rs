@@ -269,7 +269,7 @@ fn an_interrupt_leaves_the_old_profile_and_no_files() {
 #[ignore = "measures for real, for long: the audit suite `whole`"]
 fn an_ordinary_user_can_measure() {
     if !rustix::process::geteuid().is_root() {
-        // Without root, every other test of this file runs as an ordinary user.
+        // Without root, the other tests of this file already run as an ordinary user, so this one is not needed.
         return;
     }
     let scratch = with_files();

@@ -69,7 +69,8 @@ pub struct Cell {
     /// Mount options of both file systems; empty for an endpoint without a file system.
     #[serde(default)]
     pub options: [String; 2],
-    /// The name of the mechanism. From memory to memory, it names the copy kernel; between processes, the variant.
+    /// The name of the mechanism. From memory to memory, it names the copy kernel; between processes, the variant of the
+    /// channel.
     pub mechanism: String,
     /// The tuning of the mechanism.
     #[serde(default)]

@@ -15,7 +15,7 @@ pub struct TableCell {
     pub text: String,
     /// CSS classes of the cell.
     pub class: String,
-    /// A drawing before the text. It only repeats the text.
+    /// A symbol before the text. It carries no information that the text does not also give.
     pub key: Option<String>,
     pub more: Vec<String>,
 }

@@ -38,7 +38,7 @@ pub fn usual(loader: &Path) -> Result<Vec<TrialSetting>, String> {
     let arms = at_caches(&listed, caches());
     if arms.is_empty() {
         return Err(format!(
-            "{}: no threshold to try: each cache size is already set or outside its limits",
+            "{}: no setting to try: the threshold of each cache size is already in effect, or outside its limits",
             loader.display()
         ));
     }

@@ -107,8 +107,8 @@ fn kind(keys: &EndKeys) -> Of {
     }
 }
 
-/// Returns each pair of ends of a profile with each state of its sink. If a pair was measured under several loads,
-/// returns only the lightest load.
+/// Returns every measured combination of source, sink and sink state, each with the lightest load under which it was
+/// measured. Ignores provisional cells.
 fn conditions(profile: &Profile) -> Vec<(EndKeys, Load, SinkState)> {
     let mut all: Vec<(EndKeys, Load, SinkState)> = Vec::new();
     for cell in profile.cells.iter().filter(|cell| !cell.provisional) {

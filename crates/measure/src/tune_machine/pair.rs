@@ -179,22 +179,22 @@ impl EndPair {
     fn check(&self) -> Result<(), &'static str> {
         let is_process = |end: &EndKind| matches!(end, EndKind::Process(_));
         match (&self.source, &self.sink) {
-            (EndKind::Cold, _) => Err("'cold' can only be the sink: memory:cold"),
+            (EndKind::Cold, _) => Err("'cold' can only be the sink, as in memory:cold"),
             (source, EndKind::Cold) if *source != EndKind::Memory => {
                 Err("only copies of memory can be cold: memory:cold")
             }
             (EndKind::Repeated, _) => {
-                Err("'repeated' can only be the sink: memory:repeated, fill:repeated")
+                Err("'repeated' can only be the sink, as in memory:repeated, fill:repeated")
             }
             (source, EndKind::Repeated) if !matches!(source, EndKind::Memory | EndKind::Fill) => {
                 Err("only copies and fills can be repeated: memory:repeated, fill:repeated")
             }
-            (EndKind::TcpLarge, _) => Err("'tcp-1m' can only be the sink: file:tcp-1m"),
+            (EndKind::TcpLarge, _) => Err("'tcp-1m' can only be the sink, as in file:tcp-1m"),
             (EndKind::Process(MemoryOwner::Huge), _) => {
-                Err("'huge' can only be the sink: loan:huge, process:huge")
+                Err("'huge' can only be the sink, as in loan:huge, process:huge")
             }
             (_, EndKind::Process(MemoryOwner::Loan)) => {
-                Err("'loan' can only be the source: loan:process, loan:huge")
+                Err("'loan' can only be the source, as in loan:process, loan:huge")
             }
             (a, b) if is_process(a) != is_process(b) => {
                 Err("'process', 'loan' and 'huge' work only between processes: process:process, \

@@ -250,7 +250,8 @@ impl BlockSearch<'_> {
         self.misses.load(Relaxed) <= self.most_misses
     }
 
-    /// Passes all blocks of the server's file that are equal to these bytes to `take`. Returns `true` if there are any.
+    /// Passes to the sink `take` every block of the server's file that equals these bytes. Returns `true` if there are
+    /// any.
     fn take(&self, rolling: u32, bytes: &[u8], take: &BlockSink<'_>) -> Result<bool, FetchError> {
         let range = self.index.with_rolling(rolling);
         if range.is_empty() {

@@ -250,7 +250,7 @@ impl<'c> FileCopy<'c, '_> {
         }
     }
 
-    /// Returns `true` if other names of the source may be linked to the copy.
+    /// Returns `true` if the walk may meet the source file under another name, which is then hard-linked to this copy.
     fn has_links(&self) -> bool {
         let is_named = self.entry.named_by_caller();
         self.worker.run.options.links_names(is_named, self.source.stat.st_nlink)

@@ -85,8 +85,9 @@ pub fn status(path: &Path) -> Result<Option<FleetStatus>, Error> {
     };
     let has = |name| fleet_directory::has(fd.as_fd(), name);
     let Some(FleetProgress { plan, journals }) = FleetProgress::of(fd.as_fd(), &folder)? else {
-        // The survey may be running, or the fleet is over and its directory is being removed. The plan is removed
-        // first, and the tree before `FINISHER`, so in the second case `FINISHER` exists or the tree is missing.
+        // There is no plan: either the survey is still running, or the fleet is over and its directory is being
+        // removed. The removal deletes the plan, then the tree, then `FINISHER`. So if the fleet is over, `FINISHER`
+        // still exists or the tree is already gone.
         let is_over = has(FINISHER) || !has(TREE);
         return Ok((!is_over).then_some(status));
     };

@@ -291,8 +291,8 @@ impl<'r> CopyCommand<'r> {
         if args.dry_run {
             return print(&line);
         }
-        // Without a terminal, scripts expect no output except the lines of -v. With --verify and --resume, the summary
-        // is the requested result.
+        // Scripts run without a terminal, and expect no output except the lines of -v. With --verify, --resume or
+        // --debug, the summary is printed anyway.
         let is_watched =
             args.shown.is_watched() || args.verify.is_some() || args.resume || args.debug;
         if is_watched {

@@ -11,8 +11,8 @@ use super::run::{Ran, Running};
 /// A call that may be refused, with the name that the registry of mechanisms uses.
 pub struct Call {
     pub name: &'static str,
-    /// The call that a mechanism lists. Mechanisms list only calls that move bytes, not those that prepare the
-    /// transfer.
+    /// The call that mechanisms list instead of this one. It differs from `name` if this call only prepares the
+    /// transfer, because mechanisms list only calls that move bytes.
     pub listed: &'static str,
     number: i64,
     /// If set, only calls with these bits in this argument are refused, such as a request of `ioctl` or a flag of

@@ -15,7 +15,7 @@ use crate::word::{Word, load, opaque, store};
 
 pub const SSE2: Kernel = Kernel {
     name: "branchless",
-    summary: "up to 15 bytes without branches; 16 to 64 in four 16-byte moves; larger sizes like sse2",
+    summary: "up to 15 bytes without branches; 16 to 64 in four 16-byte moves; larger sizes as in sse2",
     is_available: ALWAYS,
     copy: sse2::copy,
     move_: Some(sse2::move_),
@@ -23,7 +23,7 @@ pub const SSE2: Kernel = Kernel {
 
 pub const AVX2: Kernel = Kernel {
     name: "branchless-avx2",
-    summary: "up to 15 bytes without branches; 16 to 64 in four 16-byte moves; larger sizes like avx2",
+    summary: "up to 15 bytes without branches; 16 to 64 in four 16-byte moves; larger sizes as in avx2",
     is_available: || cpu::has(cpu::AVX2),
     copy: avx2::copy,
     move_: Some(avx2::move_),

@@ -67,9 +67,9 @@ impl ProbeSpec for LimitWith {
             let pipe = Pipe::new(usize::try_from(*size).unwrap_or(usize::MAX)).map_err(failed)?;
             let taken = vmsplice(&pipe.writer, memory, SpliceMode::NonBlock).map_err(failed)?;
             numbers.push(taken as f64);
-            lines.push(format!("{taken} into a pipe of {}", pipe.capacity()));
+            lines.push(format!("{taken} bytes with a pipe of {}", pipe.capacity()));
         }
-        let text = format!("one call accepts, of {bytes} bytes, {}", lines.join(", "));
+        let text = format!("of {bytes} bytes offered, one call accepts: {}", lines.join("; "));
         Ok(ProbeFinding { numbers, text })
     }
 }

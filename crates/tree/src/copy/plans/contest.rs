@@ -131,8 +131,8 @@ impl Default for SizeClass {
 
 /// Number of samples of each method. Samples scatter by about a third, so the error of the mean is about 3 %.
 const SAMPLES: u32 = 128;
-// Added to a file's size to make costs of different sizes comparable. The fixed cost of a call is about that of one
-// page.
+// The cost of a file is its time divided by (size + CALL), so that files of different sizes can be compared. CALL
+// stands for the fixed cost of a file, which is about the cost of copying one page.
 const CALL: f64 = 4096.0;
 
 impl Contests {

@@ -89,7 +89,7 @@ class AflTargetTest {
     void whatLeavesTheTargetIsACrashAndWhatIsExpectedIsNone() throws Exception {
         var fuzzer = new Fuzzer(folder);
         var target = fuzzer.java(Maze.class, List.of());
-        // Sets a generous time limit, because it includes the start of the virtual machine.
+        // The time limit is generous, because the measured time includes the start of the virtual machine.
         for (String harm : List.of("throw", "deep", "memory")) {
             String said = shown(fuzzer, target, harm, GENEROUS);
             assertTrue(said.contains(CRASHED), harm + ": " + said);
