@@ -1,11 +1,12 @@
 """Runs `thalweg compare` for rounds, ratios and intervals, and parses its answer."""
 
 import json
+import os
 import subprocess
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-THALWEG = ROOT / "target" / "release" / "thalweg"
+THALWEG = Path(os.environ.get("THALWEG") or ROOT / "target" / "release" / "thalweg")
 
 
 def asked(arms: dict[str, str], options: list[str]) -> dict:

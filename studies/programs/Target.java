@@ -81,8 +81,12 @@ final class Target extends Worker {
     void run(long times, Cost cost) throws Exception {
         Mark mark = begin();
         send((int) times);
-        for (int order = word(); order == EXECUTE; order = word()) {
+        int order = word();
+        for (; order == EXECUTE; order = word()) {
             execute();
+        }
+        if (order != USED) {
+            throw new Unfit("the fuzzer ended early");
         }
         end(mark, cost);
         cost.far.userUs += word();

@@ -2,8 +2,8 @@
  *
  * The hosts are two network namespaces that a veth pair connects. `mbit` limits both ends by a token bucket (tc-tbf(8)), because a limit
  * of the link is what a loopback does not have; 0 does not limit them. The sender is this process, the receiver its child, which reads
- * 256 KiB at a time. One operation is the file, of `bytes` bytes, and one byte that says that all of it came. With cold=1, no page of the
- * file is in the page cache when an operation begins. */
+ * 256 KiB at a time, or a TLS record. One operation is the file, of `bytes` bytes, and a report that all of it came. With cold=1, at most
+ * one page in a hundred of the file is in the page cache when an operation begins. */
 #define _GNU_SOURCE
 #include "worker.h"
 
@@ -193,7 +193,8 @@ static void send_zc(void)
     unsigned notes = 0;
     for (uint64_t at = 0, sent; at < bytes; at += sent) {
         io_uring_prep_send_zc(io_uring_get_sqe(&ring), sock, map + at, bytes - at < buffer ? bytes - at : buffer, MSG_WAITALL, 0);
-        io_uring_submit(&ring);
+        if (io_uring_submit(&ring) != 1)
+            worker_unfit("io_uring: the request was not accepted");
         while (!(sent = next_completion(&notes)))
             ;
     }
@@ -250,7 +251,7 @@ static void call(const char *format, ...)
     strncat(command, " >/dev/null", sizeof command - strlen(command) - 1);
     int status = system(command);
     if (status)
-        worker_unfit("%s: status %d (needs iproute2)", command, WEXITSTATUS(status));
+        worker_unfit("%s: status %d (needs iproute2, veth and tbf)", command, WEXITSTATUS(status));
 }
 
 static void new_namespace(void)

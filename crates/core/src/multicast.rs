@@ -192,7 +192,7 @@ impl Ride<'_, '_> {
             match end.write(left) {
                 // A device may accept nothing without an error. It would accept nothing the next time, too.
                 Ok(0) => {
-                    let error = LAST_RESORT.info().error(call, Side::Sink, Errno::INVAL, 0);
+                    let error = LAST_RESORT.info().error(call, Side::Sink, Errno::IO, 0);
                     self.arms[n].fail(error);
                 }
                 Ok(put) => {

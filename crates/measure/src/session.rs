@@ -25,9 +25,10 @@ pub struct SessionPatience {
 
 impl SessionPatience {
     /// For a session that can be killed at any time, because all its files are in a directory of this run. The timeout
-    /// exceeds the duration of any sample.
+    /// exceeds the duration of any round: operations of minutes, by several variants. A worker that hangs has a shorter
+    /// time limit of its own.
     pub const DISPOSABLE: Self =
-        Self { silence: Duration::from_secs(30 * 60), grace: Duration::ZERO };
+        Self { silence: Duration::from_secs(4 * 3600), grace: Duration::ZERO };
 }
 
 /// Runs a job in a new process. `take` receives each answer. When it returns `Some`, the session ends with that value.

@@ -151,10 +151,14 @@ impl StudyFile {
         if cell.arms.is_empty() || cell.sizes.is_empty() || cell.loads.is_empty() {
             return Err("it needs arms, sizes and loads".to_owned());
         }
-        for (key, limit) in [("rounds", cell.rounds), ("sessions", cell.sessions)] {
-            if limit == Some(0) {
-                return Err(format!("{key} = 0: at least one is required"));
-            }
+        if cell.rounds == Some(0) {
+            return Err("rounds = 0: at least one is required".to_owned());
+        }
+        if cell.sessions.is_some_and(|most| most < 2) {
+            return Err(
+                "sessions: at least 2, because one session does not show how sessions differ"
+                    .to_owned(),
+            );
         }
         distinct("arm", cell.arms.iter().map(String::as_str))?;
         distinct("size", cell.sizes.iter().map(String::as_str))?;

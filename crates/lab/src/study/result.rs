@@ -202,13 +202,6 @@ pub struct SessionSamples {
     pub unchecked: bool,
 }
 
-impl SessionSamples {
-    /// Returns the number of rounds in which the arm was sampled. One round can have two samples of it.
-    pub fn rounds(&self) -> usize {
-        self.samples.chunk_by(|a, b| a.round == b.round).count()
-    }
-}
-
 #[allow(clippy::trivially_copy_pass_by_ref)] // Serde passes a reference.
 fn is_none(count: &usize) -> bool {
     *count == 0

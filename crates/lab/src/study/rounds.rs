@@ -139,6 +139,9 @@ fn finish(
     if unchecked {
         words.insert(0, "failed during the rounds: its bytes were not verified".to_owned());
     }
+    if !verifies {
+        words.insert(0, "operations of minutes: the bytes were not verified".to_owned());
+    }
     let doubt = arm.doubt();
     words.extend(doubt.clone());
     let rounds = |of: fn(&SampleMark) -> bool| {

@@ -9,7 +9,7 @@ use thalweg_core::{Cancelled, cadence::CANCEL_CHECK};
 
 use super::{
     conditions::conditions_of,
-    eta::{Eta, guess},
+    eta::{ConditionTime, Eta, guess},
     evaluation,
     messages::{SessionEvent, SessionJob, SessionLog},
     result::{Condition, Protocol, StudyResult, StudyText},
@@ -273,12 +273,19 @@ impl<'c> Course<'c> {
         for _ in &saved {
             random.bits();
         }
-        let guesses = places.iter().map(|place| match saved.last() {
-            Some(last) => last.log.seconds_of(place),
-            None => loaded.study.cell(&place.cell).map_or(0.0, |cell| guess(cell, place, settings)),
+        let left = settings.sessions - saved.len();
+        let times = places.iter().map(|place| {
+            let cell = loaded.study.cell(&place.cell);
+            let seconds = match saved.last() {
+                Some(last) => last.log.seconds_of(place),
+                None => cell.map_or(0.0, |cell| guess(cell, place, settings)),
+            };
+            let most = cell.and_then(|cell| cell.sessions).unwrap_or(usize::MAX);
+            let sessions_left = left.min(most.saturating_sub(saved.len()));
+            ConditionTime { seconds, sessions_left, is_pending: false }
         });
         let mut course = Self {
-            eta: Eta::new(guesses.collect(), settings.sessions - saved.len()),
+            eta: Eta::new(times.collect(), left),
             places,
             loaded,
             random,

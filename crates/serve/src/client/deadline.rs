@@ -2,7 +2,10 @@
 
 use std::{
     os::fd::BorrowedFd,
-    sync::mpsc::{self, RecvTimeoutError},
+    sync::{
+        Arc, Mutex, PoisonError,
+        mpsc::{self, RecvTimeoutError},
+    },
     thread,
     time::Duration,
 };
@@ -10,7 +13,6 @@ use std::{
 use thalweg_core::{
     Cancelled,
     cadence::{CANCEL_CHECK, Deadline},
-    error::reason,
 };
 use thalweg_sys::{Errno, io};
 
@@ -50,29 +52,40 @@ impl NetDeadline<'_> {
     }
 
     /// Runs `call`, which blocks and has a time limit of its own, in another thread. If the caller cancels, returns at
-    /// once; the call then ends later, without effect.
+    /// once; the call then ends later, without effect. Runs it in this thread if no other thread can be started.
     pub fn run_blocking<T: Send + 'static>(
         &self,
         host: &str,
         call: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, FetchError> {
-        let failed = |why: String| FetchError::Network {
-            doing: "start a thread that connects to",
-            host: host.to_owned(),
-            why,
-        };
+        (self.check)()?;
+        let call = Arc::new(Mutex::new(Some(call)));
+        let take =
+            |call: &Mutex<Option<_>>| call.lock().unwrap_or_else(PoisonError::into_inner).take();
         let (sender, receiver) = mpsc::channel();
+        let own = Arc::clone(&call);
         let begun = thread::Builder::new().spawn(move || {
-            // The receiver is gone if the caller has cancelled.
-            let _ = sender.send(call());
+            if let Some(call) = take(&own) {
+                // The receiver is gone if the caller has cancelled.
+                let _ = sender.send(call());
+            }
         });
-        begun.map_err(|error| failed(reason(&error)))?;
+        if begun.is_err()
+            && let Some(call) = take(&call)
+        {
+            return Ok(call());
+        }
         loop {
             match receiver.recv_timeout(CANCEL_CHECK) {
                 Ok(result) => return Ok(result),
                 Err(RecvTimeoutError::Timeout) => (self.check)()?,
                 Err(RecvTimeoutError::Disconnected) => {
-                    return Err(failed("it panicked".to_owned()));
+                    let why = "the thread of the connection ended early".to_owned();
+                    return Err(FetchError::Network {
+                        doing: "connect to",
+                        host: host.to_owned(),
+                        why,
+                    });
                 }
             }
         }

@@ -194,7 +194,7 @@ impl<'a> ParallelFetch<'a> {
         }
         let mut state = self.state();
         book(&mut state.report, tally.report);
-        // Also a connection that ended with an error is one fewer.
+        // The most recent connection may also end by an error before it notices that it is unwanted.
         if state.is_unwanted(owner) {
             state.unwanted -= 1;
         }

@@ -316,7 +316,7 @@ impl TreeWalk {
             if Ancestor::is_among(above, &entry.stat) {
                 return Ok(WalkStep::LeftOut(OmittedEntry { path, is_missed: true }));
             }
-            // The list of such a directory could not be requested: its path is too long.
+            // The queue cannot hold such a long path, so the directory is left out.
             if !self.waiting.push(&path) {
                 return Ok(WalkStep::LeftOut(OmittedEntry { path, is_missed: true }));
             }

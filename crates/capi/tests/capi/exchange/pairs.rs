@@ -10,7 +10,7 @@ const PAIRS: [[Language; 2]; 6] =
 /// Returns every second pair of languages, at random the odd or the even ones. Each half contains all languages.
 /// `THALWEG_SAMPLE=1` selects all pairs.
 fn pairs(test: &str) -> impl Iterator<Item = [Language; 2]> {
-    let step = sample_share(4) as usize;
+    let step = sample_share(2) as usize;
     let first = Dice::new(test).within(0..step as u64) as usize;
     PAIRS
         .into_iter()

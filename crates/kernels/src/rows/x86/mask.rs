@@ -22,7 +22,7 @@ const PAGE: usize = 4096;
 
 pub const MASK128: Kernel = Kernel {
     name: "mask128",
-    summary: "up to 15 bytes in one masked move; 16 to 64 in four overlapping moves; larger sizes like avx512",
+    summary: "up to 15 bytes in one masked move; 16 to 64 in four overlapping moves; larger sizes as in avx512",
     is_available: || cpu::has(cpu::AVX2 | cpu::AVX512),
     copy: by128::copy,
     move_: Some(by128::move_),

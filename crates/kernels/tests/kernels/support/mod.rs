@@ -150,7 +150,7 @@ pub fn copies_like_the_oracle(row: &'static Kernel) {
     // Under Miri, there is no clock for the seed, and only small sizes are tested.
     let mut sample = (!cfg!(miri)).then(|| Sample::new(row.name, 6));
     for n in sizes(dense, most) {
-        // Loops take other branches at small sizes and at edges, so those are always tested. Each run tests a third of
+        // Loops take other branches at small sizes and at edges, so those are always tested. Each run tests a sixth of
         // the other sizes.
         let always = n < 1024 || n > dense;
         if !always && !sample.as_mut().is_none_or(Sample::takes) {

@@ -154,11 +154,12 @@ fn executions_of_a_fuzzer_count_their_branches_in_every_kind_of_map() {
 }
 
 /// What a link between two hosts needs, as the reasons name it.
-const LINK_NEEDS: [&str; 7] = [
+const LINK_NEEDS: [&str; 8] = [
     "needs a C compiler",
     "liburing-dev",
     "libssl-dev",
     "IORING_OP_SEND_ZC",
+    "io_uring:",
     "network namespace",
     "iproute2",
     "does not encrypt in the kernel",

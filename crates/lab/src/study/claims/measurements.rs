@@ -159,12 +159,12 @@ impl<'b> StudyMeasurements<'b> {
         Ok(RatioFigure { ratio, sessions: sessions.len(), linear: false, disturbed })
     }
 
-    /// Returns the fraction of these arms' rounds under these conditions that other processes disturbed.
+    /// Returns the fraction of these arms' samples under these conditions that other processes disturbed.
     pub fn disturbed(&self, arms: &[String], places: &[&Condition]) -> f64 {
         let of_it = |arm: &&ArmResult| arms.contains(&arm.name) && places.contains(&&arm.place);
         let sessions = self.result.arms.iter().filter(of_it).flat_map(|arm| &arm.sessions);
         let count = |(disturbed, all): (usize, usize), session: &SessionSamples| {
-            (disturbed + session.disturbed, all + session.rounds())
+            (disturbed + session.disturbed, all + session.samples.len())
         };
         let (disturbed, all) = sessions.fold((0, 0), count);
         disturbed as f64 / all.max(1) as f64

@@ -140,10 +140,10 @@ pub(super) fn everywhere(
             a.0.cmp(&b.0).then(a.1.total_cmp(&b.1))
         })
     });
-    // A condition that another run could decide makes the claim undecided, even if others cannot run here.
-    let undecided = absent.iter().find(|one| one.verdict == Undecided);
+    // As for several checks of a claim: one that cannot run here decides, whatever the others lack.
+    let cannot_run = absent.iter().find(|one| one.verdict == NotRunnable);
     if worst.evidence.verdict == Reproduced
-        && let Some(one) = undecided.or(absent.first())
+        && let Some(one) = cannot_run.or(absent.first())
     {
         worst.evidence.verdict = one.verdict;
         worst.why = format!("{}; {} could not be evaluated: {}", worst.why, absent.len(), one.why);
