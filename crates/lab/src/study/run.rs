@@ -63,7 +63,7 @@ pub struct StudyProgress<'p> {
 pub enum RunError {
     /// An arm delivered wrong bytes.
     #[error(
-        "study {study}, variant {arm}, {at}, session {session}: WRONG BYTES: {reason}; this run has no result"
+        "study {study}, variant {arm}, {at}, session {session}: the bytes could not be verified: {reason}; this run has no result"
     )]
     Wrong {
         study: String,
