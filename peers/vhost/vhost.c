@@ -65,9 +65,9 @@ static struct rte_mempool *start(const char *name, const char *core, const char 
     struct rte_eth_conf plain = { 0 };
     snprintf(prefix, sizeof prefix, "--file-prefix=%s-%ld", name, (long)getpid());
     snprintf(with_socket, sizeof with_socket, "--vdev=%s=%s", device, socket);
-    char *words[] = { (char *)(uintptr_t)name, "-l", (char *)(uintptr_t)core, "--no-huge", "--no-pci", "--no-shconf",
+    char *words[] = { (char *)(uintptr_t)name, "-l", (char *)(uintptr_t)core, "--no-huge", "--no-pci", "--no-shconf", "--no-telemetry",
                       "-m", "256", "--log-level=error", prefix, with_socket, NULL };
-    if (rte_eal_init(11, words) < 0)
+    if (rte_eal_init(12, words) < 0)
         fail("rte_eal_init", rte_errno);
     struct rte_mempool *pool = rte_pktmbuf_pool_create("buffers", BUFFERS, 256, 0, RTE_MBUF_DEFAULT_BUF_SIZE, 0);
     if (!pool)

@@ -7,7 +7,7 @@ use super::{file::StudyCell, result::Condition, settings::Settings};
 
 /// Cost of set-up, warm-up, calibration and verification under one condition, as a number of rounds.
 const SET_UP_ROUNDS: usize = 3;
-/// The same for long operations, which are neither calibrated nor verified.
+/// This cost if the operations are long, so that they are neither calibrated nor verified.
 const SET_UP_ROUNDS_OF_LONG: usize = 1;
 
 /// Returns the expected wall time of one session under one condition, in seconds. Each arm (a compared variant) runs
@@ -22,7 +22,7 @@ pub fn guess(cell: &StudyCell, place: &Condition, settings: &Settings) -> f64 {
     (cell.arms.len() + 1) as f64 * sample * rounds as f64
 }
 
-/// What is known about the time of a condition.
+/// The expected time of a condition.
 #[derive(Clone, Debug)]
 pub struct ConditionTime {
     /// Seconds of one session: the last measured time, or a guess until the condition has run once.

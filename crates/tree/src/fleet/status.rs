@@ -85,7 +85,7 @@ pub fn status(path: &Path) -> Result<Option<FleetStatus>, Error> {
     };
     let has = |name| fleet_directory::has(fd.as_fd(), name);
     let Some(FleetProgress { plan, journals }) = FleetProgress::of(fd.as_fd(), &folder)? else {
-        // There is no plan: either the survey is still running, or the fleet is over and its directory is being
+        // The plan is missing: either the survey is still running, or the fleet is over and its directory is being
         // removed. The removal deletes the plan, then the tree, then `FINISHER`. So if the fleet is over, `FINISHER`
         // still exists or the tree is already gone.
         let is_over = has(FINISHER) || !has(TREE);

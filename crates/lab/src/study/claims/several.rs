@@ -140,7 +140,7 @@ pub(super) fn everywhere(
             a.0.cmp(&b.0).then(a.1.total_cmp(&b.1))
         })
     });
-    // As for several checks of a claim: one that cannot run here decides, whatever the others lack.
+    // A condition that cannot run here decides, also among several checks of a claim.
     let cannot_run = absent.iter().find(|one| one.verdict == NotRunnable);
     if worst.evidence.verdict == Reproduced
         && let Some(one) = cannot_run.or(absent.first())
