@@ -337,8 +337,8 @@ fn dial(
     port: u16,
     deadline: &NetDeadline<'_>,
 ) -> Result<TcpStream, FetchError> {
-    let (address, limit) = ((host.to_owned(), port), deadline.limit.min(LONGEST_TRY));
-    let dialed = deadline.run_blocking(name, move || dial_first(&address, limit))?;
+    let (address, limit) = (host.to_owned(), deadline.limit.min(LONGEST_TRY));
+    let dialed = deadline.run_blocking(name, move || dial_first(&address, port, limit))?;
     dialed.map_err(|(doing, error)| FetchError::Unreached {
         doing,
         host: name.to_owned(),
@@ -348,11 +348,11 @@ fn dial(
 
 /// Connects to the first address that answers. Returns the operation that failed, for messages, and its error.
 fn dial_first(
-    address: &(String, u16),
+    host: &str,
+    port: u16,
     limit: Duration,
 ) -> Result<TcpStream, (&'static str, std::io::Error)> {
-    let (host, port) = address;
-    let found = (host.as_str(), *port).to_socket_addrs().map_err(|e| ("resolve", e))?;
+    let found = (host, port).to_socket_addrs().map_err(|e| ("resolve", e))?;
     let mut last = ErrorKind::AddrNotAvailable.into();
     for address in found {
         match TcpStream::connect_timeout(&address, limit) {

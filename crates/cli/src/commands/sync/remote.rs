@@ -185,8 +185,7 @@ impl RemoteSync<'_> {
         ];
         words.extend(given.into_iter().filter(|(_, is)| *is).map(|(word, _)| word.to_owned()));
         words.extend(self.chosen.words()?);
-        // The entries of a single directory go into DST itself, so `--into` is not sent. An older thalweg on the other
-        // machine would obey it, and create a directory inside DST.
+        // The entries of a single directory go into DST itself. An older thalweg would obey `--into` and nest them.
         let into = entry_name(source).filter(|_| !self.is_one || !is_directory);
         words.extend(into.map(|name| format!("--into={}", encode(name))));
         words.extend(args.given.words());

@@ -141,7 +141,10 @@ class AflTargetTest {
         // Runs the target with SIGABRT handled by default, blocked and ignored. A blocked signal stays pending, like
         // one for a thread that was not scheduled yet.
         for (String fate : List.of("--default-signal=ABRT", "--block-signal=ABRT", "--ignore-signal=ABRT")) {
-            try (var map = SharedMemory.create(SharedMemory.Kind.SYSV, "", Coverage.USUAL_SIZE)) {
+            // One of them has the map of an AFL++ that was built with USEMMAP.
+            var kind = fate.startsWith("--block") ? SharedMemory.Kind.POSIX : SharedMemory.Kind.SYSV;
+            var name = kind == SharedMemory.Kind.POSIX ? "/thalweg-afl-test-" + ProcessHandle.current().pid() : "";
+            try (var map = SharedMemory.create(kind, name, Coverage.USUAL_SIZE)) {
                 var command = new ArrayList<>(List.of("env", fate));
                 command.addAll(fuzzer.java(Maze.class, List.of()));
                 command.add("input");
