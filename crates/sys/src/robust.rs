@@ -79,7 +79,7 @@ pub unsafe fn enlist(node: NonNull<RobustNode>) -> Result<Enlisted, Errno> {
     if threads.last().is_none_or(|thread| thread.nodes.len() >= MOST_NODES) {
         threads.push(Thread::start()?);
     }
-    let thread = threads.last_mut().expect("one was pushed if there was none");
+    let thread = threads.last_mut().expect("the list has at least one thread");
     // SAFETY: guaranteed by the caller.
     let entry = unsafe { node.as_ref() };
     entry.next.store(thread.head.next.load(Ordering::Relaxed), Ordering::Relaxed);

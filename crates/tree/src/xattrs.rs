@@ -24,7 +24,7 @@ pub(crate) enum Holder<'a> {
     Fd(BorrowedFd<'a>),
     /// A path. Symbolic links are followed.
     Path(CString),
-    /// An entry of an open directory, whose attributes are only read. If `follows`, a symbolic link is followed.
+    /// An entry of an open directory. Its attributes are only read. If `follows`, a symbolic link is followed.
     Entry { dir: BorrowedFd<'a>, name: &'a CStr, follows: bool },
 }
 

@@ -30,7 +30,7 @@ impl Joint {
     }
 
     /// Maps memory that the peer created. Returns EACCES if the peer could shrink the memory, or if the memory has
-    /// holes, whose pages would be charged to this process.
+    /// holes: their pages would be charged to this process.
     pub fn adopt(fd: impl AsFd, len: usize) -> Result<Self, Errno> {
         if !is_sealed(&fd, SealFlags::SHRINK, len as u64) || !memfd::is_whole(&fd) {
             return Err(Errno::ACCESS);

@@ -12,7 +12,7 @@ pub(crate) const EXIT_GRACE: Duration = Duration::from_millis(5);
 /// Number of looks ([`SpinTurn::LookAround`](super::wait::spin::SpinTurn)) after which a polling side also asks the
 /// kernel if the peer lives. A sleeping side asks after [`LIVENESS`](thalweg_core::cadence::LIVENESS). An honest
 /// peer does not need this, because the kernel marks its death. The check detects the death of a peer that wrote false
-/// words, or whose robust list the kernel could not read (out of memory).
+/// words, and of one with a robust list that the kernel could not read (out of memory).
 pub(crate) const LOOKS_BEFORE_RECHECK: u32 = 1 << 16;
 
 /// Why the peer is gone: its process died, or it closed its end.

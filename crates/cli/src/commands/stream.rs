@@ -150,7 +150,7 @@ pub fn close_failure(sink: &End<'_>, name: &str) -> Option<CommandFailure> {
     Some(CommandFailure::of_call("close", name, errno))
 }
 
-/// Ends the process with SIGPIPE and without a message. Shells expect this from a tool whose reader has closed the
+/// Ends the process with SIGPIPE and without a message. Shells expect this from a tool if its reader has closed the
 /// pipe.
 fn die_of_sigpipe() {
     use rustix::process::{Signal, getpid, kill_process};

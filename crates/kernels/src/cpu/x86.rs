@@ -53,7 +53,8 @@ pub fn usable() -> impl Iterator<Item = &'static str> {
     FEATURES.iter().filter(|(_, bit)| has(*bit)).map(|(name, _)| *name)
 }
 
-/// Hides the features in a list, for programs whose environment this crate cannot read. It must be called before the first query.
+/// Hides the features in a list, for programs with an environment that this crate cannot read. It must be called before
+/// the first query.
 /// If the list is invalid, it hides nothing and returns `false`.
 pub fn hide(list: &[u8]) -> bool {
     let hidden = bits_of(list);

@@ -35,8 +35,8 @@ pub struct SentinelLook {
     pub drifted: bool,
 }
 
-/// Measures a few cells again, with files in `folder` or in memory. Cells whose ends cannot be created there are
-/// skipped. An empty result means that no cell could be measured.
+/// Measures a few cells again, with files in `folder` or in memory. Skips cells with ends that cannot be created
+/// there. An empty result means that no cell could be measured.
 pub fn look(profile: &Profile, folder: &Path, stop: &StopCheck<'_>) -> Vec<SentinelLook> {
     let mut looks: Vec<SentinelLook> = Vec::new();
     let places = [folder.to_owned(), "/dev/shm".into()];

@@ -125,7 +125,7 @@ impl<'a> Fields<'a> {
         std::str::from_utf8(value).ok().map(|value| value.trim().to_owned())
     }
 
-    /// Returns a list header, whose lines are joined with commas. A byte beyond ASCII becomes the character of that
+    /// Returns a list header, with its lines joined by commas. A byte beyond ASCII becomes the character of that
     /// number, as entity tags may contain such bytes.
     fn joined(&self, name: &str) -> Option<String> {
         let values = self.all(name).map(|value| value.iter().map(|b| char::from(*b)).collect());

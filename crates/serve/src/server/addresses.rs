@@ -57,8 +57,8 @@ impl Addresses {
     }
 }
 
-/// Returns the key under which connections of this address are counted. For IPv6 this is the /64 network, whose
-/// addresses usually belong to one host.
+/// Returns the key under which connections of this address are counted. For IPv6 this is the /64 network:
+/// its addresses usually belong to one host.
 fn network(client: IpAddr) -> IpAddr {
     match client.to_canonical() {
         IpAddr::V6(address) => {

@@ -55,7 +55,7 @@ impl<'m> ZerocopySends<'m> {
         self.outstanding
     }
 
-    /// Returns the number of finished sends whose bytes the kernel copied nevertheless. Over
+    /// Returns the number of finished sends that the kernel copied nevertheless. Over
     /// loopback, it always copies. For these sends, zero copy only added overhead.
     pub fn copied(&self) -> u64 {
         self.copied

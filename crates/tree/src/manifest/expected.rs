@@ -31,7 +31,7 @@ pub(crate) struct ManifestCheck<'c> {
     names: HashMap<Vec<u8>, usize>,
     hash: Option<Hash>,
     /// The hash for lines with 64 digits, as an index into [`ALIKE`] plus one; 0 while it is unknown. The first file
-    /// whose digest matches determines it.
+    /// with a digest that matches determines it.
     shown: AtomicU8,
     place: FilesLocation,
 }

@@ -64,7 +64,7 @@ pub(super) fn pair(
     Ok((near, far))
 }
 
-/// Creates a socket pair. Returns the end to keep, whose calls have a timeout, and the end for the peer.
+/// Creates a socket pair. Returns the end to keep, with a timeout for each call, and the end for the peer.
 pub(super) fn made(
     info: &Info,
     tuning: &Tuning,

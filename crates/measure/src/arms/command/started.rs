@@ -10,8 +10,8 @@ use std::{
 };
 use thalweg_sys::process;
 
-/// Returns the descendants of a child, as far as the kernel lists them (`children` in proc(5)). A process whose
-/// parent has exited is missing.
+/// Returns the descendants of a child, as far as the kernel lists them (`children` in proc(5)). A process is
+/// missing if its parent has exited.
 pub fn by(child: &Child) -> Vec<OwnedFd> {
     let (mut found, mut parents) = (Vec::new(), vec![child.id()]);
     while let Some(parent) = parents.pop() {

@@ -250,7 +250,7 @@ impl WantedFile {
         ListedFile { size, etag, attributes, is_sparse, kept: None, base: None, may_continue_base }
     }
 
-    /// Keeps the local file, whose content is as listed, and sets its attributes. Returns the number of extended
+    /// Keeps the local file, because its content is as listed, and sets its attributes. Returns the number of extended
     /// attributes that the file system refused.
     pub fn keep(&self) -> Result<u64, FetchError> {
         give(&self.directory, &self.name, &self.attributes)

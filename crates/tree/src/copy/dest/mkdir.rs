@@ -210,7 +210,8 @@ fn merge(NameAt { dir, name }: NameAt<'_>, follow: bool) -> Attempt<MadeDirector
     })
 }
 
-/// Returns the mode with which a directory is created. It includes full access for the owner, who must fill it.
+/// Returns the mode with which a directory is created. It includes full access for the owner, because this copy
+/// must fill it.
 fn first_mode(run: &CopyRun<'_>, stat: &Stat) -> u32 {
     run.options.directory_mode(stat.st_mode) | 0o700
 }

@@ -119,7 +119,7 @@ enum SizeClass {
 #[derive(Clone, Copy, Debug, Default)]
 struct CostSamples {
     count: u32,
-    /// Sum of the logarithms of the costs. Logarithms limit the influence of a single file whose copy was interrupted.
+    /// Sum of the logarithms of the costs. Logarithms limit the influence of a single interrupted copy.
     sum: f64,
 }
 
