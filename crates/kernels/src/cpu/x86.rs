@@ -54,8 +54,7 @@ pub fn usable() -> impl Iterator<Item = &'static str> {
 }
 
 /// Hides the features in a list, for programs with an environment that this crate cannot read. It must be called before
-/// the first query.
-/// If the list is invalid, it hides nothing and returns `false`.
+/// the first query. If the list is invalid, it hides nothing and returns `false`.
 pub fn hide(list: &[u8]) -> bool {
     let hidden = bits_of(list);
     keep(hidden.unwrap_or(0));
