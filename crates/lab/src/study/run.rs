@@ -61,9 +61,9 @@ pub struct StudyProgress<'p> {
 /// The reason why a study has no result.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
-    /// An arm delivered wrong bytes.
+    /// An arm delivered wrong bytes, or its verification did not end.
     #[error(
-        "study {study}, variant {arm}, {at}, session {session}: the bytes could not be verified: {reason}; this run has no result"
+        "study {study}, variant {arm}, {at}, session {session}: verification failed: {reason}; this run has no result"
     )]
     Wrong {
         study: String,
