@@ -80,8 +80,28 @@ struct PipelinePiece {
 }
 
 impl PipelinePiece {
+    const EMPTY: Self =
+        Self { start: 0, len: 0, base: 0, filled: 0, sent: 0, read: None, stop: None };
+
     fn front(&self) -> u64 {
         self.start + self.base + self.sent
+    }
+
+    /// Stores the result of a read: the bytes to write, in whole grains unless the read was complete, or the reason to
+    /// stop.
+    fn take_read(&mut self, read: Result<u32, Errno>, grain: u64) {
+        let whole = self.len - self.base;
+        self.filled = match read {
+            Ok(got) if u64::from(got) == whole => whole,
+            Ok(got) => u64::from(got) / grain * grain,
+            Err(_) => 0,
+        };
+        self.stop = match read {
+            Err(errno) => Some(PipelineStop::Failed("IORING_OP_READ", Side::Source, errno)),
+            Ok(0) => Some(PipelineStop::End),
+            Ok(_) if self.filled == 0 => Some(PipelineStop::Ragged),
+            Ok(_) => None,
+        };
     }
 }
 
@@ -187,18 +207,7 @@ impl<'a> UringPipeline<'a> {
         }
         let (start, mut cancelled) = (piece.sent / self.grain * self.grain, false);
         if let Some(read) = piece.read.take() {
-            let whole = piece.len - piece.base;
-            piece.filled = match read {
-                Ok(got) if u64::from(got) == whole => whole,
-                Ok(got) => u64::from(got) / self.grain * self.grain,
-                Err(_) => 0,
-            };
-            piece.stop = match read {
-                Err(errno) => Some(PipelineStop::Failed("IORING_OP_READ", Side::Source, errno)),
-                Ok(0) => Some(PipelineStop::End),
-                Ok(_) if piece.filled == 0 => Some(PipelineStop::Ragged),
-                Ok(_) => None,
-            };
+            piece.take_read(read, self.grain);
             cancelled = done.result == Err(Errno::CANCELED);
         }
         match done.result {
@@ -236,9 +245,4 @@ impl<'a> UringPipeline<'a> {
     fn broken(&self, errno: Errno) -> Error {
         self.info.error("io_uring_enter", Side::Own, errno, 0)
     }
-}
-
-impl PipelinePiece {
-    const EMPTY: Self =
-        Self { start: 0, len: 0, base: 0, filled: 0, sent: 0, read: None, stop: None };
 }

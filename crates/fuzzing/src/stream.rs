@@ -91,15 +91,8 @@ pub fn run(bytes: &[u8]) {
     let may_delete =
         fetched.as_ref().is_ok_and(|fetched| is_set(FORCE) || is_replaced || is_complete(fetched));
     if is_set(DELETE) && is_set(BY_HASH) {
-        // Only this file may be created or replaced, and its partial file may remain.
-        let only = place.join("to").join(ONLY);
-        let is_part = |path: &Path| {
-            path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."))
-        };
-        let is_other = |path: &Path| path != only && !is_part(path);
-        let others = |all: BTreeMap<PathBuf, Vec<u8>>| -> Vec<_> {
-            all.into_iter().filter(|(path, _)| is_other(path)).collect()
-        };
+        // Only this file may be created or replaced.
+        let others = |all| without(all, &place.join("to").join(ONLY));
         assert_eq!(others(after), others(before), "{fetched:?}");
     } else if !(is_set(DELETE) && may_delete) {
         // An entry may be replaced, but its name stays.
@@ -109,6 +102,15 @@ pub fn run(bytes: &[u8]) {
         Ok(fetched) => fetched.missed.iter().for_each(|missed| drop(missed.error.to_string())),
         Err(error) => drop(error.to_string()),
     }
+}
+
+/// Returns a snapshot without one file and without partial files, which may remain.
+fn without(mut all: BTreeMap<PathBuf, Vec<u8>>, file: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+    let is_part = |path: &Path| {
+        path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."))
+    };
+    all.retain(|path, _| path != file && !is_part(path));
+    all
 }
 
 /// Returns the options of a tree fetch into `path`.

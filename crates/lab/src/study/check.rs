@@ -211,15 +211,11 @@ impl StudyFile {
                 loads.iter().try_for_each(|load| self.check_at(at, Some(*load), arms, true))
             }
             ClaimCheck::Rows { arms, at, published, .. } => {
-                if published.is_empty()
-                    || published.values().any(|value| value.is_nan() || *value <= 0.0)
-                {
+                if published.is_empty() || !published.values().all(|value| *value > 0.0) {
                     return Err("published must list sizes, each with a ratio above 0".to_owned());
                 }
-                published.keys().try_for_each(|size| {
-                    let at = ClaimCondition { size: Some(size.clone()), ..at.clone() };
-                    self.check_at(&at, Some(at.load), arms, true)
-                })
+                let mut sizes = published.keys().map(|size| at.of_size(size));
+                sizes.try_for_each(|at| self.check_at(&at, Some(at.load), arms, true))
             }
             ClaimCheck::Everywhere { arms, cells, .. }
             | ClaimCheck::Opposite { arms, cells, .. }
@@ -248,8 +244,9 @@ impl StudyFile {
                             .to_owned(),
                     );
                 }
-                self.check_at(&places[0], Some(places[0].load), arms, true)?;
-                self.check_at(&places[1], Some(places[1].load), second, true)
+                let [at, second_at] = places;
+                self.check_at(at, Some(at.load), arms, true)?;
+                self.check_at(second_at, Some(second_at.load), second, true)
             }
             ClaimCheck::Probe { probe, with, .. } => match catalogue.probe(probe) {
                 Some(known) => known.parse(with).map(|_| ()).map_err(|unfit| unfit.to_string()),

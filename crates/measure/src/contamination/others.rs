@@ -43,9 +43,11 @@ impl Quiet {
     /// unknown, so the machine-wide pressure is also checked.
     pub fn line(&self, sample: &Sample) -> Option<String> {
         let percent = |share: f64| (share * 100.0).round();
-        let said = |who: &str, share: f64, usual: f64| {
+        let said = |process: &str, share: f64, usual: f64| {
             let (share, usual) = (percent(share), percent(usual));
-            format!("{who} waited for a core {share} % of its time instead of the usual {usual} %")
+            format!(
+                "{process} waited for a core {share} % of its time instead of the usual {usual} %"
+            )
         };
         let theirs = not_its_own(sample) / sample.wall_seconds();
         let is_sign = |lost: f64, usual: f64| lost > 2.0 * usual + LOST && theirs >= THEIRS * lost;

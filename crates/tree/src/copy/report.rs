@@ -169,137 +169,88 @@ impl TreeReport {
         self.shares.first()
     }
 
-    /// Adds the tally of one worker.
-    pub(crate) fn add(&mut self, tally: WorkerTally) {
-        self.files += tally.files;
-        self.dirs += tally.dirs;
-        self.links += tally.links;
-        self.specials += tally.specials;
-        self.unlinked += tally.unlinked;
-        self.bytes += tally.bytes;
-        self.cloned += tally.cloned;
-        self.resumed += tally.resumed;
-        self.continued += tally.continued;
-        self.skipped += tally.skipped;
-        self.left_out += tally.left_out;
-        self.changed += tally.changed;
-        self.sync.add(tally.sync);
-        self.deferred.extend(tally.deferred);
-        self.seen.add(tally.seen);
-        self.verified.add(tally.verified);
-        self.listed.names.extend(tally.listed);
-        self.add_moves(tally.shares, tally.steps_down, tally.looks);
+    /// Adds the counts, errors and measurements of another report, but not its times.
+    pub(crate) fn add(&mut self, other: Self) {
+        self.files += other.files;
+        self.dirs += other.dirs;
+        self.links += other.links;
+        self.specials += other.specials;
+        self.unlinked += other.unlinked;
+        self.attributes_dropped += other.attributes_dropped;
+        self.bytes += other.bytes;
+        self.cloned += other.cloned;
+        self.resumed += other.resumed;
+        self.continued += other.continued;
+        self.skipped += other.skipped;
+        self.left_out += other.left_out;
+        self.changed += other.changed;
+        self.sync.add(other.sync);
+        self.deferred.extend(other.deferred);
+        self.seen.add(other.seen);
+        self.verified.add(other.verified);
+        self.listed.names.extend(other.listed.names);
+        other.shares.into_iter().for_each(|share| self.add_share(share));
+        self.shares.sort_by_key(|share| std::cmp::Reverse((share.bytes, share.files)));
+        extend_to(&mut self.steps_down, other.steps_down, MOST_STEPS);
+        extend_to(&mut self.looks, other.looks, MOST_STEPS);
+        extend_to(&mut self.errors, other.errors, MOST_ERRORS);
+        self.error_count += other.error_count;
+        self.differing += other.differing;
+        self.halted = self.halted.or(other.halted);
+        self.unfinished.extend(other.unfinished);
+        self.torn.extend(other.torn);
     }
 
-    fn add_moves(
-        &mut self,
-        shares: Vec<MechanismShare>,
-        steps_down: Vec<StepDown>,
-        looks: Vec<ContestResult>,
-    ) {
-        for part in shares {
-            match self.shares.iter_mut().find(|share| share.mechanism == part.mechanism) {
-                Some(share) => {
-                    if part.bytes > share.bytes {
-                        share.tuning = part.tuning;
-                    }
-                    share.bytes += part.bytes;
-                    share.files += part.files;
+    fn add_share(&mut self, other: MechanismShare) {
+        match self.shares.iter_mut().find(|share| share.mechanism == other.mechanism) {
+            Some(share) => {
+                if other.bytes > share.bytes {
+                    share.tuning = other.tuning;
                 }
-                None => self.shares.push(part),
+                share.bytes += other.bytes;
+                share.files += other.files;
+            }
+            None => self.shares.push(other),
+        }
+    }
+
+    /// Adds the report of a later run of this copy, which saw part of its directories again.
+    pub(crate) fn join(&mut self, later: Self) {
+        let seen = self.seen;
+        self.add(Self { deferred: Vec::new(), listed: ListedFiles::default(), ..later });
+        self.seen = seen;
+    }
+
+    /// Adds bytes of one file to the share of a mechanism.
+    pub(crate) fn book(&mut self, mechanism: &'static str, tuning: &Tuning, bytes: u64) {
+        self.bytes += bytes;
+        match self.shares.iter_mut().find(|share| share.mechanism == mechanism) {
+            Some(share) => {
+                share.bytes += bytes;
+                share.files += 1;
+            }
+            None => {
+                let tuning = tuning.clone();
+                self.shares.push(MechanismShare { mechanism, tuning, bytes, files: 1 });
             }
         }
-        self.shares.sort_by_key(|share| std::cmp::Reverse((share.bytes, share.files)));
-        self.steps_down.extend(steps_down);
-        self.steps_down.truncate(MOST_STEPS);
-        self.looks.extend(looks);
-        self.looks.truncate(MOST_STEPS);
-    }
-
-    /// Adds the report of a later run of this copy.
-    pub(crate) fn join(&mut self, later: Self) {
-        self.files += later.files;
-        self.dirs += later.dirs;
-        self.links += later.links;
-        self.specials += later.specials;
-        self.unlinked += later.unlinked;
-        self.attributes_dropped += later.attributes_dropped;
-        self.bytes += later.bytes;
-        self.cloned += later.cloned;
-        self.resumed += later.resumed;
-        self.continued += later.continued;
-        self.skipped += later.skipped;
-        self.left_out += later.left_out;
-        self.changed += later.changed;
-        self.sync.add(later.sync);
-        self.verified.add(later.verified);
-        self.add_moves(later.shares, later.steps_down, later.looks);
-        self.errors.extend(later.errors);
-        self.errors.truncate(MOST_ERRORS);
-        self.error_count += later.error_count;
-        self.differing += later.differing;
-        self.halted = self.halted.or(later.halted);
-        self.unfinished.extend(later.unfinished);
-        self.torn.extend(later.torn);
-    }
-}
-
-/// The counts of one worker, merged into the report when the worker ends.
-#[derive(Debug, Default)]
-pub(crate) struct WorkerTally {
-    pub files: u64,
-    pub dirs: u64,
-    pub links: u64,
-    pub specials: u64,
-    pub unlinked: u64,
-    pub bytes: u64,
-    pub cloned: u64,
-    pub resumed: u64,
-    pub continued: u64,
-    pub skipped: u64,
-    pub left_out: u64,
-    pub changed: u64,
-    pub sync: SyncCounts,
-    pub deferred: Vec<PathBuf>,
-    pub seen: DirectoryCensus,
-    pub verified: Verified,
-    pub listed: Vec<Vec<u8>>,
-    pub steps_down: Vec<StepDown>,
-    pub looks: Vec<ContestResult>,
-    // One entry per mechanism. `last` is the index of the mechanism that moved bytes last. The search starts there.
-    shares: Vec<MechanismShare>,
-    last: usize,
-}
-
-impl WorkerTally {
-    /// Adds bytes to the share of a mechanism.
-    pub fn book(&mut self, mechanism: &'static str, tuning: &Tuning, bytes: u64) {
-        self.bytes += bytes;
-        let is_its = |share: &MechanismShare| share.mechanism == mechanism;
-        if !self.shares.get(self.last).is_some_and(is_its) {
-            self.last = self.shares.iter().position(is_its).unwrap_or(self.shares.len());
-        }
-        if self.last == self.shares.len() {
-            let tuning = tuning.clone();
-            self.shares.push(MechanismShare { mechanism, tuning, bytes: 0, files: 0 });
-        }
-        let share = &mut self.shares[self.last];
-        share.bytes += bytes;
-        share.files += 1;
     }
 
     /// Keeps measurements of mechanisms, up to [`MOST_STEPS`].
-    pub fn looked(&mut self, looks: Vec<ContestResult>) {
-        let room = MOST_STEPS.saturating_sub(self.looks.len());
-        self.looks.extend(looks.into_iter().take(room));
+    pub(crate) fn looked(&mut self, looks: Vec<ContestResult>) {
+        extend_to(&mut self.looks, looks, MOST_STEPS);
     }
 
     /// Keeps a fallback, up to [`MOST_STEPS`].
-    pub fn step_down(&mut self, step: StepDown) {
-        if self.steps_down.len() < MOST_STEPS {
-            self.steps_down.push(step);
-        }
+    pub(crate) fn step_down(&mut self, step: StepDown) {
+        extend_to(&mut self.steps_down, [step], MOST_STEPS);
     }
+}
+
+/// Appends items as long as there are fewer than `most`.
+fn extend_to<T>(all: &mut Vec<T>, more: impl IntoIterator<Item = T>, most: usize) {
+    let room = most.saturating_sub(all.len());
+    all.extend(more.into_iter().take(room));
 }
 
 #[cfg(test)]
@@ -320,7 +271,7 @@ mod tests {
     fn workers_shares_are_joined_largest_first() {
         let mut report = TreeReport::default();
         for (name, bytes) in [("a", 1), ("b", 5), ("a", 7)] {
-            let mut tally = WorkerTally::default();
+            let mut tally = TreeReport::default();
             tally.book(name, &Tuning::default(), bytes);
             report.add(tally);
         }

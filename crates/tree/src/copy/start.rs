@@ -23,7 +23,6 @@ use crate::{
         dest::backup,
         directory::Directory,
         entry::parents::{Parents, SourceBelow},
-        report::WorkerTally,
         room::FreeSpace,
         run::{Concurrency, CopyRun, FEWEST_DIRECTORIES, Me, share},
         shared::CopyShared,
@@ -182,7 +181,7 @@ fn threads(options: &CopyOptions, sources: usize, has_trees: bool) -> usize {
 }
 
 /// Copies one wave of sources. All sources of a wave have different destination names.
-fn sail(shared: &CopyShared<'_>, wave: Vec<SourceBelow>, threads: usize) -> Vec<WorkerTally> {
+fn sail(shared: &CopyShared<'_>, wave: Vec<SourceBelow>, threads: usize) -> Vec<TreeReport> {
     // The queue is last in, first out, so the sources are pushed in reverse order.
     for SourceBelow { directory, from, source, name } in wave.into_iter().rev() {
         directory.expect_one_more();

@@ -17,7 +17,7 @@ use crate::{
             file::copy_file_entry, linking::link_to_source, special::copy_special,
             symlink::copy_symlink,
         },
-        report::WorkerTally,
+        report::TreeReport,
         run::CopyRun,
         shared::CopyShared,
         task::CopyTask,
@@ -62,7 +62,7 @@ impl<'r> CopyWalker<'r> {
     }
 
     /// Performs tasks until none are left. The queue must expect this worker.
-    pub fn work(mut self) -> WorkerTally {
+    pub fn work(mut self) -> TreeReport {
         self.shared.queue.arrive();
         loop {
             // Publishes complete files before the worker sleeps, because other workers may need their names.

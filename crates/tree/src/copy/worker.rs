@@ -12,7 +12,7 @@ use crate::{
         copy_entry::CopyEntry,
         dest::existing::Existing,
         plans::contest::MethodCache,
-        report::WorkerTally,
+        report::TreeReport,
         run::CopyRun,
         shared::{CopyShared, ForeseenName},
         waiting::{Repeat, WaitingFile},
@@ -37,7 +37,7 @@ static SINGLE: LazyLock<usize> = LazyLock::new(|| {
 pub(crate) struct CopyWorker<'r> {
     pub shared: &'r CopyShared<'r>,
     pub run: &'r CopyRun<'r>,
-    pub tally: WorkerTally,
+    pub tally: TreeReport,
     /// Buffer for small files; allocated when it is first needed.
     pub buffer: Buffer,
     /// `true` if the file system does not support `O_TMPFILE`, or cannot link such a file.
@@ -73,7 +73,7 @@ impl<'r> CopyWorker<'r> {
         if self.run.options.list.is_some() {
             let names = entry.directory.paths.names();
             let names = names.into_iter().chain([entry.name]).map(CStr::to_bytes);
-            self.tally.listed.push(names.collect::<Vec<_>>().join(&b'/'));
+            self.tally.listed.names.push(names.collect::<Vec<_>>().join(&b'/'));
         }
     }
 
@@ -81,7 +81,7 @@ impl<'r> CopyWorker<'r> {
         Self {
             shared,
             run: &shared.run,
-            tally: WorkerTally::default(),
+            tally: TreeReport::default(),
             buffer: Buffer::default(),
             no_tmpfile: false,
             uncloneable: None,

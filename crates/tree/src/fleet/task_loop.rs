@@ -25,7 +25,6 @@ use super::{
 use crate::{
     CopyOptions, Error, Fsync, Halt, TreeReport,
     copy::{
-        report::WorkerTally,
         run::{Concurrency, CopyRun, Me},
         shared::CopyShared,
     },
@@ -113,13 +112,13 @@ struct TaskLoop<'m> {
 }
 
 impl<'m> TaskLoop<'m> {
-    fn work(&self, grounds: FleetPaths<'m>) -> WorkerTally {
+    fn work(&self, grounds: FleetPaths<'m>) -> TreeReport {
         let run = &self.copy.run;
         let mut runner = match TaskRunner::new(grounds, self.copy) {
             Ok(runner) => runner,
             Err(errno) => {
                 self.stop_for(at_sink("openat")(errno), &self.place.path);
-                return WorkerTally::default();
+                return TreeReport::default();
             }
         };
         while run.go_on().is_ok() {

@@ -31,7 +31,7 @@ use crate::{
         descriptors::retry_for_descriptors,
         directory::Directory,
         entry::file::copy_file_entry,
-        report::WorkerTally,
+        report::TreeReport,
         shared::CopyShared,
         worker::CopyWorker,
     },
@@ -123,7 +123,7 @@ impl<'m> TaskRunner<'m> {
     }
 
     /// Returns the tally of this thread.
-    pub fn end(mut self) -> WorkerTally {
+    pub fn end(mut self) -> TreeReport {
         self.worker.flush_progress();
         self.worker.tally
     }

@@ -38,6 +38,11 @@ struct MadeDirectory {
 }
 
 impl MadeDirectory {
+    /// Returns a directory that was created under its final name.
+    fn new(fd: OwnedFd, is_replacement: bool) -> Self {
+        Self { fd: Some(fd), ..Self::unmade(is_replacement) }
+    }
+
     /// Returns a directory that a dry run does not create.
     fn unmade(is_replacement: bool) -> Self {
         Self { fd: None, stage: None, is_new: true, is_replacement, born: None }
@@ -149,29 +154,10 @@ fn make(
                 entry.path_below(run.options)
             })?;
         }
-        let mode = Mode::from_raw_mode(first_mode(run, stat));
-        return match mkdirat(dir, entry.name, mode) {
-            Ok(()) => {
-                let fd = open_new(name_at).map_err(|errno| {
-                    // Removes the directory, because a retry would take it for one that existed before.
-                    let _ = unlinkat(dir, entry.name, AtFlags::REMOVEDIR);
-                    CopyFailure::Sink("openat", errno, 0)
-                })?;
-                Ok(MadeDirectory {
-                    fd: Some(fd),
-                    stage: None,
-                    is_new: true,
-                    is_replacement: is_replaced,
-                    born: None,
-                })
-            }
-            // This copy may have created it: the destination may treat two names as equal (case folding).
-            Err(Errno::EXIST) => merge(name_at, false),
-            Err(errno) => Err(CopyFailure::Sink("mkdirat", errno, 0)),
-        };
+        return make_unstaged(name_at, first_mode(run, stat), is_replaced);
     }
-    let origin = StageSource::Folder(source, stat);
-    let (fd, stage) = StagedDir::make(name_at, run.options.resume, origin)?;
+    let (fd, stage) =
+        StagedDir::make(name_at, run.options.resume, StageSource::Folder(source, stat))?;
     if let Some(left) = &stage.left_alone {
         run.left_alone(|| entry.destination_path(), left);
     }
@@ -181,13 +167,25 @@ fn make(
         run.options.preserve.mode || (run.me.umask().is_some() && !entry.directory.births.acl);
     let first = first_mode(run, stat);
     let born = if reckoned { None } else { Some(birth_mode(fd.as_fd(), first)?) };
-    Ok(MadeDirectory {
-        fd: Some(fd),
-        stage: Some(stage),
-        is_new: true,
-        is_replacement: is_replaced,
-        born,
-    })
+    Ok(MadeDirectory { stage: Some(stage), born, ..MadeDirectory::new(fd, is_replaced) })
+}
+
+/// Creates a directory under its final name.
+fn make_unstaged(name_at: NameAt<'_>, mode: u32, is_replaced: bool) -> Attempt<MadeDirectory> {
+    let NameAt { dir, name } = name_at;
+    match mkdirat(dir, name, Mode::from_raw_mode(mode)) {
+        Ok(()) => {
+            let fd = open_new(name_at).map_err(|errno| {
+                // Removes the directory, because a retry would take it for one that existed before.
+                let _ = unlinkat(dir, name, AtFlags::REMOVEDIR);
+                CopyFailure::Sink("openat", errno, 0)
+            })?;
+            Ok(MadeDirectory::new(fd, is_replaced))
+        }
+        // This copy may have created it: the destination may treat two names as equal (case folding).
+        Err(Errno::EXIST) => merge(name_at, false),
+        Err(errno) => Err(CopyFailure::Sink("mkdirat", errno, 0)),
+    }
 }
 
 /// Returns `true` if a symbolic link in the destination is kept and its target directory is used.
@@ -201,13 +199,7 @@ fn keeps_link(options: &CopyOptions, NameAt { dir, name }: NameAt<'_>, there: &S
 fn merge(NameAt { dir, name }: NameAt<'_>, follow: bool) -> Attempt<MadeDirectory> {
     let flags = if follow { DIRECTORY - OFlags::NOFOLLOW } else { DIRECTORY };
     let fd = open_directory(dir, name, flags).map_err(at_sink("openat"))?;
-    Ok(MadeDirectory {
-        fd: Some(fd),
-        stage: None,
-        is_new: false,
-        is_replacement: false,
-        born: None,
-    })
+    Ok(MadeDirectory { is_new: false, ..MadeDirectory::new(fd, false) })
 }
 
 /// Returns the mode with which a directory is created. It includes full access for the owner, because this copy
