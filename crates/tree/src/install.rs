@@ -3,7 +3,7 @@
 
 use rustix::fs::{
     AtFlags, FileType, Gid, Mode, OFlags, Stat, Timespec, Timestamps, UTIME_OMIT, Uid, chownat,
-    fchmod, fchown, fstat, futimens, openat, statat,
+    fchmod, fchown, fstat, fstatfs, futimens, openat, statat,
 };
 use std::{
     ffi::{CStr, CString},
@@ -31,7 +31,9 @@ use crate::{
         staged_dir::{StageSource, StagedDir, remove_leftovers as remove_leftover_files},
     },
     error::CopyFailure,
+    identity::mtime,
     journal::Remote,
+    times::{self, Resolution},
 };
 
 mod xattrs;
@@ -301,15 +303,18 @@ impl EntryAttributes {
         Ok(refused)
     }
 
-    /// Compares mode, owner and time with those of an existing entry, as far as this user may set them.
-    pub fn differ_from(&self, there: &Stat) -> AttributeDifferences {
+    /// Compares mode, owner and time with those of an existing entry of `directory`, as far as this user may set them
+    /// and the file system can store them.
+    pub fn differ_from(&self, there: &Stat, directory: BorrowedFd<'_>) -> AttributeDifferences {
         let is_root = rustix::process::geteuid().is_root();
         let other = |gid| gid != there.st_gid && may_give_to(gid);
         // If the owner cannot be set, set-id bits are not set, so they are not compared.
         let has_owner = |owner| is_root || owner == (there.st_uid, there.st_gid);
         let bits = if self.owner.is_some_and(has_owner) { 0o7777 } else { 0o777 };
+        let (seconds, nanos) = self.mtime;
+        let resolution = || Resolution::of(there, || fstatfs(directory));
         AttributeDifferences {
-            time: (there.st_mtime, there.st_mtime_nsec as u32) != self.mtime,
+            time: times::order(mtime(there), (seconds, nanos.into()), resolution).is_ne(),
             mode: there.st_mode & 0o7777 != self.mode & bits,
             owner: is_root && self.owner.is_some_and(|(uid, _)| uid != there.st_uid),
             group: self.owner.is_some_and(|(_, gid)| other(gid)),

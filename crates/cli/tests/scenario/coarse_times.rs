@@ -3,7 +3,12 @@
 
 use std::{fs, path::Path, process::Command};
 
-use crate::support::{Scratch, loop_disk::MountedDisk, names, run, shell, skip, skip::has_tools};
+use crate::{
+    remote_copies::over_each,
+    remote_syncs::BothWays,
+    support::{Scratch, loop_disk::MountedDisk, names, run, shell, skip, skip::has_tools},
+    sync_trees::lines,
+};
 
 /// With small inodes, ext4 stores whole seconds in 32 bits.
 const EXT4: (&str, &[&str]) = ("mkfs.ext4", &["-qF", "-I", "128"]);
@@ -95,4 +100,28 @@ fn a_precise_file_system_is_compared_precisely() {
     assert_eq!(said(scratch.path(), line), "new\n");
     assert_eq!(names(scratch.path()), ["a", "b"]);
     shell(scratch.path(), "touch -d '2024-01-01' a; $T verify --attributes b a").expect(1);
+}
+
+#[test]
+fn a_sync_between_machines_finds_a_copy_with_whole_seconds_up_to_date() {
+    let test = "a_sync_between_machines_finds_a_copy_with_whole_seconds_up_to_date";
+    over_each(test, |scratch, machine| {
+        let Some(_disk) = disk(test, scratch, EXT4) else { return };
+        let source = scratch.folder("s");
+        for (name, time) in [("a", "2024-01-01 00:00:00.7"), ("b", "1969-12-31 23:59:58.5")] {
+            said(&source, &format!("mkdir d{name}; echo x >d{name}/{name}; ln -s x l{name}"));
+            said(&source, &format!("touch -hd '{time}' d{name}/{name} l{name} d{name}"));
+        }
+        for is_push in [false, true] {
+            let dst = scratch.join(&format!("disk/{is_push}"));
+            let both = BothWays { machine, source: source.clone(), is_push };
+            assert!(!lines(&both.sync(&["-i"], &dst).expect(0)).is_empty());
+            let again = lines(&both.sync(&["-i"], &dst).expect(0));
+            assert!(again.is_empty(), "push {is_push}: {again:?}");
+            said(&source, "touch -d '2024-01-01 00:00:01.2' da/a");
+            let changed = lines(&both.sync(&["-i"], &dst).expect(0));
+            assert_eq!(changed.len(), 1, "push {is_push}: {changed:?}");
+            said(&source, "touch -d '2024-01-01 00:00:00.7' da/a");
+        }
+    });
 }

@@ -32,7 +32,7 @@ pub fn compare(
         kind: FileType::from_raw_mode(there.st_mode) != FileType::RegularFile,
         content: !is_trusted(there, attributes, directory.fd.as_fd()),
         size: there.st_size as u64 != size,
-        ..attributes.differ_from(there)
+        ..attributes.differ_from(there, directory.fd.as_fd())
     };
     if let Some(xattrs) = attributes.xattrs.as_ref().filter(|_| !has_other_bytes(differs, true)) {
         (differs.acl, differs.xattrs) = xattrs.differ_from(directory.fd.as_fd(), name);
@@ -49,7 +49,7 @@ pub fn compare_directory(
 ) -> AttributeDifferences {
     let xattrs = attributes.xattrs.as_ref();
     let (acl, xattrs) = xattrs.map_or((false, false), |xattrs| xattrs.differ_from(above, name));
-    AttributeDifferences { acl, xattrs, ..attributes.differ_from(there) }
+    AttributeDifferences { acl, xattrs, ..attributes.differ_from(there, above) }
 }
 
 /// Compares a listed symbolic link or special file with the existing entry of its name.
@@ -64,12 +64,12 @@ pub fn compare_node(
     if kind != listed.file_type() {
         return Ok(AttributeDifferences { kind: true, ..AttributeDifferences::default() });
     }
-    let differs = attributes.differ_from(there);
+    let fd = directory.fd.as_fd();
+    let differs = attributes.differ_from(there, fd);
     if let ManifestKind::Link(target) = listed {
-        let has = readlinkat(&directory.fd, name, Vec::new()).map_err(failed("readlinkat"))?;
+        let has = readlinkat(fd, name, Vec::new()).map_err(failed("readlinkat"))?;
         return Ok(AttributeDifferences { content: *has != **target, mode: false, ..differs });
     }
-    let fd = directory.fd.as_fd();
     let has = SpecialFile::of(kind, there.st_rdev).map(ManifestKind::Special);
     let content = has.as_ref() != Some(listed) || !is_trusted(there, attributes, fd);
     let xattrs = attributes.xattrs.as_ref();
