@@ -60,7 +60,7 @@ ARCHIVE := $(dir $(BIN))libthalweg_c.a
 START := $(if $(PIE),,-C target-feature=+crt-static -C relocation-model=static)
 
 .NOTPARALLEL:
-.PHONY: help build programs docs test audit campaign campaign-speed flaky honesty lint study bench jars wheel sdist dist deb api commands packages release jmh fuzz tsan miri cross install clean setup start-skips
+.PHONY: help build programs docs test audit campaign campaign-speed flaky honesty lint report study bench jars wheel sdist dist deb api commands packages release jmh fuzz tsan miri cross install clean setup start-skips
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z -]+:.*## /{printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -139,6 +139,11 @@ lint: ## check formatting, clippy, dependencies between crates, licences and sou
 
 docs: ## build the pages for a browser, with a search, into target/book
 	@tests/setup/docs
+
+report: build ## make the pages of the kept results: docs/report.html, its picture, docs/benchmarks/articles.md
+	$(BIN) report -o docs/report.html studies/results
+	$(BIN) report --articles -o docs/benchmarks/articles.md studies/results
+	tests/setup/picture docs/report.html docs/report.png
 
 study bench: programs ## measure: STUDY=name runs a study and saves its result in RESULTS; without STUDY, list the studies
 	$(BIN) study $(STUDY) --allow-missing --save $(RESULTS)

@@ -1,6 +1,7 @@
 //! Pages and Markdown made of results, ordinary and odd.
 
 use serde_json::{Value, json};
+use std::{fs, path::PathBuf};
 use thalweg_lab::{
     report::{ReportInput, drawings, html, markdown},
     study::{file::StudyFile, result::StudyResult},
@@ -291,4 +292,20 @@ fn a_run_of_few_places_is_never_shown_in_place_of_a_whole_one() {
     );
     let head = text.lines().find(|line| line.contains(" rounds each, "));
     assert!(head.is_some_and(|line| line.contains("2026-11-22")), "{head:?}");
+}
+
+/// The guide to claims shows docs/report.png. `make report` takes the picture after it writes the page.
+#[test]
+fn the_picture_of_the_report_shows_the_cards_of_the_report() {
+    let docs = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../docs");
+    let [page, picture] = ["report.html", "report.png"].map(|name| fs::read(docs.join(name)));
+    let (page, picture) = (page.expect("the page"), picture.expect("the picture"));
+    let page = String::from_utf8(page).expect("text");
+    let from = page.find("<header").expect("a header");
+    let to = page.find("<section id=\"overview\"").expect("an overview after the cards");
+    let mut crc = flate2::Crc::new();
+    crc.update(&page.as_bytes()[from..to]);
+    let chunk = format!("tEXtcards\0{:08x}", crc.sum());
+    let found = picture.windows(chunk.len()).any(|bytes| bytes == chunk.as_bytes());
+    assert!(found, "docs/report.png shows other cards: run `make report`");
 }
