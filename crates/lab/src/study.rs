@@ -12,6 +12,7 @@ pub mod conditions;
 pub mod costs;
 mod eta;
 pub mod evaluation;
+pub mod extend;
 pub mod file;
 pub mod messages;
 pub mod new;

@@ -10,7 +10,7 @@ mod verdict;
 
 pub use interval::{Interval, interval_of_sessions, ratio_of_rounds, ratio_of_sessions};
 pub use random::Random;
-pub use student::widening;
+pub use student::{narrowing, widening};
 pub(super) use verdict::verdict;
 pub use verdict::{MOST_NOISE, RatioVerdict, noise_floor, noise_of, says_nothing};
 

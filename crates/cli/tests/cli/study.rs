@@ -471,3 +471,23 @@ fn interrupt(mut command: std::process::Command, started: &dyn Fn() -> bool) {
     let ran = Ran::of_child(child).ended(130);
     assert!(ran.err.contains("has no result"), "{}", ran.err);
 }
+
+#[test]
+fn a_result_grows_by_the_sessions_of_another_run() {
+    let scratch = scratch();
+    short(&scratch, &["--save", "kept"]).ended(0);
+    let list = scratch.run(&["study", "--save", "kept", "--json"]).ended(0).json();
+    let path = list["studies"][0]["results"][0]["path"].as_str().expect("a path").to_owned();
+    let ran = short(&scratch, &["--extend", &path, "--only", "nothing", "-v"]);
+    let ran = ran.ended(0);
+    assert!(ran.text().contains("3 more sessions of nothing"), "{}", ran.text());
+    let text = std::fs::read_to_string(scratch.path(&path)).expect("the result");
+    let result: Value = serde_json::from_str(&text).expect("JSON");
+    assert_eq!(result["arms"][0]["sessions"].as_array().map(Vec::len), Some(6));
+    assert_eq!(result["protocol"]["sessions"], 3);
+    scratch.run(&["study", "--rejudge", &path]).ended(0);
+    for no_result in ["none.json", "studies/900-null.toml"] {
+        let said = scratch.run(&["study", "900", "--extend", no_result]).ended(2).err;
+        assert!(said.contains(no_result), "{said}");
+    }
+}

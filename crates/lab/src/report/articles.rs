@@ -22,7 +22,8 @@ pub fn articles(inputs: &[ReportInput]) -> String {
          own programs, parameters, sizes and state of the memory; *under modern conditions*: with a fair comparison and the tools of today. \
          A cell has the letter of a machine, the verdict there, and the figure that decided, with its 95 % interval. The figure of a ratio check \
          is the cost of the first arm of the check, divided by that of the second: below 1, the first arm is faster. The figure of a probe \
-         is its number ([kinds of checks](../reference/studies.md#checks)).\n\n",
+         is its number ([kinds of checks](../reference/studies.md#checks)). An undecided cell has an estimate of the number of sessions that \
+         would decide it, if figure and spread stay the same; without one, more than 1,000 would not, or the figure lies within the noise.\n\n",
     );
     let _ = writeln!(text, "{}", counts(inputs));
     for runs in history::by_study(inputs) {
@@ -95,10 +96,12 @@ fn article(text: &mut String, study: &StudyFile, machines: &[ReportMachine<'_>])
             quoted(claim),
             escaped(&published),
             escaped(&where_run(claim)),
-            of_machines(&|_, found| Some(said(
-                found.verdict,
-                [found.measured, found.lo, found.hi]
-            ))),
+            of_machines(&|_, found| {
+                let figure = [found.measured, found.lo, found.hi];
+                let needed = found.sessions_needed();
+                let needed = needed.map_or(String::new(), |n| format!("; {n} sessions"));
+                Some(said(found.verdict, figure) + &needed)
+            }),
             of_machines(&|_, found| {
                 let wider = found.wider.as_ref()?;
                 let first = wider.evidence.first();

@@ -202,6 +202,8 @@ fn study_view(runs: &[&ReportInput], anchor: String) -> StudyView {
 fn protocol(result: &StudyResult) -> Vec<(&'static str, String)> {
     let Protocol { preset, sessions, rounds, pause_seconds, sample_seconds, seed, pinned, .. } =
         &result.protocol;
+    let more = result.protocol.extension_texts().map(|text| format!("; {text}"));
+    let more = more.collect::<String>();
     let pinned: Vec<String> = pinned.iter().map(usize::to_string).collect();
     let noise = format!(
         "{}: a ratio must differ from its limit by at least this much",
@@ -211,7 +213,7 @@ fn protocol(result: &StudyResult) -> Vec<(&'static str, String)> {
     let taken: usize =
         result.arms.iter().flat_map(|arm| &arm.sessions).map(|session| session.samples.len()).sum();
     vec![
-        ("Preset", format!("{preset}: {sessions} fresh processes of {rounds} rounds each")),
+        ("Preset", format!("{preset}: {sessions} fresh processes of {rounds} rounds each{more}")),
         ("Between sessions", format!("at least {}", words::duration(*pause_seconds))),
         ("Intended duration of a sample", words::duration(*sample_seconds)),
         (

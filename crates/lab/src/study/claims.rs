@@ -9,6 +9,7 @@ mod best;
 mod correlation;
 mod decide;
 mod measurements;
+mod sessions;
 mod several;
 mod side;
 mod words;

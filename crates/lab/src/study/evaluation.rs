@@ -9,7 +9,7 @@ use super::{
     messages::{ArmRun, ConditionLog, SessionLog},
     result::{
         ArmResult, ClaimResult, ClaimVerdict, Condition, ConditionCost, Missing, ProbeResult,
-        Protocol, RatioResult, StudyResult,
+        Protocol, RatioResult, SessionSamples, StudyResult,
     },
 };
 use thalweg_measure::{
@@ -97,39 +97,55 @@ fn arm_of(
     let runs: Vec<&ArmRun> = runs.collect();
     let first = runs.first()?;
     let arm = study.arms.iter().find(|arm| arm.name == name)?;
-    // The median is taken per session first. A median over all samples would weight the sessions unevenly.
-    let figure = |of: &dyn Fn(&Sample) -> Option<f64>| -> Option<f64> {
-        let of_session = |run: &ArmRun| {
-            let values = run.taken.samples.iter().filter_map(|taken| of(&taken.sample));
-            median(&values.collect::<Vec<_>>())
-        };
-        median(&runs.iter().filter_map(|run| of_session(run)).collect::<Vec<_>>())
-    };
-    let gb = |sample: &Sample| (sample.bytes.max(1)) as f64 / 1e9;
-    let mut taken = runs.iter().flat_map(|run| &run.taken.samples).map(|taken| &taken.sample);
     // A single observation of shared memory is conclusive, even if other sessions did not observe any.
     let aliases: Vec<&String> = runs.iter().filter_map(|run| run.alias.as_ref()).collect();
     let shared = aliases.iter().find(|alias| **alias == "shared");
-    Some(ArmResult {
+    let mut result = ArmResult {
         name: name.to_owned(),
         place: place.clone(),
         origin: arm.origin,
         promises: first.promises,
         alias: shared.or(aliases.first()).map(|alias| (*alias).clone()),
         note: arm.note.clone(),
-        gb_per_s: figure(&|s| Some(gb(s) / s.wall_seconds())).unwrap_or(0.0),
-        cpu_s_per_gb: figure(&|s| Some(s.user.saturating_add(s.sys).as_secs_f64() / gb(s)))
-            .unwrap_or(0.0),
-        user_s_per_gb: figure(&|s| Some(s.user.as_secs_f64() / gb(s))).unwrap_or(0.0),
-        far_cpu_s_per_gb: figure(&|s| Some((s.far_user + s.far_sys).as_secs_f64() / gb(s)))
-            .filter(|far| *far > 0.0),
-        faults_per_gb: figure(&|s| Some(s.faults_per_gb())).unwrap_or(0.0),
-        calls_per_gb: figure(&|s| Some(s.calls? as f64 / gb(s))),
-        calls_kind: taken.find(|s| s.calls.is_some()).map(|s| s.calls_kind),
+        gb_per_s: 0.0,
+        cpu_s_per_gb: 0.0,
+        user_s_per_gb: 0.0,
+        far_cpu_s_per_gb: None,
+        faults_per_gb: 0.0,
+        calls_per_gb: None,
+        calls_kind: None,
         calls_uncounted: runs.iter().find_map(|run| run.calls_uncounted.clone()),
         marked: runs.iter().map(|run| run.marked).sum(),
         sessions: runs.iter().map(|run| run.taken.clone()).collect(),
-    })
+    };
+    set_figures(&mut result);
+    Some(result)
+}
+
+/// Computes the figures of an arm from its samples.
+pub(super) fn set_figures(arm: &mut ArmResult) {
+    // The median is taken per session first. A median over all samples would weight the sessions unevenly.
+    let figure = |of: &dyn Fn(&Sample) -> Option<f64>| -> Option<f64> {
+        let of_session = |session: &SessionSamples| {
+            let values = session.samples.iter().filter_map(|taken| of(&taken.sample));
+            median(&values.collect::<Vec<_>>())
+        };
+        median(&arm.sessions.iter().filter_map(of_session).collect::<Vec<_>>())
+    };
+    let gb = |sample: &Sample| (sample.bytes.max(1)) as f64 / 1e9;
+    let cpu = |s: &Sample| Some(s.user.saturating_add(s.sys).as_secs_f64() / gb(s));
+    let far = |s: &Sample| Some((s.far_user + s.far_sys).as_secs_f64() / gb(s));
+    let mut taken = arm.sessions.iter().flat_map(|s| &s.samples).map(|taken| &taken.sample);
+    *arm = ArmResult {
+        gb_per_s: figure(&|s| Some(gb(s) / s.wall_seconds())).unwrap_or(0.0),
+        cpu_s_per_gb: figure(&cpu).unwrap_or(0.0),
+        user_s_per_gb: figure(&|s| Some(s.user.as_secs_f64() / gb(s))).unwrap_or(0.0),
+        far_cpu_s_per_gb: figure(&far).filter(|far| *far > 0.0),
+        faults_per_gb: figure(&|s| Some(s.faults_per_gb())).unwrap_or(0.0),
+        calls_per_gb: figure(&|s| Some(s.calls? as f64 / gb(s))),
+        calls_kind: taken.find(|s| s.calls.is_some()).map(|s| s.calls_kind),
+        ..arm.clone()
+    };
 }
 
 /// Returns the reason why an arm has no samples or failed under a condition, if that happened in at least one session.

@@ -120,6 +120,40 @@ pub struct Protocol {
     pub began: String,
     /// Total wall time in seconds.
     pub took_seconds: f64,
+    /// Later runs that added sessions, in the order of their sessions.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub extensions: Vec<Extension>,
+}
+
+impl Protocol {
+    /// Returns the number of sessions of the run and of all later runs that were added to it.
+    pub fn all_sessions(&self) -> usize {
+        self.sessions + self.extensions.iter().map(|more| more.sessions).sum::<usize>()
+    }
+
+    /// Returns text such as `18 more sessions of one-process and channel`, for each later run.
+    pub fn extension_texts(&self) -> impl Iterator<Item = String> + '_ {
+        self.extensions.iter().map(|Extension { cells, sessions, .. }| {
+            format!("{sessions} more sessions of {}", cells.join(", "))
+        })
+    }
+}
+
+/// A later run of some cells. Its sessions were added to a result.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub struct Extension {
+    /// The cells that it measured.
+    pub cells: Vec<String>,
+    pub sessions: usize,
+    pub rounds: usize,
+    /// The command that repeats it.
+    pub command: String,
+    /// The start time (RFC 3339).
+    pub began: String,
+    /// Total wall time in seconds.
+    pub took_seconds: f64,
+    /// The hash of the study's text that was run; `None` if it was not recorded.
+    pub text: Option<String>,
 }
 
 /// A combination of cell, size and load in which a figure was measured.
@@ -282,6 +316,15 @@ pub struct Wider {
 }
 
 impl ClaimResult {
+    /// Returns an estimate of how many sessions would decide the claim as published; `None` if it is decided, or if a
+    /// check has no estimate.
+    pub fn sessions_needed(&self) -> Option<usize> {
+        let undecided = |check: &&ClaimEvidence| check.verdict == ClaimVerdict::Undecided;
+        let needed: Option<Vec<usize>> =
+            self.evidence.iter().filter(undecided).map(|check| check.sessions_needed).collect();
+        needed?.into_iter().max().filter(|_| self.verdict == ClaimVerdict::Undecided)
+    }
+
     /// Returns `true` if the claim is a goal of thalweg instead of a statement of an article.
     pub fn is_goal(&self) -> bool {
         self.kind == GOAL
@@ -302,6 +345,9 @@ pub struct ClaimEvidence {
     pub within: Option<[f64; 2]>,
     /// The verdict of this check alone.
     pub verdict: ClaimVerdict,
+    /// The estimated number of sessions that would decide an undecided check; `None` without an estimate.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sessions_needed: Option<usize>,
 }
 
 /// The verdict of a run on a claim.
@@ -360,6 +406,7 @@ mod tests {
             hi: None,
             within: Some([2.0, f64::INFINITY]),
             verdict: ClaimVerdict::Undecided,
+            sessions_needed: None,
         };
         let text = serde_json::to_string(&evidence).unwrap();
         let again: ClaimEvidence = serde_json::from_str(&text).unwrap();

@@ -360,6 +360,7 @@ impl<'c> Course<'c> {
             command: settings.command.clone(),
             began: self.began,
             took_seconds: took,
+            extensions: Vec::new(),
         };
         let hash = self.loaded.hash();
         let result =

@@ -5,7 +5,7 @@ mod results;
 mod samples;
 
 pub use lines::to_text;
-pub use results::{ResultError, load, parse_result, rejudge, save};
+pub use results::{ResultError, load, parse_result, rejudge, replace, save};
 pub use samples::{csv, put_back};
 
 use serde::Deserialize;

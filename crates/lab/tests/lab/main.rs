@@ -3,6 +3,7 @@
 
 mod bulk;
 mod claims;
+mod extended;
 mod honesty;
 mod java;
 mod peers;

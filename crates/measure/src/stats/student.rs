@@ -12,6 +12,15 @@ pub fn widening(sessions: usize, many: usize) -> f64 {
     quantile(free, MISSES / many.max(1) as f64) / quantile(free, MISSES)
 }
 
+/// Returns the width of an interval over `to` sessions, divided by the width over `from` sessions of the same spread.
+pub fn narrowing(from: usize, to: usize) -> f64 {
+    let width = |sessions: usize| {
+        let free = sessions.saturating_sub(1).max(1);
+        quantile(free, MISSES) / (free as f64 + 1.0).sqrt()
+    };
+    width(to) / width(from)
+}
+
 /// Returns the value that |t| exceeds with this probability, for this number of degrees of freedom.
 fn quantile(free: usize, outside: f64) -> f64 {
     // Bisection over the angle whose tangent is t / sqrt(free); the probability grows with the angle.
@@ -57,6 +66,14 @@ mod tests {
             let found = quantile(free, outside);
             assert!((found - expected).abs() < 2e-3, "{free} {outside}: {found}");
         }
+    }
+
+    #[test]
+    fn more_sessions_make_an_interval_narrower() {
+        assert!((narrowing(6, 6) - 1.0).abs() < 1e-9);
+        // 2.201 / sqrt(12) against 2.571 / sqrt(6).
+        assert!((narrowing(6, 12) - 0.6054).abs() < 1e-3, "{}", narrowing(6, 12));
+        assert!(narrowing(2, 3) < 0.3 && narrowing(0, 0).is_finite());
     }
 
     #[test]

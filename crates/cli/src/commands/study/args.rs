@@ -57,6 +57,9 @@ pub struct StudyArgs {
     /// Save results in this directory [default: $XDG_STATE_HOME/thalweg/studies]
     #[arg(long, value_name = "DIR")]
     pub save: Option<PathBuf>,
+    /// Add the sessions of this run to a saved result of this machine, and judge it again
+    #[arg(long, value_name = "RESULT", conflicts_with_all = ["save", "no_save", "check", "rejudge"])]
+    pub extend: Option<PathBuf>,
     /// Do not save results
     #[arg(long, conflicts_with = "save")]
     pub no_save: bool,
@@ -89,6 +92,7 @@ Examples:
   thalweg study 002 --quick          run one
   thalweg study all                  run all
   thalweg study all --full           run all sizes of the articles; continue if it was interrupted
+  thalweg study 002 --only threads --sessions 12 --extend MACHINE/DATE/002.json
   thalweg study ./mine.toml --csv samples.csv
   thalweg study --new mine           write a template
   thalweg study --check ./mine.toml  check a study

@@ -2,6 +2,7 @@
 
 mod args;
 mod check;
+mod extend;
 mod list;
 mod live;
 mod rejudge;
@@ -29,6 +30,7 @@ use thalweg_lab::{
 use thalweg_measure::preset::Preset;
 
 pub use args::StudyArgs;
+use extend::ExtendedResult;
 use unfinished::{RunPlace, UnfinishedStudies};
 
 use super::Subcommand;
@@ -68,6 +70,8 @@ impl StudyArgs {
     /// Runs the studies, and saves and shows their results.
     fn measure(&self, studies: &[Loaded], color: bool) -> Result<Exit, CommandFailure> {
         let mut settings = settings(self)?;
+        let extended = self.extend.as_ref().map(|path| ExtendedResult::open(path, studies));
+        let extended = extended.transpose()?;
         let program =
             env::current_exe().map_err(|e| CommandFailure::of_io("find", "this program", &e))?;
         let at = self.at.clone().unwrap_or_else(scratch);
@@ -103,10 +107,18 @@ impl StudyArgs {
             note(&line);
         }
         // A result that cannot be saved is still shown.
-        let kept =
-            results.iter().map(|result| keep(self, result).map(|()| unfinished.remove(result)));
+        let kept = results.iter_mut().map(|result| {
+            match &extended {
+                Some(extended) => *result = extended.add(result.clone())?,
+                None => keep(self, result)?,
+            }
+            unfinished.remove(result);
+            Ok(())
+        });
+        let kept: Vec<_> = kept.collect();
         let csv = self.csv.iter().map(|path| csv(&results, path));
-        let mut problems: Vec<CommandFailure> = kept.chain(csv).filter_map(Result::err).collect();
+        let mut problems: Vec<CommandFailure> =
+            kept.into_iter().chain(csv).filter_map(Result::err).collect();
         problems.extend(show(self, studies, &results, color).err());
         for problem in problems {
             exit = worse(exit, text::report(&problem));

@@ -175,6 +175,7 @@ fn probed(text: String, found: Option<&ProbeResult>, within: [f64; 2]) -> Judged
         hi: numbers().max_by(f64::total_cmp),
         within: Some(within),
         verdict,
+        sessions_needed: None,
     };
     JudgedCheck::plain(evidence, why)
 }

@@ -1,10 +1,9 @@
 //! Determines on which side of a range an interval lies, and the resulting verdict.
 
-use thalweg_core::profile::Ratio;
-
 use super::{
     JudgedCheck,
     measurements::{Absent, RatioFigure},
+    sessions::sessions_to_decide,
     words,
 };
 use crate::study::result::{
@@ -30,12 +29,15 @@ pub(super) fn judged(
                 hi: None,
                 within: Some(within),
                 verdict: absent.verdict,
+                sessions_needed: None,
             };
             JudgedCheck::plain(evidence, absent.why)
         }
         Ok(figure) => {
             let ratio = &figure.ratio;
             let verdict = side(&figure, within, noise);
+            let sessions_needed = sessions_to_decide(&figure, within, noise);
+            let sessions_needed = sessions_needed.filter(|_| verdict == Undecided);
             let why = match verdict {
                 Reproduced => format!("the whole interval is {range}"),
                 Contradicted => format!("no part of the interval is {range}"),
@@ -49,17 +51,21 @@ pub(super) fn judged(
                     format!("closer to the edge of {range} than the noise, {:.0} %", noise * 100.0)
                 }
             };
+            let why = why + &words::sessions(sessions_needed);
             let wide = verdict == Undecided && !figure.linear && says_nothing(ratio);
             let text = format!("{text}: {}", words::interval(ratio, wide));
-            let judged = JudgedCheck::plain(seen(text, ratio, within, verdict), why);
-            JudgedCheck { figure: Some(figure), ..judged }
+            let evidence = ClaimEvidence {
+                text,
+                measured: Some(ratio.ratio),
+                lo: Some(ratio.lo),
+                hi: Some(ratio.hi),
+                within: Some(within),
+                verdict,
+                sessions_needed,
+            };
+            JudgedCheck { figure: Some(figure), ..JudgedCheck::plain(evidence, why) }
         }
     }
-}
-
-fn seen(text: String, ratio: &Ratio, within: [f64; 2], verdict: ClaimVerdict) -> ClaimEvidence {
-    let (measured, lo, hi) = (Some(ratio.ratio), Some(ratio.lo), Some(ratio.hi));
-    ClaimEvidence { text, measured, lo, hi, within: Some(within), verdict }
 }
 
 /// Returns whether the interval is inside the range, outside it, or neither. The noise is that of costs, so it applies

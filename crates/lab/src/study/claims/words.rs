@@ -60,6 +60,11 @@ pub fn disturbed(share: f64) -> String {
     format!("; other processes disturbed {:.0} % of its samples", share * 100.0)
 }
 
+/// Returns text like `; about 12 sessions would decide`, or an empty text without an estimate.
+pub fn sessions(needed: Option<usize>) -> String {
+    needed.map_or_else(String::new, |needed| format!("; about {needed} sessions would decide"))
+}
+
 /// Returns text like `at least 2`.
 pub fn range([lo, hi]: [f64; 2]) -> String {
     match (lo.is_finite() && lo > 0.0, hi.is_finite()) {

@@ -77,16 +77,45 @@ pub fn rejudge(path: &Path, by: &Loaded) -> Result<[StudyResult; 2], ResultError
     keep_digits(&before, &mut after);
     let ran = before.text.as_ref().and_then(|text| text.ran.clone());
     after.text = Some(StudyText { ran, judged: by.hash() });
+    write_result(path, &after, samples_beside(path)?)?;
+    Ok([before, after])
+}
+
+/// Replaces a result by one with more sessions. The new samples are written to a new file first, so that the result
+/// always names complete samples.
+pub fn replace(path: &Path, result: &StudyResult) -> Result<(), ResultError> {
+    let Some(old) = samples_beside(path)? else { return write_result(path, result, None) };
+    let error =
+        |e: StoreError| ResultError::Unreadable { path: e.path, error: io::Error::other(e.reason) };
+    let samples = compressed(&samples::csv(std::slice::from_ref(result)));
+    let samples = samples.map_err(|e| error(StoreError::of(path, e.to_string())))?;
+    let names = (2..).map(|number| format!("{}-{number}.csv.gz", result.study));
+    for name in std::iter::once(format!("{}.csv.gz", result.study)).chain(names) {
+        if write_new(&path.with_file_name(&name), &samples).map_err(error)? {
+            write_result(path, result, Some(name))?;
+            // A file that no result names does no harm.
+            drop(fs::remove_file(path.with_file_name(old)));
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// Writes a result, with its samples or with the name of the file that has them.
+fn write_result(
+    path: &Path,
+    result: &StudyResult,
+    samples: Option<String>,
+) -> Result<(), ResultError> {
     let unwritable =
         |e: String| ResultError::Unreadable { path: path.to_owned(), error: io::Error::other(e) };
-    let text = match samples_beside(path)? {
-        Some(name) => lines::by_arms(&without_samples(&after, name)),
-        None => lines::to_text(&after),
+    let text = match samples {
+        Some(name) => lines::by_arms(&without_samples(result, name)),
+        None => lines::to_text(result),
     };
     let text = text.map_err(|e| unwritable(e.to_string()))?;
     let written = write_file(path, text.as_bytes());
-    written.map_err(|e| unwritable(io::Error::from(e).to_string()))?;
-    Ok([before, after])
+    written.map_err(|e| unwritable(io::Error::from(e).to_string()))
 }
 
 /// Keeps the old figures if the new ones differ only in the last digits. Those of a logarithm differ between CPUs.

@@ -62,6 +62,7 @@ pub fn run(
         command: String::new(),
         began: "2026-11-22T00:00:00Z".to_owned(),
         took_seconds: 1.0,
+        extensions: Vec::new(),
     };
     result_of(study, logs.collect(), protocol, serde_json::json!({ "simulated": true }))
 }

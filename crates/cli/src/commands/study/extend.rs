@@ -1,0 +1,45 @@
+//! `thalweg study --extend`: adds the sessions of a run to a saved result.
+
+use std::path::{Path, PathBuf};
+use thalweg_lab::study::{
+    extend,
+    result::StudyResult,
+    store::{self, Loaded},
+};
+
+use crate::{
+    exit::{CommandFailure, Exit},
+    output::text::note,
+};
+
+/// The result that grows, and its study.
+pub struct ExtendedResult<'s> {
+    path: PathBuf,
+    saved: StudyResult,
+    by: &'s Loaded,
+}
+
+impl<'s> ExtendedResult<'s> {
+    /// Reads the result, and checks that the sessions of a run of these studies on this machine can be added to it.
+    pub fn open(path: &Path, studies: &'s [Loaded]) -> Result<Self, CommandFailure> {
+        let usage =
+            |reason: String| CommandFailure::new(Exit::Usage, format!("--extend: {reason}"));
+        let [by] = studies else {
+            return Err(usage("a result belongs to one study; name only this study".to_owned()));
+        };
+        let saved = store::load(path).map_err(|e| usage(e.to_string()))?;
+        match extend::obstacle(&by.study, &saved) {
+            Some(why) => Err(usage(format!("{}: {why}", path.display()))),
+            None => Ok(Self { path: path.to_owned(), saved, by }),
+        }
+    }
+
+    /// Adds the sessions of `more` to the result, and saves it. Returns the judged result.
+    pub fn add(&self, more: StudyResult) -> Result<StudyResult, CommandFailure> {
+        let result = extend::extend(self.by, &self.saved, more);
+        let saved = store::replace(&self.path, &result);
+        saved.map_err(|e| CommandFailure::new(Exit::Failed, e.to_string()))?;
+        note(&format!("added to {}", self.path.display()));
+        Ok(result)
+    }
+}
