@@ -60,7 +60,7 @@ ARCHIVE := $(dir $(BIN))libthalweg_c.a
 START := $(if $(PIE),,-C target-feature=+crt-static -C relocation-model=static)
 
 .NOTPARALLEL:
-.PHONY: help build programs docs test audit campaign campaign-speed flaky honesty lint report study bench jars wheel sdist dist deb api commands packages release jmh fuzz tsan miri cross install clean setup start-skips
+.PHONY: help build programs docs test audit campaign campaign-speed flaky honesty lint report study bench jars wheel sdist dist deb api commands packages release jmh fuzz tsan miri cross install clean setup clippy start-skips
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z -]+:.*## /{printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -72,7 +72,7 @@ programs: ## build what is installed: the command, static and at a fixed address
 	$(CARGO) build --release --locked --package thalweg-packets --package thalweg-capi
 	$(CARGO) rustc --release --locked --package thalweg-cli --bin thalweg -- $(START)
 
-test: start-skips setup lint ## install missing packages (Debian, as root), lint, run every test, count the skipped tests
+test: start-skips setup clippy ## install missing packages (Debian, as root), lint, run every test, count the skipped tests
 	@# The wheel is built here too, so that nothing is compiled while tests run.
 	@status=0; $(CARGO) test --locked --no-run $(TESTS) $(FEATURES) || status=$$?; \
 	((status)) || THALWEG_PROGRAM=$$CARGO_TARGET_DIR/debug/thalweg tests/setup/python build || status=$$?; exit $$status
@@ -82,7 +82,8 @@ test: start-skips setup lint ## install missing packages (Debian, as root), lint
 	@# The state of unfinished studies goes there too.
 	@status=0; export XDG_CACHE_HOME="$$CARGO_TARGET_DIR/cache" XDG_STATE_HOME="$$CARGO_TARGET_DIR/state"; \
 	THALWEG_PROGRAM=$$CARGO_TARGET_DIR/debug/thalweg THALWEG_ARCHIVE=$$(tests/setup/tested-archive) \
-	tests/setup/with-filesystems tests/setup/run "java=tests/setup/java verify" "python=tests/setup/python test" -- \
+	tests/setup/with-filesystems tests/setup/run "java=tests/setup/java verify" \
+		"python=env THALWEG_WHEEL_BUILT=1 tests/setup/python test" "lint=tests/setup/lint" -- \
 		--locked $(TESTS) $(FEATURES) || status=$$?; \
 	tests/setup/skips summary; exit $$status
 
@@ -124,18 +125,13 @@ flaky: ## long: run every test FLAKY times, the last fifth of the rounds with a 
 honesty: ## long, on an idle machine: count how often a comparison of equal work shows a difference, in 100 real runs
 	$(CARGO) test --locked --package thalweg-lab $(FEATURES) --test lab honesty:: -- --ignored --nocapture
 
-lint: ## check formatting, clippy, dependencies between crates, licences and sources, shell scripts, wording
-	$(CARGO) fmt --all --check
-	@# cargo fmt does not find modules that a macro declares.
-	@rustfmt --check --edition 2024 crates/fuzzing/src/*.rs crates/preload/src/*.rs fuzz/targets/*.rs
-	$(CARGO) clippy --locked --workspace --all-targets --all-features -- -D warnings
+lint: clippy ## check formatting, clippy, dependencies between crates, licences and sources, shell scripts, wording
 	@# Rules that the compiler does not check: dependencies between crates and modules, lengths of files.
 	$(CARGO) test --quiet --locked --package thalweg-architecture
-	@tests/setup/python lint
-	@tests/setup/cargo-deny
-	@tests/setup/shell
-	@tests/setup/version
-	@tests/setup/prose
+	@tests/setup/lint
+
+clippy:
+	$(CARGO) clippy --locked --workspace --all-targets --all-features -- -D warnings
 
 docs: ## build the pages for a browser, with a search, into target/book
 	@tests/setup/docs

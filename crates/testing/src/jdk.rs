@@ -52,19 +52,41 @@ pub fn sources() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../java")
 }
 
-/// Returns a command for the peer, without arguments; `None` without a JDK. The peer is compiled once.
+/// Returns the time of the newest file or directory in this directory, in nanoseconds since 1970.
+fn newest(folder: &Path) -> u128 {
+    let time = |path: &Path| fs::metadata(path).and_then(|found| found.modified()).ok();
+    let since = |path: &Path| time(path)?.duration_since(std::time::UNIX_EPOCH).ok();
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
+    let below = entries.map(|path| if path.is_dir() { newest(&path) } else { nanos(since(&path)) });
+    below.max().unwrap_or(0).max(nanos(since(folder)))
+}
+
+fn nanos(time: Option<std::time::Duration>) -> u128 {
+    time.map_or(0, |time| time.as_nanos())
+}
+
+/// Returns a command for the peer, without arguments; `None` without a JDK. The peer is compiled only after a change of
+/// the sources.
 pub fn peer(short: bool) -> Option<Command> {
     static PEER: OnceLock<Option<(PathBuf, PathBuf)>> = OnceLock::new();
     let compile = || {
         let jdk = jdk(|release| release >= LEAST)?;
-        // The classes are in the directory of the test binary, under the binary's name.
-        let classes = std::env::current_exe().ok()?.with_extension("java-peer");
-        let _ = fs::remove_dir_all(&classes);
         let (main, test) = (sources().join("src/main/java"), sources().join("src/test/java"));
+        // All test binaries share the classes. The name of their directory changes with the JDK and the sources.
+        let name = format!(
+            "java-peer-{}-{}",
+            jdk.file_name()?.to_string_lossy(),
+            newest(&main).max(newest(&test))
+        );
+        let classes = std::env::current_exe().ok()?.with_file_name(&name);
+        if classes.exists() {
+            return Some((jdk, classes));
+        }
+        let made = classes.with_file_name(format!("{name}.{}", std::process::id()));
         let path = [main.as_os_str(), test.as_os_str()].join(OsStr::new(":"));
         let status = javac(&jdk)
             .args(["-nowarn", "-d"])
-            .arg(&classes)
+            .arg(&made)
             .arg("-sourcepath")
             .arg(path)
             .arg(test.join("dev/thalweg/ring/Peer.java"))
@@ -73,6 +95,10 @@ pub fn peer(short: bool) -> Option<Command> {
             status.expect("javac runs").success(),
             "javac of java/src/test/java/dev/thalweg/ring/Peer.java"
         );
+        // Another test binary may have been faster.
+        if fs::rename(&made, &classes).is_err() {
+            let _ = fs::remove_dir_all(&made);
+        }
         Some((jdk, classes))
     };
     let (jdk, classes) = PEER.get_or_init(compile).as_ref()?;

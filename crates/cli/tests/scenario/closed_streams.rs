@@ -3,7 +3,10 @@
 
 use std::fs;
 
-use crate::support::{Scratch, names, shell};
+use crate::{
+    few_threads::STUDY,
+    support::{Scratch, names, shell},
+};
 use thalweg_testing::Sample;
 
 /// Commands that print results on standard output.
@@ -29,7 +32,7 @@ const PRINTING: &[&str] = &[
     "plan --json a b",
     "study",
     "study --json",
-    "study 001 --check",
+    "study --check ./900-null.toml",
     "study --new s",
     "completions bash",
     "completions fish",
@@ -49,6 +52,7 @@ fn results_that_cannot_be_written_are_an_error() {
     for output in [">/dev/full", ">&-"] {
         for command in sample.of(PRINTING) {
             let scratch = Scratch::new();
+            fs::write(scratch.join("900-null.toml"), STUDY).unwrap();
             let line = format!(
                 "echo x >a; mkdir tree many; echo y >tree/f; echo y >many/f; $T {command} {output}"
             );

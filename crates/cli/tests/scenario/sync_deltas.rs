@@ -124,7 +124,7 @@ fn only_the_blocks_that_differ_are_allocated() {
         return;
     }
     for pair in pairs(test) {
-        for (what, edit) in EDITS {
+        for (what, edit) in Sample::new(test, 3).of(EDITS) {
             let context = format!("{what} on {}", pair.root.display());
             pair.begin();
             edit(&pair.source_file());

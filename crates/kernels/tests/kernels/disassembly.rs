@@ -5,6 +5,7 @@ use crate::support;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::OnceLock;
 
 struct Function {
     name: String,
@@ -12,9 +13,14 @@ struct Function {
 }
 
 /// Returns the disassembled functions of an optimised build of this crate, or the reason that they
-/// are not available.
-fn functions(object: &str) -> Result<Vec<Function>, String> {
-    let object = Path::new(env!("CARGO_TARGET_TMPDIR")).join(object);
+/// are not available. The tests share one build.
+fn functions() -> Result<&'static [Function], &'static str> {
+    static BUILT: OnceLock<Result<Vec<Function>, String>> = OnceLock::new();
+    BUILT.get_or_init(build).as_deref().map_err(String::as_str)
+}
+
+fn build() -> Result<Vec<Function>, String> {
+    let object = Path::new(env!("CARGO_TARGET_TMPDIR")).join("kernels.o");
     let rustc = std::env::var_os("RUSTC").map_or_else(|| PathBuf::from("rustc"), PathBuf::from);
     let built = Command::new(rustc)
         .current_dir(env!("CARGO_MANIFEST_DIR"))
@@ -47,14 +53,14 @@ fn functions(object: &str) -> Result<Vec<Function>, String> {
 
 #[test]
 fn no_loop_became_a_call_of_what_it_stands_in_for() {
-    let all = match functions("calls.o") {
+    let all = match functions() {
         Ok(all) => all,
         Err(why) => {
-            return support::skip("no_loop_became_a_call_of_what_it_stands_in_for", &why);
+            return support::skip("no_loop_became_a_call_of_what_it_stands_in_for", why);
         }
     };
     let mut checked = 0;
-    for function in &all {
+    for function in all {
         let is_loop = ["::rows::", "::crc32c::", "::xxh3::"];
         let is_loop = is_loop.iter().any(|module| function.name.contains(module));
         if !is_loop || function.name.contains("::rows::libc::") {
@@ -70,9 +76,9 @@ fn no_loop_became_a_call_of_what_it_stands_in_for() {
 
 #[test]
 fn every_vector_is_moved_whole_and_in_registers() {
-    let all = match functions("widths.o") {
+    let all = match functions() {
         Ok(all) => all,
-        Err(why) => return support::skip("every_vector_is_moved_whole_and_in_registers", &why),
+        Err(why) => return support::skip("every_vector_is_moved_whole_and_in_registers", why),
     };
     for (module, register) in [("avx2", "%ymm"), ("avx512", "%zmm")] {
         for name in ["copy", "move_", "fill"] {
@@ -91,9 +97,9 @@ fn every_vector_is_moved_whole_and_in_registers() {
 
 #[test]
 fn every_hash_is_one_function_at_its_own_width() {
-    let all = match functions("hashes.o") {
+    let all = match functions() {
         Ok(all) => all,
-        Err(why) => return support::skip("every_hash_is_one_function_at_its_own_width", &why),
+        Err(why) => return support::skip("every_hash_is_one_function_at_its_own_width", why),
     };
     for (module, register) in [("avx2", "%ymm"), ("avx512", "%zmm")] {
         for name in ["copy", "sum"] {
@@ -113,9 +119,9 @@ fn every_hash_is_one_function_at_its_own_width() {
 
 #[test]
 fn the_simple_loop_is_left_simple() {
-    let all = match functions("simple.o") {
+    let all = match functions() {
         Ok(all) => all,
-        Err(why) => return support::skip("the_simple_loop_is_left_simple", &why),
+        Err(why) => return support::skip("the_simple_loop_is_left_simple", why),
     };
     let mut loops = all.iter().filter(|function| function.name.contains("::simple::")).peekable();
     assert!(loops.peek().is_some(), "no simple loop");
@@ -128,10 +134,10 @@ fn the_simple_loop_is_left_simple() {
 
 #[test]
 fn tuned_is_a_comparison_and_one_jump_through_a_pointer() {
-    let all = match functions("tuned.o") {
+    let all = match functions() {
         Ok(all) => all,
         Err(why) => {
-            return support::skip("tuned_is_a_comparison_and_one_jump_through_a_pointer", &why);
+            return support::skip("tuned_is_a_comparison_and_one_jump_through_a_pointer", why);
         }
     };
     for path in ["entry::copy_by_size", "entry::move_by_size", "entry::fill_by_size"] {

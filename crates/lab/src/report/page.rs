@@ -202,8 +202,7 @@ fn study_view(runs: &[&ReportInput], anchor: String) -> StudyView {
 fn protocol(result: &StudyResult) -> Vec<(&'static str, String)> {
     let Protocol { preset, sessions, rounds, pause_seconds, sample_seconds, seed, pinned, .. } =
         &result.protocol;
-    let more = result.protocol.extension_texts().map(|text| format!("; {text}"));
-    let more = more.collect::<String>();
+    let more = result.protocol.extensions_text();
     let pinned: Vec<String> = pinned.iter().map(usize::to_string).collect();
     let noise = format!(
         "{}: a ratio must differ from its limit by at least this much",

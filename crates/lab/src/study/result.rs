@@ -131,11 +131,12 @@ impl Protocol {
         self.sessions + self.extensions.iter().map(|more| more.sessions).sum::<usize>()
     }
 
-    /// Returns text such as `18 more sessions of one-process and channel`, for each later run.
-    pub fn extension_texts(&self) -> impl Iterator<Item = String> + '_ {
-        self.extensions.iter().map(|Extension { cells, sessions, .. }| {
-            format!("{sessions} more sessions of {}", cells.join(", "))
-        })
+    /// Returns text such as `; 18 more sessions of one-process, channel`, for all later runs.
+    pub fn extensions_text(&self) -> String {
+        let text = |Extension { cells, sessions, .. }: &Extension| {
+            format!("; {sessions} more sessions of {}", cells.join(", "))
+        };
+        self.extensions.iter().map(text).collect::<Vec<_>>().concat()
     }
 }
 

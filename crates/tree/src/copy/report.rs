@@ -224,15 +224,12 @@ impl TreeReport {
     /// Adds bytes of one file to the share of a mechanism.
     pub(crate) fn book(&mut self, mechanism: &'static str, tuning: &Tuning, bytes: u64) {
         self.bytes += bytes;
-        match self.shares.iter_mut().find(|share| share.mechanism == mechanism) {
-            Some(share) => {
-                share.bytes += bytes;
-                share.files += 1;
-            }
-            None => {
-                let tuning = tuning.clone();
-                self.shares.push(MechanismShare { mechanism, tuning, bytes, files: 1 });
-            }
+        if let Some(share) = self.shares.iter_mut().find(|share| share.mechanism == mechanism) {
+            share.bytes += bytes;
+            share.files += 1;
+        } else {
+            let tuning = tuning.clone();
+            self.shares.push(MechanismShare { mechanism, tuning, bytes, files: 1 });
         }
     }
 

@@ -76,7 +76,7 @@ fn how(result: &StudyResult) -> String {
     let protocol = &result.protocol;
     let machine = |key: &str| result.conditions["machine"][key].as_str().unwrap_or("?").to_owned();
     let pinned = if protocol.pinned.is_empty() { "not pinned" } else { "pinned" };
-    let more = protocol.extension_texts().map(|text| format!("; {text}")).collect::<String>();
+    let more = protocol.extensions_text();
     let load = result.conditions["load_average"].as_str().unwrap_or("?");
     format!(
         "{}, {} cores, Linux {}; load average {load} before; {pinned}. {}: {} sessions of {} rounds{more}, \

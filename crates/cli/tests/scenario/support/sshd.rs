@@ -65,9 +65,12 @@ impl OtherMachine {
         let at = |name: &str| folder.join(name).display().to_string();
         // Another process may take the port; then sshd ends, and the test fails visibly.
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        // The default key exchange takes most of the time of a login. With this HOME, the shell of the user reads no
+        // startup files, which may take long and print something.
         let config = format!(
             "Port {port}\nListenAddress 127.0.0.1\nHostKey {}\nAuthorizedKeysFile {}\nPidFile none\n\
-             StrictModes no\nUsePAM no\nMaxStartups 100\n",
+             StrictModes no\nUsePAM no\nMaxStartups 100\nKexAlgorithms curve25519-sha256\n\
+             SetEnv \"HOME={home}\"\nPermitUserRC no\n",
             at("host"),
             at("user.pub")
         );
