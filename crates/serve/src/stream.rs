@@ -49,6 +49,11 @@ impl ByteStream {
         Ok((Self { input, output, compressed: None }, restored))
     }
 
+    /// Returns the stream that consists of two descriptors of another process. Both must be non-blocking.
+    pub fn passed(input: OwnedFd, output: OwnedFd) -> Self {
+        Self { input, output: Some(output), compressed: None }
+    }
+
     /// Creates a socket pair: a stream, and the socket for the other process, which is blocking.
     pub fn pair() -> Result<(Self, OwnedFd), Errno> {
         let (near, far) = net::unix_pair(false)?;

@@ -20,10 +20,12 @@ use crate::{
 };
 
 pub mod direction;
+pub mod further;
 mod install;
 mod push;
 mod unsupported;
-pub use push::push;
+use further::{FurtherConnections, random_key};
+pub use push::{PushConnections, push};
 pub(crate) use unsupported::unsupported;
 
 const REMOTE: &str = "Other machines";
@@ -43,7 +45,7 @@ pub struct RemoteArgs {
     /// Fail if the other machine has no thalweg, instead of copying this program to ~/.cache/thalweg there
     #[arg(long)]
     pub no_install: bool,
-    /// Use this many connections when copying from the other machine [default: 1]
+    /// Use at most this many connections [default: 1]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
     pub connections: Option<u32>,
     /// Compress the data of the connection, except data that does not shrink
@@ -111,15 +113,36 @@ impl RemoteArgs {
     ) -> Result<RemoteCommand, CommandFailure> {
         let prints_changes = words.iter().any(|word| word == "--itemize");
         let output = RemoteOutput { log: None, prints_changes, prints_summary: true };
-        self.logged_command(name, words, output)
+        self.logged_command(name, words, output, None)
+    }
+
+    /// Returns the connections to a fetch on the other machine, which these words start.
+    pub fn push_connections(
+        &self,
+        name: &RemoteName,
+        mut words: Vec<String>,
+        output: RemoteOutput,
+    ) -> Result<PushConnections, CommandFailure> {
+        let mut further = None;
+        if let Some(number @ 2..) = self.connections {
+            let key = random_key();
+            let join = ["fetch", "--stdio", "--join", &key].map(str::to_owned);
+            let command = self.command(name, &join)?;
+            words.push(format!("--accept={key}"));
+            further = Some(Arc::new(FurtherConnections::new(key, command, number as usize - 1)));
+        }
+        let command = self.logged_command(name, &words, output, further.clone())?;
+        Ok(PushConnections { command, further })
     }
 
     /// Like [`Self::command`], with a choice of what happens to changes and the summary from the other machine.
-    pub fn logged_command(
+    /// `further`: the connections that the other machine may request.
+    fn logged_command(
         &self,
         name: &RemoteName,
         words: &[String],
         output: RemoteOutput,
+        further: Option<Arc<FurtherConnections>>,
     ) -> Result<RemoteCommand, CommandFailure> {
         let mut command = self.connection(name)?;
         match &self.remote_program {
@@ -133,6 +156,7 @@ impl RemoteArgs {
         let lines = move |line: &str| {
             if has_answer && line.starts_with('{') {
                 print_line(line);
+            } else if further.as_ref().is_some_and(|further| further.take(line)) {
             } else if !output.take(&host, line) {
                 note(&format!("{host}: {line}"));
             }

@@ -1,23 +1,33 @@
 //! Copies to another machine: serves a local file or directory to thalweg there.
 
-use std::path::Path;
-use thalweg_core::shown;
+use std::{path::Path, sync::Arc, thread};
+use thalweg_core::{
+    cadence::{GRACE, RETRY_PAUSE},
+    shown,
+};
 use thalweg_serve::{
-    client::{RemoteCommand, in_words},
+    client::{FetchError, RemoteCommand, in_words},
     server::{RunningServer, ServeOptions, Timeouts},
 };
 use thalweg_tree::install::FollowLinks;
 
-use super::hint;
+use super::{further::FurtherConnections, hint};
 use crate::{
     args::MethodArgs,
     exit::{CommandFailure, Exit},
     profile::{Moves, SavedProfile},
 };
 
+/// The connections of a copy to another machine.
+pub struct PushConnections {
+    /// The command of the first connection.
+    pub command: RemoteCommand,
+    pub further: Option<Arc<FurtherConnections>>,
+}
+
 /// Serves `source` to the command until the command ends. The exit status of the command becomes that of this process.
 pub fn push(
-    command: &RemoteCommand,
+    PushConnections { command, further }: &PushConnections,
     source: &Path,
     choice: &MethodArgs,
     limit: Option<u64>,
@@ -25,12 +35,15 @@ pub fn push(
 ) -> Result<Exit, CommandFailure> {
     let failed = |error: String| CommandFailure::new(Exit::Failed, error);
     let host = command.name();
-    let (stream, mut child) =
-        command.start().map_err(|error| failed(error.to_string()).hint(hint(host, None)))?;
+    let unstarted = |error: FetchError| failed(error.to_string()).hint(hint(host, None));
+    let streams = further.as_ref().map_or(Ok(Vec::new()), |more| more.streams());
+    let mut streams = streams.map_err(unstarted)?;
+    let (stream, mut child) = command.start().map_err(unstarted)?;
     let compressed = stream.compressed().cloned();
+    streams.insert(0, stream);
     let saved = SavedProfile::use_if_current(!choice.no_profile, Moves::Streams);
     let server = RunningServer::start(ServeOptions {
-        streams: vec![stream],
+        streams,
         hidden: true,
         follow,
         hash: true,
@@ -41,11 +54,23 @@ pub fn push(
         timeouts: Timeouts::NONE,
         ..ServeOptions::new(source)
     });
-    let report = server.map_err(|error| failed(error.to_string()))?.join();
+    let server = server.map_err(|error| failed(error.to_string()))?;
+    let report = match further {
+        None => server.join(),
+        // The process of the first connection finishes the copy. Without this connection, the other ones end too.
+        Some(further) => {
+            while server.report().status.is_none() && child.status().is_none() {
+                further.report_failed();
+                thread::sleep(RETRY_PAUSE);
+            }
+            further.close();
+            server.end_streams(GRACE)
+        }
+    };
     let status = child.wait(&|| Ok(())).map_err(|error| failed(error.to_string()))?;
-    if let Some(noise) = &report.noise {
+    if let Some(noise) = report.noise.filter(|_| report.status.is_none()) {
         let why = "before its first request; login scripts must print nothing";
-        return Err(failed(format!("{}: printed '{}' {why}", shown(host), shown(noise))));
+        return Err(failed(format!("{}: printed '{}' {why}", shown(host), shown(&noise))));
     }
     if let Some(failure) = compressed.and_then(|stream| stream.failure()) {
         return Err(failed(format!("{}: {failure}", shown(host))));

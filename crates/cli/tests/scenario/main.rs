@@ -50,6 +50,7 @@ mod random_trees;
 mod refused_attributes;
 mod remote_attributes;
 mod remote_compression;
+mod remote_connections;
 mod remote_copies;
 mod remote_deltas;
 mod remote_filters;

@@ -166,17 +166,24 @@ fn a_command_whose_first_process_waits_for_more_input_ends() {
     script(&rsh, "#!/bin/sh\nshift\ntee sent | \"$@\" | tee received\n");
     let (source, dst) = (scratch.folder("source"), scratch.join("dst"));
     bytes::write(&source.join("f"), 1, 100_000);
-    for is_push in [true, false] {
+    for name in ["a", "b"] {
+        bytes::write(&scratch.folder(&format!("source/{name}")).join("large"), 2, 18 << 20);
+    }
+    for (is_push, connections) in [(true, "1"), (true, "3"), (false, "1")] {
         let mut command = thalweg();
-        command.current_dir(scratch.path()).args(["sync", "-e"]).arg(&rsh);
+        command
+            .current_dir(scratch.path())
+            .args(["sync", "--connections", connections, "-e"])
+            .arg(&rsh);
         command.args(["--remote-program", env!("CARGO_BIN_EXE_thalweg")]);
         let far = |path: &Path| format!("h:{}", path.display());
         if is_push {
+            drop(fs::remove_dir_all(&dst));
             command.arg(&source).arg(far(&dst));
         } else {
             command.arg(far(&source)).arg(scratch.join("pulled"));
         }
-        run(&mut command).expect(0);
+        run(command.args(["--jobs=3", "--limit=64M"])).expect(0);
     }
     are_equal(&source, &dst);
 }

@@ -3,7 +3,7 @@
 
 use std::{
     fmt,
-    os::fd::BorrowedFd,
+    os::fd::{BorrowedFd, OwnedFd},
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
 };
 
@@ -29,10 +29,17 @@ pub struct Channels {
     bell: Condvar,
 }
 
+/// Asks the peer for one more stream, and returns at once. The stream may arrive later, in [`Channels::add`].
+pub type StreamRequest = Box<dyn Fn() + Send + Sync>;
+
 enum ChannelSource {
     Command(RemoteCommand),
-    /// The name of the peer. The stream already exists, and cannot be opened again.
-    Stream(String),
+    /// Streams that exist already. A stream that has ended is not replaced.
+    Streams {
+        /// The name of the peer.
+        name: String,
+        request: Option<StreamRequest>,
+    },
 }
 
 #[derive(Default)]
@@ -40,6 +47,8 @@ struct ChannelState {
     idle: Vec<RemoteChannel>,
     /// Number of channels, including those in use.
     open: usize,
+    /// Number of calls of the [`StreamRequest`].
+    requested: usize,
     /// `true` if a server has answered.
     has_answered: bool,
 }
@@ -48,6 +57,8 @@ struct ChannelState {
 struct RemoteChannel {
     stream: ByteStream,
     child: Option<RemoteChild>,
+    /// Closed after the stream, so that the process that passed the stream ends.
+    _link: Option<OwnedFd>,
     sink: KnownEnd,
     /// `true` if the server has answered on this channel.
     has_answered: bool,
@@ -60,6 +71,9 @@ pub struct HeldChannel {
     /// `true` until the channel is given back. A channel that is closed instead reduces the number of open channels.
     is_counted: bool,
 }
+
+/// Largest number of streams that are requested. The peer may open fewer.
+const MOST_REQUESTED: usize = 63;
 
 impl Channels {
     /// Returns channels that run the command, at most `most` at a time.
@@ -74,13 +88,23 @@ impl Channels {
 
     /// Returns channels that consist of one existing stream. `name`: the peer, for messages.
     pub fn over(stream: ByteStream, name: &str) -> Arc<Self> {
+        Self::of_streams(stream, name, None)
+    }
+
+    /// Returns channels over one existing stream, and over those that arrive later in [`Self::add`]. `request` is
+    /// called when a caller has to wait for a channel.
+    pub fn over_several(stream: ByteStream, name: &str, request: StreamRequest) -> Arc<Self> {
+        Self::of_streams(stream, name, Some(request))
+    }
+
+    fn of_streams(stream: ByteStream, name: &str, request: Option<StreamRequest>) -> Arc<Self> {
         let state = ChannelState {
             idle: vec![RemoteChannel::new(stream, None)],
             open: 1,
             ..ChannelState::default()
         };
         Arc::new(Self {
-            source: ChannelSource::Stream(name.to_owned()),
+            source: ChannelSource::Streams { name: name.to_owned(), request },
             most: 1,
             state: Mutex::new(state),
             bell: Condvar::new(),
@@ -91,20 +115,40 @@ impl Channels {
     pub fn name(&self) -> &str {
         match &self.source {
             ChannelSource::Command(command) => command.name(),
-            ChannelSource::Stream(name) => name,
+            ChannelSource::Streams { name, .. } => name,
         }
     }
 
-    /// Returns an idle channel, or opens one. If all are in use, waits for one.
+    /// Adds a stream that the peer opened on request. `link` is closed together with the stream.
+    pub fn add(&self, stream: ByteStream, link: OwnedFd) {
+        let channel = RemoteChannel { _link: Some(link), ..RemoteChannel::new(stream, None) };
+        let mut state = self.state();
+        state.open += 1;
+        state.idle.push(channel);
+        drop(state);
+        self.bell.notify_one();
+    }
+
+    /// Returns an idle channel, or opens one. If all are in use, requests another stream and waits for the first channel.
     pub fn take(self: &Arc<Self>, check: &CancelCheck<'_>) -> Result<HeldChannel, FetchError> {
+        let mut has_requested = false;
         let mut state = self.state();
         loop {
             if let Some(channel) = state.idle.pop() {
                 return Ok(HeldChannel::of(self, Some(channel)));
             }
             match &self.source {
-                ChannelSource::Stream(name) if state.open == 0 => {
+                ChannelSource::Streams { name, .. } if state.open == 0 => {
                     return Err(FetchError::Ended(name.clone()));
+                }
+                ChannelSource::Streams { request: Some(request), .. }
+                    if !has_requested && state.requested < MOST_REQUESTED =>
+                {
+                    has_requested = true;
+                    state.requested += 1;
+                    drop(state);
+                    request();
+                    state = self.state();
                 }
                 ChannelSource::Command(command) if state.open < self.most => {
                     state.open += 1;
@@ -131,7 +175,7 @@ impl Channels {
 impl RemoteChannel {
     fn new(stream: ByteStream, child: Option<RemoteChild>) -> Self {
         let sink = known_end(stream.output());
-        Self { stream, child, sink, has_answered: false }
+        Self { stream, child, _link: None, sink, has_answered: false }
     }
 }
 
@@ -189,6 +233,11 @@ impl HeldChannel {
         let failure = stream.failure().map(|failure| failure.to_string());
         drop(stream);
         match child {
+            // The caller retries over the other channels. This channel is counted until `self` is dropped.
+            None if self.pool.state().open > 1 => {
+                let why = "the connection has ended".to_owned();
+                FetchError::Network { doing: "read from", host, why }
+            }
             None => FetchError::Ended(host),
             Some(mut child) => {
                 let (code, why) =
@@ -215,5 +264,46 @@ impl Drop for HeldChannel {
 impl fmt::Debug for Channels {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Channels").field("name", &self.name()).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+
+    #[test]
+    fn a_caller_that_waits_requests_a_stream_and_the_last_end_is_final() {
+        let (first, _far) = ByteStream::pair().unwrap();
+        let requests = Arc::new(AtomicUsize::new(0));
+        let counter = Arc::clone(&requests);
+        let request = Box::new(move || {
+            counter.fetch_add(1, Ordering::Relaxed);
+        });
+        let channels = Channels::over_several(first, "peer", request);
+        let check = || Ok(());
+        let mut one = channels.take(&check).unwrap();
+        assert_eq!(requests.load(Ordering::Relaxed), 0);
+        // Each wait requests one stream, however long it takes.
+        let waits = AtomicUsize::new(0);
+        let gives_up = || {
+            let count = waits.fetch_add(1, Ordering::Relaxed);
+            if count < 3 { Ok(()) } else { Err(thalweg_core::Cancelled) }
+        };
+        assert!(matches!(channels.take(&gives_up), Err(FetchError::Cancelled)));
+        assert_eq!(requests.load(Ordering::Relaxed), 1);
+        let (second, _far) = ByteStream::pair().unwrap();
+        let (near, link) = thalweg_sys::net::unix_pair(false).unwrap();
+        channels.add(second, link);
+        let mut other = channels.take(&check).unwrap();
+        assert_eq!(requests.load(Ordering::Relaxed), 1);
+        // The lost connection is a temporary error while another one exists.
+        assert!(other.end(&check).is_passing());
+        drop(other);
+        assert_eq!(thalweg_sys::io::read(&near, &mut [0; 1]), Ok(0));
+        assert!(matches!(one.end(&check), FetchError::Ended(_)));
+        drop(one);
+        assert!(matches!(channels.take(&check), Err(FetchError::Ended(_))));
     }
 }

@@ -38,7 +38,7 @@ pub mod validator;
 mod watcher;
 
 pub use crate::plans::Policy;
-pub use channels::Channels;
+pub use channels::{Channels, StreamRequest};
 pub use digest::Expected;
 pub use error::FetchError;
 pub use fetch::{FetchFailure, Fetched, fetch};

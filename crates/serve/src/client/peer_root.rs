@@ -76,6 +76,21 @@ pub fn report_end(
     status: u8,
     check: &CancelCheck<'_>,
 ) -> Result<(), FetchError> {
+    loop {
+        match report_once(target, options, status, check) {
+            // This channel is closed now, and another one may still be open.
+            Err(error) if error.is_passing() => {}
+            ended => return ended,
+        }
+    }
+}
+
+fn report_once(
+    target: &FetchUrl,
+    options: &FetchOptions,
+    status: u8,
+    check: &CancelCheck<'_>,
+) -> Result<(), FetchError> {
     let deadline = NetDeadline { limit: options.stall, check };
     let mut connection = FetchConnection::open(target, options, &deadline)?;
     let target = target.with_query(&format!("{ENDED}{status}"));

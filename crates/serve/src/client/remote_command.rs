@@ -3,7 +3,7 @@
 use std::{
     ffi::OsString,
     io::{BufRead, BufReader, Read},
-    os::unix::process::ExitStatusExt,
+    os::{fd::OwnedFd, unix::process::ExitStatusExt},
     process::{Child, ChildStderr, Command, ExitStatus, Stdio},
     sync::{Arc, Mutex, PoisonError, mpsc},
     thread,
@@ -64,8 +64,20 @@ impl RemoteCommand {
 
     /// Starts the command, connected to the returned stream.
     pub fn start(&self) -> Result<(ByteStream, RemoteChild), FetchError> {
+        let (stream, far) = self.stream()?;
+        Ok((stream, self.start_over(far)?))
+    }
+
+    /// Creates a stream, and the end of it for [`Self::start_over`].
+    pub fn stream(&self) -> Result<(ByteStream, OwnedFd), FetchError> {
         let set_up = |errno: Errno| self.failed(&std::io::Error::from(errno));
         let (stream, far) = ByteStream::pair().map_err(set_up)?;
+        let stream = if self.compress { stream.compress().map_err(set_up)? } else { stream };
+        Ok((stream, far))
+    }
+
+    /// Starts the command, connected to `far`.
+    pub fn start_over(&self, far: OwnedFd) -> Result<RemoteChild, FetchError> {
         let [program, words @ ..] = &self.words[..] else {
             return Err(FetchError::Usage("the command of the connection is empty".to_owned()));
         };
@@ -86,8 +98,7 @@ impl RemoteCommand {
             // Without the thread, the pipe closes and the command's messages are lost.
             let _ = thread::Builder::new().name("remote".to_owned()).spawn(read);
         }
-        let stream = if self.compress { stream.compress().map_err(set_up)? } else { stream };
-        Ok((stream, RemoteChild { child, last, ended }))
+        Ok(RemoteChild { child, last, ended })
     }
 
     fn failed(&self, error: &std::io::Error) -> FetchError {
@@ -101,13 +112,18 @@ impl RemoteChild {
     /// Waits for the end of the command.
     pub fn wait(&mut self, check: &CancelCheck<'_>) -> Result<ExitStatus, FetchError> {
         loop {
-            if let Ok(Some(status)) = self.child.try_wait() {
+            if let Some(status) = self.status() {
                 let _ = self.ended.recv_timeout(LAST_LINES);
                 return Ok(status);
             }
             check()?;
             thread::sleep(RETRY_PAUSE);
         }
+    }
+
+    /// Returns the exit status if the command has ended.
+    pub fn status(&mut self) -> Option<ExitStatus> {
+        self.child.try_wait().ok().flatten()
     }
 
     /// Returns `true` if the command has written a message to standard error.

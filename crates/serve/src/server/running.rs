@@ -150,16 +150,22 @@ impl RunningServer {
 
     /// Stops accepting connections and finishes the answers in progress. Waits until all are finished, `grace` has
     /// passed or `is_enough` returns `true`. Returns `true` if all were finished.
-    pub fn stop(mut self, grace: Duration, mut is_enough: impl FnMut() -> bool) -> bool {
+    pub fn stop(mut self, grace: Duration, is_enough: impl FnMut() -> bool) -> bool {
         self.enter(ENDING);
-        let began = Instant::now();
-        let is_done = |workers: &[JoinHandle<()>]| workers.iter().all(JoinHandle::is_finished);
-        while !is_done(&self.workers) && began.elapsed() < grace && !is_enough() {
-            thread::sleep(RETRY_PAUSE);
-        }
-        let finished = is_done(&self.workers);
+        let finished = self.wait(grace, is_enough);
         self.end();
         finished
+    }
+
+    /// Waits until all workers have finished, `grace` has passed or `is_enough` returns `true`. Returns `true` if all
+    /// have finished.
+    fn wait(&self, grace: Duration, mut is_enough: impl FnMut() -> bool) -> bool {
+        let began = Instant::now();
+        let is_done = || self.workers.iter().all(JoinHandle::is_finished);
+        while !is_done() && began.elapsed() < grace && !is_enough() {
+            thread::sleep(RETRY_PAUSE);
+        }
+        is_done()
     }
 
     /// Waits until the last connection of [`ServeOptions::streams`] has ended, and returns what its client reported.
@@ -167,6 +173,22 @@ impl RunningServer {
         for worker in self.workers.drain(..) {
             let _ = worker.join();
         }
+        self.report()
+    }
+
+    /// Ends all connections of [`ServeOptions::streams`], although their peers may keep them open. If the client has
+    /// not reported its end, first waits for the last connection, but at most `grace`.
+    pub fn end_streams(mut self, grace: Duration) -> StreamReport {
+        if self.report().status.is_some() {
+            self.enter(ENDING);
+        }
+        self.wait(grace, || false);
+        self.end();
+        self.report()
+    }
+
+    /// Returns what the client of [`ServeOptions::streams`] has reported until now.
+    pub fn report(&self) -> StreamReport {
         self.site.stream_reports.report()
     }
 

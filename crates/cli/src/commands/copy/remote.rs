@@ -16,7 +16,7 @@ use crate::{
     commands::fetch::{FetchArgs, OverStream, fetch_over},
     exit::{CommandFailure, Exit},
     remote::{
-        RemoteArgs, SenderNeeds,
+        RemoteArgs, RemoteOutput, SenderNeeds,
         direction::{Direction, not_a_directory, one_by_one},
         push, unsupported,
     },
@@ -136,7 +136,9 @@ impl<'a> RemoteCopy<'a> {
         words.push(option("fsync", args.durable.name()));
         words.push(name.word());
         let follow = if self.copies_links() { FollowLinks::Anywhere } else { FollowLinks::Never };
-        push(&remote.command(name, &words)?, source, &args.choice, args.limit, follow)
+        let output = RemoteOutput { log: None, prints_changes: false, prints_summary: true };
+        let connections = remote.push_connections(name, words, output)?;
+        push(&connections, source, &args.choice, args.limit, follow)
     }
 
     /// Returns the name that a source receives in an existing directory. `None` if the contents of the source are

@@ -58,6 +58,12 @@ pub struct FetchArgs {
     /// Compress the connection; the server must compress it too
     #[arg(long, requires = "stdio", help_heading = STDIO)]
     pub compress: bool,
+    /// Request further connections, and accept those with this key
+    #[arg(long, value_name = "KEY", requires = "stdio", help_heading = STDIO)]
+    pub accept: Option<String>,
+    /// Pass this connection to the fetch that accepts it; the only argument is the key
+    #[arg(long, requires = "stdio", help_heading = STDIO)]
+    pub join: bool,
     /// Name of the source, for messages and to continue an interrupted fetch
     #[arg(long, value_name = "NAME", requires = "stdio", help_heading = STDIO)]
     pub from: Option<String>,

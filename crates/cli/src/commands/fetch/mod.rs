@@ -33,6 +33,7 @@ use crate::{
 };
 
 mod args;
+mod further;
 mod over;
 mod sums;
 mod tree;

@@ -19,7 +19,7 @@ use thalweg_serve::{
 use thalweg_tree::{ExcludePatterns, Filter};
 
 use super::{
-    FetchArgs, FetchPlace, FileProgress, failure, options,
+    FetchArgs, FetchPlace, FileProgress, failure, further, options,
     tree::{self, TreePlace},
 };
 use crate::{
@@ -46,6 +46,9 @@ pub fn run(args: &FetchArgs) -> Result<Exit, CommandFailure> {
     let [dst] = &args.words[..] else {
         return Err(usage("--stdio: expected one operand, the destination"));
     };
+    if args.join {
+        return further::join(dst);
+    }
     let word = |word: &OsStr| {
         if args.encoded { decode(word, None) } else { PathBuf::from(word) }
     };
@@ -55,7 +58,10 @@ pub fn run(args: &FetchArgs) -> Result<Exit, CommandFailure> {
     let from = from.unwrap_or_else(|| "the server".to_owned());
     let (stream, _restored) = stream(args.compress)?;
     let compressed = stream.compressed().cloned();
-    let channels = Channels::over(stream, &from);
+    let channels = match &args.accept {
+        None => Channels::over(stream, &from),
+        Some(key) => further::accept(key, stream, &from, args.compress),
+    };
     let into = into.as_ref().map(|into| into.as_os_str());
     let over = OverStream { channels, from: &from, dst: &dst, into };
     let ended = fetch_over(args, &over);

@@ -200,7 +200,7 @@ impl RemoteSync<'_> {
         words.push(name.word());
         let follow = if args.copy_links { FollowLinks::Anywhere } else { FollowLinks::Never };
         push(
-            &remote.logged_command(name, &words, output)?,
+            &remote.push_connections(name, words, output)?,
             source,
             &MethodArgs::default(),
             args.limit,
