@@ -1,6 +1,6 @@
 //! Contents of a message: an array with its header, plain bytes, or a pickled object.
 
-use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::exceptions::PyTypeError;
 use pyo3::intern;
 use pyo3::prelude::*;
 use std::ffi::CString;
@@ -45,7 +45,8 @@ impl MessageContent {
     pub fn array(object: &Bound<'_, PyAny>) -> PyResult<Self> {
         // The buffer of a masked array (`numpy.ma`) contains only its data, so the mask would be lost.
         if object.hasattr(intern!(object.py(), "_sharedmask"))? {
-            let why = "a masked array would lose its mask: use send_object, which pickles it, or send `.filled()`";
+            let why = "a masked array would lose its mask: send `.filled()`, or use send_object, which pickles it, if the \
+                       receiver trusts this process";
             return Err(PyTypeError::new_err(why));
         }
         let (given, layout) = described(object)?;
@@ -57,9 +58,11 @@ impl MessageContent {
     /// read it.
     pub fn bytes(object: &Bound<'_, PyAny>) -> PyResult<Self> {
         let given = HeldBuffer::get(object, false)?;
-        let layout = given.layout().ok_or_else(too_many)?;
+        let layout = given.layout().ok_or_else(|| too_large(object.py()))?;
         // The bytes of an array of objects are addresses in this process.
-        layout.check_type().map_err(PyTypeError::new_err)?;
+        if let Err(why) = layout.check_type() {
+            return Err(refused_type(why));
+        }
         let len = layout.bytes();
         Ok(Self::Bytes(given, len))
     }
@@ -120,31 +123,38 @@ fn described(object: &Bound<'_, PyAny>) -> PyResult<(HeldBuffer, Layout)> {
     let py = object.py();
     let given = match HeldBuffer::get(object, false) {
         Ok(given) => given,
-        Err(_) => {
+        Err(why) => {
             // The object has no usable buffer. `plain` converts an array of dates to integers and the name of its
-            // type. For other objects, it raises an exception that names their type.
-            let plain = py.import("thalweg._arrays")?.getattr("plain")?.call1((object,))?;
+            // type. For other objects, it raises an exception.
+            let plain = py.import("thalweg._arrays")?.getattr("plain")?;
+            let plain = plain.call1((object, why.into_value(py)))?;
             let (array, name): (Bound<'_, PyAny>, String) = plain.extract()?;
             let given = HeldBuffer::get(&array, false)?;
-            let layout = given.layout().ok_or_else(too_many)?;
+            let layout = given.layout().ok_or_else(|| too_large(py))?;
             let layout = Layout { encoding: Encoding::Time, format: CString::new(name)?, ..layout };
             return Ok((given, layout));
         }
     };
-    let layout = given.layout().ok_or_else(too_many)?;
+    let layout = given.layout().ok_or_else(|| too_large(py))?;
     if let Err(why) = layout.check_type() {
-        let instead = "use send_object, which pickles it, if the receiver trusts this process";
-        return Err(PyTypeError::new_err(format!("{why}: {instead}")));
+        return Err(refused_type(why));
     }
     Ok((given, layout))
 }
 
 /// Returns the size in bytes of an array's message.
 pub fn message_of(py: Python<'_>, layout: &Layout) -> PyResult<usize> {
-    let words = "the array has more bytes, dimensions or fields than fit into a message";
-    layout.message().ok_or_else(|| PyFailure::new("TooLarge", words).raised(py))
+    layout.message().ok_or_else(|| too_large(py))
 }
 
-fn too_many() -> PyErr {
-    PyValueError::new_err("size exceeds the address space")
+/// Returns the exception for an array that is too large, or that the header of a message cannot express.
+fn too_large(py: Python<'_>) -> PyErr {
+    let words = "the array has more bytes, dimensions or fields than fit into a message";
+    PyFailure::new("TooLarge", words).raised(py)
+}
+
+/// Returns the exception for an array with elements that cannot be sent.
+fn refused_type(why: &str) -> PyErr {
+    let instead = "use send_object, which pickles it, if the receiver trusts this process";
+    PyTypeError::new_err(format!("cannot send the elements of this array: {why}: {instead}"))
 }

@@ -135,6 +135,21 @@ def test_what_has_no_buffer_is_refused_with_what_to_do(refused: object) -> None:
     assert into.try_receive() is None
 
 
+def test_an_object_that_refuses_its_buffer_is_not_reported_as_one_without_a_buffer() -> None:
+    out, into = thalweg.pair()
+    with out, into:
+        view = memoryview(b"bytes")
+        view.release()
+        with pytest.raises(ValueError, match="released"):
+            out.send(view)
+        # An empty array whose size would overflow, which numpy does not allow.
+        endless = (ctypes.c_ubyte * 0 * 2**62 * 2**62)()
+        for send in (out.send, out.send_bytes):
+            with pytest.raises(thalweg.TooLarge, match="than fit into a message"):
+                send(endless)
+        assert into.try_receive() is None
+
+
 def test_what_is_larger_than_the_ring_is_refused_without_parts_and_loses_nothing() -> None:
     out, into = thalweg.pair(capacity=1 << 16, parts=False)
     with pytest.raises(thalweg.TooLarge, match="capacity") as told:

@@ -1,4 +1,4 @@
-"""Queues: waits of the first put, and a put or get inside of another put or get of one thread."""
+"""Queues: waits of the first put, timeouts of get, and a put or get inside of another put or get of one thread."""
 
 import gc
 import logging
@@ -9,9 +9,10 @@ from collections import Counter
 
 import numpy as np
 import pytest
+import thalweg
 from conftest import PATIENCE, Start
-from test_queue import begun, joined
-from thalweg.multiprocessing import Queue
+from test_queue import begun, joined, put_thousands
+from thalweg.multiprocessing import Empty, Queue
 
 # Ignores the warning of Python 3.12 and later about fork with threads, because these tests check that
 # our queues survive such a fork.
@@ -184,4 +185,49 @@ def test_a_get_inside_of_a_get_is_an_error_and_no_hang() -> None:
     into.put("next")
     assert "a get() of this thread is using the queue" in into.get(timeout=PATIENCE)
     assert into.get(timeout=PATIENCE) == "next"
+    into.close()
+
+
+def test_silent_senders_do_not_prolong_a_timeout() -> None:
+    into = Queue(copy=False)
+    into.put("first")
+    assert into.get() == "first"
+    assert into._receiver is not None
+    [source] = into._receiver._sources
+    timeouts: list[float] = []
+
+    class Observed:
+        def __init__(self, take: thalweg.Consumer) -> None:
+            self._take = take
+
+        def receive_object(self, timeout: float) -> object:
+            timeouts.append(timeout)
+            return self._take.receive_object(timeout=timeout)
+
+        def __getattr__(self, name: str) -> object:
+            return getattr(self._take, name)
+
+    source.take = Observed(source.take)  # type: ignore[assignment]
+    with pytest.raises(Empty):
+        into.get(timeout=0.01)
+    assert timeouts and max(timeouts) <= 0.01
+    into.close()
+
+
+def test_kept_items_that_fill_a_ring_are_reported_also_with_short_timeouts() -> None:
+    into = Queue(capacity=1 << 16, copy=False)
+    child = begun("fork", put_thousands, into)
+    kept = [into.get(timeout=PATIENCE)]
+    with pytest.raises(thalweg.TooLarge, match="still in use"):
+        while True:
+            try:
+                kept.append(into.get(timeout=0.01))
+            except Empty:
+                pass
+    seen = [int(array[0]) for array in kept]
+    kept.clear()
+    while len(seen) < 40:
+        seen.append(int(into.get(timeout=PATIENCE)[0]))
+    assert seen == list(range(40))
+    joined(child)
     into.close()

@@ -1,6 +1,7 @@
 """Anonymous shared memory: several processes can map it, it is freed with them, and it never causes a
 crash."""
 
+import errno
 import gc
 import multiprocessing
 import os
@@ -82,6 +83,23 @@ def test_what_others_may_write_says_so_until_it_is_sealed() -> None:
     assert again.is_sealed and (again.array(10) == 3).all()
     with pytest.raises(PermissionError):
         os.ftruncate(region.fileno(), 0)
+
+
+def test_a_region_that_cannot_be_mapped_again_after_sealing_leaks_no_descriptor(monkeypatch: pytest.MonkeyPatch) -> None:
+    region = thalweg.Region(80)
+    fd = region.fileno()
+
+    def refused(_: thalweg.Region) -> None:
+        raise OSError(errno.ENOMEM, os.strerror(errno.ENOMEM))
+
+    monkeypatch.setattr(thalweg.Region, "_mapped", refused)
+    with pytest.raises(OSError, match=os.strerror(errno.ENOMEM)):
+        region.seal()
+    with pytest.raises(OSError, match=os.strerror(errno.EBADF)):
+        os.fstat(fd)
+    with pytest.raises(ValueError, match="closed"):
+        region.fileno()
+    region.close()
 
 
 def test_memory_that_could_shrink_is_copied_and_not_mapped(tmp_path: Path) -> None:

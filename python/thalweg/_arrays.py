@@ -68,8 +68,9 @@ def _of_buffer(numpy: Any, message: Message) -> Any:
         return numpy.asarray(unaligned).dtype
 
 
-def plain(obj: Any) -> tuple[Any, str]:
-    """Returns the integers of an array of dates or time spans, and the name of its type."""
+def plain(obj: Any, error: BaseException) -> tuple[Any, str]:
+    """Returns the integers of an array of dates or time spans, and the name of its type. For other objects, raises an exception
+    with the reason. `error` is the exception that the object's buffer raised."""
     numpy = _numpy()
     if numpy is not None and isinstance(obj, numpy.ndarray | numpy.generic):
         if obj.dtype.kind in "mM":
@@ -79,6 +80,9 @@ def plain(obj: Any) -> tuple[Any, str]:
             f"an array of {obj.dtype} has no buffer: use fields and elements of fixed size, "
             "or send_object, which pickles it, if the receiver trusts this process"
         )
+    if not isinstance(error, TypeError):
+        # The object has a buffer, but refuses it: for example, a released memoryview.
+        raise error
     raise TypeError(
         f"{type(obj).__name__} has no buffer: send arrays or bytes, "
         "or use send_object, which pickles it, if the receiver trusts this process"

@@ -20,7 +20,7 @@ from thalweg._native import Producer
 #: Interval in seconds between checks whether items in use fill a ring.
 _LOOK = 1.0
 #: Time in seconds that a receive needs to detect that the sender waits for room, because the sender must check the ring twice
-#: before.
+#: before. With a shorter timeout, a later call detects it.
 _DOUBT = 0.25
 #: Number of items that are received before new senders are admitted.
 _TURN = 16
@@ -117,8 +117,10 @@ class Receiver:
                     # A ring that is full of items in use looks like an idle ring. If nothing can free the items, this call raises
                     # TooLarge.
                     for silent in list(self._sources):
+                        seconds = left(deadline)
+                        doubt = _DOUBT if seconds is None else min(_DOUBT, seconds)
                         with suppress(Timeout, Closed, PeerDied, Corrupt):
-                            return silent.take.receive_object(timeout=_DOUBT)
+                            return silent.take.receive_object(timeout=doubt)
                 continue
             try:
                 return source.take.receive_object(timeout=0)

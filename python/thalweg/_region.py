@@ -182,7 +182,12 @@ class Region:
         else:
             self._writable = False
         finally:
-            self._map = self._mapped()
+            try:
+                self._map = self._mapped()
+            except BaseException:
+                # Without a mapping the region is closed, and `close` does nothing.
+                os.close(self._fd)
+                raise
 
     @property
     def is_sealed(self) -> bool:

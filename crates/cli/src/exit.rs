@@ -61,6 +61,23 @@ impl Exit {
     }
 }
 
+/// Returns the exit status of a command with several parts, from those of two parts. [`Exit::Differ`] takes precedence
+/// over all others, because wrong bytes must not be missed. A failure takes precedence over a usage error, because the
+/// command may have changed something. [`Exit::Incomplete`] counts only if no other error occurred, because it means
+/// that the same command continues.
+pub fn worse(one: Exit, other: Exit) -> Exit {
+    let severity = |exit: Exit| match exit {
+        Exit::Done => 0,
+        Exit::Incomplete => 1,
+        Exit::Unsupported => 2,
+        Exit::Usage => 3,
+        Exit::Failed => 4,
+        Exit::Signal(_) => 5,
+        Exit::Differ => 6,
+    };
+    if severity(other) > severity(one) { other } else { one }
+}
+
 impl From<Exit> for ExitCode {
     fn from(exit: Exit) -> Self {
         Self::from(exit.code())
@@ -189,6 +206,24 @@ pub fn advice_on_refusal(refused: &DeleteRefusal) -> &'static str {
         DeleteRefusal::ContainsSource(_) => "exclude that directory, or use another destination",
         DeleteRefusal::TooMany { .. } => {
             "raise --max-delete, or use --force to delete these entries; a dry run (-n) lists them"
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{
+        Exit::{Differ, Done, Failed, Incomplete, Signal, Unsupported, Usage},
+        worse,
+    };
+
+    #[test]
+    fn the_most_severe_status_of_several_parts_counts_in_any_order() {
+        let all = [Done, Incomplete, Unsupported, Usage, Failed, Signal(13), Differ];
+        for (n, one) in all.into_iter().enumerate() {
+            for (m, other) in all.into_iter().enumerate() {
+                assert_eq!(worse(one, other), all[n.max(m)], "{one:?} {other:?}");
+            }
         }
     }
 }

@@ -39,7 +39,7 @@ pub const MEDIA_TYPE: &str = "application/vnd.thalweg.list";
 pub const MAGIC: &[u8; 8] = b"thwglist";
 
 /// The format of lists, and of the requests that a client sends over a byte stream.
-pub const FORMAT: u8 = 3;
+pub const FORMAT: u8 = 4;
 
 /// The header in which a server on a byte stream announces its version and [`FORMAT`]. Lower case, because the names in
 /// parsed heads are lower case.
@@ -81,9 +81,18 @@ pub struct ManifestEntry {
     /// Empty for the listed directory itself.
     pub name: Vec<u8>,
     pub kind: ManifestKind,
+    /// Identity of a symbolic link or special file that has several names. The identity of a file is in [`FileTag`].
+    pub shared_node: Option<InodeId>,
     pub meta: Meta,
     /// Extended attributes and ACLs, if the client requests them. Symbolic links have none.
     pub xattrs: EntryXattrs,
+}
+
+/// Device and inode number. Entries with equal identities are names (hard links) of one inode.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct InodeId {
+    pub device: u64,
+    pub inode: u64,
 }
 
 /// The type of an entry.
@@ -105,6 +114,19 @@ pub enum DirectoryContents {
     Unreadable,
     /// The directory is on another file system, and the client requested the entries of one file system only.
     Elsewhere,
+}
+
+impl ManifestEntry {
+    /// Returns the identity of the inode, if the entry is not a directory and has several names.
+    pub fn shared_inode(&self) -> Option<InodeId> {
+        match &self.kind {
+            ManifestKind::File(file) => {
+                file.linked_on.map(|device| InodeId { device, inode: file.inode })
+            }
+            ManifestKind::Link(_) | ManifestKind::Special(_) => self.shared_node,
+            ManifestKind::Directory(_) => None,
+        }
+    }
 }
 
 impl ManifestKind {

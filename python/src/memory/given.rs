@@ -1,7 +1,7 @@
 //! Buffers of Python objects: their layout, and copies from and to them with any strides.
 #![allow(unsafe_code)]
 
-use pyo3::exceptions::{PyBufferError, PyTypeError};
+use pyo3::exceptions::PyBufferError;
 use pyo3::ffi;
 use pyo3::prelude::*;
 use std::ffi::{CStr, c_int};
@@ -38,7 +38,7 @@ impl HeldBuffer {
         let dimensions = usize::try_from(given.view.ndim).unwrap_or(0);
         // After this, an early return drops `given`, which releases the buffer.
         if !given.view.suboffsets.is_null() {
-            return Err(PyTypeError::new_err(
+            return Err(PyBufferError::new_err(
                 "a buffer with pointers to its elements (suboffsets) cannot be sent",
             ));
         }

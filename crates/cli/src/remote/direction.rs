@@ -5,7 +5,7 @@ use thalweg_core::failed::quoted;
 use thalweg_serve::remote::RemoteName;
 
 use crate::{
-    exit::{CommandFailure, Exit},
+    exit::{CommandFailure, Exit, worse},
     interrupt,
     output::text::report,
 };
@@ -59,8 +59,7 @@ pub fn one_by_one<T>(
     }
     let mut worst = Exit::Done;
     for one in all {
-        let exit = copy(one).unwrap_or_else(|failure| report(&failure));
-        worst = if worst == Exit::Done || exit == Exit::Failed { exit } else { worst };
+        worst = worse(worst, copy(one).unwrap_or_else(|failure| report(&failure)));
         if interrupt::is_interrupted() {
             break;
         }

@@ -104,6 +104,46 @@ fn special_files_get_only_the_attributes_of_the_source() {
     });
 }
 
+/// Hard links of FIFOs, sockets, devices and symbolic links are kept, as by a local sync and by `rsync -aH`.
+#[test]
+fn special_files_and_links_with_several_names_stay_one_inode() {
+    over_each("special_files_and_links_with_several_names", |scratch, machine| {
+        let source = scratch.folder("source");
+        create(&source);
+        let names = "mkdir -p d/e; ln -s nowhere link; touch -h -d 2001-02-03 link
+            for name in *; do test -d $name || ln $name d/e/$name; done; ln link d/z; ln pipe z";
+        shell(&source, names).expect(0);
+        let inode = |path: &Path| fs::symlink_metadata(path).unwrap().ino();
+        for is_push in [false, true] {
+            let dst = scratch.join(&format!("dst{is_push}"));
+            let both = BothWays { machine, source: source.clone(), is_push };
+            let sync_planned = || {
+                let planned = lines(&both.sync(&["-n", "--delete"], &dst).expect(0));
+                assert_eq!(lines(&both.sync(&["-i", "--delete"], &dst).expect(0)), planned);
+                assert_eq!(record(&dst), record(&source));
+                assert!(lines(&both.sync(&["-i", "--delete"], &dst).expect(0)).is_empty());
+                planned
+            };
+            let planned = sync_planned();
+            for line in ["cS+++++++++ pipe", "hS+++++++++ z", "hL+++++++++ d/z"] {
+                assert!(planned.iter().any(|planned| planned == line), "{line} in {planned:#?}");
+            }
+            // Separate entries that an earlier version made, an obstacle, and a directory in place of a name.
+            let apart = "rm z d/z link d/e/socket; cp -a pipe new; mv new z; ln -s nowhere link
+                touch -h -d 2001-02-03 link; touch d/z; mkdir d/e/socket";
+            shell(&dst, apart).expect(0);
+            assert_ne!(inode(&dst.join("z")), inode(&dst.join("pipe")));
+            sync_planned();
+            // A FIFO with other attributes is replaced, so all of its names change.
+            shell(&dst, "chmod 600 pipe").expect(0);
+            assert_eq!(sync_planned().len(), 3);
+        }
+        let pulled = scratch.join("pulled");
+        run(machine.copy(&["-a"]).arg(machine.at(&source)).arg(&pulled)).expect(0);
+        assert_eq!(record(&pulled), record(&source));
+    });
+}
+
 /// The client fetches a large file with a separate request.
 #[test]
 fn a_large_file_replaces_a_special_file() {

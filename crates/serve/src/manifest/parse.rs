@@ -5,8 +5,8 @@ use std::ffi::CString;
 use thalweg_tree::{install::EntryXattrs, sync::LONGEST_FILTER};
 
 use super::{
-    DirectoryContents, FileTag, GroupFilter, LONGEST_NAME, ListRecord, ListTotals, ManifestEntry,
-    ManifestKind, Meta, SpecialFile,
+    DirectoryContents, FileTag, GroupFilter, InodeId, LONGEST_NAME, ListRecord, ListTotals,
+    ManifestEntry, ManifestKind, Meta, SpecialFile,
     fields::{FieldError, ListFields},
     xattrs::take_xattrs,
 };
@@ -30,7 +30,7 @@ pub const ELSEWHERE: u8 = 32;
 pub const SPARSE: u8 = 16;
 /// The time of the last change is equal to the modification time.
 pub const CHANGED: u8 = 32;
-/// The file has several names.
+/// The entry has several names.
 pub const LINKED: u8 = 64;
 
 /// The entry has extended attributes.
@@ -62,8 +62,8 @@ impl RecordParser {
             // `UNREAD` and `ELSEWHERE` exclude each other.
             DIRECTORY if tag & UNREAD != 0 => REPEATED | UNREAD | XATTRS,
             DIRECTORY => REPEATED | ELSEWHERE | XATTRS,
-            LINK => REPEATED,
-            SPECIAL => REPEATED | XATTRS,
+            LINK => REPEATED | LINKED,
+            SPECIAL => REPEATED | LINKED | XATTRS,
             GROUP => FILTERED,
             END => EXCLUDING,
             _ => return Err(FieldError::Invalid("a record has an unknown type")),
@@ -102,7 +102,11 @@ impl RecordParser {
         }
         meta.mtime = meta.mtime.wrapping_add(fields.signed()?);
         meta.nanos = fields.nanos()?;
-        let mut inode = self.inode;
+        let (mut inode, mut shared_node) = (self.inode, None);
+        if tag & LINKED != 0 && matches!(tag & KINDS, LINK | SPECIAL) {
+            inode = inode.wrapping_add(fields.signed()? as u64);
+            shared_node = Some(InodeId { device: fields.number()?, inode });
+        }
         let kind = match tag & KINDS {
             FILE => {
                 let size = fields.number()?;
@@ -135,7 +139,7 @@ impl RecordParser {
         self.name.truncate(shared);
         self.name.extend_from_slice(rest);
         (self.meta, self.inode) = (meta, inode);
-        Ok(ManifestEntry { name, kind, meta, xattrs })
+        Ok(ManifestEntry { name, kind, shared_node, meta, xattrs })
     }
 }
 
@@ -192,7 +196,8 @@ mod tests {
             is_sparse: false,
         });
         let meta = Meta { mode: 0o644, uid: 0, gid: 0, mtime: 1, nanos: 2 };
-        ManifestEntry { name: name.to_owned(), kind, meta, xattrs: EntryXattrs::default() }
+        let (name, xattrs) = (name.to_owned(), EntryXattrs::default());
+        ManifestEntry { name, kind, shared_node: None, meta, xattrs }
     }
 
     fn parsed(entries: &[ManifestEntry]) -> Result<Vec<ManifestEntry>, FieldError> {
@@ -239,7 +244,8 @@ mod tests {
                 DIRECTORY => {
                     flags & LINKED == 0 && flags & (UNREAD | ELSEWHERE) != UNREAD | ELSEWHERE
                 }
-                LINK | GROUP | END => flags & !REPEATED == 0,
+                LINK => flags & !(REPEATED | LINKED) == 0,
+                GROUP | END => flags & !REPEATED == 0,
                 // The type of a special file is the byte after the times. Here it is 0, which is not a type.
                 _ => false,
             };
@@ -284,14 +290,18 @@ mod tests {
             prop::collection::vec(any::<u8>(), 0..300),
             0..3,
         );
-        let entry = ("[a-c]{1,8}", kind, meta, pairs).prop_map(
-            |(name, kind, (mode, uid, gid, mtime, nanos), pairs)| {
+        let node = any::<Option<[u64; 2]>>();
+        let entry = ("[a-c]{1,8}", kind, node, meta, pairs).prop_map(
+            |(name, kind, node, (mode, uid, gid, mtime, nanos), pairs)| {
                 let is_link = matches!(kind, ManifestKind::Link(_));
                 let pairs = pairs.into_iter().filter(|_| !is_link);
                 let pairs =
                     pairs.map(|(name, value)| (CString::new(name).unwrap(), value)).collect();
+                let is_node = matches!(kind, ManifestKind::Link(_) | ManifestKind::Special(_));
+                let node = node.filter(|_| is_node);
                 ManifestEntry {
                     xattrs: EntryXattrs::of_pairs(pairs),
+                    shared_node: node.map(|[device, inode]| InodeId { device, inode }),
                     name: name.into_bytes(),
                     kind,
                     meta: Meta { mode, uid, gid, mtime, nanos },

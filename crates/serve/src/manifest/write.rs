@@ -1,7 +1,8 @@
 //! Writes the records of a list.
 
 use super::{
-    DirectoryContents, FORMAT, GroupFilter, ListTotals, MAGIC, ManifestEntry, ManifestKind, Meta,
+    DirectoryContents, FORMAT, GroupFilter, InodeId, ListTotals, MAGIC, ManifestEntry,
+    ManifestKind, Meta,
     fields::{put, put_signed},
     parse::{
         CHANGED, DIRECTORY, ELSEWHERE, END, EXCLUDING, FILE, FILTERED, GROUP, LINK, LINKED,
@@ -27,23 +28,9 @@ impl RecordWriter {
 
     /// Writes an entry of the current group.
     pub fn entry(&mut self, out: &mut Vec<u8>, entry: &ManifestEntry) {
-        let ManifestEntry { name, kind, meta, xattrs } = entry;
+        let ManifestEntry { name, kind, shared_node, meta, xattrs } = entry;
         let (before, is_repeated) = (self.meta, same_rights(&self.meta, meta));
-        let mut tag = if is_repeated { REPEATED } else { 0 };
-        tag |= match kind {
-            ManifestKind::File(file) => {
-                let is_changed = file.changed == (meta.mtime, meta.nanos);
-                FILE | if is_changed { CHANGED } else { 0 }
-                    | if file.linked_on.is_some() { LINKED } else { 0 }
-                    | if file.is_sparse { SPARSE } else { 0 }
-            }
-            ManifestKind::Directory(DirectoryContents::Listed) => DIRECTORY,
-            ManifestKind::Directory(DirectoryContents::Unreadable) => DIRECTORY | UNREAD,
-            ManifestKind::Directory(DirectoryContents::Elsewhere) => DIRECTORY | ELSEWHERE,
-            ManifestKind::Link(_) => LINK,
-            ManifestKind::Special(_) => SPECIAL,
-        };
-        tag |= if xattrs.is_empty() { 0 } else { XATTRS };
+        let tag = tag(entry) | if is_repeated { REPEATED } else { 0 };
         let shared = std::iter::zip(name, &self.name).take_while(|(one, other)| one == other);
         let shared = shared.count().min(255);
         out.extend_from_slice(&[tag, shared as u8]);
@@ -70,10 +57,14 @@ impl RecordWriter {
                 self.inode = file.inode;
             }
             ManifestKind::Link(target) => {
+                self.shared_node(out, *shared_node);
                 put(out, target.as_bytes().len() as u64);
                 out.extend_from_slice(target.as_bytes());
             }
-            ManifestKind::Special(special) => special.put(out),
+            ManifestKind::Special(special) => {
+                self.shared_node(out, *shared_node);
+                special.put(out);
+            }
             ManifestKind::Directory(_) => {}
         }
         if !xattrs.is_empty() {
@@ -82,6 +73,13 @@ impl RecordWriter {
         self.name.truncate(shared);
         self.name.extend_from_slice(&name[shared..]);
         self.meta = *meta;
+    }
+
+    fn shared_node(&mut self, out: &mut Vec<u8>, node: Option<InodeId>) {
+        let Some(InodeId { device, inode }) = node else { return };
+        put_signed(out, inode.wrapping_sub(self.inode) as i64);
+        put(out, device);
+        self.inode = inode;
     }
 
     /// Begins the group of the next directory.
@@ -109,6 +107,24 @@ impl RecordWriter {
             put(out, excluded);
         }
     }
+}
+
+/// Returns the first byte of an entry, without [`REPEATED`].
+fn tag(entry: &ManifestEntry) -> u8 {
+    let ManifestEntry { kind, meta, xattrs, .. } = entry;
+    let kind = match kind {
+        ManifestKind::File(file) => {
+            let is_changed = file.changed == (meta.mtime, meta.nanos);
+            FILE | if is_changed { CHANGED } else { 0 } | if file.is_sparse { SPARSE } else { 0 }
+        }
+        ManifestKind::Directory(DirectoryContents::Listed) => DIRECTORY,
+        ManifestKind::Directory(DirectoryContents::Unreadable) => DIRECTORY | UNREAD,
+        ManifestKind::Directory(DirectoryContents::Elsewhere) => DIRECTORY | ELSEWHERE,
+        ManifestKind::Link(_) => LINK,
+        ManifestKind::Special(_) => SPECIAL,
+    };
+    let is_linked = entry.shared_inode().is_some();
+    kind | if is_linked { LINKED } else { 0 } | if xattrs.is_empty() { 0 } else { XATTRS }
 }
 
 /// Returns `true` if both have equal modes, owners and groups.

@@ -12,8 +12,8 @@ use super::{
     walk::{TreeWalk, WalkEntry, WalkKind, WalkStep},
 };
 use crate::manifest::{
-    DirectoryContents, FileTag, GroupFilter, ListTotals, ManifestEntry, ManifestKind, Meta,
-    RecordWriter,
+    DirectoryContents, FileTag, GroupFilter, InodeId, ListTotals, ManifestEntry, ManifestKind,
+    Meta, RecordWriter,
 };
 
 /// Produces the list of a tree, a few entries per turn.
@@ -40,7 +40,8 @@ impl ManifestLines {
     /// Returns the entry of a file.
     pub fn of_file(name: &OsStr, stat: &Stat, xattrs: EntryXattrs) -> ManifestEntry {
         let kind = ManifestKind::File(tag(stat));
-        ManifestEntry { name: name.as_encoded_bytes().to_vec(), kind, meta: meta(stat), xattrs }
+        let (name, meta) = (name.as_encoded_bytes().to_vec(), meta(stat));
+        ManifestEntry { name, kind, shared_node: None, meta, xattrs }
     }
 
     /// Returns the list of a directory with only this entry. The directory has the owner and the time of the entry. If
@@ -50,7 +51,8 @@ impl ManifestLines {
         let mut writer = RecordWriter::default();
         let kind = ManifestKind::Directory(DirectoryContents::Listed);
         let meta = Meta { mode: 0o755, ..entry.map_or_else(Meta::default, |entry| entry.meta) };
-        let top = ManifestEntry { name: Vec::new(), kind, meta, xattrs: EntryXattrs::default() };
+        let (name, xattrs) = (Vec::new(), EntryXattrs::default());
+        let top = ManifestEntry { name, kind, shared_node: None, meta, xattrs };
         let mut totals = ListTotals { entries: 1, left_out: 1, ..ListTotals::default() };
         RecordWriter::begin(&mut list);
         writer.entry(&mut list, &top);
@@ -67,13 +69,17 @@ impl ManifestLines {
     }
 
     fn write(&mut self, entry: WalkEntry, list: &mut Vec<u8>) {
-        let kind = match entry.kind {
+        let is_node = matches!(entry.kind, WalkKind::Link(_) | WalkKind::Special(_));
+        let WalkEntry { name, kind, stat, xattrs } = entry;
+        let shared_node = (is_node && stat.st_nlink > 1)
+            .then_some(InodeId { device: stat.st_dev, inode: stat.st_ino });
+        let kind = match kind {
             WalkKind::Directory => ManifestKind::Directory(DirectoryContents::Listed),
             WalkKind::Shut => ManifestKind::Directory(DirectoryContents::Unreadable),
             WalkKind::Elsewhere => ManifestKind::Directory(DirectoryContents::Elsewhere),
             WalkKind::File => {
-                let linked_on = self.copies_links.then_some(entry.stat.st_dev);
-                let tag = tag(&entry.stat);
+                let linked_on = self.copies_links.then_some(stat.st_dev);
+                let tag = tag(&stat);
                 ManifestKind::File(FileTag { linked_on: tag.linked_on.or(linked_on), ..tag })
             }
             WalkKind::Link(target) => ManifestKind::Link(target),
@@ -83,8 +89,8 @@ impl ManifestLines {
         if let ManifestKind::File(file) = &kind {
             self.totals.bytes += file.size;
         }
-        let (name, meta) = (entry.name.into_encoded_bytes(), meta(&entry.stat));
-        self.writer.entry(list, &ManifestEntry { name, kind, meta, xattrs: entry.xattrs });
+        let (name, meta) = (name.into_encoded_bytes(), meta(&stat));
+        self.writer.entry(list, &ManifestEntry { name, kind, shared_node, meta, xattrs });
     }
 
     /// Writes entries until the turn is over. Returns `true` if the end of the list is written.

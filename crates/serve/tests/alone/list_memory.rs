@@ -23,6 +23,7 @@ fn a_long_list_costs_no_memory_that_grows_with_it() {
     let top = ManifestEntry {
         name: Vec::new(),
         kind: kind.clone(),
+        shared_node: None,
         meta,
         xattrs: EntryXattrs::default(),
     };
@@ -30,10 +31,7 @@ fn a_long_list_costs_no_memory_that_grows_with_it() {
     writer.group(&mut answer, &GroupFilter::NotRequested);
     for n in 0..COUNT {
         let name = format!("{n:08}{}", "x".repeat(32)).into_bytes();
-        writer.entry(
-            &mut answer,
-            &ManifestEntry { name, kind: kind.clone(), meta, xattrs: EntryXattrs::default() },
-        );
+        writer.entry(&mut answer, &ManifestEntry { name, ..top.clone() });
     }
     (0..COUNT).for_each(|_| writer.group(&mut answer, &GroupFilter::NotRequested));
     // The totals are wrong, so that the client reads the whole list and creates nothing.

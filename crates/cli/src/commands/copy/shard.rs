@@ -68,14 +68,41 @@ fn share(ranks: u32, processors: u64) -> usize {
     usize::try_from(processors.div_ceil(u64::from(ranks.max(1)))).unwrap_or(usize::MAX)
 }
 
-/// Returns the number of ranks that the scheduler started on this machine. For Slurm, this is the number of the first
-/// machine.
+/// Returns the number of ranks that the scheduler started on this machine. Returns `None` if it is unknown, for example
+/// if Slurm started different numbers and does not identify this machine.
 fn ranks_here(look: Variables<'_>) -> Option<u32> {
     let one = SCHEDULERS.iter().find(|one| look(one.rank).is_some())?;
-    let list = look(one.here?)?;
-    // Slurm: "2(x3),1" means three machines with two ranks each, and one machine with one.
-    list.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()
+    let machine = look(NODE).and_then(|index| index.trim().parse().ok());
+    ranks_on(&look(one.here?)?, machine)
 }
+
+/// Returns the number of ranks on the machine with this index. `list`: a number, or a list of Slurm. "2(x3),1" means
+/// three machines with two ranks each, and one machine with one.
+fn ranks_on(list: &str, machine: Option<u32>) -> Option<u32> {
+    let run = |run: &str| {
+        let (ranks, machines) = match run.split_once("(x") {
+            Some((ranks, machines)) => (ranks, machines.strip_suffix(')')?),
+            None => (run, "1"),
+        };
+        Some((ranks.parse::<u32>().ok()?, machines.parse::<u32>().ok()?))
+    };
+    let runs = list.trim().split(',').map(run).collect::<Option<Vec<_>>>()?;
+    let (first, _) = *runs.first()?;
+    if runs.iter().all(|(ranks, _)| *ranks == first) {
+        return Some(first);
+    }
+    let mut left = machine?;
+    for (ranks, machines) in runs {
+        match left.checked_sub(machines) {
+            Some(rest) => left = rest,
+            None => return Some(ranks),
+        }
+    }
+    None
+}
+
+/// The index of this machine in a list of Slurm.
+const NODE: &str = "SLURM_NODEID";
 
 /// Variables of a Slurm job array. Each job of the array may have several ranks, for which Slurm sets the variables in
 /// [`SCHEDULERS`].
@@ -213,6 +240,7 @@ fn table(look: Variables<'_>) -> String {
         names.extend([(one.name, one.rank), (one.name, one.size)]);
         names.extend(one.here.map(|here| (one.name, here)));
     }
+    names.push(("Slurm", NODE));
     names.extend(ARRAY.map(|name| ("Slurm job array", name)));
     for (scheduler, name) in names {
         let value = look(name).unwrap_or_else(|| "-".to_owned());
@@ -273,7 +301,14 @@ mod tests {
         assert_eq!(here(&mpi), Some(4));
         assert_eq!(here(&[("PMI_RANK", "0"), ("MPI_LOCALNRANKS", "2")]), Some(2));
         let slurm = |tasks| here(&[("SLURM_PROCID", "0"), ("SLURM_TASKS_PER_NODE", tasks)]);
-        assert_eq!([slurm("6"), slurm("2(x3),1"), slurm("")], [Some(6), Some(2), None]);
+        assert_eq!([slurm("6"), slurm("2(x3),2"), slurm("")], [Some(6), Some(2), None]);
+        assert_eq!(slurm("2(x3),1"), None);
+        let on = |node| {
+            let tasks = ("SLURM_TASKS_PER_NODE", "2(x3),1,8(x2)");
+            here(&[("SLURM_PROCID", "0"), tasks, ("SLURM_NODEID", node)])
+        };
+        let expected = [Some(2), Some(2), Some(1), Some(8), Some(8), None, None];
+        assert_eq!(["0", "2", "3", "4", "5", "6", "x"].map(on), expected);
         assert_eq!(here(&mpi[..1]), None);
         assert_eq!(here(&[("JOB_COMPLETION_INDEX", "0")]), None);
         assert_eq!([share(2, 2), share(2, 5), share(3, 2), share(0, 4)], [1, 3, 1, 4]);

@@ -20,7 +20,7 @@ use thalweg_tree::Hash;
 
 use super::Subcommand;
 use crate::{
-    exit::{CommandFailure, Exit, OUTPUT, advice, transfer_failure},
+    exit::{CommandFailure, Exit, OUTPUT, advice, transfer_failure, worse},
     interrupt,
     output::{
         answer::{JsonAnswer, VerifiedCounts},
@@ -117,11 +117,6 @@ fn with_users(targets: Vec<FetchUrl>, args: &FetchArgs) -> Result<Vec<FetchUrl>,
         None => target,
     };
     Ok(targets.into_iter().map(with_user).collect())
-}
-
-/// Combines the exit statuses of several files. `Incomplete` counts only if no other error occurred.
-fn worse(one: Exit, other: Exit) -> Exit {
-    if one == Exit::Done || other != Exit::Incomplete { other } else { one }
 }
 
 /// The destination of a file.
@@ -394,18 +389,4 @@ fn failure(error: &FetchError, what: &str) -> CommandFailure {
 /// Appends another hint.
 fn with_next(hint: &str, next: &str) -> String {
     if hint.is_empty() { next.to_owned() } else { format!("{hint}; {next}") }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn of_several_ends_the_one_that_cannot_be_gone_on_with_counts() {
-        use Exit::{Differ, Done, Failed, Incomplete};
-        assert_eq!(worse(Done, Incomplete), Incomplete);
-        assert_eq!(worse(Incomplete, Failed), Failed);
-        assert_eq!(worse(Failed, Incomplete), Failed);
-        assert_eq!(worse(Incomplete, Differ), Differ);
-    }
 }

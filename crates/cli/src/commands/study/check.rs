@@ -9,9 +9,9 @@ use thalweg_lab::{
     },
 };
 
-use super::{StudyArgs, in_folder, is_path, scratch, worse};
+use super::{StudyArgs, in_folder, is_path, scratch};
 use crate::{
-    exit::{CommandFailure, Exit},
+    exit::{CommandFailure, Exit, worse},
     output::{
         quantity,
         text::{complain, print},

@@ -35,7 +35,7 @@ use unfinished::{RunPlace, UnfinishedStudies};
 
 use super::Subcommand;
 use crate::{
-    exit::{CommandFailure, Exit},
+    exit::{CommandFailure, Exit, worse},
     interrupt,
     output::{
         answer::SCHEMA,
@@ -336,14 +336,5 @@ fn report(error: &RunError) -> Exit {
         RunError::Wrong { .. } => Exit::Differ,
         RunError::Settings(_) => Exit::Usage,
         RunError::Session { .. } | RunError::Cancelled(_) => Exit::Failed,
-    }
-}
-
-/// Combines exit statuses: `Differ` (wrong bytes) takes precedence, otherwise the first failure.
-fn worse(so_far: Exit, now: Exit) -> Exit {
-    match (so_far, now) {
-        (Exit::Differ, _) | (_, Exit::Differ) => Exit::Differ,
-        (Exit::Done, now) => now,
-        (so_far, _) => so_far,
     }
 }

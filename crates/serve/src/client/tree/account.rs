@@ -39,9 +39,9 @@ pub struct FetchCounters<'a> {
     bytes: AtomicU64,
     settled_files: AtomicU64,
     settled_bytes: AtomicU64,
-    pub links: AtomicU64,
-    pub specials: AtomicU64,
-    pub unchanged: AtomicU64,
+    links: AtomicU64,
+    specials: AtomicU64,
+    unchanged: AtomicU64,
     created: AtomicU64,
     referenced: AtomicU64,
     changed: AtomicU64,
@@ -169,10 +169,19 @@ impl<'a> FetchCounters<'a> {
         }
     }
 
-    /// Records another name (hard link) of a file.
-    pub fn linked(&self, path: &[u8], size: u64, change: EntryChange) {
-        self.settled(size, true);
-        self.changed(path, FileType::RegularFile, size, change);
+    /// Records another name (hard link) of a file, symbolic link or special file.
+    pub fn linked(&self, path: &[u8], kind: FileType, size: u64, change: EntryChange) {
+        match kind {
+            FileType::RegularFile => self.settled(size, true),
+            kind => self.created_node(kind),
+        }
+        self.changed(path, kind, size, change);
+    }
+
+    /// Counts a symbolic link or special file that was created or replaced.
+    pub fn created_node(&self, kind: FileType) {
+        let count = if kind == FileType::Symlink { &self.links } else { &self.specials };
+        count.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Counts a new file that is, or would be, a hard link to a file of an earlier snapshot.

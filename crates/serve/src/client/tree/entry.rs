@@ -23,7 +23,7 @@ pub const LONGEST_PATH: usize = (64 << 10) - 1;
 impl ListedEntry {
     /// Converts an entry that is listed in `directory`. Fails if its path is too long.
     pub fn of(directory: &[u8], entry: ManifestEntry) -> Result<Self, &'static str> {
-        let ManifestEntry { name, kind, meta, xattrs } = entry;
+        let ManifestEntry { name, kind, meta, xattrs, shared_node: _ } = entry;
         let path = if directory.is_empty() { name } else { [directory, b"/", &name].concat() };
         if path.len() > LONGEST_PATH {
             return Err("a path is longer than 65535 bytes");

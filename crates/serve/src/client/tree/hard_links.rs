@@ -1,5 +1,5 @@
-//! Files with several names. The first name of the list is fetched like any other file, and the others become hard
-//! links to it.
+//! Files, symbolic links and special files with several names. The first name of the list is fetched or created like
+//! any other entry, and the others become hard links to it.
 
 use std::{
     collections::HashMap,
@@ -7,15 +7,15 @@ use std::{
     os::fd::{AsFd, BorrowedFd},
 };
 
-use rustix::fs::{AtFlags, FileType, Stat, statat};
+use rustix::fs::{AtFlags, Stat, statat};
 use thalweg_core::atomic_file::{failed, name::unique, rename, unlink};
 use thalweg_sys::io;
-use thalweg_tree::install::KeptPath;
+use thalweg_tree::{AttributeDifferences, install::KeptPath};
 
 use super::{
     account::FetchCounters,
     change::EntryChange,
-    compare::{compare, has_other_bytes},
+    compare::{compare, compare_node, has_other_bytes},
     directories::{DirectoryCache, TreeDirectory, is_directory},
     entry::ListedEntry,
     files::{InstallPolicy, OVER_DIRECTORY},
@@ -23,55 +23,51 @@ use super::{
 };
 use crate::{
     client::FetchError,
-    manifest::{FileTag, ManifestKind},
+    manifest::{InodeId, ManifestKind},
 };
 
-/// Maximum memory, in bytes, for first names. If it is exceeded, every name of a further file is fetched separately.
+/// Maximum memory, in bytes, for first names. If it is exceeded, each name of further entries is created separately.
 const MOST_HELD: usize = 64 << 20;
 
-/// Device and inode number.
-type FileId = (u64, u64);
-
-/// The first names of files with several names, while the list is received.
+/// The first names of entries with several names, while the list is received.
 #[derive(Default)]
 pub struct FirstNames {
-    names: HashMap<FileId, FirstName>,
+    names: HashMap<InodeId, FirstName>,
     held: usize,
 }
 
-/// The first name of a file.
+/// The first name of an entry.
 pub struct FirstName {
     pub path: Vec<u8>,
-    /// Identity of the existing file, if it is as listed.
-    pub there: Option<FileId>,
-    /// `true` if the file replaces a directory, after the deletion has removed it.
+    /// Identity of the existing entry, if it is as listed.
+    pub there: Option<InodeId>,
+    /// `true` if the entry replaces a directory, after the deletion has removed it.
     pub is_deferred: bool,
 }
 
 /// Returns device and inode number.
-pub fn id(stat: &Stat) -> FileId {
-    (stat.st_dev, stat.st_ino)
+pub fn id(stat: &Stat) -> InodeId {
+    InodeId { device: stat.st_dev, inode: stat.st_ino }
 }
 
 impl FirstNames {
-    /// Returns the first name of the file, if it was listed.
-    pub fn of(&self, file: &FileTag) -> Option<&FirstName> {
-        self.names.get(&(file.linked_on?, file.inode))
+    /// Returns the first name with this identity, if it was listed.
+    pub fn of(&self, identity: InodeId) -> Option<&FirstName> {
+        self.names.get(&identity)
     }
 
-    /// Adds the first name of a file, if the file has several.
-    pub fn add(&mut self, file: &FileTag, name: FirstName) {
-        let Some(device) = file.linked_on else { return };
-        let held = self.held + size_of::<(FileId, FirstName)>() + name.path.len();
+    /// Adds the first name with this identity.
+    pub fn add(&mut self, identity: InodeId, name: FirstName) {
+        let held = self.held + size_of::<(InodeId, FirstName)>() + name.path.len();
         if held <= MOST_HELD {
             self.held = held;
-            self.names.insert((device, file.inode), name);
+            self.names.insert(identity, name);
         }
     }
 }
 
-/// Creates the hard links in `links`, where each name is followed by the first name of its file. Adds names that cannot
-/// be linked to `rest`; they are fetched later.
+/// Creates the hard links in `links`, where each name is followed by the first name of its entry. Adds names that
+/// cannot be linked to `rest`; they are fetched or created later.
 pub fn link_names(
     links: &EntryStore,
     root: BorrowedFd<'_>,
@@ -86,8 +82,10 @@ pub fn link_names(
         let (name, first) = (name.entry, first.entry);
         let pair = NamePair { name: &name, first: &first, install };
         match pair.link(&mut from, &mut to) {
-            Ok(HardLinkOutcome::Linked(change)) => counters.linked(&name.path, name.size(), change),
-            Ok(HardLinkOutcome::Unchanged) => counters.settled(name.size(), false),
+            Ok(HardLinkOutcome::Linked(change)) => {
+                counters.linked(&name.path, name.kind.file_type(), name.size(), change);
+            }
+            Ok(HardLinkOutcome::Unchanged) => unchanged(&name, counters),
             Ok(HardLinkOutcome::Refused) => rest.push(&name, StoredState::default())?,
             Err(error) => counters.missed(&name.path, error),
         }
@@ -107,14 +105,21 @@ pub fn preview_names(
         counters.check_cancelled()?;
         let (name, first) = (name.entry, first.entry);
         match preview_name(&name, &first, root.as_mut(), install) {
-            Ok(None) => counters.settled(name.size(), false),
+            Ok(None) => unchanged(&name, counters),
             Ok(Some(change)) => {
-                counters.changed(&name.path, FileType::RegularFile, name.size(), change);
+                counters.changed(&name.path, name.kind.file_type(), name.size(), change);
             }
             Err(error) => counters.missed(&name.path, error),
         }
     }
     Ok(())
+}
+
+/// Counts a name that is already a link to the first one. Only files are counted.
+fn unchanged(name: &ListedEntry, counters: &FetchCounters<'_>) {
+    if matches!(name.kind, ManifestKind::File(_)) {
+        counters.settled(name.size(), false);
+    }
 }
 
 fn preview_name(
@@ -135,19 +140,32 @@ fn preview_name(
     let change = EntryChange::linked(there.is_some());
     let Ok(from) = root.open(first.directory()) else { return Ok(Some(change)) };
     let Ok(Some(copy)) = from.look(&first.name()) else { return Ok(Some(change)) };
-    // If the first name has other bytes, a new file replaces it, so the link must change too.
-    let differs = compare(
-        &copy,
-        first.size(),
-        &install.attributes(&first.meta, &first.xattrs),
-        &from,
-        &first.name(),
-    );
+    let differs = differences(first, &copy, install, &from)?;
+    // If a new entry replaces the first name, the link must change too. A file is replaced if its bytes differ, and any
+    // other entry also if its attributes differ.
+    let is_replaced = match &first.kind {
+        ManifestKind::File(_) => has_other_bytes(differs, true),
+        _ => differs.any(),
+    };
     let is_linked = there.is_some_and(|there| id(&there) == id(&copy));
-    Ok((!is_linked || has_other_bytes(differs, true)).then_some(change))
+    Ok((!is_linked || is_replaced).then_some(change))
 }
 
-/// A name, and the first name of its file.
+/// Compares a listed first name with the existing entry `copy` in `directory`.
+fn differences(
+    first: &ListedEntry,
+    copy: &Stat,
+    install: InstallPolicy<'_>,
+    directory: &TreeDirectory,
+) -> Result<AttributeDifferences, FetchError> {
+    let (name, attributes) = (first.name(), install.attributes(&first.meta, &first.xattrs));
+    match &first.kind {
+        ManifestKind::File(file) => Ok(compare(copy, file.size, &attributes, directory, &name)),
+        kind => compare_node(copy, kind, &attributes, directory, &name),
+    }
+}
+
+/// A name, and the first name of its entry.
 struct NamePair<'a> {
     name: &'a ListedEntry,
     first: &'a ListedEntry,
@@ -157,7 +175,7 @@ struct NamePair<'a> {
 /// The result of linking a name.
 enum HardLinkOutcome {
     Linked(EntryChange),
-    /// The existing entry is already a name of the file.
+    /// The existing entry is already a link to the first name.
     Unchanged,
     /// The first name is missing or differs from the list, or the file system refuses the link.
     Refused,
@@ -174,8 +192,7 @@ impl NamePair<'_> {
             return Ok(HardLinkOutcome::Refused);
         };
         let Some(copy) = from.look(&first)? else { return Ok(HardLinkOutcome::Refused) };
-        let attributes = self.install.attributes(&self.first.meta, &self.first.xattrs);
-        let differs = compare(&copy, self.first.size(), &attributes, &from, &first);
+        let differs = differences(self.first, &copy, self.install, &from)?;
         if has_other_bytes(differs, true) {
             return Ok(HardLinkOutcome::Refused);
         }
@@ -186,7 +203,7 @@ impl NamePair<'_> {
             Some(there) if id(there) == id(&copy) => return Ok(HardLinkOutcome::Unchanged),
             _ => {}
         }
-        let existing = ExistingFile { directory: &from, name: &first, stat: copy };
+        let existing = ExistingEntry { directory: &from, name: &first, stat: copy };
         let kept = self.install.kept(&self.name.path).filter(|_| there.is_some());
         if !existing.link(&to, &name, true, kept)? {
             return Ok(HardLinkOutcome::Refused);
@@ -195,16 +212,16 @@ impl NamePair<'_> {
     }
 }
 
-/// A file that exists.
-pub struct ExistingFile<'a> {
+/// A file, symbolic link or special file that exists.
+pub struct ExistingEntry<'a> {
     pub directory: &'a TreeDirectory,
     pub name: &'a CStr,
     pub stat: Stat,
 }
 
-impl ExistingFile<'_> {
-    /// Gives the file another name, in the directory `to`. Returns `false` if the file system refuses, or if another
-    /// process replaced the file. `replaces`: `true` to replace an existing entry, which `kept` keeps; otherwise an
+impl ExistingEntry<'_> {
+    /// Gives the entry another name, in the directory `to`. Returns `false` if the file system refuses, or if another
+    /// process replaced the entry. `replaces`: `true` to replace an existing entry, which `kept` keeps; otherwise an
     /// existing entry is an error.
     pub fn link(
         &self,
@@ -217,7 +234,7 @@ impl ExistingFile<'_> {
         if io::link(&self.directory.fd, self.name, &to.fd, &*temporary).is_err() {
             return Ok(false);
         }
-        // Another process may have replaced the file since the caller compared it.
+        // Another process may have replaced the entry since the caller compared it.
         let linked = statat(&to.fd, &*temporary, AtFlags::SYMLINK_NOFOLLOW);
         if !linked.is_ok_and(|linked| id(&linked) == id(&self.stat)) {
             let _ = unlink(to.fd.as_fd(), &temporary);
@@ -236,7 +253,7 @@ impl ExistingFile<'_> {
 }
 
 impl ListedEntry {
-    /// Returns the size of a file.
+    /// Returns the size of a file, and 0 for other entries.
     pub fn size(&self) -> u64 {
         match &self.kind {
             ManifestKind::File(file) => file.size,

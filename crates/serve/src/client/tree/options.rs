@@ -72,7 +72,6 @@ impl TreeOptions {
 
     /// Returns the policy for comparisons with an existing directory, which create nothing.
     pub(super) fn comparison_policy(&self) -> InstallPolicy<'_> {
-        let is_dry_run = self.sync.as_ref().is_some_and(|sync| sync.dry_run);
         InstallPolicy {
             is_fresh: false,
             is_staged: false,
@@ -80,7 +79,7 @@ impl TreeOptions {
             hard_links: self.hard_links,
             all_links: self.all_links,
             by_hash: self.by_hash,
-            verify: self.files.verify && !is_dry_run,
+            verify: self.files.verify,
             xattrs: self.list.xattrs,
             is_synced_whole: false,
             fsync: Fsync::Never,

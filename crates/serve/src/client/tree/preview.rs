@@ -144,7 +144,7 @@ fn change_of(
             if has_other_bytes(differs, !install.by_hash) {
                 return Ok(Foreseen::Change(Some(install.replacement(differs))));
             }
-            if !install.by_hash {
+            if !install.by_hash && !install.verify {
                 return adjusted(differs);
             }
             match install.wanted(entry, file, directory)? {

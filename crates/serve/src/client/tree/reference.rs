@@ -15,7 +15,7 @@ use super::{
     directories::{DirectoryCache, TreeDirectory},
     entry::ListedEntry,
     files::WantedFile,
-    hard_links::ExistingFile,
+    hard_links::ExistingEntry,
 };
 use crate::client::FetchError;
 
@@ -38,7 +38,7 @@ pub fn link(
     entry: &ListedEntry,
     wanted: &WantedFile,
 ) -> Result<bool, FetchError> {
-    let link = |file: &ExistingFile<'_>| file.link(&wanted.directory, &wanted.name, false, None);
+    let link = |file: &ExistingEntry<'_>| file.link(&wanted.directory, &wanted.name, false, None);
     match reference.as_mut().filter(|_| !wanted.replaces) {
         Some(tree) => tree.with_equal(entry, &wanted.attributes, link).unwrap_or(Ok(false)),
         None => Ok(false),
@@ -60,12 +60,12 @@ impl<'a> ReferenceTree<'a> {
         &mut self,
         entry: &ListedEntry,
         attributes: &EntryAttributes,
-        use_file: impl FnOnce(&ExistingFile<'_>) -> T,
+        use_file: impl FnOnce(&ExistingEntry<'_>) -> T,
     ) -> Option<T> {
         let directory: &TreeDirectory = &*self.0.open(entry.directory()).ok()?;
         let name: &CStr = &entry.name();
         let stat = directory.look(name).ok()??;
         let differs = compare(&stat, entry.size(), attributes, directory, name);
-        (!differs.any()).then(|| use_file(&ExistingFile { directory, name, stat }))
+        (!differs.any()).then(|| use_file(&ExistingEntry { directory, name, stat }))
     }
 }

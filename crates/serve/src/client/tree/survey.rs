@@ -288,11 +288,11 @@ impl<'a> TreeSurvey<'a> {
         entry: ManifestEntry,
         there: Option<&Stat>,
     ) -> Result<(), FetchError> {
-        let file = match entry.kind {
-            ManifestKind::File(file) if self.install.hard_links => Some(file),
-            _ => None,
-        };
-        let first = file.and_then(|file| self.first_names.of(&file));
+        // A symbolic link that must not be created does not become a hard link either. The target may lead elsewhere
+        // from the directory of the first name.
+        let may_share = self.install.hard_links && self.may_create(&entry.kind);
+        let identity = entry.shared_inode().filter(|_| may_share);
+        let first = identity.and_then(|identity| self.first_names.of(identity));
         let first_path = first.map(|first| first.path.clone());
         let is_over_directory = self.options.deletes() && there.is_some_and(is_directory);
         let is_deferred = is_over_directory || first.is_some_and(|first| first.is_deferred);
@@ -304,14 +304,14 @@ impl<'a> TreeSurvey<'a> {
             self.found.unchanged.files += 1;
             self.found.unchanged.bytes += file.size;
         }
-        if is_unchanged && file.is_none_or(|file| file.linked_on.is_none()) {
+        if is_unchanged && identity.is_none() {
             return Ok(());
         }
         let entry = ListedEntry::of(&self.group.path, entry).map_err(broken)?;
-        if let Some(file) = file.filter(|_| first_path.is_none()) {
+        if let Some(identity) = identity.filter(|_| first_path.is_none()) {
             let there = there.filter(|_| is_unchanged).map(id);
             let path = entry.path.clone();
-            self.first_names.add(&file, FirstName { path, there, is_deferred });
+            self.first_names.add(identity, FirstName { path, there, is_deferred });
         }
         if is_unchanged {
             return Ok(());
@@ -365,12 +365,16 @@ impl<'a> TreeSurvey<'a> {
                     && !self.install.verify
                     && !compare(there, file.size, &attributes, directory, &name).any()
             }
-            ManifestKind::Link(target) => {
-                let may_be = self.install.all_links || stays_inside(&self.group.path, target);
-                may_be && is_same_node()
+            ManifestKind::Link(_) | ManifestKind::Special(_) => {
+                self.may_create(&entry.kind) && is_same_node()
             }
-            ManifestKind::Special(_) => is_same_node(),
             ManifestKind::Directory(_) => false,
         }
+    }
+
+    /// Returns `false` for a symbolic link that could lead out of the tree, unless every link is created.
+    fn may_create(&self, kind: &ManifestKind) -> bool {
+        let ManifestKind::Link(target) = kind else { return true };
+        self.install.all_links || stays_inside(&self.group.path, target)
     }
 }

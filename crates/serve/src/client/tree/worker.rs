@@ -6,7 +6,7 @@ use std::{
     ffi::OsStr,
     os::unix::ffi::OsStrExt,
     path::Path,
-    sync::{Mutex, PoisonError, atomic::Ordering},
+    sync::{Mutex, PoisonError},
     time::Duration,
 };
 
@@ -285,10 +285,9 @@ impl<'a> TreeWorker<'a> {
                     let ChangedNode { change, refused_xattrs } = made;
                     account.refused_xattrs(refused_xattrs);
                     let kind = entry.kind.file_type();
-                    let is_link = kind == FileType::Symlink;
-                    let counter = if is_link { &account.links } else { &account.specials };
-                    let is_made = change.action != ChangeAction::Attributes;
-                    counter.fetch_add(u64::from(is_made), Ordering::Relaxed);
+                    if change.action != ChangeAction::Attributes {
+                        account.created_node(kind);
+                    }
                     account.changed(&entry.path, kind, 0, change);
                 }
             }
@@ -304,7 +303,8 @@ impl<'a> TreeWorker<'a> {
                 }
                 FileDecision::Wanted(wanted) if link(&mut self.reference, entry, &wanted)? => {
                     account.referenced();
-                    account.linked(&entry.path, file.size, EntryChange::linked(false));
+                    let change = EntryChange::linked(false);
+                    account.linked(&entry.path, FileType::RegularFile, file.size, change);
                 }
                 FileDecision::Wanted(wanted) => self.want(wanted),
             },

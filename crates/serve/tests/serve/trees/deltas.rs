@@ -64,7 +64,7 @@ fn answer(kind: &str, etag: &str, body: &[u8]) -> Vec<u8> {
 /// The head of an answer with a list, without its length.
 const LIST: &str = concat!(
     "HTTP/1.1 200 OK\r\nContent-Type: application/vnd.thalweg.list\r\n",
-    "Thalweg: 0.0.0; format=3\r\nConnection: close\r\n"
+    "Thalweg: 0.0.0; format=4\r\nConnection: close\r\n"
 );
 /// The tag of the newer file in [`list`].
 const ETAG: &str = "\"a-1100000-3b9aca02-3b9aca03\"";
@@ -78,6 +78,7 @@ fn list() -> Vec<u8> {
     let entry = |name: &str, kind| ManifestEntry {
         name: name.into(),
         kind,
+        shared_node: None,
         meta,
         xattrs: EntryXattrs::default(),
     };

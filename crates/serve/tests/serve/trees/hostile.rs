@@ -34,7 +34,8 @@ pub(super) fn etag(size: u64) -> String {
 
 /// Returns an entry with the whole path as its name.
 pub(super) fn entry(path: &str, kind: ManifestKind) -> ManifestEntry {
-    ManifestEntry { name: path.into(), kind, meta: META, xattrs: EntryXattrs::default() }
+    let (name, xattrs) = (path.into(), EntryXattrs::default());
+    ManifestEntry { name, kind, shared_node: None, meta: META, xattrs }
 }
 
 pub(super) fn file(path: &str, size: u64) -> ManifestEntry {
@@ -89,15 +90,14 @@ pub(super) fn list(entries: &[ManifestEntry]) -> Vec<u8> {
 }
 
 pub(super) fn answer(body: impl AsRef<[u8]>, more: &str) -> Vec<u8> {
-    let body = body.as_ref();
-    let length = body.len();
+    let (body, length) = (body.as_ref(), body.as_ref().len());
     let head =
         format!("HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: {length}\r\n{more}\r\n");
     [head.as_bytes(), body].concat()
 }
 
 pub(super) const LIST: &str =
-    "Content-Type: application/vnd.thalweg.list\r\nThalweg: 0.0.0; format=3\r\n";
+    "Content-Type: application/vnd.thalweg.list\r\nThalweg: 0.0.0; format=4\r\n";
 
 /// `true` in the module that connects by a command.
 fn is_over_command() -> bool {
@@ -194,7 +194,7 @@ fn bytes_that_are_no_complete_list_are_refused_before_anything_is_made() {
     let end = whole.len() - 4;
     let group = [&whole[..end], &[4], &whole[end..]].concat();
     let missing = [&begin()[..], &[0, 1, 0, 0]].concat();
-    let other_format = [b"thwglist\x04", &whole[9..]].concat();
+    let other_format = [b"thwglist\x05", &whole[9..]].concat();
     cases.extend([group, missing, other_format, [&whole[..], &[0]].concat(), b"<html>".to_vec()]);
     for bytes in cases {
         let beside = OutsideDirectory::new();

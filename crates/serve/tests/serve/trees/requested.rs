@@ -1,12 +1,16 @@
 //! Lists and digests that a client requests with options: `-x` and `--verify`.
 
-use std::{fs, io::Write, os::unix::fs::FileTypeExt};
+use std::{
+    fs,
+    io::Write,
+    os::unix::fs::{FileTypeExt, MetadataExt},
+};
 
 use rustix::fs::{FileType, makedev};
 
 use thalweg_serve::{
     client::{FetchError, tree::TreeOptions, tree::TreeSync},
-    manifest::{DirectoryContents, ListRequest, ManifestKind, SpecialFile},
+    manifest::{DirectoryContents, InodeId, ListRequest, ManifestEntry, ManifestKind, SpecialFile},
 };
 use thalweg_tree::sync::DeleteOptions;
 
@@ -66,6 +70,45 @@ fn a_special_file_is_accepted_only_on_request_and_a_device_only_from_root() {
     let may_create = rustix::process::geteuid().is_root();
     assert_eq!(kind("disk").is_ok_and(|kind| kind.is_block_device()), may_create);
     assert_eq!(fetched.unwrap().missed_count == 0, may_create);
+    beside.is_unharmed(&["dst", "own"]);
+}
+
+#[test]
+fn entries_that_differ_are_not_linked_although_the_list_gives_them_one_inode() {
+    let beside = OutsideDirectory::new();
+    let dst = beside.dst();
+    let shared_node = Some(InodeId { device: 1, inode: 10 });
+    let shared = |path: &str, kind| ManifestEntry { shared_node, ..entry(path, kind) };
+    let link = || ManifestKind::Link(c"../out".to_owned());
+    let mut plain = file("a", 1);
+    if let ManifestKind::File(file) = &mut plain.kind {
+        file.linked_on = Some(1);
+    }
+    let listed = [
+        plain,
+        // This link leads out of the directory, and the one in `d` does not.
+        shared("b", link()),
+        entry("d", ManifestKind::Directory(DirectoryContents::Listed)),
+        shared("p", ManifestKind::Special(SpecialFile { kind: FileType::Fifo, device: 0 })),
+        shared("d/b", link()),
+        shared("d/c", ManifestKind::Link(c"elsewhere".to_owned())),
+    ];
+    let list = ListRequest { specials: true, ..ListRequest::default() };
+    let linking = TreeOptions { list, hard_links: true, ..options() };
+    for _ in 0..2 {
+        let fetched = get(&liar(&listed, "x").url("d/"), &dst, &linking).unwrap();
+        assert_eq!(fetched.missed_count, 1);
+        assert_eq!(names(&dst), ["a", "d", "p"]);
+        for (name, kind) in [
+            ("a", FileType::RegularFile),
+            ("p", FileType::Fifo),
+            ("d/b", FileType::Symlink),
+            ("d/c", FileType::Symlink),
+        ] {
+            let meta = fs::symlink_metadata(dst.join(name)).unwrap();
+            assert_eq!((FileType::from_raw_mode(meta.mode()), meta.nlink()), (kind, 1), "{name}");
+        }
+    }
     beside.is_unharmed(&["dst", "own"]);
 }
 

@@ -61,7 +61,7 @@ pub(crate) fn is_to_be_replaced(
         return Ok(false);
     }
     may_be_replaced(worker.run, here, there)?;
-    if !worker.run.options.compares_bytes() {
+    if !worker.run.options.compares_bytes() && !worker.run.options.dry_run {
         report_again(worker, entry);
     }
     Ok(true)

@@ -136,8 +136,9 @@ fn copy_or_leave(
     }
 }
 
-/// Determines the outcome for a file in a dry run. Opens the file only to compare bytes (`--checksum`), or to compare
-/// it with an earlier snapshot. Opening a FIFO would wait for a writer, and opening a device may have side effects.
+/// Determines the outcome for a file in a dry run. Opens the file only to compare bytes (a sync with `--checksum` or
+/// `--verify`), or to compare it with an earlier snapshot. Opening a FIFO would wait for a writer, and opening a device
+/// may have side effects.
 fn would_copy(worker: &mut CopyWorker<'_>, entry: &CopyEntry<'_>) -> Attempt<()> {
     let follows = worker.run.options.follows(entry.named_by_caller());
     let flags = if follows { AtFlags::empty() } else { AtFlags::SYMLINK_NOFOLLOW };
@@ -163,7 +164,6 @@ fn would_copy(worker: &mut CopyWorker<'_>, entry: &CopyEntry<'_>) -> Attempt<()>
     let verdict = foresee(worker, entry, &stat, verdict)?;
     if let DestinationVerdict::Skip(reason, there) = verdict {
         worker.skip(entry, reason);
-        worker.tally.verified.not_read += u64::from(worker.run.options.verify.is_some());
         foresee_kept(worker, entry, &stat, &there.stat)?;
     } else {
         let there =
@@ -185,7 +185,8 @@ fn would_copy(worker: &mut CopyWorker<'_>, entry: &CopyEntry<'_>) -> Attempt<()>
     Ok(())
 }
 
-/// In a dry run with `--checksum`, reads a file of equal size to find out whether it would be replaced.
+/// In a dry run of a sync with `--checksum` or `--verify`, reads a file that would be skipped, to find out whether it
+/// would be replaced.
 fn foresee(
     worker: &mut CopyWorker<'_>,
     entry: &CopyEntry<'_>,
@@ -193,7 +194,10 @@ fn foresee(
     verdict: DestinationVerdict,
 ) -> Attempt<DestinationVerdict> {
     let DestinationVerdict::Skip(reason, there) = verdict else { return Ok(verdict) };
-    if !worker.run.options.compares_bytes() {
+    let options = worker.run.options;
+    let is_verified = options.sync.is_some() && options.verify.is_some();
+    if !options.compares_bytes() && !is_verified {
+        worker.tally.verified.not_read += u64::from(options.verify.is_some());
         return Ok(DestinationVerdict::Skip(reason, there));
     }
     let source = open_source(worker, entry)?;

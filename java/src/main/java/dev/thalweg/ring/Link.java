@@ -89,7 +89,19 @@ final class Link {
     /** Creates two connected ends in this process. */
     static Link[] pair() throws IOException {
         int[] ends = Sockets.pair();
-        return new Link[] {new Link(ends[0]), new Link(ends[1])};
+        Link first;
+        try {
+            first = new Link(ends[0]);
+        } catch (IOException | RuntimeException failure) {
+            Libc.CLOSE.attempt(ends[1]);
+            throw failure;
+        }
+        try {
+            return new Link[] {first, new Link(ends[1])};
+        } catch (IOException | RuntimeException failure) {
+            first.close();
+            throw failure;
+        }
     }
 
     /** Records the sender of a handshake message as the peer; 0 means unknown. */
