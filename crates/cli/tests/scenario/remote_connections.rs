@@ -121,6 +121,27 @@ fn a_further_connection_that_ends_or_is_refused_loses_nothing() {
     }
 }
 
+/// As sshd does with MaxSessions, or a host that limits logins.
+#[test]
+fn a_copy_from_a_machine_that_refuses_further_connections_uses_those_it_has() {
+    let scratch = Scratch::new();
+    let machine = OtherMachine::by_script(scratch.path());
+    let source = make_source(&scratch);
+    let (first, rsh) = (scratch.join("first"), scratch.join("once"));
+    let text = format!(
+        "#!/bin/sh\nmkdir '{}' 2>/dev/null || {{ echo 'too many sessions' >&2; exit 255; }}\nexec '{}' \"$@\"\n",
+        first.display(),
+        machine.rsh.display()
+    );
+    script(&rsh, &text);
+    let machine = machine.through(rsh);
+    let dst = scratch.join("dst");
+    let words = ["--connections=4", "--jobs=4", "--limit=16M"];
+    let ran = run(&mut machine.between(("sync", &words), false, [&source, &dst])).expect(0);
+    ran.expect_said("elsewhere: too many sessions");
+    assert!(record(&dst) == record(&source));
+}
+
 #[test]
 fn nothing_is_deleted_if_the_first_connection_ends_early() {
     let scratch = Scratch::new();

@@ -23,8 +23,6 @@ use crate::{
 /// The channels to one server. Idle channels are reused, because a new one may need a login.
 pub struct Channels {
     source: ChannelSource,
-    /// Largest number of open channels.
-    most: usize,
     state: Mutex<ChannelState>,
     bell: Condvar,
 }
@@ -47,6 +45,8 @@ struct ChannelState {
     idle: Vec<RemoteChannel>,
     /// Number of channels, including those in use.
     open: usize,
+    /// Largest number of open channels of a command. It falls if a server refuses further connections.
+    most: usize,
     /// Number of calls of the [`StreamRequest`].
     requested: usize,
     /// `true` if a server has answered.
@@ -78,10 +78,10 @@ const MOST_REQUESTED: usize = 63;
 impl Channels {
     /// Returns channels that run the command, at most `most` at a time.
     pub fn by_command(command: RemoteCommand, most: usize) -> Arc<Self> {
+        let state = ChannelState { most: most.max(1), ..ChannelState::default() };
         Arc::new(Self {
             source: ChannelSource::Command(command),
-            most: most.max(1),
-            state: Mutex::default(),
+            state: Mutex::new(state),
             bell: Condvar::new(),
         })
     }
@@ -105,7 +105,6 @@ impl Channels {
         };
         Arc::new(Self {
             source: ChannelSource::Streams { name: name.to_owned(), request },
-            most: 1,
             state: Mutex::new(state),
             bell: Condvar::new(),
         })
@@ -150,13 +149,19 @@ impl Channels {
                     request();
                     state = self.state();
                 }
-                ChannelSource::Command(command) if state.open < self.most => {
+                ChannelSource::Command(command) if state.open < state.most => {
                     state.open += 1;
                     drop(state);
                     let mut held = HeldChannel::of(self, None);
-                    let (stream, child) = command.start()?;
-                    held.channel = Some(RemoteChannel::new(stream, Some(child)));
-                    return Ok(held);
+                    match command.start() {
+                        Ok((stream, child)) => {
+                            held.channel = Some(RemoteChannel::new(stream, Some(child)));
+                            return Ok(held);
+                        }
+                        Err(error) if !held.continues_with_fewer() => return Err(error),
+                        Err(_) => drop(held),
+                    }
+                    state = self.state();
                 }
                 _ => {
                     let waited = self.bell.wait_timeout(state, CANCEL_CHECK);
@@ -223,13 +228,24 @@ impl HeldChannel {
         channel.sink.write(channel.stream.output(), bytes)
     }
 
+    /// Lowers the maximum number of channels if other channels exist, which then do the work of this one. Returns
+    /// `false` if this is the only channel.
+    fn continues_with_fewer(&self) -> bool {
+        let mut state = self.pool.state();
+        let others = state.open - 1;
+        if others > 0 {
+            state.most = state.most.min(others);
+        }
+        others > 0
+    }
+
     /// Closes the channel, and returns the reason why it ended: the exit status of the command and its last message.
     pub fn end(&mut self, check: &CancelCheck<'_>) -> FetchError {
         let Some(channel) = self.channel.take() else {
             return FetchError::Ended(self.pool.name().to_owned());
         };
         let host = self.pool.name().to_owned();
-        let RemoteChannel { stream, child, .. } = channel;
+        let RemoteChannel { stream, child, has_answered, .. } = channel;
         let failure = stream.failure().map(|failure| failure.to_string());
         drop(stream);
         match child {
@@ -242,6 +258,10 @@ impl HeldChannel {
             Some(mut child) => {
                 let (code, why) =
                     failure.map_or_else(|| child.reason(check), |failure| (None, failure));
+                // The server may allow fewer connections, so a retry waits for another channel.
+                if !has_answered {
+                    self.continues_with_fewer();
+                }
                 if self.pool.state().has_answered {
                     return FetchError::Network { doing: "read from", host, why };
                 }
