@@ -208,8 +208,12 @@ def test_silent_senders_do_not_prolong_a_timeout() -> None:
             return getattr(self._take, name)
 
     source.take = Observed(source.take)  # type: ignore[assignment]
-    with pytest.raises(Empty):
-        into.get(timeout=0.01)
+    # On a busy machine, a short timeout may have passed before the sender is asked.
+    for _ in range(100):
+        with pytest.raises(Empty):
+            into.get(timeout=0.01)
+        if timeouts:
+            break
     assert timeouts and max(timeouts) <= 0.01
     into.close()
 

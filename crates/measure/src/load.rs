@@ -168,15 +168,14 @@ fn rewrite(path: &Path) -> Result<(), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::unix::fs::PermissionsExt;
+    use thalweg_testing::script;
 
     #[test]
     fn a_load_that_ends_under_way_is_noticed() {
         let scratch = tempfile::tempdir().unwrap();
         let program = scratch.path().join("load");
-        let start = |script: &str| {
-            std::fs::write(&program, format!("#!/bin/sh\n{script}\n")).unwrap();
-            std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+        let start = |text: &str| {
+            script(&program, text);
             let here = Processors::of_this_thread().unwrap();
             Running::start(BackgroundLoad::Quarter, &program, scratch.path(), &here)
         };

@@ -120,7 +120,11 @@ impl Ratio {
     }
 
     pub(super) fn between(a: &Self, b: &Self, share: f64) -> Self {
-        let mix = |x: f64, y: f64| (x.ln() * (1.0 - share) + y.ln() * share).exp();
+        // Between equal values, rounding would give slightly different values at different sizes, and ties would change.
+        let mix = |x: f64, y: f64| {
+            let is_equal = x.to_bits() == y.to_bits();
+            if is_equal { x } else { (x.ln() * (1.0 - share) + y.ln() * share).exp() }
+        };
         Self { ratio: mix(a.ratio, b.ratio), lo: mix(a.lo, b.lo), hi: mix(a.hi, b.hi) }
     }
 }

@@ -308,6 +308,16 @@ mod tests {
     }
 
     #[test]
+    fn between_equal_ratios_every_size_has_exactly_this_ratio() {
+        let mut profile = Profile::new();
+        profile.merge(vec![cell("splice", 1 << 10, 0.2), cell("splice", 1 << 20, 0.2)]);
+        for len in [1500, 57_617, 99_999, 1 << 19] {
+            let ratio = of_splice(&profile, Some(len), Load::Idle).wall.ratio;
+            assert_eq!(ratio.to_bits(), 0.2_f64.to_bits(), "{len}: {ratio}");
+        }
+    }
+
+    #[test]
     fn the_better_tuning_is_taken_and_other_ends_are_not() {
         let mut profile = Profile::new();
         let mut tuned = cell("splice", 1 << 10, 0.5);
