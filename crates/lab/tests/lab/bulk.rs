@@ -136,7 +136,7 @@ fn a_study_of_all_arms_runs_and_its_best_is_judged() {
     arms.extend(parameters.iter().map(|(name, with)| (*name, with.as_str())));
     let claim = "[[claim]]\nid = \"1\"\nkind = \"ratio\"\ntext = \"the choice is good\"\n\
                  [[claim.check]]\ntest = \"against-best\"\narm = \"auto\"\nrivals = [\"ring\"]\n\
-                 cells = [\"resident\", \"fresh\"]\nwithin = [0.0, 1e9]\n";
+                 cells = [\"resident\", \"fresh\"]\nwithin = [0.0, 1e90]\n";
     let result = really(&study(&arms, claim), &settings(2, 3)).unwrap();
     assert!(result.missing.len() < result.arms.len(), "{:?}", result.missing);
     let claim = &result.claims[0];
