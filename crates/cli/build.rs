@@ -1,5 +1,5 @@
 //! Links the command of debug builds at a fixed address, like the installed one (docs/decisions/022). The tests start it
-//! some thousand times, and otherwise half of each start is the relocation of 67,000 pointers.
+//! some thousand times, and otherwise each start relocates its pointers.
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");

@@ -23,7 +23,7 @@ pub fn articles(inputs: &[ReportInput]) -> String {
          A cell has the letter of a machine, the verdict there, and the figure that decided, with its 95 % interval. The figure of a ratio check \
          is the cost of the first arm of the check, divided by that of the second: below 1, the first arm is faster. The figure of a probe \
          is its number ([kinds of checks](../reference/studies.md#checks)). An undecided cell has an estimate of the number of sessions that \
-         would decide it, if figure and spread stay the same; without one, more than 1,000 would not, or the figure lies within the noise.\n\n",
+         would decide it, if figure and spread stay the same; without an estimate, more than 1,000 are needed, the figure lies within the noise, or the run did not measure it.\n\n",
     );
     let _ = writeln!(text, "{}", counts(inputs));
     for runs in history::by_study(inputs) {

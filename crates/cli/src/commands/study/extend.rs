@@ -15,7 +15,6 @@ use crate::{
 /// The result that grows, and its study.
 pub struct ExtendedResult<'s> {
     path: PathBuf,
-    saved: StudyResult,
     by: &'s Loaded,
 }
 
@@ -30,15 +29,17 @@ impl<'s> ExtendedResult<'s> {
         let saved = store::load(path).map_err(|e| usage(e.to_string()))?;
         match extend::obstacle(&by.study, &saved) {
             Some(why) => Err(usage(format!("{}: {why}", path.display()))),
-            None => Ok(Self { path: path.to_owned(), saved, by }),
+            None => Ok(Self { path: path.to_owned(), by }),
         }
     }
 
     /// Adds the sessions of `more` to the result, and saves it. Returns the judged result.
     pub fn add(&self, more: StudyResult) -> Result<StudyResult, CommandFailure> {
-        let result = extend::extend(self.by, &self.saved, more);
-        let saved = store::replace(&self.path, &result);
-        saved.map_err(|e| CommandFailure::new(Exit::Failed, e.to_string()))?;
+        let failed = |e: store::ResultError| CommandFailure::new(Exit::Failed, e.to_string());
+        // The run may have taken hours, in which another command may have changed the result.
+        let saved = store::load(&self.path).map_err(failed)?;
+        let result = extend::extend(self.by, &saved, more);
+        store::replace(&self.path, &result).map_err(failed)?;
         note(&format!("added to {}", self.path.display()));
         Ok(result)
     }
