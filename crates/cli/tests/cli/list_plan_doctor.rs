@@ -152,6 +152,7 @@ fn names_that_are_no_text_are_shown_in_json_all_the_same() {
 const SHOWN: [u64; 5] = [3 << 10, 24 << 10, 256 << 10, 8 << 20, 64 << 20];
 
 #[test]
+#[ignore = "measures for real, for long: the audit suite `whole`"]
 fn doctor_advises_thresholds_only_with_their_effect_at_every_size() {
     let scratch = Scratch::new();
     let text = scratch.run(&["doctor", "-v"]).ended(0).text();

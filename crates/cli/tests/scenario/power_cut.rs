@@ -66,7 +66,7 @@ fn cut(test: &str, cases: &[&str]) {
         for system in chosen_systems(test, case) {
             if has_tools(test, &[system.mkfs]) {
                 let campaign = Campaign::new(test, CutCase::named(case), system);
-                failures.extend(campaign.run(from_env("THALWEG_CUTS", 2)).unwrap_or_default());
+                failures.extend(campaign.run(from_env("THALWEG_CUTS", 1)).unwrap_or_default());
             }
         }
     }

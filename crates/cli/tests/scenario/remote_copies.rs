@@ -19,13 +19,13 @@ use crate::{
 };
 use thalweg_testing::{Sample, script};
 
-/// Runs a test over a plain command, and over ssh if an sshd can run.
+/// Runs a test over a plain command, over ssh, or over both, at random: an sshd takes most of the time of these tests.
+/// A plain command replaces ssh if no sshd can run.
 pub fn over_each(test: &str, check: impl Fn(&Scratch, &OtherMachine)) {
-    let scratch = Scratch::new();
-    check(&scratch, &OtherMachine::by_script(scratch.path()));
-    let scratch = Scratch::new();
-    if let Some(machine) = OtherMachine::by_sshd(test, scratch.path()) {
-        check(&scratch, &machine);
+    for is_over_ssh in Sample::new(test, 3).of([false, true]) {
+        let scratch = Scratch::new();
+        let by_sshd = is_over_ssh.then(|| OtherMachine::by_sshd(test, scratch.path())).flatten();
+        check(&scratch, &by_sshd.unwrap_or_else(|| OtherMachine::by_script(scratch.path())));
     }
 }
 

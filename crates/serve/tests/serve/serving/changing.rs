@@ -137,7 +137,7 @@ fn whatever_happens_to_a_file_a_whole_answer_is_a_state_it_was_in() {
             }
         });
         let (mut whole, mut short) = (0, 0);
-        for _ in 0..times("THALWEG_RACES", 400) {
+        for _ in 0..times("THALWEG_RACES", 120) {
             let answer = place.get("/file", "");
             if !answer.is_whole || answer.status == 503 {
                 short += 1;
