@@ -14,7 +14,7 @@ use thalweg_core::atomic_file::{
     AtomicFile, CallFailed, Destination, Fsync, failed,
     name::OWN_JOURNAL,
     ownership::{LeftAlone, is_own, is_trap_at},
-    rename, sync_directory, unlink,
+    sync_directory, unlink,
 };
 use thalweg_sys::{
     Errno,
@@ -45,7 +45,7 @@ pub use crate::{
     fs::{
         beneath::{Beneath, FollowLinks},
         list::{each_entry, listing_buffer},
-        special::NewEntry,
+        special::{NewEntry, TemporaryEntry},
     },
 };
 
@@ -225,15 +225,10 @@ pub fn replace_by_node(
     kept: Option<KeptPath<'_>>,
 ) -> Result<u64, CallFailed> {
     let temporary = new.create_beside(folder, name)?;
-    let replace = || {
-        let refused = attributes.give_to_node(folder, &temporary, new)?;
-        kept.map_or(Ok(()), |kept| kept.keep(folder, name))?;
-        rename(folder, &temporary, name, false).map_err(failed("renameat2"))?;
-        Ok(refused)
-    };
-    replace().inspect_err(|_| {
-        let _ = unlink(folder, &temporary);
-    })
+    let refused = attributes.give_to_node(folder, temporary.name(), new)?;
+    kept.map_or(Ok(()), |kept| kept.keep(folder, name))?;
+    temporary.install(name, false)?;
+    Ok(refused)
 }
 
 /// The attributes of a complete entry.

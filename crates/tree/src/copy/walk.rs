@@ -14,8 +14,9 @@ use crate::{
         dest::mkdir::enter,
         directory::Directory,
         entry::{
-            file::copy_file_entry, linking::link_to_source, special::copy_special,
-            symlink::copy_symlink,
+            file::copy_file_entry,
+            linking::link_to_source,
+            node::{copy_special, copy_symlink},
         },
         report::TreeReport,
         run::CopyRun,

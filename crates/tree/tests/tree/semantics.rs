@@ -321,9 +321,13 @@ fn special_files_are_made_and_read_as_asked() {
     fs::create_dir(at.join("src")).unwrap();
     let fifo = rustix::fs::mkfifoat(rustix::fs::CWD, at.join("src/fifo"), 0o640.into());
     fifo.unwrap();
+    fs::hard_link(at.join("src/fifo"), at.join("src/other name")).unwrap();
     let socket = std::os::unix::net::UnixListener::bind(at.join("src/socket")).unwrap();
-    let report = copy(&at.join("src"), &at.join("to"), &CopyOptions::archive());
-    assert_eq!((report.specials, report.links), (2, 0), "{}", problems(&report));
+    for dry_run in [true, false] {
+        let options = CopyOptions { dry_run, ..CopyOptions::archive() };
+        let report = copy(&at.join("src"), &at.join("to"), &options);
+        assert_eq!((report.specials, report.links), (2, 1), "{}", problems(&report));
+    }
     let kind = |name: &str| fs::symlink_metadata(at.join("to").join(name)).unwrap().file_type();
     assert!(kind("fifo").is_fifo() && kind("socket").is_socket());
     drop(socket);
@@ -374,7 +378,7 @@ fn a_dry_run_changes_nothing_and_prints_everything() {
     let listener = Listener::default();
     let report =
         thalweg_tree::copy(&[at.join("src")], &at.join("to"), &options, &listener).unwrap();
-    assert_eq!((report.files, report.dirs, report.error_count), (2, 2, 0));
+    assert_eq!((report.files, report.dirs, report.links, report.error_count), (2, 2, 1, 0));
     assert_eq!(names(&at), ["src"]);
     let told = listener.told.lock().unwrap();
     assert_eq!(told.len(), 5, "{told:?}");

@@ -9,17 +9,17 @@ use std::{
     },
     path::{Path, PathBuf},
 };
-use thalweg_core::{
-    atomic_file::{name::unique, rename, unlink},
-    cadence::ATTEMPTS,
-};
+use thalweg_core::{atomic_file::rename, cadence::ATTEMPTS};
 use thalweg_sys::{Errno, io};
 
 use crate::{
     Backup, CopyOptions, Error, Refusal,
     copy::{copy_entry::CopyEntry, name_at::NameAt},
     error::{Attempt, CopyFailure, at_sink, has_no_links},
-    fs::list::{each_entry, listing_buffer},
+    fs::{
+        list::{each_entry, listing_buffer},
+        special::NewEntry,
+    },
     identity::{Id, kind},
     names::os,
     sources::NamedSource,
@@ -101,16 +101,11 @@ fn add(name_at: NameAt<'_>, name: &CStr) -> Attempt<()> {
 /// Links the file to another name and replaces a file of that name. linkat(2) does not replace files, so the link first
 /// gets a temporary name.
 fn replace(name_at: NameAt<'_>, name: &CStr) -> Attempt<()> {
-    let temporary = unique(name_at.name);
-    match io::link(name_at.dir, name_at.name, name_at.dir, &*temporary) {
-        Ok(()) => {
-            let moved = io::rename(name_at.dir, &*temporary, name_at.dir, name, false);
-            // If both names already refer to one file, rename does nothing and leaves both.
-            let _ = unlink(name_at.dir, &temporary);
-            moved.map_err(at_sink("renameat2"))
-        }
-        Err(errno) if cannot_link(errno) => give_away(name_at, name, false),
-        Err(errno) => Err(CopyFailure::Sink("linkat", errno, 0)),
+    let link = NewEntry::hard_link(name_at.dir, name_at.name);
+    match link.create_beside(name_at.dir, name_at.name) {
+        Ok(temporary) => Ok(temporary.install(name, false)?),
+        Err(failed) if cannot_link(failed.errno) => give_away(name_at, name, false),
+        Err(failed) => Err(failed.into()),
     }
 }
 

@@ -197,6 +197,3 @@ impl Drop for DestinationFile<'_> {
         }
     }
 }
-
-/// Ignores an error if a more informative one is already reported.
-pub(crate) fn ignore<T>(_: Result<T, Errno>) {}

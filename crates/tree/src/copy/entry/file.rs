@@ -20,11 +20,11 @@ use crate::{
             write_target::WriteTarget,
         },
         entry::{
-            hardlink::{LeftName, LinkOutcome, leave_name, link_name, wake_for},
+            hardlink::{NameClaim, claim_name, wake_for},
             twin::{foresee_twin, link_to_twin},
         },
         file_copy::copy_file,
-        links::{LinkClaim, id_of},
+        links::id_of,
         name_at::{CopyPlacement, NameAt},
         shared::ForeseenName,
         source_file::SourceFile,
@@ -109,31 +109,26 @@ fn copy_or_leave(
         copy_file(worker, entry, SourceFile { fd: source, stat }, verdict)?;
         return Ok(NameOutcome::Processed);
     }
-    loop {
-        match worker.shared.links.claim(entry, stat) {
-            LinkClaim::Waits => return Ok(NameOutcome::Waiting),
-            LinkClaim::Again(name) => match link_name(worker, entry, at, &name)? {
-                LinkOutcome::Done => {
-                    let there = match &verdict {
-                        DestinationVerdict::Replace(there) => Some(there),
-                        _ => None,
-                    };
-                    worker.report_removed(entry, there, stat);
-                    worker.note_copied(entry, stat, there.map(|there| &there.stat));
-                    worker.list_file(entry);
-                }
-                LinkOutcome::Lost => continue,
-                LinkOutcome::Refused => {
-                    copy_file(worker, entry, SourceFile { fd: source, stat }, verdict)?;
-                }
-            },
-            LinkClaim::First => {
-                let copied = copy_file(worker, entry, SourceFile { fd: source, stat }, verdict);
-                wake_for(worker, entry, stat, copied)?;
-            }
+    match claim_name(worker, entry, at, None)? {
+        NameClaim::Waits => return Ok(NameOutcome::Waiting),
+        NameClaim::Linked => {
+            let there = match &verdict {
+                DestinationVerdict::Replace(there) => Some(there),
+                _ => None,
+            };
+            worker.report_removed(entry, there, stat);
+            worker.note_copied(entry, stat, there.map(|there| &there.stat));
+            worker.list_file(entry);
         }
-        return Ok(NameOutcome::Processed);
+        NameClaim::Separate => {
+            copy_file(worker, entry, SourceFile { fd: source, stat }, verdict)?;
+        }
+        NameClaim::First => {
+            let copied = copy_file(worker, entry, SourceFile { fd: source, stat }, verdict);
+            wake_for(worker, entry, stat, copied)?;
+        }
     }
+    Ok(NameOutcome::Processed)
 }
 
 /// Determines the outcome for a file in a dry run. Opens the file only to compare bytes (a sync with `--checksum` or
@@ -297,15 +292,19 @@ fn keep_existing(
     let is_its_name = || Ok::<_, CopyFailure>(id_of(dir, entry.name)? == Some(Id::of(&there.stat)));
     let is_linked =
         has_names && are_files && matches!(reason, Skip::Done | Skip::Newer) && is_its_name()?;
-    let left =
-        if is_linked { leave_name(worker, entry, at, &there.stat)? } else { LeftName::Stays };
-    if matches!(left, LeftName::Waits) {
-        return Ok(Some(NameOutcome::Waiting));
-    }
-    if matches!(left, LeftName::Linked) {
-        worker.list_file(entry);
-        worker.note_change(entry, ChangeAction::Link, stat, AttributeDifferences::default());
-        return Ok(Some(NameOutcome::Processed));
+    let claim = if is_linked {
+        claim_name(worker, entry, at, Some(&there.stat))?
+    } else {
+        NameClaim::Separate
+    };
+    match claim {
+        NameClaim::Waits => return Ok(Some(NameOutcome::Waiting)),
+        NameClaim::Linked => {
+            worker.list_file(entry);
+            worker.note_change(entry, ChangeAction::Link, stat, AttributeDifferences::default());
+            return Ok(Some(NameOutcome::Processed));
+        }
+        NameClaim::First | NameClaim::Separate => {}
     }
     let is_replaced =
         is_to_be_replaced(worker, entry, reason, SourceFile { fd: source, stat }, dir, there);
@@ -313,7 +312,7 @@ fn keep_existing(
     if stays {
         skip_file(worker, entry, reason, SourceFile { fd: source, stat }, &there.stat)?;
     }
-    if matches!(left, LeftName::First) {
+    if matches!(claim, NameClaim::First) {
         // If the file is replaced, this claim ends and the caller claims the name again. By then another name may be
         // the first one.
         let copy = if stays { id_of(dir, entry.name) } else { Ok(None) };

@@ -1,36 +1,33 @@
 //! Gives files with several names in the source several names in the destination.
 
 use rustix::fs::Stat;
-use std::{
-    ffi::{CStr, CString},
-    os::fd::AsFd,
-};
-use thalweg_core::atomic_file::{name::unique, remove_leftover, rename, unlink};
-use thalweg_sys::{Errno, io};
+use std::{ffi::CString, os::fd::AsFd};
+use thalweg_core::atomic_file::{CallFailed, remove_leftover, unlink};
+use thalweg_sys::Errno;
 
 use crate::{
     CopyOptions, Event, Refusal, Skip,
     copy::{
         copy_entry::{CopyEntry, SourceDirectory},
-        dest::{backup::set_aside, publish::ignore},
+        dest::backup::set_aside,
         links::{LinkClaim, Name, WaitingLink},
         name_at::{CopyPlacement, NameAt},
         task::CopyTask,
         worker::CopyWorker,
     },
     error::{Attempt, CopyFailure, at_sink, has_no_links},
+    fs::special::{NewEntry, TemporaryEntry},
     identity::{Id, mtime},
     queue::PackedNames,
 };
 
-/// The outcome for an existing name that the copy would skip.
-pub(crate) enum LeftName {
-    /// The name stays unchanged, and the other names of the source are linked to it. The caller must call
-    /// `LinkTable::made` or `LinkTable::failed`.
+/// The outcome for one name of a source with several names.
+pub(crate) enum NameClaim {
+    /// It is copied or kept. The caller then calls [`wake_for`], so that the other names are linked to it.
     First,
-    /// The name stays unchanged.
-    Stays,
-    /// The name is now a hard link to the copy of another name.
+    /// It is copied or kept. The caller does nothing for the other names.
+    Separate,
+    /// It is now a hard link to the copy of another name, or it was skipped.
     Linked,
     /// Another worker is copying another name. This name is processed again afterwards.
     Waits,
@@ -48,16 +45,6 @@ enum Linked {
     Refused(Errno),
 }
 
-/// The outcome for a second or later name of a file.
-pub(crate) enum LinkOutcome {
-    /// The name exists or was skipped.
-    Done,
-    /// Another process replaced the copy to link to, so another copy must be made.
-    Lost,
-    /// The name must become a separate copy.
-    Refused,
-}
-
 /// Makes `entry` another name of the copy at `name`.
 fn link(
     options: &CopyOptions,
@@ -71,57 +58,89 @@ fn link(
         }
         answer => answer?,
     };
-    let is_copy = |new: &CStr| name.is_copy(dir, new);
     // In a visible directory, the link first gets a temporary name. It gets its final name after a check that it leads
     // to the copy.
     let is_hidden = entry.directory.is_fresh;
-    if !is_hidden && is_copy(entry.name)? {
+    if !is_hidden && name.is_copy(dir, entry.name)? {
         return Ok(Linked::Done(None));
     }
-    let new = if is_hidden { entry.name.to_owned() } else { unique(entry.name) };
-    match io::link(there.as_fd(), &*name.last, dir, &*new) {
-        Ok(()) => {}
+    let new = NewEntry::hard_link(there.as_fd(), &name.last);
+    let created = if is_hidden {
+        match new.create(dir, entry.name) {
+            Ok(false) => return Err(CopyFailure::Refused(Refusal::JustCreated)),
+            answer => answer.map(|_| None),
+        }
+    } else {
+        new.create_beside(dir, entry.name).map(Some)
+    };
+    let temporary = match created {
+        Ok(temporary) => temporary,
         // If the copy still has its name, ENOENT means that hard links are not supported here.
-        Err(errno @ Errno::NOENT) => {
+        Err(CallFailed { errno: errno @ Errno::NOENT, .. }) => {
             let is_there = name.is_copy(there.as_fd(), &name.last)?;
             return Ok(if is_there { Linked::Refused(errno) } else { Linked::Lost });
         }
-        Err(Errno::EXIST) => return Err(CopyFailure::Refused(Refusal::JustCreated)),
-        Err(errno) if has_no_links(errno) => return Ok(Linked::Refused(errno)),
-        Err(errno) => return Err(CopyFailure::Sink("linkat", errno, 0)),
-    }
-    match is_copy(&new) {
+        Err(failed) if has_no_links(failed.errno) => return Ok(Linked::Refused(failed.errno)),
+        Err(failed) => return Err(failed.into()),
+    };
+    let new_name = temporary.as_ref().map_or(entry.name, TemporaryEntry::name);
+    match name.is_copy(dir, new_name) {
         Ok(true) => {}
         answer => {
-            unlink(dir, &new).map_err(at_sink("unlinkat"))?;
+            // Reports the error, which `drop` cannot.
+            unlink(dir, new_name).map_err(at_sink("unlinkat"))?;
             return answer.map(|_| Linked::Lost);
         }
     }
-    if is_hidden {
-        return Ok(Linked::Done(None));
-    }
-    let name_at = NameAt { dir, name: entry.name };
-    let linked = set_aside(options, name_at, entry, stat).and_then(|backup| {
-        let renamed = rename(dir, &new, entry.name, options.replaces_nothing());
-        renamed.map(|()| backup).map_err(at_sink("renameat2"))
-    });
-    // If both names refer to one file, rename does nothing and leaves both.
-    ignore(unlink(dir, &new));
-    match linked {
-        Err(CopyFailure::Sink(_, Errno::EXIST, _)) if options.replaces_nothing() => {
+    let Some(temporary) = temporary else { return Ok(Linked::Done(None)) };
+    let backup = set_aside(options, NameAt { dir, name: entry.name }, entry, stat)?;
+    match temporary.install(entry.name, options.replaces_nothing()) {
+        Err(CallFailed { errno: Errno::EXIST, .. }) if options.replaces_nothing() => {
             Ok(Linked::Skipped)
         }
-        answer => answer.map(Linked::Done),
+        answer => Ok(answer.map(|()| Linked::Done(backup))?),
     }
 }
 
-/// Links a second or later name to a copy, and reports it.
-pub(crate) fn link_name(
+/// Claims a name of a source with several names. If another name is already copied, links this name to the copy.
+/// `kept`: the existing entry of a name that is to be skipped. That entry stays if it already is a link to the copy, or is
+/// newer than the source.
+pub(crate) fn claim_name(
+    worker: &mut CopyWorker<'_>,
+    entry: &CopyEntry<'_>,
+    at: CopyPlacement<'_>,
+    kept: Option<&Stat>,
+) -> Attempt<NameClaim> {
+    let CopyPlacement { dir, stat } = at;
+    loop {
+        let name = match worker.shared.links.claim(entry, stat) {
+            LinkClaim::First => return Ok(NameClaim::First),
+            LinkClaim::Waits => return Ok(NameClaim::Waits),
+            LinkClaim::Again(name) => name,
+        };
+        if let Some(kept) = kept {
+            let is_link = name.is_copy(dir, entry.name);
+            if is_link.is_err() {
+                worker.shared.links.claim_again(stat, &name);
+            }
+            if is_link? || mtime(kept) > mtime(stat) {
+                return Ok(NameClaim::Separate);
+            }
+        }
+        if let Some(claim) = link_name(worker, entry, at, &name)? {
+            return Ok(claim);
+        }
+    }
+}
+
+/// Links a second or later name to a copy, and reports it. Returns `None` if another process replaced the copy, so that
+/// another copy must be made.
+fn link_name(
     worker: &mut CopyWorker<'_>,
     entry: &CopyEntry<'_>,
     at: CopyPlacement<'_>,
     name: &Name,
-) -> Attempt<LinkOutcome> {
+) -> Attempt<Option<NameClaim>> {
     let linked = link(worker.run.options, entry, at, name);
     if linked.is_err() {
         worker.shared.links.claim_again(at.stat, name);
@@ -138,48 +157,16 @@ pub(crate) fn link_name(
         Linked::Skipped => worker.skip(entry, Skip::Exists),
         Linked::Lost => {
             worker.shared.links.forget(at.stat, name);
-            return Ok(LinkOutcome::Lost);
+            return Ok(None);
         }
         Linked::Refused(errno) => {
             worker.tally.unlinked += 1;
             let destination = &entry.destination_path();
             worker.run.events.event(&Event::NotLinked { destination, errno });
-            return Ok(LinkOutcome::Refused);
+            return Ok(Some(NameClaim::Separate));
         }
     }
-    Ok(LinkOutcome::Done)
-}
-
-/// Processes an existing name that would be skipped. If another name of the source is copied, a link to that copy
-/// replaces the existing name. A file that is newer than the source stays.
-pub(crate) fn leave_name(
-    worker: &mut CopyWorker<'_>,
-    entry: &CopyEntry<'_>,
-    at: CopyPlacement<'_>,
-    there: &Stat,
-) -> Attempt<LeftName> {
-    let CopyPlacement { dir, stat } = at;
-    let is_newer = mtime(there) > mtime(stat);
-    loop {
-        match worker.shared.links.claim(entry, stat) {
-            LinkClaim::First => return Ok(LeftName::First),
-            LinkClaim::Waits => return Ok(LeftName::Waits),
-            LinkClaim::Again(name) => {
-                let is_link = name.is_copy(dir, entry.name);
-                if is_link.is_err() {
-                    worker.shared.links.claim_again(stat, &name);
-                }
-                if is_link? || is_newer {
-                    return Ok(LeftName::Stays);
-                }
-                match link_name(worker, entry, at, &name)? {
-                    LinkOutcome::Done => return Ok(LeftName::Linked),
-                    LinkOutcome::Lost => {}
-                    LinkOutcome::Refused => return Ok(LeftName::Stays),
-                }
-            }
-        }
-    }
+    Ok(Some(NameClaim::Linked))
 }
 
 /// Queues the names that waited for a copy. They are linked to the copy. If no copy exists, one name is copied.

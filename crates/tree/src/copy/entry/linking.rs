@@ -11,7 +11,7 @@ use crate::{
     copy::{
         copy_entry::CopyEntry,
         dest::{conflict::resolve_conflict, existing::DestinationVerdict},
-        entry::symlink::make_node,
+        entry::node::copy_node,
         worker::CopyWorker,
     },
     error::{Attempt, CopyFailure, at_source},
@@ -32,7 +32,7 @@ pub(crate) fn link_to_source(
     if worker.run.options.becomes == Becomes::HardLink {
         let flags = if follow { AtFlags::SYMLINK_FOLLOW } else { AtFlags::empty() };
         let new = NewEntry::HardLink { dir: from.as_fd(), name: entry.source, flags };
-        return make_node(worker, entry, &stat, &new).map(drop);
+        return copy_node(worker, entry, &stat, &new);
     }
     let target = entry.source_path();
     if target.is_relative() && !is_current(entry) {
@@ -47,7 +47,7 @@ pub(crate) fn link_to_source(
     }
     // `CString::new` cannot fail, because the path consists of names without NUL.
     let target = CString::new(target.as_os_str().as_bytes()).unwrap_or_default();
-    make_node(worker, entry, &stat, &NewEntry::Symlink(&target)).map(drop)
+    copy_node(worker, entry, &stat, &NewEntry::Symlink(&target))
 }
 
 /// Returns why an existing destination is kept: by `-n`, `-u` or an answer to `-i`.

@@ -3,7 +3,7 @@
 pub(crate) mod file;
 pub(crate) mod hardlink;
 pub(crate) mod linking;
+mod new_node;
+pub(crate) mod node;
 pub(crate) mod parents;
-pub(crate) mod special;
-pub(crate) mod symlink;
 pub(crate) mod twin;

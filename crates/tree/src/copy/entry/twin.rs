@@ -10,7 +10,6 @@ use crate::{
         compared::{add_xattrs, of_stats},
         contents::{resume::equal_prefix, verify::ReadEnds},
         copy_entry::CopyEntry,
-        dest::publish::ignore,
         links::id_of,
         name_at::CopyPlacement,
         source_file::SourceFile,
@@ -48,7 +47,7 @@ pub(crate) fn link_to_twin(
     }
     // After `equal_twin` opened the twin, another process may have replaced the file that has its name.
     if id_of(at.dir, entry.name)? != Some(copy) {
-        ignore(unlink(at.dir, entry.name));
+        let _ = unlink(at.dir, entry.name);
         return Ok(false);
     }
     worker.tally.links += 1;
