@@ -5,9 +5,10 @@ use std::{fs, path::Path, process::Command};
 
 use crate::{
     remote_copies::over_each,
+    remote_deltas::{counted, counting},
     remote_syncs::BothWays,
-    support::{Scratch, loop_disk::MountedDisk, names, run, shell, skip, skip::has_tools},
-    sync_trees::lines,
+    support::{Scratch, bytes, loop_disk::MountedDisk, names, run, shell, skip, skip::has_tools},
+    sync_trees::{STATE, lines},
 };
 
 /// With small inodes, ext4 stores whole seconds in 32 bits.
@@ -124,4 +125,32 @@ fn a_sync_between_machines_finds_a_copy_with_whole_seconds_up_to_date() {
             said(&source, "touch -d '2024-01-01 00:00:00.7' da/a");
         }
     });
+}
+
+#[test]
+fn a_renamed_file_with_a_coarse_time_is_not_sent_again() {
+    const LEN: u64 = 2 << 20;
+    let test = "a_renamed_file_with_a_coarse_time_is_not_sent_again";
+    for kind in [EXT4, FAT] {
+        over_each(test, |scratch, machine| {
+            let Some(_disk) = disk(test, scratch, kind) else { return };
+            let machine = &machine.through(counting(scratch, &machine.rsh));
+            let source = scratch.folder("s");
+            bytes::write(&source.join("a"), 1, LEN);
+            said(&source, "touch -d '2024-01-01 00:00:01.7' a");
+            for is_push in [false, true] {
+                let dst = scratch.join(&format!("disk/{is_push}"));
+                let both = BothWays { machine, source: source.clone(), is_push };
+                both.sync(&[], &dst).expect(0);
+                said(&source, "mv a b");
+                counted(scratch);
+                both.sync(&["--delete"], &dst).expect(0);
+                let sent = counted(scratch);
+                assert!(sent < LEN / 8, "{kind:?}, push {is_push}: {sent} bytes");
+                assert_eq!(names(&dst), [STATE, "b"]);
+                bytes::expect(&dst.join("b"), 1, LEN);
+                said(&source, "mv b a");
+            }
+        });
+    }
 }

@@ -230,6 +230,36 @@ fn files_of_an_earlier_snapshot_are_linked() {
     }
 }
 
+#[test]
+fn a_file_that_an_earlier_snapshot_shares_gets_a_new_inode_before_its_attributes_change() {
+    let scratch = Scratch::new();
+    let machine = OtherMachine::by_script(scratch.path());
+    let source = scratch.folder("source");
+    shell(&source, "echo x >one-name; echo y >two-names; chmod 644 *; ln two-names other")
+        .expect(0);
+    shell(scratch.path(), "cp -a source one").expect(0);
+    let (one, before) = (scratch.join("one"), record(&source));
+    let reference = format!("--reference={}", one.display());
+    for is_push in [false, true] {
+        let both = BothWays { machine: &machine, source: source.clone(), is_push };
+        let dst = scratch.join(&format!("dst{is_push}"));
+        shell(&source, "chmod 644 *").expect(0);
+        both.sync(&["-i", &reference], &dst).expect(0).expect_said("2 linked");
+        shell(&source, "chmod 600 *").expect(0);
+        let planned = lines(&both.sync(&["-n"], &dst).expect(0));
+        assert_eq!(lines(&both.sync(&["-i"], &dst).expect(0)), planned);
+        assert!(planned.iter().any(|line| line == ">f...p..... one-name"), "{planned:#?}");
+        assert_eq!(record(&dst), record(&source));
+        assert_eq!(record(&one), before);
+        // Without other names, the attributes of a file change in place.
+        let inode = fs::metadata(dst.join("two-names")).unwrap().ino();
+        shell(&source, "chmod 640 *").expect(0);
+        both.sync(&[], &dst).expect(0);
+        assert_eq!(fs::metadata(dst.join("two-names")).unwrap().ino(), inode);
+        assert_eq!(record(&dst), record(&source));
+    }
+}
+
 const LONG: u64 = 60 << 20;
 
 fn on_disk(path: &Path) -> u64 {

@@ -2,7 +2,7 @@
 
 use std::{
     fs,
-    os::unix::fs::symlink,
+    os::unix::fs::{PermissionsExt, symlink},
     path::{Path, PathBuf},
     process::Command,
     thread,
@@ -63,11 +63,7 @@ fn a_sync_makes_the_other_side_equal_and_a_dry_run_prints_the_lines_of_the_real_
             fs::remove_file(source.join("a/b/link")).unwrap();
             fs::create_dir_all(dst.join("extra/deep")).unwrap();
             fs::write(dst.join("extra/deep/file"), "x").unwrap();
-            fs::set_permissions(
-                source.join("-rf"),
-                std::os::unix::fs::PermissionsExt::from_mode(0o600),
-            )
-            .unwrap();
+            fs::set_permissions(source.join("-rf"), PermissionsExt::from_mode(0o600)).unwrap();
             // Both directories may have changed within one tick of the clock.
             for changed in [&source, &source.join("a/b")] {
                 fs::File::open(changed).unwrap().set_modified(UNIX_EPOCH).unwrap();
@@ -98,13 +94,17 @@ fn link_and_write(dice: &mut Dice, root: &Path) {
     };
     for _ in 0..12 {
         let (one, other) = (path(dice), path(dice));
-        match dice.below(4) {
+        match dice.below(5) {
             0 => {
                 let _ = fs::remove_file(&one);
                 bytes::write(&one, dice.below(1000), dice.below(5000));
             }
+            4 if one.exists() => {
+                let mode = [0o600, 0o640, 0o644][dice.below(3) as usize];
+                fs::set_permissions(&one, fs::Permissions::from_mode(mode)).unwrap();
+            }
             1 if one.exists() => bytes::write(&one, dice.below(1000), 5000),
-            2 => drop(fs::remove_file(&one)),
+            2 | 4 => drop(fs::remove_file(&one)),
             _ => drop(fs::hard_link(&one, &other)),
         }
     }
@@ -134,6 +134,37 @@ fn files_with_several_names_are_linked_as_by_a_local_sync() {
             }
         }
     });
+}
+
+/// Only hashes show which of these files are replaced. The other names of a replaced file are linked again.
+#[test]
+fn a_dry_run_with_hashes_prints_the_other_names_of_a_replaced_file() {
+    let scratch = Scratch::new();
+    let machine = OtherMachine::by_script(scratch.path());
+    let source = scratch.folder("source");
+    let setup = "for name in changed partial same touched; do echo new >$name; ln $name $name-2; ln $name $name-3; \
+                 done; touch -d @1000000000 * .";
+    shell(&source, setup).expect(0);
+    let edit = "echo old >changed; echo old >partial; rm partial-2 partial-3 same-3; cp partial partial-3; \
+                cp same same-3; touch -d @1000000000 *; touch -d @1 touched; touch -d @1000000000 .";
+    for (option, touched) in [("--checksum", 0), ("--verify", 2)] {
+        for is_push in [false, true] {
+            let dst = scratch.join(&format!("dst{option}{is_push}"));
+            shell(scratch.path(), &format!("cp -a source {}", dst.display())).expect(0);
+            shell(&dst, edit).expect(0);
+            let both = BothWays { machine: &machine, source: source.clone(), is_push };
+            let planned = lines(&both.sync(&["-n", option], &dst).expect(0));
+            let done = lines(&both.sync(&["-i", option], &dst).expect(0));
+            assert_eq!(planned, done, "{option}, push: {is_push}");
+            let linked = ["changed", "partial", "touched"].map(|name| {
+                let is_other = |line: &&String| line.starts_with('h') && line.contains(name);
+                done.iter().filter(is_other).count()
+            });
+            assert_eq!(linked, [2, 2, touched], "{option}, push: {is_push}: {done:#?}");
+            assert_eq!(record(&dst), record(&source));
+            assert!(lines(&both.sync(&["-i", option], &dst).expect(0)).is_empty());
+        }
+    }
 }
 
 #[test]

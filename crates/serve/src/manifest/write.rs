@@ -53,6 +53,7 @@ impl RecordWriter {
                 }
                 if let Some(device) = file.linked_on {
                     put(out, device);
+                    put(out, file.names);
                 }
                 self.inode = file.inode;
             }

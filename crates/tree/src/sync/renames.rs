@@ -1,6 +1,6 @@
 //! Finds new files of the source that exist in the destination under another name, which the deletion would remove.
 
-use rustix::fs::{AtFlags, CWD, FileType, Mode, Stat, openat, statat};
+use rustix::fs::{AtFlags, CWD, FileType, Mode, Stat, fstatfs, openat, statat};
 use std::{
     collections::HashMap,
     ffi::CString,
@@ -21,14 +21,15 @@ use crate::{
         list::DIRECTORY,
         walk::failed_call,
     },
-    identity::{kind, size},
+    identity::{kind, mtime, size},
+    times::{self, Resolution},
     twins::{TwinFile, Twins},
 };
 
 /// Smallest file, in bytes, for which a comparison costs less than a copy.
 const LEAST: u64 = 16 << 10;
 
-/// Size and seconds of the modification time.
+/// Size, and half the seconds of the modification time: FAT stores only even seconds.
 type FileKey = (u64, i64);
 
 /// Size and modification time of a new file. If the file was renamed, they equal those of the file under its old name.
@@ -44,7 +45,7 @@ pub struct SizeAndTime {
 
 impl SizeAndTime {
     fn key(self) -> FileKey {
-        (self.size, self.seconds)
+        (self.size, self.seconds.div_euclid(2))
     }
 }
 
@@ -61,15 +62,15 @@ pub struct RenameCandidates {
 struct RenamedFile {
     directory: Vec<u8>,
     name: CString,
-    /// Nanoseconds of the modification time.
-    nanoseconds: u64,
+    mtime: (i64, u64),
+    resolution: Option<Resolution>,
 }
 
 impl RenamedFile {
-    /// Returns `true` if the nanoseconds may be equal. Some destinations store times in multiples of 100 ns, so such a
-    /// time matches any nanoseconds.
-    fn has_time(&self, nanoseconds: u64) -> bool {
-        self.nanoseconds == nanoseconds || self.nanoseconds.is_multiple_of(100)
+    /// Returns `true` if the time is equal, as precisely as the file system stores it.
+    fn has_time(&self, wanted: SizeAndTime) -> bool {
+        let wanted = (wanted.seconds, wanted.nanoseconds);
+        times::order(self.mtime, wanted, || self.resolution).is_eq()
     }
 }
 
@@ -96,13 +97,15 @@ impl RenameCandidates {
             let Ok(dir) = beneath.open(directory, DIRECTORY) else { continue };
             let Ok(stat) = statat(&dir, &*doomed.name, AtFlags::SYMLINK_NOFOLLOW) else { continue };
             if kind(&stat) == FileType::RegularFile && size(&stat) >= LEAST && stat.st_nlink == 1 {
-                let key = (size(&stat), stat.st_mtime);
+                let (seconds, nanoseconds) = mtime(&stat);
+                let found = SizeAndTime { size: size(&stat), seconds, nanoseconds };
                 let file = RenamedFile {
                     directory: directory.clone(),
                     name: doomed.name,
-                    nanoseconds: stat.st_mtime_nsec,
+                    mtime: (seconds, nanoseconds),
+                    resolution: Resolution::of(&stat, || fstatfs(&dir)),
                 };
-                files.entry(key).or_default().push(file);
+                files.entry(found.key()).or_default().push(file);
             }
         }
         Some(Self { beneath, files: Mutex::new(files) })
@@ -118,14 +121,14 @@ impl RenameCandidates {
     pub fn has(&self, wanted: SizeAndTime) -> bool {
         let files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
         let alike = files.get(&wanted.key());
-        alike.is_some_and(|alike| alike.iter().any(|file| file.has_time(wanted.nanoseconds)))
+        alike.is_some_and(|alike| alike.iter().any(|file| file.has_time(wanted)))
     }
 
     /// Returns a file with this size and time, each file once. Prefers one with this name in another directory.
     pub fn take(&self, name: &[u8], wanted: SizeAndTime) -> Option<TwinFile> {
         let mut files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
         let alike = files.get_mut(&wanted.key())?;
-        let has_time = |file: &RenamedFile| file.has_time(wanted.nanoseconds);
+        let has_time = |file: &RenamedFile| file.has_time(wanted);
         let has_name = |file: &RenamedFile| has_time(file) && file.name.to_bytes() == name;
         let at = alike.iter().position(has_name).or_else(|| alike.iter().position(has_time))?;
         let RenamedFile { directory, name, .. } = alike.swap_remove(at);
@@ -152,7 +155,7 @@ impl Twins for LocalRenames {
         let find = || RenameCandidates::find(&self.destination, &*self.names, &self.options, &());
         let found = self.found.get_or_init(find).as_ref()?;
         let name = below.file_name().unwrap_or_default().as_bytes();
-        let (seconds, nanoseconds) = (source.st_mtime, source.st_mtime_nsec);
+        let (seconds, nanoseconds) = mtime(source);
         found.take(name, SizeAndTime { size: size(source), seconds, nanoseconds })
     }
 

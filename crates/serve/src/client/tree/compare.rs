@@ -12,7 +12,7 @@ use thalweg_tree::{AttributeDifferences, install::EntryAttributes};
 use super::directories::TreeDirectory;
 use crate::{
     client::FetchError,
-    manifest::{ManifestKind, SpecialFile},
+    manifest::{FileTag, ManifestKind, SpecialFile},
 };
 
 /// Returns `true` if a file must be fetched. `by_time`: `true` if another modification time means other bytes.
@@ -20,10 +20,11 @@ pub fn has_other_bytes(differs: AttributeDifferences, by_time: bool) -> bool {
     differs.kind || differs.content || differs.size || by_time && differs.time
 }
 
-/// Compares a listed file with the existing entry of its name.
+/// Compares a listed file with the existing entry of its name. If the file differs and has more names than the listed one,
+/// its content counts as different. Otherwise it would get its attributes under the other names too.
 pub fn compare(
     there: &Stat,
-    size: u64,
+    file: &FileTag,
     attributes: &EntryAttributes,
     directory: &TreeDirectory,
     name: &CStr,
@@ -31,12 +32,13 @@ pub fn compare(
     let mut differs = AttributeDifferences {
         kind: FileType::from_raw_mode(there.st_mode) != FileType::RegularFile,
         content: !is_trusted(there, attributes, directory.fd.as_fd()),
-        size: there.st_size as u64 != size,
+        size: there.st_size as u64 != file.size,
         ..attributes.differ_from(there, directory.fd.as_fd())
     };
     if let Some(xattrs) = attributes.xattrs.as_ref().filter(|_| !has_other_bytes(differs, true)) {
         (differs.acl, differs.xattrs) = xattrs.differ_from(directory.fd.as_fd(), name);
     }
+    differs.content |= differs.any() && there.st_nlink > file.names;
     differs
 }
 

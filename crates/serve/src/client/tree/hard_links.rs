@@ -2,15 +2,16 @@
 //! any other entry, and the others become hard links to it.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     ffi::CStr,
     os::fd::{AsFd, BorrowedFd},
 };
 
 use rustix::fs::{AtFlags, Stat, statat};
-use thalweg_core::atomic_file::{failed, name::unique, rename, unlink};
-use thalweg_sys::io;
-use thalweg_tree::{AttributeDifferences, install::KeptPath};
+use thalweg_tree::{
+    AttributeDifferences,
+    install::{KeptPath, NewEntry},
+};
 
 use super::{
     account::FetchCounters,
@@ -93,10 +94,11 @@ pub fn link_names(
     rest.flush()
 }
 
-/// Reports the names that [`link_names`] would create.
+/// Reports the names that [`link_names`] would create. `replaced`: the files with a hash that differs.
 pub fn preview_names(
     links: &EntryStore,
     mut root: Option<DirectoryCache<'_>>,
+    replaced: &HashSet<Vec<u8>>,
     install: InstallPolicy<'_>,
     counters: &FetchCounters<'_>,
 ) -> Result<(), FetchError> {
@@ -104,7 +106,7 @@ pub fn preview_names(
     while let (Some(name), Some(first)) = (entries.next_entry()?, entries.next_entry()?) {
         counters.check_cancelled()?;
         let (name, first) = (name.entry, first.entry);
-        match preview_name(&name, &first, root.as_mut(), install) {
+        match preview_name(&name, &first, root.as_mut(), replaced, install) {
             Ok(None) => unchanged(&name, counters),
             Ok(Some(change)) => {
                 counters.changed(&name.path, name.kind.file_type(), name.size(), change);
@@ -126,6 +128,7 @@ fn preview_name(
     name: &ListedEntry,
     first: &ListedEntry,
     root: Option<&mut DirectoryCache<'_>>,
+    replaced: &HashSet<Vec<u8>>,
     install: InstallPolicy<'_>,
 ) -> Result<Option<EntryChange>, FetchError> {
     let Some(root) = root else { return Ok(Some(EntryChange::linked(false))) };
@@ -144,7 +147,9 @@ fn preview_name(
     // If a new entry replaces the first name, the link must change too. A file is replaced if its bytes differ, and any
     // other entry also if its attributes differ.
     let is_replaced = match &first.kind {
-        ManifestKind::File(_) => has_other_bytes(differs, true),
+        ManifestKind::File(_) => {
+            has_other_bytes(differs, !install.by_hash) || replaced.contains(&first.path)
+        }
         _ => differs.any(),
     };
     let is_linked = there.is_some_and(|there| id(&there) == id(&copy));
@@ -160,7 +165,7 @@ fn differences(
 ) -> Result<AttributeDifferences, FetchError> {
     let (name, attributes) = (first.name(), install.attributes(&first.meta, &first.xattrs));
     match &first.kind {
-        ManifestKind::File(file) => Ok(compare(copy, file.size, &attributes, directory, &name)),
+        ManifestKind::File(file) => Ok(compare(copy, file, &attributes, directory, &name)),
         kind => compare_node(copy, kind, &attributes, directory, &name),
     }
 }
@@ -230,24 +235,15 @@ impl ExistingEntry<'_> {
         replaces: bool,
         kept: Option<KeptPath<'_>>,
     ) -> Result<bool, FetchError> {
-        let temporary = unique(name);
-        if io::link(&self.directory.fd, self.name, &to.fd, &*temporary).is_err() {
-            return Ok(false);
-        }
+        let new = NewEntry::hard_link(self.directory.fd.as_fd(), self.name);
+        let Ok(temporary) = new.create_beside(to.fd.as_fd(), name) else { return Ok(false) };
         // Another process may have replaced the entry since the caller compared it.
-        let linked = statat(&to.fd, &*temporary, AtFlags::SYMLINK_NOFOLLOW);
+        let linked = statat(&to.fd, temporary.name(), AtFlags::SYMLINK_NOFOLLOW);
         if !linked.is_ok_and(|linked| id(&linked) == id(&self.stat)) {
-            let _ = unlink(to.fd.as_fd(), &temporary);
             return Ok(false);
         }
-        let kept = kept.map_or(Ok(()), |kept| kept.keep(to.fd.as_fd(), name));
-        let renamed = kept.and_then(|()| {
-            rename(to.fd.as_fd(), &temporary, name, !replaces).map_err(failed("renameat2"))
-        });
-        if let Err(error) = renamed {
-            let _ = unlink(to.fd.as_fd(), &temporary);
-            return Err(error.into());
-        }
+        kept.map_or(Ok(()), |kept| kept.keep(to.fd.as_fd(), name))?;
+        temporary.install(name, !replaces)?;
         Ok(true)
     }
 }

@@ -1,6 +1,9 @@
 //! Compares local files of the listed size by their hashes, regardless of timestamps.
 
-use std::{collections::VecDeque, os::fd::AsFd};
+use std::{
+    collections::{HashSet, VecDeque},
+    os::fd::AsFd,
+};
 
 use rustix::fs::{FileType, Mode, OFlags, openat};
 
@@ -29,6 +32,10 @@ impl HashChecks {
         self.all.push_back(file);
     }
 
+    pub fn len(&self) -> usize {
+        self.all.len()
+    }
+
     pub fn is_empty(&self) -> bool {
         self.all.is_empty()
     }
@@ -54,29 +61,30 @@ impl HashChecks {
         self.asking.forget();
     }
 
-    /// Compares all files, and reports what a fetch would change.
-    pub fn preview(mut self, job: &TreeJob<'_>) -> Result<(), FetchError> {
+    /// Compares the first file, and reports what a fetch would change. Adds its path to `replaced` if a fetch would replace
+    /// it.
+    pub fn preview_first(
+        &mut self,
+        job: &TreeJob<'_>,
+        replaced: &mut HashSet<Vec<u8>>,
+    ) -> Result<(), FetchError> {
         let account = job.account;
-        while !self.is_empty() {
-            let is_same = self.is_first_the_same(job);
-            let Some(first) = self.pop() else { break };
-            match is_same {
-                Ok(true) => account.same(&first),
-                Ok(false) => {
-                    let change = job.install.replacement(first.change.differs);
-                    account.changed(&first.path, FileType::RegularFile, first.size, change);
-                }
-                Err(error @ (FetchError::Cancelled | FetchError::Unsupported(_))) => {
-                    return Err(error);
-                }
-                Err(error) if error.is_passing() => return Err(error),
-                Err(error) => {
-                    self.forget_connection();
-                    account.missed(&first.path, error);
-                }
+        let is_same = self.is_first_the_same(job);
+        let Some(first) = self.pop() else { return Ok(()) };
+        match is_same {
+            Ok(true) => account.same(&first),
+            Ok(false) => {
+                let change = job.install.replacement(first.change.differs);
+                account.changed(&first.path, FileType::RegularFile, first.size, change);
+                replaced.insert(first.path);
+            }
+            Err(error @ (FetchError::Cancelled | FetchError::Unsupported(_))) => return Err(error),
+            Err(error) if error.is_passing() => return Err(error),
+            Err(error) => {
+                self.forget_connection();
+                account.missed(&first.path, error);
             }
         }
-        self.release();
         Ok(())
     }
 

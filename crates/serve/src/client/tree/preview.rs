@@ -1,6 +1,9 @@
 //! Reports what a tree fetch would change, and changes nothing.
 
-use std::os::fd::{AsFd, BorrowedFd};
+use std::{
+    collections::HashSet,
+    os::fd::{AsFd, BorrowedFd},
+};
 
 use rustix::fs::FileType;
 use thalweg_core::atomic_file::CallFailed;
@@ -9,6 +12,7 @@ use thalweg_tree::AttributeDifferences;
 
 use super::{
     account::FetchCounters,
+    asking,
     change::EntryChange,
     compare::{compare, compare_directory, compare_node, has_other_bytes},
     directories::DirectoryCache,
@@ -22,6 +26,9 @@ use super::{
     survey::SurveyedList,
 };
 use crate::{client::FetchError, manifest::ManifestKind};
+
+/// Maximum number of files that wait for their hashes. Each of them keeps its directory open.
+const MOST_WAITING: usize = 2 * asking::MOST;
 
 /// The directories that a preview compares.
 #[derive(Clone, Copy)]
@@ -43,7 +50,7 @@ pub fn preview(
     job: &TreeJob<'_>,
 ) -> Result<(), FetchError> {
     let (install, counters) = (job.install, job.account);
-    let mut checks = HashChecks::new(job);
+    let (mut checks, mut replaced) = (HashChecks::new(job), HashSet::new());
     let mut directories = roots.destination.map(DirectoryCache::below);
     let mut reference = roots.reference.map(ReferenceTree::below);
     for store in stores {
@@ -64,6 +71,9 @@ pub fn preview(
                 Some(directories) => match change_of(&entry, directories, install) {
                     Ok(Foreseen::Check(file)) => {
                         checks.push(*file);
+                        if checks.len() > MOST_WAITING {
+                            checks.preview_first(job, &mut replaced)?;
+                        }
                         continue;
                     }
                     Ok(Foreseen::Change(change)) => Ok(change),
@@ -86,8 +96,11 @@ pub fn preview(
             report(&entry, change, counters);
         }
     }
-    checks.preview(job)?;
-    preview_names(links, directories, install, counters)
+    while !checks.is_empty() {
+        checks.preview_first(job, &mut replaced)?;
+    }
+    checks.release();
+    preview_names(links, directories, &replaced, install, counters)
 }
 
 fn report(
@@ -140,7 +153,7 @@ fn change_of(
         (_, FileType::Directory) if install.is_directory_gone => created(),
         (_, FileType::Directory) => Err(FetchError::listed(OVER_DIRECTORY)),
         (ManifestKind::File(file), _) => {
-            let differs = compare(&there, file.size, &attributes, &directory, &name);
+            let differs = compare(&there, file, &attributes, &directory, &name);
             if has_other_bytes(differs, !install.by_hash) {
                 return Ok(Foreseen::Change(Some(install.replacement(differs))));
             }
