@@ -22,7 +22,7 @@ const CONNECT: &str = "exec \"$RSH\" \"$@\"";
 const BREAK: &str = "dd bs=1 count=100000 status=none | \"$RSH\" \"$@\"; exit 255";
 
 /// A tree of many small files with a group of hard links, and a large file.
-fn make_source(scratch: &Scratch) -> PathBuf {
+pub fn make_source(scratch: &Scratch) -> PathBuf {
     let source = scratch.folder("source");
     for n in 0..1500 {
         let directory = source.join(format!("d{}", n % 30));

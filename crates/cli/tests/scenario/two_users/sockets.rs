@@ -1,4 +1,5 @@
-//! `receive --from D/sock` after another user has made an entry of this name, and connections of other users.
+//! `receive --from D/sock` after another user has made an entry of this name, and connections of other users to it and
+//! to a copy over several connections.
 
 use rustix::{
     fs::{FlockOperation, flock},
@@ -6,9 +7,14 @@ use rustix::{
 };
 use std::{
     fs::{self, File},
-    os::unix::{
-        fs::{FileTypeExt, MetadataExt, symlink},
-        net::{UnixListener, UnixStream},
+    io::Read,
+    os::{
+        fd::AsFd,
+        linux::net::SocketAddrExt,
+        unix::{
+            fs::{FileTypeExt, MetadataExt, symlink},
+            net::{SocketAddr, UnixListener, UnixStream},
+        },
     },
     path::Path,
     thread,
@@ -21,7 +27,13 @@ use super::{
     check::{compare, outside},
     victim::{fifo, plant},
 };
-use crate::support::skip::is_root;
+use crate::{
+    remote_connections::make_source,
+    support::{Running, Scratch, run::GUARD, shell, skip::is_root, sshd::OtherMachine},
+    sync_trees::record,
+};
+use thalweg_sys::peer;
+use thalweg_testing::script;
 
 /// Makes an entry at the path of the socket. The second path is the directory `canary`.
 type LaySocket = fn(&Path, &Path);
@@ -101,4 +113,46 @@ fn another_user_cannot_connect_to_the_socket_of_receive() {
     assert!(as_attacker(|| fs::remove_file(&name)).is_err());
     receiving.signal(Signal::TERM);
     drop(receiving.finish());
+}
+
+#[test]
+fn another_user_neither_joins_a_copy_nor_takes_its_further_connections() {
+    let test = "another_user_neither_joins_a_copy_nor_takes_its_further_connections";
+    if !is_root(test) {
+        return;
+    }
+    let scratch = Scratch::new();
+    let machine = OtherMachine::by_script(scratch.path());
+    let (log, rsh) = (scratch.join("log"), scratch.join("logged"));
+    let (log_name, inner) = (log.display(), machine.rsh.display());
+    script(&rsh, &format!("#!/bin/sh\necho \"$*\" >>'{log_name}'\nexec '{inner}' \"$@\"\n"));
+    let machine = machine.through(rsh);
+    let (source, dst) = (make_source(&scratch), scratch.join("dst"));
+    let words = ["--connections=2", "--jobs=4", "--limit=8M"];
+    let mut running = Running::start(&mut machine.between(("sync", &words), true, [&source, &dst]));
+    let key = loop {
+        let logged = fs::read_to_string(&log).unwrap_or_default();
+        if let Some((_, rest)) = logged.split_once("--join ") {
+            break rest.split_whitespace().next().unwrap_or_default().to_owned();
+        }
+        assert!(!running.has_ended(), "no further connection: {logged}");
+        thread::sleep(Duration::from_millis(1));
+    };
+    let address =
+        |key: &str| SocketAddr::from_abstract_name(format!("thalweg-fetch-{key}")).unwrap();
+    as_attacker(|| {
+        let mut socket = UnixStream::connect_addr(&address(&key)).unwrap();
+        let zeros = File::open("/dev/zero").unwrap();
+        let _ = peer::send(&socket, b"+", &[zeros.as_fd(), zeros.as_fd()]);
+        socket.set_read_timeout(Some(GUARD)).unwrap();
+        assert!(!matches!(socket.read(&mut [0]), Ok(1..)), "an answer");
+    });
+    running.finish().expect(0);
+    assert!(record(&dst) == record(&source));
+
+    let taken = as_attacker(|| UnixListener::bind_addr(&address("taken")).unwrap());
+    let joined =
+        shell(scratch.path(), "$T fetch --stdio --join taken </dev/null >/dev/null").expect(1);
+    joined.expect_said("its process belongs to another user");
+    drop(taken);
 }
