@@ -26,11 +26,6 @@ def asked(arms: dict[str, str], options: list[str]) -> dict:
     return answer
 
 
-def ratio(figure: dict) -> float:
-    """Returns the ratio to the first arm; 1 for the first arm itself."""
-    return figure["ratio"]["ratio"] if figure["ratio"] else 1.0
-
-
 def text(figure: dict) -> str:
     """Returns the ratio and its 95 % interval, as `0.86 [0.84, 0.88]`."""
     if not figure["ratio"]:

@@ -16,6 +16,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 import files  # noqa: E402, F401
 import pipes  # noqa: E402, F401
+import syncs  # noqa: E402, F401
 import network  # noqa: E402, F401
 import remote  # noqa: E402, F401
 import media  # noqa: E402, F401

@@ -3,13 +3,13 @@
 import os
 from pathlib import Path
 
-from lab import KIB, MIB, Lab, need, nothing, quiet, random_file, same_file, same_tree, small_sizes, tree
+from lab import KIB, MIB, Lab, missing, need, nothing, quiet, random_file, same_file, same_tree, small_sizes, tree
 from measure import Failed, command, pipeline
 from places import Place, image_size, new_directory, on_ext4, on_tmpfs
 from row import Plan, Skip, Variant, row
 
 SECTION = "Files and trees"
-MODES, TIMES, PUBLISHED = "modes", "modes, times, owners", "appears when complete"
+MODES, TIMES, PUBLISHED = "modes", "modes, times", "appears when complete"
 
 
 def big_file(lab: Lab, make_place) -> Plan:
@@ -17,6 +17,7 @@ def big_file(lab: Lab, make_place) -> Plan:
     place: Place = make_place(lab, lambda at: random_file(at / "source", size), image_size(size))
     variants = [
         Variant("cp", command("cp", place.source, "{}/copy")),
+        Variant("xcp", command("xcp", "--no-progress", place.source, "{}/copy"), TIMES, needs=("xcp",)),
         Variant("thalweg copy", command(lab.thalweg, "copy", place.source, "{}/copy"), PUBLISHED, ours=True),
     ]
     return Plan(variants, place.fresh, lambda at, _: same_file(place.original(at), at / "copy"), "cmp", place.notes)
@@ -36,6 +37,7 @@ def copies(lab: Lab, place: Place) -> Plan:
     """Compares tools that copy the directory `source` recursively."""
     variants = [
         Variant("cp -r", command("cp", "-r", place.source, "{}/copy"), MODES),
+        Variant("xcp -r", command("xcp", "--no-progress", "-r", place.source, "{}/copy"), TIMES, needs=("xcp",)),
         Variant("cpz", command("cpz", place.source, "{}/copy"), MODES, needs=("cpz",)),
         Variant("thalweg copy -r", command(lab.thalweg, "copy", "-r", place.source, "{}/copy"), f"{MODES}; {PUBLISHED}", ours=True),
     ]
@@ -63,26 +65,6 @@ def many_tmpfs(lab: Lab) -> Plan:
     return copies(lab, on_tmpfs(lab, lambda at: tree(at / "source", count, lambda _: 1 * KIB)))
 
 
-@row("unchanged", "10,000 files, none changed, tmpfs", SECTION)
-def unchanged(lab: Lab) -> Plan:
-    need("rsync")
-    base = lab.directory(lab.memory, "row")
-    source = tree(base / "source", lab.count(10_000), small_sizes)
-    for copy in ("rsync", "ours"):
-        quiet("rsync", "-a", f"{source}/", base / copy)
-    keeps = "times, owners, hard links, ACLs, xattrs"
-    variants = [
-        Variant("rsync -a", command("rsync", "-a", f"{source}/", base / "rsync"), "times, owners"),
-        Variant("rsync -aHAX", command("rsync", "-aHAX", f"{source}/", base / "rsync"), keeps),
-        Variant("thalweg sync", command(lab.thalweg, "sync", source, base / "ours"), keeps, ours=True),
-    ]
-
-    def check(_: Path, variant: Variant) -> None:
-        same_tree(source, base / ("ours" if variant.ours else "rsync"))
-
-    return Plan(variants, lambda: nothing(base), check, "diff -r")
-
-
 @row("usr-share", "/usr/share with all attributes to tmpfs", SECTION)
 def usr_share(lab: Lab) -> Plan:
     source = Path("/usr/share/dict" if lab.smoke and Path("/usr/share/dict").is_dir() else "/usr/share")
@@ -98,10 +80,43 @@ def usr_share(lab: Lab) -> Plan:
         Variant("cp -a", command("cp", "-a", source, "{}"), "all attributes"),
         Variant("tar", tar, "modes, times, owners, hard links"),
         Variant("rsync -a", command("rsync", "-a", source, "{}"), "times, owners", needs=("rsync",)),
+        Variant("rsync -aHAX", command("rsync", "-aHAX", source, "{}"), "all attributes", needs=("rsync",)),
         Variant("thalweg copy -a", command(lab.thalweg, "copy", "-a", source, "{}"), f"all attributes; {PUBLISHED}", ours=True),
+        Variant("thalweg sync", command(lab.thalweg, "sync", source, f"{{}}/{name}"), f"all attributes; {PUBLISHED}", ours=True),
     ]
     notes = [] if not lab.smoke else [f"{source} instead"]
     return Plan(variants, lambda: new_directory(base / "sample"), lambda at, _: same_tree(source, at / name), "diff -r", notes)
+
+
+@row("verify", "10,000 files, 1 GiB, compared with their source, tmpfs", SECTION)
+def verify(lab: Lab) -> Plan:
+    base = lab.directory(lab.memory, "row")
+    source = tree(base / "source", lab.count(10_000), lambda rng: rng.randint(1, 2 * 100 * KIB))
+    copy = base / "copy"
+    quiet("cp", "-a", source, copy)
+    variants = [
+        Variant("diff -rq", command("diff", "-rq", source, copy), "bytes"),
+        Variant("rclone check", command("rclone", "check", "-q", "--download", source, copy), "bytes", needs=("rclone",)),
+        Variant("thalweg verify", command(lab.thalweg, "verify", source, copy), "bytes", ours=True),
+    ]
+    sees_one_byte(copy / "directory-000/file-0000", [one for one in variants if not any(map(missing, one.needs))])
+    return Plan(variants, lambda: nothing(base), lambda *_: None, "exit status; every tool found one wrong byte before")
+
+
+def sees_one_byte(file: Path, variants: list[Variant]) -> None:
+    """Checks that every tool compares the bytes: it fails if one byte is wrong, and only then."""
+    right, stat = file.read_bytes(), file.stat()
+    for written, is_right in ((right[:-1] + bytes([right[-1] ^ 1]), False), (right, True)):
+        file.write_bytes(written)
+        os.utime(file, ns=(stat.st_atime_ns, stat.st_mtime_ns))
+        for variant in variants:
+            try:
+                variant.run(file.parent)
+                passed = True
+            except Failed:
+                passed = False
+            if passed != is_right:
+                raise Failed(f"{variant.name}: one byte wrong: {not is_right}, passed: {passed}")
 
 
 def manifest(lab: Lab, hash_name: str, tool: str, words: tuple[str, ...]) -> Plan:

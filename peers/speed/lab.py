@@ -17,7 +17,8 @@ KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 # A smoke run divides sizes and numbers of files by this.
 SMALLER = 64
 PACKAGES = {"b3sum": "b3sum", "xxhsum": "xxhash", "pv": "pv", "rsync": "rsync", "curl": "curl", "aria2c": "aria2", "ssh": "openssh-client",
-            "sshd": "openssh-server", "cc": "gcc", "ip": "iproute2", "tc": "iproute2", "mkfs.ext4": "e2fsprogs", "ssh-keygen": "openssh-client"}
+            "sshd": "openssh-server", "cc": "gcc", "ip": "iproute2", "tc": "iproute2", "mkfs.ext4": "e2fsprogs", "ssh-keygen": "openssh-client",
+            "mkfs.xfs": "xfsprogs", "losetup": "mount"}
 BUILT = {"cpz": "peers/install cpz", "xcp": "peers/install xcp", "nginx": "tests/setup/nginx"}
 
 
@@ -103,6 +104,18 @@ def random_file(path: Path, size: int) -> Path:
         for begin in range(0, size, 8 * MIB):
             file.write(os.urandom(min(8 * MIB, size - begin)))
     return path
+
+
+def changed_file(old: Path, new: Path, size: int) -> None:
+    """Writes two files of random bytes that differ in 1 % of their blocks of 4 KiB. The first one is older."""
+    random_file(old, size)
+    new.parent.mkdir(parents=True, exist_ok=True)
+    quiet("cp", old, new)
+    with new.open("r+b") as file:
+        for begin in range(0, size, 100 * 4 * KIB):
+            file.seek(begin)
+            file.write(os.urandom(4 * KIB))
+    os.utime(old, (1_600_000_000, 1_600_000_000))
 
 
 def tree(path: Path, files: int, sizes: Callable[[random.Random], int]) -> Path:

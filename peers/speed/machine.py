@@ -12,7 +12,8 @@ from lab import program
 # Extensions that change how bytes are moved or hashed.
 FLAGS = ("sse4_2", "avx", "avx2", "avx512f", "avx512vl", "amx_tile", "erms", "fsrm", "movdir64b", "sha_ni", "vaes", "gfni", "asimd", "sve", "sve2", "sha2", "hypervisor")
 VERSIONS = {"cp": "--version", "cat": "--version", "dd": "--version", "rsync": "--version", "tar": "--version", "pv": "--version", "cpz": "--version",
-            "b3sum": "--version", "sha256sum": "--version", "xxhsum": "--version", "curl": "--version", "aria2c": "--version", "nginx": "-v", "ssh": "-V"}
+            "b3sum": "--version", "sha256sum": "--version", "xxhsum": "--version", "curl": "--version", "aria2c": "--version", "nginx": "-v", "ssh": "-V",
+            "xcp": "--version", "rclone": "--version", "unison": "-version"}
 
 
 def fields(text: str) -> dict[str, str]:

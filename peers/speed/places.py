@@ -1,4 +1,4 @@
-"""Places of samples: a new directory on tmpfs, or a new ext4 file system in an image."""
+"""Places of samples: a new directory on tmpfs, or a new file system in an image."""
 
 import os
 import shutil
@@ -8,7 +8,9 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from lab import GIB, MIB, Lab, missing, program, quiet, remove
+from lab import GIB, MIB, Lab, missing, need, need_root, program, quiet, remove
+from measure import Failed
+from row import Skip
 
 NOT_FRESH = "a new directory per sample on one file system, not a new ext4: mounting needs root, losetup and mkfs.ext4"
 
@@ -44,6 +46,28 @@ def new_directory(path: Path) -> Iterator[Path]:
         remove(path)
 
 
+@contextmanager
+def with_old(base: Path, old: Path) -> Iterator[Path]:
+    """Provides a directory in which the destination `copy` already exists, with the contents of `old`."""
+    with new_directory(base / "sample") as place:
+        quiet("cp", "-rp", "--reflink=never", old, place / "copy")
+        # Otherwise the kernel would write these pages during the sample.
+        quiet("sync", "-f", place)
+        yield place
+
+
+def on_xfs(lab: Lab, size: int) -> Path:
+    """Mounts a new file system on which files can be cloned, for the whole row. Returns its directory."""
+    need_root("mounting a file system with clones")
+    need("mkfs.xfs", "losetup")
+    base = lab.directory(lab.memory, "image")
+    try:
+        image = make_image(base, lambda _: None, size, "xfs")
+        return lab.enter(mounted(image, base / "mount"))
+    except Failed as error:
+        raise Skip(f"xfs cannot be mounted: {error}") from error
+
+
 def on_ext4(lab: Lab, fill: Callable[[Path], object], size: int) -> Place:
     """Provides a new file system with the source for every sample, if possible in memory, so that no disk disturbs it."""
     if os.geteuid() or any(map(missing, ("mkfs.ext4", "losetup"))):
@@ -55,12 +79,20 @@ def on_ext4(lab: Lab, fill: Callable[[Path], object], size: int) -> Place:
     return Place("{}/source", lambda: new_file_system(base, template), [f"a new ext4 per sample, in an image on {where}"])
 
 
-def make_image(base: Path, fill: Callable[[Path], object], size: int) -> Path:
-    """Creates an image of an ext4 file system, and fills it by `fill`."""
+# Commands that make a file system in an image.
+MKFS = {
+    "ext4": ["mkfs.ext4", "-q", "-F", "-E", "lazy_itable_init=0,lazy_journal_init=0", "-N", 400_000],
+    "xfs": ["mkfs.xfs", "-q", "-m", "reflink=1"],
+}
+
+
+def make_image(base: Path, fill: Callable[[Path], object], size: int, system: str = "ext4") -> Path:
+    """Creates an image of a file system, and fills it by `fill`."""
     image = base / "template"
     with image.open("wb") as file:
         file.truncate(size + 64 * MIB)
-    quiet(program("mkfs.ext4"), "-q", "-F", "-E", "lazy_itable_init=0,lazy_journal_init=0", "-N", 400_000, image)
+    mkfs, *options = MKFS[system]
+    quiet(program(mkfs), *options, image)
     with mounted(image, base / "filling") as at:
         fill(at)
     return image
@@ -85,7 +117,7 @@ def mounted(image: Path, at: Path, direct: bool = False) -> Iterator[Path]:
     at.mkdir(exist_ok=True)
     try:
         device = quiet(*words).strip()
-        quiet("mount", "-t", "ext4", "-o", "noatime", device, at)
+        quiet("mount", "-o", "noatime", device, at)
         # Detaches the device as soon as it is unmounted, also if the kernel unmounts it after SIGKILL of this process.
         quiet(program("losetup"), "--detach", device)
         yield at

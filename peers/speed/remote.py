@@ -6,14 +6,13 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from lab import GIB, KIB, Lab, need, nothing, program, quiet, random_file, remove, same_file, same_tree, small_sizes, tree
-from measure import Failed, command
-from places import new_directory
+from lab import GIB, KIB, Lab, changed_file, need, nothing, program, quiet, random_file, same_file, same_tree, small_sizes, tree
+from measure import Failed, command, pipeline
+from places import new_directory, with_old
 from row import Plan, Skip, Variant, row
 
 SECTION = "Sync over ssh"
 HERE = Path(__file__).resolve().parent
-BLOCK = 4 * KIB
 
 
 def connection(lab: Lab, counted: Path | None = None) -> Path:
@@ -41,15 +40,17 @@ def connection(lab: Lab, counted: Path | None = None) -> Path:
     return connect
 
 
-def variants_of(lab: Lab, connect: Path, source: Path, theirs: object, ours: object) -> list[Variant]:
-    """Returns variants that push `source` to the two destinations. For rsync, the name of a directory ends with a slash."""
+def variants_of(lab: Lab, connect: Path, source: Path, theirs: object, ours: object, is_push: bool) -> list[Variant]:
+    """Returns variants that push `source` to the two destinations, or pull it. For rsync, the name of a directory ends with a slash."""
     slash = "/" if source.is_dir() else ""
     sync = [lab.thalweg, "sync"] if source.is_dir() else [lab.thalweg, "copy", "-p"]
     keeps = "times, owners, hard links" if source.is_dir() else "times, owners"
+    host = "localhost:"
+    here, there = ("", host) if is_push else (host, "")
     return [
-        Variant("rsync -a", command("rsync", "-a", "-e", connect, f"{source}{slash}", f"localhost:{theirs}"), "times, owners"),
+        Variant("rsync -a", command("rsync", "-a", "-e", connect, f"{here}{source}{slash}", f"{there}{theirs}"), "times, owners"),
         Variant(f"thalweg {' '.join(sync[1:])}",
-                command(*sync, "-e", connect, "--remote-program", lab.thalweg, source, f"localhost:{ours}"), keeps, ours=True),
+                command(*sync, "-e", connect, "--remote-program", lab.thalweg, f"{here}{source}", f"{there}{ours}"), keeps, ours=True),
     ]
 
 
@@ -67,8 +68,8 @@ def bytes_sent(lab: Lab, make: Callable[[Path], list[Variant]], fresh: Callable)
     return remarks
 
 
-def plan(lab: Lab, source: Path, theirs: object, ours: object, fresh: Callable, check: Callable, verified: str) -> Plan:
-    make = lambda connect: variants_of(lab, connect, source, theirs, ours)  # noqa: E731
+def plan(lab: Lab, source: Path, theirs: object, ours: object, fresh: Callable, check: Callable, verified: str, is_push: bool = True) -> Plan:
+    make = lambda connect: variants_of(lab, connect, source, theirs, ours, is_push)  # noqa: E731
     notes = bytes_sent(lab, make, fresh)
     return Plan(make(connection(lab)), fresh, check, verified, notes, "both sides, with ssh and sshd")
 
@@ -77,12 +78,32 @@ def plan(lab: Lab, source: Path, theirs: object, ours: object, fresh: Callable, 
 def ssh_first(lab: Lab) -> Plan:
     base = lab.directory(lab.memory, "row")
     source = tree(base / "source", lab.count(10_000), small_sizes)
+    ready = plan(lab, source, "{}/copy", "{}/copy", lambda: new_directory(base / "sample"),
+                 lambda at, _: same_tree(source, at / "copy"), "diff -r")
+    receive = [lab.memory / "ssh/connect", "localhost", "mkdir {}/copy && tar -C {}/copy -xpf -"]
+    ready.variants.append(Variant("tar over ssh", pipeline(["tar", "-C", source, "-cf", "-", "."], receive), "modes, times, owners, hard links"))
+    return ready
+
+
+@row("ssh-pull", "First copy of 10,000 files of 100 B to 16 KiB from the other side", SECTION)
+def ssh_pull(lab: Lab) -> Plan:
+    base = lab.directory(lab.memory, "row")
+    source = tree(base / "source", lab.count(10_000), small_sizes)
     return plan(lab, source, "{}/copy", "{}/copy", lambda: new_directory(base / "sample"),
-                lambda at, _: same_tree(source, at / "copy"), "diff -r")
+                lambda at, _: same_tree(source, at / "copy"), "diff -r", is_push=False)
 
 
 @row("ssh-unchanged", "100,000 files of 1 KiB, none changed", SECTION)
 def ssh_unchanged(lab: Lab) -> Plan:
+    return unchanged(lab, is_push=True)
+
+
+@row("ssh-pull-unchanged", "100,000 files of 1 KiB, none changed, from the other side", SECTION)
+def ssh_pull_unchanged(lab: Lab) -> Plan:
+    return unchanged(lab, is_push=False)
+
+
+def unchanged(lab: Lab, is_push: bool) -> Plan:
     need("rsync")
     base = lab.directory(lab.memory, "row")
     source = tree(base / "source", lab.count(100_000), lambda _: KIB)
@@ -92,7 +113,7 @@ def ssh_unchanged(lab: Lab) -> Plan:
     def check(_: Path, variant: Variant) -> None:
         same_tree(source, base / ("ours" if variant.ours else "theirs"))
 
-    return plan(lab, source, base / "theirs", base / "ours", lambda: nothing(base), check, "diff -r")
+    return plan(lab, source, base / "theirs", base / "ours", lambda: nothing(base), check, "diff -r", is_push)
 
 
 @row("ssh-big", "First copy of one file of 1 GiB", SECTION)
@@ -111,24 +132,6 @@ def ssh_changed(lab: Lab) -> Plan:
     if room.f_bavail * room.f_frsize < 5 * size:
         raise Skip(f"{lab.memory} has less than {5 * size >> 20} MiB free")
     base = lab.directory(lab.memory, "row")
-    old = random_file(base / "old", size)
-    source = base / "source"
-    quiet("cp", old, source)
-    with source.open("r+b") as file:
-        for block in range(0, size // BLOCK, 100):
-            file.seek(block * BLOCK)
-            file.write(os.urandom(BLOCK))
-    os.utime(old, (1_600_000_000, 1_600_000_000))
-
-    class Old:
-        """A place of a sample in which the destination already exists, with the old contents."""
-
-        def __enter__(self) -> Path:
-            (base / "sample").mkdir()
-            quiet("cp", "-p", old, base / "sample/copy")
-            return base / "sample"
-
-        def __exit__(self, *_: object) -> None:
-            remove(base / "sample")
-
-    return plan(lab, source, "{}/copy", "{}/copy", Old, lambda at, _: same_file(source, at / "copy"), "cmp")
+    source, old = base / "source", base / "old"
+    changed_file(old, source, size)
+    return plan(lab, source, "{}/copy", "{}/copy", lambda: with_old(base, old), lambda at, _: same_file(source, at / "copy"), "cmp")
