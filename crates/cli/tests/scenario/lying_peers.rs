@@ -44,7 +44,7 @@ fn honest_list(source: &Path) -> (Vec<u8>, String) {
     let head = str::from_utf8(&answer[..body]).unwrap();
     let version = head.lines().find(|line| line.to_lowercase().starts_with("thalweg:")).unwrap();
     let list = answer[body..].to_vec();
-    assert!(list.starts_with(b"thwglist\x04") && list[list.len() - END] == 0, "{list:?}");
+    assert!(list.starts_with(b"thwglist") && list[list.len() - END] == 0, "{list:?}");
     (list, version.to_owned())
 }
 
