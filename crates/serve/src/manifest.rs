@@ -39,7 +39,7 @@ pub const MEDIA_TYPE: &str = "application/vnd.thalweg.list";
 pub const MAGIC: &[u8; 8] = b"thwglist";
 
 /// The format of lists, and of the requests that a client sends over a byte stream.
-pub const FORMAT: u8 = 5;
+pub const FORMAT: u8 = 4;
 
 /// The header in which a server on a byte stream announces its version and [`FORMAT`]. Lower case, because the names in
 /// parsed heads are lower case.
@@ -151,8 +151,6 @@ pub struct FileTag {
     pub changed: (i64, u32),
     /// The device, if the file has several names.
     pub linked_on: Option<u64>,
-    /// Number of names of the file (`st_nlink`).
-    pub names: u64,
     /// `true` if the file has holes: it occupies less than its size.
     pub is_sparse: bool,
 }

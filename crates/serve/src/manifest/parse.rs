@@ -116,13 +116,9 @@ impl RecordParser {
                 } else {
                     (meta.mtime.wrapping_add(fields.signed()?), fields.nanos()?)
                 };
-                let (linked_on, names) = if tag & LINKED != 0 {
-                    (Some(fields.number()?), fields.number()?)
-                } else {
-                    (None, 1)
-                };
+                let linked_on = if tag & LINKED != 0 { Some(fields.number()?) } else { None };
                 let is_sparse = tag & SPARSE != 0;
-                ManifestKind::File(FileTag { size, inode, changed, linked_on, names, is_sparse })
+                ManifestKind::File(FileTag { size, inode, changed, linked_on, is_sparse })
             }
             DIRECTORY if tag & UNREAD != 0 => {
                 ManifestKind::Directory(DirectoryContents::Unreadable)
@@ -197,7 +193,6 @@ mod tests {
             inode: 7,
             changed: (1, 2),
             linked_on: None,
-            names: 1,
             is_sparse: false,
         });
         let meta = Meta { mode: 0o644, uid: 0, gid: 0, mtime: 1, nanos: 2 };
@@ -266,17 +261,17 @@ mod tests {
 
     fn entries() -> impl Strategy<Value = Vec<ManifestEntry>> {
         let kind = prop_oneof![
-            (any::<[u64; 2]>(), any::<i64>(), 0..1_000_000_000_u32, any::<Option<[u64; 2]>>())
-                .prop_map(|([size, inode], changed, nanos, linked)| {
+            (any::<[u64; 2]>(), any::<i64>(), 0..1_000_000_000_u32, any::<Option<u64>>()).prop_map(
+                |([size, inode], changed, nanos, linked_on)| {
                     ManifestKind::File(FileTag {
                         size,
                         inode,
                         changed: (changed, nanos),
-                        linked_on: linked.map(|[device, _]| device),
-                        names: linked.map_or(1, |[_, names]| names),
+                        linked_on,
                         is_sparse: inode.is_multiple_of(2),
                     })
-                }),
+                }
+            ),
             prop_oneof![
                 Just(DirectoryContents::Listed),
                 Just(DirectoryContents::Unreadable),

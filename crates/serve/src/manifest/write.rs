@@ -53,7 +53,6 @@ impl RecordWriter {
                 }
                 if let Some(device) = file.linked_on {
                     put(out, device);
-                    put(out, file.names);
                 }
                 self.inode = file.inode;
             }

@@ -123,7 +123,7 @@ fn tag(stat: &Stat) -> FileTag {
     let linked_on = (stat.st_nlink > 1).then_some(stat.st_dev);
     // st_blocks counts units of 512 bytes (stat(2)).
     let is_sparse = stat.st_blocks.saturating_mul(512) < stat.st_size;
-    FileTag { linked_on, names: stat.st_nlink, is_sparse, ..FileVersion::of(stat).tag() }
+    FileTag { linked_on, is_sparse, ..FileVersion::of(stat).tag() }
 }
 
 fn meta(stat: &Stat) -> Meta {

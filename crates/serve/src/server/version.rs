@@ -70,11 +70,11 @@ impl FileVersion {
         weak.to_owned() + &self.tag().etag(seconds, nanos)
     }
 
-    /// Returns the version in the form of a list entry, as of a file with one name and without holes.
+    /// Returns the version in the form of a list entry, without `linked_on` and `is_sparse`.
     pub fn tag(&self) -> FileTag {
         let changed = (self.changed.seconds, self.changed.nanos);
-        let (linked_on, names, is_sparse) = (None, 1, false);
-        FileTag { size: self.size, inode: self.inode, changed, linked_on, names, is_sparse }
+        let (linked_on, is_sparse) = (None, false);
+        FileTag { size: self.size, inode: self.inode, changed, linked_on, is_sparse }
     }
 
     /// Returns `true` if any later change must produce other timestamps, because the clock tick has passed.

@@ -12,7 +12,7 @@ use thalweg_tree::{AttributeDifferences, install::EntryAttributes};
 use super::directories::TreeDirectory;
 use crate::{
     client::FetchError,
-    manifest::{FileTag, ManifestKind, SpecialFile},
+    manifest::{ManifestKind, SpecialFile},
 };
 
 /// Returns `true` if a file must be fetched. `by_time`: `true` if another modification time means other bytes.
@@ -20,11 +20,12 @@ pub fn has_other_bytes(differs: AttributeDifferences, by_time: bool) -> bool {
     differs.kind || differs.content || differs.size || by_time && differs.time
 }
 
-/// Compares a listed file with the existing entry of its name. If the file differs and has more names than the listed one,
-/// its content counts as different. Otherwise it would get its attributes under the other names too.
+/// Compares a listed file with the existing entry of its name. If an existing file with several names differs, its content
+/// counts as different, so that a new file replaces it. Otherwise its other names would get the attributes too, for example
+/// those in an earlier snapshot.
 pub fn compare(
     there: &Stat,
-    file: &FileTag,
+    size: u64,
     attributes: &EntryAttributes,
     directory: &TreeDirectory,
     name: &CStr,
@@ -32,13 +33,13 @@ pub fn compare(
     let mut differs = AttributeDifferences {
         kind: FileType::from_raw_mode(there.st_mode) != FileType::RegularFile,
         content: !is_trusted(there, attributes, directory.fd.as_fd()),
-        size: there.st_size as u64 != file.size,
+        size: there.st_size as u64 != size,
         ..attributes.differ_from(there, directory.fd.as_fd())
     };
     if let Some(xattrs) = attributes.xattrs.as_ref().filter(|_| !has_other_bytes(differs, true)) {
         (differs.acl, differs.xattrs) = xattrs.differ_from(directory.fd.as_fd(), name);
     }
-    differs.content |= differs.any() && there.st_nlink > file.names;
+    differs.content |= differs.any() && there.st_nlink > 1;
     differs
 }
 

@@ -135,7 +135,7 @@ impl<'a> InstallPolicy<'a> {
             if FileType::from_raw_mode(there.st_mode) == FileType::Directory {
                 return Err(FetchError::listed(OVER_DIRECTORY));
             }
-            let differs = compare(there, file, &attributes, &directory, &name);
+            let differs = compare(there, size, &attributes, &directory, &name);
             let by_time = !self.by_hash;
             let has_other_bytes = has_other_bytes(differs, by_time);
             needs_hash_check = (self.by_hash || self.verify) && !has_other_bytes;

@@ -165,7 +165,7 @@ fn differences(
 ) -> Result<AttributeDifferences, FetchError> {
     let (name, attributes) = (first.name(), install.attributes(&first.meta, &first.xattrs));
     match &first.kind {
-        ManifestKind::File(file) => Ok(compare(copy, file, &attributes, directory, &name)),
+        ManifestKind::File(file) => Ok(compare(copy, file.size, &attributes, directory, &name)),
         kind => compare_node(copy, kind, &attributes, directory, &name),
     }
 }

@@ -153,7 +153,7 @@ fn change_of(
         (_, FileType::Directory) if install.is_directory_gone => created(),
         (_, FileType::Directory) => Err(FetchError::listed(OVER_DIRECTORY)),
         (ManifestKind::File(file), _) => {
-            let differs = compare(&there, file, &attributes, &directory, &name);
+            let differs = compare(&there, file.size, &attributes, &directory, &name);
             if has_other_bytes(differs, !install.by_hash) {
                 return Ok(Foreseen::Change(Some(install.replacement(differs))));
             }

@@ -17,7 +17,7 @@ use super::{
     files::WantedFile,
     hard_links::ExistingEntry,
 };
-use crate::{client::FetchError, manifest::ManifestKind};
+use crate::client::FetchError;
 
 /// The files of an earlier snapshot.
 pub struct ReferenceTree<'a>(DirectoryCache<'a>);
@@ -62,11 +62,10 @@ impl<'a> ReferenceTree<'a> {
         attributes: &EntryAttributes,
         use_file: impl FnOnce(&ExistingEntry<'_>) -> T,
     ) -> Option<T> {
-        let ManifestKind::File(file) = &entry.kind else { return None };
         let directory: &TreeDirectory = &*self.0.open(entry.directory()).ok()?;
         let name: &CStr = &entry.name();
         let stat = directory.look(name).ok()??;
-        let differs = compare(&stat, file, attributes, directory, name);
+        let differs = compare(&stat, entry.size(), attributes, directory, name);
         (!differs.any()).then(|| use_file(&ExistingEntry { directory, name, stat }))
     }
 }

@@ -17,7 +17,7 @@ use crate::{
     },
 };
 
-/// Entries on disk. They do not record the device of a file. A record is the length of its payload, the
+/// Entries on disk. They do not record whether a file has other names. A record is the length of its payload, the
 /// payload, and the length again, so that it can be read in both directions.
 pub struct EntryStore {
     file: AtomicFile<OwnedFd, CString>,
@@ -254,10 +254,9 @@ fn write(entry: &ListedEntry, out: &mut Vec<u8>) {
     }
     out.extend_from_slice(&mtime.to_le_bytes());
     match kind {
-        ManifestKind::File(FileTag { size, inode, changed, names, .. }) => {
-            for number in [*size, *inode, *names] {
-                put(out, number);
-            }
+        ManifestKind::File(FileTag { size, inode, changed, .. }) => {
+            put(out, *size);
+            put(out, *inode);
             put(out, changed.1.into());
             out.extend_from_slice(&changed.0.to_le_bytes());
         }
@@ -281,11 +280,10 @@ fn read(payload: &[u8], at: u64) -> Result<StoredEntry, FetchError> {
         let kind = match kind {
             FILE | SPARSE_FILE => {
                 let is_sparse = kind == SPARSE_FILE;
-                let (size, inode) = (fields.number()?, fields.number()?);
-                let (names, nanos) = (fields.number()?, fields.small()?);
+                let (size, inode, nanos) = (fields.number()?, fields.number()?, fields.small()?);
                 let changed = (seconds(&mut fields)?, nanos);
                 let linked_on = None;
-                ManifestKind::File(FileTag { size, inode, changed, linked_on, names, is_sparse })
+                ManifestKind::File(FileTag { size, inode, changed, linked_on, is_sparse })
             }
             LINK => {
                 let length = fields.number()? as usize;
@@ -329,7 +327,6 @@ mod tests {
                     inode: 9,
                     changed: (i64::MIN, 7),
                     linked_on: None,
-                    names: n as u64,
                     is_sparse: n.is_multiple_of(2),
                 }),
                 1 => ManifestKind::Directory(match n % 4 {

@@ -363,7 +363,7 @@ impl<'a> TreeSurvey<'a> {
             ManifestKind::File(file) => {
                 !self.install.by_hash
                     && !self.install.verify
-                    && !compare(there, file, &attributes, directory, &name).any()
+                    && !compare(there, file.size, &attributes, directory, &name).any()
             }
             ManifestKind::Link(_) | ManifestKind::Special(_) => {
                 self.may_create(&entry.kind) && is_same_node()

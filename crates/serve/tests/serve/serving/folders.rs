@@ -123,7 +123,7 @@ fn a_large_folder_is_listed_whole_and_sorted_in_every_format() {
 
 /// Returns the entries of a list with their paths, and its totals.
 fn shown(list: &[u8]) -> Vec<String> {
-    let mut rest = list.strip_prefix(b"thwglist\x05").unwrap();
+    let mut rest = list.strip_prefix(b"thwglist\x04").unwrap();
     let (mut parser, mut lines) = (RecordParser::default(), Vec::new());
     let (mut folders, mut current) = (VecDeque::new(), String::new());
     while !rest.is_empty() {

@@ -64,7 +64,7 @@ fn answer(kind: &str, etag: &str, body: &[u8]) -> Vec<u8> {
 /// The head of an answer with a list, without its length.
 const LIST: &str = concat!(
     "HTTP/1.1 200 OK\r\nContent-Type: application/vnd.thalweg.list\r\n",
-    "Thalweg: 0.0.0; format=5\r\nConnection: close\r\n"
+    "Thalweg: 0.0.0; format=4\r\nConnection: close\r\n"
 );
 /// The tag of the newer file in [`list`].
 const ETAG: &str = "\"a-1100000-3b9aca02-3b9aca03\"";
@@ -72,14 +72,8 @@ const ETAG: &str = "\"a-1100000-3b9aca02-3b9aca03\"";
 /// Returns a list with the newer file.
 fn list() -> Vec<u8> {
     let meta = Meta { mode: 0o644, uid: 0, gid: 0, mtime: 1, nanos: 2 };
-    let tag = FileTag {
-        size: LEN as u64,
-        inode: 10,
-        changed: (1, 3),
-        linked_on: None,
-        names: 1,
-        is_sparse: false,
-    };
+    let tag =
+        FileTag { size: LEN as u64, inode: 10, changed: (1, 3), linked_on: None, is_sparse: false };
     assert_eq!(tag.etag(meta.mtime, meta.nanos), ETAG);
     let entry = |name: &str, kind| ManifestEntry {
         name: name.into(),

@@ -24,7 +24,7 @@ use thalweg_testing::names;
 const META: Meta = Meta { mode: 0o644, uid: 0, gid: 0, mtime: 1, nanos: 2 };
 
 fn tag(size: u64) -> FileTag {
-    FileTag { size, inode: 10, changed: (1, 3), linked_on: None, names: 1, is_sparse: false }
+    FileTag { size, inode: 10, changed: (1, 3), linked_on: None, is_sparse: false }
 }
 
 /// Returns the `ETag` header that the list implies for a file of this size.
@@ -97,7 +97,7 @@ pub(super) fn answer(body: impl AsRef<[u8]>, more: &str) -> Vec<u8> {
 }
 
 pub(super) const LIST: &str =
-    "Content-Type: application/vnd.thalweg.list\r\nThalweg: 0.0.0; format=5\r\n";
+    "Content-Type: application/vnd.thalweg.list\r\nThalweg: 0.0.0; format=4\r\n";
 
 /// `true` in the module that connects by a command.
 fn is_over_command() -> bool {
@@ -194,7 +194,7 @@ fn bytes_that_are_no_complete_list_are_refused_before_anything_is_made() {
     let end = whole.len() - 4;
     let group = [&whole[..end], &[4], &whole[end..]].concat();
     let missing = [&begin()[..], &[0, 1, 0, 0]].concat();
-    let other_format = [b"thwglist\x06", &whole[9..]].concat();
+    let other_format = [b"thwglist\x05", &whole[9..]].concat();
     cases.extend([group, missing, other_format, [&whole[..], &[0]].concat(), b"<html>".to_vec()]);
     for bytes in cases {
         let beside = OutsideDirectory::new();
