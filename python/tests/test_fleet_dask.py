@@ -105,6 +105,7 @@ def cluster(scheduler: Cluster) -> Iterator[Cluster]:
     scheduler.end()
 
 
+@long
 def test_a_local_cluster_loses_a_worker_with_a_task_in_hand_and_the_tree_is_whole(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -27,7 +27,7 @@ def log_some(into: Queue, count: int) -> None:
         logger.info("record %d of %d", number, os.getpid())
 
 
-@pytest.mark.parametrize("method", ["spawn", "fork"])
+@pytest.mark.parametrize("method", [pytest.param("spawn", marks=pytest.mark.long), "fork"])
 def test_the_standard_logging_recipe_loses_no_record(method: str) -> None:
     into = Queue()
     children = [begun(method, log_some, into, 20) for _ in range(3)]
@@ -104,7 +104,7 @@ def put_inside_of_put(into: Queue) -> None:
     into.put("end")
 
 
-@pytest.mark.parametrize("method", ["spawn", "fork"])
+@pytest.mark.parametrize("method", [pytest.param("spawn", marks=pytest.mark.long), "fork"])
 def test_a_put_inside_of_a_put_arrives(method: str) -> None:
     into = Queue()
     child = begun(method, put_inside_of_put, into)

@@ -88,7 +88,7 @@ fn the_parameters_of_every_arm_and_probe_are_taken() {
     for study in &self::studies() {
         let places =
             study.cells.iter().flat_map(|cell| cell.arms.iter().map(move |arm| (cell, arm)));
-        // The sample contains at least one arm of each study.
+        // The sample contains at least one arm and one probe of each study.
         for (cell, name) in sample.of(places) {
             let arm = study.arms.iter().find(|arm| arm.name == *name).unwrap();
             let work = CATALOGUE.arm_kind(&arm.work).unwrap();
@@ -105,12 +105,16 @@ fn the_parameters_of_every_arm_and_probe_are_taken() {
                 is_no_mistake(&format!("{} {} {name}", study.id, cell.name), &unfit.reason);
             }
         }
-        for claim in &study.claims {
-            for check in claim.checks.iter().chain(&claim.flips) {
-                let ClaimCheck::Probe { probe, with, .. } = check else { continue };
-                if let Err(unfit) = CATALOGUE.probe(probe).unwrap().run(&ArmJob { with, ..job }) {
-                    is_no_mistake(&format!("{} {probe}", claim.id), &unfit.reason);
-                }
+        let checks = study.claims.iter().flat_map(|claim| {
+            claim.checks.iter().chain(&claim.flips).map(|check| (&claim.id, check))
+        });
+        let probes = checks.filter_map(|(claim, check)| match check {
+            ClaimCheck::Probe { probe, with, .. } => Some((claim, probe, with)),
+            _ => None,
+        });
+        for (claim, probe, with) in sample.of(probes) {
+            if let Err(unfit) = CATALOGUE.probe(probe).unwrap().run(&ArmJob { with, ..job }) {
+                is_no_mistake(&format!("{claim} {probe}"), &unfit.reason);
             }
         }
     }

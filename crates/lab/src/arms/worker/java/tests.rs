@@ -187,7 +187,7 @@ fn a_cold_arm_has_a_new_process_for_every_operation() {
 #[test]
 fn a_planted_wrong_byte_is_found_in_java_too() {
     let scratch = tempfile::tempdir().unwrap();
-    for (program, args) in [
+    let programs = [
         (ARTICLE.to_owned() + "\njdk = 17", "'action=published'"),
         (ARTICLE.to_owned() + "\njdk = 17", "'action=clear'"),
         (SEGMENTS.to_owned(), "'kind=memfd', 'action=set'"),
@@ -195,7 +195,8 @@ fn a_planted_wrong_byte_is_found_in_java_too() {
         (TRANSFERS.to_owned(), "'way=transferto'"),
         (TRANSFERS.replace("Transfers", "Pipes"), "'way=splice'"),
         (MESSAGES.to_owned(), "'way=mapped'"),
-    ] {
+    ];
+    for (program, args) in Sample::new("a_planted_wrong_byte_in_java", 3).of(programs) {
         let text = with(&program, &format!("{args}, 'spoil=1', 'warmup=0'"));
         let Some(mut piece) = started("spoilt java", &text, 65536, scratch.path()) else {
             continue;
