@@ -1,7 +1,10 @@
 //! The changes that a sync makes, and how an existing entry differs from its source.
 
-use rustix::fs::FileType;
+use rustix::fs::{FileType, Stat, StatFs};
 use std::path::Path;
+use thalweg_sys::Errno;
+
+use crate::{identity::kind, times};
 
 /// A change that a sync makes.
 #[derive(Clone, Copy, Debug)]
@@ -73,6 +76,25 @@ pub struct AttributeDifferences {
 }
 
 impl AttributeDifferences {
+    /// Compares two `stat` results, also in attributes that a copy cannot set. `fs`: the file system of `there`.
+    pub(crate) fn between(
+        source: &Stat,
+        there: &Stat,
+        fs: impl FnOnce() -> Result<StatFs, Errno>,
+    ) -> Self {
+        let is = kind(source);
+        Self {
+            kind: is != kind(there),
+            size: is == FileType::RegularFile && source.st_size != there.st_size,
+            time: !times::is_same(there, source, fs),
+            // The mode of a symbolic link has no meaning.
+            mode: is != FileType::Symlink && (source.st_mode ^ there.st_mode) & 0o7777 != 0,
+            owner: source.st_uid != there.st_uid,
+            group: source.st_gid != there.st_gid,
+            ..Self::default()
+        }
+    }
+
     /// Returns `true` if there is a difference.
     pub fn any(self) -> bool {
         self != Self::default()

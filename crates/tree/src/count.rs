@@ -2,7 +2,7 @@
 //! nothing and reports no errors.
 
 use rustix::{
-    fs::{AtFlags, CWD, FileType, Mode, OFlags, RawDirEntry, fstat, openat, statat},
+    fs::{CWD, FileType, Mode, RawDirEntry, fstat, openat},
     process::{Resource, getrlimit},
 };
 use std::{
@@ -17,7 +17,7 @@ use thalweg_sys::Errno;
 
 use crate::{
     CopyOptions, Total,
-    fs::list::{each_entry, listing_buffer},
+    fs::list::{directory_flags, each_entry, listing_buffer, stat_at},
     identity::{Id, kind, size},
     left_out::UntypedEntry,
     names::os,
@@ -50,7 +50,7 @@ pub fn count(
             let inside = options.inside.iter().flat_map(|_| source.components());
             count.path = inside.filter(|part| matches!(part, Component::Normal(_))).collect();
             if count.is_to_enter(at, name, listed, follow) {
-                count.list(open_directory(at, name, follow), follow)?;
+                count.list(openat(at, name, directory_flags(follow), Mode::empty()), follow)?;
                 count.walk()?;
             }
         }
@@ -85,7 +85,7 @@ impl TreeCount<'_> {
         while let Some(level) = self.levels.last_mut() {
             if let Some((_, name, next)) = level.subdirectories.at(level.next) {
                 self.path.push(os(name));
-                let opened = open_directory(level.fd.as_fd(), name, follow);
+                let opened = openat(&level.fd, name, directory_flags(follow), Mode::empty());
                 level.next = next;
                 if !self.list(opened, follow)? {
                     self.path.pop();
@@ -116,9 +116,8 @@ impl TreeCount<'_> {
         if listed == FileType::Directory {
             return true;
         }
-        let flags = if follow { AtFlags::empty() } else { AtFlags::SYMLINK_NOFOLLOW };
         // This error is ignored, because the copy meets and reports it.
-        let Ok(stat) = statat(at, name, flags) else { return false };
+        let Ok(stat) = stat_at(at, name, follow) else { return false };
         match kind(&stat) {
             FileType::RegularFile => {
                 self.total.files += 1;
@@ -166,10 +165,4 @@ impl TreeCount<'_> {
         let path = || self.path.join(os(name));
         !self.options.leaves_out_entry(&met, path) && self.is_to_enter(folder, name, listed, follow)
     }
-}
-
-fn open_directory(at: BorrowedFd<'_>, name: &CStr, follow: bool) -> Result<OwnedFd, Errno> {
-    let no_follow = if follow { OFlags::empty() } else { OFlags::NOFOLLOW };
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | no_follow;
-    openat(at, name, flags, Mode::empty())
 }

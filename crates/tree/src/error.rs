@@ -244,6 +244,18 @@ impl From<CallFailed> for CopyFailure {
     }
 }
 
+impl From<CopyFailure> for CallFailed {
+    fn from(failure: CopyFailure) -> Self {
+        match failure {
+            CopyFailure::Sink(call, errno, _) | CopyFailure::Source(call, errno) => {
+                Self { call, errno }
+            }
+            // A call on a staging directory or on attributes has no other failures.
+            _ => Self { call: "openat", errno: Errno::INVAL },
+        }
+    }
+}
+
 impl From<Cancelled> for CopyFailure {
     fn from(_: Cancelled) -> Self {
         Self::Cancelled

@@ -1,9 +1,12 @@
 //! Support for trees that another crate serves or downloads: access to directories, the staging directory, and the
 //! attributes of complete entries. The rules are those of [`copy`](crate::copy()).
 
-use rustix::fs::{
-    AtFlags, FileType, Gid, Mode, OFlags, Stat, Timespec, Timestamps, UTIME_OMIT, Uid, chownat,
-    fchmod, fchown, fstat, fstatfs, futimens, openat, statat,
+use rustix::{
+    fs::{
+        AtFlags, FileType, Mode, Stat, Timespec, Timestamps, UTIME_OMIT, fchmod, fstat, fstatfs,
+        statat,
+    },
+    process::geteuid,
 };
 use std::{
     ffi::{CStr, CString},
@@ -16,29 +19,25 @@ use thalweg_core::atomic_file::{
     ownership::{LeftAlone, is_own, is_trap_at},
     sync_directory, unlink,
 };
-use thalweg_sys::{
-    Errno,
-    opened::{chmod_opened, set_times_opened},
-};
+use thalweg_sys::Errno;
 
 use crate::{
     AttributeDifferences, KeptEntries,
     copy::{
-        attributes::{SPECIAL, inherit as inherit_attributes, own},
+        attributes::{SPECIAL, inherit as inherit_attributes},
         dest::mode::as_written,
         name_at::NameAt,
         run::may_give_to,
         staged_dir::{StageSource, StagedDir, remove_leftovers as remove_leftover_files},
     },
     error::CopyFailure,
-    identity::mtime,
+    holder::{Holder, open_node},
+    identity::kind,
     journal::Remote,
-    times::{self, Resolution},
+    xattrs::XattrOutcome,
 };
 
 mod xattrs;
-
-pub use xattrs::EntryXattrs;
 
 pub use crate::{
     copy::whole_sync::WholeSync,
@@ -47,6 +46,7 @@ pub use crate::{
         list::{each_entry, listing_buffer},
         special::{NewEntry, TemporaryEntry},
     },
+    xattrs::EntryXattrs,
 };
 
 /// A new directory under its temporary name, with a journal that identifies its source. It is locked while it is
@@ -63,8 +63,7 @@ impl RemoteStage {
     /// Removes any other leftover of that name, unless another process uses it or another user may have created it.
     pub fn make(above: OwnedFd, name: CString, source: &Remote) -> Result<Self, CallFailed> {
         let name_at = NameAt { dir: above.as_fd(), name: &name };
-        let made = StagedDir::make(name_at, true, StageSource::Remote(source));
-        let (fd, staged) = made.map_err(|failure| of_failure(&failure))?;
+        let (fd, staged) = StagedDir::make(name_at, true, StageSource::Remote(source))?;
         Ok(Self { above, name, fd, staged })
     }
 
@@ -92,13 +91,13 @@ impl RemoteStage {
     /// exists.
     pub fn leave(self) -> Result<bool, CallFailed> {
         let name_at = NameAt { dir: self.above.as_fd(), name: &self.name };
-        self.staged.leave(name_at, &self.fd).map_err(|failure| of_failure(&failure))
+        Ok(self.staged.leave(name_at, &self.fd)?)
     }
 
     /// Removes the directory and all its contents.
     pub fn discard(self) -> Result<(), CallFailed> {
         let name_at = NameAt { dir: self.above.as_fd(), name: &self.name };
-        self.staged.discard(name_at, &self.fd).map_err(|failure| of_failure(&failure))
+        Ok(self.staged.discard(name_at, &self.fd)?)
     }
 
     /// Sets the attributes of the directory, syncs it as requested, and renames it to its final name, which must not
@@ -120,7 +119,7 @@ impl RemoteStage {
             return Err(error);
         }
         let name_at = NameAt { dir: self.above.as_fd(), name: &self.name };
-        self.staged.publish(name_at).map_err(|failure| of_failure(&failure))?;
+        self.staged.publish(name_at)?;
         if fsync == Fsync::Always {
             sync_directory(name_at.dir, self.fd.as_fd())?;
         }
@@ -128,19 +127,9 @@ impl RemoteStage {
     }
 }
 
-fn of_failure(failure: &CopyFailure) -> CallFailed {
-    match *failure {
-        CopyFailure::Sink(call, errno, _) | CopyFailure::Source(call, errno) => {
-            CallFailed { call, errno }
-        }
-        // A call on a staging directory has no other failures.
-        _ => CallFailed { call: "openat", errno: Errno::INVAL },
-    }
-}
-
 /// Removes the partial files that killed processes left in a directory inside a staging directory.
 pub fn remove_leftovers(folder: BorrowedFd<'_>) -> Result<(), CallFailed> {
-    remove_leftover_files(folder).map_err(|failure| of_failure(&failure))
+    Ok(remove_leftover_files(folder)?)
 }
 
 /// Gives a file that is about to replace another one the attributes that a copy would inherit: owner, extended
@@ -171,18 +160,17 @@ pub fn inherit_from_replaced<D: AsFd, N: AsRef<CStr>>(
 ) -> bool {
     let (dir, name) = (file.folder(), file.name());
     let Ok(old) = statat(dir, name, AtFlags::SYMLINK_NOFOLLOW) else { return false };
-    let is_file = FileType::from_raw_mode(old.st_mode) == FileType::RegularFile;
-    if !is_file || is_trap_at(dir, name).unwrap_or(true) {
+    if kind(&old) != FileType::RegularFile || is_trap_at(dir, name).unwrap_or(true) {
         return false;
     }
-    let me = rustix::process::geteuid().as_raw();
+    let me = geteuid().as_raw();
     if from == InheritFrom::Own && old.st_uid != me {
         return false;
     }
-    let owner = (old.st_uid, old.st_gid);
-    let has = fstat(&file.fd).is_ok_and(|own| (own.st_uid, own.st_gid) == owner);
-    let chown = |uid, gid| fchown(&file.fd, uid, gid);
-    if !has && !own(me, owner.0, owner.1, chown).unwrap_or(false) && old.st_uid != me {
+    let (uid, gid) = (old.st_uid, old.st_gid);
+    let has = fstat(&file.fd).is_ok_and(|own| (own.st_uid, own.st_gid) == (uid, gid));
+    let give = || Holder::Fd(file.fd.as_fd()).own(me, uid, gid).unwrap_or(false);
+    if !has && !give() && uid != me {
         return false;
     }
     inherit_attributes(NameAt { dir, name }, file.fd.as_fd());
@@ -205,13 +193,13 @@ impl KeptPath<'_> {
     pub fn keep(self, folder: BorrowedFd<'_>, name: &CStr) -> Result<(), CallFailed> {
         match self.entries.keep_replaced(folder, name, self.path) {
             Ok(()) | Err(CopyFailure::Sink(_, Errno::NOENT, _)) => Ok(()),
-            Err(failure) => Err(of_failure(&failure)),
+            Err(failure) => Err(failure.into()),
         }
     }
 
     /// Moves the entry, which is not a directory, out of `folder`.
     pub fn take(self, folder: BorrowedFd<'_>, name: &CStr) -> Result<(), CallFailed> {
-        self.entries.take(folder, name, self.path).map_err(|failure| of_failure(&failure))
+        Ok(self.entries.take(folder, name, self.path)?)
     }
 }
 
@@ -245,24 +233,11 @@ pub struct EntryAttributes {
 }
 
 impl EntryAttributes {
-    /// Sets the attributes of an open file or directory, in an order in which no step undoes an earlier one. If the
-    /// owner cannot be set, set-id bits are not set either, because they are meant for that owner. Returns the number
-    /// of extended attributes that the file system refused.
+    /// Sets the attributes of an open file or directory. If the owner cannot be set, set-id bits are not set either,
+    /// because they are meant for that owner. Returns the number of extended attributes that the file system refused.
     pub fn give(&self, fd: BorrowedFd<'_>) -> Result<u64, CallFailed> {
         let has = fstat(fd).map_err(failed("fstat"))?;
-        // If this process created the file with the wanted owner and mode, neither fchown nor fchmod is needed.
-        let is_own = self.owner == Some((has.st_uid, has.st_gid));
-        let has_owner = is_own || self.give_owner(|u, g| fchown(fd, u, g))?;
-        let given = self.xattrs.as_ref().map(|xattrs| xattrs.give(fd, has.st_mode & 0o7777));
-        let given = given.transpose()?.flatten();
-        let mode = self.mode & if has_owner { !0 } else { !SPECIAL };
-        let mode = mode & (SPECIAL | given.as_ref().map_or(!0, |given| given.allowed));
-        // The mode is set last. A change of owner clears set-id bits, and setting an ACL changes the mode.
-        if has.st_mode & 0o7777 != mode || has_owner && !is_own || given.is_some() {
-            fchmod(fd, Mode::from_raw_mode(mode)).map_err(failed("fchmod"))?;
-        }
-        futimens(fd, &self.times()).map_err(failed("utimensat"))?;
-        Ok(given.map_or(0, |given| given.refused))
+        self.give_to(&Holder::Fd(fd), &has)
     }
 
     /// Sets the attributes of a symbolic link, which has no mode, or of a special file. This process must have just
@@ -274,62 +249,58 @@ impl EntryAttributes {
         name: &CStr,
         new: &NewEntry<'_>,
     ) -> Result<u64, CallFailed> {
-        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let node = openat(folder, name, flags, Mode::empty()).map_err(failed("openat"))?;
+        let node = open_node(folder, name).map_err(failed("openat"))?;
         let found = fstat(&node).map_err(failed("fstat"))?;
         let is_special = new.kind() != FileType::Symlink;
         let is_other = is_special && (found.st_nlink > 1 || !is_own(folder, &found));
         if is_other || !new.may_be(&found) {
             return Err(CallFailed { call: "openat", errno: Errno::STALE });
         }
-        let chown = |uid, gid| chownat(&node, c"", uid, gid, AtFlags::EMPTY_PATH);
-        let has_owner = self.give_owner(chown)?;
-        let mut refused = 0;
-        if is_special {
-            let xattrs = self.xattrs.as_ref();
-            let given = xattrs.map(|xattrs| xattrs.give_to_path_fd(node.as_fd()));
-            let given = given.transpose()?.flatten();
-            let mode = self.mode & if has_owner { !0 } else { !SPECIAL };
-            let mode = mode & (SPECIAL | given.as_ref().map_or(!0, |given| given.allowed));
-            refused = given.map_or(0, |given| given.refused);
-            chmod_opened(&node, mode).map_err(failed("fchmodat2"))?;
+        self.give_to(&Holder::PathFd(node.as_fd()), &found)
+    }
+
+    /// Sets the attributes in an order in which no step undoes an earlier one. `has`: the current attributes.
+    fn give_to(&self, holder: &Holder<'_>, has: &Stat) -> Result<u64, CallFailed> {
+        let is_link = kind(has) == FileType::Symlink;
+        // If this process created the entry with the wanted owner and mode, neither fchown nor fchmod is needed.
+        let is_own = self.owner == Some((has.st_uid, has.st_gid));
+        let has_owner = match self.owner {
+            Some((uid, gid)) if !is_own => holder.own(geteuid().as_raw(), uid, gid)?,
+            owner => owner.is_some(),
+        };
+        let xattrs = self.xattrs.as_ref().filter(|_| !is_link);
+        let given = xattrs.map(|xattrs| xattrs.give_exactly(holder, has.st_mode & 0o7777));
+        let given = given.transpose()?.flatten();
+        let mut is_changed = given.is_some() || has_owner && !is_own;
+        let XattrOutcome { answer, dropped, allowed } = given.unwrap_or_default();
+        answer?;
+        let mode = self.mode & if has_owner { SPECIAL | allowed } else { allowed };
+        is_changed |= has.st_mode & 0o7777 != mode;
+        // The mode is set last. A change of owner clears set-id bits, and setting an ACL changes the mode.
+        if is_changed && !is_link {
+            holder.chmod(mode)?;
         }
-        set_times_opened(&node, &self.times()).map_err(failed("utimensat"))?;
-        Ok(refused)
+        let (tv_sec, nanos) = self.mtime;
+        holder.set_times(&Timestamps {
+            last_access: Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT },
+            last_modification: Timespec { tv_sec, tv_nsec: nanos.into() },
+        })?;
+        Ok(dropped.len() as u64)
     }
 
     /// Compares mode, owner and time with those of an existing entry of `directory`, as far as this user may set them
     /// and the file system can store them.
     pub fn differ_from(&self, there: &Stat, directory: BorrowedFd<'_>) -> AttributeDifferences {
-        let is_root = rustix::process::geteuid().is_root();
-        let other = |gid| gid != there.st_gid && may_give_to(gid);
+        let is_root = geteuid().is_root();
         // If the owner cannot be set, set-id bits are not set, so they are not compared.
         let has_owner = |owner| is_root || owner == (there.st_uid, there.st_gid);
         let bits = if self.owner.is_some_and(has_owner) { 0o7777 } else { 0o777 };
-        let (seconds, nanos) = self.mtime;
-        let resolution = || Resolution::of(there, || fstatfs(directory));
-        AttributeDifferences {
-            time: times::order(mtime(there), (seconds, nanos.into()), resolution).is_ne(),
-            mode: there.st_mode & 0o7777 != self.mode & bits,
-            owner: is_root && self.owner.is_some_and(|(uid, _)| uid != there.st_uid),
-            group: self.owner.is_some_and(|(_, gid)| other(gid)),
-            ..AttributeDifferences::default()
-        }
-    }
-
-    fn give_owner(
-        &self,
-        chown: impl Fn(Option<Uid>, Option<Gid>) -> Result<(), Errno>,
-    ) -> Result<bool, CallFailed> {
-        let Some((uid, gid)) = self.owner else { return Ok(false) };
-        own(rustix::process::geteuid().as_raw(), uid, gid, chown).map_err(failed("fchown"))
-    }
-
-    fn times(&self) -> Timestamps {
-        let (seconds, nanos) = self.mtime;
-        Timestamps {
-            last_access: Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT },
-            last_modification: Timespec { tv_sec: seconds, tv_nsec: nanos.into() },
-        }
+        let mut wanted = *there;
+        wanted.st_mode = there.st_mode & !0o7777 | self.mode & bits;
+        (wanted.st_uid, wanted.st_gid) = self.owner.unwrap_or((there.st_uid, there.st_gid));
+        (wanted.st_mtime, wanted.st_mtime_nsec) = (self.mtime.0, self.mtime.1.into());
+        let differs = AttributeDifferences::between(&wanted, there, || fstatfs(directory));
+        let group = differs.group && may_give_to(wanted.st_gid);
+        AttributeDifferences { owner: differs.owner && is_root, group, ..differs }
     }
 }

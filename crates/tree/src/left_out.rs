@@ -1,6 +1,6 @@
 //! Applies the caller's filter to an entry that is not open yet.
 
-use rustix::fs::{AtFlags, FileType, statat};
+use rustix::fs::FileType;
 use std::{
     ffi::CStr,
     os::{fd::BorrowedFd, unix::ffi::OsStrExt},
@@ -9,7 +9,7 @@ use std::{
 
 use crate::{
     CopyOptions,
-    identity::kind,
+    fs::list::type_of,
     names::{cut, os},
     sources::NamedSource,
 };
@@ -25,16 +25,8 @@ pub(crate) struct UntypedEntry<'a> {
 
 impl UntypedEntry<'_> {
     pub fn is_directory(&self) -> bool {
-        match self.listed {
-            FileType::Symlink if !self.follow => false,
-            FileType::Unknown | FileType::Symlink => {
-                let no_follow = AtFlags::SYMLINK_NOFOLLOW;
-                let flags = if self.follow { AtFlags::empty() } else { no_follow };
-                statat(self.at, self.name, flags)
-                    .is_ok_and(|stat| kind(&stat) == FileType::Directory)
-            }
-            known => known == FileType::Directory,
-        }
+        type_of(self.at, self.name, self.listed, self.follow)
+            .is_ok_and(|kind| kind == FileType::Directory)
     }
 }
 

@@ -45,6 +45,7 @@ pub mod fleet;
 mod fs;
 mod given;
 pub mod hashing;
+mod holder;
 mod identity;
 pub mod install;
 pub mod journal;

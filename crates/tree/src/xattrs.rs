@@ -3,13 +3,14 @@
 use rustix::fs;
 use std::{
     ffi::{CStr, CString},
-    os::fd::{AsRawFd, BorrowedFd},
+    os::fd::BorrowedFd,
 };
-use thalweg_sys::{Errno, xattr::list_at};
+use thalweg_sys::Errno;
 
 use crate::{
     Preserve, acl,
     error::{Attempt, CopyFailure, SET_ACCESS_LIST, SET_DEFAULT_LIST, at_source},
+    holder::Holder,
 };
 
 /// All permission bits except set-id and sticky.
@@ -17,80 +18,6 @@ pub(crate) const ALL: u32 = 0o777;
 
 const ACCESS_LIST: &CStr = c"system.posix_acl_access";
 const DEFAULT_LIST: &CStr = c"system.posix_acl_default";
-
-/// A file with extended attributes.
-pub(crate) enum Holder<'a> {
-    /// An open file or directory.
-    Fd(BorrowedFd<'a>),
-    /// A path. Symbolic links are followed.
-    Path(CString),
-    /// An entry of an open directory. Its attributes are only read. If `follows`, a symbolic link is followed.
-    Entry { dir: BorrowedFd<'a>, name: &'a CStr, follows: bool },
-}
-
-impl Holder<'_> {
-    /// Returns the file of an `O_PATH` descriptor. Its path in /proc leads to the file itself, even if the file is a
-    /// symbolic link.
-    pub fn of_path_fd(fd: BorrowedFd<'_>) -> Self {
-        let path = format!("/proc/self/fd/{}", fd.as_raw_fd());
-        Self::Path(CString::new(path).unwrap_or_default())
-    }
-
-    /// Returns the path of an entry through /proc, for system calls that take a path only.
-    fn path_of(dir: BorrowedFd<'_>, name: &CStr) -> CString {
-        let is_relative = dir.as_raw_fd() >= 0 && !name.to_bytes().starts_with(b"/");
-        let before =
-            if is_relative { format!("/proc/self/fd/{}/", dir.as_raw_fd()) } else { String::new() };
-        CString::new([before.as_bytes(), name.to_bytes()].concat()).unwrap_or_default()
-    }
-
-    /// Returns `false` if the file system supports no attributes.
-    pub fn may_have_any(&self) -> bool {
-        !matches!(self.list(&mut []), Err(Errno::OPNOTSUPP | Errno::NOSYS))
-    }
-
-    fn list(&self, buffer: &mut [u8]) -> Result<usize, Errno> {
-        match *self {
-            Self::Fd(fd) => fs::flistxattr(fd, buffer),
-            Self::Path(ref path) => fs::listxattr(&**path, buffer),
-            Self::Entry { dir, name, follows } => match list_at(dir, name, follows, buffer) {
-                Some(answer) => answer,
-                None if follows => fs::listxattr(&*Self::path_of(dir, name), buffer),
-                None => fs::llistxattr(&*Self::path_of(dir, name), buffer),
-            },
-        }
-    }
-
-    fn get(&self, attribute: &CStr, buffer: &mut [u8]) -> Result<usize, Errno> {
-        match *self {
-            Self::Fd(fd) => fs::fgetxattr(fd, attribute, buffer),
-            Self::Path(ref path) => fs::getxattr(&**path, attribute, buffer),
-            Self::Entry { dir, name, follows: true } => {
-                fs::getxattr(&*Self::path_of(dir, name), attribute, buffer)
-            }
-            Self::Entry { dir, name, follows: false } => {
-                fs::lgetxattr(&*Self::path_of(dir, name), attribute, buffer)
-            }
-        }
-    }
-
-    fn set(&self, attribute: &CStr, value: &[u8]) -> Result<(), Errno> {
-        let flags = fs::XattrFlags::empty();
-        match *self {
-            Self::Fd(fd) => fs::fsetxattr(fd, attribute, value, flags),
-            Self::Path(ref path) => fs::setxattr(&**path, attribute, value, flags),
-            Self::Entry { .. } => Err(Errno::BADF),
-        }
-    }
-
-    fn remove(&self, attribute: &CStr) -> Result<(), Errno> {
-        match *self {
-            Self::Fd(fd) => fs::fremovexattr(fd, attribute),
-            Self::Path(ref path) => fs::removexattr(&**path, attribute),
-            Self::Entry { .. } => Err(Errno::BADF),
-        }
-    }
-}
 
 /// Returns `true` if a directory has a default ACL, which new entries inherit.
 pub(crate) fn has_default_list(dir: BorrowedFd<'_>) -> bool {
@@ -121,13 +48,13 @@ impl Default for XattrOutcome {
     }
 }
 
-/// Attributes read from a source, to be set on its copy.
+/// Extended attributes and ACLs of an entry, sorted by name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct SourceXattrs(Vec<(CString, Vec<u8>)>);
+pub struct EntryXattrs(Vec<(CString, Vec<u8>)>);
 
-impl SourceXattrs {
+impl EntryXattrs {
     /// Reads the attributes that `keep` selects.
-    pub fn from(source: &Holder<'_>, keep: Preserve) -> Attempt<Self> {
+    pub(crate) fn from(source: &Holder<'_>, keep: Preserve) -> Attempt<Self> {
         if !keep.looks_at_xattrs() {
             return Ok(Self::default());
         }
@@ -154,23 +81,26 @@ impl SourceXattrs {
                 Err(errno) => return Err(CopyFailure::Source("fgetxattr", errno)),
             }
         }
-        Ok(Self(taken))
+        Ok(Self::of_pairs(taken))
     }
 
-    /// Returns these names and values.
-    pub fn of_pairs(pairs: Vec<(CString, Vec<u8>)>) -> Self {
+    /// Reads the attributes for a comparison. Those of a file without access to /proc count as none.
+    pub(crate) fn compared(source: &Holder<'_>, keep: Preserve) -> Attempt<Self> {
+        match Self::from(source, keep) {
+            Err(CopyFailure::Source(_, Errno::NOENT)) => Ok(Self::default()),
+            answer => answer,
+        }
+    }
+
+    /// Returns attributes that another machine sent.
+    pub fn of_pairs(mut pairs: Vec<(CString, Vec<u8>)>) -> Self {
+        pairs.sort_unstable();
         Self(pairs)
     }
 
     /// Removes the attributes that `keep` does not select.
-    pub fn kept_by(mut self, keep: Preserve) -> Self {
+    pub(crate) fn kept_by(mut self, keep: Preserve) -> Self {
         self.0.retain(|(name, _)| is_kept(name, keep));
-        self
-    }
-
-    /// Sorts the attributes by name.
-    pub fn sorted(mut self) -> Self {
-        self.0.sort_unstable();
         self
     }
 
@@ -180,16 +110,13 @@ impl SourceXattrs {
     }
 
     /// Removes the attributes that only root can set, unless `uid` is root.
-    pub fn settable_by(mut self, uid: u32) -> Self {
-        let is_roots = |name: &CStr| {
-            name.to_bytes().starts_with(b"security.") || name.to_bytes().starts_with(b"trusted.")
-        };
+    pub(crate) fn settable_by(mut self, uid: u32) -> Self {
         self.0.retain(|(name, _)| uid == 0 || !is_roots(name));
         self
     }
 
-    /// Returns two values: whether the ACLs differ, and whether other attributes differ. Both lists must be sorted.
-    pub fn differs_from(&self, other: &Self) -> (bool, bool) {
+    /// Returns two values: whether the ACLs differ, and whether other attributes differ.
+    pub(crate) fn differs_from(&self, other: &Self) -> (bool, bool) {
         let differs = |lists: bool| {
             let of = |taken: &'_ Self| -> Vec<(CString, Vec<u8>)> {
                 taken.0.iter().filter(|(name, _)| is_list(name) == lists).cloned().collect()
@@ -200,7 +127,7 @@ impl SourceXattrs {
     }
 
     /// Removes the attributes of `sink` that are not in `self`. `there`: the current attributes of `sink`.
-    pub fn remove_others(&self, there: &Self, sink: &Holder<'_>) -> Attempt<()> {
+    pub(crate) fn remove_others(&self, there: &Self, sink: &Holder<'_>) -> Attempt<()> {
         let mut first = Ok(());
         for (name, _) in &there.0 {
             let is_wanted = self.0.iter().any(|(wanted, _)| wanted == name);
@@ -216,25 +143,30 @@ impl SourceXattrs {
     }
 
     /// Removes the file capabilities, which the kernel clears when any process writes to the file.
-    pub fn without_capabilities(mut self) -> Self {
+    pub(crate) fn without_capabilities(mut self) -> Self {
         self.0.retain(|(name, _)| **name != *c"security.capability");
         self
     }
 
-    /// Returns `true` if there are no attributes.
+    /// Returns `true` if the entry has no attributes.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
     /// Returns `true` if `user.` attributes are among them. Setting these requires write permission to the file
     /// (xattr(7)), even with a descriptor that is open for writing.
-    pub fn ask_for_write_permission(&self) -> bool {
+    pub(crate) fn ask_for_write_permission(&self) -> bool {
         self.0.iter().any(|(name, _)| name.to_bytes().starts_with(b"user."))
     }
 
     /// Sets the attributes and continues after a failure. `born_with_acl`: the destination may have inherited ACLs
     /// that the source does not have.
-    pub fn give(&self, sink: &Holder<'_>, keep: Preserve, born_with_acl: bool) -> XattrOutcome {
+    pub(crate) fn give(
+        &self,
+        sink: &Holder<'_>,
+        keep: Preserve,
+        born_with_acl: bool,
+    ) -> XattrOutcome {
         let mut given = XattrOutcome::default();
         if born_with_acl && keep.acl {
             for list in [ACCESS_LIST, DEFAULT_LIST] {
@@ -265,6 +197,11 @@ impl SourceXattrs {
         }
         given
     }
+}
+
+/// Returns `true` for an attribute that only root can set.
+pub(crate) fn is_roots(name: &CStr) -> bool {
+    name.to_bytes().starts_with(b"security.") || name.to_bytes().starts_with(b"trusted.")
 }
 
 /// Returns `true` if the errno means that the attribute does not exist or attributes are unsupported.

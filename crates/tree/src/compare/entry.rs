@@ -1,21 +1,25 @@
 //! Compares the entries with one name on both sides.
 
-use rustix::fs::{AtFlags, FileType, Stat, readlinkat, statat};
-use std::{os::fd::AsFd, sync::Weak};
+use rustix::fs::{AtFlags, FileType, Stat, fstatfs, readlinkat, statat};
+use std::{
+    os::fd::{AsFd, BorrowedFd},
+    sync::Weak,
+};
 use thalweg_core::Cancelled;
 use thalweg_sys::Errno;
 
 use super::{
     CompareOptions, DifferenceKind, Finding,
-    attributes::{self, Bearer},
+    attributes::{names, xattrs_of},
     large::LargeComparison,
     links::HardLinkPairs,
     pair::FilePair,
     run::{CompareRun, CompareThread, SideFailure},
 };
 use crate::{
-    Error,
+    AttributeDifferences, Error,
     fs::walk::{Kinds, Visit, VisitedEntry, WalkShared},
+    holder::Holder,
     identity::{kind, size},
     pieces::Pieces,
     read::drop_cached,
@@ -138,9 +142,10 @@ impl ComparisonWalk<'_> {
             hand.found.others += 1;
         }
         if self.options.attributes {
-            let bearers = [0, 1].map(|side| at.dir(side).map(|dir| (dir, at.name(side))));
-            if let [Some(source), Some(sink)] = bearers {
-                self.attributes(hand, at, &stats, [Bearer::Name(source), Bearer::Name(sink)])?;
+            let dirs = [0, 1].map(|side| at.dir(side));
+            if let [Some(source), Some(sink)] = dirs {
+                let of = |dir, side| Holder::Entry { dir, name: at.name(side), follows: false };
+                self.attributes(hand, at, &stats, [of(source, 0), of(sink, 1)], sink)?;
             }
         }
         Ok(())
@@ -161,8 +166,7 @@ impl ComparisonWalk<'_> {
             }
         }
         if self.options.attributes {
-            let bearers = pair.fds.each_ref().map(|fd| Bearer::Fd(fd.as_fd()));
-            self.attributes(hand, at, &pair.stats, bearers)?;
+            self.attributes(hand, at, &pair.stats, pair.ends().map(Holder::Fd), pair.ends()[1])?;
         }
         let sizes = pair.stats.each_ref().map(size);
         let are_files = pair.stats.iter().all(|stat| kind(stat) == FileType::RegularFile);
@@ -191,17 +195,18 @@ impl ComparisonWalk<'_> {
         self.run.find(hand, &Finding::Differs { path: &at.path(1), how });
     }
 
+    /// Compares the attributes. `on`: a descriptor on the file system of the copy.
     fn attributes(
         &self,
         hand: &mut CompareThread,
         at: &VisitedEntry<'_>,
         stats: &[Stat; 2],
-        bearers: [Bearer<'_>; 2],
+        [ours, theirs]: [Holder<'_>; 2],
+        on: BorrowedFd<'_>,
     ) -> Result<(), SideFailure> {
-        let mut differing = attributes::differing(stats, bearers)?;
-        if !self.links.agree(stats) {
-            differing.push("hard links");
-        }
+        let mut differs = AttributeDifferences::between(&stats[0], &stats[1], || fstatfs(on));
+        differs.xattrs = xattrs_of(&ours, 0)? != xattrs_of(&theirs, 1)?;
+        let differing = names(differs, !self.links.agree(stats));
         if !differing.is_empty() {
             self.differs(hand, at, DifferenceKind::Attributes(differing));
         }

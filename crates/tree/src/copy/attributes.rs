@@ -2,20 +2,19 @@
 //! change of owner clears set-id bits. A restrictive mode may forbid setting attributes. The final mode depends on
 //! whether the ACL could be kept. Every step changes the times, so they are set last.
 
-use rustix::fs::{
-    Gid, Mode, OFlags, Stat, Timespec, Timestamps, Uid, fchmod, fchown, fstat, futimens, openat,
-};
+use rustix::fs::{Stat, Timespec, Timestamps};
 use std::{
     os::fd::{AsFd, BorrowedFd},
     path::PathBuf,
 };
-use thalweg_sys::Errno;
+use thalweg_core::atomic_file::CallFailed;
 
 use crate::{
     Preserve,
     copy::{name_at::NameAt, run::CopyRun},
-    error::{Attempt, CopyFailure, at_sink},
-    xattrs::{self, ALL, Holder, SourceXattrs},
+    error::Attempt,
+    holder::{Holder, open_node},
+    xattrs::{self, ALL, EntryXattrs},
 };
 
 /// The attributes that a new file must have in the end, and those that it is known to have already.
@@ -34,6 +33,15 @@ pub(crate) struct WantedAttributes {
 }
 
 impl WantedAttributes {
+    /// Returns the attributes of the source that `keep` selects.
+    pub fn of(keep: Preserve, source: &Stat) -> Self {
+        Self {
+            mode: keep.mode.then_some(source.st_mode & 0o7777),
+            owner: keep.owner.then_some((source.st_uid, source.st_gid)),
+            ..Self::default()
+        }
+    }
+
     /// Returns `true` if a file with the attributes `there` has the wanted mode and owner.
     pub fn is_had_by(&self, there: &Stat) -> bool {
         self.mode.is_none_or(|mode| mode == there.st_mode & 0o7777)
@@ -69,6 +77,7 @@ impl Births {
 
 /// The set-user-id, set-group-id and sticky bits.
 pub(crate) const SPECIAL: u32 = 0o7000;
+
 /// Returns the times of a source in the form that `futimens` takes.
 pub(crate) fn times(stat: &Stat) -> Timestamps {
     Timestamps {
@@ -77,18 +86,13 @@ pub(crate) fn times(stat: &Stat) -> Timestamps {
     }
 }
 
-/// An open file or directory. Its path is computed only if an event or error needs it.
-#[derive(Clone, Copy)]
-pub(crate) struct OpenEntry<'a> {
-    pub fd: BorrowedFd<'a>,
-    pub path: &'a dyn Fn() -> PathBuf,
-}
-
-/// Applies all attributes to an open file or directory. Continues after a failure and returns the first one.
+/// Applies all attributes to an entry. Continues after a failure and returns the first one. `path`: the path of the
+/// entry, computed only if an event needs it.
 pub(crate) fn apply_attributes(
     run: &CopyRun<'_>,
-    OpenEntry { fd: sink, path }: OpenEntry<'_>,
-    xattrs: &SourceXattrs,
+    holder: Holder<'_>,
+    path: &dyn Fn() -> PathBuf,
+    xattrs: &EntryXattrs,
     stat: &Stat,
     wanted: &WantedAttributes,
 ) -> Attempt<()> {
@@ -99,25 +103,25 @@ pub(crate) fn apply_attributes(
             first = answer;
         }
     };
-    let mut mode = wanted.mode;
-    let mut has_mode = wanted.has_mode;
-    if wanted.owner.is_some() && wanted.owner != wanted.has_owner {
-        let (uid, gid) = wanted.owner.unwrap_or_default();
-        match own(run.me.uid, uid, gid, |uid, gid| fchown(sink, uid, gid)) {
+    let WantedAttributes { mut mode, mut has_mode, .. } = *wanted;
+    if let Some((uid, gid)) = wanted.owner.filter(|owner| Some(*owner) != wanted.has_owner) {
+        match holder.own(run.me.uid, uid, gid) {
             Ok(true) => has_mode = None,
             refused => {
+                // With another owner, set-id bits would grant the rights of the wrong user or group.
                 mode = mode.map(|mode| mode & !SPECIAL);
-                note(refused.map(drop).map_err(at_sink("fchown")));
+                note(refused.map(drop).map_err(Into::into));
             }
         }
     }
     if !xattrs.is_empty() || (wanted.born_with_acl && keep.acl) {
-        let has = fstat(sink).map_or(0o600, |stat| stat.st_mode & 0o7777);
-        let is_closed = xattrs.ask_for_write_permission() && has & 0o200 == 0 && run.me.uid != 0;
+        let needs_write = xattrs.ask_for_write_permission() && run.me.uid != 0;
+        let has = if needs_write { None } else { mode }.or_else(|| holder.mode()).unwrap_or(0o600);
+        let is_closed = needs_write && has & 0o200 == 0;
         if is_closed {
-            note(fchmod(sink, Mode::RWXU).map_err(at_sink("fchmod")));
+            note(holder.chmod(0o700).map_err(Into::into));
         }
-        let given = xattrs.give(&Holder::Fd(sink), keep, wanted.born_with_acl);
+        let given = xattrs.give(&holder, keep, wanted.born_with_acl);
         run.dropped(path, &given.dropped);
         if is_closed || given.allowed != ALL {
             mode = Some(mode.unwrap_or(has) & (SPECIAL | given.allowed));
@@ -126,41 +130,21 @@ pub(crate) fn apply_attributes(
         note(given.answer);
     }
     if let Some(mode) = mode.filter(|mode| Some(*mode) != has_mode) {
-        note(fchmod(sink, Mode::from_raw_mode(mode)).map_err(at_sink("fchmod")));
+        note(holder.chmod(mode).map_err(Into::into));
     }
     if keep.times {
-        note(futimens(sink, &times(stat)).map_err(at_sink("utimensat")));
+        note(holder.set_times(&times(stat)).map_err(Into::into));
     }
     first
-}
-
-/// Changes owner and group as far as user `me` may do so. If `me` is not root and may not change the owner, returns
-/// `Ok(false)`. For root, that is an error.
-pub(crate) fn own(
-    me: u32,
-    uid: u32,
-    gid: u32,
-    chown: impl Fn(Option<Uid>, Option<Gid>) -> Result<(), Errno>,
-) -> Result<bool, Errno> {
-    match chown(Some(Uid::from_raw(uid)), Some(Gid::from_raw(gid))) {
-        Ok(()) => Ok(true),
-        Err(Errno::PERM | Errno::INVAL) if me != 0 => {
-            // A user that cannot change the owner may still set a group of which it is a member.
-            let _ = chown(None, Some(Gid::from_raw(gid)));
-            Ok(false)
-        }
-        Err(errno) => Err(errno),
-    }
 }
 
 /// Gives a replacement the extended attributes of the file that it replaces, because a write into that file would have
 /// kept them. Ignores failures, because the caller did not request these attributes.
 pub(crate) fn inherit(name_at: NameAt<'_>, sink: BorrowedFd<'_>) {
-    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let Ok(old) = openat(name_at.dir, name_at.name, flags, Mode::empty()) else { return };
+    let Ok(old) = open_node(name_at.dir, name_at.name) else { return };
     let all = Preserve::all();
-    let taken = SourceXattrs::from(&Holder::of_path_fd(old.as_fd()), all)
-        .map(SourceXattrs::without_capabilities);
+    let taken =
+        EntryXattrs::from(&Holder::PathFd(old.as_fd()), all).map(EntryXattrs::without_capabilities);
     let _ = taken.map(|taken| taken.give(&Holder::Fd(sink), all, false));
 }
 
@@ -168,12 +152,10 @@ pub(crate) fn inherit(name_at: NameAt<'_>, sink: BorrowedFd<'_>) {
 pub(crate) fn remove_other_xattrs(
     run: &CopyRun<'_>,
     sink: BorrowedFd<'_>,
-    source: &SourceXattrs,
+    source: &EntryXattrs,
 ) -> Attempt<()> {
-    let there = SourceXattrs::from(&Holder::Fd(sink), run.options.preserve);
-    let there = there.map_err(|failure| match failure {
-        CopyFailure::Source(call, errno) => CopyFailure::Sink(call, errno, 0),
-        failure => failure,
-    })?;
-    source.remove_others(&there.settable_by(run.me.uid), &Holder::Fd(sink))
+    let there = EntryXattrs::from(&Holder::Fd(sink), run.options.preserve);
+    // The failed call concerns the copy, not its source.
+    let there = there.map_err(CallFailed::from)?.settable_by(run.me.uid);
+    source.remove_others(&there, &Holder::Fd(sink))
 }

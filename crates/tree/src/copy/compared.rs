@@ -2,16 +2,15 @@
 
 use rustix::fs::{FileType, Stat, fstatfs, readlinkat};
 use std::os::fd::{AsFd, BorrowedFd};
-use thalweg_sys::Errno;
 
 use crate::{
     AttributeDifferences,
     copy::{copy_entry::CopyEntry, run::CopyRun},
-    error::{Attempt, CopyFailure, at_sink},
+    error::{Attempt, at_sink},
     fs::special::NewEntry,
+    holder::Holder,
     identity::kind,
-    times,
-    xattrs::{Holder, SourceXattrs},
+    xattrs::EntryXattrs,
 };
 
 /// Returns the differences between two `stat` results, in attributes that are preserved and that this user may set.
@@ -21,28 +20,20 @@ pub(crate) fn of_stats(
     source: &Stat,
     there: &Stat,
 ) -> AttributeDifferences {
-    let keep = run.options.preserve;
-    let is_other = kind(source) != kind(there);
-    if is_other {
+    let (keep, is_root) = (run.options.preserve, run.me.uid == 0);
+    let all = AttributeDifferences::between(source, there, || fstatfs(dir));
+    if all.kind {
         return AttributeDifferences { kind: true, ..AttributeDifferences::default() };
     }
-    let is_file = kind(source) == FileType::RegularFile;
-    let owner = keep.owner && run.me.uid == 0 && source.st_uid != there.st_uid;
-    let group = keep.owner && source.st_gid != there.st_gid && run.me.may_give_to(source.st_gid);
-    let mode = keep.mode && kind(source) != FileType::Symlink && {
-        // If a copy cannot keep the owner, it drops the set-id bits. A difference in these bits then does not count.
-        let keeps_owner =
-            [source.st_uid, source.st_gid] == [there.st_uid, there.st_gid] || run.me.uid == 0;
-        let bits = if keeps_owner || !keep.owner { 0o7777 } else { 0o777 };
-        (source.st_mode ^ there.st_mode) & bits != 0
-    };
+    // If a copy cannot keep the owner, it drops the set-id bits. A difference in these bits then does not count.
+    let drops_bits = keep.owner && (all.owner || all.group) && !is_root;
+    let bits = if drops_bits { 0o777 } else { 0o7777 };
     AttributeDifferences {
-        size: is_file && source.st_size != there.st_size,
-        time: keep.times && !times::is_same(there, source, || fstatfs(dir)),
-        mode,
-        owner,
-        group,
-        ..AttributeDifferences::default()
+        time: all.time && keep.times,
+        mode: all.mode && keep.mode && (source.st_mode ^ there.st_mode) & bits != 0,
+        owner: all.owner && keep.owner && is_root,
+        group: all.group && keep.owner && run.me.may_give_to(source.st_gid),
+        ..all
     }
 }
 
@@ -55,14 +46,11 @@ pub(crate) fn add_xattrs(
     if !run.options.preserve.looks_at_xattrs() {
         return Ok(());
     }
-    let read = |holder| match SourceXattrs::from(holder, run.options.preserve) {
-        Ok(taken) => Ok(taken.settable_by(run.me.uid).sorted()),
-        // Without /proc, the attributes of a name cannot be read. The name then counts as having none.
-        Err(CopyFailure::Source(_, Errno::NOENT)) => Ok(SourceXattrs::default()),
-        Err(failure) => Err(failure),
-    };
-    let [source, there] = holders;
-    let (ours, theirs) = (read(source)?, read(there)?);
+    let [ours, theirs] = holders.map(|holder| {
+        let taken = EntryXattrs::compared(holder, run.options.preserve);
+        taken.map(|taken| taken.settable_by(run.me.uid))
+    });
+    let (ours, theirs) = (ours?, theirs?);
     (differs.acl, differs.xattrs) = ours.differs_from(&theirs);
     Ok(())
 }

@@ -1,14 +1,29 @@
 //! An entry to copy: its source and its destination.
 
-use std::{ffi::CStr, os::fd::OwnedFd, path::PathBuf, sync::Arc};
+use rustix::fs::Stat;
+use std::{
+    ffi::{CStr, CString},
+    os::fd::{AsFd, OwnedFd},
+    path::PathBuf,
+    sync::Arc,
+};
 
 use crate::{
-    CopyOptions, Error,
-    copy::directory::Directory,
+    CopyOptions, Error, Preserve,
+    copy::{
+        attributes::{WantedAttributes, apply_attributes},
+        directory::Directory,
+        run::CopyRun,
+    },
     error::{Attempt, CopyFailure, at_source},
-    fs::{cached::CachedDirectory, list::DirectoryHandle},
+    fs::{
+        cached::CachedDirectory,
+        list::{DirectoryHandle, stat_at},
+    },
+    holder::Holder,
     names::os,
     paths::DirectoryPaths,
+    xattrs::EntryXattrs,
 };
 
 /// A source directory, in which entries are opened by name.
@@ -48,6 +63,36 @@ impl SourceDirectory {
     }
 }
 
+/// An open source file, and its attributes as they were when it was opened.
+#[derive(Clone, Copy)]
+pub(crate) struct SourceFile<'a> {
+    pub fd: &'a OwnedFd,
+    pub stat: &'a Stat,
+}
+
+impl SourceFile<'_> {
+    /// Reads the extended attributes and ACLs that `keep` selects.
+    pub fn xattrs(&self, keep: Preserve) -> Attempt<EntryXattrs> {
+        EntryXattrs::from(&Holder::Fd(self.fd.as_fd()), keep)
+    }
+}
+
+/// An entry that is stored until a worker copies it. It counts as pending work in its directory.
+#[derive(Debug)]
+pub(crate) struct QueuedEntry {
+    pub directory: Arc<Directory>,
+    pub from: SourceDirectory,
+    pub source: CString,
+    pub name: CString,
+}
+
+impl QueuedEntry {
+    pub fn entry(&self) -> CopyEntry<'_> {
+        let Self { directory, from, source, name } = self;
+        CopyEntry { directory, from, source, name }
+    }
+}
+
 /// An entry to copy: its name in a source directory, and the name it gets in a destination directory.
 #[derive(Clone, Copy)]
 pub(crate) struct CopyEntry<'a> {
@@ -60,6 +105,34 @@ pub(crate) struct CopyEntry<'a> {
 }
 
 impl CopyEntry<'_> {
+    /// Stores the entry as one more piece of pending work in its directory.
+    pub fn queued(&self) -> QueuedEntry {
+        self.directory.expect_one_more();
+        QueuedEntry {
+            directory: Arc::clone(self.directory),
+            from: self.from.clone(),
+            source: self.source.to_owned(),
+            name: self.name.to_owned(),
+        }
+    }
+
+    /// Returns the attributes of the source. `follows`: `true` if a symbolic link is followed.
+    pub fn stat(&self, follows: bool) -> Attempt<Stat> {
+        stat_at(self.from.open()?, self.source, follows).map_err(at_source("newfstatat"))
+    }
+
+    /// Applies all attributes to the copy of the entry.
+    pub fn apply_attributes(
+        &self,
+        run: &CopyRun<'_>,
+        copy: Holder<'_>,
+        xattrs: &EntryXattrs,
+        stat: &Stat,
+        wanted: &WantedAttributes,
+    ) -> Attempt<()> {
+        apply_attributes(run, copy, &|| self.destination_path(), xattrs, stat, wanted)
+    }
+
     /// Returns `true` if the caller named the entry; `false` if the walk found it in a directory.
     pub fn named_by_caller(&self) -> bool {
         self.from.is_named()

@@ -16,7 +16,7 @@ use thalweg_sys::{Errno, host::may_fail_at_close, io};
 use crate::{
     AttributeDifferences, Fsync,
     copy::{
-        attributes::{self, Births, OpenEntry, WantedAttributes, remove_other_xattrs},
+        attributes::{Births, WantedAttributes, apply_attributes, remove_other_xattrs},
         name_at::{NameAt, remove_replaced},
         run::{Concurrency, CopyRun},
         staged_dir::{StagedDir, note_synced, remove_leftovers},
@@ -28,10 +28,11 @@ use crate::{
         cached::{CachedDirectory, ReopenAddress},
         list::DIRECTORY,
     },
+    holder::Holder,
     identity::{Id, kind},
     names::os,
     paths::DirectoryPaths,
-    xattrs::SourceXattrs,
+    xattrs::EntryXattrs,
 };
 
 /// An open destination directory.
@@ -74,7 +75,7 @@ pub(crate) struct Directory {
 
 /// The attributes to apply when a directory is complete.
 pub(crate) struct Closing {
-    pub xattrs: SourceXattrs,
+    pub xattrs: EntryXattrs,
     pub stat: Stat,
     pub wanted: WantedAttributes,
 }
@@ -295,8 +296,8 @@ impl Directory {
             run.incomplete(failed(failure));
         }
         if let Some(Closing { xattrs, stat, wanted }) = &self.closing {
-            let body = OpenEntry { fd: fd.as_fd(), path: &path };
-            let dressed = attributes::apply_attributes(run, body, xattrs, stat, wanted);
+            let holder = Holder::Fd(fd.as_fd());
+            let dressed = apply_attributes(run, holder, &path, xattrs, stat, wanted);
             if let Err(failure) = dressed {
                 run.incomplete(failed(failure));
             }

@@ -17,9 +17,9 @@ use self::prepare::{FileMethod, Prepared};
 use crate::{
     Event, Skip,
     copy::{
-        attributes::{self, OpenEntry},
+        attributes::inherit,
         contents::{
-            batch::{let_wait, may_wait},
+            batch::let_wait,
             clone::{Cloning, clone_whole, was_no_clone},
             delta::move_delta,
             job::ContentsJob,
@@ -28,7 +28,7 @@ use crate::{
             small::{Contents, move_small, write_single},
             verify::{ReadEnds, SinkEnd},
         },
-        copy_entry::CopyEntry,
+        copy_entry::{CopyEntry, SourceFile},
         dest::{
             conflict::resolve_conflict,
             existing::{DestinationVerdict, Existing, FileDestination},
@@ -36,13 +36,12 @@ use crate::{
             write_target::can_be_written_into,
         },
         durable::FileSync,
-        source_file::SourceFile,
         worker::CopyWorker,
     },
     error::{Attempt, CopyFailure, at_sink, at_source},
+    holder::Holder,
     identity::{Id, changed, kind, size},
     journal::JournalKeeper,
-    xattrs::{Holder, SourceXattrs},
 };
 
 /// The reason why an attempt ended without a copy.
@@ -135,7 +134,6 @@ impl<'c> FileCopy<'c, '_> {
         let sync = self.sync();
         if finished.is_ok()
             && file.choice.contents.is_whole
-            && may_wait(self.worker, self.entry, self.source.stat, sync)
             && let_wait(
                 self.worker,
                 self.entry,
@@ -234,17 +232,16 @@ impl<'c> FileCopy<'c, '_> {
     fn apply_attributes(&self, file: &Prepared<'_>) {
         if file.inherits_acl {
             // The inherited ACL may give other users access, so it is set after all bytes are written.
-            attributes::inherit(file.name_at, file.sink.fd().as_fd());
+            inherit(file.name_at, file.sink.fd().as_fd());
         }
         if self.existing().is_some_and(Existing::is_special) {
             return;
         }
         let (run, entry) = (self.worker.run, self.entry);
-        let body = OpenEntry { fd: file.sink.fd().as_fd(), path: &|| entry.destination_path() };
-        let applied = SourceXattrs::from(&Holder::Fd(self.source.fd.as_fd()), run.options.preserve)
-            .and_then(|taken| {
-                attributes::apply_attributes(run, body, &taken, self.source.stat, &file.wanted)
-            });
+        let holder = Holder::Fd(file.sink.fd().as_fd());
+        let applied = self.source.xattrs(run.options.preserve).and_then(|taken| {
+            entry.apply_attributes(run, holder, &taken, self.source.stat, &file.wanted)
+        });
         if let Err(failure) = applied {
             self.worker.incomplete(entry, failure);
         }

@@ -14,7 +14,7 @@ use thalweg_sys::Errno;
 use crate::{
     CopyOptions,
     copy::{
-        copy_entry::{CopyEntry, SourceDirectory},
+        copy_entry::{CopyEntry, QueuedEntry},
         directory::Directory,
     },
     error::{Attempt, CopyFailure, at_sink},
@@ -40,7 +40,7 @@ struct LinkEntry {
 
 #[derive(Debug)]
 enum LinkState {
-    Making(Vec<WaitingLink>),
+    Making(Vec<QueuedEntry>),
     Made(Name),
 }
 
@@ -51,15 +51,6 @@ pub(crate) struct Name {
     pub last: CString,
     // Identity of the copy. Another process may replace the file that has the name.
     id: Id,
-}
-
-/// A name that waits for the first copy of its file.
-#[derive(Debug)]
-pub(crate) struct WaitingLink {
-    pub directory: Arc<Directory>,
-    pub from: SourceDirectory,
-    pub source: CString,
-    pub name: CString,
 }
 
 /// The action for one name of a file.
@@ -91,13 +82,7 @@ impl LinkTable {
         record.left = record.left.saturating_sub(1);
         match &mut record.state {
             LinkState::Making(waiting) => {
-                entry.directory.expect_one_more();
-                waiting.push(WaitingLink {
-                    directory: Arc::clone(entry.directory),
-                    from: entry.from.clone(),
-                    source: entry.source.to_owned(),
-                    name: entry.name.to_owned(),
-                });
+                waiting.push(entry.queued());
                 LinkClaim::Waits
             }
             LinkState::Made(name) => {
@@ -111,7 +96,7 @@ impl LinkTable {
     }
 
     /// Records that the first copy, `copy`, is complete. Returns the names that waited for it.
-    pub fn made(&self, entry: &CopyEntry<'_>, stat: &Stat, copy: Id) -> Vec<WaitingLink> {
+    pub fn made(&self, entry: &CopyEntry<'_>, stat: &Stat, copy: Id) -> Vec<QueuedEntry> {
         let mut table = self.lock();
         let id = Id::of(stat);
         let Some(record) = table.get_mut(&id) else { return Vec::new() };
@@ -128,7 +113,7 @@ impl LinkTable {
     }
 
     /// Records that the first copy failed. Returns the names that waited for it; one of them becomes the first.
-    pub fn failed(&self, stat: &Stat) -> Vec<WaitingLink> {
+    pub fn failed(&self, stat: &Stat) -> Vec<QueuedEntry> {
         match self.lock().remove(&Id::of(stat)) {
             Some(LinkEntry { state: LinkState::Making(waiting), .. }) => waiting,
             _ => Vec::new(),

@@ -6,7 +6,7 @@ use rustix::{
 };
 use std::{
     collections::HashSet,
-    ffi::{CStr, CString},
+    ffi::CString,
     path::{Path, PathBuf},
     sync::{
         Arc, Mutex, OnceLock, PoisonError, RwLock,
@@ -28,6 +28,7 @@ use crate::{
     fs::cached::DirectoryCache,
     identity::Id,
     names::os,
+    xattrs::is_roots,
 };
 
 /// Interval between the syncs of a copy with `--fsync`.
@@ -320,9 +321,6 @@ impl<'r> CopyRun<'r> {
     /// Reports attributes that the destination refused, and counts them. As with `cp`, attributes that only root may
     /// set are counted only if the user is root.
     pub fn dropped(&self, path: &dyn Fn() -> PathBuf, attributes: &[(CString, Errno)]) {
-        let is_roots = |name: &CStr| {
-            name.to_bytes().starts_with(b"security.") || name.to_bytes().starts_with(b"trusted.")
-        };
         for (name, errno) in attributes {
             if self.me.uid == 0 || !is_roots(name) {
                 self.dropped.fetch_add(1, Ordering::Relaxed);

@@ -145,15 +145,10 @@ pub(crate) fn is_own(above: BorrowedFd<'_>, fd: &OwnedFd) -> Attempt<bool> {
     Ok(distrust(above, &stat, FileType::Directory).is_none())
 }
 
-/// Opens a directory that was just created, even if a default ACL denies access.
-pub(crate) fn open_new(name_at: NameAt<'_>) -> Result<OwnedFd, Errno> {
-    open_by_force(name_at.dir, name_at.name)
-}
-
 /// Opens and locks a directory that was just created. Returns `None` if another process took it for a leftover before
 /// the lock. Also returns `None` if the owner of the parent directory replaced it.
 fn claim_new(name_at: NameAt<'_>) -> Attempt<Option<OwnedFd>> {
-    match open_new(name_at) {
+    match open_by_force(name_at.dir, name_at.name) {
         Ok(fd) => {
             let is_claimed = is_own(name_at.dir, &fd)? && is_ours(&fd, name_at.dir, name_at.name)?;
             Ok(is_claimed.then_some(fd))

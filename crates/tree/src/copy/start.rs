@@ -20,9 +20,10 @@ use thalweg_sys::{io, usage, usage::Usage};
 use crate::{
     Backup, CopyOptions, Error, Event, Events, Fsync, ListedFiles, TreeReport,
     copy::{
+        copy_entry::{CopyEntry, QueuedEntry, SourceDirectory},
         dest::backup,
         directory::Directory,
-        entry::parents::{Parents, SourceBelow},
+        entry::parents::Parents,
         room::FreeSpace,
         run::{Concurrency, CopyRun, FEWEST_DIRECTORIES, Me, share},
         shared::CopyShared,
@@ -34,7 +35,7 @@ use crate::{
     identity::kind,
     names::os,
     paths::DirectoryPaths,
-    sources::{Base, Inspection, inspect, resolve, waves},
+    sources::{Base, Inspection, NamedSource, inspect, resolve, waves},
     threads::{on_threads, or_processors},
 };
 
@@ -90,7 +91,10 @@ pub(crate) fn copy_among(
         let threads = threads(options, wave.len(), found.has_trees).min(enough);
         let below = wave.into_iter().filter_map(|named| match &mut parents {
             Some(parents) => parents.enter(&named),
-            None => Some(SourceBelow::of(&directory, named)),
+            None => {
+                let (from, NamedSource { source, name }) = (&SourceDirectory::Caller, &named);
+                Some(CopyEntry { directory: &directory, from, source, name }.queued())
+            }
         });
         for tally in sail(&shared, below.collect(), threads) {
             report.add(tally);
@@ -181,12 +185,9 @@ fn threads(options: &CopyOptions, sources: usize, has_trees: bool) -> usize {
 }
 
 /// Copies one wave of sources. All sources of a wave have different destination names.
-fn sail(shared: &CopyShared<'_>, wave: Vec<SourceBelow>, threads: usize) -> Vec<TreeReport> {
+fn sail(shared: &CopyShared<'_>, wave: Vec<QueuedEntry>, threads: usize) -> Vec<TreeReport> {
     // The queue is last in, first out, so the sources are pushed in reverse order.
-    for SourceBelow { directory, from, source, name } in wave.into_iter().rev() {
-        directory.expect_one_more();
-        shared.queue.push(CopyTask::Named { directory, from, source, name });
-    }
+    wave.into_iter().rev().for_each(|entry| shared.queue.push(CopyTask::Named(entry)));
     shared.queue.expect(threads);
     on_threads(threads, || CopyWalker::new(shared).work())
 }

@@ -23,9 +23,7 @@ pub(crate) fn is_unchanged(worker: &mut CopyWorker<'_>, entry: &CopyEntry<'_>) -
         return Ok(false);
     }
     let Some(dir) = entry.directory.open()? else { return Ok(false) };
-    let follows = options.follows(entry.named_by_caller());
-    let flags = if follows { AtFlags::empty() } else { AtFlags::SYMLINK_NOFOLLOW };
-    let source = statat(entry.from.open()?, entry.source, flags);
+    let source = entry.stat(options.follows(entry.named_by_caller()));
     let there = statat(&dir, entry.name, AtFlags::SYMLINK_NOFOLLOW);
     let (Ok(mut source), Ok(there)) = (source, there) else { return Ok(false) };
     options.given.apply(&mut source);

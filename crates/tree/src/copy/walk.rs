@@ -1,7 +1,7 @@
 //! The main loop of a worker: takes tasks from the queue, lists directories, and dispatches each entry by its file
 //! type.
 
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat, fstat, openat, statat};
+use rustix::fs::{FileType, Mode, Stat, fstat, openat};
 use std::{mem::MaybeUninit, os::fd::AsFd, sync::Arc};
 use thalweg_core::atomic_file::name::is_reserved;
 
@@ -22,13 +22,12 @@ use crate::{
         run::CopyRun,
         shared::CopyShared,
         task::CopyTask,
-        waiting::Repeat,
         worker::CopyWorker,
     },
     error::{Attempt, CopyFailure, at_source},
     fs::{
         cached::{CachedDirectory, ReopenAddress},
-        list::{each_entry, listing_buffer},
+        list::{directory_flags, each_entry, listing_buffer},
     },
     identity::{Id, kind, mtime, size},
     left_out::UntypedEntry,
@@ -86,25 +85,22 @@ impl<'r> CopyWalker<'r> {
 
     /// Copies again the files that could not be published after their common sync, each with its own sync.
     fn copy_again(&mut self) {
-        for Repeat { directory, from, source, name } in std::mem::take(&mut self.worker.to_repeat) {
-            let entry =
-                CopyEntry { directory: &directory, from: &from, source: &source, name: &name };
+        for queued in std::mem::take(&mut self.worker.to_repeat) {
+            let entry = queued.entry();
             self.worker.is_by_itself = true;
             if let Err(failure) = copy_file_entry(&mut self.worker, &entry) {
                 self.worker.fail(&entry, failure);
             }
             self.worker.is_by_itself = false;
-            Directory::done(self.run(), directory);
+            Directory::done(self.run(), queued.directory);
         }
     }
 
     fn perform(&mut self, task: CopyTask) {
         match task {
-            CopyTask::Named { directory, from, source, name } => {
-                let entry =
-                    CopyEntry { directory: &directory, from: &from, source: &source, name: &name };
-                self.copy_entry(&entry, FileType::Unknown);
-                Directory::done(self.run(), directory);
+            CopyTask::Named(queued) => {
+                self.copy_entry(&queued.entry(), FileType::Unknown);
+                Directory::done(self.run(), queued.directory);
             }
             CopyTask::Enter { directory, from, name } => {
                 let entry =
@@ -149,13 +145,13 @@ impl<'r> CopyWalker<'r> {
         }
         if is_reserved(entry.name) {
             // If this is the staging directory of a source, the error says that a copy contains itself.
-            let met = statat(entry.from.open()?, entry.source, AtFlags::SYMLINK_NOFOLLOW);
-            let grown = met.ok().and_then(|stat| self.run().grown(Id::of(&stat)));
+            let met = entry.stat(false).ok();
+            let grown = met.and_then(|stat| self.run().grown(Id::of(&stat)));
             return Err(grown.unwrap_or(CopyFailure::RefusedSource(Refusal::ReservedName)));
         }
         let real = match listed {
-            FileType::Unknown => look(entry, follow)?,
-            FileType::Symlink if follow => look(entry, follow)?,
+            FileType::Unknown => kind(&entry.stat(follow)?),
+            FileType::Symlink if follow => kind(&entry.stat(follow)?),
             known => known,
         };
         if real == FileType::RegularFile && self.is_beyond_limits(entry, follow)? {
@@ -210,9 +206,7 @@ impl<'r> CopyWalker<'r> {
         if limits.is_empty() {
             return Ok(false);
         }
-        let flags = if follow { AtFlags::empty() } else { AtFlags::SYMLINK_NOFOLLOW };
-        let stat = statat(entry.from.open()?, entry.source, flags);
-        let stat = stat.map_err(at_source("newfstatat"))?;
+        let stat = entry.stat(follow)?;
         let is_file = kind(&stat) == FileType::RegularFile;
         let is_beyond = is_file && !limits.allow(size(&stat), mtime(&stat).0);
         self.worker.tally.left_out += u64::from(is_beyond);
@@ -258,8 +252,7 @@ impl<'r> CopyWalker<'r> {
 
     fn enter_and_list(&mut self, entry: &CopyEntry<'_>) -> Attempt<()> {
         let follow = self.run().options.follows(entry.named_by_caller());
-        let no_follow = if follow { OFlags::empty() } else { OFlags::NOFOLLOW };
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | no_follow;
+        let flags = directory_flags(follow);
         let source = openat(entry.from.open()?, entry.source, flags, Mode::empty());
         let source = source.map_err(at_source("openat"))?;
         let mut stat = fstat(&source).map_err(at_source("fstat"))?;
@@ -364,10 +357,4 @@ impl<'r> CopyWalker<'r> {
         let (directory, from) = (Arc::clone(directory), from.clone());
         self.shared.queue.push(CopyTask::Batch { directory, from, names });
     }
-}
-
-fn look(entry: &CopyEntry<'_>, follow: bool) -> Attempt<FileType> {
-    let flags = if follow { AtFlags::empty() } else { AtFlags::SYMLINK_NOFOLLOW };
-    let stat = statat(entry.from.open()?, entry.source, flags);
-    stat.map(|stat| kind(&stat)).map_err(at_source("newfstatat"))
 }

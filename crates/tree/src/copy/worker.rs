@@ -9,13 +9,13 @@ use crate::{
     AttributeDifferences, ChangeAction, Event, Halt, Progress, Skip, SyncChange,
     copy::{
         compared::of_stats,
-        copy_entry::CopyEntry,
+        copy_entry::{CopyEntry, QueuedEntry},
         dest::existing::Existing,
         plans::contest::MethodCache,
         report::TreeReport,
         run::CopyRun,
         shared::{CopyShared, ForeseenName},
-        waiting::{Repeat, WaitingFile},
+        task::WaitingFile,
     },
     error::CopyFailure,
     identity::{Id, kind, size},
@@ -54,7 +54,7 @@ pub(crate) struct CopyWorker<'r> {
     /// Small files that are complete and wait for one sync.
     pub waiting: Vec<WaitingFile>,
     /// Files that could not be published after the sync; they are copied again.
-    pub to_repeat: Vec<Repeat>,
+    pub to_repeat: Vec<QueuedEntry>,
     /// `true` while a file of `to_repeat` is copied, which must not wait for a common sync again.
     pub is_by_itself: bool,
 }

@@ -1,7 +1,7 @@
 //! Opens directories by their path, one name at a time from the root, and never through a symbolic link. The
 //! directories on the last path stay open, because the next path is probably near it.
 
-use rustix::fs::{Mode, fstat, mkdirat};
+use rustix::fs::fstat;
 use std::{
     ffi::{CStr, CString},
     os::fd::{AsFd, OwnedFd},
@@ -9,8 +9,8 @@ use std::{
 };
 use thalweg_sys::Errno;
 
+use super::fleet_directory::folder;
 use crate::{
-    copy::{name_at::NameAt, staged_dir::open_new},
     fs::{
         beneath::open_directory,
         cached::{CachedDirectory, DirectoryCache, ReopenAddress},
@@ -63,13 +63,7 @@ impl Descent {
         let above = self.last();
         let dir = above.open()?;
         let fd = match open_directory(dir.as_fd(), name, DIRECTORY) {
-            Err(Errno::NOENT) if self.makes => {
-                // Mode 0700 keeps other users out until the tree is complete.
-                match mkdirat(dir.as_fd(), name, Mode::RWXU) {
-                    Ok(()) | Err(Errno::EXIST) => open_new(NameAt { dir: dir.as_fd(), name })?,
-                    Err(errno) => return Err(errno),
-                }
-            }
+            Err(Errno::NOENT) if self.makes => folder(dir.as_fd(), name)?,
             answer => answer?,
         };
         let id = Id::of(&fstat(&fd)?);

@@ -30,10 +30,11 @@ use super::{
 };
 use crate::{
     Error, Refusal,
-    copy::{name_at::NameAt, staged_dir::open_new},
+    copy::name_at::NameAt,
     error::{Attempt, CopyFailure, at_sink},
     fs::{
-        list::{DIRECTORY, ancestors},
+        beneath::open_by_force,
+        list::{DIRECTORY, NAMED_DIRECTORY, ancestors},
         remove::remove_contents,
     },
     identity::Id,
@@ -116,7 +117,7 @@ impl FleetDirectory {
             return Err(Error::Usage(why));
         }
         let above_path = if above.as_os_str().is_empty() { Path::new(".") } else { above };
-        let above_fd = openat(CWD, above_path, DIRECTORY - OFlags::NOFOLLOW, Mode::empty());
+        let above_fd = openat(CWD, above_path, NAMED_DIRECTORY, Mode::empty());
         let above_fd = above_fd.map_err(failed("openat"))?;
         let name = c_string(name)?;
         let from = stat(source).map_err(self::failed(source, "stat"))?;
@@ -314,7 +315,7 @@ pub(crate) fn find(path: &Path) -> Result<Option<(OwnedFd, PathBuf)>, Error> {
         return fd.map(|fd| Some((fd, path.to_owned()))).map_err(failed("openat"));
     }
     let above_path = if above.as_os_str().is_empty() { Path::new(".") } else { above };
-    let fd = openat(CWD, above_path, DIRECTORY - OFlags::NOFOLLOW, Mode::empty());
+    let fd = openat(CWD, above_path, NAMED_DIRECTORY, Mode::empty());
     let fd = fd.map_err(failed("openat"))?;
     let found = open_own(fd.as_fd(), &c_string(name)?, false).map_err(failed("openat"))?;
     Ok(found.map(|(own, fd)| (fd, above.join(os(&own)))))
@@ -344,10 +345,10 @@ pub(crate) fn has(folder: BorrowedFd<'_>, name: &CStr) -> bool {
     statat(folder, name, AtFlags::SYMLINK_NOFOLLOW).is_ok()
 }
 
-/// Opens or creates a directory that no other user can enter.
-fn folder(above: BorrowedFd<'_>, name: &CStr) -> Result<OwnedFd, Errno> {
+/// Opens or creates a directory. Mode 0700 keeps other users out until the tree is complete.
+pub(super) fn folder(above: BorrowedFd<'_>, name: &CStr) -> Result<OwnedFd, Errno> {
     match mkdirat(above, name, Mode::RWXU) {
-        Ok(()) | Err(Errno::EXIST) => open_new(NameAt { dir: above, name }),
+        Ok(()) | Err(Errno::EXIST) => open_by_force(above, name),
         Err(errno) => Err(errno),
     }
 }

@@ -147,14 +147,13 @@ impl<'m> TaskRunner<'m> {
             self.here = Some(self.enter(&entry.folder)?);
         }
         let Some((_, from, directory)) = self.here.clone() else { return Ok(()) };
-        let stat = statat(from.open()?, &*entry.name, AtFlags::SYMLINK_NOFOLLOW);
-        let stat = stat.map_err(at_source("newfstatat"))?;
+        let (name, source) = (&*entry.name, &*entry.name);
+        let found = CopyEntry { directory: &directory, from: &from, source, name };
+        let stat = found.stat(false)?;
         if kind(&stat) != FileType::RegularFile || SourceStamp::of(&stat) != entry.seen {
             return Ok(());
         }
-        let (name, source) = (&*entry.name, &*entry.name);
-        let entry = CopyEntry { directory: &directory, from: &from, source, name };
-        copy_file_entry(&mut self.worker, &entry)?;
+        copy_file_entry(&mut self.worker, &found)?;
         self.worker.flush_progress_when_due();
         Ok(())
     }

@@ -30,8 +30,12 @@ use super::{
 };
 use crate::{
     Backup, Becomes, CopyOptions, Dereference, Error, Event, Events, Fsync, Halt, Refusal, Target,
-    TreeReport, Update, copy::run::share, error::cannot_take_more, fs::cached::DirectoryCache,
-    identity::kind, threads::or_processors,
+    TreeReport, Update,
+    copy::run::share,
+    error::cannot_take_more,
+    fs::{cached::DirectoryCache, list::NAMED_DIRECTORY},
+    identity::kind,
+    threads::or_processors,
 };
 
 /// Maximum time to wait for other workers to stop when all tasks are done. A worker needs it for a few steps.
@@ -186,8 +190,7 @@ impl Assignment<'_> {
         };
         (report.plan, report.tasks) = (plan.id, plan.index.len() as u64);
         self.expect_own_plan(&plan)?;
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let source = open(self.source, flags, Mode::empty());
+        let source = open(self.source, NAMED_DIRECTORY, Mode::empty());
         let source = source.map_err(failed(self.source, "openat"))?;
         self.expect_surveyed(&plan, &source)?;
         report.end = FleetEnd::Unfinished;

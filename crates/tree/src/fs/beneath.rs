@@ -61,8 +61,18 @@ impl<D: AsFd> Beneath<D> {
 
     /// Opens a path of any length. An empty path is the root itself.
     pub fn open(&self, path: &[u8], flags: OFlags) -> Result<OwnedFd, Errno> {
-        let path = if path.is_empty() { b"." } else { path };
-        in_steps(self.root.as_fd(), path, flags, |dir, path, flags| self.resolve(dir, path, flags))
+        let mut opened: Option<OwnedFd> = None;
+        let mut rest = if path.is_empty() { b"." } else { path };
+        // If the path is too long for one call, it is opened in several steps.
+        while rest.len() >= PATH_MAX {
+            let cut = rest[..PATH_MAX - 1].iter().rposition(|byte| *byte == b'/');
+            let (head, tail) = rest.split_at(cut.filter(|cut| *cut > 0).ok_or(Errno::NAMETOOLONG)?);
+            let step = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+            let dir = opened.as_ref().map_or(self.root.as_fd(), AsFd::as_fd);
+            opened = Some(self.resolve(dir, head, step)?);
+            rest = &tail[1..];
+        }
+        self.resolve(opened.as_ref().map_or(self.root.as_fd(), AsFd::as_fd), rest, flags)
     }
 
     fn resolve(&self, dir: BorrowedFd<'_>, path: &[u8], flags: OFlags) -> Result<OwnedFd, Errno> {
@@ -89,15 +99,6 @@ impl<D: AsFd> Beneath<D> {
     }
 }
 
-/// Opens a path of any length below a directory. Symbolic links are followed, and `..` may leave the directory.
-pub(crate) fn open_anywhere(
-    dir: BorrowedFd<'_>,
-    path: &[u8],
-    flags: OFlags,
-) -> Result<OwnedFd, Errno> {
-    in_steps(dir, path, flags, |dir, path, flags| openat(dir, path, flags, Mode::empty()))
-}
-
 /// Opens a directory to work in. If the user has no read permission to it, the descriptor has `O_PATH`.
 pub(crate) fn open_directory(
     dir: impl AsFd,
@@ -120,25 +121,6 @@ pub(crate) fn open_by_force(dir: BorrowedFd<'_>, name: &CStr) -> Result<OwnedFd,
         }
         answer => answer,
     }
-}
-
-/// Calls `open` for a path. If the path is too long for one call, opens it in several steps.
-fn in_steps(
-    root: BorrowedFd<'_>,
-    path: &[u8],
-    flags: OFlags,
-    open: impl Fn(BorrowedFd<'_>, &[u8], OFlags) -> Result<OwnedFd, Errno>,
-) -> Result<OwnedFd, Errno> {
-    let mut opened: Option<OwnedFd> = None;
-    let mut rest = path;
-    while rest.len() >= PATH_MAX {
-        let cut = rest[..PATH_MAX - 1].iter().rposition(|byte| *byte == b'/');
-        let (head, tail) = rest.split_at(cut.filter(|cut| *cut > 0).ok_or(Errno::NAMETOOLONG)?);
-        let step = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        opened = Some(open(opened.as_ref().map_or(root, AsFd::as_fd), head, step)?);
-        rest = &tail[1..];
-    }
-    open(opened.as_ref().map_or(root, AsFd::as_fd), rest, flags)
 }
 
 /// Opens a path name by name, without `openat2`. Symbolic links are not followed.
@@ -220,7 +202,7 @@ mod tests {
         path.pop();
         assert!(path.len() > 2 * PATH_MAX);
         beneath.open(&path, PATH).unwrap();
-        open_anywhere(beneath.root().as_fd(), &path, PATH).unwrap();
+        Beneath::new(beneath.root(), FollowLinks::Anywhere).open(&path, PATH).unwrap();
         beneath.needs_names.store(true, Ordering::Relaxed);
         beneath.open(&path, PATH).unwrap();
     }

@@ -1,18 +1,50 @@
 //! Opens and lists directories, and finds their ancestors.
 
-use rustix::fs::{Mode, OFlags, RawDir, RawDirEntry, fstat, openat};
+use rustix::{
+    fs::{AtFlags, FileType, Mode, OFlags, RawDir, RawDirEntry, Stat, fstat, openat, statat},
+    path::Arg,
+};
 use std::{
+    ffi::CStr,
     mem::MaybeUninit,
     os::fd::{AsFd, BorrowedFd, OwnedFd},
     sync::Arc,
 };
 use thalweg_sys::Errno;
 
-use crate::identity::Id;
+use crate::identity::{Id, kind};
 
 /// Flags to open a directory for work in it.
 pub(crate) const DIRECTORY: OFlags =
     OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+
+/// Flags to open a directory that the caller named, which may be a symbolic link.
+pub(crate) const NAMED_DIRECTORY: OFlags = DIRECTORY.difference(OFlags::NOFOLLOW);
+
+/// Returns the flags to open a directory. `follows`: `true` if a symbolic link is followed.
+pub(crate) fn directory_flags(follows: bool) -> OFlags {
+    if follows { NAMED_DIRECTORY } else { DIRECTORY }
+}
+
+/// Returns the attributes of an entry. `follows`: `true` if a symbolic link is followed.
+pub(crate) fn stat_at(dir: impl AsFd, name: impl Arg, follows: bool) -> Result<Stat, Errno> {
+    let flags = if follows { AtFlags::empty() } else { AtFlags::SYMLINK_NOFOLLOW };
+    statat(dir, name, flags)
+}
+
+/// Returns the type of a listed entry. Calls `statat` only if the listing does not contain the type, or if a symbolic
+/// link is followed.
+pub(crate) fn type_of(
+    dir: impl AsFd,
+    name: &CStr,
+    listed: FileType,
+    follows: bool,
+) -> Result<FileType, Errno> {
+    if listed == FileType::Unknown || follows && listed == FileType::Symlink {
+        return stat_at(dir, name, follows).map(|stat| kind(&stat));
+    }
+    Ok(listed)
+}
 
 /// Returns a buffer for one call of `getdents64`.
 pub fn listing_buffer() -> Vec<MaybeUninit<u8>> {

@@ -3,7 +3,7 @@
 //! Queued directories are stored as names and opened by their path from the root. Therefore neither descriptors nor
 //! the stack limit the depth of a tree. The order of visits depends on the threads.
 
-use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, openat, statat};
+use rustix::fs::{CWD, FileType, Mode, openat};
 use std::{
     ffi::{CStr, CString},
     mem::MaybeUninit,
@@ -15,11 +15,11 @@ use thalweg_core::Cancelled;
 use thalweg_sys::Errno;
 
 use super::{
-    beneath::{Beneath, FollowLinks, open_anywhere},
-    list::{DIRECTORY, DirectoryHandle, each_entry, listing_buffer},
+    beneath::{Beneath, FollowLinks},
+    list::{DIRECTORY, DirectoryHandle, NAMED_DIRECTORY, each_entry, listing_buffer, type_of},
 };
 use crate::{
-    Error, identity,
+    Error,
     names::os,
     paths::DirectoryPaths,
     queue::{PackedNames, TaskQueue},
@@ -141,7 +141,7 @@ impl WalkRoot {
         let mut sides = [None, None];
         for (side, path) in sides.iter_mut().zip(paths) {
             let Some(path) = path else { continue };
-            let fd = openat(CWD, path, DIRECTORY - OFlags::NOFOLLOW, Mode::empty());
+            let fd = openat(CWD, path, NAMED_DIRECTORY, Mode::empty());
             let fd = fd.map_err(|errno| failed_call(os(path).into(), "openat", errno))?;
             *side = Some(Beneath::new(fd, FollowLinks::Never));
         }
@@ -159,7 +159,7 @@ impl WalkRoot {
     /// Opens for reading a path that starts at the root. The caller gave the path, so symbolic links are followed.
     pub fn open_path(&self, side: usize, path: &[u8]) -> Result<OwnedFd, Errno> {
         let root = self.sides[side].as_ref().ok_or(Errno::NOENT)?;
-        open_anywhere(root.root().as_fd(), path, TO_READ)
+        Beneath::new(root.root(), FollowLinks::Anywhere).open(path, TO_READ)
     }
 }
 
@@ -397,8 +397,7 @@ fn merged<'n>(
 /// Returns the type of a listed entry. If the file system did not report the type in the listing, calls `statat`.
 fn known(kind: Option<FileType>, dir: Option<&DirectoryHandle>, name: &CStr) -> Option<FileType> {
     let (Some(FileType::Unknown), Some(dir)) = (kind, dir) else { return kind };
-    let stat = statat(dir, name, AtFlags::SYMLINK_NOFOLLOW);
-    stat.ok().map(|stat| identity::kind(&stat)).or(kind)
+    type_of(dir, name, FileType::Unknown, false).ok().or(kind)
 }
 
 /// Encodes the file type on one side in four bits.

@@ -13,13 +13,14 @@ use thalweg_core::Cancelled;
 
 use super::{hash::ids, make::task};
 use crate::{
-    Error, Events,
+    AttributeDifferences, Error, Events,
     compare::{
         Comparison, DifferenceKind, Finding,
-        attributes::{Bearer, taken},
+        attributes::{names, xattrs_of},
         run::{self, CompareRun, SideFailure},
     },
     fs::walk::{Kinds, Visit, VisitedEntry, WalkShared, walk},
+    holder::Holder,
     identity::{Id, kind},
     names::os_bytes,
     threads::for_reading,
@@ -234,16 +235,15 @@ fn compare(
     if !is_alike {
         return;
     }
-    let differing = [
-        ("mode", was.kind != AttributesKind::Link && was.mode != is.mode),
-        ("owner", was.uid != is.uid),
-        ("group", was.gid != is.gid),
-        ("modification time", !is.has_time_of(was)),
-        ("extended attributes", was.xattrs != is.xattrs),
-        ("hard links", was.same_as != is.same_as),
-    ];
-    let differing = differing.into_iter().filter_map(|(what, differs)| differs.then_some(what));
-    let differing: Vec<&str> = differing.collect();
+    let differs = AttributeDifferences {
+        mode: was.kind != AttributesKind::Link && was.mode != is.mode,
+        owner: was.uid != is.uid,
+        group: was.gid != is.gid,
+        time: !is.has_time_of(was),
+        xattrs: was.xattrs != is.xattrs,
+        ..AttributeDifferences::default()
+    };
+    let differing = names(differs, was.same_as != is.same_as);
     if !differing.is_empty() {
         found.attributes += 1;
         events.finding(&Finding::Differs { path, how: DifferenceKind::Attributes(differing) });
@@ -341,7 +341,7 @@ impl Looking<'_> {
         let target = (own_kind == AttributesKind::Link).then(|| readlinkat(dir, name, Vec::new()));
         let target = target.transpose().map_err(|errno| (1, "readlinkat", errno))?;
         let is_device = matches!(own_kind, AttributesKind::Block | AttributesKind::Character);
-        let xattrs = taken(&Bearer::Name((dir, name)), 1)?;
+        let xattrs = xattrs_of(&Holder::Entry { dir, name, follows: false }, 1)?;
         let pairs = xattrs.pairs().iter();
         let has_names = stat.st_nlink > 1 && own_kind != AttributesKind::Folder;
         let entry = AttributesEntry {

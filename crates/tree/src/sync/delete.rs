@@ -12,7 +12,7 @@ use thalweg_sys::{Errno, io};
 
 use super::{
     listing::{SourceListing, SourceNames},
-    plan::{DeleteOptions, DeletePlan, DeletePlanner, DoomedEntry, PlannedId, ROOT, below},
+    plan::{DeleteOptions, DeletePlan, DeletePlanner, DoomedEntry, PlannedId, below},
     refusal::DeleteRefusal,
     state,
 };
@@ -22,7 +22,7 @@ use crate::{
     copy::attributes::times,
     fs::{
         beneath::{Beneath, FollowLinks},
-        list::DIRECTORY,
+        list::{DIRECTORY, NAMED_DIRECTORY},
         walk::failed_call,
     },
     identity::kind,
@@ -68,7 +68,7 @@ pub fn delete_extra(
     outcome: &CopyOutcome,
     events: &dyn Events,
 ) -> Result<DeleteReport, Error> {
-    let fd = match openat(CWD, destination, ROOT, Mode::empty()) {
+    let fd = match openat(CWD, destination, NAMED_DIRECTORY, Mode::empty()) {
         Err(Errno::NOENT) if options.dry_run => return Ok(DeleteReport::default()),
         opened => opened.map_err(|errno| failed_call(destination.to_owned(), "openat", errno))?,
     };

@@ -15,7 +15,7 @@ use crate::{
     Error, ExcludePatterns, Filter, Refusal,
     fs::{
         beneath::{Beneath, FollowLinks},
-        list::DIRECTORY,
+        list::NAMED_DIRECTORY,
         walk::failed_call,
     },
     identity::kind,
@@ -53,7 +53,7 @@ impl DirectoryFilter {
         name: OsString,
         caller: Option<Arc<dyn Filter>>,
     ) -> Result<Self, Error> {
-        let fd = openat(CWD, source, DIRECTORY - OFlags::NOFOLLOW, Mode::empty());
+        let fd = openat(CWD, source, NAMED_DIRECTORY, Mode::empty());
         let fd = fd.map_err(|errno| failed_call(source.to_owned(), "openat", errno))?;
         Self::below(Beneath::new(fd, links), source, name, caller)
     }

@@ -1,6 +1,6 @@
 //! The names of local sources.
 
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, fstat, openat, statat};
+use rustix::fs::{AtFlags, CWD, FileType, Mode, fstat, openat, statat};
 use std::{
     collections::HashMap,
     ffi::CString,
@@ -19,11 +19,11 @@ use super::{
 use crate::{
     Error,
     fs::{
-        beneath::{Beneath, FollowLinks, open_anywhere},
-        list::{DIRECTORY, each_entry, listing_buffer},
+        beneath::{Beneath, FollowLinks},
+        list::{directory_flags, each_entry, listing_buffer, type_of},
         walk::failed_call,
     },
-    identity::{Id, kind},
+    identity::Id,
     names::os_bytes,
 };
 
@@ -51,12 +51,14 @@ pub(super) struct LocalNames {
 }
 
 impl LocalSource {
-    /// Opens a source. `follows`: `true` if a symbolic link is followed.
-    pub fn open(path: PathBuf, name: CString, follows: bool) -> Result<Self, Error> {
-        let no_follow = if follows { OFlags::empty() } else { OFlags::NOFOLLOW };
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | no_follow;
-        let opened = openat(rustix::fs::CWD, &path, flags, Mode::empty());
-        let at = |flags| statat(rustix::fs::CWD, &path, flags);
+    /// Opens a source. `follows`: `true` if a symbolic link is followed. `links`: the links in it that are followed.
+    pub fn open(
+        path: PathBuf,
+        name: CString,
+        follows: bool,
+        links: FollowLinks,
+    ) -> Result<Self, Error> {
+        let opened = openat(CWD, &path, directory_flags(follows), Mode::empty());
         let failed = |call| {
             let path = path.clone();
             move |errno| failed_call(path, call, errno)
@@ -64,11 +66,11 @@ impl LocalSource {
         let (beneath, id) = match opened {
             Ok(fd) => {
                 let id = Id::of(&fstat(&fd).map_err(failed("fstat"))?);
-                (Some(Beneath::new(fd, FollowLinks::Never)), id)
+                (Some(Beneath::new(fd, links)), id)
             }
             Err(Errno::NOTDIR | Errno::LOOP) => {
-                let stat = at(AtFlags::SYMLINK_NOFOLLOW).map_err(failed("newfstatat"))?;
-                (None, Id::of(&stat))
+                let stat = statat(CWD, &path, AtFlags::SYMLINK_NOFOLLOW);
+                (None, Id::of(&stat.map_err(failed("newfstatat"))?))
             }
             Err(errno) => return Err(failed("openat")(errno)),
         };
@@ -79,12 +81,7 @@ impl LocalSource {
         let path = || self.path.join(os_bytes(below));
         let failed = |call| move |errno| failed_call(path(), call, errno);
         let Some(beneath) = &self.beneath else { return Err(failed("openat")(Errno::NOTDIR)) };
-        let opened = if names.follows {
-            let below = if below.is_empty() { b"." } else { below };
-            open_anywhere(beneath.root().as_fd(), below, DIRECTORY - OFlags::NOFOLLOW)
-        } else {
-            beneath.open(below, DIRECTORY)
-        };
+        let opened = beneath.open(below, directory_flags(names.follows));
         let fd = opened.map_err(failed("openat"))?;
         let stat = fstat(&fd).map_err(failed("fstat"))?;
         if names.one_file_system && stat.st_dev != self.id.dev {
@@ -92,14 +89,7 @@ impl LocalSource {
         }
         let mut listed = HashMap::new();
         let end = each_entry(&fd, &mut listing_buffer(), |entry| {
-            let flags = if names.follows { AtFlags::empty() } else { AtFlags::SYMLINK_NOFOLLOW };
-            let kind = match entry.file_type() {
-                FileType::Unknown => statat(&fd, entry.file_name(), flags).map(|stat| kind(&stat)),
-                FileType::Symlink if names.follows => {
-                    statat(&fd, entry.file_name(), flags).map(|stat| kind(&stat))
-                }
-                known => Ok(known),
-            };
+            let kind = type_of(&fd, entry.file_name(), entry.file_type(), names.follows);
             // If the type is unknown, the name still counts as existing. It counts as a directory, because it may have
             // been one, such as the target of a link that now dangles. Listing it fails later, so nothing below it is
             // deleted.

@@ -15,7 +15,6 @@ use thalweg_sys::{Errno, io};
 use super::{
     delete::remove_all,
     distinct::distinct,
-    plan::ROOT,
     run::{LocalSync, SyncOptions, has_entries},
 };
 use crate::{
@@ -23,7 +22,7 @@ use crate::{
     copy::report::MOST_ERRORS,
     fs::{
         beneath::{Beneath, FollowLinks},
-        list::{DIRECTORY, each_entry, listing_buffer},
+        list::{DIRECTORY, NAMED_DIRECTORY, each_entry, listing_buffer},
         walk::failed_call,
     },
     identity::{kind, size},
@@ -141,12 +140,13 @@ fn remove_source(
     let (above, name) = cut(source);
     let above = if above.as_os_str().is_empty() { Path::new(".") } else { above };
     let name: CString = c_string(name)?;
-    let above = openat(CWD, above, ROOT, Mode::empty()).map_err(failed("openat"))?;
+    let above = openat(CWD, above, NAMED_DIRECTORY, Mode::empty()).map_err(failed("openat"))?;
     let stat = statat(&above, &*name, AtFlags::SYMLINK_NOFOLLOW).map_err(failed("newfstatat"))?;
     let changed = || Error::Refused { path: source.to_owned(), reason: Refusal::ChangedSince };
     if kind(&stat) != FileType::Directory {
         let there = statat(CWD, target, AtFlags::SYMLINK_NOFOLLOW).map_err(failed("newfstatat"))?;
-        let dir = openat(CWD, target.parent().unwrap_or(Path::new(".")), ROOT, Mode::empty());
+        let dir =
+            openat(CWD, target.parent().unwrap_or(Path::new(".")), NAMED_DIRECTORY, Mode::empty());
         if !is_copy(&stat, &there, &dir.map_err(failed("openat"))?) {
             return Err(changed());
         }
@@ -154,7 +154,7 @@ fn remove_source(
         report.removed += 1;
         return Ok(());
     }
-    let copy = openat(CWD, target, ROOT, Mode::empty()).map_err(failed("openat"))?;
+    let copy = openat(CWD, target, NAMED_DIRECTORY, Mode::empty()).map_err(failed("openat"))?;
     let copy = Beneath::new(copy, FollowLinks::Never);
     let names = Mutex::new((Vec::new(), HashSet::new()));
     let is_copied = |path: &[u8], stat: &Stat| {
@@ -168,7 +168,8 @@ fn remove_source(
         let mut names = names.lock().unwrap_or_else(PoisonError::into_inner);
         if names.0 != directory || names.1.is_empty() {
             let Ok(mut listed) = list(&dir) else { return false };
-            let from = openat(CWD, source.join(os_bytes(directory)), ROOT, Mode::empty());
+            let from =
+                openat(CWD, source.join(os_bytes(directory)), NAMED_DIRECTORY, Mode::empty());
             let Ok(own) = from.and_then(|from| list(&from)) else { return false };
             if !own.is_subset(&listed) {
                 listed.clear();

@@ -3,11 +3,11 @@
 //! The plan contains every entry to delete, with its inode number. An entry that appears later is never deleted, even
 //! if it has the name of an entry in the plan.
 
-use rustix::fs::{AtFlags, FileType, OFlags, StatxAttributes, StatxFlags, makedev, statat, statx};
+use rustix::fs::{AtFlags, FileType, StatxAttributes, StatxFlags, makedev, statat, statx};
 use std::{
     collections::HashMap,
     ffi::{CStr, CString},
-    os::fd::{AsFd, OwnedFd},
+    os::fd::OwnedFd,
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -17,10 +17,10 @@ use crate::{
     DirectoryCensus, Error, Events, Filter, KeptEntries, Refusal,
     fs::{
         beneath::Beneath,
-        list::{DIRECTORY, each_entry, listing_buffer},
+        list::{DIRECTORY, each_entry, listing_buffer, type_of},
         walk::failed_call,
     },
-    identity::{Id, kind},
+    identity::Id,
     names::{STATE_FILE, os_bytes},
 };
 use thalweg_core::{Cancelled, atomic_file::name::is_reserved};
@@ -299,10 +299,8 @@ impl<'p> DeletePlanner<'p> {
             let id = PlannedId::of(&fd).map_err(|errno| ("statx", errno))?;
             let end = each_entry(&fd, &mut listing_buffer(), |entry| {
                 let name = entry.file_name();
-                let kind = match entry.file_type() {
-                    FileType::Unknown => type_of(&fd, name),
-                    known => known,
-                };
+                let kind = type_of(&fd, name, entry.file_type(), false);
+                let kind = kind.unwrap_or(FileType::Unknown);
                 entries.push(DestinationName { name: name.to_owned(), kind, inode: entry.ino() });
                 true
             });
@@ -372,10 +370,3 @@ pub(super) fn below(directory: &[u8], name: &CStr) -> Vec<u8> {
     path.extend_from_slice(name.to_bytes());
     path
 }
-
-fn type_of(fd: impl AsFd, name: &CStr) -> FileType {
-    statat(fd, name, AtFlags::SYMLINK_NOFOLLOW).map_or(FileType::Unknown, |stat| kind(&stat))
-}
-
-/// Flags to open the destination itself, which may be a symbolic link of the caller.
-pub(super) const ROOT: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);

@@ -12,13 +12,13 @@ use std::{
 use super::{
     listing::SourceNames,
     local::LocalNames,
-    plan::{DeleteOptions, DeletePlanner, ROOT},
+    plan::{DeleteOptions, DeletePlanner},
 };
 use crate::{
     Error, Events,
     fs::{
         beneath::{Beneath, FollowLinks},
-        list::DIRECTORY,
+        list::{DIRECTORY, NAMED_DIRECTORY},
         walk::failed_call,
     },
     identity::{kind, mtime, size},
@@ -83,7 +83,7 @@ impl RenameCandidates {
         options: &DeleteOptions,
         events: &dyn Events,
     ) -> Option<Self> {
-        let fd = openat(CWD, destination, ROOT, Mode::empty()).ok()?;
+        let fd = openat(CWD, destination, NAMED_DIRECTORY, Mode::empty()).ok()?;
         let beneath = Beneath::new(fd, FollowLinks::Never);
         let planner = DeletePlanner::new(&beneath, destination, names, options, events);
         let plan = planner.plan().ok()?;
@@ -173,7 +173,7 @@ pub(super) struct Reference {
 impl Reference {
     /// Opens the directory of the snapshot.
     pub fn open(path: &Path) -> Result<Self, Error> {
-        let opened = openat(CWD, path, ROOT, Mode::empty());
+        let opened = openat(CWD, path, NAMED_DIRECTORY, Mode::empty());
         let fd = opened.map_err(|errno| failed_call(path.to_owned(), "openat", errno))?;
         Ok(Self { beneath: Beneath::new(fd, FollowLinks::Never) })
     }

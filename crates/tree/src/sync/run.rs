@@ -17,7 +17,7 @@ use super::{
     filter::DirectoryFilter,
     local::{LocalNames, LocalSource, with_slash},
     overlap::overlapping,
-    plan::{DeleteOptions, ROOT},
+    plan::DeleteOptions,
     renames::{LocalRenames, Reference},
 };
 use crate::{
@@ -25,7 +25,11 @@ use crate::{
     Progress, Refusal, SyncCounts, SyncRules, Target, TreeReport, copy,
     copy::report::MOST_ERRORS,
     event::Finding,
-    fs::{beneath::FollowLinks, list::ancestors, walk::failed_call},
+    fs::{
+        beneath::FollowLinks,
+        list::{NAMED_DIRECTORY, ancestors},
+        walk::failed_call,
+    },
     identity::{Id, kind},
     names::{c_string, cut},
     twins::Twins,
@@ -256,10 +260,15 @@ fn filter_files(
         ));
     }
     let caller = options.copy.filter.clone();
-    let follows = options.copy.dereference == Some(Dereference::Always);
-    let links = if follows { FollowLinks::Anywhere } else { FollowLinks::Never };
+    let links = followed_links(options);
     let filter = DirectoryFilter::new(&sources[0], links, name.clone(), caller)?;
     Ok(Some(Arc::new(filter)))
+}
+
+/// Returns the symbolic links in the sources that are followed.
+fn followed_links(options: &SyncOptions) -> FollowLinks {
+    let follows = options.copy.dereference == Some(Dereference::Always);
+    if follows { FollowLinks::Anywhere } else { FollowLinks::Never }
 }
 
 /// Copies one entry to another file system.
@@ -319,7 +328,7 @@ fn open_kept_outside(
     // This check comes first, so that a refused directory is not created.
     let parent = cut(path).0;
     let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
-    if let Ok(parent) = openat(CWD, parent, ROOT, Mode::empty())
+    if let Ok(parent) = openat(CWD, parent, NAMED_DIRECTORY, Mode::empty())
         && let Some(source) = source_above(parent.as_fd())?
     {
         return refused(Refusal::OverlapsSource(source.path.clone()));
@@ -356,11 +365,12 @@ fn names_of(
     options: &SyncOptions,
 ) -> Result<LocalNames, Error> {
     let dereference = options.copy.dereference.unwrap_or(Dereference::Never);
+    let links = followed_links(options);
     let mut opened = Vec::new();
     for path in sources {
         let name = if has_entries { c_string(cut(path).1)? } else { CString::default() };
         let follows = !has_entries || dereference != Dereference::Never;
-        match LocalSource::open(path.clone(), name, follows) {
+        match LocalSource::open(path.clone(), name, follows, links) {
             Ok(source) => opened.push(source),
             Err(error) if !has_entries => return Err(error),
             Err(_) => {}
@@ -369,7 +379,7 @@ fn names_of(
     Ok(LocalNames {
         sources: opened,
         has_entries,
-        follows: dereference == Dereference::Always,
+        follows: links == FollowLinks::Anywhere,
         one_file_system: options.copy.one_file_system,
     })
 }

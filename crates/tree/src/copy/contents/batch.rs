@@ -4,7 +4,7 @@
 //! until one syncfs(2) covers all of them. Until then, the old files keep their names.
 
 use rustix::fs::Stat;
-use std::{os::fd::AsFd, sync::Arc};
+use std::os::fd::AsFd;
 use thalweg_core::atomic_file::Parked;
 
 use crate::{
@@ -18,7 +18,7 @@ use crate::{
         directory::Directory,
         durable::FileSync,
         name_at::NameAt,
-        waiting::{Repeat, WaitingFile},
+        task::WaitingFile,
         worker::CopyWorker,
     },
     error::Attempt,
@@ -29,25 +29,7 @@ use crate::{
 /// writes data of other processes.
 const FEW: usize = 4;
 
-/// Returns `true` if a small file of this directory may wait for the next common sync.
-pub(crate) fn may_wait(
-    worker: &CopyWorker<'_>,
-    entry: &CopyEntry<'_>,
-    stat: &Stat,
-    sync: FileSync,
-) -> bool {
-    let has_links = worker.run.options.links_names(false, stat.st_nlink);
-    sync != FileSync::Nothing
-        && worker.run.most_waiting > 0
-        && entry.directory.is_synced_whole
-        && !entry.named_by_caller()
-        && !worker.is_by_itself
-        // Other names are linked to the final name of a file with hard links, so the file must get that name
-        // immediately.
-        && !has_links
-}
-
-/// Queues a file, which gets its name after the next common sync. Returns `false` if the file cannot wait.
+/// Queues a small file, which gets its name after the next common sync. Returns `false` if the file cannot wait.
 pub(crate) fn let_wait(
     worker: &mut CopyWorker<'_>,
     entry: &CopyEntry<'_>,
@@ -56,23 +38,21 @@ pub(crate) fn let_wait(
     there: Option<&Existing>,
     sync: FileSync,
 ) -> bool {
+    // Other names are linked to the final name of a file with hard links, so the file must get that name immediately.
+    let has_links = worker.run.options.links_names(false, stat.st_nlink);
+    let may_wait = sync != FileSync::Nothing
+        && worker.run.most_waiting > 0
+        && entry.directory.is_synced_whole
+        && !entry.named_by_caller()
+        && !worker.is_by_itself
+        && !has_links;
     let there = match there.map(Existing::in_place) {
         Some(None) => return false,
         there => there.flatten(),
     };
     let DestinationFile::Hidden(file) = sink else { return false };
-    let Some(file) = file.park() else { return false };
-    entry.directory.expect_one_more();
-    worker.waiting.push(WaitingFile {
-        directory: Arc::clone(entry.directory),
-        from: entry.from.clone(),
-        source: entry.source.to_owned(),
-        name: entry.name.to_owned(),
-        stat: *stat,
-        there,
-        file,
-        sync,
-    });
+    let Some(file) = may_wait.then(|| file.park()).flatten() else { return false };
+    worker.waiting.push(WaitingFile { entry: entry.queued(), stat: *stat, there, file, sync });
     if worker.waiting.len() >= worker.run.most_waiting {
         name_waiting(worker);
     }
@@ -85,19 +65,19 @@ pub(crate) fn name_waiting(worker: &mut CopyWorker<'_>) {
     let waiting = std::mem::take(&mut worker.waiting);
     let whole = worker.run.whole.as_ref().filter(|_| waiting.len() > FEW);
     let is_synced = whole.is_some_and(|whole| whole.sync().is_ok());
-    for WaitingFile { directory, from, source, name, stat, there, file, sync } in waiting {
-        let entry = CopyEntry { directory: &directory, from: &from, source: &source, name: &name };
+    for WaitingFile { entry: queued, stat, there, file, sync } in waiting {
+        let entry = queued.entry();
         // Without a common sync, each file is synced separately. After a failed one, this shows which files lost bytes.
         let sync = if is_synced { FileSync::Nothing } else { sync };
         match name_one(worker, &entry, &stat, file, there.as_ref(), sync) {
             Ok(true) => {}
             Ok(false) => {
-                worker.to_repeat.push(Repeat { directory, from, source, name });
+                worker.to_repeat.push(queued);
                 continue;
             }
             Err(failure) => worker.fail(&entry, failure),
         }
-        Directory::done(worker.run, directory);
+        Directory::done(worker.run, queued.directory);
     }
 }
 

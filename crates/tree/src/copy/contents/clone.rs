@@ -16,8 +16,8 @@ use crate::{
     When,
     copy::{
         contents::run_plan::record_fallback,
+        copy_entry::SourceFile,
         plans::{contest::PlannedMethod, is_clone, pair::Devices},
-        source_file::SourceFile,
         worker::CopyWorker,
     },
     identity::{Id, kind, size},

@@ -23,12 +23,12 @@ use crate::{
             small::write_single,
             sparse::{next_extent, seems_sparse, write_but_zeros},
         },
+        copy_entry::SourceFile,
         plans::{
             contest::PlannedMethod,
             is_clone,
             pair::{Devices, request},
         },
-        source_file::SourceFile,
         worker::CopyWorker,
     },
     error::{Attempt, CopyFailure, at_sink, at_source},

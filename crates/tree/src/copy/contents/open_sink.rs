@@ -7,11 +7,10 @@ use thalweg_sys::Errno;
 use crate::{
     Refusal,
     copy::{
-        copy_entry::CopyEntry,
+        copy_entry::{CopyEntry, SourceFile},
         dest::{existing::Existing, publish::DestinationFile, write_target::WriteTarget},
         name_at::NameAt,
         run::Concurrency,
-        source_file::SourceFile,
         worker::CopyWorker,
     },
     error::{Attempt, CopyFailure, at_sink},

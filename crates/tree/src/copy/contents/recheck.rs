@@ -1,7 +1,7 @@
 //! Compares a file that the copy would skip with its source. `--verify` requires this, because the copy guarantees the
 //! contents. `--resume` requires it if there is no evidence that the data of an earlier run is intact.
 
-use rustix::fs::{FileType, Mode, OFlags, fstat, openat, readlinkat};
+use rustix::fs::{FileType, fstat, readlinkat};
 use std::os::fd::{AsFd, BorrowedFd};
 
 use crate::{
@@ -11,15 +11,14 @@ use crate::{
             resume::equal_prefix,
             verify::{ReadEnds, SinkEnd, are_equal},
         },
-        copy_entry::CopyEntry,
+        copy_entry::{CopyEntry, SourceFile},
         dest::{conflict::may_be_replaced, existing::Existing},
         name_at::{CopyPlacement, NameAt},
-        source_file::SourceFile,
         worker::CopyWorker,
     },
     error::{Attempt, CopyFailure, at_sink, at_source},
     identity::{changed, kind, size},
-    read::drop_cached,
+    read::{drop_cached, open},
 };
 
 /// Compares a file that would be skipped with its source, if the caller requested it or the data of the file may not
@@ -74,9 +73,7 @@ fn is_equal_to_what_is_there(
     name_at: NameAt<'_>,
     hash: Option<Hash>,
 ) -> Attempt<bool> {
-    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    let copy = openat(name_at.dir, name_at.name, flags | OFlags::NOCTTY, Mode::empty());
-    let copy = copy.map_err(at_sink("openat"))?;
+    let copy = open(name_at.dir, name_at.name, false).map_err(at_sink("openat"))?;
     let own = fstat(&copy).map_err(at_sink("fstat"))?;
     if kind(&own) != FileType::RegularFile {
         return Ok(false);

@@ -1,6 +1,6 @@
 //! Keeps files that are about to be replaced, under another name.
 
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat, openat, statat};
+use rustix::fs::{AtFlags, FileType, Mode, Stat, openat, statat};
 use std::{
     ffi::{CStr, CString},
     os::{
@@ -17,7 +17,7 @@ use crate::{
     copy::{copy_entry::CopyEntry, name_at::NameAt},
     error::{Attempt, CopyFailure, at_sink, has_no_links},
     fs::{
-        list::{each_entry, listing_buffer},
+        list::{DIRECTORY, each_entry, listing_buffer},
         special::NewEntry,
     },
     identity::{Id, kind},
@@ -152,8 +152,7 @@ fn numbered(name: &[u8], number: u64) -> Vec<u8> {
 
 /// Returns the highest number of a numbered backup; 0 if none exists.
 fn highest(name_at: NameAt<'_>) -> Attempt<u64> {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let dir = openat(name_at.dir, c".", flags, Mode::empty()).map_err(at_sink("openat"))?;
+    let dir = openat(name_at.dir, c".", DIRECTORY, Mode::empty()).map_err(at_sink("openat"))?;
     let mut highest = 0;
     let listed = each_entry(dir, &mut listing_buffer(), |entry| {
         if entry.file_type() != FileType::Directory {

@@ -1,6 +1,6 @@
 //! Creates destination directories, or enters existing ones.
 
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat, fchmod, fstat, mkdirat, statat, unlinkat};
+use rustix::fs::{AtFlags, FileType, Mode, Stat, fchmod, fstat, mkdirat, statat, unlinkat};
 use std::{
     os::fd::{AsFd, BorrowedFd, OwnedFd},
     sync::Arc,
@@ -17,12 +17,16 @@ use crate::{
         directory::{Closing, Directory, Entered},
         name_at::{NameAt, remove_replaced},
         run::{Concurrency, CopyRun},
-        staged_dir::{StageSource, StagedDir, birth_mode, open_new},
+        staged_dir::{StageSource, StagedDir, birth_mode},
     },
     error::{Attempt, CopyFailure, at_sink},
-    fs::{beneath::open_directory, list::DIRECTORY},
+    fs::{
+        beneath::{open_by_force, open_directory},
+        list::directory_flags,
+    },
+    holder::Holder,
     identity::{Id, kind},
-    xattrs::{Holder, SourceXattrs},
+    xattrs::EntryXattrs,
 };
 
 /// A directory that was created or found.
@@ -59,11 +63,10 @@ pub(crate) fn enter(
     let parent = entry.directory;
     // Extended attributes are read now, so that the source need not stay open. They are set last, because a default ACL
     // would affect the entries created inside.
-    let xattrs =
-        SourceXattrs::from(&Holder::Fd(source), run.options.preserve).unwrap_or_else(|e| {
-            run.incomplete(entry.error(e));
-            SourceXattrs::default()
-        });
+    let xattrs = EntryXattrs::from(&Holder::Fd(source), run.options.preserve).unwrap_or_else(|e| {
+        run.incomplete(entry.error(e));
+        EntryXattrs::default()
+    });
     let made = make(run, entry, source, stat)?;
     let (mut births, mut may_tell) = (parent.births, parent.may_fail_at_close);
     let mut closing = None;
@@ -175,7 +178,7 @@ fn make_unstaged(name_at: NameAt<'_>, mode: u32, is_replaced: bool) -> Attempt<M
     let NameAt { dir, name } = name_at;
     match mkdirat(dir, name, Mode::from_raw_mode(mode)) {
         Ok(()) => {
-            let fd = open_new(name_at).map_err(|errno| {
+            let fd = open_by_force(dir, name).map_err(|errno| {
                 // Removes the directory, because a retry would take it for one that existed before.
                 let _ = unlinkat(dir, name, AtFlags::REMOVEDIR);
                 CopyFailure::Sink("openat", errno, 0)
@@ -197,8 +200,7 @@ fn keeps_link(options: &CopyOptions, NameAt { dir, name }: NameAt<'_>, there: &S
 }
 
 fn merge(NameAt { dir, name }: NameAt<'_>, follow: bool) -> Attempt<MadeDirectory> {
-    let flags = if follow { DIRECTORY - OFlags::NOFOLLOW } else { DIRECTORY };
-    let fd = open_directory(dir, name, flags).map_err(at_sink("openat"))?;
+    let fd = open_directory(dir, name, directory_flags(follow)).map_err(at_sink("openat"))?;
     Ok(MadeDirectory { is_new: false, ..MadeDirectory::new(fd, false) })
 }
 

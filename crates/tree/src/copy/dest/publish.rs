@@ -19,14 +19,13 @@ use thalweg_sys::{Errno, io};
 use crate::{
     Backup, CopyOptions, Refusal,
     copy::{
-        copy_entry::CopyEntry,
+        copy_entry::{CopyEntry, SourceFile},
         dest::{
             backup,
             existing::Existing,
             one_file::{is_one, may_be_one},
         },
         name_at::NameAt,
-        source_file::SourceFile,
     },
     error::{Attempt, CopyFailure, at_sink},
     identity::{Id, kind},

@@ -9,10 +9,10 @@ use thalweg_sys::Errno;
 use crate::{
     AttributeDifferences, ChangeAction, Refusal, Skip,
     copy::{
-        attributes::{self, OpenEntry, WantedAttributes, remove_other_xattrs},
+        attributes::{WantedAttributes, remove_other_xattrs},
         compared::of_entry,
         contents::recheck::is_to_be_replaced,
-        copy_entry::CopyEntry,
+        copy_entry::{CopyEntry, SourceFile},
         dest::{
             conflict::resolve_conflict,
             existing::{DestinationVerdict, Existing},
@@ -27,14 +27,14 @@ use crate::{
         links::id_of,
         name_at::{CopyPlacement, NameAt},
         shared::ForeseenName,
-        source_file::SourceFile,
         unchanged::is_unchanged,
         worker::CopyWorker,
     },
     error::{Attempt, CopyFailure, at_sink, at_source},
+    holder::Holder,
     identity::{Id, kind, size},
+    read::{self, TO_READ},
     times,
-    xattrs::{Holder, SourceXattrs},
 };
 
 /// The state of one name of a file after a worker has handled it.
@@ -62,7 +62,7 @@ pub(crate) fn copy_file_entry(worker: &mut CopyWorker<'_>, entry: &CopyEntry<'_>
     }
     worker.run.expect_not_listed_over(&stat, || entry.source_path());
     worker.take_up(entry, size(&stat));
-    let copied = copy_or_leave(worker, entry, &source, &stat);
+    let copied = copy_or_leave(worker, entry, SourceFile { fd: &source, stat: &stat });
     // A name that waits for the copy of another name returns to the queue. It is counted when the copy exists.
     if !matches!(copied, Ok(NameOutcome::Waiting)) {
         worker.settle(size(&stat));
@@ -74,10 +74,9 @@ pub(crate) fn copy_file_entry(worker: &mut CopyWorker<'_>, entry: &CopyEntry<'_>
 fn copy_or_leave(
     worker: &mut CopyWorker<'_>,
     entry: &CopyEntry<'_>,
-    source: &OwnedFd,
-    stat: &Stat,
+    source: SourceFile<'_>,
 ) -> Attempt<NameOutcome> {
-    let options = worker.run.options;
+    let (options, stat) = (worker.run.options, source.stat);
     let is_regular = kind(stat) == FileType::RegularFile;
     let Some(dir) = entry.directory.open()? else { return Ok(NameOutcome::Processed) };
     let at = CopyPlacement { dir: dir.as_fd(), stat };
@@ -96,17 +95,17 @@ fn copy_or_leave(
         DestinationVerdict::Replace(there)
             if options.attributes_only && there.keeps_contents(options) =>
         {
-            give_attributes(worker, entry, SourceFile { fd: source, stat }, &there)?;
+            give_attributes(worker, entry, source, &there)?;
             return Ok(NameOutcome::Processed);
         }
         verdict => verdict,
     };
     if !(options.links_names(entry.named_by_caller(), stat.st_nlink) && is_regular) {
         let is_new = matches!(verdict, DestinationVerdict::New);
-        if is_new && link_to_twin(worker, entry, SourceFile { fd: source, stat }, at)? {
+        if is_new && link_to_twin(worker, entry, source, at)? {
             return Ok(NameOutcome::Processed);
         }
-        copy_file(worker, entry, SourceFile { fd: source, stat }, verdict)?;
+        copy_file(worker, entry, source, verdict)?;
         return Ok(NameOutcome::Processed);
     }
     match claim_name(worker, entry, at, None)? {
@@ -121,10 +120,10 @@ fn copy_or_leave(
             worker.list_file(entry);
         }
         NameClaim::Separate => {
-            copy_file(worker, entry, SourceFile { fd: source, stat }, verdict)?;
+            copy_file(worker, entry, source, verdict)?;
         }
         NameClaim::First => {
-            let copied = copy_file(worker, entry, SourceFile { fd: source, stat }, verdict);
+            let copied = copy_file(worker, entry, source, verdict);
             wake_for(worker, entry, stat, copied)?;
         }
     }
@@ -135,10 +134,7 @@ fn copy_or_leave(
 /// `--verify`), or to compare it with an earlier snapshot. Opening a FIFO would wait for a writer, and opening a device
 /// may have side effects.
 fn would_copy(worker: &mut CopyWorker<'_>, entry: &CopyEntry<'_>) -> Attempt<()> {
-    let follows = worker.run.options.follows(entry.named_by_caller());
-    let flags = if follows { AtFlags::empty() } else { AtFlags::SYMLINK_NOFOLLOW };
-    let stat = statat(entry.from.open()?, entry.source, flags);
-    let mut stat = stat.map_err(at_source("newfstatat"))?;
+    let mut stat = entry.stat(worker.run.options.follows(entry.named_by_caller()))?;
     worker.run.options.given.apply(&mut stat);
     accessat(entry.from.open()?, entry.source, Access::READ_OK, AtFlags::EACCESS)
         .map_err(at_source("faccessat2 R_OK"))?;
@@ -249,24 +245,22 @@ fn open_source(worker: &CopyWorker<'_>, entry: &CopyEntry<'_>) -> Attempt<OwnedF
 fn give_attributes(
     worker: &mut CopyWorker<'_>,
     entry: &CopyEntry<'_>,
-    SourceFile { fd: source, stat }: SourceFile<'_>,
+    source: SourceFile<'_>,
     there: &Existing,
 ) -> Attempt<()> {
     let Some(dir) = entry.directory.open()? else { return Ok(()) };
-    let name_at = there.name_at(NameAt { dir: dir.as_fd(), name: entry.name });
-    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    let fd = match openat(name_at.dir, name_at.name, flags, Mode::empty()) {
+    let NameAt { dir, name } = there.name_at(NameAt { dir: dir.as_fd(), name: entry.name });
+    let fd = match read::open(dir, name, false) {
         Err(Errno::ACCESS) => {
-            openat(name_at.dir, name_at.name, flags | OFlags::WRONLY, Mode::empty())
+            openat(dir, name, TO_READ | OFlags::NOFOLLOW | OFlags::WRONLY, Mode::empty())
         }
         answer => answer,
     };
     let fd = fd.map_err(at_sink("openat"))?;
-    let (_, wanted) = modes(worker.run, entry, stat, Some(there), WriteTarget::Existing);
-    let keep = worker.run.options.preserve;
-    let body = OpenEntry { fd: fd.as_fd(), path: &|| entry.destination_path() };
-    let dressed = SourceXattrs::from(&Holder::Fd(source.as_fd()), keep)
-        .and_then(|taken| attributes::apply_attributes(worker.run, body, &taken, stat, &wanted));
+    let (_, wanted) = modes(worker.run, entry, source.stat, Some(there), WriteTarget::Existing);
+    let dressed = source.xattrs(worker.run.options.preserve).and_then(|taken| {
+        entry.apply_attributes(worker.run, Holder::Fd(fd.as_fd()), &taken, source.stat, &wanted)
+    });
     if let Err(failure) = dressed {
         worker.incomplete(entry, failure);
     }
@@ -281,7 +275,7 @@ fn keep_existing(
     worker: &mut CopyWorker<'_>,
     entry: &CopyEntry<'_>,
     at: CopyPlacement<'_>,
-    source: &OwnedFd,
+    source: SourceFile<'_>,
     reason: Skip,
     there: &Existing,
 ) -> Attempt<Option<NameOutcome>> {
@@ -306,11 +300,10 @@ fn keep_existing(
         }
         NameClaim::First | NameClaim::Separate => {}
     }
-    let is_replaced =
-        is_to_be_replaced(worker, entry, reason, SourceFile { fd: source, stat }, dir, there);
+    let is_replaced = is_to_be_replaced(worker, entry, reason, source, dir, there);
     let stays = matches!(is_replaced, Ok(false));
     if stays {
-        skip_file(worker, entry, reason, SourceFile { fd: source, stat }, &there.stat)?;
+        skip_file(worker, entry, reason, source, &there.stat)?;
     }
     if matches!(claim, NameClaim::First) {
         // If the file is replaced, this claim ends and the caller claims the name again. By then another name may be
@@ -325,17 +318,17 @@ fn skip_file(
     worker: &mut CopyWorker<'_>,
     entry: &CopyEntry<'_>,
     reason: Skip,
-    SourceFile { fd: source, stat }: SourceFile<'_>,
+    source: SourceFile<'_>,
     there: &Stat,
 ) -> Attempt<()> {
     worker.skip(entry, reason);
     worker.list_file(entry);
     if worker.run.options.sync.is_some() {
-        return update_attributes(worker, entry, SourceFile { fd: source, stat }, there);
+        return update_attributes(worker, entry, source, there);
     }
     if reason == Skip::Done {
-        worker.tally.resumed += size(stat);
-        apply_attributes_again(worker, entry, SourceFile { fd: source, stat }, there);
+        worker.tally.resumed += size(source.stat);
+        apply_attributes_again(worker, entry, source, there);
     }
     Ok(())
 }
@@ -344,11 +337,11 @@ fn skip_file(
 fn update_attributes(
     worker: &mut CopyWorker<'_>,
     entry: &CopyEntry<'_>,
-    SourceFile { fd: source, stat }: SourceFile<'_>,
+    source: SourceFile<'_>,
     there: &Stat,
 ) -> Attempt<()> {
     let Some(dir) = entry.directory.open()? else { return Ok(()) };
-    let run = worker.run;
+    let (run, stat) = (worker.run, source.stat);
     // Another worker may have changed the attributes through another hard link of the file, so they are read again.
     let own = statat(&dir, entry.name, AtFlags::SYMLINK_NOFOLLOW).map_err(at_sink("newfstatat"))?;
     let there = if Id::of(&own) == Id::of(there) { &own } else { there };
@@ -358,21 +351,15 @@ fn update_attributes(
         return Ok(());
     }
     let keep = run.options.preserve;
-    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    let sink = openat(&dir, entry.name, flags, Mode::empty()).map_err(at_sink("openat"))?;
+    let sink = read::open(&dir, entry.name, false).map_err(at_sink("openat"))?;
     let own = fstat(&sink).map_err(at_sink("fstat"))?;
     if Id::of(&own) != Id::of(there) {
         return Err(CopyFailure::Refused(Refusal::Replaced));
     }
-    let wanted = WantedAttributes {
-        mode: keep.mode.then_some(stat.st_mode & 0o7777),
-        owner: keep.owner.then_some((stat.st_uid, stat.st_gid)),
-        has_owner: Some((own.st_uid, own.st_gid)),
-        ..WantedAttributes::default()
-    };
-    let body = OpenEntry { fd: sink.as_fd(), path: &|| entry.destination_path() };
-    let taken = SourceXattrs::from(&Holder::Fd(source.as_fd()), keep)?;
-    let applied = attributes::apply_attributes(run, body, &taken, stat, &wanted);
+    let has_owner = Some((own.st_uid, own.st_gid));
+    let wanted = WantedAttributes { has_owner, ..WantedAttributes::of(keep, stat) };
+    let taken = source.xattrs(keep)?;
+    let applied = entry.apply_attributes(run, Holder::Fd(sink.as_fd()), &taken, stat, &wanted);
     let removed = remove_other_xattrs(run, sink.as_fd(), &taken);
     match applied.and(removed) {
         Ok(()) => worker.note_attributes(entry, stat, differs),
@@ -386,29 +373,23 @@ fn update_attributes(
 fn apply_attributes_again(
     worker: &CopyWorker<'_>,
     entry: &CopyEntry<'_>,
-    SourceFile { fd: source, stat }: SourceFile<'_>,
+    source: SourceFile<'_>,
     there: &Stat,
 ) {
-    let keep = worker.run.options.preserve;
+    let (keep, stat) = (worker.run.options.preserve, source.stat);
     if !(keep.mode || keep.owner || keep.xattrs) {
         return;
     }
-    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    let wanted = WantedAttributes {
-        mode: keep.mode.then_some(stat.st_mode & 0o7777),
-        owner: keep.owner.then_some((stat.st_uid, stat.st_gid)),
-        ..WantedAttributes::default()
-    };
+    let wanted = WantedAttributes::of(keep, stat);
     let apply = || {
-        let taken = SourceXattrs::from(&Holder::Fd(source.as_fd()), keep)?;
+        let taken = source.xattrs(keep)?;
         let Some(dir) = entry.directory.open()? else { return Ok(()) };
         let has_time = times::is_same(there, stat, || fstatfs(&dir));
         if taken.is_empty() && wanted.is_had_by(there) && has_time {
             return Ok(());
         }
-        let fd = openat(dir, entry.name, flags, Mode::empty()).map_err(at_sink("openat"))?;
-        let body = OpenEntry { fd: fd.as_fd(), path: &|| entry.destination_path() };
-        attributes::apply_attributes(worker.run, body, &taken, stat, &wanted)
+        let fd = read::open(dir, entry.name, false).map_err(at_sink("openat"))?;
+        entry.apply_attributes(worker.run, Holder::Fd(fd.as_fd()), &taken, stat, &wanted)
     };
     if let Err(failure) = apply() {
         worker.incomplete(entry, failure);

@@ -8,9 +8,9 @@ use thalweg_sys::Errno;
 use crate::{
     CopyOptions, Event, Refusal, Skip,
     copy::{
-        copy_entry::{CopyEntry, SourceDirectory},
+        copy_entry::CopyEntry,
         dest::backup::set_aside,
-        links::{LinkClaim, Name, WaitingLink},
+        links::{LinkClaim, Name},
         name_at::{CopyPlacement, NameAt},
         task::CopyTask,
         worker::CopyWorker,
@@ -18,7 +18,6 @@ use crate::{
     error::{Attempt, CopyFailure, at_sink, has_no_links},
     fs::special::{NewEntry, TemporaryEntry},
     identity::{Id, mtime},
-    queue::PackedNames,
 };
 
 /// The outcome for one name of a source with several names.
@@ -176,28 +175,12 @@ pub(crate) fn wake_for(
     stat: &Stat,
     copy: Attempt<Option<Id>>,
 ) -> Attempt<()> {
-    requeue(
-        worker,
-        match &copy {
-            Ok(Some(copy)) => worker.shared.links.made(entry, stat, *copy),
-            _ => worker.shared.links.failed(stat),
-        },
-    );
-    copy.map(drop)
-}
-
-/// Queues the names that waited for a copy.
-pub(crate) fn requeue(worker: &CopyWorker<'_>, waiting: Vec<WaitingLink>) {
-    for WaitingLink { directory, from, source, name } in waiting {
-        worker.shared.queue.push(match from {
-            SourceDirectory::Caller | SourceDirectory::Named(_) => {
-                CopyTask::Named { directory, from, source, name }
-            }
-            SourceDirectory::Listed(_) => {
-                let mut names = PackedNames::default();
-                names.push(0, &name);
-                CopyTask::Batch { directory, from, names }
-            }
-        });
+    let waiting = match &copy {
+        Ok(Some(copy)) => worker.shared.links.made(entry, stat, *copy),
+        _ => worker.shared.links.failed(stat),
+    };
+    for entry in waiting {
+        worker.shared.queue.push(CopyTask::Named(entry));
     }
+    copy.map(drop)
 }

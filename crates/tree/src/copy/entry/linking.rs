@@ -14,7 +14,7 @@ use crate::{
         entry::node::copy_node,
         worker::CopyWorker,
     },
-    error::{Attempt, CopyFailure, at_source},
+    error::{Attempt, CopyFailure},
     fs::special::NewEntry,
     identity::Id,
 };
@@ -25,9 +25,7 @@ pub(crate) fn link_to_source(
     entry: &CopyEntry<'_>,
     follow: bool,
 ) -> Attempt<()> {
-    let look = if follow { AtFlags::empty() } else { AtFlags::SYMLINK_NOFOLLOW };
-    let from = entry.from.open()?;
-    let stat = statat(&from, entry.source, look).map_err(at_source("newfstatat"))?;
+    let (from, stat) = (entry.from.open()?, entry.stat(follow)?);
     worker.run.expect_not_listed_over(&stat, || entry.source_path());
     if worker.run.options.becomes == Becomes::HardLink {
         let flags = if follow { AtFlags::SYMLINK_FOLLOW } else { AtFlags::empty() };

@@ -2,7 +2,7 @@
 //!
 //! The steps are those of a file copy, without bytes to transfer and verify: prepare, create, apply attributes, install.
 
-use rustix::fs::{AtFlags, FileType, Mode, Stat, readlinkat, statat};
+use rustix::fs::{FileType, Mode, Stat, readlinkat};
 use std::{
     ffi::CString,
     os::fd::{AsFd, BorrowedFd},
@@ -40,8 +40,7 @@ use crate::{
 
 /// Copies a symbolic link as a link.
 pub(crate) fn copy_symlink(worker: &mut CopyWorker<'_>, entry: &CopyEntry<'_>) -> Attempt<()> {
-    let stat = statat(entry.from.open()?, entry.source, AtFlags::SYMLINK_NOFOLLOW);
-    let mut stat = stat.map_err(at_source("newfstatat"))?;
+    let mut stat = entry.stat(false)?;
     worker.run.options.given.apply(&mut stat);
     let target = readlinkat(entry.from.open()?, entry.source, Vec::new());
     let target = target.map_err(at_source("readlinkat"))?;
@@ -54,10 +53,7 @@ pub(crate) fn copy_special(
     entry: &CopyEntry<'_>,
     kind: FileType,
 ) -> Attempt<()> {
-    let follow = worker.run.options.follows(entry.named_by_caller());
-    let flags = if follow { AtFlags::empty() } else { AtFlags::SYMLINK_NOFOLLOW };
-    let stat = statat(entry.from.open()?, entry.source, flags);
-    let mut stat = stat.map_err(at_source("newfstatat"))?;
+    let mut stat = entry.stat(worker.run.options.follows(entry.named_by_caller()))?;
     worker.run.options.given.apply(&mut stat);
     let mode = worker.run.options.new_mode.unwrap_or(stat.st_mode);
     let mode = Mode::from_raw_mode(mode & 0o777);

@@ -1,22 +1,18 @@
 //! Creates the directories of a source's path below the destination (`cp --parents`).
 
-use rustix::fs::{Mode, OFlags, fstat, openat};
-use std::{
-    collections::HashMap,
-    ffi::{CStr, CString},
-    os::fd::{AsFd, OwnedFd},
-    sync::Arc,
-};
+use rustix::fs::{Mode, fstat, openat};
+use std::{collections::HashMap, ffi::CString, os::fd::AsFd, sync::Arc};
 
 use crate::{
     copy::{
-        copy_entry::{CopyEntry, SourceDirectory},
+        copy_entry::{CopyEntry, QueuedEntry, SourceDirectory},
         dest::mkdir::enter,
         directory::Directory,
         shared::CopyShared,
         worker::CopyWorker,
     },
     error::{Attempt, at_source},
+    fs::list::NAMED_DIRECTORY,
     sources::NamedSource,
 };
 
@@ -29,21 +25,6 @@ pub(crate) struct Parents<'r> {
     order: Vec<Arc<Directory>>,
 }
 
-/// A source, and the destination directory for its copy.
-pub(crate) struct SourceBelow {
-    pub directory: Arc<Directory>,
-    pub from: SourceDirectory,
-    pub source: CString,
-    pub name: CString,
-}
-
-impl SourceBelow {
-    /// Returns a source that is copied directly into the base directory.
-    pub fn of(base: &Arc<Directory>, NamedSource { source, name }: NamedSource) -> Self {
-        Self { directory: Arc::clone(base), from: SourceDirectory::Caller, source, name }
-    }
-}
-
 impl<'r> Parents<'r> {
     pub fn new(shared: &'r CopyShared<'r>, base: &Arc<Directory>) -> Self {
         let (base, entered) = (Arc::clone(base), HashMap::new());
@@ -51,7 +32,7 @@ impl<'r> Parents<'r> {
     }
 
     /// Creates the directories above a source. Reports a failure and returns `None`.
-    pub fn enter(&mut self, NamedSource { source, name }: &NamedSource) -> Option<SourceBelow> {
+    pub fn enter(&mut self, NamedSource { source, name }: &NamedSource) -> Option<QueuedEntry> {
         let bytes = name.to_bytes();
         // The prefix of the source path that is not kept: empty, `/`, or the directory of `CopyOptions::inside`.
         let path = source.to_bytes();
@@ -91,11 +72,13 @@ impl<'r> Parents<'r> {
             0 => source.clone(),
             _ => CString::new([&bytes[begin..], slash].concat()).ok()?,
         };
-        Some(SourceBelow { directory: at.0, from: at.1, source, name: last })
+        Some(CopyEntry { directory: &at.0, from: &at.1, source: &source, name: &last }.queued())
     }
 
     fn make(&self, entry: &CopyEntry<'_>) -> Attempt<(Arc<Directory>, SourceDirectory)> {
-        let source = open(entry.from, entry.source)?;
+        // Symbolic links are followed, as the kernel does when it resolves a path.
+        let source = openat(entry.from.open()?, entry.source, NAMED_DIRECTORY, Mode::empty());
+        let source = source.map_err(at_source("openat"))?;
         let stat = fstat(&source).map_err(at_source("fstat"))?;
         let directory = enter(&self.shared.run, entry, source.as_fd(), &stat)?;
         if directory.is_fresh {
@@ -113,10 +96,4 @@ impl<'r> Parents<'r> {
         }
         count
     }
-}
-
-/// Opens a directory on the path of a source. Symbolic links are followed, as the kernel does when it resolves a path.
-fn open(from: &SourceDirectory, name: &CStr) -> Attempt<OwnedFd> {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    openat(from.open()?, name, flags, Mode::empty()).map_err(at_source("openat"))
 }

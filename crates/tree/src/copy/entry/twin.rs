@@ -1,6 +1,6 @@
 //! Creates a new file as a link to its twin: an existing file with equal contents and attributes.
 
-use rustix::fs::{FileType, Mode, OFlags, Stat, fstat, openat};
+use rustix::fs::{FileType, Stat, fstat};
 use std::os::fd::AsFd;
 use thalweg_core::atomic_file::unlink;
 use thalweg_sys::io;
@@ -9,16 +9,16 @@ use crate::{
     copy::{
         compared::{add_xattrs, of_stats},
         contents::{resume::equal_prefix, verify::ReadEnds},
-        copy_entry::CopyEntry,
+        copy_entry::{CopyEntry, SourceFile},
         links::id_of,
         name_at::CopyPlacement,
-        source_file::SourceFile,
         worker::CopyWorker,
     },
     error::{Attempt, at_source},
+    holder::Holder,
     identity::{Id, kind, size},
+    read,
     twins::TwinFile,
-    xattrs::Holder,
 };
 
 /// Links a new file to an existing one that is equal to its source. Returns `false` if no equal file exists or the link
@@ -79,11 +79,8 @@ pub(crate) fn foresee_twin(
     let Some(twin) = twins.and_then(|twins| twins.candidate(&below, stat)) else {
         return Ok(false);
     };
-    let mut flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOCTTY;
-    if !options.follows(entry.named_by_caller()) {
-        flags |= OFlags::NOFOLLOW;
-    }
-    let source = openat(entry.from.open()?, entry.source, flags, Mode::empty());
+    let follows = options.follows(entry.named_by_caller());
+    let source = read::open(entry.from.open()?, entry.source, follows);
     let fd = source.map_err(at_source("openat"))?;
     let device = match device {
         Some(device) => device,
@@ -117,8 +114,7 @@ fn equal_twin(
     rules: TwinRules,
 ) -> Attempt<Option<Id>> {
     let run = worker.run;
-    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    let Ok(copy) = openat(&twin.dir, &*twin.name, flags, Mode::empty()) else { return Ok(None) };
+    let Ok(copy) = read::open(&twin.dir, &twin.name, false) else { return Ok(None) };
     let Ok(own) = fstat(&copy) else { return Ok(None) };
     let is_usable = kind(&own) == FileType::RegularFile
         && own.st_size == source.stat.st_size
