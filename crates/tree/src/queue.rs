@@ -10,6 +10,8 @@ use std::{
     },
 };
 
+use crate::threads::locked;
+
 /// Packed entries: for each a type byte, the name, and a NUL.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PackedNames {
@@ -103,7 +105,7 @@ impl<T> TaskQueue<T> {
 
     /// Adds a task.
     pub fn push(&self, task: T) {
-        self.lock().tasks.push(task);
+        locked(&self.state).tasks.push(task);
         self.waiting.fetch_add(1, Ordering::Relaxed);
         if self.idle.load(Ordering::Relaxed) > 0 {
             self.wake.notify_one();
@@ -112,7 +114,7 @@ impl<T> TaskQueue<T> {
 
     /// Returns the next task. Waits while a busy worker may still add one. `None` means that the run has ended.
     pub fn next(&self) -> Option<(T, BusyWorker<'_, T>)> {
-        let mut state = self.lock();
+        let mut state = locked(&self.state);
         loop {
             if let Some(task) = state.tasks.pop() {
                 self.waiting.fetch_sub(1, Ordering::Relaxed);
@@ -137,15 +139,11 @@ impl<T> TaskQueue<T> {
     pub fn len(&self) -> usize {
         self.waiting.load(Ordering::Relaxed)
     }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, QueueState<T>> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl<T> Drop for BusyWorker<'_, T> {
     fn drop(&mut self) {
-        let mut state = self.0.lock();
+        let mut state = locked(&self.0.state);
         state.busy -= 1;
         if state.busy == 0 && state.tasks.is_empty() {
             self.0.wake.notify_all();

@@ -1,7 +1,11 @@
 //! The threads of an operation.
 
 use rustix::process::{Resource, getrlimit};
-use std::{num::NonZero, thread};
+use std::{
+    num::NonZero,
+    sync::{Mutex, MutexGuard, PoisonError},
+    thread,
+};
 use thalweg_sys::{fault, usage};
 
 /// Returns `jobs`, or the number of cores if `jobs` is 0.
@@ -22,6 +26,11 @@ pub(crate) fn for_reading(jobs: usize) -> usize {
     let limit = usage::raise_open_files().unwrap_or(getrlimit(Resource::Nofile).current);
     let enough = limit.map_or(u64::MAX, |limit| limit.saturating_sub(ALL) / EACH);
     or_processors(jobs).min(usize::try_from(enough).unwrap_or(usize::MAX)).max(1)
+}
+
+/// Locks a mutex. Data that a panicking thread left is used.
+pub(crate) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Stack size of a thread: the walk of a copy nests at most 32 directories.

@@ -3,7 +3,7 @@
 use std::{
     path::PathBuf,
     sync::{
-        Arc, Mutex, PoisonError, Weak,
+        Arc, Mutex, Weak,
         atomic::{AtomicU64, Ordering},
     },
 };
@@ -16,6 +16,7 @@ use super::{
 use crate::{
     fs::walk::{Visit, VisitedEntry, WalkShared, failed_call},
     pieces::Pieces,
+    threads::locked,
 };
 
 /// A large file and the state of its comparison.
@@ -56,7 +57,7 @@ impl LargeComparison {
         while let Some(piece) = self.pieces.take() {
             // A piece after a known difference cannot contain the first one.
             let is_behind = piece.start >= self.difference.load(Ordering::Relaxed);
-            if is_behind || run.go_on().is_err() || self.failed().is_some() {
+            if is_behind || run.go_on().is_err() || locked(&self.failed).is_some() {
                 break;
             }
             match run.first_difference(hand, self.pair.ends(), piece) {
@@ -64,7 +65,7 @@ impl LargeComparison {
                     self.difference.fetch_min(at, Ordering::Relaxed);
                 }
                 Ok(None) => {}
-                Err(failed) => *self.failed() = Some(failed),
+                Err(failed) => *locked(&self.failed) = Some(failed),
             }
         }
         if self.pieces.done() {
@@ -74,7 +75,7 @@ impl LargeComparison {
 
     fn conclude(&self, run: &CompareRun<'_>, hand: &mut CompareThread) {
         let difference = self.difference.load(Ordering::Relaxed);
-        if let Some((side, call, errno)) = self.failed().take() {
+        if let Some((side, call, errno)) = locked(&self.failed).take() {
             run.failed(failed_call(self.paths[side].clone(), call, errno));
         } else if difference < u64::MAX {
             let path = &self.paths[1];
@@ -83,9 +84,5 @@ impl LargeComparison {
         } else {
             run.same(hand, self.pair.len);
         }
-    }
-
-    fn failed(&self) -> std::sync::MutexGuard<'_, Option<SideFailure>> {
-        self.failed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,12 +1,12 @@
 //! Compares hard links: names of one source file must be names of one destination file, and vice versa.
 
 use rustix::fs::{FileType, Stat};
-use std::{
-    collections::HashMap,
-    sync::{Mutex, PoisonError},
-};
+use std::{collections::HashMap, sync::Mutex};
 
-use crate::identity::{Id, kind};
+use crate::{
+    identity::{Id, kind},
+    threads::locked,
+};
 
 /// For each side, maps a file with several names to the corresponding file of the other side.
 #[derive(Debug, Default)]
@@ -20,7 +20,7 @@ impl HardLinkPairs {
             return true;
         }
         let [source, sink] = stats.each_ref().map(Id::of);
-        let mut sides = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut sides = locked(&self.0);
         let partner = *sides[0].entry(source).or_insert(sink);
         let other = *sides[1].entry(sink).or_insert(source);
         partner == sink && other == source

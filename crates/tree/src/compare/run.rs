@@ -3,7 +3,7 @@
 use std::{
     os::fd::BorrowedFd,
     sync::{
-        Mutex, PoisonError,
+        Mutex,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::Instant,
@@ -12,7 +12,7 @@ use thalweg_core::{Cancelled, cadence::PROGRESS_FLUSH};
 use thalweg_sys::{Errno, buffer::Buffer, io, usage::Usage};
 
 use super::{Comparison, DifferenceKind, Finding};
-use crate::{Error, Events, Progress, Total};
+use crate::{Error, Events, Progress, Total, threads::locked};
 
 /// The side, the name and the errno of a failed call.
 pub(crate) type SideFailure = (usize, &'static str, Errno);
@@ -69,15 +69,14 @@ impl<'r> CompareRun<'r> {
     /// Reports and counts an error that does not belong to one thread.
     pub fn failed(&self, error: Error) {
         self.events.event(&crate::Event::Failed(&error));
-        let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut found = locked(&self.found);
         found.error_count += 1;
         found.error.get_or_insert(error);
     }
 
     /// Combines the results of all threads.
     pub fn conclude(self, hands: Vec<CompareThread>) -> Comparison {
-        let mut all =
-            std::mem::take(&mut *self.found.lock().unwrap_or_else(PoisonError::into_inner));
+        let mut all = std::mem::take(&mut *locked(&self.found));
         for mut hand in hands {
             self.flush_progress(&mut hand);
             all.add(hand.found);

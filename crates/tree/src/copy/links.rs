@@ -7,7 +7,7 @@ use std::{
     collections::HashMap,
     ffi::{CStr, CString},
     os::fd::{BorrowedFd, OwnedFd},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex},
 };
 use thalweg_sys::Errno;
 
@@ -21,6 +21,7 @@ use crate::{
     fs::beneath::{Beneath, FollowLinks},
     identity::Id,
     paths::DirectoryPaths,
+    threads::locked,
 };
 
 /// The files with several names that are not complete yet.
@@ -71,7 +72,7 @@ impl LinkTable {
 
     /// Registers one name of a file and returns the action for it.
     pub fn claim(&self, entry: &CopyEntry<'_>, stat: &Stat) -> LinkClaim {
-        let mut table = self.lock();
+        let mut table = locked(&self.table);
         let id = Id::of(stat);
         let Some(record) = table.get_mut(&id) else {
             // The number of names is unknown. The start value leaves room to add waiting names without overflow.
@@ -97,7 +98,7 @@ impl LinkTable {
 
     /// Records that the first copy, `copy`, is complete. Returns the names that waited for it.
     pub fn made(&self, entry: &CopyEntry<'_>, stat: &Stat, copy: Id) -> Vec<QueuedEntry> {
-        let mut table = self.lock();
+        let mut table = locked(&self.table);
         let id = Id::of(stat);
         let Some(record) = table.get_mut(&id) else { return Vec::new() };
         let paths = Arc::clone(&entry.directory.paths);
@@ -114,7 +115,7 @@ impl LinkTable {
 
     /// Records that the first copy failed. Returns the names that waited for it; one of them becomes the first.
     pub fn failed(&self, stat: &Stat) -> Vec<QueuedEntry> {
-        match self.lock().remove(&Id::of(stat)) {
+        match locked(&self.table).remove(&Id::of(stat)) {
             Some(LinkEntry { state: LinkState::Making(waiting), .. }) => waiting,
             _ => Vec::new(),
         }
@@ -122,7 +123,7 @@ impl LinkTable {
 
     /// Expects one more name of a file: a link failed for lack of descriptors, and its retry claims the name again.
     pub fn claim_again(&self, stat: &Stat, copy: &Name) {
-        let mut table = self.lock();
+        let mut table = locked(&self.table);
         let made = || LinkEntry { left: 0, state: LinkState::Made(copy.clone()) };
         let record = table.entry(Id::of(stat)).or_insert_with(made);
         record.left = record.left.saturating_add(1);
@@ -130,7 +131,7 @@ impl LinkTable {
 
     /// Removes a file because its name `lost` no longer leads to the copy. The next name that is met is copied.
     pub fn forget(&self, stat: &Stat, lost: &Name) {
-        let mut table = self.lock();
+        let mut table = locked(&self.table);
         let id = Id::of(stat);
         // Another worker may have removed the file, or replaced the lost copy, already.
         let is_lost =
@@ -138,10 +139,6 @@ impl LinkTable {
         if table.get(&id).is_some_and(is_lost) {
             table.remove(&id);
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<Id, LinkEntry>> {
-        self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

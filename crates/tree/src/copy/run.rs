@@ -28,6 +28,7 @@ use crate::{
     fs::cached::DirectoryCache,
     identity::Id,
     names::os,
+    threads::locked,
     xattrs::is_roots,
 };
 
@@ -239,7 +240,7 @@ impl<'r> CopyRun<'r> {
 
     /// Stops the copy. The first reason is kept.
     pub fn halt(&self, why: Halt) {
-        self.problems().halted.get_or_insert(why);
+        locked(&self.problems).halted.get_or_insert(why);
         self.halting.store(true, Ordering::Relaxed);
     }
 
@@ -262,7 +263,7 @@ impl<'r> CopyRun<'r> {
 
     /// Records an existing file that lost its old contents and was not completely overwritten.
     pub fn torn(&self, path: PathBuf) {
-        let mut problems = self.problems();
+        let mut problems = locked(&self.problems);
         if problems.torn.len() < MOST_ERRORS {
             problems.torn.push(path);
         }
@@ -274,7 +275,7 @@ impl<'r> CopyRun<'r> {
     }
 
     fn leave(&self, unfinished: Unfinished) {
-        let mut problems = self.problems();
+        let mut problems = locked(&self.problems);
         if problems.unfinished.len() < MOST_ERRORS {
             problems.unfinished.push(unfinished);
         }
@@ -331,7 +332,7 @@ impl<'r> CopyRun<'r> {
     }
 
     fn keep(&self, error: Error) {
-        let mut problems = self.problems();
+        let mut problems = locked(&self.problems);
         problems.count += 1;
         let differs = matches!(error, Error::DataDiffer { .. } | Error::LeftDiffering { .. });
         problems.differing += u64::from(differs);
@@ -342,7 +343,7 @@ impl<'r> CopyRun<'r> {
 
     /// Asks the caller whether an existing file may be replaced. Only one question is open at a time.
     pub fn may_replace(&self, path: &Path) -> bool {
-        let _one = self.asking.lock().unwrap_or_else(PoisonError::into_inner);
+        let _one = locked(&self.asking);
         let answer = self.go_on().is_ok() && self.events.ask(path);
         // The user may have cancelled instead of answering. If this file is the last one, only this check notices that.
         self.go_on().is_ok() && answer
@@ -363,7 +364,7 @@ impl<'r> CopyRun<'r> {
 
     /// Moves the errors into the report.
     pub fn conclude(self, report: &mut TreeReport) {
-        let problems = self.problems.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let problems = std::mem::take(&mut *locked(&self.problems));
         report.errors = problems.errors;
         report.error_count = problems.count;
         report.attributes_dropped = self.dropped.into_inner();
@@ -374,10 +375,6 @@ impl<'r> CopyRun<'r> {
         let is_hidden = |left: &Unfinished| left.is_staged && problems.halted.is_some();
         let unfinished = problems.unfinished.into_iter().filter(|left| !is_hidden(left));
         report.unfinished = unfinished.map(|left| left.path).collect();
-    }
-
-    fn problems(&self) -> std::sync::MutexGuard<'_, Problems> {
-        self.problems.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

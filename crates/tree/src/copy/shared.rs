@@ -2,7 +2,7 @@
 
 use std::{
     collections::{HashMap, hash_map::Entry},
-    sync::{Mutex, PoisonError},
+    sync::Mutex,
 };
 
 use crate::{
@@ -14,6 +14,7 @@ use crate::{
     },
     identity::Id,
     queue::TaskQueue,
+    threads::locked,
 };
 
 /// State shared by all workers of one copy.
@@ -38,7 +39,7 @@ impl<'r> CopyShared<'r> {
     /// Returns the outcome for a name of this source. If the name is the first, records `there`. `there` is the
     /// existing file of the name; `None` if the name would be a new file.
     pub fn foresee(&self, source: Id, there: Option<Id>) -> ForeseenName {
-        let mut names = self.first_names.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut names = locked(&self.first_names);
         match names.entry(source) {
             Entry::Vacant(first) => {
                 first.insert(there);

@@ -12,7 +12,7 @@ use std::{
     os::fd::AsFd,
     path::Path,
     sync::{
-        Mutex, PoisonError,
+        Mutex,
         atomic::{AtomicU64, AtomicUsize, Ordering},
     },
 };
@@ -32,7 +32,7 @@ use crate::{
     copy::{attributes::times, run::Concurrency, start::copy_among, whole_sync::WholeSync},
     error::{Attempt, CopyFailure, at_sink},
     identity::{Id, kind, mtime, size},
-    threads::{for_reading, on_threads},
+    threads::{for_reading, locked, on_threads},
 };
 
 /// State shared by the threads that check the sources again and publish large files.
@@ -80,8 +80,8 @@ pub(crate) fn finish(
     };
     on_threads(for_reading(options.jobs), || check.work());
     let (changed, named) = (check.changed.into_inner(), check.named.into_inner());
-    let large = check.seen.into_inner().unwrap_or_else(PoisonError::into_inner).len() as u64;
-    let mut errors = check.errors.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let large = locked(&check.seen).len() as u64;
+    let mut errors = std::mem::take(&mut *locked(&check.errors));
     let options = CopyOptions { target: Target::Exact, resume: true, ..options.clone() };
     let (sources, tree) = ([source.to_owned()], grounds.tree_path.join("."));
     let mut report = copy_among(&sources[..], &tree, &options, events, Concurrency::Stragglers)?;
@@ -160,8 +160,7 @@ impl FinishCheck<'_> {
                     }
                 }
                 Ok(FleetTask::Stretch { file, entry, .. }) => {
-                    let is_first =
-                        self.seen.lock().unwrap_or_else(PoisonError::into_inner).insert(file);
+                    let is_first = locked(&self.seen).insert(file);
                     if is_first {
                         self.large(file, &entry, &mut ways);
                     }
@@ -173,7 +172,7 @@ impl FinishCheck<'_> {
 
     fn report_error(&self, error: Error) {
         self.events.event(&Event::Failed(&error));
-        self.errors.lock().unwrap_or_else(PoisonError::into_inner).push(error);
+        locked(&self.errors).push(error);
     }
 
     fn has_changed(&self, entry: &PlanEntry) {

@@ -8,7 +8,7 @@ use std::{
     os::fd::{AsFd, OwnedFd},
     path::Path,
     sync::{
-        Mutex, PoisonError,
+        Mutex,
         atomic::{AtomicU64, Ordering},
     },
     thread,
@@ -24,7 +24,7 @@ use super::{
     fleet_directory::{FINISHER, FleetDirectory},
     record::WorkerName,
 };
-use crate::{Error, Event, Events, Progress};
+use crate::{Error, Event, Events, Progress, threads::locked};
 
 /// Maximum size of the finisher's file in bytes.
 const MOST: usize = 512;
@@ -131,7 +131,7 @@ impl Events for Finisher<'_> {
 
     fn go_on(&self) -> Result<(), Cancelled> {
         {
-            let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut last = locked(&self.last);
             if last.elapsed() >= LIVENESS {
                 *last = Instant::now();
                 self.beat();

@@ -10,7 +10,7 @@ use std::{
     ffi::{CStr, CString},
     os::fd::{AsFd, OwnedFd},
     path::Path,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, PoisonError},
 };
 use thalweg_core::{Cancelled, atomic_file::name::is_reserved};
 use thalweg_sys::Errno;
@@ -26,7 +26,7 @@ use crate::{
     identity::{kind, size},
     names::c_string,
     read::open,
-    threads::for_reading,
+    threads::{for_reading, locked},
 };
 
 /// State shared by the threads that walk a source and write its plan.
@@ -137,7 +137,7 @@ impl Visit for PlanSurvey<'_> {
 
     fn go_on(&self) -> Result<(), Cancelled> {
         self.events.go_on()?;
-        if self.writing().trouble.is_some() { Err(Cancelled) } else { Ok(()) }
+        if locked(&self.writing).trouble.is_some() { Err(Cancelled) } else { Ok(()) }
     }
 }
 
@@ -154,7 +154,7 @@ impl PlanSurvey<'_> {
     fn close(&self, hand: &mut SurveyThread) {
         let SurveyThread { files, .. } = std::mem::take(hand);
         if !files.is_empty() {
-            self.writing().add(&FleetTask::Files(files));
+            locked(&self.writing).add(&FleetTask::Files(files));
         }
     }
 
@@ -165,7 +165,7 @@ impl PlanSurvey<'_> {
         let keeps_holes = self.options.sparse == When::Auto;
         // The last range also gets the rest, which is shorter than a task.
         let count = (len / self.task_bytes).max(1);
-        let mut writing = self.writing();
+        let mut writing = locked(&self.writing);
         let file = writing.files;
         writing.files += 1;
         let mut n = 0;
@@ -186,10 +186,6 @@ impl PlanSurvey<'_> {
             writing.add(&FleetTask::Stretch { file, entry: entry.clone(), range: from..to });
             n += 1;
         }
-    }
-
-    fn writing(&self) -> MutexGuard<'_, Writing> {
-        self.writing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

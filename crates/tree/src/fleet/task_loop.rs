@@ -4,7 +4,7 @@ use std::{
     os::fd::AsFd,
     path::Path,
     sync::{
-        Mutex, MutexGuard, PoisonError,
+        Mutex,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::Instant,
@@ -29,7 +29,7 @@ use crate::{
         shared::CopyShared,
     },
     error::{CopyFailure, at_sink},
-    threads::on_threads,
+    threads::{locked, on_threads},
 };
 
 /// State shared by the threads of a worker.
@@ -84,7 +84,7 @@ impl Assignment<'_> {
             report.add(tally);
         }
         let TaskLoop { shared, done, .. } = moving;
-        *journals = shared.into_inner().unwrap_or_else(PoisonError::into_inner).journals;
+        journals.clone_from(&locked(&shared).journals);
         copy.run.conclude(report);
         report.halted = match watch.stopped() {
             None => report.halted,
@@ -172,7 +172,7 @@ impl<'m> TaskLoop<'m> {
         if self.begun.swap(true, Ordering::Relaxed) && is_late {
             return None;
         }
-        let mut shared = self.shared();
+        let mut shared = locked(&self.shared);
         // For its own tasks, the worker reads the journals only at intervals. Before it takes a task of another worker,
         // it checks whether that task is still open.
         if shared.share.helps() || shared.looked.elapsed() >= CANCEL_CHECK {
@@ -186,12 +186,8 @@ impl<'m> TaskLoop<'m> {
 
     fn note(&self, n: usize, bytes: u64) -> Result<(), Errno> {
         self.own.note(n, bytes, self.plan.index[n].hash)?;
-        self.shared().journals.done.add(n);
+        locked(&self.shared).journals.done.add(n);
         self.done.fetch_add(1, Ordering::Relaxed);
         Ok(())
-    }
-
-    fn shared(&self) -> MutexGuard<'_, SharedProgress> {
-        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

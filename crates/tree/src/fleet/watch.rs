@@ -5,7 +5,7 @@ use std::{
     os::fd::BorrowedFd,
     path::Path,
     sync::{
-        Mutex, PoisonError,
+        Mutex,
         atomic::{AtomicU64, Ordering},
     },
     time::Instant,
@@ -13,7 +13,7 @@ use std::{
 use thalweg_core::{Cancelled, cadence::CANCEL_CHECK};
 
 use super::fleet_directory::{FULL, SYNC_FAILED, has};
-use crate::{Event, Events, Progress};
+use crate::{Event, Events, Progress, threads::locked};
 
 /// The reason why a worker stops before all tasks are done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,7 +48,7 @@ impl<'w> FleetWatch<'w> {
 
     /// Returns the reason why the worker was stopped.
     pub fn stopped(&self) -> Option<FleetStop> {
-        *self.stop.lock().unwrap_or_else(PoisonError::into_inner)
+        *locked(&self.stop)
     }
 
     /// Checks the directory now.
@@ -61,7 +61,7 @@ impl<'w> FleetWatch<'w> {
     }
 
     fn because(&self, why: FleetStop) -> Result<(), Cancelled> {
-        self.stop.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(why);
+        locked(&self.stop).get_or_insert(why);
         Err(Cancelled)
     }
 }

@@ -7,14 +7,14 @@ use std::{
     ffi::{CStr, CString},
     os::fd::{AsFd, OwnedFd},
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc, Mutex,
         atomic::{AtomicU64, Ordering},
     },
 };
 use thalweg_sys::Errno;
 
 use super::beneath::open_directory;
-use crate::identity::Id;
+use crate::{identity::Id, threads::locked};
 
 /// The open directories of a run that can be closed and opened again.
 #[derive(Debug)]
@@ -39,13 +39,9 @@ struct CacheSlot {
 }
 
 impl CacheSlot {
-    fn lock(&self) -> MutexGuard<'_, Option<Arc<OwnedFd>>> {
-        self.fd.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Closes the directory if it is not in use. Returns `true` if it is closed.
     fn give_up(&self) -> bool {
-        let mut fd = self.lock();
+        let mut fd = locked(&self.fd);
         let is_idle = fd.as_ref().is_none_or(|fd| Arc::strong_count(fd) == 1);
         if is_idle {
             *fd = None;
@@ -75,11 +71,11 @@ impl DirectoryCache {
 
     /// Closes all directories that are not in use.
     pub fn close_idle(&self) {
-        Self::shorten(&mut self.line(), 0);
+        Self::shorten(&mut locked(&self.open), 0);
     }
 
     fn add(&self, slot: &Arc<CacheSlot>) {
-        let mut line = self.line();
+        let mut line = locked(&self.open);
         line.last += 1;
         let number = line.last;
         slot.number.store(number, Ordering::Relaxed);
@@ -88,7 +84,7 @@ impl DirectoryCache {
     }
 
     fn remove(&self, slot: &CacheSlot) {
-        self.line().slots.remove(&slot.number.load(Ordering::Relaxed));
+        locked(&self.open).slots.remove(&slot.number.load(Ordering::Relaxed));
     }
 
     fn shorten(line: &mut OpenOrder, most: usize) {
@@ -101,10 +97,6 @@ impl DirectoryCache {
         for number in given_up {
             line.slots.remove(&number);
         }
-    }
-
-    fn line(&self) -> MutexGuard<'_, OpenOrder> {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -149,7 +141,7 @@ impl CachedDirectory {
 
     /// Returns the open directory. It is not closed while the caller holds the result.
     pub fn open(&self) -> Result<Arc<OwnedFd>, Errno> {
-        if let Some(fd) = &*self.slot.lock() {
+        if let Some(fd) = &*locked(&self.slot.fd) {
             return Ok(Arc::clone(fd));
         }
         self.reopen()
@@ -159,7 +151,7 @@ impl CachedDirectory {
         let (mut missing, mut next) = (Vec::new(), Some(self));
         let mut at = loop {
             let Some(folder) = next else { break None };
-            if let Some(fd) = &*folder.slot.lock() {
+            if let Some(fd) = &*locked(&folder.slot.fd) {
                 break Some(Arc::clone(fd));
             }
             missing.push(folder);
@@ -177,9 +169,9 @@ impl CachedDirectory {
     /// Opens the parent through `..` if it is closed.
     fn open_above(&self) {
         let Some(above) = &self.above else { return };
-        let own = self.slot.lock().clone();
+        let own = locked(&self.slot.fd).clone();
         if let Some(own) = own
-            && above.slot.lock().is_none()
+            && locked(&above.slot.fd).is_none()
             // If the parent was moved or cannot be read, it is opened by name when it is needed.
             && let Ok(fd) = openat(&*own, c"..", above.flags, Mode::empty())
             && let Ok(fd) = above.recognised(fd)
@@ -195,7 +187,7 @@ impl CachedDirectory {
 
     /// Stores a new descriptor of the directory, unless another thread already did.
     fn holds(&self, fd: OwnedFd) -> Arc<OwnedFd> {
-        let mut slot = self.slot.lock();
+        let mut slot = locked(&self.slot.fd);
         if let Some(fd) = &*slot {
             return Arc::clone(fd);
         }
@@ -215,7 +207,7 @@ impl CachedDirectory {
         if let Some(kept) = &self.kept {
             kept.remove(&self.slot);
         }
-        *self.slot.lock() = None;
+        *locked(&self.slot.fd) = None;
     }
 }
 
@@ -255,7 +247,7 @@ mod tests {
     }
 
     fn is_open(folder: &CachedDirectory) -> bool {
-        folder.slot.lock().is_some()
+        locked(&folder.slot.fd).is_some()
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::{
     ops::Range,
     os::fd::AsFd,
-    sync::{Arc, Mutex, PoisonError, Weak},
+    sync::{Arc, Mutex, Weak},
 };
 use thalweg_sys::io;
 
@@ -17,6 +17,7 @@ use crate::{
     hashing::PartialHash,
     identity::size,
     pieces::{PIECE, Pieces},
+    threads::locked,
 };
 
 /// A task of the walk.
@@ -66,7 +67,7 @@ impl LargeHash {
             }
             let index = (piece.start / PIECE) as usize;
             let part = self.part(hashing, hand, &piece);
-            let mut parts = self.parts();
+            let mut parts = locked(&self.parts);
             match part {
                 Ok(part) => parts.done[index] = part,
                 Err(failed) => {
@@ -109,7 +110,7 @@ impl LargeHash {
 
     fn conclude(&self, hashing: &Hashing<'_>, hand: &mut HashThread) {
         let subject = &self.subject;
-        let mut parts = self.parts();
+        let mut parts = locked(&self.parts);
         if let Some((call, errno)) = parts.failed {
             return hashing.run.failed(failed_call(subject.path.clone(), call, errno));
         }
@@ -126,9 +127,5 @@ impl LargeHash {
             // The file was truncated during the reading. It is hashed again as a whole.
             None => hashing.hash_here(hand, subject, &[Hash::Blake3]),
         }
-    }
-
-    fn parts(&self) -> std::sync::MutexGuard<'_, HashParts> {
-        self.parts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

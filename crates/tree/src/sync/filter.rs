@@ -6,7 +6,7 @@ use std::{
     ffi::{OsStr, OsString},
     os::{fd::OwnedFd, unix::ffi::OsStrExt},
     path::{Component, Path, PathBuf},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex},
 };
 use thalweg_core::shown;
 use thalweg_sys::{Errno, io};
@@ -19,6 +19,7 @@ use crate::{
         walk::failed_call,
     },
     identity::kind,
+    threads::locked,
 };
 
 /// Largest filter file, in bytes.
@@ -83,7 +84,7 @@ impl DirectoryFilter {
 
     /// Adds the text of a directory's filter file. `None` means that the file cannot be read.
     pub fn add(&self, directory: &Path, text: Option<&[u8]>) {
-        self.known().insert(directory.to_owned(), text.map(parsed));
+        locked(&self.known).insert(directory.to_owned(), text.map(parsed));
     }
 
     /// Reads and adds the filter file of a directory of a local source. Returns its text; `None` if it cannot be read.
@@ -98,7 +99,7 @@ impl DirectoryFilter {
             None => Some(Vec::new()),
             Some(Ok(text)) => Some(text),
             Some(Err(error)) => {
-                self.errors.lock().unwrap_or_else(PoisonError::into_inner).push(error);
+                locked(&self.errors).push(error);
                 None
             }
         }
@@ -111,21 +112,17 @@ impl DirectoryFilter {
 
     /// Returns and removes the errors of filter files that could not be read.
     pub fn take_errors(&self) -> Vec<Error> {
-        std::mem::take(&mut self.errors.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut locked(&self.errors))
     }
 
     fn patterns(&self, directory: &Path) -> Option<Arc<ExcludePatterns>> {
-        let mut known = self.known();
+        let mut known = locked(&self.known);
         if let Some(known) = known.get(directory) {
             return known.clone();
         }
         let patterns = self.load(directory).as_deref().map(parsed);
         known.insert(directory.to_owned(), patterns.clone());
         patterns
-    }
-
-    fn known(&self) -> MutexGuard<'_, HashMap<PathBuf, Option<Arc<ExcludePatterns>>>> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

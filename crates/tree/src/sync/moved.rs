@@ -7,7 +7,7 @@ use std::{
     ffi::CString,
     os::fd::{AsFd, OwnedFd},
     path::{Path, PathBuf},
-    sync::{Mutex, PoisonError},
+    sync::Mutex,
 };
 use thalweg_core::shown;
 use thalweg_sys::{Errno, io};
@@ -27,6 +27,7 @@ use crate::{
     },
     identity::{kind, size},
     names::{c_string, cut, os_bytes},
+    threads::locked,
     times,
 };
 
@@ -165,7 +166,7 @@ fn remove_source(
         let Ok(dir) = copy.open(directory, DIRECTORY) else { return false };
         // On a file system that ignores case, one copy may stand for two source entries. The destination then lacks a
         // name, and nothing in this source directory is deleted.
-        let mut names = names.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut names = locked(&names);
         if names.0 != directory || names.1.is_empty() {
             let Ok(mut listed) = list(&dir) else { return false };
             let from =

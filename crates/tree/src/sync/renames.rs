@@ -6,7 +6,7 @@ use std::{
     ffi::CString,
     os::{fd::OwnedFd, unix::ffi::OsStrExt},
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, OnceLock, PoisonError},
+    sync::{Arc, Mutex, OnceLock},
 };
 
 use super::{
@@ -22,6 +22,7 @@ use crate::{
         walk::failed_call,
     },
     identity::{kind, mtime, size},
+    threads::locked,
     times::{self, Resolution},
     twins::{TwinFile, Twins},
 };
@@ -113,20 +114,20 @@ impl RenameCandidates {
 
     /// Returns `true` if no file is left.
     pub fn is_empty(&self) -> bool {
-        let files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
+        let files = locked(&self.files);
         files.values().all(Vec::is_empty)
     }
 
     /// Returns `true` if [`Self::take`] would find a file.
     pub fn has(&self, wanted: SizeAndTime) -> bool {
-        let files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
+        let files = locked(&self.files);
         let alike = files.get(&wanted.key());
         alike.is_some_and(|alike| alike.iter().any(|file| file.has_time(wanted)))
     }
 
     /// Returns a file with this size and time, each file once. Prefers one with this name in another directory.
     pub fn take(&self, name: &[u8], wanted: SizeAndTime) -> Option<TwinFile> {
-        let mut files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut files = locked(&self.files);
         let alike = files.get_mut(&wanted.key())?;
         let has_time = |file: &RenamedFile| file.has_time(wanted);
         let has_name = |file: &RenamedFile| has_time(file) && file.name.to_bytes() == name;

@@ -6,7 +6,7 @@ use std::{
     ffi::{CString, OsString},
     os::fd::{AsFd, BorrowedFd},
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, OnceLock, PoisonError},
+    sync::{Arc, Mutex, OnceLock},
 };
 use thalweg_core::{Cancelled, atomic_file::followed::open_directory, shown};
 use thalweg_sys::Errno;
@@ -32,6 +32,7 @@ use crate::{
     },
     identity::{Id, kind},
     names::{c_string, cut},
+    threads::locked,
     twins::Twins,
 };
 
@@ -208,7 +209,7 @@ impl<'s> LocalSync<'s> {
             counts: Mutex::default(),
         };
         let later = copy(&self.sources, &self.destination, &options, &only)?;
-        let counts = only.counts.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let counts = *locked(&only.counts);
         let tree = &mut report.tree;
         tree.sync.add(counts);
         if !self.options.dry_run {
@@ -396,7 +397,7 @@ impl Events for DeferredOnly<'_> {
     fn event(&self, event: &Event<'_>) {
         match event {
             Event::Sync(change) if self.paths.contains(change.path) => {
-                let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut counts = locked(&self.counts);
                 counts.count(change.action);
                 if self.verbose {
                     self.events.event(event);

@@ -10,7 +10,7 @@ use rustix::fs::Stat;
 use std::{
     os::fd::{AsFd, BorrowedFd, OwnedFd},
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc, Mutex,
         atomic::{AtomicU32, Ordering},
     },
     time::Duration,
@@ -27,6 +27,7 @@ use crate::{
     CopyOptions,
     copy::plans::pair::{DevicePair, DevicePairs, Devices},
     identity::size,
+    threads::locked,
 };
 
 /// Measurements shared by all workers of a copy. They are discarded when the pair of file systems changes.
@@ -163,7 +164,7 @@ impl Contests {
         }
         let way = &mut known.classes[class(size(stat))];
         if let ClassMethod::Open = way {
-            let mut state = self.state();
+            let mut state = locked(&self.state);
             if state.devices != devices {
                 *state = ContestState { devices, ..ContestState::default() };
                 (state.rival, state.clones) = rivals(places, options, pairs);
@@ -184,7 +185,7 @@ impl Contests {
     /// Returns `true` if files of this size are still timed.
     pub fn is_open(&self, known: &MethodCache, size: u64) -> bool {
         known.is_awake && matches!(known.classes[class(size)], ClassMethod::Open) && {
-            let state = self.state();
+            let state = locked(&self.state);
             state.rival.is_some()
                 && matches!(state.clones, Clones::None)
                 && matches!(state.classes[class(size)], SizeClass::Open(_))
@@ -193,12 +194,12 @@ impl Contests {
 
     /// Records the time of one file.
     pub fn note(&self, is_planned: bool, size: u64, took: Duration) {
-        self.state().note(is_planned, size, took);
+        locked(&self.state).note(is_planned, size, took);
     }
 
     /// Records that the driver fell back from this mechanism. If it is the rival, the comparison ends.
     pub fn left(&self, known: &mut MethodCache, mechanism: &str) {
-        let mut state = self.state();
+        let mut state = locked(&self.state);
         if cloner().is_some_and(|cloner| cloner.info().name == mechanism) {
             state.clones = Clones::None;
         }
@@ -210,14 +211,10 @@ impl Contests {
 
     /// Records that a file was cloned.
     pub fn cloned(&self) {
-        let mut state = self.state();
+        let mut state = locked(&self.state);
         if matches!(state.clones, Clones::Untried(_)) {
             state.clones = Clones::Work;
         }
-    }
-
-    fn state(&self) -> MutexGuard<'_, ContestState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

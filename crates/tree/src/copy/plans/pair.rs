@@ -3,12 +3,12 @@
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex},
 };
 use thalweg_core::{Blocks, Facts, Guarantees, MECHANISMS, Plan, Request, StepDown, Unfit};
 use thalweg_sys::host::FileSystem;
 
-use crate::{CopyOptions, When};
+use crate::{CopyOptions, When, threads::locked};
 
 /// Pairs of file systems, by their device numbers.
 #[derive(Debug, Default)]
@@ -34,7 +34,7 @@ const FOR_GOOD: [&str; 6] = ["ENOSYS", "EOPNOTSUPP", "EXDEV", "ENOTTY", "EINVAL"
 impl DevicePairs {
     /// Returns the pair for a transfer between regular files. Its facts are queried once.
     pub fn of(&self, devices: Devices, facts: impl FnOnce() -> Facts) -> Arc<DevicePair> {
-        let mut pairs = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut pairs = locked(&self.0);
         let pair = pairs.entry(devices).or_insert_with(|| {
             let mut facts = facts();
             // The pair must not contain facts of one file. The copy is a new file, even if space was already
@@ -51,7 +51,7 @@ impl DevicePair {
     pub fn plan(&self, options: &CopyOptions, needs: Guarantees, len: Option<u64>) -> Plan {
         let facts = Facts { len, needs, ..self.facts.clone() };
         let mut request = request(options);
-        let unfit = self.unfit.lock().unwrap_or_else(PoisonError::into_inner);
+        let unfit = locked(&self.unfit);
         for (name, reason) in unfit.iter() {
             request.unfit.entry(name).or_insert_with(|| reason.clone());
         }
@@ -69,7 +69,7 @@ impl DevicePair {
         let for_good = step.errno.is_empty() || FOR_GOOD.contains(&step.errno);
         if step.at == 0 && for_good {
             let reason = format!("{}: {} (failed earlier in this run)", step.call, step.reason);
-            let mut unfit = self.unfit.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut unfit = locked(&self.unfit);
             unfit.insert(step.from, Unfit::because(reason));
         }
     }
