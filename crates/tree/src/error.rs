@@ -228,6 +228,11 @@ pub(crate) enum CopyFailure {
 
 pub(crate) type Attempt<T> = Result<T, CopyFailure>;
 
+/// Converts an errno to an error of this call on this path.
+pub(crate) fn at_path(path: &Path, call: &'static str) -> impl Fn(Errno) -> Error {
+    move |errno| Error::Call { path: path.to_owned(), call, errno, bytes: 0 }
+}
+
 /// Converts an errno to a failure of this call on the source.
 pub(crate) fn at_source(call: &'static str) -> impl Fn(Errno) -> CopyFailure {
     move |errno| CopyFailure::Source(call, errno)

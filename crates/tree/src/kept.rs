@@ -17,8 +17,8 @@ use thalweg_sys::{Errno, host::filesystem, io};
 
 use crate::{
     Error,
-    error::{Attempt, CopyFailure, at_sink, has_no_links},
-    fs::{list::DIRECTORY, walk::failed_call},
+    error::{Attempt, CopyFailure, at_path, at_sink, has_no_links},
+    fs::list::DIRECTORY,
     identity::{Id, kind},
     names::{c_string, os},
 };
@@ -48,7 +48,7 @@ impl KeptEntries {
     /// Opens the directory, and creates it for this user if it does not exist. `copy` copies entries that cannot be
     /// renamed, because they are on another file system.
     pub(crate) fn open(path: &Path, fsync: Fsync, copy: CopyFunction) -> Result<Self, Error> {
-        let failed = |call| move |errno| failed_call(path.to_owned(), call, errno);
+        let failed = |call| at_path(path, call);
         let open = || open_directory(path, OFlags::RDONLY);
         let root = match open() {
             Err(Errno::NOENT) => {

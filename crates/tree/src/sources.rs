@@ -15,6 +15,7 @@ use thalweg_sys::Errno;
 
 use crate::{
     Backup, CopyOptions, Error, Refusal, Target,
+    error::at_path,
     fs::list::ancestors,
     identity::{Id, kind},
     names::{c_string, cut, os},
@@ -35,11 +36,6 @@ pub(crate) struct NamedSource {
     pub name: CString,
 }
 
-fn call(path: &Path, call: &'static str) -> impl FnOnce(Errno) -> Error {
-    let path = path.to_owned();
-    move |errno| Error::Call { path, call, errno, bytes: 0 }
-}
-
 /// Opens the base directory and determines the name of every source in it.
 pub(crate) fn resolve(
     sources: &[PathBuf],
@@ -51,7 +47,7 @@ pub(crate) fn resolve(
         return Err(Error::Usage("missing source operand".to_owned()));
     }
     if destination.as_os_str().is_empty() {
-        return Err(call(destination, "openat")(Errno::NOENT));
+        return Err(at_path(destination, "openat")(Errno::NOENT));
     }
     if options.inplace && options.backup != Backup::None {
         let why = "--inplace cannot be combined with a backup";
@@ -69,7 +65,7 @@ pub(crate) fn resolve(
         Target::Directory if !is_directory => {
             return Err(there.err().map_or_else(
                 || Error::Usage(format!("target '{shown}' is not a directory")),
-                call(destination, "stat"),
+                at_path(destination, "stat"),
             ));
         }
         Target::Directory => true,
@@ -92,7 +88,7 @@ pub(crate) fn resolve(
     let ends_in_slash = destination.as_os_str().as_bytes().ends_with(b"/");
     let is_tree = || options.recursive && source.is_dir();
     if ends_in_slash && !is_directory && !is_tree() {
-        return Err(call(destination, "openat")(Errno::NOTDIR));
+        return Err(at_path(destination, "openat")(Errno::NOTDIR));
     }
     let named = NamedSource { source: c_string(source.as_os_str())?, name: c_string(name)? };
     Ok((open(above)?, vec![named]))
@@ -145,7 +141,7 @@ fn open(path: &Path) -> Result<Base, Error> {
         Err(Errno::ACCESS) => open_directory(real, OFlags::PATH),
         opened => opened,
     };
-    let fd = fd.map_err(call(real, "openat"))?;
+    let fd = fd.map_err(at_path(real, "openat"))?;
     Ok(Base { fd, path: path.to_owned() })
 }
 

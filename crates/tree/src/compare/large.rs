@@ -14,7 +14,8 @@ use super::{
     run::{CompareRun, CompareThread, SideFailure},
 };
 use crate::{
-    fs::walk::{Visit, VisitedEntry, WalkShared, failed_call},
+    error::at_path,
+    fs::walk::{Visit, VisitedEntry, WalkShared},
     pieces::Pieces,
     threads::locked,
 };
@@ -76,7 +77,7 @@ impl LargeComparison {
     fn conclude(&self, run: &CompareRun<'_>, hand: &mut CompareThread) {
         let difference = self.difference.load(Ordering::Relaxed);
         if let Some((side, call, errno)) = locked(&self.failed).take() {
-            run.failed(failed_call(self.paths[side].clone(), call, errno));
+            run.failed(at_path(&self.paths[side], call)(errno));
         } else if difference < u64::MAX {
             let path = &self.paths[1];
             run.find(hand, &Finding::Differs { path, how: DifferenceKind::Byte(difference) });

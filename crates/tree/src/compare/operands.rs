@@ -12,7 +12,8 @@ use super::{
 };
 use crate::{
     Error, Events,
-    fs::walk::{WalkRoot, WalkTask, failed_call, walk},
+    error::at_path,
+    fs::walk::{WalkRoot, WalkTask, walk},
     identity,
     names::{c_string, cut},
     threads::for_reading,
@@ -75,10 +76,8 @@ fn copy_of(
 fn task<W>(source: &Path, copy: &Path) -> Result<WalkTask<W>, Error> {
     let names = [c_string(source.as_os_str())?, c_string(copy.as_os_str())?];
     let look = |side: usize, flags| {
-        let stat = statat(CWD, &*names[side], flags).map_err(|errno| {
-            let path = if side == 0 { source } else { copy };
-            failed_call(path.to_owned(), "newfstatat", errno)
-        })?;
+        let path = if side == 0 { source } else { copy };
+        let stat = statat(CWD, &*names[side], flags).map_err(at_path(path, "newfstatat"))?;
         Ok(identity::kind(&stat))
     };
     let itself = AtFlags::SYMLINK_NOFOLLOW;

@@ -15,12 +15,13 @@ use thalweg_sys::io;
 
 use super::{
     assignment::Pauses,
-    fleet_directory::{FleetDirectory, FleetTarget, FoundFleet, LINKED, failed},
+    fleet_directory::{FleetDirectory, FleetTarget, FoundFleet, LINKED},
     member::Member,
 };
 use crate::{
     Becomes, CopyOptions, Error, Events, Refusal, Target, TreeReport,
     copy::{run::Concurrency, start::copy_among},
+    error::at_path,
     times,
 };
 
@@ -61,8 +62,8 @@ pub(crate) fn join(
 /// Checks, before anything is copied, that the file system supports hard links.
 pub(crate) fn expect_links(place: &FleetDirectory, file: &CStr) -> Result<(), Error> {
     let twin = CString::new([c"twin.".to_bytes(), file.to_bytes()].concat()).unwrap_or_default();
-    io::link(&place.fd, file, &place.fd, &*twin).map_err(failed(&place.path, "linkat"))?;
-    unlink(place.fd.as_fd(), &twin).map_err(failed(&place.path, "unlinkat"))
+    io::link(&place.fd, file, &place.fd, &*twin).map_err(at_path(&place.path, "linkat"))?;
+    unlink(place.fd.as_fd(), &twin).map_err(at_path(&place.path, "unlinkat"))
 }
 
 /// Links the completed tree into the destination. A file that cannot be linked remains in the tree.

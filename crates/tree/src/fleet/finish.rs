@@ -22,7 +22,7 @@ use thalweg_sys::{Errno, io};
 use super::{
     descent::Descent,
     existing::link_in,
-    fleet_directory::{FINISHER, FleetDirectory, SYNC_FAILED, failed},
+    fleet_directory::{FINISHER, FleetDirectory, SYNC_FAILED},
     plan::{FleetPlan, FleetTask, PlanEntry, SourceStamp},
     task_runner::{FleetPaths, error_of},
     watch::FleetWatch,
@@ -30,7 +30,7 @@ use super::{
 use crate::{
     CopyOptions, Error, Event, Events, Fsync, Halt, MOST_ERRORS, Target, TreeReport,
     copy::{attributes::times, run::Concurrency, start::copy_among, whole_sync::WholeSync},
-    error::{Attempt, CopyFailure, at_sink},
+    error::{Attempt, CopyFailure, at_path, at_sink},
     identity::{Id, kind, mtime, size},
     threads::{for_reading, locked, on_threads},
 };
@@ -128,7 +128,7 @@ fn link_into_existing(
     // Links replace files. The sync ensures that each name has old or new contents after a power failure.
     if let Some(whole) = WholeSync::of(place.tree.as_fd()).filter(|_| options.fsync == Fsync::Auto)
     {
-        whole.sync().map_err(|error| failed(&place.path, error.call)(error.errno))?;
+        whole.sync().map_err(|error| at_path(&place.path, error.call)(error.errno))?;
     }
     let linked = link_in(place, options, events)?;
     report.error_count += linked.error_count;
@@ -146,7 +146,7 @@ impl FinishCheck<'_> {
         };
         let mut ways = match ways() {
             Ok(ways) => ways,
-            Err(errno) => return self.report_error(failed(&self.place.path, "openat")(errno)),
+            Err(errno) => return self.report_error(at_path(&self.place.path, "openat")(errno)),
         };
         while self.events.go_on().is_ok() {
             let n = self.next.fetch_add(1, Ordering::Relaxed);

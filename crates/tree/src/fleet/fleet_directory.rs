@@ -31,7 +31,7 @@ use super::{
 use crate::{
     Error, Refusal,
     copy::name_at::NameAt,
-    error::{Attempt, CopyFailure, at_sink},
+    error::{Attempt, CopyFailure, at_path, at_sink},
     fs::{
         beneath::open_by_force,
         list::{DIRECTORY, NAMED_DIRECTORY, ancestors},
@@ -111,7 +111,7 @@ impl FleetDirectory {
 
     fn make_once(source: &Path, destination: &Path, how: FleetTarget) -> Result<FoundFleet, Error> {
         let (above, name) = cut(destination);
-        let failed = |call| failed(destination, call);
+        let failed = |call| at_path(destination, call);
         if name == "." {
             let why = format!("'{}': does not end with a directory name", destination.display());
             return Err(Error::Usage(why));
@@ -120,7 +120,7 @@ impl FleetDirectory {
         let above_fd = openat(CWD, above_path, NAMED_DIRECTORY, Mode::empty());
         let above_fd = above_fd.map_err(failed("openat"))?;
         let name = c_string(name)?;
-        let from = stat(source).map_err(self::failed(source, "stat"))?;
+        let from = stat(source).map_err(at_path(source, "stat"))?;
         let up = ancestors(above_fd.as_fd()).map_err(failed("openat"))?;
         if up.contains(&Id::of(&from)) {
             let reason = Refusal::IntoItself(destination.to_owned());
@@ -157,7 +157,7 @@ impl FleetDirectory {
             removed.map_err(|failure| failure.at(|| path.clone(), || path.clone()))?;
             return Self::make_once(source, destination, how);
         }
-        let below = |name| folder(fd.as_fd(), name).map_err(self::failed(&path, "mkdirat"));
+        let below = |name| folder(fd.as_fd(), name).map_err(at_path(&path, "mkdirat"));
         let (tree, parts) = (below(TREE)?, below(PARTS)?);
         let destination = destination.to_owned();
         let place =
@@ -177,7 +177,7 @@ impl FleetDirectory {
 
     /// Opens a file of the directory with this access mode; `None` if it does not exist.
     pub fn open_as(&self, name: &CStr, access: OFlags) -> Result<Option<OwnedFd>, Error> {
-        open_as(self.fd.as_fd(), name, access).map_err(failed(&self.path, "openat"))
+        open_as(self.fd.as_fd(), name, access).map_err(at_path(&self.path, "openat"))
     }
 
     /// Returns the error for an invalid plan.
@@ -187,7 +187,7 @@ impl FleetDirectory {
 
     /// Creates a file that must not exist.
     pub fn create(&self, name: &CStr, access: OFlags) -> Result<OwnedFd, Error> {
-        create_new(self.fd.as_fd(), name, access, 0o600).map_err(failed(&self.path, "openat"))
+        create_new(self.fd.as_fd(), name, access, 0o600).map_err(at_path(&self.path, "openat"))
     }
 
     /// Gives a file its final name. Returns `false` if that name exists.
@@ -195,7 +195,7 @@ impl FleetDirectory {
         match io::rename_new(&self.fd, from, &self.fd, to) {
             Ok(()) => Ok(true),
             Err(Errno::EXIST) => Ok(false),
-            Err(errno) => Err(failed(&self.path, "renameat2")(errno)),
+            Err(errno) => Err(at_path(&self.path, "renameat2")(errno)),
         }
     }
 
@@ -203,13 +203,13 @@ impl FleetDirectory {
     pub fn flag(&self, name: &CStr) -> Result<(), Error> {
         match create_new(self.fd.as_fd(), name, OFlags::WRONLY, 0o600) {
             Ok(_) | Err(Errno::EXIST) => Ok(()),
-            Err(errno) => Err(failed(&self.path, "openat")(errno)),
+            Err(errno) => Err(at_path(&self.path, "openat")(errno)),
         }
     }
 
     /// Removes a file or a flag.
     pub fn take_away(&self, name: &CStr) -> Result<(), Error> {
-        unlink(self.fd.as_fd(), name).map_err(failed(&self.path, "unlinkat"))
+        unlink(self.fd.as_fd(), name).map_err(at_path(&self.path, "unlinkat"))
     }
 
     /// Returns `true` if an entry of this name exists.
@@ -236,7 +236,7 @@ impl FleetDirectory {
     /// Renames the tree to the destination, which must not exist. If `sync` is `true`, also syncs the parent directory,
     /// so that the name survives a power failure.
     pub fn publish(&self, sync: bool) -> Result<(), Error> {
-        let failed = |call| failed(&self.destination, call);
+        let failed = |call| at_path(&self.destination, call);
         let mode = fstat(&self.tree).map_err(failed("fstat"))?.st_mode & 0o7777;
         let rename = || io::rename_new(&self.fd, TREE, &self.above, &*self.name);
         let renamed = match rename() {
@@ -275,7 +275,7 @@ impl FleetDirectory {
 /// user can ever have entered the directory, so its contents need no check. The worker cannot use another name, because
 /// later workers look for this one.
 fn expect_own(above: BorrowedFd<'_>, fd: &OwnedFd, path: &Path) -> Result<(), Error> {
-    let stat = fstat(fd).map_err(failed(path, "fstat"))?;
+    let stat = fstat(fd).map_err(at_path(path, "fstat"))?;
     match distrust(above, &stat, FileType::Directory) {
         None => Ok(()),
         Some(why) => Err(Error::Refused { path: path.to_owned(), reason: Refusal::Foreign(why) }),
@@ -309,7 +309,7 @@ fn open_own(
 pub(crate) fn find(path: &Path) -> Result<Option<(OwnedFd, PathBuf)>, Error> {
     let (above, name) = cut(path);
     let is_own = name.as_encoded_bytes().ends_with(FLEET);
-    let failed = |call| failed(path, call);
+    let failed = |call| at_path(path, call);
     if is_own {
         let fd = openat(CWD, path, DIRECTORY, Mode::empty());
         return fd.map(|fd| Some((fd, path.to_owned()))).map_err(failed("openat"));
@@ -387,11 +387,6 @@ fn remove(above: BorrowedFd<'_>, own: &CStr, fd: &OwnedFd) -> Attempt<()> {
             answer => return answer,
         }
     }
-}
-
-/// Returns a function that converts an errno to an error of this call on this path.
-pub(crate) fn failed(path: &Path, call: &'static str) -> impl Fn(Errno) -> Error {
-    move |errno| Error::Call { path: path.to_owned(), call, errno, bytes: 0 }
 }
 
 #[cfg(test)]

@@ -8,17 +8,17 @@ use std::{
 use thalweg_core::atomic_file::unlink;
 
 use super::{
-    fleet_directory::{self, EPOCH, failed},
+    fleet_directory::{self, EPOCH},
     plan::FleetTask,
     status::FleetProgress,
     task_runner::FleetPaths,
 };
-use crate::Error;
+use crate::{Error, error::at_path};
 
 /// Makes the workers of the fleet for `path` stop at their next step. Workers started later continue the work.
 pub fn stop(path: &Path) -> Result<(), Error> {
     let Some((fd, folder)) = fleet_directory::find(path)? else { return Ok(()) };
-    unlink(fd.as_fd(), EPOCH).map_err(failed(&folder, "unlinkat"))
+    unlink(fd.as_fd(), EPOCH).map_err(at_path(&folder, "unlinkat"))
 }
 
 /// Returns the first `most` files of tasks, relative to the source, that no worker has copied completely.

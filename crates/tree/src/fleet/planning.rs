@@ -8,11 +8,11 @@ use xxhash_rust::xxh3::xxh3_64;
 use super::{
     assignment::{Assignment, Pauses},
     existing::expect_links,
-    fleet_directory::{PLAN, failed},
+    fleet_directory::PLAN,
     plan::{FleetPlan, PlanWriter, Surveyed},
     survey::{Trouble, survey},
 };
-use crate::{Error, Fsync, Refusal};
+use crate::{Error, Fsync, Refusal, error::at_path};
 
 impl Assignment<'_> {
     /// Returns the plan, created by this worker or by another one. Returns `None` if the worker was cancelled or the
@@ -48,7 +48,7 @@ impl Assignment<'_> {
             expect_links(place, &temporary)?;
         }
         let id = xxh3_64(self.name.to_string().as_bytes());
-        let top = stat(self.source).map_err(failed(self.source, "stat"))?;
+        let top = stat(self.source).map_err(at_path(self.source, "stat"))?;
         let (device, writer) = (top.st_dev, PlanWriter::new(file, id, Surveyed::of(&top)));
         let task_bytes = self.member.task_size();
         let (options, events) = (self.options, self.events);
@@ -70,7 +70,7 @@ impl Assignment<'_> {
         place.take_away(&temporary)?;
         match trouble {
             Trouble::Cancelled => Ok(false),
-            Trouble::Write(errno) => Err(failed(&place.path, "pwrite")(errno)),
+            Trouble::Write(errno) => Err(at_path(&place.path, "pwrite")(errno)),
             Trouble::TooMany => {
                 let why = "too many tasks for one worker; use a larger --shard-size";
                 Err(Error::Usage(why.to_owned()))

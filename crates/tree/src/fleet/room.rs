@@ -7,6 +7,7 @@ use thalweg_sys::Errno;
 use crate::{
     Error,
     copy::name_at::NameAt,
+    error::at_path,
     fs::list::{DIRECTORY, ancestors},
     identity::{Id, kind},
     names::c_string,
@@ -20,23 +21,21 @@ pub(crate) fn expect_room(
     destination: &Path,
 ) -> Result<(), Error> {
     let shown = destination.display();
-    let call =
-        |path: &Path, call, errno| Error::Call { path: path.to_owned(), call, errno, bytes: 0 };
     let refused = |why: String| Err(Error::Usage(format!("-T: {why}")));
     let there = match statat(above, name, AtFlags::SYMLINK_NOFOLLOW) {
         Ok(there) if kind(&there) == FileType::Directory => there,
         Ok(_) | Err(Errno::NOENT) => {
             return refused(format!("'{shown}' is not an existing directory"));
         }
-        Err(errno) => return Err(call(destination, "newfstatat", errno)),
+        Err(errno) => return Err(at_path(destination, "newfstatat")(errno)),
     };
-    let beside = fstat(above).map_err(|errno| call(destination, "fstat", errno))?;
+    let beside = fstat(above).map_err(at_path(destination, "fstat"))?;
     if beside.st_dev != there.st_dev {
         return refused(format!("'{shown}' is on another file system than its parent directory"));
     }
     let from = openat(CWD, &*c_string(source.as_os_str())?, DIRECTORY, Mode::empty());
-    let from = from.map_err(|errno| call(source, "openat", errno))?;
-    let up = ancestors(from.as_fd()).map_err(|errno| call(source, "openat", errno))?;
+    let from = from.map_err(at_path(source, "openat"))?;
+    let up = ancestors(from.as_fd()).map_err(at_path(source, "openat"))?;
     if up.contains(&Id::of(&there)) {
         return refused(format!(
             "the source '{}' is inside the destination '{shown}'",

@@ -6,12 +6,12 @@ use std::{
 };
 
 use super::{
-    fleet_directory::{self, EPOCH, FINISHER, FULL, PLAN, TREE, failed, no_plan},
+    fleet_directory::{self, EPOCH, FINISHER, FULL, PLAN, TREE, no_plan},
     journals::Journals,
     plan::FleetPlan,
     record::WorkerRecord,
 };
-use crate::Error;
+use crate::{Error, error::at_path};
 
 /// The current phase of a fleet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,7 +58,7 @@ pub(crate) struct FleetProgress {
 impl FleetProgress {
     /// Reads the plan and the journals in this directory; `None` if the plan does not exist.
     pub fn of(fd: BorrowedFd<'_>, folder: &Path) -> Result<Option<Self>, Error> {
-        let call = |call| failed(folder, call);
+        let call = |call| at_path(folder, call);
         let Some(plan) = fleet_directory::open(fd, PLAN).map_err(call("openat"))? else {
             return Ok(None);
         };

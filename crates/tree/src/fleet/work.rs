@@ -19,7 +19,7 @@ use super::{
     finish::finish,
     finisher::Finisher,
     fleet_directory::{
-        EPOCH, FULL, FleetDirectory, FleetTarget, FoundFleet, LINKED, PLAN, SYNC_FAILED, failed,
+        EPOCH, FULL, FleetDirectory, FleetTarget, FoundFleet, LINKED, PLAN, SYNC_FAILED,
     },
     journals::{JournalWriter, Journals, REPORT, report},
     member::{Duty, Member},
@@ -32,7 +32,7 @@ use crate::{
     Backup, Becomes, CopyOptions, Dereference, Error, Event, Events, Fsync, Halt, Refusal, Target,
     TreeReport, Update,
     copy::run::share,
-    error::cannot_take_more,
+    error::{at_path, cannot_take_more},
     fs::{cached::DirectoryCache, list::NAMED_DIRECTORY},
     identity::kind,
     threads::or_processors,
@@ -111,7 +111,7 @@ pub fn work(
     }
     if matches!(found, FoundFleet::Published) && options.fsync == Fsync::Always {
         // The worker that published the tree may have been killed before it synced the name.
-        sync_name(destination).map_err(|error| failed(destination, error.call)(error.errno))?;
+        sync_name(destination).map_err(|error| at_path(destination, error.call)(error.errno))?;
     }
     if let FoundFleet::Place(place) = found {
         let name = WorkerName::of_this(member.rank, member.began);
@@ -169,7 +169,7 @@ fn check(source: &Path, options: &CopyOptions) -> Result<(), Error> {
                    back up files";
         return Err(Error::Usage(why.to_owned()));
     }
-    let stat = lstat(source).map_err(failed(source, "lstat"))?;
+    let stat = lstat(source).map_err(at_path(source, "lstat"))?;
     if kind(&stat) != FileType::Directory {
         let why =
             format!("'{}' is not a directory; a sharded copy copies a directory", source.display());
@@ -191,7 +191,7 @@ impl Assignment<'_> {
         (report.plan, report.tasks) = (plan.id, plan.index.len() as u64);
         self.expect_own_plan(&plan)?;
         let source = open(self.source, NAMED_DIRECTORY, Mode::empty());
-        let source = source.map_err(failed(self.source, "openat"))?;
+        let source = source.map_err(at_path(self.source, "openat"))?;
         self.expect_surveyed(&plan, &source)?;
         report.end = FleetEnd::Unfinished;
         if self.member.makes() {
@@ -202,7 +202,7 @@ impl Assignment<'_> {
             return place.flag(EPOCH);
         }
         let mut journals = Journals::new(plan.id, &plan.index);
-        journals.refresh(place.fd.as_fd(), &plan.index).map_err(failed(&place.path, "openat"))?;
+        journals.refresh(place.fd.as_fd(), &plan.index).map_err(at_path(&place.path, "openat"))?;
         let limit = usage::raise_open_files().unwrap_or(getrlimit(Resource::Nofile).current);
         let (threads, most) = share(limit, or_processors(self.options.jobs));
         let (kept, tree_path) = (DirectoryCache::new(most), place.path.join("tree"));
@@ -251,7 +251,7 @@ impl Assignment<'_> {
             report.end = FleetEnd::Others;
             return Ok(());
         }
-        looked.map_err(failed(&place.path, "openat"))?;
+        looked.map_err(at_path(&place.path, "openat"))?;
         if !journals.are_all_done(&plan.index) {
             return Ok(());
         }
@@ -285,7 +285,7 @@ impl Assignment<'_> {
         let before = self.member.began.and_then(|_| self::report(folder, &self.name));
         let is_synced = self.options.fsync == Fsync::Always;
         let own = JournalWriter::begin(folder, &self.name, plan.id, before.as_ref(), is_synced);
-        let own = own.map_err(failed(&self.place.path, "openat"))?;
+        let own = own.map_err(at_path(&self.place.path, "openat"))?;
         if !journals.are_all_done(&plan.index) {
             let tree = &mut report.tree;
             report.done = self.move_tasks(plan, journals, &own, grounds, threads, tree)?;
@@ -373,7 +373,7 @@ impl Assignment<'_> {
 
     /// Refuses a directory other than the surveyed one. The source may be unmounted, or covered by another mount.
     fn expect_surveyed(&self, plan: &FleetPlan, source: &OwnedFd) -> Result<(), Error> {
-        let top = fstat(source).map_err(failed(self.source, "fstat"))?;
+        let top = fstat(source).map_err(at_path(self.source, "fstat"))?;
         if plan.of.may_be(Surveyed::of(&top)) {
             return Ok(());
         }

@@ -8,7 +8,7 @@ use std::{
     ffi::{CStr, CString},
     mem::MaybeUninit,
     os::fd::{AsFd, BorrowedFd, OwnedFd},
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::Arc,
 };
 use thalweg_core::Cancelled;
@@ -20,6 +20,7 @@ use super::{
 };
 use crate::{
     Error,
+    error::at_path,
     names::os,
     paths::DirectoryPaths,
     queue::{PackedNames, TaskQueue},
@@ -142,7 +143,7 @@ impl WalkRoot {
         for (side, path) in sides.iter_mut().zip(paths) {
             let Some(path) = path else { continue };
             let fd = openat(CWD, path, NAMED_DIRECTORY, Mode::empty());
-            let fd = fd.map_err(|errno| failed_call(os(path).into(), "openat", errno))?;
+            let fd = fd.map_err(at_path(Path::new(os(path)), "openat"))?;
             *side = Some(Beneath::new(fd, FollowLinks::Never));
         }
         let [source, destination] = paths.map(|path| path.unwrap_or_default().to_owned());
@@ -200,12 +201,8 @@ impl<'a> VisitedEntry<'a> {
 
     /// Returns the error for a failed call on one side.
     pub fn failed(&self, side: usize, call: &'static str, errno: Errno) -> Error {
-        failed_call(self.path(side), call, errno)
+        at_path(&self.path(side), call)(errno)
     }
-}
-
-pub(crate) fn failed_call(path: PathBuf, call: &'static str, errno: Errno) -> Error {
-    Error::Call { path, call, errno, bytes: 0 }
 }
 
 /// One thread of the walk.
@@ -355,7 +352,7 @@ impl<V: Visit> TreeWalker<'_, V> {
 
     fn failed(&self, (paths, side): (&DirectoryPaths<()>, usize), (call, errno): WalkFailure) {
         let path = if side == 0 { paths.source_path() } else { paths.destination_path() };
-        self.crew.visit.failed(failed_call(path, call, errno));
+        self.crew.visit.failed(at_path(&path, call)(errno));
     }
 
     /// Passes the type and name of each entry to the callback, until that returns `false`.

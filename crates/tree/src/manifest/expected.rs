@@ -16,7 +16,8 @@ use thalweg_sys::Errno;
 use super::{Digest, Manifest};
 use crate::{
     Error, Hash,
-    fs::walk::{WalkRoot, failed_call},
+    error::at_path,
+    fs::walk::WalkRoot,
     identity::kind,
     names::{c_string, os_bytes},
     read::open,
@@ -49,8 +50,7 @@ const ALIKE: [Hash; 2] = [Hash::Sha256, Hash::Blake3];
 
 impl FilesLocation {
     fn open(destination: &Path, manifest: &Manifest) -> Result<Self, Error> {
-        let failed = |errno| failed_call(destination.to_owned(), "stat", errno);
-        let stat = stat(destination).map_err(failed)?;
+        let stat = stat(destination).map_err(at_path(destination, "stat"))?;
         if kind(&stat) == FileType::Directory {
             let name = c_string(destination.as_os_str())?;
             let root = WalkRoot::open([None, Some(&name)])?;

@@ -14,7 +14,8 @@ use crate::{
         DifferenceKind, Finding,
         run::{self, BUFFER, CompareRun},
     },
-    fs::walk::{WalkRoot, failed_call},
+    error::at_path,
+    fs::walk::WalkRoot,
     hashing::{Digest, Hasher},
     identity::{Id, size},
 };
@@ -80,9 +81,7 @@ impl Hashing<'_> {
             Ok(Some((digests, bytes))) => self.hashed(hand, subject, &digests, bytes),
             // The operation was cancelled.
             Ok(None) => {}
-            Err((call, errno)) => {
-                self.run.failed(failed_call(subject.path.clone(), call, errno));
-            }
+            Err((call, errno)) => self.run.failed(at_path(&subject.path, call)(errno)),
         }
     }
 

@@ -13,7 +13,8 @@ use super::{
 };
 use crate::{
     Hash,
-    fs::walk::{Visit, WalkShared, failed_call},
+    error::at_path,
+    fs::walk::{Visit, WalkShared},
     hashing::PartialHash,
     identity::size,
     pieces::{PIECE, Pieces},
@@ -112,7 +113,7 @@ impl LargeHash {
         let subject = &self.subject;
         let mut parts = locked(&self.parts);
         if let Some((call, errno)) = parts.failed {
-            return hashing.run.failed(failed_call(subject.path.clone(), call, errno));
+            return hashing.run.failed(at_path(&subject.path, call)(errno));
         }
         if hashing.run.go_on().is_err() {
             return;

@@ -12,7 +12,8 @@ use super::{
 use crate::{
     Error, Events, Hash, ListedFiles,
     compare::{Comparison, run::CompareRun},
-    fs::walk::{WalkRoot, WalkTask, failed_call, walk},
+    error::at_path,
+    fs::walk::{WalkRoot, WalkTask, walk},
     identity::kind,
     names::{c_string, cut},
     threads::for_reading,
@@ -84,7 +85,7 @@ fn gather(
 
 pub(super) fn task<W>(path: &Path) -> Result<WalkTask<W>, Error> {
     let whole = c_string(path.as_os_str())?;
-    let stat = stat(path).map_err(|errno| failed_call(path.to_owned(), "stat", errno))?;
+    let stat = stat(path).map_err(at_path(path, "stat"))?;
     if kind(&stat) == FileType::Directory {
         return Ok(WalkTask::Tree(Arc::new(WalkRoot::open([None, Some(&whole)])?)));
     }

@@ -13,7 +13,8 @@ use super::{
 use crate::{
     Error, Hash, Refusal,
     compare::{DifferenceKind, Finding, run},
-    fs::walk::{Kinds, Visit, VisitedEntry, WalkShared, failed_call},
+    error::at_path,
+    fs::walk::{Kinds, Visit, VisitedEntry, WalkShared},
     identity::{Id, kind, size},
     pieces::Pieces,
     read::{drop_cached, open},
@@ -123,7 +124,7 @@ impl Hashing<'_> {
             }
             // The caller may have copied to a device, which gets no line in a manifest.
             Ok(_) => hand.run.found.not_named += 1,
-            Err((call, errno)) => self.run.failed(failed_call(list.path(index), call, errno)),
+            Err((call, errno)) => self.run.failed(at_path(&list.path(index), call)(errno)),
         }
     }
 
@@ -152,7 +153,7 @@ impl Hashing<'_> {
         // If the cached pages cannot be dropped, the file is read from memory.
         let dropped = if self.cold { drop_cached(subject.fd.as_fd()).map(drop) } else { Ok(()) };
         if let Err(errno) = dropped {
-            return self.run.failed(failed_call(subject.path, "fdatasync", errno));
+            return self.run.failed(at_path(&subject.path, "fdatasync")(errno));
         }
         let hashes = self.hashes(&subject.what);
         if hashes == [Hash::Blake3] && Pieces::suit(size(&subject.stat)) {
@@ -187,7 +188,7 @@ impl Hashing<'_> {
                     let kind = FileType::RegularFile;
                     self.run.find(&mut hand.run, &Finding::Missing { path: &path, kind });
                 }
-                Err((call, errno)) => self.run.failed(failed_call(path, call, errno)),
+                Err((call, errno)) => self.run.failed(at_path(&path, call)(errno)),
             }
         }
     }

@@ -20,10 +20,10 @@ use crate::{
     AttributeDifferences, ChangeAction, DirectoryCensus, Error, Event, Events, Halt, Refusal,
     SyncChange,
     copy::attributes::times,
+    error::at_path,
     fs::{
         beneath::{Beneath, FollowLinks},
         list::{DIRECTORY, NAMED_DIRECTORY},
-        walk::failed_call,
     },
     identity::kind,
     names::{STATE_FILE, os, os_bytes},
@@ -70,7 +70,7 @@ pub fn delete_extra(
 ) -> Result<DeleteReport, Error> {
     let fd = match openat(CWD, destination, NAMED_DIRECTORY, Mode::empty()) {
         Err(Errno::NOENT) if options.dry_run => return Ok(DeleteReport::default()),
-        opened => opened.map_err(|errno| failed_call(destination.to_owned(), "openat", errno))?,
+        opened => opened.map_err(at_path(destination, "openat"))?,
     };
     let beneath = Beneath::new(fd, FollowLinks::Never);
     let mut report = DeleteReport::default();
@@ -128,7 +128,7 @@ pub(super) fn remove_all(
     events: &dyn Events,
 ) -> Result<DeleteReport, Error> {
     let fd = openat(above, name, DIRECTORY, Mode::empty());
-    let fd = fd.map_err(|errno| failed_call(shown.to_owned(), "openat", errno))?;
+    let fd = fd.map_err(at_path(shown, "openat"))?;
     let beneath = Beneath::new(fd, FollowLinks::Never);
     let options = DeleteOptions { excluded: true, force: true, ..DeleteOptions::default() };
     let mut report = DeleteReport::default();
@@ -288,7 +288,7 @@ impl Deletion<'_> {
         }
         let Some((_, dir)) = opened else { return Ok(false) };
         let this = &*self;
-        let failed = |call| move |errno| failed_call(this.path_of(doomed), call, errno);
+        let failed = |call| move |errno| at_path(&this.path_of(doomed), call)(errno);
         let there = match statat(&*dir, &*doomed.name, AtFlags::SYMLINK_NOFOLLOW) {
             Err(Errno::NOENT) => return Ok(false),
             answer => answer.map_err(failed("newfstatat"))?,
@@ -316,7 +316,7 @@ impl Deletion<'_> {
     fn open(&mut self, own: usize) -> Result<OwnedFd, Error> {
         let planned = &self.plan.directories[own];
         let path = || self.destination.join(os_bytes(&planned.path));
-        let failed = |call| move |errno| failed_call(path(), call, errno);
+        let failed = |call| move |errno| at_path(&path(), call)(errno);
         let fd = self.beneath.open(&planned.path, DIRECTORY).map_err(failed("openat2"))?;
         if PlannedId::of(&fd).map_err(failed("statx"))? != planned.id {
             return Err(Error::Refused { path: path(), reason: Refusal::Replaced });
@@ -339,7 +339,7 @@ impl Deletion<'_> {
     fn settle_directory(&self, own: usize, before: &Stat) -> Result<(), Error> {
         let planned = &self.plan.directories[own];
         let path = || self.destination.join(os_bytes(&planned.path));
-        let failed = |call| move |errno| failed_call(path(), call, errno);
+        let failed = |call| move |errno| at_path(&path(), call)(errno);
         let fd = self.beneath.open(&planned.path, DIRECTORY).map_err(failed("openat2"))?;
         if PlannedId::of(&fd).map_err(failed("statx"))? != planned.id {
             return Ok(());

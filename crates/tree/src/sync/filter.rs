@@ -13,10 +13,10 @@ use thalweg_sys::{Errno, io};
 
 use crate::{
     Error, ExcludePatterns, Filter, Refusal,
+    error::at_path,
     fs::{
         beneath::{Beneath, FollowLinks},
         list::NAMED_DIRECTORY,
-        walk::failed_call,
     },
     identity::kind,
     threads::locked,
@@ -55,7 +55,7 @@ impl DirectoryFilter {
         caller: Option<Arc<dyn Filter>>,
     ) -> Result<Self, Error> {
         let fd = openat(CWD, source, NAMED_DIRECTORY, Mode::empty());
-        let fd = fd.map_err(|errno| failed_call(source.to_owned(), "openat", errno))?;
+        let fd = fd.map_err(at_path(source, "openat"))?;
         Self::below(Beneath::new(fd, links), source, name, caller)
     }
 
@@ -141,10 +141,8 @@ fn parsed(text: &[u8]) -> Arc<ExcludePatterns> {
 impl FilterFiles {
     fn load(&self, directory: &Path) -> Result<Vec<u8>, Error> {
         let path = directory.join(&self.name);
-        let failed = |call| {
-            let path = self.source.join(&path);
-            move |errno| failed_call(path, call, errno)
-        };
+        let shown = self.source.join(&path);
+        let failed = |call| at_path(&shown, call);
         let open = |flags| match self.beneath.open(path.as_os_str().as_bytes(), flags) {
             Ok(fd) => {
                 let stat = fstat(&fd).map_err(failed("fstat"))?;
@@ -155,7 +153,7 @@ impl FilterFiles {
                     FileType::RegularFile => Refusal::NoFilterFile("larger than 1 MiB"),
                     _ => Refusal::NoFilterFile("not a regular file"),
                 };
-                Err(Error::Refused { path: self.source.join(&path), reason })
+                Err(Error::Refused { path: shown.clone(), reason })
             }
             Err(Errno::NOENT | Errno::NOTDIR) => Ok(None),
             Err(errno) => Err(failed("openat2")(errno)),

@@ -18,10 +18,10 @@ use super::{
 };
 use crate::{
     Error,
+    error::at_path,
     fs::{
         beneath::{Beneath, FollowLinks},
         list::{directory_flags, each_entry, listing_buffer, type_of},
-        walk::failed_call,
     },
     identity::Id,
     names::os_bytes,
@@ -59,10 +59,7 @@ impl LocalSource {
         links: FollowLinks,
     ) -> Result<Self, Error> {
         let opened = openat(CWD, &path, directory_flags(follows), Mode::empty());
-        let failed = |call| {
-            let path = path.clone();
-            move |errno| failed_call(path, call, errno)
-        };
+        let failed = |call| at_path(&path, call);
         let (beneath, id) = match opened {
             Ok(fd) => {
                 let id = Id::of(&fstat(&fd).map_err(failed("fstat"))?);
@@ -78,8 +75,8 @@ impl LocalSource {
     }
 
     fn list(&self, names: &LocalNames, below: &[u8]) -> Result<SourceListing, Error> {
-        let path = || self.path.join(os_bytes(below));
-        let failed = |call| move |errno| failed_call(path(), call, errno);
+        let path = self.path.join(os_bytes(below));
+        let failed = |call| at_path(&path, call);
         let Some(beneath) = &self.beneath else { return Err(failed("openat")(Errno::NOTDIR)) };
         let opened = beneath.open(below, directory_flags(names.follows));
         let fd = opened.map_err(failed("openat"))?;

@@ -20,10 +20,10 @@ use super::{
 use crate::{
     Ending, Error, Event, Events, Fsync, Hash, Refusal, TreeReport,
     copy::report::MOST_ERRORS,
+    error::at_path,
     fs::{
         beneath::{Beneath, FollowLinks},
         list::{DIRECTORY, NAMED_DIRECTORY, each_entry, listing_buffer},
-        walk::failed_call,
     },
     identity::{kind, size},
     names::{c_string, cut, os_bytes},
@@ -126,7 +126,7 @@ fn is_renamed(source: &Path, target: &Path) -> Result<bool, Error> {
     match io::rename_new(CWD, &*from?, CWD, &*to?) {
         Ok(()) => Ok(true),
         Err(Errno::XDEV | Errno::EXIST | Errno::NOTEMPTY) => Ok(false),
-        Err(errno) => Err(failed_call(source.to_owned(), "renameat2", errno)),
+        Err(errno) => Err(at_path(source, "renameat2")(errno)),
     }
 }
 
@@ -137,7 +137,7 @@ fn remove_source(
     events: &dyn Events,
     report: &mut MoveReport,
 ) -> Result<(), Error> {
-    let failed = |call| move |errno| failed_call(source.to_owned(), call, errno);
+    let failed = |call| at_path(source, call);
     let (above, name) = cut(source);
     let above = if above.as_os_str().is_empty() { Path::new(".") } else { above };
     let name: CString = c_string(name)?;

@@ -8,12 +8,7 @@ use std::{
 use thalweg_sys::Errno;
 
 use super::local::LocalSource;
-use crate::{
-    Error,
-    fs::{list::ancestors, walk::failed_call},
-    identity::Id,
-    names::os,
-};
+use crate::{Error, error::at_path, fs::list::ancestors, identity::Id, names::os};
 
 /// Returns the first source that is the destination, contains it, or is inside it. Directories are compared by device
 /// and inode number, so symbolic links and bind mounts are recognized.
@@ -26,9 +21,7 @@ pub(super) fn overlapping<'s>(
     let there = stat(destination).ok().map(|stat| Id::of(&stat));
     for source in sources {
         let Some(beneath) = &source.beneath else { continue };
-        let path = || source.path.clone();
-        let own = ancestors(beneath.root().as_fd())
-            .map_err(|errno| failed_call(path(), "openat", errno))?;
+        let own = ancestors(beneath.root().as_fd()).map_err(at_path(&source.path, "openat"))?;
         // If the sources become entries of the destination, a source may be another entry there. Only its own copy must
         // not contain it.
         let copy = if has_entries {
@@ -53,12 +46,9 @@ fn nearest_ancestors(destination: &Path) -> Result<Vec<Id>, Error> {
     loop {
         let name = if path.as_os_str().is_empty() { Path::new(".") } else { &path };
         match openat(rustix::fs::CWD, name, flags, Mode::empty()) {
-            Ok(fd) => {
-                return ancestors(fd.as_fd())
-                    .map_err(|errno| failed_call(path.clone(), "openat", errno));
-            }
+            Ok(fd) => return ancestors(fd.as_fd()).map_err(at_path(&path, "openat")),
             Err(Errno::NOENT | Errno::NOTDIR) if path.pop() => {}
-            Err(errno) => return Err(failed_call(path, "openat", errno)),
+            Err(errno) => return Err(at_path(&path, "openat")(errno)),
         }
     }
 }

@@ -15,10 +15,10 @@ use std::{
 use super::listing::{SourceListing, SourceNames, note};
 use crate::{
     DirectoryCensus, Error, Events, Filter, KeptEntries, Refusal,
+    error::at_path,
     fs::{
         beneath::Beneath,
         list::{DIRECTORY, each_entry, listing_buffer, type_of},
-        walk::failed_call,
     },
     identity::Id,
     names::{STATE_FILE, os_bytes},
@@ -311,7 +311,7 @@ impl<'p> DeletePlanner<'p> {
         match listed {
             Ok((fd, id)) => Some((fd, id, entries)),
             Err((call, errno)) => {
-                self.plan.errors.push(failed_call(self.shown(path), call, errno));
+                self.plan.errors.push(at_path(&self.shown(path), call)(errno));
                 None
             }
         }

@@ -16,10 +16,10 @@ use super::{
 };
 use crate::{
     Error, Events,
+    error::at_path,
     fs::{
         beneath::{Beneath, FollowLinks},
         list::{DIRECTORY, NAMED_DIRECTORY},
-        walk::failed_call,
     },
     identity::{kind, mtime, size},
     threads::locked,
@@ -175,7 +175,7 @@ impl Reference {
     /// Opens the directory of the snapshot.
     pub fn open(path: &Path) -> Result<Self, Error> {
         let opened = openat(CWD, path, NAMED_DIRECTORY, Mode::empty());
-        let fd = opened.map_err(|errno| failed_call(path.to_owned(), "openat", errno))?;
+        let fd = opened.map_err(at_path(path, "openat"))?;
         Ok(Self { beneath: Beneath::new(fd, FollowLinks::Never) })
     }
 }

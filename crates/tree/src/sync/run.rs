@@ -24,11 +24,11 @@ use crate::{
     CopyOptions, Dereference, Error, Event, Events, Filter, Fsync, KeptEntries, OverDirectory,
     Progress, Refusal, SyncCounts, SyncRules, Target, TreeReport, copy,
     copy::report::MOST_ERRORS,
+    error::at_path,
     event::Finding,
     fs::{
         beneath::FollowLinks,
         list::{NAMED_DIRECTORY, ancestors},
-        walk::failed_call,
     },
     identity::{Id, kind},
     names::{c_string, cut},
@@ -244,8 +244,7 @@ impl<'s> LocalSync<'s> {
 /// Returns `true` if the sources become entries of the destination: several, or a single non-directory.
 pub(super) fn has_entries(sources: &[PathBuf]) -> Result<bool, Error> {
     let [source] = sources else { return Ok(true) };
-    let failed = |errno| failed_call(source.clone(), "stat", errno);
-    Ok(kind(&stat(source).map_err(failed)?) != FileType::Directory)
+    Ok(kind(&stat(source).map_err(at_path(source, "stat"))?) != FileType::Directory)
 }
 
 /// Returns the filter that reads filter files of the source, if the caller requested filter files.
@@ -321,9 +320,8 @@ fn open_kept_outside(
     destination: &Path,
 ) -> Result<Arc<KeptEntries>, Error> {
     let refused = |reason| Err(Error::Refused { path: path.to_owned(), reason });
-    let failed = |errno| failed_call(path.to_owned(), "openat", errno);
     let source_above = |dir: BorrowedFd<'_>| {
-        let above = ancestors(dir).map_err(failed)?;
+        let above = ancestors(dir).map_err(at_path(path, "openat"))?;
         Ok(sources.iter().find(|source| above.contains(&source.id)))
     };
     // This check comes first, so that a refused directory is not created.
@@ -353,7 +351,7 @@ fn final_destination(destination: &Path, has_entries: bool) -> Result<PathBuf, E
     let is_link = std::fs::symlink_metadata(destination).is_ok_and(|meta| meta.is_symlink());
     if is_link && let Ok(real) = std::fs::canonicalize(destination) {
         let opened = open_directory(destination, OFlags::PATH);
-        opened.map_err(|errno| failed_call(destination.to_owned(), "openat", errno))?;
+        opened.map_err(at_path(destination, "openat"))?;
         return Ok(real);
     }
     Ok(destination.to_owned())
