@@ -1,7 +1,11 @@
 //! Events of a running copy. The library prints nothing.
 
 use rustix::fs::FileType;
-use std::{ffi::CStr, path::Path};
+use std::{
+    ffi::CStr,
+    path::Path,
+    sync::atomic::{AtomicU64, Ordering},
+};
 use thalweg_core::{Cancelled, atomic_file::ownership::Distrust};
 use thalweg_sys::Errno;
 
@@ -54,6 +58,20 @@ pub struct Progress {
     /// Source files that were copied, linked, cloned or skipped, and their sizes. At the end, this total equals the
     /// result of [`count`](crate::count()).
     pub settled: Total,
+}
+
+/// The progress of all threads of an operation.
+#[derive(Debug, Default)]
+pub(crate) struct ProgressSum([AtomicU64; 4]);
+
+impl ProgressSum {
+    /// Adds the progress of a thread since its last report. Returns the progress of all threads.
+    pub fn add(&self, done: Progress) -> Progress {
+        let Progress { files, bytes, settled } = done;
+        let add = |at: usize, more| self.0[at].fetch_add(more, Ordering::Relaxed) + more;
+        let settled = Total { files: add(2, settled.files), bytes: add(3, settled.bytes) };
+        Progress { files: add(0, files), bytes: add(1, bytes), settled }
+    }
 }
 
 /// An event about one file.

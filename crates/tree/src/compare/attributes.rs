@@ -1,8 +1,9 @@
 //! The attributes that a comparison reads and reports.
 
+use thalweg_core::atomic_file::CallFailed;
+
 use super::run::SideFailure;
 use crate::{AttributeDifferences, Preserve, holder::Holder, xattrs::EntryXattrs};
-use thalweg_core::atomic_file::CallFailed;
 
 /// Returns the names of the attributes that differ. `links`: `true` if the hard links differ.
 pub(crate) fn names(differs: AttributeDifferences, links: bool) -> Vec<&'static str> {

@@ -4,7 +4,7 @@ use std::{
     os::fd::BorrowedFd,
     sync::{
         Mutex,
-        atomic::{AtomicBool, AtomicU64, Ordering},
+        atomic::{AtomicBool, Ordering},
     },
     time::Instant,
 };
@@ -12,7 +12,7 @@ use thalweg_core::{Cancelled, cadence::PROGRESS_FLUSH};
 use thalweg_sys::{Errno, buffer::Buffer, io, usage::Usage};
 
 use super::{Comparison, DifferenceKind, Finding};
-use crate::{Error, Events, Progress, Total, threads::locked};
+use crate::{Error, Events, Progress, event::ProgressSum, threads::locked};
 
 /// The side, the name and the errno of a failed call.
 pub(crate) type SideFailure = (usize, &'static str, Errno);
@@ -20,11 +20,7 @@ pub(crate) type SideFailure = (usize, &'static str, Errno);
 /// State shared by all threads.
 pub(crate) struct CompareRun<'r> {
     pub events: &'r dyn Events,
-    files: AtomicU64,
-    bytes: AtomicU64,
-    // Number of processed files, and number of their bytes that did not need to be read.
-    passed_files: AtomicU64,
-    passed_bytes: AtomicU64,
+    progress: ProgressSum,
     stopped: AtomicBool,
     // Errors that do not belong to one thread.
     found: Mutex<Comparison>,
@@ -48,10 +44,7 @@ impl<'r> CompareRun<'r> {
     pub fn new(events: &'r dyn Events) -> Self {
         Self {
             events,
-            files: AtomicU64::new(0),
-            bytes: AtomicU64::new(0),
-            passed_files: AtomicU64::new(0),
-            passed_bytes: AtomicU64::new(0),
+            progress: ProgressSum::default(),
             stopped: AtomicBool::new(false),
             found: Mutex::default(),
             began: (Instant::now(), Usage::now_process()),
@@ -91,6 +84,8 @@ impl<'r> CompareRun<'r> {
     pub fn advance(&self, hand: &mut CompareThread, files: u64, bytes: u64) {
         hand.unflushed.files += files;
         hand.unflushed.bytes += bytes;
+        hand.unflushed.settled.files += files;
+        hand.unflushed.settled.bytes += bytes;
         if hand.flushed_at.elapsed() >= PROGRESS_FLUSH {
             self.flush_progress(hand);
         }
@@ -150,14 +145,7 @@ impl<'r> CompareRun<'r> {
 
     fn flush_progress(&self, hand: &mut CompareThread) {
         hand.flushed_at = Instant::now();
-        let more = std::mem::take(&mut hand.unflushed);
-        let add = |all: &AtomicU64, more: u64| all.fetch_add(more, Ordering::Relaxed) + more;
-        let (files, bytes) = (add(&self.files, more.files), add(&self.bytes, more.bytes));
-        let settled = Total {
-            files: files + add(&self.passed_files, more.settled.files),
-            bytes: bytes + add(&self.passed_bytes, more.settled.bytes),
-        };
-        self.events.progress(Progress { files, bytes, settled });
+        self.events.progress(self.progress.add(std::mem::take(&mut hand.unflushed)));
     }
 
     /// Reports a difference, and counts it.

@@ -43,8 +43,6 @@ pub(crate) struct Directory {
     /// `true` if the directory contains only entries that this copy created. Names in it are then created without a
     /// check.
     pub is_fresh: bool,
-    /// `true` if the directory replaces an entry of another type, in a sync.
-    replaces_entry: bool,
     /// `true` if this run created the directory, or continues one that an earlier run created.
     pub is_new: bool,
     /// Attributes that the kernel gives to new files in this directory.
@@ -59,7 +57,8 @@ pub(crate) struct Directory {
     pub is_synced_whole: bool,
     /// Identity of the directory; all zero in a dry run if the directory does not exist.
     pub own: Id,
-    /// The differences of an existing directory from its source, in a sync.
+    /// The differences of an existing directory from its source, in a sync. `kind`: the directory replaces an entry of
+    /// another type.
     pub differs: AttributeDifferences,
     /// `true` if the directory is append-only (`chattr +a`). Determined on first use.
     append_only: OnceLock<bool>,
@@ -113,61 +112,50 @@ impl Directory {
         let stat = fstat(&fd).map_err(at_sink("fstat"))?;
         let births = Births::of(run, fd.as_fd(), &stat);
         let may_fail_at_close = may_fail_at_close(&fd).unwrap_or(true);
-        let address = ReopenAddress { above: None, name: paths.name(), flags: DIRECTORY };
-        let folder = CachedDirectory::new(fd, Id::of(&stat), &address, None);
-        Ok(Arc::new_cyclic(|weak| {
-            let _ = paths.here.set(weak.clone());
-            Self {
-                paths,
-                is_staged: false,
-                is_fresh: false,
-                is_new: false,
-                replaces_entry: false,
-                evidence: WriteEvidence::THIS_BOOT,
-                births,
-                may_fail_at_close,
-                device: 0,
-                is_synced_whole: run
-                    .whole
-                    .as_ref()
-                    .is_some_and(|whole| whole.covers(Id::of(&stat))),
-                own: Id::of(&stat),
-                differs: AttributeDifferences::default(),
-                append_only: OnceLock::new(),
-                id: Id::default(),
-                parent: None,
-                folder: Some(folder),
-                stage: None,
-                closing: None,
-                pending: AtomicUsize::new(1),
-            }
-        }))
+        let entered = Entered {
+            paths,
+            fd: Some(fd),
+            stage: None,
+            is_new: false,
+            own: Id::of(&stat),
+            births,
+            may_fail_at_close,
+            source: Id::default(),
+            device: 0,
+            closing: None,
+            differs: AttributeDifferences::default(),
+        };
+        Ok(Self::create(run, None, entered))
     }
 
     /// Adds a directory below `parent`, for which it counts as one piece of pending work. The new directory itself
     /// starts with one piece of pending work, which the caller completes after it has listed the entries.
     pub fn below(run: &CopyRun<'_>, parent: &Arc<Self>, entered: Entered) -> Arc<Self> {
-        let Entered { paths, fd, stage, is_new, own, births, may_fail_at_close, .. } = entered;
         parent.expect_one_more();
+        Self::create(run, Some(parent), entered)
+    }
+
+    fn create(run: &CopyRun<'_>, parent: Option<&Arc<Self>>, entered: Entered) -> Arc<Self> {
+        let Entered { paths, fd, stage, is_new, own, births, may_fail_at_close, .. } = entered;
         let folder = fd.map(|fd| {
-            let above = parent.folder.as_ref();
+            let above = parent.and_then(|parent| parent.folder.as_ref());
             let address = ReopenAddress { above, name: paths.name(), flags: DIRECTORY };
             // The descriptor of a staging directory holds its lock, so the cache must not close it.
-            let kept = if stage.is_some() { None } else { run.kept.as_ref() };
+            let kept = run.kept.as_ref().filter(|_| stage.is_none() && parent.is_some());
             CachedDirectory::new(fd, own, &address, kept)
         });
         let adopted = stage.as_ref().is_some_and(|stage| stage.adopted);
-        let evidence = stage.as_ref().map_or(parent.evidence, |stage| stage.evidence);
+        let inherited = parent.map_or(WriteEvidence::THIS_BOOT, |parent| parent.evidence);
+        let evidence = stage.as_ref().map_or(inherited, |stage| stage.evidence);
         Arc::new_cyclic(|weak| {
             let _ = paths.here.set(weak.clone());
             Self {
                 paths,
-                is_staged: parent.is_staged || stage.is_some(),
+                is_staged: stage.is_some() || parent.is_some_and(|parent| parent.is_staged),
                 is_new,
-                replaces_entry: entered.differs.kind,
                 // In a fresh parent, this copy created the directory, even if `is_new` is `false`. The destination
                 // may treat two source names as equal (case folding).
-                is_fresh: (is_new || parent.is_fresh) && !adopted,
+                is_fresh: (is_new || parent.is_some_and(|parent| parent.is_fresh)) && !adopted,
                 evidence,
                 births,
                 may_fail_at_close,
@@ -177,7 +165,7 @@ impl Directory {
                 differs: entered.differs,
                 append_only: OnceLock::new(),
                 id: entered.source,
-                parent: Some(Arc::clone(parent)),
+                parent: parent.cloned(),
                 folder,
                 stage,
                 closing: entered.closing,
@@ -344,7 +332,7 @@ impl Directory {
             }
             return run.failed(failed(error.into()));
         }
-        if self.replaces_entry
+        if self.differs.kind
             && let Err(failure) = self.remove_replaced(run, name_at)
         {
             run.left_unfinished(path().with_file_name(os(&stage.name)));

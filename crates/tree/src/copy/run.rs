@@ -18,13 +18,14 @@ use thalweg_core::{Cancelled, atomic_file::ownership::LeftAlone, rate_limit::Rat
 use thalweg_sys::{Errno, host::filesystem, io};
 
 use crate::{
-    CopyOptions, Error, Event, Events, Fsync, Halt, Progress, Refusal, Total,
+    CopyOptions, Error, Event, Events, Fsync, Halt, Refusal,
     copy::{
         report::{MOST_ERRORS, TreeReport},
         room::FreeSpace,
         whole_sync::WholeSync,
     },
     error::CopyFailure,
+    event::ProgressSum,
     fs::cached::DirectoryCache,
     identity::Id,
     names::os,
@@ -76,10 +77,7 @@ pub(crate) struct CopyRun<'r> {
     listed_over: Option<Id>,
     /// `true` if unfinished files of this run were left for a later one.
     left_parts: AtomicBool,
-    files: AtomicU64,
-    bytes: AtomicU64,
-    settled_files: AtomicU64,
-    settled_bytes: AtomicU64,
+    pub progress: ProgressSum,
     dropped: AtomicU64,
     halting: AtomicBool,
     problems: Mutex<Problems>,
@@ -203,10 +201,7 @@ impl<'r> CopyRun<'r> {
             grown: RwLock::default(),
             listed_over: options.list.as_ref().and_then(|path| Some(Id::of(&stat(path).ok()?))),
             left_parts: AtomicBool::new(false),
-            files: AtomicU64::new(0),
-            bytes: AtomicU64::new(0),
-            settled_files: AtomicU64::new(0),
-            settled_bytes: AtomicU64::new(0),
+            progress: ProgressSum::default(),
             dropped: AtomicU64::new(0),
             halting: AtomicBool::new(false),
             problems: Mutex::default(),
@@ -347,19 +342,6 @@ impl<'r> CopyRun<'r> {
         let answer = self.go_on().is_ok() && self.events.ask(path);
         // The user may have cancelled instead of answering. If this file is the last one, only this check notices that.
         self.go_on().is_ok() && answer
-    }
-
-    /// Adds the progress of a worker since its last report. Returns the progress of the whole copy.
-    pub fn advance(&self, done: Progress) -> Progress {
-        let add = |sum: &AtomicU64, more| sum.fetch_add(more, Ordering::Relaxed) + more;
-        Progress {
-            files: add(&self.files, done.files),
-            bytes: add(&self.bytes, done.bytes),
-            settled: Total {
-                files: add(&self.settled_files, done.settled.files),
-                bytes: add(&self.settled_bytes, done.settled.bytes),
-            },
-        }
     }
 
     /// Moves the errors into the report.

@@ -121,9 +121,7 @@ impl StagedDir {
         io::rename_new(name_at.dir, &*self.name, name_at.dir, name_at.name)
             .map_err(at_sink("renameat2"))
     }
-}
 
-impl StagedDir {
     /// Leaves the directory in place if a later run would find it, otherwise removes it. Returns `true` if it remains.
     pub fn leave(&self, name_at: NameAt<'_>, fd: &OwnedFd) -> Attempt<bool> {
         if self.is_usual { Ok(true) } else { self.discard(name_at, fd).map(|()| false) }
@@ -139,19 +137,14 @@ impl StagedDir {
     }
 }
 
-/// Returns `true` if no other user can have created this directory, and no other user can write to it.
-pub(crate) fn is_own(above: BorrowedFd<'_>, fd: &OwnedFd) -> Attempt<bool> {
-    let stat = fstat(fd).map_err(at_sink("fstat"))?;
-    Ok(distrust(above, &stat, FileType::Directory).is_none())
-}
-
 /// Opens and locks a directory that was just created. Returns `None` if another process took it for a leftover before
 /// the lock. Also returns `None` if the owner of the parent directory replaced it.
 fn claim_new(name_at: NameAt<'_>) -> Attempt<Option<OwnedFd>> {
     match open_by_force(name_at.dir, name_at.name) {
         Ok(fd) => {
-            let is_claimed = is_own(name_at.dir, &fd)? && is_ours(&fd, name_at.dir, name_at.name)?;
-            Ok(is_claimed.then_some(fd))
+            let stat = fstat(&fd).map_err(at_sink("fstat"))?;
+            let is_own = distrust(name_at.dir, &stat, FileType::Directory).is_none();
+            Ok((is_own && is_ours(&fd, name_at.dir, name_at.name)?).then_some(fd))
         }
         Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => Ok(None),
         Err(errno) => Err(CopyFailure::Sink("openat", errno, 0)),

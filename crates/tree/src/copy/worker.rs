@@ -220,7 +220,7 @@ impl<'r> CopyWorker<'r> {
     /// Reports the progress.
     pub fn flush_progress(&mut self) {
         self.last_report = Instant::now();
-        let progress = self.run.advance(std::mem::take(&mut self.unreported));
+        let progress = self.run.progress.add(std::mem::take(&mut self.unreported));
         self.run.events.progress(progress);
     }
 

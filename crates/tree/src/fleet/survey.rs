@@ -129,10 +129,6 @@ impl Visit for PlanSurvey<'_> {
         }
     }
 
-    fn work(&self, _: &WalkShared<'_, Self>, _: &mut SurveyThread, work: Infallible) {
-        match work {}
-    }
-
     fn failed(&self, _: Error) {}
 
     fn go_on(&self) -> Result<(), Cancelled> {

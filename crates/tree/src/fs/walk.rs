@@ -49,7 +49,7 @@ pub(crate) trait Visit: Sync {
         kinds: Kinds,
     );
     /// Performs a task that an earlier call queued.
-    fn work(&self, crew: &WalkShared<'_, Self>, hand: &mut Self::Hand, work: Self::Work);
+    fn work(&self, _crew: &WalkShared<'_, Self>, _hand: &mut Self::Hand, _work: Self::Work) {}
     /// Reports an entry that cannot be read. The walk skips its contents, or the rest of them.
     fn failed(&self, error: Error);
     /// Returns an error to stop the walk.

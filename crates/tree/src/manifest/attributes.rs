@@ -315,8 +315,6 @@ impl Visit for Looking<'_> {
         }
     }
 
-    fn work(&self, _crew: &WalkShared<'_, Self>, _hand: &mut AttributesThread, _work: ()) {}
-
     fn failed(&self, error: Error) {
         self.run.failed(error);
     }

@@ -3,7 +3,7 @@
 use rustix::fs::fstat;
 use std::os::fd::AsFd;
 use thalweg_core::Cancelled;
-use thalweg_sys::{Errno, io};
+use thalweg_sys::io;
 
 use crate::{
     copy::contents::{job::ContentsJob, verify::ReadEnds},
@@ -48,9 +48,9 @@ pub(crate) fn equal_prefix(
     while at < most {
         go_on()?;
         let ask = half.min(usize::try_from(most - at).unwrap_or(half));
-        let got = retry(|| io::pread(ends.copy, &mut ours[..ask], at))
+        let got = io::pread_full(ends.copy, &mut ours[..ask], at)
             .map_err(|errno| CopyFailure::Sink("pread", errno, at))?;
-        let want = retry(|| io::pread(ends.source, &mut theirs[..ask], at))
+        let want = io::pread_full(ends.source, &mut theirs[..ask], at)
             .map_err(|errno| CopyFailure::Source("pread", errno))?;
         let both = got.min(want);
         let equal = ours[..both].iter().zip(&theirs[..both]).take_while(|(a, b)| a == b).count();
@@ -60,13 +60,4 @@ pub(crate) fn equal_prefix(
         }
     }
     Ok(at)
-}
-
-fn retry<T>(mut call: impl FnMut() -> Result<T, Errno>) -> Result<T, Errno> {
-    loop {
-        match call() {
-            Err(Errno::INTR) => {}
-            answer => return answer,
-        }
-    }
 }
