@@ -89,12 +89,12 @@ pub(crate) fn copy_among(
     };
     for wave in waves(found.accepted, is_link) {
         let threads = threads(options, wave.len(), found.has_trees).min(enough);
-        let below = wave.into_iter().filter_map(|named| match &mut parents {
-            Some(parents) => parents.enter(&named),
-            None => {
-                let (from, NamedSource { source, name }) = (&SourceDirectory::Caller, &named);
-                Some(CopyEntry { directory: &directory, from, source, name }.queued())
+        let below = wave.into_iter().filter_map(|named| {
+            if let Some(parents) = &mut parents {
+                return parents.enter(&named);
             }
+            let (from, NamedSource { source, name }) = (&SourceDirectory::Caller, &named);
+            Some(CopyEntry { directory: &directory, from, source, name }.queued())
         });
         for tally in sail(&shared, below.collect(), threads) {
             report.add(tally);
