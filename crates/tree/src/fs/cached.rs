@@ -274,7 +274,7 @@ mod tests {
         drop(b);
         assert!(is_open(&a));
         drop(a);
-        assert!(kept.line().slots.is_empty());
+        assert!(locked(&kept.open).slots.is_empty());
     }
 
     #[test]

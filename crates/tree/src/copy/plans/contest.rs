@@ -356,7 +356,7 @@ mod tests {
             contests.note(true, 1000, Duration::from_nanos(kernel + jitter));
         }
         assert!(!contests.is_open(&AWAKE(), 1000) && contests.is_open(&AWAKE(), 100_000));
-        let (settled, next) = contests.state().way(class(1000), true);
+        let (settled, next) = locked(&contests.state).way(class(1000), true);
         assert!(next.is_none());
         match settled.expect("all samples are there") {
             ClassMethod::Planned(planned) => {
@@ -380,7 +380,7 @@ mod tests {
         let clones = Clones::Untried(rival().planned);
         let contests =
             contests(ContestState { rival: Some(rival()), clones, ..ContestState::default() });
-        let goes = |contests: &Contests| contests.state().way(class(1000), false);
+        let goes = |contests: &Contests| locked(&contests.state).way(class(1000), false);
         assert!(matches!(goes(&contests), (None, Some(_))), "the next file finds out");
         assert!(!contests.is_open(&AWAKE(), 1000));
         contests.cloned();
@@ -395,7 +395,7 @@ mod tests {
     fn there_is_no_contest_before_the_tree_is_known_to_be_large() {
         let contests = contests(ContestState { rival: Some(rival()), ..ContestState::default() });
         contests.note(false, 1000, Duration::from_nanos(1));
-        let next = |is_large| contests.state().way(class(1000), is_large);
+        let next = |is_large| locked(&contests.state).way(class(1000), is_large);
         assert!(matches!(next(false), (None, None)));
         assert!(matches!(next(true), (None, Some(_))));
         assert!(!contests.is_open(&MethodCache::default(), 1000));
@@ -413,7 +413,7 @@ mod tests {
             let contests = contests(ContestState::default());
             let places = SmallFileEnds { source: &source, stat: &stat, dir: dir.as_fd(), device };
             contests.plan(&mut AWAKE(), &places, options, &DevicePairs::default());
-            contests.state().rival.is_some()
+            locked(&contests.state).rival.is_some()
         };
         let never = CopyOptions { reflink: When::Never, ..CopyOptions::default() };
         assert!(!tried(stat.st_dev + 1, &CopyOptions::default()));
